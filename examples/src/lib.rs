@@ -1,0 +1,1 @@
+//! The examples of Filoplume: see the files beside `src`, one a task.
