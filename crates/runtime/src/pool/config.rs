@@ -1,0 +1,122 @@
+//! How large a pool may become, and for how long.
+
+use std::time::Duration;
+
+use super::TaskPool;
+use super::ledger::Limits;
+
+/// Blocking handlers wait for a database or a disk, not for a processor. 512 of them hide about 10 ms of waiting at 50,000
+/// requests a second, cost a few MiB of touched stack, and stay far below what systems allow a process by default.
+pub(crate) const THREADS_MAX: usize = 512;
+
+/// Two tasks for each thread at the limit: with 10 ms a task the last one waits 20 ms. Those beyond it are better told so.
+pub(crate) const QUEUE_CAPACITY: usize = 1024;
+
+/// Long enough that a load that comes every second or so keeps its threads; short enough that a peak is soon forgotten.
+pub(crate) const IDLE_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// The settings of a [`TaskPool`].
+///
+/// ```
+/// use std::time::Duration;
+/// use filoplume_runtime::TaskPool;
+///
+/// let pool = TaskPool::builder()
+///     .thread_name("thumbnails")
+///     .threads_max(8)
+///     .queue_capacity(100)
+///     .idle_timeout(Duration::from_secs(1))
+///     .build();
+/// # assert!(pool.shutdown(Duration::from_secs(10)));
+/// ```
+#[derive(Clone, Debug)]
+#[must_use = "settings do nothing until a pool is built from them"]
+pub struct PoolConfig {
+    pub(super) thread_name: String,
+    pub(super) threads_min: usize,
+    pub(super) threads_max: usize,
+    pub(super) urgent_reserve: usize,
+    pub(super) queue_capacity: usize,
+    pub(super) idle_timeout: Duration,
+    pub(super) stack_size: Option<usize>,
+}
+
+impl PoolConfig {
+    /// Returns the default settings.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Names the threads `{name}-1`, `{name}-2`, and so on. `"task-pool"` by default; Linux shows the first 15 bytes.
+    pub fn thread_name(mut self, name: impl Into<String>) -> Self {
+        // A NUL in the name of a thread makes std panic when the thread is started, far from whoever chose the name.
+        self.thread_name = name.into().replace('\0', "");
+        self
+    }
+
+    /// Keeps this many threads for ever once they have been started. None by default: an unused pool has no thread.
+    pub fn threads_min(mut self, threads: usize) -> Self {
+        self.threads_min = threads;
+        self
+    }
+
+    /// Never runs more than this many threads; at least 1. 512 by default.
+    pub fn threads_max(mut self, threads: usize) -> Self {
+        self.threads_max = threads.max(1);
+        self
+    }
+
+    /// Lets this many tasks wait when all threads are busy. 1024 by default; with 0 nothing waits.
+    pub fn queue_capacity(mut self, tasks: usize) -> Self {
+        self.queue_capacity = tasks;
+        self
+    }
+
+    /// Ends a thread that had nothing to do for this long. 10 seconds by default.
+    pub fn idle_timeout(mut self, timeout: Duration) -> Self {
+        self.idle_timeout = timeout;
+        self
+    }
+
+    /// Gives each thread a stack of this many bytes. What `std` gives by default (2 MiB, or `RUST_MIN_STACK`).
+    pub fn stack_size(mut self, bytes: usize) -> Self {
+        self.stack_size = Some(bytes);
+        self
+    }
+
+    /// Lets urgent tasks go beyond `threads_max` by this many threads.
+    #[allow(dead_code, reason = "only the engine has urgent tasks")]
+    pub(crate) fn urgent_reserve(mut self, threads: usize) -> Self {
+        self.urgent_reserve = threads;
+        self
+    }
+
+    /// Returns a pool with these settings. No thread is started before there is a task for it.
+    pub fn build(self) -> TaskPool {
+        TaskPool::with_config(self)
+    }
+
+    pub(super) fn limits(&self) -> Limits {
+        Limits {
+            // More could never be kept than may be started.
+            threads_min: self.threads_min.min(self.threads_max),
+            threads_max: self.threads_max,
+            urgent_reserve: self.urgent_reserve,
+            queue_capacity: self.queue_capacity,
+        }
+    }
+}
+
+impl Default for PoolConfig {
+    fn default() -> Self {
+        Self {
+            thread_name: "task-pool".to_owned(),
+            threads_min: 0,
+            threads_max: THREADS_MAX,
+            urgent_reserve: 0,
+            queue_capacity: QUEUE_CAPACITY,
+            idle_timeout: IDLE_TIMEOUT,
+            stack_size: None,
+        }
+    }
+}

@@ -1,0 +1,40 @@
+//! What a pool counts about itself.
+
+// Plain counts order nothing, so they stay out of loom's sight.
+use std::sync::atomic::AtomicU64;
+
+/// A snapshot of a pool. The first three belong to the same instant.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct PoolMetrics {
+    /// Threads now: idle, at work, or just being started.
+    pub threads: usize,
+    /// Threads that wait for a task.
+    pub idle: usize,
+    /// Tasks that wait for a thread.
+    pub queued: usize,
+    /// The most threads there ever were at once.
+    pub threads_peak: usize,
+    /// Tasks that a thread has begun to run.
+    pub tasks_started: u64,
+    /// Tasks that were given back, for whatever reason.
+    pub refused: u64,
+    /// Tasks that ended with a panic.
+    pub panics: u64,
+    /// Threads that the system did not let us start.
+    pub spawn_failures: u64,
+    /// Threads that were started.
+    pub threads_started: u64,
+    /// Threads that have ended.
+    pub threads_retired: u64,
+}
+
+/// Counts that only grow and that are not kept under the lock.
+#[derive(Debug, Default)]
+pub(super) struct Totals {
+    pub(super) tasks_started: AtomicU64,
+    pub(super) refused: AtomicU64,
+    pub(super) panics: AtomicU64,
+    pub(super) spawn_failures: AtomicU64,
+    pub(super) threads_started: AtomicU64,
+}

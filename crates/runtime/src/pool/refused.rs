@@ -1,0 +1,67 @@
+//! Why a task was not taken.
+
+use std::{error, fmt, io};
+
+/// A task that the pool did not take, given back.
+pub(crate) struct Refused<T> {
+    pub(crate) task: T,
+    pub(crate) reason: RefusedBecause,
+}
+
+impl<T> fmt::Debug for Refused<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Refused").field("reason", &self.reason).finish_non_exhaustive()
+    }
+}
+
+/// Why the pool did not take a task.
+#[derive(Debug)]
+pub(crate) enum RefusedBecause {
+    /// All threads are busy and the queue is full.
+    Full,
+    /// The pool takes no more tasks.
+    Closed,
+    /// The system did not let us start a thread, and no other would run the task.
+    CannotSpawn(io::Error),
+}
+
+/// Why a [`TaskPool`](super::TaskPool) did not take a task. The task has not run and will not.
+#[derive(Debug)]
+pub struct PoolError(RefusedBecause);
+
+impl PoolError {
+    /// Returns whether all threads were busy and the queue full. Later there may be room.
+    pub const fn is_full(&self) -> bool {
+        matches!(self.0, RefusedBecause::Full)
+    }
+
+    /// Returns whether the pool was shut down.
+    pub const fn is_closed(&self) -> bool {
+        matches!(self.0, RefusedBecause::Closed)
+    }
+}
+
+impl From<RefusedBecause> for PoolError {
+    fn from(reason: RefusedBecause) -> Self {
+        Self(reason)
+    }
+}
+
+impl fmt::Display for PoolError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self.0 {
+            RefusedBecause::Full => "all threads of the pool are busy and its queue is full",
+            RefusedBecause::Closed => "the pool is shut down",
+            RefusedBecause::CannotSpawn(_) => "cannot start a thread for the pool",
+        })
+    }
+}
+
+impl error::Error for PoolError {
+    fn source(&self) -> Option<&(dyn error::Error + 'static)> {
+        match &self.0 {
+            RefusedBecause::CannotSpawn(error) => Some(error),
+            RefusedBecause::Full | RefusedBecause::Closed => None,
+        }
+    }
+}

@@ -1,0 +1,256 @@
+//! A bounded message queue between any number of threads.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use std::{error, fmt};
+
+use crossbeam_channel::{Receiver, Select, Sender, TryRecvError, TrySendError};
+use parking_lot::RwLock;
+
+/// Unblocks that nobody has taken yet; more than any program has threads that could be blocked.
+const UNBLOCKS_MAX: usize = 65_536;
+
+/// A bounded queue that any number of threads send to and receive from. Clones are handles to the same queue.
+///
+/// Sending never blocks: a full queue says so at once, so that whoever sends can do something better than wait.
+///
+/// ```
+/// use std::thread;
+/// use filoplume_runtime::{MessageQueue, RecvError};
+///
+/// let queue = MessageQueue::new(16);
+/// let consumers: Vec<_> = (0..2)
+///     .map(|_| {
+///         let queue = queue.clone();
+///         thread::spawn(move || {
+///             let mut sum = 0;
+///             while let Ok(number) = queue.recv() {
+///                 sum += number;
+///             }
+///             sum
+///         })
+///     })
+///     .collect();
+/// for number in 1..=10 {
+///     queue.send(number).unwrap();
+/// }
+/// queue.close();
+/// let sum: u64 = consumers.into_iter().map(|consumer| consumer.join().unwrap()).sum();
+/// assert_eq!(sum, 55);
+/// assert_eq!(queue.recv(), Err(RecvError::Closed));
+/// ```
+pub struct MessageQueue<T>(Arc<Shared<T>>);
+
+struct Shared<T> {
+    /// `None` once closed. The channel closes when its only sender is dropped; a message is sent under the read lock, so
+    /// what was sent successfully was sent before and will be received.
+    sender: RwLock<Option<Sender<T>>>,
+    receiver: Receiver<T>,
+    unblocker: Sender<()>,
+    unblocks: Receiver<()>,
+    capacity: usize,
+}
+
+impl<T> MessageQueue<T> {
+    /// Returns a queue with room for this many messages, at least one.
+    pub fn new(capacity: usize) -> Self {
+        let capacity = capacity.max(1);
+        let (sender, receiver) = crossbeam_channel::bounded(capacity);
+        // Unbounded only in type: a bounded channel would set aside its whole capacity for what is hardly ever used.
+        let (unblocker, unblocks) = crossbeam_channel::unbounded();
+        Self(Arc::new(Shared { sender: RwLock::new(Some(sender)), receiver, unblocker, unblocks, capacity }))
+    }
+
+    /// Appends a message, without waiting.
+    ///
+    /// # Errors
+    ///
+    /// Gives the message back when the queue is full or closed.
+    pub fn send(&self, message: T) -> Result<(), SendError<T>> {
+        let sender = self.0.sender.read();
+        let Some(sender) = sender.as_ref() else {
+            return Err(SendError::Closed(message));
+        };
+        sender.try_send(message).map_err(|error| match error {
+            TrySendError::Full(message) => SendError::Full(message),
+            TrySendError::Disconnected(message) => SendError::Closed(message),
+        })
+    }
+
+    /// Takes the oldest message, and waits for one if there is none.
+    ///
+    /// # Errors
+    ///
+    /// [`RecvError::Unblocked`] once for each [`MessageQueue::unblock`], [`RecvError::Closed`] when the queue is closed and
+    /// empty.
+    pub fn recv(&self) -> Result<T, RecvError> {
+        self.recv_until(None)
+    }
+
+    /// Takes the oldest message, and waits for one no longer than `timeout`.
+    ///
+    /// # Errors
+    ///
+    /// As [`MessageQueue::recv`], and [`RecvError::TimedOut`].
+    pub fn recv_timeout(&self, timeout: Duration) -> Result<T, RecvError> {
+        self.recv_until(Instant::now().checked_add(timeout))
+    }
+
+    /// Takes the oldest message, without waiting.
+    ///
+    /// # Errors
+    ///
+    /// As [`MessageQueue::recv`], and [`RecvError::Empty`].
+    pub fn try_recv(&self) -> Result<T, RecvError> {
+        // Before the messages: on a queue that is never empty an unblock would otherwise never be heard.
+        if self.0.unblocks.try_recv().is_ok() {
+            return Err(RecvError::Unblocked);
+        }
+        self.0.receiver.try_recv().map_err(|error| match error {
+            TryRecvError::Empty => RecvError::Empty,
+            TryRecvError::Disconnected => RecvError::Closed,
+        })
+    }
+
+    /// Lets one receiver return with [`RecvError::Unblocked`]: one that waits, or else the next that comes.
+    pub fn unblock(&self) {
+        if self.0.unblocks.len() < UNBLOCKS_MAX {
+            // Cannot fail: both ends of the channel are ours.
+            _ = self.0.unblocker.send(());
+        }
+    }
+
+    /// Takes no more messages. Those in the queue are still received; after them receivers are told [`RecvError::Closed`].
+    pub fn close(&self) {
+        let sender = self.0.sender.write().take();
+        // Wakes all receivers, which needs no lock of ours.
+        drop(sender);
+    }
+
+    /// Returns whether the queue takes no more messages.
+    pub fn is_closed(&self) -> bool {
+        self.0.sender.read().is_none()
+    }
+
+    /// Returns how many messages wait.
+    pub fn len(&self) -> usize {
+        self.0.receiver.len()
+    }
+
+    /// Returns whether no message waits.
+    pub fn is_empty(&self) -> bool {
+        self.0.receiver.is_empty()
+    }
+
+    /// Returns whether a message sent now would be given back.
+    pub fn is_full(&self) -> bool {
+        self.0.receiver.is_full()
+    }
+
+    /// Returns how many messages may wait.
+    pub fn capacity(&self) -> usize {
+        self.0.capacity
+    }
+
+    fn recv_until(&self, deadline: Option<Instant>) -> Result<T, RecvError> {
+        loop {
+            match self.try_recv() {
+                Err(RecvError::Empty) => {}
+                outcome => return outcome,
+            }
+            // Says that something is there, not who gets it: with many receivers another one may be faster.
+            let mut select = Select::new();
+            select.recv(&self.0.unblocks);
+            select.recv(&self.0.receiver);
+            match deadline {
+                None => _ = select.ready(),
+                Some(deadline) => _ = select.ready_deadline(deadline).map_err(|_| RecvError::TimedOut)?,
+            }
+        }
+    }
+}
+
+impl<T> Clone for MessageQueue<T> {
+    fn clone(&self) -> Self {
+        Self(Arc::clone(&self.0))
+    }
+}
+
+impl<T> fmt::Debug for MessageQueue<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("MessageQueue")
+            .field("len", &self.len())
+            .field("capacity", &self.capacity())
+            .field("is_closed", &self.is_closed())
+            .finish_non_exhaustive()
+    }
+}
+
+/// A message that was not sent, and why.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum SendError<T> {
+    /// As many messages wait as there is room for.
+    Full(T),
+    /// The queue takes no more messages.
+    Closed(T),
+}
+
+impl<T> SendError<T> {
+    /// Returns the message.
+    pub fn into_message(self) -> T {
+        match self {
+            Self::Full(message) | Self::Closed(message) => message,
+        }
+    }
+
+    /// Returns whether the queue was full. Later there may be room.
+    pub const fn is_full(&self) -> bool {
+        matches!(self, Self::Full(_))
+    }
+
+    /// Returns whether the queue was closed.
+    pub const fn is_closed(&self) -> bool {
+        matches!(self, Self::Closed(_))
+    }
+}
+
+impl<T> fmt::Debug for SendError<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(if self.is_full() { "Full(..)" } else { "Closed(..)" })
+    }
+}
+
+impl<T> fmt::Display for SendError<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(if self.is_full() { "the queue is full" } else { "the queue is closed" })
+    }
+}
+
+impl<T> error::Error for SendError<T> {}
+
+/// Why no message was received.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum RecvError {
+    /// No message is there, and the call does not wait.
+    Empty,
+    /// No message came in time.
+    TimedOut,
+    /// Someone called [`MessageQueue::unblock`].
+    Unblocked,
+    /// The queue is closed and no message is left.
+    Closed,
+}
+
+impl fmt::Display for RecvError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Empty => "the queue is empty",
+            Self::TimedOut => "no message came in time",
+            Self::Unblocked => "the receiver was unblocked",
+            Self::Closed => "the queue is closed",
+        })
+    }
+}
+
+impl error::Error for RecvError {}
