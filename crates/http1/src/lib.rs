@@ -1,1 +1,40 @@
-//! HTTP/1.1 as bytes in, bytes out.
+//! HTTP/1.0 and HTTP/1.1 for servers as bytes in, bytes out: no socket, no clock, no thread.
+//!
+//! What a peer sends never panics and is never guessed at: when it is in doubt where a message ends (RFC 9112
+//! section 6), the request is refused and the connection closes. The answer is the same wherever the network cuts
+//! the bytes.
+//!
+//! [`ServerConnection`] keeps the order of messages; [`ContentDecoder`] finds the content behind a head;
+//! [`ServerConnection::write_head`] frames the response. What is accepted is bounded by [`Limits`].
+
+#![warn(clippy::indexing_slicing, clippy::arithmetic_side_effects)]
+#![cfg_attr(
+    test,
+    allow(clippy::indexing_slicing, clippy::arithmetic_side_effects, reason = "a test may panic: that is a failure")
+)]
+
+mod chunked;
+mod connection;
+mod content;
+mod date;
+mod encode;
+mod error;
+mod framing;
+mod head;
+mod headers;
+mod limits;
+mod parse;
+mod syntax;
+mod target;
+
+pub use crate::chunked::{CHUNK_END, LAST_CHUNK, encode_chunk_head, encode_last_chunk};
+pub use crate::connection::{BodyEncoding, CloseReason, ContentLength, Next, ServerConnection};
+pub use crate::content::{ContentDecoder, Decoded};
+pub use crate::date::Date;
+pub use crate::encode::write_refusal;
+pub use crate::error::ParseError;
+pub use crate::framing::Framing;
+pub use crate::head::{RequestHead, Version};
+pub use crate::headers::{Headers, InvalidHeader};
+pub use crate::limits::Limits;
+pub use crate::parse::parse_request_head;

@@ -1,0 +1,419 @@
+//! The order of messages on one connection of a server: which bytes may come next, keep alive or close, and why.
+//!
+//! No buffer and no content passes through here: ten thousand idle connections hold one of these each.
+
+use http::{Method, StatusCode};
+
+use crate::date::Date;
+use crate::encode::{ConnectionField, LengthField, write_response_head};
+use crate::error::ParseError;
+use crate::framing::Framing;
+use crate::head::{RequestHead, Version};
+use crate::headers::Headers;
+use crate::limits::Limits;
+use crate::parse::parse_request_head;
+use crate::syntax::list_members;
+
+/// Why a connection is closed after the message in progress. The first reason stays.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum CloseReason {
+    /// The request said `Connection: close`.
+    PeerAsked,
+    /// An HTTP/1.0 request did not say `keep-alive`.
+    Http10,
+    /// What the peer sent could not be understood.
+    Refused(ParseError),
+    /// The content of the request was not read to its end, so it is unknown where the next one begins.
+    ContentUnread,
+    /// The response says `Connection: close`.
+    HandlerAsked,
+    /// Only the end of the connection ends the response.
+    UntilClose,
+    /// The server is stopping.
+    Shutdown,
+    /// Something failed midway.
+    Error,
+    /// The bytes that follow belong to another protocol: after 101, or 2xx to `CONNECT`.
+    Upgraded,
+}
+
+/// What follows when a request was read and its response was written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Next {
+    /// The next request may be read.
+    KeepAlive,
+    /// The connection is finished.
+    Close(CloseReason),
+}
+
+/// What the caller knows about the length of a response's content.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ContentLength {
+    /// This many bytes.
+    Known(u64),
+    /// It will turn out while it is written.
+    Unknown,
+    /// There is no content and no length is to be announced where that is allowed, e.g. for 101 or the answer to `HEAD`.
+    None,
+}
+
+/// How the caller has to write the content that follows a head.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BodyEncoding {
+    /// Nothing may be written.
+    None,
+    /// Exactly this many bytes, as they are.
+    Length(u64),
+    /// In chunks, the last one at the end.
+    Chunked,
+    /// As they are; then the connection is closed.
+    UntilClose,
+}
+
+/// The order of messages on one connection of a server.
+///
+/// It has two halves, the request that is read and the response that is written. When both are complete,
+/// [`next`](Self::next) decides whether another request may follow.
+///
+/// ```
+/// use filoplume_http1::{BodyEncoding, ContentLength, Date, Headers, Limits, Next, ServerConnection};
+/// use http::StatusCode;
+///
+/// let mut connection = ServerConnection::new();
+/// let input = b"GET / HTTP/1.1\r\nHost: example.org\r\n\r\n";
+/// let (head, used) = connection.read_head(input, &Limits::default())?.expect("the head is whole");
+/// assert_eq!((head.path(), used), ("/", input.len()));
+///
+/// let mut out = Vec::new();
+/// let date = Date::new(std::time::UNIX_EPOCH);
+/// let encoding =
+///     connection.write_head(StatusCode::OK, &Headers::new(), ContentLength::Known(5), &date, &mut out);
+/// assert_eq!(encoding, BodyEncoding::Length(5));
+/// out.extend_from_slice(b"Hello");
+/// connection.write_done();
+/// assert_eq!(connection.next(), Some(Next::KeepAlive));
+/// # Ok::<(), filoplume_http1::ParseError>(())
+/// ```
+#[derive(Debug)]
+pub struct ServerConnection {
+    reading: Reading,
+    writing: Writing,
+    request: RequestFacts,
+    close_reason: Option<CloseReason>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Reading {
+    Head,
+    Content,
+    /// Read to its end, or given up: then there is a reason to close.
+    Complete,
+    Refused(ParseError),
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Writing {
+    Head,
+    Content,
+    Complete,
+}
+
+/// What the response has to know about the request.
+#[derive(Clone, Copy, Debug)]
+struct RequestFacts {
+    version: Version,
+    method: MethodKind,
+    /// The peer waits for 100 and has not got it.
+    expects_continue: bool,
+}
+
+/// The methods that change how a response is framed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum MethodKind {
+    Head,
+    Connect,
+    Other,
+}
+
+impl Default for ServerConnection {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl ServerConnection {
+    /// Returns a connection on which the first request may come.
+    #[inline]
+    pub const fn new() -> Self {
+        Self {
+            reading: Reading::Head,
+            writing: Writing::Head,
+            request: RequestFacts {
+                version: Version::Http11,
+                method: MethodKind::Other,
+                expects_continue: false,
+            },
+            close_reason: None,
+        }
+    }
+
+    /// Returns the next head and its length, or `None` if more bytes are needed or it is not the turn of a head: while
+    /// a request is in progress, and for ever after a close was decided.
+    ///
+    /// A request without content is read to its end by this already.
+    ///
+    /// # Errors
+    ///
+    /// As [`parse_request_head`]. The connection will close, and every later call gives the same error.
+    #[inline]
+    pub fn read_head(
+        &mut self,
+        input: &[u8],
+        limits: &Limits,
+    ) -> Result<Option<(RequestHead, usize)>, ParseError> {
+        match self.reading {
+            Reading::Head if self.close_reason.is_none() => {}
+            Reading::Refused(error) => return Err(error),
+            _ => return Ok(None),
+        }
+        match parse_request_head(input, limits) {
+            Ok(None) => Ok(None),
+            Ok(Some((head, used))) => {
+                self.begin(&head);
+                Ok(Some((head, used)))
+            }
+            Err(error) => {
+                self.refuse(error);
+                Err(error)
+            }
+        }
+    }
+
+    /// Says that the content was read to its end.
+    #[inline]
+    pub fn content_done(&mut self) {
+        if self.reading == Reading::Content {
+            self.reading = Reading::Complete;
+        }
+    }
+
+    /// Says that the content will not be read to its end: nobody knows then where the next request begins.
+    pub fn content_abandoned(&mut self) {
+        if self.reading == Reading::Content {
+            self.reading = Reading::Complete;
+            self.close(CloseReason::ContentUnread);
+        }
+    }
+
+    /// Says that the content could not be understood.
+    pub fn content_refused(&mut self, error: ParseError) {
+        if self.reading == Reading::Content {
+            self.refuse(error);
+        }
+    }
+
+    /// Appends `100 Continue` if the peer waits for it, and returns whether it did (RFC 9110 section 10.1.1): once
+    /// a request, and not after the final head.
+    pub fn write_continue(&mut self, out: &mut Vec<u8>) -> bool {
+        let is_due =
+            self.request.expects_continue && self.reading == Reading::Content && self.writing == Writing::Head;
+        if is_due {
+            self.request.expects_continue = false;
+            out.extend_from_slice(b"HTTP/1.1 100 Continue\r\n\r\n");
+        }
+        is_due
+    }
+
+    /// Appends the head of a response and returns how its content is to be written.
+    ///
+    /// Framing is decided here: `Content-Length`, `Transfer-Encoding`, `Connection` and `Keep-Alive` in `headers` are not
+    /// copied. A `Connection: close` there is obeyed, and `Upgrade` is listed in `Connection` as RFC 9110 section 7.8 demands.
+    /// `Date` is added if there is none.
+    ///
+    /// A status of 1xx other than 101 is an interim response: the final one is still due. It is not written to HTTP/1.0, and
+    /// nothing is written at all when a final head was written before.
+    #[inline]
+    pub fn write_head(
+        &mut self,
+        status: StatusCode,
+        headers: &Headers,
+        content: ContentLength,
+        date: &Date,
+        out: &mut Vec<u8>,
+    ) -> BodyEncoding {
+        if self.writing != Writing::Head {
+            return BodyEncoding::None;
+        }
+        if status.is_informational() && status != StatusCode::SWITCHING_PROTOCOLS {
+            self.write_interim_head(status, headers, out);
+            return BodyEncoding::None;
+        }
+        self.writing = Writing::Content;
+        let (length, encoding) = self.response_framing(status, content);
+        if encoding == BodyEncoding::UntilClose {
+            self.close(CloseReason::UntilClose);
+        }
+        if headers.get_all("connection").flat_map(list_members).any(|option| option.eq_ignore_ascii_case(b"close")) {
+            self.close(CloseReason::HandlerAsked);
+        }
+        if self.is_handed_over(status) {
+            // Another protocol begins, whatever was to become of this one.
+            self.close_reason = Some(CloseReason::Upgraded);
+        }
+        let connection = self.connection_field(status, headers);
+        write_response_head(status, headers, length, connection, Some(date), out);
+        encoding
+    }
+
+    /// Says that the last byte of the response was handed over.
+    #[inline]
+    pub fn write_done(&mut self) {
+        if self.writing == Writing::Content {
+            self.writing = Writing::Complete;
+        }
+    }
+
+    /// Asks for a close after the response in progress. The first reason stays.
+    #[inline]
+    pub fn close(&mut self, reason: CloseReason) {
+        self.close_reason.get_or_insert(reason);
+    }
+
+    /// Returns what follows if both halves are complete: start over, or hang up. Nothing else decides this.
+    #[inline]
+    #[expect(clippy::should_implement_trait, reason = "it is not an iterator: `None` means not yet")]
+    pub fn next(&mut self) -> Option<Next> {
+        if !(self.reading_is_complete() && self.writing == Writing::Complete) {
+            return None;
+        }
+        match self.close_reason {
+            Some(reason) => Some(Next::Close(reason)),
+            None => {
+                *self = Self::new();
+                Some(Next::KeepAlive)
+            }
+        }
+    }
+
+    /// Returns why the connection will close after the response in progress, if it will.
+    #[inline]
+    pub fn will_close(&self) -> Option<CloseReason> {
+        self.close_reason
+    }
+
+    /// Returns whether no request is in progress: the connection may be closed without loss.
+    #[inline]
+    pub fn is_between_messages(&self) -> bool {
+        self.reading == Reading::Head && self.writing == Writing::Head
+    }
+
+    /// Returns whether nothing more of the request in progress is to be read.
+    #[inline]
+    pub fn reading_is_complete(&self) -> bool {
+        matches!(self.reading, Reading::Complete | Reading::Refused(_))
+    }
+
+    /// Returns whether a final head was written for the request in progress.
+    #[inline]
+    pub fn has_written_head(&self) -> bool {
+        self.writing != Writing::Head
+    }
+
+    /// Returns whether the request in progress has the method `HEAD`.
+    #[inline]
+    pub fn is_head_request(&self) -> bool {
+        self.request.method == MethodKind::Head
+    }
+
+    /// Returns the version of the request in progress, or 1.1.
+    #[inline]
+    pub fn version(&self) -> Version {
+        self.request.version
+    }
+
+    #[inline]
+    fn begin(&mut self, head: &RequestHead) {
+        let method = match *head.method() {
+            Method::HEAD => MethodKind::Head,
+            Method::CONNECT => MethodKind::Connect,
+            _ => MethodKind::Other,
+        };
+        self.request =
+            RequestFacts { version: head.version(), method, expects_continue: head.expects_continue() };
+        self.reading = match head.framing() {
+            Framing::Empty | Framing::Length(0) => Reading::Complete,
+            Framing::Length(_) | Framing::Chunked => Reading::Content,
+        };
+        if !head.is_persistent() {
+            self.close(match head.version() {
+                Version::Http10 => CloseReason::Http10,
+                Version::Http11 => CloseReason::PeerAsked,
+            });
+        }
+    }
+
+    #[cold]
+    fn refuse(&mut self, error: ParseError) {
+        self.reading = Reading::Refused(error);
+        self.close(CloseReason::Refused(error));
+    }
+
+    #[cold]
+    fn write_interim_head(&mut self, status: StatusCode, headers: &Headers, out: &mut Vec<u8>) {
+        if self.request.version == Version::Http10 {
+            return;
+        }
+        if status == StatusCode::CONTINUE {
+            self.request.expects_continue = false;
+        }
+        write_response_head(status, headers, LengthField::Absent, ConnectionField::Absent, None, out);
+    }
+
+    /// Decides how a response ends (RFC 9112 section 6.3, RFC 9110 section 8.6).
+    #[inline]
+    fn response_framing(&self, status: StatusCode, content: ContentLength) -> (LengthField, BodyEncoding) {
+        match status {
+            // No length even if one is known: it would be that of another response.
+            StatusCode::NO_CONTENT | StatusCode::NOT_MODIFIED => return (LengthField::Absent, BodyEncoding::None),
+            StatusCode::RESET_CONTENT => return (LengthField::Length(0), BodyEncoding::None),
+            _ if self.is_handed_over(status) => return (LengthField::Absent, BodyEncoding::None),
+            _ => {}
+        }
+        match (self.request.method, content) {
+            (MethodKind::Head, ContentLength::Known(length)) => (LengthField::Length(length), BodyEncoding::None),
+            (MethodKind::Head, ContentLength::Unknown | ContentLength::None) => {
+                (LengthField::Absent, BodyEncoding::None)
+            }
+            (_, ContentLength::Known(0) | ContentLength::None) => (LengthField::Length(0), BodyEncoding::None),
+            (_, ContentLength::Known(length)) => (LengthField::Length(length), BodyEncoding::Length(length)),
+            (_, ContentLength::Unknown) => match self.request.version {
+                Version::Http11 => (LengthField::Chunked, BodyEncoding::Chunked),
+                Version::Http10 => (LengthField::Absent, BodyEncoding::UntilClose),
+            },
+        }
+    }
+
+    /// Whether another protocol begins behind this head.
+    #[inline]
+    fn is_handed_over(&self, status: StatusCode) -> bool {
+        status == StatusCode::SWITCHING_PROTOCOLS
+            || (self.request.method == MethodKind::Connect && status.is_success())
+    }
+
+    #[inline]
+    fn connection_field(&self, status: StatusCode, headers: &Headers) -> ConnectionField {
+        let has_upgrade = status == StatusCode::SWITCHING_PROTOCOLS || headers.contains("upgrade");
+        match (self.close_reason, has_upgrade) {
+            (Some(CloseReason::Upgraded), true) => ConnectionField::Upgrade,
+            (Some(CloseReason::Upgraded), false) => ConnectionField::Absent,
+            (Some(_), true) => ConnectionField::UpgradeAndClose,
+            (Some(_), false) => ConnectionField::Close,
+            (None, true) => ConnectionField::Upgrade,
+            (None, false) => match self.request.version {
+                Version::Http10 => ConnectionField::KeepAlive,
+                Version::Http11 => ConnectionField::Absent,
+            },
+        }
+    }
+}

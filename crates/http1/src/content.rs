@@ -1,0 +1,115 @@
+//! The content of a request: framed bytes in, runs of data out.
+
+use std::ops::Range;
+
+use crate::chunked::ChunkedDecoder;
+use crate::error::ParseError;
+use crate::framing::Framing;
+use crate::headers::Headers;
+use crate::limits::Limits;
+
+/// Finds the content in the bytes behind a head, and its end.
+///
+/// ```
+/// use filoplume_http1::{ContentDecoder, Framing, Limits};
+///
+/// let mut input = b"5\r\nHello\r\n7\r\n, world\r\n0\r\n\r\nGET / HTTP/1.1".as_slice();
+/// let mut decoder = ContentDecoder::new(Framing::Chunked, 1024, &Limits::default())?;
+/// let mut content = Vec::new();
+/// while !decoder.is_complete() {
+///     let decoded = decoder.decode(input)?;
+///     assert!(decoded.consumed > 0, "all bytes are here");
+///     content.extend_from_slice(&input[decoded.data]);
+///     input = &input[decoded.consumed..];
+/// }
+/// assert_eq!(content, b"Hello, world");
+/// assert_eq!(input, b"GET / HTTP/1.1");
+/// # Ok::<(), filoplume_http1::ParseError>(())
+/// ```
+#[derive(Debug)]
+pub struct ContentDecoder(State);
+
+#[derive(Debug)]
+enum State {
+    Length { left: u64 },
+    Chunked(ChunkedDecoder),
+}
+
+/// What one call of [`ContentDecoder::decode`] found.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Decoded {
+    /// Bytes of the input that are done with, data included. Zero if more input is needed, or nothing is left to decode.
+    pub consumed: usize,
+    /// Where data lies in the input, always among the consumed bytes. May be empty when only framing was read.
+    pub data: Range<usize>,
+}
+
+impl ContentDecoder {
+    /// Returns a decoder for the content of one request.
+    ///
+    /// # Errors
+    ///
+    /// [`ParseError::ContentTooLong`] if the declared length is over `content_bytes_max`. Nothing is allocated for it either way.
+    #[inline]
+    pub fn new(framing: Framing, content_bytes_max: u64, limits: &Limits) -> Result<Self, ParseError> {
+        match framing {
+            Framing::Empty => Ok(Self(State::Length { left: 0 })),
+            Framing::Length(length) if length > content_bytes_max => Err(ParseError::ContentTooLong),
+            Framing::Length(left) => Ok(Self(State::Length { left })),
+            Framing::Chunked => Ok(Self(State::Chunked(ChunkedDecoder::new(content_bytes_max, limits)))),
+        }
+    }
+
+    /// Returns the next run of data at the start of `input`. The caller drops the consumed bytes and calls again until
+    /// the content [is complete](Self::is_complete); no byte behind its end is ever consumed.
+    ///
+    /// # Errors
+    ///
+    /// The content is too long or not framed as RFC 9112 section 7.1 says. Every later call gives the same error.
+    #[inline]
+    pub fn decode(&mut self, input: &[u8]) -> Result<Decoded, ParseError> {
+        match &mut self.0 {
+            State::Length { left } => {
+                let run = usize::try_from(*left).unwrap_or(usize::MAX).min(input.len());
+                *left = left.saturating_sub(run as u64);
+                Ok(Decoded { consumed: run, data: 0..run })
+            }
+            State::Chunked(chunked) => chunked.decode(input),
+        }
+    }
+
+    /// Returns whether the last byte of the message was consumed.
+    #[inline]
+    pub fn is_complete(&self) -> bool {
+        match &self.0 {
+            State::Length { left } => *left == 0,
+            State::Chunked(chunked) => chunked.is_complete(),
+        }
+    }
+
+    /// Returns how many bytes are still to come, if the length was declared.
+    #[inline]
+    pub fn remaining_length(&self) -> Option<u64> {
+        match &self.0 {
+            State::Length { left } => Some(*left),
+            State::Chunked(_) => None,
+        }
+    }
+
+    /// Returns the trailer fields of chunked content that is complete (RFC 9112 section 7.1.2). Fields that RFC 9110
+    /// section 6.5.1 forbids there are not among them.
+    pub fn trailers(&self) -> Option<&Headers> {
+        match &self.0 {
+            State::Length { .. } => None,
+            State::Chunked(chunked) => chunked.trailers(),
+        }
+    }
+
+    /// Takes the trailer fields out, once.
+    pub fn take_trailers(&mut self) -> Option<Headers> {
+        match &mut self.0 {
+            State::Length { .. } => None,
+            State::Chunked(chunked) => chunked.take_trailers(),
+        }
+    }
+}

@@ -1,0 +1,66 @@
+//! The value of the `Date` field.
+
+use std::fmt;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+/// A point in time as HTTP writes it (IMF-fixdate, RFC 9110 section 5.6.7).
+///
+/// It has a resolution of one second: make it once a second and reuse it.
+///
+/// ```
+/// use filoplume_http1::Date;
+///
+/// let date = Date::new(std::time::UNIX_EPOCH);
+/// assert_eq!(date.as_bytes(), b"Thu, 01 Jan 1970 00:00:00 GMT");
+/// ```
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct Date([u8; 29]);
+
+/// The last second with a year of four digits, 9999-12-31T23:59:59Z.
+const SECONDS_MAX: u64 = 253_402_300_799;
+
+impl Date {
+    /// Returns the date of a point in time. What is before 1970 or after 9999 is moved to
+    /// that bound: a wrong clock must not stop a server.
+    pub fn new(time: SystemTime) -> Self {
+        let seconds = time.duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs()).min(SECONDS_MAX);
+        let clamped = UNIX_EPOCH.checked_add(Duration::from_secs(seconds)).unwrap_or(UNIX_EPOCH);
+        let mut text = *b"Thu, 01 Jan 1970 00:00:00 GMT";
+        let mut unwritten = text.as_mut_slice();
+        // The format has a fixed width, so the write fits and cannot fail.
+        let _ = std::io::Write::write_fmt(&mut unwritten, format_args!("{}", httpdate::HttpDate::from(clamped)));
+        Self(text)
+    }
+
+    /// Returns the 29 bytes of the field value.
+    #[inline]
+    pub const fn as_bytes(&self) -> &[u8; 29] {
+        &self.0
+    }
+}
+
+impl fmt::Debug for Date {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Date({})", String::from_utf8_lossy(&self.0))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn text(time: SystemTime) -> String {
+        String::from_utf8(Date::new(time).as_bytes().to_vec()).unwrap()
+    }
+
+    #[test]
+    fn a_point_in_time_is_written_as_imf_fixdate() {
+        assert_eq!(text(UNIX_EPOCH + Duration::from_secs(784_111_777)), "Sun, 06 Nov 1994 08:49:37 GMT");
+    }
+
+    #[test]
+    fn a_clock_before_the_epoch_or_after_9999_is_survived() {
+        assert_eq!(text(UNIX_EPOCH - Duration::from_secs(1)), "Thu, 01 Jan 1970 00:00:00 GMT");
+        assert_eq!(text(UNIX_EPOCH + Duration::from_secs(SECONDS_MAX + 1)), "Fri, 31 Dec 9999 23:59:59 GMT");
+    }
+}

@@ -1,0 +1,133 @@
+//! The head of a response as bytes.
+
+use http::StatusCode;
+
+use crate::date::Date;
+use crate::headers::Headers;
+
+/// What the `Connection` field says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ConnectionField {
+    /// Nothing: HTTP/1.1 goes on by default.
+    Absent,
+    Close,
+    /// HTTP/1.0 goes on only when told.
+    KeepAlive,
+    Upgrade,
+    UpgradeAndClose,
+}
+
+/// What the fields say about the length of the content.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum LengthField {
+    Absent,
+    Length(u64),
+    Chunked,
+}
+
+/// Room for a common head, so that it is written without growing.
+const HEAD_BYTES_RESERVED: usize = 256;
+
+/// Appends a whole head. Framing, `Connection` and `Keep-Alive` among the caller's fields are left out.
+#[inline]
+pub(crate) fn write_response_head(
+    status: StatusCode,
+    headers: &Headers,
+    length: LengthField,
+    connection: ConnectionField,
+    date: Option<&Date>,
+    out: &mut Vec<u8>,
+) {
+    out.reserve(HEAD_BYTES_RESERVED);
+    write_status_line(status, out);
+    let mut date = date;
+    headers.write_lines(out, |name, _| match name.len() {
+        4 if name.eq_ignore_ascii_case(b"date") => {
+            date = None;
+            true
+        }
+        10 => !name.eq_ignore_ascii_case(b"connection") && !name.eq_ignore_ascii_case(b"keep-alive"),
+        14 => !name.eq_ignore_ascii_case(b"content-length"),
+        17 => !name.eq_ignore_ascii_case(b"transfer-encoding"),
+        _ => true,
+    });
+    if let Some(date) = date {
+        out.extend_from_slice(b"date: ");
+        out.extend_from_slice(date.as_bytes());
+        out.extend_from_slice(b"\r\n");
+    }
+    match connection {
+        ConnectionField::Absent => {}
+        ConnectionField::Close => out.extend_from_slice(b"connection: close\r\n"),
+        ConnectionField::KeepAlive => out.extend_from_slice(b"connection: keep-alive\r\n"),
+        ConnectionField::Upgrade => out.extend_from_slice(b"connection: upgrade\r\n"),
+        ConnectionField::UpgradeAndClose => out.extend_from_slice(b"connection: upgrade, close\r\n"),
+    }
+    match length {
+        LengthField::Absent => out.extend_from_slice(b"\r\n"),
+        LengthField::Length(length) => {
+            out.extend_from_slice(b"content-length: ");
+            out.extend_from_slice(itoa::Buffer::new().format(length).as_bytes());
+            out.extend_from_slice(b"\r\n\r\n");
+        }
+        LengthField::Chunked => out.extend_from_slice(b"transfer-encoding: chunked\r\n\r\n"),
+    }
+}
+
+/// Appends a whole response to a request that was refused: it says `close`, and its text is the reason phrase only,
+/// because the peer is told the status and the log is told the reason.
+///
+/// `extra` is one more field, e.g. `("retry-after", "1")`; it is left out if it could not be sent.
+///
+/// ```
+/// use filoplume_http1::{Date, write_refusal};
+/// use http::StatusCode;
+///
+/// let mut out = Vec::new();
+/// let date = Date::new(std::time::UNIX_EPOCH);
+/// write_refusal(StatusCode::SERVICE_UNAVAILABLE, &date, Some(("retry-after", "1")), &mut out);
+/// let text = String::from_utf8(out).unwrap();
+/// assert!(text.starts_with("HTTP/1.1 503 Service Unavailable\r\n"));
+/// assert!(text.ends_with("\r\n\r\nService Unavailable\n"));
+/// ```
+pub fn write_refusal(status: StatusCode, date: &Date, extra: Option<(&str, &str)>, out: &mut Vec<u8>) {
+    let text = status.canonical_reason().unwrap_or("Refused");
+    let mut headers = Headers::new();
+    // The names and values here are valid; `extra` is the caller's, who is told above.
+    let _ = headers.append("content-type", "text/plain; charset=utf-8");
+    if let Some((name, value)) = extra {
+        let _ = headers.append(name, value);
+    }
+    let length = LengthField::Length((text.len() as u64).saturating_add(1));
+    write_response_head(status, &headers, length, ConnectionField::Close, Some(date), out);
+    out.extend_from_slice(text.as_bytes());
+    out.push(b'\n');
+}
+
+/// The status line always says HTTP/1.1: it is the version of the sender, not of the message (RFC 9110 section 2.5).
+#[inline]
+fn write_status_line(status: StatusCode, out: &mut Vec<u8>) {
+    let line: &[u8] = match status.as_u16() {
+        200 => b"HTTP/1.1 200 OK\r\n",
+        201 => b"HTTP/1.1 201 Created\r\n",
+        204 => b"HTTP/1.1 204 No Content\r\n",
+        206 => b"HTTP/1.1 206 Partial Content\r\n",
+        302 => b"HTTP/1.1 302 Found\r\n",
+        304 => b"HTTP/1.1 304 Not Modified\r\n",
+        400 => b"HTTP/1.1 400 Bad Request\r\n",
+        404 => b"HTTP/1.1 404 Not Found\r\n",
+        500 => b"HTTP/1.1 500 Internal Server Error\r\n",
+        503 => b"HTTP/1.1 503 Service Unavailable\r\n",
+        _ => return write_rare_status_line(status, out),
+    };
+    out.extend_from_slice(line);
+}
+
+fn write_rare_status_line(status: StatusCode, out: &mut Vec<u8>) {
+    out.extend_from_slice(b"HTTP/1.1 ");
+    out.extend_from_slice(status.as_str().as_bytes());
+    // The space is part of the line even if no phrase follows (RFC 9112 section 4).
+    out.push(b' ');
+    out.extend_from_slice(status.canonical_reason().unwrap_or_default().as_bytes());
+    out.extend_from_slice(b"\r\n");
+}

@@ -1,0 +1,160 @@
+//! Why a request is refused, and the status that says so.
+
+use std::error::Error;
+use std::fmt;
+
+/// Why a request was refused. Each reason knows the status that answers it.
+///
+/// The peer is told the status only; the reason is for the log.
+///
+/// ```
+/// use filoplume_http1::{Limits, ParseError, parse_request_head};
+///
+/// let refused = parse_request_head(b"GET / HTTP/1.1\r\n\r\n", &Limits::default()).unwrap_err();
+/// assert_eq!(refused, ParseError::HostMissing);
+/// assert_eq!(refused.status(), 400);
+/// assert_eq!(refused.to_string(), "no host field");
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum ParseError {
+    /// The request line is not `method SP target SP version` (RFC 9112 section 3).
+    RequestLineInvalid,
+    /// The method is longer than any that is registered, so it is none that we know.
+    MethodTooLong,
+    /// The target has none of the four forms, or one that does not suit the method (RFC 9112 section 3.2).
+    TargetInvalid,
+    /// The target is longer than [`Limits::target_bytes_max`](crate::Limits::target_bytes_max).
+    TargetTooLong,
+    /// The version is not `HTTP/digit.digit`.
+    VersionInvalid,
+    /// The version is well-formed, but neither 1.0 nor 1.1.
+    VersionUnsupported,
+    /// A line ends in something else than CR LF, or more than one empty line comes before the request.
+    LineEndInvalid,
+    /// A field name is empty or has a byte that is no token byte, or whitespace stands before the colon.
+    FieldNameInvalid,
+    /// A field value has a control byte, or is continued on the next line.
+    FieldValueInvalid,
+    /// There are more fields than [`Limits::fields_max`](crate::Limits::fields_max).
+    TooManyFields,
+    /// The head is longer than [`Limits::head_bytes_max`](crate::Limits::head_bytes_max).
+    HeadTooLong,
+    /// An HTTP/1.1 request has no `Host` (RFC 9112 section 3.2).
+    HostMissing,
+    /// `Host` occurs more than once.
+    HostRepeated,
+    /// `Host`, or the authority in the target, is not `host[:port]`.
+    HostInvalid,
+    /// `Content-Length` is not one decimal number that fits 64 bits.
+    LengthInvalid,
+    /// `Content-Length` occurs more than once.
+    LengthRepeated,
+    /// Both `Transfer-Encoding` and `Content-Length` are present (RFC 9112 section 6.1).
+    AmbiguousLength,
+    /// `Transfer-Encoding` occurs more than once, is malformed, or does not end in `chunked`.
+    CodingInvalid,
+    /// `Transfer-Encoding` names a coding before `chunked` that is not implemented.
+    CodingUnsupported,
+    /// `Transfer-Encoding` in an HTTP/1.0 request: its framing is faulty (RFC 9112 section 6.1).
+    CodingInHttp10,
+    /// `Expect` asks for something else than `100-continue` (RFC 9110 section 10.1.1).
+    ExpectationUnknown,
+    /// The content is longer than the caller of [`ContentDecoder::new`](crate::ContentDecoder::new) allows.
+    ContentTooLong,
+    /// A chunk size is missing, is not hexadecimal, or does not fit 64 bits.
+    ChunkSizeInvalid,
+    /// A chunk line is longer than [`Limits::chunk_line_bytes_max`](crate::Limits::chunk_line_bytes_max).
+    ChunkLineTooLong,
+    /// A chunk extension is malformed (RFC 9112 section 7.1.1).
+    ChunkExtensionInvalid,
+    /// All chunk extensions together exceed [`Limits::chunk_extension_bytes_max`](crate::Limits::chunk_extension_bytes_max).
+    ChunkExtensionsTooLong,
+    /// A chunk line or the data of a chunk is not followed by CR LF.
+    ChunkEndInvalid,
+    /// A trailer field is malformed.
+    TrailerInvalid,
+    /// A trailer field would change framing or routing (RFC 9110 section 6.5.1).
+    TrailerForbidden,
+    /// The trailer section is longer than [`Limits::trailer_bytes_max`](crate::Limits::trailer_bytes_max).
+    TrailerTooLong,
+}
+
+impl ParseError {
+    /// Returns the status to answer with before closing.
+    pub const fn status(self) -> u16 {
+        match self {
+            Self::RequestLineInvalid
+            | Self::TargetInvalid
+            | Self::VersionInvalid
+            | Self::LineEndInvalid
+            | Self::FieldNameInvalid
+            | Self::FieldValueInvalid
+            | Self::HostMissing
+            | Self::HostRepeated
+            | Self::HostInvalid
+            | Self::LengthInvalid
+            | Self::LengthRepeated
+            | Self::AmbiguousLength
+            | Self::CodingInvalid
+            | Self::CodingInHttp10
+            | Self::ChunkSizeInvalid
+            | Self::ChunkLineTooLong
+            | Self::ChunkExtensionInvalid
+            | Self::ChunkExtensionsTooLong
+            | Self::ChunkEndInvalid
+            | Self::TrailerInvalid
+            | Self::TrailerForbidden => 400,
+            Self::ContentTooLong => 413,
+            Self::TargetTooLong => 414,
+            Self::ExpectationUnknown => 417,
+            Self::TooManyFields | Self::HeadTooLong | Self::TrailerTooLong => 431,
+            Self::MethodTooLong | Self::CodingUnsupported => 501,
+            Self::VersionUnsupported => 505,
+        }
+    }
+
+    /// Returns [`status`](Self::status) as the type of the `http` crate.
+    pub fn status_code(self) -> http::StatusCode {
+        http::StatusCode::from_u16(self.status()).unwrap_or(http::StatusCode::BAD_REQUEST)
+    }
+}
+
+impl fmt::Display for ParseError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::RequestLineInvalid => "request line is malformed",
+            Self::MethodTooLong => "method is too long",
+            Self::TargetInvalid => "target is malformed or does not suit the method",
+            Self::TargetTooLong => "target is too long",
+            Self::VersionInvalid => "version is malformed",
+            Self::VersionUnsupported => "version is neither HTTP/1.0 nor HTTP/1.1",
+            Self::LineEndInvalid => "line does not end in CR LF",
+            Self::FieldNameInvalid => "field name is malformed",
+            Self::FieldValueInvalid => "field value is malformed",
+            Self::TooManyFields => "too many fields",
+            Self::HeadTooLong => "head is too long",
+            Self::HostMissing => "no host field",
+            Self::HostRepeated => "more than one host field",
+            Self::HostInvalid => "host is malformed",
+            Self::LengthInvalid => "content-length is malformed",
+            Self::LengthRepeated => "more than one content-length field",
+            Self::AmbiguousLength => "both transfer-encoding and content-length are present",
+            Self::CodingInvalid => "transfer-encoding is malformed or does not end in chunked",
+            Self::CodingUnsupported => "transfer coding is not implemented",
+            Self::CodingInHttp10 => "transfer-encoding in HTTP/1.0",
+            Self::ExpectationUnknown => "expectation is not 100-continue",
+            Self::ContentTooLong => "content is too long",
+            Self::ChunkSizeInvalid => "chunk size is malformed",
+            Self::ChunkLineTooLong => "chunk line is too long",
+            Self::ChunkExtensionInvalid => "chunk extension is malformed",
+            Self::ChunkExtensionsTooLong => "chunk extensions are too long together",
+            Self::ChunkEndInvalid => "chunk does not end in CR LF",
+            Self::TrailerInvalid => "trailer field is malformed",
+            Self::TrailerForbidden => "trailer field would change framing or routing",
+            Self::TrailerTooLong => "trailer section is too long",
+        })
+    }
+}
+
+impl Error for ParseError {}

@@ -1,0 +1,160 @@
+//! How a message ends, and what else the fields of a request decide.
+
+use crate::error::ParseError;
+use crate::head::Version;
+use crate::syntax::{is_token, list_members};
+use crate::target::validate_host;
+
+/// How the content of a request ends (RFC 9112 section 6). There is no value for "not sure".
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Framing {
+    /// There is no content.
+    Empty,
+    /// The content has this many bytes.
+    Length(u64),
+    /// The content ends with the chunk of size zero and the trailer section.
+    Chunked,
+}
+
+/// What is known after the last field, decided once.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Facts {
+    pub(crate) framing: Framing,
+    pub(crate) expects_continue: bool,
+    pub(crate) is_persistent: bool,
+    pub(crate) connection_has_upgrade: bool,
+}
+
+/// Collects what single fields say, one after the other.
+#[derive(Default)]
+#[expect(clippy::struct_excessive_bools, reason = "each is one independent fact: a field or an option was seen")]
+pub(crate) struct FieldFacts {
+    host: bool,
+    length: Option<u64>,
+    coding: bool,
+    expects_continue: bool,
+    close: bool,
+    keep_alive: bool,
+    upgrade: bool,
+}
+
+impl FieldFacts {
+    /// Takes note of one field. The length of the name rules out most fields before a byte is compared.
+    #[inline]
+    pub(crate) fn note(&mut self, version: Version, name: &[u8], value: &[u8]) -> Result<(), ParseError> {
+        match name.len() {
+            4 if name.eq_ignore_ascii_case(b"host") => self.note_host(value),
+            6 if name.eq_ignore_ascii_case(b"expect") => self.note_expect(version, value),
+            10 if name.eq_ignore_ascii_case(b"connection") => {
+                self.note_connection(value);
+                Ok(())
+            }
+            14 if name.eq_ignore_ascii_case(b"content-length") => self.note_length(value),
+            17 if name.eq_ignore_ascii_case(b"transfer-encoding") => self.note_coding(version, value),
+            _ => Ok(()),
+        }
+    }
+
+    /// Returns what the fields mean together. `host_required` is false only for heads made in this process.
+    #[inline]
+    pub(crate) fn finish(self, version: Version, host_required: bool) -> Result<Facts, ParseError> {
+        if host_required && !self.host && version == Version::Http11 {
+            return Err(ParseError::HostMissing);
+        }
+        let framing = match (self.coding, self.length) {
+            (true, Some(_)) => return Err(ParseError::AmbiguousLength),
+            (true, None) => Framing::Chunked,
+            (false, Some(length)) => Framing::Length(length),
+            (false, None) => Framing::Empty,
+        };
+        Ok(Facts {
+            framing,
+            // Without content there is nothing to wait for.
+            expects_continue: self.expects_continue && !matches!(framing, Framing::Empty | Framing::Length(0)),
+            is_persistent: !self.close && (version == Version::Http11 || self.keep_alive),
+            // An HTTP/1.0 peer cannot upgrade (RFC 9110 section 7.8).
+            connection_has_upgrade: self.upgrade && version == Version::Http11,
+        })
+    }
+
+    #[inline]
+    fn note_host(&mut self, value: &[u8]) -> Result<(), ParseError> {
+        if self.host {
+            return Err(ParseError::HostRepeated);
+        }
+        self.host = true;
+        // Empty is legal: the target then has no authority (RFC 9112 section 3.2).
+        if value.is_empty() { Ok(()) } else { validate_host(value).map(|_| ()) }
+    }
+
+    fn note_expect(&mut self, version: Version, value: &[u8]) -> Result<(), ParseError> {
+        // HTTP/1.0 does not know expectations (RFC 9110 section 10.1.1).
+        if version == Version::Http10 {
+            return Ok(());
+        }
+        if !value.eq_ignore_ascii_case(b"100-continue") {
+            return Err(ParseError::ExpectationUnknown);
+        }
+        self.expects_continue = true;
+        Ok(())
+    }
+
+    fn note_connection(&mut self, value: &[u8]) {
+        for option in list_members(value) {
+            match option.len() {
+                5 if option.eq_ignore_ascii_case(b"close") => self.close = true,
+                7 if option.eq_ignore_ascii_case(b"upgrade") => self.upgrade = true,
+                10 if option.eq_ignore_ascii_case(b"keep-alive") => self.keep_alive = true,
+                _ => {}
+            }
+        }
+    }
+
+    fn note_length(&mut self, value: &[u8]) -> Result<(), ParseError> {
+        // Repeated is refused even if equal: a peer that sends it so has been tampered with.
+        if self.length.is_some() {
+            return Err(ParseError::LengthRepeated);
+        }
+        self.length = Some(parse_length(value).ok_or(ParseError::LengthInvalid)?);
+        Ok(())
+    }
+
+    fn note_coding(&mut self, version: Version, value: &[u8]) -> Result<(), ParseError> {
+        if version == Version::Http10 {
+            return Err(ParseError::CodingInHttp10);
+        }
+        if self.coding {
+            return Err(ParseError::CodingInvalid);
+        }
+        if !value.eq_ignore_ascii_case(b"chunked") {
+            return Err(refusal_of_coding(value));
+        }
+        self.coding = true;
+        Ok(())
+    }
+}
+
+/// `1*DIGIT`, nothing around it. `str::parse` would take a plus sign.
+fn parse_length(value: &[u8]) -> Option<u64> {
+    if value.is_empty() {
+        return None;
+    }
+    value.iter().try_fold(0u64, |length, &byte| {
+        let digit = byte.checked_sub(b'0').filter(|&digit| digit <= 9)?;
+        length.checked_mul(10)?.checked_add(u64::from(digit))
+    })
+}
+
+/// A list that ends in its only `chunked` could be decoded by somebody (501); any other has no known end (400).
+fn refusal_of_coding(value: &[u8]) -> ParseError {
+    let mut codings = list_members(value).rev();
+    match codings.next() {
+        Some(last) if last.eq_ignore_ascii_case(b"chunked") => {}
+        _ => return ParseError::CodingInvalid,
+    }
+    if codings.all(|coding| is_token(coding) && !coding.eq_ignore_ascii_case(b"chunked")) {
+        ParseError::CodingUnsupported
+    } else {
+        ParseError::CodingInvalid
+    }
+}

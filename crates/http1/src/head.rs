@@ -1,0 +1,253 @@
+//! The head of a request as a plain value.
+
+use std::fmt;
+use std::ops::Range;
+
+use http::Method;
+
+use crate::error::ParseError;
+use crate::framing::{Facts, FieldFacts, Framing};
+use crate::headers::{Headers, Span};
+use crate::target::{TargetParts, parse_target};
+
+/// The versions that are spoken. Any other is refused with 505.
+///
+/// ```
+/// use filoplume_http1::Version;
+///
+/// assert_eq!(http::Version::from(Version::Http11), http::Version::HTTP_11);
+/// assert!(Version::try_from(http::Version::HTTP_2).is_err());
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Version {
+    /// HTTP/1.0: closes after a response unless both sides say `keep-alive`; knows no chunks.
+    Http10,
+    /// HTTP/1.1 (RFC 9112).
+    Http11,
+}
+
+impl From<Version> for http::Version {
+    fn from(version: Version) -> Self {
+        match version {
+            Version::Http10 => Self::HTTP_10,
+            Version::Http11 => Self::HTTP_11,
+        }
+    }
+}
+
+impl TryFrom<http::Version> for Version {
+    type Error = ParseError;
+
+    fn try_from(version: http::Version) -> Result<Self, ParseError> {
+        match version {
+            http::Version::HTTP_10 => Ok(Self::Http10),
+            http::Version::HTTP_11 => Ok(Self::Http11),
+            _ => Err(ParseError::VersionUnsupported),
+        }
+    }
+}
+
+impl fmt::Display for Version {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Http10 => "HTTP/1.0",
+            Self::Http11 => "HTTP/1.1",
+        })
+    }
+}
+
+/// The head of a request: request line, fields, and what follows from them.
+///
+/// It owns its bytes: one copy of the head, in a buffer that returns to a small stash of the thread on drop.
+///
+/// ```
+/// use filoplume_http1::{Framing, Limits, parse_request_head};
+///
+/// let input = b"POST /cats?tail=long HTTP/1.1\r\nHost: example.org\r\nContent-Length: 4\r\n\r\nmeow";
+/// let (head, used) = parse_request_head(input, &Limits::default())?.expect("the head is whole");
+/// assert_eq!(head.method(), http::Method::POST);
+/// assert_eq!((head.path(), head.query()), ("/cats", Some("tail=long")));
+/// assert_eq!(head.authority(), Some("example.org"));
+/// assert_eq!(head.framing(), Framing::Length(4));
+/// assert_eq!(&input[used..], b"meow");
+/// # Ok::<(), filoplume_http1::ParseError>(())
+/// ```
+pub struct RequestHead {
+    method: Method,
+    version: Version,
+    facts: Facts,
+    target: Span,
+    /// Empty in an absolute form without a path and in an authority form.
+    path: Span,
+    query: Option<Span>,
+    /// From the target only; else `Host` says it.
+    authority: Option<Span>,
+    headers: Headers,
+    /// What the spans point into when it is no longer the arena of `headers`.
+    detached: Option<Box<[u8]>>,
+}
+
+impl RequestHead {
+    /// Returns a head made in this process, e.g. to test a handler. It has no fields.
+    ///
+    /// ```
+    /// use filoplume_http1::{RequestHead, Version};
+    ///
+    /// let head = RequestHead::new(http::Method::GET, "/cats?tail=long", Version::Http11)?;
+    /// assert_eq!(head.path(), "/cats");
+    /// # Ok::<(), filoplume_http1::ParseError>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// The target is none that the method could be sent with.
+    pub fn new(method: Method, target: &str, version: Version) -> Result<Self, ParseError> {
+        Self::from_parts(method, target, version, Headers::new())
+    }
+
+    /// Returns a head made in this process with fields, which mean what they would mean on the wire.
+    /// Unlike there, `Host` may be absent.
+    ///
+    /// # Errors
+    ///
+    /// The target is none that the method could be sent with, or a field would be refused.
+    pub fn from_parts(method: Method, target: &str, version: Version, headers: Headers) -> Result<Self, ParseError> {
+        let parts = parse_target(&method, target.as_bytes())?;
+        let mut facts = FieldFacts::default();
+        for (name, value) in headers.iter_bytes() {
+            facts.note(version, name, value)?;
+        }
+        let facts = facts.finish(version, false)?;
+        let mut head = Self::assemble(method, version, facts, (0, target.len()), parts, headers);
+        head.detached = Some(target.as_bytes().into());
+        Ok(head)
+    }
+
+    /// Puts a head together whose target lies at `start` in the arena of `headers`.
+    #[inline]
+    pub(crate) fn assemble(
+        method: Method,
+        version: Version,
+        facts: Facts,
+        (start, len): (usize, usize),
+        parts: TargetParts,
+        headers: Headers,
+    ) -> Self {
+        let span = |range: Range<usize>| Span::new(start.saturating_add(range.start), range.len());
+        Self {
+            method,
+            version,
+            facts,
+            target: Span::new(start, len),
+            path: span(parts.path),
+            query: parts.query.map(span),
+            authority: parts.authority.map(span),
+            headers,
+            detached: None,
+        }
+    }
+
+    /// Returns the method. It is case-sensitive: `get` is not `GET`.
+    #[inline]
+    pub fn method(&self) -> &Method {
+        &self.method
+    }
+
+    /// Returns the target as it was sent.
+    #[inline]
+    pub fn target(&self) -> &str {
+        self.text(self.target)
+    }
+
+    /// Returns the path, not decoded: `/` if an absolute form has none, `*` for the asterisk form, nothing for the
+    /// authority form of `CONNECT`.
+    #[inline]
+    pub fn path(&self) -> &str {
+        if self.path.is_empty() && self.method != Method::CONNECT {
+            return "/";
+        }
+        self.text(self.path)
+    }
+
+    /// Returns what follows the first question mark of the target, not decoded.
+    #[inline]
+    pub fn query(&self) -> Option<&str> {
+        self.query.map(|query| self.text(query))
+    }
+
+    /// Returns the host, and the port if there is one, that the request is for: of the target, which overrides
+    /// `Host` (RFC 9112 section 3.2.2), else of `Host`. Never empty.
+    pub fn authority(&self) -> Option<&str> {
+        match self.authority {
+            Some(authority) => Some(self.text(authority)),
+            None => self.headers.get_str("host").filter(|host| !host.is_empty()),
+        }
+    }
+
+    /// Returns the version of the request.
+    #[inline]
+    pub fn version(&self) -> Version {
+        self.version
+    }
+
+    /// Returns the fields.
+    #[inline]
+    pub fn headers(&self) -> &Headers {
+        &self.headers
+    }
+
+    /// Returns the fields, to be changed. [`framing`](Self::framing) and what else was decided when the head was
+    /// parsed stays as it was on the wire.
+    pub fn headers_mut(&mut self) -> &mut Headers {
+        if self.detached.is_none() {
+            // The caller may replace the arena that the target lies in.
+            self.detached = Some(self.headers.bytes().into());
+        }
+        &mut self.headers
+    }
+
+    /// Returns how the content ends (RFC 9112 section 6.3).
+    #[inline]
+    pub fn framing(&self) -> Framing {
+        self.facts.framing
+    }
+
+    /// Returns whether the peer waits for `100 Continue` before it sends the content (RFC 9110 section 10.1.1).
+    #[inline]
+    pub fn expects_continue(&self) -> bool {
+        self.facts.expects_continue
+    }
+
+    /// Returns the value of `Upgrade` if `Connection` lists it and the version allows it (RFC 9110 section 7.8).
+    pub fn wants_upgrade(&self) -> Option<&str> {
+        if !self.facts.connection_has_upgrade {
+            return None;
+        }
+        self.headers.get_str("upgrade").filter(|protocols| !protocols.is_empty())
+    }
+
+    /// Returns whether the peer would send another request on this connection (RFC 9112 section 9.3).
+    #[inline]
+    pub fn is_persistent(&self) -> bool {
+        self.facts.is_persistent
+    }
+
+    #[inline]
+    fn text(&self, span: Span) -> &str {
+        let bytes = self.detached.as_deref().unwrap_or(self.headers.bytes());
+        // Targets are checked to be ASCII, so the default is never taken.
+        std::str::from_utf8(span.of(bytes)).unwrap_or_default()
+    }
+}
+
+impl fmt::Debug for RequestHead {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RequestHead")
+            .field("method", &self.method)
+            .field("target", &self.target())
+            .field("version", &self.version)
+            .field("headers", &self.headers)
+            .field("facts", &self.facts)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,396 @@
+//! Fields of a message: one arena of bytes and an index, recycled on drop.
+
+use std::cell::RefCell;
+use std::error::Error;
+use std::fmt;
+
+use http::{HeaderMap, HeaderName, HeaderValue};
+
+use crate::syntax::{TOKEN, invalid_in_value, trim_ows};
+
+/// A case-insensitive multimap of fields in order of arrival.
+///
+/// Names and values lie in one buffer with an index beside it, so a field costs no allocation of
+/// its own; buffers return to a small stash of the thread when they are dropped. An empty map has no
+/// buffer and is as large as a pointer. What is in the map can be sent as it is: names are tokens and values have no
+/// control byte but HTAB.
+///
+/// ```
+/// use filoplume_http1::Headers;
+///
+/// let mut headers = Headers::new();
+/// headers.append("Accept", "text/html")?;
+/// headers.append("accept", "*/*")?;
+/// assert_eq!(headers.get_str("ACCEPT"), Some("text/html"));
+/// assert_eq!(headers.get_all("accept").count(), 2);
+/// assert!(headers.append("x", "two\r\nlines").is_err());
+/// # Ok::<(), filoplume_http1::InvalidHeader>(())
+/// ```
+#[derive(Default)]
+pub struct Headers(Option<Box<Storage>>);
+
+/// The arena and its index. Bytes between the spans (colons, line ends, a request line) belong to nobody.
+#[derive(Default)]
+pub(crate) struct Storage {
+    pub(crate) bytes: Vec<u8>,
+    pub(crate) fields: Vec<Field>,
+}
+
+/// Where a field lies in the arena. Half the size of four `usize`; [`Headers::append`] keeps arenas below 4 GiB.
+#[derive(Clone, Copy)]
+pub(crate) struct Field {
+    pub(crate) name: Span,
+    pub(crate) value: Span,
+}
+
+/// A range of the arena.
+#[derive(Clone, Copy, Default, Debug)]
+pub(crate) struct Span {
+    start: u32,
+    len: u32,
+}
+
+impl Span {
+    #[inline]
+    pub(crate) fn new(start: usize, len: usize) -> Self {
+        // Saturation makes the span point outside of the arena, where `of` finds nothing.
+        Self { start: u32::try_from(start).unwrap_or(u32::MAX), len: u32::try_from(len).unwrap_or(u32::MAX) }
+    }
+
+    #[inline]
+    pub(crate) fn is_empty(self) -> bool {
+        self.len == 0
+    }
+
+    #[inline]
+    pub(crate) fn of(self, bytes: &[u8]) -> &[u8] {
+        let start = self.start as usize;
+        bytes.get(start..start.saturating_add(self.len as usize)).unwrap_or_default()
+    }
+
+    #[inline]
+    fn end(self) -> usize {
+        (self.start as usize).saturating_add(self.len as usize)
+    }
+}
+
+impl Headers {
+    /// Returns an empty map. It does not allocate.
+    #[inline]
+    pub const fn new() -> Self {
+        Self(None)
+    }
+
+    /// Returns the number of fields; one that occurs twice counts twice.
+    #[inline]
+    pub fn len(&self) -> usize {
+        self.fields().len()
+    }
+
+    /// Returns whether there is no field.
+    #[inline]
+    pub fn is_empty(&self) -> bool {
+        self.fields().is_empty()
+    }
+
+    /// Returns the first value of a name, in any case.
+    #[inline]
+    pub fn get(&self, name: &str) -> Option<&[u8]> {
+        self.get_all(name).next()
+    }
+
+    /// Returns the first value of a name if it is UTF-8.
+    pub fn get_str(&self, name: &str) -> Option<&str> {
+        std::str::from_utf8(self.get(name)?).ok()
+    }
+
+    /// Returns all values of a name in order of arrival.
+    #[inline]
+    pub fn get_all(&self, name: &str) -> impl Iterator<Item = &[u8]> {
+        let bytes = self.bytes();
+        self.fields().iter().filter(move |field| is_named(bytes, field, name)).map(|field| field.value.of(bytes))
+    }
+
+    /// Returns whether a name occurs.
+    #[inline]
+    pub fn contains(&self, name: &str) -> bool {
+        self.get(name).is_some()
+    }
+
+    /// Returns all fields in order of arrival, names as they were written.
+    pub fn iter(&self) -> impl Iterator<Item = (&str, &[u8])> {
+        self.iter_bytes().map(|(name, value)| (std::str::from_utf8(name).unwrap_or_default(), value))
+    }
+
+    /// Adds a field behind those that are there.
+    ///
+    /// # Errors
+    ///
+    /// The name is no token, or the value has a control byte other than HTAB: with CR or LF in it, a value could
+    /// end the field and begin another one.
+    pub fn append(&mut self, name: &str, value: impl AsRef<[u8]>) -> Result<(), InvalidHeader> {
+        let value = trim_ows(value.as_ref());
+        validate(name.as_bytes(), value)?;
+        self.append_valid(name.as_bytes(), value)
+    }
+
+    /// Replaces all fields of a name by one, which is the last field then.
+    ///
+    /// # Errors
+    ///
+    /// As for [`append`](Self::append); the map is then as before.
+    pub fn insert(&mut self, name: &str, value: impl AsRef<[u8]>) -> Result<(), InvalidHeader> {
+        let value = trim_ows(value.as_ref());
+        validate(name.as_bytes(), value)?;
+        self.remove(name);
+        self.append_valid(name.as_bytes(), value)
+    }
+
+    /// Removes all fields of a name and returns whether there was one.
+    pub fn remove(&mut self, name: &str) -> bool {
+        let Some(storage) = &mut self.0 else {
+            return false;
+        };
+        let before = storage.fields.len();
+        let bytes = &storage.bytes;
+        storage.fields.retain(|field| !is_named(bytes, field, name));
+        let removed = storage.fields.len() != before;
+        if storage.fields.is_empty() {
+            // Otherwise a map that is filled and emptied in turn would grow for ever.
+            storage.bytes.clear();
+        }
+        removed
+    }
+
+    /// Removes all fields.
+    pub fn clear(&mut self) {
+        *self = Self::new();
+    }
+
+    /// An arena that already has an index, e.g. of a parsed head.
+    #[inline]
+    pub(crate) fn from_storage(storage: Box<Storage>) -> Self {
+        Self(Some(storage))
+    }
+
+    /// The whole arena, with what lies between the fields.
+    #[inline]
+    pub(crate) fn bytes(&self) -> &[u8] {
+        self.0.as_ref().map_or(&[], |storage| &storage.bytes)
+    }
+
+    #[inline]
+    fn fields(&self) -> &[Field] {
+        self.0.as_ref().map_or(&[], |storage| &storage.fields)
+    }
+
+    #[inline]
+    pub(crate) fn iter_bytes(&self) -> impl Iterator<Item = (&[u8], &[u8])> {
+        let bytes = self.bytes();
+        self.fields().iter().map(move |field| (field.name.of(bytes), field.value.of(bytes)))
+    }
+
+    /// Calls `keep` with every name and writes the fields it returns `true` for as lines.
+    #[inline]
+    pub(crate) fn write_lines(&self, out: &mut Vec<u8>, mut keep: impl FnMut(&[u8], &[u8]) -> bool) {
+        let bytes = self.bytes();
+        for field in self.fields() {
+            let (name, value) = (field.name.of(bytes), field.value.of(bytes));
+            if !keep(name, value) {
+                continue;
+            }
+            // Most fields lie in the arena as the line they become: one copy instead of four.
+            match bytes.get(field.name.start as usize..field.value.end().saturating_add(2)) {
+                Some(line @ [.., b'\r', b'\n']) => out.extend_from_slice(line),
+                _ => {
+                    out.extend_from_slice(name);
+                    out.extend_from_slice(b": ");
+                    out.extend_from_slice(value);
+                    out.extend_from_slice(b"\r\n");
+                }
+            }
+        }
+    }
+
+    pub(crate) fn append_valid(&mut self, name: &[u8], value: &[u8]) -> Result<(), InvalidHeader> {
+        let storage = self.0.get_or_insert_with(Storage::take);
+        let start = storage.bytes.len();
+        let value_start = start.saturating_add(name.len()).saturating_add(2);
+        let end = value_start.saturating_add(value.len()).saturating_add(2);
+        if u32::try_from(end).is_err() {
+            return Err(InvalidHeader::TooLong);
+        }
+        // Laid out as the line it is on the wire: see `write_lines`.
+        storage.bytes.reserve(end.saturating_sub(start));
+        storage.bytes.extend_from_slice(name);
+        storage.bytes.extend_from_slice(b": ");
+        storage.bytes.extend_from_slice(value);
+        storage.bytes.extend_from_slice(b"\r\n");
+        let field = Field { name: Span::new(start, name.len()), value: Span::new(value_start, value.len()) };
+        storage.fields.push(field);
+        Ok(())
+    }
+}
+
+impl Drop for Headers {
+    #[inline]
+    fn drop(&mut self) {
+        if let Some(storage) = self.0.take() {
+            storage.give_back();
+        }
+    }
+}
+
+impl Clone for Headers {
+    fn clone(&self) -> Self {
+        let Some(storage) = &self.0 else {
+            return Self::new();
+        };
+        let mut copy = Storage::take();
+        copy.bytes.extend_from_slice(&storage.bytes);
+        copy.fields.extend_from_slice(&storage.fields);
+        Self(Some(copy))
+    }
+}
+
+impl fmt::Debug for Headers {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_map().entries(self.iter().map(|(name, value)| (name, String::from_utf8_lossy(value)))).finish()
+    }
+}
+
+impl PartialEq for Headers {
+    /// The same fields in the same order, names in any case.
+    fn eq(&self, other: &Self) -> bool {
+        self.len() == other.len()
+            && self
+                .iter_bytes()
+                .zip(other.iter_bytes())
+                .all(|(left, right)| left.0.eq_ignore_ascii_case(right.0) && left.1 == right.1)
+    }
+}
+
+impl Eq for Headers {}
+
+impl From<&HeaderMap> for Headers {
+    fn from(map: &HeaderMap) -> Self {
+        let mut headers = Self::new();
+        for (name, value) in map {
+            // Valid by type; only a map of 4 GiB would lose the rest.
+            let _ = headers.append_valid(name.as_str().as_bytes(), trim_ows(value.as_bytes()));
+        }
+        headers
+    }
+}
+
+impl From<&Headers> for HeaderMap {
+    fn from(headers: &Headers) -> Self {
+        let mut map = Self::new();
+        for (name, value) in headers.iter_bytes() {
+            // A name over 64 KiB or the 32,768th field does not fit into a `HeaderMap`.
+            if let (Ok(name), Ok(value)) = (HeaderName::from_bytes(name), HeaderValue::from_bytes(value)) {
+                let _ = map.try_append(name, value);
+            }
+        }
+        map
+    }
+}
+
+/// Why a field cannot be sent.
+///
+/// ```
+/// use filoplume_http1::Headers;
+///
+/// let error = Headers::new().append("content type", "text/html").unwrap_err();
+/// assert_eq!(error.to_string(), "field name has byte 0x20 at 7");
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum InvalidHeader {
+    /// The name is empty.
+    NameEmpty,
+    /// The name has a byte that is no token byte (RFC 9110 section 5.6.2).
+    Name {
+        /// The byte.
+        byte: u8,
+        /// Its position in the name.
+        at: usize,
+    },
+    /// The value has a control byte (RFC 9110 section 5.5).
+    Value {
+        /// The byte.
+        byte: u8,
+        /// Its position in the value, behind leading whitespace.
+        at: usize,
+    },
+    /// All fields together would exceed 4 GiB.
+    TooLong,
+}
+
+impl fmt::Display for InvalidHeader {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NameEmpty => f.write_str("field name is empty"),
+            Self::Name { byte, at } => write!(f, "field name has byte {byte:#04x} at {at}"),
+            Self::Value { byte, at } => write!(f, "field value has byte {byte:#04x} at {at}"),
+            Self::TooLong => f.write_str("fields are too long together"),
+        }
+    }
+}
+
+impl Error for InvalidHeader {}
+
+fn validate(name: &[u8], value: &[u8]) -> Result<(), InvalidHeader> {
+    if name.is_empty() {
+        return Err(InvalidHeader::NameEmpty);
+    }
+    if let Some((at, &byte)) = name.iter().enumerate().find(|&(_, &byte)| !TOKEN.has(byte)) {
+        return Err(InvalidHeader::Name { byte, at });
+    }
+    if let Some((at, byte)) = invalid_in_value(value) {
+        return Err(InvalidHeader::Value { byte, at });
+    }
+    Ok(())
+}
+
+#[inline]
+fn is_named(bytes: &[u8], field: &Field, name: &str) -> bool {
+    field.name.len as usize == name.len() && field.name.of(bytes).eq_ignore_ascii_case(name.as_bytes())
+}
+
+/// Most buffers that a thread keeps: a head and a response for each request of a long pipeline.
+const STASH_LEN_MAX: usize = 32;
+/// Largest arena that is kept. Heads over it are rare, and a thread must not hoard them.
+const STASH_BYTES_MAX: usize = 8 * 1024;
+/// Largest index that is kept.
+const STASH_FIELDS_MAX: usize = 128;
+
+thread_local! {
+    static STASH: RefCell<Vec<Box<Storage>>> = const { RefCell::new(Vec::new()) };
+}
+
+impl Storage {
+    /// Returns an empty storage, used before if there is one. It need not come from the thread that dropped it.
+    #[inline]
+    #[expect(clippy::unnecessary_box_returns, reason = "the stash keeps boxes, so that reuse does not allocate")]
+    pub(crate) fn take() -> Box<Self> {
+        STASH.try_with(|stash| stash.try_borrow_mut().ok()?.pop()).ok().flatten().unwrap_or_default()
+    }
+
+    #[inline]
+    fn give_back(mut self: Box<Self>) {
+        if self.bytes.capacity() > STASH_BYTES_MAX || self.fields.capacity() > STASH_FIELDS_MAX {
+            return;
+        }
+        self.bytes.clear();
+        self.fields.clear();
+        // Fails while the thread ends: then the storage is simply freed.
+        let _ = STASH.try_with(|stash| {
+            if let Ok(mut stash) = stash.try_borrow_mut() {
+                if stash.len() < STASH_LEN_MAX {
+                    stash.push(self);
+                }
+            }
+        });
+    }
+}

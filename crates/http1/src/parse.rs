@@ -1,0 +1,232 @@
+//! Bytes to heads. httparse finds the tokens; what it tolerates and RFC 9112 does not is refused here.
+
+use std::mem::MaybeUninit;
+
+use http::Method;
+use httparse::{Header, Request, Status};
+
+use crate::error::ParseError;
+use crate::framing::FieldFacts;
+use crate::head::{RequestHead, Version};
+use crate::headers::{Field, Headers, Span, Storage};
+use crate::limits::Limits;
+use crate::target::parse_target;
+
+/// Fields that fit the first attempt. Almost every head does, and the index of one with more is larger
+/// than a cache likes.
+const FIELDS_FEW: usize = 32;
+
+/// Longest method accepted. The longest registered one has 17 bytes (`UPDATEREDIRECTREF`).
+const METHOD_BYTES_MAX: usize = 32;
+
+/// Returns the head at the start of `input` and how many bytes it has, or `None` if more bytes are needed.
+///
+/// One empty line before it is skipped and counted (RFC 9112 section 2.2).
+///
+/// ```
+/// use filoplume_http1::{Limits, parse_request_head};
+///
+/// let limits = Limits::default();
+/// assert!(parse_request_head(b"GET / HTTP/1.1\r\nHo", &limits)?.is_none());
+///
+/// let (head, used) = parse_request_head(b"GET / HTTP/1.1\r\nHost: h\r\n\r\nGET /next", &limits)?.unwrap();
+/// assert_eq!((head.path(), used), ("/", 27));
+/// # Ok::<(), filoplume_http1::ParseError>(())
+/// ```
+///
+/// # Errors
+///
+/// The bytes cannot become a head that all readers understand in the same way. It does not matter how many of them
+/// were there in the calls before.
+#[inline]
+pub fn parse_request_head(input: &[u8], limits: &Limits) -> Result<Option<(RequestHead, usize)>, ParseError> {
+    let empty_line_len = match input {
+        [] => return Ok(None),
+        [b'\r' | b'\n', ..] => match empty_line(input)? {
+            Some(len) => len,
+            None => return Ok(None),
+        },
+        _ => 0,
+    };
+    let input = input.get(empty_line_len..).unwrap_or_default();
+    // Bytes over the limit are never looked at: otherwise the answer would depend on whether they are here already.
+    let window = input.get(..limits.head_bytes_max).unwrap_or(input);
+    let parsed = match attempt::<FIELDS_FEW>(window, limits) {
+        Err(ParseError::TooManyFields) if limits.fields_max > FIELDS_FEW => {
+            attempt::<{ Limits::FIELDS_CAP }>(window, limits)
+        }
+        parsed => parsed,
+    };
+    Ok(parsed?.map(|(head, used)| (head, used.saturating_add(empty_line_len))))
+}
+
+/// Returns the length of the one empty line that is skipped, or `None` if it is not certain yet.
+#[cold]
+fn empty_line(input: &[u8]) -> Result<Option<usize>, ParseError> {
+    match input {
+        [b'\r'] | [b'\r', b'\n'] => Ok(None),
+        [b'\r', b'\n', next, ..] if !matches!(next, b'\r' | b'\n') => Ok(Some(2)),
+        _ => Err(ParseError::LineEndInvalid),
+    }
+}
+
+#[inline]
+fn attempt<const N: usize>(window: &[u8], limits: &Limits) -> Result<Option<(RequestHead, usize)>, ParseError> {
+    let mut index = [const { MaybeUninit::<Header<'_>>::uninit() }; N];
+    let index = index.get_mut(..limits.fields_max.min(N)).unwrap_or_default();
+    let mut request = Request::new(&mut []);
+    let used = match request.parse_with_uninit_headers(window, index) {
+        Ok(Status::Complete(used)) => used,
+        Ok(Status::Partial) => return incomplete(window, limits),
+        Err(httparse::Error::Version) => return wrong_version(window),
+        Err(error) => return Err(reason(error)),
+    };
+    let (Some(method), Some(target), Some(version)) = (request.method, request.path, request.version) else {
+        return Err(ParseError::RequestLineInvalid);
+    };
+    if method.len() > METHOD_BYTES_MAX {
+        return Err(ParseError::MethodTooLong);
+    }
+    if target.len() > limits.target_bytes_max {
+        return Err(ParseError::TargetTooLong);
+    }
+    let method = Method::from_bytes(method.as_bytes()).map_err(|_| ParseError::RequestLineInvalid)?;
+    let parts = parse_target(&method, target.as_bytes())?;
+    let version = if version == 0 { Version::Http10 } else { Version::Http11 };
+
+    let head = window.get(..used).unwrap_or_default();
+    if !head.ends_with(b"\r\n\r\n") {
+        return Err(ParseError::LineEndInvalid);
+    }
+    let mut storage = Storage::take();
+    let mut facts = FieldFacts::default();
+    storage.fields.reserve(request.headers.len());
+    for header in request.headers.iter() {
+        let name = header.name.as_bytes();
+        let start = offset(window, name);
+        // A field begins its line, so the line before has to end here; httparse lets LF alone pass.
+        if window.get(start.wrapping_sub(2)..start) != Some(b"\r\n") {
+            return Err(ParseError::LineEndInvalid);
+        }
+        facts.note(version, name, header.value)?;
+        let name = Span::new(start, name.len());
+        let value = Span::new(offset(window, header.value), header.value.len());
+        storage.fields.push(Field { name, value });
+    }
+    let facts = facts.finish(version, true)?;
+    storage.bytes.extend_from_slice(head);
+    let target = (offset(window, target.as_bytes()), target.len());
+    let headers = Headers::from_storage(storage);
+    Ok(Some((RequestHead::assemble(method, version, facts, target, parts, headers), used)))
+}
+
+/// Where a part begins in the whole it was cut from. (An empty part may lie elsewhere; nobody looks inside of it.)
+#[inline]
+fn offset(whole: &[u8], part: &[u8]) -> usize {
+    part.as_ptr().addr().wrapping_sub(whole.as_ptr().addr())
+}
+
+/// A head that does not end in the window: too long, or not all there yet.
+#[cold]
+fn incomplete(window: &[u8], limits: &Limits) -> Result<Option<(RequestHead, usize)>, ParseError> {
+    if window.len() < limits.head_bytes_max {
+        return Ok(None);
+    }
+    let target_len = window.split(|&byte| byte == b' ').nth(1).map_or(0, <[u8]>::len);
+    if target_len > limits.target_bytes_max {
+        return Err(ParseError::TargetTooLong);
+    }
+    Err(ParseError::HeadTooLong)
+}
+
+/// Tells a version that is not spoken from one that is none. httparse gives up at the first wrong byte, which may be
+/// too early to know.
+#[cold]
+fn wrong_version(window: &[u8]) -> Result<Option<(RequestHead, usize)>, ParseError> {
+    let text = window.splitn(3, |&byte| byte == b' ').nth(2).unwrap_or_default();
+    let text = text.get(..8).unwrap_or(text);
+    let is_well_formed_so_far = text.iter().zip(b"HTTP/0.0").all(|(&byte, &pattern)| match pattern {
+        b'0' => byte.is_ascii_digit(),
+        _ => byte == pattern,
+    });
+    match (is_well_formed_so_far, text.len()) {
+        (true, 8) => Err(ParseError::VersionUnsupported),
+        (true, _) => Ok(None),
+        (false, _) => Err(ParseError::VersionInvalid),
+    }
+}
+
+#[cold]
+fn reason(error: httparse::Error) -> ParseError {
+    match error {
+        httparse::Error::HeaderName => ParseError::FieldNameInvalid,
+        httparse::Error::HeaderValue => ParseError::FieldValueInvalid,
+        httparse::Error::NewLine => ParseError::LineEndInvalid,
+        httparse::Error::TooManyHeaders => ParseError::TooManyFields,
+        httparse::Error::Version => ParseError::VersionInvalid,
+        httparse::Error::Token | httparse::Error::Status => ParseError::RequestLineInvalid,
+    }
+}
+
+/// Returns the fields of a whole trailer section, which ends with its empty line. Line ends were checked before.
+pub(crate) fn parse_trailers(section: &[u8], fields_max: usize) -> Result<Headers, ParseError> {
+    let mut index = [httparse::EMPTY_HEADER; Limits::FIELDS_CAP];
+    let index = index.get_mut(..fields_max.min(Limits::FIELDS_CAP)).unwrap_or_default();
+    let fields = match httparse::parse_headers(section, index) {
+        Ok(Status::Complete((used, fields))) if used == section.len() => fields,
+        Err(httparse::Error::TooManyHeaders) => return Err(ParseError::TooManyFields),
+        _ => return Err(ParseError::TrailerInvalid),
+    };
+    let mut trailers = Headers::new();
+    for field in fields {
+        if is_one_of(field.name, &REFUSED_IN_TRAILERS) {
+            return Err(ParseError::TrailerForbidden);
+        }
+        if !is_one_of(field.name, &DROPPED_IN_TRAILERS) {
+            trailers
+                .append_valid(field.name.as_bytes(), field.value)
+                .map_err(|_| ParseError::TrailerTooLong)?;
+        }
+    }
+    Ok(trailers)
+}
+
+/// In a trailer section these can only be an attempt to confuse.
+const REFUSED_IN_TRAILERS: [&str; 3] = ["content-length", "transfer-encoding", "host"];
+
+/// Fields that must be known before the content (RFC 9110 section 6.5.1): authentication, request modifiers,
+/// response control, and how the content is to be read. A recipient may ignore them, so we do.
+const DROPPED_IN_TRAILERS: [&str; 28] = [
+    "age",
+    "authorization",
+    "cache-control",
+    "connection",
+    "content-encoding",
+    "content-range",
+    "content-type",
+    "cookie",
+    "date",
+    "expect",
+    "expires",
+    "forwarded",
+    "if-match",
+    "if-modified-since",
+    "if-none-match",
+    "if-range",
+    "if-unmodified-since",
+    "keep-alive",
+    "location",
+    "max-forwards",
+    "origin",
+    "pragma",
+    "proxy-authorization",
+    "range",
+    "set-cookie",
+    "te",
+    "trailer",
+    "upgrade",
+];
+
+fn is_one_of(name: &str, names: &[&str]) -> bool {
+    names.iter().any(|one| one.eq_ignore_ascii_case(name))
+}

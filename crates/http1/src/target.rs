@@ -1,0 +1,173 @@
+//! The four forms of a request target, and the host that a request is for (RFC 9112 section 3.2).
+
+use std::net::Ipv6Addr;
+use std::ops::Range;
+
+use http::Method;
+
+use crate::error::ParseError;
+use crate::syntax::REG_NAME;
+
+/// Where the parts of a target lie in it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct TargetParts {
+    /// Empty in an absolute form without a path, and in an authority form.
+    pub(crate) path: Range<usize>,
+    pub(crate) query: Option<Range<usize>>,
+    pub(crate) authority: Option<Range<usize>>,
+}
+
+/// Takes a target apart.
+///
+/// Refused is what two readers could understand differently: controls, spaces, bytes outside of ASCII, fragments, user
+/// information, and a backslash in the path (a separator for some). `"<>^{|}` and the backtick are forbidden by RFC 3986 too, but
+/// browsers and scripts send them and nobody reads them differently.
+#[inline]
+pub(crate) fn parse_target(method: &Method, target: &[u8]) -> Result<TargetParts, ParseError> {
+    match target {
+        [b'/', ..] if *method != Method::CONNECT => {
+            let (path, query) = split_path(target, 0)?;
+            Ok(TargetParts { path, query, authority: None })
+        }
+        _ => parse_rare_form(method, target),
+    }
+}
+
+fn parse_rare_form(method: &Method, target: &[u8]) -> Result<TargetParts, ParseError> {
+    if *method == Method::CONNECT {
+        // The port is part of the form (RFC 9110 section 9.3.6).
+        return match validate_host(target)? {
+            Port::Number => Ok(TargetParts { authority: Some(0..target.len()), ..TargetParts::default() }),
+            Port::None | Port::Empty => Err(ParseError::TargetInvalid),
+        };
+    }
+    if target == b"*" && *method == Method::OPTIONS {
+        return Ok(TargetParts { path: 0..1, ..TargetParts::default() });
+    }
+    let scheme_len = [b"http://".as_slice(), b"https://"]
+        .into_iter()
+        .find(|scheme| target.get(..scheme.len()).is_some_and(|start| start.eq_ignore_ascii_case(scheme)))
+        .map(<[u8]>::len)
+        .ok_or(ParseError::TargetInvalid)?;
+    let rest = target.get(scheme_len..).unwrap_or_default();
+    let authority_len = rest.iter().position(|byte| matches!(byte, b'/' | b'?' | b'#')).unwrap_or(rest.len());
+    let (authority, tail) = rest.split_at_checked(authority_len).unwrap_or_default();
+    validate_host(authority)?;
+    let tail_start = scheme_len.saturating_add(authority_len);
+    let (path, query) = split_path(tail, tail_start)?;
+    Ok(TargetParts { path, query, authority: Some(scheme_len..tail_start) })
+}
+
+/// A path and the range of the query behind it, if there is one.
+type PathAndQuery = (Range<usize>, Option<Range<usize>>);
+
+/// Returns path and query of `text`, which begins at `start` of the target.
+#[inline]
+fn split_path(text: &[u8], start: usize) -> Result<PathAndQuery, ParseError> {
+    let end = start.saturating_add(text.len());
+    let mut bytes = text.iter();
+    for (at, &byte) in bytes.by_ref().enumerate() {
+        if byte == b'?' {
+            if !bytes.as_slice().iter().all(|&byte| is_query_byte(byte)) {
+                return Err(ParseError::TargetInvalid);
+            }
+            let path_end = start.saturating_add(at);
+            return Ok((start..path_end, Some(path_end.saturating_add(1)..end)));
+        }
+        if byte == b'\\' || !is_query_byte(byte) {
+            return Err(ParseError::TargetInvalid);
+        }
+    }
+    Ok((start..end, None))
+}
+
+#[inline]
+fn is_query_byte(byte: u8) -> bool {
+    byte.is_ascii_graphic() && byte != b'#'
+}
+
+/// What follows the host.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Port {
+    None,
+    /// A colon with nothing behind it, which RFC 3986 section 3.2.3 allows.
+    Empty,
+    Number,
+}
+
+/// Checks `uri-host [ ":" port ]` (RFC 9110 section 7.2, RFC 3986 section 3.2.2). The host may not be empty.
+#[inline]
+pub(crate) fn validate_host(host: &[u8]) -> Result<Port, ParseError> {
+    let name_len = host.iter().position(|&byte| !REG_NAME.has(byte)).unwrap_or(host.len());
+    match host.split_at_checked(name_len) {
+        Some(([_, ..], [])) => Ok(Port::None),
+        Some(([_, ..], [b':', port @ ..])) => validate_port(port),
+        _ => validate_rare_host(host),
+    }
+}
+
+fn validate_rare_host(host: &[u8]) -> Result<Port, ParseError> {
+    let rest = match host {
+        [b'[', literal @ ..] => {
+            let end = literal.iter().position(|&byte| byte == b']').ok_or(ParseError::HostInvalid)?;
+            let (address, rest) = literal.split_at_checked(end).unwrap_or_default();
+            if !is_ipv6(address) && !is_ip_future(address) {
+                return Err(ParseError::HostInvalid);
+            }
+            rest.get(1..).unwrap_or_default()
+        }
+        _ => skip_encoded_name(host)?,
+    };
+    match rest {
+        [] => Ok(Port::None),
+        [b':', port @ ..] => validate_port(port),
+        _ => Err(ParseError::HostInvalid),
+    }
+}
+
+/// Returns what follows a registered name with percent-encodings in it.
+fn skip_encoded_name(host: &[u8]) -> Result<&[u8], ParseError> {
+    let mut rest = host;
+    loop {
+        rest = match rest {
+            [b'%', high, low, rest @ ..] if high.is_ascii_hexdigit() && low.is_ascii_hexdigit() => rest,
+            [byte, rest @ ..] if REG_NAME.has(*byte) => rest,
+            // An http URI with an empty host is invalid (RFC 9110 section 4.2.1).
+            _ if rest.len() == host.len() => return Err(ParseError::HostInvalid),
+            _ => return Ok(rest),
+        }
+    }
+}
+
+#[inline]
+fn validate_port(port: &[u8]) -> Result<Port, ParseError> {
+    if port.is_empty() {
+        return Ok(Port::Empty);
+    }
+    port.iter()
+        .try_fold(0u16, |number, &byte| {
+            let digit = byte.checked_sub(b'0').filter(|&digit| digit <= 9)?;
+            number.checked_mul(10)?.checked_add(u16::from(digit))
+        })
+        .map(|_| Port::Number)
+        .ok_or(ParseError::HostInvalid)
+}
+
+fn is_ipv6(address: &[u8]) -> bool {
+    std::str::from_utf8(address).is_ok_and(|text| text.parse::<Ipv6Addr>().is_ok())
+}
+
+/// `"v" 1*HEXDIG "." 1*( unreserved / sub-delims / ":" )`
+fn is_ip_future(address: &[u8]) -> bool {
+    let Some((b'v' | b'V', rest)) = address.split_first() else {
+        return false;
+    };
+    let mut parts = rest.splitn(2, |&byte| byte == b'.');
+    let (Some(version), Some(text)) = (parts.next(), parts.next()) else {
+        return false;
+    };
+    !version.is_empty()
+        && version.iter().all(u8::is_ascii_hexdigit)
+        && !text.is_empty()
+        && text.iter().all(|&byte| byte == b':' || REG_NAME.has(byte))
+}
