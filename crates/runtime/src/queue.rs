@@ -254,3 +254,133 @@ impl fmt::Display for RecvError {
 }
 
 impl error::Error for RecvError {}
+
+#[cfg(test)]
+mod tests {
+    use std::thread;
+    use std::time::Duration;
+
+    use super::{MessageQueue, RecvError, SendError};
+
+    const LONG: Duration = Duration::from_secs(30);
+
+    #[test]
+    fn a_full_queue_gives_the_message_back_at_once() {
+        let queue = MessageQueue::new(2);
+        assert_eq!((queue.send('a'), queue.send('b')), (Ok(()), Ok(())));
+        assert!(queue.is_full());
+        assert_eq!(queue.send('c'), Err(SendError::Full('c')));
+        assert_eq!(queue.try_recv(), Ok('a'));
+        assert_eq!(queue.send('c'), Ok(()));
+        assert_eq!((queue.len(), queue.capacity()), (2, 2));
+    }
+
+    #[test]
+    fn a_queue_without_room_has_room_for_one() {
+        let queue = MessageQueue::new(0);
+        assert_eq!(queue.capacity(), 1);
+        assert_eq!(queue.send(1), Ok(()));
+    }
+
+    #[test]
+    fn a_closed_queue_is_drained_first() {
+        let queue = MessageQueue::new(2);
+        queue.send('a').unwrap();
+        queue.close();
+        queue.close();
+        assert!(queue.is_closed());
+        assert_eq!(queue.send('b').map_err(SendError::into_message), Err('b'));
+        assert_eq!(queue.recv(), Ok('a'));
+        assert_eq!(queue.recv(), Err(RecvError::Closed));
+        assert_eq!(queue.try_recv(), Err(RecvError::Closed));
+        assert_eq!(queue.recv_timeout(LONG), Err(RecvError::Closed));
+    }
+
+    #[test]
+    fn an_empty_queue_says_so_or_times_out() {
+        let queue = MessageQueue::<()>::new(1);
+        assert_eq!(queue.try_recv(), Err(RecvError::Empty));
+        assert_eq!(queue.recv_timeout(Duration::from_millis(1)), Err(RecvError::TimedOut));
+        assert!(queue.is_empty());
+    }
+
+    #[test]
+    fn unblock_is_kept_for_the_next_receiver_and_comes_before_messages() {
+        let queue = MessageQueue::new(1);
+        queue.send('a').unwrap();
+        queue.unblock();
+        assert_eq!(queue.recv(), Err(RecvError::Unblocked));
+        assert_eq!(queue.recv(), Ok('a'));
+    }
+
+    #[test]
+    fn each_unblock_wakes_exactly_one_receiver() {
+        let queue = MessageQueue::<()>::new(1);
+        let receivers: Vec<_> = (0..4)
+            .map(|_| {
+                let queue = queue.clone();
+                thread::spawn(move || queue.recv_timeout(LONG))
+            })
+            .collect();
+        for _ in 0..3 {
+            queue.unblock();
+        }
+        queue.send(()).unwrap();
+        let outcomes: Vec<_> = receivers.into_iter().map(|receiver| receiver.join().unwrap()).collect();
+        assert_eq!(outcomes.iter().filter(|outcome| **outcome == Err(RecvError::Unblocked)).count(), 3);
+        assert_eq!(outcomes.iter().filter(|outcome| outcome.is_ok()).count(), 1);
+    }
+
+    #[test]
+    fn closing_wakes_all_receivers() {
+        let queue = MessageQueue::<()>::new(1);
+        let receivers: Vec<_> = (0..4)
+            .map(|_| {
+                let queue = queue.clone();
+                thread::spawn(move || queue.recv())
+            })
+            .collect();
+        queue.close();
+        for receiver in receivers {
+            assert_eq!(receiver.join().unwrap(), Err(RecvError::Closed));
+        }
+    }
+
+    #[test]
+    fn what_was_sent_is_received_once_even_if_the_queue_is_closed_meanwhile() {
+        let queue = MessageQueue::new(8);
+        let senders: Vec<_> = (0..2)
+            .map(|_| {
+                let queue = queue.clone();
+                thread::spawn(move || {
+                    let mut sent = 0_u64;
+                    loop {
+                        match queue.send(()) {
+                            Ok(()) => sent += 1,
+                            Err(SendError::Full(())) => thread::yield_now(),
+                            Err(SendError::Closed(())) => return sent,
+                        }
+                    }
+                })
+            })
+            .collect();
+        let receivers: Vec<_> = (0..2)
+            .map(|_| {
+                let queue = queue.clone();
+                thread::spawn(move || {
+                    let mut received = 0_u64;
+                    while queue.recv().is_ok() {
+                        received += 1;
+                        if received == 10_000 {
+                            queue.close();
+                        }
+                    }
+                    received
+                })
+            })
+            .collect();
+        let sent: u64 = senders.into_iter().map(|sender| sender.join().unwrap()).sum();
+        let received: u64 = receivers.into_iter().map(|receiver| receiver.join().unwrap()).sum();
+        assert_eq!(received, sent);
+    }
+}

@@ -1,1 +1,188 @@
+//! Walks every state that small pools can reach.
 
+use std::collections::{HashSet, VecDeque};
+
+use super::{Admission, Ledger, Limits, Next, Urgency};
+
+/// A ledger, and what the rest of the pool would be doing meanwhile.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+struct World {
+    ledger: Ledger,
+    /// Workers at work, or claimed, by urgency.
+    busy: [usize; 2],
+    /// Threads that are being started, by urgency.
+    starting: [usize; 2],
+    /// Whether a thread could not be started so far: then tasks may wait although threads are missing.
+    has_failed: bool,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Event {
+    Admit(Urgency),
+    Started(Urgency),
+    SpawnFailed(Urgency),
+    Finished(Urgency),
+    IdleExpired,
+    Close,
+}
+
+const URGENCIES: [Urgency; 2] = [Urgency::Ordinary, Urgency::Urgent];
+
+impl World {
+    fn new(limits: Limits) -> Self {
+        Self { ledger: Ledger::new(limits), busy: [0; 2], starting: [0; 2], has_failed: false }
+    }
+
+    fn possible_events(&self) -> Vec<Event> {
+        let mut events = Vec::new();
+        for urgency in URGENCIES {
+            events.push(Event::Admit(urgency));
+            if self.starting[urgency as usize] > 0 {
+                events.extend([Event::Started(urgency), Event::SpawnFailed(urgency)]);
+            }
+            if self.busy[urgency as usize] > 0 {
+                events.push(Event::Finished(urgency));
+            }
+        }
+        if self.ledger.idle > 0 {
+            events.push(Event::IdleExpired);
+        }
+        if !self.ledger.closed {
+            events.push(Event::Close);
+        }
+        events
+    }
+
+    fn after(&self, event: Event) -> Self {
+        let mut world = self.clone();
+        match event {
+            Event::Admit(urgency) => {
+                let admission = world.ledger.admit(urgency);
+                self.check_admission(urgency, admission);
+                world.apply(urgency, admission);
+            }
+            Event::Started(urgency) => {
+                world.starting[urgency as usize] -= 1;
+                world.busy[urgency as usize] += 1;
+            }
+            Event::SpawnFailed(urgency) => {
+                world.starting[urgency as usize] -= 1;
+                world.has_failed = true;
+                let admission = world.ledger.spawn_failed(urgency);
+                assert!(!matches!(admission, Admission::Spawn | Admission::Closed), "not tried again");
+                world.apply(urgency, admission);
+            }
+            Event::Finished(urgency) => {
+                world.busy[urgency as usize] -= 1;
+                match world.ledger.finished(urgency) {
+                    Next::TakeQueued => world.busy[Urgency::Ordinary as usize] += 1,
+                    Next::Idle | Next::Retire => {}
+                }
+            }
+            Event::IdleExpired => {
+                let retires = world.ledger.idle_expired();
+                assert_eq!(retires, self.ledger.workers > self.ledger.limits.threads_min);
+            }
+            Event::Close => {
+                world.busy[Urgency::Ordinary as usize] += world.ledger.close();
+                if world.ledger.rescue() {
+                    world.starting[Urgency::Ordinary as usize] += 1;
+                }
+            }
+        }
+        world
+    }
+
+    fn apply(&mut self, urgency: Urgency, admission: Admission) {
+        match admission {
+            Admission::Wake => self.busy[urgency as usize] += 1,
+            Admission::Spawn => self.starting[urgency as usize] += 1,
+            Admission::Queue => assert_eq!(urgency, Urgency::Ordinary, "nothing urgent waits"),
+            Admission::Refuse | Admission::Closed => {}
+        }
+    }
+
+    fn check_admission(&self, urgency: Urgency, admission: Admission) {
+        let Ledger { limits, workers, idle, urgent, queued, closed } = self.ledger;
+        let workers_max = match urgency {
+            Urgency::Ordinary => limits.threads_max,
+            Urgency::Urgent => limits.threads_max + limits.urgent_reserve,
+        };
+        let no_worker_to_be_had = idle == 0 && workers >= workers_max;
+        match admission {
+            Admission::Closed => assert!(closed),
+            Admission::Wake => assert!(idle > 0),
+            Admission::Spawn => assert!(idle == 0 && workers < workers_max),
+            Admission::Queue => assert!(no_worker_to_be_had && workers > urgent),
+            Admission::Refuse => {
+                let may_not_wait = urgency == Urgency::Urgent || workers == urgent;
+                assert!(no_worker_to_be_had && (may_not_wait || queued == limits.queue_capacity));
+            }
+        }
+    }
+
+    fn check(&self) {
+        let Ledger { limits, workers, idle, urgent, queued, closed } = self.ledger;
+        let [busy, leading] = self.busy;
+        let [starting, starting_urgent] = self.starting;
+        assert_eq!(workers, idle + busy + leading + starting + starting_urgent, "everybody is counted once");
+        assert_eq!(urgent, leading + starting_urgent);
+        assert!(workers <= limits.threads_max + limits.urgent_reserve);
+        assert!(queued <= limits.queue_capacity);
+        assert!(idle == 0 || queued == 0, "nobody sleeps while a task waits");
+        assert!(idle == 0 || workers <= limits.threads_max, "the reserve is given back before it idles");
+        assert!(idle == 0 || !closed, "nobody sleeps in a closed pool");
+        if queued > 0 && !self.has_failed {
+            assert!(workers >= limits.threads_max, "a task waits only when no thread may be started");
+            assert!(workers > urgent, "somebody comes for the task");
+        }
+    }
+
+    /// Everybody finishes; then a closed pool is empty.
+    fn check_end(&self) {
+        let mut world = self.clone();
+        if !world.ledger.closed {
+            world = world.after(Event::Close);
+        }
+        let is_progress =
+            |event: &Event| matches!(event, Event::Started(_) | Event::Finished(_) | Event::IdleExpired);
+        while let Some(event) = world.possible_events().into_iter().find(is_progress) {
+            world = world.after(event);
+        }
+        assert_eq!(world.ledger.workers, 0, "a closed pool ends: {self:?}");
+        // What was admitted before the close may still fail to start after it, when nobody looks any more.
+        let may_strand = self.ledger.closed && self.has_failed;
+        assert!(world.ledger.queued == 0 || may_strand, "a closed pool runs what it took: {self:?}");
+    }
+}
+
+#[test]
+fn every_reachable_state_is_sound() {
+    let mut states = 0;
+    for threads_max in 1..=3 {
+        for threads_min in 0..=threads_max.min(2) {
+            for urgent_reserve in 0..=2 {
+                for queue_capacity in 0..=2 {
+                    states += walk(Limits { threads_min, threads_max, urgent_reserve, queue_capacity });
+                }
+            }
+        }
+    }
+    assert!(states > 10_000, "the walk has become a stroll: {states} states");
+}
+
+fn walk(limits: Limits) -> usize {
+    let mut seen = HashSet::from([World::new(limits)]);
+    let mut pending = VecDeque::from([World::new(limits)]);
+    while let Some(world) = pending.pop_front() {
+        world.check();
+        world.check_end();
+        for event in world.possible_events() {
+            let next = world.after(event);
+            if seen.insert(next.clone()) {
+                pending.push_back(next);
+            }
+        }
+    }
+    seen.len()
+}

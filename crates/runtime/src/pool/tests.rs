@@ -1,1 +1,213 @@
+//! What only the engine can ask of a pool; the public side is tested in `tests/pool.rs`.
 
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use crossbeam_channel::{Receiver, Sender};
+
+use super::spawn::{ThreadStart, start_thread};
+use super::{Pool, PoolConfig, PoolMetrics, RefusedBecause};
+
+const LONG: Duration = Duration::from_secs(30);
+
+type Task = Box<dyn FnOnce() + Send>;
+
+fn pool(config: PoolConfig) -> Pool<Task> {
+    Pool::new(config, |task: Task| task())
+}
+
+/// A pool whose starts of threads fail where told; the first is number 0.
+fn pool_with_failures(config: PoolConfig, fails: fn(usize) -> bool) -> Pool<Task> {
+    let starts = AtomicUsize::new(0);
+    let spawner = move |start: ThreadStart| {
+        if fails(starts.fetch_add(1, Ordering::SeqCst)) {
+            return Err(io::Error::from(io::ErrorKind::WouldBlock));
+        }
+        start_thread(start)
+    };
+    Pool::with_spawner(config, Box::new(spawner), |task: Task| task())
+}
+
+fn one_thread() -> PoolConfig {
+    PoolConfig::new().threads_max(1).queue_capacity(1)
+}
+
+/// A task that keeps its thread until the returned sender is dropped.
+fn holding() -> (Task, Sender<()>) {
+    let (release, released): (Sender<()>, Receiver<()>) = crossbeam_channel::bounded(0);
+    (Box::new(move || _ = released.recv()), release)
+}
+
+fn signalling() -> (Task, Receiver<()>) {
+    let (sender, receiver) = crossbeam_channel::bounded(1);
+    (Box::new(move || _ = sender.send(())), receiver)
+}
+
+#[track_caller]
+fn wait_until(pool: &Pool<Task>, condition: impl Fn(PoolMetrics) -> bool) {
+    let deadline = Instant::now() + LONG;
+    while !condition(pool.metrics()) {
+        assert!(Instant::now() < deadline, "never came true: {:?}", pool.metrics());
+        thread::yield_now();
+    }
+}
+
+#[track_caller]
+fn ends(pool: &Pool<Task>) {
+    pool.close();
+    assert!(pool.join(Instant::now() + LONG), "{:?}", pool.metrics());
+    let metrics = pool.metrics();
+    assert_eq!(metrics.threads_started, metrics.threads_retired);
+}
+
+#[test]
+fn an_urgent_task_uses_the_reserve_and_never_waits() {
+    let pool = pool(one_thread().urgent_reserve(1));
+    let (task, _hold_first) = holding();
+    pool.submit(task).unwrap();
+    let (task, _hold_second) = holding();
+    pool.submit_urgent(task).unwrap();
+    let refused = pool.submit_urgent(Box::new(|| ())).unwrap_err();
+    assert!(matches!(refused.reason, RefusedBecause::Full));
+    assert_eq!((pool.metrics().threads, pool.metrics().queued), (2, 0));
+}
+
+#[test]
+fn a_thread_of_the_reserve_ends_after_its_task_and_leaves_the_queue_to_others() {
+    let pool = pool(one_thread().urgent_reserve(1).threads_min(1));
+    let (task, hold) = holding();
+    pool.submit(task).unwrap();
+    let (task, urgent_done) = signalling();
+    pool.submit_urgent(task).unwrap();
+    let (task, queued_done) = signalling();
+    pool.submit(task).unwrap();
+    urgent_done.recv_timeout(LONG).unwrap();
+    wait_until(&pool, |metrics| metrics.threads == 1);
+    assert!(pool.is_anyone_waiting());
+    drop(hold);
+    queued_done.recv_timeout(LONG).unwrap();
+    assert!(!pool.is_anyone_waiting());
+    ends(&pool);
+}
+
+#[test]
+fn nothing_waits_for_threads_that_all_lead_a_loop() {
+    let pool = pool(one_thread());
+    let (task, _hold) = holding();
+    pool.submit_urgent(task).unwrap();
+    let refused = pool.submit(Box::new(|| ())).unwrap_err();
+    assert!(matches!(refused.reason, RefusedBecause::Full));
+    assert_eq!(pool.metrics().refused, 1);
+}
+
+#[test]
+fn a_reservation_runs_its_task_on_an_idle_thread_even_after_close() {
+    let pool = pool(one_thread().threads_min(1));
+    pool.submit(Box::new(|| ())).unwrap();
+    wait_until(&pool, |metrics| metrics.idle == 1);
+    let reservation = pool.reserve().unwrap();
+    assert_eq!(pool.metrics().idle, 0);
+    assert!(pool.reserve().is_none(), "the only thread is reserved");
+    pool.close();
+    let (task, done) = signalling();
+    reservation.run(task);
+    done.recv_timeout(LONG).unwrap();
+    ends(&pool);
+    assert_eq!(pool.metrics().threads_started, 1);
+}
+
+#[test]
+fn a_dropped_reservation_gives_its_thread_to_the_next_task() {
+    let pool = pool(one_thread().threads_min(1).urgent_reserve(1));
+    let first = pool.reserve().unwrap();
+    let second = pool.reserve().unwrap();
+    assert_eq!(pool.metrics().threads, 2);
+    drop(second);
+    wait_until(&pool, |metrics| metrics.threads == 1);
+    drop(first);
+    wait_until(&pool, |metrics| metrics.idle == 1);
+    let (task, done) = signalling();
+    pool.submit(task).unwrap();
+    done.recv_timeout(LONG).unwrap();
+    ends(&pool);
+    assert_eq!(pool.metrics().threads_started, 2);
+}
+
+#[test]
+fn a_reserved_thread_that_is_past_its_idle_timeout_still_gets_its_task() {
+    let pool = pool(one_thread().threads_min(1).idle_timeout(Duration::ZERO));
+    for _ in 0..1_000 {
+        let (task, done) = signalling();
+        pool.reserve().unwrap().run(task);
+        done.recv_timeout(LONG).unwrap();
+        wait_until(&pool, |metrics| metrics.idle == 1);
+    }
+    ends(&pool);
+}
+
+#[test]
+fn a_thread_that_cannot_be_started_gives_the_task_back() {
+    let pool = pool_with_failures(one_thread(), |start| start == 0);
+    let refused = pool.submit(Box::new(|| ())).unwrap_err();
+    assert!(
+        matches!(&refused.reason, RefusedBecause::CannotSpawn(error) if error.kind() == io::ErrorKind::WouldBlock)
+    );
+    assert!(pool.reserve().is_some(), "the count was repaired");
+    ends(&pool);
+    assert_eq!((pool.metrics().spawn_failures, pool.metrics().refused), (1, 1));
+}
+
+#[test]
+fn a_reservation_is_not_granted_without_a_thread() {
+    let pool = pool_with_failures(one_thread(), |_| true);
+    assert!(pool.reserve().is_none());
+    assert_eq!(pool.metrics().threads, 0);
+    ends(&pool);
+}
+
+#[test]
+fn a_task_whose_thread_cannot_be_started_waits_for_one_that_is_at_work() {
+    let pool = pool_with_failures(one_thread().threads_max(2), |start| start == 1);
+    let (task, hold) = holding();
+    pool.submit(task).unwrap();
+    let (task, done) = signalling();
+    pool.submit(task).unwrap();
+    assert!(pool.is_anyone_waiting());
+    let refused = pool_with_failures(one_thread(), |_| true).submit_urgent(Box::new(|| ())).unwrap_err();
+    assert!(matches!(refused.reason, RefusedBecause::CannotSpawn(_)));
+    drop(hold);
+    done.recv_timeout(LONG).unwrap();
+    ends(&pool);
+}
+
+#[test]
+fn the_last_handle_closes_the_pool_and_what_waits_still_runs() {
+    let pool = pool(one_thread().threads_min(1));
+    let (task, hold) = holding();
+    pool.submit(task).unwrap();
+    let (task, done) = signalling();
+    pool.submit(task).unwrap();
+    let run_is_dropped = Arc::downgrade(&pool.shared);
+    drop(pool);
+    drop(hold);
+    done.recv_timeout(LONG).unwrap();
+    let deadline = Instant::now() + LONG;
+    while run_is_dropped.strong_count() > 0 {
+        assert!(Instant::now() < deadline, "a worker outlives its pool");
+        thread::yield_now();
+    }
+}
+
+#[test]
+fn join_gives_up_at_its_deadline() {
+    let pool = pool(one_thread());
+    let (task, hold) = holding();
+    pool.submit(task).unwrap();
+    pool.close();
+    assert!(!pool.join(Instant::now()));
+    drop(hold);
+    ends(&pool);
+}

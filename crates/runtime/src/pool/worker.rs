@@ -5,8 +5,8 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::Ordering;
 use std::time::Instant;
 
-use super::Shared;
 use super::ledger::{Next, Urgency};
+use super::shared::Shared;
 use crate::sync::{self, Arc, Mutex, thread};
 
 /// What a worker was claimed for.

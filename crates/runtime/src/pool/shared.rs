@@ -1,0 +1,219 @@
+//! What handles and workers share: one lock around the counts, and what is done outside of it.
+
+use std::io;
+use std::time::{Duration, Instant};
+
+use crossbeam_utils::CachePadded;
+
+use super::config::PoolConfig;
+use super::ledger::Urgency;
+use super::metrics::{PoolMetrics, Totals};
+use super::refused::{Refused, RefusedBecause};
+use super::spawn::{Spawner, ThreadStart};
+use super::state::{Claim, Placement, State};
+use super::worker::{Assignment, Cell, Seat};
+use crate::sync::atomic::{AtomicUsize, Ordering};
+use crate::sync::{Arc, Condvar, Mutex, thread};
+
+/// What handles and workers share.
+pub(super) struct Shared<T> {
+    /// Held for counts and pushes only. Starting, waking, running and dropping happen outside of it.
+    state: Mutex<State<T>>,
+    /// The ledger's count of the queue, for [`Pool::is_anyone_waiting`]. On a cache line of its own: leaders read it often.
+    queued: CachePadded<AtomicUsize>,
+    /// Notified when the last worker has ended.
+    all_ended: Condvar,
+    pub(super) totals: Totals,
+    pub(super) run: Box<dyn Fn(T) + Send + Sync>,
+    spawner: Spawner,
+    thread_name: String,
+    stack_size: Option<usize>,
+    pub(super) idle_timeout: Duration,
+}
+
+impl<T: Send + 'static> Shared<T> {
+    pub(super) fn new(config: PoolConfig, spawner: Spawner, run: Box<dyn Fn(T) + Send + Sync>) -> Self {
+        Self {
+            state: Mutex::new(State::new(config.limits())),
+            queued: CachePadded::new(AtomicUsize::new(0)),
+            all_ended: Condvar::new(),
+            totals: Totals::default(),
+            run,
+            spawner,
+            thread_name: config.thread_name,
+            stack_size: config.stack_size,
+            idle_timeout: config.idle_timeout,
+        }
+    }
+
+    pub(super) fn name(&self) -> &str {
+        &self.thread_name
+    }
+
+    /// How many tasks wait, or waited a moment ago.
+    pub(super) fn queued_hint(&self) -> usize {
+        // Relaxed: whoever is told a moment too late asks again after its next request.
+        self.queued.load(Ordering::Relaxed)
+    }
+
+    /// Whether no worker and no task is left; waits for it until the deadline.
+    pub(super) fn join(&self, deadline: Instant) -> bool {
+        let mut state = self.state.lock();
+        while state.ledger.workers() > 0 {
+            let timed_out;
+            (state, timed_out) = self.all_ended.wait_until(state, deadline);
+            if timed_out {
+                break;
+            }
+        }
+        // Tasks without a worker are left only if even the last attempt to start one has failed.
+        state.ledger.workers() == 0 && state.ledger.queued() == 0
+    }
+
+    /// Runs a few lines under the lock.
+    pub(super) fn with_state<R>(&self, change: impl FnOnce(&mut State<T>) -> R) -> R {
+        let mut state = self.state.lock();
+        let result = change(&mut state);
+        let queued = state.ledger.queued();
+        // Written only when it changes: most submissions find an idle worker, and the line stays shared among readers.
+        if self.queued.load(Ordering::Relaxed) != queued {
+            self.queued.store(queued, Ordering::Relaxed);
+        }
+        result
+    }
+
+    pub(super) fn place(shared: &Arc<Self>, task: T, urgency: Urgency) -> Result<(), Refused<T>> {
+        let placement = shared.with_state(|state| {
+            let admission = state.ledger.admit(urgency);
+            state.act(admission, task)
+        });
+        match placement {
+            Placement::Spawn(number, task) => {
+                let cell = Arc::new(Cell::new(Some(Assignment { task: Some(task), urgency })));
+                match Self::spawn(shared, number, &cell) {
+                    Ok(_) => Ok(()),
+                    Err(error) => shared.place_again(&cell, urgency, error),
+                }
+            }
+            placement => shared.conclude(placement, urgency),
+        }
+    }
+
+    /// No thread could be started for the task in the cell: someone else takes it, or it goes back.
+    fn place_again(&self, cell: &Cell<T>, urgency: Urgency, error: io::Error) -> Result<(), Refused<T>> {
+        let Some(task) = cell.take().and_then(|assignment| assignment.task) else {
+            unreachable!("a thread that was not started took nothing");
+        };
+        let (placement, is_last) = self.with_state(|state| {
+            let admission = state.ledger.spawn_failed(urgency);
+            (state.act(admission, task), state.ledger.workers() == 0)
+        });
+        self.announce_end(is_last);
+        self.conclude(placement, urgency)
+            .map_err(|refused| Refused { task: refused.task, reason: RefusedBecause::CannotSpawn(error) })
+    }
+
+    fn conclude(&self, placement: Placement<T>, urgency: Urgency) -> Result<(), Refused<T>> {
+        match placement {
+            Placement::Wake(seat, task) => {
+                seat.assign(Assignment { task: Some(task), urgency });
+                Ok(())
+            }
+            Placement::Queued => Ok(()),
+            Placement::Refused(refused) => {
+                self.totals.refused.fetch_add(1, Ordering::Relaxed);
+                Err(refused)
+            }
+            Placement::Spawn(..) => unreachable!("a failed start is not tried again"),
+        }
+    }
+
+    /// Claims a worker that has nothing to do yet.
+    pub(super) fn claim_seat(shared: &Arc<Self>) -> Option<Seat<T>> {
+        let placement = shared.with_state(|state| {
+            let admission = state.ledger.admit(Urgency::Urgent);
+            state.claim(admission)
+        });
+        match placement {
+            Claim::Idle(seat) => Some(seat),
+            Claim::Spawn(number) => {
+                let cell = Arc::new(Cell::new(None));
+                if let Ok(thread) = Self::spawn(shared, number, &cell) {
+                    return Some(Seat { cell, thread });
+                }
+                let (claim, is_last) = shared.with_state(|state| {
+                    let admission = state.ledger.spawn_failed(Urgency::Urgent);
+                    (state.claim(admission), state.ledger.workers() == 0)
+                });
+                shared.announce_end(is_last);
+                match claim {
+                    Claim::Idle(seat) => Some(seat),
+                    Claim::Spawn(_) | Claim::Nobody => None,
+                }
+            }
+            Claim::Nobody => None,
+        }
+    }
+
+    /// Starts a worker that the ledger has counted already.
+    fn spawn(shared: &Arc<Self>, number: u64, cell: &Arc<Cell<T>>) -> io::Result<thread::Thread> {
+        let name = format!("{}-{number}", shared.thread_name);
+        let body = {
+            let shared = Arc::clone(shared);
+            let cell = Arc::clone(cell);
+            Box::new(move || shared.work(&cell))
+        };
+        let started = (shared.spawner)(ThreadStart { name, stack_size: shared.stack_size, body });
+        match &started {
+            Ok(_) => _ = shared.totals.threads_started.fetch_add(1, Ordering::Relaxed),
+            Err(error) => {
+                shared.totals.spawn_failures.fetch_add(1, Ordering::Relaxed);
+                tracing::warn!(%error, pool = shared.thread_name, "cannot start a thread");
+            }
+        }
+        started
+    }
+
+    pub(super) fn close(shared: &Arc<Self>) {
+        let (idle, rescue) = shared.with_state(|state| {
+            state.ledger.close();
+            let rescue = state.ledger.rescue().then(|| state.next_name());
+            (std::mem::take(&mut state.idle), rescue)
+        });
+        for seat in idle {
+            seat.assign(Assignment { task: None, urgency: Urgency::Ordinary });
+        }
+        let Some(number) = rescue else { return };
+        let cell = Arc::new(Cell::new(Some(Assignment { task: None, urgency: Urgency::Ordinary })));
+        if Self::spawn(shared, number, &cell).is_err() {
+            let is_last = shared.with_state(|state| {
+                state.ledger.rescue_failed();
+                state.ledger.workers() == 0
+            });
+            shared.announce_end(is_last);
+        }
+    }
+
+    pub(super) fn announce_end(&self, is_last: bool) {
+        if is_last {
+            self.all_ended.notify_all();
+        }
+    }
+
+    pub(super) fn metrics(&self) -> PoolMetrics {
+        let mut metrics = self.with_state(|state| PoolMetrics {
+            threads: state.ledger.workers(),
+            idle: state.ledger.idle(),
+            queued: state.ledger.queued(),
+            threads_peak: state.threads_peak,
+            threads_retired: state.threads_retired,
+            ..PoolMetrics::default()
+        });
+        metrics.tasks_started = self.totals.tasks_started.load(Ordering::Relaxed);
+        metrics.refused = self.totals.refused.load(Ordering::Relaxed);
+        metrics.panics = self.totals.panics.load(Ordering::Relaxed);
+        metrics.spawn_failures = self.totals.spawn_failures.load(Ordering::Relaxed);
+        metrics.threads_started = self.totals.threads_started.load(Ordering::Relaxed);
+        metrics
+    }
+}
