@@ -1,0 +1,68 @@
+//! What connections cost that say nothing.
+
+use std::io;
+use std::thread;
+use std::time::Duration;
+
+use crate::load::{Clients, Question, Until};
+use crate::proc::{CpuTime, Size};
+use crate::report::{Column, Figures, Show};
+use crate::scenario::Run;
+use crate::server::Running;
+use crate::strace::Strace;
+
+const CONNECTIONS: usize = 10_000;
+
+/// Threads and buffers that a burst needed may be given back before the server counts as idle.
+const SETTLE: Duration = Duration::from_secs(1);
+const CPU_OVER: Duration = Duration::from_secs(5);
+const CALLS_OVER: Duration = Duration::from_secs(3);
+
+const fn column(key: &'static str, title: &'static str, digits: usize, show: Show) -> Column {
+    Column { key, title, digits, show }
+}
+
+pub const COLUMNS: &[Column] = &[
+    column("per connection", "RSS KiB/connection", 2, Show::Median),
+    column("memory", "RSS MiB", 1, Show::Median),
+    column("threads", "threads", 0, Show::Median),
+    column("cpu", "CPU ms in 5 s", 0, Show::Median),
+    column("calls", "system calls in 3 s", 0, Show::Median),
+    column("by name", "which", 0, Show::Text),
+];
+
+pub fn measure(run: &Run<'_>) -> io::Result<Figures> {
+    let server = Running::start(run.binary)?;
+    let question = Question::get("/plaintext");
+    // What the first requests allocate once is not the price of a connection.
+    Clients::connect(server.address, 64)?.run(&question, Until::AnsweredEach(10), 1)?;
+    let before = Size::of(server.pid())?;
+    let mut clients = Clients::connect(server.address, CONNECTIONS)?;
+    let outcome = clients.run(&question, Until::AnsweredEach(1), 1)?;
+    thread::sleep(SETTLE);
+    let cpu_before = CpuTime::of(server.pid())?;
+    thread::sleep(CPU_OVER);
+    let cpu = CpuTime::of(server.pid())?.since(cpu_before);
+    let size = Size::of(server.pid())?;
+    let strace = Strace::attach(server.pid())?;
+    thread::sleep(CALLS_OVER);
+    let calls = strace.finish()?;
+    // Some servers close idle connections after a while: then the figure is not what it seems.
+    let lost = clients.closed_by_server();
+    let grown = size.resident_kib.saturating_sub(before.resident_kib) as f64;
+    let mut problems = Vec::new();
+    if outcome.total() < CONNECTIONS as u64 {
+        problems.push(format!("only {} were answered", outcome.total()));
+    }
+    if lost > 0 {
+        problems.push(format!("{lost} were closed by the server"));
+    }
+    let figures = Figures::default()
+        .number("per connection", grown / CONNECTIONS as f64)
+        .number("memory", size.resident_kib as f64 / 1024.0)
+        .number("threads", size.threads as f64)
+        .number("cpu", cpu.total().as_secs_f64() * 1_000.0)
+        .number("calls", calls.total() as f64)
+        .text("by name", calls.list(1.0));
+    Ok(figures.problems(problems))
+}

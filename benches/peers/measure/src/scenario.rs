@@ -1,0 +1,268 @@
+//! The scenarios: what each asks, of whom, and which figures answer it.
+
+use std::io;
+use std::path::Path;
+
+use crate::generator::{self, Generator, Job, Rates, Send, Spent};
+use crate::report::{Column, Figures, Show};
+use crate::server::{Blocking, MAY, REFERENCE, Running, Server};
+use crate::{counts, fair, idle, startup};
+
+/// One question.
+#[derive(Debug)]
+pub struct Scenario {
+    pub name: &'static str,
+    pub asks: &'static str,
+    pub who: Who,
+    /// Counts need no second round; times do.
+    pub repeats: bool,
+    pub columns: &'static [Column],
+    /// The loads, for those scenarios that are nothing else; printed as commands.
+    pub jobs: fn(&str) -> Vec<Job>,
+    pub measure: fn(&Run<'_>) -> io::Result<Figures>,
+}
+
+/// Which servers a scenario is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Who {
+    Everyone,
+    /// Those that honour `Connection: close`.
+    Closing,
+    /// Those that can block without a stop, marked and unmarked.
+    Sleeping,
+    /// The same, only the way their authors want it.
+    SleepingMarked,
+    /// The same, with work instead of sleep.
+    Working,
+}
+
+/// A server in a table, and the target that is slow there.
+#[derive(Clone, Debug)]
+pub struct Entrant {
+    pub label: String,
+    pub slow: String,
+}
+
+/// One run: a fresh server, one scenario.
+#[derive(Debug)]
+pub struct Run<'a> {
+    pub binary: &'a Path,
+    pub slow: &'a str,
+    pub seconds: u64,
+    pub generator: Generator,
+    pub scenario: &'a Scenario,
+}
+
+impl Scenario {
+    /// The rows this server gets.
+    pub fn entrants(&self, server: &Server) -> Vec<Entrant> {
+        let entrant = |suffix: &str, slow: &str| Entrant {
+            label: format!("{}{suffix}", server.name),
+            slow: slow.to_owned(),
+        };
+        match (self.who, server.blocking) {
+            (Who::Everyone, _) => vec![entrant("", "")],
+            (Who::Closing, _) if server.closes => vec![entrant("", "")],
+            (Who::Closing, _) | (_, Blocking::Never) => Vec::new(),
+            (Who::Working, Blocking::Plain) => vec![entrant("", "/cpu?ms=20")],
+            (Who::Working, Blocking::Marked) => vec![entrant(MARKED, "/cpu?ms=20")],
+            (_, Blocking::Plain) => vec![entrant("", "/sleep?ms=10")],
+            (Who::SleepingMarked, Blocking::Marked) => vec![entrant(MARKED, "/sleep?ms=10")],
+            (Who::Sleeping, Blocking::Marked) => {
+                vec![entrant(MARKED, "/sleep?ms=10"), entrant(" (unmarked)", "/sleep_unmarked?ms=10")]
+            }
+        }
+    }
+
+    /// The label of the row that the ratios are to.
+    pub fn reference(&self) -> String {
+        match self.who {
+            Who::Everyone | Who::Closing => REFERENCE.to_owned(),
+            Who::Sleeping | Who::SleepingMarked | Who::Working => format!("{MAY}{MARKED}"),
+        }
+    }
+}
+
+const MARKED: &str = " (marked)";
+
+const fn column(key: &'static str, title: &'static str, digits: usize, show: Show) -> Column {
+    Column { key, title, digits, show }
+}
+
+const CPU: Column = column("cpu", "CPU µs/request", 2, Show::Compared);
+const USER: Column = column("user", "of it user µs", 2, Show::Median);
+const SWITCHES: Column = column("switches", "context switches/request", 2, Show::Median);
+const THREADS: Column = column("threads", "threads", 0, Show::Median);
+const MEMORY: Column = column("memory", "RSS MiB", 1, Show::Median);
+const OTHERS: Column = column("others", "cores used by others", 2, Show::Median);
+
+const LOAD_COLUMNS: &[Column] = &[
+    column("rate", "requests/s", 0, Show::Compared),
+    CPU,
+    USER,
+    SWITCHES,
+    column("p50", "p50 ms", 2, Show::Median),
+    column("p99", "p99 ms", 2, Show::Median),
+    column("longest", "max ms", 1, Show::Median),
+    THREADS,
+    MEMORY,
+    OTHERS,
+];
+
+const PAIR_COLUMNS: &[Column] = &[
+    column("rate", "plain/s", 0, Show::Compared),
+    column("p99", "plain p99 ms", 2, Show::Median),
+    column("longest", "plain max ms", 1, Show::Median),
+    column("slow rate", "slow/s", 0, Show::Compared),
+    column("slow p99", "slow p99 ms", 2, Show::Median),
+    CPU,
+    SWITCHES,
+    THREADS,
+    MEMORY,
+    OTHERS,
+];
+
+/// Every scenario, in the order of the report.
+pub const ALL: &[Scenario] = &[
+    load("plain64", "What does a small request cost?", Who::Everyone, |_| vec![plain(64, 2)]),
+    load("plain400", "The same with more connections than a wait names.", Who::Everyone, |_| {
+        vec![plain(400, 2)]
+    }),
+    load("classic", "The load that old comparisons use.", Who::Everyone, |_| vec![plain(400, 10)]),
+    load("pipelined", "What is left when system calls are shared by 16 requests?", Who::Everyone, |_| {
+        vec![plain(64, 2).sending(Form::Pipelined)]
+    }),
+    load("close", "What does a connection cost?", Who::Closing, |_| {
+        vec![plain(64, 2).sending(Form::Closing)]
+    }),
+    load("post64k", "What does a body cost?", Who::Everyone, |_| {
+        vec![Job::get("/length", 64, 2).sending(Form::Body)]
+    }),
+    load("sleep", "Handlers that block for 10 ms; 40,000/s is the limit.", Who::Sleeping, |slow| {
+        vec![Job::get(slow, 400, 2)]
+    }),
+    Scenario {
+        name: "mixed",
+        asks: "Do blocking handlers disturb the others? 20,000 slow/s is the limit.",
+        who: Who::Sleeping,
+        repeats: true,
+        columns: PAIR_COLUMNS,
+        jobs: |slow| vec![plain(64, 1), Job::get(slow, 200, 1)],
+        measure: pair,
+    },
+    Scenario {
+        name: "cpu",
+        asks: "Do handlers that compute for 20 ms disturb the others?",
+        who: Who::Working,
+        repeats: true,
+        columns: PAIR_COLUMNS,
+        jobs: |slow| vec![plain(64, 1), Job::get(slow, 4, 1)],
+        measure: pair,
+    },
+    Scenario {
+        name: "fair_plain",
+        asks: "Does every one of 400 connections get its share?",
+        who: Who::Everyone,
+        repeats: true,
+        columns: fair::COLUMNS,
+        jobs: |_| Vec::new(),
+        measure: |run| fair::measure(run, &plain(400, 2)),
+    },
+    Scenario {
+        name: "fair_sleep",
+        asks: "Does it, when handlers block for 10 ms?",
+        who: Who::SleepingMarked,
+        repeats: true,
+        columns: fair::COLUMNS,
+        jobs: |_| Vec::new(),
+        measure: |run| fair::measure(run, &Job::get(run.slow, 400, 2)),
+    },
+    Scenario {
+        name: "idle",
+        asks: "What do 10,000 kept connections cost that say nothing?",
+        who: Who::Everyone,
+        repeats: false,
+        columns: idle::COLUMNS,
+        jobs: |_| Vec::new(),
+        measure: idle::measure,
+    },
+    Scenario {
+        name: "syscalls",
+        asks: "Which system calls does a request need? (64 connections)",
+        who: Who::Everyone,
+        repeats: false,
+        columns: counts::SYSCALL_COLUMNS,
+        jobs: |_| Vec::new(),
+        measure: counts::syscalls,
+    },
+    Scenario {
+        name: "instructions",
+        asks: "How many instructions outside of the kernel does a request need? (64 connections)",
+        who: Who::Everyone,
+        repeats: false,
+        columns: counts::INSTRUCTION_COLUMNS,
+        jobs: |_| Vec::new(),
+        measure: counts::instructions,
+    },
+    Scenario {
+        name: "startup",
+        asks: "How long from the start of the process to its first answer?",
+        who: Who::Everyone,
+        repeats: false,
+        columns: startup::COLUMNS,
+        jobs: |_| Vec::new(),
+        measure: startup::measure,
+    },
+];
+
+const fn load(name: &'static str, asks: &'static str, who: Who, jobs: fn(&str) -> Vec<Job>) -> Scenario {
+    Scenario { name, asks, who, repeats: true, columns: LOAD_COLUMNS, jobs, measure: single }
+}
+
+fn plain(connections: usize, threads: usize) -> Job {
+    Job::get("/plaintext", connections, threads)
+}
+
+fn single(run: &Run<'_>) -> io::Result<Figures> {
+    let (mut rates, spent) = under_load(run)?;
+    let rates = rates.pop().expect("one job has one result");
+    let figures = per_request(&spent, rates.requests)
+        .number("rate", rates.per_second)
+        .number("p50", rates.p50)
+        .number("p99", rates.p99)
+        .number("longest", rates.longest);
+    Ok(figures.problems(rates.problems))
+}
+
+fn pair(run: &Run<'_>) -> io::Result<Figures> {
+    let (rates, spent) = under_load(run)?;
+    let [plain, slow] = &rates[..] else { panic!("two jobs have two results") };
+    let named = |what: &str, rates: &Rates| -> Vec<String> {
+        rates.problems.iter().map(|problem| format!("{what}: {problem}")).collect()
+    };
+    let figures = per_request(&spent, plain.requests + slow.requests)
+        .number("rate", plain.per_second)
+        .number("p99", plain.p99)
+        .number("longest", plain.longest)
+        .number("slow rate", slow.per_second)
+        .number("slow p99", slow.p99);
+    Ok(figures.problems(named("plain", plain)).problems(named("slow", slow)))
+}
+
+fn under_load(run: &Run<'_>) -> io::Result<(Vec<Rates>, Spent)> {
+    let jobs = (run.scenario.jobs)(run.slow);
+    let server = Running::start(run.binary)?;
+    generator::observe(server, |server| generator::run(server, run.generator, &jobs, run.seconds))
+}
+
+/// What the server spent, shared by the requests.
+pub fn per_request(spent: &Spent, requests: u64) -> Figures {
+    let requests = requests.max(1) as f64;
+    Figures::default()
+        .number("cpu", spent.cpu.total().as_secs_f64() * 1e6 / requests)
+        .number("user", spent.cpu.user.as_secs_f64() * 1e6 / requests)
+        .number("switches", spent.switches as f64 / requests)
+        .number("threads", spent.size.threads as f64)
+        .number("memory", spent.size.resident_kib as f64 / 1024.0)
+        .number("others", spent.others)
+}

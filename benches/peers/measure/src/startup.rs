@@ -1,0 +1,30 @@
+//! How long a server takes to be there.
+
+use std::io;
+use std::time::{Duration, Instant};
+
+use crate::report::{Column, Figures, Show};
+use crate::scenario::Run;
+use crate::server::Running;
+
+const STARTS: usize = 10;
+
+/// Often enough for a start of a millisecond, and still rare beside it.
+const ASK_EVERY: Duration = Duration::from_micros(50);
+
+pub const COLUMNS: &[Column] = &[
+    Column { key: "least", title: "fastest of 10, ms", digits: 2, show: Show::Compared },
+    Column { key: "middle", title: "median ms", digits: 2, show: Show::Median },
+];
+
+pub fn measure(run: &Run<'_>) -> io::Result<Figures> {
+    let mut times = Vec::new();
+    for _ in 0..STARTS {
+        let start = Instant::now();
+        let server = Running::spawn(&[], run.binary)?.until_ready(ASK_EVERY)?;
+        times.push(start.elapsed().as_secs_f64() * 1_000.0);
+        server.end();
+    }
+    times.sort_by(f64::total_cmp);
+    Ok(Figures::default().number("least", times[0]).number("middle", times[STARTS / 2]))
+}

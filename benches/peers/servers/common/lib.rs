@@ -1,0 +1,42 @@
+//! What every peer server does in the same way, so that only the engines differ.
+
+use std::env;
+use std::hash::{DefaultHasher, Hasher};
+use std::net::SocketAddr;
+use std::time::{Duration, Instant};
+
+/// How many worker threads each peer gets.
+pub const WORKERS: usize = 2;
+
+/// How many threads a peer may use for calls that are marked as blocking.
+pub const BLOCKING_THREADS_MAX: usize = 512;
+
+/// How many connections may wait to be accepted. Below `somaxconn` of current kernels.
+pub const BACKLOG: u16 = 4096;
+
+/// What every server answers to `GET /plaintext`.
+pub const HELLO: &str = "Hello, World!";
+
+/// The first argument: where to listen.
+pub fn address_argument() -> SocketAddr {
+    let argument = env::args().nth(1).expect("the first argument is the address to listen on");
+    argument.parse().expect("the address looks like 127.0.0.1:8080")
+}
+
+/// The value of `ms=` in a target or a query, or 10 ms.
+pub fn milliseconds(target: &str) -> Duration {
+    let digits = target.split(['?', '&']).find_map(|pair| pair.strip_prefix("ms="));
+    Duration::from_millis(digits.and_then(|digits| digits.parse().ok()).unwrap_or(10))
+}
+
+/// Keeps a core busy with hashing until this much time has passed.
+pub fn spin(length: Duration) -> u64 {
+    let start = Instant::now();
+    let mut hasher = DefaultHasher::new();
+    while start.elapsed() < length {
+        for round in 0..1_000 {
+            hasher.write_u64(round);
+        }
+    }
+    hasher.finish()
+}

@@ -1,0 +1,232 @@
+//! The reference: what HTTP costs when nothing else is done.
+//!
+//! Two threads, each with its own listener (`SO_REUSEPORT`) and its own epoll; wait, read, parse, write. Every
+//! request is parsed with httparse, bodies are read, pipelined requests are answered with one write, and
+//! `Connection: close` is honoured. The answer is the same for every target; only `/sleep` and `/cpu` block the
+//! loop first. Nothing else of a server is here: no routes, no time-outs, no limits on writes.
+
+mod epoll;
+mod listener;
+
+use std::mem::MaybeUninit;
+use std::os::fd::RawFd;
+use std::{mem, str, thread};
+
+use common::{HELLO, WORKERS, address_argument, milliseconds, spin};
+
+use crate::epoll::{Epoll, HUNG_UP, WRITABLE};
+
+/// A read that does not fill this has drained the socket; a 64 KiB body and its head fit.
+const INPUT_BYTES: usize = 256 * 1024;
+
+/// Longest head that may come in pieces.
+const HEAD_BYTES_MAX: usize = 16 * 1024;
+
+const HEADERS_MAX: usize = 32;
+
+#[derive(Default)]
+struct Connection {
+    /// The start of a head whose end has not come.
+    unread: Vec<u8>,
+    /// What the socket did not take.
+    unsent: Vec<u8>,
+    body_left: usize,
+    /// A head was parsed and is answered as soon as its body is complete.
+    owed: bool,
+    closing: bool,
+}
+
+struct Loop {
+    epoll: Epoll,
+    listener: RawFd,
+    /// Indexed by file descriptor.
+    connections: Vec<Connection>,
+    input: Box<[u8]>,
+    output: Vec<u8>,
+    date: i64,
+    answer: Vec<u8>,
+    last_answer: Vec<u8>,
+}
+
+impl Loop {
+    fn new(listener: RawFd) -> Self {
+        Self {
+            epoll: Epoll::new(),
+            listener,
+            connections: Vec::new(),
+            input: vec![0; INPUT_BYTES].into_boxed_slice(),
+            output: Vec::with_capacity(INPUT_BYTES),
+            date: 0,
+            answer: Vec::new(),
+            last_answer: Vec::new(),
+        }
+    }
+
+    fn run(mut self) {
+        self.epoll.add_listener(self.listener);
+        let mut events = epoll::events();
+        loop {
+            let ready = self.epoll.wait(&mut events);
+            self.set_date();
+            for event in ready {
+                let fd = event.u64 as RawFd;
+                if fd == self.listener {
+                    self.accept();
+                } else {
+                    self.drive(fd, event.events);
+                }
+            }
+        }
+    }
+
+    /// Takes one connection; the listener is level-triggered, so the next wait names it again.
+    fn accept(&mut self) {
+        let Some(fd) = listener::accept(self.listener) else { return };
+        let index = fd as usize;
+        if self.connections.len() <= index {
+            self.connections.resize_with(index + 1, Connection::default);
+        }
+        self.epoll.add(fd);
+    }
+
+    fn drive(&mut self, fd: RawFd, events: u32) {
+        let mut connection = mem::take(&mut self.connections[fd as usize]);
+        if events & WRITABLE != 0 && !connection.unsent.is_empty() {
+            let pending = mem::take(&mut connection.unsent);
+            connection.unsent = send(fd, &pending).map_or(Vec::new(), <[u8]>::to_vec);
+            if connection.unsent.is_empty() {
+                self.epoll.expect_reads(fd);
+            }
+        }
+        let open = self.serve(fd, &mut connection);
+        if !open || (events & HUNG_UP != 0 && connection.unsent.is_empty()) {
+            listener::close(fd);
+        } else {
+            self.connections[fd as usize] = connection;
+        }
+    }
+
+    /// Reads, answers and writes until the socket is drained; false when it is to be closed.
+    fn serve(&mut self, fd: RawFd, connection: &mut Connection) -> bool {
+        while connection.unsent.is_empty() {
+            if connection.closing {
+                return false;
+            }
+            let kept = connection.unread.len();
+            if kept > HEAD_BYTES_MAX {
+                return false;
+            }
+            self.input[..kept].copy_from_slice(&connection.unread);
+            let read = match epoll::recv(fd, &mut self.input[kept..]) {
+                Some(0) => return false,
+                Some(read) => read,
+                None => return epoll::would_block(),
+            };
+            connection.unread.clear();
+            let drained = read < INPUT_BYTES - kept;
+            self.answer(connection, kept + read);
+            if !self.output.is_empty() {
+                let Some(unsent) = send(fd, &self.output) else { return false };
+                connection.unsent.extend_from_slice(unsent);
+                self.output.clear();
+                if !connection.unsent.is_empty() {
+                    self.epoll.expect_writes(fd);
+                }
+            }
+            if drained {
+                return !(connection.closing && connection.unsent.is_empty());
+            }
+        }
+        true
+    }
+
+    /// Appends an answer to the output for each request that is complete in the input.
+    fn answer(&mut self, connection: &mut Connection, length: usize) {
+        let mut rest = &self.input[..length];
+        loop {
+            let body = connection.body_left.min(rest.len());
+            connection.body_left -= body;
+            rest = &rest[body..];
+            if connection.body_left > 0 {
+                return;
+            }
+            if mem::take(&mut connection.owed) {
+                let answer = if connection.closing { &self.last_answer } else { &self.answer };
+                self.output.extend_from_slice(answer);
+            }
+            if rest.is_empty() || connection.closing {
+                return;
+            }
+            let mut headers = [const { MaybeUninit::uninit() }; HEADERS_MAX];
+            let mut request = httparse::Request::new(&mut []);
+            match request.parse_with_uninit_headers(rest, &mut headers) {
+                Ok(httparse::Status::Complete(head)) => rest = &rest[head..],
+                Ok(httparse::Status::Partial) => {
+                    connection.unread.extend_from_slice(rest);
+                    return;
+                }
+                Err(_) => {
+                    connection.closing = true;
+                    self.output.extend_from_slice(b"HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\n\r\n");
+                    return;
+                }
+            }
+            connection.owed = true;
+            connection.closing = request.version == Some(0);
+            for header in &*request.headers {
+                if header.name.eq_ignore_ascii_case("content-length") {
+                    let digits = str::from_utf8(header.value).unwrap_or("");
+                    connection.body_left = digits.parse().unwrap_or(0);
+                } else if header.name.eq_ignore_ascii_case("connection") {
+                    connection.closing |= header.value.eq_ignore_ascii_case(b"close");
+                }
+            }
+            let target = request.path.unwrap_or("");
+            if target.starts_with("/sleep") {
+                thread::sleep(milliseconds(target));
+            } else if target.starts_with("/cpu") {
+                spin(milliseconds(target));
+            }
+        }
+    }
+
+    /// Renews the prepared answers when the second has changed.
+    fn set_date(&mut self) {
+        let now = epoll::seconds();
+        if now == self.date {
+            return;
+        }
+        self.date = now;
+        let date = epoll::http_date(now);
+        let length = HELLO.len();
+        let answer = |connection: &str| {
+            format!(
+                "HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nContent-Length: {length}\r\n\
+                 Date: {date}\r\n{connection}\r\n{HELLO}"
+            )
+            .into_bytes()
+        };
+        self.answer = answer("");
+        self.last_answer = answer("Connection: close\r\n");
+    }
+}
+
+/// What the socket did not take, or `None` when the connection is broken.
+fn send(fd: RawFd, bytes: &[u8]) -> Option<&[u8]> {
+    match epoll::send(fd, bytes) {
+        Some(sent) => Some(&bytes[sent..]),
+        None if epoll::would_block() => Some(bytes),
+        None => None,
+    }
+}
+
+fn main() {
+    let address = address_argument();
+    // All listeners exist before the first is asked, so that every connection meets the same number of them.
+    let listeners: Vec<RawFd> = (0..WORKERS).map(|_| listener::bind(address)).collect();
+    let threads: Vec<_> =
+        listeners.into_iter().map(|listener| thread::spawn(move || Loop::new(listener).run())).collect();
+    for thread in threads {
+        thread.join().expect("a loop does not end");
+    }
+}
