@@ -3,7 +3,7 @@
 use std::io;
 use std::path::Path;
 
-use crate::generator::{self, Generator, Job, Rates, Send, Spent};
+use crate::generator::{self, Form, Generator, Job, Rates, Spent};
 use crate::report::{Column, Figures, Show};
 use crate::server::{Blocking, MAY, REFERENCE, Running, Server};
 use crate::{counts, fair, idle, startup};
