@@ -152,7 +152,9 @@ impl ChunkedDecoder {
                 State::Complete => break,
                 State::Refused(error) => return Err(error),
                 State::Data(left) => {
-                    let Some(data) = self.take_data(left, input.len().saturating_sub(unread.len()), unread.len()) else {
+                    let Some(data) =
+                        self.take_data(left, input.len().saturating_sub(unread.len()), unread.len())
+                    else {
                         break;
                     };
                     return Ok(Decoded { consumed: data.end, data });
@@ -202,7 +204,9 @@ impl ChunkedDecoder {
                 let shifted = size.checked_mul(16).ok_or(ParseError::ChunkSizeInvalid)?;
                 Ok(State::Size(shifted | digit))
             }
-            (State::Extension(size, extension), b'\r') if extension.may_end() => Ok(State::SizeLineFeed(size)),
+            (State::Extension(size, extension), b'\r') if extension.may_end() => {
+                Ok(State::SizeLineFeed(size))
+            }
             (State::Extension(size, extension), _) => {
                 self.count_extension_byte()?;
                 let next = extension.after(byte).ok_or(ParseError::ChunkExtensionInvalid)?;
@@ -231,7 +235,8 @@ impl ChunkedDecoder {
 
     fn count_extension_byte(&mut self) -> Result<(), ParseError> {
         self.count_line_byte()?;
-        self.extensions_left = self.extensions_left.checked_sub(1).ok_or(ParseError::ChunkExtensionsTooLong)?;
+        self.extensions_left =
+            self.extensions_left.checked_sub(1).ok_or(ParseError::ChunkExtensionsTooLong)?;
         Ok(())
     }
 

@@ -177,17 +177,14 @@ impl ServerConnection {
             Reading::Refused(error) => return Err(error),
             _ => return Ok(None),
         }
-        match parse_request_head(input, limits) {
-            Ok(None) => Ok(None),
-            Ok(Some((head, used))) => {
-                self.begin(&head);
-                Ok(Some((head, used)))
-            }
-            Err(error) => {
-                self.refuse(error);
-                Err(error)
-            }
+        // Looked at by reference: a head is large enough that moving it shows.
+        let parsed = parse_request_head(input, limits);
+        match &parsed {
+            Ok(Some((head, _))) => self.begin(head),
+            Ok(None) => {}
+            Err(error) => self.refuse(*error),
         }
+        parsed
     }
 
     /// Says that the content was read to its end.
@@ -216,8 +213,9 @@ impl ServerConnection {
     /// Appends `100 Continue` if the peer waits for it, and returns whether it did (RFC 9110 section 10.1.1): once
     /// a request, and not after the final head.
     pub fn write_continue(&mut self, out: &mut Vec<u8>) -> bool {
-        let is_due =
-            self.request.expects_continue && self.reading == Reading::Content && self.writing == Writing::Head;
+        let is_due = self.request.expects_continue
+            && self.reading == Reading::Content
+            && self.writing == Writing::Head;
         if is_due {
             self.request.expects_continue = false;
             out.extend_from_slice(b"HTTP/1.1 100 Continue\r\n\r\n");
@@ -254,7 +252,11 @@ impl ServerConnection {
         if encoding == BodyEncoding::UntilClose {
             self.close(CloseReason::UntilClose);
         }
-        if headers.get_all("connection").flat_map(list_members).any(|option| option.eq_ignore_ascii_case(b"close")) {
+        if headers
+            .get_all("connection")
+            .flat_map(list_members)
+            .any(|option| option.eq_ignore_ascii_case(b"close"))
+        {
             self.close(CloseReason::HandlerAsked);
         }
         if self.is_handed_over(status) {
@@ -375,17 +377,23 @@ impl ServerConnection {
     fn response_framing(&self, status: StatusCode, content: ContentLength) -> (LengthField, BodyEncoding) {
         match status {
             // No length even if one is known: it would be that of another response.
-            StatusCode::NO_CONTENT | StatusCode::NOT_MODIFIED => return (LengthField::Absent, BodyEncoding::None),
+            StatusCode::NO_CONTENT | StatusCode::NOT_MODIFIED => {
+                return (LengthField::Absent, BodyEncoding::None);
+            }
             StatusCode::RESET_CONTENT => return (LengthField::Length(0), BodyEncoding::None),
             _ if self.is_handed_over(status) => return (LengthField::Absent, BodyEncoding::None),
             _ => {}
         }
         match (self.request.method, content) {
-            (MethodKind::Head, ContentLength::Known(length)) => (LengthField::Length(length), BodyEncoding::None),
+            (MethodKind::Head, ContentLength::Known(length)) => {
+                (LengthField::Length(length), BodyEncoding::None)
+            }
             (MethodKind::Head, ContentLength::Unknown | ContentLength::None) => {
                 (LengthField::Absent, BodyEncoding::None)
             }
-            (_, ContentLength::Known(0) | ContentLength::None) => (LengthField::Length(0), BodyEncoding::None),
+            (_, ContentLength::Known(0) | ContentLength::None) => {
+                (LengthField::Length(0), BodyEncoding::None)
+            }
             (_, ContentLength::Known(length)) => (LengthField::Length(length), BodyEncoding::Length(length)),
             (_, ContentLength::Unknown) => match self.request.version {
                 Version::Http11 => (LengthField::Chunked, BodyEncoding::Chunked),

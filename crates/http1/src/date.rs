@@ -28,7 +28,8 @@ impl Date {
         let mut text = *b"Thu, 01 Jan 1970 00:00:00 GMT";
         let mut unwritten = text.as_mut_slice();
         // The format has a fixed width, so the write fits and cannot fail.
-        let _ = std::io::Write::write_fmt(&mut unwritten, format_args!("{}", httpdate::HttpDate::from(clamped)));
+        let _ =
+            std::io::Write::write_fmt(&mut unwritten, format_args!("{}", httpdate::HttpDate::from(clamped)));
         Self(text)
     }
 

@@ -27,7 +27,10 @@ pub(crate) struct Facts {
 
 /// Collects what single fields say, one after the other.
 #[derive(Default)]
-#[expect(clippy::struct_excessive_bools, reason = "each is one independent fact: a field or an option was seen")]
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "each is one independent fact: a field or an option was seen"
+)]
 pub(crate) struct FieldFacts {
     host: bool,
     length: Option<u64>,
@@ -70,7 +73,8 @@ impl FieldFacts {
         Ok(Facts {
             framing,
             // Without content there is nothing to wait for.
-            expects_continue: self.expects_continue && !matches!(framing, Framing::Empty | Framing::Length(0)),
+            expects_continue: self.expects_continue
+                && !matches!(framing, Framing::Empty | Framing::Length(0)),
             is_persistent: !self.close && (version == Version::Http11 || self.keep_alive),
             // An HTTP/1.0 peer cannot upgrade (RFC 9110 section 7.8).
             connection_has_upgrade: self.upgrade && version == Version::Http11,

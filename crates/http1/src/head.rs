@@ -111,7 +111,15 @@ impl RequestHead {
     /// # Errors
     ///
     /// The target is none that the method could be sent with, or a field would be refused.
-    pub fn from_parts(method: Method, target: &str, version: Version, headers: Headers) -> Result<Self, ParseError> {
+    pub fn from_parts(
+        method: Method,
+        target: &str,
+        version: Version,
+        headers: Headers,
+    ) -> Result<Self, ParseError> {
+        if target.len() > Span::ARENA_BYTES_MAX {
+            return Err(ParseError::TargetTooLong);
+        }
         let parts = parse_target(&method, target.as_bytes())?;
         let mut facts = FieldFacts::default();
         for (name, value) in headers.iter_bytes() {

@@ -51,10 +51,13 @@ pub(crate) struct Span {
 }
 
 impl Span {
+    /// Nobody makes an arena that a span cannot reach.
+    pub(crate) const ARENA_BYTES_MAX: usize = u32::MAX as usize;
+
     #[inline]
+    #[expect(clippy::cast_possible_truncation, reason = "arenas are bounded by `ARENA_BYTES_MAX`")]
     pub(crate) fn new(start: usize, len: usize) -> Self {
-        // Saturation makes the span point outside of the arena, where `of` finds nothing.
-        Self { start: u32::try_from(start).unwrap_or(u32::MAX), len: u32::try_from(len).unwrap_or(u32::MAX) }
+        Self { start: start as u32, len: len as u32 }
     }
 
     #[inline]
@@ -108,7 +111,10 @@ impl Headers {
     #[inline]
     pub fn get_all(&self, name: &str) -> impl Iterator<Item = &[u8]> {
         let bytes = self.bytes();
-        self.fields().iter().filter(move |field| is_named(bytes, field, name)).map(|field| field.value.of(bytes))
+        self.fields()
+            .iter()
+            .filter(move |field| is_named(bytes, field, name))
+            .map(|field| field.value.of(bytes))
     }
 
     /// Returns whether a name occurs.
@@ -217,7 +223,7 @@ impl Headers {
         let start = storage.bytes.len();
         let value_start = start.saturating_add(name.len()).saturating_add(2);
         let end = value_start.saturating_add(value.len()).saturating_add(2);
-        if u32::try_from(end).is_err() {
+        if end > Span::ARENA_BYTES_MAX {
             return Err(InvalidHeader::TooLong);
         }
         // Laid out as the line it is on the wire: see `write_lines`.
@@ -255,7 +261,9 @@ impl Clone for Headers {
 
 impl fmt::Debug for Headers {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_map().entries(self.iter().map(|(name, value)| (name, String::from_utf8_lossy(value)))).finish()
+        f.debug_map()
+            .entries(self.iter().map(|(name, value)| (name, String::from_utf8_lossy(value))))
+            .finish()
     }
 }
 
@@ -366,13 +374,17 @@ const STASH_BYTES_MAX: usize = 8 * 1024;
 const STASH_FIELDS_MAX: usize = 128;
 
 thread_local! {
+    #[expect(clippy::vec_box, reason = "what is stashed are the boxes: a map is as large as a pointer")]
     static STASH: RefCell<Vec<Box<Storage>>> = const { RefCell::new(Vec::new()) };
 }
 
 impl Storage {
     /// Returns an empty storage, used before if there is one. It need not come from the thread that dropped it.
     #[inline]
-    #[expect(clippy::unnecessary_box_returns, reason = "the stash keeps boxes, so that reuse does not allocate")]
+    #[expect(
+        clippy::unnecessary_box_returns,
+        reason = "the stash keeps boxes, so that reuse does not allocate"
+    )]
     pub(crate) fn take() -> Box<Self> {
         STASH.try_with(|stash| stash.try_borrow_mut().ok()?.pop()).ok().flatten().unwrap_or_default()
     }

@@ -10,7 +10,11 @@
 #![warn(clippy::indexing_slicing, clippy::arithmetic_side_effects)]
 #![cfg_attr(
     test,
-    allow(clippy::indexing_slicing, clippy::arithmetic_side_effects, reason = "a test may panic: that is a failure")
+    allow(
+        clippy::indexing_slicing,
+        clippy::arithmetic_side_effects,
+        reason = "a test may panic: that is a failure"
+    )
 )]
 
 mod chunked;

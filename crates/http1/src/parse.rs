@@ -50,14 +50,8 @@ pub fn parse_request_head(input: &[u8], limits: &Limits) -> Result<Option<(Reque
     };
     let input = input.get(empty_line_len..).unwrap_or_default();
     // Bytes over the limit are never looked at: otherwise the answer would depend on whether they are here already.
-    let window = input.get(..limits.head_bytes_max).unwrap_or(input);
-    let parsed = match attempt::<FIELDS_FEW>(window, limits) {
-        Err(ParseError::TooManyFields) if limits.fields_max > FIELDS_FEW => {
-            attempt::<{ Limits::FIELDS_CAP }>(window, limits)
-        }
-        parsed => parsed,
-    };
-    Ok(parsed?.map(|(head, used)| (head, used.saturating_add(empty_line_len))))
+    let window = input.get(..limits.head_bytes_max.min(Span::ARENA_BYTES_MAX)).unwrap_or(input);
+    attempt::<FIELDS_FEW>(window, empty_line_len, limits)
 }
 
 /// Returns the length of the one empty line that is skipped, or `None` if it is not certain yet.
@@ -70,8 +64,13 @@ fn empty_line(input: &[u8]) -> Result<Option<usize>, ParseError> {
     }
 }
 
+/// Parses with room for `N` fields, and with all the room there is if that was not enough.
 #[inline]
-fn attempt<const N: usize>(window: &[u8], limits: &Limits) -> Result<Option<(RequestHead, usize)>, ParseError> {
+fn attempt<const N: usize>(
+    window: &[u8],
+    empty_line_len: usize,
+    limits: &Limits,
+) -> Result<Option<(RequestHead, usize)>, ParseError> {
     let mut index = [const { MaybeUninit::<Header<'_>>::uninit() }; N];
     let index = index.get_mut(..limits.fields_max.min(N)).unwrap_or_default();
     let mut request = Request::new(&mut []);
@@ -79,6 +78,9 @@ fn attempt<const N: usize>(window: &[u8], limits: &Limits) -> Result<Option<(Req
         Ok(Status::Complete(used)) => used,
         Ok(Status::Partial) => return incomplete(window, limits),
         Err(httparse::Error::Version) => return wrong_version(window),
+        Err(httparse::Error::TooManyHeaders) if N < Limits::FIELDS_CAP && limits.fields_max > N => {
+            return attempt_with_many_fields(window, empty_line_len, limits);
+        }
         Err(error) => return Err(reason(error)),
     };
     let (Some(method), Some(target), Some(version)) = (request.method, request.path, request.version) else {
@@ -117,7 +119,19 @@ fn attempt<const N: usize>(window: &[u8], limits: &Limits) -> Result<Option<(Req
     storage.bytes.extend_from_slice(head);
     let target = (offset(window, target.as_bytes()), target.len());
     let headers = Headers::from_storage(storage);
+    let used = used.saturating_add(empty_line_len);
     Ok(Some((RequestHead::assemble(method, version, facts, target, parts, headers), used)))
+}
+
+/// A function of its own, so that the stack of the common case stays small.
+#[cold]
+#[inline(never)]
+fn attempt_with_many_fields(
+    window: &[u8],
+    empty_line_len: usize,
+    limits: &Limits,
+) -> Result<Option<(RequestHead, usize)>, ParseError> {
+    attempt::<{ Limits::FIELDS_CAP }>(window, empty_line_len, limits)
 }
 
 /// Where a part begins in the whole it was cut from. (An empty part may lie elsewhere; nobody looks inside of it.)

@@ -44,6 +44,9 @@ pub(crate) static TOKEN: Class = Class::alphanumeric_and(b"!#$%&'*+-.^_`|~");
 /// `unreserved / sub-delims`: a registered name, without its percent-encodings.
 pub(crate) static REG_NAME: Class = Class::alphanumeric_and(b"-._~!$&'()*+,;=");
 
+/// What a path may have in it here: see [`parse_target`](crate::target::parse_target).
+pub(crate) static TARGET_PATH: Class = Class::alphanumeric_and(b"!\"$%&'()*+,-./:;<=>@[]^_`{|}~");
+
 /// Returns the first byte that may not stand in a field value: a control other than HTAB.
 /// Bytes from 0x80 (`obs-text`) are let through as opaque data (RFC 9110 section 5.5).
 pub(crate) fn invalid_in_value(value: &[u8]) -> Option<(usize, u8)> {

@@ -6,7 +6,7 @@ use std::ops::Range;
 use http::Method;
 
 use crate::error::ParseError;
-use crate::syntax::REG_NAME;
+use crate::syntax::{REG_NAME, TARGET_PATH};
 
 /// Where the parts of a target lie in it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -65,25 +65,17 @@ type PathAndQuery = (Range<usize>, Option<Range<usize>>);
 #[inline]
 fn split_path(text: &[u8], start: usize) -> Result<PathAndQuery, ParseError> {
     let end = start.saturating_add(text.len());
-    let mut bytes = text.iter();
-    for (at, &byte) in bytes.by_ref().enumerate() {
-        if byte == b'?' {
-            if !bytes.as_slice().iter().all(|&byte| is_query_byte(byte)) {
-                return Err(ParseError::TargetInvalid);
-            }
-            let path_end = start.saturating_add(at);
-            return Ok((start..path_end, Some(path_end.saturating_add(1)..end)));
-        }
-        if byte == b'\\' || !is_query_byte(byte) {
-            return Err(ParseError::TargetInvalid);
-        }
+    let Some(at) = text.iter().position(|&byte| !TARGET_PATH.has(byte)) else {
+        return Ok((start..end, None));
+    };
+    let Some((b'?', query)) = text.get(at..).and_then(<[u8]>::split_first) else {
+        return Err(ParseError::TargetInvalid);
+    };
+    if !query.iter().all(|&byte| byte == b'?' || byte == b'\\' || TARGET_PATH.has(byte)) {
+        return Err(ParseError::TargetInvalid);
     }
-    Ok((start..end, None))
-}
-
-#[inline]
-fn is_query_byte(byte: u8) -> bool {
-    byte.is_ascii_graphic() && byte != b'#'
+    let path_end = start.saturating_add(at);
+    Ok((start..path_end, Some(path_end.saturating_add(1)..end)))
 }
 
 /// What follows the host.
@@ -141,8 +133,10 @@ fn skip_encoded_name(host: &[u8]) -> Result<&[u8], ParseError> {
 
 #[inline]
 fn validate_port(port: &[u8]) -> Result<Port, ParseError> {
-    if port.is_empty() {
-        return Ok(Port::Empty);
+    match port.len() {
+        0 => return Ok(Port::Empty),
+        1..=4 if port.iter().all(u8::is_ascii_digit) => return Ok(Port::Number),
+        _ => {}
     }
     port.iter()
         .try_fold(0u16, |number, &byte| {

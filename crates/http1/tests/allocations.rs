@@ -1,0 +1,46 @@
+//! In the steady state a request and its response cost no heap allocation.
+
+#![allow(clippy::unwrap_used, reason = "a test may panic: that is a failure")]
+
+use std::time::UNIX_EPOCH;
+
+use filoplume_http1::{ContentLength, Date, Headers, Limits, Next, ServerConnection};
+use http::StatusCode;
+
+const REQUEST: &[u8] =
+    b"GET /plaintext?a=b HTTP/1.1\r\nHost: localhost:8080\r\nUser-Agent: test\r\nAccept: */*\r\n\r\n";
+
+fn exchange(connection: &mut ServerConnection, limits: &Limits, date: &Date, out: &mut Vec<u8>) {
+    let (head, used) = connection.read_head(REQUEST, limits).unwrap().unwrap();
+    assert_eq!(used, REQUEST.len());
+    assert_eq!(head.path(), "/plaintext");
+    let mut headers = Headers::new();
+    headers.append("content-type", "text/plain").unwrap();
+    headers.append("server", "filoplume").unwrap();
+    connection.write_head(StatusCode::OK, &headers, ContentLength::Known(13), date, out);
+    out.extend_from_slice(b"Hello, world!");
+    connection.write_done();
+    assert_eq!(connection.next(), Some(Next::KeepAlive));
+}
+
+#[test]
+fn a_request_and_its_response_do_not_allocate() {
+    let limits = Limits::default();
+    let date = Date::new(UNIX_EPOCH);
+    let mut connection = ServerConnection::new();
+    let mut out = Vec::with_capacity(4096);
+    exchange(&mut connection, &limits, &date, &mut out);
+    let counted = allocation_counter::measure(|| {
+        for _ in 0..100 {
+            out.clear();
+            exchange(&mut connection, &limits, &date, &mut out);
+        }
+    });
+    assert_eq!(counted.count_total, 0);
+}
+
+#[test]
+fn what_many_idle_connections_hold_is_small() {
+    assert!(size_of::<ServerConnection>() <= 16, "{}", size_of::<ServerConnection>());
+    assert_eq!(size_of::<Headers>(), size_of::<usize>());
+}
