@@ -157,17 +157,17 @@ fn each_task_beyond_the_capacity_is_refused_once() {
 fn a_task_submits_further_tasks() {
     let pool = TaskPool::builder().threads_max(2).build();
     let (sender, receiver) = mpsc::channel();
-    descend(pool.clone(), 100, sender);
+    descend(&pool, 100, sender);
     receiver.recv_timeout(LONG).unwrap();
     assert!(pool.shutdown(LONG));
     assert_eq!(pool.metrics().tasks_started, 101);
 }
 
-fn descend(pool: TaskPool, depth: usize, done: mpsc::Sender<()>) {
+fn descend(pool: &TaskPool, depth: usize, done: mpsc::Sender<()>) {
     let next = pool.clone();
     let task = move || match depth {
         0 => done.send(()).unwrap(),
-        _ => descend(next, depth - 1, done),
+        _ => descend(&next, depth - 1, done),
     };
     pool.execute(task).unwrap();
 }

@@ -152,7 +152,7 @@ impl Ledger {
 
     /// Whether tasks wait that no worker will come for, and one may be started; if so it is counted.
     ///
-    /// Only after a thread could not be started: the queue took the task because a worker was on its way.
+    /// Asked after a start has failed: the queue may have taken tasks because that worker was on its way.
     pub(super) fn rescue(&mut self) -> bool {
         let rescues =
             self.queued > 0 && !self.someone_returns() && self.workers < self.workers_max(Urgency::Urgent);

@@ -14,6 +14,10 @@ struct World {
     starting: [usize; 2],
     /// Whether a thread could not be started so far: then tasks may wait although threads are missing.
     has_failed: bool,
+    /// Threads that are being started for tasks that would wait for ever.
+    rescuing: usize,
+    /// Whether even such a start has failed.
+    has_failed_again: bool,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -24,13 +28,22 @@ enum Event {
     Finished(Urgency),
     IdleExpired,
     Close,
+    RescueStarted,
+    RescueFailed,
 }
 
 const URGENCIES: [Urgency; 2] = [Urgency::Ordinary, Urgency::Urgent];
 
 impl World {
     fn new(limits: Limits) -> Self {
-        Self { ledger: Ledger::new(limits), busy: [0; 2], starting: [0; 2], has_failed: false }
+        Self {
+            ledger: Ledger::new(limits),
+            busy: [0; 2],
+            starting: [0; 2],
+            has_failed: false,
+            rescuing: 0,
+            has_failed_again: false,
+        }
     }
 
     fn possible_events(&self) -> Vec<Event> {
@@ -49,6 +62,9 @@ impl World {
         }
         if !self.ledger.closed {
             events.push(Event::Close);
+        }
+        if self.rescuing > 0 {
+            events.extend([Event::RescueStarted, Event::RescueFailed]);
         }
         events
     }
@@ -71,6 +87,7 @@ impl World {
                 let admission = world.ledger.spawn_failed(urgency);
                 assert!(!matches!(admission, Admission::Spawn | Admission::Closed), "not tried again");
                 world.apply(urgency, admission);
+                world.rescuing += usize::from(world.ledger.rescue());
             }
             Event::Finished(urgency) => {
                 world.busy[urgency as usize] -= 1;
@@ -85,9 +102,16 @@ impl World {
             }
             Event::Close => {
                 world.busy[Urgency::Ordinary as usize] += world.ledger.close();
-                if world.ledger.rescue() {
-                    world.starting[Urgency::Ordinary as usize] += 1;
-                }
+                world.rescuing += usize::from(world.ledger.rescue());
+            }
+            Event::RescueStarted => {
+                world.rescuing -= 1;
+                world.busy[Urgency::Ordinary as usize] += 1;
+            }
+            Event::RescueFailed => {
+                world.rescuing -= 1;
+                world.has_failed_again = true;
+                world.ledger.rescue_failed();
             }
         }
         world
@@ -125,7 +149,11 @@ impl World {
         let Ledger { limits, workers, idle, urgent, queued, closed } = self.ledger;
         let [busy, leading] = self.busy;
         let [starting, starting_urgent] = self.starting;
-        assert_eq!(workers, idle + busy + leading + starting + starting_urgent, "everybody is counted once");
+        assert_eq!(
+            workers,
+            idle + busy + leading + starting + starting_urgent + self.rescuing,
+            "everybody is counted once"
+        );
         assert_eq!(urgent, leading + starting_urgent);
         assert!(workers <= limits.threads_max + limits.urgent_reserve);
         assert!(queued <= limits.queue_capacity);
@@ -134,6 +162,8 @@ impl World {
         assert!(idle == 0 || !closed, "nobody sleeps in a closed pool");
         if queued > 0 && !self.has_failed {
             assert!(workers >= limits.threads_max, "a task waits only when no thread may be started");
+        }
+        if queued > 0 && !self.has_failed_again {
             assert!(workers > urgent, "somebody comes for the task");
         }
     }
@@ -145,13 +175,13 @@ impl World {
             world = world.after(Event::Close);
         }
         let is_progress =
-            |event: &Event| matches!(event, Event::Started(_) | Event::Finished(_) | Event::IdleExpired);
+            |event: &Event| matches!(event, Event::Started(_) | Event::RescueStarted | Event::Finished(_));
         while let Some(event) = world.possible_events().into_iter().find(is_progress) {
             world = world.after(event);
         }
         assert_eq!(world.ledger.workers, 0, "a closed pool ends: {self:?}");
-        // What was admitted before the close may still fail to start after it, when nobody looks any more.
-        let may_strand = self.ledger.closed && self.has_failed;
+        // A last attempt may have failed after the close, when nobody comes any more.
+        let may_strand = self.ledger.closed && self.has_failed_again;
         assert!(world.ledger.queued == 0 || may_strand, "a closed pool runs what it took: {self:?}");
     }
 }

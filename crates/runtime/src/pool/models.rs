@@ -1,6 +1,6 @@
 //! Every interleaving of the pool's hand-overs, within a bound on preemptions.
 //!
-//! `RUSTFLAGS="--cfg loom" cargo test -p filoplume-runtime --lib models --release`
+//! `RUSTFLAGS="--cfg loom" CARGO_PROFILE_RELEASE_DEBUG_ASSERTIONS=true cargo test -p filoplume-runtime --lib models --release`
 //!
 //! Each model ends with a close and a join that never times out: a lost wake-up is a deadlock, which loom reports. Then as
 //! many tasks must have run as were taken. Deadlines may pass at any moment, see `crate::sync`.
@@ -156,6 +156,18 @@ fn failing_start_against_submit() {
         let here = usize::from(counted.pool.submit(()).is_ok());
         let taken = here + elsewhere.join().unwrap();
         assert_eq!(taken, 1, "one start failed, and its task went back");
+        counted.ends_after(taken);
+    });
+}
+
+#[test]
+fn failing_start_against_close() {
+    explore("failing start against close", 4, || {
+        let counted = Counted::with_failing_starts(small(), 1);
+        let elsewhere = counted.submit_elsewhere();
+        let here = usize::from(counted.pool.submit(()).is_ok());
+        counted.pool.close();
+        let taken = here + elsewhere.join().unwrap();
         counted.ends_after(taken);
     });
 }

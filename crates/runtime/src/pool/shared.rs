@@ -10,7 +10,7 @@ use super::ledger::Urgency;
 use super::metrics::{PoolMetrics, Totals};
 use super::refused::{Refused, RefusedBecause};
 use super::spawn::{Spawner, ThreadStart};
-use super::state::{Claim, Placement, State};
+use super::state::{Claim, Placement, Rescue, State};
 use super::worker::{Assignment, Cell, Seat};
 use crate::sync::atomic::{AtomicUsize, Ordering};
 use crate::sync::{Arc, Condvar, Mutex, thread};
@@ -74,6 +74,7 @@ impl<T: Send + 'static> Shared<T> {
     pub(super) fn with_state<R>(&self, change: impl FnOnce(&mut State<T>) -> R) -> R {
         let mut state = self.state.lock();
         let result = change(&mut state);
+        debug_assert!(state.is_in_step());
         let queued = state.ledger.queued();
         // Written only when it changes: most submissions find an idle worker, and the line stays shared among readers.
         if self.queued.load(Ordering::Relaxed) != queued {
@@ -92,7 +93,7 @@ impl<T: Send + 'static> Shared<T> {
                 let cell = Arc::new(Cell::new(Some(Assignment { task: Some(task), urgency })));
                 match Self::spawn(shared, number, &cell) {
                     Ok(_) => Ok(()),
-                    Err(error) => shared.place_again(&cell, urgency, error),
+                    Err(error) => Self::place_again(shared, &cell, urgency, error),
                 }
             }
             placement => shared.conclude(placement, urgency),
@@ -100,16 +101,22 @@ impl<T: Send + 'static> Shared<T> {
     }
 
     /// No thread could be started for the task in the cell: someone else takes it, or it goes back.
-    fn place_again(&self, cell: &Cell<T>, urgency: Urgency, error: io::Error) -> Result<(), Refused<T>> {
+    fn place_again(
+        shared: &Arc<Self>,
+        cell: &Cell<T>,
+        urgency: Urgency,
+        error: io::Error,
+    ) -> Result<(), Refused<T>> {
         let Some(task) = cell.take().and_then(|assignment| assignment.task) else {
             unreachable!("a thread that was not started took nothing");
         };
-        let (placement, is_last) = self.with_state(|state| {
+        let (placement, rescue) = shared.with_state(|state| {
             let admission = state.ledger.spawn_failed(urgency);
-            (state.act(admission, task), state.ledger.workers() == 0)
+            (state.act(admission, task), state.rescue())
         });
-        self.announce_end(is_last);
-        self.conclude(placement, urgency)
+        Self::start_rescue(shared, rescue);
+        shared
+            .conclude(placement, urgency)
             .map_err(|refused| Refused { task: refused.task, reason: RefusedBecause::CannotSpawn(error) })
     }
 
@@ -141,11 +148,11 @@ impl<T: Send + 'static> Shared<T> {
                 if let Ok(thread) = Self::spawn(shared, number, &cell) {
                     return Some(Seat { cell, thread });
                 }
-                let (claim, is_last) = shared.with_state(|state| {
+                let (claim, rescue) = shared.with_state(|state| {
                     let admission = state.ledger.spawn_failed(Urgency::Urgent);
-                    (state.claim(admission), state.ledger.workers() == 0)
+                    (state.claim(admission), state.rescue())
                 });
-                shared.announce_end(is_last);
+                Self::start_rescue(shared, rescue);
                 match claim {
                     Claim::Idle(seat) => Some(seat),
                     Claim::Spawn(_) | Claim::Nobody => None,
@@ -177,21 +184,25 @@ impl<T: Send + 'static> Shared<T> {
     pub(super) fn close(shared: &Arc<Self>) {
         let (idle, rescue) = shared.with_state(|state| {
             state.ledger.close();
-            let rescue = state.ledger.rescue().then(|| state.next_name());
-            (std::mem::take(&mut state.idle), rescue)
+            (std::mem::take(&mut state.idle), state.rescue())
         });
         for seat in idle {
             seat.assign(Assignment { task: None, urgency: Urgency::Ordinary });
         }
-        let Some(number) = rescue else { return };
-        let cell = Arc::new(Cell::new(Some(Assignment { task: None, urgency: Urgency::Ordinary })));
-        if Self::spawn(shared, number, &cell).is_err() {
-            let is_last = shared.with_state(|state| {
-                state.ledger.rescue_failed();
-                state.ledger.workers() == 0
-            });
-            shared.announce_end(is_last);
-        }
+        Self::start_rescue(shared, rescue);
+    }
+
+    /// Acts on [`State::rescue`].
+    fn start_rescue(shared: &Arc<Self>, rescue: Rescue) {
+        let is_last = match rescue {
+            Rescue::NotNeeded { is_empty } => is_empty,
+            Rescue::Spawn(number) => {
+                let cell = Arc::new(Cell::new(Some(Assignment { task: None, urgency: Urgency::Ordinary })));
+                let is_alive = Self::spawn(shared, number, &cell).is_ok();
+                !is_alive && shared.with_state(State::rescue_failed)
+            }
+        };
+        shared.announce_end(is_last);
     }
 
     pub(super) fn announce_end(&self, is_last: bool) {

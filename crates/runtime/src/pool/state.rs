@@ -61,7 +61,29 @@ impl<T> State<T> {
         }
     }
 
-    pub(super) fn next_name(&mut self) -> u64 {
+    /// Whether a worker is to be started for tasks that nobody else would come for; see [`Ledger::rescue`].
+    ///
+    /// In the critical section of what made it necessary, or [`Shared::join`](super::shared::Shared::join) would see a pool
+    /// without workers.
+    pub(super) fn rescue(&mut self) -> Rescue {
+        if self.ledger.rescue() {
+            return Rescue::Spawn(self.next_name());
+        }
+        Rescue::NotNeeded { is_empty: self.ledger.workers() == 0 }
+    }
+
+    /// Returns whether it was the last.
+    pub(super) fn rescue_failed(&mut self) -> bool {
+        self.ledger.rescue_failed();
+        self.ledger.workers() == 0
+    }
+
+    /// Whether the ledger counts what there is.
+    pub(super) fn is_in_step(&self) -> bool {
+        self.ledger.idle() == self.idle.len() && self.ledger.queued() == self.queue.len()
+    }
+
+    fn next_name(&mut self) -> u64 {
         self.threads_named += 1;
         self.threads_named
     }
@@ -86,4 +108,15 @@ pub(super) enum Claim<T> {
     Idle(Seat<T>),
     Spawn(u64),
     Nobody,
+}
+
+/// Whether tasks wait that nobody would come for.
+#[derive(Clone, Copy)]
+pub(super) enum Rescue {
+    /// A worker to be started, by the number in its name. It is counted already.
+    Spawn(u64),
+    NotNeeded {
+        /// Whether the pool has no worker at all.
+        is_empty: bool,
+    },
 }

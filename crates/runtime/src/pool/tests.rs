@@ -183,6 +183,36 @@ fn a_task_whose_thread_cannot_be_started_waits_for_one_that_is_at_work() {
     ends(&pool);
 }
 
+/// Loom walks the interleavings; here the start that fails is held up until a task waits for it.
+#[test]
+fn a_task_that_waits_for_a_thread_that_cannot_be_started_is_rescued() {
+    let (starting, is_starting) = crossbeam_channel::bounded(1);
+    let (fail, may_fail) = crossbeam_channel::bounded::<()>(0);
+    let starts = AtomicUsize::new(0);
+    let spawner = move |start: ThreadStart| {
+        if starts.fetch_add(1, Ordering::SeqCst) > 0 {
+            return start_thread(start);
+        }
+        starting.send(()).unwrap();
+        _ = may_fail.recv();
+        Err(io::Error::from(io::ErrorKind::WouldBlock))
+    };
+    let pool = Pool::with_spawner(one_thread(), Box::new(spawner), |task: Task| task());
+    let elsewhere = {
+        let pool = pool.clone();
+        thread::spawn(move || pool.submit(Box::new(|| ())).is_err())
+    };
+    is_starting.recv_timeout(LONG).unwrap();
+    let (task, done) = signalling();
+    pool.submit(task).unwrap();
+    assert!(pool.is_anyone_waiting());
+    drop(fail);
+    done.recv_timeout(LONG).unwrap();
+    // Its own task waited or went back: there was no room beside the one that waits.
+    assert!(elsewhere.join().unwrap());
+    ends(&pool);
+}
+
 #[test]
 fn the_last_handle_closes_the_pool_and_what_waits_still_runs() {
     let pool = pool(one_thread().threads_min(1));

@@ -92,7 +92,7 @@ impl<T: Send + 'static> Shared<T> {
         // Caught as well, since a subscriber may panic, and so may the drop of a payload: a worker that unwound here would
         // be counted for ever.
         let mut outcome = catch_unwind(AssertUnwindSafe(|| {
-            tracing::error!(panic = message_of(&*payload), "a task panicked");
+            tracing::error!(pool = self.name(), panic = message_of(&*payload), "a task panicked");
             drop(payload);
         }));
         while let Err(payload) = outcome {
