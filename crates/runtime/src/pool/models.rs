@@ -61,6 +61,7 @@ fn small() -> PoolConfig {
     PoolConfig::new().threads_max(1).queue_capacity(1)
 }
 
+#[allow(clippy::print_stdout, reason = "`--nocapture` shows how far a model has walked")]
 fn explore(name: &str, preemptions: usize, model: impl Fn() + Send + Sync + 'static) {
     let interleavings = Arc::new(AtomicUsize::new(0));
     let counter = Arc::clone(&interleavings);

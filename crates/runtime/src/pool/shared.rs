@@ -19,7 +19,7 @@ use crate::sync::{Arc, Condvar, Mutex, thread};
 pub(super) struct Shared<T> {
     /// Held for counts and pushes only. Starting, waking, running and dropping happen outside of it.
     state: Mutex<State<T>>,
-    /// The ledger's count of the queue, for [`Pool::is_anyone_waiting`]. On a cache line of its own: leaders read it often.
+    /// The ledger's count of the queue, for [`Shared::queued_hint`]. On a cache line of its own: leaders read it often.
     queued: CachePadded<AtomicUsize>,
     /// Notified when the last worker has ended.
     all_ended: Condvar,
