@@ -259,3 +259,77 @@ impl fmt::Debug for RequestHead {
             .finish_non_exhaustive()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::limits::Limits;
+    use crate::parse::parse_request_head;
+
+    fn parse(input: &str) -> RequestHead {
+        parse_request_head(input.as_bytes(), &Limits::default()).unwrap().unwrap().0
+    }
+
+    /// Target, path, query and authority.
+    #[track_caller]
+    fn check(line: &str, path: &str, query: Option<&str>, authority: Option<&str>) {
+        let head = parse(&format!("{line} HTTP/1.1\r\nHost: there\r\n\r\n"));
+        let (method, target) = line.split_once(' ').unwrap();
+        let made = RequestHead::from_parts(
+            Method::from_bytes(method.as_bytes()).unwrap(),
+            target,
+            Version::Http11,
+            head.headers().clone(),
+        )
+        .unwrap();
+        for head in [head, made] {
+            assert_eq!(head.target(), target);
+            assert_eq!((head.path(), head.query(), head.authority()), (path, query, authority));
+        }
+    }
+
+    #[test]
+    fn each_form_of_a_target_has_its_parts() {
+        check("GET /", "/", None, Some("there"));
+        check("GET /a/b?c=d?e", "/a/b", Some("c=d?e"), Some("there"));
+        check("GET /a?", "/a", Some(""), Some("there"));
+        check("GET http://here", "/", None, Some("here"));
+        check("GET http://here?q", "/", Some("q"), Some("here"));
+        check("GET https://here:1/a?b", "/a", Some("b"), Some("here:1"));
+        check("OPTIONS *", "*", None, Some("there"));
+        check("CONNECT here:1", "", None, Some("here:1"));
+    }
+
+    #[test]
+    fn an_empty_host_is_no_authority() {
+        assert_eq!(parse("GET / HTTP/1.1\r\nHost:\r\n\r\n").authority(), None);
+        assert_eq!(parse("GET / HTTP/1.0\r\n\r\n").authority(), None);
+    }
+
+    #[test]
+    fn changing_the_fields_leaves_the_target_alone() {
+        let mut head = parse("GET /a?b HTTP/1.1\r\nHost: there\r\nX: y\r\n\r\n");
+        let taken = std::mem::take(head.headers_mut());
+        assert_eq!(taken.get_str("x"), Some("y"));
+        head.headers_mut().append("host", "elsewhere").unwrap();
+        assert_eq!((head.target(), head.path(), head.query()), ("/a?b", "/a", Some("b")));
+        assert_eq!(head.authority(), Some("elsewhere"));
+        head.headers_mut().clear();
+        assert_eq!(head.target(), "/a?b");
+    }
+
+    #[test]
+    fn a_head_made_here_is_judged_like_one_from_the_wire() {
+        let mut headers = Headers::new();
+        headers.append("content-length", "3").unwrap();
+        let head = RequestHead::from_parts(Method::POST, "/", Version::Http11, headers.clone()).unwrap();
+        assert_eq!(head.framing(), Framing::Length(3));
+        headers.append("transfer-encoding", "chunked").unwrap();
+        let refused = RequestHead::from_parts(Method::POST, "/", Version::Http11, headers).unwrap_err();
+        assert_eq!(refused, ParseError::AmbiguousLength);
+        assert_eq!(
+            RequestHead::new(Method::GET, "/a b", Version::Http11).unwrap_err(),
+            ParseError::TargetInvalid
+        );
+    }
+}

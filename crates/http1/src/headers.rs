@@ -406,3 +406,7 @@ impl Storage {
         });
     }
 }
+
+#[cfg(test)]
+#[path = "headers_tests.rs"]
+mod tests;

@@ -1,0 +1,126 @@
+//! Tests of the field map.
+
+use super::*;
+
+#[test]
+fn names_are_compared_in_any_case_and_kept_as_written() {
+    let mut headers = Headers::new();
+    headers.append("X-Cat", "a").unwrap();
+    headers.append("x-dog", "b").unwrap();
+    headers.append("x-cat", "c").unwrap();
+    assert_eq!(headers.get_all("X-CAT").collect::<Vec<_>>(), [b"a", b"c"]);
+    assert_eq!(headers.iter().map(|(name, _)| name).collect::<Vec<_>>(), ["X-Cat", "x-dog", "x-cat"]);
+    headers.insert("X-CAT", "d").unwrap();
+    assert_eq!(headers.iter().map(|(name, _)| name).collect::<Vec<_>>(), ["x-dog", "X-CAT"]);
+    assert!(headers.remove("x-dog"));
+    assert!(!headers.remove("x-dog"));
+    assert_eq!(headers.len(), 1);
+    headers.clear();
+    assert!(headers.is_empty() && headers.bytes().is_empty());
+}
+
+#[test]
+fn what_could_end_a_field_is_refused_with_its_place() {
+    let error = |name: &str, value: &[u8]| Headers::new().append(name, value).unwrap_err().to_string();
+    assert_eq!(error("", b""), "field name is empty");
+    assert_eq!(error("a b", b""), "field name has byte 0x20 at 1");
+    assert_eq!(error("a:", b""), "field name has byte 0x3a at 1");
+    assert_eq!(error("ä", b""), "field name has byte 0xc3 at 0");
+    assert_eq!(error("a\r\nb", b""), "field name has byte 0x0d at 1");
+    assert_eq!(error("a", b"b\r\nc: d"), "field value has byte 0x0d at 1");
+    assert_eq!(error("a", b"b\nc"), "field value has byte 0x0a at 1");
+    assert_eq!(error("a", b"\0"), "field value has byte 0x00 at 0");
+    assert_eq!(error("a", b"b\x7f"), "field value has byte 0x7f at 1");
+    assert_eq!(error("a", b"12345678\x1b"), "field value has byte 0x1b at 8");
+}
+
+#[test]
+fn every_byte_of_a_value_is_judged_alone_at_every_place() {
+    for byte in 0..=255u8 {
+        let legal = byte == b'\t' || (byte >= 0x20 && byte != 0x7f);
+        for at in 1..20 {
+            let mut value = [b'x'; 21];
+            value[at] = byte;
+            assert_eq!(Headers::new().append("a", value).is_ok(), legal, "{byte:#04x} at {at}");
+        }
+    }
+}
+
+#[test]
+fn a_refused_insert_changes_nothing() {
+    let mut headers = Headers::new();
+    headers.append("a", "b").unwrap();
+    assert!(headers.insert("a", "\n").is_err());
+    assert_eq!(headers.get_str("a"), Some("b"));
+}
+
+#[test]
+fn whitespace_around_a_value_is_no_part_of_it() {
+    let mut headers = Headers::new();
+    headers.append("a", " \t b c \t").unwrap();
+    assert_eq!(headers.get("a"), Some(b"b c".as_slice()));
+}
+
+#[test]
+fn opaque_bytes_are_kept_and_are_no_str() {
+    let mut headers = Headers::new();
+    headers.append("a", b"\xff\xe4").unwrap();
+    assert_eq!(headers.get("a"), Some(b"\xff\xe4".as_slice()));
+    assert_eq!(headers.get_str("a"), None);
+}
+
+#[test]
+fn a_header_map_goes_there_and_back() {
+    let mut headers = Headers::new();
+    headers.append("a", "1").unwrap();
+    headers.append("b", b"\xff").unwrap();
+    headers.append("a", "2").unwrap();
+    let map = HeaderMap::from(&headers);
+    assert_eq!(map.get_all("a").iter().count(), 2);
+    let back = Headers::from(&map);
+    assert_eq!(back.get_all("a").collect::<Vec<_>>(), [b"1", b"2"]);
+    assert_eq!(back.get("b"), Some(b"\xff".as_slice()));
+}
+
+#[test]
+fn a_map_that_is_filled_and_emptied_in_turn_does_not_grow() {
+    let mut headers = Headers::new();
+    for _ in 0..100 {
+        headers.insert("a", "b").unwrap();
+    }
+    assert!(headers.bytes().len() < 10);
+}
+
+#[test]
+fn equal_is_the_same_fields_in_the_same_order() {
+    let make = |fields: &[(&str, &str)]| {
+        let mut headers = Headers::new();
+        for (name, value) in fields {
+            headers.append(name, value).unwrap();
+        }
+        headers
+    };
+    assert_eq!(make(&[("a", "b"), ("c", "d")]), make(&[("A", "b"), ("c", "d")]));
+    assert_ne!(make(&[("a", "b"), ("c", "d")]), make(&[("c", "d"), ("a", "b")]));
+    assert_ne!(make(&[("a", "b")]), make(&[("a", "B")]));
+    assert_eq!(make(&[("a", "b")]).clone(), make(&[("a", "b")]));
+    assert_eq!(format!("{:?}", make(&[("a", "b")])), r#"{"a": "b"}"#);
+}
+
+#[test]
+fn large_buffers_are_not_hoarded() {
+    let mut headers = Headers::new();
+    headers.append("a", vec![b'x'; STASH_BYTES_MAX * 2]).unwrap();
+    drop(headers);
+    let largest = STASH.with_borrow(|stash| stash.iter().map(|storage| storage.bytes.capacity()).max());
+    assert!(largest.is_none_or(|largest| largest <= STASH_BYTES_MAX));
+    let many: Vec<Headers> = (0..STASH_LEN_MAX * 2)
+        .map(|_| {
+            let mut headers = Headers::new();
+            headers.append("a", "b").unwrap();
+            headers
+        })
+        .collect();
+    drop(many);
+    assert_eq!(STASH.with_borrow(Vec::len), STASH_LEN_MAX);
+}
