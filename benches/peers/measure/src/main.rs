@@ -61,6 +61,21 @@ fn list() {
     }
 }
 
+/// The options as a report shows them: without the paths of this machine.
+fn typed() -> String {
+    let mut words: Vec<String> = env::args().skip(1).collect();
+    if let Some(at) = words.iter().position(|word| word == "--markdown") {
+        words.drain(at..(at + 2).min(words.len()));
+    }
+    let without_folders = |server: &str| match server.split_once('=') {
+        Some((name, path)) => format!("{name}={}", path.rsplit('/').next().unwrap_or(path)),
+        None => server.to_owned(),
+    };
+    let shown: Vec<String> =
+        words.iter().map(|word| word.split(',').map(without_folders).collect::<Vec<_>>().join(",")).collect();
+    shown.join(" ")
+}
+
 /// A server with the binary that was built for it.
 struct Built<'a> {
     server: &'a Server,
@@ -81,11 +96,10 @@ fn measure(args: &Args) -> io::Result<()> {
             Err(error) => absent.push_str(&format!("- not measured: {} ({error})\n", server.name)),
         }
     }
-    let typed: Vec<String> = env::args().skip(1).collect();
     let head = format!(
         "# Measured beside the peers\n\n{machine}- `cargo run --release -p measure -- {}`: {} rounds in turns, \
          {} s each, median (least..most); a ratio is the median of the rounds' ratios\n{absent}",
-        typed.join(" "),
+        typed(),
         args.rounds,
         args.seconds
     );
@@ -128,9 +142,9 @@ fn run_scenario(args: &Args, scenario: &Scenario, built: &[Built<'_>]) -> String
             row.rounds.push((scenario.measure)(&run).map_err(|error| error.to_string()));
         }
     }
-    let commands: String = (scenario.jobs)("SLOW").iter().map(|job| command(args, job)).collect();
+    let commands: String = scenario.printed_jobs().iter().map(|job| command(args, job)).collect();
     format!(
-        "\n## {}\n\n{}\n{commands}\n{}",
+        "\n## {}\n\n{}\n\n{commands}\n{}",
         scenario.name,
         scenario.asks,
         report::table(scenario.columns, &rows, &scenario.reference())
@@ -139,9 +153,9 @@ fn run_scenario(args: &Args, scenario: &Scenario, built: &[Built<'_>]) -> String
 
 fn command(args: &Args, job: &generator::Job) -> String {
     match args.generator {
-        Generator::Wrk => format!("`{}`\n", wrk::command_line(job, args.seconds)),
+        Generator::Wrk => format!("- `{}`\n", wrk::command_line(job, args.seconds)),
         Generator::Own => format!(
-            "own client: {} connections, {} threads, {} {:?}\n",
+            "- own client: {} connections, {} threads, {} {:?}\n",
             job.connections, job.threads, job.target, job.form
         ),
     }

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use crate::generator::{self, Form, Generator, Job, Rates, Spent};
 use crate::report::{Column, Figures, Show};
-use crate::server::{Blocking, MAY, REFERENCE, Running, Server};
+use crate::server::{ACTIX, Blocking, MAY, REFERENCE, Running, Server};
 use crate::{counts, fair, idle, startup};
 
 /// One question.
@@ -64,13 +64,12 @@ impl Scenario {
             (Who::Everyone, _) => vec![entrant("", "")],
             (Who::Closing, _) if server.closes => vec![entrant("", "")],
             (Who::Closing, _) | (_, Blocking::Never) => Vec::new(),
-            (Who::Working, Blocking::Plain) => vec![entrant("", "/cpu?ms=20")],
-            (Who::Working, Blocking::Marked) => vec![entrant(MARKED, "/cpu?ms=20")],
-            (_, Blocking::Plain) => vec![entrant("", "/sleep?ms=10")],
-            (Who::SleepingMarked, Blocking::Marked) => vec![entrant(MARKED, "/sleep?ms=10")],
-            (Who::Sleeping, Blocking::Marked) => {
-                vec![entrant(MARKED, "/sleep?ms=10"), entrant(" (unmarked)", "/sleep_unmarked?ms=10")]
-            }
+            (Who::Working, Blocking::Plain) => vec![entrant("", WORK)],
+            (Who::Working, Blocking::Marked) => vec![entrant(MARKED, WORK)],
+            (Who::Working, Blocking::Cooperative) => vec![entrant(" (has no mark for it)", WORK)],
+            (_, Blocking::Plain) => vec![entrant("", SLEEP)],
+            (Who::SleepingMarked, _) => vec![entrant(MARKED, SLEEP)],
+            (Who::Sleeping, _) => vec![entrant(MARKED, SLEEP), entrant(" (unmarked)", UNMARKED_SLEEP)],
         }
     }
 
@@ -78,12 +77,21 @@ impl Scenario {
     pub fn reference(&self) -> String {
         match self.who {
             Who::Everyone | Who::Closing => REFERENCE.to_owned(),
-            Who::Sleeping | Who::SleepingMarked | Who::Working => format!("{MAY}{MARKED}"),
+            Who::Sleeping | Who::SleepingMarked => format!("{MAY}{MARKED}"),
+            Who::Working => format!("{ACTIX}{MARKED}"),
         }
+    }
+
+    /// The loads as they are printed: the slow target is the one of a server that needs no mark.
+    pub fn printed_jobs(&self) -> Vec<Job> {
+        (self.jobs)(if self.who == Who::Working { WORK } else { SLEEP })
     }
 }
 
 const MARKED: &str = " (marked)";
+const SLEEP: &str = "/sleep?ms=10";
+const UNMARKED_SLEEP: &str = "/sleep_unmarked?ms=10";
+const WORK: &str = "/cpu?ms=20";
 
 const fn column(key: &'static str, title: &'static str, digits: usize, show: Show) -> Column {
     Column { key, title, digits, show }

@@ -30,6 +30,8 @@ pub enum Source {
 pub enum Blocking {
     /// It must be marked: `/sleep` is, `/sleep_unmarked` is not.
     Marked,
+    /// A sleep can be marked, work cannot: it stops a worker.
+    Cooperative,
     /// Nothing is marked: `/sleep` is a plain blocking handler.
     Plain,
     /// It has no answer to a blocking handler: nothing of the kind is asked of it.
@@ -49,8 +51,11 @@ pub struct Server {
 /// The name of the reference in the reports and on the command line.
 pub const REFERENCE: &str = "raw_httparse";
 
-/// The peer that blocking handlers are compared with.
+/// The peer that sleeping handlers are compared with.
 pub const MAY: &str = "may_server";
+
+/// The peer that computing handlers are compared with.
+pub const ACTIX: &str = "actix_server";
 
 impl Server {
     /// Every server that is known by name, in the order of the reports.
@@ -60,8 +65,8 @@ impl Server {
         vec![
             server(REFERENCE, Source::Package(REFERENCE), Blocking::Never, true),
             server("ours", Source::Example("bench_engine"), Blocking::Plain, true),
-            server(MAY, Source::Package(MAY), Blocking::Marked, false),
-            server("actix_server", Source::Package("actix_server"), Blocking::Marked, true),
+            server(MAY, Source::Package(MAY), Blocking::Cooperative, false),
+            server(ACTIX, Source::Package(ACTIX), Blocking::Marked, true),
             server("axum_server", Source::Package("axum_server"), Blocking::Marked, true),
         ]
     }
@@ -92,7 +97,9 @@ impl Server {
                 cargo.args(["--release", "--package", package]).current_dir(peers_folder());
             }
             Source::Example(example) => {
-                cargo.args(["--profile", profile, "--example", example]).current_dir(main_folder());
+                cargo
+                    .args(["--workspace", "--profile", profile, "--example", example])
+                    .current_dir(main_folder());
             }
             Source::Binary(path) => return Ok(path.clone()),
         }
