@@ -58,7 +58,7 @@ impl fmt::Display for Version {
 
 /// The head of a request: request line, fields, and what follows from them.
 ///
-/// It owns its bytes: one copy of the head, in a buffer that returns to a small stash of the thread on drop.
+/// It owns its bytes, in buffers that return to a small stash of the thread on drop.
 ///
 /// ```
 /// use filoplume_http1::{Framing, Limits, parse_request_head};
@@ -76,15 +76,14 @@ pub struct RequestHead {
     method: Method,
     version: Version,
     facts: Facts,
-    target: Span,
     /// Empty in an absolute form without a path and in an authority form.
     path: Span,
     query: Option<Span>,
     /// From the target only; else `Host` says it.
     authority: Option<Span>,
     headers: Headers,
-    /// What the spans point into when it is no longer the arena of `headers`.
-    detached: Option<Box<[u8]>>,
+    /// The target, which the spans point into, when it no longer lies with `headers`.
+    detached: Option<Box<str>>,
 }
 
 impl RequestHead {
@@ -126,27 +125,25 @@ impl RequestHead {
             facts.note(version, name, value)?;
         }
         let facts = facts.finish(version, false)?;
-        let mut head = Self::assemble(method, version, facts, (0, target.len()), parts, headers);
-        head.detached = Some(target.as_bytes().into());
+        let mut head = Self::assemble(method, version, facts, parts, headers);
+        head.detached = Some(target.into());
         Ok(head)
     }
 
-    /// Puts a head together whose target lies at `start` in the arena of `headers`.
+    /// Puts a head together whose target lies with `headers`.
     #[inline]
     pub(crate) fn assemble(
         method: Method,
         version: Version,
         facts: Facts,
-        (start, len): (usize, usize),
         parts: TargetParts,
         headers: Headers,
     ) -> Self {
-        let span = |range: Range<usize>| Span::new(start.saturating_add(range.start), range.len());
+        let span = |range: Range<usize>| Span::new(range.start, range.len());
         Self {
             method,
             version,
             facts,
-            target: Span::new(start, len),
             path: span(parts.path),
             query: parts.query.map(span),
             authority: parts.authority.map(span),
@@ -164,7 +161,7 @@ impl RequestHead {
     /// Returns the target as it was sent.
     #[inline]
     pub fn target(&self) -> &str {
-        self.text(self.target)
+        self.detached.as_deref().unwrap_or(self.headers.target())
     }
 
     /// Returns the path, not decoded: `/` if an absolute form has none, `*` for the asterisk form, nothing for the
@@ -174,20 +171,20 @@ impl RequestHead {
         if self.path.is_empty() && self.method != Method::CONNECT {
             return "/";
         }
-        self.text(self.path)
+        self.path.of_text(self.target())
     }
 
     /// Returns what follows the first question mark of the target, not decoded.
     #[inline]
     pub fn query(&self) -> Option<&str> {
-        self.query.map(|query| self.text(query))
+        self.query.map(|query| query.of_text(self.target()))
     }
 
     /// Returns the host, and the port if there is one, that the request is for: of the target, which overrides
     /// `Host` (RFC 9112 section 3.2.2), else of `Host`. Never empty.
     pub fn authority(&self) -> Option<&str> {
         match self.authority {
-            Some(authority) => Some(self.text(authority)),
+            Some(authority) => Some(authority.of_text(self.target())),
             None => self.headers.get_str("host").filter(|host| !host.is_empty()),
         }
     }
@@ -208,8 +205,8 @@ impl RequestHead {
     /// parsed stays as it was on the wire.
     pub fn headers_mut(&mut self) -> &mut Headers {
         if self.detached.is_none() {
-            // The caller may replace the arena that the target lies in.
-            self.detached = Some(self.headers.bytes().into());
+            // The caller may replace the storage that the target lies in.
+            self.detached = Some(self.headers.target().into());
         }
         &mut self.headers
     }
@@ -238,13 +235,6 @@ impl RequestHead {
     #[inline]
     pub fn is_persistent(&self) -> bool {
         self.facts.is_persistent
-    }
-
-    #[inline]
-    fn text(&self, span: Span) -> &str {
-        let bytes = self.detached.as_deref().unwrap_or(self.headers.bytes());
-        // Targets are checked to be ASCII, so the default is never taken.
-        std::str::from_utf8(span.of(bytes)).unwrap_or_default()
     }
 }
 

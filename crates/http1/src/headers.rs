@@ -34,6 +34,9 @@ pub struct Headers(Option<Box<Storage>>);
 pub(crate) struct Storage {
     pub(crate) bytes: Vec<u8>,
     pub(crate) fields: Vec<Field>,
+    /// The target of a request that was parsed into this storage. It is here to be recycled with the rest, and it is
+    /// a copy because a `str` that was checked once need not be checked at each look.
+    pub(crate) target: String,
 }
 
 /// Where a field lies in the arena. Half the size of four `usize`; [`Headers::append`] keeps arenas below 4 GiB.
@@ -69,6 +72,12 @@ impl Span {
     pub(crate) fn of(self, bytes: &[u8]) -> &[u8] {
         let start = self.start as usize;
         bytes.get(start..start.saturating_add(self.len as usize)).unwrap_or_default()
+    }
+
+    #[inline]
+    pub(crate) fn of_text(self, text: &str) -> &str {
+        let start = self.start as usize;
+        text.get(start..start.saturating_add(self.len as usize)).unwrap_or_default()
     }
 
     #[inline]
@@ -179,9 +188,15 @@ impl Headers {
         Self(Some(storage))
     }
 
+    /// The target of the request that these are the fields of, if they were parsed.
+    #[inline]
+    pub(crate) fn target(&self) -> &str {
+        self.0.as_ref().map_or("", |storage| &storage.target)
+    }
+
     /// The whole arena, with what lies between the fields.
     #[inline]
-    pub(crate) fn bytes(&self) -> &[u8] {
+    fn bytes(&self) -> &[u8] {
         self.0.as_ref().map_or(&[], |storage| &storage.bytes)
     }
 
@@ -391,11 +406,13 @@ impl Storage {
 
     #[inline]
     fn give_back(mut self: Box<Self>) {
-        if self.bytes.capacity() > STASH_BYTES_MAX || self.fields.capacity() > STASH_FIELDS_MAX {
+        let bytes = self.bytes.capacity().max(self.target.capacity());
+        if bytes > STASH_BYTES_MAX || self.fields.capacity() > STASH_FIELDS_MAX {
             return;
         }
         self.bytes.clear();
         self.fields.clear();
+        self.target.clear();
         // Fails while the thread ends: then the storage is simply freed.
         let _ = STASH.try_with(|stash| {
             if let Ok(mut stash) = stash.try_borrow_mut() {

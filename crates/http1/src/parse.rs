@@ -117,10 +117,10 @@ fn attempt<const N: usize>(
     }
     let facts = facts.finish(version, true)?;
     storage.bytes.extend_from_slice(head);
-    let target = (offset(window, target.as_bytes()), target.len());
+    storage.target.push_str(target);
     let headers = Headers::from_storage(storage);
     let used = used.saturating_add(empty_line_len);
-    Ok(Some((RequestHead::assemble(method, version, facts, target, parts, headers), used)))
+    Ok(Some((RequestHead::assemble(method, version, facts, parts, headers), used)))
 }
 
 /// A function of its own, so that the stack of the common case stays small.

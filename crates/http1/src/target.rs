@@ -65,6 +65,9 @@ type PathAndQuery = (Range<usize>, Option<Range<usize>>);
 #[inline]
 fn split_path(text: &[u8], start: usize) -> Result<PathAndQuery, ParseError> {
     let end = start.saturating_add(text.len());
+    if TARGET_PATH.has_all(text) {
+        return Ok((start..end, None));
+    }
     let Some(at) = text.iter().position(|&byte| !TARGET_PATH.has(byte)) else {
         return Ok((start..end, None));
     };
@@ -90,10 +93,11 @@ pub(crate) enum Port {
 /// Checks `uri-host [ ":" port ]` (RFC 9110 section 7.2, RFC 3986 section 3.2.2). The host may not be empty.
 #[inline]
 pub(crate) fn validate_host(host: &[u8]) -> Result<Port, ParseError> {
-    let name_len = host.iter().position(|&byte| !REG_NAME.has(byte)).unwrap_or(host.len());
-    match host.split_at_checked(name_len) {
-        Some(([_, ..], [])) => Ok(Port::None),
-        Some(([_, ..], [b':', port @ ..])) => validate_port(port),
+    // From the end, because a port is shorter than a name.
+    let port_len = host.iter().rev().position(|byte| !byte.is_ascii_digit()).unwrap_or(host.len());
+    match host.split_at_checked(host.len().saturating_sub(port_len)) {
+        Some(([name @ .., b':'], port)) if !name.is_empty() && REG_NAME.has_all(name) => validate_port(port),
+        Some(_) if !host.is_empty() && REG_NAME.has_all(host) => Ok(Port::None),
         _ => validate_rare_host(host),
     }
 }
