@@ -1,1 +1,64 @@
-//! The engine of Filoplume.
+//! The engine of Filoplume: blocking code at event-loop speed.
+//!
+//! Handlers are plain blocking closures. One that does not block runs right on an event loop; one
+//! that does is noticed, and from then on runs on a thread of its own. Nobody marks anything, and
+//! nobody waits for somebody else's database.
+//!
+//! ```no_run
+//! use filoplume_runtime::{Response, Server};
+//!
+//! let server = Server::bind("127.0.0.1:5000")?;
+//! server.incoming().for_each(|_request| {
+//!     let mut response = Response::default();
+//!     response.send_text("Hello from Filoplume!");
+//!     response
+//! })?;
+//! # Ok::<(), filoplume_runtime::Error>(())
+//! ```
+//!
+//! - [`Server`] binds addresses and serves; [`Incoming`] is the same, pulled by the program.
+//! - [`Service`] is the contract for frameworks: plan from the head, then call.
+//! - [`ServerConfig`] has every bound, with its default.
+//! - [`TaskPool`] and [`MessageQueue`] are the engine's own, for use beside it.
+
+mod body;
+mod buffers;
+mod clock;
+mod config;
+mod connection;
+mod engine;
+mod error;
+mod event_loop;
+mod incoming;
+mod learn;
+mod listener;
+mod metrics;
+mod pool;
+mod protocol;
+mod queue;
+mod request;
+mod response;
+mod server;
+mod service;
+#[cfg(unix)]
+mod signal;
+mod sync;
+mod task;
+mod upgrade;
+
+pub use filoplume_http1::{Headers, InvalidHeader, Limits, Version};
+pub use http::{Method, StatusCode};
+
+pub use crate::body::Body;
+pub use crate::config::ServerConfig;
+pub use crate::connection::transport::Peer;
+pub use crate::error::{Error, Result};
+pub use crate::incoming::{Incoming, IncomingRequest};
+pub use crate::metrics::Metrics;
+pub use crate::pool::{PoolConfig, PoolError, PoolMetrics, TaskPool};
+pub use crate::queue::{MessageQueue, RecvError, SendError};
+pub use crate::request::Request;
+pub use crate::response::{Response, ResponseBody};
+pub use crate::server::{Server, ServerBuilder, ShutdownHandle};
+pub use crate::service::{Plan, Service};
+pub use crate::upgrade::Upgraded;

@@ -1,0 +1,297 @@
+//! The content of a request: in memory, or read from the connection as it arrives.
+
+use std::fmt;
+use std::io::{self, Read};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use filoplume_http1::ContentDecoder;
+use parking_lot::Mutex;
+
+use crate::buffers::Content;
+use crate::clock::Pace;
+use crate::connection::transport::is_would_block;
+
+/// What a peer is told when a handler begins to read a content that it held back (RFC 9110, 15.2.1).
+const CONTINUE: &[u8] = b"HTTP/1.1 100 Continue\r\n\r\n";
+
+/// How often a thread that waits for content looks at the deadline.
+pub(crate) const STREAM_TICK: Duration = Duration::from_millis(250);
+
+/// Bytes read ahead of a handler that reads in small pieces.
+const READ_AHEAD_BYTES: usize = 16 * 1024;
+
+/// The content of a request.
+///
+/// Reading it may wait for the peer, up to the content's deadline. Errors of a read: `TimedOut` if
+/// the peer was too slow, `UnexpectedEof` if it went away, `InvalidData` if it sent what is no
+/// content; after one of them the connection closes with the response.
+#[derive(Default)]
+pub struct Body {
+    kind: Kind,
+}
+
+#[derive(Default)]
+enum Kind {
+    #[default]
+    Empty,
+    Memory(Content),
+    Stream(Box<ContentStream>),
+}
+
+impl Body {
+    pub(crate) fn from_content(content: Content) -> Self {
+        Self { kind: Kind::Memory(content) }
+    }
+
+    pub(crate) fn from_stream(stream: ContentStream) -> Self {
+        Self { kind: Kind::Stream(Box::new(stream)) }
+    }
+
+    /// Returns the content if all of it is in memory.
+    pub fn as_slice(&self) -> Option<&[u8]> {
+        match &self.kind {
+            Kind::Empty => Some(&[]),
+            Kind::Memory(content) => Some(content.as_slice()),
+            Kind::Stream(_) => None,
+        }
+    }
+
+    /// Returns how many bytes are left to read, if that is known.
+    pub fn len(&self) -> Option<u64> {
+        match &self.kind {
+            Kind::Empty => Some(0),
+            Kind::Memory(content) => Some(content.len() as u64),
+            Kind::Stream(stream) => stream.remaining(),
+        }
+    }
+
+    /// Returns whether it is known that nothing is left to read.
+    pub fn is_empty(&self) -> bool {
+        self.len() == Some(0)
+    }
+
+    /// Returns the rest of the content as bytes; reads it first if it is still arriving.
+    ///
+    /// # Errors
+    ///
+    /// Those of a read, and `FileTooLarge` if the content is longer than `bytes_max`.
+    pub fn into_bytes(self, bytes_max: u64) -> io::Result<Bytes> {
+        let too_long = || Err(io::Error::new(io::ErrorKind::FileTooLarge, "the content is too long"));
+        if self.len().is_some_and(|length| length > bytes_max) {
+            return too_long();
+        }
+        match self.kind {
+            Kind::Empty => Ok(Bytes::new()),
+            Kind::Memory(content) => Ok(content.into_bytes()),
+            Kind::Stream(stream) => {
+                let mut bytes = Vec::new();
+                stream.take(bytes_max.saturating_add(1)).read_to_end(&mut bytes)?;
+                if bytes.len() as u64 > bytes_max {
+                    return too_long();
+                }
+                Ok(bytes.into())
+            }
+        }
+    }
+}
+
+impl From<Vec<u8>> for Body {
+    fn from(bytes: Vec<u8>) -> Self {
+        let mut input = Content::default();
+        input.extend(&bytes);
+        Self::from_content(input)
+    }
+}
+
+impl Read for Body {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        match &mut self.kind {
+            Kind::Empty => Ok(0),
+            Kind::Memory(content) => {
+                let read = content.as_slice().read(buffer)?;
+                content.advance(read);
+                Ok(read)
+            }
+            Kind::Stream(stream) => stream.read(buffer),
+        }
+    }
+}
+
+impl fmt::Debug for Body {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.kind {
+            Kind::Empty => f.write_str("empty"),
+            Kind::Memory(content) => content.fmt(f),
+            Kind::Stream(stream) => stream.fmt(f),
+        }
+    }
+}
+
+/// The reading half of a connection, in the hands of a handler. When it is dropped it leaves what
+/// it knows in `returns`, for the one who goes on with the connection.
+pub(crate) struct ContentStream {
+    socket: socket2::Socket,
+    /// Content that was decoded before the stream began.
+    prefix: Content,
+    /// Bytes that were read and not decoded.
+    unread: Vec<u8>,
+    decoder: Option<ContentDecoder>,
+    pace: Pace,
+    /// The peer waits for a word before it sends.
+    owes_continue: bool,
+    failed: bool,
+    returns: Arc<StreamReturn>,
+}
+
+/// Where a stream leaves its state.
+#[derive(Debug, Default)]
+pub(crate) struct StreamReturn {
+    left: Mutex<Option<StreamLeft>>,
+    /// Once the response has begun an interim response would be taken for its content.
+    response_begun: AtomicBool,
+}
+
+/// What a stream leaves behind.
+#[derive(Debug)]
+pub(crate) struct StreamLeft {
+    pub(crate) decoder: ContentDecoder,
+    pub(crate) unread: Vec<u8>,
+    /// The peer still waits for a word, or the stream failed: there is no way to go on.
+    pub(crate) is_stuck: bool,
+}
+
+impl StreamReturn {
+    /// What the stream left, if the handler is done with it.
+    pub(crate) fn take(&self) -> Option<StreamLeft> {
+        self.left.lock().take()
+    }
+
+    pub(crate) fn response_begins(&self) {
+        self.response_begun.store(true, Ordering::Relaxed);
+    }
+}
+
+impl ContentStream {
+    pub(crate) fn new(
+        socket: socket2::Socket,
+        decoder: ContentDecoder,
+        prefix: Content,
+        unread: Vec<u8>,
+        pace: Pace,
+        owes_continue: bool,
+    ) -> (Self, Arc<StreamReturn>) {
+        let returns = Arc::new(StreamReturn::default());
+        let stream = Self {
+            socket,
+            prefix,
+            unread,
+            decoder: Some(decoder),
+            pace,
+            owes_continue,
+            failed: false,
+            returns: Arc::clone(&returns),
+        };
+        (stream, returns)
+    }
+
+    fn remaining(&self) -> Option<u64> {
+        let remaining = self.decoder.as_ref()?.remaining_length()?;
+        Some(remaining + self.prefix.len() as u64)
+    }
+
+    fn read_decoded(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        loop {
+            let Some(decoder) = &mut self.decoder else { return Ok(0) };
+            if decoder.is_complete() {
+                return Ok(0);
+            }
+            // No more is decoded than the handler has room for: what is decoded is delivered.
+            let window = self.unread.get(..buffer.len().max(1)).unwrap_or(&self.unread);
+            let decoded = decoder.decode(window).map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))?;
+            let data = window.get(decoded.data.clone()).unwrap_or_default();
+            let length = data.len();
+            buffer[..length].copy_from_slice(data);
+            self.unread.drain(..decoded.consumed);
+            if length > 0 {
+                return Ok(length);
+            }
+            if decoded.consumed == 0 && !decoder.is_complete() {
+                self.receive()?;
+            }
+        }
+    }
+
+    fn receive(&mut self) -> io::Result<()> {
+        if std::mem::take(&mut self.owes_continue) {
+            if self.returns.response_begun.load(Ordering::Relaxed) {
+                self.owes_continue = true;
+                return Err(io::Error::new(io::ErrorKind::InvalidInput, "the response has begun: the peer will not send its content"));
+            }
+            io::Write::write_all(&mut &self.socket, CONTINUE)?;
+        }
+        let unread = self.unread.len();
+        self.unread.resize(unread + READ_AHEAD_BYTES, 0);
+        let result = loop {
+            match (&self.socket).read(&mut self.unread[unread..]) {
+                Ok(0) => break Err(io::ErrorKind::UnexpectedEof.into()),
+                Ok(read) => break Ok(read),
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) if is_would_block(&error) => {
+                    if Instant::now() >= self.pace.deadline() {
+                        break Err(io::ErrorKind::TimedOut.into());
+                    }
+                    // Hardly ever: the engine has gone on with the socket while the content is read elsewhere.
+                    std::thread::sleep(Duration::from_millis(1));
+                }
+                Err(error) => break Err(error),
+            }
+        };
+        self.unread.truncate(unread + *result.as_ref().unwrap_or(&0));
+        self.pace.advance(*result.as_ref().unwrap_or(&0));
+        // Checked after a read too: a byte now and then must not hold the thread.
+        if Instant::now() >= self.pace.deadline() {
+            return Err(io::ErrorKind::TimedOut.into());
+        }
+        result.map(drop)
+    }
+}
+
+impl Read for ContentStream {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        if buffer.is_empty() {
+            return Ok(0);
+        }
+        if self.prefix.len() > 0 {
+            let read = self.prefix.as_slice().read(buffer)?;
+            self.prefix.advance(read);
+            return Ok(read);
+        }
+        if self.failed {
+            return Err(io::Error::other("the content ended with an error before"));
+        }
+        let result = self.read_decoded(buffer);
+        self.failed = result.is_err();
+        result
+    }
+}
+
+impl Drop for ContentStream {
+    fn drop(&mut self) {
+        let Some(decoder) = self.decoder.take() else { return };
+        let left = StreamLeft {
+            decoder,
+            unread: std::mem::take(&mut self.unread),
+            is_stuck: self.failed || self.owes_continue,
+        };
+        *self.returns.left.lock() = Some(left);
+    }
+}
+
+impl fmt::Debug for ContentStream {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ContentStream").field("remaining", &self.remaining()).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,279 @@
+//! The buffers of a thread. They serve one connection at a time and belong to none: what a
+//! connection has left over when its thread turns away is copied out, and that is rarely anything.
+
+use std::cell::Cell;
+use std::fmt;
+
+use crate::clock::Clock;
+
+/// Bytes read at once. A content of 64 KiB and its head arrive in one read; untouched pages cost nothing.
+pub(crate) const INPUT_BYTES: usize = 128 * 1024;
+
+/// Answers to pipelined requests are collected up to this before they are written.
+pub(crate) const OUTPUT_BYTES: usize = 64 * 1024;
+
+/// Input storages that a thread keeps for later. A content that came in one piece is handed to
+/// the handler in the storage it was read into, which returns here when the handler drops it.
+const SPARE_STORAGES: usize = 2;
+
+thread_local! {
+    static BUFFERS: Cell<Option<Box<Buffers>>> = const { Cell::new(None) };
+    static STORAGES: Cell<Vec<Vec<u8>>> = const { Cell::new(Vec::new()) };
+}
+
+/// What a thread needs to serve connections.
+#[derive(Debug)]
+pub(crate) struct Buffers {
+    pub(crate) input: Input,
+    pub(crate) output: Vec<u8>,
+    /// Where a response body's reader is read into.
+    pub(crate) scratch: Vec<u8>,
+    pub(crate) clock: Clock,
+}
+
+impl Buffers {
+    /// Takes this thread's buffers, or makes them.
+    pub(crate) fn take() -> Box<Self> {
+        let mut buffers = BUFFERS.take().unwrap_or_else(|| {
+            Box::new(Self {
+                input: Input::new(),
+                output: Vec::with_capacity(4096),
+                scratch: Vec::new(),
+                clock: Clock::new(),
+            })
+        });
+        buffers.clock.refresh();
+        buffers
+    }
+
+    /// Gives the buffers back to this thread.
+    pub(crate) fn give_back(mut self: Box<Self>) {
+        self.input.clear();
+        self.output.clear();
+        BUFFERS.set(Some(self));
+    }
+}
+
+/// Bytes that were read and wait for their meaning.
+pub(crate) struct Input {
+    storage: Vec<u8>,
+    start: usize,
+    end: usize,
+}
+
+impl Input {
+    fn new() -> Self {
+        Self { storage: new_storage(), start: 0, end: 0 }
+    }
+
+    #[inline]
+    pub(crate) fn unread(&self) -> &[u8] {
+        &self.storage[self.start..self.end]
+    }
+
+    #[inline]
+    pub(crate) fn is_empty(&self) -> bool {
+        self.start == self.end
+    }
+
+    #[inline]
+    pub(crate) fn consume(&mut self, used: usize) {
+        self.start += used;
+        debug_assert!(self.start <= self.end, "consumed more than was read");
+    }
+
+    /// Room for the next read. Never empty: heads are bounded well below the storage's size, and
+    /// contents are consumed as they come.
+    #[inline]
+    pub(crate) fn spare(&mut self) -> &mut [u8] {
+        if self.start > 0 {
+            self.storage.copy_within(self.start..self.end, 0);
+            self.end -= self.start;
+            self.start = 0;
+        }
+        &mut self.storage[self.end..]
+    }
+
+    #[inline]
+    pub(crate) fn filled(&mut self, read: usize) {
+        self.end += read;
+    }
+
+    /// Whether there is no room for more.
+    pub(crate) fn is_full(&self) -> bool {
+        self.end == self.storage.len()
+    }
+
+    pub(crate) fn clear(&mut self) {
+        self.start = 0;
+        self.end = 0;
+    }
+
+    /// Takes over what a connection had left over.
+    pub(crate) fn load(&mut self, leftover: &[u8]) {
+        self.clear();
+        if self.storage.len() < leftover.len() {
+            self.storage.resize(leftover.len() + INPUT_BYTES, 0);
+        }
+        self.storage[..leftover.len()].copy_from_slice(leftover);
+        self.end = leftover.len();
+    }
+
+    /// Moves the rest out, into as much memory as it needs.
+    pub(crate) fn take_rest(&mut self) -> Vec<u8> {
+        let rest = self.unread().to_vec();
+        self.clear();
+        rest
+    }
+
+    /// Splits the first `length` unread bytes off as a content that owns them; long ones without a copy.
+    pub(crate) fn split_content(&mut self, length: usize) -> Content {
+        /// Below this a copy is cheaper than a change of storages.
+        const COPY_MAX: usize = 16 * 1024;
+
+        let length = length.min(self.end - self.start);
+        if length <= COPY_MAX {
+            let storage = self.storage[self.start..self.start + length].to_vec();
+            self.consume(length);
+            return Content { start: 0, end: storage.len(), storage };
+        }
+        let (start, end) = (self.start, self.start + length);
+        let mut storage = take_storage();
+        let rest = &self.storage[end..self.end];
+        storage[..rest.len()].copy_from_slice(rest);
+        let rest_length = rest.len();
+        let content = Content { storage: std::mem::replace(&mut self.storage, storage), start, end };
+        self.start = 0;
+        self.end = rest_length;
+        content
+    }
+}
+
+impl fmt::Debug for Input {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} unread bytes", self.unread().len())
+    }
+}
+
+/// A content in memory, in a storage that returns to a thread when it is no longer needed.
+#[derive(Default)]
+pub(crate) struct Content {
+    storage: Vec<u8>,
+    start: usize,
+    end: usize,
+}
+
+impl Content {
+    pub(crate) fn as_slice(&self) -> &[u8] {
+        &self.storage[self.start..self.end]
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.end - self.start
+    }
+
+    pub(crate) fn advance(&mut self, read: usize) {
+        self.start += read;
+    }
+
+    pub(crate) fn extend(&mut self, bytes: &[u8]) {
+        self.storage.truncate(self.end);
+        self.storage.extend_from_slice(bytes);
+        self.end = self.storage.len();
+    }
+
+    /// Room for what a content of `expected` bytes still lacks, in steps: memory follows what has
+    /// arrived, not what was announced.
+    pub(crate) fn spare(&mut self, expected: usize) -> &mut [u8] {
+        let full = self.start + expected;
+        if self.storage.len() == self.end {
+            let grown = (self.storage.len() * 2).max(INPUT_BYTES).min(full);
+            self.storage.resize(grown, 0);
+        }
+        let room = self.storage.len().min(full);
+        &mut self.storage[self.end..room]
+    }
+
+    pub(crate) fn filled(&mut self, read: usize) {
+        self.end += read;
+    }
+
+    pub(crate) fn into_bytes(mut self) -> bytes::Bytes {
+        let mut storage = std::mem::take(&mut self.storage);
+        storage.truncate(self.end);
+        let bytes = bytes::Bytes::from(storage);
+        bytes.slice(self.start..)
+    }
+}
+
+impl Drop for Content {
+    fn drop(&mut self) {
+        if self.storage.len() == INPUT_BYTES {
+            give_back_storage(std::mem::take(&mut self.storage));
+        }
+    }
+}
+
+impl fmt::Debug for Content {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} bytes", self.len())
+    }
+}
+
+fn new_storage() -> Vec<u8> {
+    vec![0; INPUT_BYTES]
+}
+
+fn take_storage() -> Vec<u8> {
+    let mut storages = STORAGES.take();
+    let storage = storages.pop();
+    STORAGES.set(storages);
+    storage.unwrap_or_else(new_storage)
+}
+
+fn give_back_storage(storage: Vec<u8>) {
+    // A content may be dropped while its thread ends: then the storage goes with it.
+    let _ = STORAGES.try_with(|cell| {
+        let mut storages = cell.take();
+        if storages.len() < SPARE_STORAGES {
+            storages.push(storage);
+        }
+        cell.set(storages);
+    });
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn input(bytes: &[u8]) -> Input {
+        let mut input = Input::new();
+        input.load(bytes);
+        input
+    }
+
+    #[test]
+    fn a_content_is_split_off_and_the_rest_stays() {
+        for length in [0, 3, 16 * 1024, 16 * 1024 + 1, 70_000] {
+            let mut bytes = vec![b'a'; length];
+            bytes.extend_from_slice(b"GET /next");
+            let mut input = input(&bytes);
+            let content = input.split_content(length);
+            assert_eq!(content.as_slice(), &bytes[..length]);
+            assert_eq!(input.unread(), b"GET /next");
+        }
+    }
+
+    #[test]
+    fn a_content_grows_with_what_arrives_and_not_beyond_its_end() {
+        let mut content = input(&[b'x'; 10]).split_content(10);
+        let expected = 400_000_000_000_usize;
+        assert!(content.spare(expected).len() <= INPUT_BYTES);
+        let mut short = input(b"abc").split_content(3);
+        let spare = short.spare(5);
+        assert_eq!(spare.len(), 2);
+        spare.copy_from_slice(b"de");
+        short.filled(2);
+        assert_eq!(short.into_bytes(), "abcde");
+    }
+}

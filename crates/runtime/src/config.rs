@@ -1,0 +1,225 @@
+//! What the user may set, with the default and the reason of each bound.
+
+use std::thread::available_parallelism;
+use std::time::Duration;
+
+use filoplume_http1::Limits;
+
+/// Handlers that may block at once. Two hundred is common for a database pool; twice that and
+/// some room costs a few megabytes of touched stack.
+pub const THREADS_MAX: usize = 512;
+
+/// Requests that may wait for a thread. Two rounds of [`THREADS_MAX`]: who would wait longer is
+/// better served by a quick 503.
+pub const QUEUE_CAPACITY: usize = 1024;
+
+/// Connections held at once; more wait in the system's backlog until one closes.
+pub const CONNECTIONS_MAX: usize = 65_536;
+
+/// The length of the system's queue of connections that were not accepted yet.
+pub const BACKLOG: u32 = 4096;
+
+/// How an engine behaves: every bound has a default that suits a server on the open internet.
+///
+/// ```
+/// use std::time::Duration;
+/// use filoplume_runtime::ServerConfig;
+///
+/// let config = ServerConfig::default().keep_alive_timeout(Duration::from_secs(20)).threads_max(64);
+/// ```
+#[derive(Clone, Debug)]
+#[must_use]
+pub struct ServerConfig {
+    pub(crate) event_loops: usize,
+    pub(crate) threads_max: usize,
+    pub(crate) thread_idle_timeout: Duration,
+    pub(crate) queue_capacity: usize,
+    pub(crate) connections_max: usize,
+    pub(crate) backlog: u32,
+    pub(crate) head_timeout: Duration,
+    pub(crate) keep_alive_timeout: Duration,
+    pub(crate) content_timeout: Duration,
+    pub(crate) write_timeout: Duration,
+    pub(crate) linger_timeout: Duration,
+    pub(crate) drain_timeout: Duration,
+    pub(crate) bytes_per_second_min: u64,
+    pub(crate) buffered_content_bytes_max: u64,
+    pub(crate) content_bytes_max: u64,
+    pub(crate) unread_content_bytes_max: u64,
+    pub(crate) limits: Limits,
+    pub(crate) watchdog_period: Duration,
+    pub(crate) thread_name: String,
+}
+
+impl Default for ServerConfig {
+    fn default() -> Self {
+        Self {
+            event_loops: available_parallelism().map_or(1, usize::from),
+            threads_max: THREADS_MAX,
+            thread_idle_timeout: Duration::from_secs(10),
+            queue_capacity: QUEUE_CAPACITY,
+            connections_max: CONNECTIONS_MAX,
+            backlog: BACKLOG,
+            head_timeout: Duration::from_secs(10),
+            keep_alive_timeout: Duration::from_secs(75),
+            content_timeout: Duration::from_secs(30),
+            write_timeout: Duration::from_secs(30),
+            linger_timeout: Duration::from_secs(2),
+            drain_timeout: Duration::from_secs(10),
+            bytes_per_second_min: 1024,
+            buffered_content_bytes_max: 1024 * 1024,
+            content_bytes_max: 64 * 1024 * 1024,
+            unread_content_bytes_max: 256 * 1024,
+            limits: Limits::default(),
+            watchdog_period: Duration::from_micros(800),
+            thread_name: "filoplume".to_owned(),
+        }
+    }
+}
+
+impl ServerConfig {
+    /// Short deadlines and small bounds, for a server that faces hostile peers without a proxy before it.
+    pub fn strict() -> Self {
+        Self {
+            head_timeout: Duration::from_secs(5),
+            keep_alive_timeout: Duration::from_secs(10),
+            content_timeout: Duration::from_secs(10),
+            write_timeout: Duration::from_secs(10),
+            bytes_per_second_min: 8 * 1024,
+            buffered_content_bytes_max: 64 * 1024,
+            content_bytes_max: 1024 * 1024,
+            unread_content_bytes_max: 64 * 1024,
+            connections_max: 16_384,
+            ..Self::default()
+        }
+    }
+
+    /// Long-lived connections and large contents, for a server that only a trusted proxy reaches.
+    pub fn behind_proxy() -> Self {
+        Self {
+            keep_alive_timeout: Duration::from_secs(600),
+            content_timeout: Duration::from_secs(120),
+            write_timeout: Duration::from_secs(120),
+            content_bytes_max: 1024 * 1024 * 1024,
+            ..Self::default()
+        }
+    }
+
+    /// Sets how many event loops share the connections. Default: one a core.
+    pub fn event_loops(mut self, loops: usize) -> Self {
+        self.event_loops = loops.max(1);
+        self
+    }
+
+    /// Sets how many handlers may block at once; the threads exist only while they are needed.
+    /// Default: [`THREADS_MAX`].
+    pub fn threads_max(mut self, threads: usize) -> Self {
+        self.threads_max = threads.max(1);
+        self
+    }
+
+    /// Sets how long a thread without work stays. Default: 10 s.
+    pub fn thread_idle_timeout(mut self, timeout: Duration) -> Self {
+        self.thread_idle_timeout = timeout;
+        self
+    }
+
+    /// Sets how threads are called: `name-1`, `name-2`... Default: `filoplume`.
+    pub fn thread_name(mut self, name: impl Into<String>) -> Self {
+        self.thread_name = name.into();
+        self
+    }
+
+    /// Sets how many requests may wait for a thread, or in [`Incoming`](crate::Incoming) for the
+    /// program; one more is answered `503` with `Retry-After`. Default: [`QUEUE_CAPACITY`].
+    pub fn queue_capacity(mut self, requests: usize) -> Self {
+        self.queue_capacity = requests.max(1);
+        self
+    }
+
+    /// Sets how many connections are held at once; more wait in the system's backlog.
+    /// Default: [`CONNECTIONS_MAX`].
+    pub fn connections_max(mut self, connections: usize) -> Self {
+        self.connections_max = connections.max(1);
+        self
+    }
+
+    /// Sets how many connections the system keeps waiting for the engine. Default: [`BACKLOG`].
+    pub fn backlog(mut self, connections: u32) -> Self {
+        self.backlog = connections.max(1);
+        self
+    }
+
+    /// Sets how long a head may take from the connection's start, or from its own first byte on a
+    /// kept connection, to its end. It is one deadline, not one a read. Default: 10 s.
+    pub fn head_timeout(mut self, timeout: Duration) -> Self {
+        self.head_timeout = timeout;
+        self
+    }
+
+    /// Sets how long a connection may be idle between two requests. Default: 75 s.
+    pub fn keep_alive_timeout(mut self, timeout: Duration) -> Self {
+        self.keep_alive_timeout = timeout;
+        self
+    }
+
+    /// Sets how long a content may take, beside the time that [`bytes_per_second_min`](Self::bytes_per_second_min)
+    /// grants for what has arrived. Default: 30 s.
+    pub fn content_timeout(mut self, timeout: Duration) -> Self {
+        self.content_timeout = timeout;
+        self
+    }
+
+    /// Sets how long a response may wait for a peer that does not read, beside the time that
+    /// [`bytes_per_second_min`](Self::bytes_per_second_min) grants for what it took. Default: 30 s.
+    pub fn write_timeout(mut self, timeout: Duration) -> Self {
+        self.write_timeout = timeout;
+        self
+    }
+
+    /// Sets how long a refused peer may go on sending before its connection is cut. The time lets
+    /// the refusal reach a peer that is still busy with its upload. Default: 2 s.
+    pub fn linger_timeout(mut self, timeout: Duration) -> Self {
+        self.linger_timeout = timeout;
+        self
+    }
+
+    /// Sets how long a shutdown waits for what was begun. Default: 10 s.
+    pub fn drain_timeout(mut self, timeout: Duration) -> Self {
+        self.drain_timeout = timeout;
+        self
+    }
+
+    /// Sets the pace that prolongs the deadlines of contents and responses: bytes moved, over this,
+    /// is the time added. Default: 1024.
+    pub fn bytes_per_second_min(mut self, bytes: u64) -> Self {
+        self.bytes_per_second_min = bytes.max(1);
+        self
+    }
+
+    /// Sets the longest content that is collected before the handler runs; a longer one is streamed,
+    /// or refused if the plan asked for a buffer. Default: 1 MiB.
+    pub fn buffered_content_bytes_max(mut self, bytes: u64) -> Self {
+        self.buffered_content_bytes_max = bytes;
+        self
+    }
+
+    /// Sets the longest content accepted at all; a longer one is refused with `413`. Default: 64 MiB.
+    pub fn content_bytes_max(mut self, bytes: u64) -> Self {
+        self.content_bytes_max = bytes;
+        self
+    }
+
+    /// Sets how much of a content that the handler left unread is skipped to keep the connection;
+    /// beyond it the connection closes. Default: 256 KiB.
+    pub fn unread_content_bytes_max(mut self, bytes: u64) -> Self {
+        self.unread_content_bytes_max = bytes;
+        self
+    }
+
+    /// Sets the bounds of heads, chunks and trailers.
+    pub fn limits(mut self, limits: Limits) -> Self {
+        self.limits = limits;
+        self
+    }
+}

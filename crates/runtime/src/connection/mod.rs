@@ -1,0 +1,152 @@
+//! The connection manager: what a connection is between two moments of work, and where it waits.
+
+pub(crate) mod deadlines;
+pub(crate) mod table;
+pub(crate) mod transport;
+
+use std::fmt;
+use std::io;
+use std::sync::Arc;
+use std::time::Instant;
+
+use mio::{Interest, Token};
+
+use crate::event_loop::LoopHandle;
+use crate::protocol::http::Http;
+use transport::{Peer, Transport};
+
+/// One connection. It moves by value: a table, a leader's hand, a pool thread or a user's request
+/// owns it, and never two of them.
+pub(crate) struct Connection {
+    pub(crate) transport: Transport,
+    pub(crate) peer: Peer,
+    pub(crate) http: Http,
+    /// Bytes that were read and not used, kept while nobody works on the connection.
+    pub(crate) leftover: Vec<u8>,
+    home: Arc<LoopHandle>,
+    token: usize,
+    mode: Mode,
+    /// When its loop looks at it again if its peer stays silent.
+    pub(crate) deadline: Instant,
+    /// The entry that stands for it in its loop's deadlines; any other entry is stale.
+    pub(crate) listed_at: Option<Instant>,
+    pub(crate) is_leased: bool,
+    /// Requests in a row that blocked their thread, as far as a lease cares.
+    pub(crate) blocked_row: u8,
+}
+
+/// Who tells that the peer has moved.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Mode {
+    /// Nobody yet: the connection is new, or was on a lease.
+    Unregistered,
+    /// The loop's poller, for reading.
+    Reading,
+    /// The loop's poller, for reading and writing.
+    ReadingAndWriting,
+    /// The thread that holds it: reads and writes wait.
+    Blocking,
+}
+
+/// How long a thread that holds a connection waits for its peer before it gives it back.
+pub(crate) const LEASE_QUIET: std::time::Duration = std::time::Duration::from_millis(4);
+
+impl Connection {
+    pub(crate) fn new(
+        transport: Transport,
+        peer: Peer,
+        home: Arc<LoopHandle>,
+        token: usize,
+        deadline: Instant,
+    ) -> Self {
+        Self {
+            transport,
+            peer,
+            http: Http::new(),
+            leftover: Vec::new(),
+            home,
+            token,
+            mode: Mode::Unregistered,
+            deadline,
+            listed_at: None,
+            is_leased: false,
+            blocked_row: 0,
+        }
+    }
+
+    #[inline]
+    pub(crate) fn token(&self) -> usize {
+        self.token
+    }
+
+    #[inline]
+    pub(crate) fn home(&self) -> &Arc<LoopHandle> {
+        &self.home
+    }
+
+    /// Asks the home loop's poller for what the connection waits for. Costs a system call only
+    /// when that has changed.
+    pub(crate) fn watch(&mut self, for_writing: bool) -> io::Result<()> {
+        let (wanted, interest) = if for_writing {
+            (Mode::ReadingAndWriting, Interest::READABLE | Interest::WRITABLE)
+        } else {
+            (Mode::Reading, Interest::READABLE)
+        };
+        let registry = self.home.registry();
+        match self.mode {
+            mode if mode == wanted => return Ok(()),
+            // More than is wanted does no harm: an edge that nobody asked for is one wake-up.
+            Mode::ReadingAndWriting => return Ok(()),
+            Mode::Reading => self.transport.reregister(registry, Token(self.token), interest)?,
+            Mode::Unregistered => self.transport.register(registry, Token(self.token), interest)?,
+            Mode::Blocking => {
+                self.transport.set_nonblocking()?;
+                self.transport.register(registry, Token(self.token), interest)?;
+            }
+        }
+        self.mode = wanted;
+        Ok(())
+    }
+
+    /// Takes the connection out of its poller: from now on the thread that holds it waits itself,
+    /// `timeout` at most for each read and write.
+    pub(crate) fn hold(&mut self, timeout: std::time::Duration) -> io::Result<()> {
+        self.unwatch()?;
+        self.transport.set_blocking(timeout)?;
+        self.mode = Mode::Blocking;
+        Ok(())
+    }
+
+    /// Ends [`hold`](Self::hold); the home loop registers the connection again when it comes.
+    pub(crate) fn release_hold(&mut self) -> io::Result<()> {
+        if self.mode == Mode::Blocking {
+            self.transport.set_nonblocking()?;
+            self.mode = Mode::Unregistered;
+        }
+        Ok(())
+    }
+
+    #[inline]
+    pub(crate) fn is_held(&self) -> bool {
+        self.mode == Mode::Blocking
+    }
+
+    /// Takes the connection out of its poller.
+    pub(crate) fn unwatch(&mut self) -> io::Result<()> {
+        if matches!(self.mode, Mode::Reading | Mode::ReadingAndWriting) {
+            self.transport.deregister(self.home.registry())?;
+            self.mode = Mode::Unregistered;
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Debug for Connection {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Connection")
+            .field("token", &self.token)
+            .field("peer", &self.peer)
+            .field("mode", &self.mode)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,131 @@
+//! The socket below a connection: TCP or Unix, non-blocking with a poller or blocking with a lease.
+
+use std::fmt;
+use std::io::{self, IoSlice, IoSliceMut, Read, Write};
+use std::net::{Shutdown, SocketAddr};
+use std::time::Duration;
+
+use mio::net::TcpStream;
+#[cfg(unix)]
+use mio::net::UnixStream;
+use mio::{Interest, Registry, Token};
+use socket2::SockRef;
+
+/// A connected socket. Reads and writes retry when a signal interrupts them.
+#[derive(Debug)]
+pub(crate) enum Transport {
+    Tcp(TcpStream),
+    #[cfg(unix)]
+    Unix(UnixStream),
+}
+
+/// Who is at the other end of a connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Peer {
+    /// A TCP peer.
+    Tcp(SocketAddr),
+    /// A process on this machine, over a Unix socket.
+    Unix,
+}
+
+impl fmt::Display for Peer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Tcp(address) => address.fmt(f),
+            Self::Unix => f.write_str("unix"),
+        }
+    }
+}
+
+/// Calls `$body` with the concrete socket in `$socket`.
+macro_rules! each {
+    ($transport:expr, $socket:ident => $body:expr) => {
+        match $transport {
+            Transport::Tcp($socket) => $body,
+            #[cfg(unix)]
+            Transport::Unix($socket) => $body,
+        }
+    };
+}
+
+impl Transport {
+    #[inline]
+    pub(crate) fn read(&self, buffer: &mut [u8]) -> io::Result<usize> {
+        retry(|| each!(self, socket => (&*socket).read(buffer)))
+    }
+
+    pub(crate) fn read_vectored(&self, parts: &mut [IoSliceMut<'_>]) -> io::Result<usize> {
+        retry(|| each!(self, socket => (&*socket).read_vectored(parts)))
+    }
+
+    #[inline]
+    pub(crate) fn write(&self, bytes: &[u8]) -> io::Result<usize> {
+        retry(|| each!(self, socket => (&*socket).write(bytes)))
+    }
+
+    pub(crate) fn write_vectored(&self, parts: &[IoSlice<'_>]) -> io::Result<usize> {
+        retry(|| each!(self, socket => (&*socket).write_vectored(parts)))
+    }
+
+    pub(crate) fn register(&mut self, registry: &Registry, token: Token, interest: Interest) -> io::Result<()> {
+        each!(self, socket => registry.register(socket, token, interest))
+    }
+
+    pub(crate) fn reregister(&mut self, registry: &Registry, token: Token, interest: Interest) -> io::Result<()> {
+        each!(self, socket => registry.reregister(socket, token, interest))
+    }
+
+    pub(crate) fn deregister(&mut self, registry: &Registry) -> io::Result<()> {
+        each!(self, socket => registry.deregister(socket))
+    }
+
+    /// Ends the direction to the peer: it reads to the end of what was written, then sees the end.
+    pub(crate) fn shutdown_write(&self) -> io::Result<()> {
+        each!(self, socket => socket.shutdown(Shutdown::Write))
+    }
+
+    /// Lets reads and writes wait for the peer, `timeout` at most.
+    pub(crate) fn set_blocking(&self, timeout: Duration) -> io::Result<()> {
+        each!(self, socket => {
+            let socket = SockRef::from(socket);
+            socket.set_read_timeout(Some(timeout))?;
+            socket.set_write_timeout(Some(timeout))?;
+            socket.set_nonblocking(false)
+        })
+    }
+
+    /// Lets reads and writes wait for the peer for ever.
+    pub(crate) fn set_waiting(&self) -> io::Result<()> {
+        each!(self, socket => {
+            let socket = SockRef::from(socket);
+            socket.set_read_timeout(None)?;
+            socket.set_write_timeout(None)?;
+            socket.set_nonblocking(false)
+        })
+    }
+
+    pub(crate) fn set_nonblocking(&self) -> io::Result<()> {
+        each!(self, socket => SockRef::from(socket).set_nonblocking(true))
+    }
+
+    /// A second handle to the same socket, for the one who reads a content while another writes the response.
+    pub(crate) fn try_clone(&self) -> io::Result<socket2::Socket> {
+        each!(self, socket => SockRef::from(socket).try_clone())
+    }
+}
+
+/// Whether an error of a read or write says "not now": a socket with a timeout reports either.
+pub(crate) fn is_would_block(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut)
+}
+
+#[inline]
+fn retry(mut call: impl FnMut() -> io::Result<usize>) -> io::Result<usize> {
+    loop {
+        match call() {
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            result => return result,
+        }
+    }
+}

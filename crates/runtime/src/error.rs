@@ -1,0 +1,114 @@
+//! What can go wrong at start-up or with a socket, for the program that holds the server.
+
+use std::error::Error as StdError;
+use std::fmt;
+use std::io;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+/// A failure of the engine or of one exchange, with the thing it concerns.
+///
+/// ```
+/// use filoplume_runtime::Server;
+///
+/// let first = Server::bind("127.0.0.1:0")?;
+/// let error = Server::bind(first.local_addr().expect("a TCP server")).expect_err("the port is taken");
+/// assert!(error.is_address_in_use());
+/// # Ok::<(), filoplume_runtime::Error>(())
+/// ```
+pub struct Error {
+    kind: Box<Kind>,
+}
+
+/// The result of whatever an engine does.
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+#[derive(Debug)]
+pub(crate) enum Kind {
+    Resolve { address: String, source: io::Error },
+    Bind { address: SocketAddr, source: io::Error },
+    BindPath { path: PathBuf, source: io::Error },
+    NoAddress { address: String },
+    NoListener,
+    Start { what: &'static str, source: io::Error },
+    AlreadyServing,
+    Signals { source: io::Error },
+    Respond { source: io::Error },
+}
+
+impl Error {
+    /// Returns whether another socket has the address already.
+    pub fn is_address_in_use(&self) -> bool {
+        self.io_kind() == Some(io::ErrorKind::AddrInUse)
+    }
+
+    /// Returns whether the system does not allow the address to this program, such as a port below 1024.
+    pub fn is_permission_denied(&self) -> bool {
+        self.io_kind() == Some(io::ErrorKind::PermissionDenied)
+    }
+
+    /// Returns whether the peer was gone before the response reached it.
+    pub fn is_peer_gone(&self) -> bool {
+        matches!(*self.kind, Kind::Respond { .. })
+    }
+
+    /// Returns whether the server was asked to serve twice.
+    pub fn is_already_serving(&self) -> bool {
+        matches!(*self.kind, Kind::AlreadyServing)
+    }
+
+    fn io_kind(&self) -> Option<io::ErrorKind> {
+        match &*self.kind {
+            Kind::Resolve { source, .. }
+            | Kind::Bind { source, .. }
+            | Kind::BindPath { source, .. }
+            | Kind::Start { source, .. }
+            | Kind::Signals { source }
+            | Kind::Respond { source } => Some(source.kind()),
+            Kind::NoAddress { .. } | Kind::NoListener | Kind::AlreadyServing => None,
+        }
+    }
+}
+
+impl From<Kind> for Error {
+    fn from(kind: Kind) -> Self {
+        Self { kind: Box::new(kind) }
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &*self.kind {
+            Kind::Resolve { address, source } => write!(f, "cannot resolve {address}: {source}"),
+            Kind::Bind { address, source } => write!(f, "cannot listen on {address}: {source}"),
+            Kind::BindPath { path, source } => write!(f, "cannot listen on {}: {source}", path.display()),
+            Kind::NoAddress { address } => write!(f, "{address} resolves to no address"),
+            Kind::NoListener => f.write_str("the server has no address to listen on: call `bind` on the builder"),
+            Kind::Start { what, source } => write!(f, "cannot start {what}: {source}"),
+            Kind::AlreadyServing => f.write_str("the server is serving already: one engine has one service"),
+            Kind::Signals { source } => write!(f, "cannot listen to signals: {source}"),
+            Kind::Respond { source } => write!(f, "the response did not reach the peer: {source}"),
+        }
+    }
+}
+
+impl fmt::Debug for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // `fn main() -> Result` prints this form: it should read like a sentence.
+        write!(f, "{self}")
+    }
+}
+
+impl StdError for Error {
+    fn source(&self) -> Option<&(dyn StdError + 'static)> {
+        match &*self.kind {
+            Kind::Resolve { source, .. }
+            | Kind::Bind { source, .. }
+            | Kind::BindPath { source, .. }
+            | Kind::Start { source, .. }
+            | Kind::Signals { source }
+            | Kind::Respond { source } => Some(source),
+            Kind::NoAddress { .. } | Kind::NoListener | Kind::AlreadyServing => None,
+        }
+    }
+}

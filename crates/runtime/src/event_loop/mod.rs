@@ -1,0 +1,473 @@
+//! An event loop: a poller, listeners, the connections of its own, and their deadlines.
+//!
+//! The loop is a value. Whoever has it in hand leads: nobody else touches what is in it. The side
+//! that all threads see is its [`LoopHandle`].
+
+pub(crate) mod slot;
+pub(crate) mod watchdog;
+
+use std::collections::VecDeque;
+use std::fmt;
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering, fence};
+use std::time::{Duration, Instant};
+
+use crossbeam_channel::{Receiver, Sender};
+use mio::{Events, Poll, Registry, Token, Waker};
+
+use crate::connection::deadlines::Deadlines;
+use crate::connection::table::Table;
+use crate::connection::transport::{Peer, Transport};
+use crate::clock::Clock;
+use crate::connection::Connection;
+use crate::engine::Engine;
+use crate::learn::RouteKey;
+use crate::listener::Listener;
+use slot::Slot;
+
+/// Events taken from the poller at once.
+const EVENTS_MAX: usize = 1024;
+
+/// Connections accepted in a row before those that are ready get their turn.
+const ACCEPTS_MAX: usize = 64;
+
+/// How long a listener rests after an error that will not go away by itself, such as a lack of descriptors.
+const ACCEPT_REST: Duration = Duration::from_millis(100);
+
+const WAKER: Token = Token(usize::MAX);
+
+/// Tokens from here up are listeners; no table grows so large.
+const FIRST_LISTENER: usize = usize::MAX - 1024;
+
+/// What a loop is told by other threads.
+#[derive(Debug)]
+pub(crate) enum Message {
+    /// A connection comes back.
+    Home(Box<Connection>),
+    /// A connection that was away is closed, or has become somebody else's.
+    Gone(usize),
+    /// Another loop accepted more than its share.
+    Adopt(Transport, Peer),
+}
+
+/// The side of an event loop that every thread may use.
+pub(crate) struct LoopHandle {
+    pub(crate) engine: Arc<Engine>,
+    pub(crate) slot: Slot<EventLoop>,
+    outbox: Sender<Message>,
+    waker: Waker,
+    registry: Registry,
+    /// Whether the leader waits in the poller, so that a message needs a wake-up.
+    is_asleep: AtomicBool,
+    connections: AtomicUsize,
+    parked: AtomicUsize,
+}
+
+impl LoopHandle {
+    pub(crate) fn registry(&self) -> &Registry {
+        &self.registry
+    }
+
+    /// Connections of this loop, wherever they are.
+    pub(crate) fn connections(&self) -> usize {
+        self.connections.load(Ordering::Relaxed)
+    }
+
+    /// Connections that were parked when the loop last waited.
+    pub(crate) fn parked(&self) -> usize {
+        self.parked.load(Ordering::Relaxed)
+    }
+
+    /// Whether the loop waits for events: nobody runs a handler on it.
+    pub(crate) fn is_asleep(&self) -> bool {
+        self.is_asleep.load(Ordering::SeqCst)
+    }
+
+    /// Sends a message. A loop that is gone takes nothing: its connections are closed then.
+    pub(crate) fn send(&self, message: Message) {
+        if self.outbox.send(message).is_ok() {
+            // Either the leader sees the message when it looks before it sleeps, or this sees it asleep.
+            fence(Ordering::SeqCst);
+            if self.is_asleep() {
+                self.wake();
+            }
+        }
+    }
+
+    pub(crate) fn wake(&self) {
+        if let Err(error) = self.waker.wake() {
+            tracing::error!(%error, "an event loop could not be woken");
+        }
+    }
+}
+
+impl fmt::Debug for LoopHandle {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("LoopHandle").field("connections", &self.connections()).finish_non_exhaustive()
+    }
+}
+
+/// The side of an event loop that its leader has for itself.
+pub(crate) struct EventLoop {
+    handle: Arc<LoopHandle>,
+    poll: Poll,
+    events: Events,
+    /// What the poller said and nobody has looked at yet. It is part of the loop, not of the
+    /// leader: a new leader goes on where the old one was held up.
+    ready: VecDeque<Ready>,
+    inbox: Receiver<Message>,
+    table: Table,
+    deadlines: Deadlines,
+    listeners: Vec<Accepting>,
+    accept_again_at: Option<Instant>,
+    accepts_in_row: usize,
+    is_draining: bool,
+    /// The route of the handler that runs while the loop lies in its slot.
+    pub(crate) running: RouteKey,
+    /// Calls of each route since the watchdog last caught it here.
+    pub(crate) quick_calls: Box<[u32]>,
+    /// Requests since the shared counter was told.
+    pub(crate) requests: u64,
+}
+
+#[derive(Debug)]
+struct Accepting {
+    listener: Listener,
+    /// Whether there may be more to accept: the poller tells only once.
+    is_ready: bool,
+}
+
+/// A connection to look at.
+#[derive(Clone, Copy, Debug)]
+struct Ready {
+    token: usize,
+    readiness: Readiness,
+}
+
+/// Why to look at a connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Readiness {
+    /// There may be something to read or room to write.
+    Io,
+    /// As before, and the peer has ended its direction: there is an end to be read.
+    IoAndEnd,
+    /// Its deadline has passed.
+    Expired,
+    /// The server is shutting down.
+    Drain,
+}
+
+/// What the leader does next.
+#[derive(Debug)]
+pub(crate) enum Turn {
+    /// Work on this connection.
+    Serve(Box<Connection>, Readiness),
+    /// Nothing was ready; look again.
+    Again,
+    /// All is done.
+    Ended,
+}
+
+impl EventLoop {
+    pub(crate) fn new(engine: &Arc<Engine>) -> io::Result<Self> {
+        let poll = Poll::new()?;
+        let (outbox, inbox) = crossbeam_channel::unbounded();
+        let handle = LoopHandle {
+            engine: Arc::clone(engine),
+            slot: Slot::new(),
+            outbox,
+            waker: Waker::new(poll.registry(), WAKER)?,
+            registry: poll.registry().try_clone()?,
+            is_asleep: AtomicBool::new(false),
+            connections: AtomicUsize::new(0),
+            parked: AtomicUsize::new(0),
+        };
+        Ok(Self {
+            handle: Arc::new(handle),
+            poll,
+            events: Events::with_capacity(EVENTS_MAX),
+            ready: VecDeque::with_capacity(EVENTS_MAX),
+            inbox,
+            table: Table::default(),
+            deadlines: Deadlines::default(),
+            listeners: Vec::new(),
+            accept_again_at: None,
+            accepts_in_row: 0,
+            is_draining: false,
+            running: RouteKey::numbered(0),
+            quick_calls: vec![0; RouteKey::COUNT].into_boxed_slice(),
+            requests: 0,
+        })
+    }
+
+    pub(crate) fn handle(&self) -> &Arc<LoopHandle> {
+        &self.handle
+    }
+
+    pub(crate) fn add_listener(&mut self, mut listener: Listener) -> io::Result<()> {
+        listener.register(self.poll.registry(), Token(FIRST_LISTENER + self.listeners.len()))?;
+        self.listeners.push(Accepting { listener, is_ready: false });
+        Ok(())
+    }
+
+    /// Finds the next connection to work on; waits for events when there is none.
+    #[inline]
+    pub(crate) fn next(&mut self, clock: &mut Clock) -> Turn {
+        while let Some(Ready { token, readiness }) = self.ready.pop_front() {
+            // One that is away learns of it when it comes home.
+            if let Some(connection) = self.table.take(token) {
+                return Turn::Serve(connection, readiness);
+            }
+        }
+        self.next_arrival(clock)
+    }
+
+    fn next_arrival(&mut self, clock: &mut Clock) -> Turn {
+        if let Some(connection) = self.accept(clock.now()) {
+            return Turn::Serve(connection, Readiness::Io);
+        }
+        while let Ok(message) = self.inbox.try_recv() {
+            if let Some(connection) = self.receive(message, clock.now()) {
+                return Turn::Serve(connection, Readiness::Io);
+            }
+        }
+        if self.is_draining && self.has_drained(clock.now()) {
+            return Turn::Ended;
+        }
+        self.wait(clock);
+        Turn::Again
+    }
+
+    /// Parks a connection until its peer moves or its deadline passes.
+    #[inline]
+    pub(crate) fn park(&mut self, mut connection: Box<Connection>, now: Instant) {
+        let deadline = connection.deadline;
+        // An entry that is due was looked at while the connection was away, or will be ignored.
+        let is_listed = connection.listed_at.is_some_and(|listed_at| listed_at <= deadline && listed_at > now);
+        if !is_listed {
+            self.deadlines.add(deadline, connection.token());
+            connection.listed_at = Some(deadline);
+        }
+        self.table.park(connection);
+    }
+
+    /// Lets a connection wait for its next turn, behind the others that are ready.
+    pub(crate) fn requeue(&mut self, connection: Box<Connection>, now: Instant) {
+        let token = connection.token();
+        self.park(connection, now);
+        self.ready.push_back(Ready { token, readiness: Readiness::Io });
+    }
+
+    /// A handler returned in time.
+    #[inline]
+    pub(crate) fn has_been_quick(&mut self, key: RouteKey) {
+        if let Some(calls) = self.quick_calls.get_mut(key.index()) {
+            *calls = calls.saturating_add(1);
+        }
+    }
+
+    /// Frees the place of a connection that is gone.
+    pub(crate) fn release(&mut self, token: usize) {
+        self.table.release(token);
+        self.handle.connections.store(self.table.len(), Ordering::Relaxed);
+        self.handle.engine.counters.connections.decrement();
+    }
+
+    fn adopt(&mut self, transport: Transport, peer: Peer, now: Instant) -> Box<Connection> {
+        let engine = &self.handle.engine;
+        engine.counters.connections.increment();
+        let token = self.table.reserve();
+        self.handle.connections.store(self.table.len(), Ordering::Relaxed);
+        let deadline = now + engine.config.head_timeout;
+        Box::new(Connection::new(transport, peer, Arc::clone(&self.handle), token, deadline))
+    }
+
+    /// Takes in what another thread sent. Returns a connection if there is something to do for it now.
+    fn receive(&mut self, message: Message, now: Instant) -> Option<Box<Connection>> {
+        match message {
+            Message::Home(connection) => {
+                // What came while it was away told the table, not the one who held it.
+                let missed = self.table.take_missed(connection.token());
+                if missed || self.is_draining {
+                    return Some(connection);
+                }
+                self.park(connection, now);
+                None
+            }
+            Message::Gone(token) => {
+                self.release(token);
+                None
+            }
+            Message::Adopt(transport, peer) => Some(self.adopt(transport, peer, now)),
+        }
+    }
+
+    /// Accepts one connection for this loop; what is more than its share goes to another.
+    fn accept(&mut self, now: Instant) -> Option<Box<Connection>> {
+        if self.accept_again_at.is_some_and(|at| now < at) || self.accepts_in_row >= ACCEPTS_MAX {
+            return None;
+        }
+        let engine = Arc::clone(&self.handle.engine);
+        while let Some(index) = self.listeners.iter().position(|accepting| accepting.is_ready) {
+            if engine.counters.connections.get() >= engine.config.connections_max as u64 {
+                self.accept_again_at = Some(now + ACCEPT_REST);
+                return None;
+            }
+            match self.listeners[index].listener.accept() {
+                Ok((transport, peer)) => {
+                    engine.counters.accepted.increment();
+                    self.accepts_in_row += 1;
+                    match engine.lighter_loop(&self.handle, self.table.len()) {
+                        Some(lighter) => lighter.send(Message::Adopt(transport, peer)),
+                        None => return Some(self.adopt(transport, peer, now)),
+                    }
+                }
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    self.listeners[index].is_ready = false;
+                    if self.is_draining {
+                        self.listeners.remove(index);
+                    }
+                }
+                Err(error) if is_of_one_connection(&error) => {}
+                Err(error) => {
+                    // The poller will not tell again: the backlog is tried after a rest.
+                    tracing::warn!(%error, rest = ?ACCEPT_REST, "accepting rests");
+                    engine.counters.accept_errors.increment();
+                    self.accept_again_at = Some(now + ACCEPT_REST);
+                    return None;
+                }
+            }
+        }
+        None
+    }
+
+    fn wait(&mut self, clock: &mut Clock) {
+        self.handle.parked.store(self.table.parked_len(), Ordering::Relaxed);
+        if self.requests > 0 {
+            self.handle.engine.counters.requests.add(std::mem::take(&mut self.requests));
+        }
+        let mut timeout = self.timeout(clock.now());
+        self.handle.is_asleep.store(true, Ordering::SeqCst);
+        // Whoever sends or shuts down first acts and then looks whether this sleeps; this first
+        // says that it sleeps and then looks. One of the two sees the other.
+        fence(Ordering::SeqCst);
+        if !self.inbox.is_empty() || self.drain_is_due() {
+            timeout = Some(Duration::ZERO);
+        }
+        let result = self.poll.poll(&mut self.events, timeout);
+        self.handle.is_asleep.store(false, Ordering::SeqCst);
+        self.handle.engine.watchdog.wake();
+        clock.refresh();
+        if let Err(error) = result {
+            if error.kind() != io::ErrorKind::Interrupted {
+                tracing::error!(%error, "the poller failed");
+            }
+            return;
+        }
+        self.accepts_in_row = 0;
+        self.sort_events();
+        self.expire(clock.now());
+        if self.drain_is_due() {
+            self.drain();
+        }
+    }
+
+    fn timeout(&self, now: Instant) -> Option<Duration> {
+        let can_accept = self.listeners.iter().any(|accepting| accepting.is_ready);
+        let accept_at = can_accept.then(|| self.accept_again_at.unwrap_or(now));
+        let drain_at = if self.is_draining { self.handle.engine.drain_deadline() } else { None };
+        let next = [self.deadlines.next(), accept_at, drain_at].into_iter().flatten().min()?;
+        Some(next.saturating_duration_since(now))
+    }
+
+    fn sort_events(&mut self) {
+        for event in &self.events {
+            let token = event.token().0;
+            if event.token() == WAKER {
+                continue;
+            }
+            if token >= FIRST_LISTENER {
+                if let Some(accepting) = self.listeners.get_mut(token - FIRST_LISTENER) {
+                    accepting.is_ready = true;
+                }
+                continue;
+            }
+            let ended = event.is_read_closed() || event.is_error();
+            let readiness = if ended { Readiness::IoAndEnd } else { Readiness::Io };
+            self.ready.push_back(Ready { token, readiness });
+        }
+    }
+
+    fn expire(&mut self, now: Instant) {
+        while let Some((at, token)) = self.deadlines.pop_due(now) {
+            let Some(connection) = self.table.parked_mut(token) else { continue };
+            if connection.listed_at != Some(at) {
+                continue;
+            }
+            connection.listed_at = None;
+            if connection.deadline <= now {
+                self.ready.push_back(Ready { token, readiness: Readiness::Expired });
+                continue;
+            }
+            let deadline = connection.deadline;
+            connection.listed_at = Some(deadline);
+            self.deadlines.add(deadline, token);
+        }
+    }
+
+    fn drain_is_due(&self) -> bool {
+        !self.is_draining && self.handle.engine.is_draining()
+    }
+
+    /// Stops accepting, after what waits in the backlog, and looks at every connection once more.
+    fn drain(&mut self) {
+        self.is_draining = true;
+        for accepting in &mut self.listeners {
+            accepting.is_ready = true;
+        }
+        let parked = self.table.parked_tokens();
+        self.ready.extend(parked.into_iter().map(|token| Ready { token, readiness: Readiness::Drain }));
+    }
+
+    fn has_drained(&self, now: Instant) -> bool {
+        if self.listeners.is_empty() && self.table.len() == 0 {
+            return true;
+        }
+        let is_late = self.handle.engine.drain_deadline().is_some_and(|deadline| deadline <= now);
+        if is_late {
+            tracing::warn!(connections = self.table.len(), "the drain deadline has passed: closing what is left");
+        }
+        is_late
+    }
+}
+
+/// Whether an error of `accept` concerns the one connection that was to be accepted, which is gone.
+fn is_of_one_connection(error: &io::Error) -> bool {
+    use io::ErrorKind;
+    matches!(
+        error.kind(),
+        ErrorKind::ConnectionAborted
+            | ErrorKind::ConnectionReset
+            | ErrorKind::ConnectionRefused
+            | ErrorKind::Interrupted
+            | ErrorKind::PermissionDenied
+            | ErrorKind::NetworkDown
+            | ErrorKind::NetworkUnreachable
+            | ErrorKind::HostUnreachable
+    )
+}
+
+impl Drop for EventLoop {
+    fn drop(&mut self) {
+        let engine = Arc::clone(&self.handle.engine);
+        engine.counters.requests.add(self.requests);
+        engine.loop_ended();
+    }
+}
+
+impl fmt::Debug for EventLoop {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("EventLoop").field("connections", &self.table.len()).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,51 @@
+//! Where an event loop lies while its leader runs a handler, so that it can be taken.
+//!
+//! The value moves: leader, slot, leader; or leader, slot, thief. Each move is one swap, so there
+//! is no state in which two hold it, and none in which it is lost. See `README.md` beside this file.
+
+use crate::sync::atomic::{AtomicU64, Ordering};
+
+/// One value or none, exchanged in one step.
+#[cfg(not(loom))]
+type Swap<T> = crossbeam_utils::atomic::AtomicCell<Option<T>>;
+#[cfg(loom)]
+type Swap<T> = models::Swap<T>;
+
+/// A place for one value that its owner lends out and anyone may take.
+pub(crate) struct Slot<T> {
+    lent: Swap<Box<T>>,
+    /// Odd while the value lies here. Written only by the one who has the value in hand, just
+    /// before it is lent and just after it was taken; so two equal odd readings mean that one and
+    /// the same call was going on at both.
+    turn: AtomicU64,
+}
+
+impl<T> Slot<T> {
+    pub(crate) fn new() -> Self {
+        Self { lent: Swap::new(None), turn: AtomicU64::new(0) }
+    }
+
+    /// Lays the value down before a handler runs.
+    #[inline]
+    pub(crate) fn lend(&self, value: Box<T>) {
+        let turn = self.turn.load(Ordering::Relaxed);
+        self.turn.store(turn.wrapping_add(1), Ordering::Relaxed);
+        let before = self.lent.swap(Some(value));
+        debug_assert!(before.is_none(), "a slot holds one value");
+    }
+
+    /// Takes the value back, or for good: whoever comes first gets it.
+    #[inline]
+    pub(crate) fn take(&self) -> Option<Box<T>> {
+        let value = self.lent.swap(None)?;
+        let turn = self.turn.load(Ordering::Relaxed);
+        self.turn.store(turn.wrapping_add(1), Ordering::Relaxed);
+        Some(value)
+    }
+
+    /// The number of the call that is going on, odd, or an even number between calls.
+    #[inline]
+    pub(crate) fn turn(&self) -> u64 {
+        self.turn.load(Ordering::Relaxed)
+    }
+}

@@ -1,0 +1,142 @@
+//! Requests pulled by the program instead of pushed to a handler.
+
+use std::fmt;
+use std::ops::{Deref, DerefMut};
+use std::sync::Arc;
+
+use crate::body::StreamReturn;
+use crate::connection::Connection;
+use crate::error::{Kind, Result};
+use crate::protocol::http::worker;
+use crate::request::Request;
+use crate::response::Response;
+use crate::server::Server;
+use crate::service::Route;
+
+/// The requests of a server, one after the other. Ends when the server has shut down.
+///
+/// Any number of threads may pull: each clone is a handle to the same queue.
+///
+/// ```no_run
+/// use filoplume_runtime::Server;
+///
+/// let server = Server::bind("127.0.0.1:5000")?;
+/// for request in server.incoming() {
+///     let text = format!("You asked for {}", request.path());
+///     request.respond(text)?;
+/// }
+/// # Ok::<(), filoplume_runtime::Error>(())
+/// ```
+#[derive(Clone, Debug)]
+#[must_use = "requests wait until someone pulls them"]
+pub struct Incoming {
+    server: Server,
+}
+
+impl Incoming {
+    pub(crate) fn new(server: Server) -> Self {
+        Self { server }
+    }
+
+    /// Answers each request with what `handler` returns, on the engine itself: many at once, and
+    /// none waits for one that blocks. Returns when the server has shut down.
+    ///
+    /// This takes the place of [`Iterator::for_each`], which would answer one after the other.
+    ///
+    /// # Errors
+    ///
+    /// If the engine cannot start, or serves already.
+    pub fn for_each<F, R>(self, handler: F) -> Result<()>
+    where
+        F: Fn(Request) -> R + Send + Sync + 'static,
+        R: Into<Response>,
+    {
+        self.server.serve(handler)
+    }
+}
+
+impl Iterator for Incoming {
+    type Item = IncomingRequest;
+
+    /// Waits for the next request. `None` once the server has shut down, if it serves otherwise, or
+    /// when [`Server::unblock`] woke this thread.
+    fn next(&mut self) -> Option<IncomingRequest> {
+        self.server.recv().ok()
+    }
+}
+
+/// A request that the program owns, with the right to answer it. Dropped unanswered it is a `500`.
+pub struct IncomingRequest {
+    request: Option<Request>,
+    exchange: Option<Exchange>,
+}
+
+/// What it takes to answer.
+pub(crate) struct Exchange {
+    pub(crate) connection: Box<Connection>,
+    pub(crate) route: Route,
+    pub(crate) stream: Option<Arc<StreamReturn>>,
+}
+
+impl IncomingRequest {
+    pub(crate) fn new(request: Request, exchange: Exchange) -> Self {
+        Self { request: Some(request), exchange: Some(exchange) }
+    }
+
+    pub(crate) fn into_parts(mut self) -> (Option<Request>, Exchange) {
+        let exchange = self.exchange.take().expect("taken once, by the one who ends the request");
+        (self.request.take(), exchange)
+    }
+
+    /// Answers the request.
+    ///
+    /// # Errors
+    ///
+    /// If the peer is gone. What the peer has not taken yet when this returns is sent by the engine.
+    pub fn respond(self, response: impl Into<Response>) -> Result<()> {
+        let (request, exchange) = self.into_parts();
+        // A content that is still arriving goes back to the connection.
+        drop(request);
+        finish(exchange, response.into())
+    }
+}
+
+fn finish(exchange: Exchange, response: Response) -> Result<()> {
+    let Exchange { connection, route, stream } = exchange;
+    let error = worker::follow(connection, |worker, connection| worker.finish(connection, response, route, stream));
+    match error {
+        Some(source) => Err(Kind::Respond { source }.into()),
+        None => Ok(()),
+    }
+}
+
+impl Deref for IncomingRequest {
+    type Target = Request;
+
+    fn deref(&self) -> &Request {
+        self.request.as_ref().expect("there until the request is answered")
+    }
+}
+
+impl DerefMut for IncomingRequest {
+    fn deref_mut(&mut self) -> &mut Request {
+        self.request.as_mut().expect("there until the request is answered")
+    }
+}
+
+impl Drop for IncomingRequest {
+    fn drop(&mut self) {
+        drop(self.request.take());
+        if let Some(exchange) = self.exchange.take() {
+            tracing::warn!("a request was dropped unanswered");
+            // The peer may be gone: then there is nobody to tell.
+            let _ = finish(exchange, Response::new(500));
+        }
+    }
+}
+
+impl fmt::Debug for IncomingRequest {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("IncomingRequest").field(&self.request).finish()
+    }
+}

@@ -1,0 +1,126 @@
+//! What the engine counts. Counters only grow, gauges follow what they name; all can be read at any time.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use crossbeam_utils::CachePadded;
+
+use crate::pool::PoolMetrics;
+
+/// One number that any thread may change. Relaxed: it orders nothing, it only counts.
+#[derive(Debug, Default)]
+pub(crate) struct Counter(CachePadded<AtomicU64>);
+
+impl Counter {
+    #[inline]
+    pub(crate) fn add(&self, count: u64) {
+        self.0.fetch_add(count, Ordering::Relaxed);
+    }
+
+    #[inline]
+    pub(crate) fn increment(&self) {
+        self.add(1);
+    }
+
+    #[inline]
+    pub(crate) fn decrement(&self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
+
+    #[inline]
+    pub(crate) fn get(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
+/// The engine's own numbers. See [`Metrics`] for what each one means.
+#[derive(Debug, Default)]
+pub(crate) struct Counters {
+    pub(crate) accepted: Counter,
+    pub(crate) accept_errors: Counter,
+    pub(crate) connections: Counter,
+    pub(crate) requests: Counter,
+    pub(crate) refused: Counter,
+    pub(crate) overloaded: Counter,
+    pub(crate) timed_out: Counter,
+    pub(crate) panics: Counter,
+    pub(crate) dispatched: Counter,
+    pub(crate) hand_overs: Counter,
+    pub(crate) hand_overs_failed: Counter,
+    pub(crate) leases: Counter,
+    pub(crate) leased: Counter,
+    pub(crate) routes_learned: Counter,
+    pub(crate) routes_forgotten: Counter,
+    pub(crate) upgraded: Counter,
+}
+
+/// A reading of all counters and gauges of an engine.
+///
+/// Each number is right by itself; taken together they may be a few events apart.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Metrics {
+    /// Connections accepted since the start.
+    pub accepted: u64,
+    /// Failed attempts to accept one, such as for want of descriptors.
+    pub accept_errors: u64,
+    /// Connections open now.
+    pub connections: u64,
+    /// Connections parked with their event loop, without thread or buffer, when the loop last waited.
+    pub parked: u64,
+    /// Requests handed to the service since the start.
+    pub requests: u64,
+    /// Requests refused since the start because of what the peer sent.
+    pub refused: u64,
+    /// Requests answered `503` since the start because every queue was full.
+    pub overloaded: u64,
+    /// Connections ended by a deadline since the start.
+    pub timed_out: u64,
+    /// Handlers that panicked since the start.
+    pub panics: u64,
+    /// Requests handed to the pool since the start because their route blocks.
+    pub dispatched: u64,
+    /// Event loops that changed hands since the start because a handler did not return in time.
+    pub hand_overs: u64,
+    /// Hand-overs that were due but found no thread to lead.
+    pub hand_overs_failed: u64,
+    /// Leases granted since the start.
+    pub leases: u64,
+    /// Connections on a lease now.
+    pub leased: u64,
+    /// Times that a route was found to block.
+    pub routes_learned: u64,
+    /// Times that a route was found quick again.
+    pub routes_forgotten: u64,
+    /// Connections detached since the start after a `101`.
+    pub upgraded: u64,
+    /// Requests that wait in [`Incoming`](crate::Incoming) now.
+    pub incoming: usize,
+    /// The threads and their queue.
+    pub pool: PoolMetrics,
+}
+
+impl Counters {
+    pub(crate) fn read(&self, pool: PoolMetrics, incoming: usize, parked: usize) -> Metrics {
+        Metrics {
+            accepted: self.accepted.get(),
+            accept_errors: self.accept_errors.get(),
+            connections: self.connections.get(),
+            parked: parked as u64,
+            requests: self.requests.get(),
+            refused: self.refused.get(),
+            overloaded: self.overloaded.get(),
+            timed_out: self.timed_out.get(),
+            panics: self.panics.get(),
+            dispatched: self.dispatched.get(),
+            hand_overs: self.hand_overs.get(),
+            hand_overs_failed: self.hand_overs_failed.get(),
+            leases: self.leases.get(),
+            leased: self.leased.get(),
+            routes_learned: self.routes_learned.get(),
+            routes_forgotten: self.routes_forgotten.get(),
+            upgraded: self.upgraded.get(),
+            incoming,
+            pool,
+        }
+    }
+}

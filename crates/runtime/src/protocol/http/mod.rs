@@ -1,0 +1,260 @@
+//! HTTP/1.1 on one connection: what the bytes that arrived ask for, and which bytes answer.
+//!
+//! [`Http`] never reads or writes a socket and never calls a handler. It says what it needs next,
+//! a [`Step`], and the thread that holds the connection, a [`Worker`](worker::Worker), does it.
+
+mod receive;
+mod send;
+pub(crate) mod worker;
+
+use std::time::Instant;
+
+use filoplume_http1::{
+    CloseReason, ContentDecoder, Framing, Next, ParseError, RequestHead, ServerConnection, write_refusal,
+};
+use http::StatusCode;
+
+use crate::buffers::{Buffers, Content};
+use crate::clock::Pace;
+use crate::config::ServerConfig;
+use crate::request::Request;
+use crate::service::Route;
+use receive::Receiving;
+pub(crate) use send::Flushed;
+use send::{Sending, Unsent};
+
+/// HTTP/1.1 on one connection, between two moments of work.
+#[derive(Debug)]
+pub(crate) struct Http {
+    messages: ServerConnection,
+    stage: Stage,
+    /// Bytes of responses that the socket did not take yet. Nothing else happens before they are gone.
+    unsent: Option<Box<Unsent>>,
+    /// What is left of the content when the response is written.
+    skipping: Option<Box<Skipping>>,
+    head: HeadDeadline,
+}
+
+/// Which deadline runs while a head is waited for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum HeadDeadline {
+    /// That of a new connection: it runs from the start, whatever comes.
+    First,
+    /// That of an idle connection.
+    Idle,
+    /// That of a head of which something has come.
+    Begun,
+}
+
+/// Where the exchange at hand is.
+#[derive(Debug)]
+enum Stage {
+    /// Between two requests, or within a head.
+    Head,
+    /// The head is read; the content is collected.
+    Receiving(Box<Receiving>),
+    /// The handler has the request.
+    Answering,
+    /// The response body comes from a reader.
+    Sending(Box<Sending>),
+    /// The response is written; the rest of the content is skipped.
+    Skipping(Box<Skipping>),
+    /// Everything is said that will be said.
+    Closing { lingers: bool },
+    /// Only the end of what the peer sends is waited for, so that the answer reaches it (RFC 9112, 9.6).
+    Lingering { until: Instant },
+}
+
+/// A content that nobody wants, to be read so that the connection can be kept.
+#[derive(Debug)]
+struct Skipping {
+    decoder: ContentDecoder,
+    bytes_left: u64,
+    pace: Pace,
+}
+
+/// What is needed for the exchange to go on.
+#[derive(Debug)]
+pub(crate) enum Step {
+    /// More bytes of the peer.
+    Read,
+    /// A plan for this head, then [`Http::admit`].
+    Plan(RequestHead),
+    /// The handler of a request whose content is complete, then [`Http::respond`].
+    Call(Request, Route),
+    /// The handler of a request whose content is still to come.
+    Stream(Box<Streaming>),
+    /// The next piece of the response body, by [`Http::pump`].
+    Pump,
+    /// The end of the peer's direction; ours ends now.
+    Linger,
+    /// The connection is done.
+    Close,
+}
+
+/// A request whose handler reads the content itself.
+#[derive(Debug)]
+pub(crate) struct Streaming {
+    pub(crate) request: Request,
+    pub(crate) route: Route,
+    pub(crate) decoder: ContentDecoder,
+    /// What was decoded already.
+    pub(crate) prefix: Content,
+    pub(crate) owes_continue: bool,
+}
+
+impl Http {
+    pub(crate) fn new() -> Self {
+        Self { messages: ServerConnection::new(), stage: Stage::Head, unsent: None, skipping: None, head: HeadDeadline::First }
+    }
+
+    /// Goes on as far as the bytes at hand allow.
+    #[inline]
+    pub(crate) fn step(&mut self, buffers: &mut Buffers, config: &ServerConfig) -> Step {
+        loop {
+            let step = match &mut self.stage {
+                Stage::Head => match self.messages.read_head(buffers.input.unread(), &config.limits) {
+                    Ok(Some((head, used))) => {
+                        buffers.input.consume(used);
+                        self.head = HeadDeadline::Idle;
+                        self.stage = Stage::Answering;
+                        Some(Step::Plan(head))
+                    }
+                    Ok(None) => Some(Step::Read),
+                    Err(error) => {
+                        self.refuse(error, buffers);
+                        None
+                    }
+                },
+                Stage::Answering => Some(Step::Close),
+                Stage::Receiving(_) => self.receive(buffers),
+                Stage::Sending(_) => Some(Step::Pump),
+                Stage::Skipping(_) => self.skip(buffers),
+                Stage::Closing { lingers: true } => Some(Step::Linger),
+                Stage::Closing { lingers: false } => Some(Step::Close),
+                Stage::Lingering { .. } => {
+                    buffers.input.clear();
+                    Some(Step::Read)
+                }
+            };
+            if let Some(step) = step {
+                return step;
+            }
+        }
+    }
+
+    /// Whether the connection is between two requests with nothing left to say.
+    pub(crate) fn is_idle(&self) -> bool {
+        matches!(self.stage, Stage::Head) && self.unsent.is_none()
+    }
+
+    /// Whether a handler could go on at once if there were input.
+    pub(crate) fn is_reading_request(&self) -> bool {
+        matches!(self.stage, Stage::Head | Stage::Receiving(_)) && self.unsent.is_none()
+    }
+
+    /// Whether the peer must take bytes before anything else.
+    #[inline]
+    pub(crate) fn is_writing(&self) -> bool {
+        self.unsent.is_some()
+    }
+
+    /// When the peer must have moved, if the connection waits for it from now on. `None` keeps the
+    /// deadline that runs.
+    #[inline]
+    pub(crate) fn deadline(&mut self, now: Instant, has_input: bool, config: &ServerConfig) -> Option<Instant> {
+        if let Some(unsent) = &self.unsent {
+            return Some(unsent.deadline());
+        }
+        match &self.stage {
+            Stage::Head => match self.head {
+                HeadDeadline::First | HeadDeadline::Begun => None,
+                HeadDeadline::Idle if !has_input => Some(now + config.keep_alive_timeout),
+                HeadDeadline::Idle => {
+                    self.head = HeadDeadline::Begun;
+                    Some(now + config.head_timeout)
+                }
+            },
+            Stage::Receiving(receiving) => Some(receiving.deadline()),
+            Stage::Skipping(skipping) => Some(skipping.pace.deadline()),
+            Stage::Lingering { until } => Some(*until),
+            Stage::Answering | Stage::Sending(_) | Stage::Closing { .. } => Some(now + config.write_timeout),
+        }
+    }
+
+    /// The deadline has passed. Says what is owed to the peer, if anything is, and closes.
+    pub(crate) fn expire(&mut self, has_input: bool, buffers: &mut Buffers) {
+        let owes_answer = match &self.stage {
+            Stage::Head => has_input,
+            Stage::Receiving(_) => true,
+            _ => false,
+        };
+        // A peer that does not read what it has been sent is not sent more.
+        if owes_answer && self.unsent.is_none() {
+            write_refusal(StatusCode::REQUEST_TIMEOUT, buffers.clock.date(), None, &mut buffers.output);
+            self.close(CloseReason::Error, true);
+        } else {
+            self.unsent = None;
+            self.close(CloseReason::Error, false);
+        }
+    }
+
+    /// The peer has ended its direction. What it asked for before was answered; half a request is not.
+    pub(crate) fn end_of_input(&mut self) {
+        self.close(CloseReason::PeerAsked, false);
+    }
+
+    /// Our direction is closed too; what still comes is thrown away.
+    pub(crate) fn linger(&mut self, until: Instant) {
+        self.stage = Stage::Lingering { until };
+    }
+
+    pub(crate) fn is_lingering(&self) -> bool {
+        matches!(self.stage, Stage::Lingering { .. })
+    }
+
+    /// Announces the end with the response that is written next.
+    pub(crate) fn close_after_response(&mut self, reason: CloseReason) {
+        self.messages.close(reason);
+    }
+
+    /// Refuses what the peer sent: the answer, then the end. Nothing behind it is looked at.
+    fn refuse(&mut self, error: ParseError, buffers: &mut Buffers) {
+        tracing::debug!(%error, "refused");
+        write_refusal(error.status_code(), buffers.clock.date(), None, &mut buffers.output);
+        self.close(CloseReason::Refused(error), true);
+    }
+
+    /// Why the connection closes, if it does.
+    pub(crate) fn close_reason(&self) -> Option<CloseReason> {
+        self.messages.will_close()
+    }
+
+    fn close(&mut self, reason: CloseReason, lingers: bool) {
+        self.messages.close(reason);
+        self.stage = Stage::Closing { lingers };
+    }
+
+    /// Both halves of the exchange are complete, or the content is still to be skipped.
+    #[inline]
+    fn settle(&mut self, has_input: bool) {
+        match self.messages.next() {
+            Some(Next::KeepAlive) => self.stage = Stage::Head,
+            Some(Next::Close(reason)) => {
+                // Closing a socket with unread bytes in it resets the connection, and the response may be lost with it.
+                let lingers = has_input || matches!(reason, CloseReason::ContentUnread | CloseReason::Refused(_));
+                self.close(reason, lingers);
+            }
+            None => {
+                if let Some(skipping) = self.skipping.take() {
+                    self.stage = Stage::Skipping(skipping);
+                }
+            }
+        }
+    }
+}
+
+/// Whether a content has to be read at all.
+fn has_content(framing: Framing) -> bool {
+    !matches!(framing, Framing::Empty | Framing::Length(0))
+}

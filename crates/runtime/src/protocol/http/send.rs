@@ -1,0 +1,296 @@
+//! The response: encoded, written as far as the socket takes it, and the rest kept.
+
+use std::collections::VecDeque;
+use std::fmt;
+use std::io::{self, IoSlice, Read};
+use std::sync::Arc;
+use std::time::Instant;
+
+use bytes::{Buf, Bytes};
+use filoplume_http1::{
+    BodyEncoding, CHUNK_END, CloseReason, ContentLength, LAST_CHUNK, encode_chunk_head,
+};
+use http::StatusCode;
+
+use super::{Http, Stage};
+use crate::body::StreamReturn;
+use crate::buffers::Buffers;
+use crate::clock::Pace;
+use crate::config::ServerConfig;
+use crate::connection::transport::{Transport, is_would_block};
+use crate::response::{Response, ResponseBody, UpgradeHandler};
+use crate::service::Route;
+
+/// A body up to this is copied behind its head; a longer one is written from where it is.
+const COPY_BYTES_MAX: usize = 8 * 1024;
+
+/// Bytes taken from a body's reader at once.
+const PUMP_BYTES: usize = 64 * 1024;
+
+/// A response body that comes from a reader.
+pub(super) struct Sending {
+    reader: Box<dyn Read + Send>,
+    framing: SendFraming,
+    route: Route,
+    /// The content of the request, which the reader may still be reading.
+    stream: Option<Arc<StreamReturn>>,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum SendFraming {
+    Length { left: u64 },
+    Chunked,
+    UntilClose,
+}
+
+impl fmt::Debug for Sending {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Sending").field("framing", &self.framing).finish_non_exhaustive()
+    }
+}
+
+/// Bytes on their way out that the socket did not take, in order.
+#[derive(Debug)]
+pub(super) struct Unsent {
+    parts: VecDeque<Bytes>,
+    pace: Pace,
+}
+
+impl Unsent {
+    pub(super) fn deadline(&self) -> Instant {
+        self.pace.deadline()
+    }
+}
+
+/// What became of the bytes that were to be written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Flushed {
+    /// The socket has taken them all.
+    All,
+    /// Some are kept until the peer reads.
+    Some,
+}
+
+impl Http {
+    /// Encodes the response. What comes from a reader follows by [`pump`](Self::pump).
+    ///
+    /// Returns what takes over the connection once the head is written, if the response says so.
+    #[inline]
+    pub(crate) fn respond(
+        &mut self,
+        response: Response,
+        route: Route,
+        stream: Option<Arc<StreamReturn>>,
+        buffers: &mut Buffers,
+        config: &ServerConfig,
+    ) -> (Bytes, Option<UpgradeHandler>) {
+        let (status, headers, body, upgrade) = response.into_parts();
+        let is_upgrade = status == StatusCode::SWITCHING_PROTOCOLS;
+        if is_upgrade && upgrade.is_none() {
+            tracing::error!("a 101 that nobody takes over: answer with `Response::upgrade`");
+            return self.respond(Response::new(500), route, stream, buffers, config);
+        }
+        let mut stream = stream;
+        let has_reader = matches!(body, ResponseBody::Sized { .. } | ResponseBody::Unsized(_));
+        if let Some(returns) = &stream {
+            returns.response_begins();
+        }
+        if !has_reader {
+            if let Some(returns) = stream.take() {
+                self.end_stream(returns.take(), buffers, config);
+            }
+        }
+        let length = match &body {
+            ResponseBody::Empty => ContentLength::Known(0),
+            ResponseBody::Bytes(bytes) => ContentLength::Known(bytes.len() as u64),
+            ResponseBody::Sized { length, .. } => ContentLength::Known(*length),
+            ResponseBody::Unsized(_) => ContentLength::Unknown,
+        };
+        let encoding =
+            self.messages.write_head(status, &headers, length, buffers.clock.date(), &mut buffers.output);
+        if is_upgrade {
+            return (Bytes::new(), upgrade);
+        }
+        let framing = match encoding {
+            BodyEncoding::None => None,
+            BodyEncoding::Length(left) => Some(SendFraming::Length { left }),
+            BodyEncoding::Chunked => Some(SendFraming::Chunked),
+            BodyEncoding::UntilClose => Some(SendFraming::UntilClose),
+        };
+        match (body, framing) {
+            (ResponseBody::Bytes(bytes), Some(_)) => {
+                self.messages.write_done();
+                self.settle(!buffers.input.is_empty());
+                if bytes.len() > COPY_BYTES_MAX {
+                    return (bytes, None);
+                }
+                buffers.output.extend_from_slice(&bytes);
+            }
+            (ResponseBody::Sized { reader, .. } | ResponseBody::Unsized(reader), Some(framing)) => {
+                self.stage = Stage::Sending(Box::new(Sending { reader, framing, route, stream }));
+            }
+            (_, _) => {
+                if let Some(returns) = stream {
+                    // The reader was never asked: it goes, and with it what it holds of the content.
+                    self.end_stream(returns.take(), buffers, config);
+                }
+                self.messages.write_done();
+                self.settle(!buffers.input.is_empty());
+            }
+        }
+        (Bytes::new(), None)
+    }
+
+    /// The route whose code [`pump`](Self::pump) runs.
+    pub(crate) fn sending_route(&self) -> Option<Route> {
+        match &self.stage {
+            Stage::Sending(sending) => Some(sending.route),
+            _ => None,
+        }
+    }
+
+    /// Reads the next piece of the response body into the output. Runs the handler's code.
+    pub(crate) fn pump(&mut self, buffers: &mut Buffers, config: &ServerConfig) {
+        let Stage::Sending(sending) = &mut self.stage else { return };
+        let Buffers { output, scratch, .. } = buffers;
+        if scratch.len() < PUMP_BYTES {
+            scratch.resize(PUMP_BYTES, 0);
+        }
+        let wanted = match sending.framing {
+            SendFraming::Length { left } => usize::try_from(left).unwrap_or(PUMP_BYTES).min(PUMP_BYTES),
+            SendFraming::Chunked | SendFraming::UntilClose => PUMP_BYTES,
+        };
+        let result = if wanted == 0 { Ok(0) } else { read_some(&mut *sending.reader, &mut scratch[..wanted]) };
+        let piece = match result {
+            Ok(read) => scratch.get(..read).unwrap_or_default(),
+            Err(error) => {
+                tracing::warn!(%error, "the reader of a response body failed");
+                return self.break_off();
+            }
+        };
+        match &mut sending.framing {
+            SendFraming::Length { left } => {
+                *left -= piece.len() as u64;
+                output.extend_from_slice(piece);
+                if piece.is_empty() && *left > 0 {
+                    tracing::warn!(missing = *left, "the reader of a response body ended early");
+                    return self.break_off();
+                }
+                if *left > 0 {
+                    return;
+                }
+            }
+            SendFraming::Chunked if piece.is_empty() => output.extend_from_slice(LAST_CHUNK),
+            SendFraming::Chunked => {
+                encode_chunk_head(piece.len(), output);
+                output.extend_from_slice(piece);
+                output.extend_from_slice(CHUNK_END);
+                return;
+            }
+            SendFraming::UntilClose => {
+                output.extend_from_slice(piece);
+                if !piece.is_empty() {
+                    return;
+                }
+            }
+        }
+        let stream = sending.stream.take();
+        // Drops the reader, and with it the stream that it may have been reading.
+        self.stage = Stage::Answering;
+        if let Some(returns) = stream {
+            self.end_stream(returns.take(), buffers, config);
+        }
+        self.messages.write_done();
+        self.settle(!buffers.input.is_empty());
+    }
+
+    /// Ends the connection without the end of the response: the peer must not take it for whole.
+    pub(crate) fn break_off(&mut self) {
+        self.close(CloseReason::Error, false);
+    }
+
+    /// Whether the body's reader reads the request's content: both directions are at work.
+    pub(crate) fn sends_what_it_receives(&self) -> bool {
+        matches!(&self.stage, Stage::Sending(sending) if sending.stream.is_some())
+    }
+
+    /// Writes what is unsent, then the output, then `content`; keeps what the socket does not take.
+    #[inline]
+    pub(crate) fn flush(
+        &mut self,
+        content: Bytes,
+        transport: &Transport,
+        buffers: &mut Buffers,
+        config: &ServerConfig,
+    ) -> io::Result<Flushed> {
+        if self.unsent.is_some() {
+            self.flush_unsent(transport)?;
+        }
+        let output = &mut buffers.output;
+        if output.is_empty() && content.is_empty() {
+            return Ok(if self.unsent.is_some() { Flushed::Some } else { Flushed::All });
+        }
+        let mut written = 0;
+        if self.unsent.is_none() {
+            let result = if content.is_empty() {
+                transport.write(output)
+            } else {
+                transport.write_vectored(&[IoSlice::new(output), IoSlice::new(&content)])
+            };
+            written = match result {
+                Ok(written) => written,
+                Err(error) if is_would_block(&error) => 0,
+                Err(error) => return Err(error),
+            };
+            if written == output.len() + content.len() {
+                output.clear();
+                return Ok(Flushed::All);
+            }
+        }
+        self.keep_unsent(written, content, buffers, config);
+        self.flush_unsent(transport)
+    }
+
+    #[cold]
+    fn keep_unsent(&mut self, written: usize, content: Bytes, buffers: &mut Buffers, config: &ServerConfig) {
+        let unsent = self.unsent.get_or_insert_with(|| {
+            let pace = Pace::new(buffers.clock.now(), config.write_timeout, config.bytes_per_second_min);
+            Box::new(Unsent { parts: VecDeque::new(), pace })
+        });
+        let of_head = written.min(buffers.output.len());
+        let head = Bytes::copy_from_slice(&buffers.output[of_head..]);
+        buffers.output.clear();
+        let content = content.slice((written - of_head)..);
+        unsent.parts.extend([head, content].into_iter().filter(|part| !part.is_empty()));
+    }
+
+    /// Goes on with what the socket did not take, until it takes no more.
+    fn flush_unsent(&mut self, transport: &Transport) -> io::Result<Flushed> {
+        let Some(unsent) = &mut self.unsent else { return Ok(Flushed::All) };
+        while let Some(part) = unsent.parts.front_mut() {
+            match transport.write(part) {
+                Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
+                Ok(written) => {
+                    unsent.pace.advance(written);
+                    part.advance(written);
+                    if part.is_empty() {
+                        unsent.parts.pop_front();
+                    }
+                }
+                Err(error) if is_would_block(&error) => return Ok(Flushed::Some),
+                Err(error) => return Err(error),
+            }
+        }
+        self.unsent = None;
+        Ok(Flushed::All)
+    }
+}
+
+fn read_some(reader: &mut dyn Read, buffer: &mut [u8]) -> io::Result<usize> {
+    loop {
+        match reader.read(buffer) {
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            result => return result,
+        }
+    }
+}

@@ -1,0 +1,3 @@
+//! State machines that are guests of the engine: they are given bytes and give bytes.
+
+pub(crate) mod http;

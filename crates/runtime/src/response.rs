@@ -1,0 +1,243 @@
+//! What a handler answers.
+
+use std::fmt;
+use std::io::Read;
+
+use bytes::Bytes;
+use filoplume_http1::{Headers, InvalidHeader};
+use http::StatusCode;
+
+use crate::upgrade::Upgraded;
+
+/// An answer: a status, headers and a body.
+///
+/// ```
+/// use filoplume_runtime::Response;
+///
+/// let mut response = Response::default();
+/// response.status(201).send_json(r#"{"id":17}"#);
+/// response.add_header("location", "/users/17")?;
+/// # Ok::<(), filoplume_runtime::InvalidHeader>(())
+/// ```
+#[derive(Default)]
+pub struct Response {
+    status: StatusCode,
+    headers: Headers,
+    body: ResponseBody,
+    upgrade: Option<UpgradeHandler>,
+}
+
+/// What takes over a socket after a `101`.
+pub(crate) type UpgradeHandler = Box<dyn FnOnce(Upgraded) + Send>;
+
+/// The body of a response: bytes, or a reader that the engine empties while it sends.
+#[derive(Default)]
+pub enum ResponseBody {
+    /// No content.
+    #[default]
+    Empty,
+    /// Content in memory.
+    Bytes(Bytes),
+    /// Content of a known length. The connection closes if the reader ends early.
+    Sized {
+        /// Where the content comes from. It may block.
+        reader: Box<dyn Read + Send>,
+        /// How many bytes are taken from it.
+        length: u64,
+    },
+    /// Content of unknown length, sent in chunks. If the reader fails, the connection closes
+    /// without the last chunk, so that the peer can tell.
+    Unsized(Box<dyn Read + Send>),
+}
+
+impl Response {
+    /// Returns an empty response with a status code. A number that is no status code becomes `500`.
+    pub fn new(status: u16) -> Self {
+        let mut response = Self::default();
+        response.status(status);
+        response
+    }
+
+    /// Sets the status. A number that is no status code becomes `500`.
+    pub fn status(&mut self, status: u16) -> &mut Self {
+        self.status = StatusCode::from_u16(status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+        self
+    }
+
+    /// Returns the status.
+    pub fn status_code(&self) -> StatusCode {
+        self.status
+    }
+
+    /// Adds a header, beside others of the same name.
+    ///
+    /// Framing is the engine's: `Content-Length`, `Transfer-Encoding` and `Connection` are not sent
+    /// as given, except that `Connection: close` closes.
+    ///
+    /// # Errors
+    ///
+    /// If the name is no token or the value has a control character, such as a line end.
+    pub fn add_header(&mut self, name: &str, value: impl AsRef<[u8]>) -> Result<&mut Self, InvalidHeader> {
+        self.headers.append(name, value)?;
+        Ok(self)
+    }
+
+    /// Sets a header in place of all others of the same name.
+    ///
+    /// # Errors
+    ///
+    /// As [`add_header`](Self::add_header).
+    pub fn set_header(&mut self, name: &str, value: impl AsRef<[u8]>) -> Result<&mut Self, InvalidHeader> {
+        self.headers.insert(name, value)?;
+        Ok(self)
+    }
+
+    /// Returns the headers.
+    pub fn headers(&self) -> &Headers {
+        &self.headers
+    }
+
+    /// Returns the headers, to change them.
+    pub fn headers_mut(&mut self) -> &mut Headers {
+        &mut self.headers
+    }
+
+    /// Answers with plain text in UTF-8.
+    pub fn send_text(&mut self, text: impl Into<Bytes>) -> &mut Self {
+        self.send("text/plain; charset=utf-8", text)
+    }
+
+    /// Answers with HTML in UTF-8.
+    pub fn send_html(&mut self, html: impl Into<Bytes>) -> &mut Self {
+        self.send("text/html; charset=utf-8", html)
+    }
+
+    /// Answers with JSON that is text already.
+    pub fn send_json(&mut self, json: impl Into<Bytes>) -> &mut Self {
+        self.send("application/json", json)
+    }
+
+    /// Answers with bytes. Their type is `application/octet-stream` unless a header says otherwise.
+    pub fn send_bytes(&mut self, bytes: impl Into<Bytes>) -> &mut Self {
+        if !self.headers.contains("content-type") {
+            self.content_type("application/octet-stream");
+        }
+        self.body = ResponseBody::Bytes(bytes.into());
+        self
+    }
+
+    /// Answers with `length` bytes of a reader.
+    pub fn send_reader(&mut self, reader: impl Read + Send + 'static, length: u64) -> &mut Self {
+        self.body = ResponseBody::Sized { reader: Box::new(reader), length };
+        self
+    }
+
+    /// Answers with all that a reader gives, in chunks.
+    pub fn send_stream(&mut self, reader: impl Read + Send + 'static) -> &mut Self {
+        self.body = ResponseBody::Unsized(Box::new(reader));
+        self
+    }
+
+    /// Returns a `101` after which `handler` has the connection for itself, on a thread of the pool.
+    /// The headers that the protocol wants, such as `Upgrade`, are up to the caller.
+    ///
+    /// ```
+    /// use std::io::{Read, Write};
+    /// use filoplume_runtime::Response;
+    ///
+    /// let mut response = Response::upgrade(|mut socket| {
+    ///     let _ = socket.write_all(b"hello in another protocol");
+    /// });
+    /// response.add_header("upgrade", "greeting")?;
+    /// # Ok::<(), filoplume_runtime::InvalidHeader>(())
+    /// ```
+    pub fn upgrade(handler: impl FnOnce(Upgraded) + Send + 'static) -> Self {
+        Self {
+            status: StatusCode::SWITCHING_PROTOCOLS,
+            upgrade: Some(Box::new(handler)),
+            ..Self::default()
+        }
+    }
+
+    /// Returns the body.
+    pub fn body(&self) -> &ResponseBody {
+        &self.body
+    }
+
+    /// Returns the body, to change it.
+    pub fn body_mut(&mut self) -> &mut ResponseBody {
+        &mut self.body
+    }
+
+    fn send(&mut self, content_type: &'static str, content: impl Into<Bytes>) -> &mut Self {
+        self.content_type(content_type);
+        self.body = ResponseBody::Bytes(content.into());
+        self
+    }
+
+    fn content_type(&mut self, content_type: &'static str) {
+        self.headers.insert("content-type", content_type).expect("the engine's own types are valid");
+    }
+
+    pub(crate) fn into_parts(self) -> (StatusCode, Headers, ResponseBody, Option<UpgradeHandler>) {
+        (self.status, self.headers, self.body, self.upgrade)
+    }
+}
+
+impl<B: Into<Bytes>> From<http::Response<B>> for Response {
+    fn from(response: http::Response<B>) -> Self {
+        let (parts, body) = response.into_parts();
+        Self {
+            status: parts.status,
+            headers: Headers::from(&parts.headers),
+            body: ResponseBody::Bytes(body.into()),
+            upgrade: None,
+        }
+    }
+}
+
+impl From<Response> for http::Response<ResponseBody> {
+    fn from(response: Response) -> Self {
+        let mut converted = Self::new(response.body);
+        *converted.status_mut() = response.status;
+        *converted.headers_mut() = http::HeaderMap::from(&response.headers);
+        converted
+    }
+}
+
+impl From<&'static str> for Response {
+    fn from(text: &'static str) -> Self {
+        let mut response = Self::default();
+        response.send_text(text);
+        response
+    }
+}
+
+impl From<String> for Response {
+    fn from(text: String) -> Self {
+        let mut response = Self::default();
+        response.send_text(text);
+        response
+    }
+}
+
+impl fmt::Debug for Response {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Response")
+            .field("status", &self.status)
+            .field("headers", &self.headers)
+            .field("body", &self.body)
+            .finish_non_exhaustive()
+    }
+}
+
+impl fmt::Debug for ResponseBody {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Empty => f.write_str("Empty"),
+            Self::Bytes(bytes) => write!(f, "{} bytes", bytes.len()),
+            Self::Sized { length, .. } => write!(f, "reader of {length} bytes"),
+            Self::Unsized(_) => f.write_str("reader"),
+        }
+    }
+}

@@ -1,0 +1,57 @@
+//! What a thread of the engine's pool is given to do.
+
+use std::fmt;
+use std::sync::Arc;
+
+use crate::body::StreamReturn;
+use crate::connection::Connection;
+use crate::event_loop::EventLoop;
+use crate::protocol::http::worker;
+use crate::request::Request;
+use crate::service::Route;
+
+/// A piece of work for a pool thread.
+pub(crate) enum Task {
+    /// Lead an event loop.
+    Lead(Box<EventLoop>),
+    /// Run a handler that may block, and write its response.
+    Call(Box<Connection>, Box<Call>),
+    /// Go on with a response whose body's reader may block.
+    Resume(Box<Connection>),
+    /// Run what took over a connection.
+    Detached(Box<dyn FnOnce() + Send>),
+}
+
+/// A request on its way to its handler.
+pub(crate) struct Call {
+    pub(crate) request: Request,
+    pub(crate) route: Route,
+    /// Where a streamed content comes back to.
+    pub(crate) stream: Option<Arc<StreamReturn>>,
+}
+
+impl Task {
+    pub(crate) fn run(self) {
+        match self {
+            Self::Lead(event_loop) => worker::lead(event_loop),
+            Self::Call(connection, call) => {
+                worker::follow(connection, |worker, connection| worker.answer(connection, *call));
+            }
+            Self::Resume(connection) => {
+                worker::follow(connection, |worker, connection| worker.serve(connection, false, false));
+            }
+            Self::Detached(run) => run(),
+        }
+    }
+}
+
+impl fmt::Debug for Task {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Lead(_) => "Lead",
+            Self::Call(..) => "Call",
+            Self::Resume(_) => "Resume",
+            Self::Detached(_) => "Detached",
+        })
+    }
+}

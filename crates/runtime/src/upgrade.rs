@@ -1,0 +1,83 @@
+//! A socket that HTTP has let go of, after a `101`.
+
+use std::fmt;
+use std::io::{self, Read, Write};
+use std::time::Duration;
+
+/// A connection that speaks another protocol now: blocking reads and writes, and the bytes that
+/// the peer sent behind its request come first.
+pub struct Upgraded {
+    socket: socket2::Socket,
+    unread: Vec<u8>,
+}
+
+impl Upgraded {
+    pub(crate) fn new(socket: socket2::Socket, unread: Vec<u8>) -> Self {
+        Self { socket, unread }
+    }
+
+    /// Sets how long a read may wait; `None` is for ever.
+    ///
+    /// # Errors
+    ///
+    /// If the duration is zero or the system refuses.
+    pub fn set_read_timeout(&self, timeout: Option<Duration>) -> io::Result<()> {
+        self.socket.set_read_timeout(timeout)
+    }
+
+    /// Sets how long a write may wait; `None` is for ever.
+    ///
+    /// # Errors
+    ///
+    /// If the duration is zero or the system refuses.
+    pub fn set_write_timeout(&self, timeout: Option<Duration>) -> io::Result<()> {
+        self.socket.set_write_timeout(timeout)
+    }
+
+    /// Returns a second handle, so that one thread can read while another writes. Bytes that were
+    /// read ahead stay with this one.
+    ///
+    /// # Errors
+    ///
+    /// If the system has no descriptor left.
+    pub fn try_clone(&self) -> io::Result<Self> {
+        Ok(Self { socket: self.socket.try_clone()?, unread: Vec::new() })
+    }
+
+    /// Ends the direction to the peer.
+    ///
+    /// # Errors
+    ///
+    /// If the peer is gone.
+    pub fn shutdown_write(&self) -> io::Result<()> {
+        self.socket.shutdown(std::net::Shutdown::Write)
+    }
+}
+
+impl Read for Upgraded {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        if self.unread.is_empty() {
+            return (&self.socket).read(buffer);
+        }
+        let length = self.unread.len().min(buffer.len());
+        buffer[..length].copy_from_slice(&self.unread[..length]);
+        self.unread.drain(..length);
+        Ok(length)
+    }
+}
+
+impl Write for Upgraded {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        (&self.socket).write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+impl fmt::Debug for Upgraded {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Upgraded").field("unread", &self.unread.len()).finish_non_exhaustive()
+    }
+}

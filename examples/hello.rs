@@ -1,0 +1,13 @@
+//! The smallest server. Run it and type `curl http://127.0.0.1:5000`.
+
+use filoplume_runtime::{Response, Result, Server};
+
+fn main() -> Result<()> {
+    let server = Server::bind("127.0.0.1:5000")?;
+    server.incoming().for_each(|_request| {
+        let mut response = Response::default();
+        response.send_text("Hello from Filoplume!");
+        response
+    })?;
+    Ok(())
+}
