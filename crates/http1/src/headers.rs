@@ -6,7 +6,7 @@ use std::fmt;
 
 use http::{HeaderMap, HeaderName, HeaderValue};
 
-use crate::syntax::{TOKEN, invalid_in_value, trim_ows};
+use crate::syntax::{Class, TOKEN, VALUE, is_value, trim_ows};
 
 /// A case-insensitive multimap of fields in order of arrival.
 ///
@@ -363,17 +363,25 @@ impl fmt::Display for InvalidHeader {
 
 impl Error for InvalidHeader {}
 
+#[inline]
 fn validate(name: &[u8], value: &[u8]) -> Result<(), InvalidHeader> {
-    if name.is_empty() {
-        return Err(InvalidHeader::NameEmpty);
+    if !name.is_empty() && name.iter().all(|&byte| TOKEN.has(byte)) && is_value(value) {
+        Ok(())
+    } else {
+        Err(reason(name, value))
     }
-    if let Some((at, &byte)) = name.iter().enumerate().find(|&(_, &byte)| !TOKEN.has(byte)) {
-        return Err(InvalidHeader::Name { byte, at });
+}
+
+/// Finds what is wrong with a field that is known to be wrong.
+#[cold]
+fn reason(name: &[u8], value: &[u8]) -> InvalidHeader {
+    let first_outside =
+        |class: &Class, bytes: &[u8]| bytes.iter().copied().enumerate().find(|&(_, byte)| !class.has(byte));
+    match (first_outside(&TOKEN, name), first_outside(&VALUE, value)) {
+        (Some((at, byte)), _) => InvalidHeader::Name { byte, at },
+        (None, Some((at, byte))) => InvalidHeader::Value { byte, at },
+        (None, None) => InvalidHeader::NameEmpty,
     }
-    if let Some((at, byte)) = invalid_in_value(value) {
-        return Err(InvalidHeader::Value { byte, at });
-    }
-    Ok(())
 }
 
 #[inline]

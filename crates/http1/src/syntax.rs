@@ -12,32 +12,48 @@ impl Class {
 
     #[inline]
     pub(crate) fn has_all(&self, bytes: &[u8]) -> bool {
-        // Eight at a time without a branch between them: half the instructions of a byte at a time.
+        // Eight at a time without a branch between them.
         let mut eights = bytes.chunks_exact(8);
         eights.all(|eight| eight.iter().fold(true, |all, &byte| all & self.has(byte)))
             && eights.remainder().iter().all(|&byte| self.has(byte))
     }
 
-    #[expect(
-        clippy::indexing_slicing,
-        clippy::arithmetic_side_effects,
-        reason = "evaluated at compile time, where a panic is a build error"
-    )]
     const fn alphanumeric_and(others: &[u8]) -> Self {
-        let mut table = [false; 256];
-        let mut index = 0;
-        while index < 256 {
-            #[expect(clippy::cast_possible_truncation, reason = "index is below 256")]
-            let byte = index as u8;
-            table[index] = byte.is_ascii_alphanumeric();
-            index += 1;
+        let mut class = Self([false; 256]);
+        let mut byte = 0u8;
+        while byte < 128 {
+            if byte.is_ascii_alphanumeric() {
+                class = class.with(&[byte]);
+            }
+            byte = byte.wrapping_add(1);
         }
-        index = 0;
-        while index < others.len() {
-            table[others[index] as usize] = true;
-            index += 1;
+        class.with(others)
+    }
+
+    const fn no_controls_and(others: &[u8]) -> Self {
+        let mut class = Self([true; 256]);
+        let mut byte = 0u8;
+        while byte < 128 {
+            if byte.is_ascii_control() {
+                class = class.set(byte, false);
+            }
+            byte = byte.wrapping_add(1);
         }
-        Self(table)
+        class.with(others)
+    }
+
+    const fn with(mut self, mut bytes: &[u8]) -> Self {
+        while let [byte, rest @ ..] = bytes {
+            self = self.set(*byte, true);
+            bytes = rest;
+        }
+        self
+    }
+
+    #[expect(clippy::indexing_slicing, reason = "evaluated at compile time, and every byte is a valid index")]
+    const fn set(mut self, byte: u8, has: bool) -> Self {
+        self.0[byte as usize] = has;
+        self
     }
 }
 
@@ -50,20 +66,14 @@ pub(crate) static REG_NAME: Class = Class::alphanumeric_and(b"-._~!$&'()*+,;=");
 /// What a path may have in it here: see [`parse_target`](crate::target::parse_target).
 pub(crate) static TARGET_PATH: Class = Class::alphanumeric_and(b"!\"$%&'()*+,-./:;<=>@[]^_`{|}~");
 
-/// Returns the first byte that may not stand in a field value: a control other than HTAB.
-/// Bytes from 0x80 (`obs-text`) are let through as opaque data (RFC 9110 section 5.5).
-pub(crate) fn invalid_in_value(value: &[u8]) -> Option<(usize, u8)> {
-    // Folded without an early exit, so that it is done many bytes at a time.
-    let clean = value.iter().fold(true, |clean, &byte| clean & is_value_byte(byte));
-    if clean {
-        return None;
-    }
-    value.iter().copied().enumerate().find(|&(_, byte)| !is_value_byte(byte))
-}
+/// What a field value may have in it: everything but controls, of which HTAB is allowed. Bytes from 0x80
+/// (`obs-text`) are let through as opaque data (RFC 9110 section 5.5).
+pub(crate) static VALUE: Class = Class::no_controls_and(b"\t");
 
+/// `VALUE.has_all`, but compared instead of looked up: values are short, and this was measured to be cheaper.
 #[inline]
-fn is_value_byte(byte: u8) -> bool {
-    (byte >= 0x20 && byte != 0x7f) | (byte == b'\t')
+pub(crate) fn is_value(value: &[u8]) -> bool {
+    value.iter().all(|&byte| (byte >= 0x20 && byte != 0x7f) || byte == b'\t')
 }
 
 #[inline]
