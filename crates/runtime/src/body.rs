@@ -210,7 +210,8 @@ impl ContentStream {
             }
             // No more is decoded than the handler has room for: what is decoded is delivered.
             let window = self.unread.get(..buffer.len().max(1)).unwrap_or(&self.unread);
-            let decoded = decoder.decode(window).map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))?;
+            let decoded =
+                decoder.decode(window).map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))?;
             let data = window.get(decoded.data.clone()).unwrap_or_default();
             let length = data.len();
             buffer[..length].copy_from_slice(data);
@@ -228,7 +229,10 @@ impl ContentStream {
         if std::mem::take(&mut self.owes_continue) {
             if self.returns.response_begun.load(Ordering::Relaxed) {
                 self.owes_continue = true;
-                return Err(io::Error::new(io::ErrorKind::InvalidInput, "the response has begun: the peer will not send its content"));
+                return Err(io::Error::new(
+                    io::ErrorKind::InvalidInput,
+                    "the response has begun: the peer will not send its content",
+                ));
             }
             io::Write::write_all(&mut &self.socket, CONTINUE)?;
         }

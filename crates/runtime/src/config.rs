@@ -7,17 +7,17 @@ use filoplume_http1::Limits;
 
 /// Handlers that may block at once. Two hundred is common for a database pool; twice that and
 /// some room costs a few megabytes of touched stack.
-pub const THREADS_MAX: usize = 512;
+pub(crate) const THREADS_MAX: usize = 512;
 
 /// Requests that may wait for a thread. Two rounds of [`THREADS_MAX`]: who would wait longer is
 /// better served by a quick 503.
-pub const QUEUE_CAPACITY: usize = 1024;
+pub(crate) const QUEUE_CAPACITY: usize = 1024;
 
 /// Connections held at once; more wait in the system's backlog until one closes.
-pub const CONNECTIONS_MAX: usize = 65_536;
+pub(crate) const CONNECTIONS_MAX: usize = 65_536;
 
 /// The length of the system's queue of connections that were not accepted yet.
-pub const BACKLOG: u32 = 4096;
+pub(crate) const BACKLOG: u32 = 4096;
 
 /// How an engine behaves: every bound has a default that suits a server on the open internet.
 ///
@@ -112,7 +112,7 @@ impl ServerConfig {
     }
 
     /// Sets how many handlers may block at once; the threads exist only while they are needed.
-    /// Default: [`THREADS_MAX`].
+    /// Default: 512.
     pub fn threads_max(mut self, threads: usize) -> Self {
         self.threads_max = threads.max(1);
         self
@@ -131,20 +131,20 @@ impl ServerConfig {
     }
 
     /// Sets how many requests may wait for a thread, or in [`Incoming`](crate::Incoming) for the
-    /// program; one more is answered `503` with `Retry-After`. Default: [`QUEUE_CAPACITY`].
+    /// program; one more is answered `503` with `Retry-After`. Default: 1024.
     pub fn queue_capacity(mut self, requests: usize) -> Self {
         self.queue_capacity = requests.max(1);
         self
     }
 
     /// Sets how many connections are held at once; more wait in the system's backlog.
-    /// Default: [`CONNECTIONS_MAX`].
+    /// Default: 65,536.
     pub fn connections_max(mut self, connections: usize) -> Self {
         self.connections_max = connections.max(1);
         self
     }
 
-    /// Sets how many connections the system keeps waiting for the engine. Default: [`BACKLOG`].
+    /// Sets how many connections the system keeps waiting for the engine. Default: 4096.
     pub fn backlog(mut self, connections: u32) -> Self {
         self.backlog = connections.max(1);
         self

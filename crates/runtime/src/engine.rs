@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use parking_lot::{Condvar, Mutex};
 
 use crate::config::ServerConfig;
+use crate::error::{Kind, Result};
 use crate::event_loop::watchdog::Watchdog;
 use crate::event_loop::{EventLoop, LoopHandle};
 use crate::incoming::IncomingRequest;
@@ -18,7 +19,6 @@ use crate::pool::{Pool, PoolConfig};
 use crate::queue::MessageQueue;
 use crate::service::Service;
 use crate::task::Task;
-use crate::error::{Kind, Result};
 
 /// Who answers the requests.
 pub(crate) enum Answerer {
@@ -83,8 +83,7 @@ impl Engine {
             event_loops.push(EventLoop::new(&engine).map_err(started("an event loop"))?);
         }
         for bound in bound {
-            let listeners =
-                bound.listen(engine.config.backlog, loops).map_err(started("to listen"))?;
+            let listeners = bound.listen(engine.config.backlog, loops).map_err(started("to listen"))?;
             for (event_loop, listener) in event_loops.iter_mut().zip(listeners) {
                 event_loop.add_listener(listener).map_err(started("to listen"))?;
             }
@@ -110,7 +109,8 @@ impl Engine {
         if loops.len() < 2 {
             return None;
         }
-        let others = loops.iter().filter_map(Weak::upgrade).filter(|other| !std::ptr::eq(&raw const **other, own));
+        let others =
+            loops.iter().filter_map(Weak::upgrade).filter(|other| !std::ptr::eq(&raw const **other, own));
         let lightest = others.min_by_key(|other| other.connections())?;
         // The tolerance keeps short-lived connections, whose counts always waver, on the loop that accepted them.
         let fair = lightest.connections() + 2 + own_connections / 16;
@@ -173,7 +173,14 @@ impl Engine {
             Answerer::Service(_) => 0,
             Answerer::Program(queue) => queue.len(),
         };
-        let parked = self.loops.get().into_iter().flatten().filter_map(Weak::upgrade).map(|handle| handle.parked()).sum();
+        let parked = self
+            .loops
+            .get()
+            .into_iter()
+            .flatten()
+            .filter_map(Weak::upgrade)
+            .map(|handle| handle.parked())
+            .sum();
         self.counters.read(self.pool.metrics(), incoming, parked)
     }
 }

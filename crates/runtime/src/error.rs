@@ -83,7 +83,9 @@ impl fmt::Display for Error {
             Kind::Bind { address, source } => write!(f, "cannot listen on {address}: {source}"),
             Kind::BindPath { path, source } => write!(f, "cannot listen on {}: {source}", path.display()),
             Kind::NoAddress { address } => write!(f, "{address} resolves to no address"),
-            Kind::NoListener => f.write_str("the server has no address to listen on: call `bind` on the builder"),
+            Kind::NoListener => {
+                f.write_str("the server has no address to listen on: call `bind` on the builder")
+            }
             Kind::Start { what, source } => write!(f, "cannot start {what}: {source}"),
             Kind::AlreadyServing => f.write_str("the server is serving already: one engine has one service"),
             Kind::Signals { source } => write!(f, "cannot listen to signals: {source}"),

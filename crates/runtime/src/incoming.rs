@@ -103,7 +103,8 @@ impl IncomingRequest {
 
 fn finish(exchange: Exchange, response: Response) -> Result<()> {
     let Exchange { connection, route, stream } = exchange;
-    let error = worker::follow(connection, |worker, connection| worker.finish(connection, response, route, stream));
+    let error =
+        worker::follow(connection, |worker, connection| worker.finish(connection, response, route, stream));
     match error {
         Some(source) => Err(Kind::Respond { source }.into()),
         None => Ok(()),

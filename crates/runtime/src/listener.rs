@@ -7,15 +7,22 @@ use std::path::{Path, PathBuf};
 use mio::{Interest, Registry, Token};
 use socket2::{Domain, Protocol, SockRef, Socket, Type};
 
+use crate::config::BACKLOG;
 use crate::connection::transport::{Peer, Transport};
 use crate::error::{Error, Kind};
 
-/// A bound address that does not listen yet: peers wait until the engine runs.
+/// A bound address. It listens already, so that the port is taken and peers wait until the engine runs.
 #[derive(Debug)]
 pub(crate) enum Bound {
-    Tcp { socket: Socket, address: SocketAddr },
+    Tcp {
+        socket: Socket,
+        address: SocketAddr,
+    },
     #[cfg(unix)]
-    Unix { listener: std::os::unix::net::UnixListener, path: UnixPath },
+    Unix {
+        listener: std::os::unix::net::UnixListener,
+        path: UnixPath,
+    },
 }
 
 /// A socket file that goes away with its owner.
@@ -85,7 +92,13 @@ fn bind_tcp(address: SocketAddr, shared: bool) -> io::Result<Socket> {
         set_shared(&socket)?;
     }
     socket.bind(&address.into())?;
+    // Bound is not taken: with `SO_REUSEADDR` it is the one that listens who has the port.
+    socket.listen(backlog(BACKLOG))?;
     Ok(socket)
+}
+
+fn backlog(connections: u32) -> i32 {
+    i32::try_from(connections).unwrap_or(i32::MAX)
 }
 
 #[cfg(any(target_os = "linux", target_os = "android"))]
@@ -116,7 +129,6 @@ impl Bound {
     pub(crate) fn listen(self, backlog: u32, loops: usize) -> io::Result<Vec<Listener>> {
         match self {
             Self::Tcp { socket, address } => {
-                let backlog = i32::try_from(backlog).unwrap_or(i32::MAX);
                 let mut sockets = Vec::with_capacity(loops);
                 let shareable = loops > 1 && set_shared(&socket).is_ok();
                 sockets.push(socket);
@@ -124,7 +136,7 @@ impl Bound {
                     sockets.push(bind_tcp(address, true)?);
                 }
                 let listen = |socket: Socket| {
-                    socket.listen(backlog)?;
+                    socket.listen(self::backlog(backlog))?;
                     Ok(Listener::Tcp(mio::net::TcpListener::from_std(socket.into())))
                 };
                 sockets.into_iter().map(listen).collect()
@@ -153,7 +165,10 @@ impl Bound {
 pub(crate) enum Listener {
     Tcp(mio::net::TcpListener),
     #[cfg(unix)]
-    Unix { listener: mio::net::UnixListener, _path: UnixPath },
+    Unix {
+        listener: mio::net::UnixListener,
+        _path: UnixPath,
+    },
 }
 
 impl Listener {

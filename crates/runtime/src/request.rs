@@ -65,7 +65,10 @@ impl Request {
     /// Returns the value of the first query parameter of that name, still percent-encoded.
     pub fn query_value(&self, name: &str) -> Option<&str> {
         let pairs = self.query()?.split('&');
-        pairs.map(|pair| pair.split_once('=').unwrap_or((pair, ""))).find(|(key, _)| *key == name).map(|(_, value)| value)
+        pairs
+            .map(|pair| pair.split_once('=').unwrap_or((pair, "")))
+            .find(|(key, _)| *key == name)
+            .map(|(_, value)| value)
     }
 
     /// Returns the host and port that the peer asked for (RFC 9112, 3.3).

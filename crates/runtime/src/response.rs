@@ -152,11 +152,7 @@ impl Response {
     /// # Ok::<(), filoplume_runtime::InvalidHeader>(())
     /// ```
     pub fn upgrade(handler: impl FnOnce(Upgraded) + Send + 'static) -> Self {
-        Self {
-            status: StatusCode::SWITCHING_PROTOCOLS,
-            upgrade: Some(Box::new(handler)),
-            ..Self::default()
-        }
+        Self { status: StatusCode::SWITCHING_PROTOCOLS, upgrade: Some(Box::new(handler)), ..Self::default() }
     }
 
     /// Returns the body.

@@ -1,5 +1,6 @@
 //! What the user holds: a server, from its addresses to its end.
 
+use std::fmt;
 use std::net::{SocketAddr, TcpListener, ToSocketAddrs};
 use std::path::Path;
 use std::sync::Arc;
@@ -30,21 +31,25 @@ use crate::service::Service;
 /// })?;
 /// # Ok::<(), filoplume_runtime::Error>(())
 /// ```
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct Server {
     shared: Arc<Shared>,
 }
 
-#[derive(Debug)]
 struct Shared {
     local_addrs: Vec<SocketAddr>,
     state: Mutex<State>,
 }
 
-#[derive(Debug)]
 enum State {
-    Bound { config: ServerConfig, bound: Vec<Bound> },
-    Serving { engine: Arc<Engine>, requests: Option<MessageQueue<IncomingRequest>> },
+    Bound {
+        config: ServerConfig,
+        bound: Vec<Bound>,
+    },
+    Serving {
+        engine: Arc<Engine>,
+        requests: Option<MessageQueue<IncomingRequest>>,
+    },
     /// Shut down before it served, or failed to start.
     Ended,
 }
@@ -168,11 +173,15 @@ impl Server {
         }
     }
 
-    fn start(&self, answerer: Answerer, requests: Option<MessageQueue<IncomingRequest>>) -> Result<Arc<Engine>> {
+    fn start(
+        &self,
+        answerer: Answerer,
+        requests: Option<MessageQueue<IncomingRequest>>,
+    ) -> Result<Arc<Engine>> {
         let mut state = self.shared.state.lock();
         match std::mem::replace(&mut *state, State::Ended) {
             State::Bound { config, bound } => {
-                let engine = Engine::start(config, bound, answerer)?;
+                let engine = Engine::start(*config, bound, answerer)?;
                 *state = State::Serving { engine: Arc::clone(&engine), requests };
                 Ok(engine)
             }
@@ -203,6 +212,12 @@ impl Server {
                 Err(RecvError::Closed)
             }
         }
+    }
+}
+
+impl fmt::Debug for Server {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Server").field("local_addrs", &self.shared.local_addrs).finish_non_exhaustive()
     }
 }
 
@@ -276,7 +291,7 @@ impl ServerBuilder {
             return Err(Error::from(Kind::NoListener));
         }
         let local_addrs = self.bound.iter().filter_map(Bound::local_address).collect();
-        let state = Mutex::new(State::Bound { config: self.config, bound: self.bound });
+        let state = Mutex::new(State::Bound { config: Box::new(self.config), bound: self.bound });
         Ok(Server { shared: Arc::new(Shared { local_addrs, state }) })
     }
 }

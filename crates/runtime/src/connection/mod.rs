@@ -117,15 +117,6 @@ impl Connection {
         Ok(())
     }
 
-    /// Ends [`hold`](Self::hold); the home loop registers the connection again when it comes.
-    pub(crate) fn release_hold(&mut self) -> io::Result<()> {
-        if self.mode == Mode::Blocking {
-            self.transport.set_nonblocking()?;
-            self.mode = Mode::Unregistered;
-        }
-        Ok(())
-    }
-
     #[inline]
     pub(crate) fn is_held(&self) -> bool {
         self.mode == Mode::Blocking

@@ -68,11 +68,21 @@ impl Transport {
         retry(|| each!(self, socket => (&*socket).write_vectored(parts)))
     }
 
-    pub(crate) fn register(&mut self, registry: &Registry, token: Token, interest: Interest) -> io::Result<()> {
+    pub(crate) fn register(
+        &mut self,
+        registry: &Registry,
+        token: Token,
+        interest: Interest,
+    ) -> io::Result<()> {
         each!(self, socket => registry.register(socket, token, interest))
     }
 
-    pub(crate) fn reregister(&mut self, registry: &Registry, token: Token, interest: Interest) -> io::Result<()> {
+    pub(crate) fn reregister(
+        &mut self,
+        registry: &Registry,
+        token: Token,
+        interest: Interest,
+    ) -> io::Result<()> {
         each!(self, socket => registry.reregister(socket, token, interest))
     }
 

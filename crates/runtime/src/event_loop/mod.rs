@@ -16,11 +16,11 @@ use std::time::{Duration, Instant};
 use crossbeam_channel::{Receiver, Sender};
 use mio::{Events, Poll, Registry, Token, Waker};
 
+use crate::clock::Clock;
+use crate::connection::Connection;
 use crate::connection::deadlines::Deadlines;
 use crate::connection::table::Table;
 use crate::connection::transport::{Peer, Transport};
-use crate::clock::Clock;
-use crate::connection::Connection;
 use crate::engine::Engine;
 use crate::learn::RouteKey;
 use crate::listener::Listener;
@@ -244,7 +244,8 @@ impl EventLoop {
     pub(crate) fn park(&mut self, mut connection: Box<Connection>, now: Instant) {
         let deadline = connection.deadline;
         // An entry that is due was looked at while the connection was away, or will be ignored.
-        let is_listed = connection.listed_at.is_some_and(|listed_at| listed_at <= deadline && listed_at > now);
+        let is_listed =
+            connection.listed_at.is_some_and(|listed_at| listed_at <= deadline && listed_at > now);
         if !is_listed {
             self.deadlines.add(deadline, connection.token());
             connection.listed_at = Some(deadline);
@@ -436,7 +437,10 @@ impl EventLoop {
         }
         let is_late = self.handle.engine.drain_deadline().is_some_and(|deadline| deadline <= now);
         if is_late {
-            tracing::warn!(connections = self.table.len(), "the drain deadline has passed: closing what is left");
+            tracing::warn!(
+                connections = self.table.len(),
+                "the drain deadline has passed: closing what is left"
+            );
         }
         is_late
     }

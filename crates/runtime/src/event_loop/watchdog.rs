@@ -29,7 +29,11 @@ pub(crate) struct Watchdog {
 
 impl Watchdog {
     pub(crate) fn new() -> Self {
-        Self { thread: OnceLock::new(), is_parked: AtomicBool::new(false), is_stopped: AtomicBool::new(false) }
+        Self {
+            thread: OnceLock::new(),
+            is_parked: AtomicBool::new(false),
+            is_stopped: AtomicBool::new(false),
+        }
     }
 
     pub(crate) fn start(&self, engine: &Arc<Engine>, handles: Vec<Arc<LoopHandle>>) -> io::Result<()> {

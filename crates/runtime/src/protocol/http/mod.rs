@@ -105,7 +105,13 @@ pub(crate) struct Streaming {
 
 impl Http {
     pub(crate) fn new() -> Self {
-        Self { messages: ServerConnection::new(), stage: Stage::Head, unsent: None, skipping: None, head: HeadDeadline::First }
+        Self {
+            messages: ServerConnection::new(),
+            stage: Stage::Head,
+            unsent: None,
+            skipping: None,
+            head: HeadDeadline::First,
+        }
     }
 
     /// Goes on as far as the bytes at hand allow.
@@ -162,7 +168,12 @@ impl Http {
     /// When the peer must have moved, if the connection waits for it from now on. `None` keeps the
     /// deadline that runs.
     #[inline]
-    pub(crate) fn deadline(&mut self, now: Instant, has_input: bool, config: &ServerConfig) -> Option<Instant> {
+    pub(crate) fn deadline(
+        &mut self,
+        now: Instant,
+        has_input: bool,
+        config: &ServerConfig,
+    ) -> Option<Instant> {
         if let Some(unsent) = &self.unsent {
             return Some(unsent.deadline());
         }
@@ -209,10 +220,6 @@ impl Http {
         self.stage = Stage::Lingering { until };
     }
 
-    pub(crate) fn is_lingering(&self) -> bool {
-        matches!(self.stage, Stage::Lingering { .. })
-    }
-
     /// Announces the end with the response that is written next.
     pub(crate) fn close_after_response(&mut self, reason: CloseReason) {
         self.messages.close(reason);
@@ -242,7 +249,8 @@ impl Http {
             Some(Next::KeepAlive) => self.stage = Stage::Head,
             Some(Next::Close(reason)) => {
                 // Closing a socket with unread bytes in it resets the connection, and the response may be lost with it.
-                let lingers = has_input || matches!(reason, CloseReason::ContentUnread | CloseReason::Refused(_));
+                let lingers =
+                    has_input || matches!(reason, CloseReason::ContentUnread | CloseReason::Refused(_));
                 self.close(reason, lingers);
             }
             None => {

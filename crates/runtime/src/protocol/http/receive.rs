@@ -180,7 +180,8 @@ impl Http {
             self.refuse_content(ParseError::ContentTooLong, buffers);
             return Step::Linger;
         }
-        let owes_continue = request.head().expects_continue() && buffers.input.is_empty() && content.len() == 0;
+        let owes_continue =
+            request.head().expects_continue() && buffers.input.is_empty() && content.len() == 0;
         Step::Stream(Box::new(Streaming { request, route, decoder, prefix: content, owes_continue }))
     }
 
@@ -191,7 +192,12 @@ impl Http {
 
     /// Takes back what a stream left, after the response. `None`: somebody still reads, or the
     /// stream failed: there is no way to go on.
-    pub(crate) fn end_stream(&mut self, left: Option<StreamLeft>, buffers: &mut Buffers, config: &ServerConfig) {
+    pub(crate) fn end_stream(
+        &mut self,
+        left: Option<StreamLeft>,
+        buffers: &mut Buffers,
+        config: &ServerConfig,
+    ) {
         let Some(left) = left else {
             self.messages.content_abandoned();
             return;

@@ -7,9 +7,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use bytes::{Buf, Bytes};
-use filoplume_http1::{
-    BodyEncoding, CHUNK_END, CloseReason, ContentLength, LAST_CHUNK, encode_chunk_head,
-};
+use filoplume_http1::{BodyEncoding, CHUNK_END, CloseReason, ContentLength, LAST_CHUNK, encode_chunk_head};
 use http::StatusCode;
 
 use super::{Http, Stage};
@@ -160,7 +158,8 @@ impl Http {
             SendFraming::Length { left } => usize::try_from(left).unwrap_or(PUMP_BYTES).min(PUMP_BYTES),
             SendFraming::Chunked | SendFraming::UntilClose => PUMP_BYTES,
         };
-        let result = if wanted == 0 { Ok(0) } else { read_some(&mut *sending.reader, &mut scratch[..wanted]) };
+        let result =
+            if wanted == 0 { Ok(0) } else { read_some(&mut *sending.reader, &mut scratch[..wanted]) };
         let piece = match result {
             Ok(read) => scratch.get(..read).unwrap_or_default(),
             Err(error) => {
@@ -247,12 +246,12 @@ impl Http {
                 return Ok(Flushed::All);
             }
         }
-        self.keep_unsent(written, content, buffers, config);
+        self.keep_unsent(written, &content, buffers, config);
         self.flush_unsent(transport)
     }
 
     #[cold]
-    fn keep_unsent(&mut self, written: usize, content: Bytes, buffers: &mut Buffers, config: &ServerConfig) {
+    fn keep_unsent(&mut self, written: usize, content: &Bytes, buffers: &mut Buffers, config: &ServerConfig) {
         let unsent = self.unsent.get_or_insert_with(|| {
             let pace = Pace::new(buffers.clock.now(), config.write_timeout, config.bytes_per_second_min);
             Box::new(Unsent { parts: VecDeque::new(), pace })

@@ -72,7 +72,9 @@ enum After {
 /// What a read brought.
 enum Filled {
     /// Bytes; there may be more if all the room was used.
-    Some { may_have_more: bool },
+    Some {
+        may_have_more: bool,
+    },
     Nothing,
     End,
 }
@@ -211,7 +213,12 @@ impl Worker<'_> {
 
     /// Works on a connection until it has to wait. `can_read` says that the socket may have bytes,
     /// `has_end` that the peer's end is among them.
-    pub(crate) fn serve(&mut self, mut connection: Box<Connection>, mut can_read: bool, has_end: bool) -> Outcome {
+    pub(crate) fn serve(
+        &mut self,
+        mut connection: Box<Connection>,
+        mut can_read: bool,
+        has_end: bool,
+    ) -> Outcome {
         if connection.http.is_writing() {
             match self.flush(&mut connection, Bytes::new()) {
                 Ok(Flushed::All) => {}
@@ -411,7 +418,12 @@ impl Worker<'_> {
     }
 
     /// Every thread is busy and the queue is full: says so at once.
-    fn overloaded(&mut self, connection: Box<Connection>, route: Route, stream: Option<Arc<StreamReturn>>) -> After {
+    fn overloaded(
+        &mut self,
+        connection: Box<Connection>,
+        route: Route,
+        stream: Option<Arc<StreamReturn>>,
+    ) -> After {
         self.engine.counters.overloaded.increment();
         let connection = self.load(connection);
         let mut response = Response::new(503);
