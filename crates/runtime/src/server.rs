@@ -43,7 +43,7 @@ struct Shared {
 
 enum State {
     Bound {
-        config: ServerConfig,
+        config: Box<ServerConfig>,
         bound: Vec<Bound>,
     },
     Serving {
