@@ -142,9 +142,12 @@ fn run_scenario(args: &Args, scenario: &Scenario, built: &[Built<'_>]) -> String
             row.rounds.push((scenario.measure)(&run).map_err(|error| error.to_string()));
         }
     }
-    let commands: String = scenario.printed_jobs().iter().map(|job| command(args, job)).collect();
+    let mut commands: String = scenario.printed_jobs().iter().map(|job| command(args, job)).collect();
+    if !commands.is_empty() {
+        commands.insert(0, '\n');
+    }
     format!(
-        "\n## {}\n\n{}\n\n{commands}\n{}",
+        "\n## {}\n\n{}\n{commands}\n{}",
         scenario.name,
         scenario.asks,
         report::table(scenario.columns, &rows, &scenario.reference())
