@@ -5,7 +5,7 @@ use std::thread;
 use std::time::Duration;
 
 use crate::load::{Clients, Question, Until};
-use crate::proc::{CpuTime, Size};
+use crate::proc::{CpuTime, Size, live_switches};
 use crate::report::{Column, Figures, Show};
 use crate::scenario::Run;
 use crate::server::Running;
@@ -27,6 +27,7 @@ pub const COLUMNS: &[Column] = &[
     column("memory", "RSS MiB", 1, Show::Median),
     column("threads", "threads", 0, Show::Median),
     column("cpu", "CPU ms in 5 s", 0, Show::Median),
+    column("switches", "context switches in 5 s", 0, Show::Median),
     column("calls", "system calls in 3 s", 0, Show::Median),
     column("by name", "which", 0, Show::Text),
 ];
@@ -41,9 +42,12 @@ pub fn measure(run: &Run<'_>) -> io::Result<Figures> {
     let outcome = clients.run(&question, Until::AnsweredEach(1), 1)?;
     thread::sleep(SETTLE);
     let cpu_before = CpuTime::of(server.pid())?;
+    let switches_before = live_switches(server.pid())?;
     thread::sleep(CPU_OVER);
+    let switches = live_switches(server.pid())?.saturating_sub(switches_before);
     let cpu = CpuTime::of(server.pid())?.since(cpu_before);
     let size = Size::of(server.pid())?;
+    // Attaching interrupts every wait, so a server may wake up from that alone: the switches are free of it.
     let strace = Strace::attach(server.pid())?;
     thread::sleep(CALLS_OVER);
     let calls = strace.finish()?;
@@ -62,6 +66,7 @@ pub fn measure(run: &Run<'_>) -> io::Result<Figures> {
         .number("memory", size.resident_kib as f64 / 1024.0)
         .number("threads", size.threads as f64)
         .number("cpu", cpu.total().as_secs_f64() * 1_000.0)
+        .number("switches", switches as f64)
         .number("calls", calls.total() as f64)
         .text("by name", calls.list(1.0));
     Ok(figures.problems(problems))
