@@ -25,6 +25,16 @@ pub(crate) struct Facts {
     pub(crate) connection_has_upgrade: bool,
 }
 
+impl Facts {
+    /// What follows from no field at all.
+    pub(crate) const NONE: Self = Self {
+        framing: Framing::Empty,
+        expects_continue: false,
+        is_persistent: true,
+        connection_has_upgrade: false,
+    };
+}
+
 /// Collects what single fields say, one after the other.
 #[derive(Default)]
 #[expect(

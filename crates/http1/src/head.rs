@@ -7,7 +7,7 @@ use http::Method;
 
 use crate::error::ParseError;
 use crate::framing::{Facts, FieldFacts, Framing};
-use crate::headers::{Headers, Span};
+use crate::headers::{Headers, Span, Storage};
 use crate::target::{TargetParts, parse_target};
 
 /// The versions that are spoken. Any other is refused with 505.
@@ -73,17 +73,59 @@ impl fmt::Display for Version {
 /// # Ok::<(), filoplume_http1::ParseError>(())
 /// ```
 pub struct RequestHead {
-    method: Method,
-    version: Version,
-    facts: Facts,
-    /// Empty in an absolute form without a path and in an authority form.
-    path: Span,
-    query: Option<Span>,
-    /// From the target only; else `Host` says it.
-    authority: Option<Span>,
     headers: Headers,
-    /// The target, which the spans point into, when it no longer lies with `headers`.
-    detached: Option<Box<str>>,
+    /// Everything but the fields, once it no longer lies with `headers`.
+    detached: Option<Box<Detached>>,
+}
+
+/// What a head says beside its fields.
+#[derive(Clone, Debug)]
+pub(crate) struct HeadParts {
+    pub(crate) method: Method,
+    pub(crate) version: Version,
+    pub(crate) facts: Facts,
+    /// Empty in an absolute form without a path and in an authority form.
+    pub(crate) path: Span,
+    pub(crate) query: Option<Span>,
+    /// From the target only; else `Host` says it.
+    pub(crate) authority: Option<Span>,
+}
+
+/// The head of a request whose fields may be replaced.
+struct Detached {
+    parts: HeadParts,
+    target: Box<str>,
+}
+
+impl Default for HeadParts {
+    fn default() -> Self {
+        Self::NONE
+    }
+}
+
+impl HeadParts {
+    /// What a storage says that no head was parsed into.
+    pub(crate) const NONE: Self = Self {
+        method: Method::GET,
+        version: Version::Http11,
+        facts: Facts::NONE,
+        path: Span::EMPTY,
+        query: None,
+        authority: None,
+    };
+
+    #[inline]
+    pub(crate) fn new(method: Method, version: Version, facts: Facts, target: TargetParts) -> Self {
+        let span = |range: Range<usize>| Span::new(range.start, range.len());
+        Self {
+            method,
+            version,
+            facts,
+            path: span(target.path),
+            query: target.query.map(span),
+            authority: target.authority.map(span),
+        }
+    }
 }
 
 impl RequestHead {
@@ -125,65 +167,60 @@ impl RequestHead {
             facts.note(version, name, value)?;
         }
         let facts = facts.finish(version, false)?;
-        let mut head = Self::assemble(method, version, facts, parts, headers);
-        head.detached = Some(target.into());
-        Ok(head)
+        let parts = HeadParts::new(method, version, facts, parts);
+        Ok(Self { headers, detached: Some(Box::new(Detached { parts, target: target.into() })) })
     }
 
-    /// Puts a head together whose target lies with `headers`.
+    /// The head of a request whose parts and target lie with its fields.
     #[inline]
-    pub(crate) fn assemble(
-        method: Method,
-        version: Version,
-        facts: Facts,
-        parts: TargetParts,
-        headers: Headers,
-    ) -> Self {
-        let span = |range: Range<usize>| Span::new(range.start, range.len());
-        Self {
-            method,
-            version,
-            facts,
-            path: span(parts.path),
-            query: parts.query.map(span),
-            authority: parts.authority.map(span),
-            headers,
-            detached: None,
+    pub(crate) fn from_storage(storage: Box<Storage>) -> Self {
+        Self { headers: Headers::from_storage(storage), detached: None }
+    }
+
+    #[inline]
+    fn parts(&self) -> &HeadParts {
+        match &self.detached {
+            Some(detached) => &detached.parts,
+            None => self.headers.parts(),
         }
     }
 
     /// Returns the method. It is case-sensitive: `get` is not `GET`.
     #[inline]
     pub fn method(&self) -> &Method {
-        &self.method
+        &self.parts().method
     }
 
     /// Returns the target as it was sent.
     #[inline]
     pub fn target(&self) -> &str {
-        self.detached.as_deref().unwrap_or(self.headers.target())
+        match &self.detached {
+            Some(detached) => &detached.target,
+            None => self.headers.target(),
+        }
     }
 
     /// Returns the path, not decoded: `/` if an absolute form has none, `*` for the asterisk form, nothing for the
     /// authority form of `CONNECT`.
     #[inline]
     pub fn path(&self) -> &str {
-        if self.path.is_empty() && self.method != Method::CONNECT {
+        let parts = self.parts();
+        if parts.path.is_empty() && parts.method != Method::CONNECT {
             return "/";
         }
-        self.path.of_text(self.target())
+        parts.path.of_text(self.target())
     }
 
     /// Returns what follows the first question mark of the target, not decoded.
     #[inline]
     pub fn query(&self) -> Option<&str> {
-        self.query.map(|query| query.of_text(self.target()))
+        self.parts().query.map(|query| query.of_text(self.target()))
     }
 
     /// Returns the host, and the port if there is one, that the request is for: of the target, which overrides
     /// `Host` (RFC 9112 section 3.2.2), else of `Host`. Never empty.
     pub fn authority(&self) -> Option<&str> {
-        match self.authority {
+        match self.parts().authority {
             Some(authority) => Some(authority.of_text(self.target())),
             None => self.headers.get_str("host").filter(|host| !host.is_empty()),
         }
@@ -192,7 +229,7 @@ impl RequestHead {
     /// Returns the version of the request.
     #[inline]
     pub fn version(&self) -> Version {
-        self.version
+        self.parts().version
     }
 
     /// Returns the fields.
@@ -205,8 +242,9 @@ impl RequestHead {
     /// parsed stays as it was on the wire.
     pub fn headers_mut(&mut self) -> &mut Headers {
         if self.detached.is_none() {
-            // The caller may replace the storage that the target lies in.
-            self.detached = Some(self.headers.target().into());
+            // The caller may replace the storage that the rest lies in.
+            let (parts, target) = (self.headers.parts().clone(), self.headers.target().into());
+            self.detached = Some(Box::new(Detached { parts, target }));
         }
         &mut self.headers
     }
@@ -214,18 +252,18 @@ impl RequestHead {
     /// Returns how the content ends (RFC 9112 section 6.3).
     #[inline]
     pub fn framing(&self) -> Framing {
-        self.facts.framing
+        self.parts().facts.framing
     }
 
     /// Returns whether the peer waits for `100 Continue` before it sends the content (RFC 9110 section 10.1.1).
     #[inline]
     pub fn expects_continue(&self) -> bool {
-        self.facts.expects_continue
+        self.parts().facts.expects_continue
     }
 
     /// Returns the value of `Upgrade` if `Connection` lists it and the version allows it (RFC 9110 section 7.8).
     pub fn wants_upgrade(&self) -> Option<&str> {
-        if !self.facts.connection_has_upgrade {
+        if !self.parts().facts.connection_has_upgrade {
             return None;
         }
         self.headers.get_str("upgrade").filter(|protocols| !protocols.is_empty())
@@ -234,18 +272,18 @@ impl RequestHead {
     /// Returns whether the peer would send another request on this connection (RFC 9112 section 9.3).
     #[inline]
     pub fn is_persistent(&self) -> bool {
-        self.facts.is_persistent
+        self.parts().facts.is_persistent
     }
 }
 
 impl fmt::Debug for RequestHead {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("RequestHead")
-            .field("method", &self.method)
+            .field("method", self.method())
             .field("target", &self.target())
-            .field("version", &self.version)
+            .field("version", &self.version())
             .field("headers", &self.headers)
-            .field("facts", &self.facts)
+            .field("facts", &self.parts().facts)
             .finish_non_exhaustive()
     }
 }

@@ -6,6 +6,7 @@ use std::fmt;
 
 use http::{HeaderMap, HeaderName, HeaderValue};
 
+use crate::head::HeadParts;
 use crate::syntax::{Class, TOKEN, VALUE, is_value, trim_ows};
 
 /// A case-insensitive multimap of fields in order of arrival.
@@ -37,6 +38,8 @@ pub(crate) struct Storage {
     /// The target of a request that was parsed into this storage. It is here to be recycled with the rest, and it is
     /// a copy because a `str` that was checked once need not be checked at each look.
     pub(crate) target: String,
+    /// What else that request's head says: here, so that a head is moved as a pointer.
+    pub(crate) parts: HeadParts,
 }
 
 /// Where a field lies in the arena. Half the size of four `usize`; [`Headers::append`] keeps arenas below 4 GiB.
@@ -54,6 +57,8 @@ pub(crate) struct Span {
 }
 
 impl Span {
+    pub(crate) const EMPTY: Self = Self { start: 0, len: 0 };
+
     /// Nobody makes an arena that a span cannot reach.
     pub(crate) const ARENA_BYTES_MAX: usize = u32::MAX as usize;
 
@@ -194,6 +199,12 @@ impl Headers {
         self.0.as_ref().map_or("", |storage| &storage.target)
     }
 
+    /// What that request's head says beside its fields.
+    #[inline]
+    pub(crate) fn parts(&self) -> &HeadParts {
+        self.0.as_ref().map_or(&HeadParts::NONE, |storage| &storage.parts)
+    }
+
     /// The whole arena, with what lies between the fields.
     #[inline]
     fn bytes(&self) -> &[u8] {
@@ -233,6 +244,31 @@ impl Headers {
         }
     }
 
+    /// Replaces all fields of a name by one that was validated when the program was built.
+    ///
+    /// ```
+    /// use filoplume_http1::{Headers, StaticField};
+    ///
+    /// const PLAIN: StaticField = StaticField::new("content-type: text/plain\r\n");
+    ///
+    /// let mut headers = Headers::new();
+    /// headers.insert_static(&PLAIN);
+    /// assert_eq!(headers.get_str("Content-Type"), Some("text/plain"));
+    /// ```
+    #[inline]
+    pub fn insert_static(&mut self, field: &StaticField) {
+        if !self.is_empty() {
+            self.remove(field.name());
+        }
+        let storage = self.0.get_or_insert_with(Storage::take);
+        let start = storage.bytes.len();
+        storage.bytes.extend_from_slice(field.line.as_bytes());
+        let name_len = field.name_len;
+        let value_start = start.saturating_add(name_len).saturating_add(2);
+        let value_len = field.line.len().saturating_sub(name_len).saturating_sub(4);
+        storage.fields.push(Field { name: Span::new(start, name_len), value: Span::new(value_start, value_len) });
+    }
+
     pub(crate) fn append_valid(&mut self, name: &[u8], value: &[u8]) -> Result<(), InvalidHeader> {
         let storage = self.0.get_or_insert_with(Storage::take);
         let start = storage.bytes.len();
@@ -250,6 +286,48 @@ impl Headers {
         let field = Field { name: Span::new(start, name.len()), value: Span::new(value_start, value.len()) };
         storage.fields.push(field);
         Ok(())
+    }
+}
+
+/// A field that is known when the program is built, and valid if it builds.
+#[derive(Clone, Copy, Debug)]
+pub struct StaticField {
+    line: &'static str,
+    name_len: usize,
+}
+
+impl StaticField {
+    /// Returns the field of a whole line, such as `"content-type: text/html\r\n"`: a name, a colon and one space, a
+    /// value, a line end.
+    ///
+    /// # Panics
+    ///
+    /// The line is not of that form. In a `const` that is an error of the compiler.
+    pub const fn new(line: &'static str) -> Self {
+        let mut rest = line.as_bytes();
+        let mut name_len: usize = 0;
+        while let [byte, tail @ ..] = rest {
+            if *byte == b':' {
+                break;
+            }
+            assert!(TOKEN.has_const(*byte), "a field name has a byte that is no token byte");
+            name_len = name_len.saturating_add(1);
+            rest = tail;
+        }
+        assert!(name_len > 0, "a field has a name");
+        let [b':', b' ', value @ .., b'\r', b'\n'] = rest else {
+            panic!("a field line has a colon and a space, and ends in CR LF");
+        };
+        let mut value = value;
+        while let [byte, tail @ ..] = value {
+            assert!(VALUE.has_const(*byte), "a field value has a control byte");
+            value = tail;
+        }
+        Self { line, name_len }
+    }
+
+    fn name(&self) -> &'static str {
+        self.line.get(..self.name_len).unwrap_or_default()
     }
 }
 

@@ -39,6 +39,6 @@ pub use crate::encode::write_refusal;
 pub use crate::error::ParseError;
 pub use crate::framing::Framing;
 pub use crate::head::{RequestHead, Version};
-pub use crate::headers::{Headers, InvalidHeader};
+pub use crate::headers::{Headers, InvalidHeader, StaticField};
 pub use crate::limits::Limits;
 pub use crate::parse::parse_request_head;

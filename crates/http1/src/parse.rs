@@ -7,7 +7,7 @@ use httparse::{Header, Request, Status};
 
 use crate::error::ParseError;
 use crate::framing::FieldFacts;
-use crate::head::{RequestHead, Version};
+use crate::head::{HeadParts, RequestHead, Version};
 use crate::headers::{Field, Headers, Span, Storage};
 use crate::limits::Limits;
 use crate::target::parse_target;
@@ -118,9 +118,9 @@ fn attempt<const N: usize>(
     let facts = facts.finish(version, true)?;
     storage.bytes.extend_from_slice(head);
     storage.target.push_str(target);
-    let headers = Headers::from_storage(storage);
+    storage.parts = HeadParts::new(method, version, facts, parts);
     let used = used.saturating_add(empty_line_len);
-    Ok(Some((RequestHead::assemble(method, version, facts, parts, headers), used)))
+    Ok(Some((RequestHead::from_storage(storage), used)))
 }
 
 /// A function of its own, so that the stack of the common case stays small.

@@ -10,6 +10,12 @@ impl Class {
         self.0.get(usize::from(byte)).copied().unwrap_or(false)
     }
 
+    /// [`has`](Self::has) at compile time.
+    #[expect(clippy::indexing_slicing, reason = "every byte is a valid index")]
+    pub(crate) const fn has_const(&self, byte: u8) -> bool {
+        self.0[byte as usize]
+    }
+
     #[inline]
     pub(crate) fn has_all(&self, bytes: &[u8]) -> bool {
         // Eight at a time without a branch between them.

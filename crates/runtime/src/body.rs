@@ -37,13 +37,13 @@ pub struct Body {
 enum Kind {
     #[default]
     Empty,
-    Memory(Content),
+    Memory(Box<Content>),
     Stream(Box<ContentStream>),
 }
 
 impl Body {
     pub(crate) fn from_content(content: Content) -> Self {
-        Self { kind: Kind::Memory(content) }
+        Self { kind: Kind::Memory(Box::new(content)) }
     }
 
     pub(crate) fn from_stream(stream: ContentStream) -> Self {

@@ -46,7 +46,7 @@ mod sync;
 mod task;
 mod upgrade;
 
-pub use filoplume_http1::{Headers, InvalidHeader, Limits, Version};
+pub use filoplume_http1::{Headers, InvalidHeader, Limits, StaticField, Version};
 pub use http::{Method, StatusCode};
 
 pub use crate::body::Body;

@@ -4,10 +4,15 @@ use std::fmt;
 use std::io::Read;
 
 use bytes::Bytes;
-use filoplume_http1::{Headers, InvalidHeader};
+use filoplume_http1::{Headers, InvalidHeader, StaticField};
 use http::StatusCode;
 
 use crate::upgrade::Upgraded;
+
+const TEXT: StaticField = StaticField::new("content-type: text/plain; charset=utf-8\r\n");
+const HTML: StaticField = StaticField::new("content-type: text/html; charset=utf-8\r\n");
+const JSON: StaticField = StaticField::new("content-type: application/json\r\n");
+const OCTETS: StaticField = StaticField::new("content-type: application/octet-stream\r\n");
 
 /// An answer: a status, headers and a body.
 ///
@@ -104,23 +109,23 @@ impl Response {
 
     /// Answers with plain text in UTF-8.
     pub fn send_text(&mut self, text: impl Into<Bytes>) -> &mut Self {
-        self.send("text/plain; charset=utf-8", text)
+        self.send(&TEXT, text)
     }
 
     /// Answers with HTML in UTF-8.
     pub fn send_html(&mut self, html: impl Into<Bytes>) -> &mut Self {
-        self.send("text/html; charset=utf-8", html)
+        self.send(&HTML, html)
     }
 
     /// Answers with JSON that is text already.
     pub fn send_json(&mut self, json: impl Into<Bytes>) -> &mut Self {
-        self.send("application/json", json)
+        self.send(&JSON, json)
     }
 
     /// Answers with bytes. Their type is `application/octet-stream` unless a header says otherwise.
     pub fn send_bytes(&mut self, bytes: impl Into<Bytes>) -> &mut Self {
         if !self.headers.contains("content-type") {
-            self.content_type("application/octet-stream");
+            self.headers.insert_static(&OCTETS);
         }
         self.body = ResponseBody::Bytes(bytes.into());
         self
@@ -165,14 +170,11 @@ impl Response {
         &mut self.body
     }
 
-    fn send(&mut self, content_type: &'static str, content: impl Into<Bytes>) -> &mut Self {
-        self.content_type(content_type);
+    #[inline]
+    fn send(&mut self, content_type: &StaticField, content: impl Into<Bytes>) -> &mut Self {
+        self.headers.insert_static(content_type);
         self.body = ResponseBody::Bytes(content.into());
         self
-    }
-
-    fn content_type(&mut self, content_type: &'static str) {
-        self.headers.insert("content-type", content_type).expect("the engine's own types are valid");
     }
 
     pub(crate) fn into_parts(self) -> (StatusCode, Headers, ResponseBody, Option<UpgradeHandler>) {
