@@ -14,7 +14,13 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 /// assert_eq!(date.as_bytes(), b"Thu, 01 Jan 1970 00:00:00 GMT");
 /// ```
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub struct Date([u8; 29]);
+pub struct Date {
+    /// The whole field line: it is copied into every response.
+    line: [u8; 37],
+}
+
+/// What stands before the value: the name, a colon and a space.
+const NAME_BYTES: usize = 6;
 
 /// The last second with a year of four digits, 9999-12-31T23:59:59Z.
 const SECONDS_MAX: u64 = 253_402_300_799;
@@ -25,24 +31,30 @@ impl Date {
     pub fn new(time: SystemTime) -> Self {
         let seconds = time.duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs()).min(SECONDS_MAX);
         let clamped = UNIX_EPOCH.checked_add(Duration::from_secs(seconds)).unwrap_or(UNIX_EPOCH);
-        let mut text = *b"Thu, 01 Jan 1970 00:00:00 GMT";
-        let mut unwritten = text.as_mut_slice();
+        let mut line = *b"date: Thu, 01 Jan 1970 00:00:00 GMT\r\n";
+        let (_, mut unwritten) = line.split_at_mut(NAME_BYTES);
         // The format has a fixed width, so the write fits and cannot fail.
         let _ =
             std::io::Write::write_fmt(&mut unwritten, format_args!("{}", httpdate::HttpDate::from(clamped)));
-        Self(text)
+        Self { line }
     }
 
     /// Returns the 29 bytes of the field value.
     #[inline]
-    pub const fn as_bytes(&self) -> &[u8; 29] {
-        &self.0
+    pub fn as_bytes(&self) -> &[u8; 29] {
+        self.line.split_at(NAME_BYTES).1.first_chunk().expect("a line of 37 bytes has 29 behind its first 6")
+    }
+
+    /// Returns the whole field, with its line end.
+    #[inline]
+    pub(crate) const fn line(&self) -> &[u8; 37] {
+        &self.line
     }
 }
 
 impl fmt::Debug for Date {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Date({})", String::from_utf8_lossy(&self.0))
+        write!(f, "Date({})", String::from_utf8_lossy(self.as_bytes()))
     }
 }
 

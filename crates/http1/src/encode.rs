@@ -52,9 +52,7 @@ pub(crate) fn write_response_head(
         _ => true,
     });
     if let Some(date) = date {
-        out.extend_from_slice(b"date: ");
-        out.extend_from_slice(date.as_bytes());
-        out.extend_from_slice(b"\r\n");
+        out.extend_from_slice(date.line());
     }
     match connection {
         ConnectionField::Absent => {}

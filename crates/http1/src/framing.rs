@@ -16,6 +16,14 @@ pub enum Framing {
     Chunked,
 }
 
+impl Framing {
+    /// Returns whether there is content to be read behind the head.
+    #[inline]
+    pub const fn has_content(self) -> bool {
+        !matches!(self, Self::Empty | Self::Length(0))
+    }
+}
+
 /// What is known after the last field, decided once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Facts {

@@ -266,7 +266,9 @@ impl Headers {
         let name_len = field.name_len;
         let value_start = start.saturating_add(name_len).saturating_add(2);
         let value_len = field.line.len().saturating_sub(name_len).saturating_sub(4);
-        storage.fields.push(Field { name: Span::new(start, name_len), value: Span::new(value_start, value_len) });
+        storage
+            .fields
+            .push(Field { name: Span::new(start, name_len), value: Span::new(value_start, value_len) });
     }
 
     pub(crate) fn append_valid(&mut self, name: &[u8], value: &[u8]) -> Result<(), InvalidHeader> {

@@ -177,6 +177,17 @@ impl Response {
         self
     }
 
+    /// The parts of a response that is all there and short: nothing to stream, nothing to take over.
+    #[inline]
+    pub(crate) fn as_plain(&self, bytes_max: usize) -> Option<(StatusCode, &Headers, &[u8])> {
+        let content: &[u8] = match &self.body {
+            ResponseBody::Bytes(bytes) if bytes.len() <= bytes_max => bytes,
+            ResponseBody::Empty => &[],
+            _ => return None,
+        };
+        (self.status != StatusCode::SWITCHING_PROTOCOLS).then_some((self.status, &self.headers, content))
+    }
+
     pub(crate) fn into_parts(self) -> (StatusCode, Headers, ResponseBody, Option<UpgradeHandler>) {
         (self.status, self.headers, self.body, self.upgrade)
     }

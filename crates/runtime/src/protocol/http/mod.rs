@@ -10,7 +10,7 @@ pub(crate) mod worker;
 use std::time::Instant;
 
 use filoplume_http1::{
-    CloseReason, ContentDecoder, Framing, Next, ParseError, RequestHead, ServerConnection, write_refusal,
+    CloseReason, ContentDecoder, Next, ParseError, RequestHead, ServerConnection, write_refusal,
 };
 use http::StatusCode;
 
@@ -20,7 +20,7 @@ use crate::config::ServerConfig;
 use crate::request::Request;
 use crate::service::Route;
 use receive::Receiving;
-pub(crate) use send::Flushed;
+pub(crate) use send::{Flushed, Responded};
 use send::{Sending, Unsent};
 
 /// HTTP/1.1 on one connection, between two moments of work.
@@ -49,12 +49,10 @@ enum HeadDeadline {
 /// Where the exchange at hand is.
 #[derive(Debug)]
 enum Stage {
-    /// Between two requests, or within a head.
+    /// Between two requests, or within a head; and as long as the handler has the request.
     Head,
     /// The head is read; the content is collected.
     Receiving(Box<Receiving>),
-    /// The handler has the request.
-    Answering,
     /// The response body comes from a reader.
     Sending(Box<Sending>),
     /// The response is written; the rest of the content is skipped.
@@ -76,10 +74,10 @@ struct Skipping {
 /// What is needed for the exchange to go on.
 #[derive(Debug)]
 pub(crate) enum Step {
+    /// Another look: the stage has changed.
+    Again,
     /// More bytes of the peer.
     Read,
-    /// A plan for this head, then [`Http::admit`].
-    Plan(RequestHead),
     /// The handler of a request whose content is complete, then [`Http::respond`].
     Call(Request, Route),
     /// The handler of a request whose content is still to come.
@@ -114,37 +112,38 @@ impl Http {
         }
     }
 
-    /// Goes on as far as the bytes at hand allow.
+    /// Reads the next head, if it is time for one. `None`: [`step`](Self::step) says what is needed.
     #[inline]
-    pub(crate) fn step(&mut self, buffers: &mut Buffers, config: &ServerConfig) -> Step {
-        loop {
-            let step = match &mut self.stage {
-                Stage::Head => match self.messages.read_head(buffers.input.unread(), &config.limits) {
-                    Ok(Some((head, used))) => {
-                        buffers.input.consume(used);
-                        self.head = HeadDeadline::Idle;
-                        self.stage = Stage::Answering;
-                        Some(Step::Plan(head))
-                    }
-                    Ok(None) => Some(Step::Read),
-                    Err(error) => {
-                        self.refuse(error, buffers);
-                        None
-                    }
-                },
-                Stage::Answering => Some(Step::Close),
-                Stage::Receiving(_) => self.receive(buffers),
-                Stage::Sending(_) => Some(Step::Pump),
-                Stage::Skipping(_) => self.skip(buffers),
-                Stage::Closing { lingers: true } => Some(Step::Linger),
-                Stage::Closing { lingers: false } => Some(Step::Close),
-                Stage::Lingering { .. } => {
-                    buffers.input.clear();
-                    Some(Step::Read)
-                }
-            };
-            if let Some(step) = step {
-                return step;
+    pub(crate) fn next_head(&mut self, buffers: &mut Buffers, config: &ServerConfig) -> Option<RequestHead> {
+        if !matches!(self.stage, Stage::Head) {
+            return None;
+        }
+        match self.messages.read_head(buffers.input.unread(), &config.limits) {
+            Ok(Some((head, used))) => {
+                buffers.input.consume(used);
+                self.head = HeadDeadline::Idle;
+                Some(head)
+            }
+            Ok(None) => None,
+            Err(error) => {
+                self.refuse(error, buffers);
+                None
+            }
+        }
+    }
+
+    /// Goes on as far as the bytes at hand allow. Heads are read by [`next_head`](Self::next_head).
+    pub(crate) fn step(&mut self, buffers: &mut Buffers) -> Step {
+        match &mut self.stage {
+            Stage::Head => Step::Read,
+            Stage::Receiving(_) => self.receive(buffers),
+            Stage::Sending(_) => Step::Pump,
+            Stage::Skipping(_) => self.skip(buffers),
+            Stage::Closing { lingers: true } => Step::Linger,
+            Stage::Closing { lingers: false } => Step::Close,
+            Stage::Lingering { .. } => {
+                buffers.input.clear();
+                Step::Read
             }
         }
     }
@@ -189,7 +188,7 @@ impl Http {
             Stage::Receiving(receiving) => Some(receiving.deadline()),
             Stage::Skipping(skipping) => Some(skipping.pace.deadline()),
             Stage::Lingering { until } => Some(*until),
-            Stage::Answering | Stage::Sending(_) | Stage::Closing { .. } => Some(now + config.write_timeout),
+            Stage::Sending(_) | Stage::Closing { .. } => Some(now + config.write_timeout),
         }
     }
 
@@ -226,6 +225,7 @@ impl Http {
     }
 
     /// Refuses what the peer sent: the answer, then the end. Nothing behind it is looked at.
+    #[cold]
     fn refuse(&mut self, error: ParseError, buffers: &mut Buffers) {
         tracing::debug!(%error, "refused");
         write_refusal(error.status_code(), buffers.clock.date(), None, &mut buffers.output);
@@ -246,7 +246,11 @@ impl Http {
     #[inline]
     fn settle(&mut self, has_input: bool) {
         match self.messages.next() {
-            Some(Next::KeepAlive) => self.stage = Stage::Head,
+            Some(Next::KeepAlive) => {
+                if !matches!(self.stage, Stage::Head) {
+                    self.stage = Stage::Head;
+                }
+            }
             Some(Next::Close(reason)) => {
                 // Closing a socket with unread bytes in it resets the connection, and the response may be lost with it.
                 let lingers =
@@ -260,9 +264,4 @@ impl Http {
             }
         }
     }
-}
-
-/// Whether a content has to be read at all.
-fn has_content(framing: Framing) -> bool {
-    !matches!(framing, Framing::Empty | Framing::Length(0))
 }

@@ -4,7 +4,7 @@ use std::time::Instant;
 
 use filoplume_http1::{ContentDecoder, Framing, ParseError};
 
-use super::{Http, Skipping, Stage, Step, Streaming, has_content};
+use super::{Http, Skipping, Stage, Step, Streaming};
 use crate::body::{Body, StreamLeft};
 use crate::buffers::{Buffers, Content};
 use crate::clock::Pace;
@@ -31,36 +31,9 @@ impl Receiving {
     }
 }
 
-/// What became of a request that was planned.
-#[derive(Debug)]
-pub(crate) enum Admitted {
-    /// The handler can run.
-    Call(Request, Route),
-    /// The content comes first, or the request was refused: step on.
-    Step,
-}
-
 impl Http {
-    /// Begins the content of a request, as planned.
-    #[inline]
-    pub(crate) fn admit(
-        &mut self,
-        request: Request,
-        route: Route,
-        plan: &service::Content,
-        content_bytes_max: u64,
-        buffers: &mut Buffers,
-        config: &ServerConfig,
-    ) -> Admitted {
-        let framing = request.head().framing();
-        if !has_content(framing) {
-            return Admitted::Call(request, route);
-        }
-        self.begin_content(request, route, plan, content_bytes_max, buffers, config);
-        Admitted::Step
-    }
-
-    fn begin_content(
+    /// Begins the content of a request, as planned. Only for one that has a content.
+    pub(crate) fn begin_content(
         &mut self,
         request: Request,
         route: Route,
@@ -100,21 +73,21 @@ impl Http {
         }));
     }
 
-    /// Collects what is at hand. `None`: step on.
-    pub(super) fn receive(&mut self, buffers: &mut Buffers) -> Option<Step> {
-        let Stage::Receiving(receiving) = &mut self.stage else { return None };
+    /// Collects what is at hand.
+    pub(super) fn receive(&mut self, buffers: &mut Buffers) -> Step {
+        let Stage::Receiving(receiving) = &mut self.stage else { return Step::Again };
         if let Some(length) = receiving.decoder.remaining_length() {
             let arrived = buffers.input.unread().len();
             if arrived as u64 >= length && receiving.content.len() == 0 {
                 // The whole content lies in the input: it moves without a copy.
                 let length = usize::try_from(length).unwrap_or(arrived);
                 receiving.content = buffers.input.split_content(length);
-                return Some(self.call());
+                return self.call();
             }
         }
         loop {
             if receiving.content.len() as u64 > receiving.bytes_max || receiving.bytes_max == 0 {
-                return Some(self.stream(buffers));
+                return self.stream(buffers);
             }
             match receiving.decoder.decode(buffers.input.unread()) {
                 Ok(decoded) => {
@@ -122,16 +95,16 @@ impl Http {
                     receiving.pace.advance(decoded.consumed);
                     buffers.input.consume(decoded.consumed);
                     if receiving.decoder.is_complete() {
-                        return Some(self.call());
+                        return self.call();
                     }
                     if decoded.consumed == 0 {
                         self.messages.write_continue(&mut buffers.output);
-                        return Some(Step::Read);
+                        return Step::Read;
                     }
                 }
                 Err(error) => {
                     self.refuse_content(error, buffers);
-                    return None;
+                    return Step::Again;
                 }
             }
         }
@@ -161,8 +134,8 @@ impl Http {
     }
 
     fn call(&mut self) -> Step {
-        let Stage::Receiving(receiving) = std::mem::replace(&mut self.stage, Stage::Answering) else {
-            return Step::Close;
+        let Stage::Receiving(receiving) = std::mem::replace(&mut self.stage, Stage::Head) else {
+            return Step::Again;
         };
         let Receiving { mut request, route, content, .. } = *receiving;
         self.messages.content_done();
@@ -172,13 +145,13 @@ impl Http {
 
     /// The content is too long to collect: the handler reads it, or nobody does.
     fn stream(&mut self, buffers: &mut Buffers) -> Step {
-        let Stage::Receiving(receiving) = std::mem::replace(&mut self.stage, Stage::Answering) else {
-            return Step::Close;
+        let Stage::Receiving(receiving) = std::mem::replace(&mut self.stage, Stage::Head) else {
+            return Step::Again;
         };
         let Receiving { request, route, decoder, content, may_stream, .. } = *receiving;
         if !may_stream {
             self.refuse_content(ParseError::ContentTooLong, buffers);
-            return Step::Linger;
+            return Step::Again;
         }
         let owes_continue =
             request.head().expects_continue() && buffers.input.is_empty() && content.len() == 0;
@@ -217,7 +190,7 @@ impl Http {
     /// The response was given without the content being read.
     pub(crate) fn leave_unread(&mut self, request: &Request, buffers: &Buffers, config: &ServerConfig) {
         let framing = request.head().framing();
-        if !has_content(framing) {
+        if !framing.has_content() {
             return;
         }
         // The peer waits for a word: whether it sends its content after a final status is its own guess (RFC 9110, 10.1.1).
@@ -238,8 +211,8 @@ impl Http {
         self.skipping = Some(Box::new(Skipping { decoder, bytes_left, pace }));
     }
 
-    pub(super) fn skip(&mut self, buffers: &mut Buffers) -> Option<Step> {
-        let Stage::Skipping(skipping) = &mut self.stage else { return None };
+    pub(super) fn skip(&mut self, buffers: &mut Buffers) -> Step {
+        let Stage::Skipping(skipping) = &mut self.stage else { return Step::Again };
         loop {
             let Ok(decoded) = skipping.decoder.decode(buffers.input.unread()) else {
                 break self.messages.content_abandoned();
@@ -254,11 +227,11 @@ impl Http {
             };
             skipping.bytes_left = left;
             if decoded.consumed == 0 {
-                return Some(Step::Read);
+                return Step::Read;
             }
         }
         self.settle(!buffers.input.is_empty());
-        None
+        Step::Again
     }
 }
 

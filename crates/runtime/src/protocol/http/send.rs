@@ -69,10 +69,18 @@ pub(crate) enum Flushed {
     Some,
 }
 
+/// What is left to do with a response.
+pub(crate) enum Responded {
+    /// Nothing: it is in the output, or follows from its reader.
+    Encoded,
+    /// This content is to be written behind the output.
+    Large(Bytes),
+    /// The connection is to be taken over once the output is written.
+    Upgrade(UpgradeHandler),
+}
+
 impl Http {
     /// Encodes the response. What comes from a reader follows by [`pump`](Self::pump).
-    ///
-    /// Returns what takes over the connection once the head is written, if the response says so.
     #[inline]
     pub(crate) fn respond(
         &mut self,
@@ -81,7 +89,33 @@ impl Http {
         stream: Option<Arc<StreamReturn>>,
         buffers: &mut Buffers,
         config: &ServerConfig,
-    ) -> (Bytes, Option<UpgradeHandler>) {
+    ) -> Responded {
+        if stream.is_none() {
+            if let Some((status, headers, bytes)) = response.as_plain(COPY_BYTES_MAX) {
+                // The common case, in one go: nothing blocks, nothing is left.
+                let length = ContentLength::Known(bytes.len() as u64);
+                let Buffers { clock, output, input, .. } = buffers;
+                let encoding = self.messages.write_head(status, headers, length, clock.date(), output);
+                if encoding != BodyEncoding::None {
+                    output.extend_from_slice(bytes);
+                }
+                self.messages.write_done();
+                self.settle(!input.is_empty());
+                return Responded::Encoded;
+            }
+        }
+        self.respond_rarely(response, route, stream, buffers, config)
+    }
+
+    #[inline(never)]
+    fn respond_rarely(
+        &mut self,
+        response: Response,
+        route: Route,
+        stream: Option<Arc<StreamReturn>>,
+        buffers: &mut Buffers,
+        config: &ServerConfig,
+    ) -> Responded {
         let (status, headers, body, upgrade) = response.into_parts();
         let is_upgrade = status == StatusCode::SWITCHING_PROTOCOLS;
         if is_upgrade && upgrade.is_none() {
@@ -106,8 +140,8 @@ impl Http {
         };
         let encoding =
             self.messages.write_head(status, &headers, length, buffers.clock.date(), &mut buffers.output);
-        if is_upgrade {
-            return (Bytes::new(), upgrade);
+        if let (true, Some(handler)) = (is_upgrade, upgrade) {
+            return Responded::Upgrade(handler);
         }
         let framing = match encoding {
             BodyEncoding::None => None,
@@ -120,7 +154,7 @@ impl Http {
                 self.messages.write_done();
                 self.settle(!buffers.input.is_empty());
                 if bytes.len() > COPY_BYTES_MAX {
-                    return (bytes, None);
+                    return Responded::Large(bytes);
                 }
                 buffers.output.extend_from_slice(&bytes);
             }
@@ -136,7 +170,7 @@ impl Http {
                 self.settle(!buffers.input.is_empty());
             }
         }
-        (Bytes::new(), None)
+        Responded::Encoded
     }
 
     /// The route whose code [`pump`](Self::pump) runs.
@@ -195,7 +229,7 @@ impl Http {
         }
         let stream = sending.stream.take();
         // Drops the reader, and with it the stream that it may have been reading.
-        self.stage = Stage::Answering;
+        self.stage = Stage::Head;
         if let Some(returns) = stream {
             self.end_stream(returns.take(), buffers, config);
         }
@@ -213,11 +247,34 @@ impl Http {
         matches!(&self.stage, Stage::Sending(sending) if sending.stream.is_some())
     }
 
-    /// Writes what is unsent, then the output, then `content`; keeps what the socket does not take.
+    /// Writes the output; keeps what the socket does not take.
     #[inline]
     pub(crate) fn flush(
         &mut self,
-        content: Bytes,
+        transport: &Transport,
+        buffers: &mut Buffers,
+        config: &ServerConfig,
+    ) -> io::Result<Flushed> {
+        if self.unsent.is_none() {
+            if buffers.output.is_empty() {
+                return Ok(Flushed::All);
+            }
+            if let Ok(written) = transport.write(&buffers.output) {
+                if written == buffers.output.len() {
+                    buffers.output.clear();
+                    return Ok(Flushed::All);
+                }
+                self.keep_unsent(written, &Bytes::new(), buffers, config);
+            }
+        }
+        self.flush_all(&Bytes::new(), transport, buffers, config)
+    }
+
+    /// Writes what is unsent, then the output, then `content`; keeps what the socket does not take.
+    #[inline(never)]
+    pub(crate) fn flush_all(
+        &mut self,
+        content: &Bytes,
         transport: &Transport,
         buffers: &mut Buffers,
         config: &ServerConfig,
@@ -234,7 +291,7 @@ impl Http {
             let result = if content.is_empty() {
                 transport.write(output)
             } else {
-                transport.write_vectored(&[IoSlice::new(output), IoSlice::new(&content)])
+                transport.write_vectored(&[IoSlice::new(output), IoSlice::new(content)])
             };
             written = match result {
                 Ok(written) => written,
@@ -246,7 +303,7 @@ impl Http {
                 return Ok(Flushed::All);
             }
         }
-        self.keep_unsent(written, &content, buffers, config);
+        self.keep_unsent(written, content, buffers, config);
         self.flush_unsent(transport)
     }
 

@@ -10,11 +10,9 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::Instant;
 
-use bytes::Bytes;
 use filoplume_http1::{CloseReason, RequestHead};
 
-use super::receive::Admitted;
-use super::{Flushed, Http, Step, Streaming};
+use super::{Flushed, Http, Responded, Step, Streaming};
 use crate::body::{Body, ContentStream, STREAM_TICK, StreamReturn};
 use crate::buffers::{Buffers, OUTPUT_BYTES};
 use crate::clock::Pace;
@@ -63,10 +61,10 @@ pub(crate) enum Outcome {
     Away,
 }
 
-/// What to do with a connection next.
-enum After {
-    Step(Box<Connection>),
-    End(Outcome),
+/// Whether a thread goes on with the connection in its hand.
+enum Go {
+    On(Box<Connection>),
+    Away(Outcome),
 }
 
 /// What a read brought.
@@ -132,7 +130,7 @@ pub(crate) fn follow(
 
 /// Runs code of the handler's. A leader lays its loop into the slot meanwhile, from where it can
 /// be taken; a follower takes the time.
-#[inline]
+#[inline(always)]
 fn run<R>(
     lead: &mut Option<Box<EventLoop>>,
     engine: &Engine,
@@ -192,8 +190,8 @@ impl Worker<'_> {
     pub(crate) fn answer(&mut self, connection: Box<Connection>, call: Call) -> Outcome {
         let Call { request, route, stream } = call;
         match self.call_here(connection, request, route, stream) {
-            After::Step(connection) => self.serve(connection, false, false),
-            After::End(outcome) => outcome,
+            Go::On(connection) => self.serve(connection, false, false),
+            Go::Away(outcome) => outcome,
         }
     }
 
@@ -206,8 +204,8 @@ impl Worker<'_> {
         stream: Option<Arc<StreamReturn>>,
     ) -> Outcome {
         match self.respond(connection, response, route, stream) {
-            After::Step(connection) => self.serve(connection, false, false),
-            After::End(outcome) => outcome,
+            Go::On(connection) => self.serve(connection, false, false),
+            Go::Away(outcome) => outcome,
         }
     }
 
@@ -220,7 +218,7 @@ impl Worker<'_> {
         has_end: bool,
     ) -> Outcome {
         if connection.http.is_writing() {
-            match self.flush(&mut connection, Bytes::new()) {
+            match self.flush(&mut connection) {
                 Ok(Flushed::All) => {}
                 Ok(Flushed::Some) => return self.wait(connection),
                 Err(error) => return self.give_up(connection, error),
@@ -228,13 +226,19 @@ impl Worker<'_> {
         }
         let mut rounds = 0;
         loop {
-            let step = connection.http.step(self.buffers, &self.engine.config);
-            let after = match step {
-                Step::Plan(head) => self.plan(connection, head),
+            if let Some(head) = connection.http.next_head(self.buffers, &self.engine.config) {
+                match self.request(connection, head) {
+                    Go::On(next) => connection = next,
+                    Go::Away(outcome) => return outcome,
+                }
+                continue;
+            }
+            let go = match connection.http.step(self.buffers) {
+                Step::Again => Go::On(connection),
                 Step::Call(request, route) => self.call(connection, request, route, None),
                 Step::Stream(streaming) => self.stream(connection, *streaming),
                 Step::Read => {
-                    match self.flush(&mut connection, Bytes::new()) {
+                    match self.flush(&mut connection) {
                         Ok(Flushed::All) => {}
                         Ok(Flushed::Some) => return self.wait(connection),
                         Err(error) => return self.give_up(connection, error),
@@ -252,14 +256,14 @@ impl Worker<'_> {
                         Ok(Filled::End) => connection.http.end_of_input(),
                         Err(error) => return self.give_up(connection, error),
                     }
-                    After::Step(connection)
+                    Go::On(connection)
                 }
                 Step::Pump if self.lead.is_some() && rounds == ROUNDS_MAX => return self.yielded(connection),
                 Step::Pump => {
                     rounds += 1;
                     self.pump(connection)
                 }
-                Step::Linger => match self.flush(&mut connection, Bytes::new()) {
+                Step::Linger => match self.flush(&mut connection) {
                     Ok(Flushed::Some) => return self.wait(connection),
                     Ok(Flushed::All) => {
                         if let Err(error) = connection.transport.shutdown_write() {
@@ -267,25 +271,26 @@ impl Worker<'_> {
                         }
                         connection.http.linger(self.buffers.clock.now() + self.engine.config.linger_timeout);
                         can_read = true;
-                        After::Step(connection)
+                        Go::On(connection)
                     }
                     Err(error) => return self.give_up(connection, error),
                 },
-                Step::Close => match self.flush(&mut connection, Bytes::new()) {
+                Step::Close => match self.flush(&mut connection) {
                     Ok(Flushed::All) => return Outcome::Closed(connection),
                     Ok(Flushed::Some) => return self.wait(connection),
                     Err(error) => return self.give_up(connection, error),
                 },
             };
-            match after {
-                After::Step(next) => connection = next,
-                After::End(outcome) => return outcome,
+            match go {
+                Go::On(next) => connection = next,
+                Go::Away(outcome) => return outcome,
             }
         }
     }
 
-    #[inline]
-    fn plan(&mut self, mut connection: Box<Connection>, head: RequestHead) -> After {
+    /// Has a request planned, and answered if it has no content.
+    #[inline(always)]
+    fn request(&mut self, mut connection: Box<Connection>, head: RequestHead) -> Go {
         match &mut self.lead {
             Some(event_loop) => event_loop.requests += 1,
             None => self.engine.counters.requests.increment(),
@@ -306,23 +311,24 @@ impl Worker<'_> {
             connection.http.leave_unread(&request, self.buffers, config);
             return self.respond(connection, *response, route, None);
         }
+        if !request.head().framing().has_content() {
+            return self.call(connection, request, route, None);
+        }
         let content_bytes_max = plan.content_bytes_max.unwrap_or(config.content_bytes_max);
         let http = &mut connection.http;
-        match http.admit(request, route, &plan.content, content_bytes_max, self.buffers, config) {
-            Admitted::Call(request, route) => self.call(connection, request, route, None),
-            Admitted::Step => After::Step(connection),
-        }
+        http.begin_content(request, route, &plan.content, content_bytes_max, self.buffers, config);
+        Go::On(connection)
     }
 
     /// Has a request answered: by the program, on the pool, or here.
-    #[inline]
+    #[inline(always)]
     fn call(
         &mut self,
         connection: Box<Connection>,
         request: Request,
         route: Route,
         stream: Option<Arc<StreamReturn>>,
-    ) -> After {
+    ) -> Go {
         if matches!(self.engine.answerer, Answerer::Program(_)) {
             return self.enqueue(connection, request, route, stream);
         }
@@ -332,16 +338,16 @@ impl Worker<'_> {
         self.call_here(connection, request, route, stream)
     }
 
-    #[inline]
+    #[inline(always)]
     fn call_here(
         &mut self,
         mut connection: Box<Connection>,
         request: Request,
         route: Route,
         stream: Option<Arc<StreamReturn>>,
-    ) -> After {
+    ) -> Go {
         let Answerer::Service(service) = &self.engine.answerer else {
-            return After::Step(connection);
+            return Go::On(connection);
         };
         let ran = run(&mut self.lead, &self.engine, connection.home(), route, || service.call(request));
         self.take_note(&mut connection, ran.conduct);
@@ -361,14 +367,14 @@ impl Worker<'_> {
     }
 
     /// Gives a request to the pool.
-    fn dispatch(&mut self, connection: Box<Connection>, call: Call) -> After {
+    fn dispatch(&mut self, connection: Box<Connection>, call: Call) -> Go {
         let connection = match self.let_go(connection) {
             Ok(connection) => connection,
-            Err(outcome) => return After::End(outcome),
+            Err(outcome) => return Go::Away(outcome),
         };
         self.engine.counters.dispatched.increment();
         match self.engine.pool.submit(Task::Call(connection, Box::new(call))) {
-            Ok(()) => After::End(Outcome::Away),
+            Ok(()) => Go::Away(Outcome::Away),
             Err(refused) => {
                 let Task::Call(connection, call) = refused.task else {
                     unreachable!("the pool gives back what it was given")
@@ -387,18 +393,18 @@ impl Worker<'_> {
         request: Request,
         route: Route,
         stream: Option<Arc<StreamReturn>>,
-    ) -> After {
+    ) -> Go {
         let connection = match self.let_go(connection) {
             Ok(connection) => connection,
-            Err(outcome) => return After::End(outcome),
+            Err(outcome) => return Go::Away(outcome),
         };
         let engine = Arc::clone(&self.engine);
         let Answerer::Program(queue) = &engine.answerer else {
-            return After::Step(connection);
+            return Go::On(connection);
         };
         let exchange = Exchange { connection, route, stream };
         match queue.send(IncomingRequest::new(request, exchange)) {
-            Ok(()) => After::End(Outcome::Away),
+            Ok(()) => Go::Away(Outcome::Away),
             Err(refused) => {
                 let (request, exchange) = refused.into_message().into_parts();
                 drop(request);
@@ -410,7 +416,7 @@ impl Worker<'_> {
     /// Readies a connection for another owner: earlier answers are on their way and do not wait
     /// for the next one, and what was read goes with it.
     fn let_go(&mut self, mut connection: Box<Connection>) -> Result<Box<Connection>, Outcome> {
-        if let Err(error) = self.flush(&mut connection, Bytes::new()) {
+        if let Err(error) = self.flush(&mut connection) {
             return Err(self.give_up(connection, error));
         }
         self.unload(&mut connection);
@@ -423,7 +429,7 @@ impl Worker<'_> {
         connection: Box<Connection>,
         route: Route,
         stream: Option<Arc<StreamReturn>>,
-    ) -> After {
+    ) -> Go {
         self.engine.counters.overloaded.increment();
         let connection = self.load(connection);
         let mut response = Response::new(503);
@@ -432,14 +438,14 @@ impl Worker<'_> {
     }
 
     /// Lets the handler read the content from the connection.
-    fn stream(&mut self, mut connection: Box<Connection>, streaming: Streaming) -> After {
-        if let Err(error) = self.flush(&mut connection, Bytes::new()) {
-            return After::End(self.give_up(connection, error));
+    fn stream(&mut self, mut connection: Box<Connection>, streaming: Streaming) -> Go {
+        if let Err(error) = self.flush(&mut connection) {
+            return Go::Away(self.give_up(connection, error));
         }
         let socket = connection.hold(STREAM_TICK).and_then(|()| connection.transport.try_clone());
         let socket = match socket {
             Ok(socket) => socket,
-            Err(error) => return After::End(self.give_up(connection, error)),
+            Err(error) => return Go::Away(self.give_up(connection, error)),
         };
         let Streaming { mut request, route, decoder, prefix, owes_continue } = streaming;
         let config = &self.engine.config;
@@ -451,42 +457,48 @@ impl Worker<'_> {
     }
 
     /// Encodes a response and begins to send it.
-    #[inline]
+    #[inline(always)]
     fn respond(
         &mut self,
         mut connection: Box<Connection>,
         response: Response,
         route: Route,
         stream: Option<Arc<StreamReturn>>,
-    ) -> After {
+    ) -> Go {
         if self.engine.is_draining() {
             connection.http.close_after_response(CloseReason::Shutdown);
         }
-        let (content, upgrade) =
-            connection.http.respond(response, route, stream, self.buffers, &self.engine.config);
-        if let Some(handler) = upgrade {
-            return After::End(self.detach(connection, handler));
-        }
-        if content.is_empty() && self.buffers.output.len() < OUTPUT_BYTES {
-            return After::Step(connection);
-        }
-        match self.flush(&mut connection, content) {
-            Ok(Flushed::All) => After::Step(connection),
-            Ok(Flushed::Some) => After::End(self.wait(connection)),
-            Err(error) => After::End(self.give_up(connection, error)),
+        let config = &self.engine.config;
+        let flushed = match connection.http.respond(response, route, stream, self.buffers, config) {
+            Responded::Encoded if self.buffers.output.len() < OUTPUT_BYTES => return Go::On(connection),
+            Responded::Encoded => self.flush(&mut connection),
+            Responded::Large(content) => {
+                connection.http.flush_all(&content, &connection.transport, self.buffers, config)
+            }
+            Responded::Upgrade(handler) => return Go::Away(self.detach(connection, handler)),
+        };
+        self.go(connection, flushed)
+    }
+
+    /// Goes on once everything is written.
+    fn go(&mut self, connection: Box<Connection>, flushed: io::Result<Flushed>) -> Go {
+        match flushed {
+            Ok(Flushed::All) => Go::On(connection),
+            Ok(Flushed::Some) => Go::Away(self.wait(connection)),
+            Err(error) => Go::Away(self.give_up(connection, error)),
         }
     }
 
     /// Sends the next piece of a body that comes from a reader.
-    fn pump(&mut self, mut connection: Box<Connection>) -> After {
-        let Some(route) = connection.http.sending_route() else { return After::Step(connection) };
+    fn pump(&mut self, mut connection: Box<Connection>) -> Go {
+        let Some(route) = connection.http.sending_route() else { return Go::On(connection) };
         let receives = connection.http.sends_what_it_receives();
         if self.lead.is_some() && (receives || self.engine.learned.dispatches(route)) {
             return self.resume_elsewhere(connection);
         }
         if receives && !connection.is_held() {
             if let Err(error) = connection.hold(STREAM_TICK) {
-                return After::End(self.give_up(connection, error));
+                return Go::Away(self.give_up(connection, error));
             }
         }
         // The code that runs has the connection's HTTP in hand, and only that.
@@ -498,34 +510,31 @@ impl Worker<'_> {
         if ran.result.is_none() {
             connection.http.break_off();
         }
-        match self.flush(&mut connection, Bytes::new()) {
-            Ok(Flushed::All) => After::Step(connection),
-            Ok(Flushed::Some) => After::End(self.wait(connection)),
-            Err(error) => After::End(self.give_up(connection, error)),
-        }
+        let flushed = self.flush(&mut connection);
+        self.go(connection, flushed)
     }
 
-    fn resume_elsewhere(&mut self, connection: Box<Connection>) -> After {
+    fn resume_elsewhere(&mut self, connection: Box<Connection>) -> Go {
         let connection = match self.let_go(connection) {
             Ok(connection) => connection,
-            Err(outcome) => return After::End(outcome),
+            Err(outcome) => return Go::Away(outcome),
         };
         match self.engine.pool.submit(Task::Resume(connection)) {
-            Ok(()) => After::End(Outcome::Away),
+            Ok(()) => Go::Away(Outcome::Away),
             Err(refused) => {
                 let Task::Resume(connection) = refused.task else {
                     unreachable!("the pool gives back what it was given")
                 };
                 // Its response has begun: there is no status left to refuse it with.
                 self.engine.counters.overloaded.increment();
-                After::End(Outcome::Closed(connection))
+                Go::Away(Outcome::Closed(connection))
             }
         }
     }
 
     /// Hands a connection over to what comes after a `101`.
     fn detach(&mut self, mut connection: Box<Connection>, handler: UpgradeHandler) -> Outcome {
-        match self.flush(&mut connection, Bytes::new()) {
+        match self.flush(&mut connection) {
             Ok(Flushed::All) => {}
             Ok(Flushed::Some) => return Outcome::Closed(connection),
             Err(error) => return self.give_up(connection, error),
@@ -546,8 +555,8 @@ impl Worker<'_> {
     }
 
     #[inline]
-    fn flush(&mut self, connection: &mut Connection, content: Bytes) -> io::Result<Flushed> {
-        connection.http.flush(content, &connection.transport, self.buffers, &self.engine.config)
+    fn flush(&mut self, connection: &mut Connection) -> io::Result<Flushed> {
+        connection.http.flush(&connection.transport, self.buffers, &self.engine.config)
     }
 
     #[inline]
@@ -644,7 +653,7 @@ impl Worker<'_> {
 
     /// Lets the loop's other connections have their turn.
     fn yielded(&mut self, mut connection: Box<Connection>) -> Outcome {
-        if let Err(error) = self.flush(&mut connection, Bytes::new()).and_then(|_| connection.watch(false)) {
+        if let Err(error) = self.flush(&mut connection).and_then(|_| connection.watch(false)) {
             return self.give_up(connection, error);
         }
         self.unload(&mut connection);
