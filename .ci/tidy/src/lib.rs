@@ -1,0 +1,16 @@
+//! What the tidy tests need: a reader of rustdoc's JSON, and the guide's code as doc tests.
+
+pub mod public_api;
+
+/// The guide and the README, whose code compiles or the doc tests fail.
+#[cfg(doctest)]
+mod guide {
+    #[doc = include_str!("../../../README.md")]
+    mod readme {}
+    #[doc = include_str!("../../../docs/guide/getting-started.md")]
+    mod getting_started {}
+    #[doc = include_str!("../../../docs/guide/execution.md")]
+    mod execution {}
+    #[doc = include_str!("../../../docs/guide/configuration.md")]
+    mod configuration {}
+}

@@ -1,0 +1,83 @@
+//! The public surface is a text file that is reviewed like code. After a change on purpose:
+//! `UPDATE=1 cargo test -p filoplume-tidy --test public_api`.
+//!
+//! Needs a nightly toolchain; says so and passes where there is none.
+
+use std::env;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use filoplume_tidy::public_api;
+
+#[test]
+fn public_surface_of_http1() {
+    check("filoplume-http1");
+}
+
+#[test]
+fn public_surface_of_runtime() {
+    check("filoplume-runtime");
+}
+
+fn check(package: &str) {
+    let Some(json) = rustdoc_json(package) else {
+        eprintln!("SKIPPED: no nightly toolchain, the public surface of {package} was not compared");
+        return;
+    };
+    let lines = match public_api::lines(&json) {
+        Ok(lines) => lines,
+        Err(version) => {
+            eprintln!("SKIPPED: rustdoc's JSON has format {version}, {} is read", public_api::FORMAT_VERSION);
+            return;
+        }
+    };
+    let found = lines.join("\n") + "\n";
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("public-api").join(format!("{package}.txt"));
+    if env::var_os("UPDATE").is_some() {
+        fs::write(&path, found).unwrap();
+        return;
+    }
+    let agreed = fs::read_to_string(&path).unwrap_or_default();
+    let is_in = |text: &str, line: &str| text.lines().any(|other| other == line);
+    let gone = agreed.lines().filter(|line| !is_in(&found, line)).map(|line| format!("- {line}"));
+    let new = found.lines().filter(|line| !is_in(&agreed, line)).map(|line| format!("+ {line}"));
+    let changes: Vec<_> = gone.chain(new).collect();
+    assert!(
+        changes.is_empty(),
+        "the public surface of {package} has changed:\n{}\nif that is meant: UPDATE=1 cargo test -p filoplume-tidy",
+        changes.join("\n")
+    );
+}
+
+/// `None` if there is no nightly.
+fn rustdoc_json(package: &str) -> Option<serde_json::Value> {
+    let nightly = || {
+        let mut command = Command::new("rustup");
+        command.args(["run", "nightly", "cargo"]).current_dir(root());
+        // What the outer cargo was told is not meant for this one.
+        for name in ["CARGO", "RUSTC", "RUSTDOC", "RUSTFLAGS", "RUSTDOCFLAGS", "CARGO_ENCODED_RUSTFLAGS"] {
+            command.env_remove(name);
+        }
+        command
+    };
+    let is_there = nightly().arg("--version").stdout(Stdio::null()).stderr(Stdio::null()).status();
+    if !is_there.is_ok_and(|status| status.success()) {
+        return None;
+    }
+    // A directory of its own: the outer cargo's may be locked.
+    let target = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("public-api");
+    let output = nightly()
+        .args(["rustdoc", "--lib", "--package", package, "--target-dir"])
+        .arg(&target)
+        .args(["--", "-Zunstable-options", "--output-format", "json"])
+        .output()
+        .expect("rustup ran a moment ago");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let json = fs::read(target.join("doc").join(package.replace('-', "_") + ".json")).unwrap();
+    Some(serde_json::from_slice(&json).unwrap())
+}
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}

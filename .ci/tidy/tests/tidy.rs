@@ -1,0 +1,283 @@
+//! Reads the source and the documentation as a reviewer would: layers, absent words, sizes, and what is named where.
+
+use std::collections::HashSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// What some files must not mention, and why.
+struct Layer {
+    /// Paths from the root: files, or folders with all that is in them.
+    files: &'static [&'static str],
+    never: &'static [&'static str],
+    because: &'static str,
+}
+
+const LAYERS: &[Layer] = &[
+    Layer {
+        files: &["crates/http1/src"],
+        never: &[
+            "filoplume_runtime",
+            "mio",
+            "TcpStream",
+            "UnixStream",
+            "Instant",
+            "SystemTime::now",
+            "std::thread",
+            "Mutex",
+        ],
+        because: "http1 is bytes in, bytes out: no socket, no clock, no thread",
+    },
+    Layer {
+        files: &[
+            "crates/runtime/src/protocol/http/mod.rs",
+            "crates/runtime/src/protocol/http/receive.rs",
+            "crates/runtime/src/protocol/http/send.rs",
+        ],
+        never: &["EventLoop", "LoopHandle", "event_loop", "mio"],
+        because: "a protocol says what it needs and knows no poller",
+    },
+    Layer {
+        files: &["crates/runtime/src/pool", "crates/runtime/src/queue.rs"],
+        never: &["http", "filoplume_http1", "Http", "Connection", "EventLoop", "Request", "Response", "mio"],
+        because: "the pool and the queue know nothing of what they carry",
+    },
+    Layer {
+        files: &["crates/runtime/src/event_loop"],
+        never: &["http", "filoplume_http1", "Http", "Headers", "Request", "Response", "StatusCode"],
+        because: "the event loop never sees a header",
+    },
+];
+
+/// The one file where the poller's side and the protocol's side meet.
+const MEETING: &str = "crates/runtime/src/protocol/http/worker.rs";
+
+/// Words that are nowhere in our code. Comments may speak of them.
+const ABSENT_IN_CODE: &[&str] =
+    &["unsafe", "todo!", "unimplemented!", "dbg!", "#[ignore", "async fn", ".await"];
+
+/// Words that are not even in comments: an open end belongs into an issue.
+const ABSENT: &[&str] = &["FIXME", "XXX"];
+
+/// Longest file. A longer one has a second subject, which wants a room of its own.
+const LINES_MAX: usize = 600;
+
+/// Longest file of tests: rows of data are read one at a time.
+const TEST_LINES_MAX: usize = 1000;
+
+/// Files that are longer, up to this, and why.
+const LONGER: &[(&str, usize, &str)] =
+    &[(MEETING, 760, "one thread at work: what a leader and a follower do is told in one place")];
+
+#[test]
+fn layers_point_one_way() {
+    let mut found = Vec::new();
+    for layer in LAYERS {
+        for file in layer.files.iter().flat_map(|path| rust_files(path)) {
+            let code = file.code();
+            for word in layer.never.iter().filter(|word| mentions(&code, word)) {
+                found.push(format!("{} mentions `{word}`: {}", file.path, layer.because));
+            }
+        }
+    }
+    none(&found);
+}
+
+#[test]
+fn poller_and_protocol_meet_in_one_file() {
+    let meets = |file: &File| {
+        let code = file.code();
+        mentions(&code, "EventLoop") && mentions(&code, "filoplume_http1")
+    };
+    let files: Vec<_> =
+        rust_files("crates/runtime/src").into_iter().filter(meets).map(|file| file.path).collect();
+    assert_eq!(files, [MEETING]);
+}
+
+#[test]
+fn absent_words_are_absent() {
+    let mut found = Vec::new();
+    for file in our_files() {
+        let code = file.code();
+        let in_code = ABSENT_IN_CODE.iter().filter(|word| mentions(&code, word));
+        let anywhere = ABSENT.iter().filter(|word| mentions(&file.text, word));
+        found.extend(in_code.chain(anywhere).map(|word| format!("{} has `{word}`", file.path)));
+    }
+    none(&found);
+}
+
+#[test]
+fn files_are_short_enough_to_read() {
+    let mut found = Vec::new();
+    for file in our_files() {
+        let lines = file.text.lines().count();
+        let is_test = file.path.contains("/tests/") || file.path.ends_with("tests.rs");
+        let longer = LONGER.iter().find(|(path, ..)| *path == file.path).map(|(_, lines, _)| *lines);
+        let lines_max = longer.unwrap_or(if is_test { TEST_LINES_MAX } else { LINES_MAX });
+        if lines > lines_max {
+            found.push(format!("{} has {lines} lines, more than {lines_max}", file.path));
+        }
+    }
+    none(&found);
+}
+
+#[test]
+fn every_file_says_what_it_is() {
+    let starts_otherwise = |file: &File| !file.text.starts_with("//! ");
+    let found: Vec<_> = our_files().into_iter().filter(starts_otherwise).map(|file| file.path).collect();
+    assert!(found.is_empty(), "no module documentation at the top of {found:?}");
+}
+
+#[test]
+fn every_example_is_named_in_the_guide() {
+    let guide: String = documents().into_iter().map(|document| document.text).collect();
+    let mut found = Vec::new();
+    for entry in fs::read_dir(root().join("examples")).unwrap() {
+        let path = entry.unwrap().path();
+        let name = path.file_stem().unwrap().to_str().unwrap().to_owned();
+        if path.extension().is_some_and(|extension| extension == "rs") && !mentions(&guide, &name) {
+            found.push(format!("example `{name}` is named nowhere"));
+        }
+    }
+    none(&found);
+}
+
+#[test]
+fn every_setting_is_in_the_guide() {
+    let guide = read("docs/guide/configuration.md");
+    let setters = |path| {
+        let text = read(path);
+        let names =
+            text.lines().filter_map(|line| line.trim().strip_prefix("pub fn ")?.split_once("(mut self"));
+        names.map(|(name, _)| name.to_owned()).collect::<Vec<_>>()
+    };
+    let fields = |path| {
+        let text = read(path);
+        let names = text.lines().filter_map(|line| line.trim().strip_prefix("pub ")?.split_once(": usize,"));
+        names.map(|(name, _)| name.to_owned()).collect::<Vec<_>>()
+    };
+    let settings = [setters("crates/runtime/src/config.rs"), fields("crates/http1/src/limits.rs")].concat();
+    assert!(settings.len() > 20, "the settings are no longer found: {settings:?}");
+    let missing: Vec<_> = settings.iter().filter(|name| !guide.contains(&format!("`{name}`"))).collect();
+    assert!(missing.is_empty(), "not in docs/guide/configuration.md: {missing:?}");
+}
+
+#[test]
+fn the_map_names_what_exists() {
+    let source: String = rust_files("crates").into_iter().map(|file| file.text).collect();
+    let words: HashSet<_> = source.split(|c: char| !is_word(c)).collect();
+    let map = read("docs/ARCHITECTURE.md");
+    let spans = map.split('`').skip(1).step_by(2);
+    let is_rust = |span: &&str| {
+        (span.contains("::") || span.contains('_')) && span.chars().all(|c| is_word(c) || c == ':')
+    };
+    let names = spans.filter(is_rust).flat_map(|span| span.split("::")).filter(|name| !name.is_empty());
+    let missing: Vec<_> = names.filter(|name| !words.contains(name)).collect();
+    assert!(missing.is_empty(), "docs/ARCHITECTURE.md names what is not in the source: {missing:?}");
+}
+
+#[test]
+fn links_lead_somewhere() {
+    let mut found = Vec::new();
+    for document in documents() {
+        let folder = root().join(&document.path);
+        let folder = folder.parent().unwrap();
+        let links =
+            document.text.split("](").skip(1).filter_map(|rest| rest.split_once(')')).map(|(link, _)| link);
+        for link in links.filter(|link| !link.contains("://") && !link.starts_with('#')) {
+            let path = link.split('#').next().unwrap_or_default();
+            if !folder.join(path).exists() {
+                found.push(format!("{} links to {link}, which is not there", document.path));
+            }
+        }
+    }
+    none(&found);
+}
+
+#[test]
+fn the_changelog_has_room_for_the_next_change() {
+    assert!(read("CHANGELOG.md").contains("\n## [Unreleased]\n"));
+}
+
+/// A file and its path from the root.
+struct File {
+    path: String,
+    text: String,
+}
+
+impl File {
+    /// The text without comments to the end of a line. (What a string holds counts as code.)
+    fn code(&self) -> String {
+        let without_comment = |line: &'_ str| {
+            let mut ends = line.match_indices("//").map(|(at, _)| at);
+            let end = ends.find(|&at| !line[..at].ends_with(':')).unwrap_or(line.len());
+            line[..end].to_owned() + "\n"
+        };
+        self.text.lines().map(without_comment).collect()
+    }
+}
+
+fn none(found: &[String]) {
+    assert!(found.is_empty(), "\n{}", found.join("\n"));
+}
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
+fn read(path: &str) -> String {
+    fs::read_to_string(root().join(path)).unwrap_or_else(|error| panic!("{path}: {error}"))
+}
+
+/// All of our Rust, but this file, which names what is absent. (The peers' workspace is written as the peers are.)
+fn our_files() -> Vec<File> {
+    let folders = ["crates", "examples", "tests", ".ci"];
+    let files = folders.into_iter().filter(|folder| root().join(folder).exists()).flat_map(rust_files);
+    files.filter(|file| file.path != ".ci/tidy/tests/tidy.rs").collect()
+}
+
+fn documents() -> Vec<File> {
+    let mut documents = files("docs", "md");
+    documents.extend(files("README.md", "md"));
+    documents.extend(files("CHANGELOG.md", "md"));
+    documents
+}
+
+fn rust_files(path: &str) -> Vec<File> {
+    files(path, "rs")
+}
+
+fn files(path: &str, extension: &str) -> Vec<File> {
+    let whole = root().join(path);
+    if whole.is_file() {
+        let is_wanted = whole.extension().is_some_and(|found| found == extension);
+        return if is_wanted { vec![File { path: path.to_owned(), text: read(path) }] } else { Vec::new() };
+    }
+    let entries = fs::read_dir(&whole).unwrap_or_else(|error| panic!("{path}: {error}"));
+    let names = entries.map(|entry| entry.unwrap().file_name().to_str().unwrap().to_owned());
+    let mut names: Vec<_> = names.filter(|name| name != "target" && !name.starts_with('.')).collect();
+    names.sort();
+    names.iter().flat_map(|name| files(&format!("{path}/{name}"), extension)).collect()
+}
+
+fn is_word(c: char) -> bool {
+    c.is_alphanumeric() || c == '_'
+}
+
+/// Whether a word occurs, and not as a part of a longer one.
+fn mentions(text: &str, word: &str) -> bool {
+    text.match_indices(word).any(|(at, _)| {
+        let joins = |a: Option<char>, b: Option<char>| a.is_some_and(is_word) && b.is_some_and(is_word);
+        let (before, after) = (&text[..at], &text[at + word.len()..]);
+        !joins(before.chars().next_back(), word.chars().next())
+            && !joins(word.chars().next_back(), after.chars().next())
+    })
+}
+
+#[test]
+fn a_word_is_not_found_in_a_longer_one() {
+    assert!(mentions("use mio::Poll;", "mio"));
+    assert!(!mentions("a_mio + miocene", "mio"));
+    assert!(mentions("x.await;", ".await"));
+    let file = File { path: String::new(), text: "let url = \"http://h\"; // https".to_owned() };
+    assert_eq!(file.code(), "let url = \"http://h\"; \n");
+}
