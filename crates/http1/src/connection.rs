@@ -252,11 +252,7 @@ impl ServerConnection {
         if encoding == BodyEncoding::UntilClose {
             self.close(CloseReason::UntilClose);
         }
-        if headers
-            .get_all("connection")
-            .flat_map(list_members)
-            .any(|option| option.eq_ignore_ascii_case(b"close"))
-        {
+        if headers.wire_lines().is_none() && asks_to_close(headers) {
             self.close(CloseReason::HandlerAsked);
         }
         if self.is_handed_over(status) {
@@ -411,7 +407,8 @@ impl ServerConnection {
 
     #[inline]
     fn connection_field(&self, status: StatusCode, headers: &Headers) -> ConnectionField {
-        let has_upgrade = status == StatusCode::SWITCHING_PROTOCOLS || headers.contains("upgrade");
+        let has_upgrade = status == StatusCode::SWITCHING_PROTOCOLS
+            || (headers.wire_lines().is_none() && headers.contains("upgrade"));
         match (self.close_reason, has_upgrade) {
             (Some(CloseReason::Upgraded), true) => ConnectionField::Upgrade,
             (Some(CloseReason::Upgraded), false) => ConnectionField::Absent,
@@ -424,4 +421,8 @@ impl ServerConnection {
             },
         }
     }
+}
+
+fn asks_to_close(headers: &Headers) -> bool {
+    headers.get_all("connection").flat_map(list_members).any(|option| option.eq_ignore_ascii_case(b"close"))
 }

@@ -41,16 +41,21 @@ pub(crate) fn write_response_head(
     out.reserve(HEAD_BYTES_RESERVED);
     write_status_line(status, out);
     let mut date = date;
-    headers.write_lines(out, |name, _| match name.len() {
-        4 if name.eq_ignore_ascii_case(b"date") => {
-            date = None;
-            true
+    match headers.wire_lines() {
+        Some(lines) => out.extend_from_slice(lines),
+        None => {
+            headers.write_lines(out, |name, _| match name.len() {
+                4 if name.eq_ignore_ascii_case(b"date") => {
+                    date = None;
+                    true
+                }
+                10 => !name.eq_ignore_ascii_case(b"connection") && !name.eq_ignore_ascii_case(b"keep-alive"),
+                14 => !name.eq_ignore_ascii_case(b"content-length"),
+                17 => !name.eq_ignore_ascii_case(b"transfer-encoding"),
+                _ => true,
+            });
         }
-        10 => !name.eq_ignore_ascii_case(b"connection") && !name.eq_ignore_ascii_case(b"keep-alive"),
-        14 => !name.eq_ignore_ascii_case(b"content-length"),
-        17 => !name.eq_ignore_ascii_case(b"transfer-encoding"),
-        _ => true,
-    });
+    }
     if let Some(date) = date {
         out.extend_from_slice(date.line());
     }
@@ -105,8 +110,12 @@ pub fn write_refusal(status: StatusCode, date: &Date, extra: Option<(&str, &str)
 /// The status line always says HTTP/1.1: it is the version of the sender, not of the message (RFC 9110 section 2.5).
 #[inline]
 fn write_status_line(status: StatusCode, out: &mut Vec<u8>) {
+    if status == StatusCode::OK {
+        // By far the most common one, and of a length that is known here.
+        out.extend_from_slice(b"HTTP/1.1 200 OK\r\n");
+        return;
+    }
     let line: &[u8] = match status.as_u16() {
-        200 => b"HTTP/1.1 200 OK\r\n",
         201 => b"HTTP/1.1 201 Created\r\n",
         204 => b"HTTP/1.1 204 No Content\r\n",
         206 => b"HTTP/1.1 206 Partial Content\r\n",

@@ -1,7 +1,6 @@
 //! The head of a request as a plain value.
 
 use std::fmt;
-use std::ops::Range;
 
 use http::Method;
 
@@ -84,11 +83,7 @@ pub(crate) struct HeadParts {
     pub(crate) method: Method,
     pub(crate) version: Version,
     pub(crate) facts: Facts,
-    /// Empty in an absolute form without a path and in an authority form.
-    pub(crate) path: Span,
-    pub(crate) query: Option<Span>,
-    /// From the target only; else `Host` says it.
-    pub(crate) authority: Option<Span>,
+    pub(crate) target: TargetParts,
 }
 
 /// The head of a request whose fields may be replaced.
@@ -105,27 +100,8 @@ impl Default for HeadParts {
 
 impl HeadParts {
     /// What a storage says that no head was parsed into.
-    pub(crate) const NONE: Self = Self {
-        method: Method::GET,
-        version: Version::Http11,
-        facts: Facts::NONE,
-        path: Span::EMPTY,
-        query: None,
-        authority: None,
-    };
-
-    #[inline]
-    pub(crate) fn new(method: Method, version: Version, facts: Facts, target: TargetParts) -> Self {
-        let span = |range: Range<usize>| Span::new(range.start, range.len());
-        Self {
-            method,
-            version,
-            facts,
-            path: span(target.path),
-            query: target.query.map(span),
-            authority: target.authority.map(span),
-        }
-    }
+    pub(crate) const NONE: Self =
+        Self { method: Method::GET, version: Version::Http11, facts: Facts::NONE, target: TargetParts::NONE };
 }
 
 impl RequestHead {
@@ -167,7 +143,7 @@ impl RequestHead {
             facts.note(version, name, value)?;
         }
         let facts = facts.finish(version, false)?;
-        let parts = HeadParts::new(method, version, facts, parts);
+        let parts = HeadParts { method, version, facts, target: parts };
         Ok(Self { headers, detached: Some(Box::new(Detached { parts, target: target.into() })) })
     }
 
@@ -205,22 +181,22 @@ impl RequestHead {
     #[inline]
     pub fn path(&self) -> &str {
         let parts = self.parts();
-        if parts.path.is_empty() && parts.method != Method::CONNECT {
+        if parts.target.path.is_empty() && parts.method != Method::CONNECT {
             return "/";
         }
-        parts.path.of_text(self.target())
+        parts.target.path.of_text(self.target())
     }
 
     /// Returns what follows the first question mark of the target, not decoded.
     #[inline]
     pub fn query(&self) -> Option<&str> {
-        self.parts().query.map(|query| query.of_text(self.target()))
+        self.parts().target.query.map(|query| query.of_text(self.target()))
     }
 
     /// Returns the host, and the port if there is one, that the request is for: of the target, which overrides
     /// `Host` (RFC 9112 section 3.2.2), else of `Host`. Never empty.
     pub fn authority(&self) -> Option<&str> {
-        match self.parts().authority {
+        match self.parts().target.authority {
             Some(authority) => Some(authority.of_text(self.target())),
             None => self.headers.get_str("host").filter(|host| !host.is_empty()),
         }

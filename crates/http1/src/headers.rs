@@ -31,15 +31,41 @@ use crate::syntax::{Class, TOKEN, VALUE, is_value, trim_ows};
 pub struct Headers(Option<Box<Storage>>);
 
 /// The arena and its index. Bytes between the spans (colons, line ends, a request line) belong to nobody.
-#[derive(Default)]
 pub(crate) struct Storage {
     pub(crate) bytes: Vec<u8>,
+    /// Whether the arena is just what a response sends: the fields as lines, none removed, and none that
+    /// decides anything (see [`is_deciding`]).
+    pub(crate) is_wire: bool,
     pub(crate) fields: Vec<Field>,
     /// The target of a request that was parsed into this storage. It is here to be recycled with the rest, and it is
     /// a copy because a `str` that was checked once need not be checked at each look.
     pub(crate) target: String,
     /// What else that request's head says: here, so that a head is moved as a pointer.
     pub(crate) parts: HeadParts,
+}
+
+impl Default for Storage {
+    fn default() -> Self {
+        Self {
+            bytes: Vec::new(),
+            is_wire: true,
+            fields: Vec::new(),
+            target: String::new(),
+            parts: HeadParts::NONE,
+        }
+    }
+}
+
+/// Whether a field of a response means something to the encoder, which then has to look at each.
+const fn is_deciding(name: &[u8]) -> bool {
+    match name.len() {
+        4 => name.eq_ignore_ascii_case(b"date"),
+        7 => name.eq_ignore_ascii_case(b"upgrade"),
+        10 => name.eq_ignore_ascii_case(b"connection") || name.eq_ignore_ascii_case(b"keep-alive"),
+        14 => name.eq_ignore_ascii_case(b"content-length"),
+        17 => name.eq_ignore_ascii_case(b"transfer-encoding"),
+        _ => false,
+    }
 }
 
 /// Where a field lies in the arena. Half the size of four `usize`; [`Headers::append`] keeps arenas below 4 GiB.
@@ -179,6 +205,7 @@ impl Headers {
             // Otherwise a map that is filled and emptied in turn would grow for ever.
             storage.bytes.clear();
         }
+        storage.is_wire = storage.fields.is_empty() || (storage.is_wire && !removed);
         removed
     }
 
@@ -222,6 +249,15 @@ impl Headers {
         self.fields().iter().map(move |field| (field.name.of(bytes), field.value.of(bytes)))
     }
 
+    /// All fields as lines, if no field among them decides anything.
+    #[inline]
+    pub(crate) fn wire_lines(&self) -> Option<&[u8]> {
+        match &self.0 {
+            None => Some(&[]),
+            Some(storage) => storage.is_wire.then_some(&storage.bytes),
+        }
+    }
+
     /// Calls `keep` with every name and writes the fields it returns `true` for as lines.
     #[inline]
     pub(crate) fn write_lines(&self, out: &mut Vec<u8>, mut keep: impl FnMut(&[u8], &[u8]) -> bool) {
@@ -263,6 +299,7 @@ impl Headers {
         let storage = self.0.get_or_insert_with(Storage::take);
         let start = storage.bytes.len();
         storage.bytes.extend_from_slice(field.line.as_bytes());
+        storage.is_wire &= !field.is_deciding;
         let name_len = field.name_len;
         let value_start = start.saturating_add(name_len).saturating_add(2);
         let value_len = field.line.len().saturating_sub(name_len).saturating_sub(4);
@@ -287,6 +324,7 @@ impl Headers {
         storage.bytes.extend_from_slice(b"\r\n");
         let field = Field { name: Span::new(start, name.len()), value: Span::new(value_start, value.len()) };
         storage.fields.push(field);
+        storage.is_wire &= !is_deciding(name);
         Ok(())
     }
 }
@@ -296,6 +334,7 @@ impl Headers {
 pub struct StaticField {
     line: &'static str,
     name_len: usize,
+    is_deciding: bool,
 }
 
 impl StaticField {
@@ -325,7 +364,8 @@ impl StaticField {
             assert!(VALUE.has_const(*byte), "a field value has a control byte");
             value = tail;
         }
-        Self { line, name_len }
+        let (name, _) = line.as_bytes().split_at(name_len);
+        Self { line, name_len, is_deciding: is_deciding(name) }
     }
 
     fn name(&self) -> &'static str {
@@ -350,6 +390,7 @@ impl Clone for Headers {
         let mut copy = Storage::take();
         copy.bytes.extend_from_slice(&storage.bytes);
         copy.fields.extend_from_slice(&storage.fields);
+        copy.is_wire = storage.is_wire;
         Self(Some(copy))
     }
 }
@@ -501,6 +542,7 @@ impl Storage {
         self.bytes.clear();
         self.fields.clear();
         self.target.clear();
+        self.is_wire = true;
         // Fails while the thread ends: then the storage is simply freed.
         let _ = STASH.try_with(|stash| {
             if let Ok(mut stash) = stash.try_borrow_mut() {

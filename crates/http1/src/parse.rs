@@ -118,7 +118,8 @@ fn attempt<const N: usize>(
     let facts = facts.finish(version, true)?;
     storage.bytes.extend_from_slice(head);
     storage.target.push_str(target);
-    storage.parts = HeadParts::new(method, version, facts, parts);
+    storage.parts = HeadParts { method, version, facts, target: parts };
+    storage.is_wire = false;
     let used = used.saturating_add(empty_line_len);
     Ok(Some((RequestHead::from_storage(storage), used)))
 }

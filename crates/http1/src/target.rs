@@ -1,20 +1,25 @@
 //! The four forms of a request target, and the host that a request is for (RFC 9112 section 3.2).
 
 use std::net::Ipv6Addr;
-use std::ops::Range;
 
 use http::Method;
 
 use crate::error::ParseError;
+use crate::headers::Span;
 use crate::syntax::{REG_NAME, TARGET_PATH};
 
 /// Where the parts of a target lie in it.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug)]
 pub(crate) struct TargetParts {
     /// Empty in an absolute form without a path, and in an authority form.
-    pub(crate) path: Range<usize>,
-    pub(crate) query: Option<Range<usize>>,
-    pub(crate) authority: Option<Range<usize>>,
+    pub(crate) path: Span,
+    pub(crate) query: Option<Span>,
+    /// From the target only; else `Host` says it.
+    pub(crate) authority: Option<Span>,
+}
+
+impl TargetParts {
+    pub(crate) const NONE: Self = Self { path: Span::EMPTY, query: None, authority: None };
 }
 
 /// Takes a target apart.
@@ -37,12 +42,14 @@ fn parse_rare_form(method: &Method, target: &[u8]) -> Result<TargetParts, ParseE
     if *method == Method::CONNECT {
         // The port is part of the form (RFC 9110 section 9.3.6).
         return match validate_host(target)? {
-            Port::Number => Ok(TargetParts { authority: Some(0..target.len()), ..TargetParts::default() }),
+            Port::Number => {
+                Ok(TargetParts { authority: Some(Span::new(0, target.len())), ..TargetParts::NONE })
+            }
             Port::None | Port::Empty => Err(ParseError::TargetInvalid),
         };
     }
     if target == b"*" && *method == Method::OPTIONS {
-        return Ok(TargetParts { path: 0..1, ..TargetParts::default() });
+        return Ok(TargetParts { path: Span::new(0, 1), ..TargetParts::NONE });
     }
     let scheme_len = [b"http://".as_slice(), b"https://"]
         .into_iter()
@@ -55,21 +62,17 @@ fn parse_rare_form(method: &Method, target: &[u8]) -> Result<TargetParts, ParseE
     validate_host(authority)?;
     let tail_start = scheme_len.saturating_add(authority_len);
     let (path, query) = split_path(tail, tail_start)?;
-    Ok(TargetParts { path, query, authority: Some(scheme_len..tail_start) })
+    Ok(TargetParts { path, query, authority: Some(Span::new(scheme_len, authority_len)) })
 }
 
 /// A path and the range of the query behind it, if there is one.
-type PathAndQuery = (Range<usize>, Option<Range<usize>>);
+type PathAndQuery = (Span, Option<Span>);
 
 /// Returns path and query of `text`, which begins at `start` of the target.
 #[inline]
 fn split_path(text: &[u8], start: usize) -> Result<PathAndQuery, ParseError> {
-    let end = start.saturating_add(text.len());
-    if TARGET_PATH.has_all(text) {
-        return Ok((start..end, None));
-    }
     let Some(at) = text.iter().position(|&byte| !TARGET_PATH.has(byte)) else {
-        return Ok((start..end, None));
+        return Ok((Span::new(start, text.len()), None));
     };
     let Some((b'?', query)) = text.get(at..).and_then(<[u8]>::split_first) else {
         return Err(ParseError::TargetInvalid);
@@ -77,8 +80,8 @@ fn split_path(text: &[u8], start: usize) -> Result<PathAndQuery, ParseError> {
     if !query.iter().all(|&byte| byte == b'?' || byte == b'\\' || TARGET_PATH.has(byte)) {
         return Err(ParseError::TargetInvalid);
     }
-    let path_end = start.saturating_add(at);
-    Ok((start..path_end, Some(path_end.saturating_add(1)..end)))
+    let query_start = start.saturating_add(at).saturating_add(1);
+    Ok((Span::new(start, at), Some(Span::new(query_start, query.len()))))
 }
 
 /// What follows the host.
@@ -93,11 +96,10 @@ pub(crate) enum Port {
 /// Checks `uri-host [ ":" port ]` (RFC 9110 section 7.2, RFC 3986 section 3.2.2). The host may not be empty.
 #[inline]
 pub(crate) fn validate_host(host: &[u8]) -> Result<Port, ParseError> {
-    // From the end, because a port is shorter than a name.
-    let port_len = host.iter().rev().position(|byte| !byte.is_ascii_digit()).unwrap_or(host.len());
-    match host.split_at_checked(host.len().saturating_sub(port_len)) {
-        Some(([name @ .., b':'], port)) if !name.is_empty() && REG_NAME.has_all(name) => validate_port(port),
-        Some(_) if !host.is_empty() && REG_NAME.has_all(host) => Ok(Port::None),
+    let name_len = host.iter().position(|&byte| !REG_NAME.has(byte)).unwrap_or(host.len());
+    match host.split_at_checked(name_len) {
+        Some(([_, ..], [])) => Ok(Port::None),
+        Some(([_, ..], [b':', port @ ..])) => validate_port(port),
         _ => validate_rare_host(host),
     }
 }

@@ -112,10 +112,16 @@ impl Http {
         }
     }
 
-    /// Reads the next head, if it is time for one. `None`: [`step`](Self::step) says what is needed.
+    /// Whether a head is what comes next.
+    #[inline]
+    pub(crate) fn expects_head(&self) -> bool {
+        matches!(self.stage, Stage::Head)
+    }
+
+    /// Reads the next head. Only if one is expected. `None`: [`step`](Self::step) says what is needed.
     #[inline]
     pub(crate) fn next_head(&mut self, buffers: &mut Buffers, config: &ServerConfig) -> Option<RequestHead> {
-        if !matches!(self.stage, Stage::Head) {
+        if buffers.input.is_empty() {
             return None;
         }
         match self.messages.read_head(buffers.input.unread(), &config.limits) {
@@ -133,7 +139,13 @@ impl Http {
     }
 
     /// Goes on as far as the bytes at hand allow. Heads are read by [`next_head`](Self::next_head).
+    #[inline(always)]
     pub(crate) fn step(&mut self, buffers: &mut Buffers) -> Step {
+        if matches!(self.stage, Stage::Head) { Step::Read } else { self.step_rarely(buffers) }
+    }
+
+    #[inline(never)]
+    fn step_rarely(&mut self, buffers: &mut Buffers) -> Step {
         match &mut self.stage {
             Stage::Head => Step::Read,
             Stage::Receiving(_) => self.receive(buffers),

@@ -226,17 +226,17 @@ impl Worker<'_> {
         }
         let mut rounds = 0;
         loop {
-            if let Some(head) = connection.http.next_head(self.buffers, &self.engine.config) {
-                match self.request(connection, head) {
-                    Go::On(next) => connection = next,
-                    Go::Away(outcome) => return outcome,
+            let config = &self.engine.config;
+            if connection.http.expects_head() {
+                if let Some(head) = connection.http.next_head(self.buffers, config) {
+                    match self.request(connection, head) {
+                        Go::On(next) => connection = next,
+                        Go::Away(outcome) => return outcome,
+                    }
+                    continue;
                 }
-                continue;
             }
             let go = match connection.http.step(self.buffers) {
-                Step::Again => Go::On(connection),
-                Step::Call(request, route) => self.call(connection, request, route, None),
-                Step::Stream(streaming) => self.stream(connection, *streaming),
                 Step::Read => {
                     match self.flush(&mut connection) {
                         Ok(Flushed::All) => {}
@@ -256,25 +256,20 @@ impl Worker<'_> {
                         Ok(Filled::End) => connection.http.end_of_input(),
                         Err(error) => return self.give_up(connection, error),
                     }
-                    Go::On(connection)
+                    continue;
                 }
+                Step::Again => Go::On(connection),
+                Step::Call(request, route) => self.call_collected(connection, request, route),
+                Step::Stream(streaming) => self.stream(connection, *streaming),
                 Step::Pump if self.lead.is_some() && rounds == ROUNDS_MAX => return self.yielded(connection),
                 Step::Pump => {
                     rounds += 1;
                     self.pump(connection)
                 }
-                Step::Linger => match self.flush(&mut connection) {
-                    Ok(Flushed::Some) => return self.wait(connection),
-                    Ok(Flushed::All) => {
-                        if let Err(error) = connection.transport.shutdown_write() {
-                            return self.give_up(connection, error);
-                        }
-                        connection.http.linger(self.buffers.clock.now() + self.engine.config.linger_timeout);
-                        can_read = true;
-                        Go::On(connection)
-                    }
-                    Err(error) => return self.give_up(connection, error),
-                },
+                Step::Linger => {
+                    can_read = true;
+                    self.linger(connection)
+                }
                 Step::Close => match self.flush(&mut connection) {
                     Ok(Flushed::All) => return Outcome::Closed(connection),
                     Ok(Flushed::Some) => return self.wait(connection),
@@ -286,6 +281,20 @@ impl Worker<'_> {
                 Go::Away(outcome) => return outcome,
             }
         }
+    }
+
+    /// Ends our direction and goes on reading what the peer still sends.
+    fn linger(&mut self, mut connection: Box<Connection>) -> Go {
+        match self.flush(&mut connection) {
+            Ok(Flushed::All) => {}
+            Ok(Flushed::Some) => return Go::Away(self.wait(connection)),
+            Err(error) => return Go::Away(self.give_up(connection, error)),
+        }
+        if let Err(error) = connection.transport.shutdown_write() {
+            return Go::Away(self.give_up(connection, error));
+        }
+        connection.http.linger(self.buffers.clock.now() + self.engine.config.linger_timeout);
+        Go::On(connection)
     }
 
     /// Has a request planned, and answered if it has no content.
@@ -308,8 +317,7 @@ impl Worker<'_> {
         let route = plan.route_of(&request);
         let config = &self.engine.config;
         if let Content::Refused(response) = plan.content {
-            connection.http.leave_unread(&request, self.buffers, config);
-            return self.respond(connection, *response, route, None);
+            return self.refuse(connection, &request, *response, route);
         }
         if !request.head().framing().has_content() {
             return self.call(connection, request, route, None);
@@ -318,6 +326,19 @@ impl Worker<'_> {
         let http = &mut connection.http;
         http.begin_content(request, route, &plan.content, content_bytes_max, self.buffers, config);
         Go::On(connection)
+    }
+
+    /// Answers without the content being read.
+    #[inline(never)]
+    fn refuse(
+        &mut self,
+        mut connection: Box<Connection>,
+        request: &Request,
+        response: Response,
+        route: Route,
+    ) -> Go {
+        connection.http.leave_unread(request, self.buffers, &self.engine.config);
+        self.respond(connection, response, route, None)
     }
 
     /// Has a request answered: by the program, on the pool, or here.
@@ -336,6 +357,11 @@ impl Worker<'_> {
             return self.dispatch(connection, Call { request, route, stream });
         }
         self.call_here(connection, request, route, stream)
+    }
+
+    #[inline(never)]
+    fn call_collected(&mut self, connection: Box<Connection>, request: Request, route: Route) -> Go {
+        self.call(connection, request, route, None)
     }
 
     #[inline(always)]
@@ -367,6 +393,7 @@ impl Worker<'_> {
     }
 
     /// Gives a request to the pool.
+    #[inline(never)]
     fn dispatch(&mut self, connection: Box<Connection>, call: Call) -> Go {
         let connection = match self.let_go(connection) {
             Ok(connection) => connection,
@@ -387,6 +414,7 @@ impl Worker<'_> {
     }
 
     /// Gives a request to the program.
+    #[inline(never)]
     fn enqueue(
         &mut self,
         connection: Box<Connection>,
@@ -438,6 +466,7 @@ impl Worker<'_> {
     }
 
     /// Lets the handler read the content from the connection.
+    #[inline(never)]
     fn stream(&mut self, mut connection: Box<Connection>, streaming: Streaming) -> Go {
         if let Err(error) = self.flush(&mut connection) {
             return Go::Away(self.give_up(connection, error));
@@ -490,6 +519,7 @@ impl Worker<'_> {
     }
 
     /// Sends the next piece of a body that comes from a reader.
+    #[inline(never)]
     fn pump(&mut self, mut connection: Box<Connection>) -> Go {
         let Some(route) = connection.http.sending_route() else { return Go::On(connection) };
         let receives = connection.http.sends_what_it_receives();
