@@ -1,0 +1,441 @@
+//! A client that sends exactly the bytes it is given and reads responses strictly.
+
+use std::fmt;
+use std::io::{self, ErrorKind, Read, Write};
+use std::net::{Shutdown, SocketAddr, TcpStream};
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use crate::wait::DEADLINE;
+
+/// How long one read may wait before the deadline is looked at.
+const TICK: Duration = Duration::from_millis(20);
+
+/// A connection.
+#[derive(Debug)]
+pub struct Client {
+    socket: Socket,
+    /// What was read and not used.
+    input: Vec<u8>,
+    deadline: Duration,
+}
+
+#[derive(Debug)]
+enum Socket {
+    Tcp(TcpStream),
+    Unix(UnixStream),
+}
+
+/// A response, as it came.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Response {
+    /// The status code.
+    pub status: u16,
+    /// The status line and the header lines, without line ends.
+    pub lines: Vec<String>,
+    /// The content.
+    pub body: Vec<u8>,
+    /// How the end of the content was found.
+    pub framing: Framing,
+    /// The lengths of the chunks, if there were any.
+    pub chunks: Vec<usize>,
+}
+
+/// How a response says where it ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Framing {
+    /// It can have no content.
+    None,
+    /// By its length.
+    Length,
+    /// By the last chunk.
+    Chunked,
+    /// By the end of the connection.
+    UntilEnd,
+}
+
+/// Why no response could be read.
+#[derive(Debug)]
+pub enum Ended {
+    /// The peer closed, with these bytes of a response before it.
+    Closed(Vec<u8>),
+    /// The peer reset the connection, with these bytes of a response before it.
+    Reset(Vec<u8>),
+    /// Nothing came in time beyond these bytes.
+    Silent(Vec<u8>),
+}
+
+impl Ended {
+    /// Whether something of a response had come: it is cut off.
+    pub fn is_truncated(&self) -> bool {
+        match self {
+            Self::Closed(bytes) | Self::Reset(bytes) | Self::Silent(bytes) => !bytes.is_empty(),
+        }
+    }
+}
+
+impl fmt::Display for Ended {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (what, bytes) = match self {
+            Self::Closed(bytes) => ("closed", bytes),
+            Self::Reset(bytes) => ("reset", bytes),
+            Self::Silent(bytes) => ("silent", bytes),
+        };
+        let start = bytes.get(..bytes.len().min(300)).unwrap_or_default();
+        write!(f, "{what} after {} bytes: {}", bytes.len(), start.escape_ascii())
+    }
+}
+
+impl Client {
+    /// Connects over TCP.
+    #[track_caller]
+    pub fn connect(address: SocketAddr) -> Self {
+        Self::try_connect(address).unwrap_or_else(|error| panic!("cannot connect to {address}: {error}"))
+    }
+
+    /// Connects over TCP, if the server lets it.
+    ///
+    /// # Errors
+    ///
+    /// Those of the system.
+    pub fn try_connect(address: SocketAddr) -> io::Result<Self> {
+        let stream = TcpStream::connect_timeout(&address, DEADLINE)?;
+        stream.set_nodelay(true)?;
+        stream.set_read_timeout(Some(TICK))?;
+        stream.set_write_timeout(Some(DEADLINE))?;
+        Ok(Self { socket: Socket::Tcp(stream), input: Vec::new(), deadline: DEADLINE })
+    }
+
+    /// Connects over a Unix socket.
+    #[track_caller]
+    pub fn connect_unix(path: &Path) -> Self {
+        let stream = UnixStream::connect(path).unwrap();
+        stream.set_read_timeout(Some(TICK)).unwrap();
+        stream.set_write_timeout(Some(DEADLINE)).unwrap();
+        Self { socket: Socket::Unix(stream), input: Vec::new(), deadline: DEADLINE }
+    }
+
+    /// Waits for answers no longer than this.
+    pub fn patience(mut self, deadline: Duration) -> Self {
+        self.deadline = deadline;
+        self
+    }
+
+    /// The socket below.
+    pub fn tcp(&self) -> &TcpStream {
+        match &self.socket {
+            Socket::Tcp(stream) => stream,
+            Socket::Unix(_) => panic!("not a TCP connection"),
+        }
+    }
+
+    /// Sends bytes.
+    #[track_caller]
+    pub fn send(&mut self, bytes: impl AsRef<[u8]>) -> &mut Self {
+        self.try_send(bytes).unwrap_or_else(|error| panic!("cannot send: {error}"));
+        self
+    }
+
+    /// Sends bytes, if the peer takes them.
+    ///
+    /// # Errors
+    ///
+    /// Those of the socket.
+    pub fn try_send(&mut self, bytes: impl AsRef<[u8]>) -> io::Result<()> {
+        match &mut self.socket {
+            Socket::Tcp(stream) => stream.write_all(bytes.as_ref()),
+            Socket::Unix(stream) => stream.write_all(bytes.as_ref()),
+        }
+    }
+
+    /// Sends a request without content and reads the response.
+    #[track_caller]
+    pub fn get(&mut self, target: &str) -> Response {
+        self.send(format!("GET {target} HTTP/1.1\r\nHost: test\r\n\r\n")).response()
+    }
+
+    /// Sends a request with content and reads the response.
+    #[track_caller]
+    pub fn post(&mut self, target: &str, content: impl AsRef<[u8]>) -> Response {
+        let content = content.as_ref();
+        let head =
+            format!("POST {target} HTTP/1.1\r\nHost: test\r\nContent-Length: {}\r\n\r\n", content.len());
+        self.send([head.as_bytes(), content].concat()).response()
+    }
+
+    /// Ends the direction to the server.
+    pub fn finish(&mut self) -> &mut Self {
+        match &self.socket {
+            Socket::Tcp(stream) => stream.shutdown(Shutdown::Write).unwrap(),
+            Socket::Unix(stream) => stream.shutdown(Shutdown::Write).unwrap(),
+        }
+        self
+    }
+
+    /// Reads a response.
+    #[track_caller]
+    pub fn response(&mut self) -> Response {
+        self.try_response().unwrap_or_else(|ended| panic!("no response: {ended}"))
+    }
+
+    /// Reads the response to a `HEAD`: it has no content whatever it says.
+    #[track_caller]
+    pub fn head_response(&mut self) -> Response {
+        self.read_head_only().unwrap_or_else(|ended| panic!("no response: {ended}"))
+    }
+
+    /// Reads a response, if one comes whole.
+    ///
+    /// # Errors
+    ///
+    /// How the connection ended instead.
+    pub fn try_response(&mut self) -> Result<Response, Ended> {
+        let mut response = self.read_head_only()?;
+        match response.framing {
+            Framing::None => {}
+            Framing::Length => {
+                let length =
+                    response.header("content-length").and_then(|length| length.parse().ok()).unwrap();
+                self.need(length, &response)?;
+                response.body = self.input.drain(..length).collect();
+            }
+            Framing::Chunked => self.read_chunks(&mut response)?,
+            Framing::UntilEnd => match self.read_until_end() {
+                Ended::Closed(body) => response.body = body,
+                other => return Err(other),
+            },
+        }
+        Ok(response)
+    }
+
+    /// Reads a response head and leaves what follows.
+    ///
+    /// # Errors
+    ///
+    /// How the connection ended instead.
+    pub fn read_head_only(&mut self) -> Result<Response, Ended> {
+        let end = loop {
+            match find(&self.input, b"\r\n\r\n") {
+                Some(end) => break end,
+                None => self.fill()?,
+            }
+        };
+        let head: Vec<u8> = self.input.drain(..end + 4).collect();
+        let head = String::from_utf8(head).expect("a response head is text");
+        Ok(Response::parse(&head))
+    }
+
+    /// Reads to the end of the connection; fails if it does not end, or is reset.
+    #[track_caller]
+    pub fn read_to_end(&mut self) -> Vec<u8> {
+        match self.read_until_end() {
+            Ended::Closed(bytes) => bytes,
+            other => panic!("the connection does not end in order: {other}"),
+        }
+    }
+
+    /// Reads until the connection ends, however it does.
+    pub fn read_until_end(&mut self) -> Ended {
+        loop {
+            if let Err(ended) = self.fill() {
+                return ended;
+            }
+        }
+    }
+
+    /// Fails unless the connection ends, in order and without another byte.
+    #[track_caller]
+    pub fn is_closed(&mut self) {
+        let rest = self.read_to_end();
+        assert!(rest.is_empty(), "more came: {}", rest.escape_ascii());
+    }
+
+    /// Fails if anything comes within `time`, or the connection ends.
+    #[track_caller]
+    pub fn is_silent_for(&mut self, time: Duration) {
+        let patience = std::mem::replace(&mut self.deadline, time);
+        let result = if self.input.is_empty() { self.fill() } else { Ok(()) };
+        self.deadline = patience;
+        match result {
+            Err(Ended::Silent(_)) => {}
+            Err(ended) => panic!("the connection ended: {ended}"),
+            Ok(()) => panic!("something came: {}", self.input.escape_ascii()),
+        }
+    }
+
+    /// Fails unless the connection still answers.
+    #[track_caller]
+    pub fn is_alive(&mut self) {
+        assert_eq!(self.get("/still-there").text(), "GET /still-there");
+    }
+
+    /// Sends one byte each `interval` until the server says something, ends, or all is sent. Returns how long it took.
+    pub fn drip(&mut self, bytes: &[u8], interval: Duration) -> Duration {
+        let started = Instant::now();
+        let patience = std::mem::replace(&mut self.deadline, interval);
+        for byte in bytes {
+            if self.try_send([*byte]).is_err() || !matches!(self.fill(), Err(Ended::Silent(_))) {
+                break;
+            }
+        }
+        self.deadline = patience;
+        started.elapsed()
+    }
+
+    /// Reads some bytes at most, and keeps none.
+    ///
+    /// # Errors
+    ///
+    /// Those of the socket.
+    pub fn read_some(&mut self, bytes_max: usize) -> io::Result<usize> {
+        let mut buffer = vec![0; bytes_max];
+        match &mut self.socket {
+            Socket::Tcp(stream) => stream.read(&mut buffer),
+            Socket::Unix(stream) => stream.read(&mut buffer),
+        }
+    }
+
+    /// Reads exactly `length` bytes.
+    #[track_caller]
+    pub fn read_exactly(&mut self, length: usize) -> Vec<u8> {
+        while self.input.len() < length {
+            self.fill().unwrap_or_else(|ended| panic!("{length} bytes expected: {ended}"));
+        }
+        self.input.drain(..length).collect()
+    }
+
+    fn read_chunks(&mut self, response: &mut Response) -> Result<(), Ended> {
+        loop {
+            let end = loop {
+                match find(&self.input, b"\r\n") {
+                    Some(end) => break end,
+                    None => self.fill_for(response)?,
+                }
+            };
+            let line: Vec<u8> = self.input.drain(..end + 2).collect();
+            let size = std::str::from_utf8(&line[..end]).unwrap();
+            assert!(size.bytes().all(|byte| byte.is_ascii_hexdigit()), "a strange chunk size: {size:?}");
+            let size = usize::from_str_radix(size, 16).unwrap();
+            self.need(size + 2, response)?;
+            response.body.extend(self.input.drain(..size));
+            let end: Vec<u8> = self.input.drain(..2).collect();
+            assert_eq!(end, b"\r\n", "a chunk ends with its line");
+            if size == 0 {
+                return Ok(());
+            }
+            response.chunks.push(size);
+        }
+    }
+
+    /// Reads until `length` bytes are here.
+    fn need(&mut self, length: usize, response: &Response) -> Result<(), Ended> {
+        while self.input.len() < length {
+            self.fill_for(response)?;
+        }
+        Ok(())
+    }
+
+    /// Reads more of a response whose head was there.
+    fn fill_for(&mut self, response: &Response) -> Result<(), Ended> {
+        let with_head = |mut bytes: Vec<u8>| {
+            bytes.splice(0..0, response.lines[0].bytes());
+            bytes
+        };
+        self.fill().map_err(|ended| match ended {
+            Ended::Closed(bytes) => Ended::Closed(with_head(bytes)),
+            Ended::Reset(bytes) => Ended::Reset(with_head(bytes)),
+            Ended::Silent(bytes) => Ended::Silent(with_head(bytes)),
+        })
+    }
+
+    fn fill(&mut self) -> Result<(), Ended> {
+        let end = Instant::now() + self.deadline;
+        let mut buffer = [0; 64 * 1024];
+        loop {
+            let result = match &mut self.socket {
+                Socket::Tcp(stream) => stream.read(&mut buffer),
+                Socket::Unix(stream) => stream.read(&mut buffer),
+            };
+            match result {
+                Ok(0) => return Err(Ended::Closed(std::mem::take(&mut self.input))),
+                Ok(read) => {
+                    self.input.extend_from_slice(&buffer[..read]);
+                    return Ok(());
+                }
+                Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => {
+                    if Instant::now() >= end {
+                        return Err(Ended::Silent(self.input.clone()));
+                    }
+                }
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(_) => return Err(Ended::Reset(std::mem::take(&mut self.input))),
+            }
+        }
+    }
+}
+
+impl Response {
+    fn parse(head: &str) -> Self {
+        let lines: Vec<String> = head.trim_end_matches("\r\n").split("\r\n").map(str::to_owned).collect();
+        let status_line = &lines[0];
+        assert!(status_line.starts_with("HTTP/1.1 "), "a strange status line: {status_line:?}");
+        let status = status_line[9..12].parse().unwrap();
+        for line in &lines[1..] {
+            let (name, _) = line.split_once(':').expect("a header line has a colon");
+            assert!(!name.is_empty() && !name.contains([' ', '\t']), "a strange header: {line:?}");
+        }
+        let mut response =
+            Self { status, lines, body: Vec::new(), framing: Framing::None, chunks: Vec::new() };
+        response.framing = match (response.header("content-length"), response.header("transfer-encoding")) {
+            _ if status < 200 || status == 204 || status == 304 => Framing::None,
+            (None, None) => Framing::UntilEnd,
+            (Some(_), None) => Framing::Length,
+            (None, Some("chunked")) => Framing::Chunked,
+            (length, coding) => panic!("strange framing: {length:?}, {coding:?}"),
+        };
+        response
+    }
+
+    /// The content as text.
+    #[track_caller]
+    pub fn text(&self) -> &str {
+        std::str::from_utf8(&self.body).expect("the content is text")
+    }
+
+    /// The value of a header; fails if there are several.
+    #[track_caller]
+    pub fn header(&self, name: &str) -> Option<&str> {
+        let all = self.headers(name);
+        assert!(all.len() <= 1, "{name} comes {} times", all.len());
+        all.first().copied()
+    }
+
+    /// The values of all headers of that name.
+    pub fn headers(&self, name: &str) -> Vec<&str> {
+        let pairs = self.lines[1..].iter().filter_map(|line| line.split_once(':'));
+        pairs.filter(|(key, _)| key.eq_ignore_ascii_case(name)).map(|(_, value)| value.trim()).collect()
+    }
+
+    /// Whether the server says that it closes.
+    pub fn closes(&self) -> bool {
+        self.headers("connection").iter().any(|value| value.to_ascii_lowercase().contains("close"))
+    }
+}
+
+impl fmt::Debug for Response {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let start = self.body.get(..self.body.len().min(200)).unwrap_or_default();
+        write!(f, "{:?} + {} bytes: {}", self.lines, self.body.len(), start.escape_ascii())
+    }
+}
+
+/// Ends a connection with a reset, as a client that crashed.
+pub fn reset(client: Client) {
+    socket2::SockRef::from(client.tcp()).set_linger(Some(Duration::ZERO)).unwrap();
+    drop(client);
+}
+
+fn find(bytes: &[u8], wanted: &[u8]) -> Option<usize> {
+    bytes.windows(wanted.len()).position(|window| window == wanted)
+}

@@ -1,0 +1,22 @@
+//! What the tests of this package share: servers in this process and beside it, a client that
+//! sends raw bytes, and waiting for what is to become true.
+//!
+//! Helpers panic where a test would: a failure names what was expected and what came.
+
+#![allow(clippy::unwrap_used, reason = "these are tests, and a panic is how one fails")]
+#![allow(clippy::print_stderr, reason = "a test that is skipped says so")]
+#![allow(clippy::missing_panics_doc, reason = "every helper panics if the test fails")]
+
+mod child;
+mod client;
+mod gate;
+mod process;
+mod server;
+mod wait;
+
+pub use child::{Child, Example, installed};
+pub use client::{Client, Ended, Framing, Response, reset};
+pub use gate::Gate;
+pub use process::Process;
+pub use server::{TestServer, site};
+pub use wait::{DEADLINE, eventually, eventually_within, holds_for};

@@ -1,0 +1,64 @@
+//! What the system knows of a process: `/proc`.
+
+use std::fs;
+use std::time::Duration;
+
+/// A process, by its number.
+#[derive(Clone, Copy, Debug)]
+pub struct Process(u32);
+
+impl Process {
+    /// A process beside this one.
+    pub fn new(id: u32) -> Self {
+        Self(id)
+    }
+
+    /// This process.
+    pub fn this() -> Self {
+        Self(std::process::id())
+    }
+
+    /// Its threads.
+    pub fn threads(self) -> usize {
+        self.count("task")
+    }
+
+    /// Its open descriptors.
+    pub fn descriptors(self) -> usize {
+        self.count("fd")
+    }
+
+    /// Its memory that is in use, in bytes.
+    pub fn resident_bytes(self) -> u64 {
+        self.status_kib("VmRSS:") * 1024
+    }
+
+    /// Its addresses that are in use, in bytes, touched or not.
+    pub fn virtual_bytes(self) -> u64 {
+        self.status_kib("VmSize:") * 1024
+    }
+
+    /// The time that its threads have run.
+    pub fn cpu_time(self) -> Duration {
+        let stat = self.read("stat");
+        // The name in parentheses may have spaces; the times are the 14th and 15th field of all.
+        let (_, fields) = stat.rsplit_once(')').expect("the name ends");
+        let ticks: u64 =
+            fields.split_whitespace().skip(11).take(2).map(|ticks| ticks.parse::<u64>().unwrap()).sum();
+        Duration::from_millis(ticks * 10)
+    }
+
+    fn count(self, folder: &str) -> usize {
+        fs::read_dir(format!("/proc/{}/{folder}", self.0)).map_or(0, Iterator::count)
+    }
+
+    fn status_kib(self, name: &str) -> u64 {
+        let status = self.read("status");
+        let line = status.lines().find(|line| line.starts_with(name)).expect("a line of the status");
+        line.split_whitespace().nth(1).unwrap().parse().unwrap()
+    }
+
+    fn read(self, file: &str) -> String {
+        fs::read_to_string(format!("/proc/{}/{file}", self.0)).unwrap()
+    }
+}

@@ -1,0 +1,220 @@
+//! Requests behind one another on one connection: each is answered, once, in order.
+
+use std::time::Duration;
+
+use filoplume_runtime::{Plan, Request, Response, Service};
+use filoplume_tests::{Ended, Gate, TestServer, site};
+
+fn get(target: &str) -> String {
+    format!("GET {target} HTTP/1.1\r\nHost: test\r\n\r\n")
+}
+
+#[test]
+fn every_one_of_many_pipelined_requests_is_answered_in_order() {
+    let server = TestServer::start(site);
+    for count in [2, 16, 100, 3000] {
+        let mut client = server.client();
+        client.send((0..count).map(|n| get(&format!("/{n}"))).collect::<String>());
+        for n in 0..count {
+            assert_eq!(client.response().text(), format!("GET /{n}"), "of {count}");
+        }
+        client.is_alive();
+    }
+}
+
+#[test]
+fn pipelined_requests_that_come_in_odd_pieces_are_all_answered() {
+    let server = TestServer::start(site);
+    let requests: String = (0..40).map(|n| get(&format!("/{n}"))).collect();
+    for piece in [7, 61, 100, 333] {
+        let mut client = server.client();
+        let mut answered = 0;
+        for piece in requests.as_bytes().chunks(piece) {
+            // A moment for the server between two pieces, without reading its answers.
+            client.send(piece);
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        while answered < 40 {
+            assert_eq!(client.response().text(), format!("GET /{answered}"), "in pieces of {piece}");
+            answered += 1;
+        }
+        client.is_alive();
+    }
+}
+
+#[test]
+fn pipelined_requests_with_content_keep_their_bounds() {
+    let server = TestServer::start(site);
+    let mut client = server.client();
+    let long = "l".repeat(200_000);
+    client.send(format!(
+        "POST /echo HTTP/1.1\r\nHost: t\r\nContent-Length: 5\r\n\r\nfirst\
+         POST /echo HTTP/1.1\r\nHost: t\r\nTransfer-Encoding: chunked\r\n\r\n6\r\nsecond\r\n0\r\n\r\n\
+         GET /third HTTP/1.1\r\nHost: t\r\n\r\n\
+         POST /echo HTTP/1.1\r\nHost: t\r\nContent-Length: {}\r\n\r\n{long}\
+         POST /echo HTTP/1.1\r\nHost: t\r\nContent-Length: 0\r\n\r\n\
+         GET /last HTTP/1.1\r\nHost: t\r\n\r\n",
+        long.len()
+    ));
+    for text in ["first", "second", "GET /third", &long, "", "GET /last"] {
+        assert_eq!(client.response().text(), text);
+    }
+}
+
+/// A site with a gate. What is below `/pool` runs on the pool, the rest where the engine thinks best.
+struct Gated(Gate);
+
+impl Service for Gated {
+    fn plan(&self, request: &mut Request) -> Plan {
+        if request.path().starts_with("/pool") { Plan::new().dispatched() } else { Plan::new() }
+    }
+
+    fn call(&self, request: Request) -> Response {
+        if request.path().ends_with("/gate") {
+            self.0.pass();
+        }
+        site(request)
+    }
+}
+
+#[test]
+fn requests_behind_one_that_blocks_are_answered_without_more_bytes() {
+    let gate = Gate::new();
+    let server = TestServer::start(Gated(gate.clone()));
+    for target in ["/gate", "/gate", "/gate", "/pool/gate"] {
+        let mut client = server.client();
+        client.send(get("/before") + &get(target) + &get("/after") + &get(target) + &get("/last"));
+        gate.holds(1);
+        gate.open();
+        for path in ["/before", target, "/after", target, "/last"] {
+            assert_eq!(client.response().text(), format!("GET {path}"), "behind {target}");
+        }
+        client.is_alive();
+        gate.close();
+    }
+}
+
+#[test]
+fn an_answer_does_not_wait_for_a_later_request_that_is_known_to_block() {
+    let gate = Gate::new();
+    let server = TestServer::start(Gated(gate.clone()));
+    for before in ["/quick", "/pool/quick"] {
+        let mut client = server.client();
+        client.send(get(before) + &get("/pool/gate"));
+        gate.holds(1);
+        assert_eq!(client.response().text(), format!("GET {before}"));
+        gate.open();
+        assert_eq!(client.response().text(), "GET /pool/gate");
+        gate.close();
+    }
+}
+
+#[test]
+fn requests_that_come_while_a_handler_blocks_are_answered() {
+    for round in 0..5 {
+        let gate = Gate::new();
+        let server = TestServer::start({
+            let gate = gate.clone();
+            move |request: Request| {
+                if request.path() == "/gate" {
+                    gate.pass();
+                }
+                site(request)
+            }
+        });
+        let mut client = server.client();
+        client.send(get("/gate"));
+        gate.holds(1);
+        client.send(get("/a")).send(get("/b").as_bytes().split_at(9).0);
+        gate.open();
+        assert_eq!(client.response().text(), "GET /gate", "round {round}");
+        assert_eq!(client.response().text(), "GET /a", "round {round}");
+        client.send(get("/b").as_bytes().split_at(9).1);
+        assert_eq!(client.response().text(), "GET /b", "round {round}");
+    }
+}
+
+#[test]
+fn nothing_behind_a_close_is_answered() {
+    let server = TestServer::start(site);
+    let rows = [
+        "GET /first HTTP/1.1\r\nHost: t\r\nConnection: close\r\n\r\n",
+        "GET /first HTTP/1.1\r\nHost: t\r\nConnection: x, CLOSE\r\n\r\n",
+        "GET /first HTTP/1.1\r\nHost: t\r\nConnection: keep-alive\r\nConnection: close\r\n\r\n",
+        "GET /first HTTP/1.0\r\nHost: t\r\n\r\n",
+    ];
+    for row in rows {
+        let mut client = server.client();
+        client.send(format!("{row}{}", get("/second")));
+        let response = client.response();
+        assert_eq!(response.text(), "GET /first");
+        assert!(response.closes(), "{row:?}: {response:?}");
+        client.is_closed();
+    }
+}
+
+#[test]
+fn nothing_behind_an_answer_that_closes_is_answered() {
+    let server = TestServer::start(|request: Request| {
+        let mut response = Response::from(request.path().to_owned());
+        response.add_header("connection", "close").unwrap();
+        response
+    });
+    let mut client = server.client();
+    client.send(get("/first") + &get("/second"));
+    assert_eq!(client.response().text(), "/first");
+    client.is_closed();
+}
+
+#[test]
+fn good_requests_are_answered_before_the_refusal_of_the_next() {
+    let gate = Gate::new();
+    gate.open();
+    let server = TestServer::start(move |request: Request| {
+        if request.path() == "/blocks" {
+            gate.pass();
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        site(request)
+    });
+    for good in ["/quick", "/blocks", "/blocks", "/blocks"] {
+        let mut client = server.client();
+        client.send(get(good) + &get(good) + "BAD\r\n\r\n" + &get("/behind"));
+        assert_eq!(client.response().text(), format!("GET {good}"));
+        assert_eq!(client.response().text(), format!("GET {good}"));
+        assert_eq!(client.response().status, 400);
+        client.is_closed();
+    }
+}
+
+#[test]
+fn an_unread_content_is_not_taken_for_the_next_request() {
+    let server = TestServer::start(site);
+    let content = get("/smuggled");
+    let mut client = server.client();
+    client.send(format!(
+        "POST /unread HTTP/1.1\r\nHost: t\r\nContent-Length: {}\r\n\r\n{content}",
+        content.len()
+    ));
+    client.send(get("/next"));
+    assert_eq!(client.response().text(), "unread");
+    assert_eq!(client.response().text(), "GET /next");
+    let chunks = format!("{:x}\r\n{content}\r\n0\r\n\r\n", content.len());
+    client.send(format!("POST /unread HTTP/1.1\r\nHost: t\r\nTransfer-Encoding: chunked\r\n\r\n{chunks}"));
+    client.send(get("/next"));
+    assert_eq!(client.response().text(), "unread");
+    assert_eq!(client.response().text(), "GET /next");
+}
+
+#[test]
+fn half_a_request_at_the_end_is_not_answered_and_those_before_it_are() {
+    let server = TestServer::start(site);
+    let mut client = server.client();
+    client.send(get("/whole") + "GET /half HTTP/1.1\r\nHo").finish();
+    assert_eq!(client.response().text(), "GET /whole");
+    match client.try_response() {
+        Err(Ended::Closed(rest)) => assert!(rest.is_empty(), "{}", rest.escape_ascii()),
+        Ok(response) => assert_eq!(response.status, 400),
+        Err(other) => panic!("{other}"),
+    }
+}
