@@ -47,7 +47,6 @@ pub struct ServerConfig {
     pub(crate) content_bytes_max: u64,
     pub(crate) unread_content_bytes_max: u64,
     pub(crate) limits: Limits,
-    pub(crate) watchdog_period: Duration,
     pub(crate) thread_name: String,
 }
 
@@ -71,7 +70,6 @@ impl Default for ServerConfig {
             content_bytes_max: 64 * 1024 * 1024,
             unread_content_bytes_max: 256 * 1024,
             limits: Limits::default(),
-            watchdog_period: Duration::from_micros(800),
             thread_name: "filoplume".to_owned(),
         }
     }

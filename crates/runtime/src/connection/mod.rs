@@ -86,23 +86,32 @@ impl Connection {
 
     /// Asks the home loop's poller for what the connection waits for. Costs a system call only
     /// when that has changed.
+    #[inline]
     pub(crate) fn watch(&mut self, for_writing: bool) -> io::Result<()> {
+        // More than is wanted does no harm: an edge that nobody asked for is one wake-up.
+        match self.mode {
+            Mode::ReadingAndWriting => Ok(()),
+            Mode::Reading if !for_writing => Ok(()),
+            _ => self.watch_anew(for_writing),
+        }
+    }
+
+    #[inline(never)]
+    fn watch_anew(&mut self, for_writing: bool) -> io::Result<()> {
         let (wanted, interest) = if for_writing {
             (Mode::ReadingAndWriting, Interest::READABLE | Interest::WRITABLE)
         } else {
             (Mode::Reading, Interest::READABLE)
         };
         let registry = self.home.registry();
-        match self.mode {
-            mode if mode == wanted => return Ok(()),
-            // More than is wanted does no harm: an edge that nobody asked for is one wake-up.
-            Mode::ReadingAndWriting => return Ok(()),
-            Mode::Reading => self.transport.reregister(registry, Token(self.token), interest)?,
-            Mode::Unregistered => self.transport.register(registry, Token(self.token), interest)?,
-            Mode::Blocking => {
-                self.transport.set_nonblocking()?;
-                self.transport.register(registry, Token(self.token), interest)?;
-            }
+        if self.mode == Mode::Blocking {
+            self.transport.set_nonblocking()?;
+            self.mode = Mode::Unregistered;
+        }
+        if self.mode == Mode::Unregistered {
+            self.transport.register(registry, Token(self.token), interest)?;
+        } else {
+            self.transport.reregister(registry, Token(self.token), interest)?;
         }
         self.mode = wanted;
         Ok(())

@@ -212,7 +212,7 @@ impl EventLoop {
     }
 
     /// Finds the next connection to work on; waits for events when there is none.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn next(&mut self, clock: &mut Clock) -> Turn {
         while let Some(Ready { token, readiness }) = self.ready.pop_front() {
             // One that is away learns of it when it comes home.
@@ -223,6 +223,7 @@ impl EventLoop {
         self.next_arrival(clock)
     }
 
+    #[inline(never)]
     fn next_arrival(&mut self, clock: &mut Clock) -> Turn {
         if let Some(connection) = self.accept(clock.now()) {
             return Turn::Serve(connection, Readiness::Io);
@@ -240,7 +241,7 @@ impl EventLoop {
     }
 
     /// Parks a connection until its peer moves or its deadline passes.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn park(&mut self, mut connection: Box<Connection>, now: Instant) {
         let deadline = connection.deadline;
         // An entry that is due was looked at while the connection was away, or will be ignored.

@@ -81,7 +81,7 @@ pub(crate) enum Responded {
 
 impl Http {
     /// Encodes the response. What comes from a reader follows by [`pump`](Self::pump).
-    #[inline]
+    #[inline(always)]
     pub(crate) fn respond(
         &mut self,
         response: Response,
@@ -247,6 +247,12 @@ impl Http {
         matches!(&self.stage, Stage::Sending(sending) if sending.stream.is_some())
     }
 
+    /// Whether there is nothing to write.
+    #[inline]
+    pub(crate) fn is_flushed(&self, buffers: &Buffers) -> bool {
+        self.unsent.is_none() && buffers.output.is_empty()
+    }
+
     /// Writes the output; keeps what the socket does not take.
     #[inline]
     pub(crate) fn flush(
@@ -256,9 +262,6 @@ impl Http {
         config: &ServerConfig,
     ) -> io::Result<Flushed> {
         if self.unsent.is_none() {
-            if buffers.output.is_empty() {
-                return Ok(Flushed::All);
-            }
             if let Ok(written) = transport.write(&buffers.output) {
                 if written == buffers.output.len() {
                     buffers.output.clear();

@@ -175,7 +175,9 @@ impl Worker<'_> {
         let outcome = match readiness {
             Readiness::Io | Readiness::Drain => self.serve(connection, true, false),
             Readiness::IoAndEnd => self.serve(connection, true, true),
-            Readiness::Expired if connection.deadline > self.buffers.clock.now() => self.wait(connection),
+            Readiness::Expired if connection.deadline > self.buffers.clock.now() => {
+                self.wait_rarely(connection)
+            }
             Readiness::Expired => {
                 self.engine.counters.timed_out.increment();
                 let has_input = !self.buffers.input.is_empty();
@@ -220,7 +222,7 @@ impl Worker<'_> {
         if connection.http.is_writing() {
             match self.flush(&mut connection) {
                 Ok(Flushed::All) => {}
-                Ok(Flushed::Some) => return self.wait(connection),
+                Ok(Flushed::Some) => return self.wait_rarely(connection),
                 Err(error) => return self.give_up(connection, error),
             }
         }
@@ -240,7 +242,7 @@ impl Worker<'_> {
                 Step::Read => {
                     match self.flush(&mut connection) {
                         Ok(Flushed::All) => {}
-                        Ok(Flushed::Some) => return self.wait(connection),
+                        Ok(Flushed::Some) => return self.wait_rarely(connection),
                         Err(error) => return self.give_up(connection, error),
                     }
                     if !can_read && !self.keeps(&mut connection) {
@@ -252,7 +254,7 @@ impl Worker<'_> {
                     rounds += 1;
                     match self.read(&mut connection) {
                         Ok(Filled::Some { may_have_more }) => can_read = may_have_more || has_end,
-                        Ok(Filled::Nothing) => return self.wait(connection),
+                        Ok(Filled::Nothing) => return self.wait_rarely(connection),
                         Ok(Filled::End) => connection.http.end_of_input(),
                         Err(error) => return self.give_up(connection, error),
                     }
@@ -272,7 +274,7 @@ impl Worker<'_> {
                 }
                 Step::Close => match self.flush(&mut connection) {
                     Ok(Flushed::All) => return Outcome::Closed(connection),
-                    Ok(Flushed::Some) => return self.wait(connection),
+                    Ok(Flushed::Some) => return self.wait_rarely(connection),
                     Err(error) => return self.give_up(connection, error),
                 },
             };
@@ -287,7 +289,7 @@ impl Worker<'_> {
     fn linger(&mut self, mut connection: Box<Connection>) -> Go {
         match self.flush(&mut connection) {
             Ok(Flushed::All) => {}
-            Ok(Flushed::Some) => return Go::Away(self.wait(connection)),
+            Ok(Flushed::Some) => return Go::Away(self.wait_rarely(connection)),
             Err(error) => return Go::Away(self.give_up(connection, error)),
         }
         if let Err(error) = connection.transport.shutdown_write() {
@@ -382,7 +384,7 @@ impl Worker<'_> {
     }
 
     /// Remembers for a lease whether the connection's requests block, and that time has passed.
-    #[inline]
+    #[inline(always)]
     fn take_note(&mut self, connection: &mut Connection, conduct: Conduct) {
         match conduct {
             Conduct::Inline => return,
@@ -513,7 +515,7 @@ impl Worker<'_> {
     fn go(&mut self, connection: Box<Connection>, flushed: io::Result<Flushed>) -> Go {
         match flushed {
             Ok(Flushed::All) => Go::On(connection),
-            Ok(Flushed::Some) => Go::Away(self.wait(connection)),
+            Ok(Flushed::Some) => Go::Away(self.wait_rarely(connection)),
             Err(error) => Go::Away(self.give_up(connection, error)),
         }
     }
@@ -584,8 +586,11 @@ impl Worker<'_> {
         Outcome::Closed(connection)
     }
 
-    #[inline]
+    #[inline(always)]
     fn flush(&mut self, connection: &mut Connection) -> io::Result<Flushed> {
+        if connection.http.is_flushed(self.buffers) {
+            return Ok(Flushed::All);
+        }
         connection.http.flush(&connection.transport, self.buffers, &self.engine.config)
     }
 
@@ -663,7 +668,7 @@ impl Worker<'_> {
     }
 
     /// Leaves a connection to its peer.
-    #[inline]
+    #[inline(always)]
     fn wait(&mut self, mut connection: Box<Connection>) -> Outcome {
         self.end_lease(&mut connection);
         let has_input = !self.buffers.input.is_empty();
@@ -679,6 +684,11 @@ impl Worker<'_> {
             Ok(()) => Outcome::Parked(connection),
             Err(error) => self.give_up(connection, error),
         }
+    }
+
+    #[inline(never)]
+    fn wait_rarely(&mut self, connection: Box<Connection>) -> Outcome {
+        self.wait(connection)
     }
 
     /// Lets the loop's other connections have their turn.
@@ -698,7 +708,7 @@ impl Worker<'_> {
     }
 
     /// Takes up what a connection had left over.
-    #[inline]
+    #[inline(always)]
     fn load(&mut self, mut connection: Box<Connection>) -> Box<Connection> {
         if connection.leftover.is_empty() {
             self.buffers.input.clear();
