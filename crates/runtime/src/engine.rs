@@ -62,10 +62,11 @@ impl Engine {
         let loops = config.event_loops;
         let pool = PoolConfig::new()
             .thread_name(config.thread_name.clone())
-            .threads_max(config.threads_max)
+            .threads_max(config.threads_max + loops)
             .queue_capacity(config.queue_capacity)
             .idle_timeout(config.thread_idle_timeout)
-            // A leader a loop, and for each loop some that were late and have not come back.
+            // Leaders come on top of those that may block; and a loop that is taken needs a leader
+            // however many do.
             .urgent_reserve(loops * 4);
         let engine = Arc::new(Self {
             config,

@@ -185,7 +185,7 @@ impl Response {
             ResponseBody::Empty => &[],
             _ => return None,
         };
-        (self.status != StatusCode::SWITCHING_PROTOCOLS).then_some((self.status, &self.headers, content))
+        (!self.status.is_informational()).then_some((self.status, &self.headers, content))
     }
 
     pub(crate) fn into_parts(self) -> (StatusCode, Headers, ResponseBody, Option<UpgradeHandler>) {

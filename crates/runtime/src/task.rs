@@ -38,7 +38,7 @@ impl Task {
                 worker::follow(connection, |worker, connection| worker.answer(connection, *call));
             }
             Self::Resume(connection) => {
-                worker::follow(connection, |worker, connection| worker.serve(connection, false, false));
+                worker::follow(connection, |worker, connection| worker.serve(connection));
             }
             Self::Detached(run) => run(),
         }

@@ -30,6 +30,11 @@ pub(crate) struct Connection {
     pub(crate) deadline: Instant,
     /// The entry that stands for it in its loop's deadlines; any other entry is stale.
     pub(crate) listed_at: Option<Instant>,
+    /// Whether the socket may have bytes that nobody has read: the poller tells only once, so who
+    /// turns away from a connection must not forget.
+    pub(crate) can_read: bool,
+    /// Whether the peer has ended its direction, which is read behind its last byte.
+    pub(crate) has_end: bool,
     pub(crate) is_leased: bool,
     /// Requests in a row that blocked their thread, as far as a lease cares.
     pub(crate) blocked_row: u8,
@@ -69,6 +74,8 @@ impl Connection {
             mode: Mode::Unregistered,
             deadline,
             listed_at: None,
+            can_read: true,
+            has_end: false,
             is_leased: false,
             blocked_row: 0,
         }

@@ -118,8 +118,8 @@ impl Http {
     ) -> Responded {
         let (status, headers, body, upgrade) = response.into_parts();
         let is_upgrade = status == StatusCode::SWITCHING_PROTOCOLS;
-        if is_upgrade && upgrade.is_none() {
-            tracing::error!("a 101 that nobody takes over: answer with `Response::upgrade`");
+        if status.is_informational() && (!is_upgrade || upgrade.is_none()) {
+            tracing::error!(%status, "an interim status is no answer, and a 101 needs `Response::upgrade`");
             return self.respond(Response::new(500), route, stream, buffers, config);
         }
         let mut stream = stream;

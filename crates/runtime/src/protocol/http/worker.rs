@@ -173,8 +173,15 @@ impl Worker<'_> {
     fn serve_ready(&mut self, connection: Box<Connection>, readiness: Readiness) {
         let mut connection = self.load(connection);
         let outcome = match readiness {
-            Readiness::Io | Readiness::Drain => self.serve(connection, true, false),
-            Readiness::IoAndEnd => self.serve(connection, true, true),
+            Readiness::Io | Readiness::Drain => {
+                connection.can_read = true;
+                self.serve(connection)
+            }
+            Readiness::IoAndEnd => {
+                connection.can_read = true;
+                connection.has_end = true;
+                self.serve(connection)
+            }
             Readiness::Expired if connection.deadline > self.buffers.clock.now() => {
                 self.wait_rarely(connection)
             }
@@ -182,7 +189,7 @@ impl Worker<'_> {
                 self.engine.counters.timed_out.increment();
                 let has_input = !self.buffers.input.is_empty();
                 connection.http.expire(has_input, self.buffers);
-                self.serve(connection, false, false)
+                self.serve(connection)
             }
         };
         self.put(outcome);
@@ -192,7 +199,7 @@ impl Worker<'_> {
     pub(crate) fn answer(&mut self, connection: Box<Connection>, call: Call) -> Outcome {
         let Call { request, route, stream } = call;
         match self.call_here(connection, request, route, stream) {
-            Go::On(connection) => self.serve(connection, false, false),
+            Go::On(connection) => self.serve(connection),
             Go::Away(outcome) => outcome,
         }
     }
@@ -206,19 +213,13 @@ impl Worker<'_> {
         stream: Option<Arc<StreamReturn>>,
     ) -> Outcome {
         match self.respond(connection, response, route, stream) {
-            Go::On(connection) => self.serve(connection, false, false),
+            Go::On(connection) => self.serve(connection),
             Go::Away(outcome) => outcome,
         }
     }
 
-    /// Works on a connection until it has to wait. `can_read` says that the socket may have bytes,
-    /// `has_end` that the peer's end is among them.
-    pub(crate) fn serve(
-        &mut self,
-        mut connection: Box<Connection>,
-        mut can_read: bool,
-        has_end: bool,
-    ) -> Outcome {
+    /// Works on a connection until it has to wait.
+    pub(crate) fn serve(&mut self, mut connection: Box<Connection>) -> Outcome {
         if connection.http.is_writing() {
             match self.flush(&mut connection) {
                 Ok(Flushed::All) => {}
@@ -245,7 +246,7 @@ impl Worker<'_> {
                         Ok(Flushed::Some) => return self.wait_rarely(connection),
                         Err(error) => return self.give_up(connection, error),
                     }
-                    if !can_read && !self.keeps(&mut connection) {
+                    if !connection.can_read && !self.keeps(&mut connection) {
                         return self.wait(connection);
                     }
                     if self.lead.is_some() && rounds == ROUNDS_MAX {
@@ -253,8 +254,13 @@ impl Worker<'_> {
                     }
                     rounds += 1;
                     match self.read(&mut connection) {
-                        Ok(Filled::Some { may_have_more }) => can_read = may_have_more || has_end,
-                        Ok(Filled::Nothing) => return self.wait_rarely(connection),
+                        Ok(Filled::Some { may_have_more }) => {
+                            connection.can_read = may_have_more || connection.has_end;
+                        }
+                        Ok(Filled::Nothing) => {
+                            connection.can_read = false;
+                            return self.wait_rarely(connection);
+                        }
                         Ok(Filled::End) => connection.http.end_of_input(),
                         Err(error) => return self.give_up(connection, error),
                     }
@@ -268,10 +274,7 @@ impl Worker<'_> {
                     rounds += 1;
                     self.pump(connection)
                 }
-                Step::Linger => {
-                    can_read = true;
-                    self.linger(connection)
-                }
+                Step::Linger => self.linger(connection),
                 Step::Close => match self.flush(&mut connection) {
                     Ok(Flushed::All) => return Outcome::Closed(connection),
                     Ok(Flushed::Some) => return self.wait_rarely(connection),
@@ -296,6 +299,7 @@ impl Worker<'_> {
             return Go::Away(self.give_up(connection, error));
         }
         connection.http.linger(self.buffers.clock.now() + self.engine.config.linger_timeout);
+        connection.can_read = true;
         Go::On(connection)
     }
 
