@@ -62,11 +62,11 @@ impl Engine {
         let loops = config.event_loops;
         let pool = PoolConfig::new()
             .thread_name(config.thread_name.clone())
-            .threads_max(config.threads_max + loops)
+            .threads_max(config.threads_max)
             .queue_capacity(config.queue_capacity)
             .idle_timeout(config.thread_idle_timeout)
-            // Leaders come on top of those that may block; and a loop that is taken needs a leader
-            // however many do.
+            // Leaders come on top of those that may block, and so do those that were caught and have
+            // not come back: a loop that is taken needs a leader at once.
             .urgent_reserve(loops * 4);
         let engine = Arc::new(Self {
             config,

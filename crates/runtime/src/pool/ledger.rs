@@ -86,7 +86,7 @@ impl Ledger {
             self.claim_idle(urgency);
             return Admission::Wake;
         }
-        if self.workers < self.workers_max(urgency) {
+        if self.may_spawn(urgency) {
             self.workers += 1;
             self.claim(urgency);
             return Admission::Spawn;
@@ -112,7 +112,7 @@ impl Ledger {
         self.release(urgency);
         // A worker from the reserve leaves before it takes ordinary work: otherwise a full queue would eat the reserve, and
         // the next event loop would find no thread. Unless nobody else would ever come to look at the queue.
-        let is_surplus = self.workers > self.limits.threads_max;
+        let is_surplus = self.ordinary() > self.limits.threads_max;
         let others_return = self.workers - 1 > self.urgent;
         if self.queued > 0 && !(is_surplus && others_return) {
             self.queued -= 1;
@@ -155,7 +155,7 @@ impl Ledger {
     /// Asked after a start has failed: the queue may have taken tasks because that worker was on its way.
     pub(super) fn rescue(&mut self) -> bool {
         let rescues =
-            self.queued > 0 && !self.someone_returns() && self.workers < self.workers_max(Urgency::Urgent);
+            self.queued > 0 && !self.someone_returns() && self.may_spawn(Urgency::Urgent);
         if rescues {
             self.workers += 1;
         }
@@ -181,11 +181,19 @@ impl Ledger {
         self.workers > self.urgent
     }
 
-    const fn workers_max(&self, urgency: Urgency) -> usize {
+    /// Whether one more worker may be started. Those that do something urgent come on top of `threads_max`: a pool
+    /// whose every event loop is led still has all its threads for tasks.
+    const fn may_spawn(&self, urgency: Urgency) -> bool {
+        let has_reserve = self.workers < self.limits.threads_max.saturating_add(self.limits.urgent_reserve);
         match urgency {
-            Urgency::Ordinary => self.limits.threads_max,
-            Urgency::Urgent => self.limits.threads_max.saturating_add(self.limits.urgent_reserve),
+            Urgency::Ordinary => has_reserve && self.ordinary() < self.limits.threads_max,
+            Urgency::Urgent => has_reserve,
         }
+    }
+
+    /// Workers that are idle, or do nothing urgent.
+    const fn ordinary(&self) -> usize {
+        self.workers - self.urgent
     }
 
     // Counted down by the thread that wakes, not by the one that wakes up: until the woken worker runs it would still look

@@ -128,15 +128,16 @@ impl World {
 
     fn check_admission(&self, urgency: Urgency, admission: Admission) {
         let Ledger { limits, workers, idle, urgent, queued, closed } = self.ledger;
-        let workers_max = match urgency {
-            Urgency::Ordinary => limits.threads_max,
-            Urgency::Urgent => limits.threads_max + limits.urgent_reserve,
+        let has_reserve = workers < limits.threads_max + limits.urgent_reserve;
+        let may_spawn = match urgency {
+            Urgency::Ordinary => has_reserve && workers - urgent < limits.threads_max,
+            Urgency::Urgent => has_reserve,
         };
-        let no_worker_to_be_had = idle == 0 && workers >= workers_max;
+        let no_worker_to_be_had = idle == 0 && !may_spawn;
         match admission {
             Admission::Closed => assert!(closed),
             Admission::Wake => assert!(idle > 0),
-            Admission::Spawn => assert!(idle == 0 && workers < workers_max),
+            Admission::Spawn => assert!(idle == 0 && may_spawn),
             Admission::Queue => assert!(no_worker_to_be_had && workers > urgent),
             Admission::Refuse => {
                 let may_not_wait = urgency == Urgency::Urgent || workers == urgent;
@@ -158,10 +159,12 @@ impl World {
         assert!(workers <= limits.threads_max + limits.urgent_reserve);
         assert!(queued <= limits.queue_capacity);
         assert!(idle == 0 || queued == 0, "nobody sleeps while a task waits");
-        assert!(idle == 0 || workers <= limits.threads_max, "the reserve is given back before it idles");
+        assert!(idle == 0 || workers - urgent <= limits.threads_max, "the reserve is given back before it idles");
         assert!(idle == 0 || !closed, "nobody sleeps in a closed pool");
         if queued > 0 && !self.has_failed {
-            assert!(workers >= limits.threads_max, "a task waits only when no thread may be started");
+            let is_full = workers - urgent >= limits.threads_max
+                || workers >= limits.threads_max + limits.urgent_reserve;
+            assert!(is_full, "a task waits only when no thread may be started");
         }
         if queued > 0 && !self.has_failed_again {
             assert!(workers > urgent, "somebody comes for the task");
