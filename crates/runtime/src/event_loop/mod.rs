@@ -3,6 +3,9 @@
 //! The loop is a value. Whoever has it in hand leads: nobody else touches what is in it. The side
 //! that all threads see is its [`LoopHandle`].
 
+pub(crate) mod doze;
+#[cfg(all(test, loom))]
+mod models;
 pub(crate) mod slot;
 pub(crate) mod watchdog;
 
@@ -10,7 +13,7 @@ use std::collections::VecDeque;
 use std::fmt;
 use std::io;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering, fence};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use crossbeam_channel::{Receiver, Sender};
@@ -24,6 +27,7 @@ use crate::connection::transport::{Peer, Transport};
 use crate::engine::Engine;
 use crate::learn::RouteKey;
 use crate::listener::Listener;
+use doze::Doze;
 use slot::Slot;
 
 /// Events taken from the poller at once.
@@ -59,7 +63,7 @@ pub(crate) struct LoopHandle {
     waker: Waker,
     registry: Registry,
     /// Whether the leader waits in the poller, so that a message needs a wake-up.
-    is_asleep: AtomicBool,
+    doze: Doze,
     connections: AtomicUsize,
     parked: AtomicUsize,
 }
@@ -81,17 +85,14 @@ impl LoopHandle {
 
     /// Whether the loop waits for events: nobody runs a handler on it.
     pub(crate) fn is_asleep(&self) -> bool {
-        self.is_asleep.load(Ordering::SeqCst)
+        self.doze.is_asleep()
     }
 
     /// Sends a message. A loop that is gone takes nothing: its connections are closed then.
     pub(crate) fn send(&self, message: Message) {
-        if self.outbox.send(message).is_ok() {
-            // Either the leader sees the message when it looks before it sleeps, or this sees it asleep.
-            fence(Ordering::SeqCst);
-            if self.is_asleep() {
-                self.wake();
-            }
+        // Either the leader sees the message when it looks before it sleeps, or this sees it asleep.
+        if self.outbox.send(message).is_ok() && self.doze.needs_waking() {
+            self.wake();
         }
     }
 
@@ -179,7 +180,7 @@ impl EventLoop {
             outbox,
             waker: Waker::new(poll.registry(), WAKER)?,
             registry: poll.registry().try_clone()?,
-            is_asleep: AtomicBool::new(false),
+            doze: Doze::new(),
             connections: AtomicUsize::new(0),
             parked: AtomicUsize::new(0),
         };
@@ -350,15 +351,12 @@ impl EventLoop {
             self.handle.engine.counters.requests.add(std::mem::take(&mut self.requests));
         }
         let mut timeout = self.timeout(clock.now());
-        self.handle.is_asleep.store(true, Ordering::SeqCst);
-        // Whoever sends or shuts down first acts and then looks whether this sleeps; this first
-        // says that it sleeps and then looks. One of the two sees the other.
-        fence(Ordering::SeqCst);
+        self.handle.doze.fall_asleep();
         if !self.inbox.is_empty() || self.drain_is_due() {
             timeout = Some(Duration::ZERO);
         }
         let result = self.poll.poll(&mut self.events, timeout);
-        self.handle.is_asleep.store(false, Ordering::SeqCst);
+        self.handle.doze.wake_up();
         self.handle.engine.watchdog.wake();
         clock.refresh();
         if let Err(error) = result {

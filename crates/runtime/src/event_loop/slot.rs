@@ -9,7 +9,7 @@ use crate::sync::atomic::{AtomicU64, Ordering};
 #[cfg(not(loom))]
 type Swap<T> = crossbeam_utils::atomic::AtomicCell<Option<T>>;
 #[cfg(loom)]
-type Swap<T> = models::Swap<T>;
+use modelled::Swap;
 
 /// A place for one value that its owner lends out and anyone may take.
 pub(crate) struct Slot<T> {
@@ -47,5 +47,43 @@ impl<T> Slot<T> {
     #[inline]
     pub(crate) fn turn(&self) -> u64 {
         self.turn.load(Ordering::Relaxed)
+    }
+}
+
+/// `AtomicCell` for models. What loom must see is the one swap, with the order that `AtomicCell`
+/// documents; the values lie beside it, each under a number of its own.
+#[cfg(loom)]
+mod modelled {
+    use std::sync::Mutex;
+
+    use crate::sync::atomic::{AtomicUsize, Ordering};
+
+    pub(super) struct Swap<T> {
+        /// The place of the value that is here, counted from 1; 0 if none is.
+        place: AtomicUsize,
+        values: Mutex<Vec<Option<T>>>,
+    }
+
+    impl<T> Swap<T> {
+        pub(super) fn new(value: Option<T>) -> Self {
+            let values = Mutex::new(Vec::new());
+            let place = AtomicUsize::new(Self::put(&values, value));
+            Self { place, values }
+        }
+
+        pub(super) fn swap(&self, value: Option<T>) -> Option<T> {
+            let place = Self::put(&self.values, value);
+            let before = self.place.swap(place, Ordering::AcqRel).checked_sub(1)?;
+            self.values.lock().expect("nothing panics here")[before].take()
+        }
+
+        fn put(values: &Mutex<Vec<Option<T>>>, value: Option<T>) -> usize {
+            let mut values = values.lock().expect("nothing panics here");
+            if value.is_none() {
+                return 0;
+            }
+            values.push(value);
+            values.len()
+        }
     }
 }

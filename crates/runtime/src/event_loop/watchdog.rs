@@ -5,15 +5,13 @@
 //! reserved before, so that it is never without a leader. While nothing happens the watchdog is
 //! parked; the first loop that gets an event wakes it.
 
-use std::fmt;
 use std::io;
 use std::sync::Arc;
-use std::sync::OnceLock;
-use std::sync::atomic::{AtomicBool, Ordering, fence};
-use std::thread::{self, Thread};
+use std::thread;
 use std::time::{Duration, Instant};
 
 use super::LoopHandle;
+use super::doze::Standby;
 use crate::engine::Engine;
 use crate::task::Task;
 
@@ -32,77 +30,41 @@ const WARY_TIME: Duration = Duration::from_secs(1);
 const QUIET_TIME: Duration = Duration::from_millis(60);
 
 /// The side of the watchdog that leaders see.
+#[derive(Debug)]
 pub(crate) struct Watchdog {
-    thread: OnceLock<Thread>,
-    is_parked: AtomicBool,
-    is_stopped: AtomicBool,
+    standby: Standby,
 }
 
 impl Watchdog {
     pub(crate) fn new() -> Self {
-        Self {
-            thread: OnceLock::new(),
-            is_parked: AtomicBool::new(false),
-            is_stopped: AtomicBool::new(false),
-        }
+        Self { standby: Standby::new() }
     }
 
     pub(crate) fn start(&self, engine: &Arc<Engine>, handles: Vec<Arc<LoopHandle>>) -> io::Result<()> {
         let watched = Arc::clone(engine);
         let name = format!("{}-watchdog", engine.config.thread_name);
-        let thread = thread::Builder::new().name(name).spawn(move || watch(&watched, &handles))?;
-        let _ = self.thread.set(thread.thread().clone());
+        thread::Builder::new().name(name).spawn(move || watch(&watched, &handles))?;
         Ok(())
     }
 
     /// Called by a leader that has left its poller, after it has said so.
     #[inline]
     pub(crate) fn wake(&self) {
-        // The leader's store of `is_asleep` and this load, the watchdog's store of `is_parked` and
-        // its loads of `is_asleep`: all of one total order, so one of the two sees the other.
-        if self.is_parked.load(Ordering::SeqCst) && self.is_parked.swap(false, Ordering::SeqCst) {
-            self.unpark();
-        }
+        self.standby.wake();
     }
 
     pub(crate) fn stop(&self) {
-        self.is_stopped.store(true, Ordering::SeqCst);
-        self.is_parked.store(false, Ordering::SeqCst);
-        self.unpark();
-    }
-
-    fn unpark(&self) {
-        if let Some(thread) = self.thread.get() {
-            thread.unpark();
-        }
-    }
-
-    /// Sleeps until a leader wakes it, unless one is awake.
-    fn park(&self, handles: &[Arc<LoopHandle>]) {
-        self.is_parked.store(true, Ordering::SeqCst);
-        fence(Ordering::SeqCst);
-        if !handles.iter().all(|handle| handle.is_asleep()) {
-            self.is_parked.store(false, Ordering::SeqCst);
-            return;
-        }
-        while self.is_parked.load(Ordering::SeqCst) && !self.is_stopped.load(Ordering::SeqCst) {
-            thread::park();
-        }
-    }
-}
-
-impl fmt::Debug for Watchdog {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Watchdog").field("is_parked", &self.is_parked).finish_non_exhaustive()
+        self.standby.stop();
     }
 }
 
 fn watch(engine: &Arc<Engine>, handles: &[Arc<LoopHandle>]) {
-    let watchdog = &engine.watchdog;
+    let standby = &engine.watchdog.standby;
+    standby.enter();
     let mut turns: Vec<u64> = handles.iter().map(|handle| handle.slot.turn()).collect();
     let mut quiet_since = Instant::now();
     let mut wary_until = quiet_since + WARY_TIME;
-    while !watchdog.is_stopped.load(Ordering::SeqCst) {
+    while !standby.is_stopped() {
         let is_wary = Instant::now() < wary_until;
         thread::sleep(if is_wary { PERIOD_WARY } else { PERIOD_CALM });
         let now = Instant::now();
@@ -119,7 +81,7 @@ fn watch(engine: &Arc<Engine>, handles: &[Arc<LoopHandle>]) {
             *last = turn;
         }
         if now - quiet_since >= QUIET_TIME {
-            watchdog.park(handles);
+            standby.park(|| handles.iter().all(|handle| handle.is_asleep()));
             quiet_since = Instant::now();
         }
     }
