@@ -126,9 +126,10 @@ fn a_dropped_reservation_gives_its_thread_to_the_next_task() {
     let second = pool.reserve().unwrap();
     assert_eq!(pool.metrics().threads, 2);
     drop(second);
-    wait_until(&pool, |metrics| metrics.threads == 1);
-    drop(first);
     wait_until(&pool, |metrics| metrics.idle == 1);
+    drop(first);
+    wait_until(&pool, |metrics| metrics.threads == 1);
+    assert_eq!(pool.metrics().idle, 1);
     let (task, done) = signalling();
     pool.submit(task).unwrap();
     done.recv_timeout(LONG).unwrap();
