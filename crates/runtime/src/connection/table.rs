@@ -1,29 +1,31 @@
 //! The connections of one event loop, by token. The table owns those that are parked and keeps
 //! the place of those that are away.
 
-use super::Connection;
-
 /// Where a connection is, as its loop knows it.
 #[derive(Debug)]
-enum Entry {
+enum Entry<C> {
     /// Nobody's; the next such entry, if any.
     Vacant { next: Option<usize> },
     /// Here, waiting for its peer.
-    Parked(Box<Connection>),
+    Parked(Box<C>),
     /// In somebody's hand. What its poller said meanwhile is not lost.
     Away { missed: bool },
 }
 
 /// A table of connections whose places are reused.
-#[derive(Debug, Default)]
-pub(crate) struct Table {
-    entries: Vec<Entry>,
+#[derive(Debug)]
+pub(crate) struct Table<C> {
+    entries: Vec<Entry<C>>,
     vacant: Option<usize>,
     taken: usize,
     parked: usize,
 }
 
-impl Table {
+impl<C> Table<C> {
+    pub(crate) fn new() -> Self {
+        Self { entries: Vec::new(), vacant: None, taken: 0, parked: 0 }
+    }
+
     /// Places that are taken, by parked connections and by those away.
     pub(crate) fn len(&self) -> usize {
         self.taken
@@ -44,7 +46,7 @@ impl Table {
     }
 
     /// Takes a parked connection out, or notes for one that is away that its peer has moved.
-    pub(crate) fn take(&mut self, token: usize) -> Option<Box<Connection>> {
+    pub(crate) fn take(&mut self, token: usize) -> Option<Box<C>> {
         let entry = self.entries.get_mut(token)?;
         match std::mem::replace(entry, Entry::Away { missed: true }) {
             Entry::Parked(connection) => {
@@ -66,7 +68,7 @@ impl Table {
     }
 
     /// A parked connection, to look at.
-    pub(crate) fn parked_mut(&mut self, token: usize) -> Option<&mut Connection> {
+    pub(crate) fn parked_mut(&mut self, token: usize) -> Option<&mut C> {
         match self.entries.get_mut(token)? {
             Entry::Parked(connection) => Some(connection),
             Entry::Away { .. } | Entry::Vacant { .. } => None,
@@ -82,8 +84,7 @@ impl Table {
     }
 
     /// Puts a connection that was away back to its place.
-    pub(crate) fn park(&mut self, connection: Box<Connection>) {
-        let token = connection.token();
+    pub(crate) fn park(&mut self, token: usize, connection: Box<C>) {
         debug_assert!(matches!(self.entries[token], Entry::Away { .. }), "parked twice");
         self.entries[token] = Entry::Parked(connection);
         self.parked += 1;
@@ -99,7 +100,94 @@ impl Table {
 
     /// The tokens of all parked connections.
     pub(crate) fn parked_tokens(&self) -> Vec<usize> {
-        let parked = |(token, entry): (usize, &Entry)| matches!(entry, Entry::Parked(_)).then_some(token);
+        let parked = |(token, entry): (usize, &Entry<C>)| matches!(entry, Entry::Parked(_)).then_some(token);
         self.entries.iter().enumerate().filter_map(parked).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A table with one connection, parked.
+    fn parked() -> (Table<&'static str>, usize) {
+        let mut table = Table::new();
+        let token = table.reserve();
+        table.park(token, Box::new("it"));
+        (table, token)
+    }
+
+    #[test]
+    fn a_parked_connection_is_taken_once() {
+        let (mut table, token) = parked();
+        assert_eq!((table.len(), table.parked_len()), (1, 1));
+        assert_eq!(table.take(token).as_deref(), Some(&"it"));
+        assert_eq!((table.len(), table.parked_len()), (1, 0));
+        assert_eq!(table.take(token), None);
+        assert_eq!(table.parked_mut(token), None);
+    }
+
+    #[test]
+    fn what_was_missed_while_away_is_told_once() {
+        let (mut table, token) = parked();
+        assert!(!table.take_missed(token), "it is here");
+        let connection = table.take(token).unwrap();
+        assert!(!table.take_missed(token), "the event for which it was taken is not missed");
+        table.take(token);
+        table.take(token);
+        assert!(table.take_missed(token));
+        assert!(!table.take_missed(token));
+        table.park(token, connection);
+        assert!(table.take(token).is_some());
+    }
+
+    #[test]
+    fn one_that_is_new_can_miss_something_too() {
+        let mut table: Table<()> = Table::new();
+        let token = table.reserve();
+        assert_eq!(table.take(token), None);
+        assert!(table.take_missed(token));
+    }
+
+    #[test]
+    fn a_place_is_reused_without_its_past() {
+        let (mut table, token) = parked();
+        table.take(token);
+        table.take(token);
+        table.release(token);
+        assert_eq!(table.len(), 0);
+        assert_eq!(table.take(token), None, "an event for one that is gone");
+        assert!(!table.take_missed(token));
+        assert_eq!(table.reserve(), token);
+        assert!(!table.take_missed(token), "the one before missed it");
+    }
+
+    #[test]
+    fn places_are_reused_last_in_first_out_before_the_table_grows() {
+        let mut table: Table<()> = Table::new();
+        assert_eq!([table.reserve(), table.reserve(), table.reserve()], [0, 1, 2]);
+        table.release(0);
+        table.release(2);
+        assert_eq!([table.reserve(), table.reserve(), table.reserve()], [2, 0, 3]);
+        assert_eq!(table.len(), 4);
+    }
+
+    #[test]
+    fn only_those_that_are_here_are_listed() {
+        let (mut table, first) = parked();
+        let second = table.reserve();
+        let third = table.reserve();
+        table.park(third, Box::new("third"));
+        assert_eq!(table.parked_tokens(), [first, third]);
+        table.release(second);
+        assert_eq!(table.parked_tokens(), [first, third]);
+    }
+
+    #[test]
+    fn a_token_beyond_the_table_is_nobodys() {
+        let (mut table, token) = parked();
+        assert_eq!(table.take(token + 1), None);
+        assert_eq!(table.parked_mut(token + 1), None);
+        assert!(!table.take_missed(token + 1));
     }
 }

@@ -118,7 +118,7 @@ pub(crate) struct EventLoop {
     /// leader: a new leader goes on where the old one was held up.
     ready: VecDeque<Ready>,
     inbox: Receiver<Message>,
-    table: Table,
+    table: Table<Connection>,
     deadlines: Deadlines,
     listeners: Vec<Accepting>,
     accept_again_at: Option<Instant>,
@@ -190,7 +190,7 @@ impl EventLoop {
             events: Events::with_capacity(EVENTS_MAX),
             ready: VecDeque::with_capacity(EVENTS_MAX),
             inbox,
-            table: Table::default(),
+            table: Table::new(),
             deadlines: Deadlines::default(),
             listeners: Vec::new(),
             accept_again_at: None,
@@ -252,7 +252,7 @@ impl EventLoop {
             self.deadlines.add(deadline, connection.token());
             connection.listed_at = Some(deadline);
         }
-        self.table.park(connection);
+        self.table.park(connection.token(), connection);
     }
 
     /// Lets a connection wait for its next turn, behind the others that are ready.
