@@ -48,8 +48,8 @@ const LAYERS: &[Layer] = &[
     },
 ];
 
-/// The one file where the poller's side and the protocol's side meet.
-const MEETING: &str = "crates/runtime/src/protocol/http/worker.rs";
+/// The one folder where the poller's side and the protocol's side meet.
+const MEETING: &str = "crates/runtime/src/worker/";
 
 /// Words that are nowhere in our code. Comments may speak of them.
 const ABSENT_IN_CODE: &[&str] =
@@ -65,8 +65,7 @@ const LINES_MAX: usize = 600;
 const TEST_LINES_MAX: usize = 1000;
 
 /// Files that are longer, up to this, and why.
-const LONGER: &[(&str, usize, &str)] =
-    &[(MEETING, 800, "one thread at work: what a leader and a follower do is told in one place")];
+const LONGER: &[(&str, usize, &str)] = &[];
 
 #[test]
 fn layers_point_one_way() {
@@ -83,14 +82,14 @@ fn layers_point_one_way() {
 }
 
 #[test]
-fn poller_and_protocol_meet_in_one_file() {
+fn poller_and_protocol_meet_in_one_folder() {
     let meets = |file: &File| {
         let code = file.code();
         mentions(&code, "EventLoop") && mentions(&code, "filoplume_http1")
     };
     let files: Vec<_> =
         rust_files("crates/runtime/src").into_iter().filter(meets).map(|file| file.path).collect();
-    assert_eq!(files, [MEETING]);
+    assert!(!files.is_empty() && files.iter().all(|path| path.starts_with(MEETING)), "{files:?}");
 }
 
 #[test]

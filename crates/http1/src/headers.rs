@@ -59,13 +59,25 @@ impl Default for Storage {
 /// Whether a field of a response means something to the encoder, which then has to look at each.
 const fn is_deciding(name: &[u8]) -> bool {
     match name.len() {
-        4 => name.eq_ignore_ascii_case(b"date"),
-        7 => name.eq_ignore_ascii_case(b"upgrade"),
-        10 => name.eq_ignore_ascii_case(b"connection") || name.eq_ignore_ascii_case(b"keep-alive"),
-        14 => name.eq_ignore_ascii_case(b"content-length"),
-        17 => name.eq_ignore_ascii_case(b"transfer-encoding"),
+        4 => is_same_name(name, b"date"),
+        7 => is_same_name(name, b"upgrade"),
+        10 => is_same_name(name, b"connection") || is_same_name(name, b"keep-alive"),
+        14 => is_same_name(name, b"content-length"),
+        17 => is_same_name(name, b"transfer-encoding"),
         _ => false,
     }
+}
+
+/// `eq_ignore_ascii_case`, which is not `const` in the oldest Rust that we support.
+const fn is_same_name(mut left: &[u8], mut right: &[u8]) -> bool {
+    while let ([first, left_rest @ ..], [second, right_rest @ ..]) = (left, right) {
+        if !first.eq_ignore_ascii_case(second) {
+            return false;
+        }
+        left = left_rest;
+        right = right_rest;
+    }
+    left.is_empty() && right.is_empty()
 }
 
 /// Where a field lies in the arena. Half the size of four `usize`; [`Headers::append`] keeps arenas below 4 GiB.
@@ -525,10 +537,6 @@ thread_local! {
 impl Storage {
     /// Returns an empty storage, used before if there is one. It need not come from the thread that dropped it.
     #[inline]
-    #[expect(
-        clippy::unnecessary_box_returns,
-        reason = "the stash keeps boxes, so that reuse does not allocate"
-    )]
     pub(crate) fn take() -> Box<Self> {
         STASH.try_with(|stash| stash.try_borrow_mut().ok()?.pop()).ok().flatten().unwrap_or_default()
     }

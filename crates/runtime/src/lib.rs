@@ -45,6 +45,7 @@ mod signal;
 mod sync;
 mod task;
 mod upgrade;
+mod worker;
 
 pub use filoplume_http1::{Headers, InvalidHeader, Limits, StaticField, Version};
 pub use http::{Method, StatusCode};

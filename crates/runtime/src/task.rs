@@ -6,9 +6,9 @@ use std::sync::Arc;
 use crate::body::StreamReturn;
 use crate::connection::Connection;
 use crate::event_loop::EventLoop;
-use crate::protocol::http::worker;
 use crate::request::Request;
 use crate::service::Route;
+use crate::worker;
 
 /// A piece of work for a pool thread.
 pub(crate) enum Task {

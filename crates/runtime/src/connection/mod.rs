@@ -53,9 +53,6 @@ enum Mode {
     Blocking,
 }
 
-/// How long a thread that holds a connection waits for its peer before it gives it back.
-pub(crate) const LEASE_QUIET: std::time::Duration = std::time::Duration::from_millis(4);
-
 impl Connection {
     pub(crate) fn new(
         transport: Transport,

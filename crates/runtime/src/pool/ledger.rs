@@ -154,8 +154,7 @@ impl Ledger {
     ///
     /// Asked after a start has failed: the queue may have taken tasks because that worker was on its way.
     pub(super) fn rescue(&mut self) -> bool {
-        let rescues =
-            self.queued > 0 && !self.someone_returns() && self.may_spawn(Urgency::Urgent);
+        let rescues = self.queued > 0 && !self.someone_returns() && self.may_spawn(Urgency::Urgent);
         if rescues {
             self.workers += 1;
         }

@@ -159,7 +159,10 @@ impl World {
         assert!(workers <= limits.threads_max + limits.urgent_reserve);
         assert!(queued <= limits.queue_capacity);
         assert!(idle == 0 || queued == 0, "nobody sleeps while a task waits");
-        assert!(idle == 0 || workers - urgent <= limits.threads_max, "the reserve is given back before it idles");
+        assert!(
+            idle == 0 || workers - urgent <= limits.threads_max,
+            "the reserve is given back before it idles"
+        );
         assert!(idle == 0 || !closed, "nobody sleeps in a closed pool");
         if queued > 0 && !self.has_failed {
             let is_full = workers - urgent >= limits.threads_max

@@ -1,11 +1,10 @@
 //! HTTP/1.1 on one connection: what the bytes that arrived ask for, and which bytes answer.
 //!
 //! [`Http`] never reads or writes a socket and never calls a handler. It says what it needs next,
-//! a [`Step`], and the thread that holds the connection, a [`Worker`](worker::Worker), does it.
+//! a [`Step`], and the thread that holds the connection, a [`Worker`](crate::worker::Worker), does it.
 
 mod receive;
 mod send;
-pub(crate) mod worker;
 
 use std::time::Instant;
 

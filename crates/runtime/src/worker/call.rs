@@ -1,0 +1,228 @@
+//! One request, from its head to its response.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::time::Instant;
+
+use filoplume_http1::{CloseReason, RequestHead};
+
+use super::{Go, Outcome, Worker};
+use crate::body::StreamReturn;
+use crate::buffers::OUTPUT_BYTES;
+use crate::connection::Connection;
+use crate::engine::{Answerer, Engine};
+use crate::event_loop::{EventLoop, LoopHandle};
+use crate::protocol::http::Responded;
+use crate::request::Request;
+use crate::response::Response;
+use crate::service::{Content, Plan, Route};
+use crate::task::Call;
+
+/// The longest memory of blocking requests: that many quick ones end a lease.
+const BLOCKED_ROW_MAX: u8 = 16;
+
+/// How a handler's code came back.
+pub(super) struct Ran<R> {
+    /// `None` if it panicked.
+    pub(super) result: Option<R>,
+    pub(super) conduct: Conduct,
+}
+
+/// How long a handler's code took, as far as anyone looked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Conduct {
+    /// It ran on the event loop and returned in time.
+    Inline,
+    /// It ran on a thread of the pool and did not block.
+    Quick,
+    /// It blocked its thread.
+    Blocked,
+}
+
+/// Runs code of the handler's. A leader lays its loop into the slot meanwhile, from where it can
+/// be taken; a follower takes the time.
+#[inline(always)]
+pub(super) fn run<R>(
+    lead: &mut Option<Box<EventLoop>>,
+    engine: &Engine,
+    home: &LoopHandle,
+    route: Route,
+    code: impl FnOnce() -> R,
+) -> Ran<R> {
+    let (result, conduct) = if let Some(mut event_loop) = lead.take() {
+        event_loop.running = route.key;
+        home.slot.lend(event_loop);
+        let result = catch_unwind(AssertUnwindSafe(code));
+        *lead = home.slot.take();
+        let conduct = match lead {
+            Some(event_loop) => {
+                event_loop.has_been_quick(route.key);
+                Conduct::Inline
+            }
+            None => Conduct::Blocked,
+        };
+        (result, conduct)
+    } else {
+        let started = Instant::now();
+        let result = catch_unwind(AssertUnwindSafe(code));
+        let observed = engine.learned.observed(route.key, started.elapsed());
+        if observed.is_inline_again {
+            engine.counters.routes_forgotten.increment();
+        }
+        (result, if observed.has_blocked { Conduct::Blocked } else { Conduct::Quick })
+    };
+    if result.is_err() {
+        engine.counters.panics.increment();
+        tracing::error!("a handler panicked");
+    }
+    Ran { result: result.ok(), conduct }
+}
+
+impl Worker<'_> {
+    /// Has a request planned, and answered if it has no content.
+    #[inline(always)]
+    pub(super) fn request(&mut self, mut connection: Box<Connection>, head: RequestHead) -> Go {
+        match &mut self.lead {
+            Some(event_loop) => event_loop.requests += 1,
+            None => self.engine.counters.requests.increment(),
+        }
+        let mut request = Request::new(head, connection.peer);
+        let plan = match &self.engine.answerer {
+            Answerer::Service(service) => catch_unwind(AssertUnwindSafe(|| service.plan(&mut request))),
+            Answerer::Program(_) => Ok(Plan::default()),
+        };
+        let plan = plan.unwrap_or_else(|_| {
+            self.engine.counters.panics.increment();
+            tracing::error!(path = request.path(), "the plan of a request panicked");
+            Plan::refuse(Response::new(500))
+        });
+        let route = plan.route_of(&request);
+        let config = &self.engine.config;
+        if let Content::Refused(response) = plan.content {
+            return self.refuse(connection, &request, *response, route);
+        }
+        if !request.head().framing().has_content() {
+            return self.call(connection, request, route, None);
+        }
+        let content_bytes_max = plan.content_bytes_max.unwrap_or(config.content_bytes_max);
+        let http = &mut connection.http;
+        http.begin_content(request, route, &plan.content, content_bytes_max, self.buffers, config);
+        Go::On(connection)
+    }
+
+    /// Answers without the content being read.
+    #[inline(never)]
+    fn refuse(
+        &mut self,
+        mut connection: Box<Connection>,
+        request: &Request,
+        response: Response,
+        route: Route,
+    ) -> Go {
+        connection.http.leave_unread(request, self.buffers, &self.engine.config);
+        self.respond(connection, response, route, None)
+    }
+
+    /// Has a request answered: by the program, on the pool, or here.
+    #[inline(always)]
+    pub(super) fn call(
+        &mut self,
+        connection: Box<Connection>,
+        request: Request,
+        route: Route,
+        stream: Option<Arc<StreamReturn>>,
+    ) -> Go {
+        if matches!(self.engine.answerer, Answerer::Program(_)) {
+            return self.enqueue(connection, request, route, stream);
+        }
+        if self.lead.is_some() && (stream.is_some() || self.engine.learned.dispatches(route)) {
+            return self.dispatch(connection, Call { request, route, stream });
+        }
+        self.call_here(connection, request, route, stream)
+    }
+
+    #[inline(never)]
+    pub(super) fn call_collected(
+        &mut self,
+        connection: Box<Connection>,
+        request: Request,
+        route: Route,
+    ) -> Go {
+        self.call(connection, request, route, None)
+    }
+
+    #[inline(always)]
+    fn call_here(
+        &mut self,
+        mut connection: Box<Connection>,
+        request: Request,
+        route: Route,
+        stream: Option<Arc<StreamReturn>>,
+    ) -> Go {
+        let Answerer::Service(service) = &self.engine.answerer else {
+            return Go::On(connection);
+        };
+        let ran = run(&mut self.lead, &self.engine, connection.home(), route, || service.call(request));
+        self.take_note(&mut connection, ran.conduct);
+        let response = ran.result.unwrap_or_else(|| Response::new(500));
+        self.respond(connection, response, route, stream)
+    }
+
+    /// Remembers for a lease whether the connection's requests block, and that time has passed.
+    #[inline(always)]
+    pub(super) fn take_note(&mut self, connection: &mut Connection, conduct: Conduct) {
+        match conduct {
+            Conduct::Inline => return,
+            Conduct::Quick => connection.blocked_row = connection.blocked_row.saturating_sub(1),
+            Conduct::Blocked => connection.blocked_row = (connection.blocked_row + 1).min(BLOCKED_ROW_MAX),
+        }
+        self.buffers.clock.refresh();
+    }
+
+    /// Answers a request that was dispatched, then goes on with its connection.
+    pub(crate) fn answer(&mut self, connection: Box<Connection>, call: Call) -> Outcome {
+        let Call { request, route, stream } = call;
+        match self.call_here(connection, request, route, stream) {
+            Go::On(connection) => self.serve(connection),
+            Go::Away(outcome) => outcome,
+        }
+    }
+
+    /// Sends the answer that the program gave, then goes on with the connection.
+    pub(crate) fn finish(
+        &mut self,
+        connection: Box<Connection>,
+        response: Response,
+        route: Route,
+        stream: Option<Arc<StreamReturn>>,
+    ) -> Outcome {
+        match self.respond(connection, response, route, stream) {
+            Go::On(connection) => self.serve(connection),
+            Go::Away(outcome) => outcome,
+        }
+    }
+
+    /// Encodes a response and begins to send it.
+    #[inline(always)]
+    pub(super) fn respond(
+        &mut self,
+        mut connection: Box<Connection>,
+        response: Response,
+        route: Route,
+        stream: Option<Arc<StreamReturn>>,
+    ) -> Go {
+        if self.engine.is_draining() {
+            connection.http.close_after_response(CloseReason::Shutdown);
+        }
+        let config = &self.engine.config;
+        let flushed = match connection.http.respond(response, route, stream, self.buffers, config) {
+            Responded::Encoded if self.buffers.output.len() < OUTPUT_BYTES => return Go::On(connection),
+            Responded::Encoded => self.flush(&mut connection),
+            Responded::Large(content) => {
+                connection.http.flush_all(&content, &connection.transport, self.buffers, config)
+            }
+            Responded::Upgrade(handler) => return Go::Away(self.detach(connection, handler)),
+        };
+        self.go(connection, flushed)
+    }
+}

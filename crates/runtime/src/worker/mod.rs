@@ -1,0 +1,190 @@
+//! A thread at work on connections: it reads, has requests planned and answered, writes, and puts
+//! the connection where it waits.
+//!
+//! The same code runs for a leader, who has an event loop in hand, and for a follower, who has
+//! not. A leader becomes a follower when its loop is taken while a handler runs. This is the one
+//! place that knows both the loop's side and the protocol's side.
+
+mod call;
+mod lease;
+mod pass_on;
+mod serve;
+mod stream;
+
+use std::fmt;
+use std::io;
+use std::sync::Arc;
+
+use filoplume_http1::CloseReason;
+
+use crate::buffers::Buffers;
+use crate::connection::Connection;
+use crate::engine::Engine;
+use crate::event_loop::{EventLoop, Message, Readiness, Turn};
+use crate::protocol::http::Flushed;
+
+/// A thread's means: its buffers, and the loop if it leads one.
+pub(crate) struct Worker<'a> {
+    engine: Arc<Engine>,
+    buffers: &'a mut Buffers,
+    lead: Option<Box<EventLoop>>,
+    /// Why the last connection was given up, for whoever waits for a response to be sent.
+    error: Option<io::Error>,
+}
+
+/// Where a connection is when its thread turns away.
+#[derive(Debug)]
+pub(crate) enum Outcome {
+    /// Here: its peer must move first.
+    Parked(Box<Connection>),
+    /// Here: it could go on, but others wait.
+    Yielded(Box<Connection>),
+    /// Here, and to be closed.
+    Closed(Box<Connection>),
+    /// In other hands.
+    Away,
+}
+
+/// Whether a thread goes on with the connection in its hand.
+enum Go {
+    On(Box<Connection>),
+    Away(Outcome),
+}
+
+/// Leads until the loop is taken or has ended.
+pub(crate) fn lead(event_loop: Box<EventLoop>) {
+    let mut buffers = Buffers::take();
+    let engine = Arc::clone(&event_loop.handle().engine);
+    let mut worker = Worker { engine, buffers: &mut buffers, lead: Some(event_loop), error: None };
+    while let Some(event_loop) = &mut worker.lead {
+        match event_loop.next(&mut worker.buffers.clock) {
+            Turn::Serve(connection, readiness) => worker.serve_ready(connection, readiness),
+            Turn::Again => {}
+            Turn::Ended => break,
+        }
+    }
+    drop(worker);
+    buffers.give_back();
+}
+
+/// Works on one connection without leading. Returns why it was given up, if it was.
+pub(crate) fn follow(
+    connection: Box<Connection>,
+    work: impl FnOnce(&mut Worker<'_>, Box<Connection>) -> Outcome,
+) -> Option<io::Error> {
+    let mut buffers = Buffers::take();
+    let engine = Arc::clone(&connection.home().engine);
+    let mut worker = Worker { engine, buffers: &mut buffers, lead: None, error: None };
+    let connection = worker.load(connection);
+    let outcome = work(&mut worker, connection);
+    worker.put(outcome);
+    let error = worker.error.take();
+    drop(worker);
+    buffers.give_back();
+    error
+}
+
+impl Worker<'_> {
+    /// Works on a connection that its loop found ready.
+    #[inline]
+    fn serve_ready(&mut self, connection: Box<Connection>, readiness: Readiness) {
+        let mut connection = self.load(connection);
+        let outcome = match readiness {
+            Readiness::Io | Readiness::Drain => {
+                connection.can_read = true;
+                self.serve(connection)
+            }
+            Readiness::IoAndEnd => {
+                connection.can_read = true;
+                connection.has_end = true;
+                self.serve(connection)
+            }
+            Readiness::Expired if connection.deadline > self.buffers.clock.now() => {
+                self.wait_rarely(connection)
+            }
+            Readiness::Expired => {
+                self.engine.counters.timed_out.increment();
+                let has_input = !self.buffers.input.is_empty();
+                connection.http.expire(has_input, self.buffers);
+                self.serve(connection)
+            }
+        };
+        self.put(outcome);
+    }
+
+    /// Goes on once everything is written.
+    fn go(&mut self, connection: Box<Connection>, flushed: io::Result<Flushed>) -> Go {
+        match flushed {
+            Ok(Flushed::All) => Go::On(connection),
+            Ok(Flushed::Some) => Go::Away(self.wait_rarely(connection)),
+            Err(error) => Go::Away(self.give_up(connection, error)),
+        }
+    }
+
+    fn give_up(&mut self, mut connection: Box<Connection>, error: io::Error) -> Outcome {
+        tracing::debug!(%error, peer = %connection.peer, "a connection broke");
+        self.end_lease(&mut connection);
+        self.error = Some(error);
+        Outcome::Closed(connection)
+    }
+
+    /// Takes up what a connection had left over.
+    #[inline(always)]
+    fn load(&mut self, mut connection: Box<Connection>) -> Box<Connection> {
+        if connection.leftover.is_empty() {
+            self.buffers.input.clear();
+        } else {
+            self.buffers.input.load(&connection.leftover);
+            connection.leftover = Vec::new();
+        }
+        connection
+    }
+
+    /// Leaves with a connection what was read and not used.
+    #[inline]
+    fn unload(&mut self, connection: &mut Connection) {
+        if !self.buffers.input.is_empty() {
+            connection.leftover = self.buffers.input.take_rest();
+        }
+    }
+
+    /// Puts a connection where it waits from now on.
+    #[inline]
+    fn put(&mut self, outcome: Outcome) {
+        self.buffers.output.clear();
+        match (outcome, &mut self.lead) {
+            (Outcome::Away, _) => {}
+            (Outcome::Parked(connection), Some(event_loop)) => {
+                event_loop.park(connection, self.buffers.clock.now());
+            }
+            (Outcome::Yielded(connection), Some(event_loop)) => {
+                event_loop.requeue(connection, self.buffers.clock.now());
+            }
+            (Outcome::Parked(connection) | Outcome::Yielded(connection), None) => {
+                let home = Arc::clone(connection.home());
+                home.send(Message::Home(connection));
+            }
+            (Outcome::Closed(mut connection), lead) => {
+                if let Some(CloseReason::Refused(_)) = connection.http.close_reason() {
+                    self.engine.counters.refused.increment();
+                }
+                if std::mem::take(&mut connection.is_leased) {
+                    self.engine.counters.leased.decrement();
+                }
+                let home = Arc::clone(connection.home());
+                let token = connection.token();
+                drop(connection);
+                match lead {
+                    Some(event_loop) => event_loop.release(token),
+                    None => home.send(Message::Gone(token)),
+                }
+            }
+        }
+    }
+}
+
+impl fmt::Debug for Worker<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Worker").field("leads", &self.lead.is_some()).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,192 @@
+//! One connection, from its bytes to its next wait.
+
+use std::io::{self, IoSliceMut};
+
+use super::{Go, Outcome, Worker};
+use crate::connection::Connection;
+use crate::connection::transport::is_would_block;
+use crate::protocol::http::{Flushed, Step};
+
+/// Reads and pieces of a body in a row before a leader looks at its other connections.
+const ROUNDS_MAX: u32 = 4;
+
+/// What a read brought.
+enum Filled {
+    /// Bytes; there may be more if all the room was used.
+    Some {
+        may_have_more: bool,
+    },
+    Nothing,
+    End,
+}
+
+impl Worker<'_> {
+    /// Works on a connection until it has to wait.
+    pub(crate) fn serve(&mut self, mut connection: Box<Connection>) -> Outcome {
+        if connection.http.is_writing() {
+            match self.flush(&mut connection) {
+                Ok(Flushed::All) => {}
+                Ok(Flushed::Some) => return self.wait_rarely(connection),
+                Err(error) => return self.give_up(connection, error),
+            }
+        }
+        let mut rounds = 0;
+        loop {
+            let config = &self.engine.config;
+            if connection.http.expects_head() {
+                if let Some(head) = connection.http.next_head(self.buffers, config) {
+                    match self.request(connection, head) {
+                        Go::On(next) => connection = next,
+                        Go::Away(outcome) => return outcome,
+                    }
+                    continue;
+                }
+            }
+            let go = match connection.http.step(self.buffers) {
+                Step::Read => {
+                    match self.flush(&mut connection) {
+                        Ok(Flushed::All) => {}
+                        Ok(Flushed::Some) => return self.wait_rarely(connection),
+                        Err(error) => return self.give_up(connection, error),
+                    }
+                    if !connection.can_read && !self.keeps(&mut connection) {
+                        return self.wait(connection);
+                    }
+                    if self.lead.is_some() && rounds == ROUNDS_MAX {
+                        return self.yielded(connection);
+                    }
+                    rounds += 1;
+                    match self.read(&mut connection) {
+                        Ok(Filled::Some { may_have_more }) => {
+                            connection.can_read = may_have_more || connection.has_end;
+                        }
+                        Ok(Filled::Nothing) => {
+                            connection.can_read = false;
+                            return self.wait_rarely(connection);
+                        }
+                        Ok(Filled::End) => connection.http.end_of_input(),
+                        Err(error) => return self.give_up(connection, error),
+                    }
+                    continue;
+                }
+                Step::Again => Go::On(connection),
+                Step::Call(request, route) => self.call_collected(connection, request, route),
+                Step::Stream(streaming) => self.stream(connection, *streaming),
+                Step::Pump if self.lead.is_some() && rounds == ROUNDS_MAX => return self.yielded(connection),
+                Step::Pump => {
+                    rounds += 1;
+                    self.pump(connection)
+                }
+                Step::Linger => self.linger(connection),
+                Step::Close => match self.flush(&mut connection) {
+                    Ok(Flushed::All) => return Outcome::Closed(connection),
+                    Ok(Flushed::Some) => return self.wait_rarely(connection),
+                    Err(error) => return self.give_up(connection, error),
+                },
+            };
+            match go {
+                Go::On(next) => connection = next,
+                Go::Away(outcome) => return outcome,
+            }
+        }
+    }
+
+    /// Ends our direction and goes on reading what the peer still sends.
+    fn linger(&mut self, mut connection: Box<Connection>) -> Go {
+        match self.flush(&mut connection) {
+            Ok(Flushed::All) => {}
+            Ok(Flushed::Some) => return Go::Away(self.wait_rarely(connection)),
+            Err(error) => return Go::Away(self.give_up(connection, error)),
+        }
+        if let Err(error) = connection.transport.shutdown_write() {
+            return Go::Away(self.give_up(connection, error));
+        }
+        connection.http.linger(self.buffers.clock.now() + self.engine.config.linger_timeout);
+        connection.can_read = true;
+        Go::On(connection)
+    }
+
+    #[inline(always)]
+    pub(super) fn flush(&mut self, connection: &mut Connection) -> io::Result<Flushed> {
+        if connection.http.is_flushed(self.buffers) {
+            return Ok(Flushed::All);
+        }
+        connection.http.flush(&connection.transport, self.buffers, &self.engine.config)
+    }
+
+    #[inline]
+    fn read(&mut self, connection: &mut Connection) -> io::Result<Filled> {
+        let input = self.buffers.input.spare();
+        let (room, result) = match connection.http.content_spare() {
+            None => (input.len(), connection.transport.read(input)),
+            Some(content) => {
+                // What follows the content in the same read goes to the input.
+                let room = content.len();
+                let parts = &mut [IoSliceMut::new(content), IoSliceMut::new(input)];
+                let result = connection.transport.read_vectored(parts);
+                return self.filled_content(connection, room, result);
+            }
+        };
+        match result {
+            Ok(0) => Ok(Filled::End),
+            Ok(read) => {
+                self.buffers.input.filled(read);
+                Ok(Filled::Some { may_have_more: read == room })
+            }
+            Err(error) if is_would_block(&error) => Ok(Filled::Nothing),
+            Err(error) => Err(error),
+        }
+    }
+
+    fn filled_content(
+        &mut self,
+        connection: &mut Connection,
+        room: usize,
+        result: io::Result<usize>,
+    ) -> io::Result<Filled> {
+        match result {
+            Ok(0) => Ok(Filled::End),
+            Ok(read) => {
+                connection.http.content_filled(read.min(room));
+                let behind = read.saturating_sub(room);
+                self.buffers.input.filled(behind);
+                Ok(Filled::Some { may_have_more: self.buffers.input.is_full() })
+            }
+            Err(error) if is_would_block(&error) => Ok(Filled::Nothing),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Leaves a connection to its peer.
+    #[inline(always)]
+    pub(super) fn wait(&mut self, mut connection: Box<Connection>) -> Outcome {
+        self.end_lease(&mut connection);
+        let has_input = !self.buffers.input.is_empty();
+        if self.engine.is_draining() && connection.http.is_idle() && !has_input {
+            return Outcome::Closed(connection);
+        }
+        let now = self.buffers.clock.now();
+        if let Some(deadline) = connection.http.deadline(now, has_input, &self.engine.config) {
+            connection.deadline = deadline;
+        }
+        self.unload(&mut connection);
+        match connection.watch(connection.http.is_writing()) {
+            Ok(()) => Outcome::Parked(connection),
+            Err(error) => self.give_up(connection, error),
+        }
+    }
+
+    #[inline(never)]
+    pub(super) fn wait_rarely(&mut self, connection: Box<Connection>) -> Outcome {
+        self.wait(connection)
+    }
+
+    /// Lets the loop's other connections have their turn.
+    fn yielded(&mut self, mut connection: Box<Connection>) -> Outcome {
+        if let Err(error) = self.flush(&mut connection).and_then(|_| connection.watch(false)) {
+            return self.give_up(connection, error);
+        }
+        self.unload(&mut connection);
+        Outcome::Yielded(connection)
+    }
+}

@@ -1,0 +1,56 @@
+//! Contents that a handler reads, and bodies that it gives, piece by piece.
+
+use super::call::run;
+use super::{Go, Worker};
+use crate::body::{Body, ContentStream, STREAM_TICK};
+use crate::clock::Pace;
+use crate::connection::Connection;
+use crate::protocol::http::{Http, Streaming};
+
+impl Worker<'_> {
+    /// Lets the handler read the content from the connection.
+    #[inline(never)]
+    pub(super) fn stream(&mut self, mut connection: Box<Connection>, streaming: Streaming) -> Go {
+        if let Err(error) = self.flush(&mut connection) {
+            return Go::Away(self.give_up(connection, error));
+        }
+        let socket = connection.hold(STREAM_TICK).and_then(|()| connection.transport.try_clone());
+        let socket = match socket {
+            Ok(socket) => socket,
+            Err(error) => return Go::Away(self.give_up(connection, error)),
+        };
+        let Streaming { mut request, route, decoder, prefix, owes_continue } = streaming;
+        let config = &self.engine.config;
+        let pace = Pace::new(self.buffers.clock.now(), config.content_timeout, config.bytes_per_second_min);
+        let unread = self.buffers.input.take_rest();
+        let (stream, returns) = ContentStream::new(socket, decoder, prefix, unread, pace, owes_continue);
+        request.set_body(Body::from_stream(stream));
+        self.call(connection, request, route, Some(returns))
+    }
+
+    /// Sends the next piece of a body that comes from a reader.
+    #[inline(never)]
+    pub(super) fn pump(&mut self, mut connection: Box<Connection>) -> Go {
+        let Some(route) = connection.http.sending_route() else { return Go::On(connection) };
+        let receives = connection.http.sends_what_it_receives();
+        if self.lead.is_some() && (receives || self.engine.learned.dispatches(route)) {
+            return self.resume_elsewhere(connection);
+        }
+        if receives && !connection.is_held() {
+            if let Err(error) = connection.hold(STREAM_TICK) {
+                return Go::Away(self.give_up(connection, error));
+            }
+        }
+        // The code that runs has the connection's HTTP in hand, and only that.
+        let mut http = std::mem::replace(&mut connection.http, Http::new());
+        let Self { engine, buffers, lead, .. } = self;
+        let ran = run(lead, engine, connection.home(), route, || http.pump(buffers, &engine.config));
+        connection.http = http;
+        self.take_note(&mut connection, ran.conduct);
+        if ran.result.is_none() {
+            connection.http.break_off();
+        }
+        let flushed = self.flush(&mut connection);
+        self.go(connection, flushed)
+    }
+}
