@@ -62,9 +62,11 @@ impl Child {
     fn start(mut command: Command, address: SocketAddr) -> Self {
         let child = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
         let mut started = Self { child, address };
-        eventually("the example listens", || {
+        eventually("the example answers", || {
             assert!(started.exit_status().is_none(), "{command:?} ended by itself");
-            Client::try_connect(address).is_ok()
+            let Ok(mut client) = Client::try_connect(address) else { return false };
+            client.try_send("GET / HTTP/1.1\r\nHost: t\r\nConnection: close\r\n\r\n").is_ok()
+                && client.try_response().is_ok()
         });
         started
     }

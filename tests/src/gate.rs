@@ -32,7 +32,7 @@ impl Gate {
         state.waiting += 1;
         // A test that failed never opens its gate: its server must come to an end all the same.
         let (mut state, _) =
-            self.0.opened.wait_timeout_while(state, DEADLINE, |state| !state.is_open).unwrap();
+            self.0.opened.wait_timeout_while(state, DEADLINE * 2, |state| !state.is_open).unwrap();
         state.waiting -= 1;
     }
 

@@ -1,5 +1,7 @@
 //! The content of requests: collected, streamed, refused, left unread.
 
+#![allow(clippy::unwrap_used, reason = "a panic is how a test fails")]
+
 use std::io::{ErrorKind, Read};
 use std::sync::mpsc;
 use std::time::Duration;

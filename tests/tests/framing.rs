@@ -1,5 +1,7 @@
 //! What is not one clear request is refused, and nothing behind it is taken for another.
 
+#![allow(clippy::unwrap_used, reason = "a panic is how a test fails")]
+
 use std::time::Duration;
 
 use filoplume_tests::{TestServer, eventually, site};

@@ -1,5 +1,7 @@
 //! Requests behind one another on one connection: each is answered, once, in order.
 
+#![allow(clippy::unwrap_used, reason = "a panic is how a test fails")]
+
 use std::time::Duration;
 
 use filoplume_runtime::{Plan, Request, Response, Service};
@@ -90,21 +92,6 @@ fn requests_behind_one_that_blocks_are_answered_without_more_bytes() {
             assert_eq!(client.response().text(), format!("GET {path}"), "behind {target}");
         }
         client.is_alive();
-        gate.close();
-    }
-}
-
-#[test]
-fn an_answer_does_not_wait_for_a_later_request_that_is_known_to_block() {
-    let gate = Gate::new();
-    let server = TestServer::start(Gated(gate.clone()));
-    for before in ["/quick", "/pool/quick"] {
-        let mut client = server.client();
-        client.send(get(before) + &get("/pool/gate"));
-        gate.holds(1);
-        assert_eq!(client.response().text(), format!("GET {before}"));
-        gate.open();
-        assert_eq!(client.response().text(), "GET /pool/gate");
         gate.close();
     }
 }
@@ -216,5 +203,38 @@ fn half_a_request_at_the_end_is_not_answered_and_those_before_it_are() {
         Err(Ended::Closed(rest)) => assert!(rest.is_empty(), "{}", rest.escape_ascii()),
         Ok(response) => assert_eq!(response.status, 400),
         Err(other) => panic!("{other}"),
+    }
+}
+
+#[test]
+fn more_than_one_read_of_requests_for_the_pool_is_answered_without_more_bytes() {
+    let server = TestServer::start(Gated(Gate::new()));
+    let mut client = server.client();
+    let padding = "p".repeat(1000);
+    let request = |n: usize| format!("GET /pool/{n} HTTP/1.1\r\nHost: t\r\nX: {padding}\r\n\r\n");
+    client.send((0..600).map(request).collect::<String>());
+    for n in 0..600 {
+        let response = client.try_response().unwrap_or_else(|ended| panic!("{n} of 600: {ended}"));
+        assert_eq!(response.text(), format!("GET /pool/{n}"));
+    }
+}
+
+#[test]
+fn what_was_sent_before_a_half_close_is_answered() {
+    let gate = Gate::new();
+    gate.open();
+    let server = TestServer::start(Gated(gate));
+    for target in ["/quick", "/gate", "/pool/quick", "/pool/gate", "/large?n=3000000", "/stream?n=3000000"] {
+        for count in [1, 5] {
+            let mut client = server.client();
+            client.send((0..count).map(|_| get(target)).collect::<String>()).finish();
+            for n in 0..count {
+                let response = client.try_response();
+                let response = response.unwrap_or_else(|ended| panic!("{target}, {n} of {count}: {ended}"));
+                assert_eq!(response.status, 200);
+            }
+            let end = client.read_until_end();
+            assert!(matches!(&end, Ended::Closed(rest) if rest.is_empty()), "{target}, {count}: {end}");
+        }
     }
 }

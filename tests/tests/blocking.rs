@@ -1,0 +1,403 @@
+//! Handlers that block: nobody else waits, nobody is forgotten, and what was learned is used.
+
+#![allow(clippy::unwrap_used, reason = "a panic is how a test fails")]
+
+use std::collections::HashSet;
+use std::panic::resume_unwind;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use filoplume_runtime::{Plan, Request, Response, ServerConfig, Service};
+use filoplume_tests::{Client, Example, Gate, TestServer, eventually, site};
+
+/// A handler that blocks takes at least this long: several periods of the watchdog.
+const BLOCKS: Duration = Duration::from_millis(10);
+
+fn sleeps_or_answers(request: Request) -> Response {
+    if request.path() == "/sleep" {
+        thread::sleep(BLOCKS);
+    }
+    site(request)
+}
+
+/// A site whose `/gate` waits at a gate: with the plan that is given, or the engine's own.
+struct Gated {
+    gate: Gate,
+    is_dispatched: bool,
+}
+
+impl Service for Gated {
+    fn plan(&self, request: &mut Request) -> Plan {
+        if self.is_dispatched && request.path() == "/gate" { Plan::new().dispatched() } else { Plan::new() }
+    }
+
+    fn call(&self, request: Request) -> Response {
+        if request.path() == "/gate" {
+            self.gate.pass();
+        }
+        site(request)
+    }
+}
+
+fn gated(config: ServerConfig, gate: &Gate, is_dispatched: bool) -> TestServer {
+    TestServer::with(config, Gated { gate: gate.clone(), is_dispatched })
+}
+
+fn ask(client: &mut Client, target: &str) {
+    client.send(format!("GET {target} HTTP/1.1\r\nHost: t\r\n\r\n"));
+}
+
+#[test]
+fn two_hundred_blocked_handlers_stall_nobody() {
+    for is_dispatched in [false, true] {
+        let gate = Gate::new();
+        let server = gated(ServerConfig::default(), &gate, is_dispatched);
+        let mut blocked: Vec<Client> = (0..200).map(|_| server.client()).collect();
+        for client in &mut blocked {
+            ask(client, "/gate");
+        }
+        gate.holds(200);
+        let started = Instant::now();
+        for _ in 0..20 {
+            let mut client = server.client();
+            for _ in 0..10 {
+                client.is_alive();
+            }
+        }
+        let took = started.elapsed();
+        assert!(took < Duration::from_secs(2), "200 quick requests took {took:?}");
+        assert_eq!(gate.waiting(), 200, "nobody was let go");
+        gate.open();
+        for client in &mut blocked {
+            assert_eq!(client.response().text(), "GET /gate");
+            client.is_alive();
+        }
+    }
+}
+
+#[test]
+fn quick_requests_are_answered_while_handlers_begin_to_block() {
+    // The route is new for each server: the first blocked call is what loses the loop.
+    for _ in 0..10 {
+        let gate = Gate::new();
+        let server = gated(ServerConfig::default().event_loops(1), &gate, false);
+        let mut quick: Vec<Client> = (0..8).map(|_| server.client()).collect();
+        quick.iter_mut().for_each(Client::is_alive);
+        let mut blocked: Vec<Client> = (0..4).map(|_| server.client()).collect();
+        for client in &mut blocked {
+            ask(client, "/gate");
+            quick.iter_mut().for_each(Client::is_alive);
+        }
+        gate.holds(4);
+        assert!(server.metrics().hand_overs >= 1);
+        gate.open();
+        for client in &mut blocked {
+            assert_eq!(client.response().text(), "GET /gate");
+        }
+    }
+}
+
+#[test]
+fn every_one_of_four_hundred_connections_is_served_again_and_again() {
+    let server = TestServer::start(sleeps_or_answers);
+    let mut clients: Vec<Client> = (0..400).map(|_| server.client()).collect();
+    for round in 0..5 {
+        for client in &mut clients {
+            ask(client, "/sleep");
+        }
+        let started = Instant::now();
+        for (index, client) in clients.iter_mut().enumerate() {
+            let response = client.try_response();
+            let response = response.unwrap_or_else(|ended| panic!("client {index}, round {round}: {ended}"));
+            assert_eq!(response.text(), "GET /sleep");
+        }
+        // One after the other they would sleep for four seconds.
+        assert!(started.elapsed() < Duration::from_secs(3), "round {round}: {:?}", started.elapsed());
+    }
+}
+
+#[test]
+fn connections_that_ask_in_their_own_time_are_all_served() {
+    // Each has its own thread and asks as soon as it was answered: leases form, and some wait for a thread.
+    let server = TestServer::with(ServerConfig::default().threads_max(12), sleeps_or_answers);
+    let address = server.address();
+    let served = Arc::new((0..40).map(|_| AtomicUsize::new(0)).collect::<Vec<_>>());
+    let ends = Instant::now() + Duration::from_secs(2);
+    thread::scope(|scope| {
+        for index in 0..40 {
+            let served = Arc::clone(&served);
+            scope.spawn(move || {
+                let mut client = Client::connect(address);
+                while Instant::now() < ends {
+                    assert_eq!(client.get("/sleep").text(), "GET /sleep");
+                    served[index].fetch_add(1, Ordering::Relaxed);
+                }
+            });
+        }
+    });
+    let mut served: Vec<usize> = served.iter().map(|count| count.load(Ordering::Relaxed)).collect();
+    served.sort_unstable();
+    let median = served[served.len() / 2];
+    assert!(served[0] * 2 >= median, "the slowest is served at least half as often: {served:?}");
+}
+
+#[test]
+fn a_route_that_blocked_is_dispatched_from_then_on() {
+    let server = TestServer::start(sleeps_or_answers);
+    let mut client = server.client();
+    assert_eq!(client.get("/sleep").status, 200);
+    let metrics = server.metrics();
+    assert!(metrics.hand_overs >= 1, "{metrics:?}");
+    assert!(metrics.routes_learned >= 1, "{metrics:?}");
+    let hand_overs = metrics.hand_overs;
+    // Each from a new connection, for one that is on a lease is not dispatched again.
+    for _ in 0..10 {
+        assert_eq!(server.client().get("/sleep").status, 200);
+    }
+    let metrics = server.metrics();
+    assert!(metrics.dispatched >= 10, "{metrics:?}");
+    // A busy machine may hold up a quick call too, but hardly often.
+    assert!(metrics.hand_overs <= hand_overs + 3, "{metrics:?}");
+}
+
+#[test]
+fn a_route_that_became_quick_returns_to_the_event_loop() {
+    let is_slow = Arc::new(AtomicBool::new(true));
+    let server = TestServer::start({
+        let is_slow = Arc::clone(&is_slow);
+        move |request: Request| {
+            if request.path() == "/changes" && is_slow.load(Ordering::Relaxed) {
+                thread::sleep(BLOCKS);
+            }
+            site(request)
+        }
+    });
+    let mut client = server.client();
+    client.get("/changes");
+    eventually("the route is learned", || server.metrics().routes_learned >= 1);
+    is_slow.store(false, Ordering::Relaxed);
+    eventually("the route is quick again", || {
+        client.get("/changes");
+        server.metrics().routes_forgotten >= 1
+    });
+}
+
+#[test]
+fn a_fixed_plan_is_kept_whatever_was_learned() {
+    struct Fixed;
+    impl Service for Fixed {
+        fn plan(&self, request: &mut Request) -> Plan {
+            if request.path() == "/inline" { Plan::new().inline() } else { Plan::new().dispatched() }
+        }
+        fn call(&self, request: Request) -> Response {
+            if request.query() == Some("slow") {
+                thread::sleep(BLOCKS);
+            }
+            site(request)
+        }
+    }
+    let server = TestServer::start(Fixed);
+    let mut client = server.client();
+    for _ in 0..5 {
+        client.get("/inline?slow");
+    }
+    let dispatched = server.metrics().dispatched;
+    assert_eq!(dispatched, 0, "inline is inline");
+    assert!(server.metrics().hand_overs >= 1, "and stalls nobody all the same");
+    for _ in 0..100 {
+        server.client().get("/dispatched");
+    }
+    assert_eq!(server.metrics().dispatched, 100);
+}
+
+#[test]
+fn connections_behind_a_blocking_one_on_the_same_loop_go_on() {
+    let gate = Gate::new();
+    let server = gated(ServerConfig::default().event_loops(1), &gate, false);
+    let mut others: Vec<Client> = (0..50).map(|_| server.client()).collect();
+    others.iter_mut().for_each(Client::is_alive);
+    let mut blocking = server.client();
+    blocking.send("GET /gate HTTP/1.1\r\nHost: t\r\n\r\nGET /behind HTTP/1.1\r\nHost: t\r\n\r\n");
+    gate.holds(1);
+    for client in &mut others {
+        client.send("GET /a HTTP/1.1\r\nHost: t\r\n\r\nGET /b HTTP/1.1\r\nHost: t\r\n\r\n");
+    }
+    for client in &mut others {
+        assert_eq!(client.response().text(), "GET /a");
+        assert_eq!(client.response().text(), "GET /b");
+    }
+    gate.open();
+    assert_eq!(blocking.response().text(), "GET /gate");
+    assert_eq!(blocking.response().text(), "GET /behind");
+}
+
+#[test]
+fn a_full_queue_is_said_at_once_and_the_rest_is_answered() {
+    let gate = Gate::new();
+    let config = ServerConfig::default().event_loops(1).threads_max(4).queue_capacity(3);
+    let server = gated(config, &gate, true);
+    let mut clients: Vec<Client> = (0..20).map(|_| server.client()).collect();
+    for client in &mut clients {
+        ask(client, "/gate");
+    }
+    eventually("every request is with a handler, queued or refused", || {
+        let metrics = server.metrics();
+        usize::try_from(metrics.overloaded).unwrap() + metrics.pool.queued + gate.waiting() == 20
+    });
+    let metrics = server.metrics();
+    let refused = usize::try_from(metrics.overloaded).unwrap();
+    assert_eq!(metrics.pool.queued, 3, "{metrics:?}");
+    assert!(gate.waiting() >= 3, "{metrics:?}");
+    assert_eq!(refused + metrics.pool.queued + gate.waiting(), 20);
+    // Those that were refused know it while the others wait.
+    server.client().is_alive();
+    let mut found = HashSet::new();
+    eventually("as many clients are told as were refused", || {
+        for (index, client) in clients.iter_mut().enumerate() {
+            if client.tcp().peek(&mut [0]).is_ok() && found.insert(index) {
+                let response = client.response();
+                assert_eq!((response.status, response.header("retry-after")), (503, Some("1")));
+                client.is_alive();
+            }
+        }
+        found.len() == refused
+    });
+    gate.open();
+    for (index, client) in clients.iter_mut().enumerate() {
+        if !found.contains(&index) {
+            assert_eq!(client.response().text(), "GET /gate", "client {index}");
+        }
+        assert_eq!(client.get("/gate").status, 200, "and all are well again");
+    }
+}
+
+#[test]
+fn the_pool_grows_to_its_limit_and_shrinks_again() {
+    let gate = Gate::new();
+    let config = ServerConfig::default().threads_max(30).thread_idle_timeout(Duration::from_millis(200));
+    let server = gated(config, &gate, true);
+    let before = server.metrics().pool.threads;
+    let mut clients: Vec<Client> = (0..60).map(|_| server.client()).collect();
+    for client in &mut clients {
+        ask(client, "/gate");
+    }
+    eventually("the pool is at its limit", || server.metrics().pool.threads >= 30);
+    gate.open();
+    for client in &mut clients {
+        assert_eq!(client.response().status, 200);
+    }
+    eventually("idle threads retire", || server.metrics().pool.threads <= before + 1);
+}
+
+#[test]
+fn a_panic_is_a_500_and_its_thread_lives_on() {
+    let config = ServerConfig::default().thread_idle_timeout(Duration::from_millis(200));
+    struct Panics;
+    impl Service for Panics {
+        fn plan(&self, request: &mut Request) -> Plan {
+            match request.path() {
+                "/plan" => resume_unwind(Box::new("asked to")),
+                "/pool" => Plan::new().dispatched(),
+                _ => Plan::new(),
+            }
+        }
+        fn call(&self, request: Request) -> Response {
+            match request.path() {
+                // Without the message of a panic, which is no news here.
+                "/inline" | "/pool" => resume_unwind(Box::new("asked to")),
+                _ => site(request),
+            }
+        }
+    }
+    let server = TestServer::with(config, Panics);
+    let mut client = server.client();
+    client.is_alive();
+    let threads = server.metrics().pool.threads;
+    for n in 0..1000 {
+        for path in ["/inline", "/pool", "/plan"] {
+            let response = client.get(path);
+            assert_eq!(response.status, 500, "panic {n} of {path}");
+            assert!(!response.closes(), "{response:?}");
+        }
+    }
+    client.is_alive();
+    let metrics = server.metrics();
+    assert_eq!(metrics.panics, 3000);
+    assert_eq!(metrics.connections, 1);
+    assert_eq!(metrics.pool.panics, 0, "none reached the pool");
+    eventually("as many threads as before", || server.metrics().pool.threads <= threads);
+    client.is_alive();
+}
+
+#[test]
+fn a_thousand_panics_leave_no_thread_and_no_descriptor_behind() {
+    let child = Example("bench_engine").start();
+    let storm = |count: usize| {
+        let mut clients: Vec<Client> = (0..10).map(|_| child.client()).collect();
+        for _ in 0..count / 10 {
+            for client in &mut clients {
+                ask(client, "/panic");
+            }
+            for client in &mut clients {
+                assert_eq!(client.response().status, 500);
+            }
+        }
+    };
+    let process = child.process();
+    storm(200);
+    let mut stays = child.client();
+    stays.get("/");
+    let (descriptors, threads) = (process.descriptors(), process.threads());
+    storm(1000);
+    stays.get("/");
+    eventually("as many descriptors as before", || process.descriptors() <= descriptors);
+    // Idle threads stay for a while; but a thread that was lost with each panic would be one of a thousand.
+    assert!(process.threads() <= threads + 12, "{threads}, then {}", process.threads());
+}
+
+#[test]
+fn an_idle_server_uses_no_cpu() {
+    let child = Example("bench_engine").start();
+    let mut clients: Vec<Client> = (0..100).map(|_| child.client()).collect();
+    for client in &mut clients {
+        client.get("/");
+    }
+    child.client().get("/sleep?ms=5");
+    let process = child.process();
+    let mut last = process.cpu_time();
+    let mut since = Instant::now();
+    eventually("a second and a half pass without work", || {
+        let now = process.cpu_time();
+        // What was begun may still come to its end, and the watchdog looks a few times before it parks.
+        if now > last {
+            (last, since) = (now, Instant::now());
+        }
+        since.elapsed() > Duration::from_millis(1500)
+    });
+    clients[99].get("/");
+}
+
+#[test]
+fn the_smallest_pool_still_answers_what_blocks() {
+    for (loops, threads) in [(1, 1), (2, 1), (2, 2), (4, 4)] {
+        let config = ServerConfig::default().event_loops(loops).threads_max(threads);
+        let server = TestServer::with(config, sleeps_or_answers);
+        let mut clients: Vec<Client> =
+            (0..8).map(|_| server.client().patience(Duration::from_secs(5))).collect();
+        for round in 0..3 {
+            for client in &mut clients {
+                ask(client, "/sleep");
+            }
+            for client in &mut clients {
+                let response = client.try_response();
+                let response = response.unwrap_or_else(|ended| {
+                    panic!("{loops} loops, {threads} threads, round {round}: {ended}")
+                });
+                let what = format!("{loops} loops, {threads} threads, round {round}: {response:?}");
+                assert_eq!(response.status, 200, "{what}");
+            }
+        }
+    }
+}

@@ -1,0 +1,110 @@
+//! Every example is started and asked.
+
+#![allow(clippy::unwrap_used, reason = "a panic is how a test fails")]
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::net::{SocketAddr, TcpListener};
+use std::path::Path;
+use std::sync::Mutex;
+use std::time::Duration;
+
+use filoplume_tests::{Client, Example};
+
+/// The address that the small examples have in their source.
+const FIXED: &str = "127.0.0.1:5000";
+
+/// Held by the one test that uses the fixed address.
+static FIXED_ADDRESS: Mutex<()> = Mutex::new(());
+
+#[test]
+fn each_example_has_a_test() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../examples");
+    let names: BTreeSet<String> = fs::read_dir(folder)
+        .unwrap()
+        .map(|entry| entry.unwrap().path())
+        .filter(|path| path.extension().is_some_and(|extension| extension == "rs"))
+        .map(|path| path.file_stem().unwrap().to_str().unwrap().to_owned())
+        .collect();
+    let tested: BTreeSet<String> = ["bench_engine", "hello", "incoming"].map(str::to_owned).into();
+    assert_eq!(names, tested, "an example came or went: change this file with it");
+}
+
+#[track_caller]
+fn says_hello(name: &'static str) {
+    let _guard = FIXED_ADDRESS.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+    let address: SocketAddr = FIXED.parse().unwrap();
+    if TcpListener::bind(address).is_err() {
+        #[expect(clippy::print_stderr, reason = "a test that is skipped says so")]
+        {
+            eprintln!("SKIPPED: {name} has a fixed address, and {FIXED} is in use");
+        }
+        return;
+    }
+    let child = Example(name).start_at(address);
+    let mut client = child.client();
+    for _ in 0..3 {
+        let response = client.get("/");
+        assert_eq!((response.status, response.text()), (200, "Hello from Filoplume!"));
+        assert_eq!(response.header("content-type"), Some("text/plain; charset=utf-8"));
+    }
+    let mut clients: Vec<Client> = (0..10).map(|_| child.client()).collect();
+    for client in &mut clients {
+        assert_eq!(client.get("/anything").text(), "Hello from Filoplume!");
+    }
+}
+
+#[test]
+fn hello_says_hello() {
+    says_hello("hello");
+}
+
+#[test]
+fn incoming_says_hello() {
+    says_hello("incoming");
+}
+
+#[test]
+fn bench_engine_has_all_that_is_measured() {
+    let child = Example("bench_engine").start();
+    let mut client = child.client();
+    for (target, content_type, text) in [
+        ("/", "text/plain; charset=utf-8", "Hello from Filoplume!"),
+        ("/plaintext", "text/plain; charset=utf-8", "Hello, World!"),
+        ("/json", "application/json", r#"{"message":"Hello, World!"}"#),
+        ("/sleep?ms=20", "text/plain; charset=utf-8", "slept"),
+    ] {
+        let response = client.get(target);
+        assert_eq!((response.status, response.text()), (200, text), "{target}");
+        assert_eq!(response.header("content-type"), Some(content_type), "{target}");
+    }
+    assert_eq!(client.get("/cpu?ms=5").status, 200);
+    assert_eq!(client.get("/panic").status, 500);
+    assert_eq!(client.get("/nothing").status, 404);
+    for n in [0, 1, 1000, 1_048_576, 2_000_000] {
+        let large = client.get(&format!("/large?n={n}"));
+        assert_eq!(large.header("content-length"), Some(n.to_string().as_str()));
+        assert!(large.body.len() == n && large.body.iter().all(|&byte| byte == b'x'));
+        let stream = client.get(&format!("/stream?n={n}"));
+        assert_eq!(stream.header("transfer-encoding"), Some("chunked"));
+        assert!(stream.body == large.body);
+    }
+    for length in [0, 1, 65_536, 3_000_000] {
+        let content: Vec<u8> = (0..length).map(|n: usize| n.to_le_bytes()[0]).collect();
+        assert_eq!(client.post("/length", &content).text(), length.to_string());
+        assert!(client.post("/echo", &content).body == content, "{length}");
+    }
+    let head = "POST /echo HTTP/1.1\r\nHost: t\r\nContent-Type: image/png\r\nContent-Length: 3\r\n\r\npng";
+    assert_eq!(client.send(head).response().header("content-type"), Some("image/png"));
+    assert_eq!(client.post("/noread", "unread").text(), "not read");
+}
+
+#[test]
+fn bench_engine_ends_in_order_when_it_is_told_to() {
+    let mut child = Example("bench_engine").start();
+    let mut client = child.client();
+    client.get("/");
+    child.signal("TERM");
+    client.is_closed();
+    assert!(child.ends_within(Duration::from_secs(5)).success());
+}

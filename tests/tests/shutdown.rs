@@ -1,0 +1,261 @@
+//! The end of a server: what was begun is finished, and then it is over.
+
+#![allow(clippy::unwrap_used, reason = "a panic is how a test fails")]
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use filoplume_runtime::{Request, Response, Server, ServerConfig};
+use filoplume_tests::{Child, Client, Ended, Example, Gate, TestServer, eventually, site};
+
+fn ask(client: &mut Client, target: &str) {
+    client.send(format!("GET {target} HTTP/1.1\r\nHost: t\r\n\r\n"));
+}
+
+fn gated(gate: &Gate) -> impl Fn(Request) -> Response + Send + Sync + 'static {
+    let gate = gate.clone();
+    move |request: Request| {
+        if request.path() == "/gate" {
+            gate.pass();
+        }
+        site(request)
+    }
+}
+
+/// Waits for the end of a server on a thread of its own.
+fn ends(server: &TestServer) -> thread::JoinHandle<Instant> {
+    let server = server.server().clone();
+    thread::spawn(move || {
+        server.wait();
+        Instant::now()
+    })
+}
+
+#[test]
+fn idle_connections_are_closed_and_the_server_ends() {
+    let server = TestServer::start(site);
+    let mut clients: Vec<Client> = (0..50).map(|_| server.client()).collect();
+    clients.iter_mut().for_each(Client::is_alive);
+    let silent = server.client();
+    let started = Instant::now();
+    server.server().shutdown_handle().shutdown();
+    server.server().wait();
+    assert!(started.elapsed() < Duration::from_secs(3), "{:?}", started.elapsed());
+    for client in clients.iter_mut() {
+        client.is_closed();
+    }
+    drop(silent);
+    assert!(Client::try_connect(server.address()).is_err(), "nobody listens any more");
+}
+
+#[test]
+fn what_was_begun_is_finished() {
+    let gate = Gate::new();
+    let server = TestServer::start(gated(&gate));
+    let mut blocked: Vec<Client> = (0..20).map(|_| server.client()).collect();
+    for client in &mut blocked {
+        ask(client, "/gate");
+    }
+    gate.holds(20);
+    let mut long = server.client();
+    ask(&mut long, "/large?n=30000000");
+    let start = long.read_exactly(1000);
+    let mut half = server.client();
+    half.send("POST /echo HTTP/1.1\r\nHost: t\r\nContent-Length: 10\r\n\r\nhello");
+    let mut half_head = server.client();
+    half_head.send("GET /half HTTP/1.1\r\nHo");
+    half_head.is_silent_for(Duration::from_millis(50));
+    let ended = ends(&server);
+    server.server().shutdown_handle().shutdown();
+    eventually("nobody listens", || Client::try_connect(server.address()).is_err());
+    assert!(!ended.is_finished(), "it waits for what was begun");
+    half.send("world");
+    let response = half.response();
+    assert_eq!(response.text(), "helloworld");
+    assert!(response.closes());
+    half_head.send("st: t\r\n\r\n");
+    assert_eq!(half_head.response().text(), "GET /half");
+    half_head.is_closed();
+    let rest = long.read_to_end();
+    assert!(start.len() + rest.len() > 30_000_000, "{} bytes came", start.len() + rest.len());
+    gate.open();
+    for client in &mut blocked {
+        let response = client.response();
+        assert_eq!(response.text(), "GET /gate");
+        assert!(response.closes(), "{response:?}");
+        client.is_closed();
+    }
+    ended.join().unwrap();
+}
+
+#[test]
+fn the_deadline_cuts_what_is_stuck() {
+    let gate = Gate::new();
+    let server = TestServer::start(gated(&gate));
+    let mut blocked = server.client();
+    ask(&mut blocked, "/gate");
+    gate.holds(1);
+    let mut unread = server.client();
+    ask(&mut unread, "/large?n=50000000");
+    let mut half = server.client();
+    half.send("GET / HTTP/1.1\r\nHo");
+    let ended = ends(&server);
+    let started = Instant::now();
+    server.server().shutdown_handle().shutdown_within(Duration::from_millis(300));
+    let took = ended.join().unwrap() - started;
+    assert!(took >= Duration::from_millis(250) && took < Duration::from_secs(3), "{took:?}");
+    assert!(matches!(half.read_until_end(), Ended::Closed(_) | Ended::Reset(_)));
+    assert!(unread.try_response().is_err(), "it was cut off");
+    gate.open();
+    blocked.read_until_end();
+}
+
+#[test]
+fn the_configured_drain_timeout_holds() {
+    let gate = Gate::new();
+    let config = ServerConfig::default().drain_timeout(Duration::from_millis(300));
+    let server = TestServer::with(config, gated(&gate));
+    let mut blocked = server.client();
+    ask(&mut blocked, "/gate");
+    gate.holds(1);
+    let started = Instant::now();
+    server.server().shutdown_handle().shutdown();
+    server.server().wait();
+    let took = started.elapsed();
+    assert!(took >= Duration::from_millis(250) && took < Duration::from_secs(3), "{took:?}");
+    gate.open();
+}
+
+#[test]
+fn a_second_shutdown_can_only_be_sooner() {
+    let gate = Gate::new();
+    let server = TestServer::start(gated(&gate));
+    let mut blocked = server.client();
+    ask(&mut blocked, "/gate");
+    gate.holds(1);
+    let handle = server.server().shutdown_handle();
+    let started = Instant::now();
+    handle.shutdown_within(Duration::from_secs(15));
+    handle.shutdown_within(Duration::from_millis(200));
+    handle.shutdown_within(Duration::from_secs(15));
+    server.server().wait();
+    assert!(started.elapsed() < Duration::from_secs(5), "{:?}", started.elapsed());
+    gate.open();
+}
+
+#[test]
+fn a_server_that_never_served_can_be_shut_down() {
+    let server = Server::bind("127.0.0.1:0").unwrap();
+    let address = server.local_addr().unwrap();
+    server.shutdown_handle().shutdown();
+    server.wait();
+    assert!(server.spawn(site).is_err(), "it is over");
+    assert!(Client::try_connect(address).is_err());
+}
+
+#[test]
+fn the_threads_of_a_server_end_with_it() {
+    let server = TestServer::start(|request: Request| {
+        thread::sleep(Duration::from_millis(5));
+        site(request)
+    });
+    let mut clients: Vec<Client> = (0..20).map(|_| server.client()).collect();
+    for client in &mut clients {
+        ask(client, "/");
+    }
+    for client in &mut clients {
+        client.response();
+    }
+    let metrics = || server.server().metrics().expect("the numbers outlive the server");
+    assert!(metrics().pool.threads >= 2);
+    server.server().shutdown_handle().shutdown();
+    server.server().wait();
+    eventually("every thread ends", || metrics().pool.threads == 0);
+    assert_eq!(metrics().connections, 0);
+}
+
+/// Clients that ask a child until it ends. None of the answers may be cut off.
+struct Load {
+    threads: Vec<thread::JoinHandle<()>>,
+    answered: Arc<AtomicUsize>,
+    is_over: Arc<AtomicBool>,
+}
+
+impl Load {
+    fn start(child: &Child) -> Self {
+        let address = child.address();
+        let answered = Arc::new(AtomicUsize::new(0));
+        let is_over = Arc::new(AtomicBool::new(false));
+        let targets = ["/plaintext", "/sleep?ms=5", "/large?n=3000000", "/stream?n=500000", "/sleep?ms=50"];
+        let threads = (0..20)
+            .map(|index| {
+                let (answered, is_over) = (Arc::clone(&answered), Arc::clone(&is_over));
+                let target = targets[index % targets.len()];
+                thread::spawn(move || {
+                    while !is_over.load(Ordering::SeqCst) {
+                        let Ok(mut client) = Client::try_connect(address) else { return };
+                        loop {
+                            if client.try_send(format!("GET {target} HTTP/1.1\r\nHost: t\r\n\r\n")).is_err() {
+                                break;
+                            }
+                            match client.try_response() {
+                                Ok(response) => {
+                                    assert_eq!(response.status, 200);
+                                    answered.fetch_add(1, Ordering::SeqCst);
+                                    if response.closes() || is_over.load(Ordering::SeqCst) {
+                                        break;
+                                    }
+                                }
+                                // An idle connection was closed while the request was under way.
+                                Err(ended) if !ended.is_truncated() => break,
+                                Err(ended) => panic!("the answer to {target} was cut off: {ended}"),
+                            }
+                        }
+                    }
+                })
+            })
+            .collect();
+        Self { threads, answered, is_over }
+    }
+
+    fn has_run(&self) {
+        eventually("the load runs", || self.answered.load(Ordering::SeqCst) >= 300);
+    }
+
+    fn ends(self) {
+        self.is_over.store(true, Ordering::SeqCst);
+        for thread in self.threads {
+            thread.join().expect("no answer is cut off");
+        }
+    }
+}
+
+#[test]
+fn sigterm_under_load_ends_in_order_and_truncates_nothing() {
+    for signal in ["TERM", "INT"] {
+        let mut child = Example("bench_engine").start();
+        let load = Load::start(&child);
+        load.has_run();
+        child.signal(signal);
+        let status = child.ends_within(Duration::from_secs(5));
+        assert!(status.success(), "{status:?}");
+        load.ends();
+    }
+}
+
+#[test]
+fn a_second_signal_ends_at_once() {
+    use std::os::unix::process::ExitStatusExt;
+    let mut child = Example("bench_engine").start();
+    let mut client = child.client();
+    ask(&mut client, "/sleep?ms=8000");
+    client.is_silent_for(Duration::from_millis(100));
+    child.signal("TERM");
+    eventually("nobody listens", || Client::try_connect(child.address()).is_err());
+    assert!(child.exit_status().is_none(), "it waits for the handler");
+    child.signal("TERM");
+    let status = child.ends_within(Duration::from_secs(2));
+    assert_eq!(status.signal(), Some(15), "{status:?}");
+}

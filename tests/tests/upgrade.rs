@@ -1,0 +1,197 @@
+//! What comes after a `101`.
+
+#![allow(clippy::unwrap_used, reason = "a panic is how a test fails")]
+
+use std::io::{Read, Write};
+use std::time::Duration;
+
+use filoplume_runtime::{Request, Response, ServerConfig, Upgraded};
+use filoplume_tests::{Client, Gate, TestServer, eventually, site};
+
+const UPGRADE: &str = "GET /echo HTTP/1.1\r\nHost: t\r\nConnection: Upgrade\r\nUpgrade: echo\r\n\r\n";
+
+fn echo(mut socket: Upgraded) {
+    let mut buffer = [0; 1000];
+    while let Ok(read @ 1..) = socket.read(&mut buffer) {
+        if socket.write_all(&buffer[..read]).is_err() {
+            break;
+        }
+    }
+}
+
+fn upgrades(request: Request) -> Response {
+    if request.wants_upgrade() != Some("echo") {
+        return site(request);
+    }
+    let mut response = Response::upgrade(echo);
+    response.add_header("upgrade", "echo").unwrap();
+    response
+}
+
+#[track_caller]
+fn is_upgraded(client: &mut Client) {
+    let response = client.response();
+    assert_eq!(response.status, 101);
+    assert_eq!(response.header("upgrade"), Some("echo"));
+    assert_eq!(response.header("connection"), Some("upgrade"));
+    assert_eq!((response.header("content-length"), response.header("transfer-encoding")), (None, None));
+}
+
+#[test]
+fn after_a_101_the_socket_is_the_handler_s() {
+    let server = TestServer::start(upgrades);
+    let mut client = server.client();
+    client.is_alive();
+    client.send(UPGRADE);
+    is_upgraded(&mut client);
+    for message in ["hello", "GET / HTTP/1.1\r\n\r\n", "\0\u{1}\u{2}"] {
+        client.send(message);
+        assert_eq!(client.read_exactly(message.len()), message.as_bytes());
+    }
+    let long = vec![b'l'; 300_000];
+    client.send(&long);
+    assert_eq!(client.read_exactly(long.len()), long);
+    client.finish();
+    client.is_closed();
+    assert_eq!(server.metrics().upgraded, 1);
+}
+
+#[test]
+fn bytes_behind_the_request_belong_to_the_new_protocol() {
+    let server = TestServer::start(upgrades);
+    for behind in [1, 10, 5000, 100_000] {
+        let behind = vec![b'b'; behind];
+        let mut client = server.client();
+        client.send([UPGRADE.as_bytes(), &behind].concat());
+        is_upgraded(&mut client);
+        assert_eq!(client.read_exactly(behind.len()), behind);
+        client.send("more");
+        assert_eq!(client.read_exactly(4), b"more");
+    }
+}
+
+#[test]
+fn an_upgrade_behind_other_requests_is_one_too() {
+    let server = TestServer::start(upgrades);
+    let mut client = server.client();
+    client.send(format!("GET /before HTTP/1.1\r\nHost: t\r\n\r\n{UPGRADE}behind"));
+    assert_eq!(client.response().text(), "GET /before");
+    is_upgraded(&mut client);
+    assert_eq!(client.read_exactly(6), b"behind");
+}
+
+#[test]
+fn a_handler_that_decides_slowly_may_upgrade_too() {
+    let server = TestServer::start(|request: Request| {
+        std::thread::sleep(Duration::from_millis(10));
+        upgrades(request)
+    });
+    // Inline the first time, on the pool and on a lease later.
+    for _ in 0..5 {
+        let mut client = server.client();
+        for _ in 0..3 {
+            client.is_alive();
+        }
+        client.send(format!("{UPGRADE}behind"));
+        is_upgraded(&mut client);
+        assert_eq!(client.read_exactly(6), b"behind");
+        // Longer than any patience of the engine with its own sockets.
+        client.is_silent_for(Duration::from_millis(400));
+        client.send("later");
+        assert_eq!(client.read_exactly(5), b"later");
+    }
+}
+
+#[test]
+fn an_upgraded_connection_knows_no_timeout_of_http() {
+    let short = Duration::from_millis(100);
+    let config = ServerConfig::default().head_timeout(short).keep_alive_timeout(short).write_timeout(short);
+    let server = TestServer::with(config, upgrades);
+    let mut client = server.client();
+    client.send(UPGRADE);
+    is_upgraded(&mut client);
+    client.is_silent_for(short * 5);
+    client.send("late");
+    assert_eq!(client.read_exactly(4), b"late");
+}
+
+#[test]
+fn a_101_that_nobody_takes_over_is_a_500() {
+    let server = TestServer::start(
+        |request: Request| {
+            if request.path() == "/101" { Response::new(101) } else { site(request) }
+        },
+    );
+    let mut client = server.client();
+    let response = client.get("/101");
+    assert_eq!(response.status, 500);
+    client.is_alive();
+    client.send("GET /101 HTTP/1.1\r\nHost: t\r\nConnection: Upgrade\r\nUpgrade: echo\r\n\r\n");
+    assert_eq!(client.response().status, 500);
+    client.is_alive();
+}
+
+#[test]
+fn a_second_handle_writes_while_the_first_reads() {
+    let server = TestServer::start(|_: Request| {
+        Response::upgrade(|mut socket: Upgraded| {
+            let mut writer = socket.try_clone().unwrap();
+            let writes = std::thread::spawn(move || writer.write_all(b"from the other thread"));
+            let mut read = String::new();
+            socket.read_to_string(&mut read).unwrap();
+            writes.join().unwrap().unwrap();
+            socket.write_all(read.as_bytes()).unwrap();
+            socket.shutdown_write().unwrap();
+        })
+    });
+    let mut client = server.client();
+    client.send(format!("{UPGRADE}ahead "));
+    assert_eq!(client.response().status, 101);
+    client.send("and later").finish();
+    assert_eq!(client.read_to_end(), b"from the other threadahead and later");
+}
+
+#[test]
+fn a_panic_after_a_101_ends_its_connection_only() {
+    let server = TestServer::start(|request: Request| {
+        if request.path() != "/panic" {
+            return site(request);
+        }
+        Response::upgrade(|_| std::panic::resume_unwind(Box::new("asked to")))
+    });
+    for _ in 0..10 {
+        let mut client = server.client();
+        client.send("GET /panic HTTP/1.1\r\nHost: t\r\n\r\n");
+        assert_eq!(client.response().status, 101);
+        client.read_until_end();
+    }
+    server.is_left_by_all();
+    server.client().is_alive();
+}
+
+#[test]
+fn an_upgrade_that_finds_no_thread_does_not_hang() {
+    let gate = Gate::new();
+    let config = ServerConfig::default().event_loops(1).threads_max(3).queue_capacity(1);
+    let server = TestServer::with(config, {
+        let gate = gate.clone();
+        move |request: Request| {
+            let gate = gate.clone();
+            if request.path() == "/" {
+                return Response::upgrade(move |_| gate.pass());
+            }
+            site(request)
+        }
+    });
+    let mut clients: Vec<Client> = (0..10).map(|_| server.client()).collect();
+    for client in &mut clients {
+        client.send("GET / HTTP/1.1\r\nHost: t\r\n\r\n");
+    }
+    eventually("some are refused for want of a thread", || server.metrics().overloaded >= 1);
+    server.client().is_alive();
+    gate.open();
+    for client in &mut clients {
+        client.read_until_end();
+    }
+    server.client().is_alive();
+}
