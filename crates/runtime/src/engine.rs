@@ -105,7 +105,7 @@ impl Engine {
     }
 
     /// The loop with the fewest connections beside `own`, if that has clearly more than its share.
-    pub(crate) fn lighter_loop(&self, own: &LoopHandle, own_connections: usize) -> Option<Arc<LoopHandle>> {
+    pub(crate) fn lighter_loop(&self, own: &LoopHandle) -> Option<Arc<LoopHandle>> {
         let loops = self.loops.get()?;
         if loops.len() < 2 {
             return None;
@@ -114,6 +114,7 @@ impl Engine {
             loops.iter().filter_map(Weak::upgrade).filter(|other| !std::ptr::eq(&raw const **other, own));
         let lightest = others.min_by_key(|other| other.connections())?;
         // The tolerance keeps short-lived connections, whose counts always waver, on the loop that accepted them.
+        let own_connections = own.connections();
         let fair = lightest.connections() + 2 + own_connections / 16;
         (own_connections > fair).then_some(lightest)
     }

@@ -148,7 +148,7 @@ impl<B: Into<Body>> TryFrom<http::Request<B>> for Request {
     /// Fails if the target or the version is none that HTTP/1.1 can express.
     fn try_from(request: http::Request<B>) -> Result<Self, Self::Error> {
         let (parts, body) = request.into_parts();
-        let version = if parts.version == http::Version::HTTP_10 { Version::Http10 } else { Version::Http11 };
+        let version = Version::try_from(parts.version)?;
         let mut head = RequestHead::new(parts.method, &parts.uri.to_string(), version)?;
         *head.headers_mut() = Headers::from(&parts.headers);
         Ok(Self { head, body: body.into(), peer: Peer::Unix, extensions: parts.extensions })

@@ -88,12 +88,25 @@ impl LoopHandle {
         self.doze.is_asleep()
     }
 
+    /// One more connection is this loop's, even if it is still on its way.
+    fn count_connection(&self) {
+        self.connections.fetch_add(1, Ordering::Relaxed);
+    }
+
     /// Sends a message. A loop that is gone takes nothing: its connections are closed then.
     pub(crate) fn send(&self, message: Message) {
+        // Dropped is closed, which is what becomes of all connections of a loop that ends.
+        let _ = self.try_send(message);
+    }
+
+    /// Sends a message, or gives it back if the loop is gone.
+    fn try_send(&self, message: Message) -> Result<(), Message> {
+        self.outbox.send(message).map_err(|failed| failed.0)?;
         // Either the leader sees the message when it looks before it sleeps, or this sees it asleep.
-        if self.outbox.send(message).is_ok() && self.doze.needs_waking() {
+        if self.doze.needs_waking() {
             self.wake();
         }
+        Ok(())
     }
 
     pub(crate) fn wake(&self) {
@@ -273,7 +286,7 @@ impl EventLoop {
     /// Frees the place of a connection that is gone.
     pub(crate) fn release(&mut self, token: usize) {
         self.table.release(token);
-        self.handle.connections.store(self.table.len(), Ordering::Relaxed);
+        self.handle.connections.fetch_sub(1, Ordering::Relaxed);
         self.handle.engine.counters.connections.decrement();
     }
 
@@ -281,7 +294,6 @@ impl EventLoop {
         let engine = &self.handle.engine;
         engine.counters.connections.increment();
         let token = self.table.reserve();
-        self.handle.connections.store(self.table.len(), Ordering::Relaxed);
         let deadline = now + engine.config.head_timeout;
         Box::new(Connection::new(transport, peer, Arc::clone(&self.handle), token, deadline))
     }
@@ -321,10 +333,9 @@ impl EventLoop {
                 Ok((transport, peer)) => {
                     engine.counters.accepted.increment();
                     self.accepts_in_row += 1;
-                    match engine.lighter_loop(&self.handle, self.table.len()) {
-                        Some(lighter) => lighter.send(Message::Adopt(transport, peer)),
-                        None => return Some(self.adopt(transport, peer, now)),
-                    }
+                    let Some((transport, peer)) = self.pass_to_lighter(transport, peer) else { continue };
+                    self.handle.count_connection();
+                    return Some(self.adopt(transport, peer, now));
                 }
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                     self.listeners[index].is_ready = false;
@@ -343,6 +354,20 @@ impl EventLoop {
             }
         }
         None
+    }
+
+    /// Gives a connection to a loop with fewer, if this one has more than its share. Returns it otherwise.
+    fn pass_to_lighter(&self, transport: Transport, peer: Peer) -> Option<(Transport, Peer)> {
+        let engine = &self.handle.engine;
+        // A loop that drains may be gone before the message is there.
+        let lighter = if engine.is_draining() { None } else { engine.lighter_loop(&self.handle) };
+        let Some(lighter) = lighter else { return Some((transport, peer)) };
+        // Counted here and not on arrival: a burst would all go to the same loop.
+        lighter.count_connection();
+        match lighter.try_send(Message::Adopt(transport, peer)) {
+            Err(Message::Adopt(transport, peer)) => Some((transport, peer)),
+            _ => None,
+        }
     }
 
     fn wait(&mut self, clock: &mut Clock) {

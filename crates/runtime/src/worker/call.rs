@@ -4,6 +4,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::Instant;
 
+use bytes::Bytes;
 use filoplume_http1::{CloseReason, RequestHead};
 
 use super::{Go, Outcome, Worker};
@@ -162,6 +163,15 @@ impl Worker<'_> {
         let Answerer::Service(service) = &self.engine.answerer else {
             return Go::On(connection);
         };
+        if self.lead.is_none() && self.engine.learned.dispatches(route) {
+            // Earlier answers do not wait for a handler that blocks. An error is met again when this answer is written.
+            let _ = connection.http.flush_all(
+                &Bytes::new(),
+                &connection.transport,
+                self.buffers,
+                &self.engine.config,
+            );
+        }
         let ran = run(&mut self.lead, &self.engine, connection.home(), route, || service.call(request));
         self.take_note(&mut connection, ran.conduct);
         let response = ran.result.unwrap_or_else(|| Response::new(500));
@@ -211,7 +221,8 @@ impl Worker<'_> {
         route: Route,
         stream: Option<Arc<StreamReturn>>,
     ) -> Go {
-        if self.engine.is_draining() {
+        // What was received is answered first: only a connection with nothing behind this request closes with it.
+        if self.engine.is_draining() && self.buffers.input.is_empty() && !connection.can_read {
             connection.http.close_after_response(CloseReason::Shutdown);
         }
         let config = &self.engine.config;
