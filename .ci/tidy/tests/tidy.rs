@@ -64,9 +64,6 @@ const LINES_MAX: usize = 600;
 /// Longest file of tests: rows of data are read one at a time.
 const TEST_LINES_MAX: usize = 1000;
 
-/// Files that are longer, up to this, and why.
-const LONGER: &[(&str, usize, &str)] = &[];
-
 #[test]
 fn layers_point_one_way() {
     let mut found = Vec::new();
@@ -110,8 +107,7 @@ fn files_are_short_enough_to_read() {
     for file in our_files() {
         let lines = file.text.lines().count();
         let is_test = file.path.contains("/tests/") || file.path.ends_with("tests.rs");
-        let longer = LONGER.iter().find(|(path, ..)| *path == file.path).map(|(_, lines, _)| *lines);
-        let lines_max = longer.unwrap_or(if is_test { TEST_LINES_MAX } else { LINES_MAX });
+        let lines_max = if is_test { TEST_LINES_MAX } else { LINES_MAX };
         if lines > lines_max {
             found.push(format!("{} has {lines} lines, more than {lines_max}", file.path));
         }
