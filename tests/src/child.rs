@@ -50,6 +50,26 @@ impl Example {
         Child::start(command, address)
     }
 
+    /// Starts it as a user who may have no more than so many threads. `None`, and a word about it, if that cannot be arranged.
+    #[track_caller]
+    pub fn start_with_threads(self, threads_max: usize) -> Option<Child> {
+        // A number that no user and no other run of the tests has, so that nobody else's threads count.
+        let number = (200_000 + process::id()).to_string();
+        let user = ["--reuid", &number, "--clear-groups"];
+        let path = self.path();
+        let can_run =
+            Command::new("setpriv").args(user).args(["test", "-x"]).arg(&path).stderr(Stdio::null()).status();
+        if !can_run.is_ok_and(|status| status.success()) {
+            eprintln!("SKIPPED: only root, with setpriv, can limit the threads of a child");
+            return None;
+        }
+        let address = free_address();
+        let mut command = Command::new("setpriv");
+        let script = format!("ulimit -u {threads_max}; exec \"$0\" \"$1\"");
+        command.args(user).args(["bash", "-c"]).arg(script).arg(path).arg(address.to_string());
+        Some(Child::start(command, address))
+    }
+
     /// Starts it where it always listens.
     #[track_caller]
     pub fn start_at(self, address: SocketAddr) -> Child {

@@ -19,6 +19,8 @@ pub struct Client {
     /// What was read and not used.
     input: Vec<u8>,
     deadline: Duration,
+    /// How long one read waits now.
+    tick: Option<Duration>,
 }
 
 #[derive(Debug)]
@@ -104,7 +106,7 @@ impl Client {
         stream.set_nodelay(true)?;
         stream.set_read_timeout(Some(TICK))?;
         stream.set_write_timeout(Some(DEADLINE))?;
-        Ok(Self { socket: Socket::Tcp(stream), input: Vec::new(), deadline: DEADLINE })
+        Ok(Self { socket: Socket::Tcp(stream), input: Vec::new(), deadline: DEADLINE, tick: Some(TICK) })
     }
 
     /// Connects over a Unix socket.
@@ -113,7 +115,7 @@ impl Client {
         let stream = UnixStream::connect(path).unwrap();
         stream.set_read_timeout(Some(TICK)).unwrap();
         stream.set_write_timeout(Some(DEADLINE)).unwrap();
-        Self { socket: Socket::Unix(stream), input: Vec::new(), deadline: DEADLINE }
+        Self { socket: Socket::Unix(stream), input: Vec::new(), deadline: DEADLINE, tick: Some(TICK) }
     }
 
     /// Waits for answers no longer than this.
@@ -305,6 +307,19 @@ impl Client {
         self.input.drain(..length).collect()
     }
 
+    fn set_tick(&mut self, tick: Duration) {
+        // Zero would be no timeout at all.
+        let tick = Some(tick.max(Duration::from_micros(100)));
+        if self.tick == tick {
+            return;
+        }
+        match &self.socket {
+            Socket::Tcp(stream) => stream.set_read_timeout(tick).unwrap(),
+            Socket::Unix(stream) => stream.set_read_timeout(tick).unwrap(),
+        }
+        self.tick = tick;
+    }
+
     fn read_chunks(&mut self, response: &mut Response) -> Result<(), Ended> {
         loop {
             let end = loop {
@@ -351,6 +366,7 @@ impl Client {
 
     fn fill(&mut self) -> Result<(), Ended> {
         let end = Instant::now() + self.deadline;
+        self.set_tick(self.deadline.min(TICK));
         let mut buffer = [0; 64 * 1024];
         loop {
             let result = match &mut self.socket {

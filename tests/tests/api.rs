@@ -181,3 +181,11 @@ fn a_server_that_does_not_serve_has_no_numbers() {
     let server = TestServer::bound(ServerConfig::default());
     assert!(server.server().metrics().is_none());
 }
+
+#[test]
+fn a_request_of_the_http_crate_that_http_1_cannot_say_is_refused() {
+    let request = http::Request::builder().method("GET").uri("relative:80").body(Vec::new()).unwrap();
+    assert!(Request::try_from(request).is_err());
+    let request = http::Request::builder().uri("/").version(http::Version::HTTP_2).body(Vec::new()).unwrap();
+    assert!(Request::try_from(request).is_err(), "its documentation says so");
+}

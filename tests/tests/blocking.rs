@@ -401,3 +401,98 @@ fn the_smallest_pool_still_answers_what_blocks() {
         }
     }
 }
+
+#[test]
+fn a_connection_that_blocks_again_and_again_keeps_its_thread_and_gives_it_back() {
+    let server = TestServer::start(sleeps_or_answers);
+    let mut client = server.client();
+    eventually("a lease is granted", || {
+        assert_eq!(client.get("/sleep").status, 200);
+        server.metrics().leases >= 1
+    });
+    // Quiet, it is an ordinary connection again.
+    eventually("the lease ends", || server.metrics().leased == 0 && server.metrics().parked == 1);
+    client.is_alive();
+    for _ in 0..10 {
+        client.get("/sleep");
+    }
+    drop(client);
+    server.is_left_by_all();
+    assert_eq!(server.metrics().leased, 0);
+}
+
+#[test]
+fn a_lease_does_not_keep_others_from_their_turn() {
+    // Four threads for handlers, and as many connections that never pause: those are on a lease. Others come.
+    let config = ServerConfig::default().event_loops(1).threads_max(4);
+    let server = TestServer::with(config, sleeps_or_answers);
+    let address = server.address();
+    let is_over = AtomicBool::new(false);
+    thread::scope(|scope| {
+        for _ in 0..4 {
+            scope.spawn(|| {
+                let mut client = Client::connect(address);
+                while !is_over.load(Ordering::Relaxed) {
+                    assert_eq!(client.get("/sleep").status, 200);
+                }
+            });
+        }
+        eventually("leases are granted", || server.metrics().leases >= 1);
+        let mut longest = Duration::ZERO;
+        for _ in 0..50 {
+            let mut other = server.client();
+            let started = Instant::now();
+            assert_eq!(other.get("/sleep").status, 200);
+            longest = longest.max(started.elapsed());
+        }
+        is_over.store(true, Ordering::Relaxed);
+        assert!(longest < Duration::from_secs(1), "one waited {longest:?}");
+    });
+}
+
+#[test]
+fn bytes_that_come_while_a_handler_blocks_keep_nobody_busy() {
+    let child = Example("bench_engine").start();
+    let process = child.process();
+    let mut clients: Vec<Client> = (0..5).map(|_| child.client()).collect();
+    for client in &mut clients {
+        // The rest of the next request comes later: the socket stays readable all the while.
+        ask(client, "/sleep?ms=1500");
+        client.send("GET /plaintext HTTP/1.1\r\nHo");
+    }
+    for client in &mut clients {
+        client.is_silent_for(Duration::from_millis(20));
+        client.send("st: t\r\n\r\n");
+    }
+    let before = process.cpu_time();
+    for client in &mut clients {
+        assert_eq!(client.response().text(), "slept");
+        assert_eq!(client.response().text(), "Hello, World!");
+    }
+    let used = process.cpu_time() - before;
+    assert!(used < Duration::from_millis(300), "{used:?} of CPU time to wait");
+}
+
+#[test]
+fn threads_that_cannot_be_started_are_survived() {
+    // A user of its own, who may have only so many threads.
+    let threads_max = thread::available_parallelism().map_or(1, usize::from) + 22;
+    let Some(child) = Example("bench_engine").start_with_threads(threads_max) else { return };
+    let mut quick = child.client();
+    let mut clients: Vec<Client> = (0..100).map(|_| child.client()).collect();
+    for round in 0..3 {
+        for client in &mut clients {
+            ask(client, "/sleep?ms=20");
+        }
+        for _ in 0..20 {
+            assert_eq!(quick.get("/plaintext").status, 200, "round {round}");
+        }
+        for (index, client) in clients.iter_mut().enumerate() {
+            let response = client.try_response();
+            let response = response.unwrap_or_else(|ended| panic!("client {index}, round {round}: {ended}"));
+            // The queue has room for all: they wait for the threads that there are.
+            assert_eq!(response.status, 200, "{response:?}");
+        }
+    }
+    assert!(child.process().threads() <= threads_max);
+}

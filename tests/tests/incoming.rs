@@ -342,3 +342,22 @@ fn a_server_serves_once() {
     assert!(server.server().incoming().next().is_none());
     assert_eq!(server.client().get("/").text(), "yes");
 }
+
+#[test]
+fn a_streamed_content_that_finds_the_queue_full_is_skipped() {
+    let config = ServerConfig::default().queue_capacity(1).buffered_content_bytes_max(10);
+    let server = TestServer::bound(config);
+    assert!(server.server().try_recv().is_err(), "pulling begins");
+    let mut first = server.client();
+    ask(&mut first, "/first");
+    eventually("the queue is full", || server.metrics().incoming == 1);
+    let mut client = server.client();
+    for _ in 0..3 {
+        assert_eq!(client.post("/", vec![b'c'; 5000]).status, 503);
+    }
+    server.server().recv().unwrap().respond("first").unwrap();
+    assert_eq!(first.response().text(), "first");
+    ask(&mut client, "/again");
+    server.server().recv().unwrap().respond("again").unwrap();
+    assert_eq!(client.response().text(), "again");
+}

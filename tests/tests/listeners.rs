@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a panic is how a test fails")]
 
+use std::collections::HashMap;
 use std::fs;
 use std::net::{Ipv6Addr, TcpListener};
 use std::os::unix::net::UnixListener;
@@ -213,4 +214,31 @@ fn peers_wait_until_the_server_serves() {
     for client in &mut clients {
         assert_eq!(client.response().text(), "GET /early");
     }
+}
+
+#[test]
+fn connections_are_spread_over_the_loops() {
+    const LOOPS: usize = 4;
+    let config = ServerConfig::default().event_loops(LOOPS);
+    let server = TestServer::with(config, |_: Request| format!("{:?}", thread::current().id()));
+    // Who leads a loop may change when a busy machine holds it up: then what was counted means nothing.
+    let (hand_overs, loads) = (0..20)
+        .map(|_| {
+            let before = server.metrics().hand_overs;
+            let mut clients: Vec<Client> = (0..80).map(|_| server.client()).collect();
+            let mut loads: HashMap<String, usize> = HashMap::new();
+            for client in &mut clients {
+                *loads.entry(client.get("/").text().to_owned()).or_default() += 1;
+            }
+            let hand_overs = server.metrics().hand_overs - before;
+            drop(clients);
+            server.is_left_by_all();
+            (hand_overs, loads)
+        })
+        .find(|(hand_overs, _)| *hand_overs == 0)
+        .expect("a round without a hand-over");
+    assert_eq!(hand_overs, 0);
+    assert_eq!(loads.len(), LOOPS, "{loads:?}");
+    let (least, most) = (loads.values().min().unwrap(), loads.values().max().unwrap());
+    assert!(*most <= least + 10, "{loads:?}");
 }

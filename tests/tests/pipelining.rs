@@ -238,3 +238,18 @@ fn what_was_sent_before_a_half_close_is_answered() {
         }
     }
 }
+
+#[test]
+fn an_answer_does_not_wait_for_a_later_request_that_is_known_to_block() {
+    let gate = Gate::new();
+    let server = TestServer::start(Gated(gate.clone()));
+    for before in ["/quick", "/pool/quick"] {
+        let mut client = server.client();
+        client.send(get(before) + &get("/pool/gate"));
+        gate.holds(1);
+        assert_eq!(client.response().text(), format!("GET {before}"));
+        gate.open();
+        assert_eq!(client.response().text(), "GET /pool/gate");
+        gate.close();
+    }
+}

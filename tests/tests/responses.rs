@@ -374,3 +374,15 @@ fn a_number_that_is_no_final_status_is_an_error_of_the_server() {
         assert_eq!(client.get(&format!("/{status}")).status, status);
     }
 }
+
+#[test]
+fn what_follows_a_connect_is_not_taken_for_a_request() {
+    let server = TestServer::start(site);
+    let mut client = server.client();
+    client.send("CONNECT example.org:80 HTTP/1.1\r\nHost: example.org:80\r\n\r\n");
+    client.send("GET /tunnelled HTTP/1.1\r\nHost: t\r\n\r\n");
+    let response = client.read_head_only().unwrap();
+    assert_eq!(response.status, 200);
+    assert_eq!((response.header("content-length"), response.header("transfer-encoding")), (None, None));
+    client.is_closed();
+}

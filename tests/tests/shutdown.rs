@@ -259,3 +259,20 @@ fn a_second_signal_ends_at_once() {
     let status = child.ends_within(Duration::from_secs(2));
     assert_eq!(status.signal(), Some(15), "{status:?}");
 }
+
+#[test]
+fn what_waits_in_the_backlog_is_answered() {
+    let server = TestServer::start(site);
+    let mut clients: Vec<Client> = (0..200).map(|_| server.client()).collect();
+    for client in &mut clients {
+        ask(client, "/waited");
+    }
+    server.server().shutdown_handle().shutdown();
+    for (index, client) in clients.iter_mut().enumerate() {
+        let response = client.try_response();
+        let response = response.unwrap_or_else(|ended| panic!("client {index}: {ended}"));
+        assert_eq!(response.text(), "GET /waited");
+        client.is_closed();
+    }
+    server.server().wait();
+}
