@@ -9,7 +9,18 @@ enum Entry<C> {
     /// Here, waiting for its peer.
     Parked(Box<C>),
     /// In somebody's hand. What its poller said meanwhile is not lost.
-    Away { missed: bool },
+    Away { missed: Missed },
+}
+
+/// What was said of a connection while it was away.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Missed {
+    #[default]
+    Nothing,
+    /// Its peer moved.
+    Io,
+    /// Its peer has ended its direction, perhaps behind some last bytes. It is not said again.
+    IoAndEnd,
 }
 
 /// A table of connections whose places are reused.
@@ -35,26 +46,29 @@ impl<C> Table<C> {
     pub(crate) fn reserve(&mut self) -> usize {
         self.taken += 1;
         let Some(token) = self.vacant else {
-            self.entries.push(Entry::Away { missed: false });
+            self.entries.push(Entry::Away { missed: Missed::Nothing });
             return self.entries.len() - 1;
         };
         if let Entry::Vacant { next } = self.entries[token] {
             self.vacant = next;
         }
-        self.entries[token] = Entry::Away { missed: false };
+        self.entries[token] = Entry::Away { missed: Missed::Nothing };
         token
     }
 
-    /// Takes a parked connection out, or notes for one that is away that its peer has moved.
-    pub(crate) fn take(&mut self, token: usize) -> Option<Box<C>> {
+    /// Takes a parked connection out of which something is said, or keeps what is said for one that is away.
+    #[inline]
+    pub(crate) fn take(&mut self, token: usize, said: Missed) -> Option<Box<C>> {
         let entry = self.entries.get_mut(token)?;
-        match std::mem::replace(entry, Entry::Away { missed: true }) {
+        match std::mem::replace(entry, Entry::Away { missed: Missed::Nothing }) {
             Entry::Parked(connection) => {
-                *entry = Entry::Away { missed: false };
                 self.parked -= 1;
                 Some(connection)
             }
-            Entry::Away { .. } => None,
+            Entry::Away { missed } => {
+                *entry = Entry::Away { missed: missed.max(said) };
+                None
+            }
             vacant @ Entry::Vacant { .. } => {
                 *entry = vacant;
                 None
@@ -75,11 +89,11 @@ impl<C> Table<C> {
         }
     }
 
-    /// Returns whether the peer of a connection moved while it was away, and forgets it.
-    pub(crate) fn take_missed(&mut self, token: usize) -> bool {
+    /// Returns what was said of a connection while it was away, and forgets it.
+    pub(crate) fn take_missed(&mut self, token: usize) -> Missed {
         match self.entries.get_mut(token) {
             Some(Entry::Away { missed }) => std::mem::take(missed),
-            _ => false,
+            _ => Missed::Nothing,
         }
     }
 
@@ -121,45 +135,58 @@ mod tests {
     fn a_parked_connection_is_taken_once() {
         let (mut table, token) = parked();
         assert_eq!((table.len(), table.parked_len()), (1, 1));
-        assert_eq!(table.take(token).as_deref(), Some(&"it"));
+        assert_eq!(table.take(token, Missed::Io).as_deref(), Some(&"it"));
         assert_eq!((table.len(), table.parked_len()), (1, 0));
-        assert_eq!(table.take(token), None);
+        assert_eq!(table.take(token, Missed::Io), None);
         assert_eq!(table.parked_mut(token), None);
     }
 
     #[test]
     fn what_was_missed_while_away_is_told_once() {
         let (mut table, token) = parked();
-        assert!(!table.take_missed(token), "it is here");
-        let connection = table.take(token).unwrap();
-        assert!(!table.take_missed(token), "the event for which it was taken is not missed");
-        table.take(token);
-        table.take(token);
-        assert!(table.take_missed(token));
-        assert!(!table.take_missed(token));
+        assert_eq!(table.take_missed(token), Missed::Nothing, "it is here");
+        let connection = table.take(token, Missed::Io).unwrap();
+        assert_eq!(
+            table.take_missed(token),
+            Missed::Nothing,
+            "the event for which it was taken is not missed"
+        );
+        table.take(token, Missed::Io);
+        table.take(token, Missed::Io);
+        assert_eq!(table.take_missed(token), Missed::Io);
+        assert_eq!(table.take_missed(token), Missed::Nothing);
         table.park(token, connection);
-        assert!(table.take(token).is_some());
+        assert!(table.take(token, Missed::Io).is_some());
+    }
+
+    #[test]
+    fn an_end_that_was_missed_is_not_forgotten_for_what_comes_after_it() {
+        let mut table: Table<()> = Table::new();
+        let token = table.reserve();
+        table.take(token, Missed::IoAndEnd);
+        table.take(token, Missed::Io);
+        assert_eq!(table.take_missed(token), Missed::IoAndEnd);
     }
 
     #[test]
     fn one_that_is_new_can_miss_something_too() {
         let mut table: Table<()> = Table::new();
         let token = table.reserve();
-        assert_eq!(table.take(token), None);
-        assert!(table.take_missed(token));
+        assert_eq!(table.take(token, Missed::Io), None);
+        assert_eq!(table.take_missed(token), Missed::Io);
     }
 
     #[test]
     fn a_place_is_reused_without_its_past() {
         let (mut table, token) = parked();
-        table.take(token);
-        table.take(token);
+        table.take(token, Missed::Io);
+        table.take(token, Missed::Io);
         table.release(token);
         assert_eq!(table.len(), 0);
-        assert_eq!(table.take(token), None, "an event for one that is gone");
-        assert!(!table.take_missed(token));
+        assert_eq!(table.take(token, Missed::Io), None, "an event for one that is gone");
+        assert_eq!(table.take_missed(token), Missed::Nothing);
         assert_eq!(table.reserve(), token);
-        assert!(!table.take_missed(token), "the one before missed it");
+        assert_eq!(table.take_missed(token), Missed::Nothing, "the one before missed it");
     }
 
     #[test]
@@ -186,8 +213,8 @@ mod tests {
     #[test]
     fn a_token_beyond_the_table_is_nobodys() {
         let (mut table, token) = parked();
-        assert_eq!(table.take(token + 1), None);
+        assert_eq!(table.take(token + 1, Missed::Io), None);
         assert_eq!(table.parked_mut(token + 1), None);
-        assert!(!table.take_missed(token + 1));
+        assert_eq!(table.take_missed(token + 1), Missed::Nothing);
     }
 }

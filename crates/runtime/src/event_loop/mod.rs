@@ -22,7 +22,7 @@ use mio::{Events, Poll, Registry, Token, Waker};
 use crate::clock::Clock;
 use crate::connection::Connection;
 use crate::connection::deadlines::Deadlines;
-use crate::connection::table::Table;
+use crate::connection::table::{Missed, Table};
 use crate::connection::transport::{Peer, Transport};
 use crate::engine::Engine;
 use crate::learn::RouteKey;
@@ -230,7 +230,8 @@ impl EventLoop {
     pub(crate) fn next(&mut self, clock: &mut Clock) -> Turn {
         while let Some(Ready { token, readiness }) = self.ready.pop_front() {
             // One that is away learns of it when it comes home.
-            if let Some(connection) = self.table.take(token) {
+            let said = if readiness == Readiness::IoAndEnd { Missed::IoAndEnd } else { Missed::Io };
+            if let Some(connection) = self.table.take(token, said) {
                 return Turn::Serve(connection, readiness);
             }
         }
@@ -298,13 +299,20 @@ impl EventLoop {
         Box::new(Connection::new(transport, peer, Arc::clone(&self.handle), token, deadline))
     }
 
+    /// Tells a connection that comes back what its peer did meanwhile: the poller told only the table.
+    /// Returns whether it did anything.
+    pub(crate) fn tell_missed(&mut self, connection: &mut Connection) -> bool {
+        let missed = self.table.take_missed(connection.token());
+        connection.can_read |= missed != Missed::Nothing;
+        connection.has_end |= missed == Missed::IoAndEnd;
+        missed != Missed::Nothing
+    }
+
     /// Takes in what another thread sent. Returns a connection if there is something to do for it now.
     fn receive(&mut self, message: Message, now: Instant) -> Option<Box<Connection>> {
         match message {
-            Message::Home(connection) => {
-                // What came while it was away told the table, not the one who held it.
-                let missed = self.table.take_missed(connection.token());
-                if missed || self.is_draining {
+            Message::Home(mut connection) => {
+                if self.tell_missed(&mut connection) || self.is_draining {
                     return Some(connection);
                 }
                 self.park(connection, now);

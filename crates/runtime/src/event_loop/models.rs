@@ -56,12 +56,12 @@ fn a_leader_and_the_watchdog() {
         let slot = Arc::new(Slot::<Led>::new());
         let watchdog = thread::spawn({
             let slot = Arc::clone(&slot);
-            move || slot.take().inspect(|led| _ = led.begin_call()).is_some()
+            move || slot.take().inspect(|(led, _)| _ = led.begin_call()).is_some()
         });
         let led = Led::new();
         led.begin_call();
         slot.lend(led);
-        let returned = slot.take().inspect(|led| _ = led.begin_call()).is_some();
+        let returned = slot.take().inspect(|(led, _)| _ = led.begin_call()).is_some();
         let taken = watchdog.join().unwrap();
         assert_ne!(taken, returned, "one of them has it, and only one");
         assert_eq!(slot.turn(), 2);
@@ -82,8 +82,8 @@ fn the_watchdog_marks_the_call_that_it_saw() {
                 if second % 2 == 0 || second != first {
                     return;
                 }
-                let Some(led) = slot.take() else { return };
-                if slot.turn() == second + 1 {
+                let Some((led, turn)) = slot.take() else { return };
+                if turn == second {
                     assert_eq!(led.running.get(), second.div_ceil(2), "the call has the number of its turn");
                 }
             }
@@ -93,7 +93,7 @@ fn the_watchdog_marks_the_call_that_it_saw() {
             let Some(led) = lead.take() else { break };
             led.begin_call();
             slot.lend(led);
-            lead = slot.take();
+            lead = slot.take().map(|(led, _)| led);
         }
         watchdog.join().unwrap();
     });
@@ -107,16 +107,20 @@ fn a_late_leader_and_the_new_one() {
         let new = thread::spawn({
             let slot = Arc::clone(&slot);
             move || {
-                let Some(led) = slot.take() else { return false };
+                let Some((led, _)) = slot.take() else { return false };
                 led.begin_call();
                 slot.lend(led);
-                slot.take().inspect(|led| _ = led.begin_call()).is_some()
+                slot.take().inspect(|(led, _)| _ = led.begin_call()).is_some()
             }
         });
         let led = Led::new();
         led.begin_call();
-        slot.lend(led);
-        let late = slot.take().inspect(|led| _ = led.begin_call()).is_some();
+        let turn = slot.lend(led);
+        let late = slot.take().inspect(|(led, taken_turn)| {
+            let is_mine = led.begin_call() == 2;
+            assert_eq!(*taken_turn == turn, is_mine, "the turn tells whether others have had the loop");
+        });
+        let late = late.is_some();
         let new = new.join().unwrap();
         assert_ne!(late, new, "one leads, and only one");
         assert!(slot.take().is_none());

@@ -25,22 +25,24 @@ impl<T> Slot<T> {
         Self { lent: Swap::new(None), turn: AtomicU64::new(0) }
     }
 
-    /// Lays the value down before a handler runs.
+    /// Lays the value down before a handler runs. Returns the turn of this call.
     #[inline]
-    pub(crate) fn lend(&self, value: Box<T>) {
-        let turn = self.turn.load(Ordering::Relaxed);
-        self.turn.store(turn.wrapping_add(1), Ordering::Relaxed);
+    pub(crate) fn lend(&self, value: Box<T>) -> u64 {
+        let turn = self.turn.load(Ordering::Relaxed).wrapping_add(1);
+        self.turn.store(turn, Ordering::Relaxed);
         let before = self.lent.swap(Some(value));
         debug_assert!(before.is_none(), "a slot holds one value");
+        turn
     }
 
-    /// Takes the value back, or for good: whoever comes first gets it.
+    /// Takes the value back, or for good: whoever comes first gets it, with the turn of the call
+    /// that it was lent for. Who lent it in another turn was late: others have had it meanwhile.
     #[inline]
-    pub(crate) fn take(&self) -> Option<Box<T>> {
+    pub(crate) fn take(&self) -> Option<(Box<T>, u64)> {
         let value = self.lent.swap(None)?;
         let turn = self.turn.load(Ordering::Relaxed);
         self.turn.store(turn.wrapping_add(1), Ordering::Relaxed);
-        Some(value)
+        Some((value, turn))
     }
 
     /// The number of the call that is going on, odd, or an even number between calls.

@@ -94,11 +94,11 @@ fn hand_over(engine: &Engine, handle: &LoopHandle, turn: u64) {
         engine.counters.hand_overs_failed.increment();
         return;
     };
-    let Some(mut event_loop) = handle.slot.take() else { return };
+    let Some((mut event_loop, taken_turn)) = handle.slot.take() else { return };
     engine.counters.hand_overs.increment();
     // Between the look and the taking the handler may have returned and another one begun, which
     // is not to blame. The loop cannot be put back: its leader may have missed it already.
-    if handle.slot.turn() == turn.wrapping_add(1) {
+    if taken_turn == turn {
         let key = event_loop.running;
         let quick_calls = std::mem::take(&mut event_loop.quick_calls[key.index()]);
         let is_learned = engine.learned.caught(key, quick_calls);

@@ -52,13 +52,17 @@ pub(super) fn run<R>(
 ) -> Ran<R> {
     let (result, conduct) = if let Some(mut event_loop) = lead.take() {
         event_loop.running = route.key;
-        home.slot.lend(event_loop);
+        let turn = home.slot.lend(event_loop);
         let result = catch_unwind(AssertUnwindSafe(code));
-        *lead = home.slot.take();
-        let conduct = match lead {
-            Some(event_loop) => {
-                event_loop.has_been_quick(route.key);
-                Conduct::Inline
+        let conduct = match home.slot.take() {
+            Some((mut event_loop, taken_turn)) => {
+                // The loop that is there may be back from others: it was taken, and lent again by its new leader.
+                let is_in_time = taken_turn == turn;
+                if is_in_time {
+                    event_loop.has_been_quick(route.key);
+                }
+                *lead = Some(event_loop);
+                if is_in_time { Conduct::Inline } else { Conduct::Blocked }
             }
             None => Conduct::Blocked,
         };
@@ -184,7 +188,13 @@ impl Worker<'_> {
         match conduct {
             Conduct::Inline => return,
             Conduct::Quick => connection.blocked_row = connection.blocked_row.saturating_sub(1),
-            Conduct::Blocked => connection.blocked_row = (connection.blocked_row + 1).min(BLOCKED_ROW_MAX),
+            Conduct::Blocked => {
+                connection.blocked_row = (connection.blocked_row + 1).min(BLOCKED_ROW_MAX);
+                if let Some(event_loop) = &mut self.lead {
+                    // Others have led meanwhile, and this connection was away for them.
+                    event_loop.tell_missed(connection);
+                }
+            }
         }
         self.buffers.clock.refresh();
     }
