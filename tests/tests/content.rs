@@ -462,3 +462,56 @@ fn a_body_may_be_the_response_while_it_is_read() {
     client.send("POST / HTTP/1.1\r\nHost: t\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n0\r\n\r\n");
     assert_eq!(client.response().text(), "hello");
 }
+
+#[test]
+fn requests_behind_a_streamed_content_are_answered() {
+    struct ReadsSome;
+    impl Service for ReadsSome {
+        fn plan(&self, _: &mut Request) -> Plan {
+            Plan::new().streamed()
+        }
+        fn call(&self, mut request: Request) -> Response {
+            if let Some(length) = request.query_value("read").and_then(|length| length.parse().ok()) {
+                let read = request.body_mut().take(length).read_to_end(&mut Vec::new()).unwrap();
+                return Response::from(format!("read {read}"));
+            }
+            site(request)
+        }
+    }
+    let server = TestServer::start(ReadsSome);
+    let content = bytes(150_000);
+    for read in [0, 1, 1000, 16_384, 149_999, 150_000] {
+        for is_chunked in [false, true] {
+            for is_finished in [false, true] {
+                let mut client = server.client();
+                let mut sent = Vec::new();
+                for _ in 0..3 {
+                    sent.extend(format!("POST /?read={read} HTTP/1.1\r\nHost: t\r\n").into_bytes());
+                    if is_chunked {
+                        sent.extend(b"Transfer-Encoding: chunked\r\n\r\n");
+                        sent.extend(chunked(&content, 10_000));
+                    } else {
+                        sent.extend(b"Content-Length: 150000\r\n\r\n");
+                        sent.extend(&content);
+                    }
+                    sent.extend(b"GET /behind HTTP/1.1\r\nHost: t\r\n\r\n");
+                }
+                client.send(&sent);
+                if is_finished {
+                    client.finish();
+                }
+                for n in 0..3 {
+                    let what =
+                        format!("{read} read, chunked: {is_chunked}, finished: {is_finished}, round {n}");
+                    let response = client.try_response().unwrap_or_else(|ended| panic!("{what}: {ended}"));
+                    assert_eq!(response.text(), format!("read {read}"), "{what}");
+                    let response = client.try_response().unwrap_or_else(|ended| panic!("{what}: {ended}"));
+                    assert_eq!(response.text(), "GET /behind", "{what}");
+                }
+                if is_finished {
+                    client.is_closed();
+                }
+            }
+        }
+    }
+}
