@@ -42,7 +42,12 @@ pub(crate) fn write_response_head(
     write_status_line(status, out);
     let mut date = date;
     match headers.wire_lines() {
-        Some(lines) => out.extend_from_slice(lines),
+        Some((first, others)) => {
+            out.extend_from_slice(first);
+            if !others.is_empty() {
+                out.extend_from_slice(others);
+            }
+        }
         None => {
             headers.write_lines(out, |name, _| match name.len() {
                 4 if name.eq_ignore_ascii_case(b"date") => {

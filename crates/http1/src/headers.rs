@@ -13,7 +13,7 @@ use crate::syntax::{Class, TOKEN, VALUE, is_value, trim_ows};
 ///
 /// Names and values lie in one buffer with an index beside it, so a field costs no allocation of
 /// its own; buffers return to a small stash of the thread when they are dropped. An empty map has no
-/// buffer and is as large as a pointer. What is in the map can be sent as it is: names are tokens and values have no
+/// buffer and is as large as two pointers. What is in the map can be sent as it is: names are tokens and values have no
 /// control byte but HTAB.
 ///
 /// ```
@@ -28,7 +28,11 @@ use crate::syntax::{Class, TOKEN, VALUE, is_value, trim_ows};
 /// # Ok::<(), filoplume_http1::InvalidHeader>(())
 /// ```
 #[derive(Default)]
-pub struct Headers(Option<Box<Storage>>);
+pub struct Headers {
+    /// The first field, if it is one that needs no storage: most responses have no other.
+    first: Option<&'static StaticField>,
+    storage: Option<Box<Storage>>,
+}
 
 /// The arena and its index. Bytes between the spans (colons, line ends, a request line) belong to nobody.
 pub(crate) struct Storage {
@@ -133,19 +137,19 @@ impl Headers {
     /// Returns an empty map. It does not allocate.
     #[inline]
     pub const fn new() -> Self {
-        Self(None)
+        Self { first: None, storage: None }
     }
 
     /// Returns the number of fields; one that occurs twice counts twice.
     #[inline]
     pub fn len(&self) -> usize {
-        self.fields().len()
+        self.fields().len().saturating_add(usize::from(self.first.is_some()))
     }
 
     /// Returns whether there is no field.
     #[inline]
     pub fn is_empty(&self) -> bool {
-        self.fields().is_empty()
+        self.first.is_none() && self.fields().is_empty()
     }
 
     /// Returns the first value of a name, in any case.
@@ -163,10 +167,9 @@ impl Headers {
     #[inline]
     pub fn get_all(&self, name: &str) -> impl Iterator<Item = &[u8]> {
         let bytes = self.bytes();
-        self.fields()
-            .iter()
-            .filter(move |field| is_named(bytes, field, name))
-            .map(|field| field.value.of(bytes))
+        let first = self.first.filter(|first| first.is_named(name)).map(StaticField::value);
+        let others = self.fields().iter().filter(move |field| is_named(bytes, field, name));
+        first.into_iter().chain(others.map(|field| field.value.of(bytes)))
     }
 
     /// Returns whether a name occurs.
@@ -206,8 +209,9 @@ impl Headers {
 
     /// Removes all fields of a name and returns whether there was one.
     pub fn remove(&mut self, name: &str) -> bool {
-        let Some(storage) = &mut self.0 else {
-            return false;
+        let was_first = self.first.take_if(|first| first.is_named(name)).is_some();
+        let Some(storage) = &mut self.storage else {
+            return was_first;
         };
         let before = storage.fields.len();
         let bytes = &storage.bytes;
@@ -218,7 +222,7 @@ impl Headers {
             storage.bytes.clear();
         }
         storage.is_wire = storage.fields.is_empty() || (storage.is_wire && !removed);
-        removed
+        removed || was_first
     }
 
     /// Removes all fields.
@@ -229,50 +233,62 @@ impl Headers {
     /// An arena that already has an index, e.g. of a parsed head.
     #[inline]
     pub(crate) fn from_storage(storage: Box<Storage>) -> Self {
-        Self(Some(storage))
+        Self { first: None, storage: Some(storage) }
     }
 
     /// The target of the request that these are the fields of, if they were parsed.
     #[inline]
     pub(crate) fn target(&self) -> &str {
-        self.0.as_ref().map_or("", |storage| &storage.target)
+        self.storage.as_ref().map_or("", |storage| &storage.target)
     }
 
     /// What that request's head says beside its fields.
     #[inline]
     pub(crate) fn parts(&self) -> &HeadParts {
-        self.0.as_ref().map_or(&HeadParts::NONE, |storage| &storage.parts)
+        self.storage.as_ref().map_or(&HeadParts::NONE, |storage| &storage.parts)
     }
 
     /// The whole arena, with what lies between the fields.
     #[inline]
     fn bytes(&self) -> &[u8] {
-        self.0.as_ref().map_or(&[], |storage| &storage.bytes)
+        self.storage.as_ref().map_or(&[], |storage| &storage.bytes)
     }
 
     #[inline]
     fn fields(&self) -> &[Field] {
-        self.0.as_ref().map_or(&[], |storage| &storage.fields)
+        self.storage.as_ref().map_or(&[], |storage| &storage.fields)
     }
 
     #[inline]
     pub(crate) fn iter_bytes(&self) -> impl Iterator<Item = (&[u8], &[u8])> {
         let bytes = self.bytes();
-        self.fields().iter().map(move |field| (field.name.of(bytes), field.value.of(bytes)))
+        let first = self.first.map(|first| (first.name().as_bytes(), first.value()));
+        let others = self.fields().iter().map(move |field| (field.name.of(bytes), field.value.of(bytes)));
+        first.into_iter().chain(others)
     }
 
-    /// All fields as lines, if no field among them decides anything.
+    /// All fields as lines, in two pieces, if no field among them decides anything.
     #[inline]
-    pub(crate) fn wire_lines(&self) -> Option<&[u8]> {
-        match &self.0 {
-            None => Some(&[]),
-            Some(storage) => storage.is_wire.then_some(&storage.bytes),
+    pub(crate) fn wire_lines(&self) -> Option<(&[u8], &[u8])> {
+        let first: &[u8] = match self.first {
+            None => &[],
+            Some(first) if first.is_deciding => return None,
+            Some(first) => first.line.as_bytes(),
+        };
+        match &self.storage {
+            None => Some((first, &[])),
+            Some(storage) => storage.is_wire.then_some((first, &storage.bytes)),
         }
     }
 
     /// Calls `keep` with every name and writes the fields it returns `true` for as lines.
     #[inline]
     pub(crate) fn write_lines(&self, out: &mut Vec<u8>, mut keep: impl FnMut(&[u8], &[u8]) -> bool) {
+        if let Some(first) = self.first {
+            if keep(first.name().as_bytes(), first.value()) {
+                out.extend_from_slice(first.line.as_bytes());
+            }
+        }
         let bytes = self.bytes();
         for field in self.fields() {
             let (name, value) = (field.name.of(bytes), field.value.of(bytes));
@@ -297,31 +313,33 @@ impl Headers {
     /// ```
     /// use filoplume_http1::{Headers, StaticField};
     ///
-    /// const PLAIN: StaticField = StaticField::new("content-type: text/plain\r\n");
+    /// static PLAIN: StaticField = StaticField::new("content-type: text/plain\r\n");
     ///
     /// let mut headers = Headers::new();
     /// headers.insert_static(&PLAIN);
     /// assert_eq!(headers.get_str("Content-Type"), Some("text/plain"));
     /// ```
     #[inline]
-    pub fn insert_static(&mut self, field: &StaticField) {
-        if !self.is_empty() {
-            self.remove(field.name());
+    pub fn insert_static(&mut self, field: &'static StaticField) {
+        if self.is_empty() {
+            self.first = Some(field);
+        } else {
+            self.insert_static_behind(field);
         }
-        let storage = self.0.get_or_insert_with(Storage::take);
-        let start = storage.bytes.len();
-        storage.bytes.extend_from_slice(field.line.as_bytes());
-        storage.is_wire &= !field.is_deciding;
-        let name_len = field.name_len;
-        let value_start = start.saturating_add(name_len).saturating_add(2);
-        let value_len = field.line.len().saturating_sub(name_len).saturating_sub(4);
-        storage
-            .fields
-            .push(Field { name: Span::new(start, name_len), value: Span::new(value_start, value_len) });
+    }
+
+    fn insert_static_behind(&mut self, field: &'static StaticField) {
+        self.remove(field.name());
+        if self.is_empty() {
+            self.first = Some(field);
+        } else {
+            // Valid, and only a map of 4 GiB has no room for it.
+            let _ = self.append_valid(field.name().as_bytes(), field.value());
+        }
     }
 
     pub(crate) fn append_valid(&mut self, name: &[u8], value: &[u8]) -> Result<(), InvalidHeader> {
-        let storage = self.0.get_or_insert_with(Storage::take);
+        let storage = self.storage.get_or_insert_with(Storage::take);
         let start = storage.bytes.len();
         let value_start = start.saturating_add(name.len()).saturating_add(2);
         let end = value_start.saturating_add(value.len()).saturating_add(2);
@@ -383,12 +401,21 @@ impl StaticField {
     fn name(&self) -> &'static str {
         self.line.get(..self.name_len).unwrap_or_default()
     }
+
+    fn value(&self) -> &'static [u8] {
+        let line = self.line.as_bytes();
+        line.get(self.name_len.saturating_add(2)..line.len().saturating_sub(2)).unwrap_or_default()
+    }
+
+    fn is_named(&self, name: &str) -> bool {
+        self.name().eq_ignore_ascii_case(name)
+    }
 }
 
 impl Drop for Headers {
     #[inline]
     fn drop(&mut self) {
-        if let Some(storage) = self.0.take() {
+        if let Some(storage) = self.storage.take() {
             storage.give_back();
         }
     }
@@ -396,14 +423,14 @@ impl Drop for Headers {
 
 impl Clone for Headers {
     fn clone(&self) -> Self {
-        let Some(storage) = &self.0 else {
-            return Self::new();
+        let Some(storage) = &self.storage else {
+            return Self { first: self.first, storage: None };
         };
         let mut copy = Storage::take();
         copy.bytes.extend_from_slice(&storage.bytes);
         copy.fields.extend_from_slice(&storage.fields);
         copy.is_wire = storage.is_wire;
-        Self(Some(copy))
+        Self { first: self.first, storage: Some(copy) }
     }
 }
 

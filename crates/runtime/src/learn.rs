@@ -142,19 +142,20 @@ impl Learned {
     }
 
     /// Takes note that the watchdog caught the route after `quick_calls` that it did not catch.
-    /// Returns whether the route is dispatched from now on.
+    /// Returns whether that is why the route is dispatched from now on.
     pub(crate) fn caught(&self, key: RouteKey, quick_calls: u32) -> bool {
         if quick_calls >= CALLS_A_CATCH_MIN {
             return false;
         }
         let route = &self.routes[key.index()];
-        if !route.dispatched.swap(true, Ordering::Relaxed) {
+        let is_new = !route.dispatched.swap(true, Ordering::Relaxed);
+        if is_new {
             let needed = route.quick_row_needed.load(Ordering::Relaxed);
             let needed = (needed * 2).clamp(QUICK_ROW_MIN, QUICK_ROW_MAX);
             route.quick_row_needed.store(needed, Ordering::Relaxed);
             route.quick_row.store(0, Ordering::Relaxed);
         }
-        true
+        is_new
     }
 
     /// Takes note of how long a call took that ran on a pool thread.

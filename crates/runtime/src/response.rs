@@ -9,10 +9,10 @@ use http::StatusCode;
 
 use crate::upgrade::Upgraded;
 
-const TEXT: StaticField = StaticField::new("content-type: text/plain; charset=utf-8\r\n");
-const HTML: StaticField = StaticField::new("content-type: text/html; charset=utf-8\r\n");
-const JSON: StaticField = StaticField::new("content-type: application/json\r\n");
-const OCTETS: StaticField = StaticField::new("content-type: application/octet-stream\r\n");
+static TEXT: StaticField = StaticField::new("content-type: text/plain; charset=utf-8\r\n");
+static HTML: StaticField = StaticField::new("content-type: text/html; charset=utf-8\r\n");
+static JSON: StaticField = StaticField::new("content-type: application/json\r\n");
+static OCTETS: StaticField = StaticField::new("content-type: application/octet-stream\r\n");
 
 /// An answer: a status, headers and a body.
 ///
@@ -171,7 +171,7 @@ impl Response {
     }
 
     #[inline]
-    fn send(&mut self, content_type: &StaticField, content: impl Into<Bytes>) -> &mut Self {
+    fn send(&mut self, content_type: &'static StaticField, content: impl Into<Bytes>) -> &mut Self {
         self.headers.insert_static(content_type);
         self.body = ResponseBody::Bytes(content.into());
         self
