@@ -3,6 +3,8 @@
 //!
 //! Needs a nightly toolchain; says so and passes where there is none.
 
+#![allow(clippy::unwrap_used, clippy::print_stderr, reason = "these are tests, and one may say why it skips")]
+
 use std::env;
 use std::fs;
 use std::path::{Path, PathBuf};

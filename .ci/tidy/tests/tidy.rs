@@ -1,5 +1,7 @@
 //! Reads the source and the documentation as a reviewer would: layers, absent words, sizes, and what is named where.
 
+#![allow(clippy::unwrap_used, reason = "these are tests")]
+
 use std::collections::HashSet;
 use std::fs;
 use std::path::{Path, PathBuf};
