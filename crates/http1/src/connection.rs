@@ -252,14 +252,17 @@ impl ServerConnection {
         if encoding == BodyEncoding::UntilClose {
             self.close(CloseReason::UntilClose);
         }
-        if headers.wire_lines().is_none() && asks_to_close(headers) {
+        let plain = headers.wire_lines();
+        if plain.is_none() && asks_to_close(headers) {
             self.close(CloseReason::HandlerAsked);
         }
         if self.is_handed_over(status) {
             // Another protocol begins, whatever was to become of this one.
             self.close_reason = Some(CloseReason::Upgraded);
         }
-        let connection = self.connection_field(status, headers);
+        let has_upgrade =
+            status == StatusCode::SWITCHING_PROTOCOLS || (plain.is_none() && headers.contains("upgrade"));
+        let connection = self.connection_field(has_upgrade);
         write_response_head(status, headers, length, connection, Some(date), out);
         encoding
     }
@@ -371,6 +374,11 @@ impl ServerConnection {
     /// Decides how a response ends (RFC 9112 section 6.3, RFC 9110 section 8.6).
     #[inline]
     fn response_framing(&self, status: StatusCode, content: ContentLength) -> (LengthField, BodyEncoding) {
+        if let (StatusCode::OK, MethodKind::Other, ContentLength::Known(length @ 1..)) =
+            (status, self.request.method, content)
+        {
+            return (LengthField::Length(length), BodyEncoding::Length(length));
+        }
         match status {
             // No length even if one is known: it would be that of another response.
             StatusCode::NO_CONTENT | StatusCode::NOT_MODIFIED => {
@@ -406,9 +414,7 @@ impl ServerConnection {
     }
 
     #[inline]
-    fn connection_field(&self, status: StatusCode, headers: &Headers) -> ConnectionField {
-        let has_upgrade = status == StatusCode::SWITCHING_PROTOCOLS
-            || (headers.wire_lines().is_none() && headers.contains("upgrade"));
+    fn connection_field(&self, has_upgrade: bool) -> ConnectionField {
         match (self.close_reason, has_upgrade) {
             (Some(CloseReason::Upgraded), true) => ConnectionField::Upgrade,
             (Some(CloseReason::Upgraded), false) => ConnectionField::Absent,

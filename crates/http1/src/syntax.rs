@@ -10,6 +10,18 @@ impl Class {
         self.0.get(usize::from(byte)).copied().unwrap_or(false)
     }
 
+    /// The length of the longest start of `bytes` that lies in the class.
+    #[inline]
+    pub(crate) fn span(&self, bytes: &[u8]) -> usize {
+        // Eight at a time without a branch between them.
+        let mut eights = bytes.chunks_exact(8);
+        let whole = eights
+            .position(|eight| !eight.iter().fold(true, |all, &byte| all & self.has(byte)))
+            .map_or(bytes.len() & !7, |at| at.saturating_mul(8));
+        let rest = bytes.get(whole..).unwrap_or_default();
+        rest.iter().position(|&byte| !self.has(byte)).map_or(bytes.len(), |at| whole.saturating_add(at))
+    }
+
     /// [`has`](Self::has) at compile time.
     #[expect(clippy::indexing_slicing, reason = "every byte is a valid index")]
     pub(crate) const fn has_const(&self, byte: u8) -> bool {

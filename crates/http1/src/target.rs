@@ -71,9 +71,10 @@ type PathAndQuery = (Span, Option<Span>);
 /// Returns path and query of `text`, which begins at `start` of the target.
 #[inline]
 fn split_path(text: &[u8], start: usize) -> Result<PathAndQuery, ParseError> {
-    let Some(at) = text.iter().position(|&byte| !TARGET_PATH.has(byte)) else {
-        return Ok((Span::new(start, text.len()), None));
-    };
+    let at = TARGET_PATH.span(text);
+    if at == text.len() {
+        return Ok((Span::new(start, at), None));
+    }
     let Some((b'?', query)) = text.get(at..).and_then(<[u8]>::split_first) else {
         return Err(ParseError::TargetInvalid);
     };
@@ -96,7 +97,7 @@ pub(crate) enum Port {
 /// Checks `uri-host [ ":" port ]` (RFC 9110 section 7.2, RFC 3986 section 3.2.2). The host may not be empty.
 #[inline]
 pub(crate) fn validate_host(host: &[u8]) -> Result<Port, ParseError> {
-    let name_len = host.iter().position(|&byte| !REG_NAME.has(byte)).unwrap_or(host.len());
+    let name_len = REG_NAME.span(host);
     match host.split_at_checked(name_len) {
         Some(([_, ..], [])) => Ok(Port::None),
         Some(([_, ..], [b':', port @ ..])) => validate_port(port),

@@ -22,10 +22,17 @@ use crate::task::Task;
 
 /// Who answers the requests.
 pub(crate) enum Answerer {
-    /// A service, called by the engine.
-    Service(Box<dyn Service>),
+    /// A service, called by the engine, and whether it plans.
+    Service { service: Box<dyn Service>, plans: bool },
     /// The program, which pulls.
     Program(MessageQueue<IncomingRequest>),
+}
+
+impl Answerer {
+    pub(crate) fn service(service: impl Service) -> Self {
+        let plans = service.plans();
+        Self::Service { service: Box::new(service), plans }
+    }
 }
 
 /// The shared side of a running server.
@@ -172,7 +179,7 @@ impl Engine {
 
     pub(crate) fn metrics(&self) -> Metrics {
         let incoming = match &self.answerer {
-            Answerer::Service(_) => 0,
+            Answerer::Service { .. } => 0,
             Answerer::Program(queue) => queue.len(),
         };
         let parked = self

@@ -1,6 +1,7 @@
 //! What a handler is asked.
 
 use std::fmt;
+use std::sync::OnceLock;
 
 use filoplume_http1::{Headers, RequestHead, Version};
 use http::{Extensions, Method};
@@ -25,13 +26,14 @@ pub struct Request {
     head: RequestHead,
     body: Body,
     peer: Peer,
-    extensions: Extensions,
+    /// `None` until someone puts something in.
+    extensions: Option<Box<Extensions>>,
 }
 
 impl Request {
     #[inline]
     pub(crate) fn new(head: RequestHead, peer: Peer) -> Self {
-        Self { head, body: Body::default(), peer, extensions: Extensions::new() }
+        Self { head, body: Body::default(), peer, extensions: None }
     }
 
     pub(crate) fn set_body(&mut self, body: Body) {
@@ -118,12 +120,13 @@ impl Request {
 
     /// Returns what was put beside the request, by type.
     pub fn extensions(&self) -> &Extensions {
-        &self.extensions
+        static NONE: OnceLock<Extensions> = OnceLock::new();
+        self.extensions.as_deref().unwrap_or_else(|| NONE.get_or_init(Extensions::new))
     }
 
     /// Returns what was put beside the request, to change it.
     pub fn extensions_mut(&mut self) -> &mut Extensions {
-        &mut self.extensions
+        self.extensions.get_or_insert_default()
     }
 }
 
@@ -137,7 +140,7 @@ impl TryFrom<Request> for http::Request<Body> {
             .version(request.head.version().into())
             .body(request.body)?;
         *converted.headers_mut() = http::HeaderMap::from(request.head.headers());
-        *converted.extensions_mut() = request.extensions;
+        *converted.extensions_mut() = request.extensions.map(|extensions| *extensions).unwrap_or_default();
         Ok(converted)
     }
 }
@@ -151,7 +154,7 @@ impl<B: Into<Body>> TryFrom<http::Request<B>> for Request {
         let version = Version::try_from(parts.version)?;
         let mut head = RequestHead::new(parts.method, &parts.uri.to_string(), version)?;
         *head.headers_mut() = Headers::from(&parts.headers);
-        Ok(Self { head, body: body.into(), peer: Peer::Unix, extensions: parts.extensions })
+        Ok(Self { head, body: body.into(), peer: Peer::Unix, extensions: Some(Box::new(parts.extensions)) })
     }
 }
 

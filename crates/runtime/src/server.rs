@@ -85,7 +85,7 @@ impl Server {
     ///
     /// If the engine cannot start, or serves already.
     pub fn serve(&self, service: impl Service) -> Result<()> {
-        let engine = self.start(Answerer::Service(Box::new(service)), None)?;
+        let engine = self.start(Answerer::service(service), None)?;
         engine.wait();
         Ok(())
     }
@@ -96,7 +96,7 @@ impl Server {
     ///
     /// As [`serve`](Self::serve).
     pub fn spawn(&self, service: impl Service) -> Result<()> {
-        self.start(Answerer::Service(Box::new(service)), None).map(drop)
+        self.start(Answerer::service(service), None).map(drop)
     }
 
     /// Waits until the server has shut down. Returns at once if it does not serve.

@@ -42,6 +42,12 @@ pub trait Service: Send + Sync + 'static {
         Plan::default()
     }
 
+    /// Returns whether [`plan`](Self::plan) has anything to say. A service without a plan of its own, as every closure
+    /// is, saves a call a request by saying `false`.
+    fn plans(&self) -> bool {
+        true
+    }
+
     /// Answers the request. May block for as long as it likes: nobody else waits for it.
     fn call(&self, request: Request) -> Response;
 }
@@ -51,6 +57,10 @@ where
     F: Fn(Request) -> R + Send + Sync + 'static,
     R: Into<Response>,
 {
+    fn plans(&self) -> bool {
+        false
+    }
+
     #[inline]
     fn call(&self, request: Request) -> Response {
         self(request).into()

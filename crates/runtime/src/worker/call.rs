@@ -2,6 +2,7 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
+use std::thread;
 use std::time::Instant;
 
 use bytes::Bytes;
@@ -16,18 +17,11 @@ use crate::event_loop::{EventLoop, LoopHandle};
 use crate::protocol::http::Responded;
 use crate::request::Request;
 use crate::response::Response;
-use crate::service::{Content, Plan, Route};
+use crate::service::{Content, Plan, Route, Service};
 use crate::task::Call;
 
 /// The longest memory of blocking requests: that many quick ones end a lease.
 const BLOCKED_ROW_MAX: u8 = 16;
-
-/// How a handler's code came back.
-pub(super) struct Ran<R> {
-    /// `None` if it panicked.
-    pub(super) result: Option<R>,
-    pub(super) conduct: Conduct,
-}
 
 /// How long a handler's code took, as far as anyone looked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -49,7 +43,7 @@ pub(super) fn run<R>(
     home: &LoopHandle,
     route: Route,
     code: impl FnOnce() -> R,
-) -> Ran<R> {
+) -> (thread::Result<R>, Conduct) {
     let (result, conduct) = if let Some(mut event_loop) = lead.take() {
         event_loop.running = route.key;
         let turn = home.slot.lend(event_loop);
@@ -80,7 +74,7 @@ pub(super) fn run<R>(
         engine.counters.panics.increment();
         tracing::error!("a handler panicked");
     }
-    Ran { result: result.ok(), conduct }
+    (result, conduct)
 }
 
 impl Worker<'_> {
@@ -93,14 +87,9 @@ impl Worker<'_> {
         }
         let mut request = Request::new(head, connection.peer);
         let plan = match &self.engine.answerer {
-            Answerer::Service(service) => catch_unwind(AssertUnwindSafe(|| service.plan(&mut request))),
-            Answerer::Program(_) => Ok(Plan::default()),
+            Answerer::Service { service, plans: true } => self.plan(&**service, &mut request),
+            Answerer::Service { .. } | Answerer::Program(_) => Plan::default(),
         };
-        let plan = plan.unwrap_or_else(|_| {
-            self.engine.counters.panics.increment();
-            tracing::error!(path = request.path(), "the plan of a request panicked");
-            Plan::refuse(Response::new(500))
-        });
         let route = plan.route_of(&request);
         let config = &self.engine.config;
         if let Content::Refused(response) = plan.content {
@@ -113,6 +102,14 @@ impl Worker<'_> {
         let http = &mut connection.http;
         http.begin_content(request, route, &plan.content, content_bytes_max, self.buffers, config);
         Go::On(connection)
+    }
+
+    fn plan(&self, service: &dyn Service, request: &mut Request) -> Plan {
+        catch_unwind(AssertUnwindSafe(|| service.plan(request))).unwrap_or_else(|_| {
+            self.engine.counters.panics.increment();
+            tracing::error!(path = request.path(), "the plan of a request panicked");
+            Plan::refuse(Response::new(500))
+        })
     }
 
     /// Answers without the content being read.
@@ -164,7 +161,7 @@ impl Worker<'_> {
         route: Route,
         stream: Option<Arc<StreamReturn>>,
     ) -> Go {
-        let Answerer::Service(service) = &self.engine.answerer else {
+        let Answerer::Service { service, .. } = &self.engine.answerer else {
             return Go::On(connection);
         };
         if self.lead.is_none() && self.engine.learned.dispatches(route) {
@@ -176,9 +173,10 @@ impl Worker<'_> {
                 &self.engine.config,
             );
         }
-        let ran = run(&mut self.lead, &self.engine, connection.home(), route, || service.call(request));
-        self.take_note(&mut connection, ran.conduct);
-        let response = ran.result.unwrap_or_else(|| Response::new(500));
+        let (result, conduct) =
+            run(&mut self.lead, &self.engine, connection.home(), route, || service.call(request));
+        self.take_note(&mut connection, conduct);
+        let response = result.unwrap_or_else(|_| Response::new(500));
         self.respond(connection, response, route, stream)
     }
 

@@ -44,10 +44,11 @@ impl Worker<'_> {
         // The code that runs has the connection's HTTP in hand, and only that.
         let mut http = std::mem::replace(&mut connection.http, Http::new());
         let Self { engine, buffers, lead, .. } = self;
-        let ran = run(lead, engine, connection.home(), route, || http.pump(buffers, &engine.config));
+        let (result, conduct) =
+            run(lead, engine, connection.home(), route, || http.pump(buffers, &engine.config));
         connection.http = http;
-        self.take_note(&mut connection, ran.conduct);
-        if ran.result.is_none() {
+        self.take_note(&mut connection, conduct);
+        if result.is_err() {
             connection.http.break_off();
         }
         let flushed = self.flush(&mut connection);
