@@ -47,11 +47,6 @@ impl Error {
         self.io_kind() == Some(io::ErrorKind::PermissionDenied)
     }
 
-    /// Returns whether the peer was gone before the response reached it.
-    pub fn is_peer_gone(&self) -> bool {
-        matches!(*self.kind, Kind::Respond { .. })
-    }
-
     /// Returns whether the server was asked to serve twice.
     pub fn is_already_serving(&self) -> bool {
         matches!(*self.kind, Kind::AlreadyServing)
@@ -89,7 +84,7 @@ impl fmt::Display for Error {
             Kind::Start { what, source } => write!(f, "cannot start {what}: {source}"),
             Kind::AlreadyServing => f.write_str("the server is serving already: one engine has one service"),
             Kind::Signals { source } => write!(f, "cannot listen to signals: {source}"),
-            Kind::Respond { source } => write!(f, "the response did not reach the peer: {source}"),
+            Kind::Respond { source } => write!(f, "cannot send the response: {source}"),
         }
     }
 }

@@ -1,6 +1,7 @@
 //! Requests pulled by the program instead of pushed to a handler.
 
 use std::fmt;
+use std::io;
 use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
 
@@ -92,7 +93,8 @@ impl IncomingRequest {
     ///
     /// # Errors
     ///
-    /// If the peer is gone. What the peer has not taken yet when this returns is sent by the engine.
+    /// If the system fails. A peer that is gone is none: nobody is left to tell, and it is no reason to stop for the
+    /// others. What the peer has not taken yet when this returns is sent by the engine.
     pub fn respond(self, response: impl Into<Response>) -> Result<()> {
         let (request, exchange) = self.into_parts();
         // A content that is still arriving goes back to the connection.
@@ -106,9 +108,23 @@ fn finish(exchange: Exchange, response: Response) -> Result<()> {
     let error =
         worker::follow(connection, |worker, connection| worker.finish(connection, response, route, stream));
     match error {
-        Some(source) => Err(Kind::Respond { source }.into()),
-        None => Ok(()),
+        Some(source) if !is_gone(&source) => Err(Kind::Respond { source }.into()),
+        _ => Ok(()),
     }
+}
+
+/// Whether an error of the socket says that the peer has gone away.
+fn is_gone(error: &io::Error) -> bool {
+    use io::ErrorKind;
+    matches!(
+        error.kind(),
+        ErrorKind::BrokenPipe
+            | ErrorKind::ConnectionReset
+            | ErrorKind::ConnectionAborted
+            | ErrorKind::NotConnected
+            | ErrorKind::UnexpectedEof
+            | ErrorKind::WriteZero
+    )
 }
 
 impl Deref for IncomingRequest {
