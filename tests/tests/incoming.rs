@@ -310,20 +310,15 @@ fn a_pulled_request_may_outlive_the_server() {
 }
 
 #[test]
-fn a_peer_that_is_gone_is_an_error_for_the_one_who_answers() {
+fn a_peer_that_is_gone_is_no_error_for_the_one_who_answers_all() {
     let server = bound();
-    let mut found = false;
     for _ in 0..20 {
         let mut client = server.client();
         ask(&mut client, "/");
         let request = server.server().recv().unwrap();
         filoplume_tests::reset(client);
-        if let Err(error) = request.respond(vec_text()) {
-            panic!("a peer that is gone ends nobody's loop: {error}");
-            found = true;
-        }
+        request.respond(vec_text()).expect("a peer that is gone ends nobody's loop");
     }
-    assert!(found, "no answer to a peer that had reset its connection failed");
     server.is_left_by_all();
 }
 
