@@ -276,3 +276,26 @@ fn what_waits_in_the_backlog_is_answered() {
     }
     server.server().wait();
 }
+
+#[test]
+fn pipelined_requests_that_were_received_are_answered() {
+    let gate = Gate::new();
+    let server = TestServer::start(gated(&gate));
+    let mut client = server.client();
+    let count = 10;
+    // One segment each: when the first is answered, most of the others lie in the socket.
+    for n in 0..count {
+        ask(&mut client, if n == 0 { "/gate" } else { "/behind" });
+    }
+    gate.holds(1);
+    server.server().shutdown_handle().shutdown();
+    eventually("nobody listens", || Client::try_connect(server.address()).is_err());
+    gate.open();
+    for n in 0..count {
+        let response = client.try_response().unwrap_or_else(|ended| panic!("{n} of {count}: {ended}"));
+        assert_eq!(response.status, 200);
+        assert_eq!(response.closes(), n == count - 1, "{n} of {count}: {response:?}");
+    }
+    client.is_closed();
+    server.server().wait();
+}

@@ -229,8 +229,7 @@ impl Worker<'_> {
         route: Route,
         stream: Option<Arc<StreamReturn>>,
     ) -> Go {
-        // What was received is answered first: only a connection with nothing behind this request closes with it.
-        if self.engine.is_draining() && self.buffers.input.is_empty() && !connection.can_read {
+        if self.engine.is_draining() && !self.has_more_requests(&mut connection) {
             connection.http.close_after_response(CloseReason::Shutdown);
         }
         let config = &self.engine.config;

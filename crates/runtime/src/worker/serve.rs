@@ -115,6 +115,21 @@ impl Worker<'_> {
     }
 
     #[inline]
+    /// Whether anything was received behind the request at hand: while the server drains, that is answered too. Looks
+    /// at the socket itself, because what came while the connection was away is known to its loop only.
+    #[cold]
+    pub(super) fn has_more_requests(&mut self, connection: &mut Connection) -> bool {
+        if !self.buffers.input.is_empty() || connection.can_read {
+            return true;
+        }
+        if connection.is_held() && connection.transport.set_nonblocking().is_err() {
+            return false;
+        }
+        // An end or an error is met again by the next read.
+        connection.can_read = !matches!(self.read(connection), Ok(Filled::Nothing));
+        connection.can_read
+    }
+
     fn read(&mut self, connection: &mut Connection) -> io::Result<Filled> {
         let input = self.buffers.input.spare();
         let (room, result) = match connection.http.content_spare() {
