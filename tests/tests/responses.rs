@@ -6,7 +6,7 @@ use std::io::{self, Read};
 use std::panic::resume_unwind;
 use std::time::{Duration, SystemTime};
 
-use filoplume_runtime::{Request, Response};
+use filoplume_runtime::{Plan, Request, Response, ServerConfig, Service};
 use filoplume_tests::{Client, Ended, Example, Framing, TestServer, eventually_within, site};
 
 fn send(client: &mut Client, method: &str, target: &str, version: &str) {
@@ -385,4 +385,51 @@ fn what_follows_a_connect_is_not_taken_for_a_request() {
     assert_eq!(response.status, 200);
     assert_eq!((response.header("content-length"), response.header("transfer-encoding")), (None, None));
     client.is_closed();
+}
+
+/// A reader that panics when it is dropped.
+struct Falls;
+
+impl Read for Falls {
+    fn read(&mut self, _buffer: &mut [u8]) -> io::Result<usize> {
+        Ok(0)
+    }
+}
+
+impl Drop for Falls {
+    fn drop(&mut self) {
+        panic!("dropped");
+    }
+}
+
+#[test]
+fn a_reader_that_panics_when_it_is_dropped_costs_its_connection_and_nothing_else() {
+    for dispatched in [false, true] {
+        let config = ServerConfig::default().event_loops(1);
+        let server = TestServer::with(config, DropsBadly { dispatched });
+        for _ in 0..20 {
+            let mut client = server.client();
+            client.send("HEAD /falls HTTP/1.1\r\nHost: t\r\n\r\n");
+            let _ = client.try_response();
+            assert_eq!(server.client().get("/plain").status, 200);
+        }
+    }
+}
+
+struct DropsBadly {
+    dispatched: bool,
+}
+
+impl Service for DropsBadly {
+    fn plan(&self, _request: &mut Request) -> Plan {
+        if self.dispatched { Plan::new().dispatched() } else { Plan::new() }
+    }
+
+    fn call(&self, request: Request) -> Response {
+        let mut response = Response::default();
+        if request.path() == "/falls" {
+            response.send_stream(Falls);
+        }
+        response
+    }
 }

@@ -82,14 +82,17 @@ impl Input {
         debug_assert!(self.start <= self.end, "consumed more than was read");
     }
 
-    /// Room for the next read. Never empty: heads are bounded well below the storage's size, and
-    /// contents are consumed as they come.
+    /// Room for the next read.
     #[inline]
     pub(crate) fn spare(&mut self) -> &mut [u8] {
         if self.start > 0 {
             self.storage.copy_within(self.start..self.end, 0);
             self.end -= self.start;
             self.start = 0;
+        }
+        if self.end == self.storage.len() {
+            // Only a head may be so long, and only where the limits were raised; contents are consumed as they come.
+            self.storage.resize(self.end + INPUT_BYTES, 0);
         }
         &mut self.storage[self.end..]
     }

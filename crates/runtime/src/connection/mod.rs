@@ -107,11 +107,8 @@ impl Connection {
         } else {
             (Mode::Reading, Interest::READABLE)
         };
+        self.release_hold()?;
         let registry = self.home.registry();
-        if self.mode == Mode::Blocking {
-            self.transport.set_nonblocking()?;
-            self.mode = Mode::Unregistered;
-        }
         if self.mode == Mode::Unregistered {
             self.transport.register(registry, Token(self.token), interest)?;
         } else {
@@ -127,6 +124,15 @@ impl Connection {
         self.unwatch()?;
         self.transport.set_blocking(timeout)?;
         self.mode = Mode::Blocking;
+        Ok(())
+    }
+
+    /// Ends [`hold`](Self::hold); nobody watches the connection until [`watch`](Self::watch) is called.
+    pub(crate) fn release_hold(&mut self) -> io::Result<()> {
+        if self.mode == Mode::Blocking {
+            self.transport.set_nonblocking()?;
+            self.mode = Mode::Unregistered;
+        }
         Ok(())
     }
 

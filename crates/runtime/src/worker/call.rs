@@ -200,10 +200,8 @@ impl Worker<'_> {
     /// Answers a request that was dispatched, then goes on with its connection.
     pub(crate) fn answer(&mut self, connection: Box<Connection>, call: Call) -> Outcome {
         let Call { request, route, stream } = call;
-        match self.call_here(connection, request, route, stream) {
-            Go::On(connection) => self.serve(connection),
-            Go::Away(outcome) => outcome,
-        }
+        let go = self.call_here(connection, request, route, stream);
+        self.go_on(go)
     }
 
     /// Sends the answer that the program gave, then goes on with the connection.
@@ -214,9 +212,22 @@ impl Worker<'_> {
         route: Route,
         stream: Option<Arc<StreamReturn>>,
     ) -> Outcome {
-        match self.respond(connection, response, route, stream) {
-            Go::On(connection) => self.serve(connection),
-            Go::Away(outcome) => outcome,
+        let go = self.respond(connection, response, route, stream);
+        self.go_on(go)
+    }
+
+    /// Goes on with a connection whose response has begun.
+    fn go_on(&mut self, go: Go) -> Outcome {
+        let mut connection = match go {
+            Go::On(connection) => connection,
+            Go::Away(outcome) => return outcome,
+        };
+        // The handler has read its content: reads need not wait any more.
+        let is_read = !connection.is_leased && !connection.http.sends_what_it_receives();
+        let released = if is_read { connection.release_hold() } else { Ok(()) };
+        match released {
+            Ok(()) => self.serve(connection),
+            Err(error) => self.give_up(connection, error),
         }
     }
 

@@ -13,6 +13,7 @@ mod stream;
 
 use std::fmt;
 use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use filoplume_http1::CloseReason;
@@ -56,12 +57,13 @@ pub(crate) fn lead(event_loop: Box<EventLoop>) {
     let mut buffers = Buffers::take();
     let engine = Arc::clone(&event_loop.handle().engine);
     let mut worker = Worker { engine, buffers: &mut buffers, lead: Some(event_loop), error: None };
-    while let Some(event_loop) = &mut worker.lead {
-        match event_loop.next(&mut worker.buffers.clock) {
-            Turn::Serve(connection, readiness) => worker.serve_ready(connection, readiness),
-            Turn::Again => {}
-            Turn::Ended => break,
-        }
+    // Handlers are caught where they are called. What comes here is code of theirs that runs
+    // elsewhere, such as the drop of a reader: it costs its connection, not the loop.
+    while catch_unwind(AssertUnwindSafe(|| worker.lead())).is_err() {
+        worker.engine.counters.panics.increment();
+        tracing::error!("a panic outside of a handler's call: its connection is lost");
+        // What was to be written was that connection's.
+        worker.buffers.output.clear();
     }
     drop(worker);
     buffers.give_back();
@@ -76,8 +78,15 @@ pub(crate) fn follow(
     let engine = Arc::clone(&connection.home().engine);
     let mut worker = Worker { engine, buffers: &mut buffers, lead: None, error: None };
     let connection = worker.load(connection);
-    let outcome = work(&mut worker, connection);
-    worker.put(outcome);
+    let (home, token) = (Arc::clone(connection.home()), connection.token());
+    if let Ok(outcome) = catch_unwind(AssertUnwindSafe(|| work(&mut worker, connection))) {
+        worker.put(outcome);
+    } else {
+        // As for a leader; the place of the connection is free again.
+        worker.engine.counters.panics.increment();
+        tracing::error!("a panic outside of a handler's call: its connection is lost");
+        home.send(Message::Gone(token));
+    }
     let error = worker.error.take();
     drop(worker);
     buffers.give_back();
@@ -85,6 +94,17 @@ pub(crate) fn follow(
 }
 
 impl Worker<'_> {
+    /// Takes turns until the loop is taken or has ended.
+    fn lead(&mut self) {
+        while let Some(event_loop) = &mut self.lead {
+            match event_loop.next(&mut self.buffers.clock) {
+                Turn::Serve(connection, readiness) => self.serve_ready(connection, readiness),
+                Turn::Again => {}
+                Turn::Ended => return,
+            }
+        }
+    }
+
     /// Works on a connection that its loop found ready.
     #[inline]
     fn serve_ready(&mut self, connection: Box<Connection>, readiness: Readiness) {

@@ -125,7 +125,11 @@ impl Worker<'_> {
         stream: Option<Arc<StreamReturn>>,
     ) -> Go {
         self.engine.counters.overloaded.increment();
-        let connection = self.load(connection);
+        let mut connection = self.load(connection);
+        // It was held to be read by its handler; here it would hold up a loop.
+        if let Err(error) = connection.release_hold() {
+            return Go::Away(self.give_up(connection, error));
+        }
         let mut response = Response::new(503);
         response.add_header("retry-after", RETRY_AFTER).expect("a valid header");
         self.respond(connection, response, route, stream)

@@ -119,15 +119,27 @@ impl Worker<'_> {
     /// at the socket itself, because what came while the connection was away is known to its loop only.
     #[cold]
     pub(super) fn has_more_requests(&mut self, connection: &mut Connection) -> bool {
-        if !self.buffers.input.is_empty() || connection.can_read {
+        if !self.buffers.input.is_empty() {
             return true;
         }
         if connection.is_held() && connection.transport.set_nonblocking().is_err() {
             return false;
         }
-        // An end or an error is met again by the next read.
-        connection.can_read = !matches!(self.read(connection), Ok(Filled::Nothing));
-        connection.can_read
+        match self.read(connection) {
+            Ok(Filled::Some { may_have_more }) => {
+                connection.can_read = may_have_more || connection.has_end;
+                true
+            }
+            Ok(Filled::Nothing) => {
+                connection.can_read = false;
+                false
+            }
+            // Met again by the next read.
+            Ok(Filled::End) | Err(_) => {
+                connection.can_read = true;
+                false
+            }
+        }
     }
 
     fn read(&mut self, connection: &mut Connection) -> io::Result<Filled> {

@@ -14,6 +14,7 @@ impl Worker<'_> {
         if let Err(error) = self.flush(&mut connection) {
             return Go::Away(self.give_up(connection, error));
         }
+        self.end_lease(&mut connection);
         let socket = connection.hold(STREAM_TICK).and_then(|()| connection.transport.try_clone());
         let socket = match socket {
             Ok(socket) => socket,
