@@ -114,7 +114,6 @@ impl Worker<'_> {
         connection.http.flush(&connection.transport, self.buffers, &self.engine.config)
     }
 
-    #[inline]
     /// Whether anything was received behind the request at hand: while the server drains, that is answered too. Looks
     /// at the socket itself, because what came while the connection was away is known to its loop only.
     #[cold]
@@ -142,6 +141,7 @@ impl Worker<'_> {
         }
     }
 
+    #[inline]
     fn read(&mut self, connection: &mut Connection) -> io::Result<Filled> {
         let input = self.buffers.input.spare();
         let (room, result) = match connection.http.content_spare() {
