@@ -142,10 +142,9 @@ impl Learned {
     }
 
     /// Takes note that the watchdog caught the route after `quick_calls` that it did not catch.
-    /// Returns whether that is why the route is dispatched from now on.
-    pub(crate) fn caught(&self, key: RouteKey, quick_calls: u32) -> bool {
+    pub(crate) fn caught(&self, key: RouteKey, quick_calls: u32) -> Caught {
         if quick_calls >= CALLS_A_CATCH_MIN {
-            return false;
+            return Caught::ByChance;
         }
         let route = &self.routes[key.index()];
         let is_new = !route.dispatched.swap(true, Ordering::Relaxed);
@@ -155,7 +154,7 @@ impl Learned {
             route.quick_row_needed.store(needed, Ordering::Relaxed);
             route.quick_row.store(0, Ordering::Relaxed);
         }
-        is_new
+        if is_new { Caught::First } else { Caught::Again }
     }
 
     /// Takes note of how long a call took that ran on a pool thread.
@@ -164,7 +163,10 @@ impl Learned {
         let route = &self.routes[key.index()];
         let mut is_inline_again = false;
         if has_blocked {
-            route.quick_row.store(0, Ordering::Relaxed);
+            // Looked at first: many threads come here at once, and a store takes the line from all others.
+            if route.quick_row.load(Ordering::Relaxed) != 0 {
+                route.quick_row.store(0, Ordering::Relaxed);
+            }
         } else if took <= QUICK && route.dispatched.load(Ordering::Relaxed) {
             let row = route.quick_row.fetch_add(1, Ordering::Relaxed).saturating_add(1);
             is_inline_again = row >= route.quick_row_needed.load(Ordering::Relaxed)
@@ -172,6 +174,17 @@ impl Learned {
         }
         Observed { has_blocked, is_inline_again }
     }
+}
+
+/// What it means that a route was caught.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Caught {
+    /// Its thread was preempted: nothing follows.
+    ByChance,
+    /// It is dispatched from now on.
+    First,
+    /// It was dispatched already, or runs inline whatever is learned.
+    Again,
 }
 
 /// What one call on a pool thread taught.
@@ -192,7 +205,8 @@ mod tests {
     fn a_caught_route_is_dispatched_until_it_was_quick_for_long_enough() {
         let learned = Learned::new();
         assert!(!learned.is_dispatched(KEY));
-        assert!(learned.caught(KEY, 0));
+        assert_eq!(learned.caught(KEY, 0), Caught::First);
+        assert_eq!(learned.caught(KEY, 0), Caught::Again);
         assert!(learned.is_dispatched(KEY));
         for _ in 0..QUICK_ROW_MIN - 1 {
             assert!(!learned.observed(KEY, Duration::from_micros(1)).is_inline_again);
@@ -233,7 +247,7 @@ mod tests {
     #[test]
     fn a_catch_among_many_quick_calls_is_a_preemption() {
         let learned = Learned::new();
-        assert!(!learned.caught(KEY, CALLS_A_CATCH_MIN));
+        assert_eq!(learned.caught(KEY, CALLS_A_CATCH_MIN), Caught::ByChance);
         assert!(!learned.is_dispatched(KEY));
     }
 

@@ -331,8 +331,8 @@ impl EventLoop {
         if self.accept_again_at.is_some_and(|at| now < at) || self.accepts_in_row >= ACCEPTS_MAX {
             return None;
         }
-        let engine = Arc::clone(&self.handle.engine);
         while let Some(index) = self.listeners.iter().position(|accepting| accepting.is_ready) {
+            let engine = &self.handle.engine;
             if engine.counters.connections.get() >= engine.config.connections_max as u64 {
                 self.accept_again_at = Some(now + ACCEPT_REST);
                 return None;

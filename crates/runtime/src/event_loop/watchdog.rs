@@ -13,6 +13,7 @@ use std::time::{Duration, Instant};
 use super::LoopHandle;
 use super::doze::Standby;
 use crate::engine::Engine;
+use crate::learn::Caught;
 use crate::task::Task;
 
 /// The period while handlers have been caught of late: what blocks once tends to block again.
@@ -63,7 +64,7 @@ fn watch(engine: &Arc<Engine>, handles: &[Arc<LoopHandle>]) {
     standby.enter();
     let mut turns: Vec<u64> = handles.iter().map(|handle| handle.slot.turn()).collect();
     let mut quiet_since = Instant::now();
-    let mut wary_until = quiet_since + WARY_TIME;
+    let mut wary_until = quiet_since;
     while !standby.is_stopped() {
         let is_wary = Instant::now() < wary_until;
         thread::sleep(if is_wary { PERIOD_WARY } else { PERIOD_CALM });
@@ -71,8 +72,7 @@ fn watch(engine: &Arc<Engine>, handles: &[Arc<LoopHandle>]) {
         for (handle, last) in handles.iter().zip(&mut turns) {
             let turn = handle.slot.turn();
             let is_running = turn % 2 == 1;
-            if is_running && turn == *last {
-                hand_over(engine, handle, turn);
+            if is_running && turn == *last && hand_over(engine, handle, turn) {
                 wary_until = now + WARY_TIME;
             }
             if is_running || turn != *last {
@@ -87,25 +87,27 @@ fn watch(engine: &Arc<Engine>, handles: &[Arc<LoopHandle>]) {
     }
 }
 
-/// Takes a loop from its leader and has another thread lead it.
-fn hand_over(engine: &Engine, handle: &LoopHandle, turn: u64) {
+/// Takes a loop from its leader and has another thread lead it. Returns whether a handler blocks.
+fn hand_over(engine: &Engine, handle: &LoopHandle, turn: u64) -> bool {
     // First the thread, then the loop: a loop that was taken must not wait for a leader.
     let Some(leader) = engine.pool.reserve() else {
         engine.counters.hand_overs_failed.increment();
-        return;
+        return true;
     };
-    let Some((mut event_loop, taken_turn)) = handle.slot.take() else { return };
+    let Some((mut event_loop, taken_turn)) = handle.slot.take() else { return false };
     engine.counters.hand_overs.increment();
     // Between the look and the taking the handler may have returned and another one begun, which
     // is not to blame. The loop cannot be put back: its leader may have missed it already.
+    let mut caught = Caught::ByChance;
     if taken_turn == turn {
         let key = event_loop.running;
         let quick_calls = std::mem::take(&mut event_loop.quick_calls[key.index()]);
-        let is_learned = engine.learned.caught(key, quick_calls);
-        if is_learned {
-            engine.counters.routes_learned.increment();
-        }
-        tracing::debug!(quick_calls, is_learned, "a handler did not return in time: its loop changes hands");
+        caught = engine.learned.caught(key, quick_calls);
+        tracing::debug!(quick_calls, ?caught, "a handler did not return in time: its loop changes hands");
+    }
+    if caught == Caught::First {
+        engine.counters.routes_learned.increment();
     }
     leader.run(Task::Lead(event_loop));
+    caught != Caught::ByChance
 }
