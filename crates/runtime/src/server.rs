@@ -90,7 +90,8 @@ impl Server {
         Ok(())
     }
 
-    /// Begins to answer requests with `service` and returns at once.
+    /// Begins to answer requests with `service` and returns at once. The server goes on when its handles are dropped;
+    /// keep one, or a [`ShutdownHandle`], to end it.
     ///
     /// # Errors
     ///
