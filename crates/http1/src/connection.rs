@@ -8,11 +8,12 @@ use crate::date::Date;
 use crate::encode::{ConnectionField, LengthField, write_response_head};
 use crate::error::ParseError;
 use crate::framing::Framing;
-use crate::head::{RequestHead, Version};
+use crate::head::RequestHead;
 use crate::headers::Headers;
 use crate::limits::Limits;
 use crate::parse::parse_request_head;
 use crate::syntax::list_members;
+use crate::version::Version;
 
 /// Why a connection is closed after the message in progress. The first reason stays.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

@@ -1,9 +1,9 @@
 //! How a message ends, and what else the fields of a request decide.
 
 use crate::error::ParseError;
-use crate::head::Version;
 use crate::syntax::{is_token, list_members};
 use crate::target::validate_host;
+use crate::version::Version;
 
 /// How the content of a request ends (RFC 9112 section 6). There is no value for "not sure".
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -6,54 +6,10 @@ use http::Method;
 
 use crate::error::ParseError;
 use crate::framing::{Facts, FieldFacts, Framing};
-use crate::headers::{Headers, Span, Storage};
+use crate::headers::{Headers, Storage};
+use crate::span::Span;
 use crate::target::{TargetParts, parse_target};
-
-/// The versions that are spoken. Any other is refused with 505.
-///
-/// ```
-/// use filoplume_http1::Version;
-///
-/// assert_eq!(http::Version::from(Version::Http11), http::Version::HTTP_11);
-/// assert!(Version::try_from(http::Version::HTTP_2).is_err());
-/// ```
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Version {
-    /// HTTP/1.0: closes after a response unless both sides say `keep-alive`; knows no chunks.
-    Http10,
-    /// HTTP/1.1 (RFC 9112).
-    Http11,
-}
-
-impl From<Version> for http::Version {
-    fn from(version: Version) -> Self {
-        match version {
-            Version::Http10 => Self::HTTP_10,
-            Version::Http11 => Self::HTTP_11,
-        }
-    }
-}
-
-impl TryFrom<http::Version> for Version {
-    type Error = ParseError;
-
-    fn try_from(version: http::Version) -> Result<Self, ParseError> {
-        match version {
-            http::Version::HTTP_10 => Ok(Self::Http10),
-            http::Version::HTTP_11 => Ok(Self::Http11),
-            _ => Err(ParseError::VersionUnsupported),
-        }
-    }
-}
-
-impl fmt::Display for Version {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Http10 => "HTTP/1.0",
-            Self::Http11 => "HTTP/1.1",
-        })
-    }
-}
+use crate::version::Version;
 
 /// The head of a request: request line, fields, and what follows from them.
 ///

@@ -7,6 +7,7 @@ use std::fmt;
 use http::{HeaderMap, HeaderName, HeaderValue};
 
 use crate::head::HeadParts;
+use crate::span::Span;
 use crate::syntax::{Class, TOKEN, VALUE, is_value, trim_ows};
 
 /// A case-insensitive multimap of fields in order of arrival.
@@ -89,48 +90,6 @@ const fn is_same_name(mut left: &[u8], mut right: &[u8]) -> bool {
 pub(crate) struct Field {
     pub(crate) name: Span,
     pub(crate) value: Span,
-}
-
-/// A range of the arena.
-#[derive(Clone, Copy, Default, Debug)]
-pub(crate) struct Span {
-    start: u32,
-    len: u32,
-}
-
-impl Span {
-    pub(crate) const EMPTY: Self = Self { start: 0, len: 0 };
-
-    /// Nobody makes an arena that a span cannot reach.
-    pub(crate) const ARENA_BYTES_MAX: usize = u32::MAX as usize;
-
-    #[inline]
-    #[expect(clippy::cast_possible_truncation, reason = "arenas are bounded by `ARENA_BYTES_MAX`")]
-    pub(crate) fn new(start: usize, len: usize) -> Self {
-        Self { start: start as u32, len: len as u32 }
-    }
-
-    #[inline]
-    pub(crate) fn is_empty(self) -> bool {
-        self.len == 0
-    }
-
-    #[inline]
-    pub(crate) fn of(self, bytes: &[u8]) -> &[u8] {
-        let start = self.start as usize;
-        bytes.get(start..start.saturating_add(self.len as usize)).unwrap_or_default()
-    }
-
-    #[inline]
-    pub(crate) fn of_text(self, text: &str) -> &str {
-        let start = self.start as usize;
-        text.get(start..start.saturating_add(self.len as usize)).unwrap_or_default()
-    }
-
-    #[inline]
-    fn end(self) -> usize {
-        (self.start as usize).saturating_add(self.len as usize)
-    }
 }
 
 impl Headers {

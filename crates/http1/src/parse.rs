@@ -7,10 +7,12 @@ use httparse::{Header, Request, Status};
 
 use crate::error::ParseError;
 use crate::framing::FieldFacts;
-use crate::head::{HeadParts, RequestHead, Version};
-use crate::headers::{Field, Headers, Span, Storage};
+use crate::head::{HeadParts, RequestHead};
+use crate::headers::{Field, Headers, Storage};
 use crate::limits::Limits;
+use crate::span::Span;
 use crate::target::parse_target;
+use crate::version::Version;
 
 /// Fields that fit the first attempt. Almost every head does, and the index of one with more is larger
 /// than a cache likes.

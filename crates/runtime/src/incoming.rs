@@ -8,10 +8,10 @@ use std::sync::Arc;
 use crate::body::StreamReturn;
 use crate::connection::Connection;
 use crate::error::{Kind, Result};
+use crate::learn::Route;
 use crate::request::Request;
 use crate::response::Response;
 use crate::server::Server;
-use crate::service::Route;
 use crate::worker;
 
 /// The requests of a server, one after the other. Ends when the server has shut down.

@@ -8,8 +8,6 @@
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::Duration;
 
-use crate::service::{Execution, Route};
-
 /// Routes told apart. More than this share entries, which costs speed at worst, never an answer.
 const ROUTES: usize = 1024;
 
@@ -105,6 +103,23 @@ fn has_digit(word: u64) -> bool {
     const ONES: u64 = 0x0101_0101_0101_0101;
     let turned = word ^ (ONES * 0x30);
     turned.wrapping_sub(ONES * 10) & !turned & (ONES * 0x80) != 0
+}
+
+/// Where a handler runs.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Execution {
+    /// Inline until it was caught blocking, then on the pool until it was quick for long enough.
+    #[default]
+    Learned,
+    Inline,
+    Dispatched,
+}
+
+/// For which route something runs, and where.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Route {
+    pub(crate) key: RouteKey,
+    pub(crate) execution: Execution,
 }
 
 /// What is known of one route.

@@ -1,6 +1,6 @@
 //! The contract between the engine and what runs on it: plan from the head, then call.
 
-use crate::learn::RouteKey;
+use crate::learn::{Execution, Route, RouteKey};
 use crate::request::Request;
 use crate::response::Response;
 
@@ -87,23 +87,6 @@ pub(crate) enum Content {
     Streamed,
     /// Not at all: this is the answer.
     Refused(Box<Response>),
-}
-
-/// Where a handler runs.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) enum Execution {
-    /// Inline until it was caught blocking, then on the pool until it was quick for long enough.
-    #[default]
-    Learned,
-    Inline,
-    Dispatched,
-}
-
-/// For which route something runs, and where.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Route {
-    pub(crate) key: RouteKey,
-    pub(crate) execution: Execution,
 }
 
 impl Plan {

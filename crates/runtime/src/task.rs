@@ -6,8 +6,8 @@ use std::sync::Arc;
 use crate::body::StreamReturn;
 use crate::connection::Connection;
 use crate::event_loop::EventLoop;
+use crate::learn::Route;
 use crate::request::Request;
-use crate::service::Route;
 use crate::worker;
 
 /// A piece of work for a pool thread.

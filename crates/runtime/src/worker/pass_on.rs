@@ -7,10 +7,10 @@ use crate::body::StreamReturn;
 use crate::connection::Connection;
 use crate::engine::Answerer;
 use crate::incoming::{Exchange, IncomingRequest};
+use crate::learn::Route;
 use crate::protocol::http::Flushed;
 use crate::request::Request;
 use crate::response::{Response, UpgradeHandler};
-use crate::service::Route;
 use crate::task::{Call, Task};
 use crate::upgrade::Upgraded;
 

@@ -9,8 +9,9 @@ use crate::body::{Body, StreamLeft};
 use crate::buffers::{Buffers, Content};
 use crate::clock::Pace;
 use crate::config::ServerConfig;
+use crate::learn::Route;
 use crate::request::Request;
-use crate::service::{self, Route};
+use crate::service;
 
 /// A request whose content is being collected.
 #[derive(Debug)]

@@ -16,8 +16,8 @@ use crate::buffers::Buffers;
 use crate::clock::Pace;
 use crate::config::ServerConfig;
 use crate::connection::transport::{Transport, is_would_block};
+use crate::learn::Route;
 use crate::response::{Response, ResponseBody, UpgradeHandler};
-use crate::service::Route;
 
 /// A body up to this is copied behind its head; a longer one is written from where it is.
 const COPY_BYTES_MAX: usize = 8 * 1024;
