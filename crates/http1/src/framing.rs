@@ -64,7 +64,10 @@ impl FieldFacts {
     #[inline]
     pub(crate) fn note(&mut self, version: Version, name: &[u8], value: &[u8]) -> Result<(), ParseError> {
         match name.len() {
-            4 if name.eq_ignore_ascii_case(b"host") => self.note_host(value),
+            // The one field that every request has is worth a comparison without a loop.
+            4 if matches!(name, [b'h' | b'H', b'o' | b'O', b's' | b'S', b't' | b'T']) => {
+                self.note_host(value)
+            }
             6 if name.eq_ignore_ascii_case(b"expect") => self.note_expect(version, value),
             10 if name.eq_ignore_ascii_case(b"connection") => {
                 self.note_connection(value);

@@ -140,18 +140,19 @@ fn skip_encoded_name(host: &[u8]) -> Result<&[u8], ParseError> {
 
 #[inline]
 fn validate_port(port: &[u8]) -> Result<Port, ParseError> {
-    match port.len() {
-        0 => return Ok(Port::Empty),
-        1..=4 if port.iter().all(u8::is_ascii_digit) => return Ok(Port::Number),
-        _ => {}
+    if port.is_empty() {
+        return Ok(Port::Empty);
     }
-    port.iter()
-        .try_fold(0u16, |number, &byte| {
-            let digit = byte.checked_sub(b'0').filter(|&digit| digit <= 9)?;
-            number.checked_mul(10)?.checked_add(u16::from(digit))
-        })
-        .map(|_| Port::Number)
-        .ok_or(ParseError::HostInvalid)
+    // Too large a number stays too large: it only grows, and it cannot overflow before it is seen.
+    let mut number = 0u32;
+    for &byte in port {
+        let digit = u32::from(byte.wrapping_sub(b'0'));
+        number = number.saturating_mul(10).saturating_add(digit);
+        if digit > 9 || number > u32::from(u16::MAX) {
+            return Err(ParseError::HostInvalid);
+        }
+    }
+    Ok(Port::Number)
 }
 
 fn is_ipv6(address: &[u8]) -> bool {
