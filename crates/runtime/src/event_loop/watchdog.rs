@@ -20,7 +20,7 @@ use crate::task::Task;
 const PERIOD_WARY: Duration = Duration::from_micros(500);
 
 /// The period else. Each look is a timer and two context switches, which a server that answers
-/// quickly pays for nothing: at 500 µs they were 5 % of its CPU time.
+/// quickly pays for nothing. One every 0.8 ms showed in its CPU time, one every 3 ms did not.
 const PERIOD_CALM: Duration = Duration::from_millis(3);
 
 /// How long the watchdog stays wary after a catch.
