@@ -173,12 +173,21 @@ impl RequestHead {
     /// Returns the fields, to be changed. [`framing`](Self::framing) and what else was decided when the head was
     /// parsed stays as it was on the wire.
     pub fn headers_mut(&mut self) -> &mut Headers {
-        if self.detached.is_none() {
-            // The caller may replace the storage that the rest lies in.
-            let (parts, target) = (self.headers.parts().clone(), self.headers.target().into());
-            self.detached = Some(Box::new(Detached { parts, target }));
-        }
+        // The caller may replace the storage that the rest lies in.
+        self.detach();
         &mut self.headers
+    }
+
+    /// Replaces the method. [`framing`](Self::framing) stays as it was on the wire.
+    pub fn set_method(&mut self, method: Method) {
+        self.detach().parts.method = method;
+    }
+
+    fn detach(&mut self) -> &mut Detached {
+        self.detached.get_or_insert_with(|| {
+            let (parts, target) = (self.headers.parts().clone(), self.headers.target().into());
+            Box::new(Detached { parts, target })
+        })
     }
 
     /// Returns how the content ends (RFC 9112 section 6.3).

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::sync::OnceLock;
 
-use filoplume_http1::{Headers, RequestHead, Version};
+use filoplume_http1::{Framing, Headers, RequestHead, Version};
 use http::{Extensions, Method};
 
 use crate::body::Body;
@@ -26,6 +26,8 @@ pub struct Request {
     head: RequestHead,
     body: Body,
     peer: Peer,
+    /// What the plan called the route.
+    route: Option<u32>,
     /// `None` until someone puts something in.
     extensions: Option<Box<Extensions>>,
 }
@@ -33,11 +35,16 @@ pub struct Request {
 impl Request {
     #[inline]
     pub(crate) fn new(head: RequestHead, peer: Peer) -> Self {
-        Self { head, body: Body::default(), peer, extensions: None }
+        Self { head, body: Body::default(), peer, route: None, extensions: None }
     }
 
     pub(crate) fn set_body(&mut self, body: Body) {
         self.body = body;
+    }
+
+    #[inline]
+    pub(crate) fn set_route(&mut self, route: Option<u32>) {
+        self.route = route;
     }
 
     pub(crate) fn head(&self) -> &RequestHead {
@@ -47,6 +54,14 @@ impl Request {
     /// Returns the method.
     pub fn method(&self) -> &Method {
         self.head.method()
+    }
+
+    /// Replaces the method, such as by that of an `X-HTTP-Method-Override`. The number that the plan gave the
+    /// [route](Self::route) is forgotten: what was planned was another request. How the content ends, and whether the
+    /// response has one, stays as the peer's method decides.
+    pub fn set_method(&mut self, method: Method) {
+        self.head.set_method(method);
+        self.route = None;
     }
 
     /// Returns the target as it was sent (RFC 9112, 3.2).
@@ -88,6 +103,11 @@ impl Request {
         self.head.headers()
     }
 
+    /// Returns the headers, to change them. How the content ends was decided before.
+    pub fn headers_mut(&mut self) -> &mut Headers {
+        self.head.headers_mut()
+    }
+
     /// Returns the value of the first header of that name, whatever the case, if it is UTF-8.
     pub fn header(&self, name: &str) -> Option<&str> {
         self.head.headers().get_str(name)
@@ -96,6 +116,22 @@ impl Request {
     /// Returns the protocol that the peer would like to change to (RFC 9110, 7.8).
     pub fn wants_upgrade(&self) -> Option<&str> {
         self.head.wants_upgrade()
+    }
+
+    /// Returns the length of the content as the peer announced it: 0 if there is none, `None` if it comes in chunks.
+    /// Known before the content is read, as in [`Service::plan`](crate::Service::plan).
+    pub fn content_length(&self) -> Option<u64> {
+        match self.head.framing() {
+            Framing::Empty => Some(0),
+            Framing::Length(length) => Some(length),
+            Framing::Chunked => None,
+        }
+    }
+
+    /// Returns the number that [`Plan::route`](crate::Plan::route) gave the route of this request.
+    #[inline]
+    pub fn route(&self) -> Option<u32> {
+        self.route
     }
 
     /// Returns the content.
@@ -154,7 +190,13 @@ impl<B: Into<Body>> TryFrom<http::Request<B>> for Request {
         let version = Version::try_from(parts.version)?;
         let mut head = RequestHead::new(parts.method, &parts.uri.to_string(), version)?;
         *head.headers_mut() = Headers::from(&parts.headers);
-        Ok(Self { head, body: body.into(), peer: Peer::Unix, extensions: Some(Box::new(parts.extensions)) })
+        Ok(Self {
+            head,
+            body: body.into(),
+            peer: Peer::Unix,
+            route: None,
+            extensions: Some(Box::new(parts.extensions)),
+        })
     }
 }
 

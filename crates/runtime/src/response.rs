@@ -2,10 +2,11 @@
 
 use std::fmt;
 use std::io::Read;
+use std::sync::OnceLock;
 
 use bytes::Bytes;
 use filoplume_http1::{Headers, InvalidHeader, StaticField};
-use http::StatusCode;
+use http::{Extensions, StatusCode};
 
 use crate::upgrade::Upgraded;
 
@@ -30,6 +31,8 @@ pub struct Response {
     headers: Headers,
     body: ResponseBody,
     upgrade: Option<UpgradeHandler>,
+    /// `None` until someone puts something in.
+    extensions: Option<Box<Extensions>>,
 }
 
 /// What takes over a socket after a `101`.
@@ -170,6 +173,18 @@ impl Response {
         &mut self.body
     }
 
+    /// Returns what was put beside the response, by type. It is not sent: it is for those in this process who pass the
+    /// response on, such as middleware.
+    pub fn extensions(&self) -> &Extensions {
+        static NONE: OnceLock<Extensions> = OnceLock::new();
+        self.extensions.as_deref().unwrap_or_else(|| NONE.get_or_init(Extensions::new))
+    }
+
+    /// Returns what was put beside the response, to change it.
+    pub fn extensions_mut(&mut self) -> &mut Extensions {
+        self.extensions.get_or_insert_default()
+    }
+
     #[inline]
     fn send(&mut self, content_type: &'static StaticField, content: impl Into<Bytes>) -> &mut Self {
         self.headers.insert_static(content_type);
@@ -201,6 +216,7 @@ impl<B: Into<Bytes>> From<http::Response<B>> for Response {
             headers: Headers::from(&parts.headers),
             body: ResponseBody::Bytes(body.into()),
             upgrade: None,
+            extensions: Some(Box::new(parts.extensions)),
         }
     }
 }
@@ -210,6 +226,7 @@ impl From<Response> for http::Response<ResponseBody> {
         let mut converted = Self::new(response.body);
         *converted.status_mut() = response.status;
         *converted.headers_mut() = http::HeaderMap::from(&response.headers);
+        *converted.extensions_mut() = response.extensions.map(|extensions| *extensions).unwrap_or_default();
         converted
     }
 }

@@ -92,6 +92,7 @@ impl Worker<'_> {
             Answerer::Service { .. } | Answerer::Program(_) => Plan::default(),
         };
         let route = plan.route_of(&request);
+        request.set_route(plan.route);
         let config = &self.engine.config;
         if let Content::Refused(response) = plan.content {
             return self.refuse(connection, &request, *response, route);
