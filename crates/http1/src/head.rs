@@ -61,6 +61,11 @@ impl HeadParts {
 }
 
 impl RequestHead {
+    /// Returns the head of `GET /` without fields. It does not allocate.
+    pub const fn empty() -> Self {
+        Self { headers: Headers::new(), detached: None }
+    }
+
     /// Returns a head made in this process, e.g. to test a handler. It has no fields.
     ///
     /// ```

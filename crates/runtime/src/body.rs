@@ -169,6 +169,10 @@ impl StreamReturn {
         self.left.lock().take()
     }
 
+    pub(crate) fn leave(&self, left: StreamLeft) {
+        *self.left.lock() = Some(left);
+    }
+
     pub(crate) fn response_begins(&self) {
         self.response_begun.store(true, Ordering::Relaxed);
     }
@@ -290,7 +294,7 @@ impl Drop for ContentStream {
             unread: std::mem::take(&mut self.unread),
             is_stuck: self.failed || self.owes_continue,
         };
-        *self.returns.left.lock() = Some(left);
+        self.returns.leave(left);
     }
 }
 

@@ -144,6 +144,12 @@ impl Request {
         &mut self.body
     }
 
+    /// Takes the whole request out, and leaves a `GET /` without headers and content behind.
+    pub fn take(&mut self) -> Self {
+        let empty = Self::new(RequestHead::empty(), self.peer);
+        std::mem::replace(self, empty)
+    }
+
     /// Returns the content and lets go of the rest.
     pub fn into_body(self) -> Body {
         self.body

@@ -1,0 +1,314 @@
+//! The app: routes, middleware and state, and what answers requests with them.
+
+use std::error::Error as StdError;
+use std::fmt;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use filoplume_runtime::{Request, Response, ResponseBody, ServerConfig, StatusCode};
+
+use crate::context::{Context, States};
+use crate::error::{Error, Result};
+use crate::handler::Handler;
+use crate::middleware::{End, Layer, Layers, Middleware, Next, panic_message};
+use crate::present::{Asked, Presenter};
+use crate::routing::{Found, Route, Router, Routes, Table, build};
+use crate::serve::AppService;
+
+/// An app: what is asked for goes through its middleware to the handler of a route.
+///
+/// ```no_run
+/// use filoplume::prelude::*;
+///
+/// fn main() -> filoplume::Result<()> {
+///     App::new()
+///         .get("/", || "Hello, World!")
+///         .get("/hello/{name}", |Path(name): Path<String>| format!("Hello, {name}!"))
+///         .listen("127.0.0.1:5000")
+/// }
+/// ```
+///
+/// Mistakes, such as two routes for the same paths, are told by [`listen`](Self::listen) and [`build`](Self::build), all
+/// at once, each with the line it stands in.
+///
+/// A path that matches no route, and would with one slash at its end more or less, is redirected there with `308`.
+#[derive(Default)]
+#[must_use = "an app does nothing until `listen`, `build` or `test` is called"]
+pub struct App {
+    pub(crate) router: Router,
+    pub(crate) config: ServerConfig,
+    pub(crate) settings: Settings,
+}
+
+/// What is set for the whole app beside its routes.
+#[derive(Default)]
+pub(crate) struct Settings {
+    pub(crate) is_development: bool,
+    pub(crate) presenter: Option<Presenter>,
+    pub(crate) translators: Vec<Translator>,
+}
+
+/// Says how an error of another crate is answered.
+type Translator = Box<dyn Fn(&(dyn StdError + 'static)) -> Option<Error> + Send + Sync>;
+
+impl App {
+    /// Returns an app without routes.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Adds a route with all its methods. See [`Router::route`] for patterns.
+    #[track_caller]
+    pub fn route(mut self, pattern: &str, route: Route) -> Self {
+        self.router = self.router.route(pattern, route);
+        self
+    }
+
+    /// Answers `GET`, and with it `HEAD`.
+    #[track_caller]
+    pub fn get<P: 'static>(mut self, pattern: &str, handler: impl Handler<P>) -> Self {
+        self.router = self.router.get(pattern, handler);
+        self
+    }
+
+    /// Answers `POST`.
+    #[track_caller]
+    pub fn post<P: 'static>(mut self, pattern: &str, handler: impl Handler<P>) -> Self {
+        self.router = self.router.post(pattern, handler);
+        self
+    }
+
+    /// Answers `PUT`.
+    #[track_caller]
+    pub fn put<P: 'static>(mut self, pattern: &str, handler: impl Handler<P>) -> Self {
+        self.router = self.router.put(pattern, handler);
+        self
+    }
+
+    /// Answers `PATCH`.
+    #[track_caller]
+    pub fn patch<P: 'static>(mut self, pattern: &str, handler: impl Handler<P>) -> Self {
+        self.router = self.router.patch(pattern, handler);
+        self
+    }
+
+    /// Answers `DELETE`.
+    #[track_caller]
+    pub fn delete<P: 'static>(mut self, pattern: &str, handler: impl Handler<P>) -> Self {
+        self.router = self.router.delete(pattern, handler);
+        self
+    }
+
+    /// Adds the routes of a router below a prefix.
+    #[track_caller]
+    pub fn nest(mut self, prefix: &str, router: Router) -> Self {
+        self.router = self.router.nest(prefix, router);
+        self
+    }
+
+    /// Adds the routes of a router, which keep its middleware and state.
+    #[track_caller]
+    pub fn merge(mut self, router: Router) -> Self {
+        self.router = self.router.merge(router);
+        self
+    }
+
+    /// Answers what no route matches, instead of a plain `404`.
+    #[track_caller]
+    pub fn fallback<P: 'static>(mut self, handler: impl Handler<P>) -> Self {
+        self.router = self.router.fallback(handler);
+        self
+    }
+
+    /// Adds middleware around everything, answers of the app itself included, such as `404`. The first is the outermost.
+    pub fn with(mut self, middleware: impl Middleware) -> Self {
+        self.router = self.router.with(middleware);
+        self
+    }
+
+    /// Gives all handlers a value, taken with [`State`](crate::State).
+    #[track_caller]
+    pub fn state<T: Send + Sync + 'static>(mut self, state: T) -> Self {
+        self.router = self.router.state(state);
+        self
+    }
+
+    /// Says how an error of type `E` is answered that a handler returned with `?`, instead of with a plain `500`.
+    ///
+    /// ```
+    /// use std::num::ParseIntError;
+    /// use filoplume::prelude::*;
+    ///
+    /// fn double(text: String) -> Result<String> {
+    ///     Ok((text.parse::<i64>()? * 2).to_string())
+    /// }
+    ///
+    /// let app = App::new()
+    ///     .post("/double", double)
+    ///     .map_error(|error: &ParseIntError| Error::unprocessable(format!("not a number: {error}")));
+    /// app.test().post("/double").body("two").send().assert_status(422);
+    /// ```
+    pub fn map_error<E: StdError + 'static>(
+        mut self,
+        map: impl Fn(&E) -> Error + Send + Sync + 'static,
+    ) -> Self {
+        self.settings.translators.push(Box::new(move |error| error.downcast_ref().map(&map)));
+        self
+    }
+
+    /// Presents errors in another way than as problem details or HTML. `None` leaves it at these.
+    ///
+    /// Status and headers that middleware set stay; of the response only the content and its type are taken.
+    ///
+    /// ```
+    /// use filoplume::prelude::*;
+    ///
+    /// let app = App::new().present_errors(|error, _| {
+    ///     Some(Response::from(format!("oops: {}", error.status_code())))
+    /// });
+    /// app.test().get("/nowhere").send().assert_status(404).assert_text("oops: 404 Not Found");
+    /// ```
+    pub fn present_errors(
+        mut self,
+        present: impl Fn(&Error, &Asked) -> Option<Response> + Send + Sync + 'static,
+    ) -> Self {
+        self.settings.presenter = Some(Box::new(present));
+        self
+    }
+
+    /// Shows errors with their causes, the route, the request and hints, to whoever asks. For development only: it tells
+    /// all. Default: off.
+    pub fn development(mut self, is_development: bool) -> Self {
+        self.settings.is_development = is_development;
+        self
+    }
+
+    /// Sets how the server behaves: timeouts, threads, limits.
+    pub fn config(mut self, config: ServerConfig) -> Self {
+        self.config = config;
+        self
+    }
+
+    /// Returns the routes, to be printed or looked at.
+    pub fn routes(&self) -> Routes {
+        self.router.routes()
+    }
+
+    /// Returns the app as a service for a [`Server`](filoplume_runtime::Server), for those who bind it themselves.
+    ///
+    /// # Errors
+    ///
+    /// If routes conflict, patterns are wrong, or a route takes a state that was not given.
+    pub fn build(self) -> Result<AppService> {
+        Ok(AppService::new(self.into_core()?))
+    }
+
+    pub(crate) fn into_core(self) -> Result<Core> {
+        let layers: Box<[Layer]> = self.router.layers.as_slice().into();
+        let states = self.router.states.clone();
+        let mut router = self.router;
+        router.layers.clear();
+        let table = build(router, &layers).map_err(|mistakes| {
+            let list: Vec<_> = mistakes.iter().map(|mistake| format!("\n  - {mistake}")).collect();
+            Error::start_up(format!("the app cannot start:{}", list.concat()))
+        })?;
+        Ok(Core { table, layers, states, settings: self.settings })
+    }
+}
+
+impl fmt::Debug for App {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("App").field("router", &self.router).finish_non_exhaustive()
+    }
+}
+
+/// An app that answers: what all threads share.
+pub(crate) struct Core {
+    pub(crate) table: Table,
+    pub(crate) layers: Box<[Layer]>,
+    pub(crate) states: States,
+    pub(crate) settings: Settings,
+}
+
+impl Core {
+    /// Answers a request: the outermost place.
+    pub(crate) fn answer(&self, request: Request) -> Response {
+        let asked = Asked::of(&request, self.settings.is_development);
+        let route = request.route().and_then(|number| self.table.route(number));
+        let context = Context { core: self, route };
+        let next = Next { layers: Layers(&self.layers), context, end: End::Route };
+        let response = catch_unwind(AssertUnwindSafe(|| next.run(request)));
+        let response = response.unwrap_or_else(|panic| {
+            let route = context.route().unwrap_or("no route");
+            let message = panic_message(&*panic);
+            tracing::error!(route, panic = message, "a handler panicked");
+            Error::status(StatusCode::INTERNAL_SERVER_ERROR)
+                .with_source(crate::error::Message(format!("panic: {message}")))
+                .into_pending_response()
+        });
+        if matches!(response.body(), ResponseBody::Empty) && Error::of(&response).is_some() {
+            return self.present(response, &asked, context);
+        }
+        response
+    }
+
+    /// Answers a request behind the middleware of the app.
+    pub(crate) fn route(&self, request: Request) -> Response {
+        let error = match self.table.found_for(&request) {
+            Found::Route(number) => match self.table.route(number) {
+                Some(route) if !route.options.refuses(&request) => {
+                    let context = Context { core: self, route: Some(route) };
+                    return Next { layers: Layers(&route.layers), context, end: End::Handler }.run(request);
+                }
+                Some(route) => {
+                    let max = route.options.bytes_max().unwrap_or(u64::MAX);
+                    let detail = format!("the content is longer than the {max} bytes that are accepted here");
+                    Error::new(StatusCode::PAYLOAD_TOO_LARGE, detail)
+                }
+                None => Error::status(StatusCode::NOT_FOUND),
+            },
+            Found::Options { allow } => return empty(StatusCode::NO_CONTENT, "allow", allow),
+            Found::Slash { path } => {
+                let query = request.query().map(|query| format!("?{query}")).unwrap_or_default();
+                return empty(StatusCode::PERMANENT_REDIRECT, "location", &format!("{path}{query}"));
+            }
+            Found::OtherMethods { allow } => {
+                Error::status(StatusCode::METHOD_NOT_ALLOWED).with_known_header("allow", allow)
+            }
+            Found::Nothing => Error::status(StatusCode::NOT_FOUND),
+        };
+        error.into_pending_response()
+    }
+
+    /// The response that stands for an error on its way out, and the line in the log for one of ours.
+    #[inline(never)]
+    pub(crate) fn pending(&self, error: Error, context: Context<'_>) -> Response {
+        let error = self.translate(error);
+        if error.status_code().is_server_error() {
+            let route = context.route().unwrap_or("no route");
+            tracing::error!(route, status = error.status_code().as_u16(), error = ?error, "a request failed");
+        }
+        error.into_pending_response()
+    }
+
+    fn translate(&self, error: Error) -> Error {
+        let translated =
+            self.settings.translators.iter().find_map(|translate| error.chain().find_map(translate));
+        match translated {
+            Some(translated) => translated.with_cause_of(error),
+            None => error,
+        }
+    }
+}
+
+impl fmt::Debug for Core {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Core").field("table", &self.table).finish_non_exhaustive()
+    }
+}
+
+fn empty(status: StatusCode, name: &str, value: &str) -> Response {
+    let mut response = Response::new(status.as_u16());
+    // Both come from what was matched, where no control character can be.
+    let _ = response.set_header(name, value);
+    response
+}

@@ -1,0 +1,88 @@
+//! What an app knows of a request beside the request itself.
+
+use std::any::{Any, TypeId, type_name};
+use std::fmt;
+use std::sync::Arc;
+
+use crate::app::Core;
+use crate::routing::CompiledRoute;
+
+/// Where a request is being answered: the app, the route, and the state that belongs to it.
+///
+/// Extractors are given it beside the request; middleware has it in [`Next::context`](crate::Next::context).
+#[derive(Clone, Copy)]
+pub struct Context<'a> {
+    pub(crate) core: &'a Core,
+    pub(crate) route: Option<&'a CompiledRoute>,
+}
+
+impl<'a> Context<'a> {
+    /// Returns the pattern of the route, such as `/users/{id}`; `None` if no route matched.
+    pub fn route(&self) -> Option<&'a str> {
+        self.route.map(|route| &*route.pattern)
+    }
+
+    /// Returns a state that was given to the app or to the route's router; the nearest one, if several have the type.
+    pub fn state<T: Send + Sync + 'static>(&self) -> Option<&'a T> {
+        self.states().get::<T>()
+    }
+
+    /// Returns whether the app runs in development mode, where errors are shown with their causes.
+    pub fn is_development(&self) -> bool {
+        self.core.settings.is_development
+    }
+
+    /// Returns the captures of the path by name, still percent-encoded, in the order of the pattern.
+    pub fn captures<'p>(&'p self, path: &'p str) -> Vec<(&'p str, &'p str)> {
+        self.core.table.captures(path)
+    }
+
+    /// Returns the longest content that the route accepts, in bytes; `None` if the server's bound decides.
+    pub fn content_bytes_max(&self) -> Option<u64> {
+        self.route.and_then(|route| route.options.bytes_max())
+    }
+
+    fn states(&self) -> &'a States {
+        match self.route {
+            Some(route) => &route.states,
+            None => &self.core.states,
+        }
+    }
+}
+
+impl fmt::Debug for Context<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Context").field("route", &self.route()).finish_non_exhaustive()
+    }
+}
+
+/// Values by type. There are few: a row is faster than a map.
+#[derive(Clone, Default)]
+pub(crate) struct States {
+    values: Vec<(TypeId, Arc<dyn Any + Send + Sync>)>,
+}
+
+impl States {
+    /// Adds a value; returns the name of its type if there was one of that type already.
+    pub(crate) fn insert<T: Send + Sync + 'static>(&mut self, value: T) -> Option<&'static str> {
+        let id = TypeId::of::<T>();
+        let is_taken = self.has(id);
+        self.values.push((id, Arc::new(value)));
+        is_taken.then(type_name::<T>)
+    }
+
+    pub(crate) fn get<T: 'static>(&self) -> Option<&T> {
+        let id = TypeId::of::<T>();
+        let (_, value) = self.values.iter().find(|(of, _)| *of == id)?;
+        value.downcast_ref()
+    }
+
+    pub(crate) fn has(&self, id: TypeId) -> bool {
+        self.values.iter().any(|(of, _)| *of == id)
+    }
+
+    /// Puts those of an outer router behind, so that the inner ones are found first.
+    pub(crate) fn extend_outer(&mut self, outer: &Self) {
+        self.values.extend(outer.values.iter().cloned());
+    }
+}

@@ -1,0 +1,300 @@
+//! What goes wrong, and how it is answered: one type for handlers, middleware and start-up.
+
+use std::borrow::Cow;
+use std::error::Error as StdError;
+use std::fmt;
+use std::sync::Arc;
+
+use filoplume_runtime::{Headers, InvalidHeader, Response, StatusCode};
+
+/// A failure: a status, what the peer may know of it, and what only the log may know.
+///
+/// Every error type of other crates becomes one by `?`, as a plain `500`: its text is for the log. What the peer is
+/// told is said by [`Error::new`] and its short forms. An error ends the chain of handlers; the one
+/// place that presents errors makes it `application/problem+json` (RFC 9457) or HTML, as the client prefers.
+///
+/// ```
+/// use filoplume::prelude::*;
+///
+/// fn stock(Path(item): Path<String>) -> Result<String> {
+///     let count: u32 = std::fs::read_to_string("stock.txt")?.trim().parse()?;  // 500, and a line in the log
+///     if count == 0 {
+///         return Err(Error::not_found(format!("{item} is sold out")));         // 404, with this text
+///     }
+///     Ok(format!("{count} left"))
+/// }
+/// ```
+pub struct Error {
+    inner: Box<Inner>,
+}
+
+/// The result of whatever can fail in an app.
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+struct Inner {
+    status: StatusCode,
+    detail: Option<Cow<'static, str>>,
+    problem_type: Option<Cow<'static, str>>,
+    fields: Vec<FieldError>,
+    headers: Headers,
+    source: Option<Box<dyn StdError + Send + Sync>>,
+    is_start_up: bool,
+}
+
+/// What is wrong with one field of the input.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct FieldError {
+    /// Where it is, such as `address.street` or `items[2].price`.
+    pub field: String,
+    /// What is wrong with it.
+    pub message: String,
+}
+
+impl Error {
+    /// Returns an error with a status and what the peer is told.
+    pub fn new(status: StatusCode, detail: impl Into<Cow<'static, str>>) -> Self {
+        Self { inner: Box::new(Inner { detail: Some(detail.into()), ..Inner::of(status) }) }
+    }
+
+    /// Returns an error of which the peer is told the status only.
+    pub fn status(status: StatusCode) -> Self {
+        Self { inner: Box::new(Inner::of(status)) }
+    }
+
+    /// Returns a `500` whose text is for the log; the peer is told the status only.
+    pub fn internal(source: impl Into<Box<dyn StdError + Send + Sync>>) -> Self {
+        Self::status(StatusCode::INTERNAL_SERVER_ERROR).with_source(source)
+    }
+
+    /// Returns a `400`: the request makes no sense.
+    pub fn bad_request(detail: impl Into<Cow<'static, str>>) -> Self {
+        Self::new(StatusCode::BAD_REQUEST, detail)
+    }
+
+    /// Returns a `401`: it is not known who asks. RFC 9110, 11.6.1 wants a `WWW-Authenticate` with it.
+    pub fn unauthorized(detail: impl Into<Cow<'static, str>>) -> Self {
+        Self::new(StatusCode::UNAUTHORIZED, detail)
+    }
+
+    /// Returns a `403`: who asks may not.
+    pub fn forbidden(detail: impl Into<Cow<'static, str>>) -> Self {
+        Self::new(StatusCode::FORBIDDEN, detail)
+    }
+
+    /// Returns a `404`: there is no such thing.
+    pub fn not_found(detail: impl Into<Cow<'static, str>>) -> Self {
+        Self::new(StatusCode::NOT_FOUND, detail)
+    }
+
+    /// Returns a `409`: it cannot be done in the state that the thing is in.
+    pub fn conflict(detail: impl Into<Cow<'static, str>>) -> Self {
+        Self::new(StatusCode::CONFLICT, detail)
+    }
+
+    /// Returns a `422`: understood, but wrong.
+    pub fn unprocessable(detail: impl Into<Cow<'static, str>>) -> Self {
+        Self::new(StatusCode::UNPROCESSABLE_ENTITY, detail)
+    }
+
+    /// Returns a `503`: not now.
+    pub fn unavailable(detail: impl Into<Cow<'static, str>>) -> Self {
+        Self::new(StatusCode::SERVICE_UNAVAILABLE, detail)
+    }
+
+    pub(crate) fn start_up(message: impl Into<String>) -> Self {
+        let mut error = Self::internal(Message(message.into()));
+        error.inner.is_start_up = true;
+        error
+    }
+
+    /// Sets the cause. It is logged, never sent.
+    #[must_use]
+    pub fn with_source(mut self, source: impl Into<Box<dyn StdError + Send + Sync>>) -> Self {
+        self.inner.source = Some(source.into());
+        self
+    }
+
+    /// Takes over the cause of another error, unless it has one.
+    pub(crate) fn with_cause_of(mut self, other: Self) -> Self {
+        if self.inner.source.is_none() {
+            self.inner.source = other.inner.source;
+        }
+        self
+    }
+
+    /// Adds what is wrong with one field.
+    #[must_use]
+    pub fn with_field(mut self, field: impl Into<String>, message: impl Into<String>) -> Self {
+        self.inner.fields.push(FieldError { field: field.into(), message: message.into() });
+        self
+    }
+
+    /// Sets the URI that names this kind of problem (RFC 9457, 3.1.1).
+    #[must_use]
+    pub fn with_type(mut self, uri: impl Into<Cow<'static, str>>) -> Self {
+        self.inner.problem_type = Some(uri.into());
+        self
+    }
+
+    /// Adds a header to the answer, such as `WWW-Authenticate` or `Retry-After`.
+    ///
+    /// # Errors
+    ///
+    /// If the name is no token or the value has a control character.
+    pub fn with_header(mut self, name: &str, value: impl AsRef<[u8]>) -> Result<Self, InvalidHeader> {
+        self.inner.headers.append(name, value)?;
+        Ok(self)
+    }
+
+    /// As `with_header`, for what is known to be valid.
+    pub(crate) fn with_known_header(mut self, name: &str, value: impl AsRef<[u8]>) -> Self {
+        let added = self.inner.headers.append(name, value);
+        debug_assert!(added.is_ok(), "{name} is a valid header");
+        self
+    }
+
+    /// Returns the status of the answer.
+    pub fn status_code(&self) -> StatusCode {
+        self.inner.status
+    }
+
+    /// Returns what the peer is told beside the status.
+    pub fn detail(&self) -> Option<&str> {
+        self.inner.detail.as_deref()
+    }
+
+    /// Returns what is wrong with the fields of the input.
+    pub fn fields(&self) -> &[FieldError] {
+        &self.inner.fields
+    }
+
+    /// Returns the headers of the answer.
+    pub fn headers(&self) -> &Headers {
+        &self.inner.headers
+    }
+
+    /// Returns the URI that names this kind of problem.
+    pub fn problem_type(&self) -> Option<&str> {
+        self.inner.problem_type.as_deref()
+    }
+
+    /// Returns the cause.
+    pub fn source(&self) -> Option<&(dyn StdError + 'static)> {
+        self.inner.source.as_deref().map(|source| source as &(dyn StdError + 'static))
+    }
+
+    /// Returns the cause, or a cause of the cause, if it is of type `E`.
+    pub fn downcast_ref<E: StdError + 'static>(&self) -> Option<&E> {
+        self.chain().find_map(|error| error.downcast_ref::<E>())
+    }
+
+    /// Returns the causes, the nearest first.
+    pub fn chain(&self) -> impl Iterator<Item = &(dyn StdError + 'static)> {
+        std::iter::successors(self.source(), |&error| error.source())
+    }
+
+    /// Returns the error that a response stands for. Middleware sees failures as responses, with the error beside them.
+    pub fn of(response: &Response) -> Option<&Self> {
+        response.extensions().get::<Arc<Self>>().map(|error| &**error)
+    }
+
+    /// Returns the response that stands for this error. It has no content yet: that comes at the outermost place, in
+    /// the form that the client prefers, unless middleware gave it one.
+    pub(crate) fn into_pending_response(self) -> Response {
+        let mut response = Response::new(self.inner.status.as_u16());
+        *response.headers_mut() = self.inner.headers.clone();
+        response.extensions_mut().insert(Arc::new(self));
+        response
+    }
+}
+
+impl Inner {
+    fn of(status: StatusCode) -> Self {
+        Self {
+            status,
+            detail: None,
+            problem_type: None,
+            fields: Vec::new(),
+            headers: Headers::new(),
+            source: None,
+            is_start_up: false,
+        }
+    }
+}
+
+impl<E> From<E> for Error
+where
+    E: StdError + Send + Sync + 'static,
+{
+    #[track_caller]
+    fn from(error: E) -> Self {
+        let known = crate::extract::known_refusal(&error);
+        known.unwrap_or_else(|| Self::status(StatusCode::INTERNAL_SERVER_ERROR)).with_source(error)
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match (&self.inner.detail, &self.inner.source) {
+            (Some(detail), _) => f.write_str(detail),
+            (None, Some(source)) => write!(f, "{source}"),
+            (None, None) => write!(f, "{}", self.inner.status),
+        }
+    }
+}
+
+impl fmt::Debug for Error {
+    // `fn main() -> Result` prints this form: it should read like a text.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if !self.inner.is_start_up && self.inner.status != StatusCode::INTERNAL_SERVER_ERROR {
+            write!(f, "{}: ", self.inner.status)?;
+        }
+        write!(f, "{self}")?;
+        for field in &self.inner.fields {
+            write!(f, "\n  {}: {}", field.field, field.message)?;
+        }
+        let told = usize::from(self.inner.detail.is_none());
+        for cause in self.chain().skip(told) {
+            write!(f, "\n  caused by: {cause}")?;
+        }
+        Ok(())
+    }
+}
+
+/// A text as an error.
+#[derive(Debug)]
+pub(crate) struct Message(pub(crate) String);
+
+impl fmt::Display for Message {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl StdError for Message {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_error_of_another_crate_is_a_plain_500() {
+        let error = Error::from(std::io::Error::other("disk on fire"));
+        assert_eq!(error.status_code(), 500);
+        assert_eq!(error.detail(), None, "its text is not for the peer");
+        assert_eq!(format!("{error:?}"), "disk on fire");
+        assert!(error.downcast_ref::<std::io::Error>().is_some());
+    }
+
+    #[test]
+    fn what_is_printed_names_status_fields_and_causes() {
+        let error = Error::unprocessable("the order is wrong")
+            .with_field("items[0].count", "must be positive")
+            .with_source(Message("count is 0".to_owned()));
+        assert_eq!(
+            format!("{error:?}"),
+            "422 Unprocessable Entity: the order is wrong\n  items[0].count: must be positive\n  caused by: count is 0"
+        );
+    }
+}

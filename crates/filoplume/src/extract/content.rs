@@ -1,0 +1,112 @@
+//! The content of a request, all of it in memory.
+
+use std::error::Error as StdError;
+use std::fmt;
+use std::io::{self, ErrorKind};
+use std::sync::Arc;
+
+use bytes::Bytes;
+use filoplume_runtime::{Request, StatusCode};
+
+use super::{Extract, Refusal, Takes};
+use crate::context::Context;
+use crate::error::Error;
+use crate::routing::CONTENT_BYTES_MAX;
+
+/// The content, collected. Refused with `413` if it is longer than the route accepts: 2 MiB, unless
+/// [`Route::content_bytes_max`](crate::Route::content_bytes_max) says otherwise.
+impl Extract for Bytes {
+    const TAKES: Takes = Takes::Content;
+    type Rejection = ContentRejection;
+
+    fn extract(request: &mut Request, context: &Context<'_>) -> Result<Self, ContentRejection> {
+        let bytes_max = context.content_bytes_max().unwrap_or(CONTENT_BYTES_MAX);
+        let body = std::mem::take(request.body_mut());
+        body.into_bytes(bytes_max).map_err(|error| ContentRejection::of_read(error, bytes_max))
+    }
+}
+
+impl Extract for Vec<u8> {
+    const TAKES: Takes = Takes::Content;
+    type Rejection = ContentRejection;
+
+    fn extract(request: &mut Request, context: &Context<'_>) -> Result<Self, ContentRejection> {
+        Bytes::extract(request, context).map(Into::into)
+    }
+}
+
+/// The content as text. Refused with `400` if it is not UTF-8.
+impl Extract for String {
+    const TAKES: Takes = Takes::Content;
+    type Rejection = ContentRejection;
+
+    fn extract(request: &mut Request, context: &Context<'_>) -> Result<Self, ContentRejection> {
+        let bytes: Vec<u8> = Bytes::extract(request, context)?.into();
+        Self::from_utf8(bytes)
+            .map_err(|error| ContentRejection::NotUtf8 { at: error.utf8_error().valid_up_to() })
+    }
+}
+
+/// Why the content could not be taken.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub enum ContentRejection {
+    /// It is longer than accepted.
+    TooLong {
+        /// How many bytes are accepted.
+        bytes_max: u64,
+    },
+    /// It did not arrive in time.
+    TimedOut,
+    /// It is not what was announced, or ended early.
+    Broken(Arc<io::Error>),
+    /// It is not UTF-8.
+    NotUtf8 {
+        /// The first byte that is not.
+        at: usize,
+    },
+}
+
+impl ContentRejection {
+    /// What an error of a read of the content means.
+    pub(crate) fn of_read(error: io::Error, bytes_max: u64) -> Self {
+        match error.kind() {
+            ErrorKind::FileTooLarge => Self::TooLong { bytes_max },
+            ErrorKind::TimedOut => Self::TimedOut,
+            _ => Self::Broken(Arc::new(error)),
+        }
+    }
+}
+
+impl fmt::Display for ContentRejection {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::TooLong { bytes_max } => {
+                write!(f, "the content is longer than the {bytes_max} bytes that are accepted here")
+            }
+            Self::TimedOut => f.write_str("the content did not arrive in time"),
+            Self::Broken(_) => f.write_str("the content could not be read"),
+            Self::NotUtf8 { at } => write!(f, "the content is not UTF-8 from byte {at} on"),
+        }
+    }
+}
+
+impl StdError for ContentRejection {
+    fn source(&self) -> Option<&(dyn StdError + 'static)> {
+        match self {
+            Self::Broken(error) => Some(&**error),
+            Self::TooLong { .. } | Self::TimedOut | Self::NotUtf8 { .. } => None,
+        }
+    }
+}
+
+impl Refusal for ContentRejection {
+    fn describe(&self) -> Error {
+        let status = match self {
+            Self::TooLong { .. } => StatusCode::PAYLOAD_TOO_LARGE,
+            Self::TimedOut => StatusCode::REQUEST_TIMEOUT,
+            Self::Broken(_) | Self::NotUtf8 { .. } => StatusCode::BAD_REQUEST,
+        };
+        Error::new(status, self.to_string())
+    }
+}

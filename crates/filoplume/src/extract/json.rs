@@ -1,0 +1,170 @@
+//! JSON, both ways.
+
+use std::error::Error as StdError;
+use std::fmt;
+use std::ops::{Deref, DerefMut};
+use std::sync::Arc;
+
+use bytes::Bytes;
+use filoplume_runtime::{Request, Response, StatusCode};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+use super::{ContentRejection, Extract, Refusal, Takes};
+use crate::context::Context;
+use crate::error::{Error, Result};
+use crate::response::IntoResponse;
+
+/// JSON: as a parameter the content read as a `T`, as a result a `T` sent as `application/json`.
+///
+/// ```
+/// use filoplume::prelude::*;
+/// use serde::{Deserialize, Serialize};
+///
+/// #[derive(Deserialize, Serialize)]
+/// struct Note { title: String, stars: u8 }
+///
+/// let app = App::new().post("/notes", |Json(mut note): Json<Note>| {
+///     note.stars += 1;
+///     (StatusCode::CREATED, Json(note))
+/// });
+/// let client = app.test();
+/// let note = client.post("/notes").header("content-type", "application/json").body(r#"{"title":"a","stars":2}"#);
+/// note.send().assert_status(201).assert_text(r#"{"title":"a","stars":3}"#);
+///
+/// let wrong = client.post("/notes").header("content-type", "application/json").body(r#"{"title":"a","stars":-2}"#);
+/// wrong.send().assert_status(422);
+/// ```
+///
+/// Refused with `415` without a JSON `Content-Type`, `400` if the content is no JSON, `422` if it is JSON and no `T`,
+/// with the field, and as [`Bytes`] are.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Json<T>(pub T);
+
+impl<T: DeserializeOwned> Extract for Json<T> {
+    const TAKES: Takes = Takes::Content;
+    type Rejection = JsonRejection;
+
+    fn extract(request: &mut Request, context: &Context<'_>) -> Result<Self, JsonRejection> {
+        if !request.header("content-type").is_some_and(is_json) {
+            return Err(JsonRejection::ContentType);
+        }
+        let content = Bytes::extract(request, context).map_err(JsonRejection::Content)?;
+        let mut deserializer = serde_json::Deserializer::from_slice(&content);
+        let value = serde_path_to_error::deserialize(&mut deserializer).map_err(JsonRejection::of)?;
+        deserializer.end().map_err(|error| JsonRejection::Syntax(Arc::new(error)))?;
+        Ok(Self(value))
+    }
+}
+
+/// `application/json`, and all `+json` (RFC 6839, 3.1), with any parameters.
+fn is_json(content_type: &str) -> bool {
+    let essence = content_type.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
+    essence == "application/json" || (essence.starts_with("application/") && essence.ends_with("+json"))
+}
+
+impl<T: Serialize> IntoResponse for Json<T> {
+    fn into_response(self) -> Result<Response> {
+        let mut response = Response::default();
+        response.send_json(serde_json::to_vec(&self.0)?);
+        Ok(response)
+    }
+}
+
+impl<T> Deref for Json<T> {
+    type Target = T;
+
+    fn deref(&self) -> &T {
+        &self.0
+    }
+}
+
+impl<T> DerefMut for Json<T> {
+    fn deref_mut(&mut self) -> &mut T {
+        &mut self.0
+    }
+}
+
+/// Why [`Json`] refused.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub enum JsonRejection {
+    /// The `Content-Type` is missing or another one.
+    ContentType,
+    /// The content could not be taken.
+    Content(ContentRejection),
+    /// It is no JSON.
+    Syntax(Arc<serde_json::Error>),
+    /// It is JSON, but not what is wanted.
+    Data {
+        /// Where: such as `items[2].price`; `.` for the whole.
+        field: String,
+        /// What is wrong there.
+        source: Arc<serde_json::Error>,
+    },
+}
+
+impl JsonRejection {
+    fn of(error: serde_path_to_error::Error<serde_json::Error>) -> Self {
+        let field = error.path().to_string();
+        let source = Arc::new(error.into_inner());
+        if source.is_data() { Self::Data { field, source } } else { Self::Syntax(source) }
+    }
+}
+
+impl fmt::Display for JsonRejection {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::ContentType => {
+                f.write_str("the content is to be JSON: send `content-type: application/json`")
+            }
+            Self::Content(rejection) => rejection.fmt(f),
+            Self::Syntax(error) => write!(f, "the content is no JSON: {error}"),
+            Self::Data { field, source } if field == "." => {
+                write!(f, "the content is not as expected: {source}")
+            }
+            Self::Data { field, source } => write!(f, "`{field}` is not as expected: {source}"),
+        }
+    }
+}
+
+impl StdError for JsonRejection {
+    fn source(&self) -> Option<&(dyn StdError + 'static)> {
+        match self {
+            Self::ContentType => None,
+            Self::Content(rejection) => Some(rejection),
+            Self::Syntax(error) | Self::Data { source: error, .. } => Some(&**error),
+        }
+    }
+}
+
+impl Refusal for JsonRejection {
+    fn describe(&self) -> Error {
+        let status = match self {
+            Self::ContentType => StatusCode::UNSUPPORTED_MEDIA_TYPE,
+            Self::Content(rejection) => return rejection.describe(),
+            Self::Syntax(_) => StatusCode::BAD_REQUEST,
+            Self::Data { .. } => StatusCode::UNPROCESSABLE_ENTITY,
+        };
+        let error = Error::new(status, self.to_string());
+        match self {
+            Self::Data { field, source } => error.with_field(field, source.to_string()),
+            _ => error,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn json_goes_by_several_names() {
+        assert!(is_json("application/json"));
+        assert!(is_json("Application/JSON; charset=utf-8"));
+        assert!(is_json("application/vnd.api+json"));
+        assert!(!is_json("text/json"));
+        assert!(!is_json("application/jsonx"));
+        assert!(!is_json(""));
+    }
+}

@@ -1,0 +1,155 @@
+//! Extractors that hand out what the request already is.
+
+use std::any::type_name;
+use std::convert::Infallible;
+use std::error::Error as StdError;
+use std::fmt;
+
+use filoplume_runtime::{Body, Headers, Method, Peer, Request, Version};
+
+use super::{Extract, Refusal, Takes};
+use crate::context::Context;
+use crate::error::Error;
+
+/// The whole request. It is the last parameter, because nothing is left after it.
+impl Extract for Request {
+    const TAKES: Takes = Takes::Request;
+    type Rejection = Infallible;
+
+    fn extract(request: &mut Request, _: &Context<'_>) -> Result<Self, Infallible> {
+        Ok(request.take())
+    }
+}
+
+/// The content as a reader: the handler runs before it has arrived, in constant memory.
+impl Extract for Body {
+    const TAKES: Takes = Takes::Stream;
+    type Rejection = Infallible;
+
+    fn extract(request: &mut Request, _: &Context<'_>) -> Result<Self, Infallible> {
+        Ok(std::mem::take(request.body_mut()))
+    }
+}
+
+/// The method.
+impl Extract for Method {
+    type Rejection = Infallible;
+
+    fn extract(request: &mut Request, _: &Context<'_>) -> Result<Self, Infallible> {
+        Ok(request.method().clone())
+    }
+}
+
+/// The version of HTTP.
+impl Extract for Version {
+    type Rejection = Infallible;
+
+    fn extract(request: &mut Request, _: &Context<'_>) -> Result<Self, Infallible> {
+        Ok(request.version())
+    }
+}
+
+/// The headers.
+impl Extract for Headers {
+    type Rejection = Infallible;
+
+    fn extract(request: &mut Request, _: &Context<'_>) -> Result<Self, Infallible> {
+        Ok(request.headers().clone())
+    }
+}
+
+/// The socket's peer. Behind a proxy it is the proxy: see [`ClientAddr`](crate::ClientAddr).
+impl Extract for Peer {
+    type Rejection = Infallible;
+
+    fn extract(request: &mut Request, _: &Context<'_>) -> Result<Self, Infallible> {
+        Ok(request.peer())
+    }
+}
+
+/// The target as it was sent: path and query, still percent-encoded (RFC 9112, 3.2).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Target(pub String);
+
+impl Extract for Target {
+    type Rejection = Infallible;
+
+    fn extract(request: &mut Request, _: &Context<'_>) -> Result<Self, Infallible> {
+        Ok(Self(request.target().to_owned()))
+    }
+}
+
+/// What stands behind the `?`, still percent-encoded; empty if there is none.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RawQuery(pub String);
+
+impl Extract for RawQuery {
+    type Rejection = Infallible;
+
+    fn extract(request: &mut Request, _: &Context<'_>) -> Result<Self, Infallible> {
+        Ok(Self(request.query().unwrap_or_default().to_owned()))
+    }
+}
+
+/// What middleware put beside the request with [`Request::extensions_mut`].
+///
+/// ```
+/// use filoplume::prelude::*;
+///
+/// #[derive(Clone)]
+/// struct User(String);
+///
+/// let app = App::new()
+///     .get("/", |Extension(User(name)): Extension<User>| format!("hello {name}"))
+///     .with(|mut request: Request, next: Next| {
+///         request.extensions_mut().insert(User("ada".to_owned()));
+///         next.run(request)
+///     });
+/// app.test().get("/").send().assert_text("hello ada");
+/// ```
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Extension<T>(pub T);
+
+impl<T: Clone + Send + Sync + 'static> Extract for Extension<T> {
+    type Rejection = ExtensionRejection;
+
+    fn extract(request: &mut Request, _: &Context<'_>) -> Result<Self, ExtensionRejection> {
+        let value = request.extensions().get::<T>().cloned();
+        value.map(Self).ok_or(ExtensionRejection { type_name: type_name::<T>() })
+    }
+}
+
+/// No middleware put a value of the type beside the request: a mistake of the program.
+#[derive(Clone, Debug)]
+pub struct ExtensionRejection {
+    type_name: &'static str,
+}
+
+impl fmt::Display for ExtensionRejection {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let name = self.type_name;
+        write!(
+            f,
+            "no middleware of this route put a `{name}` beside the request: `request.extensions_mut().insert(..)`"
+        )
+    }
+}
+
+impl StdError for ExtensionRejection {}
+
+impl Refusal for ExtensionRejection {
+    fn describe(&self) -> Error {
+        Error::status(http::StatusCode::INTERNAL_SERVER_ERROR)
+    }
+}
+
+/// All values of the headers, as the `http` crate keeps them.
+pub type HeaderMap = http::HeaderMap;
+
+impl Extract for HeaderMap {
+    type Rejection = Infallible;
+
+    fn extract(request: &mut Request, _: &Context<'_>) -> Result<Self, Infallible> {
+        Ok(Self::from(request.headers()))
+    }
+}

@@ -1,0 +1,53 @@
+//! A web framework for handlers that are plain blocking closures, at event-loop speed.
+//!
+//! ```no_run
+//! use filoplume::prelude::*;
+//!
+//! fn main() -> filoplume::Result<()> {
+//!     App::new()
+//!         .get("/", || "Hello, World!")
+//!         .get("/hello/{name}", |Path(name): Path<String>| format!("Hello, {name}!"))
+//!         .listen("127.0.0.1:5000")
+//! }
+//! ```
+//!
+//! - [`App`] holds routes, middleware and state; [`Router`] groups routes.
+//! - Handlers are closures and functions whose parameters are [extractors](Extract) and whose result
+//!   [becomes a response](IntoResponse). They may block: nobody waits for them.
+//! - [`Middleware`] is what stands around handlers.
+//! - [`Error`] is what goes wrong, and how it is answered.
+//! - [`testing`] calls an app without a socket.
+
+// The tests and examples of this crate call it by its name.
+extern crate self as filoplume;
+
+mod app;
+mod context;
+mod error;
+pub mod extract;
+mod handler;
+pub mod middleware;
+pub mod prelude;
+mod present;
+pub mod response;
+pub mod routing;
+mod serve;
+pub mod testing;
+
+pub use filoplume_runtime::{
+    Body, Headers, InvalidHeader, Method, Metrics, Peer, Request, Response, ResponseBody, Server,
+    ServerConfig, ShutdownHandle, StaticField, StatusCode, Upgraded, Version,
+};
+
+pub use crate::app::App;
+pub use crate::context::Context;
+pub use crate::error::{Error, FieldError, Result};
+#[cfg(feature = "json")]
+pub use crate::extract::Json;
+pub use crate::extract::{Extension, Extract, Path, State};
+pub use crate::handler::Handler;
+pub use crate::middleware::{Middleware, Next};
+pub use crate::present::Asked;
+pub use crate::response::{Html, IntoResponse, Redirect};
+pub use crate::routing::{Route, Router};
+pub use crate::serve::AppService;

@@ -1,0 +1,134 @@
+//! The onion around handlers: middleware sees a request before them and the response after them.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+
+use filoplume_runtime::{Request, Response};
+
+use crate::context::Context;
+use crate::error::{Error, Result};
+use crate::response::IntoResponse;
+use crate::routing::RouteOptions;
+
+/// Something around handlers, for an app, a router or one route.
+///
+/// Every `Fn(Request, Next) -> impl IntoResponse` is one:
+///
+/// ```
+/// use filoplume::prelude::*;
+///
+/// let app = App::new()
+///     .get("/", || "secret")
+///     .with(|request: Request, next: Next| {
+///         if request.header("x-key") != Some("sesame") {
+///             return Err(Error::forbidden("this is for friends"));   // the handler is not called
+///         }
+///         let mut response = next.run(request);
+///         response.set_header("x-checked", "yes")?;
+///         Ok(response)
+///     });
+/// # app.test().get("/").header("x-key", "sesame").send().assert_status(200);
+/// ```
+///
+/// Middleware runs in the order it is written: the first is the outermost. `Next` is used up by [`Next::run`], so
+/// nothing can go on after it has answered.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is not middleware",
+    label = "not middleware",
+    note = "middleware is a closure `|request: Request, next: Next| -> Result<Response>`, or a type that implements `Middleware`",
+    note = "both parameters need their types written: `|request: Request, next: Next| ...`"
+)]
+pub trait Middleware: Send + Sync + 'static {
+    /// Answers the request, mostly by [`next.run(request)`](Next::run).
+    ///
+    /// # Errors
+    ///
+    /// What cannot be answered; it becomes a response on its way out, through the middleware further out.
+    fn handle(&self, request: Request, next: Next<'_>) -> Result<Response>;
+
+    /// Changes how the requests of a route are taken. Called once a route when the app starts.
+    fn configure(&self, options: &mut RouteOptions) {
+        let _ = options;
+    }
+}
+
+impl<F, R> Middleware for F
+where
+    F: Fn(Request, Next<'_>) -> R + Send + Sync + 'static,
+    R: IntoResponse,
+{
+    fn handle(&self, request: Request, next: Next<'_>) -> Result<Response> {
+        self(request, next).into_response()
+    }
+}
+
+/// Middleware as it is kept.
+pub(crate) type Layer = Arc<dyn Middleware>;
+
+/// What comes after a middleware: others, and then the handler.
+#[derive(Debug)]
+pub struct Next<'a> {
+    pub(crate) layers: Layers<'a>,
+    pub(crate) context: Context<'a>,
+    pub(crate) end: End,
+}
+
+/// The middleware still to come.
+#[derive(Clone, Copy)]
+pub(crate) struct Layers<'a>(pub(crate) &'a [Layer]);
+
+/// What stands behind the last middleware.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum End {
+    /// The way to the route, with the router's own middleware.
+    Route,
+    /// The handler.
+    Handler,
+}
+
+impl<'a> Next<'a> {
+    /// Hands the request on and returns the response. A failure further in is a response too, with
+    /// [the error](Error::of) beside it, so that what is done to responses is done to all of them.
+    pub fn run(self, request: Request) -> Response {
+        let result = match self.layers.0.split_first() {
+            Some((layer, rest)) => {
+                let next = Next { layers: Layers(rest), context: self.context, end: self.end };
+                layer.handle(request, next)
+            }
+            None => match self.end {
+                End::Route => return self.context.core.route(request),
+                End::Handler => match self.context.route {
+                    Some(route) => route.endpoint.call(request, &self.context),
+                    None => Err(Error::status(http::StatusCode::NOT_FOUND)),
+                },
+            },
+        };
+        result.unwrap_or_else(|error| self.context.core.pending(error, self.context))
+    }
+
+    /// As [`run`](Self::run), and a panic further in is returned as `Err` with its message.
+    ///
+    /// # Errors
+    ///
+    /// If the handler or middleware further in panics.
+    pub fn run_catching(self, request: Request) -> std::result::Result<Response, String> {
+        catch_unwind(AssertUnwindSafe(|| self.run(request))).map_err(|panic| panic_message(&*panic))
+    }
+
+    /// Returns where the request is being answered: the route and the state.
+    pub fn context(&self) -> Context<'a> {
+        self.context
+    }
+}
+
+impl std::fmt::Debug for Layers<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{} middlewares", self.0.len())
+    }
+}
+
+/// What a panic said.
+pub(crate) fn panic_message(panic: &(dyn std::any::Any + Send)) -> String {
+    let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
+    text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_else(|| "no message".to_owned())
+}

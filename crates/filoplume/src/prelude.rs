@@ -1,0 +1,9 @@
+//! What most apps need: `use filoplume::prelude::*;`.
+
+#[cfg(feature = "json")]
+pub use crate::extract::Json;
+pub use crate::extract::{Extension, Path, State};
+pub use crate::middleware::{self, Middleware, Next};
+pub use crate::response::{Html, IntoResponse, Redirect};
+pub use crate::routing::{Route, Router, any, delete, get, patch, post, put};
+pub use crate::{App, Body, Error, Method, Request, Response, Result, ServerConfig, StatusCode};

@@ -1,0 +1,19 @@
+//! HTML.
+
+use bytes::Bytes;
+use filoplume_runtime::Response;
+
+use crate::error::Result;
+use crate::response::IntoResponse;
+
+/// Text that is sent as `text/html; charset=utf-8`. It is sent as it is: escape what comes from elsewhere, or use templates.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Html<T>(pub T);
+
+impl<T: Into<Bytes>> IntoResponse for Html<T> {
+    fn into_response(self) -> Result<Response> {
+        let mut response = Response::default();
+        response.send_html(self.0);
+        Ok(response)
+    }
+}

@@ -1,0 +1,57 @@
+//! Responses that are read while they are sent.
+
+use std::fs::File;
+use std::io::Read;
+
+use filoplume_runtime::Response;
+
+use crate::error::Result;
+use crate::response::IntoResponse;
+
+/// Content that comes from a reader while it is sent, in constant memory. The reader may block.
+///
+/// ```
+/// use std::io::Cursor;
+/// use filoplume::prelude::*;
+/// use filoplume::response::Reader;
+///
+/// let app = App::new().get("/report", || Reader::new(Cursor::new("line by line")));
+/// app.test().get("/report").send().assert_text("line by line");
+/// ```
+#[derive(Clone, Copy, Debug)]
+pub struct Reader<R> {
+    reader: R,
+    length: Option<u64>,
+}
+
+impl<R: Read + Send + 'static> Reader<R> {
+    /// Returns content of unknown length: it is sent in chunks until the reader ends.
+    pub fn new(reader: R) -> Self {
+        Self { reader, length: None }
+    }
+
+    /// Returns content of `length` bytes. If the reader ends early the connection is closed, so that the peer can tell.
+    pub fn sized(reader: R, length: u64) -> Self {
+        Self { reader, length: Some(length) }
+    }
+}
+
+impl<R: Read + Send + 'static> IntoResponse for Reader<R> {
+    fn into_response(self) -> Result<Response> {
+        let mut response = Response::default();
+        match self.length {
+            Some(length) => response.send_reader(self.reader, length),
+            None => response.send_stream(self.reader),
+        };
+        Ok(response)
+    }
+}
+
+/// The content of the file from where it is read next. The type is up to the handler: `([("content-type", ..)], file)`.
+impl IntoResponse for File {
+    fn into_response(mut self) -> Result<Response> {
+        let length = self.metadata()?.len();
+        let position = std::io::Seek::stream_position(&mut self)?;
+        Reader::sized(self, length.saturating_sub(position)).into_response()
+    }
+}

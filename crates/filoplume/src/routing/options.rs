@@ -1,0 +1,140 @@
+//! How the requests of a route are taken: collected at start-up from its handler, its middleware and the program.
+
+use std::any::{TypeId, type_name};
+
+use filoplume_runtime::{Plan, Request};
+
+use crate::extract::Takes;
+
+/// The longest content that is accepted unless a route says otherwise. Forms and JSON of people are far below.
+pub(crate) const CONTENT_BYTES_MAX: u64 = 2 * 1024 * 1024;
+
+/// How the requests of a route are taken.
+///
+/// Extractors and middleware say in their `configure` what they need; the app collects it once a route when it starts.
+#[derive(Debug)]
+pub struct RouteOptions {
+    takes: Takes,
+    content_bytes_max: Option<u64>,
+    execution: Execution,
+    needs_captures: bool,
+    needs_states: Vec<(TypeId, &'static str)>,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Execution {
+    #[default]
+    Learned,
+    Inline,
+    Dispatched,
+}
+
+impl RouteOptions {
+    pub(crate) fn new() -> Self {
+        Self {
+            takes: Takes::Nothing,
+            content_bytes_max: None,
+            execution: Execution::default(),
+            needs_captures: false,
+            needs_states: Vec::new(),
+        }
+    }
+
+    /// Sets the longest content that is accepted; a longer one is a `413`. Who is called last decides: middleware
+    /// from the outside in, then the route. Default: 2 MiB for what is collected in memory, and the
+    /// server's bound for what a handler reads as a stream.
+    pub fn content_bytes_max(&mut self, bytes: u64) -> &mut Self {
+        self.content_bytes_max = Some(bytes);
+        self
+    }
+
+    /// Lets the handler run always on the event loop. It still stalls nobody: a loop is taken from a handler
+    /// that does not return.
+    pub fn inline(&mut self) -> &mut Self {
+        self.execution = Execution::Inline;
+        self
+    }
+
+    /// Lets the handler run always on a thread of the pool.
+    pub fn dispatched(&mut self) -> &mut Self {
+        self.execution = Execution::Dispatched;
+        self
+    }
+
+    /// Asks for a state of this type; an app that has none does not start.
+    pub fn require_state<T: 'static>(&mut self) -> &mut Self {
+        self.needs_states.push((TypeId::of::<T>(), type_name::<T>()));
+        self
+    }
+
+    /// Asks for a pattern with captures; an app whose pattern has none does not start.
+    pub fn require_captures(&mut self) -> &mut Self {
+        self.needs_captures = true;
+        self
+    }
+
+    /// Says that the content is taken, such as by middleware that looks into it.
+    pub fn take(&mut self, takes: Takes) -> &mut Self {
+        self.takes = match (self.takes, takes) {
+            (takes, Takes::Nothing) => takes,
+            // What is read before it has arrived can be collected too, not the other way round.
+            (Takes::Stream, _) | (_, Takes::Stream) => Takes::Stream,
+            (_, takes) => takes,
+        };
+        self
+    }
+
+    pub(crate) fn needs_captures(&self) -> bool {
+        self.needs_captures
+    }
+
+    pub(crate) fn needs_states(&self) -> &[(TypeId, &'static str)] {
+        &self.needs_states
+    }
+
+    /// The longest content, unless the server's bound decides.
+    pub(crate) fn bytes_max(&self) -> Option<u64> {
+        match self.takes {
+            Takes::Nothing | Takes::Stream | Takes::Request => self.content_bytes_max,
+            Takes::Content => Some(self.content_bytes_max.unwrap_or(CONTENT_BYTES_MAX)),
+        }
+    }
+
+    /// Whether a content of this request is longer than accepted, and was announced to be.
+    pub(crate) fn refuses(&self, request: &Request) -> bool {
+        match (request.content_length(), self.bytes_max()) {
+            (Some(length), Some(max)) => length > max,
+            _ => false,
+        }
+    }
+
+    /// The plan for a request of this route.
+    #[inline]
+    pub(crate) fn plan(&self, request: &Request, number: u32) -> Plan {
+        let mut plan = Plan::new().route(number);
+        match self.execution {
+            Execution::Learned => {}
+            Execution::Inline => plan = plan.inline(),
+            Execution::Dispatched => plan = plan.dispatched(),
+        }
+        if request.content_length() == Some(0) { plan } else { self.plan_content(request, plan) }
+    }
+
+    #[inline(never)]
+    fn plan_content(&self, request: &Request, plan: Plan) -> Plan {
+        if self.refuses(request) {
+            // Refused in the call, where middleware sees it; nothing is read for that.
+            return plan.streamed().content_bytes_max(u64::MAX);
+        }
+        let plan = match self.takes {
+            // Nobody waits for a content that nobody reads.
+            Takes::Nothing | Takes::Stream => plan.streamed(),
+            // A long one arrives in the handler's hands; the extractor collects it there.
+            Takes::Content | Takes::Request => plan,
+        };
+        match self.bytes_max() {
+            Some(bytes) => plan.content_bytes_max(bytes),
+            None => plan,
+        }
+    }
+}

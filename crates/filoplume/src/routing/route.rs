@@ -1,0 +1,180 @@
+//! The handlers of one path.
+
+use std::fmt;
+use std::panic::Location;
+use std::sync::Arc;
+
+use filoplume_runtime::Method;
+
+use crate::handler::{Endpoint, Handler, erase};
+use crate::middleware::{Layer, Middleware};
+use crate::routing::RouteOptions;
+
+/// The handlers of one path, by method, with middleware and options of their own.
+///
+/// ```
+/// use filoplume::prelude::*;
+///
+/// let app = App::new().route("/notes", get(|| "all notes").post(|text: String| (StatusCode::CREATED, text)));
+/// let client = app.test();
+/// client.post("/notes").body("remember").send().assert_status(201);
+/// client.delete("/notes").send().assert_status(405).assert_header("allow", "GET, HEAD, POST, OPTIONS");
+/// ```
+#[must_use = "a route does nothing until it is given to an app or a router"]
+pub struct Route {
+    pub(crate) handlers: Vec<MethodHandler>,
+    pub(crate) layers: Vec<Layer>,
+    pub(crate) adjust: Vec<Box<dyn Fn(&mut RouteOptions) + Send + Sync>>,
+}
+
+/// A handler and the methods that it answers.
+pub(crate) struct MethodHandler {
+    pub(crate) methods: Methods,
+    pub(crate) endpoint: Box<dyn Endpoint>,
+    pub(crate) written_at: &'static Location<'static>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Methods {
+    Some(Vec<Method>),
+    Any,
+}
+
+impl fmt::Display for Methods {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Any => f.write_str("ANY"),
+            Self::Some(methods) => {
+                let names: Vec<_> = methods.iter().map(Method::as_str).collect();
+                f.write_str(&names.join(","))
+            }
+        }
+    }
+}
+
+macro_rules! methods {
+    ($($name:ident $method:ident),+ $(,)?) => {
+        $(
+            #[doc = concat!("Returns a route that answers `", stringify!($method), "` with a handler.")]
+            #[track_caller]
+            pub fn $name<Parameters: 'static>(handler: impl Handler<Parameters>) -> Route {
+                Route::new().add(Methods::Some(vec![Method::$method]), handler)
+            }
+        )+
+
+        impl Route {
+            $(
+                #[doc = concat!("Answers `", stringify!($method), "` too.")]
+                #[track_caller]
+                pub fn $name<Parameters: 'static>(self, handler: impl Handler<Parameters>) -> Self {
+                    self.add(Methods::Some(vec![Method::$method]), handler)
+                }
+            )+
+        }
+    };
+}
+
+methods! {
+    get GET,
+    post POST,
+    put PUT,
+    patch PATCH,
+    delete DELETE,
+    head HEAD,
+    options OPTIONS,
+}
+
+/// Returns a route that answers every method for which there is no other handler.
+#[track_caller]
+pub fn any<Parameters: 'static>(handler: impl Handler<Parameters>) -> Route {
+    Route::new().add(Methods::Any, handler)
+}
+
+/// Returns a route that answers several methods with one handler.
+///
+/// ```
+/// use filoplume::prelude::*;
+/// use filoplume::routing::on;
+///
+/// let app = App::new().route("/vote", on([Method::PUT, Method::POST], || "counted"));
+/// app.test().put("/vote").send().assert_text("counted");
+/// ```
+#[track_caller]
+pub fn on<Parameters: 'static>(
+    methods: impl IntoIterator<Item = Method>,
+    handler: impl Handler<Parameters>,
+) -> Route {
+    Route::new().on(methods, handler)
+}
+
+impl Route {
+    pub(crate) fn new() -> Self {
+        Self { handlers: Vec::new(), layers: Vec::new(), adjust: Vec::new() }
+    }
+
+    #[track_caller]
+    pub(crate) fn add<Parameters: 'static>(
+        mut self,
+        methods: Methods,
+        handler: impl Handler<Parameters>,
+    ) -> Self {
+        let written_at = Location::caller();
+        self.handlers.push(MethodHandler { methods, endpoint: erase(handler), written_at });
+        self
+    }
+
+    /// Answers every method too for which there is no other handler.
+    #[track_caller]
+    pub fn any<Parameters: 'static>(self, handler: impl Handler<Parameters>) -> Self {
+        self.add(Methods::Any, handler)
+    }
+
+    /// Answers several methods too, with one handler.
+    #[track_caller]
+    pub fn on<Parameters: 'static>(
+        self,
+        methods: impl IntoIterator<Item = Method>,
+        handler: impl Handler<Parameters>,
+    ) -> Self {
+        self.add(Methods::Some(methods.into_iter().collect()), handler)
+    }
+
+    /// Adds middleware around the handlers of this route, within that of the router and the app.
+    pub fn with(mut self, middleware: impl Middleware) -> Self {
+        self.layers.push(Arc::new(middleware));
+        self
+    }
+
+    /// Sets the longest content that is accepted; a longer one is a `413`.
+    pub fn content_bytes_max(self, bytes: u64) -> Self {
+        self.adjust(move |options| {
+            options.content_bytes_max(bytes);
+        })
+    }
+
+    /// Lets the handlers run always on the event loop, whatever was learned of them.
+    pub fn inline(self) -> Self {
+        self.adjust(|options| {
+            options.inline();
+        })
+    }
+
+    /// Lets the handlers run always on threads of the pool, whatever was learned of them.
+    pub fn dispatched(self) -> Self {
+        self.adjust(|options| {
+            options.dispatched();
+        })
+    }
+
+    fn adjust(mut self, adjust: impl Fn(&mut RouteOptions) + Send + Sync + 'static) -> Self {
+        self.adjust.push(Box::new(adjust));
+        self
+    }
+}
+
+impl fmt::Debug for Route {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let methods: Vec<_> = self.handlers.iter().map(|handler| handler.methods.to_string()).collect();
+        f.debug_struct("Route").field("methods", &methods).field("middleware", &self.layers.len()).finish()
+    }
+}

@@ -1,0 +1,234 @@
+//! Routers: routes that belong together, with middleware and state of their own.
+
+use std::fmt;
+use std::panic::Location;
+use std::sync::Arc;
+
+use crate::context::States;
+use crate::handler::{Endpoint, Handler, erase};
+use crate::middleware::{Layer, Middleware};
+use crate::routing::pattern::{check_prefix, join};
+use crate::routing::{Route, delete, get, patch, post, put};
+
+/// Routes that belong together, to be [nested](Self::nest) below a prefix or [merged](Self::merge) into an app.
+///
+/// Middleware and state of a router are for its own routes, wherever in the chain of calls they stand. An app runs its
+/// own first, then those of the routers from the outside in, then those of the route.
+///
+/// ```
+/// use filoplume::prelude::*;
+///
+/// fn notes() -> Router {
+///     Router::new().get("/", || "all notes").get("/{id}", |Path(id): Path<u32>| format!("note {id}"))
+/// }
+///
+/// let app = App::new().nest("/notes", notes());
+/// let client = app.test();
+/// client.get("/notes").send().assert_text("all notes");
+/// client.get("/notes/3").send().assert_text("note 3");
+/// ```
+#[derive(Default)]
+#[must_use = "a router does nothing until it is nested or merged"]
+pub struct Router {
+    pub(crate) routes: Vec<Placed<Route>>,
+    pub(crate) nested: Vec<Placed<Self>>,
+    pub(crate) layers: Vec<Layer>,
+    pub(crate) states: States,
+    pub(crate) fallback: Option<Fallback>,
+    /// What was wrong with the calls; told when the app starts.
+    pub(crate) mistakes: Vec<String>,
+}
+
+/// Something at a pattern or prefix.
+pub(crate) struct Placed<T> {
+    pub(crate) at: String,
+    pub(crate) what: T,
+    pub(crate) written_at: &'static Location<'static>,
+}
+
+pub(crate) struct Fallback {
+    pub(crate) endpoint: Box<dyn Endpoint>,
+    pub(crate) written_at: &'static Location<'static>,
+}
+
+impl Router {
+    /// Returns a router without routes.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Adds a route with all its methods.
+    ///
+    /// A pattern begins with a slash and is matched against the whole path. `{name}` captures a segment, or the part of
+    /// one that is left, as in `/files/{name}.txt`; `{*name}` at the end captures all the rest, slashes included. Literal text wins
+    /// over captures. Braces that stand for themselves are doubled.
+    #[track_caller]
+    pub fn route(mut self, pattern: &str, route: Route) -> Self {
+        self.routes.push(Placed { at: pattern.to_owned(), what: route, written_at: Location::caller() });
+        self
+    }
+
+    /// Answers `GET`, and with it `HEAD`.
+    #[track_caller]
+    pub fn get<P: 'static>(self, pattern: &str, handler: impl Handler<P>) -> Self {
+        self.route(pattern, get(handler))
+    }
+
+    /// Answers `POST`.
+    #[track_caller]
+    pub fn post<P: 'static>(self, pattern: &str, handler: impl Handler<P>) -> Self {
+        self.route(pattern, post(handler))
+    }
+
+    /// Answers `PUT`.
+    #[track_caller]
+    pub fn put<P: 'static>(self, pattern: &str, handler: impl Handler<P>) -> Self {
+        self.route(pattern, put(handler))
+    }
+
+    /// Answers `PATCH`.
+    #[track_caller]
+    pub fn patch<P: 'static>(self, pattern: &str, handler: impl Handler<P>) -> Self {
+        self.route(pattern, patch(handler))
+    }
+
+    /// Answers `DELETE`.
+    #[track_caller]
+    pub fn delete<P: 'static>(self, pattern: &str, handler: impl Handler<P>) -> Self {
+        self.route(pattern, delete(handler))
+    }
+
+    /// Adds the routes of another router below a prefix. Its `/` is the prefix itself.
+    #[track_caller]
+    pub fn nest(mut self, prefix: &str, router: Self) -> Self {
+        let written_at = Location::caller();
+        if let Err(mistake) = check_prefix(prefix) {
+            self.mistakes.push(format!("nest \"{prefix}\" ({written_at}): {mistake}"));
+            return self;
+        }
+        self.nested.push(Placed { at: prefix.to_owned(), what: router, written_at });
+        self
+    }
+
+    /// Adds the routes of another router, which keep its middleware and state.
+    #[track_caller]
+    pub fn merge(mut self, router: Self) -> Self {
+        self.nested.push(Placed { at: String::new(), what: router, written_at: Location::caller() });
+        self
+    }
+
+    /// Answers what no route matches, below the prefix of this router. Without it the outer router's fallback
+    /// does, and in the end a plain `404`.
+    #[track_caller]
+    pub fn fallback<P: 'static>(mut self, handler: impl Handler<P>) -> Self {
+        let written_at = Location::caller();
+        if let Some(before) = &self.fallback {
+            let first = before.written_at;
+            self.mistakes
+                .push(format!("a router has one fallback, and this one has two: {first} and {written_at}"));
+        }
+        self.fallback = Some(Fallback { endpoint: erase(handler), written_at });
+        self
+    }
+
+    /// Returns the routes, nested ones included.
+    pub fn routes(&self) -> Routes {
+        let mut routes = Vec::new();
+        self.list("", &mut routes);
+        Routes(routes)
+    }
+
+    fn list(&self, prefix: &str, routes: &mut Vec<RouteInfo>) {
+        for Placed { at, what, .. } in &self.routes {
+            routes.extend(what.handlers.iter().map(|handler| RouteInfo {
+                methods: handler.methods.to_string(),
+                pattern: join(prefix, at),
+                written_at: handler.written_at.to_string(),
+            }));
+        }
+        for Placed { at, what, .. } in &self.nested {
+            what.list(&format!("{prefix}{at}"), routes);
+        }
+    }
+
+    /// Adds middleware around all routes of this router, nested ones included. The first is the outermost.
+    pub fn with(mut self, middleware: impl Middleware) -> Self {
+        self.layers.push(Arc::new(middleware));
+        self
+    }
+
+    /// Gives the handlers of this router a value, taken with [`State`](crate::State). It goes before one of the same type
+    /// that an outer router was given.
+    #[track_caller]
+    pub fn state<T: Send + Sync + 'static>(mut self, state: T) -> Self {
+        if let Some(name) = self.states.insert(state) {
+            let written_at = Location::caller();
+            self.mistakes.push(format!(
+                "there are two states of type `{name}` ({written_at}); wrap one in a type of its own"
+            ));
+        }
+        self
+    }
+}
+
+impl fmt::Debug for Router {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Router")
+            .field("routes", &self.routes.iter().map(|placed| &placed.at).collect::<Vec<_>>())
+            .field("nested", &self.nested.iter().map(|placed| &placed.at).collect::<Vec<_>>())
+            .finish_non_exhaustive()
+    }
+}
+
+/// The routes of an app, to be printed.
+///
+/// ```
+/// use filoplume::prelude::*;
+///
+/// let app = App::new().get("/", || "hi").route("/notes/{id}", get(|| "a note").delete(|| "gone"));
+/// assert_eq!(app.routes().to_string(), "\
+/// GET     /
+/// GET     /notes/{id}
+/// DELETE  /notes/{id}
+/// ");
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Routes(pub(crate) Vec<RouteInfo>);
+
+/// One route of an app.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct RouteInfo {
+    /// The methods, separated by commas, or `ANY`.
+    pub methods: String,
+    /// The pattern, prefixes included.
+    pub pattern: String,
+    /// Where it was written: file, line and column.
+    pub written_at: String,
+}
+
+impl Routes {
+    /// Returns the routes in the order in which they were added.
+    pub fn iter(&self) -> std::slice::Iter<'_, RouteInfo> {
+        self.0.iter()
+    }
+}
+
+impl<'a> IntoIterator for &'a Routes {
+    type Item = &'a RouteInfo;
+    type IntoIter = std::slice::Iter<'a, RouteInfo>;
+
+    fn into_iter(self) -> Self::IntoIter {
+        self.iter()
+    }
+}
+
+impl fmt::Display for Routes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let width = self.iter().map(|route| route.methods.len()).max().unwrap_or(0).max(6);
+        for route in self {
+            writeln!(f, "{:width$}  {}", route.methods, route.pattern)?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,16 @@
+//! Apps called in process, by subject. One binary, because each costs a link.
+
+mod client_address;
+mod compile_errors;
+mod conditional;
+mod cookies;
+mod extractors;
+mod middleware;
+mod multipart;
+mod presentation;
+mod routing;
+mod security;
+mod sessions;
+mod static_files;
+mod templates;
+mod test_client;

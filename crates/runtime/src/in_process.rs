@@ -1,0 +1,121 @@
+//! A service asked without a socket: the bytes go through the same HTTP code as those of a connection.
+
+use std::sync::Arc;
+
+use filoplume_http1::RequestHead;
+
+use crate::body::{Body, StreamLeft, StreamReturn};
+use crate::buffers::Buffers;
+use crate::config::ServerConfig;
+use crate::connection::transport::Peer;
+use crate::learn::Route;
+use crate::protocol::http::{Http, Responded, Step, Streaming};
+use crate::request::Request;
+use crate::service::{Content, Plan, Service};
+
+/// Returns what a server with this service would send to a peer that sends `input` and then nothing more: heads,
+/// contents and refusals as on the wire. Deadlines do not run, and a panic of the service is the caller's.
+///
+/// For tests of services: see the framework's test client for a comfortable one.
+///
+/// ```
+/// use filoplume_runtime::{Peer, Request, Response, ServerConfig, answer_in_process};
+///
+/// let service = |request: Request| Response::from(format!("{} it is", request.path()));
+/// let answer = answer_in_process(&service, Peer::Unix, b"GET /cats HTTP/1.1\r\nHost: a\r\n\r\n", &ServerConfig::default());
+/// let answer = String::from_utf8(answer)?;
+/// assert!(answer.starts_with("HTTP/1.1 200 OK\r\n") && answer.ends_with("\r\n\r\n/cats it is"));
+/// # Ok::<(), std::string::FromUtf8Error>(())
+/// ```
+pub fn answer_in_process(service: &dyn Service, peer: Peer, input: &[u8], config: &ServerConfig) -> Vec<u8> {
+    let mut buffers = Buffers::take();
+    buffers.input.load(input);
+    let mut exchange = Exchange { service, peer, config, http: Http::new(), sent: Vec::new() };
+    while exchange.goes_on(&mut buffers) {}
+    exchange.collect(&mut buffers);
+    buffers.give_back();
+    exchange.sent
+}
+
+struct Exchange<'a> {
+    service: &'a dyn Service,
+    peer: Peer,
+    config: &'a ServerConfig,
+    http: Http,
+    sent: Vec<u8>,
+}
+
+impl Exchange<'_> {
+    /// Takes one step; `false` if there is none left to take.
+    fn goes_on(&mut self, buffers: &mut Buffers) -> bool {
+        if self.http.expects_head() {
+            if let Some(head) = self.http.next_head(buffers, self.config) {
+                self.begin(head, buffers);
+                return true;
+            }
+        }
+        match self.http.step(buffers) {
+            Step::Again => {}
+            Step::Call(request, route) => self.call(request, route, None, buffers),
+            Step::Stream(streaming) => self.stream(*streaming, buffers),
+            Step::Pump => {
+                self.http.pump(buffers, self.config);
+                self.collect(buffers);
+            }
+            Step::Read | Step::Linger | Step::Close => return false,
+        }
+        true
+    }
+
+    fn begin(&mut self, head: RequestHead, buffers: &mut Buffers) {
+        let mut request = Request::new(head, self.peer);
+        let plan = if self.service.plans() { self.service.plan(&mut request) } else { Plan::default() };
+        let route = plan.route_of(&request);
+        request.set_route(plan.route);
+        if let Content::Refused(response) = plan.content {
+            self.http.leave_unread(&request, buffers, self.config);
+            self.http.respond(*response, route, None, buffers, self.config);
+        } else if request.head().framing().has_content() {
+            let bytes_max = plan.content_bytes_max.unwrap_or(self.config.content_bytes_max);
+            self.http.begin_content(request, route, &plan.content, bytes_max, buffers, self.config);
+        } else {
+            self.call(request, route, None, buffers);
+        }
+    }
+
+    /// The content is long or of unknown length: all of it that was sent is decoded here.
+    fn stream(&mut self, streaming: Streaming, buffers: &mut Buffers) {
+        let Streaming { mut request, route, mut decoder, prefix, .. } = streaming;
+        let mut content = prefix.as_slice().to_vec();
+        while let Ok(decoded) = decoder.decode(buffers.input.unread()) {
+            content.extend_from_slice(buffers.input.unread().get(decoded.data).unwrap_or_default());
+            buffers.input.consume(decoded.consumed);
+            if decoded.consumed == 0 {
+                break;
+            }
+        }
+        let returns = Arc::new(StreamReturn::default());
+        returns.leave(StreamLeft { is_stuck: !decoder.is_complete(), decoder, unread: Vec::new() });
+        request.set_body(Body::from(content));
+        self.call(request, route, Some(returns), buffers);
+    }
+
+    fn call(
+        &mut self,
+        request: Request,
+        route: Route,
+        stream: Option<Arc<StreamReturn>>,
+        buffers: &mut Buffers,
+    ) {
+        let response = self.service.call(request);
+        let responded = self.http.respond(response, route, stream, buffers, self.config);
+        self.collect(buffers);
+        if let Responded::Large(content) = responded {
+            self.sent.extend_from_slice(&content);
+        }
+    }
+
+    fn collect(&mut self, buffers: &mut Buffers) {
+        self.sent.append(&mut buffers.output);
+    }
+}
