@@ -21,7 +21,7 @@ impl Extract for Request {
     }
 }
 
-/// The content as a reader: the handler runs before it has arrived, in constant memory.
+/// The content as a reader. If it is long the handler runs before it has arrived, in constant memory.
 impl Extract for Body {
     const TAKES: Takes = Takes::Stream;
     type Rejection = Infallible;

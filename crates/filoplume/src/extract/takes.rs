@@ -9,7 +9,7 @@ pub enum Takes {
     Nothing,
     /// The content, all of it, in memory.
     Content,
-    /// The content, as a reader: the handler is called before it has arrived.
+    /// The content, as a reader: the handler of a long one is called before it has arrived.
     Stream,
     /// The whole request, with its content.
     Request,

@@ -126,12 +126,10 @@ impl RouteOptions {
             // Refused in the call, where middleware sees it; nothing is read for that.
             return plan.streamed().content_bytes_max(u64::MAX);
         }
-        let plan = match self.takes {
-            // Nobody waits for a content that nobody reads.
-            Takes::Nothing | Takes::Stream => plan.streamed(),
-            // A long one arrives in the handler's hands; the extractor collects it there.
-            Takes::Content | Takes::Request => plan,
-        };
+        // A short content is collected while the loop goes on, whoever takes it: that is cheaper than a thread that waits.
+        // A peer that asks before it sends what nobody takes is better told at once.
+        let is_unwanted = self.takes == Takes::Nothing && request.headers().contains("expect");
+        let plan = if is_unwanted { plan.streamed() } else { plan };
         match self.bytes_max() {
             Some(bytes) => plan.content_bytes_max(bytes),
             None => plan,
