@@ -45,21 +45,21 @@ pub fn syscalls(run: &Run<'_>) -> io::Result<Figures> {
         .text("by name", calls.list(requests)))
 }
 
-pub fn instructions(run: &Run<'_>) -> io::Result<Figures> {
+pub fn instructions(run: &Run<'_>, target: &str) -> io::Result<Figures> {
     let folder = std::env::temp_dir().join(format!("measure-callgrind-{}", std::process::id()));
     fs::create_dir_all(&folder)?;
-    let result = count_instructions(run.binary, &folder);
+    let result = count_instructions(run.binary, &folder, target);
     fs::remove_dir_all(&folder)?;
     Ok(Figures::default().number("instructions", result?))
 }
 
-fn count_instructions(binary: &Path, folder: &Path) -> io::Result<f64> {
+fn count_instructions(binary: &Path, folder: &Path, target: &str) -> io::Result<f64> {
     let output = folder.join("out");
     let mut option = OsString::from("--callgrind-out-file=");
     option.push(&output);
     let tool = [OsString::from("valgrind"), OsString::from("--tool=callgrind"), option];
     let server = Running::start_under(&tool, binary)?;
-    let question = Question::get("/plaintext");
+    let question = Question::get(target);
     let mut clients = Clients::connect(server.address, CONNECTIONS)?;
     clients.run(&question, Until::AnsweredEach(WARM_UP), 1)?;
     dump(&server, &output, 1)?;

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use crate::generator::{self, Form, Generator, Job, Rates, Spent};
 use crate::report::{Column, Figures, Show};
-use crate::server::{ACTIX, Blocking, MAY, REFERENCE, Running, Server};
+use crate::server::{ACTIX, Blocking, MAY, REFERENCE, ROUTES, Running, Server};
 use crate::{counts, fair, idle, startup};
 
 /// One question.
@@ -28,6 +28,8 @@ pub enum Who {
     Everyone,
     /// Those that honour `Connection: close`.
     Closing,
+    /// The reference, which answers everything, and the server with captures.
+    Capturing,
     /// Those that can block without a stop, marked and unmarked.
     Sleeping,
     /// The same, only the way their authors want it.
@@ -63,7 +65,8 @@ impl Scenario {
         match (self.who, server.blocking) {
             (Who::Everyone, _) => vec![entrant("", "")],
             (Who::Closing, _) if server.closes => vec![entrant("", "")],
-            (Who::Closing, _) | (_, Blocking::Never) => Vec::new(),
+            (Who::Capturing, _) if [REFERENCE, ROUTES].contains(&&*server.name) => vec![entrant("", "")],
+            (Who::Closing | Who::Capturing, _) | (_, Blocking::Never) => Vec::new(),
             (Who::Working, Blocking::Plain) => vec![entrant("", WORK)],
             (Who::Working, Blocking::Marked) => vec![entrant(MARKED, WORK)],
             (Who::Working, Blocking::Cooperative) => vec![entrant(" (has no mark for it)", WORK)],
@@ -76,7 +79,7 @@ impl Scenario {
     /// The label of the row that the ratios are to.
     pub fn reference(&self) -> String {
         match self.who {
-            Who::Everyone | Who::Closing => REFERENCE.to_owned(),
+            Who::Everyone | Who::Closing | Who::Capturing => REFERENCE.to_owned(),
             Who::Sleeping | Who::SleepingMarked => format!("{MAY}{MARKED}"),
             Who::Working => format!("{ACTIX}{MARKED}"),
         }
@@ -88,6 +91,8 @@ impl Scenario {
     }
 }
 
+const PLAIN: &str = "/plaintext";
+const CAPTURES: &str = "/users/17/posts/42";
 const MARKED: &str = " (marked)";
 const SLEEP: &str = "/sleep?ms=10";
 const UNMARKED_SLEEP: &str = "/sleep_unmarked?ms=10";
@@ -137,6 +142,9 @@ pub const ALL: &[Scenario] = &[
         vec![plain(400, 2)]
     }),
     load("classic", "The load that old comparisons use.", Who::Everyone, |_| vec![plain(400, 10)]),
+    load("captures", "What do two captures of the path cost?", Who::Capturing, |_| {
+        vec![Job::get(CAPTURES, 64, 2)]
+    }),
     load("pipelined", "What is left when system calls are shared by 16 requests?", Who::Everyone, |_| {
         vec![plain(64, 2).sending(Form::Pipelined)]
     }),
@@ -210,7 +218,16 @@ pub const ALL: &[Scenario] = &[
         repeats: false,
         columns: counts::INSTRUCTION_COLUMNS,
         jobs: |_| Vec::new(),
-        measure: counts::instructions,
+        measure: |run| counts::instructions(run, PLAIN),
+    },
+    Scenario {
+        name: "instructions_captures",
+        asks: "The same for a path with two captures.",
+        who: Who::Capturing,
+        repeats: false,
+        columns: counts::INSTRUCTION_COLUMNS,
+        jobs: |_| Vec::new(),
+        measure: |run| counts::instructions(run, CAPTURES),
     },
     Scenario {
         name: "startup",
@@ -228,7 +245,7 @@ const fn load(name: &'static str, asks: &'static str, who: Who, jobs: fn(&str) -
 }
 
 fn plain(connections: usize, threads: usize) -> Job {
-    Job::get("/plaintext", connections, threads)
+    Job::get(PLAIN, connections, threads)
 }
 
 fn single(run: &Run<'_>) -> io::Result<Figures> {

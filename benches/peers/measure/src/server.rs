@@ -51,6 +51,9 @@ pub struct Server {
 /// The name of the reference in the reports and on the command line.
 pub const REFERENCE: &str = "raw_httparse";
 
+/// Our framework with 200 routes and two middlewares.
+pub const ROUTES: &str = "framework_routes";
+
 /// The peer that sleeping handlers are compared with.
 pub const MAY: &str = "may_server";
 
@@ -65,6 +68,8 @@ impl Server {
         vec![
             server(REFERENCE, Source::Package(REFERENCE), Blocking::Never, true),
             server("ours", Source::Example("bench_engine"), Blocking::Plain, true),
+            server("framework", Source::Example("bench_server"), Blocking::Plain, true),
+            server(ROUTES, Source::Package(ROUTES), Blocking::Never, true),
             server(MAY, Source::Package(MAY), Blocking::Cooperative, false),
             server(ACTIX, Source::Package(ACTIX), Blocking::Marked, true),
             server("axum_server", Source::Package("axum_server"), Blocking::Marked, true),
