@@ -7,6 +7,7 @@
 #![allow(clippy::print_stderr, reason = "a test that is skipped says so")]
 #![allow(clippy::missing_panics_doc, reason = "every helper panics if the test fails")]
 
+mod browser;
 mod child;
 mod client;
 mod gate;
@@ -14,6 +15,7 @@ mod process;
 mod server;
 mod wait;
 
+pub use browser::Browser;
 pub use child::{Child, Example, installed};
 pub use client::{Client, Ended, Framing, Response, reset};
 pub use gate::Gate;

@@ -1,14 +1,18 @@
-//! The engine's plain path does not allocate: what a request needs is there from the requests before.
+//! The plain path does not allocate, neither the engine's nor the framework's: what a request needs is there from
+//! the requests before.
 //!
-//! Alone in its file, because the counter counts the whole process.
+//! Alone in its file, and one test at a time, because the counter counts the whole process.
 
 #![allow(clippy::unwrap_used, reason = "a panic is how a test fails")]
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
+use std::sync::Mutex;
 use std::time::Duration;
 
-use filoplume_runtime::{Response, Server};
+use filoplume::prelude::*;
+use filoplume::{Server, StaticField};
+use filoplume_runtime::Service;
 
 #[global_allocator]
 static ALLOCATOR: dhat::Alloc = dhat::Alloc;
@@ -33,17 +37,15 @@ fn ask_all(clients: &mut [TcpStream], rounds: usize) {
     }
 }
 
-#[test]
-fn a_plain_request_on_a_kept_connection_allocates_nothing() {
+/// Held while one test counts.
+static COUNTING: Mutex<()> = Mutex::new(());
+
+/// Returns how many allocations there are, and for how many requests.
+fn count(service: impl Service) -> (u64, u64) {
+    let _counting = COUNTING.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
     let _profiler = dhat::Profiler::builder().testing().build();
     let server = Server::bind("127.0.0.1:0").unwrap();
-    server
-        .spawn(|_request| {
-            let mut response = Response::default();
-            response.send_text("Hello, World!");
-            response
-        })
-        .unwrap();
+    server.spawn(service).unwrap();
     let address = server.local_addr().unwrap();
     let mut clients: Vec<_> = (0..CONNECTIONS)
         .map(|_| {
@@ -57,10 +59,44 @@ fn a_plain_request_on_a_kept_connection_allocates_nothing() {
     let before = dhat::HeapStats::get().total_blocks;
     ask_all(&mut clients, ROUNDS);
     let allocated = dhat::HeapStats::get().total_blocks - before;
-    // A hand-over to another thread allocates, and a busy machine may cause one: that is a handful
-    // in thousands of requests, not one in each.
-    let requests = (CONNECTIONS * ROUNDS) as u64;
-    assert!(allocated < requests / 50, "{allocated} allocations in {requests} requests");
     server.shutdown_handle().shutdown();
     server.wait();
+    (allocated, (CONNECTIONS * ROUNDS) as u64)
+}
+
+/// A hand-over to another thread allocates, and a busy machine may cause one: that is a handful in thousands of
+/// requests, not one in each.
+#[track_caller]
+fn assert_none((allocated, requests): (u64, u64)) {
+    assert!(allocated < requests / 50, "{allocated} allocations in {requests} requests");
+}
+
+#[test]
+fn a_plain_request_on_a_kept_connection_allocates_nothing() {
+    assert_none(count(|_request: Request| {
+        let mut response = Response::default();
+        response.send_text("Hello, World!");
+        response
+    }));
+}
+
+#[test]
+fn a_plain_text_behind_200_routes_and_two_middlewares_allocates_nothing() {
+    static NOSNIFF: StaticField = StaticField::new("x-content-type-options: nosniff\r\n");
+
+    let mut app = App::new();
+    for number in 0..100 {
+        app = app
+            .get(&format!("/shop/section{number}/items"), || "a list")
+            .get(&format!("/shop/section{number}/items/{{id}}"), |Path(id): Path<u64>| id.to_string());
+    }
+    let app = app
+        .get("/plaintext", || "Hello, World!")
+        .with(|request: Request, next: Next<'_>| next.run(request))
+        .with(|request: Request, next: Next<'_>| {
+            let mut response = next.run(request);
+            response.headers_mut().insert_static(&NOSNIFF);
+            response
+        });
+    assert_none(count(app.build().unwrap()));
 }

@@ -1,0 +1,164 @@
+//! A real browser without a window, driven over its DevTools protocol.
+
+use std::io::{BufRead, BufReader};
+use std::net::TcpStream;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+use tungstenite::stream::MaybeTlsStream;
+use tungstenite::{Message, WebSocket};
+
+/// What the programs are called that will do.
+const NAMES: [&str; 4] = ["chromium", "chromium-browser", "google-chrome", "chrome"];
+
+/// A browser on a busy machine takes its time.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// A running browser with one page. It ends with its test.
+#[derive(Debug)]
+pub struct Browser {
+    process: Child,
+    socket: WebSocket<MaybeTlsStream<TcpStream>>,
+    session: String,
+    last_id: u64,
+}
+
+impl Browser {
+    /// Starts it with its files in `folder`. `None`, and a word about it, if none is installed.
+    pub fn start(folder: &Path) -> Option<Self> {
+        let Some(process) = NAMES.iter().find_map(|name| spawn(name, folder)) else {
+            eprintln!("SKIPPED: none of {} is installed", NAMES.join(", "));
+            return None;
+        };
+        Some(Self::connect(process))
+    }
+
+    fn connect(mut process: Child) -> Self {
+        let stderr = process.stderr.take().expect("it is piped");
+        let address = BufReader::new(stderr)
+            .lines()
+            .map_while(Result::ok)
+            .find_map(|line| line.strip_prefix("DevTools listening on ").map(str::to_owned))
+            .expect("the browser says where it listens");
+        let (socket, _) = tungstenite::connect(address).expect("the browser accepts");
+        if let MaybeTlsStream::Plain(stream) = socket.get_ref() {
+            stream.set_read_timeout(Some(PATIENCE)).expect("a timeout");
+        }
+        let mut browser = Self { process, socket, session: String::new(), last_id: 0 };
+        let target = browser.call("Target.createTarget", &json!({"url": "about:blank"}));
+        let attached =
+            browser.call("Target.attachToTarget", &json!({"targetId": target["targetId"], "flatten": true}));
+        browser.session = attached["sessionId"].as_str().expect("a session").to_owned();
+        browser
+    }
+
+    /// Opens a page and waits until it is there.
+    pub fn open(&mut self, url: &str) {
+        let opened = self.call("Page.navigate", &json!({"url": url}));
+        assert!(opened.get("errorText").is_none(), "{url} cannot be opened: {opened}");
+        self.wait_for("document.readyState === 'complete' && location.href !== 'about:blank'");
+    }
+
+    /// Returns what a script evaluates to. A page that is being replaced is waited for.
+    pub fn evaluate(&mut self, script: &str) -> Value {
+        let parameters = json!({"expression": script, "returnByValue": true, "awaitPromise": true});
+        let result = self.call("Runtime.evaluate", &parameters);
+        assert!(result.get("exceptionDetails").is_none(), "{script} failed: {result}");
+        result["result"]["value"].clone()
+    }
+
+    /// Waits until a script is true.
+    ///
+    /// # Panics
+    ///
+    /// If it is not within a minute.
+    #[track_caller]
+    pub fn wait_for(&mut self, script: &str) {
+        let end = Instant::now() + PATIENCE;
+        while self.evaluate(&format!("Boolean({script})")) != Value::Bool(true) {
+            let page = self.evaluate("document.documentElement.outerHTML");
+            assert!(Instant::now() < end, "waited in vain for {script} in {page}");
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+
+    /// Waits for an element that a selector finds, and clicks it.
+    #[track_caller]
+    pub fn click(&mut self, selector: &str) {
+        self.wait_for(&find(selector));
+        self.evaluate(&format!("{}.click()", find(selector)));
+    }
+
+    /// Waits for a field that a selector finds, and types into it.
+    #[track_caller]
+    pub fn fill(&mut self, selector: &str, text: &str) {
+        self.wait_for(&find(selector));
+        self.evaluate(&format!("{}.focus(); {}.value = ''", find(selector), find(selector)));
+        self.call("Input.insertText", &json!({"text": text}));
+    }
+
+    /// Waits until the page shows a text.
+    #[track_caller]
+    pub fn wait_for_text(&mut self, text: &str) {
+        self.wait_for(&format!("document.body && document.body.innerText.includes({})", json!(text)));
+    }
+
+    /// Waits until the page does not show a text.
+    #[track_caller]
+    pub fn wait_for_no_text(&mut self, text: &str) {
+        self.wait_for(&format!(
+            "document.readyState === 'complete' && !document.body.innerText.includes({})",
+            json!(text)
+        ));
+    }
+
+    fn call(&mut self, method: &str, parameters: &Value) -> Value {
+        self.last_id += 1;
+        let mut message = json!({"id": self.last_id, "method": method, "params": parameters});
+        if !self.session.is_empty() {
+            message["sessionId"] = json!(self.session);
+        }
+        self.socket.send(Message::text(message.to_string())).expect("the browser reads");
+        loop {
+            let answer = self.socket.read().expect("the browser answers");
+            let Ok(text) = answer.to_text() else { continue };
+            let Ok(answer) = serde_json::from_str::<Value>(text) else { continue };
+            if answer["id"] != json!(self.last_id) {
+                continue;
+            }
+            assert!(answer.get("error").is_none(), "{method} failed: {answer}");
+            return answer["result"].clone();
+        }
+    }
+}
+
+impl Drop for Browser {
+    fn drop(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+fn find(selector: &str) -> String {
+    format!("document.querySelector({})", json!(selector))
+}
+
+fn spawn(name: &str, folder: &Path) -> Option<Child> {
+    Command::new(name)
+        .args([
+            "--headless=new",
+            "--no-sandbox",
+            "--disable-gpu",
+            "--disable-dev-shm-usage",
+            "--no-first-run",
+        ])
+        .args(["--disable-background-networking", "--disable-component-update", "--disable-sync"])
+        .args(["--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1", "--remote-debugging-port=0"])
+        .arg(format!("--user-data-dir={}", folder.display()))
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped())
+        .spawn()
+        .ok()
+}
