@@ -9,8 +9,18 @@ mod guide {
     mod readme {}
     #[doc = include_str!("../../../docs/guide/getting-started.md")]
     mod getting_started {}
+    #[doc = include_str!("../../../docs/guide/routing.md")]
+    mod routing {}
+    #[doc = include_str!("../../../docs/guide/state.md")]
+    mod state {}
+    #[doc = include_str!("../../../docs/guide/errors.md")]
+    mod errors {}
+    #[doc = include_str!("../../../docs/guide/testing.md")]
+    mod testing {}
     #[doc = include_str!("../../../docs/guide/execution.md")]
     mod execution {}
     #[doc = include_str!("../../../docs/guide/configuration.md")]
     mod configuration {}
+    #[doc = include_str!("../../../docs/guide/engine.md")]
+    mod engine {}
 }

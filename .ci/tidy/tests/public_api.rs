@@ -22,6 +22,11 @@ fn public_surface_of_runtime() {
     check("filoplume-runtime");
 }
 
+#[test]
+fn public_surface_of_the_framework() {
+    check("filoplume");
+}
+
 fn check(package: &str) {
     let Some(json) = rustdoc_json(package) else {
         eprintln!("SKIPPED: no nightly toolchain, the public surface of {package} was not compared");
@@ -70,7 +75,7 @@ fn rustdoc_json(package: &str) -> Option<serde_json::Value> {
     // A directory of its own: the outer cargo's may be locked.
     let target = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("public-api");
     let output = nightly()
-        .args(["rustdoc", "--lib", "--package", package, "--target-dir"])
+        .args(["rustdoc", "--lib", "--all-features", "--package", package, "--target-dir"])
         .arg(&target)
         .args(["--", "-Zunstable-options", "--output-format", "json"])
         .output()

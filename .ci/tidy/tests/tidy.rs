@@ -92,6 +92,15 @@ fn poller_and_protocol_meet_in_one_folder() {
 }
 
 #[test]
+fn one_file_of_the_framework_names_the_server() {
+    let names = |file: &File| mentions(&file.code(), "Server");
+    let files: Vec<_> =
+        rust_files("crates/filoplume/src").into_iter().filter(names).map(|file| file.path).collect();
+    // And the one that hands its name on.
+    assert_eq!(files, ["crates/filoplume/src/lib.rs", "crates/filoplume/src/serve.rs"]);
+}
+
+#[test]
 fn absent_words_are_absent() {
     let mut found = Vec::new();
     for file in our_files() {
