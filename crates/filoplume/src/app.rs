@@ -1,5 +1,6 @@
 //! The app: routes, middleware and state, and what answers requests with them.
 
+use std::any::Any;
 use std::error::Error as StdError;
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -9,8 +10,8 @@ use filoplume_runtime::{Request, Response, ResponseBody, ServerConfig, StatusCod
 use crate::context::{Context, States};
 use crate::error::{Error, Result};
 use crate::handler::Handler;
-use crate::middleware::{End, Layer, Layers, Middleware, Next, panic_message};
-use crate::present::{Asked, Presenter};
+use crate::middleware::{End, Layer, Layers, Middleware, Next};
+use crate::present::{Asked, Panicked, Presenter, note_places_of_panics};
 use crate::routing::{Found, Route, Router, Routes, Table, build};
 use crate::serve::AppService;
 
@@ -175,8 +176,17 @@ impl App {
         self
     }
 
-    /// Shows errors with their causes, the route, the request and hints, to whoever asks. For development only: it tells
-    /// all. Default: off.
+    /// Shows errors with their causes, the route, the request and hints, to whoever asks: as a page to browsers, in a
+    /// member `development` of the problem details to others. For development only: it tells all. A line in the log
+    /// says at the start that it is on. Default: off.
+    ///
+    /// ```
+    /// use filoplume::prelude::*;
+    ///
+    /// let app = App::new().get("/users", || "all").development(true);
+    /// let page = app.test().get("/user").header("accept", "text/html").send();
+    /// assert!(page.text().contains("Was GET /users meant?"));
+    /// ```
     pub fn development(mut self, is_development: bool) -> Self {
         self.settings.is_development = is_development;
         self
@@ -211,6 +221,10 @@ impl App {
             let list: Vec<_> = mistakes.iter().map(|mistake| format!("\n  - {mistake}")).collect();
             Error::start_up(format!("the app cannot start:{}", list.concat()))
         })?;
+        if self.settings.is_development {
+            tracing::warn!("development mode is on: whoever asks is shown errors, routes and requests");
+            note_places_of_panics();
+        }
         Ok(Core { table, layers, states, settings: self.settings })
     }
 }
@@ -234,29 +248,25 @@ impl Core {
     pub(crate) fn answer(&self, request: Request) -> Response {
         let asked = Asked::of(&request, self.settings.is_development);
         let route = request.route().and_then(|number| self.table.route(number));
-        let context = Context { core: self, route };
+        let context = Context { core: self, route, asked: &asked };
         let next = Next { layers: Layers(&self.layers), context, end: End::Route };
-        let response = catch_unwind(AssertUnwindSafe(|| next.run(request)));
-        let response = response.unwrap_or_else(|panic| {
-            let route = context.route().unwrap_or("no route");
-            let message = panic_message(&*panic);
-            tracing::error!(route, panic = message, "a handler panicked");
-            Error::status(StatusCode::INTERNAL_SERVER_ERROR)
-                .with_source(crate::error::Message(format!("panic: {message}")))
-                .into_pending_response()
-        });
+        // What middleware does wrong ends here; the panics of handlers ended before, so that middleware sees their answers.
+        let response = match catch_unwind(AssertUnwindSafe(|| next.run(request))) {
+            Ok(response) => response,
+            Err(panic) => self.panicked(&*panic, context),
+        };
         if matches!(response.body(), ResponseBody::Empty) && Error::of(&response).is_some() {
-            return self.present(response, &asked, context);
+            return self.present(response, context);
         }
         response
     }
 
     /// Answers a request behind the middleware of the app.
-    pub(crate) fn route(&self, request: Request) -> Response {
+    pub(crate) fn route(&self, request: Request, asked: &Asked) -> Response {
         let error = match self.table.found_for(&request) {
             Found::Route(number) => match self.table.route(number) {
                 Some(route) if !route.options.refuses(&request) => {
-                    let context = Context { core: self, route: Some(route) };
+                    let context = Context { core: self, route: Some(route), asked };
                     return Next { layers: Layers(&route.layers), context, end: End::Handler }.run(request);
                 }
                 Some(route) => {
@@ -267,16 +277,27 @@ impl Core {
                 None => Error::status(StatusCode::NOT_FOUND),
             },
             Found::Options { allow } => return empty(StatusCode::NO_CONTENT, "allow", allow),
-            Found::Slash { path } => {
+            Found::Elsewhere { path } => {
                 let query = request.query().map(|query| format!("?{query}")).unwrap_or_default();
                 return empty(StatusCode::PERMANENT_REDIRECT, "location", &format!("{path}{query}"));
             }
             Found::OtherMethods { allow } => {
                 Error::status(StatusCode::METHOD_NOT_ALLOWED).with_known_header("allow", allow)
             }
+            Found::Tunnel => Error::new(StatusCode::NOT_IMPLEMENTED, "this server opens no tunnels"),
             Found::Nothing => Error::status(StatusCode::NOT_FOUND),
         };
         error.into_pending_response()
+    }
+
+    /// The response that stands for a panic, and the line in the log.
+    #[cold]
+    pub(crate) fn panicked(&self, panic: &(dyn Any + Send), context: Context<'_>) -> Response {
+        let route = context.route().unwrap_or("no route");
+        let method = context.asked.method().as_str();
+        let panicked = Panicked::caught(panic);
+        tracing::error!(method, route, panic = panicked.message, "a handler panicked");
+        Error::internal(panicked).into_pending_response()
     }
 
     /// The response that stands for an error on its way out, and the line in the log for one of ours.
@@ -285,7 +306,8 @@ impl Core {
         let error = self.translate(error);
         if error.status_code().is_server_error() {
             let route = context.route().unwrap_or("no route");
-            tracing::error!(route, status = error.status_code().as_u16(), error = ?error, "a request failed");
+            let method = context.asked.method().as_str();
+            tracing::error!(method, route, status = error.status_code().as_u16(), error = ?error, "a request failed");
         }
         error.into_pending_response()
     }

@@ -5,6 +5,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use crate::app::Core;
+use crate::present::Asked;
 use crate::routing::CompiledRoute;
 
 /// Where a request is being answered: the app, the route, and the state that belongs to it.
@@ -14,6 +15,7 @@ use crate::routing::CompiledRoute;
 pub struct Context<'a> {
     pub(crate) core: &'a Core,
     pub(crate) route: Option<&'a CompiledRoute>,
+    pub(crate) asked: &'a Asked,
 }
 
 impl<'a> Context<'a> {

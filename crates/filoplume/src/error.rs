@@ -35,7 +35,10 @@ struct Inner {
     status: StatusCode,
     detail: Option<Cow<'static, str>>,
     problem_type: Option<Cow<'static, str>>,
+    title: Option<Cow<'static, str>>,
     fields: Vec<FieldError>,
+    /// Further members of the problem details, as JSON text.
+    members: Vec<(Cow<'static, str>, String)>,
     headers: Headers,
     source: Option<Box<dyn StdError + Send + Sync>>,
     is_start_up: bool,
@@ -108,6 +111,13 @@ impl Error {
         error
     }
 
+    /// As `start_up`, for an error that says it all.
+    pub(crate) fn start_up_with(source: impl StdError + Send + Sync + 'static) -> Self {
+        let mut error = Self::internal(source);
+        error.inner.is_start_up = true;
+        error
+    }
+
     /// Sets the cause. It is logged, never sent.
     #[must_use]
     pub fn with_source(mut self, source: impl Into<Box<dyn StdError + Send + Sync>>) -> Self {
@@ -135,6 +145,40 @@ impl Error {
     pub fn with_type(mut self, uri: impl Into<Cow<'static, str>>) -> Self {
         self.inner.problem_type = Some(uri.into());
         self
+    }
+
+    /// Sets the title of this kind of problem, for one that has a [type](Self::with_type) of its own (RFC 9457, 3.1.3).
+    /// Otherwise it is the name of the status.
+    #[must_use]
+    pub fn with_title(mut self, title: impl Into<Cow<'static, str>>) -> Self {
+        self.inner.title = Some(title.into());
+        self
+    }
+
+    /// Adds a member to the problem details that JSON clients get (RFC 9457, 3.2).
+    ///
+    /// ```
+    /// use filoplume::prelude::*;
+    ///
+    /// let app = App::new().post("/buy", || {
+    ///     Err::<(), _>(Error::conflict("not enough money").with_member("balance", 30)?)
+    /// });
+    /// assert!(app.test().post("/buy").send().text().contains(r#""balance":30"#));
+    /// # Ok::<(), Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// If the value cannot be JSON.
+    #[cfg(feature = "json")]
+    pub fn with_member(
+        mut self,
+        name: impl Into<Cow<'static, str>>,
+        value: impl serde::Serialize,
+    ) -> Result<Self> {
+        let json = serde_json::to_string(&value)?;
+        self.inner.members.push((name.into(), json));
+        Ok(self)
     }
 
     /// Adds a header to the answer, such as `WWW-Authenticate` or `Retry-After`.
@@ -179,6 +223,16 @@ impl Error {
         self.inner.problem_type.as_deref()
     }
 
+    /// Returns the title of this kind of problem, if it has one of its own.
+    pub fn title(&self) -> Option<&str> {
+        self.inner.title.as_deref()
+    }
+
+    /// Further members of the problem details, as JSON text.
+    pub(crate) fn members(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.inner.members.iter().map(|(name, json)| (&**name, &**json))
+    }
+
     /// Returns the cause.
     pub fn source(&self) -> Option<&(dyn StdError + 'static)> {
         self.inner.source.as_deref().map(|source| source as &(dyn StdError + 'static))
@@ -215,7 +269,9 @@ impl Inner {
             status,
             detail: None,
             problem_type: None,
+            title: None,
             fields: Vec::new(),
+            members: Vec::new(),
             headers: Headers::new(),
             source: None,
             is_start_up: false,
@@ -255,8 +311,14 @@ impl fmt::Debug for Error {
             write!(f, "\n  {}: {}", field.field, field.message)?;
         }
         let told = usize::from(self.inner.detail.is_none());
+        let mut before = self.to_string();
         for cause in self.chain().skip(told) {
-            write!(f, "\n  caused by: {cause}")?;
+            let cause = cause.to_string();
+            // Many errors tell their cause already.
+            if !before.ends_with(&cause) {
+                write!(f, "\n  caused by: {cause}")?;
+            }
+            before = cause;
         }
         Ok(())
     }
@@ -285,6 +347,24 @@ mod tests {
         assert_eq!(error.detail(), None, "its text is not for the peer");
         assert_eq!(format!("{error:?}"), "disk on fire");
         assert!(error.downcast_ref::<std::io::Error>().is_some());
+    }
+
+    #[test]
+    fn a_cause_that_was_told_is_not_told_again() {
+        #[derive(Debug)]
+        struct Outer(std::io::Error);
+        impl fmt::Display for Outer {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                write!(f, "cannot read the list: {}", self.0)
+            }
+        }
+        impl StdError for Outer {
+            fn source(&self) -> Option<&(dyn StdError + 'static)> {
+                Some(&self.0)
+            }
+        }
+        let error = Error::from(Outer(std::io::Error::other("disk on fire")));
+        assert_eq!(format!("{error:?}"), "cannot read the list: disk on fire");
     }
 
     #[test]

@@ -50,4 +50,4 @@ pub use crate::middleware::{Middleware, Next};
 pub use crate::present::Asked;
 pub use crate::response::{Html, IntoResponse, Redirect};
 pub use crate::routing::{Route, Router};
-pub use crate::serve::AppService;
+pub use crate::serve::{AppService, RunningApp};

@@ -1,13 +1,15 @@
 //! The way from the engine to the app and back. Only this file names the engine's server.
 
 use std::fmt;
-use std::net::ToSocketAddrs;
+use std::net::{SocketAddr, ToSocketAddrs};
+#[cfg(unix)]
+use std::path::Path;
 use std::sync::Arc;
 
-use filoplume_runtime::{Plan, Request, Response, Server, Service};
+use filoplume_runtime::{Metrics, Plan, Request, Response, Server, ServerBuilder, Service, ShutdownHandle};
 
 use crate::app::{App, Core};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::routing::{Found, NO_ROUTE};
 
 /// An app as a service of the engine, for those who bind the server themselves:
@@ -64,19 +66,131 @@ impl App {
     /// Answers requests at an address, such as `127.0.0.1:5000`, until SIGTERM or SIGINT. What was begun is finished
     /// first; a second signal ends the process at once.
     ///
+    /// For several addresses, or a socket from a supervisor: [`build`](Self::build) and a
+    /// [`Server`]; see [`AppService`]. To go on meanwhile: [`start`](Self::start).
+    ///
     /// # Errors
     ///
     /// If the app has mistakes (see [`build`](Self::build)), or the address cannot be bound.
     pub fn listen(self, address: impl ToSocketAddrs + ToString) -> Result<()> {
         let config = self.config.clone();
         let service = self.build()?;
-        let server = Server::builder().bind(address)?.config(config).build()?;
-        #[cfg(unix)]
-        server.shutdown_on_signals()?;
-        for address in server.local_addrs() {
-            tracing::info!("listening on http://{address}");
-        }
-        server.serve(service)?;
-        Ok(())
+        listen_on(Server::builder().bind(address).map_err(start_up)?.config(config), service)
+    }
+
+    /// As [`listen`](Self::listen), at a Unix socket, for a proxy on the same machine. The file goes away with the server.
+    ///
+    /// ```no_run
+    /// use filoplume::prelude::*;
+    ///
+    /// fn main() -> filoplume::Result<()> {
+    ///     App::new().get("/", || "Hello, proxy!").listen_unix("/run/hello.sock")
+    /// }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// As `listen`. A file that a server left which is gone is no hindrance.
+    #[cfg(unix)]
+    pub fn listen_unix(self, path: impl AsRef<Path>) -> Result<()> {
+        let config = self.config.clone();
+        let service = self.build()?;
+        let builder = Server::builder().bind_unix(path.as_ref()).map_err(start_up)?.config(config);
+        tracing::info!("listening on {}", path.as_ref().display());
+        listen_on(builder, service)
+    }
+
+    /// Begins to answer requests at an address on threads of its own, and returns at once. For tests over a socket and
+    /// for programs that do something else beside; port 0 takes one that is free.
+    ///
+    /// ```
+    /// use std::io::{Read, Write};
+    /// use std::net::TcpStream;
+    /// use filoplume::prelude::*;
+    ///
+    /// let app = App::new().get("/", || "hi").start("127.0.0.1:0")?;
+    /// let mut socket = TcpStream::connect(app.local_addr())?;
+    /// socket.write_all(b"GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n")?;
+    /// let mut answer = String::new();
+    /// socket.read_to_string(&mut answer)?;
+    /// assert!(answer.ends_with("\r\n\r\nhi"));
+    /// app.shutdown();
+    /// # Ok::<(), Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// As [`listen`](Self::listen).
+    pub fn start(self, address: impl ToSocketAddrs + ToString) -> Result<RunningApp> {
+        let config = self.config.clone();
+        let service = self.build()?;
+        let server = Server::builder().bind(address).map_err(start_up)?.config(config).build();
+        let server = server.map_err(start_up)?;
+        let local_addr = server.local_addr().expect("a server that bound a TCP address has one");
+        server.spawn(service).map_err(start_up)?;
+        Ok(RunningApp { server, local_addr })
+    }
+}
+
+fn listen_on(builder: ServerBuilder, service: AppService) -> Result<()> {
+    let server = builder.build().map_err(start_up)?;
+    #[cfg(unix)]
+    server.shutdown_on_signals().map_err(start_up)?;
+    for address in server.local_addrs() {
+        tracing::info!("listening on http://{address}");
+    }
+    server.serve(service).map_err(start_up)
+}
+
+/// What `main` prints is then the message, and not how a request would be answered.
+fn start_up(error: filoplume_runtime::Error) -> Error {
+    Error::start_up_with(error)
+}
+
+/// An app that answers requests meanwhile. Made by [`App::start`]. When it is dropped the app shuts down, without
+/// anyone waiting for that.
+#[derive(Debug)]
+#[must_use = "the app shuts down when this is dropped"]
+pub struct RunningApp {
+    server: Server,
+    local_addr: SocketAddr,
+}
+
+impl RunningApp {
+    /// Returns the address, with the port that was taken for port 0.
+    pub fn local_addr(&self) -> SocketAddr {
+        self.local_addr
+    }
+
+    /// Returns the URL of the root, such as `http://127.0.0.1:41234`.
+    pub fn url(&self) -> String {
+        format!("http://{}", self.local_addr)
+    }
+
+    /// Returns a handle that shuts the app down, from any thread.
+    pub fn shutdown_handle(&self) -> ShutdownHandle {
+        self.server.shutdown_handle()
+    }
+
+    /// Returns a reading of all counters and gauges; `None` once the app has shut down.
+    pub fn metrics(&self) -> Option<Metrics> {
+        self.server.metrics()
+    }
+
+    /// Waits until the app has been shut down by a [handle](Self::shutdown_handle).
+    pub fn wait(&self) {
+        self.server.wait();
+    }
+
+    /// Shuts the app down and waits: what was begun is finished first.
+    pub fn shutdown(self) {
+        self.server.shutdown_handle().shutdown();
+        self.server.wait();
+    }
+}
+
+impl Drop for RunningApp {
+    fn drop(&mut self) {
+        self.server.shutdown_handle().shutdown();
     }
 }

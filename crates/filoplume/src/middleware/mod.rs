@@ -7,6 +7,7 @@ use filoplume_runtime::{Request, Response};
 
 use crate::context::Context;
 use crate::error::{Error, Result};
+use crate::present::Panicked;
 use crate::response::IntoResponse;
 use crate::routing::RouteOptions;
 
@@ -96,9 +97,16 @@ impl<'a> Next<'a> {
                 layer.handle(request, next)
             }
             None => match self.end {
-                End::Route => return self.context.core.route(request),
+                End::Route => return self.context.core.route(request, self.context.asked),
                 End::Handler => match self.context.route {
-                    Some(route) => route.endpoint.call(request, &self.context),
+                    // A panic is an answer too, so that middleware does to it what it does to all answers.
+                    Some(route) => {
+                        let context = self.context;
+                        match catch_unwind(AssertUnwindSafe(|| route.endpoint.call(request, &context))) {
+                            Ok(result) => result,
+                            Err(panic) => return context.core.panicked(&*panic, context),
+                        }
+                    }
                     None => Err(Error::status(http::StatusCode::NOT_FOUND)),
                 },
             },
@@ -112,7 +120,12 @@ impl<'a> Next<'a> {
     ///
     /// If the handler or middleware further in panics.
     pub fn run_catching(self, request: Request) -> std::result::Result<Response, String> {
-        catch_unwind(AssertUnwindSafe(|| self.run(request))).map_err(|panic| panic_message(&*panic))
+        let result = catch_unwind(AssertUnwindSafe(|| self.run(request)));
+        let response = result.map_err(|panic| panic_message(&*panic))?;
+        match Error::of(&response).and_then(Error::downcast_ref::<Panicked>) {
+            Some(panicked) => Err(panicked.message.clone()),
+            None => Ok(response),
+        }
     }
 
     /// Returns where the request is being answered: the route and the state.

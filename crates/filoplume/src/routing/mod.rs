@@ -1,13 +1,15 @@
 //! Routes: which handler answers which method and path.
 
+mod build;
 mod options;
 mod pattern;
 mod route;
 mod router;
 mod table;
 
+pub(crate) use build::build;
 pub(crate) use options::CONTENT_BYTES_MAX;
 pub use options::RouteOptions;
 pub use route::{Route, any, delete, get, head, on, options, patch, post, put};
 pub use router::{RouteInfo, Router, Routes};
-pub(crate) use table::{CompiledRoute, Found, NO_ROUTE, Table, build};
+pub(crate) use table::{CompiledRoute, Found, NO_ROUTE, Table};

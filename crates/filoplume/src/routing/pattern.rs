@@ -1,28 +1,113 @@
 //! Patterns: what is written in an app, and what paths are matched against.
 
-use percent_encoding::{AsciiSet, CONTROLS, utf8_percent_encode};
+use std::fmt::Write as _;
 
-/// What stands encoded in a path (RFC 3986, 3.3) and may be written plainly in a pattern.
-const ENCODED: &AsciiSet =
-    &CONTROLS.add(b' ').add(b'"').add(b'<').add(b'>').add(b'`').add(b'\\').add(b'^').add(b'|');
+/// A pattern, taken apart.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Pattern {
+    /// What raw paths are matched against: the literal text is percent-encoded, as it is on the wire in its
+    /// [normal form](normal_form).
+    pub(crate) matched: String,
+    /// The names of the captures, in their order.
+    pub(crate) captures: Vec<String>,
+}
 
-/// Returns the pattern that raw paths are matched against: everything but captures percent-encoded, as it is on the wire.
-///
-/// A pattern begins with a slash. `{name}` captures a segment or what is left of one, `{*name}` at the end all the
-/// rest; `{{` and `}}` are braces.
-pub(crate) fn to_matched(pattern: &str) -> Result<String, String> {
-    if !pattern.starts_with('/') {
-        return Err("a pattern begins with `/`".to_owned());
+impl Pattern {
+    /// Takes a pattern apart.
+    ///
+    /// It begins with a slash. `{name}` captures a segment or what is left of one, `{*name}` at the end all the rest;
+    /// `{{` and `}}` are braces.
+    pub(crate) fn parse(text: &str) -> Result<Self, String> {
+        if !text.starts_with('/') {
+            return Err("a pattern begins with `/`".to_owned());
+        }
+        check_for_other_notations(text)?;
+        let mut pattern = Self { matched: String::with_capacity(text.len()), captures: Vec::new() };
+        let mut literal = String::new();
+        let mut captures_in_segment = 0;
+        let mut rest = text;
+        while let Some(character) = rest.chars().next() {
+            let after = &rest[character.len_utf8()..];
+            rest = after;
+            match character {
+                '{' | '}' if after.starts_with(character) => {
+                    literal.push(character);
+                    rest = &after[1..];
+                }
+                '}' => return Err("a `}` closes nothing; one that stands for itself is doubled".to_owned()),
+                '{' => {
+                    let Some((name, after)) = after.split_once('}') else {
+                        return Err("a `{` is not closed; one that stands for itself is doubled".to_owned());
+                    };
+                    captures_in_segment += 1;
+                    if captures_in_segment > 1 {
+                        return Err("a segment has one capture; take it apart in the handler".to_owned());
+                    }
+                    pattern.add_literal(&std::mem::take(&mut literal));
+                    pattern.add_capture(name, after)?;
+                    rest = after;
+                }
+                '?' | '#' => {
+                    return Err(format!("`{character}` is no part of a path; queries are read with `Query`"));
+                }
+                '/' => {
+                    captures_in_segment = 0;
+                    literal.push('/');
+                }
+                other => literal.push(other),
+            }
+        }
+        pattern.add_literal(&literal);
+        Ok(pattern)
     }
-    if let Some(found) = pattern.chars().find(|found| matches!(found, '?' | '#')) {
-        return Err(format!("`{found}` is no part of a path; queries are read with `Query`"));
+
+    fn add_literal(&mut self, text: &str) {
+        self.matched.push_str(normal_form(text).as_deref().unwrap_or(text));
     }
-    if let Some(segment) = pattern.split('/').find(|segment| segment.starts_with([':', '*'])) {
-        let name = &segment[1..];
-        let braces = if segment.starts_with(':') { format!("{{{name}}}") } else { format!("{{*{name}}}") };
-        return Err(format!("captures are written in braces: `{braces}` instead of `{segment}`"));
+
+    fn add_capture(&mut self, name: &str, after: &str) -> Result<(), String> {
+        let (is_rest, name) = name.strip_prefix('*').map_or((false, name), |name| (true, name));
+        let is_name = |character: char| character.is_alphanumeric() || matches!(character, '_' | '-' | '.');
+        if name.is_empty() {
+            return Err("a capture has a name: `{id}`, `{*rest}`".to_owned());
+        }
+        if let Some((name, _)) = name.split_once(':') {
+            return Err(format!(
+                "a capture has no pattern of its own: write `{{{name}}}`, and the type of `Path` decides what it can be"
+            ));
+        }
+        if !name.chars().all(is_name) {
+            return Err(format!(
+                "the name of a capture has letters, digits, `_`, `-` and `.`, unlike `{name}`"
+            ));
+        }
+        if is_rest && !(after.is_empty() && self.matched.ends_with('/')) {
+            return Err(format!("`{{*{name}}}` captures all the rest, so it is the last segment"));
+        }
+        if self.captures.iter().any(|other| other == name) {
+            return Err(format!("two captures have the name `{name}`"));
+        }
+        let star = if is_rest { "*" } else { "" };
+        let _ = write!(self.matched, "{{{star}{name}}}");
+        self.captures.push(name.to_owned());
+        Ok(())
     }
-    Ok(utf8_percent_encode(pattern, ENCODED).to_string())
+}
+
+/// Explains captures as other frameworks write them, which would be literal text here.
+fn check_for_other_notations(text: &str) -> Result<(), String> {
+    for segment in text.split('/') {
+        let meant = match segment.as_bytes() {
+            [b':', _, ..] => format!("{{{}}}", &segment[1..]),
+            [b'*', ..] => format!("{{*{}}}", if segment.len() > 1 { &segment[1..] } else { "rest" }),
+            [b'<', .., b'>'] => {
+                format!("{{{}}}", segment[1..segment.len() - 1].rsplit(':').next().unwrap_or_default())
+            }
+            _ => continue,
+        };
+        return Err(format!("captures are written in braces: `{meant}` instead of `{segment}`"));
+    }
+    Ok(())
 }
 
 /// Joins a prefix and the pattern of a nested route. The nested `/` is the prefix itself.
@@ -44,26 +129,94 @@ pub(crate) fn check_prefix(prefix: &str) -> Result<(), String> {
     if prefix.contains("{*") {
         return Err("a prefix cannot capture all the rest".to_owned());
     }
-    Ok(())
+    Pattern::parse(prefix).map(drop)
+}
+
+/// Returns a path in the form in which patterns are matched, unless it is in that form (RFC 3986, 6.2.2): what may stand
+/// plainly in a segment does, all else is encoded with capital digits. An encoded slash stays one.
+pub(crate) fn normal_form(path: &str) -> Option<String> {
+    if path.bytes().all(|byte| byte == b'/' || is_plain(byte)) {
+        return None;
+    }
+    let mut normal = String::with_capacity(path.len());
+    let mut rest = path.as_bytes();
+    while let Some((&byte, after)) = rest.split_first() {
+        rest = after;
+        let decoded = match (byte, after) {
+            (b'%', [high, low, ..]) => {
+                hex_digit(*high).zip(hex_digit(*low)).map(|(high, low)| high << 4 | low)
+            }
+            _ => None,
+        };
+        match decoded {
+            Some(decoded) => {
+                rest = &after[2..];
+                push_byte(&mut normal, decoded);
+            }
+            None if byte == b'/' || byte == b'%' => normal.push(char::from(byte)),
+            None => push_byte(&mut normal, byte),
+        }
+    }
+    (normal != path).then_some(normal)
+}
+
+/// `pchar` without what is encoded (RFC 3986, 3.3).
+fn is_plain(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || b"-._~!$&'()*+,;=:@".contains(&byte)
+}
+
+fn push_byte(text: &mut String, byte: u8) {
+    if is_plain(byte) {
+        text.push(char::from(byte));
+    } else {
+        let _ = write!(text, "%{byte:02X}");
+    }
+}
+
+fn hex_digit(byte: u8) -> Option<u8> {
+    char::from(byte).to_digit(16).and_then(|digit| u8::try_from(digit).ok())
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    fn matched(pattern: &str) -> String {
+        Pattern::parse(pattern).map(|pattern| pattern.matched).unwrap_or_else(|mistake| mistake)
+    }
+
     #[test]
     fn patterns_are_matched_as_they_are_on_the_wire() {
-        assert_eq!(to_matched("/café/{id}").as_deref(), Ok("/caf%C3%A9/{id}"));
-        assert_eq!(to_matched("/a b").as_deref(), Ok("/a%20b"));
-        assert_eq!(to_matched("/a%20b").as_deref(), Ok("/a%20b"));
+        assert_eq!(matched("/café/{id}"), "/caf%C3%A9/{id}");
+        assert_eq!(matched("/caf%c3%a9/{größe}"), "/caf%C3%A9/{größe}");
+        assert_eq!(matched("/a b"), "/a%20b");
+        assert_eq!(matched("/a%20b"), "/a%20b");
+        assert_eq!(matched("/%7Euser"), "/~user");
+        assert_eq!(matched("/50%"), "/50%");
+        assert_eq!(matched("/a|b/@{name}:x"), "/a%7Cb/@{name}:x");
+    }
+
+    #[test]
+    fn braces_are_doubled_and_encoded() {
+        assert_eq!(matched("/{{x}}"), "/%7Bx%7D");
+        assert_eq!(matched("/{{{id}}}"), "/%7B{id}%7D");
+        assert_eq!(Pattern::parse("/{{x}}").map(|pattern| pattern.captures), Ok(Vec::new()));
+    }
+
+    #[test]
+    fn captures_are_known_by_name() {
+        let pattern = Pattern::parse("/a/{b}/c-{d}.txt/{*e}");
+        assert_eq!(pattern.map(|pattern| pattern.captures), Ok(vec!["b".into(), "d".into(), "e".into()]));
     }
 
     #[test]
     fn patterns_of_other_frameworks_are_explained() {
-        assert!(to_matched("users").is_err());
-        assert!(to_matched("/users/:id").is_err_and(|message| message.contains("`{id}` instead of `:id`")));
-        assert!(to_matched("/files/*rest").is_err_and(|message| message.contains("`{*rest}`")));
-        assert!(to_matched("/a?b=1").is_err());
+        assert!(matched("/users/:id").contains("`{id}` instead of `:id`"));
+        assert!(matched("/files/*rest").contains("`{*rest}`"));
+        assert!(matched("/files/*").contains("`{*rest}` instead of `*`"));
+        assert!(matched("/users/<int:id>").contains("`{id}` instead of `<int:id>`"));
+        assert!(matched("/users/{id:[0-9]+}").contains("write `{id}`"));
+        assert!(matched("/a?b=1").contains("`Query`"));
     }
 
     #[test]
@@ -71,5 +224,17 @@ mod tests {
         assert_eq!(join("/api", "/"), "/api");
         assert_eq!(join("/api", "/users"), "/api/users");
         assert_eq!(join("", "/"), "/");
+    }
+
+    #[test]
+    fn a_path_has_one_normal_form() {
+        assert_eq!(normal_form("/plain/~user/@me"), None);
+        assert_eq!(normal_form("/caf%C3%A9"), None);
+        assert_eq!(normal_form("/caf%c3%a9").as_deref(), Some("/caf%C3%A9"));
+        assert_eq!(normal_form("/%7euser/%40me").as_deref(), Some("/~user/@me"));
+        assert_eq!(normal_form("/{x}|").as_deref(), Some("/%7Bx%7D%7C"));
+        assert_eq!(normal_form("/a%2fb").as_deref(), Some("/a%2Fb"), "an encoded slash stays one");
+        assert_eq!(normal_form("/100%"), None);
+        assert_eq!(normal_form("/%zz"), None);
     }
 }

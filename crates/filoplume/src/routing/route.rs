@@ -24,8 +24,11 @@ use crate::routing::RouteOptions;
 pub struct Route {
     pub(crate) handlers: Vec<MethodHandler>,
     pub(crate) layers: Vec<Layer>,
-    pub(crate) adjust: Vec<Box<dyn Fn(&mut RouteOptions) + Send + Sync>>,
+    pub(crate) adjust: Vec<Adjust>,
 }
+
+/// Changes the options of a route behind its middleware and handlers.
+pub(crate) type Adjust = Box<dyn Fn(&mut RouteOptions) + Send + Sync>;
 
 /// A handler and the methods that it answers.
 pub(crate) struct MethodHandler {
@@ -84,7 +87,16 @@ methods! {
     options OPTIONS,
 }
 
-/// Returns a route that answers every method for which there is no other handler.
+/// Returns a route that answers every method for which there is no other handler, those that nobody knows included.
+///
+/// ```
+/// use filoplume::prelude::*;
+///
+/// let client = App::new().route("/", get(|| "got").any(|method: Method| format!("{method}?"))).test();
+/// client.get("/").send().assert_text("got");
+/// client.request(Method::from_bytes(b"PURGE")?, "/").send().assert_text("PURGE?");
+/// # Ok::<(), Error>(())
+/// ```
 #[track_caller]
 pub fn any<Parameters: 'static>(handler: impl Handler<Parameters>) -> Route {
     Route::new().add(Methods::Any, handler)
@@ -136,7 +148,13 @@ impl Route {
         methods: impl IntoIterator<Item = Method>,
         handler: impl Handler<Parameters>,
     ) -> Self {
-        self.add(Methods::Some(methods.into_iter().collect()), handler)
+        let mut some: Vec<Method> = Vec::new();
+        for method in methods {
+            if !some.contains(&method) {
+                some.push(method);
+            }
+        }
+        self.add(Methods::Some(some), handler)
     }
 
     /// Adds middleware around the handlers of this route, within that of the router and the app.

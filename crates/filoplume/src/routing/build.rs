@@ -1,0 +1,240 @@
+//! From routers to the table: everything is checked, and all mistakes are told at once.
+
+use std::panic::Location;
+
+use filoplume_runtime::Method;
+
+use crate::context::States;
+use crate::handler::Endpoint;
+use crate::middleware::Layer;
+use crate::routing::pattern::{Pattern, join};
+use crate::routing::route::{MethodHandler, Methods};
+use crate::routing::router::{Fallback, Placed, Router};
+use crate::routing::table::{CompiledRoute, Entry, FALLBACK_REST, Table, allow};
+use crate::routing::{Route, RouteOptions};
+
+/// Builds the table of an app. `app_layers` are those that run before a route is chosen.
+pub(crate) fn build(router: Router, app_layers: &[Layer]) -> Result<Table, Vec<String>> {
+    let mut builder = Builder { table: Table::default(), app_layers, mistakes: Vec::new() };
+    builder.add_router(router, "", &[], &States::default());
+    for entry in &mut builder.table.entries {
+        entry.allow = allow(entry.methods.iter().map(|(method, _)| method));
+    }
+    let methods = builder.table.entries.iter().flat_map(|entry| &entry.methods);
+    builder.table.allow = allow(methods.map(|(method, _)| method));
+    if builder.mistakes.is_empty() { Ok(builder.table) } else { Err(builder.mistakes) }
+}
+
+struct Builder<'a> {
+    table: Table,
+    app_layers: &'a [Layer],
+    mistakes: Vec<String>,
+}
+
+/// What an outer router gives its routes.
+#[derive(Clone, Copy)]
+struct Surroundings<'a> {
+    prefix: &'a str,
+    layers: &'a [Layer],
+    states: &'a States,
+}
+
+impl Builder<'_> {
+    fn add_router(&mut self, router: Router, prefix: &str, outer_layers: &[Layer], outer_states: &States) {
+        let Router { routes, nested, layers, mut states, fallback, mistakes } = router;
+        self.mistakes.extend(mistakes);
+        let layers = [outer_layers, &layers].concat();
+        states.extend_outer(outer_states);
+        let within = Surroundings { prefix, layers: &layers, states: &states };
+        for Placed { at, what, written_at } in routes {
+            self.add_route(&at, what, written_at, within);
+        }
+        for Placed { at, what, .. } in nested {
+            self.add_router(what, &format!("{prefix}{at}"), &layers, &states);
+        }
+        if let Some(fallback) = fallback {
+            self.add_fallback(fallback, within);
+        }
+    }
+
+    fn add_route(
+        &mut self,
+        pattern: &str,
+        route: Route,
+        written_at: &'static Location<'static>,
+        within: Surroundings<'_>,
+    ) {
+        let Route { handlers, layers, adjust } = route;
+        // The pattern of a nested route begins with a slash too, so it is looked at alone first.
+        let joined = join(within.prefix, pattern);
+        let parsed = Pattern::parse(pattern).and_then(|_| Pattern::parse(&joined));
+        let Pattern { matched, captures } = match parsed {
+            Ok(parsed) => parsed,
+            Err(mistake) => {
+                self.mistakes.push(format!("route \"{joined}\" ({written_at}): {mistake}"));
+                return;
+            }
+        };
+        let pattern = joined;
+        let Some(entry) = self.entry(&pattern, &matched, written_at) else { return };
+        let layers = [within.layers, &layers].concat();
+        for MethodHandler { methods, endpoint, written_at } in handlers {
+            let mut options = self.options(&layers, &*endpoint);
+            for adjust in &adjust {
+                adjust(&mut options);
+            }
+            let number = self.next_number();
+            self.claim(entry, &methods, number, written_at);
+            let name = format!("{methods} {pattern} ({written_at})");
+            self.check(&name, &captures, &options, within.states);
+            self.table.routes.push(CompiledRoute {
+                pattern: pattern.clone(),
+                methods: methods.to_string(),
+                written_at,
+                endpoint,
+                layers: layers.clone().into(),
+                states: within.states.clone(),
+                options,
+            });
+        }
+    }
+
+    /// The entry of a pattern, made if it is new. `None`: it cannot be, and that is noted.
+    fn entry(
+        &mut self,
+        pattern: &str,
+        matched: &str,
+        written_at: &'static Location<'static>,
+    ) -> Option<usize> {
+        if let Some(entry) = self.table.entries.iter().position(|entry| entry.matched == matched) {
+            return Some(entry);
+        }
+        let number = self.table.entries.len();
+        if let Err(error) = self.table.paths.insert(matched, number) {
+            let mistake = self.explain(&error);
+            self.mistakes.push(format!("route \"{pattern}\" ({written_at}) {mistake}"));
+            return None;
+        }
+        self.table.entries.push(Entry {
+            pattern: pattern.to_owned(),
+            matched: matched.to_owned(),
+            written_at,
+            methods: Vec::new(),
+            any: None,
+            allow: String::new(),
+        });
+        Some(number)
+    }
+
+    fn explain(&self, error: &matchit::InsertError) -> String {
+        let matchit::InsertError::Conflict { with } = error else {
+            return format!("cannot be matched: {error}");
+        };
+        match self.table.entries.iter().find(|entry| entry.matched == *with) {
+            Some(other) => format!(
+                "conflicts with route \"{}\" ({}): both match the same paths; give the captures the same name, or the \
+                 patterns different text",
+                other.pattern, other.written_at
+            ),
+            None => format!("conflicts with routes like \"{with}\": both match the same paths"),
+        }
+    }
+
+    /// Gives a handler the methods of a pattern.
+    fn claim(
+        &mut self,
+        entry: usize,
+        methods: &Methods,
+        number: u32,
+        written_at: &'static Location<'static>,
+    ) {
+        let Table { entries, routes, .. } = &mut self.table;
+        let entry = &mut entries[entry];
+        let mut claim = |method: Option<&Method>| {
+            let before = match method {
+                None => entry.any,
+                Some(method) => entry.methods.iter().find(|(of, _)| of == method).map(|(_, number)| *number),
+            };
+            match (before, method) {
+                (Some(before), _) => {
+                    let first = routes.get(before as usize).map_or(written_at, |route| route.written_at);
+                    let method = method.map_or("ANY", Method::as_str);
+                    let pattern = &entry.pattern;
+                    self.mistakes
+                        .push(format!("{method} {pattern} has two handlers: {first} and {written_at}"));
+                }
+                (None, Some(method)) => entry.methods.push((method.clone(), number)),
+                (None, None) => entry.any = Some(number),
+            }
+        };
+        match methods {
+            Methods::Any => claim(None),
+            Methods::Some(methods) => methods.iter().for_each(|method| claim(Some(method))),
+        }
+    }
+
+    fn add_fallback(&mut self, fallback: Fallback, within: Surroundings<'_>) {
+        let Fallback { endpoint, written_at } = fallback;
+        let options = self.options(within.layers, &*endpoint);
+        let number = self.next_number();
+        let prefix = within.prefix;
+        let name = format!("the fallback of \"{prefix}/\" ({written_at})");
+        let captures = Pattern::parse(prefix).map(|pattern| pattern.captures).unwrap_or_default();
+        self.check(&name, &captures, &options, within.states);
+        if prefix.is_empty() {
+            if let Some(first) = self.table.fallback.and_then(|number| self.table.route(number)) {
+                let first = first.written_at;
+                self.mistakes.push(format!("there are two fallbacks: {first} and {written_at}"));
+            }
+            self.table.fallback = Some(number);
+        } else {
+            // The prefix itself, with a slash, and all below it.
+            let rest = format!("/{{*{FALLBACK_REST}}}");
+            for tail in ["", "/", &rest] {
+                let pattern = Pattern::parse(&format!("{prefix}{tail}"));
+                let inserted =
+                    pattern.map(|pattern| self.table.nested_fallbacks.insert(pattern.matched, number));
+                if !matches!(inserted, Ok(Ok(()))) {
+                    self.mistakes.push(format!("{name} has the prefix of another fallback"));
+                    break;
+                }
+            }
+        }
+        self.table.routes.push(CompiledRoute {
+            pattern: format!("{prefix}/{{*rest}}"),
+            methods: "FALLBACK".to_owned(),
+            written_at,
+            endpoint,
+            layers: within.layers.into(),
+            states: within.states.clone(),
+            options,
+        });
+    }
+
+    fn options(&self, layers: &[Layer], endpoint: &dyn Endpoint) -> RouteOptions {
+        let mut options = RouteOptions::new();
+        for layer in self.app_layers.iter().chain(layers) {
+            layer.configure(&mut options);
+        }
+        endpoint.configure(&mut options);
+        options
+    }
+
+    fn next_number(&self) -> u32 {
+        u32::try_from(self.table.routes.len()).unwrap_or(u32::MAX)
+    }
+
+    fn check(&mut self, name: &str, captures: &[String], options: &RouteOptions, states: &States) {
+        for (id, type_name) in options.needs_states() {
+            if !states.has(*id) {
+                self.mistakes.push(format!(
+                    "{name} takes `State<{type_name}>`, and no such state was given: add `.state(..)` to the app"
+                ));
+            }
+        }
+        if options.needs_captures() && captures.is_empty() {
+            self.mistakes
+                .push(format!("{name} takes `Path<..>`, and its pattern captures nothing: write `{{name}}`"));
+        }
+    }
+}

@@ -1,0 +1,144 @@
+//! Who asks: an app, the cookies that it set, and where the requests seem to come from.
+
+use std::net::{Ipv4Addr, SocketAddr};
+
+use filoplume_runtime::{Method, Peer, ServerConfig, answer_in_process};
+use parking_lot::Mutex;
+
+use super::cookies::Jar;
+use super::request::TestRequest;
+use crate::app::App;
+use crate::serve::AppService;
+
+/// Calls an app. Made by [`App::test`].
+///
+/// ```
+/// use filoplume::prelude::*;
+///
+/// let app = App::new()
+///     .get("/login", || ([("set-cookie", "user=ada; Path=/; HttpOnly")], "welcome"))
+///     .get("/me", |request: Request| request.header("cookie").unwrap_or("nobody").to_owned());
+/// let client = app.test();
+/// client.get("/me").send().assert_text("nobody");
+/// client.get("/login").send();
+/// client.get("/me").send().assert_text("user=ada");
+/// ```
+#[derive(Debug)]
+pub struct TestClient {
+    service: AppService,
+    config: ServerConfig,
+    peer: Peer,
+    /// `None` if cookies are not kept.
+    jar: Option<Mutex<Jar>>,
+}
+
+impl App {
+    /// Returns a client that calls this app in process. See [`testing`](crate::testing).
+    ///
+    /// # Panics
+    ///
+    /// If the app has mistakes, with their list.
+    #[track_caller]
+    pub fn test(self) -> TestClient {
+        let config = self.config.clone();
+        match self.build() {
+            Ok(service) => TestClient::new(service, config),
+            Err(error) => panic!("{error:?}"),
+        }
+    }
+}
+
+macro_rules! methods {
+    ($($name:ident $method:ident),+) => {
+        $(
+            #[doc = concat!("Begins a `", stringify!($method), "` request.")]
+            pub fn $name(&self, target: &str) -> TestRequest<'_> {
+                self.request(Method::$method, target)
+            }
+        )+
+    };
+}
+
+impl TestClient {
+    fn new(service: AppService, config: ServerConfig) -> Self {
+        let peer = Peer::Tcp(SocketAddr::from((Ipv4Addr::LOCALHOST, 49152)));
+        Self { service, config, peer, jar: Some(Mutex::default()) }
+    }
+
+    methods!(get GET, post POST, put PUT, patch PATCH, delete DELETE, head HEAD, options OPTIONS);
+
+    /// Begins a request with any method.
+    pub fn request(&self, method: Method, target: &str) -> TestRequest<'_> {
+        TestRequest::new(self, method, target)
+    }
+
+    /// Keeps no cookies: each request is that of a stranger.
+    #[must_use]
+    pub fn without_cookies(mut self) -> Self {
+        self.jar = None;
+        self
+    }
+
+    /// Lets the requests come from another peer, such as `Peer::Unix`. Default: `127.0.0.1`, by TCP.
+    #[must_use]
+    pub fn peer(mut self, peer: Peer) -> Self {
+        self.peer = peer;
+        self
+    }
+
+    /// Returns the value of a cookie that the app set and the client keeps.
+    pub fn cookie(&self, name: &str) -> Option<String> {
+        let jar = self.jar.as_ref()?.lock();
+        jar.value(name).map(str::to_owned)
+    }
+
+    /// Keeps a cookie as if the app had set it, for all paths.
+    pub fn set_cookie(&self, name: &str, value: &str) {
+        if let Some(jar) = &self.jar {
+            jar.lock().store(&format!("{name}={value}; Path=/; Secure"), "/");
+        }
+    }
+
+    /// Forgets all cookies.
+    pub fn clear_cookies(&self) {
+        if let Some(jar) = &self.jar {
+            jar.lock().clear();
+        }
+    }
+
+    /// Returns what the app sends to a peer that sends these bytes and then nothing more: for tests of the protocol,
+    /// such as several requests in a row or malformed ones.
+    ///
+    /// ```
+    /// use filoplume::prelude::*;
+    ///
+    /// let client = App::new().get("/", || "hi").test();
+    /// let answer = client.raw(b"GET / HTTP/1.1\r\n\r\n");
+    /// assert!(answer.starts_with(b"HTTP/1.1 400 "), "HTTP/1.1 wants a Host");
+    /// ```
+    pub fn raw(&self, bytes: impl AsRef<[u8]>) -> Vec<u8> {
+        self.raw_from(self.peer, bytes.as_ref())
+    }
+
+    pub(super) fn raw_from(&self, peer: Peer, bytes: &[u8]) -> Vec<u8> {
+        answer_in_process(&self.service, peer, bytes, &self.config)
+    }
+
+    /// Where requests come from unless they say otherwise.
+    pub(super) fn default_peer(&self) -> Peer {
+        self.peer
+    }
+
+    /// The cookies for a path: names and values.
+    pub(super) fn cookies_for(&self, path: &str) -> Vec<(String, String)> {
+        self.jar.as_ref().map(|jar| jar.lock().cookies_for(path)).unwrap_or_default()
+    }
+
+    /// Keeps what an answer to a request for `path` sets.
+    pub(super) fn keep_cookies<'c>(&self, path: &str, set_cookies: impl Iterator<Item = &'c str>) {
+        if let Some(jar) = &self.jar {
+            let mut jar = jar.lock();
+            set_cookies.for_each(|set_cookie| jar.store(set_cookie, path));
+        }
+    }
+}

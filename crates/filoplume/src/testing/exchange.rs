@@ -1,0 +1,88 @@
+//! How an exchange is shown when a test fails.
+
+use std::fmt::{self, Write as _};
+
+use filoplume_runtime::Method;
+
+/// What was asked.
+#[derive(Debug)]
+pub(super) struct Asked {
+    pub(super) method: Method,
+    /// As it was sent, with its line ends.
+    pub(super) head: String,
+    pub(super) body: Vec<u8>,
+}
+
+/// The longest content that is shown, in characters. Longer ones are a matter for `assert_contains`.
+const SHOWN_CHARS_MAX: usize = 2000;
+
+impl fmt::Display for Asked {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for line in self.head.lines() {
+            writeln!(f, "> {line}")?;
+        }
+        write_content(f, "> ", &self.body)
+    }
+}
+
+/// Writes a content: JSON with line breaks, other text as it is, bytes by their number.
+pub(super) fn write_content(f: &mut fmt::Formatter<'_>, margin: &str, content: &[u8]) -> fmt::Result {
+    if content.is_empty() {
+        return Ok(());
+    }
+    writeln!(f, "{}", margin.trim_end())?;
+    let text = match std::str::from_utf8(content) {
+        Ok(text) => pretty(text).unwrap_or_else(|| text.to_owned()),
+        Err(_) => return writeln!(f, "{margin}({} bytes that are no text)", content.len()),
+    };
+    let (shown, left) = match text.char_indices().nth(SHOWN_CHARS_MAX) {
+        Some((end, _)) => (&text[..end], text[end..].chars().count()),
+        None => (text.as_str(), 0),
+    };
+    for line in shown.lines() {
+        writeln!(f, "{margin}{line}")?;
+    }
+    if left > 0 {
+        writeln!(f, "{margin}... and {left} characters more")?;
+    }
+    Ok(())
+}
+
+/// JSON with line breaks.
+#[cfg(feature = "json")]
+pub(super) fn pretty(text: &str) -> Option<String> {
+    if !text.starts_with(['{', '[']) {
+        return None;
+    }
+    let value: serde_json::Value = serde_json::from_str(text).ok()?;
+    serde_json::to_string_pretty(&value).ok()
+}
+
+#[cfg(not(feature = "json"))]
+pub(super) fn pretty(_: &str) -> Option<String> {
+    None
+}
+
+/// Two texts that should be the same, with the place where they part.
+pub(super) fn compare(expected: &str, found: &str) -> String {
+    let same = expected.chars().zip(found.chars()).take_while(|(left, right)| left == right).count();
+    let around = |text: &str| -> String {
+        let start = same.saturating_sub(30);
+        let mut shown: String = text.chars().skip(start).take(80).collect();
+        if start > 0 {
+            shown.insert(0, '…');
+        }
+        if text.chars().count() > start + 80 {
+            shown.push('…');
+        }
+        shown
+    };
+    let mut text = String::new();
+    let _ = write!(
+        text,
+        "expected {:?}\n     got {:?}\n(they part after {same} characters)",
+        around(expected),
+        around(found)
+    );
+    text
+}

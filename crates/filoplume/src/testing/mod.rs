@@ -1,0 +1,32 @@
+//! An app called in process: the same HTTP code as on a connection, no socket.
+//!
+//! ```
+//! use filoplume::prelude::*;
+//!
+//! fn app() -> App {
+//!     App::new().get("/hello/{name}", |Path(name): Path<String>| format!("Hello, {name}!"))
+//! }
+//!
+//! // In a test: a function with `#[test]`.
+//! let client = app().test();
+//! client.get("/hello/Ada").send().assert_status(200).assert_text("Hello, Ada!");
+//! client.get("/goodbye").send().assert_status(404);
+//! ```
+//!
+//! A [`TestClient`] keeps cookies as a browser does. What it gets is read strictly: an answer that is no correct HTTP
+//! fails the test. Whatever fails shows the whole exchange.
+
+mod client;
+mod cookies;
+#[cfg(feature = "json")]
+mod difference;
+mod exchange;
+mod multipart;
+mod parse;
+mod request;
+mod response;
+
+pub use client::TestClient;
+pub use multipart::MultipartForm;
+pub use request::TestRequest;
+pub use response::TestResponse;

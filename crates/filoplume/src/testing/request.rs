@@ -1,0 +1,274 @@
+//! A request that is being written.
+
+use std::net::SocketAddr;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use filoplume_runtime::{Method, Peer, StatusCode};
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
+
+use super::client::TestClient;
+use super::exchange::Asked;
+use super::multipart::MultipartForm;
+use super::response::TestResponse;
+
+/// What stands plainly in a form, beside letters and digits (`application/x-www-form-urlencoded`).
+const FORM: &AsciiSet = &NON_ALPHANUMERIC.remove(b'*').remove(b'-').remove(b'.').remove(b'_');
+
+/// How much of a chunked content goes into one chunk: little, so that there are several.
+const CHUNK_BYTES: usize = 1000;
+
+/// A request to be sent to an app.
+///
+/// ```
+/// use filoplume::prelude::*;
+///
+/// let client = App::new().post("/login", |text: String| text).test();
+/// let response = client.post("/login").form(&[("user", "ada"), ("password", "a&b c")]).send();
+/// response.assert_text("user=ada&password=a%26b+c");
+/// ```
+#[derive(Clone, Debug)]
+#[must_use = "nothing is asked until `send` is called"]
+pub struct TestRequest<'a> {
+    client: &'a TestClient,
+    method: Method,
+    target: String,
+    headers: Vec<(String, String)>,
+    cookies: Vec<(String, String)>,
+    body: Option<Vec<u8>>,
+    peer: Peer,
+    version: &'static str,
+    is_chunked: bool,
+    redirects_max: u32,
+}
+
+impl<'a> TestRequest<'a> {
+    pub(super) fn new(client: &'a TestClient, method: Method, target: &str) -> Self {
+        Self {
+            client,
+            method,
+            target: target.to_owned(),
+            headers: Vec::new(),
+            cookies: Vec::new(),
+            body: None,
+            peer: client.default_peer(),
+            version: "HTTP/1.1",
+            is_chunked: false,
+            redirects_max: 0,
+        }
+    }
+
+    /// Adds a header. A `cookie` goes in place of all cookies that the client keeps.
+    pub fn header(mut self, name: &str, value: &str) -> Self {
+        self.headers.push((name.to_owned(), value.to_owned()));
+        self
+    }
+
+    /// Sends a cookie, beside those that the client keeps or in place of the one with that name.
+    pub fn cookie(mut self, name: &str, value: &str) -> Self {
+        self.cookies.push((name.to_owned(), value.to_owned()));
+        self
+    }
+
+    /// Says who asks, as `Authorization: Bearer`.
+    pub fn bearer(self, token: &str) -> Self {
+        self.header("authorization", &format!("Bearer {token}"))
+    }
+
+    /// Says who asks, as `Authorization: Basic` (RFC 7617).
+    pub fn basic(self, user: &str, password: &str) -> Self {
+        let credentials = STANDARD.encode(format!("{user}:{password}"));
+        self.header("authorization", &format!("Basic {credentials}"))
+    }
+
+    /// Adds pairs to the query.
+    pub fn query<N: AsRef<str>, V: AsRef<str>>(mut self, pairs: &[(N, V)]) -> Self {
+        let query = encoded(pairs);
+        if !query.is_empty() {
+            self.target.push(if self.target.contains('?') { '&' } else { '?' });
+            self.target.push_str(&query);
+        }
+        self
+    }
+
+    /// Sets the content.
+    pub fn body(mut self, body: impl Into<Vec<u8>>) -> Self {
+        self.body = Some(body.into());
+        self
+    }
+
+    /// Sets the content to JSON, with its type.
+    ///
+    /// # Panics
+    ///
+    /// If the value cannot be JSON.
+    #[cfg(feature = "json")]
+    #[track_caller]
+    pub fn json<T: serde::Serialize + ?Sized>(self, value: &T) -> Self {
+        match serde_json::to_vec(value) {
+            Ok(json) => self.body(json).typed("application/json"),
+            Err(error) => panic!("the content of a request cannot be made JSON: {error}"),
+        }
+    }
+
+    /// Sets the content to a form, with its type.
+    pub fn form<N: AsRef<str>, V: AsRef<str>>(self, pairs: &[(N, V)]) -> Self {
+        self.body(encoded(pairs)).typed("application/x-www-form-urlencoded")
+    }
+
+    /// Sets the content to a form with files, with its type.
+    pub fn multipart(self, form: MultipartForm) -> Self {
+        let (body, content_type) = form.finish();
+        self.body(body).typed(&content_type)
+    }
+
+    /// Sends the content in chunks, without its length: as a client does that does not know it before.
+    pub fn chunked(mut self) -> Self {
+        self.is_chunked = true;
+        self
+    }
+
+    /// Lets the request come from an address.
+    pub fn peer(mut self, address: SocketAddr) -> Self {
+        self.peer = Peer::Tcp(address);
+        self
+    }
+
+    /// Asks with HTTP/1.0.
+    pub fn http_10(mut self) -> Self {
+        self.version = "HTTP/1.0";
+        self
+    }
+
+    /// Follows up to `count` redirects within the app, as a browser does: `303` with `GET`, and so `301` and `302` after a
+    /// `POST`; `307` and `308` with the same method and content. The answer is that of the last request.
+    ///
+    /// ```
+    /// use filoplume::prelude::*;
+    ///
+    /// let app = App::new().post("/notes", || Redirect::to("/notes/1")).get("/notes/{id}", || "a note");
+    /// app.test().post("/notes").follow_redirects(1).send().assert_text("a note");
+    /// ```
+    pub fn follow_redirects(mut self, count: u32) -> Self {
+        self.redirects_max = count;
+        self
+    }
+
+    /// Asks the app.
+    ///
+    /// # Panics
+    ///
+    /// If the app answers with what is no correct HTTP, or redirects more often than it may.
+    #[track_caller]
+    pub fn send(mut self) -> TestResponse {
+        let redirects_max = self.redirects_max;
+        let mut redirects = 0;
+        loop {
+            let response = self.exchange();
+            if redirects_max == 0 {
+                return response;
+            }
+            let Some(target) = response.redirect_target(&self.target) else { return response };
+            assert!(
+                redirects < redirects_max,
+                "redirected more often than {redirects_max} times, at last with\n{response:?}"
+            );
+            redirects += 1;
+            self.redirect(response.status(), target);
+        }
+    }
+
+    fn typed(mut self, content_type: &str) -> Self {
+        let has_type = self.headers.iter().any(|(name, _)| name.eq_ignore_ascii_case("content-type"));
+        if !has_type {
+            self.headers.push(("content-type".to_owned(), content_type.to_owned()));
+        }
+        self
+    }
+
+    /// What is asked after a redirect (RFC 9110, 15.4).
+    fn redirect(&mut self, status: StatusCode, target: String) {
+        self.target = target;
+        let becomes_get = match status {
+            StatusCode::SEE_OTHER => self.method != Method::HEAD,
+            StatusCode::MOVED_PERMANENTLY | StatusCode::FOUND => self.method == Method::POST,
+            _ => false,
+        };
+        if becomes_get {
+            self.method = Method::GET;
+            self.body = None;
+            self.headers.retain(|(name, _)| !name.to_ascii_lowercase().starts_with("content-"));
+        }
+    }
+
+    #[track_caller]
+    fn exchange(&self) -> TestResponse {
+        let path = path_of(&self.target).to_owned();
+        let head = self.head(&path);
+        let mut bytes = head.clone().into_bytes();
+        bytes.extend_from_slice(b"\r\n");
+        if let Some(body) = &self.body {
+            if self.is_chunked {
+                for chunk in body.chunks(CHUNK_BYTES) {
+                    bytes.extend_from_slice(format!("{:x}\r\n", chunk.len()).as_bytes());
+                    bytes.extend_from_slice(chunk);
+                    bytes.extend_from_slice(b"\r\n");
+                }
+                bytes.extend_from_slice(b"0\r\n\r\n");
+            } else {
+                bytes.extend_from_slice(body);
+            }
+        }
+        let answer = self.client.raw_from(self.peer, &bytes);
+        let asked = Asked { method: self.method.clone(), head, body: self.body.clone().unwrap_or_default() };
+        let response = TestResponse::parse(&answer, asked);
+        self.client.keep_cookies(&path, response.headers_all("set-cookie"));
+        response
+    }
+
+    /// The lines of the head, as they are sent.
+    fn head(&self, path: &str) -> String {
+        let mut head = format!("{} {} {}\r\n", self.method, self.target, self.version);
+        let has = |wanted: &str| self.headers.iter().any(|(name, _)| name.eq_ignore_ascii_case(wanted));
+        let mut add = |name: &str, value: &str| head.push_str(&format!("{name}: {value}\r\n"));
+        if !has("host") {
+            add("host", "localhost");
+        }
+        for (name, value) in &self.headers {
+            add(name, value);
+        }
+        let cookies = if has("cookie") { String::new() } else { self.cookie_header(path) };
+        if !cookies.is_empty() {
+            add("cookie", &cookies);
+        }
+        match &self.body {
+            Some(_) if self.is_chunked => add("transfer-encoding", "chunked"),
+            Some(body) if !has("content-length") => add("content-length", &body.len().to_string()),
+            _ => {}
+        }
+        head
+    }
+
+    fn cookie_header(&self, path: &str) -> String {
+        let mut cookies = self.client.cookies_for(path);
+        cookies.retain(|(name, _)| !self.cookies.iter().any(|(own, _)| own == name));
+        cookies.extend(self.cookies.iter().cloned());
+        cookies.iter().map(|(name, value)| format!("{name}={value}")).collect::<Vec<_>>().join("; ")
+    }
+}
+
+/// The path of a target: without the query, and of an absolute form without the host.
+fn path_of(target: &str) -> &str {
+    let target = target.split('?').next().unwrap_or_default();
+    match target.split_once("://") {
+        Some((_, rest)) => rest.find('/').map_or("/", |slash| &rest[slash..]),
+        None => target,
+    }
+}
+
+fn encoded<N: AsRef<str>, V: AsRef<str>>(pairs: &[(N, V)]) -> String {
+    let encode = |text: &str| utf8_percent_encode(text, FORM).to_string().replace("%20", "+");
+    let pairs =
+        pairs.iter().map(|(name, value)| format!("{}={}", encode(name.as_ref()), encode(value.as_ref())));
+    pairs.collect::<Vec<_>>().join("&")
+}

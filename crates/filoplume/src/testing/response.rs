@@ -1,0 +1,215 @@
+//! What came back.
+
+use std::fmt;
+
+use filoplume_runtime::{Headers, StatusCode};
+
+use super::exchange::{Asked, compare, write_content};
+use super::parse::{Answer, parse};
+
+/// What an app answered. A failed assertion shows the whole exchange.
+///
+/// ```
+/// use filoplume::prelude::*;
+/// use serde_json::json;
+///
+/// let app = App::new().get("/notes/1", || Json(json!({"title": "milk", "done": false})));
+/// let response = app.test().get("/notes/1").send();
+/// response.assert_status(200).assert_json(&json!({"done": false, "title": "milk"}));
+/// assert_eq!(response.json::<serde_json::Value>()["title"], "milk");
+/// ```
+pub struct TestResponse {
+    asked: Asked,
+    status: StatusCode,
+    headers: Headers,
+    body: Vec<u8>,
+}
+
+impl TestResponse {
+    #[track_caller]
+    pub(super) fn parse(answer: &[u8], asked: Asked) -> Self {
+        match parse(answer, &asked.method) {
+            Ok(Answer { status, headers, body }) => Self { asked, status, headers, body },
+            Err(error) => {
+                panic!("the answer is no correct HTTP: {error}\n{asked}\n{}", String::from_utf8_lossy(answer))
+            }
+        }
+    }
+
+    /// Returns the status.
+    pub fn status(&self) -> StatusCode {
+        self.status
+    }
+
+    /// Returns the first value of a header, if it is UTF-8.
+    pub fn header(&self, name: &str) -> Option<&str> {
+        self.headers.get_str(name)
+    }
+
+    /// Returns all values of a header that are UTF-8.
+    pub fn headers_all(&self, name: &str) -> impl Iterator<Item = &str> {
+        self.headers.get_all(name).filter_map(|value| std::str::from_utf8(value).ok())
+    }
+
+    /// Returns all headers.
+    pub fn headers(&self) -> &Headers {
+        &self.headers
+    }
+
+    /// Returns the value of a cookie that this answer sets.
+    pub fn cookie(&self, name: &str) -> Option<&str> {
+        let pairs =
+            self.headers_all("set-cookie").filter_map(|cookie| cookie.split(';').next()?.split_once('='));
+        pairs.into_iter().find(|(of, _)| of.trim() == name).map(|(_, value)| value.trim())
+    }
+
+    /// Returns the content.
+    pub fn body(&self) -> &[u8] {
+        &self.body
+    }
+
+    /// Returns the content as text.
+    ///
+    /// # Panics
+    ///
+    /// If it is not UTF-8.
+    #[track_caller]
+    pub fn text(&self) -> &str {
+        match std::str::from_utf8(&self.body) {
+            Ok(text) => text,
+            Err(error) => panic!("the content is no text: {error}\n{self:?}"),
+        }
+    }
+
+    /// Returns the content, read as JSON.
+    ///
+    /// # Panics
+    ///
+    /// If it is not JSON, or no `T`.
+    #[cfg(feature = "json")]
+    #[track_caller]
+    pub fn json<T: serde::de::DeserializeOwned>(&self) -> T {
+        match serde_json::from_slice(&self.body) {
+            Ok(value) => value,
+            Err(error) => {
+                panic!("the content is not the expected {}: {error}\n{self:?}", std::any::type_name::<T>())
+            }
+        }
+    }
+
+    /// Fails the test unless the status is this one.
+    ///
+    /// # Panics
+    ///
+    /// If it is another one.
+    #[track_caller]
+    pub fn assert_status(&self, status: u16) -> &Self {
+        let found = self.status.as_u16();
+        assert!(found == status, "expected the status {status}, got {found}\n{self:?}");
+        self
+    }
+
+    /// Fails the test unless a header has this value: the first, if there are several.
+    ///
+    /// # Panics
+    ///
+    /// If it has not.
+    #[track_caller]
+    pub fn assert_header(&self, name: &str, value: &str) -> &Self {
+        match self.header(name) {
+            Some(found) => {
+                assert!(found == value, "expected `{name}: {value}`, got `{name}: {found}`\n{self:?}");
+            }
+            None => panic!("expected `{name}: {value}`, and there is no such header\n{self:?}"),
+        }
+        self
+    }
+
+    /// Fails the test if there is such a header.
+    ///
+    /// # Panics
+    ///
+    /// If there is one.
+    #[track_caller]
+    pub fn assert_no_header(&self, name: &str) -> &Self {
+        assert!(!self.headers.contains(name), "expected no header `{name}`\n{self:?}");
+        self
+    }
+
+    /// Fails the test unless the content is this text.
+    ///
+    /// # Panics
+    ///
+    /// If it is not.
+    #[track_caller]
+    pub fn assert_text(&self, text: &str) -> &Self {
+        assert!(
+            self.body == text.as_bytes(),
+            "another content: {}\n{self:?}",
+            compare(text, &String::from_utf8_lossy(&self.body))
+        );
+        self
+    }
+
+    /// Fails the test unless this text is in the content.
+    ///
+    /// # Panics
+    ///
+    /// If it is not.
+    #[track_caller]
+    pub fn assert_contains(&self, text: &str) -> &Self {
+        assert!(self.text().contains(text), "expected {text:?} in the content\n{self:?}");
+        self
+    }
+
+    /// Fails the test unless the content is this JSON. The order of members does not matter.
+    ///
+    /// # Panics
+    ///
+    /// If it is not, with each place that differs.
+    #[cfg(feature = "json")]
+    #[track_caller]
+    pub fn assert_json<T: serde::Serialize + ?Sized>(&self, value: &T) -> &Self {
+        let expected = match serde_json::to_value(value) {
+            Ok(expected) => expected,
+            Err(error) => panic!("what is expected cannot be made JSON: {error}"),
+        };
+        let differences = super::difference::differences(&expected, &self.json());
+        assert!(differences.is_empty(), "another JSON:\n- {}\n{self:?}", differences.join("\n- "));
+        self
+    }
+
+    /// Where a redirect leads to, within the app: a path, resolved against the one that was asked for.
+    pub(super) fn redirect_target(&self, target: &str) -> Option<String> {
+        let is_redirect = matches!(self.status.as_u16(), 301 | 302 | 303 | 307 | 308);
+        let location = self.header("location").filter(|_| is_redirect)?;
+        let location = location.split('#').next().unwrap_or_default();
+        match location.split_once("://") {
+            Some((_, rest)) => Some(rest.find('/').map_or("/", |slash| &rest[slash..]).to_owned()),
+            // Another host, by the same scheme.
+            None if location.starts_with("//") => None,
+            None if location.starts_with('/') => Some(location.to_owned()),
+            None => {
+                let path = target.split('?').next().unwrap_or_default();
+                let folder = &path[..path.rfind('/').map_or(0, |slash| slash + 1)];
+                Some(if location.starts_with('?') {
+                    format!("{path}{location}")
+                } else {
+                    format!("{folder}{location}")
+                })
+            }
+        }
+    }
+}
+
+/// The exchange: what was asked behind `>`, what was answered behind `<`.
+impl fmt::Debug for TestResponse {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "{}", self.asked)?;
+        writeln!(f, "< {}", self.status)?;
+        for (name, value) in self.headers.iter() {
+            writeln!(f, "< {name}: {}", String::from_utf8_lossy(value))?;
+        }
+        write_content(f, "< ", &self.body)
+    }
+}
