@@ -5,14 +5,14 @@ use std::error::Error as StdError;
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use filoplume_runtime::{Request, Response, ResponseBody, ServerConfig, StatusCode};
+use filoplume_runtime::{Method, Request, Response, ResponseBody, ServerConfig, StatusCode};
 
 use crate::context::{Context, States};
 use crate::error::{Error, Result};
 use crate::handler::Handler;
 use crate::middleware::{End, Layer, Layers, Middleware, Next};
 use crate::present::{Asked, Panicked, Presenter, note_places_of_panics};
-use crate::routing::{Found, Route, Router, Routes, Table, build};
+use crate::routing::{CompiledRoute, Found, Route, Router, Routes, Table, build};
 use crate::serve::AppService;
 
 /// An app: what is asked for goes through its middleware to the handler of a route.
@@ -276,7 +276,15 @@ impl Core {
                 }
                 None => Error::status(StatusCode::NOT_FOUND),
             },
-            Found::Options { allow } => return empty(StatusCode::NO_CONTENT, "allow", allow),
+            Found::Options { allow } => {
+                return match self.preflighted(&request) {
+                    Some(route) => {
+                        let context = Context { core: self, route: Some(route), asked };
+                        Next { layers: Layers(&route.layers), context, end: End::Options }.run(request)
+                    }
+                    None => allowed(allow),
+                };
+            }
             Found::Elsewhere { path } => {
                 let query = request.query().map(|query| format!("?{query}")).unwrap_or_default();
                 return empty(StatusCode::PERMANENT_REDIRECT, "location", &format!("{path}{query}"));
@@ -298,6 +306,26 @@ impl Core {
         let panicked = Panicked::caught(panic);
         tracing::error!(method, route, panic = panicked.message, "a handler panicked");
         Error::internal(panicked).into_pending_response()
+    }
+
+    /// The route that a CORS preflight is about: its middleware may answer, although no handler answers `OPTIONS`.
+    fn preflighted(&self, request: &Request) -> Option<&CompiledRoute> {
+        request.header("origin")?;
+        let method = request.header("access-control-request-method")?;
+        let method = Method::from_bytes(method.as_bytes()).ok()?;
+        match self.table.find(&method, request.path()) {
+            Found::Route(number) => self.table.route(number),
+            _ => None,
+        }
+    }
+
+    /// The answer to `OPTIONS` behind the middleware of a route.
+    pub(crate) fn answer_options(&self, request: &Request) -> Response {
+        match self.table.find(request.method(), request.path()) {
+            Found::Options { allow } => allowed(allow),
+            // Middleware changed the method on the way.
+            _ => Error::status(StatusCode::NOT_FOUND).into_pending_response(),
+        }
     }
 
     /// The response that stands for an error on its way out, and the line in the log for one of ours.
@@ -326,6 +354,11 @@ impl fmt::Debug for Core {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Core").field("table", &self.table).finish_non_exhaustive()
     }
+}
+
+/// What `OPTIONS` is answered with (RFC 9110, 9.3.7).
+fn allowed(allow: &str) -> Response {
+    empty(StatusCode::NO_CONTENT, "allow", allow)
 }
 
 fn empty(status: StatusCode, name: &str, value: &str) -> Response {

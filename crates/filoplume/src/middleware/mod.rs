@@ -1,9 +1,38 @@
 //! The onion around handlers: middleware sees a request before them and the response after them.
 
+mod body_limit;
+mod catch_panic;
+#[cfg(feature = "compression")]
+mod compression;
+mod concurrency_limit;
+mod cors;
+mod logger;
+mod method_override;
+mod rate_limit;
+mod request_id;
+mod security_headers;
+mod timeout;
+mod vary;
+
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use filoplume_runtime::{Request, Response};
+
+pub use body_limit::BodyLimit;
+pub use catch_panic::CatchPanic;
+#[cfg(feature = "compression")]
+pub use compression::{Coding, Compression};
+pub use concurrency_limit::ConcurrencyLimit;
+pub use cors::Cors;
+pub use logger::Logger;
+pub use method_override::MethodOverride;
+pub use rate_limit::RateLimit;
+#[cfg(feature = "redis")]
+pub use rate_limit::{RedisCounters, WhenRedisFails};
+pub use request_id::{RequestId, RequestIds};
+pub use security_headers::{CspNonce, Frames, SecurityHeaders};
+pub use timeout::{TimeLeft, TimeoutBudget};
 
 use crate::context::Context;
 use crate::error::{Error, Result};
@@ -85,6 +114,8 @@ pub(crate) enum End {
     Route,
     /// The handler.
     Handler,
+    /// The list of methods: a preflight that the route's middleware did not answer.
+    Options,
 }
 
 impl<'a> Next<'a> {
@@ -98,6 +129,7 @@ impl<'a> Next<'a> {
             }
             None => match self.end {
                 End::Route => return self.context.core.route(request, self.context.asked),
+                End::Options => return self.context.core.answer_options(&request),
                 End::Handler => match self.context.route {
                     // A panic is an answer too, so that middleware does to it what it does to all answers.
                     Some(route) => {

@@ -232,6 +232,12 @@ impl Builder<'_> {
                 ));
             }
         }
+        for mistake in options.mistakes() {
+            // Middleware of the app says the same of every route.
+            if !self.mistakes.contains(mistake) {
+                self.mistakes.push(mistake.clone());
+            }
+        }
         if options.needs_captures() && captures.is_empty() {
             self.mistakes
                 .push(format!("{name} takes `Path<..>`, and its pattern captures nothing: write `{{name}}`"));

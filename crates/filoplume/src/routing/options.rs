@@ -19,6 +19,7 @@ pub struct RouteOptions {
     execution: Execution,
     needs_captures: bool,
     needs_states: Vec<(TypeId, &'static str)>,
+    mistakes: Vec<String>,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -37,6 +38,7 @@ impl RouteOptions {
             execution: Execution::default(),
             needs_captures: false,
             needs_states: Vec::new(),
+            mistakes: Vec::new(),
         }
     }
 
@@ -73,6 +75,13 @@ impl RouteOptions {
         self
     }
 
+    /// Says what is wrong with how a middleware or extractor was set up; the app does not start and tells it, once for all
+    /// routes.
+    pub fn mistake(&mut self, mistake: impl Into<String>) -> &mut Self {
+        self.mistakes.push(mistake.into());
+        self
+    }
+
     /// Says that the content is taken, such as by middleware that looks into it.
     pub fn take(&mut self, takes: Takes) -> &mut Self {
         self.takes = match (self.takes, takes) {
@@ -82,6 +91,10 @@ impl RouteOptions {
             (_, takes) => takes,
         };
         self
+    }
+
+    pub(crate) fn mistakes(&self) -> &[String] {
+        &self.mistakes
     }
 
     pub(crate) fn needs_captures(&self) -> bool {

@@ -1,0 +1,400 @@
+//! Responses that are smaller on the wire.
+
+mod encode;
+mod negotiate;
+
+use std::fmt;
+use std::io::{self, Read};
+
+use bytes::Bytes;
+use filoplume_runtime::{Headers, Method, Request, Response, ResponseBody};
+
+use self::encode::encoder;
+use self::negotiate::{Choice, choose};
+use crate::error::Result;
+use crate::middleware::vary::add_vary;
+use crate::middleware::{Middleware, Next};
+use crate::routing::RouteOptions;
+
+/// Shortest content that is compressed. Below about a packet nothing is gained, and short texts grow.
+const BYTES_MIN: u64 = 1024;
+
+/// Content in memory from which on it is compressed while it is sent, not before: the first bytes leave sooner, and the
+/// whole never lies in memory a second time.
+const STREAM_FROM_BYTES: usize = 256 * 1024;
+
+/// Compresses responses with zstd, Brotli or gzip, as the client accepts them.
+///
+/// ```
+/// use filoplume::prelude::*;
+///
+/// let app = App::new()
+///     .get("/", || Html("<p>all work and no play</p>".repeat(100)))
+///     .with(middleware::Compression::new());
+/// let response = app.test().get("/").header("accept-encoding", "gzip, br;q=0.8").send();
+/// response.assert_header("content-encoding", "gzip").assert_header("vary", "Accept-Encoding");
+/// assert!(response.body().len() < 200);
+/// ```
+///
+/// The coding is the one with the highest weight in `Accept-Encoding` (RFC 9110, 12.5.3); of equal ones the first of
+/// zstd, Brotli, gzip. A client that refuses all of them and what is plain too is sent what is plain. Content in memory is compressed whole, what is long or a reader while it is sent, in constant memory.
+///
+/// Not compressed is
+/// - what is compressed already, or unknown: only [types](Self::types) such as text, JSON, XML, SVG are; and what has a `Content-Encoding`;
+/// - what is shorter than [`bytes_min`](Self::bytes_min), unless the client refuses it uncompressed (`identity;q=0`);
+/// - parts (`206`, `Content-Range`), what has no content, and errors that get theirs further out;
+/// - what has `Cache-Control: no-transform`, by which a handler keeps it out, or a digest;
+/// - `text/event-stream`. A stream of another kind arrives in larger pieces than it was written, which matters if it is to be
+///   watched live: that too is what `no-transform` is for.
+///
+/// Responses that depend on `Accept-Encoding` say so in `Vary`; a strong `ETag` becomes a weak one (RFC 9110, 8.8.3), since
+/// the bytes are no longer those that it named, and `Accept-Ranges` goes.
+///
+/// A page that shows both a secret and what the client sent should not be compressed when it goes over TLS: its length
+/// tells of the secret (BREACH). CSRF tokens of this crate are masked against that.
+pub struct Compression {
+    codings: Vec<Coding>,
+    levels: Levels,
+    bytes_min: u64,
+    types: Option<Box<dyn Fn(&str) -> bool + Send + Sync>>,
+}
+
+/// A way to compress.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Coding {
+    /// Zstandard (RFC 8878): fast and good.
+    Zstd,
+    /// Brotli (RFC 7932): good for text.
+    Brotli,
+    /// gzip (RFC 1952): known to everybody.
+    Gzip,
+}
+
+/// How much work is spent for how little is sent.
+#[derive(Clone, Copy, Debug)]
+struct Levels {
+    zstd: i32,
+    brotli: u32,
+    gzip: u32,
+}
+
+impl Compression {
+    /// Returns compression with all codings, at levels that are fast enough for what is made anew for each request.
+    pub fn new() -> Self {
+        Self {
+            codings: vec![Coding::Zstd, Coding::Brotli, Coding::Gzip],
+            levels: Levels { zstd: 3, brotli: 4, gzip: 6 },
+            bytes_min: BYTES_MIN,
+            types: None,
+        }
+    }
+
+    /// Sets which codings are offered, the best first. Default: zstd, Brotli, gzip.
+    #[must_use]
+    pub fn codings(mut self, codings: impl IntoIterator<Item = Coding>) -> Self {
+        self.codings = codings.into_iter().collect();
+        self
+    }
+
+    /// Sets the level of zstd, 1 to 19. Above that browsers need not be able to read it. Default: 3.
+    #[must_use]
+    pub fn zstd_level(mut self, level: u8) -> Self {
+        self.levels.zstd = i32::from(level.clamp(1, 19));
+        self
+    }
+
+    /// Sets the level of Brotli, 0 to 11. From 10 on it is for what is compressed once and sent often. Default: 4.
+    #[must_use]
+    pub fn brotli_level(mut self, level: u8) -> Self {
+        self.levels.brotli = u32::from(level.min(11));
+        self
+    }
+
+    /// Sets the level of gzip, 1 to 9. Default: 6.
+    #[must_use]
+    pub fn gzip_level(mut self, level: u8) -> Self {
+        self.levels.gzip = u32::from(level.clamp(1, 9));
+        self
+    }
+
+    /// Sets the shortest content that is compressed, in bytes. Default: 1 KiB.
+    #[must_use]
+    pub fn bytes_min(mut self, bytes: u64) -> Self {
+        self.bytes_min = bytes;
+        self
+    }
+
+    /// Decides what is compressed by the type of the content, such as `text/html`, in lower case and without
+    /// parameters. `text/event-stream` never is.
+    #[must_use]
+    pub fn types(mut self, compresses: impl Fn(&str) -> bool + Send + Sync + 'static) -> Self {
+        self.types = Some(Box::new(compresses));
+        self
+    }
+
+    /// Whether a response may be compressed, whatever the client accepts, if it is long enough.
+    fn is_eligible(&self, response: &Response) -> bool {
+        let headers = response.headers();
+        let status = response.status_code();
+        // An error is empty until it is presented further out.
+        let has_content = !matches!(response.body(), ResponseBody::Empty)
+            && !(status.is_informational() || matches!(status.as_u16(), 204 | 205 | 206));
+        // A digest is one of the content as it is sent, or of the representation as it is coded (RFC 9530, 2 and 3).
+        let is_bound = ["content-encoding", "content-range", "content-digest", "repr-digest", "digest"];
+        has_content
+            && !is_bound.iter().any(|name| headers.contains(name))
+            && !is_kept_as_it_is(headers)
+            && self.compresses_type(headers.get_str("content-type").unwrap_or_default())
+    }
+
+    fn compresses_type(&self, content_type: &str) -> bool {
+        let essence = content_type.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
+        match &self.types {
+            _ if essence == "text/event-stream" => false,
+            Some(compresses) => compresses(&essence),
+            None => is_compressible(&essence),
+        }
+    }
+
+    fn is_long_enough(&self, body: &ResponseBody) -> bool {
+        match body {
+            ResponseBody::Empty => false,
+            ResponseBody::Bytes(bytes) => bytes.len() as u64 >= self.bytes_min,
+            ResponseBody::Sized { length, .. } => *length >= self.bytes_min,
+            ResponseBody::Unsized(_) => true,
+        }
+    }
+
+    fn compress(&self, response: &mut Response, coding: Coding, method: &Method) -> Result<()> {
+        let body = std::mem::take(response.body_mut());
+        // The engine sends the head only, and it should be that of a GET: without the length of what is not sent.
+        let compressed = if *method == Method::HEAD {
+            ResponseBody::Unsized(Box::new(io::empty()))
+        } else {
+            self.compress_body(body, coding)?
+        };
+        *response.body_mut() = compressed;
+        let headers = response.headers_mut();
+        headers.insert("content-encoding", coding.name())?;
+        for gone in ["content-length", "accept-ranges"] {
+            headers.remove(gone);
+        }
+        weaken_etag(headers)?;
+        Ok(())
+    }
+
+    fn compress_body(&self, body: ResponseBody, coding: Coding) -> Result<ResponseBody> {
+        let whole = |bytes: Bytes| -> Box<dyn Read + Send> { Box::new(io::Cursor::new(bytes)) };
+        Ok(match body {
+            ResponseBody::Empty => ResponseBody::Empty,
+            ResponseBody::Bytes(bytes) if bytes.len() < STREAM_FROM_BYTES => {
+                let mut compressed = Vec::with_capacity(bytes.len() / 2);
+                encoder(coding, self.levels, whole(bytes))?.read_to_end(&mut compressed)?;
+                ResponseBody::Bytes(compressed.into())
+            }
+            ResponseBody::Bytes(bytes) => ResponseBody::Unsized(encoder(coding, self.levels, whole(bytes))?),
+            ResponseBody::Sized { reader, length } => {
+                let exact = Box::new(Exactly { reader, left: length });
+                ResponseBody::Unsized(encoder(coding, self.levels, exact)?)
+            }
+            ResponseBody::Unsized(reader) => ResponseBody::Unsized(encoder(coding, self.levels, reader)?),
+        })
+    }
+}
+
+impl Default for Compression {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Middleware for Compression {
+    fn handle(&self, request: Request, next: Next<'_>) -> Result<Response> {
+        let method = request.method().clone();
+        let choice = choose(request.headers().get_all("accept-encoding"), &self.codings);
+        let known = request.headers().get_str("if-none-match").map(str::to_owned);
+        let mut response = next.run(request);
+        if response.status_code() == 304 {
+            weaken_not_modified(response.headers_mut(), known.as_deref())?;
+            return Ok(response);
+        }
+        if !self.is_eligible(&response) {
+            return Ok(response);
+        }
+        let is_long_enough = self.is_long_enough(response.body());
+        if is_long_enough || choice.refuses_identity {
+            add_vary(response.headers_mut(), "Accept-Encoding");
+        }
+        match choice {
+            Choice { coding: Some(coding), refuses_identity } if is_long_enough || refuses_identity => {
+                self.compress(&mut response, coding, &method)?;
+            }
+            _ => {}
+        }
+        Ok(response)
+    }
+
+    fn configure(&self, options: &mut RouteOptions) {
+        if self.codings.is_empty() {
+            options.mistake("Compression: without a coding nothing can be compressed");
+        }
+    }
+}
+
+impl fmt::Debug for Compression {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Compression")
+            .field("codings", &self.codings)
+            .field("levels", &self.levels)
+            .field("bytes_min", &self.bytes_min)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Coding {
+    /// The name in `Content-Encoding`.
+    const fn name(self) -> &'static str {
+        match self {
+            Self::Zstd => "zstd",
+            Self::Brotli => "br",
+            Self::Gzip => "gzip",
+        }
+    }
+}
+
+/// A reader that fails if it ends early: once compressed, nobody could tell that something is missing.
+struct Exactly {
+    reader: Box<dyn Read + Send>,
+    left: u64,
+}
+
+impl Read for Exactly {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let window = usize::try_from(self.left).unwrap_or(usize::MAX).min(buffer.len());
+        if window == 0 {
+            return Ok(0);
+        }
+        let read = self.reader.read(&mut buffer[..window])?;
+        if read == 0 {
+            return Err(io::ErrorKind::UnexpectedEof.into());
+        }
+        self.left = self.left.saturating_sub(read as u64);
+        Ok(read)
+    }
+}
+
+/// `no-transform` (RFC 9111, 5.2.2.6).
+fn is_kept_as_it_is(headers: &Headers) -> bool {
+    headers
+        .get_all("cache-control")
+        .filter_map(|value| std::str::from_utf8(value).ok())
+        .flat_map(|value| value.split(','))
+        .any(|directive| directive.trim().eq_ignore_ascii_case("no-transform"))
+}
+
+/// What is text of some kind. What is not known here is left alone: most of it is compressed already.
+fn is_compressible(essence: &str) -> bool {
+    const OTHERS: &[&str] = &[
+        "application/javascript",
+        "application/json",
+        "application/ld+json",
+        "application/manifest+json",
+        "application/rtf",
+        "application/sql",
+        "application/toml",
+        "application/vnd.ms-fontobject",
+        "application/wasm",
+        "application/x-javascript",
+        "application/x-ndjson",
+        "application/x-sh",
+        "application/xml",
+        "application/yaml",
+        "font/otf",
+        "font/ttf",
+        "image/bmp",
+        "image/x-icon",
+        "image/vnd.microsoft.icon",
+    ];
+    essence.starts_with("text/")
+        || essence.ends_with("+json")
+        || essence.ends_with("+xml")
+        || essence.ends_with("+text")
+        || OTHERS.contains(&essence)
+}
+
+fn weaken_etag(headers: &mut Headers) -> Result<()> {
+    let strong = headers.get("etag").filter(|etag| etag.starts_with(b"\"")).map(<[u8]>::to_vec);
+    if let Some(strong) = strong {
+        headers.insert("etag", [b"W/".as_slice(), &strong].concat())?;
+    }
+    Ok(())
+}
+
+/// A `304` names what the client has (RFC 9110, 15.4.5): if that is the weak tag which was made of this strong one here,
+/// the client has the compressed form.
+fn weaken_not_modified(headers: &mut Headers, known: Option<&str>) -> Result<()> {
+    let has_weak = match (headers.get_str("etag"), known) {
+        (Some(etag), Some(known)) if etag.starts_with('"') => {
+            let weak = format!("W/{etag}");
+            known.split(',').any(|tag| tag.trim() == weak)
+        }
+        _ => false,
+    };
+    if has_weak {
+        weaken_etag(headers)?;
+        add_vary(headers, "Accept-Encoding");
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn texts_are_compressible_and_pictures_are_not() {
+        let compression = Compression::new();
+        for yes in [
+            "text/html; charset=utf-8",
+            "Text/CSS",
+            "application/problem+json",
+            "image/svg+xml",
+            "application/json",
+        ] {
+            assert!(compression.compresses_type(yes), "{yes}");
+        }
+        for no in [
+            "",
+            "image/png",
+            "application/zip",
+            "font/woff2",
+            "application/octet-stream",
+            "text/event-stream; a=b",
+            "video/mp4",
+        ] {
+            assert!(!compression.compresses_type(no), "{no}");
+        }
+        let all = Compression::new().types(|_| true);
+        assert!(all.compresses_type("image/png"));
+        assert!(!all.compresses_type("text/event-stream"));
+    }
+
+    #[test]
+    fn a_reader_that_ends_early_is_an_error() {
+        let mut exact = Exactly { reader: Box::new(io::Cursor::new("abc")), left: 4 };
+        assert_eq!(exact.read_to_end(&mut Vec::new()).unwrap_err().kind(), io::ErrorKind::UnexpectedEof);
+        let mut exact = Exactly { reader: Box::new(io::Cursor::new("abcdef")), left: 4 };
+        assert_eq!(io::read_to_string(&mut exact).unwrap(), "abcd");
+    }
+
+    #[test]
+    fn a_strong_tag_becomes_weak_and_a_weak_one_stays() {
+        let mut headers = Headers::new();
+        for (before, after) in [("\"a\"", "W/\"a\""), ("W/\"a\"", "W/\"a\""), ("nonsense", "nonsense")] {
+            headers.insert("etag", before).unwrap();
+            weaken_etag(&mut headers).unwrap();
+            assert_eq!(headers.get_str("etag"), Some(after));
+        }
+    }
+}

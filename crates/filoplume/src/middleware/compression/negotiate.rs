@@ -1,0 +1,172 @@
+//! What a client accepts (RFC 9110, 12.4.2 and 12.5.3).
+
+use super::Coding;
+
+/// What follows from `Accept-Encoding`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Choice {
+    /// How to compress; `None`: not.
+    pub(super) coding: Option<Coding>,
+    /// The client cannot use what is not compressed.
+    pub(super) refuses_identity: bool,
+}
+
+/// Thousandths: the weights of HTTP have three digits.
+type Weight = u16;
+
+const WEIGHT_MAX: Weight = 1000;
+
+/// Chooses one of the codings that are offered, the best first.
+pub(super) fn choose<'a>(values: impl Iterator<Item = &'a [u8]>, offered: &[Coding]) -> Choice {
+    let accepted = Accepted::of(values);
+    let identity = accepted.identity();
+    let mut best: Option<(Weight, Coding)> = None;
+    for &coding in offered {
+        let weight = accepted.weight(coding);
+        // Of equal weights the one that is offered first.
+        if weight > 0 && best.is_none_or(|(most, _)| weight > most) {
+            best = Some((weight, coding));
+        }
+    }
+    // Who would rather have it plain says so with a higher weight.
+    let best = best.filter(|(weight, _)| identity.is_none_or(|identity| *weight >= identity));
+    Choice { coding: best.map(|(_, coding)| coding), refuses_identity: identity == Some(0) }
+}
+
+/// The weights that were said.
+#[derive(Debug, Default)]
+struct Accepted {
+    zstd: Option<Weight>,
+    brotli: Option<Weight>,
+    gzip: Option<Weight>,
+    identity: Option<Weight>,
+    any: Option<Weight>,
+}
+
+impl Accepted {
+    fn of<'a>(values: impl Iterator<Item = &'a [u8]>) -> Self {
+        let mut accepted = Self::default();
+        let values = values.filter_map(|value| std::str::from_utf8(value).ok());
+        for item in values.flat_map(|value| value.split(',')) {
+            let mut parts = item.split(';');
+            let name = parts.next().unwrap_or_default().trim();
+            // What cannot be understood is not accepted.
+            let Some(weight) = weight_of(parts) else { continue };
+            let place = match name.to_ascii_lowercase().as_str() {
+                "zstd" => &mut accepted.zstd,
+                "br" => &mut accepted.brotli,
+                "gzip" | "x-gzip" => &mut accepted.gzip,
+                "identity" => &mut accepted.identity,
+                "*" => &mut accepted.any,
+                _ => continue,
+            };
+            // Said twice: the first counts.
+            place.get_or_insert(weight);
+        }
+        accepted
+    }
+
+    fn weight(&self, coding: Coding) -> Weight {
+        let said = match coding {
+            Coding::Zstd => self.zstd,
+            Coding::Brotli => self.brotli,
+            Coding::Gzip => self.gzip,
+        };
+        said.or(self.any).unwrap_or(0)
+    }
+
+    /// The weight of what is not compressed, if it was said: otherwise it is acceptable, and anything else is preferred.
+    fn identity(&self) -> Option<Weight> {
+        self.identity.or(self.any.filter(|&any| any == 0))
+    }
+}
+
+/// The weight among the parameters of an item; `None` if it is malformed.
+fn weight_of<'a>(parameters: impl Iterator<Item = &'a str>) -> Option<Weight> {
+    for parameter in parameters {
+        let (name, value) = parameter.split_once('=').unwrap_or((parameter, ""));
+        if name.trim().eq_ignore_ascii_case("q") {
+            return parse_weight(value.trim());
+        }
+    }
+    Some(WEIGHT_MAX)
+}
+
+/// `0`, `1`, `0.` and up to three digits (RFC 9110, 12.4.2).
+fn parse_weight(text: &str) -> Option<Weight> {
+    let (whole, digits) = text.split_once('.').unwrap_or((text, ""));
+    if digits.len() > 3 || !digits.bytes().all(|byte| byte.is_ascii_digit()) {
+        return None;
+    }
+    let thousandths: Weight = format!("{digits:0<3}").parse().ok()?;
+    match whole {
+        "0" => Some(thousandths),
+        "1" if thousandths == 0 => Some(WEIGHT_MAX),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn choice(accept_encoding: &str) -> Choice {
+        let offered = [Coding::Zstd, Coding::Brotli, Coding::Gzip];
+        choose([accept_encoding.as_bytes()].into_iter(), &offered)
+    }
+
+    #[test]
+    fn the_highest_weight_wins_and_of_equal_ones_our_order() {
+        for (accept_encoding, expected) in [
+            ("gzip, deflate, br, zstd", Some(Coding::Zstd)),
+            ("gzip, br", Some(Coding::Brotli)),
+            ("gzip;q=1.0, br;q=0.9, zstd;q=0.1", Some(Coding::Gzip)),
+            ("gzip;q=0.501, br;q=0.5", Some(Coding::Gzip)),
+            ("X-GZIP", Some(Coding::Gzip)),
+            ("*", Some(Coding::Zstd)),
+            ("*;q=0.5, zstd;q=0", Some(Coding::Brotli)),
+            ("zstd;q=0, *;q=0", None),
+            ("deflate, compress", None),
+            ("", None),
+            ("identity", None),
+            ("identity;q=0.5, gzip;q=0.4", None),
+            ("identity;q=0.5, gzip;q=0.5", Some(Coding::Gzip)),
+            ("identity;q=1, *;q=0.5", None),
+            ("br ; Q=0.8 , gzip;q=0.9", Some(Coding::Gzip)),
+            ("gzip;q=0, gzip", None),
+        ] {
+            assert_eq!(choice(accept_encoding).coding, expected, "{accept_encoding}");
+        }
+    }
+
+    #[test]
+    fn nothing_said_is_nothing_compressed() {
+        let choice = choose([].into_iter(), &[Coding::Gzip]);
+        assert_eq!(choice, Choice { coding: None, refuses_identity: false });
+    }
+
+    #[test]
+    fn what_is_plain_is_refused_only_if_that_is_said() {
+        for (accept_encoding, refuses) in [
+            ("identity;q=0, gzip", true),
+            ("gzip, *;q=0", true),
+            ("identity, *;q=0", false),
+            ("gzip", false),
+            ("*", false),
+        ] {
+            assert_eq!(choice(accept_encoding).refuses_identity, refuses, "{accept_encoding}");
+        }
+    }
+
+    #[test]
+    fn weights_that_are_none_are_not_accepted() {
+        for bad in ["2", "1.001", "-1", "0.1234", ".5", "NaN", "", "0x1", "1e0", "+1", "0.+1", "0,5"] {
+            assert_eq!(parse_weight(bad), None, "{bad}");
+            assert_eq!(choice(&format!("gzip;q={bad}")).coding, None, "{bad}");
+        }
+        for (good, weight) in [("0", 0), ("1", 1000), ("1.000", 1000), ("0.5", 500), ("0.", 0), ("0.001", 1)]
+        {
+            assert_eq!(parse_weight(good), Some(weight), "{good}");
+        }
+    }
+}

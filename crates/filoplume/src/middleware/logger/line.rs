@@ -1,0 +1,211 @@
+//! The lines of a log, with everything that came from a client escaped.
+
+use std::fmt::Write as _;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use filoplume_runtime::Peer;
+
+use super::Entry;
+
+impl Entry<'_> {
+    /// For eyes: `200 GET /notes 1.204ms`.
+    pub(super) fn to_short(&self) -> String {
+        let mut line = format!("{} {} ", self.status.as_u16(), self.asked.method);
+        escape(&mut line, &self.asked.target);
+        let _ = write!(line, " {:.1?}", self.duration);
+        if let Some(error) = self.error_text() {
+            line.push_str(": ");
+            escape(&mut line, &error);
+        }
+        line.push('\n');
+        line
+    }
+
+    pub(super) fn to_combined(&self) -> String {
+        let asked = self.asked;
+        let mut line = match asked.peer {
+            Peer::Tcp(address) => address.ip().to_string(),
+            _ => "-".to_owned(),
+        };
+        let _ = write!(line, " - - [{}] \"{} ", Time::of(asked.at).apache(), asked.method);
+        escape(&mut line, &asked.target);
+        let _ = write!(line, " {}\" {} ", asked.version, self.status.as_u16());
+        match self.bytes {
+            Some(bytes) if bytes > 0 => {
+                let _ = write!(line, "{bytes}");
+            }
+            _ => line.push('-'),
+        }
+        for field in [&asked.referer, &asked.user_agent] {
+            line.push_str(" \"");
+            escape(&mut line, field.as_deref().unwrap_or("-"));
+            line.push('"');
+        }
+        line.push('\n');
+        line
+    }
+
+    pub(super) fn to_json(&self) -> String {
+        let asked = self.asked;
+        let mut line = format!("{{\"time\":\"{}\"", Time::of(asked.at).rfc3339());
+        json_text(&mut line, "method", Some(&asked.method));
+        json_text(&mut line, "path", Some(&asked.target));
+        json_text(&mut line, "route", self.route);
+        let _ = write!(line, ",\"status\":{}", self.status.as_u16());
+        if let Some(bytes) = self.bytes {
+            let _ = write!(line, ",\"bytes\":{bytes}");
+        }
+        let _ = write!(line, ",\"duration_us\":{}", self.duration_us());
+        json_text(&mut line, "peer", Some(&asked.peer.to_string()));
+        json_text(&mut line, "request_id", self.request_id);
+        json_text(&mut line, "referer", asked.referer.as_deref());
+        json_text(&mut line, "user_agent", asked.user_agent.as_deref());
+        json_text(&mut line, "error", self.error_text().as_deref());
+        line.push_str("}\n");
+        line
+    }
+}
+
+/// As Apache escapes: what could end a field, a line, or be a command to a terminal, becomes visible.
+fn escape(line: &mut String, text: &str) {
+    for character in text.chars() {
+        match character {
+            '"' | '\\' => line.extend(['\\', character]),
+            ' '..='~' => line.push(character),
+            _ => {
+                for byte in character.encode_utf8(&mut [0; 4]).bytes() {
+                    let _ = write!(line, "\\x{byte:02x}");
+                }
+            }
+        }
+    }
+}
+
+/// A field of an object (RFC 8259, 7). Written here because the logger is there without the feature `json`.
+fn json_text(line: &mut String, name: &str, text: Option<&str>) {
+    let Some(text) = text else { return };
+    let _ = write!(line, ",\"{name}\":\"");
+    for character in text.chars() {
+        match character {
+            '"' | '\\' => line.extend(['\\', character]),
+            // C1 and line separators are fine in JSON, and not on a terminal or in JavaScript.
+            _ if character.is_control() || matches!(character, '\u{2028}' | '\u{2029}') => {
+                let _ = write!(line, "\\u{:04x}", u32::from(character));
+            }
+            _ => line.push(character),
+        }
+    }
+    line.push('"');
+}
+
+/// A time in UTC, by the parts of an HTTP date: `Sun, 06 Nov 1994 08:49:37 GMT`.
+struct Time {
+    http_date: String,
+    millis: u32,
+}
+
+impl Time {
+    fn of(time: SystemTime) -> Self {
+        // Dates that HTTP cannot express are those of a clock that was never set.
+        let is_known = time.duration_since(UNIX_EPOCH).is_ok_and(|since| since.as_secs() < 253_402_300_800);
+        let time = if is_known { time } else { UNIX_EPOCH };
+        let millis = time.duration_since(UNIX_EPOCH).map_or(0, |since| since.subsec_millis());
+        Self { http_date: httpdate::fmt_http_date(time), millis }
+    }
+
+    fn part(&self, range: std::ops::Range<usize>) -> &str {
+        self.http_date.get(range).unwrap_or_default()
+    }
+
+    fn apache(&self) -> String {
+        format!("{}/{}/{}:{} +0000", self.part(5..7), self.part(8..11), self.part(12..16), self.part(17..25))
+    }
+
+    fn rfc3339(&self) -> String {
+        const MONTHS: &str = "JanFebMarAprMayJunJulAugSepOctNovDec";
+        let month = MONTHS.find(self.part(8..11)).unwrap_or_default() / 3 + 1;
+        let (year, day, time) = (self.part(12..16), self.part(5..7), self.part(17..25));
+        format!("{year}-{month:02}-{day}T{time}.{:03}Z", self.millis)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use filoplume_runtime::StatusCode;
+
+    use super::super::Asked;
+    use super::*;
+    use crate::error::Error;
+
+    fn asked(target: &str, user_agent: &str) -> Asked {
+        Asked {
+            at: UNIX_EPOCH + Duration::from_millis(784_111_777_042),
+            method: "GET".to_owned(),
+            target: target.to_owned(),
+            version: "HTTP/1.1".to_owned(),
+            peer: Peer::Tcp("[2001:db8::1]:4711".parse().unwrap()),
+            referer: None,
+            user_agent: Some(user_agent.to_owned()),
+            request_id: None,
+        }
+    }
+
+    fn entry<'a>(asked: &'a Asked, error: Option<&'a Error>) -> Entry<'a> {
+        Entry {
+            asked,
+            status: StatusCode::OK,
+            route: Some("/{a}"),
+            bytes: Some(12),
+            duration: Duration::from_micros(1500),
+            request_id: Some("17"),
+            error,
+        }
+    }
+
+    #[test]
+    fn the_combined_format_is_as_tools_expect_it() {
+        let asked = asked("/a?b=c", "curl/8");
+        assert_eq!(
+            entry(&asked, None).to_combined(),
+            "2001:db8::1 - - [06/Nov/1994:08:49:37 +0000] \"GET /a?b=c HTTP/1.1\" 200 12 \"-\" \"curl/8\"\n"
+        );
+    }
+
+    #[test]
+    fn json_lines_have_a_time_and_leave_out_what_is_not_known() {
+        let asked = asked("/a", "curl/8");
+        assert_eq!(
+            entry(&asked, None).to_json(),
+            "{\"time\":\"1994-11-06T08:49:37.042Z\",\"method\":\"GET\",\"path\":\"/a\",\"route\":\"/{a}\",\"status\":200,\
+             \"bytes\":12,\"duration_us\":1500,\"peer\":\"[2001:db8::1]:4711\",\"request_id\":\"17\",\
+             \"user_agent\":\"curl/8\"}\n"
+        );
+    }
+
+    #[test]
+    fn a_client_cannot_forge_lines_or_leave_its_field() {
+        let hostile = "x\" 200 1\n127.0.0.1 - - \r\t\\\u{1b}[31m\u{85}\u{2028}\u{0}ü";
+        let asked = asked("/", hostile);
+        let error = Error::bad_request(hostile.to_owned());
+        let entry = entry(&asked, Some(&error));
+        for line in [entry.to_short(), entry.to_combined(), entry.to_json()] {
+            let text = line.strip_suffix('\n').unwrap();
+            assert!(!text.chars().any(|c| c.is_control() || c == '\u{2028}'), "{text:?}");
+        }
+        assert!(entry.to_combined().contains(r#""x\" 200 1\x0a127.0.0.1 - - \x0d\x09\\\x1b[31m"#));
+        assert!(entry.to_combined().ends_with("\\x00\\xc3\\xbc\"\n"));
+        let value: serde_json::Value = serde_json::from_str(&entry.to_json()).unwrap();
+        assert_eq!(value["user_agent"], hostile);
+    }
+
+    #[test]
+    fn a_clock_that_was_never_set_does_not_panic() {
+        for seconds in [0, 253_402_300_799, 253_402_300_800, 1 << 40] {
+            let time = Time::of(UNIX_EPOCH + Duration::from_secs(seconds));
+            assert_eq!(time.apache().len(), 26);
+        }
+        assert_eq!(Time::of(UNIX_EPOCH - Duration::from_secs(5)).rfc3339(), "1970-01-01T00:00:00.000Z");
+    }
+}

@@ -1,0 +1,260 @@
+//! One line for each request.
+
+mod line;
+
+use std::fmt;
+use std::io::{self, Write};
+use std::time::{Duration, Instant, SystemTime};
+
+use filoplume_runtime::{Peer, Request, Response, ResponseBody, StatusCode};
+use parking_lot::Mutex;
+
+use crate::error::{Error, Result};
+use crate::middleware::catch_panic::contain;
+use crate::middleware::{Middleware, Next, RequestId};
+
+/// Writes one line for each request: method, path, route, status, bytes, duration, peer, request id, and the error if there is one.
+///
+/// ```
+/// use filoplume::prelude::*;
+///
+/// let app = App::new().get("/", || "Hello!").with(middleware::Logger::new());
+/// app.test().get("/").send().assert_status(200);
+/// ```
+///
+/// - [`Logger::new`] sends a `tracing` event with these as fields, target `filoplume::access`, level `INFO`. In a program
+///   that has not set up `tracing` it writes a short line to stderr instead, so that a beginner sees something.
+/// - [`to`](Self::to) writes the short lines elsewhere; [`combined`](Self::combined) and [`json`](Self::json) write lines
+///   in these formats, to stdout unless `to` says otherwise.
+///
+/// What a client sent is escaped: it cannot begin a line, leave its field, or send commands to a terminal. The query is
+/// written too; a program that has secrets there should [leave it out](Self::without_query).
+///
+/// The line is written when the handler has answered. A response that is a stream is sent after that: its bytes
+/// are not known then, and its duration is that of the handler. An error has no bytes yet either. Middleware further
+/// out is not seen, so the logger goes first, or second behind [`RequestIds`](super::RequestIds).
+pub struct Logger {
+    format: Format,
+    /// `None`: the default of the format.
+    sink: Option<Mutex<Box<dyn Write + Send>>>,
+    writes_query: bool,
+}
+
+/// How a line looks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Format {
+    /// For eyes: an event if there are no lines to be written.
+    Short,
+    /// Apache's combined log format.
+    Combined,
+    /// An object a line.
+    Json,
+}
+
+/// What is known of a request and its answer.
+struct Entry<'a> {
+    asked: &'a Asked,
+    status: StatusCode,
+    route: Option<&'a str>,
+    /// Bytes of content, if they are known.
+    bytes: Option<u64>,
+    duration: Duration,
+    request_id: Option<&'a str>,
+    error: Option<&'a Error>,
+}
+
+/// What is known of a request before it is handed on.
+struct Asked {
+    at: SystemTime,
+    method: String,
+    target: String,
+    version: String,
+    peer: Peer,
+    referer: Option<String>,
+    user_agent: Option<String>,
+    request_id: Option<RequestId>,
+}
+
+impl Logger {
+    /// Returns a logger that sends `tracing` events, or writes to stderr where nobody listens to them.
+    pub fn new() -> Self {
+        Self { format: Format::Short, sink: None, writes_query: true }
+    }
+
+    /// Writes lines in Apache's combined log format, which many tools read:
+    ///
+    /// ```text
+    /// 192.0.2.1 - - [06/Nov/2026:08:49:37 +0000] "GET /notes?page=2 HTTP/1.1" 200 2326 "https://example.org/" "curl/8.5"
+    /// ```
+    ///
+    /// Times are in UTC. The third field, the user, is always `-`.
+    #[must_use]
+    pub fn combined(mut self) -> Self {
+        self.format = Format::Combined;
+        self
+    }
+
+    /// Writes lines of JSON, an object a request:
+    ///
+    /// ```text
+    /// {"time":"2026-11-06T08:49:37.412Z","method":"GET","path":"/notes?page=2","route":"/notes","status":200, ...}
+    /// ```
+    ///
+    /// Fields: `time`, `method`, `path`, `route`, `status`, `bytes`, `duration_us`, `peer`, `request_id`, `referer`,
+    /// `user_agent`, `error`. What is not known is left out.
+    #[must_use]
+    pub fn json(mut self) -> Self {
+        self.format = Format::Json;
+        self
+    }
+
+    /// Writes the lines there.
+    ///
+    /// Each line is one `write_all`, so lines of several threads do not mix; a `BufWriter` is flushed when it is full. A
+    /// sink that blocks holds up the requests, and what it cannot write is lost.
+    ///
+    /// ```
+    /// use std::fs::OpenOptions;
+    /// use std::io::BufWriter;
+    /// use filoplume::prelude::*;
+    ///
+    /// # let folder = tempfile::tempdir()?;
+    /// # let path = folder.path().join("access.log");
+    /// let file = OpenOptions::new().create(true).append(true).open(&path)?;
+    /// let app = App::new()
+    ///     .get("/", || "Hello!")
+    ///     .with(middleware::Logger::new().combined().to(BufWriter::new(file)));
+    /// let client = app.test();
+    /// client.get("/").header("user-agent", "a \"browser\"").send();
+    /// drop(client);
+    /// assert!(std::fs::read_to_string(&path)?.ends_with("\"GET / HTTP/1.1\" 200 6 \"-\" \"a \\\"browser\\\"\"\n"));
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    #[must_use]
+    pub fn to(mut self, sink: impl Write + Send + 'static) -> Self {
+        self.sink = Some(Mutex::new(Box::new(sink)));
+        self
+    }
+
+    /// Leaves out what stands behind the `?`.
+    #[must_use]
+    pub fn without_query(mut self) -> Self {
+        self.writes_query = false;
+        self
+    }
+
+    fn log(&self, entry: &Entry<'_>) {
+        if self.format == Format::Short && self.sink.is_none() && tracing::dispatcher::has_been_set() {
+            return entry.send_event();
+        }
+        let line = match self.format {
+            Format::Short => entry.to_short(),
+            Format::Combined => entry.to_combined(),
+            Format::Json => entry.to_json(),
+        };
+        // There is nowhere to tell that a log cannot be written.
+        let _ = match (&self.sink, self.format) {
+            (Some(sink), _) => sink.lock().write_all(line.as_bytes()),
+            (None, Format::Short) => io::stderr().lock().write_all(line.as_bytes()),
+            (None, Format::Combined | Format::Json) => io::stdout().lock().write_all(line.as_bytes()),
+        };
+    }
+}
+
+impl Default for Logger {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Middleware for Logger {
+    fn handle(&self, request: Request, next: Next<'_>) -> Result<Response> {
+        let started = Instant::now();
+        let asked = Asked::of(&request, self.writes_query);
+        let context = next.context();
+        let response = contain(request, next);
+        let error = Error::of(&response);
+        let request_id = asked.request_id.as_ref().or_else(|| response.extensions().get());
+        self.log(&Entry {
+            status: response.status_code(),
+            route: context.route(),
+            bytes: bytes_of(&response, error.is_some()),
+            duration: started.elapsed(),
+            request_id: request_id.map(RequestId::as_str),
+            error,
+            asked: &asked,
+        });
+        Ok(response)
+    }
+}
+
+impl fmt::Debug for Logger {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Logger").field("format", &self.format).finish_non_exhaustive()
+    }
+}
+
+impl Asked {
+    fn of(request: &Request, with_query: bool) -> Self {
+        let target = if with_query { request.target() } else { request.path() };
+        let header =
+            |name| request.headers().get(name).map(|value| String::from_utf8_lossy(value).into_owned());
+        Self {
+            at: SystemTime::now(),
+            method: request.method().to_string(),
+            target: target.to_owned(),
+            version: request.version().to_string(),
+            peer: request.peer(),
+            referer: header("referer"),
+            user_agent: header("user-agent"),
+            request_id: request.extensions().get().cloned(),
+        }
+    }
+}
+
+fn bytes_of(response: &Response, is_error: bool) -> Option<u64> {
+    match response.body() {
+        // It is given its content further out.
+        ResponseBody::Empty if is_error => None,
+        ResponseBody::Empty => Some(0),
+        ResponseBody::Bytes(bytes) => Some(bytes.len() as u64),
+        ResponseBody::Sized { length, .. } => Some(*length),
+        ResponseBody::Unsized(_) => None,
+    }
+}
+
+impl Entry<'_> {
+    fn send_event(&self) {
+        let Asked { method, target, peer, .. } = self.asked;
+        // Texts are recorded as such: how they are escaped is up to the subscriber.
+        tracing::info!(
+            target: "filoplume::access",
+            method = method.as_str(),
+            path = target.as_str(),
+            route = self.route,
+            status = self.status.as_u16(),
+            bytes = self.bytes,
+            duration_us = self.duration_us(),
+            peer = %peer,
+            request_id = self.request_id,
+            error = self.error_text(),
+        );
+    }
+
+    fn duration_us(&self) -> u64 {
+        u64::try_from(self.duration.as_micros()).unwrap_or(u64::MAX)
+    }
+
+    /// What the peer is told and all causes, in one line.
+    fn error_text(&self) -> Option<String> {
+        self.error.map(|error| {
+            let mut text = error.to_string();
+            let told = usize::from(error.detail().is_none());
+            for cause in error.chain().skip(told) {
+                text.push_str(": ");
+                text.push_str(&cause.to_string());
+            }
+            text
+        })
+    }
+}

@@ -1,0 +1,287 @@
+//! So many requests a second, for each client.
+
+mod bucket;
+mod memory;
+#[cfg(feature = "redis")]
+mod redis_counters;
+
+use std::fmt;
+use std::net::IpAddr;
+use std::time::Duration;
+
+use filoplume_runtime::{Headers, Peer, Request, Response, StatusCode};
+
+use self::bucket::{Bucket, Verdict};
+use self::memory::Memory;
+#[cfg(feature = "redis")]
+pub use self::redis_counters::{RedisCounters, WhenRedisFails};
+use crate::context::Context;
+use crate::error::{Error, Result};
+use crate::middleware::concurrency_limit::whole_seconds;
+use crate::middleware::{Middleware, Next};
+use crate::routing::RouteOptions;
+
+/// Clients that are remembered: about 5 MiB.
+const KEYS_MAX: usize = 100_000;
+
+/// What counts of a key, in bytes. Longer ones share what is left with those that begin in the same way.
+const KEY_BYTES_MAX: usize = 256;
+
+/// Lets each client ask so many times a second or a minute; more is a `429` with `Retry-After`.
+///
+/// ```
+/// use filoplume::prelude::*;
+/// use filoplume::middleware::RateLimit;
+///
+/// let app = App::new()
+///     .post("/login", || "welcome")
+///     .with(RateLimit::per_minute(60).burst(2));
+/// let client = app.test();
+/// client.post("/login").send().assert_status(200).assert_header("x-ratelimit-remaining", "1");
+/// client.post("/login").send().assert_status(200);
+/// client.post("/login").send().assert_status(429).assert_header("retry-after", "1");
+/// ```
+///
+/// Each client has a bucket of tokens: a request takes one, and they come back one by one at the rate that is allowed (GCRA). So a
+/// client that was quiet can ask [a number of times](Self::burst) at once, and over time never more than the rate.
+///
+/// **Who is a client** is decided by its address; of IPv6 the first 64 bits, since who has one address has that many. [`key`](Self::key)
+/// decides otherwise, such as by API key.
+///
+/// **Memory** is bounded: [100,000 clients](Self::keys_max) are remembered. When there are more, those that were not
+/// seen for longest are forgotten, and begin with a full bucket when they come back; nobody is refused for that.
+///
+/// **Several instances** count each for itself, unless they share their counts through Redis with [`redis`](Self::redis).
+///
+/// Responses say in `x-ratelimit-limit`, `-remaining` and `-reset` how large the bucket is, how many tokens are left, and in how many seconds it is
+/// full again. These names are those that clients know; the draft of `RateLimit` by the IETF has changed its form several times, and
+/// `Retry-After` (RFC 9110, 10.2.3) is what a client must heed anyway.
+pub struct RateLimit {
+    bucket: Bucket,
+    memory: Memory,
+    key: Option<KeyOf>,
+    name: String,
+    says_headers: bool,
+    #[cfg(feature = "redis")]
+    redis: Option<RedisCounters>,
+    mistakes: Vec<String>,
+}
+
+type KeyOf = Box<dyn Fn(&Request) -> Option<String> + Send + Sync>;
+
+impl RateLimit {
+    /// Returns a limit of so many requests a second for each client.
+    pub fn per_second(requests: u32) -> Self {
+        Self::per(requests, Duration::from_secs(1))
+    }
+
+    /// Returns a limit of so many requests a minute for each client.
+    pub fn per_minute(requests: u32) -> Self {
+        Self::per(requests, Duration::from_secs(60))
+    }
+
+    /// Returns a limit of so many requests in a period for each client. An app with a limit or a period of 0 does not
+    /// start.
+    pub fn per(requests: u32, period: Duration) -> Self {
+        let mut mistakes = Vec::new();
+        if requests == 0 || period.is_zero() {
+            mistakes.push("RateLimit: with no requests, or no time, everything would be refused".to_owned());
+        }
+        let bucket = Bucket::new(requests.max(1), period);
+        Self {
+            bucket,
+            memory: Memory::new(KEYS_MAX),
+            key: None,
+            name: String::new(),
+            says_headers: true,
+            #[cfg(feature = "redis")]
+            redis: None,
+            mistakes,
+        }
+    }
+
+    /// Sets how many requests a client may make at once after a while of silence: the size of its bucket. Default: as many as are
+    /// allowed in the period.
+    #[must_use]
+    pub fn burst(mut self, requests: u32) -> Self {
+        if requests == 0 {
+            self.mistakes.push("RateLimit: with a burst of 0 everything would be refused".to_owned());
+        }
+        self.bucket = self.bucket.with_burst(requests.max(1));
+        self
+    }
+
+    /// Decides who is a client by what a closure returns; `None`: by the address.
+    ///
+    /// It should be something that was checked, such as a user who is logged in: who can make up keys has no
+    /// limit. The first 256 bytes count.
+    ///
+    /// ```
+    /// use filoplume::prelude::*;
+    /// use filoplume::middleware::RateLimit;
+    ///
+    /// #[derive(Clone)]
+    /// struct User { id: u64 }          // put beside the request by the middleware that checks the login
+    ///
+    /// let limit = RateLimit::per_second(5).key(|request| {
+    ///     request.extensions().get::<User>().map(|user| user.id.to_string())
+    /// });
+    /// ```
+    #[must_use]
+    pub fn key(mut self, key: impl Fn(&Request) -> Option<String> + Send + Sync + 'static) -> Self {
+        self.key = Some(Box::new(key));
+        self
+    }
+
+    /// Sets how many clients are remembered at most. Default: 100,000.
+    #[must_use]
+    pub fn keys_max(mut self, keys: usize) -> Self {
+        self.memory = Memory::new(keys);
+        self
+    }
+
+    /// Leaves the `x-ratelimit-..` headers out. `Retry-After` stays.
+    #[must_use]
+    pub fn without_headers(mut self) -> Self {
+        self.says_headers = false;
+        self
+    }
+
+    /// Shares the counts of several instances through Redis: the URL, such as `redis://10.0.0.5/`, or a [`RedisCounters`] with
+    /// more settings.
+    ///
+    /// ```no_run
+    /// use filoplume::middleware::{RateLimit, RedisCounters, WhenRedisFails};
+    ///
+    /// let shared = RedisCounters::new("redis://10.0.0.5/").when_it_fails(WhenRedisFails::Allow);
+    /// let limit = RateLimit::per_second(10).name("search").redis(shared);
+    /// ```
+    #[cfg(feature = "redis")]
+    #[must_use]
+    pub fn redis(mut self, counters: impl Into<RedisCounters>) -> Self {
+        self.redis = Some(counters.into());
+        self
+    }
+
+    /// Sets the name under which counts are shared. Limits with the same name, rate and burst share theirs. Default: none.
+    #[must_use]
+    pub fn name(mut self, name: impl Into<String>) -> Self {
+        self.name = name.into();
+        self
+    }
+
+    fn take(&self, key: &[u8]) -> Result<Verdict> {
+        #[cfg(feature = "redis")]
+        if let Some(redis) = &self.redis {
+            return redis.take(&self.shared_key(key), &self.bucket, || self.memory.take(key, &self.bucket));
+        }
+        Ok(self.memory.take(key, &self.bucket))
+    }
+
+    /// The name in Redis. It has the bucket in it, so that a limit that was changed does not read old counts.
+    #[cfg(feature = "redis")]
+    fn shared_key(&self, key: &[u8]) -> Vec<u8> {
+        let prefix = format!("filoplume:rate:{}:{}:", self.name, self.bucket);
+        [prefix.as_bytes(), key].concat()
+    }
+
+    fn say(&self, headers: &mut Headers, verdict: &Verdict) -> Result<()> {
+        if self.says_headers {
+            headers.insert("x-ratelimit-limit", self.bucket.burst().to_string())?;
+            headers.insert("x-ratelimit-remaining", verdict.remaining.to_string())?;
+            let reset = verdict.full_after.as_secs() + u64::from(verdict.full_after.subsec_nanos() > 0);
+            headers.insert("x-ratelimit-reset", reset.to_string())?;
+        }
+        Ok(())
+    }
+}
+
+impl Middleware for RateLimit {
+    fn handle(&self, request: Request, next: Next<'_>) -> Result<Response> {
+        let key = key_of(&request, next.context(), self.key.as_ref());
+        let verdict = self.take(key.as_bytes())?;
+        let mut response = match verdict.retry_after {
+            Some(wait) => refusal(wait).into_pending_response(),
+            None => next.run(request),
+        };
+        // The nearest limit to the handler has the last word only if it refused.
+        if verdict.retry_after.is_some() || !response.headers().contains("x-ratelimit-limit") {
+            self.say(response.headers_mut(), &verdict)?;
+        }
+        Ok(response)
+    }
+
+    fn configure(&self, options: &mut RouteOptions) {
+        for mistake in &self.mistakes {
+            options.mistake(mistake);
+        }
+        #[cfg(feature = "redis")]
+        if let Some(mistake) = self.redis.as_ref().and_then(RedisCounters::mistake) {
+            options.mistake(mistake);
+        }
+    }
+}
+
+impl fmt::Debug for RateLimit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RateLimit")
+            .field("bucket", &self.bucket)
+            .field("name", &self.name)
+            .finish_non_exhaustive()
+    }
+}
+
+fn refusal(wait: Duration) -> Error {
+    let seconds = whole_seconds(wait);
+    let unit = if seconds == 1 { "second" } else { "seconds" };
+    Error::new(StatusCode::TOO_MANY_REQUESTS, format!("too many requests; try again in {seconds} {unit}"))
+        .with_known_header("retry-after", seconds.to_string())
+}
+
+/// Who asks. What the program says and what the address says cannot be the same.
+fn key_of(request: &Request, context: Context<'_>, key: Option<&KeyOf>) -> String {
+    match key.and_then(|key| key(request)) {
+        Some(mut key) => {
+            let end = (0..=KEY_BYTES_MAX).rev().find(|&end| key.is_char_boundary(end)).unwrap_or_default();
+            key.truncate(end);
+            format!("key:{key}")
+        }
+        None => match client_ip(request, context) {
+            Some(address) => format!("ip:{}", network_of(address)),
+            None => "unix".to_owned(),
+        },
+    }
+}
+
+/// The client's address; `None` on a Unix socket.
+fn client_ip(request: &Request, _: Context<'_>) -> Option<IpAddr> {
+    match request.peer() {
+        Peer::Tcp(address) => Some(address.ip()),
+        _ => None,
+    }
+}
+
+/// What one client has at least: an IPv4 address, or 64 bits of an IPv6 one.
+fn network_of(address: IpAddr) -> IpAddr {
+    match address.to_canonical() {
+        IpAddr::V6(address) => {
+            let [a, b, c, d, ..] = address.segments();
+            IpAddr::from([a, b, c, d, 0, 0, 0, 0])
+        }
+        address @ IpAddr::V4(_) => address,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_has_one_ipv6_address_has_no_more_buckets_with_others() {
+        let network = |text: &str| network_of(text.parse().unwrap()).to_string();
+        assert_eq!(network("2001:db8:1:2:3:4:5:6"), "2001:db8:1:2::");
+        assert_eq!(network("2001:db8:1:2:ffff::"), "2001:db8:1:2::");
+        assert_eq!(network("192.0.2.1"), "192.0.2.1");
+        assert_eq!(network("::ffff:192.0.2.1"), "192.0.2.1");
+    }
+}

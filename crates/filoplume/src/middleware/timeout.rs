@@ -1,0 +1,166 @@
+//! A deadline that handlers can ask for.
+
+use std::fmt;
+use std::time::{Duration, Instant};
+
+use filoplume_runtime::{Request, Response, StatusCode};
+
+use crate::context::Context;
+use crate::error::{Error, Result};
+use crate::extract::{Extension, ExtensionRejection, Extract};
+use crate::middleware::{Middleware, Next};
+use crate::routing::RouteOptions;
+
+/// Gives each request a time in which it is to be answered, and handlers a [`TimeLeft`] to ask how much of it is left.
+///
+/// A handler is a plain function on a thread: nothing in Rust can stop it from outside without leaving locks held and
+/// work half done. So **this does not end handlers**. It sets a deadline, and code that may take long looks at
+/// it: between two steps with [`TimeLeft::check`], or as the timeout of a query or a request of its own with
+/// [`TimeLeft::remaining`]. A handler that never looks runs as long as it runs; the client's connection waits with it.
+/// What bounds slow *clients* are the server's timeouts, see [`ServerConfig`](crate::ServerConfig).
+///
+/// ```
+/// use std::time::Duration;
+/// use filoplume::prelude::*;
+/// use filoplume::middleware::TimeLeft;
+///
+/// fn report(time: TimeLeft) -> Result<String> {
+///     let mut lines = 0;
+///     for _month in 1..=12 {
+///         time.check()?;                          // 503 if it is over
+///         // database.query(.., timeout = time.remaining())
+///         lines += 1;
+///     }
+///     Ok(format!("{lines} lines"))
+/// }
+///
+/// let app = App::new().get("/report", report).with(middleware::TimeoutBudget::new(Duration::from_secs(5)));
+/// app.test().get("/report").send().assert_text("12 lines");
+/// ```
+///
+/// The time begins when the request gets here: what it waited before, in the server's queue or at a proxy, is counted only if
+/// [`already_spent`](Self::already_spent) says how long that was. Of two budgets the one that ends first
+/// holds.
+pub struct TimeoutBudget {
+    duration: Duration,
+    status: StatusCode,
+    refuses_late: bool,
+    spent: Option<Box<dyn Fn(&Request) -> Option<Duration> + Send + Sync>>,
+}
+
+/// How much time is left to answer a request, as [`TimeoutBudget`] set it. A copy that can be handed on. As a parameter of a
+/// handler it is refused with `500` where no budget was set.
+#[derive(Clone, Copy, Debug)]
+pub struct TimeLeft {
+    /// `None` if it is beyond what the clock can express.
+    deadline: Option<Instant>,
+    status: StatusCode,
+}
+
+impl TimeoutBudget {
+    /// Returns middleware that gives each request so much time.
+    pub fn new(duration: Duration) -> Self {
+        Self { duration, status: StatusCode::SERVICE_UNAVAILABLE, refuses_late: false, spent: None }
+    }
+
+    /// Answers `504` instead of `503` when time is over: for a server that itself waits for others (RFC 9110, 15.6.5).
+    #[must_use]
+    pub fn as_gateway(mut self) -> Self {
+        self.status = StatusCode::GATEWAY_TIMEOUT;
+        self
+    }
+
+    /// Turns an answer that was ready too late into a `503`. The work was done then, and what it changed is changed: this
+    /// is for clients that must not take a late answer. Default: no.
+    #[must_use]
+    pub fn refuse_late(mut self, refuses_late: bool) -> Self {
+        self.refuses_late = refuses_late;
+        self
+    }
+
+    /// Says how much of the time was spent before the request got here, such as by a header with its start that a trusted
+    /// proxy set. A request whose time is over already is refused without being handed on.
+    #[must_use]
+    pub fn already_spent(
+        mut self,
+        spent: impl Fn(&Request) -> Option<Duration> + Send + Sync + 'static,
+    ) -> Self {
+        self.spent = Some(Box::new(spent));
+        self
+    }
+
+    fn time_left(&self, request: &Request, now: Instant) -> TimeLeft {
+        let spent = self.spent.as_ref().and_then(|spent| spent(request)).unwrap_or_default();
+        let mut deadline = now.checked_add(self.duration.saturating_sub(spent));
+        if let Some(TimeLeft { deadline: Some(outer), .. }) = TimeLeft::of(request) {
+            deadline = Some(deadline.map_or(outer, |deadline| deadline.min(outer)));
+        }
+        TimeLeft { deadline, status: self.status }
+    }
+}
+
+impl Middleware for TimeoutBudget {
+    fn handle(&self, mut request: Request, next: Next<'_>) -> Result<Response> {
+        let time = self.time_left(&request, Instant::now());
+        time.check()?;
+        request.extensions_mut().insert(time);
+        let response = next.run(request);
+        // An error says more than that it came late.
+        if self.refuses_late && Error::of(&response).is_none() {
+            time.check()?;
+        }
+        Ok(response)
+    }
+
+    fn configure(&self, options: &mut RouteOptions) {
+        if self.duration.is_zero() {
+            options.mistake("TimeoutBudget: a duration of zero leaves no time for any request");
+        }
+    }
+}
+
+impl fmt::Debug for TimeoutBudget {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("TimeoutBudget").field("duration", &self.duration).finish_non_exhaustive()
+    }
+}
+
+impl TimeLeft {
+    /// Returns the time that is left for a request; `None` if no budget was set. For middleware and extractors.
+    pub fn of(request: &Request) -> Option<Self> {
+        request.extensions().get().copied()
+    }
+
+    /// Returns how much time is left: zero if it is over.
+    pub fn remaining(&self) -> Duration {
+        match self.deadline {
+            Some(deadline) => deadline.saturating_duration_since(Instant::now()),
+            None => Duration::MAX,
+        }
+    }
+
+    /// Returns whether time is over.
+    pub fn is_over(&self) -> bool {
+        self.remaining().is_zero()
+    }
+
+    /// Returns an error if time is over.
+    ///
+    /// # Errors
+    ///
+    /// A `503`, or `504` [as a gateway](TimeoutBudget::as_gateway), if nothing is left.
+    pub fn check(&self) -> Result<()> {
+        if self.is_over() {
+            return Err(Error::new(self.status, "there was not enough time to answer"));
+        }
+        Ok(())
+    }
+}
+
+impl Extract for TimeLeft {
+    type Rejection = ExtensionRejection;
+
+    fn extract(request: &mut Request, context: &Context<'_>) -> Result<Self, ExtensionRejection> {
+        Extension::extract(request, context).map(|Extension(time)| time)
+    }
+}
