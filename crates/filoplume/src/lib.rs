@@ -26,6 +26,8 @@ mod context;
 mod error;
 pub mod extract;
 mod handler;
+#[cfg(feature = "cookies")]
+mod key;
 pub mod middleware;
 pub mod prelude;
 mod present;
@@ -42,10 +44,14 @@ pub use filoplume_runtime::{
 pub use crate::app::App;
 pub use crate::context::Context;
 pub use crate::error::{Error, FieldError, Result};
+#[cfg(feature = "cookies")]
+pub use crate::extract::Cookies;
 #[cfg(feature = "json")]
 pub use crate::extract::Json;
 pub use crate::extract::{Extension, Extract, Path, State};
 pub use crate::handler::Handler;
+#[cfg(feature = "cookies")]
+pub use crate::key::Key;
 pub use crate::middleware::{Middleware, Next};
 pub use crate::present::Asked;
 pub use crate::response::{Html, IntoResponse, Redirect};

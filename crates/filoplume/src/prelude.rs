@@ -1,5 +1,7 @@
 //! What most apps need: `use filoplume::prelude::*;`.
 
+#[cfg(feature = "cookies")]
+pub use crate::extract::Cookies;
 #[cfg(feature = "json")]
 pub use crate::extract::Json;
 pub use crate::extract::{Extension, Path, State};

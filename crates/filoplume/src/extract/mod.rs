@@ -1,6 +1,9 @@
 //! Extractors: the parameters of handlers.
 
+mod authorization;
 mod content;
+#[cfg(feature = "cookies")]
+mod cookies;
 #[cfg(feature = "json")]
 mod json;
 mod path;
@@ -12,7 +15,15 @@ use std::error::Error as StdError;
 
 use filoplume_runtime::Request;
 
+pub use authorization::{AuthorizationRejection, Basic, Bearer, Scheme};
+pub(crate) use authorization::{REALM, quoted};
 pub use content::ContentRejection;
+#[cfg(feature = "cookies")]
+pub use cookie::{self, Cookie, SameSite};
+#[cfg(feature = "cookies")]
+pub use cookies::{COOKIES_MAX, Cookies, CookiesRejection, ProtectedCookies, SET_COOKIE_BYTES_MAX};
+#[cfg(feature = "cookies")]
+pub(crate) use cookies::{SendCookies, add_set_cookie};
 #[cfg(feature = "json")]
 pub use json::{Json, JsonRejection};
 pub use path::{Path, PathRejection};
@@ -126,7 +137,10 @@ macro_rules! refusals {
 }
 
 refusals! {
+    AuthorizationRejection,
     ContentRejection,
+    #[cfg(feature = "cookies")]
+    CookiesRejection,
     ExtensionRejection,
     PathRejection,
     #[cfg(feature = "json")]

@@ -92,7 +92,7 @@ impl Builder<'_> {
                 methods: methods.to_string(),
                 written_at,
                 endpoint,
-                layers: layers.clone().into(),
+                layers: [&*layers, &options.implied_layers()].concat().into(),
                 states: within.states.clone(),
                 options,
             });
@@ -205,7 +205,7 @@ impl Builder<'_> {
             methods: "FALLBACK".to_owned(),
             written_at,
             endpoint,
-            layers: within.layers.into(),
+            layers: [within.layers, &options.implied_layers()].concat().into(),
             states: within.states.clone(),
             options,
         });
@@ -231,6 +231,9 @@ impl Builder<'_> {
                     "{name} takes `State<{type_name}>`, and no such state was given: add `.state(..)` to the app"
                 ));
             }
+        }
+        for otherwise in options.unprovided() {
+            self.mistakes.push(format!("{name}: {otherwise}"));
         }
         for mistake in options.mistakes() {
             // Middleware of the app says the same of every route.

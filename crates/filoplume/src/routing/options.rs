@@ -1,10 +1,13 @@
 //! How the requests of a route are taken: collected at start-up from its handler, its middleware and the program.
 
 use std::any::{TypeId, type_name};
+#[cfg(feature = "cookies")]
+use std::sync::Arc;
 
 use filoplume_runtime::{Plan, Request};
 
 use crate::extract::Takes;
+use crate::middleware::Layer;
 
 /// The longest content that is accepted unless a route says otherwise. Forms and JSON of people are far below.
 pub(crate) const CONTENT_BYTES_MAX: u64 = 2 * 1024 * 1024;
@@ -20,6 +23,12 @@ pub struct RouteOptions {
     needs_captures: bool,
     needs_states: Vec<(TypeId, &'static str)>,
     mistakes: Vec<String>,
+    /// What the middleware so far puts beside requests.
+    provided: Vec<TypeId>,
+    /// What is taken and no middleware further out provides: a sentence for each.
+    unprovided: Vec<&'static str>,
+    #[cfg(feature = "cookies")]
+    sends_cookies: bool,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -39,6 +48,10 @@ impl RouteOptions {
             needs_captures: false,
             needs_states: Vec::new(),
             mistakes: Vec::new(),
+            provided: Vec::new(),
+            unprovided: Vec::new(),
+            #[cfg(feature = "cookies")]
+            sends_cookies: false,
         }
     }
 
@@ -67,6 +80,27 @@ impl RouteOptions {
     pub fn require_state<T: 'static>(&mut self) -> &mut Self {
         self.needs_states.push((TypeId::of::<T>(), type_name::<T>()));
         self
+    }
+
+    /// Says that this middleware puts a value of this type beside requests, for those further in.
+    pub fn provide<T: 'static>(&mut self) -> &mut Self {
+        self.provided.push(TypeId::of::<T>());
+        self
+    }
+
+    /// Asks for middleware further out that [provides](Self::provide) a value of this type; an app without it does not
+    /// start, and `otherwise` says what to do: "it takes a `Session`: add `.with(Sessions::new(..))`".
+    pub fn require<T: 'static>(&mut self, otherwise: &'static str) -> &mut Self {
+        if !self.provided.contains(&TypeId::of::<T>()) && !self.unprovided.contains(&otherwise) {
+            self.unprovided.push(otherwise);
+        }
+        self
+    }
+
+    /// Asks for the cookies that the handler sets to be sent.
+    #[cfg(feature = "cookies")]
+    pub(crate) fn send_cookies(&mut self) {
+        self.sends_cookies = true;
     }
 
     /// Asks for a pattern with captures; an app whose pattern has none does not start.
@@ -103,6 +137,19 @@ impl RouteOptions {
 
     pub(crate) fn needs_states(&self) -> &[(TypeId, &'static str)] {
         &self.needs_states
+    }
+
+    pub(crate) fn unprovided(&self) -> &[&'static str] {
+        &self.unprovided
+    }
+
+    /// The middleware that parameters of the handler bring along.
+    pub(crate) fn implied_layers(&self) -> Vec<Layer> {
+        #[cfg(feature = "cookies")]
+        if self.sends_cookies {
+            return vec![Arc::new(crate::extract::SendCookies)];
+        }
+        Vec::new()
     }
 
     /// The longest content, unless the server's bound decides.
