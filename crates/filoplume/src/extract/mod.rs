@@ -1,6 +1,8 @@
 //! Extractors: the parameters of handlers.
 
 mod authorization;
+#[cfg(feature = "jwt")]
+mod claims;
 mod content;
 #[cfg(feature = "cookies")]
 mod cookies;
@@ -17,6 +19,8 @@ use filoplume_runtime::Request;
 
 pub use authorization::{AuthorizationRejection, Basic, Bearer, Scheme};
 pub(crate) use authorization::{REALM, quoted};
+#[cfg(feature = "jwt")]
+pub use claims::{Claims, ClaimsRejection};
 pub use content::ContentRejection;
 #[cfg(feature = "cookies")]
 pub use cookie::{self, Cookie, SameSite};
@@ -138,6 +142,8 @@ macro_rules! refusals {
 
 refusals! {
     AuthorizationRejection,
+    #[cfg(feature = "jwt")]
+    ClaimsRejection,
     ContentRejection,
     #[cfg(feature = "cookies")]
     CookiesRejection,

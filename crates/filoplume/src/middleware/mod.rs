@@ -13,6 +13,11 @@ mod request_id;
 mod security_headers;
 mod timeout;
 mod vary;
+mod basic_auth;
+mod bearer_auth;
+#[cfg(feature = "jwt")]
+mod jwt;
+mod verdict;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -33,6 +38,15 @@ pub use rate_limit::{RedisCounters, WhenRedisFails};
 pub use request_id::{RequestId, RequestIds};
 pub use security_headers::{CspNonce, Frames, SecurityHeaders};
 pub use timeout::{TimeLeft, TimeoutBudget};
+pub use basic_auth::BasicAuth;
+pub use bearer_auth::BearerAuth;
+#[cfg(feature = "jwt")]
+pub(crate) use bearer_auth::invalid_token;
+#[cfg(feature = "jwt")]
+pub(crate) use jwt::VerifiedClaims;
+#[cfg(feature = "jwt")]
+pub use jwt::{Jwt, JwtAlgorithm, JwtError, JwtKey};
+pub use verdict::{Verdict, secrets_match};
 
 use crate::context::Context;
 use crate::error::{Error, Result};

@@ -1,0 +1,98 @@
+//! What a JSON Web Token says.
+
+use std::error::Error as StdError;
+use std::fmt;
+use std::ops::Deref;
+use std::sync::Arc;
+
+use filoplume_runtime::Request;
+use serde::de::DeserializeOwned;
+
+use super::{AuthorizationRejection, Extract, REALM, Refusal, Scheme};
+use crate::context::Context;
+use crate::error::Error;
+use crate::middleware::{VerifiedClaims, invalid_token};
+use crate::routing::RouteOptions;
+
+/// What a valid token says, read as a `T`. The token was checked by [`Jwt`](crate::middleware::Jwt); an app whose handler
+/// takes claims without it does not start.
+///
+/// Refused with `401` if the token lacks what `T` wants, and if there is none where that is
+/// [optional](crate::middleware::Jwt::optional). A claim that nothing is done with need not be in `T`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Claims<T>(pub T);
+
+impl<T: DeserializeOwned> Extract for Claims<T> {
+    type Rejection = ClaimsRejection;
+
+    fn extract(request: &mut Request, _: &Context<'_>) -> Result<Self, ClaimsRejection> {
+        let VerifiedClaims(claims) = request.extensions().get().ok_or(ClaimsRejection::NoToken)?;
+        serde_path_to_error::deserialize(&**claims).map(Self).map_err(|error| ClaimsRejection::Data {
+            claim: error.path().to_string(),
+            source: Arc::new(error.into_inner()),
+        })
+    }
+
+    fn configure(options: &mut RouteOptions) {
+        options.require::<VerifiedClaims>(
+            "it takes `Claims<..>`, and no token is checked: add `.with(Jwt::..)`",
+        );
+    }
+}
+
+impl<T> Deref for Claims<T> {
+    type Target = T;
+
+    fn deref(&self) -> &T {
+        &self.0
+    }
+}
+
+/// Why [`Claims`] refused.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub enum ClaimsRejection {
+    /// There is no token.
+    NoToken,
+    /// The token says something else.
+    Data {
+        /// Which claim; `.` for all.
+        claim: String,
+        /// What is wrong with it.
+        source: Arc<serde_json::Error>,
+    },
+}
+
+impl fmt::Display for ClaimsRejection {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NoToken => f.write_str("a token is missing: send `authorization: Bearer ..`"),
+            Self::Data { claim, source } if claim == "." => {
+                write!(f, "the claims of the token are not as expected: {source}")
+            }
+            Self::Data { claim, source } => {
+                write!(f, "the claim `{claim}` of the token is not as expected: {source}")
+            }
+        }
+    }
+}
+
+impl StdError for ClaimsRejection {
+    fn source(&self) -> Option<&(dyn StdError + 'static)> {
+        match self {
+            Self::NoToken => None,
+            Self::Data { source, .. } => Some(&**source),
+        }
+    }
+}
+
+impl Refusal for ClaimsRejection {
+    fn describe(&self) -> Error {
+        match self {
+            Self::NoToken => AuthorizationRejection::Missing { scheme: Scheme::Bearer }.describe_for(REALM),
+            Self::Data { .. } => {
+                invalid_token(REALM, "the token is not valid", Some("the token lacks a claim"))
+            }
+        }
+    }
+}

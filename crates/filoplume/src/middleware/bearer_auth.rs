@@ -1,0 +1,115 @@
+//! Tokens of the program's own (RFC 6750).
+
+use std::fmt;
+
+use filoplume_runtime::{Request, Response};
+
+use super::verdict::{Verdict, secrets_match};
+use crate::error::{Error, Result};
+use crate::extract::{Bearer, REALM, quoted};
+use crate::middleware::{Middleware, Next};
+
+/// Lets those through whose token is right; the others are answered `401`, and `400` if what they sent is no token, with
+/// a challenge that says why (RFC 6750, 3).
+///
+/// ```
+/// use filoplume::middleware::BearerAuth;
+/// use filoplume::prelude::*;
+///
+/// #[derive(Clone)]
+/// struct User(String);
+///
+/// let app = App::new()
+///     .get("/", |Extension(User(name)): Extension<User>| format!("hello {name}"))
+///     .with(BearerAuth::new(|token: &str| (token == "t0ken").then(|| User("ada".to_owned()))));
+/// let client = app.test();
+/// client.get("/").header("authorization", "Bearer t0ken").send().assert_text("hello ada");
+/// client.get("/").header("authorization", "Bearer guess").send()
+///     .assert_status(401)
+///     .assert_header("www-authenticate", r#"Bearer realm="protected", error="invalid_token""#);
+/// ```
+///
+/// Keep hashes of tokens, not tokens, and look them up by these. For JSON Web Tokens there is `Jwt`.
+pub struct BearerAuth {
+    verify: Verify,
+    realm: String,
+}
+
+type Verify = Box<dyn Fn(&str, &mut Request) -> Result<bool> + Send + Sync>;
+
+impl BearerAuth {
+    /// Returns middleware that asks a closure. What it returns inside of `Some` is taken by handlers as
+    /// [`Extension`](crate::Extension).
+    pub fn new<V: Verdict>(verify: impl Fn(&str) -> V + Send + Sync + 'static) -> Self {
+        let verify: Verify = Box::new(move |token, request| {
+            let identity = verify(token).into_identity()?;
+            Ok(identity.map(|identity| request.extensions_mut().insert(identity)).is_some())
+        });
+        Self { verify, realm: REALM.to_owned() }
+    }
+
+    /// Returns middleware for tokens that are configured, compared in a time that tells nothing about them.
+    ///
+    /// ```
+    /// use filoplume::middleware::BearerAuth;
+    /// use filoplume::prelude::*;
+    ///
+    /// let app = App::new().get("/metrics", || "42").with(BearerAuth::tokens(["old", "new"]));
+    /// app.test().get("/metrics").header("authorization", "Bearer new").send().assert_status(200);
+    /// ```
+    pub fn tokens(tokens: impl IntoIterator<Item = impl Into<String>>) -> Self {
+        let tokens: Vec<String> = tokens.into_iter().map(Into::into).collect();
+        // All of them are compared: when one is found is not told either.
+        Self::new(move |given: &str| {
+            tokens.iter().fold(false, |found, token| found | secrets_match(given, token))
+        })
+    }
+
+    /// Sets what is protected. Default: `protected`.
+    #[must_use]
+    pub fn realm(mut self, realm: impl Into<String>) -> Self {
+        self.realm = realm.into();
+        self
+    }
+
+    /// Returns the `403` for a token that is right and not enough, with the scope that is needed (RFC 6750, 3.1).
+    ///
+    /// ```
+    /// use filoplume::middleware::BearerAuth;
+    ///
+    /// let error = BearerAuth::insufficient_scope("notes:write");
+    /// assert_eq!(error.status_code(), 403);
+    /// ```
+    pub fn insufficient_scope(scope: &str) -> Error {
+        let challenge = format!("Bearer error=\"insufficient_scope\", scope={}", quoted(scope));
+        Error::forbidden(format!("the token is not for this: the scope `{scope}` is needed"))
+            .with_known_header("www-authenticate", challenge)
+    }
+}
+
+impl Middleware for BearerAuth {
+    fn handle(&self, mut request: Request, next: Next<'_>) -> Result<Response> {
+        let Bearer(token) = Bearer::of(&request)
+            .map_err(|rejection| rejection.describe_for(&self.realm).with_source(rejection))?;
+        if !(self.verify)(&token, &mut request)? {
+            return Err(invalid_token(&self.realm, "the token is not valid", None));
+        }
+        Ok(next.run(request))
+    }
+}
+
+/// The `401` for a token that is wrong (RFC 6750, 3.1).
+pub(crate) fn invalid_token(realm: &str, detail: &'static str, description: Option<&str>) -> Error {
+    let realm = quoted(realm);
+    let mut challenge = format!("Bearer realm={realm}, error=\"invalid_token\"");
+    if let Some(description) = description {
+        challenge += &format!(", error_description={}", quoted(description));
+    }
+    Error::unauthorized(detail).with_known_header("www-authenticate", challenge)
+}
+
+impl fmt::Debug for BearerAuth {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("BearerAuth").field("realm", &self.realm).finish_non_exhaustive()
+    }
+}

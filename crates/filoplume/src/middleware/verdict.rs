@@ -1,0 +1,90 @@
+//! What the program says of credentials, and the comparison that gives no secrets away.
+
+use subtle::{Choice, ConstantTimeEq};
+
+use crate::error::{Error, Result};
+
+/// What a closure of [`BasicAuth`](crate::middleware::BasicAuth) or [`BearerAuth`](crate::middleware::BearerAuth) says:
+/// `bool`, or `Option` of who it is, which handlers take as [`Extension`](crate::Extension); either in a `Result`,
+/// if asking can fail.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` does not say whether credentials are right",
+    note = "return `bool`, `Option<User>` with `User: Clone + Send + Sync + 'static`, or a `Result` of these"
+)]
+pub trait Verdict {
+    /// Who it is.
+    type Identity: Clone + Send + Sync + 'static;
+
+    /// Returns who it is; `None` if the credentials are wrong.
+    ///
+    /// # Errors
+    ///
+    /// If that could not be found out.
+    fn into_identity(self) -> Result<Option<Self::Identity>>;
+}
+
+impl Verdict for bool {
+    type Identity = ();
+
+    fn into_identity(self) -> Result<Option<()>> {
+        Ok(self.then_some(()))
+    }
+}
+
+impl<T: Clone + Send + Sync + 'static> Verdict for Option<T> {
+    type Identity = T;
+
+    fn into_identity(self) -> Result<Self> {
+        Ok(self)
+    }
+}
+
+impl<V: Verdict, E: Into<Error>> Verdict for Result<V, E> {
+    type Identity = V::Identity;
+
+    fn into_identity(self) -> Result<Option<V::Identity>> {
+        self.map_err(Into::into)?.into_identity()
+    }
+}
+
+/// Returns whether what was given is the secret, in a time that tells nothing about the secret, its length included.
+///
+/// ```
+/// use filoplume::middleware::secrets_match;
+///
+/// assert!(secrets_match("sesame", "sesame"));
+/// assert!(!secrets_match("sesam", "sesame"));
+/// ```
+///
+/// For tokens and configured passwords. Passwords of users are kept as hashes made for that, such as Argon2, whose
+/// crates compare themselves.
+pub fn secrets_match(given: impl AsRef<[u8]>, secret: impl AsRef<[u8]>) -> bool {
+    let (given, secret) = (given.as_ref(), secret.as_ref());
+    let mut is_same = given.len().ct_eq(&secret.len());
+    // As many steps as what was given has bytes, whatever the secret is.
+    for (index, byte) in given.iter().enumerate() {
+        let other = index.checked_rem(secret.len()).and_then(|index| secret.get(index)).unwrap_or(&0);
+        is_same &= byte.ct_eq(other);
+    }
+    bool::from(is_same & Choice::from(1))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_the_secret_matches() {
+        for (given, secret, expected) in [
+            ("", "", true),
+            ("a", "", false),
+            ("", "a", false),
+            ("abc", "abc", true),
+            ("abd", "abc", false),
+            ("abcabc", "abc", false),
+            ("ab", "abc", false),
+        ] {
+            assert_eq!(secrets_match(given, secret), expected, "{given:?} {secret:?}");
+        }
+    }
+}
