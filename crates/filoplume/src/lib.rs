@@ -22,6 +22,7 @@
 extern crate self as filoplume;
 
 mod app;
+pub mod conditional;
 mod context;
 mod error;
 pub mod extract;
@@ -34,6 +35,8 @@ mod present;
 pub mod response;
 pub mod routing;
 mod serve;
+#[cfg(feature = "static-files")]
+mod static_files;
 pub mod testing;
 
 pub use filoplume_runtime::{
@@ -57,3 +60,6 @@ pub use crate::present::Asked;
 pub use crate::response::{Html, IntoResponse, Redirect};
 pub use crate::routing::{Route, Router};
 pub use crate::serve::{AppService, RunningApp};
+pub use crate::serve::AppService;
+#[cfg(feature = "static-files")]
+pub use crate::static_files::StaticFiles;

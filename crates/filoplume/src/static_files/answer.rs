@@ -1,0 +1,341 @@
+//! The answer to a request for a file: what is found, what the conditions and ranges make of it.
+
+use std::sync::Arc;
+
+use filoplume_runtime::{Headers, Method, Request, Response, ResponseBody, StatusCode};
+
+use super::Options;
+use super::content::{Found, Source, Stored};
+use super::encoding::{Coding, accepted};
+use super::multipart_ranges::Parts;
+use super::path::FilePath;
+use super::range::{ByteRange, Selection, select};
+use crate::conditional::{Conditions, Verdict, not_modified};
+use crate::context::Context;
+use crate::error::{Error, Result};
+use crate::handler::Handler;
+use crate::routing::RouteOptions;
+
+/// The methods that are answered where a file is.
+const ALLOW: &str = "GET, HEAD, OPTIONS";
+
+/// Files that are served.
+pub(super) struct Files {
+    pub(super) source: Box<dyn Source>,
+    pub(super) options: Options,
+}
+
+/// A handler that serves them.
+pub(super) struct FilesHandler(pub(super) Arc<Files>);
+
+/// Stands for the parameters of [`FilesHandler`], which takes the request as it is.
+pub(super) struct WholeRequest;
+
+impl Handler<WholeRequest> for FilesHandler {
+    fn call(&self, request: Request, context: &Context<'_>) -> Result<Response> {
+        self.0.answer(&request, context.route().unwrap_or("/*"))
+    }
+
+    fn configure(_: &mut RouteOptions) {}
+}
+
+/// What a path leads to.
+enum Target {
+    File(Representation),
+    /// A folder whose path lacks the slash.
+    Slash,
+}
+
+/// A file, and how it is sent.
+struct Representation {
+    stored: Stored,
+    content_type: String,
+    coding: Option<Coding>,
+    is_fallback: bool,
+}
+
+impl Files {
+    fn answer(&self, request: &Request, pattern: &str) -> Result<Response> {
+        let target = self.find(request, pattern)?;
+        match *request.method() {
+            Method::GET | Method::HEAD => {}
+            Method::OPTIONS => {
+                let mut response = Response::new(StatusCode::NO_CONTENT.as_u16());
+                response.set_header("allow", ALLOW)?;
+                return Ok(response);
+            }
+            _ => return Err(Error::status(StatusCode::METHOD_NOT_ALLOWED).with_known_header("allow", ALLOW)),
+        }
+        match target {
+            Target::File(file) => self.send(request, file),
+            Target::Slash => redirect(request),
+        }
+    }
+
+    fn find(&self, request: &Request, pattern: &str) -> Result<Target> {
+        let nothing = || Error::status(StatusCode::NOT_FOUND);
+        let path = match below(pattern, request.path()) {
+            Some(rest) => FilePath::parse(rest, self.options.allows_hidden).ok_or_else(nothing)?,
+            // The prefix of the files, without a slash.
+            None if request.path().starts_with('/') => FilePath { text: String::new(), is_folder: false },
+            None => return Err(nothing()),
+        };
+        let index = self.options.index.as_ref().map(|index| path.join(index));
+        let is_folder = path.is_folder || {
+            match if path.text.is_empty() { Found::Folder } else { self.source.find(&path.text)? } {
+                Found::File(stored) => return self.represent(request, &path.text, stored).map(Target::File),
+                Found::Folder => true,
+                Found::Nothing => false,
+            }
+        };
+        if let Some(index) = index.filter(|_| is_folder) {
+            match self.source.find(&index)? {
+                Found::File(stored) if path.is_folder => {
+                    return self.represent(request, &index, stored).map(Target::File);
+                }
+                Found::File(_) => return Ok(Target::Slash),
+                Found::Folder | Found::Nothing => {}
+            }
+        }
+        self.find_fallback(request, &path.text)
+    }
+
+    fn find_fallback(&self, request: &Request, path: &str) -> Result<Target> {
+        let Some(fallback) = &self.options.fallback else {
+            return Err(Error::status(StatusCode::NOT_FOUND));
+        };
+        let is_read = [Method::GET, Method::HEAD].contains(request.method());
+        if is_read && wants_page(request.headers(), path) {
+            if let Found::File(stored) = self.source.find(fallback)? {
+                let file = self.represent(request, fallback, stored)?;
+                return Ok(Target::File(Representation { is_fallback: true, ..file }));
+            }
+        }
+        // Who accepts something else is answered something else.
+        Err(Error::status(StatusCode::NOT_FOUND).with_known_header("vary", "accept"))
+    }
+
+    /// Chooses between a file and its compressed siblings.
+    fn represent(&self, request: &Request, path: &str, stored: Stored) -> Result<Representation> {
+        let content_type = content_type(path);
+        let plain = |stored| Representation { stored, content_type, coding: None, is_fallback: false };
+        if !self.options.is_precompressed {
+            return Ok(plain(stored));
+        }
+        let lines: Vec<&str> = request
+            .headers()
+            .get_all("accept-encoding")
+            .filter_map(|line| std::str::from_utf8(line).ok())
+            .collect();
+        for coding in accepted(&lines.join(",")) {
+            if let Found::File(sibling) = self.source.find(&format!("{path}{}", coding.suffix))? {
+                return Ok(Representation { coding: Some(coding), ..plain(sibling) });
+            }
+        }
+        Ok(plain(stored))
+    }
+
+    /// Conditions come before ranges (RFC 9110, 13.2.2).
+    fn send(&self, request: &Request, file: Representation) -> Result<Response> {
+        let mut response = Response::default();
+        self.describe(&file, response.headers_mut())?;
+        let Representation { stored: Stored { content, length, validators }, content_type, .. } = file;
+        let validators = if self.options.has_etag { validators } else { validators.without_etag() };
+        let conditions = Conditions::of(request.headers());
+        let verdict = conditions.evaluate(request.method(), Some(&validators));
+        verdict.ok()?;
+        if verdict == Verdict::NotModified {
+            not_modified(&mut response);
+            return Ok(response);
+        }
+        let range = only_range(request).filter(|_| conditions.range_applies(&validators));
+        match range.map_or(Selection::Whole, |range| select(range, length)) {
+            Selection::Whole => {
+                let all = length.checked_sub(1).map(|last| ByteRange { start: 0, last });
+                *response.body_mut() = match all {
+                    // The engine leaves the content out: it need not be read.
+                    Some(all) if *request.method() == Method::HEAD => content.into_reader(all)?,
+                    Some(all) => content.into_body(all)?,
+                    None => ResponseBody::Empty,
+                };
+            }
+            Selection::One(range) => {
+                response.status(StatusCode::PARTIAL_CONTENT.as_u16());
+                response.set_header("content-range", range.of(length).to_string())?;
+                *response.body_mut() = content.into_body(range)?;
+            }
+            Selection::Several(ranges) => {
+                response.status(StatusCode::PARTIAL_CONTENT.as_u16());
+                send_parts(&mut response, Parts::new(content, &content_type, length, ranges))?;
+            }
+            Selection::Unsatisfiable => {
+                let error =
+                    Error::new(StatusCode::RANGE_NOT_SATISFIABLE, format!("it has {length} bytes only"));
+                return Err(error.with_known_header("content-range", format!("bytes */{length}")));
+            }
+        }
+        Ok(response)
+    }
+
+    /// Sets the headers that do not depend on how much of the file is sent.
+    fn describe(&self, file: &Representation, headers: &mut Headers) -> Result<()> {
+        headers.insert("content-type", &file.content_type)?;
+        // What people have uploaded is what its name says, not what its first bytes look like.
+        headers.insert("x-content-type-options", "nosniff")?;
+        headers.insert("accept-ranges", "bytes")?;
+        if let Some(etag) = file.stored.validators.etag_value().filter(|_| self.options.has_etag) {
+            headers.insert("etag", etag)?;
+        }
+        if let Some(date) = file.stored.validators.last_modified_value() {
+            headers.insert("last-modified", date)?;
+        }
+        let cache_control =
+            if file.is_fallback { Some("no-cache") } else { self.options.cache_control.as_deref() };
+        if let Some(value) = cache_control {
+            headers.insert("cache-control", value)?;
+        }
+        if let Some(coding) = file.coding {
+            headers.insert("content-encoding", coding.name)?;
+        }
+        // Said also where there was no choice: with another `Accept-Encoding` there may be one.
+        if self.options.is_precompressed {
+            headers.append("vary", "accept-encoding")?;
+        }
+        if file.is_fallback {
+            headers.append("vary", "accept")?;
+        }
+        for (name, value) in self.options.headers.iter() {
+            headers.append(name, value)?;
+        }
+        Ok(())
+    }
+}
+
+fn send_parts(response: &mut Response, parts: Parts) -> Result<()> {
+    response.set_header("content-type", parts.content_type())?;
+    let length = parts.length();
+    response.send_reader(parts, length);
+    Ok(())
+}
+
+/// What of a path is below the files: the rest after as many slashes as the pattern of the route has. `None`: the path is shorter.
+fn below<'p>(pattern: &str, path: &'p str) -> Option<&'p str> {
+    pattern.matches('/').try_fold(path, |rest, _| rest.split_once('/').map(|(_, rest)| rest))
+}
+
+/// Adds the slash that a folder lacks.
+fn redirect(request: &Request) -> Result<Response> {
+    let path = request.path();
+    // `//host/` and `/\host/` lead to another host. Every segment was looked at before; but not those that a prefix captures.
+    if path.starts_with("//") || path.contains('\\') {
+        return Err(Error::status(StatusCode::NOT_FOUND));
+    }
+    let query = request.query().map(|query| format!("?{query}")).unwrap_or_default();
+    let mut response = Response::new(StatusCode::PERMANENT_REDIRECT.as_u16());
+    response.set_header("location", format!("{path}/{query}"))?;
+    Ok(response)
+}
+
+/// The `Range` of a request for which it is defined: a `GET` (RFC 9110, 14.2). Two are none.
+fn only_range(request: &Request) -> Option<&str> {
+    let mut values = request.headers().get_all("range");
+    let value = values.next()?;
+    let is_defined = *request.method() == Method::GET && values.next().is_none();
+    if is_defined { std::str::from_utf8(value).ok() } else { None }
+}
+
+/// Whether the page for unknown paths is an answer to this.
+fn wants_page(headers: &Headers, path: &str) -> bool {
+    let Some(accept) = headers.get_str("accept") else { return !has_known_ending(path) };
+    let accepts = |wanted: &str| {
+        accept.split(',').any(|range| {
+            let mut parts = range.split(';').map(str::trim);
+            let is_wanted = parts.next().is_some_and(|range| range.eq_ignore_ascii_case(wanted));
+            is_wanted && !parts.any(is_never)
+        })
+    };
+    accepts("text/html") || (!has_known_ending(path) && (accepts("text/*") || accepts("*/*")))
+}
+
+/// Whether this parameter says that it is not acceptable: a weight of 0.
+fn is_never(parameter: &str) -> bool {
+    let Some((name, weight)) = parameter.split_once('=') else { return false };
+    name.eq_ignore_ascii_case("q") && weight.parse() == Ok(0.0_f32)
+}
+
+fn has_known_ending(path: &str) -> bool {
+    mime_guess::from_path(path).first_raw().is_some()
+}
+
+/// The type by the ending of the name. Text is UTF-8.
+fn content_type(path: &str) -> String {
+    match mime_guess::from_path(path).first_raw() {
+        Some(text) if text.starts_with("text/") => format!("{text}; charset=utf-8"),
+        Some(other) => other.to_owned(),
+        None => "application/octet-stream".to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_below_a_pattern_is_counted_by_slashes() {
+        let rows = [
+            ("/*", "/", Some("")),
+            ("/*", "/a/b", Some("a/b")),
+            ("/*", "//a", Some("/a")),
+            ("/*", "*", None),
+            ("/static/", "/static/", Some("")),
+            ("/static/{*file}", "/static/a/b", Some("a/b")),
+            ("/static/{*file}", "/static//a", Some("/a")),
+            ("/{tenant}/files/*", "/t/files/a", Some("a")),
+            ("/{tenant}/files/*", "/t/files", None),
+        ];
+        for (pattern, path, expected) in rows {
+            assert_eq!(below(pattern, path), expected, "{path} below {pattern}");
+        }
+    }
+
+    #[test]
+    fn text_has_a_charset_and_what_is_unknown_is_bytes() {
+        let rows = [
+            ("a.html", "text/html; charset=utf-8"),
+            ("a.CSS", "text/css; charset=utf-8"),
+            ("a.txt", "text/plain; charset=utf-8"),
+            ("a.js", "text/javascript; charset=utf-8"),
+            ("a.json", "application/json"),
+            ("a.svg", "image/svg+xml"),
+            ("a.wasm", "application/wasm"),
+            ("a.unheardof", "application/octet-stream"),
+            ("Makefile", "application/octet-stream"),
+        ];
+        for (path, expected) in rows {
+            assert_eq!(content_type(path), expected);
+        }
+    }
+
+    #[test]
+    fn a_page_is_for_those_who_read_pages() {
+        let rows = [
+            ("users/17", None, true),
+            ("users/17", Some("*/*"), true),
+            ("users/17", Some("text/html,application/xhtml+xml;q=0.9,*/*;q=0.8"), true),
+            ("users/17", Some("application/json"), false),
+            ("users/17", Some("application/json, */*;q=0"), false),
+            ("users/17", Some("text/html;q=0.000"), false),
+            ("users/john.doe", Some("*/*"), true),
+            ("app.js", None, false),
+            ("app.js", Some("*/*"), false),
+            ("app.js", Some("TEXT/HTML, */*"), true),
+        ];
+        for (path, accept, expected) in rows {
+            let mut headers = Headers::new();
+            if let Some(accept) = accept {
+                headers.append("accept", accept).expect("it is a header");
+            }
+            assert_eq!(wants_page(&headers, path), expected, "{path} for {accept:?}");
+        }
+    }
+}

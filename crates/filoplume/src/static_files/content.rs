@@ -1,0 +1,235 @@
+//! What is stored, and how a piece of it becomes the content of a response.
+
+use std::fs::{File, Metadata};
+use std::io::{self, Read, Seek, SeekFrom};
+use std::time::SystemTime;
+
+use bytes::Bytes;
+use filoplume_runtime::ResponseBody;
+
+use super::range::ByteRange;
+use crate::conditional::Validators;
+use crate::error::{Error, Result};
+
+/// What is read at once and sent from memory. As much as the engine reads at a time from a longer file.
+const MEMORY_BYTES_MAX: u64 = 64 * 1024;
+
+/// Where files come from.
+pub(super) trait Source: Send + Sync {
+    /// Looks a path up. Segments are separated by `/` and were [checked](super::path).
+    fn find(&self, path: &str) -> Result<Found>;
+}
+
+/// What is at a path.
+pub(super) enum Found {
+    File(Stored),
+    /// A folder, or what could be one.
+    Folder,
+    Nothing,
+}
+
+/// A file that can be sent.
+pub(super) struct Stored {
+    pub(super) content: Content,
+    pub(super) length: u64,
+    pub(super) validators: Validators,
+}
+
+pub(super) enum Content {
+    Memory(Bytes),
+    File(OpenFile),
+}
+
+impl Content {
+    /// The content of a response with these bytes of it, not read before it is sent.
+    pub(super) fn into_reader(self, range: ByteRange) -> Result<ResponseBody> {
+        match self {
+            Self::Memory(_) => self.into_body(range),
+            Self::File(file) => {
+                let length = range.length();
+                let reader = Piece { file, offset: range.start, left: length };
+                Ok(ResponseBody::Sized { reader: Box::new(reader), length })
+            }
+        }
+    }
+
+    /// The content of a response with these bytes of it.
+    pub(super) fn into_body(self, range: ByteRange) -> Result<ResponseBody> {
+        match self {
+            Self::Memory(bytes) => {
+                let end = index(range.last)?.checked_add(1).filter(|end| *end <= bytes.len());
+                let end = end.ok_or_else(|| Error::internal(changed()))?;
+                Ok(ResponseBody::Bytes(bytes.slice(index(range.start)?..end)))
+            }
+            Self::File(mut file) if range.length() <= MEMORY_BYTES_MAX => {
+                let bytes = file.read_range(range);
+                let bytes = bytes.map_err(|error| {
+                    // Nothing was sent yet: better to say so than to break off.
+                    Error::unavailable("the file is being changed").with_source(error)
+                })?;
+                Ok(ResponseBody::Bytes(bytes.into()))
+            }
+            Self::File(_) => self.into_reader(range),
+        }
+    }
+
+    /// Reads some bytes from `offset` on.
+    pub(super) fn read_at(&mut self, offset: u64, buffer: &mut [u8]) -> io::Result<usize> {
+        match self {
+            Self::Memory(bytes) => {
+                let start = usize::try_from(offset).unwrap_or(usize::MAX);
+                bytes.get(start..).unwrap_or_default().read(buffer)
+            }
+            Self::File(file) => file.read_at(offset, buffer),
+        }
+    }
+}
+
+fn index(offset: u64) -> Result<usize> {
+    usize::try_from(offset).map_err(Error::internal)
+}
+
+/// A file while it is sent. A change in the meantime is an error: half of one version and half of another would be a whole
+/// content to the client.
+pub(super) struct OpenFile {
+    file: File,
+    position: u64,
+    stamp: Stamp,
+}
+
+/// What a write to a file changes. Not the time of the last change of its metadata: that changes too when the file is
+/// replaced by another one, and what is being sent then stays what it was.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct Stamp {
+    length: u64,
+    modified: Option<SystemTime>,
+}
+
+impl Stamp {
+    fn of(metadata: &Metadata) -> Self {
+        Self { length: metadata.len(), modified: metadata.modified().ok() }
+    }
+}
+
+impl OpenFile {
+    /// `metadata` are those of the open file that its validators and its length were taken from.
+    pub(super) fn new(file: File, metadata: &Metadata) -> Self {
+        Self { file, position: 0, stamp: Stamp::of(metadata) }
+    }
+
+    fn read_at(&mut self, offset: u64, buffer: &mut [u8]) -> io::Result<usize> {
+        self.seek_to(offset)?;
+        let read = self.file.read(buffer)?;
+        self.position += read as u64;
+        self.check()?;
+        Ok(read)
+    }
+
+    fn read_range(&mut self, range: ByteRange) -> io::Result<Vec<u8>> {
+        self.seek_to(range.start)?;
+        let length = range.length();
+        let mut bytes = Vec::with_capacity(usize::try_from(length).map_err(io::Error::other)?);
+        self.file.by_ref().take(length).read_to_end(&mut bytes)?;
+        self.check()?;
+        if bytes.len() as u64 == length { Ok(bytes) } else { Err(changed()) }
+    }
+
+    fn seek_to(&mut self, offset: u64) -> io::Result<()> {
+        if self.position != offset {
+            self.position = self.file.seek(SeekFrom::Start(offset))?;
+        }
+        Ok(())
+    }
+
+    /// Fails if what was read may be of another version. Asked after a read, not before: the change could be between.
+    fn check(&self) -> io::Result<()> {
+        if Stamp::of(&self.file.metadata()?) == self.stamp { Ok(()) } else { Err(changed()) }
+    }
+}
+
+fn changed() -> io::Error {
+    io::Error::other("the file was changed while it was sent")
+}
+
+/// Some bytes of a file.
+struct Piece {
+    file: OpenFile,
+    offset: u64,
+    left: u64,
+}
+
+impl Read for Piece {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let wanted = usize::try_from(self.left).unwrap_or(usize::MAX).min(buffer.len());
+        if wanted == 0 {
+            return Ok(0);
+        }
+        let read = self.file.read_at(self.offset, &mut buffer[..wanted])?;
+        self.offset += read as u64;
+        self.left -= read as u64;
+        Ok(read)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a panic is how a test fails")]
+
+    use std::fs;
+
+    use super::*;
+
+    const LENGTH: u64 = 3 * MEMORY_BYTES_MAX;
+
+    fn open(folder: &tempfile::TempDir) -> (std::path::PathBuf, Content) {
+        let path = folder.path().join("file");
+        fs::write(&path, vec![b'a'; LENGTH as usize]).unwrap();
+        let file = File::open(&path).unwrap();
+        let metadata = file.metadata().unwrap();
+        (path, Content::File(OpenFile::new(file, &metadata)))
+    }
+
+    fn reader(content: Content) -> Box<dyn Read + Send> {
+        match content.into_body(ByteRange { start: 0, last: LENGTH - 1 }).unwrap() {
+            ResponseBody::Sized { reader, length } => {
+                assert_eq!(length, LENGTH);
+                reader
+            }
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn a_file_that_is_written_while_it_is_sent_is_an_error() {
+        let folder = tempfile::tempdir().unwrap();
+        let (path, content) = open(&folder);
+        let mut reader = reader(content);
+        let mut buffer = [0; 1024];
+        reader.read_exact(&mut buffer).unwrap();
+        fs::write(&path, vec![b'b'; LENGTH as usize + 1]).unwrap();
+        assert!(reader.read(&mut buffer).unwrap_err().to_string().contains("changed"));
+    }
+
+    #[test]
+    fn a_file_that_is_replaced_while_it_is_sent_is_sent_to_its_end() {
+        let folder = tempfile::tempdir().unwrap();
+        let (path, content) = open(&folder);
+        let mut reader = reader(content);
+        let mut buffer = [0; 1024];
+        reader.read_exact(&mut buffer).unwrap();
+        fs::write(folder.path().join("new"), "b").unwrap();
+        fs::rename(folder.path().join("new"), &path).unwrap();
+        let mut rest = Vec::new();
+        reader.read_to_end(&mut rest).unwrap();
+        assert!(rest.len() as u64 == LENGTH - 1024 && rest.iter().all(|&byte| byte == b'a'));
+    }
+
+    #[test]
+    fn a_short_piece_of_a_file_that_was_cut_is_an_error_before_anything_is_sent() {
+        let folder = tempfile::tempdir().unwrap();
+        let (path, content) = open(&folder);
+        fs::write(&path, "short").unwrap();
+        let error = content.into_body(ByteRange { start: 10, last: 20 }).unwrap_err();
+        assert_eq!(error.status_code(), 503);
+    }
+}

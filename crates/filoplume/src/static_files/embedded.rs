@@ -1,0 +1,51 @@
+//! Files that are part of the program.
+
+use std::borrow::Cow;
+use std::fmt::Write as _;
+use std::marker::PhantomData;
+use std::time::{Duration, UNIX_EPOCH};
+
+use bytes::Bytes;
+use rust_embed::RustEmbed;
+
+use super::content::{Content, Found, Source, Stored};
+use crate::conditional::{EntityTag, Validators};
+use crate::error::Result;
+
+/// How much of the hash of a file is in its tag: 128 bits do not meet by chance, nor on purpose with less than 2⁶⁴ tries.
+const HASH_BYTES: usize = 16;
+
+/// What a type embeds.
+pub(super) struct Embedded<A>(PhantomData<fn() -> A>);
+
+impl<A: RustEmbed> Embedded<A> {
+    pub(super) fn new() -> Self {
+        Self(PhantomData)
+    }
+}
+
+impl<A: RustEmbed + 'static> Source for Embedded<A> {
+    fn find(&self, path: &str) -> Result<Found> {
+        // Only files are embedded: what is none may be a folder.
+        let Some(file) = A::get(path) else { return Ok(Found::Folder) };
+        let hash = file.metadata.sha256_hash();
+        let text = hash.iter().take(HASH_BYTES).fold(String::new(), |mut text, byte| {
+            // Writing to a `String` does not fail.
+            let _ = write!(text, "{byte:02x}");
+            text
+        });
+        let mut validators = Validators::new().etag(EntityTag::strong(&text));
+        let modified = file
+            .metadata
+            .last_modified()
+            .and_then(|seconds| UNIX_EPOCH.checked_add(Duration::from_secs(seconds)));
+        if let Some(modified) = modified {
+            validators = validators.last_modified(modified);
+        }
+        let bytes = match file.data {
+            Cow::Borrowed(bytes) => Bytes::from_static(bytes),
+            Cow::Owned(bytes) => Bytes::from(bytes),
+        };
+        Ok(Found::File(Stored { length: bytes.len() as u64, content: Content::Memory(bytes), validators }))
+    }
+}

@@ -1,0 +1,356 @@
+//! Files of a folder: opened without ever waiting, and only below the root.
+
+use std::fs::{File, Metadata};
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::io::{self, ErrorKind};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime};
+
+use super::content::{Content, Found, OpenFile, Source, Stored};
+use crate::conditional::{EntityTag, Validators};
+use crate::error::{Error, Result};
+
+/// How coarse the clock of a file system is at most that tells fractions of seconds: a timer tick of 10 ms, twice.
+const TICK: Duration = Duration::from_millis(20);
+
+/// How coarse it is if it tells whole seconds only; FAT knows even ones.
+const COARSE_TICK: Duration = Duration::from_secs(2);
+
+/// A folder that is served.
+#[derive(Debug)]
+pub(super) struct Folder {
+    /// Without symbolic links.
+    path: PathBuf,
+    #[cfg(unix)]
+    handle: File,
+    symlinks: Symlinks,
+}
+
+/// Where symbolic links may lead.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Symlinks {
+    Inside,
+    Anywhere,
+}
+
+impl Folder {
+    /// Opens the root. It is this folder from now on, whatever is put in its place later.
+    pub(super) fn open(path: &Path, symlinks: Symlinks) -> io::Result<Self> {
+        let path = path.canonicalize()?;
+        if !path.metadata()?.is_dir() {
+            return Err(ErrorKind::NotADirectory.into());
+        }
+        Ok(Self {
+            #[cfg(unix)]
+            handle: File::open(&path)?,
+            path,
+            symlinks,
+        })
+    }
+
+    /// Opens what is at a path, if that is below the root.
+    fn open_within(&self, path: &str) -> io::Result<File> {
+        if self.symlinks == Symlinks::Anywhere {
+            return self.open_anywhere(path);
+        }
+        match self.open_beneath(path) {
+            Some(result) => result,
+            None => self.open_and_compare(path),
+        }
+    }
+
+    /// Opens a path of which the system makes sure at every step that it stays below the root. `None`: it cannot tell, or it leads
+    /// outside on its way, as an absolute link to the inside does too.
+    #[cfg(target_os = "linux")]
+    fn open_beneath(&self, path: &str) -> Option<io::Result<File>> {
+        use rustix::fs::{Mode, ResolveFlags, openat2};
+        use rustix::io::Errno;
+
+        match openat2(&self.handle, path, open_flags(), Mode::empty(), ResolveFlags::BENEATH) {
+            Ok(handle) => Some(Ok(File::from(handle))),
+            // An old kernel or a sandbox does not know it; and `AGAIN` is a folder that was moved in the meantime.
+            Err(Errno::XDEV | Errno::NOSYS | Errno::PERM | Errno::INVAL | Errno::AGAIN) => None,
+            Err(error) => Some(Err(error.into())),
+        }
+    }
+
+    #[cfg(not(target_os = "linux"))]
+    #[allow(clippy::unused_self, reason = "the same on every system")]
+    fn open_beneath(&self, _path: &str) -> Option<io::Result<File>> {
+        None
+    }
+
+    /// Opens a path and then looks where that was. The file that is open is compared with the one that lies below the root: who exchanges a
+    /// folder for a link between the two steps gets nothing.
+    fn open_and_compare(&self, path: &str) -> io::Result<File> {
+        let file = self.open_anywhere(path)?;
+        let real = self.path.join(path).canonicalize()?;
+        if real.starts_with(&self.path) && is_same(&file.metadata()?, &real.metadata()?) {
+            Ok(file)
+        } else {
+            Err(ErrorKind::NotFound.into())
+        }
+    }
+
+    #[cfg(unix)]
+    fn open_anywhere(&self, path: &str) -> io::Result<File> {
+        let handle = rustix::fs::openat(&self.handle, path, open_flags(), rustix::fs::Mode::empty())?;
+        Ok(File::from(handle))
+    }
+
+    /// A folder cannot be opened like a file here.
+    #[cfg(not(unix))]
+    fn open_anywhere(&self, path: &str) -> io::Result<File> {
+        let path = self.path.join(path);
+        if path.metadata()?.is_dir() { Err(ErrorKind::IsADirectory.into()) } else { File::open(path) }
+    }
+}
+
+/// To open a FIFO waits for its other end, and a terminal may become ours: neither with these.
+#[cfg(unix)]
+fn open_flags() -> rustix::fs::OFlags {
+    use rustix::fs::OFlags;
+
+    OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC
+}
+
+#[cfg(unix)]
+fn is_same(one: &Metadata, other: &Metadata) -> bool {
+    use std::os::unix::fs::MetadataExt;
+
+    (one.dev(), one.ino()) == (other.dev(), other.ino())
+}
+
+/// Files have no number here that can be asked for. What is left is where the path leads.
+#[cfg(not(unix))]
+fn is_same(one: &Metadata, other: &Metadata) -> bool {
+    one.len() == other.len() && one.modified().ok() == other.modified().ok()
+}
+
+impl Source for Folder {
+    fn find(&self, path: &str) -> Result<Found> {
+        let opened = self.open_within(path).and_then(|file| file.metadata().map(|metadata| (file, metadata)));
+        let (file, metadata) = match opened {
+            Ok(opened) => opened,
+            Err(error) if error.kind() == ErrorKind::IsADirectory => return Ok(Found::Folder),
+            Err(error) if is_nothing(&error) => return Ok(Found::Nothing),
+            Err(error) if error.kind() == ErrorKind::PermissionDenied => {
+                // Strangers are not told what there is; whoever runs the server is.
+                tracing::warn!(path, "a static file may not be read");
+                return Ok(Found::Nothing);
+            }
+            Err(error) => return Err(Error::internal(error)),
+        };
+        if metadata.is_dir() {
+            return Ok(Found::Folder);
+        }
+        // What is no file of bytes is let go unread: FIFOs, sockets, devices.
+        if !metadata.is_file() {
+            return Ok(Found::Nothing);
+        }
+        let validators = validators(&metadata, path, SystemTime::now());
+        let length = metadata.len();
+        Ok(Found::File(Stored { content: Content::File(OpenFile::new(file, &metadata)), length, validators }))
+    }
+}
+
+/// Whether an error says that there is no such file, in one way or another.
+fn is_nothing(error: &io::Error) -> bool {
+    if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory | ErrorKind::InvalidInput) {
+        return true;
+    }
+    #[cfg(unix)]
+    {
+        use rustix::io::Errno;
+
+        // A loop of links; a socket, or a device without a driver; names that this file system does not have.
+        let nothings =
+            [Errno::LOOP, Errno::XDEV, Errno::NXIO, Errno::NODEV, Errno::NAMETOOLONG, Errno::ILSEQ];
+        nothings.iter().any(|nothing| error.raw_os_error() == Some(nothing.raw_os_error()))
+    }
+    #[cfg(not(unix))]
+    false
+}
+
+/// The validators of a file.
+///
+/// The tag is strong if it must change with the content. Size and time of the last write alone would not do: that time can be set, and
+/// archives and packages set it to the same for all files. The file's number and the time of its last change of any kind, which
+/// nobody can set, make the difference, unless that was so recently that another change could have the same time.
+/// The parts are hashed, because a number of a file is nothing to tell strangers.
+#[cfg(unix)]
+fn validators(metadata: &Metadata, _path: &str, now: SystemTime) -> Validators {
+    use std::os::unix::fs::MetadataExt;
+
+    let changed = (metadata.ctime(), metadata.ctime_nsec());
+    let modified = (metadata.mtime(), metadata.mtime_nsec());
+    let tag = tag_text(metadata.len(), (metadata.dev(), metadata.ino(), modified, changed));
+    let age = age_of(changed, now);
+    let is_settled = age.is_some_and(|age| age > if changed.1 == 0 { COARSE_TICK } else { TICK });
+    let etag = if is_settled { EntityTag::strong(&tag) } else { EntityTag::weak(&tag) };
+    // The second of the date is over, and it is that of the last change: the date was not set by hand.
+    let is_date_strong =
+        is_settled && changed.0 == modified.0 && age.is_some_and(|age| age > Duration::from_secs(1));
+    dated(Validators::new().etag(etag), metadata, now).date_is_strong(is_date_strong)
+}
+
+/// Here nothing but the size and a time that can be set is known: that is a weak tag. The ending keeps compressed siblings apart.
+#[cfg(not(unix))]
+fn validators(metadata: &Metadata, path: &str, now: SystemTime) -> Validators {
+    let ending = path.rsplit('.').next();
+    let tag = tag_text(metadata.len(), (metadata.modified().ok(), ending));
+    dated(Validators::new().etag(EntityTag::weak(&tag)), metadata, now)
+}
+
+fn tag_text(length: u64, rest: impl Hash) -> String {
+    // Without a key: the same file has the same tag after a restart.
+    let mut hasher = DefaultHasher::new();
+    rest.hash(&mut hasher);
+    format!("{length:x}-{:016x}", hasher.finish())
+}
+
+/// A time of the file system as the time since, if it is in the past.
+#[cfg(unix)]
+fn age_of((seconds, nanoseconds): (i64, i64), now: SystemTime) -> Option<Duration> {
+    let seconds = u64::try_from(seconds).ok()?;
+    let nanoseconds = u32::try_from(nanoseconds).ok().filter(|nanoseconds| *nanoseconds < 1_000_000_000)?;
+    let time = SystemTime::UNIX_EPOCH.checked_add(Duration::new(seconds, nanoseconds))?;
+    now.duration_since(time).ok()
+}
+
+/// A time in the future would be sent as now (RFC 9110, 8.8.2.1).
+fn dated(validators: Validators, metadata: &Metadata, now: SystemTime) -> Validators {
+    match metadata.modified() {
+        Ok(modified) => validators.last_modified(modified.min(now)),
+        Err(_) => validators,
+    }
+}
+
+#[cfg(all(test, unix))]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a panic is how a test fails")]
+
+    use std::fs;
+    use std::os::unix::fs::symlink;
+
+    use super::*;
+
+    /// A root with links of all kinds, and a secret beside it.
+    fn root() -> (tempfile::TempDir, Folder) {
+        let outside = tempfile::tempdir().unwrap();
+        let root = outside.path().join("root");
+        fs::create_dir_all(root.join("real")).unwrap();
+        fs::write(outside.path().join("secret"), "secret").unwrap();
+        fs::write(root.join("real/a"), "a").unwrap();
+        symlink("real", root.join("relative")).unwrap();
+        symlink(root.join("real"), root.join("absolute")).unwrap();
+        symlink("../secret", root.join("out")).unwrap();
+        symlink(outside.path().join("secret"), root.join("absolutely-out")).unwrap();
+        symlink("..", root.join("up")).unwrap();
+        symlink("../root/real/a", root.join("out-and-in")).unwrap();
+        symlink("loop", root.join("loop")).unwrap();
+        let folder = Folder::open(&root, Symlinks::Inside).unwrap();
+        (outside, folder)
+    }
+
+    #[test]
+    fn links_lead_to_the_inside_only_with_and_without_the_help_of_the_system() {
+        let (_outside, folder) = root();
+        let ways = [Folder::open_within, Folder::open_and_compare];
+        for open in ways {
+            for path in ["real/a", "relative/a", "absolute/a", "out-and-in"] {
+                assert!(open(&folder, path).is_ok(), "{path}");
+            }
+            for path in ["out", "absolutely-out", "up", "up/secret", "loop", "../secret", "/etc/passwd"] {
+                let error = open(&folder, path).unwrap_err();
+                assert!(is_nothing(&error), "{path}: {error:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn links_lead_anywhere_if_they_may() {
+        let (outside, _) = root();
+        let folder = Folder::open(&outside.path().join("root"), Symlinks::Anywhere).unwrap();
+        for path in ["real/a", "out", "absolutely-out", "up/secret"] {
+            assert!(folder.open_within(path).is_ok(), "{path}");
+        }
+    }
+
+    #[test]
+    fn a_root_that_was_replaced_stays_the_one_that_was_opened() {
+        let (outside, folder) = root();
+        fs::rename(outside.path().join("root"), outside.path().join("moved")).unwrap();
+        fs::create_dir_all(outside.path().join("root/real")).unwrap();
+        fs::write(outside.path().join("root/real/b"), "b").unwrap();
+        assert!(folder.open_anywhere("real/a").is_ok());
+        assert!(folder.open_within("real/b").is_err());
+    }
+
+    fn tag_of(folder: &Path, after: Duration) -> EntityTag {
+        let metadata = folder.join("file").metadata().unwrap();
+        let validators = validators(&metadata, "file", metadata.modified().unwrap() + after);
+        EntityTag::parse(validators.etag_value().unwrap()).unwrap()
+    }
+
+    #[test]
+    fn a_tag_is_strong_once_no_other_change_can_have_the_same_time() {
+        let folder = tempfile::tempdir().unwrap();
+        fs::write(folder.path().join("file"), "a").unwrap();
+        let fresh = tag_of(folder.path(), Duration::ZERO);
+        let settled = tag_of(folder.path(), Duration::from_secs(3));
+        assert!(fresh.is_weak() && !settled.is_weak());
+        assert!(fresh.matches_weakly(&settled), "it is the same content");
+        // A clock that was set back.
+        assert!(age_of((i64::MAX, 0), SystemTime::now()).is_none());
+        assert!(age_of((-1, 0), SystemTime::now()).is_none());
+    }
+
+    #[test]
+    fn a_tag_changes_though_size_and_time_were_made_the_same() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("file");
+        let set_time = |path: &Path| {
+            let time = SystemTime::UNIX_EPOCH + Duration::from_secs(1);
+            File::options().write(true).open(path).unwrap().set_modified(time).unwrap();
+        };
+        fs::write(&path, "a").unwrap();
+        set_time(&path);
+        let before = tag_of(folder.path(), Duration::ZERO);
+        fs::write(folder.path().join("new"), "b").unwrap();
+        set_time(&folder.path().join("new"));
+        fs::rename(folder.path().join("new"), &path).unwrap();
+        assert!(!before.matches_weakly(&tag_of(folder.path(), Duration::ZERO)));
+    }
+
+    #[test]
+    fn a_date_that_was_set_by_hand_does_not_tell_versions_apart() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("file");
+        fs::write(&path, "a").unwrap();
+        let later = |path: &Path| {
+            let metadata = path.metadata().unwrap();
+            validators(&metadata, "file", SystemTime::now() + Duration::from_secs(10))
+        };
+        let written = later(&path);
+        assert_eq!(written.clone().date_is_strong(true), written);
+        let time = SystemTime::now() - Duration::from_secs(1000);
+        File::options().write(true).open(&path).unwrap().set_modified(time).unwrap();
+        let set = later(&path);
+        assert_ne!(set.clone().date_is_strong(true), set);
+    }
+
+    #[test]
+    fn times_before_1970_and_after_now_are_no_trouble() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("file");
+        fs::write(&path, "a").unwrap();
+        let now = SystemTime::now();
+        let date_of = |time: SystemTime| {
+            File::options().write(true).open(&path).unwrap().set_modified(time).unwrap();
+            validators(&path.metadata().unwrap(), "file", now).last_modified_value()
+        };
+        assert_eq!(date_of(SystemTime::UNIX_EPOCH - Duration::from_secs(1000)), None);
+        assert_eq!(date_of(now + Duration::from_secs(1000)), Some(httpdate::fmt_http_date(now)));
+    }
+}

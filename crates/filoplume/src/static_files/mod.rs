@@ -1,0 +1,306 @@
+//! Static files: from a folder, or from the program itself.
+
+mod answer;
+mod content;
+#[cfg(feature = "embed")]
+mod embedded;
+mod encoding;
+mod folder;
+mod multipart_ranges;
+mod path;
+mod range;
+
+use std::fmt;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use filoplume_runtime::Headers;
+
+use self::answer::{Files, FilesHandler};
+use self::content::Source;
+use self::folder::{Folder, Symlinks};
+use self::path::FilePath;
+use crate::app::App;
+use crate::routing::{Router, check_prefix, get};
+
+/// Files to be served, with how: given to an app or a router with [`files`](App::files).
+///
+/// ```no_run
+/// use filoplume::prelude::*;
+///
+/// fn main() -> filoplume::Result<()> {
+///     App::new()
+///         .get("/api/hello", || "Hello!")
+///         .files("/assets", StaticFiles::folder("public/assets").immutable())
+///         .files("/", StaticFiles::folder("public").precompressed(true))
+///         .listen("127.0.0.1:5000")
+/// }
+/// ```
+///
+/// `GET` and `HEAD` are answered, with ranges and all conditions of RFC 9110 (13 and 14). Every answer has an `ETag`, a
+/// `Last-Modified`, a `Content-Type` by the ending of the name, and `X-Content-Type-Options: nosniff`. Short files are sent from memory,
+/// long ones while they are read, in constant memory. If a file is written meanwhile, the connection is closed rather than two
+/// versions mixed; replace files by renaming, and what was begun is finished.
+///
+/// A path of a folder gets a slash at its end by a redirect, and then its `index.html`. Folders are not listed.
+///
+/// Not served, with a `404`: what a path reaches with `..`, encoded separators or double slashes; what a
+/// [symbolic link](Self::symlinks_outside) reaches outside of the folder; [hidden files](Self::hidden_files); FIFOs, sockets and devices, which are
+/// never waited for; names that no file can have; and what may not be read, with a warning in the log.
+///
+/// The tag of a file in a folder is made of what the file system knows: size, times, and the file's number. It is strong except for
+/// some milliseconds after a change. Instances on several machines give different tags to the same file: behind a load balancer
+/// use [`embedded`](Self::embedded), whose tags are hashes, or leave [the tag](Self::etag) out.
+#[must_use = "files are served by an app: `.files(\"/\", files)`"]
+pub struct StaticFiles {
+    from: From,
+    options: Options,
+    mistakes: Vec<String>,
+}
+
+enum From {
+    Folder(PathBuf),
+    #[cfg(feature = "embed")]
+    Embedded(Box<dyn Source>),
+}
+
+/// How files are served.
+#[derive(Debug)]
+#[allow(clippy::struct_excessive_bools, reason = "each is an option of its own that the program sets")]
+struct Options {
+    index: Option<String>,
+    fallback: Option<String>,
+    cache_control: Option<String>,
+    headers: Headers,
+    is_precompressed: bool,
+    allows_hidden: bool,
+    has_etag: bool,
+    symlinks: Symlinks,
+}
+
+impl StaticFiles {
+    /// Returns the files of a folder, with those of its folders. A relative path begins where the program was started.
+    ///
+    /// The folder is opened when the app starts, which fails if there is none; another folder that is put in
+    /// its place later is not seen. Files are looked up at each request.
+    pub fn folder(path: impl Into<PathBuf>) -> Self {
+        Self::new(From::Folder(path.into()))
+    }
+
+    /// Returns the files that a type embeds in the program, by the crate `rust-embed`.
+    ///
+    /// ```
+    /// use filoplume::prelude::*;
+    /// use rust_embed::Embed;
+    ///
+    /// #[derive(Embed)]
+    /// #[folder = "src/static_files"]
+    /// struct Assets;
+    ///
+    /// let app = App::new().files("/sources", StaticFiles::embedded::<Assets>());
+    /// app.test().get("/sources/mod.rs").send().assert_status(200);
+    /// ```
+    ///
+    /// Their tags are hashes: the same on every machine. In debug builds `rust-embed` reads them from the folder.
+    #[cfg(feature = "embed")]
+    pub fn embedded<A: rust_embed::RustEmbed + 'static>() -> Self {
+        Self::new(From::Embedded(Box::new(embedded::Embedded::<A>::new())))
+    }
+
+    fn new(from: From) -> Self {
+        let options = Options {
+            index: Some("index.html".to_owned()),
+            fallback: None,
+            cache_control: None,
+            headers: Headers::new(),
+            is_precompressed: false,
+            allows_hidden: false,
+            has_etag: true,
+            symlinks: Symlinks::Inside,
+        };
+        Self { from, options, mistakes: Vec::new() }
+    }
+
+    /// Sets the name of the file that answers for its folder. Default: `index.html`.
+    pub fn index(mut self, name: &str) -> Self {
+        self.check_path("index", name);
+        self.options.index = Some(name.to_owned());
+        self
+    }
+
+    /// Leaves folders unanswered: `404`.
+    pub fn without_index(mut self) -> Self {
+        self.options.index = None;
+        self
+    }
+
+    /// Sets the page that answers what is not there, with `200`: for apps of one page whose paths mean something to their scripts only.
+    ///
+    /// It answers who accepts HTML, but not paths with the ending of a known type, such as `.js` or `.png`, unless HTML is asked for by
+    /// name, as browsers do when a person opens a page: a script or image that is missing should fail where it is asked for. It is
+    /// sent with `Cache-Control: no-cache`.
+    ///
+    /// ```no_run
+    /// use filoplume::prelude::*;
+    ///
+    /// let app = App::new().files("/", StaticFiles::folder("dist").fallback("index.html"));
+    /// ```
+    pub fn fallback(mut self, path: &str) -> Self {
+        self.check_path("fallback", path);
+        self.options.fallback = Some(path.to_owned());
+        self
+    }
+
+    /// Sends the compressed sibling of a file to those who take it: `app.js.br`, `app.js.zst` or `app.js.gz` beside `app.js`.
+    /// Default: off, because each request then looks for them.
+    pub fn precompressed(mut self, is_precompressed: bool) -> Self {
+        self.options.is_precompressed = is_precompressed;
+        self
+    }
+
+    /// Lets clients keep files for a time without asking again: `Cache-Control: max-age`. Default: none, so that clients guess by
+    /// the date of the file (RFC 9111, 4.2.2).
+    pub fn max_age(self, time: Duration) -> Self {
+        self.cache_control(&format!("max-age={}", time.as_secs()))
+    }
+
+    /// Lets clients keep files forever: for names that change with the content. `Cache-Control: max-age=31536000, immutable`.
+    pub fn immutable(self) -> Self {
+        self.cache_control("max-age=31536000, immutable")
+    }
+
+    /// Sets the `Cache-Control` of the files.
+    pub fn cache_control(mut self, value: &str) -> Self {
+        self.check_header("cache-control", value);
+        self.options.cache_control = Some(value.to_owned());
+        self
+    }
+
+    /// Adds a header to the files.
+    pub fn header(mut self, name: &str, value: &str) -> Self {
+        if self.check_header(name, value) {
+            // It was tried before.
+            let _ = self.options.headers.append(name, value);
+        }
+        self
+    }
+
+    /// Serves files and folders too whose names begin with a dot. Default: off.
+    pub fn hidden_files(mut self, are_served: bool) -> Self {
+        self.options.allows_hidden = are_served;
+        self
+    }
+
+    /// Follows symbolic links also to what is outside of the folder. Default: off; within the folder they are followed.
+    pub fn symlinks_outside(mut self, are_followed: bool) -> Self {
+        self.options.symlinks = if are_followed { Symlinks::Anywhere } else { Symlinks::Inside };
+        self
+    }
+
+    /// Sends an `ETag`. Default: on.
+    pub fn etag(mut self, is_sent: bool) -> Self {
+        self.options.has_etag = is_sent;
+        self
+    }
+
+    fn check_path(&mut self, what: &str, path: &str) {
+        let is_file = !path.contains('%') && FilePath::parse(path, true).is_some_and(|path| !path.is_folder);
+        if !is_file {
+            self.mistakes.push(format!(
+                "the {what} of static files is a path below their folder, such as \"index.html\", and \"{path}\" is none"
+            ));
+        }
+    }
+
+    fn check_header(&mut self, name: &str, value: &str) -> bool {
+        let result = Headers::new().append(name, value);
+        if let Err(error) = &result {
+            self.mistakes.push(format!("the header \"{name}\" of static files is none: {error}"));
+        }
+        result.is_ok()
+    }
+
+    fn open(self) -> Result<Files, Vec<String>> {
+        let Self { from, options, mut mistakes } = self;
+        let source: Option<Box<dyn Source>> = match from {
+            From::Folder(path) => match Folder::open(&path, options.symlinks) {
+                Ok(folder) => Some(Box::new(folder)),
+                Err(error) => {
+                    let path = path.display();
+                    mistakes.push(format!("the folder \"{path}\" of static files cannot be opened: {error}"));
+                    None
+                }
+            },
+            #[cfg(feature = "embed")]
+            From::Embedded(source) => Some(source),
+        };
+        match source {
+            Some(source) if mistakes.is_empty() => Ok(Files { source, options }),
+            _ => Err(mistakes),
+        }
+    }
+}
+
+impl fmt::Debug for StaticFiles {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let from: &dyn fmt::Debug = match &self.from {
+            From::Folder(path) => path,
+            #[cfg(feature = "embed")]
+            From::Embedded(_) => &"embedded",
+        };
+        f.debug_struct("StaticFiles").field("from", from).field("options", &self.options).finish()
+    }
+}
+
+impl Router {
+    /// Serves files below a prefix. At `/` they are the fallback: whatever has a route of its own goes there.
+    ///
+    /// ```no_run
+    /// use filoplume::prelude::*;
+    ///
+    /// let docs = Router::new().files("/", StaticFiles::folder("docs"));
+    /// let app = App::new().nest("/docs", docs);
+    /// ```
+    ///
+    /// Below a prefix other methods than `GET`, `HEAD` and `OPTIONS` are a `405`; at `/` only if the file is there, and else a `404`.
+    #[track_caller]
+    pub fn files(mut self, prefix: &str, files: StaticFiles) -> Self {
+        let place = std::panic::Location::caller();
+        let files = match files.open() {
+            Ok(files) => Arc::new(files),
+            Err(mistakes) => {
+                self.mistakes.extend(mistakes.iter().map(|mistake| format!("{mistake} ({place})")));
+                return self;
+            }
+        };
+        if prefix == "/" {
+            return self.fallback(FilesHandler(files));
+        }
+        if let Err(mistake) = check_prefix(prefix) {
+            self.mistakes.push(format!("files \"{prefix}\" ({place}): {mistake}"));
+            return self;
+        }
+        // The prefix itself is redirected to the first of the two by the table of routes.
+        self.route(&format!("{prefix}/"), get(FilesHandler(Arc::clone(&files))))
+            .route(&format!("{prefix}/{{*file}}"), get(FilesHandler(files)))
+    }
+}
+
+impl App {
+    /// Serves files below a prefix. At `/` they are the fallback: whatever has a route of its own goes there.
+    ///
+    /// ```no_run
+    /// use filoplume::prelude::*;
+    ///
+    /// let app = App::new()
+    ///     .get("/api/hello", || "Hello!")
+    ///     .files("/downloads", StaticFiles::folder("downloads"))
+    ///     .files("/", StaticFiles::folder("public"));
+    /// ```
+    #[track_caller]
+    pub fn files(mut self, prefix: &str, files: StaticFiles) -> Self {
+        self.router = self.router.files(prefix, files);
+        self
+    }
+}

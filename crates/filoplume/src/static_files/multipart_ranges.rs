@@ -1,0 +1,157 @@
+//! Several ranges in one response: `multipart/byteranges` (RFC 9110, 14.6), in constant memory and with its length known before.
+
+use std::collections::hash_map::RandomState;
+use std::fmt::Write as _;
+use std::hash::{BuildHasher, Hasher};
+use std::io::{self, Read};
+use std::vec;
+
+use super::content::Content;
+use super::range::ByteRange;
+
+/// What all parts have in common.
+struct Common {
+    boundary: String,
+    content_type: String,
+    total: u64,
+}
+
+/// The parts, one after the other, as a reader.
+pub(super) struct Parts {
+    content: Content,
+    common: Common,
+    ranges: vec::IntoIter<ByteRange>,
+    stage: Stage,
+}
+
+enum Stage {
+    /// What stands before a range.
+    Head { text: io::Cursor<String>, then: ByteRange },
+    /// A range.
+    Bytes { offset: u64, left: u64 },
+    /// What stands behind the last one.
+    End { text: io::Cursor<String> },
+}
+
+impl Parts {
+    /// `total` is the length of the content.
+    pub(super) fn new(content: Content, content_type: &str, total: u64, ranges: Vec<ByteRange>) -> Self {
+        let common = Common { boundary: boundary(), content_type: content_type.to_owned(), total };
+        let mut ranges = ranges.into_iter();
+        let stage = common.next(&mut ranges);
+        Self { content, common, ranges, stage }
+    }
+
+    /// The value of the `Content-Type` of the response.
+    pub(super) fn content_type(&self) -> String {
+        format!("multipart/byteranges; boundary={}", self.common.boundary)
+    }
+
+    /// How many bytes are still to come, if nothing was read.
+    pub(super) fn length(&self) -> u64 {
+        let Stage::Head { then: first, .. } = self.stage else { return 0 };
+        let ranges = std::iter::once(first).chain(self.ranges.as_slice().iter().copied());
+        let lengths = ranges.map(|range| range.length().saturating_add(self.common.head(range).len() as u64));
+        lengths.fold(self.common.end().len() as u64, u64::saturating_add)
+    }
+}
+
+impl Common {
+    fn next(&self, ranges: &mut vec::IntoIter<ByteRange>) -> Stage {
+        match ranges.next() {
+            Some(range) => Stage::Head { text: io::Cursor::new(self.head(range)), then: range },
+            None => Stage::End { text: io::Cursor::new(self.end()) },
+        }
+    }
+
+    fn head(&self, range: ByteRange) -> String {
+        let Self { boundary, content_type, total } = self;
+        let content_range = range.of(*total);
+        format!("\r\n--{boundary}\r\ncontent-type: {content_type}\r\ncontent-range: {content_range}\r\n\r\n")
+    }
+
+    fn end(&self) -> String {
+        format!("\r\n--{}--\r\n", self.boundary)
+    }
+}
+
+impl Read for Parts {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        if buffer.is_empty() {
+            return Ok(0);
+        }
+        loop {
+            match &mut self.stage {
+                Stage::Head { text, then } => match text.read(buffer)? {
+                    0 => self.stage = Stage::Bytes { offset: then.start, left: then.length() },
+                    read => return Ok(read),
+                },
+                Stage::Bytes { left: 0, .. } => self.stage = self.common.next(&mut self.ranges),
+                Stage::Bytes { offset, left } => {
+                    let wanted = usize::try_from(*left).unwrap_or(usize::MAX).min(buffer.len());
+                    let read = self.content.read_at(*offset, &mut buffer[..wanted])?;
+                    *offset += read as u64;
+                    *left -= read as u64;
+                    // 0: shorter than it was. The engine closes, because the length that it announced is not reached.
+                    return Ok(read);
+                }
+                Stage::End { text } => return text.read(buffer),
+            }
+        }
+    }
+}
+
+/// A text that is not in the content: nobody who wrote the content knew it, because it is made for this response.
+fn boundary() -> String {
+    let mut text = String::with_capacity(32);
+    for _ in 0..2 {
+        let number = RandomState::new().build_hasher().finish();
+        // Writing to a `String` does not fail.
+        let _ = write!(text, "{number:016x}");
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use bytes::Bytes;
+
+    use super::*;
+
+    #[test]
+    fn parts_come_with_their_heads_and_their_length_is_known_before() {
+        let ranges = vec![ByteRange { start: 0, last: 1 }, ByteRange { start: 8, last: 8 }];
+        let content = Content::Memory(Bytes::from_static(b"0123456789"));
+        let mut parts = Parts::new(content, "text/plain", 10, ranges);
+        let boundary = parts.common.boundary.clone();
+        let length = parts.length();
+        assert_eq!(parts.content_type(), format!("multipart/byteranges; boundary={boundary}"));
+        let mut text = String::new();
+        // A byte at a time: no state is lost between reads.
+        let mut byte = [0];
+        while parts.read(&mut byte).expect("it is in memory") == 1 {
+            text.push(char::from(byte[0]));
+        }
+        let expected = "\r\n--B\r\ncontent-type: text/plain\r\ncontent-range: bytes 0-1/10\r\n\r\n01\
+            \r\n--B\r\ncontent-type: text/plain\r\ncontent-range: bytes 8-8/10\r\n\r\n8\r\n--B--\r\n";
+        assert_eq!(text, expected.replace('B', &boundary));
+        assert_eq!(text.len() as u64, length);
+    }
+
+    #[test]
+    fn a_content_that_became_shorter_ends_early() {
+        let ranges = vec![ByteRange { start: 0, last: 9 }];
+        let content = Content::Memory(Bytes::from_static(b"01234"));
+        let mut parts = Parts::new(content, "text/plain", 10, ranges);
+        let length = parts.length();
+        let mut bytes = Vec::new();
+        parts.read_to_end(&mut bytes).expect("it is in memory");
+        assert!((bytes.len() as u64) < length);
+    }
+
+    #[test]
+    fn no_two_boundaries_are_the_same() {
+        assert_ne!(boundary(), boundary());
+        assert_eq!(boundary().len(), 32);
+    }
+}
