@@ -60,6 +60,5 @@ pub use crate::present::Asked;
 pub use crate::response::{Html, IntoResponse, Redirect};
 pub use crate::routing::{Route, Router};
 pub use crate::serve::{AppService, RunningApp};
-pub use crate::serve::AppService;
 #[cfg(feature = "static-files")]
 pub use crate::static_files::StaticFiles;

@@ -1,11 +1,17 @@
 //! The onion around handlers: middleware sees a request before them and the response after them.
 
+mod basic_auth;
+mod bearer_auth;
 mod body_limit;
 mod catch_panic;
 #[cfg(feature = "compression")]
 mod compression;
 mod concurrency_limit;
 mod cors;
+#[cfg(feature = "etag")]
+mod etag;
+#[cfg(feature = "jwt")]
+mod jwt;
 mod logger;
 mod method_override;
 mod rate_limit;
@@ -13,10 +19,6 @@ mod request_id;
 mod security_headers;
 mod timeout;
 mod vary;
-mod basic_auth;
-mod bearer_auth;
-#[cfg(feature = "jwt")]
-mod jwt;
 mod verdict;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -24,12 +26,22 @@ use std::sync::Arc;
 
 use filoplume_runtime::{Request, Response};
 
+pub use basic_auth::BasicAuth;
+pub use bearer_auth::BearerAuth;
+#[cfg(feature = "jwt")]
+pub(crate) use bearer_auth::invalid_token;
 pub use body_limit::BodyLimit;
 pub use catch_panic::CatchPanic;
 #[cfg(feature = "compression")]
 pub use compression::{Coding, Compression};
 pub use concurrency_limit::ConcurrencyLimit;
 pub use cors::Cors;
+#[cfg(feature = "etag")]
+pub use etag::ETag;
+#[cfg(feature = "jwt")]
+pub(crate) use jwt::VerifiedClaims;
+#[cfg(feature = "jwt")]
+pub use jwt::{Jwt, JwtAlgorithm, JwtError, JwtKey};
 pub use logger::Logger;
 pub use method_override::MethodOverride;
 pub use rate_limit::RateLimit;
@@ -38,14 +50,6 @@ pub use rate_limit::{RedisCounters, WhenRedisFails};
 pub use request_id::{RequestId, RequestIds};
 pub use security_headers::{CspNonce, Frames, SecurityHeaders};
 pub use timeout::{TimeLeft, TimeoutBudget};
-pub use basic_auth::BasicAuth;
-pub use bearer_auth::BearerAuth;
-#[cfg(feature = "jwt")]
-pub(crate) use bearer_auth::invalid_token;
-#[cfg(feature = "jwt")]
-pub(crate) use jwt::VerifiedClaims;
-#[cfg(feature = "jwt")]
-pub use jwt::{Jwt, JwtAlgorithm, JwtError, JwtKey};
 pub use verdict::{Verdict, secrets_match};
 
 use crate::context::Context;
