@@ -3,7 +3,7 @@
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use filoplume_runtime::{Request, Response};
+use filoplume_runtime::{Headers, Request, Response};
 
 use crate::error::{Error, Result};
 use crate::middleware::{Middleware, Next};
@@ -42,7 +42,7 @@ impl CatchPanic {
     }
 
     /// Answers with what this closure makes of the panic's message. Its status is its own: a page should have
-    /// `500`.
+    /// `500`. Headers that middleware further in set stay.
     #[must_use]
     pub fn respond<R: IntoResponse>(mut self, respond: impl Fn(&str) -> R + Send + Sync + 'static) -> Self {
         self.respond = Some(Box::new(move |message| respond(message).into_response()));
@@ -56,7 +56,11 @@ impl Middleware for CatchPanic {
         // It may have been contained further in already, by middleware that has something to add to every response.
         let panicked = Error::of(&response).and_then(Error::downcast_ref::<Panicked>);
         match (panicked, &self.respond) {
-            (Some(panicked), Some(respond)) => respond(&panicked.message),
+            (Some(panicked), Some(respond)) => {
+                let mut page = respond(&panicked.message)?;
+                add_missing(page.headers_mut(), response.headers())?;
+                Ok(page)
+            }
             _ => Ok(response),
         }
     }
@@ -66,6 +70,15 @@ impl fmt::Debug for CatchPanic {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("CatchPanic").field("responds", &self.respond.is_some()).finish()
     }
+}
+
+/// Keeps what middleware further in said of the response, unless the page says it itself.
+fn add_missing(headers: &mut Headers, others: &Headers) -> Result<()> {
+    let missing: Vec<_> = others.iter().filter(|(name, _)| !headers.contains(name)).collect();
+    for (name, value) in missing {
+        headers.append(name, value)?;
+    }
+    Ok(())
 }
 
 /// As [`Next::run`], and a panic of middleware further in is the response that stands for it, as one of a handler is

@@ -1,0 +1,103 @@
+//! Method override, and what it leaves of the content.
+
+use filoplume::middleware::MethodOverride;
+use filoplume::prelude::*;
+use filoplume::testing::{TestClient, TestResponse};
+
+use super::ask;
+
+const FORM: &str = "application/x-www-form-urlencoded";
+
+fn app() -> App {
+    App::new()
+        .route(
+            "/notes/{id}",
+            get(|| "got")
+                .put(|text: String| format!("put {text}"))
+                .delete(|| "deleted")
+                .post(|text: String| format!("posted {text}")),
+        )
+        .route("/only", delete(|text: String| format!("deleted {text}")))
+}
+
+fn client() -> TestClient {
+    app().with(MethodOverride::new()).test()
+}
+
+fn post_form(client: &TestClient, target: &str, form: &str) -> TestResponse {
+    client.post(target).header("content-type", FORM).body(form).send()
+}
+
+#[test]
+fn the_router_looks_again_with_the_method_that_was_asked_for() {
+    let client = client();
+    let header = |value: &str| client.post("/notes/1").header("X-HTTP-Method-Override", value).send();
+    header("DELETE").assert_text("deleted");
+    header("put").assert_text("put ");
+    header("POST").assert_text("posted ");
+    header("PATCH").assert_status(405);
+    client.post("/notes/1?a=b&_method=delete").send().assert_text("deleted");
+    post_form(&client, "/notes/1", "a=b&_method=DELETE").assert_text("deleted");
+}
+
+#[test]
+fn the_handler_reads_the_form_as_if_nothing_had_happened() {
+    let client = client();
+    post_form(&client, "/notes/1", "_method=PUT&title=a%20b").assert_text("put _method=PUT&title=a%20b");
+    post_form(&client, "/notes/1", "title=a").assert_text("posted title=a");
+    // No route takes a POST there: its content was left to whom it may concern.
+    post_form(&client, "/only", "_method=DELETE").assert_text("deleted _method=DELETE");
+    post_form(&client, "/only", "").assert_status(405);
+}
+
+#[test]
+fn a_form_in_chunks_is_read_too() {
+    let service = app().with(MethodOverride::new()).build().unwrap();
+    let head = format!(
+        "POST /only HTTP/1.1\r\nHost: a\r\nContent-Type: {FORM}\r\nTransfer-Encoding: chunked\r\n\r\n"
+    );
+    let answer = ask(&service, "192.0.2.1:1", &format!("{head}7\r\n_method\r\n7\r\n=DELETE\r\n0\r\n\r\n"));
+    assert!(answer.ends_with("deleted _method=DELETE"), "{answer}");
+}
+
+#[test]
+fn nothing_but_a_post_asks_and_nothing_but_three_methods_can_be_asked_for() {
+    let client = client();
+    client.get("/notes/1?_method=DELETE").send().assert_text("got");
+    client.get("/notes/1").header("x-http-method-override", "DELETE").send().assert_text("got");
+    client.put("/notes/1?_method=DELETE").body("x").send().assert_text("put x");
+    for hostile in
+        ["GET", "HEAD", "OPTIONS", "CONNECT", "TRACE", "DELETE, GET", "", "<script>", &"x".repeat(3000)]
+    {
+        let refused = client.post("/notes/1").header("x-http-method-override", hostile).send();
+        refused.assert_status(400);
+        assert!(refused.body().len() < 500, "{refused:?}");
+    }
+    client.post("/notes/1?_method=%0d%0a%ff").send().assert_status(400);
+}
+
+#[test]
+fn what_is_no_form_or_too_long_is_not_looked_into() {
+    let client = app().with(MethodOverride::new().form_bytes_max(20)).test();
+    let text = client.post("/notes/1").header("content-type", "text/plain").body("_method=DELETE").send();
+    text.assert_text("posted _method=DELETE");
+    let long = format!("_method=DELETE&a={}", "x".repeat(20));
+    post_form(&client, "/notes/1", &long).assert_text(&format!("posted {long}"));
+    post_form(&client, "/notes/1", "_method=DELETE").assert_text("deleted");
+}
+
+#[test]
+fn each_way_to_ask_can_be_closed() {
+    let client =
+        app().with(MethodOverride::new().header(None).field(Some("verb")).methods([Method::PUT])).test();
+    client.post("/notes/1").header("x-http-method-override", "PUT").send().assert_text("posted ");
+    client.post("/notes/1?_method=PUT").send().assert_text("posted ");
+    client.post("/notes/1?verb=PUT").send().assert_text("put ");
+    client.post("/notes/1?verb=DELETE").send().assert_status(400);
+}
+
+#[test]
+fn in_a_route_it_is_too_late() {
+    let route = post(|| "posted").delete(|| "deleted").with(MethodOverride::new());
+    App::new().route("/", route).test().post("/?_method=DELETE").send().assert_text("posted");
+}

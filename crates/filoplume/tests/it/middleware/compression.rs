@@ -1,0 +1,196 @@
+use std::io::{self, Read};
+
+use filoplume::middleware::{Coding, Compression};
+use filoplume::prelude::*;
+use filoplume::response::Reader;
+use filoplume::testing::TestResponse;
+
+const TEXT: &str = "all work and no play makes jack a dull boy\n";
+
+fn long() -> String {
+    TEXT.repeat(100)
+}
+
+fn app() -> App {
+    let json = |body: String| ([("content-type", "application/json")], body);
+    App::new()
+        .get("/text", long)
+        .get("/large", || TEXT.repeat(20_000))
+        .get("/tiny", || "tiny")
+        .get("/json", move || json(long()))
+        .get("/picture", || ([("content-type", "image/png")], long()))
+        .get("/untyped", || Reader::new(io::Cursor::new(long())))
+        .get("/events", || ([("content-type", "text/event-stream")], Reader::new(io::Cursor::new(long()))))
+        .get("/stream", || ([("content-type", "text/plain")], Reader::new(io::Cursor::new(long()))))
+        .get("/sized", || ([("content-type", "text/plain")], Reader::sized(io::Cursor::new(long()), 430)))
+        .get("/coded", || ([("content-encoding", "gzip")], long()))
+        .get("/kept", || ([("cache-control", "private, No-Transform")], long()))
+        .get("/digest", || ([("repr-digest", "sha-256=:AA==:")], long()))
+        .get("/part", || (StatusCode::PARTIAL_CONTENT, [("content-range", "bytes 0-9/10")], long()))
+        .get("/empty", || StatusCode::NO_CONTENT)
+        .get("/error", || -> Result<()> { Err(Error::conflict("no".repeat(1000))) })
+        .get("/tagged", || ([("etag", "\"v1\""), ("accept-ranges", "bytes"), ("vary", "Cookie")], long()))
+        .get("/unchanged", || (StatusCode::NOT_MODIFIED, [("etag", "\"v1\"")], ()))
+        .with(Compression::new())
+}
+
+fn decoded(response: &TestResponse) -> String {
+    let mut text = String::new();
+    let body = response.body();
+    match response.header("content-encoding") {
+        Some("gzip") => flate2::read::GzDecoder::new(body).read_to_string(&mut text),
+        Some("br") => brotli::Decompressor::new(body, 4096).read_to_string(&mut text),
+        Some("zstd") => zstd::stream::read::Decoder::new(body).unwrap().read_to_string(&mut text),
+        None => (&body[..]).read_to_string(&mut text),
+        other => panic!("{other:?}"),
+    }
+    .unwrap();
+    text
+}
+
+#[test]
+fn what_the_client_accepts_is_what_it_gets_and_it_is_the_same_text() {
+    let client = app().test();
+    for (accepted, coding) in [
+        ("gzip, deflate, br, zstd", Some("zstd")),
+        ("gzip, br", Some("br")),
+        ("gzip", Some("gzip")),
+        ("x-gzip;q=0.1, br;q=0", Some("gzip")),
+        ("identity, gzip;q=0.5", None),
+        ("*;q=0", None),
+        ("deflate", None),
+        ("gzip;q=nonsense", None),
+        ("", None),
+    ] {
+        for path in ["/text", "/json", "/stream"] {
+            let response = client.get(path).header("accept-encoding", accepted).send();
+            assert_eq!(response.header("content-encoding"), coding, "{path} {accepted}");
+            response.assert_status(200).assert_header("vary", "Accept-Encoding");
+            assert_eq!(decoded(&response), long());
+            assert!(coding.is_none() || response.body().len() < 300, "{path} {accepted}");
+        }
+    }
+    let unsaid = client.get("/text").send();
+    unsaid.assert_text(&long()).assert_header("vary", "Accept-Encoding");
+}
+
+#[test]
+fn what_would_gain_nothing_or_break_is_left_alone() {
+    let client = app().test();
+    for path in ["/tiny", "/picture", "/untyped", "/events", "/kept", "/digest", "/part", "/empty", "/error"]
+    {
+        let plain = client.get(path).send();
+        let response = client.get(path).header("accept-encoding", "gzip").send();
+        assert!(response.header("content-encoding").is_none(), "{response:?}");
+        assert!(response.header("vary").is_none(), "it does not depend on it: {response:?}");
+        assert_eq!(response.body(), plain.body());
+    }
+    let coded = client.get("/coded").header("accept-encoding", "br").send();
+    coded.assert_header("content-encoding", "gzip").assert_text(&long());
+}
+
+#[test]
+fn large_content_is_compressed_while_it_is_sent() {
+    let client = app().test();
+    for coding in ["gzip", "br", "zstd"] {
+        let response = client.get("/large").header("accept-encoding", coding).send();
+        response.assert_header("content-encoding", coding).assert_header("transfer-encoding", "chunked");
+        assert_eq!(decoded(&response), TEXT.repeat(20_000));
+    }
+}
+
+#[test]
+fn a_tag_becomes_weak_ranges_go_and_what_varies_is_added() {
+    let client = app().test();
+    let response = client.get("/tagged").header("accept-encoding", "gzip").send();
+    response.assert_header("etag", "W/\"v1\"");
+    assert!(response.header("accept-ranges").is_none());
+    let all = format!("{response:?}");
+    assert!(all.contains("vary: Cookie") && all.contains("vary: Accept-Encoding"), "{all}");
+    let plain = client.get("/tagged").send();
+    plain.assert_header("etag", "\"v1\"").assert_header("accept-ranges", "bytes");
+}
+
+#[test]
+fn a_304_names_what_the_client_has() {
+    let client = app().test();
+    let ask = |known: &str| {
+        let response =
+            client.get("/unchanged").header("accept-encoding", "gzip").header("if-none-match", known).send();
+        response.assert_status(304);
+        response.header("etag").map(str::to_owned)
+    };
+    assert_eq!(ask("\"v0\", W/\"v1\"").as_deref(), Some("W/\"v1\""));
+    assert_eq!(ask("\"v1\"").as_deref(), Some("\"v1\""));
+    assert_eq!(ask("*").as_deref(), Some("\"v1\""));
+}
+
+#[test]
+fn head_says_what_get_says_but_the_length() {
+    let client = app().test();
+    for path in ["/text", "/stream", "/tagged"] {
+        let get = client.get(path).header("accept-encoding", "gzip").send();
+        let head = client.head(path).header("accept-encoding", "gzip").send();
+        for name in ["content-encoding", "content-type", "etag", "vary"] {
+            assert_eq!(head.header(name), get.header(name), "{path} {name}");
+        }
+        assert!(head.body().is_empty() && head.header("content-length").is_none(), "{head:?}");
+    }
+    client.head("/picture").header("accept-encoding", "gzip").send().assert_header("content-length", "4300");
+}
+
+#[test]
+fn what_must_not_be_plain_is_compressed_however_short() {
+    let client = app().test();
+    let response = client.get("/tiny").header("accept-encoding", "gzip, identity;q=0").send();
+    response.assert_header("content-encoding", "gzip");
+    assert_eq!(decoded(&response), "tiny");
+    client.get("/tiny").header("accept-encoding", "*;q=0").send().assert_text("tiny");
+}
+
+#[test]
+fn a_reader_of_known_length_counts_with_that_length() {
+    let response = app().test().get("/sized").header("accept-encoding", "gzip").send();
+    assert!(response.header("content-encoding").is_none(), "430 bytes are too short");
+    let app = App::new()
+        .get("/", || ([("content-type", "text/plain")], Reader::sized(io::Cursor::new(long()), 430)))
+        .with(Compression::new().bytes_min(1).codings([Coding::Gzip]).gzip_level(9));
+    let response = app.test().get("/").header("accept-encoding", "zstd, gzip").send();
+    response.assert_header("content-encoding", "gzip");
+    assert_eq!(decoded(&response), long()[..430]);
+}
+
+#[test]
+fn a_stream_takes_constant_memory() {
+    /// Gigabytes of text that are nowhere, and how much of them was read.
+    struct Endless(u64);
+    impl Read for Endless {
+        fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+            let length = usize::try_from(self.0).unwrap_or(usize::MAX).min(buffer.len());
+            assert!(length <= 1 << 20, "no more than a buffer is read at once");
+            buffer[..length].fill(b'a');
+            self.0 -= length as u64;
+            Ok(length)
+        }
+    }
+    for coding in ["gzip", "br", "zstd"] {
+        let app = App::new()
+            .get("/", || ([("content-type", "text/plain")], Reader::sized(Endless(32 << 20), 32 << 20)))
+            .with(Compression::new().gzip_level(1).brotli_level(1).zstd_level(1));
+        let response = app.test().get("/").header("accept-encoding", coding).send();
+        response.assert_header("content-encoding", coding);
+        assert!(response.body().len() < 1 << 20);
+    }
+}
+
+#[test]
+fn hostile_lists_are_read_once_and_do_no_harm() {
+    let client = app().test();
+    let many = "gzip;q=0.1,".repeat(500);
+    for hostile in [many.as_str(), ",,,;;;===", "gzip;q=1;q=0", ";q=1", "*;q=", "gzip;;q=0.5", "\u{e9}, gzip"]
+    {
+        let response = client.get("/text").header("accept-encoding", hostile).send();
+        response.assert_status(200);
+        assert_eq!(decoded(&response), long(), "{hostile}");
+    }
+}

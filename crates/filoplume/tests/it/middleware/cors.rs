@@ -1,0 +1,183 @@
+use std::time::Duration;
+
+use filoplume::middleware::Cors;
+use filoplume::prelude::*;
+use filoplume::routing;
+use filoplume::testing::{TestClient, TestResponse};
+
+const APP: &str = "https://app.example";
+
+fn client(cors: Cors) -> TestClient {
+    App::new().get("/", || "hi").put("/", || -> Result<()> { Err(Error::conflict("no")) }).with(cors).test()
+}
+
+fn preflight(client: &TestClient, origin: &str, method: &str, headers: &str) -> TestResponse {
+    let request =
+        client.options("/").header("origin", origin).header("access-control-request-method", method);
+    if headers.is_empty() {
+        request.send()
+    } else {
+        request.header("access-control-request-headers", headers).send()
+    }
+}
+
+fn has_cors(response: &TestResponse) -> bool {
+    format!("{response:?}").to_ascii_lowercase().contains("access-control-")
+}
+
+#[test]
+fn an_origin_that_is_allowed_may_read_and_others_may_not() {
+    let client =
+        client(Cors::new().allow_origins([APP, "http://localhost:3000"]).expose_headers(["etag", "x-a"]));
+    for origin in [APP, "http://localhost:3000"] {
+        let response = client.get("/").header("origin", origin).send();
+        response.assert_text("hi").assert_header("access-control-allow-origin", origin);
+        response.assert_header("access-control-expose-headers", "etag, x-a").assert_header("vary", "Origin");
+    }
+    let hostile =
+        ["https://evil.example", "https://app.example.evil.example", "null", "HTTPS://APP.EXAMPLE", "*", ""];
+    for origin in hostile {
+        let response = client.get("/").header("origin", origin).send();
+        assert!(!has_cors(&response), "{response:?}");
+        response.assert_text("hi").assert_header("vary", "Origin");
+    }
+    let twice = client.get("/").header("origin", APP).header("origin", "https://evil.example").send();
+    assert!(!has_cors(&twice));
+    // A cache that has this one must not give it to the app.
+    client.get("/").send().assert_header("vary", "Origin");
+}
+
+#[test]
+fn any_origin_needs_no_vary() {
+    let client = client(Cors::new().allow_any_origin());
+    let response = client.get("/").send();
+    response.assert_header("access-control-allow-origin", "*");
+    assert!(response.header("vary").is_none());
+}
+
+#[test]
+fn errors_can_be_read_too() {
+    let client = client(Cors::new().allow_origin(APP));
+    for response in [client.put("/"), client.delete("/"), client.get("/nowhere")] {
+        let response = response.header("origin", APP).send();
+        assert!(response.status().is_client_error());
+        response.assert_header("access-control-allow-origin", APP);
+    }
+}
+
+#[test]
+fn a_preflight_is_answered_without_the_handler() {
+    let cors = Cors::new()
+        .allow_origin(APP)
+        .allow_methods([Method::GET, Method::PUT])
+        .allow_headers(["content-type", "x-a"])
+        .allow_credentials(true)
+        .max_age(Duration::from_secs(600));
+    let app = App::new().route("/", any(|| -> &str { panic!("a handler was called") })).with(cors);
+    let client = app.test();
+    let response = preflight(&client, APP, "PUT", "content-type");
+    response
+        .assert_status(204)
+        .assert_header("access-control-allow-origin", APP)
+        .assert_header("access-control-allow-methods", "GET, PUT")
+        .assert_header("access-control-allow-headers", "content-type, x-a")
+        .assert_header("access-control-allow-credentials", "true")
+        .assert_header("access-control-max-age", "600");
+    let all = format!("{response:?}");
+    for varied in ["Origin", "Access-Control-Request-Method", "Access-Control-Request-Headers"] {
+        assert!(all.contains(&format!("vary: {varied}\n")), "{all}");
+    }
+    let other = preflight(&client, "https://evil.example", "PUT", "content-type");
+    other.assert_status(204);
+    assert!(other.header("vary").is_some());
+    assert_eq!(format!("{other:?}").matches("access-control").count(), 0);
+}
+
+#[test]
+fn options_that_are_no_preflight_are_handed_on() {
+    let app = App::new()
+        .get("/", || "hi")
+        .route("/asked", routing::options(|| "the handler"))
+        .with(Cors::new().allow_origin(APP));
+    let client = app.test();
+    client.options("/").send().assert_status(204).assert_header("allow", "GET, HEAD, OPTIONS");
+    let response = client.options("/asked").header("origin", APP).send();
+    response.assert_text("the handler").assert_header("access-control-allow-origin", APP);
+    client.options("/asked").header("access-control-request-method", "GET").send().assert_text("the handler");
+}
+
+#[test]
+fn what_is_mirrored_is_what_browsers_send_and_nothing_else() {
+    let client = client(Cors::new().allow_origin(APP).mirror_headers().allow_any_method());
+    let response = preflight(&client, APP, "QUERY", "x-a,x-b");
+    response.assert_header("access-control-allow-methods", "QUERY");
+    response.assert_header("access-control-allow-headers", "x-a,x-b");
+    for hostile in ["<script>", "a b", "x-a;q=1", "x-a, , x-b", "\"x\""] {
+        let response = preflight(&client, APP, "PUT", hostile);
+        assert!(
+            response.status() == 204 && response.header("access-control-allow-headers").is_none(),
+            "{hostile}"
+        );
+    }
+}
+
+#[test]
+fn a_predicate_decides_and_is_not_asked_without_an_origin() {
+    let client = client(Cors::new().allow_credentials(true).allow_origins_if(|origin| {
+        assert!(!origin.is_empty());
+        origin.strip_prefix("https://").is_some_and(|host| host.ends_with(".example"))
+    }));
+    let response = client.get("/").header("origin", "https://a.example").send();
+    response.assert_header("access-control-allow-origin", "https://a.example");
+    response.assert_header("access-control-allow-credentials", "true");
+    assert!(!has_cors(&client.get("/").send()));
+    assert!(!has_cors(&client.get("/").header("origin", "null").send()));
+}
+
+#[test]
+fn the_private_network_is_opened_only_if_told() {
+    let ask = |cors: Cors| {
+        let client = client(cors.allow_origin(APP));
+        let request =
+            client.options("/").header("origin", APP).header("access-control-request-method", "GET");
+        let response = request.header("access-control-request-private-network", "true").send();
+        response.header("access-control-allow-private-network").map(str::to_owned)
+    };
+    assert_eq!(ask(Cors::new()), None);
+    assert_eq!(ask(Cors::new().allow_private_network(true)).as_deref(), Some("true"));
+}
+
+#[test]
+fn a_router_and_a_route_can_have_a_policy_of_their_own() {
+    let api = Router::new()
+        .get("/notes", || "all")
+        .put("/notes/{id}", |_: Path<u32>| "changed")
+        .with(Cors::new().allow_origin(APP).allow_methods([Method::PUT]));
+    let app = App::new()
+        .get("/", || "private")
+        .nest("/api", api)
+        .route("/open", get(|| "open").with(Cors::new().allow_any_origin()));
+    let client = app.test();
+    let ask = |path: &str, method: &str| {
+        let request =
+            client.options(path).header("origin", APP).header("access-control-request-method", method);
+        request.send()
+    };
+    ask("/api/notes/7", "PUT").assert_status(204).assert_header("access-control-allow-origin", APP);
+    ask("/open", "GET").assert_header("access-control-allow-origin", "*");
+    // Neither a path without a policy nor a method without a handler is opened.
+    for response in [ask("/", "GET"), ask("/api/notes/7", "DELETE"), ask("/api/notes/7", "NOT A METHOD")] {
+        response.assert_status(204);
+        assert!(!has_cors(&response) && response.header("allow").is_some(), "{response:?}");
+    }
+    client.get("/api/notes").header("origin", APP).send().assert_header("access-control-allow-origin", APP);
+}
+
+#[test]
+fn a_policy_replaces_what_a_handler_said() {
+    let own = || ([("access-control-allow-origin", "*"), ("vary", "Accept")], "hi");
+    let app = App::new().get("/", own).with(Cors::new().allow_origin(APP)).test();
+    let response = app.get("/").header("origin", "https://evil.example").send();
+    assert!(!has_cors(&response));
+    assert!(format!("{response:?}").contains("vary: Origin"));
+}

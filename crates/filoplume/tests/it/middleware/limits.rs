@@ -1,0 +1,222 @@
+//! Concurrency, rate, and time.
+
+use std::io::{self, Read};
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::time::Duration;
+
+use filoplume::middleware::{ConcurrencyLimit, RateLimit, TimeLeft, TimeoutBudget};
+use filoplume::prelude::*;
+use filoplume::response::Reader;
+use parking_lot::Mutex;
+
+use super::ask;
+
+const GET: &str = "GET / HTTP/1.1\r\nHost: a\r\n\r\n";
+const PEER: &str = "192.0.2.1:1";
+
+/// A handler that says when it was entered, and waits to be told to answer.
+fn blocking() -> (impl Fn() -> &'static str + Send + Sync + 'static, Receiver<()>, Sender<()>) {
+    let (entered, is_entered) = channel();
+    let (answer, may_answer) = channel();
+    let may_answer = Mutex::new(may_answer);
+    let handler = move || {
+        entered.send(()).unwrap();
+        may_answer.lock().recv_timeout(Duration::from_secs(60)).unwrap();
+        "answered"
+    };
+    (handler, is_entered, answer)
+}
+
+#[test]
+fn one_more_than_allowed_is_refused_at_once() {
+    let (handler, is_entered, answer) = blocking();
+    let limit = ConcurrencyLimit::new(1).retry_after(Duration::from_millis(1500));
+    let app = App::new().route("/", get(handler).with(limit)).get("/other", || "free");
+    let service = app.build().unwrap();
+    std::thread::scope(|scope| {
+        let first = scope.spawn(|| ask(&service, PEER, GET));
+        is_entered.recv().unwrap();
+        let refused = ask(&service, PEER, GET);
+        assert!(refused.starts_with("HTTP/1.1 503") && refused.contains("retry-after: 2\r\n"), "{refused}");
+        assert!(ask(&service, PEER, "GET /other HTTP/1.1\r\nHost: a\r\n\r\n").ends_with("free"));
+        answer.send(()).unwrap();
+        assert!(first.join().unwrap().ends_with("answered"));
+        answer.send(()).unwrap();
+        assert!(ask(&service, PEER, GET).ends_with("answered"), "its place is free again");
+    });
+}
+
+#[test]
+fn one_that_may_wait_is_let_in_when_another_is_done() {
+    let (handler, is_entered, answer) = blocking();
+    let app = App::new().get("/", handler).with(ConcurrencyLimit::new(1).wait(Duration::from_secs(60), 1));
+    let service = app.build().unwrap();
+    std::thread::scope(|scope| {
+        let first = scope.spawn(|| ask(&service, PEER, GET));
+        is_entered.recv().unwrap();
+        let second = scope.spawn(|| ask(&service, PEER, GET));
+        answer.send(()).unwrap();
+        is_entered.recv_timeout(Duration::from_secs(60)).unwrap();
+        answer.send(()).unwrap();
+        for thread in [first, second] {
+            assert!(thread.join().unwrap().ends_with("answered"));
+        }
+    });
+}
+
+#[test]
+fn errors_and_panics_give_their_place_back() {
+    let app = App::new()
+        .get("/panic", || -> &str { panic!("oh") })
+        .get("/error", || -> Result<()> { Err(Error::conflict("no")) })
+        .with(ConcurrencyLimit::new(1));
+    let client = app.test();
+    for _ in 0..3 {
+        client.get("/panic").send().assert_status(500);
+        client.get("/error").send().assert_status(409);
+    }
+}
+
+#[test]
+fn a_stream_keeps_its_place_until_it_is_sent() {
+    /// Asks the app for another response while this one is being sent.
+    struct Asking(Arc<Mutex<Option<filoplume::AppService>>>, Option<u8>);
+    impl Read for Asking {
+        fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+            if self.1.take().is_none() {
+                return Ok(0);
+            }
+            let service = self.0.lock().clone().unwrap();
+            let status = ask(&service, PEER, GET);
+            buffer[..3].copy_from_slice(&status.as_bytes()[9..12]);
+            Ok(3)
+        }
+    }
+    let shared = Arc::new(Mutex::new(None));
+    let app = Arc::clone(&shared);
+    let handler = move || Reader::new(Asking(Arc::clone(&app), Some(1)));
+    let service = App::new().get("/", handler).with(ConcurrencyLimit::new(1)).build().unwrap();
+    *shared.lock() = Some(service.clone());
+    for _ in 0..2 {
+        let answer = ask(&service, PEER, GET);
+        assert!(answer.starts_with("HTTP/1.1 200") && answer.contains("\r\n503\r\n"), "{answer}");
+    }
+    *shared.lock() = None;
+}
+
+#[test]
+fn each_client_has_a_rate_of_its_own() {
+    let service = App::new().get("/", || "hi").with(RateLimit::per_minute(1).burst(2)).build().unwrap();
+    for (peer, statuses) in [
+        ("192.0.2.1:1", ["200", "200", "429"]),
+        ("192.0.2.2:1", ["200", "200", "429"]),
+        ("[2001:db8::1]:1", ["200", "200", "429"]),
+        ("[2001:db8:0:1::1]:1", ["200", "200", "429"]),
+    ] {
+        for status in statuses {
+            assert_eq!(&ask(&service, peer, GET)[9..12], status, "{peer}");
+        }
+    }
+    for same in ["192.0.2.1:2", "[::ffff:192.0.2.1]:3", "[2001:db8::ffff:1]:1"] {
+        assert_eq!(&ask(&service, same, GET)[9..12], "429", "{same}");
+    }
+}
+
+#[test]
+fn a_client_is_told_how_much_is_left_and_when_to_come_back() {
+    let client = App::new().get("/", || "hi").with(RateLimit::per_minute(6).burst(2)).test();
+    let first = client.get("/").send();
+    first.assert_status(200).assert_header("x-ratelimit-limit", "2");
+    first.assert_header("x-ratelimit-remaining", "1").assert_header("x-ratelimit-reset", "10");
+    client.get("/").send().assert_header("x-ratelimit-remaining", "0");
+    let refused = client.get("/").send();
+    refused.assert_status(429).assert_header("x-ratelimit-remaining", "0").assert_header("retry-after", "10");
+    let quiet = App::new().get("/", || "hi").with(RateLimit::per_minute(1).without_headers()).test();
+    assert!(quiet.get("/").send().header("x-ratelimit-limit").is_none());
+    quiet.get("/").send().assert_status(429).assert_header("retry-after", "60");
+}
+
+#[test]
+fn a_key_decides_who_is_a_client_and_without_one_the_address_does() {
+    let limit = RateLimit::per_minute(1).key(|request| request.header("x-user").map(str::to_owned));
+    let client = App::new().get("/", || "hi").with(limit).test();
+    let ask = |user: &str| client.get("/").header("x-user", user).send().status().as_u16();
+    assert_eq!((ask("ada"), ask("ada"), ask("bob")), (200, 429, 200));
+    assert_eq!(client.get("/").send().status(), 200);
+    assert_eq!(client.get("/").send().status(), 429);
+    assert_eq!(ask("unix"), 200, "a key is never an address");
+    let long = "ä".repeat(2000);
+    assert_eq!((ask(&long), ask(&format!("{long}x"))), (200, 429), "the first 256 bytes count");
+}
+
+#[test]
+fn of_two_limits_the_one_that_refuses_has_the_last_word() {
+    let app =
+        App::new().route("/", get(|| "hi").with(RateLimit::per_minute(5))).with(RateLimit::per_minute(2));
+    let client = app.test();
+    client
+        .get("/")
+        .send()
+        .assert_header("x-ratelimit-limit", "5")
+        .assert_header("x-ratelimit-remaining", "4");
+    client.get("/").send().assert_status(200);
+    client.get("/").send().assert_status(429).assert_header("x-ratelimit-limit", "2");
+}
+
+#[test]
+fn handlers_can_ask_how_much_time_is_left() {
+    let over = |time: TimeLeft| -> Result<&str> {
+        while !time.is_over() {
+            std::thread::yield_now();
+        }
+        assert!(time.remaining().is_zero());
+        time.check()?;
+        Ok("never")
+    };
+    let long = || TimeoutBudget::new(Duration::from_secs(3600));
+    let short = || TimeoutBudget::new(Duration::from_millis(20));
+    // The one that ends first holds, wherever it stands.
+    App::new().get("/", over).with(short()).with(long()).test().get("/").send().assert_status(503);
+    App::new().get("/", over).with(long()).with(short()).test().get("/").send().assert_status(503);
+    let app =
+        App::new().get("/left", |time: TimeLeft| format!("{}", time.remaining() > Duration::from_secs(3000)));
+    app.with(long()).test().get("/left").send().assert_text("true");
+    App::new().get("/", |_: TimeLeft| "x").test().get("/").send().assert_status(500);
+    let forever = App::new().get("/", |time: TimeLeft| format!("{}", time.is_over()));
+    forever.with(TimeoutBudget::new(Duration::MAX)).test().get("/").send().assert_text("false");
+}
+
+#[test]
+fn a_late_answer_is_refused_only_if_told_and_an_error_stays_what_it_is() {
+    let late = |result: Result<&'static str>| {
+        let result = Mutex::new(Some(result));
+        move |time: TimeLeft| {
+            while !time.is_over() {
+                std::thread::yield_now();
+            }
+            result.lock().take().unwrap()
+        }
+    };
+    let budget = || TimeoutBudget::new(Duration::from_millis(5));
+    let app = |handler, budget: TimeoutBudget| {
+        App::new().route("/", get::<(TimeLeft,)>(handler)).with(budget).test()
+    };
+    app(late(Ok("late")), budget()).get("/").send().assert_text("late");
+    app(late(Ok("late")), budget().refuse_late(true)).get("/").send().assert_status(503);
+    app(late(Ok("late")), budget().refuse_late(true).as_gateway()).get("/").send().assert_status(504);
+    app(late(Err(Error::conflict("no"))), budget().refuse_late(true)).get("/").send().assert_status(409);
+}
+
+#[test]
+fn time_that_was_spent_elsewhere_counts() {
+    let budget = TimeoutBudget::new(Duration::from_secs(10))
+        .already_spent(|request| request.header("x-queued-ms")?.parse().ok().map(Duration::from_millis));
+    let app = App::new().get("/", |time: TimeLeft| (time.remaining().as_secs_f64().ceil() as u8).to_string());
+    let client = app.with(budget).test();
+    let ask = |queued: &str| client.get("/").header("x-queued-ms", queued).send();
+    ask("nonsense").assert_text("10");
+    ask("4000").assert_text("6");
+    ask("10000").assert_status(503);
+    ask("18446744073709551615").assert_status(503);
+}

@@ -1,0 +1,153 @@
+use std::io::{self, Write};
+use std::sync::Arc;
+
+use filoplume::middleware::{Logger, RequestIds};
+use filoplume::prelude::*;
+use parking_lot::Mutex;
+
+use super::ask;
+
+/// What was written, and in how many pieces.
+#[derive(Clone, Default)]
+struct Sink(Arc<Mutex<Vec<String>>>);
+
+impl Sink {
+    fn text(&self) -> String {
+        self.0.lock().concat()
+    }
+}
+
+impl Write for Sink {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.lock().push(String::from_utf8(bytes.to_vec()).unwrap());
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+fn app(logger: Logger) -> App {
+    App::new()
+        .get("/notes/{id}", |Path(id): Path<u32>| format!("note {id}"))
+        .get("/broken", || -> Result<()> { Err(io::Error::other("disk\non fire"))? })
+        .get("/panic", || -> &str { panic!("out of paper") })
+        .get("/stream", || filoplume::response::Reader::new(io::Cursor::new("abc")))
+        .with(RequestIds::new().trust_incoming(true))
+        .with(logger)
+}
+
+#[test]
+fn a_json_line_says_all_that_is_known() {
+    let sink = Sink::default();
+    let service = app(Logger::new().json().to(sink.clone())).build().unwrap();
+    let head = "Host: a\r\nX-Request-Id: id-1\r\nReferer: https://b.example/\r\nUser-Agent: \"c\"\r\n\r\n";
+    ask(&service, "192.0.2.7:4711", &format!("GET /notes/3?a=b HTTP/1.1\r\n{head}"));
+    let line: serde_json::Value = serde_json::from_str(&sink.text()).unwrap();
+    for (name, value) in [
+        ("method", "GET"),
+        ("path", "/notes/3?a=b"),
+        ("route", "/notes/{id}"),
+        ("peer", "192.0.2.7:4711"),
+        ("request_id", "id-1"),
+        ("referer", "https://b.example/"),
+        ("user_agent", "\"c\""),
+    ] {
+        assert_eq!(line[name], value, "{line}");
+    }
+    assert_eq!((&line["status"], &line["bytes"]), (&200.into(), &6.into()));
+    assert!(line["duration_us"].is_u64() && line["time"].as_str().unwrap().ends_with('Z'));
+    assert!(line.get("error").is_none());
+}
+
+#[test]
+fn errors_and_panics_are_in_the_line() {
+    let sink = Sink::default();
+    let client = app(Logger::new().json().to(sink.clone())).test();
+    for path in ["/broken", "/panic", "/nowhere", "/stream"] {
+        client.get(path).send();
+    }
+    let text = sink.text();
+    let lines: Vec<serde_json::Value> =
+        text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert_eq!(lines[0]["error"], "disk\non fire");
+    assert_eq!(lines[0]["route"], "/broken");
+    assert_eq!((&lines[1]["status"], &lines[1]["error"]), (&500.into(), &"panic: out of paper".into()));
+    assert_eq!(lines[2]["status"], 404);
+    assert!(lines[2].get("route").is_none() && lines[2].get("bytes").is_none());
+    assert_eq!(lines[3]["status"], 200);
+    assert!(lines[3].get("bytes").is_none(), "a stream is not sent yet");
+}
+
+#[test]
+fn a_line_is_written_in_one_piece_whoever_writes_at_the_same_time() {
+    let sink = Sink::default();
+    let service = app(Logger::new().combined().to(sink.clone())).build().unwrap();
+    std::thread::scope(|scope| {
+        for _ in 0..4 {
+            scope.spawn(|| {
+                for _ in 0..50 {
+                    ask(
+                        &service,
+                        "[2001:db8::1]:1",
+                        "GET /notes/1 HTTP/1.1\r\nHost: a\r\nUser-Agent: x\"\\\r\n\r\n",
+                    );
+                }
+            });
+        }
+    });
+    let lines = sink.0.lock();
+    assert_eq!(lines.len(), 200);
+    for line in lines.iter() {
+        assert!(
+            line.starts_with("2001:db8::1 - - [")
+                && line.ends_with("\"GET /notes/1 HTTP/1.1\" 200 6 \"-\" \"x\\\"\\\\\"\n"),
+            "{line}"
+        );
+    }
+}
+
+#[test]
+fn a_short_line_is_for_eyes_and_can_leave_the_query_out() {
+    let sink = Sink::default();
+    let client = app(Logger::new().without_query().to(sink.clone())).test();
+    client.get("/notes/1?token=secret").send();
+    client.get("/broken").send();
+    let text = sink.text();
+    assert!(text.starts_with("200 GET /notes/1 ") && !text.contains("secret"), "{text}");
+    assert!(text.lines().nth(1).unwrap().ends_with(": disk\\x0aon fire"), "{text}");
+}
+
+#[test]
+fn a_sink_that_fails_costs_the_line_and_not_the_answer() {
+    struct Full;
+    impl Write for Full {
+        fn write(&mut self, _: &[u8]) -> io::Result<usize> {
+            Err(io::ErrorKind::StorageFull.into())
+        }
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+    app(Logger::new().to(Full)).test().get("/notes/1").send().assert_text("note 1");
+}
+
+#[test]
+fn an_event_has_the_target_and_the_fields() {
+    let sink = Sink::default();
+    let writer = sink.clone();
+    let subscriber = tracing_subscriber::fmt().json().with_writer(move || writer.clone()).finish();
+    tracing::subscriber::with_default(subscriber, || {
+        let client = app(Logger::new()).test();
+        client.get("/notes/1").header("x-request-id", "id-2").send();
+    });
+    let event: serde_json::Value = serde_json::from_str(sink.text().lines().last().unwrap()).unwrap();
+    assert_eq!(event["target"], "filoplume::access");
+    let fields = &event["fields"];
+    assert_eq!((&fields["method"], &fields["path"]), (&"GET".into(), &"/notes/1".into()));
+    assert_eq!((&fields["route"], &fields["status"]), (&"/notes/{id}".into(), &200.into()));
+    assert_eq!((&fields["bytes"], &fields["request_id"]), (&6.into(), &"id-2".into()));
+    assert_eq!(fields["peer"], "unix");
+    assert!(fields.get("error").is_none() && fields["duration_us"].is_u64());
+}

@@ -1,0 +1,142 @@
+//! Rate limits that several instances share.
+
+use std::net::TcpListener;
+use std::time::{Duration, Instant};
+
+use filoplume::middleware::{RateLimit, RedisCounters, WhenRedisFails};
+use filoplume::prelude::*;
+use filoplume::testing::TestClient;
+
+use super::redis_server::{RedisServer, free_port};
+
+/// How long Redis is not asked after it failed, and some more.
+const PAUSE: Duration = Duration::from_secs(60);
+
+fn instance(limit: RateLimit) -> TestClient {
+    App::new().get("/", || "hi").with(limit).test()
+}
+
+fn status(client: &TestClient) -> u16 {
+    client.get("/").send().status().as_u16()
+}
+
+#[test]
+fn instances_share_one_bucket() {
+    let Some(server) = RedisServer::start() else { return };
+    let limit = || RateLimit::per_minute(6).burst(3).redis(server.url());
+    let (first, second) = (instance(limit()), instance(limit()));
+    first
+        .get("/")
+        .send()
+        .assert_header("x-ratelimit-remaining", "2")
+        .assert_header("x-ratelimit-reset", "10");
+    second.get("/").send().assert_header("x-ratelimit-remaining", "1");
+    assert_eq!((status(&first), status(&second), status(&first)), (200, 429, 429));
+    let refused = second.get("/").send();
+    let wait: u64 = refused.header("retry-after").unwrap().parse().unwrap();
+    assert!((1..=10).contains(&wait), "{refused:?}");
+    // Others have a bucket of their own: another name, or another rate.
+    assert_eq!(status(&instance(limit().name("search"))), 200);
+    assert_eq!(status(&instance(RateLimit::per_minute(7).burst(3).redis(server.url()))), 200);
+    // What is full again is no longer there.
+    let mut connection = server.connect().unwrap();
+    let keys: Vec<String> = redis::cmd("KEYS").arg("filoplume:rate:*").query(&mut connection).unwrap();
+    assert_eq!(keys.len(), 3, "{keys:?}");
+    for key in keys {
+        let expires: i64 = redis::cmd("PTTL").arg(&key).query(&mut connection).unwrap();
+        assert!((1..=30_000).contains(&expires), "{key} in {expires}");
+    }
+}
+
+#[test]
+fn tokens_come_back_by_the_clock_of_redis() {
+    let Some(server) = RedisServer::start() else { return };
+    let client = instance(RateLimit::per_second(20).burst(1).redis(server.url()));
+    assert_eq!(status(&client), 200);
+    let deadline = Instant::now() + Duration::from_secs(30);
+    while status(&client) != 200 {
+        assert!(Instant::now() < deadline, "no token comes back");
+        std::thread::yield_now();
+    }
+}
+
+#[test]
+fn many_threads_of_several_instances_count_exactly() {
+    let Some(server) = RedisServer::start() else { return };
+    let allowed: usize = std::thread::scope(|scope| {
+        let threads: Vec<_> = (0..4)
+            .map(|_| {
+                let counters = RedisCounters::new(server.url()).timeout(Duration::from_secs(30));
+                let client = instance(RateLimit::per(40, Duration::from_secs(3600)).redis(counters));
+                scope.spawn(move || (0..25).filter(|_| status(&client) == 200).count())
+            })
+            .collect();
+        threads.into_iter().map(|thread| thread.join().unwrap()).sum()
+    });
+    assert_eq!(allowed, 40);
+}
+
+#[test]
+fn hostile_keys_stay_keys() {
+    let Some(server) = RedisServer::start() else { return };
+    let limit = RateLimit::per_minute(1).redis(server.url());
+    let client = instance(limit.key(|request| request.header("x-user").map(str::to_owned)));
+    let ask = |user: &str| client.get("/").header("x-user", user).send().status().as_u16();
+    for hostile in ["a b", "*", "]]; redis.call('FLUSHALL')", "'\"\\", &"x".repeat(5000)] {
+        assert_eq!((ask(hostile), ask(hostile)), (200, 429), "{hostile}");
+    }
+}
+
+#[test]
+fn a_redis_that_was_away_is_asked_again() {
+    let Some(server) = RedisServer::start() else { return };
+    let port = server.port();
+    let counters = RedisCounters::new(server.url()).when_it_fails(WhenRedisFails::Refuse);
+    let client = instance(RateLimit::per_minute(1).redis(counters));
+    assert_eq!((status(&client), status(&client)), (200, 429));
+    // Begun anew: connections are closed, script and counts are gone, and nobody notices.
+    drop(server);
+    let Some(server) = RedisServer::start_at(port) else { return };
+    assert_eq!((status(&client), status(&client)), (200, 429));
+    // The script alone is gone.
+    let mut connection = server.connect().unwrap();
+    redis::cmd("SCRIPT").arg("FLUSH").exec(&mut connection).unwrap();
+    assert_eq!(status(&client), 429);
+    drop(connection);
+    drop(server);
+    client.get("/").send().assert_status(503).assert_header("retry-after", "1");
+    let Some(_server) = RedisServer::start_at(port) else { return };
+    let deadline = Instant::now() + PAUSE;
+    while status(&client) == 503 {
+        assert!(Instant::now() < deadline, "Redis is not asked again");
+        std::thread::yield_now();
+    }
+    assert_eq!(status(&client), 429);
+}
+
+#[test]
+fn what_happens_without_redis_is_up_to_the_program() {
+    let url = format!("redis://127.0.0.1:{}/", free_port());
+    let limit = |fails| RateLimit::per_minute(1).redis(RedisCounters::new(&url).when_it_fails(fails));
+    let allow = instance(limit(WhenRedisFails::Allow));
+    assert_eq!((status(&allow), status(&allow)), (200, 200));
+    let refuse = instance(limit(WhenRedisFails::Refuse));
+    assert_eq!((status(&refuse), status(&refuse)), (503, 503));
+    let count = instance(limit(WhenRedisFails::CountHere));
+    assert_eq!((status(&count), status(&count)), (200, 429));
+}
+
+#[test]
+fn a_redis_that_never_answers_holds_nobody_up_for_long() {
+    // The kernel takes the connection, and nobody ever answers it.
+    let silent = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("redis://{}/", silent.local_addr().unwrap());
+    let counters =
+        RedisCounters::new(url).timeout(Duration::from_millis(100)).when_it_fails(WhenRedisFails::Allow);
+    let client = instance(RateLimit::per_minute(1).redis(counters));
+    let started = Instant::now();
+    for _ in 0..200 {
+        assert_eq!(status(&client), 200);
+    }
+    assert!(started.elapsed() < Duration::from_secs(15), "not each request waits: {:?}", started.elapsed());
+}
