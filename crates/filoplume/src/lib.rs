@@ -35,6 +35,8 @@ mod present;
 pub mod response;
 pub mod routing;
 mod serve;
+#[cfg(feature = "sessions")]
+pub mod session;
 #[cfg(feature = "static-files")]
 mod static_files;
 pub mod testing;
@@ -59,6 +61,8 @@ pub use crate::middleware::{Middleware, Next};
 pub use crate::present::Asked;
 pub use crate::response::{Html, IntoResponse, Redirect};
 pub use crate::routing::{Route, Router};
+#[cfg(feature = "sessions")]
+pub use crate::session::{Flash, Session};
 pub use crate::serve::{AppService, RunningApp};
 #[cfg(feature = "static-files")]
 pub use crate::static_files::StaticFiles;

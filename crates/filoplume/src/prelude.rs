@@ -8,6 +8,8 @@ pub use crate::extract::{Extension, Path, State};
 pub use crate::middleware::{self, Middleware, Next};
 pub use crate::response::{Html, IntoResponse, Redirect};
 pub use crate::routing::{Route, Router, any, delete, get, patch, post, put};
+#[cfg(feature = "sessions")]
+pub use crate::session::{Flash, Session};
 #[cfg(feature = "static-files")]
 pub use crate::static_files::StaticFiles;
 pub use crate::{App, Body, Error, Method, Request, Response, Result, ServerConfig, StatusCode};

@@ -19,6 +19,8 @@ mod request_id;
 mod security_headers;
 mod timeout;
 mod vary;
+#[cfg(feature = "sessions")]
+mod sessions;
 mod verdict;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -50,6 +52,8 @@ pub use rate_limit::{RedisCounters, WhenRedisFails};
 pub use request_id::{RequestId, RequestIds};
 pub use security_headers::{CspNonce, Frames, SecurityHeaders};
 pub use timeout::{TimeLeft, TimeoutBudget};
+#[cfg(feature = "sessions")]
+pub use sessions::Sessions;
 pub use verdict::{Verdict, secrets_match};
 
 use crate::context::Context;

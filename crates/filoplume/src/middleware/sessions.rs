@@ -1,0 +1,244 @@
+//! Sessions, and the cookie that stands for one.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use cookie::{Cookie, SameSite};
+use filoplume_runtime::{Request, Response};
+
+use crate::error::Result;
+use crate::extract::{Cookies, add_set_cookie};
+use crate::key::Key;
+use crate::middleware::{Middleware, Next};
+use crate::routing::RouteOptions;
+use crate::session::{Keeper, Lifetime, Outcome, Place, Session, SessionStore};
+
+/// When a session ends that nobody uses: people come back the next day.
+const IDLE_TIMEOUT: Duration = Duration::from_secs(24 * 3600);
+
+/// When a session ends in any case: a stolen one is of no use for ever.
+const ABSOLUTE_TIMEOUT: Duration = Duration::from_secs(30 * 24 * 3600);
+
+/// Remembers browsers from request to request. Handlers take a [`Session`].
+///
+/// ```
+/// use filoplume::Key;
+/// use filoplume::middleware::Sessions;
+/// use filoplume::prelude::*;
+/// use filoplume::session::MemoryStore;
+///
+/// let app = App::new()
+///     .post("/login/{name}", |Path(name): Path<String>, session: Session| -> Result<Redirect> {
+///         session.renew()?;                            // a new id, against session fixation
+///         session.insert("user", name)?;
+///         Ok(Redirect::to("/"))
+///     })
+///     .get("/", |session: Session| -> Result<String> {
+///         let user: Option<String> = session.get("user")?;
+///         user.map(|name| format!("hello {name}")).ok_or(Error::unauthorized("who are you?"))
+///     })
+///     .post("/logout", |session: Session| session.destroy())
+///     .with(Sessions::new(MemoryStore::new(), Key::generate()));
+/// # let client = app.test();
+/// # let login = client.post("/login/ada").send();
+/// # let cookie = login.header("set-cookie").unwrap().split(';').next().unwrap().to_owned();
+/// # client.get("/").header("cookie", &cookie).send().assert_text("hello ada");
+/// # client.post("/logout").header("cookie", &cookie).send().assert_status(200);
+/// # client.get("/").header("cookie", &cookie).send().assert_status(401);
+/// ```
+///
+/// With a [store](SessionStore) the browser has a random, signed id only; [`in_cookie`](Self::in_cookie) it has the session itself, encrypted.
+/// A session begins when something is kept in it, and is written when something was changed, or to note
+/// that it is in use: each sixteenth of the idle time. A store that fails is a `500`, with a line in the log.
+///
+/// The cookie is `HttpOnly`, `SameSite=Lax`, and `Secure` unless the app runs in
+/// [development mode](crate::App::development): browsers take it over plain HTTP from `localhost` only. Its name is
+/// `__Host-session`, so that other hosts of the domain cannot set it, and `session` where it cannot have that.
+/// Responses to which a session was read say `Vary: Cookie`, and `Cache-Control: private, no-cache` unless they
+/// say something themselves.
+#[derive(Clone)]
+pub struct Sessions {
+    keeper: Arc<Keeper>,
+    name: Option<String>,
+    same_site: SameSite,
+    path: String,
+    domain: Option<String>,
+    is_secure: Option<bool>,
+    is_lasting: bool,
+}
+
+impl Sessions {
+    /// Returns sessions that are kept in a store. With another key no browser is known any more.
+    pub fn new(store: impl SessionStore, key: Key) -> Self {
+        Self::at(Place::Store(Arc::new(store)), key)
+    }
+
+    /// Returns sessions that are kept in the cookie, encrypted and authenticated: nothing is kept on the server, and all
+    /// instances with the key can read them. They have room for some 2,800 bytes of JSON; more is a `500` that says so.
+    ///
+    /// What the browser has is valid until it is too old: logging out ends it in this browser only, and of two requests at
+    /// once the last one counts.
+    ///
+    /// ```
+    /// use filoplume::Key;
+    /// use filoplume::middleware::Sessions;
+    ///
+    /// let sessions = Sessions::in_cookie(Key::generate());
+    /// ```
+    pub fn in_cookie(key: Key) -> Self {
+        Self::at(Place::Cookie, key)
+    }
+
+    fn at(place: Place, key: Key) -> Self {
+        let lifetime = Lifetime { idle: IDLE_TIMEOUT, absolute: ABSOLUTE_TIMEOUT };
+        Self {
+            keeper: Arc::new(Keeper { place, key, lifetime }),
+            name: None,
+            same_site: SameSite::Lax,
+            path: "/".to_owned(),
+            domain: None,
+            is_secure: None,
+            is_lasting: true,
+        }
+    }
+
+    /// Sets when a session ends that is not used. It may end a sixteenth earlier. Default: 24 hours.
+    #[must_use]
+    pub fn idle_timeout(mut self, timeout: Duration) -> Self {
+        Arc::make_mut(&mut self.keeper).lifetime.idle = timeout;
+        self
+    }
+
+    /// Sets when a session ends in any case. Default: 30 days.
+    #[must_use]
+    pub fn absolute_timeout(mut self, timeout: Duration) -> Self {
+        Arc::make_mut(&mut self.keeper).lifetime.absolute = timeout;
+        self
+    }
+
+    /// Lets browsers forget the session when they are closed. Default: they keep it for as long as it lasts.
+    #[must_use]
+    pub fn until_browser_closes(mut self) -> Self {
+        self.is_lasting = false;
+        self
+    }
+
+    /// Sets the name of the cookie.
+    #[must_use]
+    pub fn cookie_name(mut self, name: impl Into<String>) -> Self {
+        self.name = Some(name.into());
+        self
+    }
+
+    /// Sets for which path of the host the cookie is sent. Default: `/`.
+    #[must_use]
+    pub fn path(mut self, path: impl Into<String>) -> Self {
+        self.path = path.into();
+        self
+    }
+
+    /// Sends the cookie to all hosts of a domain too.
+    #[must_use]
+    pub fn domain(mut self, domain: impl Into<String>) -> Self {
+        self.domain = Some(domain.into());
+        self
+    }
+
+    /// Sets when browsers send the cookie to requests that other sites cause. Default: `Lax`, for links only.
+    #[must_use]
+    pub fn same_site(mut self, same_site: SameSite) -> Self {
+        self.same_site = same_site;
+        self
+    }
+
+    /// Sets whether the cookie goes over TLS only. Default: yes, unless the app runs in development mode.
+    #[must_use]
+    pub fn secure(mut self, is_secure: bool) -> Self {
+        self.is_secure = Some(is_secure);
+        self
+    }
+
+    fn cookie_name_if(&self, is_secure: bool) -> &str {
+        let can_be_host = is_secure && self.domain.is_none() && self.path == "/";
+        self.name.as_deref().unwrap_or(if can_be_host { "__Host-session" } else { "session" })
+    }
+
+    fn cookie(&self, value: String, is_secure: bool) -> Cookie<'static> {
+        let mut cookie = Cookie::new(self.cookie_name_if(is_secure).to_owned(), value);
+        cookie.set_same_site(self.same_site);
+        cookie.set_path(self.path.clone());
+        if let Some(domain) = &self.domain {
+            cookie.set_domain(domain.clone());
+        }
+        cookie
+    }
+
+    /// Tells the browser what became of the session.
+    fn tell(&self, outcome: Outcome, is_secure: bool, response: &mut Response) -> Result<()> {
+        let cookie = match outcome {
+            Outcome::Nothing => return mark_personal(response, false),
+            Outcome::Keep(value, keep_for) => {
+                let mut cookie = self.cookie(value, is_secure);
+                if self.is_lasting {
+                    let seconds = i64::try_from(keep_for.as_secs()).unwrap_or(i64::MAX);
+                    cookie.set_max_age(cookie::time::Duration::seconds(seconds));
+                }
+                cookie
+            }
+            Outcome::Forget => {
+                let mut cookie = self.cookie(String::new(), is_secure);
+                cookie.make_removal();
+                cookie
+            }
+        };
+        mark_personal(response, true)?;
+        add_set_cookie(response, cookie, is_secure)
+    }
+}
+
+impl Middleware for Sessions {
+    fn handle(&self, mut request: Request, next: Next<'_>) -> Result<Response> {
+        let is_secure = self.is_secure.unwrap_or(!next.context().is_development());
+        let presented = Cookies::of(&request).get(self.cookie_name_if(is_secure));
+        let session = Session::new(Arc::clone(&self.keeper), presented);
+        request.extensions_mut().insert(session.clone());
+        let mut response = next.run(request);
+        if let Some(outcome) = session.save()? {
+            self.tell(outcome, is_secure, &mut response)?;
+        }
+        Ok(response)
+    }
+
+    fn configure(&self, options: &mut RouteOptions) {
+        options.provide::<Session>();
+    }
+}
+
+/// Says that a response is for one browser. One that gives out a session is not to be kept by shared caches, whatever
+/// the handler said of it.
+fn mark_personal(response: &mut Response, gives_session: bool) -> Result<()> {
+    let names = |list: &str, name: &str| list.split(',').any(|item| item.trim().eq_ignore_ascii_case(name));
+    let headers = response.headers();
+    let varies = {
+        let mut vary = headers.get_all("vary").filter_map(|value| std::str::from_utf8(value).ok());
+        vary.any(|list| names(list, "cookie") || names(list, "*"))
+    };
+    let is_shared = match headers.get_str("cache-control") {
+        Some(control) => gives_session && !names(control, "private") && !names(control, "no-store"),
+        None => true,
+    };
+    if !varies {
+        response.add_header("vary", "cookie")?;
+    }
+    if is_shared {
+        response.set_header("cache-control", "private, no-cache")?;
+    }
+    Ok(())
+}
+
+impl fmt::Debug for Sessions {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Sessions").field("lifetime", &self.keeper.lifetime).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,126 @@
+//! Messages that are shown once, on the page after.
+
+use filoplume_runtime::Request;
+use serde::ser::{Serialize, SerializeStruct, Serializer};
+
+use super::Session;
+use crate::context::Context;
+use crate::error::{Error, Result};
+use crate::extract::Extract;
+use crate::routing::RouteOptions;
+
+/// The name under which a session keeps them.
+const NAME: &str = "filoplume.flash";
+
+/// Most messages that wait; older ones are left out. A page shows a handful, and a session is read whole.
+const MESSAGES_MAX: usize = 20;
+
+/// Messages for the page that is shown next, such as after a redirect. They are kept in the session.
+///
+/// ```
+/// use filoplume::Key;
+/// use filoplume::middleware::Sessions;
+/// use filoplume::prelude::*;
+/// use filoplume::session::Flash;
+///
+/// let app = App::new()
+///     .post("/notes", |flash: Flash| -> Result<Redirect> {
+///         flash.success("The note is saved.")?;
+///         Ok(Redirect::to("/notes"))
+///     })
+///     .get("/notes", |flash: Flash| -> Result<String> {
+///         let messages = flash.take()?;
+///         Ok(messages.iter().map(|message| format!("{}: {}\n", message.level, message.text)).collect())
+///     })
+///     .with(Sessions::in_cookie(Key::generate()));
+/// # let client = app.test();
+/// # let cookie = client.post("/notes").send().header("set-cookie").unwrap().split(';').next().unwrap().to_owned();
+/// # client.get("/notes").header("cookie", &cookie).send().assert_text("success: The note is saved.\n");
+/// ```
+#[derive(Clone, Debug)]
+pub struct Flash {
+    session: Session,
+}
+
+/// A message of [`Flash`]. Templates have `level` and `text` of it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct FlashMessage {
+    /// What kind it is, such as `success`; fit for a class in CSS.
+    pub level: String,
+    /// What it says. It is plain text: templates escape it.
+    pub text: String,
+}
+
+impl Flash {
+    /// Keeps a message.
+    ///
+    /// # Errors
+    ///
+    /// If the response was made already.
+    pub fn push(&self, level: impl Into<String>, text: impl Into<String>) -> Result<()> {
+        let mut messages: Vec<(String, String)> = self.session.get(NAME)?.unwrap_or_default();
+        messages.push((level.into(), text.into()));
+        let surplus = messages.len().saturating_sub(MESSAGES_MAX);
+        messages.drain(..surplus);
+        self.session.insert(NAME, messages)
+    }
+
+    /// Keeps a message of the level `success`.
+    ///
+    /// # Errors
+    ///
+    /// As [`push`](Self::push).
+    pub fn success(&self, text: impl Into<String>) -> Result<()> {
+        self.push("success", text)
+    }
+
+    /// Keeps a message of the level `info`.
+    ///
+    /// # Errors
+    ///
+    /// As [`push`](Self::push).
+    pub fn info(&self, text: impl Into<String>) -> Result<()> {
+        self.push("info", text)
+    }
+
+    /// Keeps a message of the level `error`.
+    ///
+    /// # Errors
+    ///
+    /// As [`push`](Self::push).
+    pub fn error(&self, text: impl Into<String>) -> Result<()> {
+        self.push("error", text)
+    }
+
+    /// Returns the messages, those of this request too, and forgets them.
+    ///
+    /// # Errors
+    ///
+    /// If the response was made already.
+    pub fn take(&self) -> Result<Vec<FlashMessage>> {
+        let messages: Vec<(String, String)> = self.session.take(NAME)?.unwrap_or_default();
+        Ok(messages.into_iter().map(|(level, text)| FlashMessage { level, text }).collect())
+    }
+}
+
+impl Serialize for FlashMessage {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut message = serializer.serialize_struct("FlashMessage", 2)?;
+        message.serialize_field("level", &self.level)?;
+        message.serialize_field("text", &self.text)?;
+        message.end()
+    }
+}
+
+impl Extract for Flash {
+    type Rejection = Error;
+
+    fn extract(request: &mut Request, context: &Context<'_>) -> Result<Self> {
+        Session::extract(request, context).map(|session| Self { session })
+    }
+
+    fn configure(options: &mut RouteOptions) {
+        Session::configure(options);
+    }
+}

@@ -1,0 +1,280 @@
+//! Sessions: what an app remembers of a browser from request to request.
+//!
+//! [`Sessions`](crate::middleware::Sessions) is the middleware, [`Session`] what handlers have of it, [`Flash`] a use
+//! of it. Where sessions are kept is a [`SessionStore`], or the browser.
+
+mod flash;
+mod keeper;
+mod memory;
+mod record;
+#[cfg(feature = "redis")]
+mod redis;
+#[cfg(feature = "sqlite")]
+mod sqlite;
+mod store;
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use filoplume_runtime::Request;
+use parking_lot::{MappedMutexGuard, Mutex, MutexGuard};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+
+pub use flash::{Flash, FlashMessage};
+pub(crate) use keeper::{Keeper, Outcome, Place};
+pub use memory::MemoryStore;
+pub(crate) use record::Lifetime;
+#[cfg(feature = "redis")]
+pub use redis::RedisStore;
+#[cfg(feature = "sqlite")]
+pub use sqlite::SqliteStore;
+pub use store::SessionStore;
+
+use crate::context::Context;
+use crate::error::{Error, Result};
+use crate::extract::Extract;
+use crate::routing::RouteOptions;
+use keeper::Live;
+
+/// The name under which a session keeps what proves that a form is its own. It ends with [`Session::renew`].
+pub(crate) const CSRF_SECRET: &str = "filoplume.csrf";
+
+/// What an app remembers of a browser: values by name. See [`Sessions`](crate::middleware::Sessions).
+///
+/// ```
+/// use filoplume::Key;
+/// use filoplume::middleware::Sessions;
+/// use filoplume::prelude::*;
+/// use filoplume::session::MemoryStore;
+///
+/// let app = App::new()
+///     .get("/", |session: Session| -> Result<String> {
+///         let visits = session.get::<u64>("visits")?.unwrap_or(0) + 1;
+///         session.insert("visits", visits)?;
+///         Ok(format!("visit {visits}"))
+///     })
+///     .with(Sessions::new(MemoryStore::new(), Key::generate()));
+/// app.test().get("/").send().assert_text("visit 1");
+/// ```
+///
+/// What is changed is saved when the handler has returned, errors included, and not after a panic. Clones are the
+/// same session. An app whose handler takes a session without the middleware does not start.
+///
+/// Two requests of one session at once: each has its own copy, and what they change is put together name by name; for
+/// the same name the last one counts. What one of them destroyed or renewed, the other does not bring back.
+#[derive(Clone)]
+pub struct Session {
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    keeper: Arc<Keeper>,
+    /// The value of the cookie, if one came.
+    presented: Option<String>,
+    state: Mutex<State>,
+}
+
+enum State {
+    /// Nobody has asked: the store was not.
+    Unread,
+    Live(Live),
+    /// The response is made.
+    Saved,
+}
+
+impl Session {
+    /// Returns the session of a request. For middleware; handlers take it as a parameter.
+    ///
+    /// ```
+    /// use filoplume::prelude::*;
+    ///
+    /// fn must_be_logged_in(request: Request, next: Next) -> Result<Response> {
+    ///     match Session::of(&request)?.get::<u64>("user")? {
+    ///         Some(_) => Ok(next.run(request)),
+    ///         None => Redirect::to("/login").into_response(),
+    ///     }
+    /// }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// If there is no [`Sessions`](crate::middleware::Sessions) further out, or the store fails.
+    pub fn of(request: &Request) -> Result<Self> {
+        let session = request.extensions().get::<Self>().cloned().ok_or_else(|| {
+            Error::internal(
+                "there is no session here: `Sessions` has to stand further out, which is earlier in the code",
+            )
+        })?;
+        session.live()?;
+        Ok(session)
+    }
+
+    pub(crate) fn new(keeper: Arc<Keeper>, presented: Option<String>) -> Self {
+        Self { inner: Arc::new(Inner { keeper, presented, state: Mutex::new(State::Unread) }) }
+    }
+
+    /// Returns the value of this name.
+    ///
+    /// # Errors
+    ///
+    /// If it is none of this type: the program kept another one under the name. A `500`.
+    pub fn get<T: DeserializeOwned>(&self, name: &str) -> Result<Option<T>> {
+        let live = self.live()?;
+        let Some(value) = live.record.values.get(name) else { return Ok(None) };
+        T::deserialize(value).map(Some).map_err(|error| {
+            Error::internal(format!("`{name}` in the session is no {}: {error}", std::any::type_name::<T>()))
+        })
+    }
+
+    /// Keeps a value under a name.
+    ///
+    /// # Errors
+    ///
+    /// If it is nothing that JSON can say.
+    pub fn insert(&self, name: impl Into<String>, value: impl Serialize) -> Result<()> {
+        let (name, value) = (name.into(), serde_json::to_value(value)?);
+        self.live()?.change(name, Some(value));
+        Ok(())
+    }
+
+    /// Forgets the value of a name.
+    ///
+    /// # Errors
+    ///
+    /// If the response was made already.
+    pub fn remove(&self, name: &str) -> Result<()> {
+        self.live()?.change(name.to_owned(), None);
+        Ok(())
+    }
+
+    /// Returns the value of a name, and forgets it.
+    ///
+    /// # Errors
+    ///
+    /// As [`get`](Self::get).
+    pub fn take<T: DeserializeOwned>(&self, name: &str) -> Result<Option<T>> {
+        let value = self.get(name)?;
+        self.remove(name)?;
+        Ok(value)
+    }
+
+    /// Forgets all values; the session goes on.
+    ///
+    /// # Errors
+    ///
+    /// If the response was made already.
+    pub fn clear(&self) -> Result<()> {
+        self.live()?.clear();
+        Ok(())
+    }
+
+    /// Returns whether nothing is kept.
+    ///
+    /// # Errors
+    ///
+    /// If the response was made already.
+    pub fn is_empty(&self) -> Result<bool> {
+        Ok(self.live()?.record.values.is_empty())
+    }
+
+    /// Gives the session a new id, and ends the one before. **Call it when somebody logs in**, and whenever what they may
+    /// do grows: somebody else may have given the browser the id that it had before (session fixation).
+    ///
+    /// ```
+    /// use filoplume::prelude::*;
+    ///
+    /// fn login(session: Session) -> Result<Redirect> {
+    ///     // .. once the password is checked:
+    ///     session.renew()?;
+    ///     session.insert("user", 17)?;
+    ///     Ok(Redirect::to("/"))
+    /// }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// If the response was made already.
+    pub fn renew(&self) -> Result<()> {
+        self.live()?.renew();
+        Ok(())
+    }
+
+    /// Ends the session, for good, and lets the browser forget it: for logging out. What is kept afterwards begins a new one.
+    ///
+    /// A session that is kept in the browser ends there only: who has a copy of the cookie can go on with it until it
+    /// is too old.
+    ///
+    /// # Errors
+    ///
+    /// If the response was made already.
+    pub fn destroy(&self) -> Result<()> {
+        self.live()?.destroy();
+        Ok(())
+    }
+
+    /// The session as it is now, read from where it is kept if that was not done yet.
+    fn live(&self) -> Result<MappedMutexGuard<'_, Live>> {
+        let inner = &*self.inner;
+        let mut state = inner.state.lock();
+        if matches!(*state, State::Unread) {
+            *state = State::Live(inner.keeper.load(inner.presented.as_deref(), now())?);
+        }
+        MutexGuard::try_map(state, |state| match state {
+            State::Live(live) => Some(live),
+            State::Unread | State::Saved => None,
+        })
+        .map_err(|_| {
+            Error::internal("the session was saved already: it is used until the handler has returned")
+        })
+    }
+
+    /// Saves what was changed. `None` if nobody used the session.
+    pub(crate) fn save(&self) -> Result<Option<Outcome>> {
+        let state = std::mem::replace(&mut *self.inner.state.lock(), State::Saved);
+        match state {
+            State::Live(live) => self.inner.keeper.save(live, now()).map(Some),
+            State::Unread | State::Saved => Ok(None),
+        }
+    }
+
+    /// The value of a name, made if there is none.
+    pub(crate) fn get_or_insert(&self, name: &str, make: impl FnOnce() -> Result<String>) -> Result<String> {
+        let mut live = self.live()?;
+        if let Some(Value::String(value)) = live.record.values.get(name) {
+            return Ok(value.clone());
+        }
+        let value = make()?;
+        live.change(name.to_owned(), Some(value.clone().into()));
+        Ok(value)
+    }
+}
+
+impl fmt::Debug for Session {
+    // What it keeps is nobody's business.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Session(..)")
+    }
+}
+
+/// The session. Refused with a `500` if the store fails.
+impl Extract for Session {
+    type Rejection = Error;
+
+    fn extract(request: &mut Request, _: &Context<'_>) -> Result<Self> {
+        Self::of(request)
+    }
+
+    fn configure(options: &mut RouteOptions) {
+        options.require::<Self>(
+            "it uses a session, and there are none: add `.with(Sessions::new(store, key))` to the app, before what uses them",
+        );
+    }
+}
+
+/// Seconds since 1970.
+pub(crate) fn now() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs()
+}

@@ -1,0 +1,137 @@
+//! What is kept of a session, and for how long. No store, no clock: plain values.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use serde_json::{Map, Value};
+
+use crate::error::{Error, Result};
+
+/// Longest session that is kept on the server. It is read and written whole; more belongs into a database.
+const RECORD_BYTES_MAX: usize = 256 * 1024;
+
+/// The first number of a record; another one is of another version of this crate.
+const VERSION: u8 = 1;
+
+/// What is kept of a session. Times are seconds since 1970: stores are shared, and outlive processes.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Record {
+    pub(crate) created: u64,
+    /// When it was last noted that the session is in use.
+    pub(crate) touched: u64,
+    pub(crate) values: Map<String, Value>,
+}
+
+/// When sessions end.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Lifetime {
+    /// After so long without use.
+    pub(crate) idle: Duration,
+    /// After so long in any case.
+    pub(crate) absolute: Duration,
+}
+
+/// What a request changed: `None` for what it removed.
+pub(crate) type Changes = BTreeMap<String, Option<Value>>;
+
+impl Record {
+    pub(crate) fn new(now: u64) -> Self {
+        Self { created: now, touched: now, values: Map::new() }
+    }
+
+    /// Applies what a request changed, to what another one may have left.
+    pub(crate) fn apply(&mut self, changes: &Changes) {
+        for (name, change) in changes {
+            match change {
+                Some(value) => self.values.insert(name.clone(), value.clone()),
+                None => self.values.remove(name),
+            };
+        }
+    }
+
+    /// How long it is to be kept; `None` if it is over.
+    pub(crate) fn keep_for(&self, lifetime: Lifetime, now: u64) -> Option<Duration> {
+        let left = |since: u64, whole: Duration| {
+            let passed = Duration::from_secs(now.saturating_sub(since));
+            whole.checked_sub(passed).filter(|left| !left.is_zero())
+        };
+        Some(left(self.touched, lifetime.idle)?.min(left(self.created, lifetime.absolute)?))
+    }
+
+    /// Whether it is time to note that the session is in use. Not for each request: that would be a write for each read.
+    pub(crate) fn needs_touch(&self, lifetime: Lifetime, now: u64) -> bool {
+        Duration::from_secs(now.saturating_sub(self.touched)) >= lifetime.idle / 16
+    }
+
+    pub(crate) fn encode(&self) -> Result<Vec<u8>> {
+        let record = serde_json::to_vec(&(VERSION, self.created, self.touched, &self.values))?;
+        let length = record.len();
+        if length > RECORD_BYTES_MAX {
+            return Err(Error::internal(format!(
+                "the session has {length} bytes, and {RECORD_BYTES_MAX} are kept: keep the data in a database, \
+                 and its key in the session"
+            )));
+        }
+        Ok(record)
+    }
+
+    /// Reads a record; `None` if it is none of this version.
+    pub(crate) fn decode(record: &[u8]) -> Option<Self> {
+        let (version, created, touched, values) = serde_json::from_slice::<(u8, _, _, _)>(record).ok()?;
+        (version == VERSION).then_some(Self { created, touched, values })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LIFETIME: Lifetime =
+        Lifetime { idle: Duration::from_secs(160), absolute: Duration::from_secs(1000) };
+
+    fn record(created: u64, touched: u64) -> Record {
+        Record { created, touched, values: Map::new() }
+    }
+
+    #[test]
+    fn a_session_ends_when_it_is_idle_and_when_it_is_old() {
+        for (created, touched, now, expected) in [
+            (100, 100, 100, Some(160)),
+            (100, 100, 259, Some(1)),
+            (100, 100, 260, None),
+            (100, 1000, 1000, Some(100)),
+            (100, 1099, 1099, Some(1)),
+            (100, 1099, 1100, None),
+            // A clock that was set back.
+            (100, 100, 50, Some(160)),
+            (0, 0, u64::MAX, None),
+        ] {
+            let kept = record(created, touched).keep_for(LIFETIME, now);
+            assert_eq!(kept, expected.map(Duration::from_secs), "{created} {touched} {now}");
+        }
+    }
+
+    #[test]
+    fn use_is_noted_now_and_then() {
+        assert!(!record(0, 100).needs_touch(LIFETIME, 109));
+        assert!(record(0, 100).needs_touch(LIFETIME, 110));
+    }
+
+    #[test]
+    fn records_come_back_and_foreign_ones_are_none() {
+        let mut record = record(1, 2);
+        record.apply(&Changes::from([("a".to_owned(), Some(17.into())), ("b".to_owned(), None)]));
+        let encoded = record.encode().expect("it is short");
+        assert_eq!(Record::decode(&encoded), Some(record));
+        for foreign in ["", "{}", "[2,1,2,{}]", "[1,1,2,[]]", "[1,1,2,{}", "[1,-1,2,{}]"] {
+            assert_eq!(Record::decode(foreign.as_bytes()), None, "{foreign}");
+        }
+    }
+
+    #[test]
+    fn a_session_that_is_too_large_is_an_error_that_says_what_to_do() {
+        let mut record = Record::new(0);
+        record.values.insert("a".to_owned(), "x".repeat(RECORD_BYTES_MAX).into());
+        assert!(record.encode().is_err_and(|error| error.to_string().contains("database")));
+    }
+}

@@ -1,0 +1,153 @@
+//! Sessions in Redis.
+
+use std::fmt;
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use redis::{Client, Cmd, Connection, FromRedisValue, RedisResult, cmd};
+
+use super::SessionStore;
+use crate::error::{Error, Result};
+
+/// How long connecting, and each command, may take.
+const TIMEOUT: Duration = Duration::from_secs(2);
+
+/// Most connections that are kept while nobody needs them. More are opened when more requests ask at once.
+const IDLE_CONNECTIONS_MAX: usize = 16;
+
+/// Replaces a record if it is still the one that is known. Redis runs a script as a whole.
+const REPLACE: &str = "if redis.call('GET', KEYS[1]) == ARGV[1] then \
+     redis.call('SET', KEYS[1], ARGV[2], 'PX', ARGV[3]) return 1 else return 0 end";
+
+/// Sessions in Redis, or what speaks its protocol: for several instances that share them.
+///
+/// ```no_run
+/// use filoplume::Key;
+/// use filoplume::middleware::Sessions;
+/// use filoplume::session::RedisStore;
+///
+/// let sessions = Sessions::new(RedisStore::connect("redis://127.0.0.1/")?, Key::from_env("APP_KEY")?);
+/// # Ok::<(), filoplume::Error>(())
+/// ```
+///
+/// Connections that broke are made anew, once for each command; a server that is gone is an error after two seconds at
+/// most for each try. Sessions end by Redis's own expiry. One that evicts keys ends sessions early.
+pub struct RedisStore {
+    client: Client,
+    idle: Mutex<Vec<Connection>>,
+    prefix: String,
+    timeout: Duration,
+}
+
+impl RedisStore {
+    /// Connects to a server: `redis://[user:password@]host[:port][/database]`, or `unix:///path`.
+    ///
+    /// # Errors
+    ///
+    /// If the URL is wrong, or the server does not answer.
+    pub fn connect(url: &str) -> Result<Self> {
+        // The causes may quote the URL, which has the password.
+        let client = Client::open(url).map_err(|error| {
+            Error::start_up(format!("this is no URL of a Redis server: {}", error.category()))
+        })?;
+        let store = Self {
+            client,
+            idle: Mutex::default(),
+            prefix: "filoplume:session:".to_owned(),
+            timeout: TIMEOUT,
+        };
+        store.query::<()>(&cmd("PING"))?;
+        Ok(store)
+    }
+
+    /// Sets what stands before the ids of sessions. Default: `filoplume:session:`.
+    #[must_use]
+    pub fn prefix(mut self, prefix: impl Into<String>) -> Self {
+        self.prefix = prefix.into();
+        self
+    }
+
+    /// Sets how long connecting, and each command, may take. Default: 2 seconds.
+    #[must_use]
+    pub fn timeout(mut self, timeout: Duration) -> Self {
+        self.timeout = timeout;
+        // They have the other one.
+        self.idle.get_mut().clear();
+        self
+    }
+
+    fn key(&self, id: &str) -> String {
+        format!("{}{id}", self.prefix)
+    }
+
+    /// Runs a command. One that fails on a connection that lay idle, which the server may have closed since, is tried
+    /// again on a new one: all commands here may run twice.
+    fn query<T: FromRedisValue>(&self, command: &Cmd) -> Result<T> {
+        let idle = self.idle.lock().pop();
+        if let Some(mut connection) = idle {
+            match command.query(&mut connection) {
+                Ok(value) => return Ok(self.keep(connection, value)),
+                Err(error) if !error.is_io_error() && !error.is_unrecoverable_error() => {
+                    return Err(error.into());
+                }
+                Err(error) => {
+                    // Those beside it are as old.
+                    self.idle.lock().clear();
+                    tracing::debug!(%error, "a connection to Redis broke, and is made anew");
+                }
+            }
+        }
+        let mut connection = self.open()?;
+        let value = command.query(&mut connection)?;
+        Ok(self.keep(connection, value))
+    }
+
+    fn open(&self) -> RedisResult<Connection> {
+        let connection = self.client.get_connection_with_timeout(self.timeout)?;
+        connection.set_read_timeout(Some(self.timeout))?;
+        connection.set_write_timeout(Some(self.timeout))?;
+        Ok(connection)
+    }
+
+    fn keep<T>(&self, connection: Connection, value: T) -> T {
+        let mut idle = self.idle.lock();
+        if idle.len() < IDLE_CONNECTIONS_MAX {
+            idle.push(connection);
+        }
+        value
+    }
+}
+
+/// Redis takes no zero.
+fn milliseconds(keep_for: Duration) -> u64 {
+    // A century: more than Redis's clock has room for is an error.
+    const MAX: u64 = 100 * 365 * 24 * 3600 * 1000;
+    u64::try_from(keep_for.as_millis()).unwrap_or(MAX).clamp(1, MAX)
+}
+
+impl SessionStore for RedisStore {
+    fn load(&self, id: &str) -> Result<Option<Vec<u8>>> {
+        self.query(cmd("GET").arg(self.key(id)))
+    }
+
+    fn insert(&self, id: &str, record: &[u8], keep_for: Duration) -> Result<()> {
+        self.query(cmd("SET").arg(self.key(id)).arg(record).arg("PX").arg(milliseconds(keep_for)))
+    }
+
+    fn replace(&self, id: &str, old: &[u8], new: &[u8], keep_for: Duration) -> Result<bool> {
+        let mut command = cmd("EVAL");
+        command.arg(REPLACE).arg(1).arg(self.key(id)).arg(old).arg(new).arg(milliseconds(keep_for));
+        self.query(&command)
+    }
+
+    fn remove(&self, id: &str) -> Result<()> {
+        self.query(cmd("DEL").arg(self.key(id)))
+    }
+}
+
+impl fmt::Debug for RedisStore {
+    // Not the client: its address has the password.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RedisStore").field("prefix", &self.prefix).finish_non_exhaustive()
+    }
+}
