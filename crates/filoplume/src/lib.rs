@@ -37,6 +37,8 @@ pub mod routing;
 mod serve;
 #[cfg(feature = "sessions")]
 pub mod session;
+#[cfg(feature = "templates")]
+pub mod template;
 #[cfg(feature = "static-files")]
 mod static_files;
 pub mod testing;
@@ -63,6 +65,8 @@ pub use crate::response::{Html, IntoResponse, Redirect};
 pub use crate::routing::{Route, Router};
 #[cfg(feature = "sessions")]
 pub use crate::session::{Flash, Session};
+#[cfg(feature = "templates")]
+pub use crate::template::Templates;
 pub use crate::serve::{AppService, RunningApp};
 #[cfg(feature = "static-files")]
 pub use crate::static_files::StaticFiles;

@@ -73,6 +73,35 @@ impl Body {
         self.len() == Some(0)
     }
 
+    /// Puts bytes that were read back before what is left, for those who only look at the start.
+    ///
+    /// ```
+    /// use std::io::Read;
+    /// use filoplume_runtime::Body;
+    ///
+    /// let mut body = Body::from(b"GIF89a..".to_vec());
+    /// let mut magic = [0; 6];
+    /// body.read_exact(&mut magic)?;
+    /// body.unread(&magic);
+    /// assert_eq!(body.as_slice(), Some(&b"GIF89a.."[..]));
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    pub fn unread(&mut self, bytes: &[u8]) {
+        let mut content = Content::default();
+        content.extend(bytes);
+        match &mut self.kind {
+            Kind::Empty => self.kind = Kind::Memory(Box::new(content)),
+            Kind::Memory(left) => {
+                content.extend(left.as_slice());
+                **left = content;
+            }
+            Kind::Stream(stream) => {
+                content.extend(stream.prefix.as_slice());
+                stream.prefix = content;
+            }
+        }
+    }
+
     /// Returns the rest of the content as bytes; reads it first if it is still arriving.
     ///
     /// # Errors

@@ -10,6 +10,8 @@ mod concurrency_limit;
 mod cors;
 #[cfg(feature = "etag")]
 mod etag;
+#[cfg(feature = "sessions")]
+mod csrf;
 #[cfg(feature = "jwt")]
 mod jwt;
 mod logger;
@@ -40,6 +42,8 @@ pub use concurrency_limit::ConcurrencyLimit;
 pub use cors::Cors;
 #[cfg(feature = "etag")]
 pub use etag::ETag;
+#[cfg(feature = "sessions")]
+pub use csrf::{Csrf, CsrfToken};
 #[cfg(feature = "jwt")]
 pub(crate) use jwt::VerifiedClaims;
 #[cfg(feature = "jwt")]

@@ -24,7 +24,7 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 pub use flash::{Flash, FlashMessage};
-pub(crate) use keeper::{Keeper, Outcome, Place};
+pub(crate) use keeper::{Keeper, Outcome, Place, random_token};
 pub use memory::MemoryStore;
 pub(crate) use record::Lifetime;
 #[cfg(feature = "redis")]

@@ -1,0 +1,390 @@
+//! Requests that another site lets a browser make (CSRF) are refused.
+
+use std::fmt;
+use std::io::Read;
+
+use base64::Engine;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use filoplume_runtime::{Body, Method, Request, Response};
+use percent_encoding::percent_decode_str;
+use serde::ser::{Serialize, Serializer};
+use subtle::ConstantTimeEq;
+
+use crate::context::Context;
+use crate::error::{Error, Result};
+use crate::extract::{ContentRejection, Extract, Takes};
+use crate::middleware::{Middleware, Next};
+use crate::routing::{CONTENT_BYTES_MAX, RouteOptions};
+use crate::session::{CSRF_SECRET, Session, random_token};
+
+/// The header in which scripts send the token.
+const HEADER: &str = "x-csrf-token";
+
+/// The field in which forms send the token.
+const FIELD: &str = "_csrf";
+
+/// Bytes of the secret of a session, and of what it is masked with.
+const SECRET_BYTES: usize = 32;
+
+/// How far a multipart form is looked into. The field stands first: its part has some 250 bytes.
+const MULTIPART_BYTES_MAX: usize = 2048;
+
+/// Refuses requests that another site lets a browser make in the name of its user (cross-site request forgery).
+///
+/// `GET`, `HEAD`, `OPTIONS` and `TRACE` pass: handlers of these change nothing. Of others `Sec-Fetch-Site`, or else
+/// `Origin`, must not name another site, and they must have the token of the session: in the field `_csrf` of a form, or in
+/// the header `X-CSRF-Token`. The rest is a `403`. The content stays there for the handler.
+///
+/// ```
+/// use filoplume::Key;
+/// use filoplume::middleware::{Csrf, CsrfToken, Sessions};
+/// use filoplume::prelude::*;
+///
+/// let app = App::new()
+///     .get("/", |token: CsrfToken| Html(format!("<form method=post>{}<button>Buy</button></form>", token.field())))
+///     .post("/", || "bought")
+///     .with(Sessions::in_cookie(Key::generate()))
+///     .with(Csrf::new());
+/// let client = app.test();
+/// client.post("/").send().assert_status(403);
+/// ```
+///
+/// The token is that of the session ([`CsrfToken`]), which stands further out, and another one after
+/// [`Session::renew`]. In `multipart/form-data` the field is the first one of the form, so that files need not be read for it.
+/// What no browser sends with its cookies needs none of this: routes for API clients go to a router without it, or are
+/// left out with [`unless`](Self::unless).
+pub struct Csrf {
+    trusted: Vec<String>,
+    unless: Option<Unless>,
+}
+
+type Unless = Box<dyn Fn(&Request) -> bool + Send + Sync>;
+
+impl Csrf {
+    /// Returns middleware that takes requests of this site only.
+    pub fn new() -> Self {
+        Self { trusted: Vec::new(), unless: None }
+    }
+
+    /// Takes requests from pages of another origin too, such as `https://admin.example.org`. They need the token as well.
+    #[must_use]
+    pub fn trust(mut self, origin: impl Into<String>) -> Self {
+        self.trusted.push(origin.into().trim_end_matches('/').to_ascii_lowercase());
+        self
+    }
+
+    /// Leaves out some requests, such as those of other servers.
+    ///
+    /// ```
+    /// use filoplume::middleware::Csrf;
+    ///
+    /// let csrf = Csrf::new().unless(|request| request.path().starts_with("/hooks/"));
+    /// ```
+    #[must_use]
+    pub fn unless(mut self, unless: impl Fn(&Request) -> bool + Send + Sync + 'static) -> Self {
+        self.unless = Some(Box::new(unless));
+        self
+    }
+
+    fn is_from_elsewhere(&self, request: &Request) -> bool {
+        let origin = request.headers().get("origin").map(String::from_utf8_lossy);
+        if origin
+            .as_deref()
+            .is_some_and(|origin| self.trusted.iter().any(|trusted| origin.eq_ignore_ascii_case(trusted)))
+        {
+            return false;
+        }
+        // Scripts cannot set it. `none`: the user typed the address, or opened a bookmark.
+        let mut site = request.headers().get_all("sec-fetch-site").peekable();
+        if site.peek().is_some() {
+            return !site.all(|site| site == b"same-origin" || site == b"none");
+        }
+        // No browser without `Sec-Fetch-Site` would leave both out; the token decides about the others.
+        origin.is_some_and(|origin| !is_origin_of(&origin, request.authority().unwrap_or_default()))
+    }
+}
+
+impl Default for Csrf {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+/// Whether a page of this origin is one of the host that was asked. The scheme is not compared: TLS may have ended in
+/// a proxy. `null` is the origin of nobody.
+fn is_origin_of(origin: &str, authority: &str) -> bool {
+    let Some((scheme, host)) = origin.split_once("://") else { return false };
+    let default_port = match scheme {
+        "http" => ":80",
+        "https" => ":443",
+        _ => return false,
+    };
+    let bare =
+        |authority: &str| authority.strip_suffix(default_port).unwrap_or(authority).to_ascii_lowercase();
+    !host.is_empty() && bare(host) == bare(authority)
+}
+
+impl Middleware for Csrf {
+    fn handle(&self, mut request: Request, next: Next<'_>) -> Result<Response> {
+        let is_safe =
+            matches!(*request.method(), Method::GET | Method::HEAD | Method::OPTIONS | Method::TRACE);
+        if is_safe || self.unless.as_ref().is_some_and(|unless| unless(&request)) {
+            return Ok(next.run(request));
+        }
+        if self.is_from_elsewhere(&request) {
+            return Err(Error::forbidden("the request comes from a page of another site"));
+        }
+        let session = Session::of(&request)?;
+        let Some(given) = given_token(&mut request, &next.context())? else {
+            return Err(Error::forbidden(format!(
+                "the CSRF token is missing: it is sent in the form field `{FIELD}` or the header `{HEADER}`"
+            )));
+        };
+        let secret: Option<String> = session.get(CSRF_SECRET)?;
+        if !secret.is_some_and(|secret| is_token_of(&given, &secret)) {
+            return Err(Error::forbidden(
+                "the CSRF token is not that of this session: load the page again, and send its form anew",
+            ));
+        }
+        Ok(next.run(request))
+    }
+
+    fn configure(&self, options: &mut RouteOptions) {
+        options.require::<Session>(
+            "`Csrf` needs sessions: add `.with(Sessions::new(store, key))` before `.with(Csrf::new())`",
+        );
+        // Forms are looked into.
+        options.take(Takes::Content);
+    }
+}
+
+impl fmt::Debug for Csrf {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Csrf").field("trusted", &self.trusted).finish_non_exhaustive()
+    }
+}
+
+/// The token that a request brings.
+fn given_token(request: &mut Request, context: &Context<'_>) -> Result<Option<String>> {
+    if let Some(token) = request.header(HEADER) {
+        return Ok(Some(token.to_owned()));
+    }
+    let content_type = request.header("content-type").unwrap_or_default().to_owned();
+    let essence = content_type.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
+    match essence.as_str() {
+        "application/x-www-form-urlencoded" => {
+            let bytes_max = context.content_bytes_max().unwrap_or(CONTENT_BYTES_MAX);
+            if request.body().as_slice().is_none() {
+                // It is still arriving: the handler gets it from memory.
+                let body = std::mem::take(request.body_mut());
+                let bytes = body
+                    .into_bytes(bytes_max)
+                    .map_err(|error| ContentRejection::of_read(error, bytes_max))?;
+                *request.body_mut() = Body::from(Vec::from(bytes));
+            }
+            Ok(request.body().as_slice().and_then(field_of_form))
+        }
+        "multipart/form-data" => {
+            let Some(boundary) = boundary(&content_type) else { return Ok(None) };
+            if let Some(content) = request.body().as_slice() {
+                return Ok(first_part(content, boundary));
+            }
+            let start = read_start(request.body_mut())?;
+            let token = first_part(&start, boundary);
+            request.body_mut().unread(&start);
+            Ok(token)
+        }
+        _ => Ok(None),
+    }
+}
+
+fn field_of_form(form: &[u8]) -> Option<String> {
+    let form = std::str::from_utf8(form).ok()?;
+    let (_, value) =
+        form.split('&').filter_map(|pair| pair.split_once('=')).find(|(name, _)| *name == FIELD)?;
+    percent_decode_str(value).decode_utf8().ok().map(Into::into)
+}
+
+/// What separates the parts (RFC 2046, 5.1.1).
+fn boundary(content_type: &str) -> Option<&str> {
+    let parameters = content_type.split(';').skip(1).filter_map(|parameter| parameter.split_once('='));
+    let mut boundaries = parameters.filter(|(name, _)| name.trim().eq_ignore_ascii_case("boundary"));
+    let (_, value) = boundaries.next()?;
+    let value = value.trim().trim_matches('"');
+    (1..=70).contains(&value.len()).then_some(value)
+}
+
+/// As much of a content as may have the token.
+fn read_start(body: &mut Body) -> Result<Vec<u8>> {
+    let mut start = Vec::new();
+    let read = body.take(MULTIPART_BYTES_MAX as u64).read_to_end(&mut start);
+    read.map_err(|error| ContentRejection::of_read(error, u64::MAX))?;
+    Ok(start)
+}
+
+/// The value of the first part, if that is the field of the token.
+fn first_part(content: &[u8], boundary: &str) -> Option<String> {
+    let content = content.get(..MULTIPART_BYTES_MAX).unwrap_or(content);
+    let rest = content.strip_prefix(format!("--{boundary}\r\n").as_bytes())?;
+    let (head, rest) = split_at(rest, b"\r\n\r\n")?;
+    let head = std::str::from_utf8(head).ok()?.to_ascii_lowercase();
+    let is_field = head
+        .split("\r\n")
+        .filter_map(|line| line.strip_prefix("content-disposition:"))
+        .any(|value| value.split(';').any(|parameter| parameter.trim() == format!("name=\"{FIELD}\"")));
+    let (value, _) = split_at(rest, format!("\r\n--{boundary}").as_bytes())?;
+    is_field.then(|| std::str::from_utf8(value).ok().map(str::to_owned)).flatten()
+}
+
+fn split_at<'b>(bytes: &'b [u8], separator: &[u8]) -> Option<(&'b [u8], &'b [u8])> {
+    let at = bytes.windows(separator.len()).position(|window| window == separator)?;
+    Some((&bytes[..at], &bytes[at + separator.len()..]))
+}
+
+/// The token of the session, for forms and scripts of its pages. Asking for it begins a session.
+///
+/// As text, and in templates, it is the token; [`field`](Self::field) is the whole hidden field. It looks different each time,
+/// so that nothing can be learned from the size of compressed pages; all of them are valid.
+///
+/// ```
+/// use filoplume::middleware::CsrfToken;
+/// use filoplume::prelude::*;
+///
+/// fn page(token: CsrfToken) -> Html<String> {
+///     Html(format!(r#"<meta name="csrf" content="{token}"><form method="post">{}</form>"#, token.field()))
+/// }
+/// ```
+#[derive(Clone)]
+pub struct CsrfToken(String);
+
+impl CsrfToken {
+    /// Returns the token of a session.
+    ///
+    /// # Errors
+    ///
+    /// If the response was made already.
+    pub fn of(session: &Session) -> Result<Self> {
+        let secret = session.get_or_insert(CSRF_SECRET, random_token)?;
+        let pad = random_token()?;
+        let decode = |text: &str| URL_SAFE_NO_PAD.decode(text).map_err(Error::internal);
+        Ok(Self(masked(&decode(&secret)?, &decode(&pad)?)))
+    }
+
+    /// Returns the token.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+
+    /// Returns a hidden field, `<input type="hidden" name="_csrf" value="..">`. In a template: `{{ field|safe }}`.
+    pub fn field(&self) -> String {
+        format!("<input type=\"hidden\" name=\"{FIELD}\" value=\"{}\">", self.0)
+    }
+}
+
+impl fmt::Display for CsrfToken {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl fmt::Debug for CsrfToken {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("CsrfToken(..)")
+    }
+}
+
+impl Serialize for CsrfToken {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(&self.0)
+    }
+}
+
+impl Extract for CsrfToken {
+    type Rejection = Error;
+
+    fn extract(request: &mut Request, context: &Context<'_>) -> Result<Self> {
+        Self::of(&Session::extract(request, context)?)
+    }
+
+    fn configure(options: &mut RouteOptions) {
+        Session::configure(options);
+    }
+}
+
+/// The pad, and the secret under it.
+fn masked(secret: &[u8], pad: &[u8]) -> String {
+    let under = secret.iter().zip(pad).map(|(secret, pad)| secret ^ pad);
+    URL_SAFE_NO_PAD.encode(pad.iter().copied().chain(under).collect::<Vec<_>>())
+}
+
+/// Whether a token was made of this secret.
+fn is_token_of(token: &str, secret: &str) -> bool {
+    let (Ok(token), Ok(secret)) = (URL_SAFE_NO_PAD.decode(token), URL_SAFE_NO_PAD.decode(secret)) else {
+        return false;
+    };
+    let Some((pad, under)) = token.split_at_checked(SECRET_BYTES) else { return false };
+    let given: Vec<u8> = pad.iter().zip(under).map(|(pad, under)| pad ^ under).collect();
+    under.len() == SECRET_BYTES && bool::from(given.ct_eq(&secret))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_tokens_of_the_secret_are_taken() {
+        let (secret, other) =
+            (random_token().expect("there is randomness"), random_token().expect("there is"));
+        let bytes = |text: &str| URL_SAFE_NO_PAD.decode(text).expect("it is base64");
+        let token = masked(&bytes(&secret), &[7; 32]);
+        assert!(is_token_of(&token, &secret));
+        assert!(is_token_of(&masked(&bytes(&secret), &[8; 32]), &secret));
+        assert!(!is_token_of(&token, &other));
+        for wrong in ["", "AAAA", &token[..token.len() - 2], &secret, "!", &format!("{token}AA")] {
+            assert!(!is_token_of(wrong, &secret), "{wrong}");
+        }
+        assert!(!is_token_of(&masked(&[], &[0; 32]), ""), "no secret has no tokens");
+    }
+
+    #[test]
+    fn an_origin_is_compared_with_the_host() {
+        for (origin, authority, expected) in [
+            ("https://a.example", "a.example", true),
+            ("https://A.example", "a.Example:443", true),
+            ("http://a.example:8080", "a.example:8080", true),
+            ("http://a.example:8080", "a.example", false),
+            ("https://a.example.evil", "a.example", false),
+            ("https://evil/a.example", "a.example", false),
+            ("null", "a.example", false),
+            ("https://", "", false),
+            ("", "", false),
+            ("file://", "", false),
+        ] {
+            assert_eq!(is_origin_of(origin, authority), expected, "{origin} {authority}");
+        }
+    }
+
+    #[test]
+    fn a_multipart_form_has_the_token_first() {
+        let part = |name: &str| {
+            format!("--b\r\nContent-Disposition: form-data; name=\"{name}\"\r\n\r\nvalue\r\n--b--")
+        };
+        assert_eq!(first_part(part("_csrf").as_bytes(), "b").as_deref(), Some("value"));
+        assert_eq!(first_part(part("csrf").as_bytes(), "b"), None);
+        assert_eq!(first_part(part("x\"; name=\"_csrf").as_bytes(), "c"), None);
+        let whole = part("_csrf");
+        for cut in 0..whole.len() - 2 {
+            assert_eq!(first_part(&whole.as_bytes()[..cut], "b"), None, "cut at {cut}");
+        }
+        assert_eq!(boundary("multipart/form-data; charset=x; Boundary=\"a b\""), Some("a b"));
+        assert_eq!(boundary("multipart/form-data; boundary="), None);
+        assert_eq!(boundary("multipart/form-data"), None);
+    }
+
+    #[test]
+    fn a_form_has_the_token_anywhere() {
+        assert_eq!(field_of_form(b"a=b&_csrf=to%2Dken&c").as_deref(), Some("to-ken"));
+        assert_eq!(field_of_form(b"a_csrf=x&_csrfx=y"), None);
+        assert_eq!(field_of_form(b"\xff"), None);
+    }
+}

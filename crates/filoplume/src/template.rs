@@ -1,0 +1,348 @@
+//! Templates, by minijinja.
+
+use std::error::Error as StdError;
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+pub use ::minijinja;
+use minijinja::value::Serde;
+use minijinja::{AutoEscape, Environment, ErrorKind, UndefinedBehavior, Value};
+use serde::Serialize;
+
+pub use crate::context;
+use crate::error::{Error, Result};
+use crate::response::Html;
+
+/// How deep folders of templates are looked into at the start. A link that leads into its own folder ends there.
+const DEPTH_MAX: usize = 16;
+
+/// What ends the names of templates that are text, beside those of HTML.
+const TEXT: [&str; 4] = ["txt", "md", "csv", "eml"];
+
+/// What ends the names of templates whose values are written as JSON.
+const DATA: [&str; 4] = ["json", "js", "yaml", "yml"];
+
+/// Templates in the language of Jinja: of a folder, or of the program itself.
+///
+/// ```
+/// use filoplume::prelude::*;
+/// use filoplume::template::{Templates, context};
+///
+/// # let folder = tempfile::tempdir()?;
+/// # std::fs::write(folder.path().join("hello.html"), "<p>Hello, {{ name }}!</p>")?;
+/// # let path = folder.path();
+/// let app = App::new()
+///     .get("/{name}", |Path(name): Path<String>, State(templates): State<Templates>| {
+///         templates.render("hello.html", context! { name })
+///     })
+///     .state(Templates::from_folder(path)?);
+/// app.test().get("/%3CAda%3E").send().assert_text("<p>Hello, &lt;Ada&gt;!</p>");
+/// # Ok::<(), Error>(())
+/// ```
+///
+/// Values are escaped for HTML, whatever the template is called, but for those of which the name ends with `.txt`, `.md`, `.csv` or
+/// `.eml`, which are text, and `.json`, `.js`, `.yaml` or `.yml`, whose values are written as JSON. A value that is not
+/// there is an error where it is printed; `{% if user %}` may ask for one.
+///
+/// What is wrong with a template is a `500`: the log has the place, and so has the page that errors have in
+/// [development mode](crate::App::development). Templates of a folder are read at the start, and one that cannot be
+/// parsed is an error there. In builds with debug assertions they are read again when they change.
+#[derive(Clone)]
+pub struct Templates {
+    environment: Arc<Environment<'static>>,
+}
+
+impl Templates {
+    /// Returns the templates below a folder, by their paths: `users/list.html`. What is hidden is left out.
+    ///
+    /// # Errors
+    ///
+    /// If the folder cannot be read, or a template cannot be parsed.
+    pub fn from_folder(folder: impl AsRef<Path>) -> Result<Self> {
+        let folder = folder.as_ref();
+        let mut names = Vec::new();
+        collect(folder, "", 0, &mut names).map_err(|error| {
+            Error::start_up(format!("the templates in {} cannot be read: {error}", folder.display()))
+        })?;
+        let mut environment = environment();
+        environment.set_loader(minijinja::path_loader(folder));
+        environment.set_auto_reload(cfg!(debug_assertions));
+        for name in &names {
+            environment.get_template(name).map_err(|error| {
+                Error::start_up(format!(
+                    "a template in {}: {}",
+                    folder.display(),
+                    TemplateError::of(name, error)
+                ))
+            })?;
+        }
+        Ok(Self { environment: Arc::new(environment) })
+    }
+
+    /// Returns templates that are in the program, by name.
+    ///
+    /// ```
+    /// use filoplume::template::{Templates, context};
+    ///
+    /// let templates = Templates::from_strings([
+    ///     ("page.html", "<h1>{% block title %}{% endblock %}</h1>"),          // or include_str!("page.html")
+    ///     ("home.html", "{% extends 'page.html' %}{% block title %}{{ title }}{% endblock %}"),
+    /// ])?;
+    /// assert_eq!(templates.render("home.html", context! { title => "A & B" })?.0, "<h1>A &amp; B</h1>");
+    /// # Ok::<(), filoplume::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// If a template cannot be parsed.
+    pub fn from_strings(
+        templates: impl IntoIterator<Item = (impl Into<String>, impl Into<String>)>,
+    ) -> Result<Self> {
+        let mut environment = environment();
+        for (name, source) in templates {
+            let name = name.into();
+            environment
+                .add_template_owned(name.clone(), source.into())
+                .map_err(|error| Error::start_up(TemplateError::of(&name, error).to_string()))?;
+        }
+        Ok(Self { environment: Arc::new(environment) })
+    }
+
+    /// Returns the templates of a folder that `rust_embed` has put into the program.
+    ///
+    /// # Errors
+    ///
+    /// If a template is not UTF-8 or cannot be parsed.
+    #[cfg(feature = "embed")]
+    pub fn from_embedded<F: rust_embed::RustEmbed>() -> Result<Self> {
+        let templates = F::iter().filter_map(|name| Some((F::get(&name)?, name)));
+        let templates: Result<Vec<_>> = templates
+            .map(|(file, name)| match String::from_utf8(file.data.into_owned()) {
+                Ok(source) => Ok((name.into_owned(), source)),
+                Err(_) => Err(Error::start_up(format!("the template {name} is not UTF-8"))),
+            })
+            .collect();
+        Self::from_strings(templates?)
+    }
+
+    /// Sets whether templates of a folder are read again when they change. Default: in builds with debug assertions.
+    #[must_use]
+    pub fn reload(self, is_reloading: bool) -> Self {
+        self.configure(|environment| environment.set_auto_reload(is_reloading))
+    }
+
+    /// Gives all templates a value.
+    ///
+    /// ```
+    /// use filoplume::template::{Templates, context};
+    ///
+    /// let templates = Templates::from_strings([("a.html", "{{ site }}")])?.global("site", "Notes");
+    /// assert_eq!(templates.render("a.html", context! {})?.0, "Notes");
+    /// # Ok::<(), filoplume::Error>(())
+    /// ```
+    #[must_use]
+    pub fn global(self, name: impl Into<String>, value: impl Serialize) -> Self {
+        let value = value_of(&value);
+        self.configure(|environment| environment.add_global(name.into(), value))
+    }
+
+    /// Changes the environment: filters, functions, tests, what is escaped.
+    ///
+    /// ```
+    /// use filoplume::template::{Templates, context};
+    ///
+    /// let templates = Templates::from_strings([("a.html", "{{ name|shout }}")])?
+    ///     .configure(|environment| environment.add_filter("shout", |text: String| text.to_uppercase()));
+    /// assert_eq!(templates.render("a.html", context! { name => "ada" })?.0, "ADA");
+    /// # Ok::<(), filoplume::Error>(())
+    /// ```
+    #[must_use]
+    pub fn configure(mut self, change: impl FnOnce(&mut Environment<'static>)) -> Self {
+        change(Arc::make_mut(&mut self.environment));
+        self
+    }
+
+    /// Renders a template for HTML with the values of a context: a `context! { .. }`, or anything that is `Serialize`.
+    ///
+    /// # Errors
+    ///
+    /// If there is no such template, it is none whose values are escaped for HTML, or it fails. A `500`: the details are
+    /// for the log.
+    pub fn render(&self, name: &str, context: impl Serialize) -> Result<Html<String>> {
+        if !matches!(escape(name), AutoEscape::Html) {
+            return Err(Error::internal(format!(
+                "the template {name} is not escaped for HTML: `render_text` renders it"
+            )));
+        }
+        self.render_text(name, context).map(Html)
+    }
+
+    /// Renders a template of any kind: for mails, or for responses of other types.
+    ///
+    /// # Errors
+    ///
+    /// If there is no such template, or it fails. A `500`: the details are for the log.
+    pub fn render_text(&self, name: &str, context: impl Serialize) -> Result<String> {
+        let context = value_of(&context);
+        let rendered = self.environment.get_template(name).and_then(|template| template.render(context));
+        rendered.map_err(|error| Error::internal(TemplateError::of(name, error)))
+    }
+}
+
+impl fmt::Debug for Templates {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let names: Vec<_> = self.environment.templates().map(|(name, _)| name).collect();
+        f.debug_tuple("Templates").field(&names).finish()
+    }
+}
+
+/// Makes the values that a template is rendered with: `context! { title, notes => db.notes()? }`. Names stand for variables of the
+/// same name; values are anything that is `Serialize`, other contexts too.
+///
+/// ```
+/// use filoplume::template::{Templates, context};
+/// use serde::Serialize;
+///
+/// #[derive(Serialize)]
+/// struct Note { title: String }
+///
+/// let templates = Templates::from_strings([("notes.html", "{% for note in notes %}{{ count }} {{ note.title }}{% endfor %}")])?;
+/// let notes = vec![Note { title: "Tea".to_owned() }];
+/// let page = templates.render("notes.html", context! { count => notes.len(), notes })?;
+/// assert_eq!(page.0, "1 Tea");
+/// # Ok::<(), filoplume::Error>(())
+/// ```
+// Not minijinja's: that one takes what minijinja knows, and structs of the app only when they are wrapped.
+#[macro_export]
+macro_rules! context {
+    (@value $name:ident) => { $crate::template::value_of(&$name) };
+    (@value $name:ident => $value:expr) => { $crate::template::value_of(&$value) };
+    ($($name:ident $(=> $value:expr)?),* $(,)?) => {
+        $crate::template::values_of([
+            $((::core::stringify!($name), $crate::context!(@value $name $(=> $value)?))),*
+        ])
+    };
+}
+
+/// For [`context!`](crate::context!).
+#[doc(hidden)]
+pub fn value_of(value: &impl Serialize) -> Value {
+    Value::from(Serde(value))
+}
+
+/// For [`context!`](crate::context!).
+#[doc(hidden)]
+pub fn values_of<const COUNT: usize>(values: [(&'static str, Value); COUNT]) -> Value {
+    Value::from_pairs(values)
+}
+
+fn environment() -> Environment<'static> {
+    let mut environment = Environment::new();
+    environment.set_auto_escape_callback(escape);
+    environment.set_undefined_behavior(UndefinedBehavior::SemiStrict);
+    // Errors then show the lines around.
+    environment.set_debug(true);
+    environment
+}
+
+/// How values are escaped: for HTML where nothing else is known to be right.
+fn escape(name: &str) -> AutoEscape {
+    let name = [".j2", ".jinja2", ".jinja"].iter().find_map(|end| name.strip_suffix(end)).unwrap_or(name);
+    let ending = Path::new(name).extension().and_then(|ending| ending.to_str()).map(str::to_ascii_lowercase);
+    match ending.as_deref() {
+        Some(ending) if TEXT.contains(&ending) => AutoEscape::None,
+        Some(ending) if DATA.contains(&ending) => AutoEscape::Json,
+        _ => AutoEscape::Html,
+    }
+}
+
+/// The names of the templates below a folder.
+fn collect(folder: &Path, prefix: &str, depth: usize, names: &mut Vec<String>) -> std::io::Result<()> {
+    if depth > DEPTH_MAX {
+        return Ok(());
+    }
+    for entry in std::fs::read_dir(folder)? {
+        let path: PathBuf = entry?.path();
+        let Some(name) = path.file_name().and_then(|name| name.to_str()) else { continue };
+        if name.starts_with('.') {
+            continue;
+        }
+        let name = format!("{prefix}{name}");
+        if path.is_dir() {
+            collect(&path, &format!("{name}/"), depth + 1, names)?;
+        } else if path.is_file() && is_template(&name) {
+            names.push(name);
+        }
+    }
+    Ok(())
+}
+
+/// Whether a file is read at the start. Pictures that stand beside templates are none; others are read when they are used.
+fn is_template(name: &str) -> bool {
+    let ending = Path::new(name).extension().and_then(|ending| ending.to_str()).unwrap_or_default();
+    TEXT.contains(&ending)
+        || DATA.contains(&ending)
+        || ["html", "htm", "xml", "svg", "css", "j2", "jinja", "jinja2"].contains(&ending)
+}
+
+/// What is wrong with a template: where, and the lines around.
+#[derive(Debug)]
+struct TemplateError {
+    name: String,
+    source: minijinja::Error,
+}
+
+impl TemplateError {
+    fn of(name: &str, source: minijinja::Error) -> Self {
+        Self { name: source.name().unwrap_or(name).to_owned(), source }
+    }
+}
+
+impl fmt::Display for TemplateError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "template {}", self.name)?;
+        if let Some(line) = self.source.line() {
+            write!(f, ", line {line}")?;
+        }
+        write!(f, ": {}", self.source.kind())?;
+        if let Some(detail) =
+            self.source.detail().filter(|_| self.source.kind() != ErrorKind::TemplateNotFound)
+        {
+            write!(f, ": {detail}")?;
+        }
+        // The values of the context are not shown: they may be secrets, and logs are read by many.
+        let (Some(text), Some(line)) = (self.source.template_source(), self.source.line()) else {
+            return Ok(());
+        };
+        for (number, text) in (1..).zip(text.lines()).skip(line.saturating_sub(3)).take(5) {
+            let mark = if number == line { '>' } else { ' ' };
+            write!(f, "\n {mark} {number:>4} | {text}")?;
+        }
+        Ok(())
+    }
+}
+
+impl StdError for TemplateError {
+    fn source(&self) -> Option<&(dyn StdError + 'static)> {
+        self.source.source()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_not_known_to_be_something_else_is_escaped_for_html() {
+        for name in ["a.html", "a.HTM", "a.xml", "a.svg", "a", "a.tpl", "a.html.j2", "a.jinja", "dir.txt/a"] {
+            assert!(matches!(escape(name), AutoEscape::Html), "{name}");
+        }
+        for name in ["a.txt", "a.md.j2", "mail/a.eml", "a.csv"] {
+            assert!(matches!(escape(name), AutoEscape::None), "{name}");
+        }
+        for name in ["a.json", "a.js", "a.yaml"] {
+            assert!(matches!(escape(name), AutoEscape::Json), "{name}");
+        }
+    }
+}
