@@ -148,7 +148,7 @@ impl Keeper {
         }
         match &self.place {
             Place::Cookie => self.save_in_cookie(&live, is_touched, now),
-            Place::Store(store) => self.save_in_store(&**store, live, is_touched, now),
+            Place::Store(store) => self.save_in_store(&**store, &live, is_touched, now),
         }
     }
 
@@ -167,13 +167,13 @@ impl Keeper {
     fn save_in_store(
         &self,
         store: &dyn SessionStore,
-        live: Live,
+        live: &Live,
         is_touched: bool,
         now: u64,
     ) -> Result<Outcome> {
         let outcome = match &live.stored {
             Some(stored) if live.is_changed() || is_touched => {
-                let is_kept = self.replace(store, stored, &live, now)?;
+                let is_kept = self.replace(store, stored, live, now)?;
                 if is_kept && is_touched {
                     self.keep(&stored.token, &live.record, now)
                 } else {

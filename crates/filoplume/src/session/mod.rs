@@ -108,7 +108,7 @@ impl Session {
                 "there is no session here: `Sessions` has to stand further out, which is earlier in the code",
             )
         })?;
-        session.live()?;
+        drop(session.live()?);
         Ok(session)
     }
 
