@@ -37,10 +37,10 @@ pub mod routing;
 mod serve;
 #[cfg(feature = "sessions")]
 pub mod session;
-#[cfg(feature = "templates")]
-pub mod template;
 #[cfg(feature = "static-files")]
 mod static_files;
+#[cfg(feature = "templates")]
+pub mod template;
 pub mod testing;
 
 pub use filoplume_runtime::{
@@ -63,10 +63,10 @@ pub use crate::middleware::{Middleware, Next};
 pub use crate::present::Asked;
 pub use crate::response::{Html, IntoResponse, Redirect};
 pub use crate::routing::{Route, Router};
+pub use crate::serve::{AppService, RunningApp};
 #[cfg(feature = "sessions")]
 pub use crate::session::{Flash, Session};
-#[cfg(feature = "templates")]
-pub use crate::template::Templates;
-pub use crate::serve::{AppService, RunningApp};
 #[cfg(feature = "static-files")]
 pub use crate::static_files::StaticFiles;
+#[cfg(feature = "templates")]
+pub use crate::template::Templates;

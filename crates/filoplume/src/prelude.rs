@@ -10,8 +10,8 @@ pub use crate::response::{Html, IntoResponse, Redirect};
 pub use crate::routing::{Route, Router, any, delete, get, patch, post, put};
 #[cfg(feature = "sessions")]
 pub use crate::session::{Flash, Session};
-#[cfg(feature = "templates")]
-pub use crate::template::{Templates, context};
 #[cfg(feature = "static-files")]
 pub use crate::static_files::StaticFiles;
+#[cfg(feature = "templates")]
+pub use crate::template::{Templates, context};
 pub use crate::{App, Body, Error, Method, Request, Response, Result, ServerConfig, StatusCode};

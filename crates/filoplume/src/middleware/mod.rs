@@ -8,10 +8,10 @@ mod catch_panic;
 mod compression;
 mod concurrency_limit;
 mod cors;
-#[cfg(feature = "etag")]
-mod etag;
 #[cfg(feature = "sessions")]
 mod csrf;
+#[cfg(feature = "etag")]
+mod etag;
 #[cfg(feature = "jwt")]
 mod jwt;
 mod logger;
@@ -19,10 +19,10 @@ mod method_override;
 mod rate_limit;
 mod request_id;
 mod security_headers;
-mod timeout;
-mod vary;
 #[cfg(feature = "sessions")]
 mod sessions;
+mod timeout;
+mod vary;
 mod verdict;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -40,10 +40,10 @@ pub use catch_panic::CatchPanic;
 pub use compression::{Coding, Compression};
 pub use concurrency_limit::ConcurrencyLimit;
 pub use cors::Cors;
-#[cfg(feature = "etag")]
-pub use etag::ETag;
 #[cfg(feature = "sessions")]
 pub use csrf::{Csrf, CsrfToken};
+#[cfg(feature = "etag")]
+pub use etag::ETag;
 #[cfg(feature = "jwt")]
 pub(crate) use jwt::VerifiedClaims;
 #[cfg(feature = "jwt")]
@@ -55,9 +55,9 @@ pub use rate_limit::RateLimit;
 pub use rate_limit::{RedisCounters, WhenRedisFails};
 pub use request_id::{RequestId, RequestIds};
 pub use security_headers::{CspNonce, Frames, SecurityHeaders};
-pub use timeout::{TimeLeft, TimeoutBudget};
 #[cfg(feature = "sessions")]
 pub use sessions::Sessions;
+pub use timeout::{TimeLeft, TimeoutBudget};
 pub use verdict::{Verdict, secrets_match};
 
 use crate::context::Context;

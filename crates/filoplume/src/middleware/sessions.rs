@@ -10,6 +10,7 @@ use filoplume_runtime::{Request, Response};
 use crate::error::Result;
 use crate::extract::{Cookies, add_set_cookie};
 use crate::key::Key;
+use crate::middleware::vary::add_vary;
 use crate::middleware::{Middleware, Next};
 use crate::routing::RouteOptions;
 use crate::session::{Keeper, Lifetime, Outcome, Place, Session, SessionStore};
@@ -218,19 +219,14 @@ impl Middleware for Sessions {
 /// Says that a response is for one browser. One that gives out a session is not to be kept by shared caches, whatever
 /// the handler said of it.
 fn mark_personal(response: &mut Response, gives_session: bool) -> Result<()> {
-    let names = |list: &str, name: &str| list.split(',').any(|item| item.trim().eq_ignore_ascii_case(name));
-    let headers = response.headers();
-    let varies = {
-        let mut vary = headers.get_all("vary").filter_map(|value| std::str::from_utf8(value).ok());
-        vary.any(|list| names(list, "cookie") || names(list, "*"))
+    let says = |control: &str, directive: &str| {
+        control.split(',').any(|said| said.trim().eq_ignore_ascii_case(directive))
     };
-    let is_shared = match headers.get_str("cache-control") {
-        Some(control) => gives_session && !names(control, "private") && !names(control, "no-store"),
+    let is_shared = match response.headers().get_str("cache-control") {
+        Some(control) => gives_session && !says(control, "private") && !says(control, "no-store"),
         None => true,
     };
-    if !varies {
-        response.add_header("vary", "cookie")?;
-    }
+    add_vary(response.headers_mut(), "Cookie");
     if is_shared {
         response.set_header("cache-control", "private, no-cache")?;
     }
