@@ -67,7 +67,7 @@ impl EntityTag {
     ///
     /// If the text has a quote, a space or a control character.
     pub fn strong(text: &str) -> Self {
-        Self::made(format!("\"{text}\""))
+        Self::made(&format!("\"{text}\""))
     }
 
     /// Returns a tag that stays while the content means the same.
@@ -76,10 +76,10 @@ impl EntityTag {
     ///
     /// As [`strong`](Self::strong).
     pub fn weak(text: &str) -> Self {
-        Self::made(format!("W/\"{text}\""))
+        Self::made(&format!("W/\"{text}\""))
     }
 
-    fn made(value: String) -> Self {
+    fn made(value: &str) -> Self {
         match Self::parse(value.as_bytes()) {
             Some(tag) => tag,
             None => panic!("`{value}` is no entity tag"),
