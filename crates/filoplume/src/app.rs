@@ -9,6 +9,7 @@ use filoplume_runtime::{Method, Request, Response, ResponseBody, ServerConfig, S
 
 use crate::context::{Context, States};
 use crate::error::{Error, Result};
+use crate::extract::Proxies;
 use crate::handler::Handler;
 use crate::middleware::{End, Layer, Layers, Middleware, Next};
 use crate::present::{Asked, Panicked, Presenter, note_places_of_panics};
@@ -46,6 +47,7 @@ pub(crate) struct Settings {
     pub(crate) is_development: bool,
     pub(crate) presenter: Option<Presenter>,
     pub(crate) translators: Vec<Translator>,
+    pub(crate) proxies: Proxies,
 }
 
 /// Says how an error of another crate is answered.
@@ -189,6 +191,25 @@ impl App {
     /// ```
     pub fn development(mut self, is_development: bool) -> Self {
         self.settings.is_development = is_development;
+        self
+    }
+
+    /// Believes these proxies about [who asks](crate::ClientAddr). Default: nobody; the client is whoever connects.
+    ///
+    /// ```no_run
+    /// use filoplume::prelude::*;
+    ///
+    /// fn main() -> filoplume::Result<()> {
+    ///     App::new()
+    ///         .get("/", |client: ClientAddr| format!("you are {client}"))
+    ///         .trust_proxies(["10.0.0.0/8", "::1"])
+    ///         .listen("127.0.0.1:5000")
+    /// }
+    /// ```
+    pub fn trust_proxies(mut self, proxies: impl Into<Proxies>) -> Self {
+        let mut proxies = proxies.into();
+        self.router.mistakes.append(&mut proxies.mistakes);
+        self.settings.proxies = proxies;
         self
     }
 

@@ -2,9 +2,13 @@
 
 use std::any::{Any, TypeId, type_name};
 use std::fmt;
+use std::net::IpAddr;
 use std::sync::Arc;
 
+use filoplume_runtime::Request;
+
 use crate::app::Core;
+use crate::extract::ClientAddr;
 use crate::present::Asked;
 use crate::routing::CompiledRoute;
 
@@ -36,7 +40,30 @@ impl<'a> Context<'a> {
 
     /// Returns the captures of the path by name, still percent-encoded, in the order of the pattern.
     pub fn captures<'p>(&'p self, path: &'p str) -> Vec<(&'p str, &'p str)> {
-        self.core.table.captures(path)
+        self.core.table.captures(path).iter().collect()
+    }
+
+    /// Returns who asks, behind the proxies that the app trusts. See [`ClientAddr`].
+    pub fn client(&self, request: &Request) -> ClientAddr {
+        self.core.settings.proxies.client(request)
+    }
+
+    /// Returns the address of who asks, behind the proxies that the app trusts; `None` if it came over a Unix socket
+    /// and no proxy said more.
+    ///
+    /// ```
+    /// use filoplume::prelude::*;
+    ///
+    /// let app = App::new().get("/", || "secret").with(|request: Request, next: Next| {
+    ///     match next.context().client_ip(&request) {
+    ///         Some(ip) if ip.is_loopback() => Ok(next.run(request)),
+    ///         _ => Err(Error::forbidden("from this machine only")),
+    ///     }
+    /// });
+    /// # app.test().get("/").send().assert_status(403);
+    /// ```
+    pub fn client_ip(&self, request: &Request) -> Option<IpAddr> {
+        self.core.settings.proxies.client_ip(request)
     }
 
     /// Returns the longest content that the route accepts, in bytes; `None` if the server's bound decides.

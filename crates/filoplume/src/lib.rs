@@ -55,7 +55,13 @@ pub use crate::error::{Error, FieldError, Result};
 pub use crate::extract::Cookies;
 #[cfg(feature = "json")]
 pub use crate::extract::Json;
-pub use crate::extract::{Extension, Extract, Path, State};
+#[cfg(feature = "multipart")]
+pub use crate::extract::Multipart;
+#[cfg(feature = "validate")]
+pub use crate::extract::Valid;
+pub use crate::extract::{ClientAddr, Extension, Extract, Header, Path, State};
+#[cfg(feature = "form")]
+pub use crate::extract::{Form, Query};
 pub use crate::handler::Handler;
 #[cfg(feature = "cookies")]
 pub use crate::key::Key;

@@ -4,7 +4,13 @@
 pub use crate::extract::Cookies;
 #[cfg(feature = "json")]
 pub use crate::extract::Json;
-pub use crate::extract::{Extension, Path, State};
+#[cfg(feature = "multipart")]
+pub use crate::extract::Multipart;
+#[cfg(feature = "validate")]
+pub use crate::extract::Valid;
+pub use crate::extract::{ClientAddr, Extension, Header, Path, State};
+#[cfg(feature = "form")]
+pub use crate::extract::{Form, Query};
 pub use crate::middleware::{self, Middleware, Next};
 pub use crate::response::{Html, IntoResponse, Redirect};
 pub use crate::routing::{Route, Router, any, delete, get, patch, post, put};

@@ -10,7 +10,9 @@ use filoplume_runtime::{Request, Response, StatusCode};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use super::{ContentRejection, Extract, Refusal, Takes};
+use super::media_type::essence;
+use super::place::place;
+use super::{ContentRejection, Extract, ExtractOptional, Refusal, Takes};
 use crate::context::Context;
 use crate::error::{Error, Result};
 use crate::response::IntoResponse;
@@ -57,10 +59,22 @@ impl<T: DeserializeOwned> Extract for Json<T> {
     }
 }
 
+/// `None` if nothing was sent: no content and no `Content-Type`.
+impl<T: DeserializeOwned> ExtractOptional for Json<T> {
+    fn extract_optional(request: &mut Request, context: &Context<'_>) -> Result<Option<Self>, JsonRejection> {
+        if request.content_length() == Some(0) && !request.headers().contains("content-type") {
+            return Ok(None);
+        }
+        Self::extract(request, context).map(Some)
+    }
+}
+
 /// `application/json`, and all `+json` (RFC 6839, 3.1), with any parameters.
 fn is_json(content_type: &str) -> bool {
-    let essence = content_type.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
-    essence == "application/json" || (essence.starts_with("application/") && essence.ends_with("+json"))
+    let Some((kind, subtype)) = essence(content_type).split_once('/') else { return false };
+    // What stands behind the last `+` is the suffix.
+    let suffix = subtype.rsplit('+').next().unwrap_or_default();
+    kind.eq_ignore_ascii_case("application") && suffix.eq_ignore_ascii_case("json")
 }
 
 impl<T: Serialize> IntoResponse for Json<T> {
@@ -97,8 +111,8 @@ pub enum JsonRejection {
     Syntax(Arc<serde_json::Error>),
     /// It is JSON, but not what is wanted.
     Data {
-        /// Where: such as `items[2].price`; `.` for the whole.
-        field: String,
+        /// Where: such as `items[2].price`; `None` for the whole.
+        field: Option<String>,
         /// What is wrong there.
         source: Arc<serde_json::Error>,
     },
@@ -106,7 +120,7 @@ pub enum JsonRejection {
 
 impl JsonRejection {
     fn of(error: serde_path_to_error::Error<serde_json::Error>) -> Self {
-        let field = error.path().to_string();
+        let field = place(error.path(), &error.inner().to_string());
         let source = Arc::new(error.into_inner());
         if source.is_data() { Self::Data { field, source } } else { Self::Syntax(source) }
     }
@@ -120,10 +134,8 @@ impl fmt::Display for JsonRejection {
             }
             Self::Content(rejection) => rejection.fmt(f),
             Self::Syntax(error) => write!(f, "the content is no JSON: {error}"),
-            Self::Data { field, source } if field == "." => {
-                write!(f, "the content is not as expected: {source}")
-            }
-            Self::Data { field, source } => write!(f, "`{field}` is not as expected: {source}"),
+            Self::Data { field: None, source } => write!(f, "the content is not as expected: {source}"),
+            Self::Data { field: Some(field), source } => write!(f, "`{field}` is wrong: {source}"),
         }
     }
 }
@@ -141,14 +153,17 @@ impl StdError for JsonRejection {
 impl Refusal for JsonRejection {
     fn describe(&self) -> Error {
         let status = match self {
-            Self::ContentType => StatusCode::UNSUPPORTED_MEDIA_TYPE,
+            Self::ContentType => {
+                let error = Error::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, self.to_string());
+                return error.with_known_header("accept", "application/json");
+            }
             Self::Content(rejection) => return rejection.describe(),
             Self::Syntax(_) => StatusCode::BAD_REQUEST,
             Self::Data { .. } => StatusCode::UNPROCESSABLE_ENTITY,
         };
         let error = Error::new(status, self.to_string());
         match self {
-            Self::Data { field, source } => error.with_field(field, source.to_string()),
+            Self::Data { field: Some(field), source } => error.with_field(field, source.to_string()),
             _ => error,
         }
     }
@@ -164,6 +179,7 @@ mod tests {
         assert!(is_json("Application/JSON; charset=utf-8"));
         assert!(is_json("application/vnd.api+json"));
         assert!(!is_json("text/json"));
+        assert!(!is_json("application/json+xml"));
         assert!(!is_json("application/jsonx"));
         assert!(!is_json(""));
     }

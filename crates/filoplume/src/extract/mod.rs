@@ -3,17 +3,37 @@
 mod authorization;
 #[cfg(feature = "jwt")]
 mod claims;
+mod client_address;
 mod content;
 #[cfg(feature = "cookies")]
 mod cookies;
+#[cfg(feature = "form")]
+mod form;
+mod header;
+pub mod headers;
 #[cfg(feature = "json")]
 mod json;
+mod media_type;
+#[cfg(feature = "multipart")]
+mod multipart;
+mod optional;
 mod path;
+mod percent;
+#[cfg(any(feature = "json", feature = "form"))]
+mod place;
 mod plain;
+mod proxies;
+#[cfg(feature = "form")]
+mod query;
 mod state;
 mod takes;
+#[cfg(feature = "form")]
+mod urlencoded;
+#[cfg(feature = "validate")]
+mod valid;
 
 use std::error::Error as StdError;
+use std::io;
 
 use filoplume_runtime::Request;
 
@@ -21,6 +41,7 @@ pub use authorization::{AuthorizationRejection, Basic, Bearer, Scheme};
 pub(crate) use authorization::{REALM, quoted};
 #[cfg(feature = "jwt")]
 pub use claims::{Claims, ClaimsRejection};
+pub use client_address::ClientAddr;
 pub use content::ContentRejection;
 #[cfg(feature = "cookies")]
 pub use cookie::{self, Cookie, SameSite};
@@ -28,13 +49,27 @@ pub use cookie::{self, Cookie, SameSite};
 pub use cookies::{COOKIES_MAX, Cookies, CookiesRejection, ProtectedCookies, SET_COOKIE_BYTES_MAX};
 #[cfg(feature = "cookies")]
 pub(crate) use cookies::{SendCookies, add_set_cookie};
+#[cfg(feature = "form")]
+pub use form::{Form, FormRejection};
+pub use header::{Header, HeaderProblem, HeaderRejection, TypedHeader};
 #[cfg(feature = "json")]
 pub use json::{Json, JsonRejection};
+#[cfg(feature = "multipart")]
+pub use multipart::{Field, Multipart, MultipartLimits, MultipartProblem, MultipartRejection};
+pub use optional::ExtractOptional;
 pub use path::{Path, PathRejection};
+pub use percent::EncodingError;
 pub use plain::{Extension, ExtensionRejection, HeaderMap, RawQuery, Target};
+pub use proxies::Proxies;
+#[cfg(feature = "form")]
+pub use query::{Query, QueryRejection};
 pub use state::State;
 pub use takes::Takes;
 pub(crate) use takes::{check_takes, most};
+#[cfg(feature = "form")]
+pub use urlencoded::FieldsError;
+#[cfg(feature = "validate")]
+pub use valid::{InvalidFields, Valid, ValidRejection};
 
 use crate::context::Context;
 use crate::error::Error;
@@ -115,9 +150,22 @@ pub(crate) fn refuse<R: Refusal>(refusal: R) -> Error {
     refusal.describe().with_source(refusal)
 }
 
-/// Implements what all refusals have in common.
+/// What is known of an error that went through a `?`.
+pub(crate) fn known_refusal(error: &(dyn StdError + 'static)) -> Option<Error> {
+    // A reader of content, such as a field of a form, has no other way to say why it fails.
+    let within = error.downcast_ref::<io::Error>().and_then(io::Error::get_ref);
+    match within {
+        Some(within) => describe(within),
+        None => describe(error),
+    }
+}
+
+/// Implements what all refusals have in common. Those behind the `;` become responses on their own.
 macro_rules! refusals {
-    ($($(#[$condition:meta])* $refusal:ty),+ $(,)?) => {
+    (
+        $($(#[$condition:meta])* $refusal:ty),+ $(,)?;
+        $($(#[$known_condition:meta])* $known:ty),* $(,)?
+    ) => {
         $(
             $(#[$condition])*
             impl IntoResponse for $refusal {
@@ -127,14 +175,19 @@ macro_rules! refusals {
             }
         )+
 
-        /// What is known of an error that went through a `?`.
-        pub(crate) fn known_refusal(error: &(dyn StdError + 'static)) -> Option<Error> {
+        fn describe(error: &(dyn StdError + 'static)) -> Option<Error> {
             $(
                 $(#[$condition])*
                 if let Some(refusal) = error.downcast_ref::<$refusal>() {
                     return Some(refusal.describe());
                 }
             )+
+            $(
+                $(#[$known_condition])*
+                if let Some(refusal) = error.downcast_ref::<$known>() {
+                    return Some(refusal.describe());
+                }
+            )*
             None
         }
     };
@@ -148,7 +201,24 @@ refusals! {
     #[cfg(feature = "cookies")]
     CookiesRejection,
     ExtensionRejection,
+    HeaderRejection,
     PathRejection,
+    #[cfg(feature = "form")]
+    FormRejection,
+    #[cfg(feature = "form")]
+    QueryRejection,
     #[cfg(feature = "json")]
     JsonRejection,
+    #[cfg(feature = "multipart")]
+    MultipartRejection,
+    #[cfg(feature = "validate")]
+    InvalidFields;
+    #[cfg(feature = "validate")]
+    ValidRejection<PathRejection>,
+    #[cfg(all(feature = "validate", feature = "form"))]
+    ValidRejection<FormRejection>,
+    #[cfg(all(feature = "validate", feature = "form"))]
+    ValidRejection<QueryRejection>,
+    #[cfg(all(feature = "validate", feature = "json"))]
+    ValidRejection<JsonRejection>,
 }

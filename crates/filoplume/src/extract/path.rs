@@ -6,14 +6,14 @@ use std::fmt;
 use std::ops::{Deref, DerefMut};
 
 use filoplume_runtime::{Request, StatusCode};
-use percent_encoding::percent_decode_str;
 use serde::de::value::{MapDeserializer, SeqDeserializer};
 use serde::de::{self, DeserializeOwned, Deserializer, EnumAccess, IntoDeserializer, VariantAccess, Visitor};
 
+use super::percent::{self, EncodingError};
 use super::{Extract, Refusal};
 use crate::context::Context;
 use crate::error::Error;
-use crate::routing::RouteOptions;
+use crate::routing::{Captures, RouteOptions};
 
 /// The captures of the path: one as a value, several as a tuple in their order or as a struct by their names.
 ///
@@ -39,7 +39,7 @@ use crate::routing::RouteOptions;
 /// client.get("/users/me").send().assert_status(400);
 /// ```
 ///
-/// Refused with `400` if a capture is not what the type wants, or is not UTF-8.
+/// Refused with `400` if a capture cannot be decoded or is not what the type wants.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Path<T>(pub T);
 
@@ -47,16 +47,8 @@ impl<T: DeserializeOwned> Extract for Path<T> {
     type Rejection = PathRejection;
 
     fn extract(request: &mut Request, context: &Context<'_>) -> Result<Self, PathRejection> {
-        let captures = context.captures(request.path());
-        let decoded =
-            captures.iter().map(|&(name, value)| decode(name, value)).collect::<Result<Vec<_>, _>>()?;
-        T::deserialize(Captures(&decoded)).map(Self).map_err(|refused| match refused {
-            Refused::At(name, message) => PathRejection::Invalid { capture: name, message },
-            Refused::Plain(message) if decoded.len() == 1 => {
-                PathRejection::Invalid { capture: decoded[0].0.to_owned(), message }
-            }
-            Refused::Plain(message) => PathRejection::Mismatch { message },
-        })
+        let captures = context.core.table.captures(request.path());
+        T::deserialize(Typed(&captures)).map(Self).map_err(|refused| refused.into_rejection(&captures))
     }
 
     fn configure(options: &mut RouteOptions) {
@@ -82,10 +74,12 @@ impl<T> DerefMut for Path<T> {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum PathRejection {
-    /// A capture is not UTF-8 once it is percent-decoded.
-    NotUtf8 {
+    /// A capture is not encoded as it should be.
+    Encoding {
         /// The name of the capture.
         capture: String,
+        /// What is wrong with it.
+        error: EncodingError,
     },
     /// A capture cannot be read as what the handler wants.
     Invalid {
@@ -104,7 +98,7 @@ pub enum PathRejection {
 impl fmt::Display for PathRejection {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::NotUtf8 { capture } => write!(f, "`{capture}` in the path is not UTF-8"),
+            Self::Encoding { capture, error } => write!(f, "`{capture}` in the path {error}"),
             Self::Invalid { capture, message } => write!(f, "`{capture}` in the path is wrong: {message}"),
             Self::Mismatch { message } => write!(f, "the type of `Path` does not fit the pattern: {message}"),
         }
@@ -116,8 +110,8 @@ impl StdError for PathRejection {}
 impl Refusal for PathRejection {
     fn describe(&self) -> Error {
         match self {
-            Self::NotUtf8 { capture } => {
-                Error::bad_request(self.to_string()).with_field(capture, "is not UTF-8")
+            Self::Encoding { capture, error } => {
+                Error::bad_request(self.to_string()).with_field(capture, error.to_string())
             }
             Self::Invalid { capture, message } => {
                 Error::bad_request(self.to_string()).with_field(capture, message)
@@ -127,19 +121,12 @@ impl Refusal for PathRejection {
     }
 }
 
-type Capture<'a> = (&'a str, Cow<'a, str>);
-
-fn decode<'a>(name: &'a str, value: &'a str) -> Result<Capture<'a>, PathRejection> {
-    let value = percent_decode_str(value).decode_utf8();
-    let value = value.map_err(|_| PathRejection::NotUtf8 { capture: name.to_owned() })?;
-    Ok((name, value))
-}
-
 /// What serde finds wrong, and where.
 #[derive(Debug)]
 enum Refused {
     Plain(String),
     At(String, String),
+    Encoding(String, EncodingError),
 }
 
 impl Refused {
@@ -149,12 +136,28 @@ impl Refused {
             at => at,
         }
     }
+
+    #[cold]
+    fn into_rejection(self, captures: &Captures<'_>) -> PathRejection {
+        match self {
+            Self::At(capture, message) => PathRejection::Invalid { capture, message },
+            Self::Encoding(capture, error) => PathRejection::Encoding { capture, error },
+            Self::Plain(message) => match captures.iter().next() {
+                Some((name, _)) if captures.len() == 1 => {
+                    PathRejection::Invalid { capture: name.to_owned(), message }
+                }
+                _ => PathRejection::Mismatch { message },
+            },
+        }
+    }
 }
 
 impl fmt::Display for Refused {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (Self::Plain(message) | Self::At(_, message)) = self;
-        f.write_str(message)
+        match self {
+            Self::Plain(message) | Self::At(_, message) => f.write_str(message),
+            Self::Encoding(_, error) => error.fmt(f),
+        }
     }
 }
 
@@ -166,23 +169,22 @@ impl de::Error for Refused {
     }
 }
 
-/// All captures of a path.
+/// All captures of a path, where matching left them. They are decoded when they are read.
 #[derive(Clone, Copy)]
-struct Captures<'a>(&'a [Capture<'a>]);
+struct Typed<'a>(&'a Captures<'a>);
 
-impl<'a> Captures<'a> {
+impl<'a> Typed<'a> {
     fn only(self) -> Result<Text<'a>, Refused> {
-        match self.0 {
-            [(name, text)] => Ok(Text { name, text }),
-            captures => Err(de::Error::custom(format_args!(
-                "it is one value, and the pattern has {} captures: use a tuple or a struct",
-                captures.len()
+        match (self.0.len(), self.texts().next()) {
+            (1, Some(text)) => Ok(text),
+            (count, _) => Err(de::Error::custom(format_args!(
+                "it is one value, and the pattern has {count} captures: use a tuple or a struct"
             ))),
         }
     }
 
     fn texts(self) -> impl Iterator<Item = Text<'a>> {
-        self.0.iter().map(|(name, text)| Text { name, text })
+        self.0.iter().map(|(name, encoded)| Text { name, encoded })
     }
 
     fn sequence<'de, V: Visitor<'de>>(self, wanted: Option<usize>, visitor: V) -> Result<V::Value, Refused> {
@@ -196,7 +198,7 @@ impl<'a> Captures<'a> {
     }
 
     fn map<'de, V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Refused> {
-        visitor.visit_map(MapDeserializer::new(self.texts().map(|text| (text.name.to_owned(), text))))
+        visitor.visit_map(MapDeserializer::new(self.texts().map(|text| (text.name, text))))
     }
 }
 
@@ -210,7 +212,7 @@ macro_rules! forward_to_only {
     };
 }
 
-impl<'de> Deserializer<'de> for Captures<'_> {
+impl<'de> Deserializer<'de> for Typed<'_> {
     type Error = Refused;
 
     forward_to_only! {
@@ -296,7 +298,14 @@ impl<'de> Deserializer<'de> for Captures<'_> {
 #[derive(Clone, Copy)]
 struct Text<'a> {
     name: &'a str,
-    text: &'a str,
+    encoded: &'a str,
+}
+
+impl<'a> Text<'a> {
+    fn decode(self) -> Result<Cow<'a, str>, Refused> {
+        percent::decode(self.encoded.as_bytes())
+            .map_err(|error| Refused::Encoding(self.name.to_owned(), error))
+    }
 }
 
 impl<'de> IntoDeserializer<'de, Refused> for Text<'_> {
@@ -311,11 +320,10 @@ macro_rules! parse_as {
     ($($method:ident $visit:ident $type:ty, $what:literal;)*) => {
         $(
             fn $method<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Refused> {
-                match self.text.parse::<$type>() {
+                let text = self.decode()?;
+                match text.parse::<$type>() {
                     Ok(value) => visitor.$visit(value).map_err(|refused: Refused| refused.at(self.name)),
-                    Err(_) => {
-                        Err(Refused::At(self.name.to_owned(), format!("`{}` is not {}", self.text, $what)))
-                    }
+                    Err(_) => Err(Refused::At(self.name.to_owned(), format!("`{text}` is not {}", $what))),
                 }
             }
         )*
@@ -343,11 +351,16 @@ impl<'de> Deserializer<'de> for Text<'_> {
     }
 
     fn deserialize_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Refused> {
-        visitor.visit_str(self.text).map_err(|refused: Refused| refused.at(self.name))
+        let visited = match self.decode()? {
+            Cow::Borrowed(text) => visitor.visit_str(text),
+            Cow::Owned(text) => visitor.visit_string(text),
+        };
+        visited.map_err(|refused: Refused| refused.at(self.name))
     }
 
     fn deserialize_bytes<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Refused> {
-        visitor.visit_bytes(self.text.as_bytes()).map_err(|refused: Refused| refused.at(self.name))
+        let text = self.decode()?;
+        visitor.visit_bytes(text.as_bytes()).map_err(|refused: Refused| refused.at(self.name))
     }
 
     fn deserialize_byte_buf<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Refused> {
@@ -421,10 +434,15 @@ mod tests {
     use super::*;
 
     fn read<T: DeserializeOwned>(captures: &[(&str, &str)]) -> Result<T, String> {
-        let captures: Vec<_> = captures.iter().map(|&(name, text)| (name, Cow::Borrowed(text))).collect();
-        T::deserialize(Captures(&captures)).map_err(|refused| match refused {
+        let pattern: String = captures.iter().map(|(name, _)| format!("/{{{name}}}")).collect();
+        let path: String = captures.iter().map(|(_, text)| format!("/{text}")).collect();
+        let mut router = matchit::Router::new();
+        router.insert(pattern, ()).unwrap();
+        let captures = Captures::from(router.at(&path).unwrap().params);
+        T::deserialize(Typed(&captures)).map_err(|refused| match refused {
             Refused::Plain(message) => message,
             Refused::At(name, message) => format!("{name}: {message}"),
+            Refused::Encoding(name, error) => format!("{name} {error}"),
         })
     }
 
@@ -451,7 +469,8 @@ mod tests {
         assert_eq!(read(&[("id", "17")]), Ok((17_i8,)));
         assert_eq!(read(&[("id", "-1.5")]), Ok(-1.5_f32));
         assert_eq!(read(&[("name", "a b")]), Ok("a b".to_owned()));
-        assert_eq!(read(&[("letter", "ö")]), Ok('ö'));
+        assert_eq!(read(&[("letter", "%C3%B6")]), Ok('ö'));
+        assert_eq!(read(&[("name", "a%2Fb+c")]), Ok("a/b+c".to_owned()));
         assert_eq!(read(&[("color", "red")]), Ok(Color::Red));
     }
 
@@ -471,6 +490,11 @@ mod tests {
         assert_eq!(
             read::<u8>(&[("id", "256")]),
             Err("id: `256` is not a whole number from 0 to 255".to_owned())
+        );
+        assert_eq!(read::<String>(&[("id", "%ff")]), Err("id is not UTF-8".to_owned()));
+        assert!(
+            read::<(u8, String)>(&[("a", "1"), ("b", "%4")])
+                .is_err_and(|message| message.starts_with("b has"))
         );
         let captures = [("color", "blue"), ("id", "3")];
         assert_eq!(

@@ -7,7 +7,7 @@ use std::fmt;
 
 use filoplume_runtime::{Body, Headers, Method, Peer, Request, Version};
 
-use super::{Extract, Refusal, Takes};
+use super::{Extract, ExtractOptional, Refusal, Takes};
 use crate::context::Context;
 use crate::error::Error;
 
@@ -116,6 +116,13 @@ impl<T: Clone + Send + Sync + 'static> Extract for Extension<T> {
     fn extract(request: &mut Request, _: &Context<'_>) -> Result<Self, ExtensionRejection> {
         let value = request.extensions().get::<T>().cloned();
         value.map(Self).ok_or(ExtensionRejection { type_name: type_name::<T>() })
+    }
+}
+
+/// `None` if no middleware put a value of the type there.
+impl<T: Clone + Send + Sync + 'static> ExtractOptional for Extension<T> {
+    fn extract_optional(request: &mut Request, _: &Context<'_>) -> Result<Option<Self>, ExtensionRejection> {
+        Ok(request.extensions().get::<T>().cloned().map(Self))
     }
 }
 

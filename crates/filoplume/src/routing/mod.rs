@@ -14,4 +14,4 @@ pub use options::RouteOptions;
 pub(crate) use pattern::check_prefix;
 pub use route::{Route, any, delete, get, head, on, options, patch, post, put};
 pub use router::{RouteInfo, Router, Routes};
-pub(crate) use table::{CompiledRoute, Found, NO_ROUTE, Table};
+pub(crate) use table::{Captures, CompiledRoute, Found, NO_ROUTE, Table};

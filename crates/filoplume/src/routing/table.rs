@@ -106,14 +106,11 @@ impl Table {
     }
 
     /// Returns the captures of a path by name. Matching again is cheaper than keeping what few handlers want.
-    pub(crate) fn captures<'p>(&'p self, path: &'p str) -> Vec<(&'p str, &'p str)> {
-        if let Ok(matched) = self.paths.at(path) {
-            return matched.params.iter().collect();
-        }
-        let matched = self.nested_fallbacks.at(path).map(|matched| matched.params);
-        let captures =
-            matched.map(|params| params.iter().filter(|(name, _)| *name != FALLBACK_REST).collect());
-        captures.unwrap_or_default()
+    #[inline]
+    pub(crate) fn captures<'p>(&'p self, path: &'p str) -> Captures<'p> {
+        let matched = self.paths.at(path).map(|matched| matched.params);
+        let matched = matched.or_else(|_| self.nested_fallbacks.at(path).map(|matched| matched.params));
+        Captures::from(matched.unwrap_or_default())
     }
 
     #[inline(never)]
@@ -147,6 +144,28 @@ impl Table {
         };
         let candidates = [other_slash(path), normal.as_deref().and_then(other_slash), normal];
         candidates.into_iter().rev().flatten().find(|path| self.paths.at(path).is_ok())
+    }
+}
+
+/// The captures of one path, by name.
+#[derive(Clone, Debug)]
+pub(crate) struct Captures<'p>(matchit::Params<'p, 'p>);
+
+impl<'p> From<matchit::Params<'p, 'p>> for Captures<'p> {
+    fn from(params: matchit::Params<'p, 'p>) -> Self {
+        Self(params)
+    }
+}
+
+impl<'p> Captures<'p> {
+    #[inline]
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (&'p str, &'p str)> {
+        self.0.iter().filter(|(name, _)| *name != FALLBACK_REST)
+    }
+
+    #[inline]
+    pub(crate) fn len(&self) -> usize {
+        self.iter().count()
     }
 }
 

@@ -1,0 +1,149 @@
+//! What an HTML form sends, typed.
+
+use std::error::Error as StdError;
+use std::fmt;
+use std::ops::{Deref, DerefMut};
+
+use bytes::Bytes;
+use filoplume_runtime::{Method, Request, StatusCode};
+use serde::de::DeserializeOwned;
+
+use super::media_type::essence;
+use super::urlencoded::{self, FieldsError};
+use super::{ContentRejection, Extract, ExtractOptional, Refusal, Takes};
+use crate::context::Context;
+use crate::error::Error;
+
+/// What `application/x-www-form-urlencoded` is called.
+const CONTENT_TYPE: &str = "application/x-www-form-urlencoded";
+
+/// A form without files, read as a `T`: the content, or the query of a `GET` or `HEAD`, as browsers send it.
+///
+/// Fields are read as those of [`Query`](super::Query) are. A checkbox is a `bool` with `#[serde(default)]`: `on` is
+/// `true`. A number in a field that was left empty is the `None` of its `Option`.
+///
+/// ```
+/// use filoplume::prelude::*;
+/// use serde::Deserialize;
+///
+/// #[derive(Deserialize)]
+/// struct SignUp { name: String, age: Option<u8>, #[serde(default)] newsletter: bool }
+///
+/// let app = App::new().post("/sign-up", |Form(sign_up): Form<SignUp>| {
+///     format!("{}, {:?}, {}", sign_up.name, sign_up.age, sign_up.newsletter)
+/// });
+/// let client = app.test();
+/// let post = |form: &str| {
+///     client.post("/sign-up").header("content-type", "application/x-www-form-urlencoded").body(form).send()
+/// };
+/// post("name=Ada+L&age=&newsletter=on").assert_text("Ada L, None, true");
+/// post("name=Ada&age=old").assert_status(422);
+/// ```
+///
+/// Refused with `415` if the content has another type, `400` if it cannot be decoded, `422` if it is no `T`, with the
+/// field, and as [`Bytes`] are. Forms with files are [`Multipart`](super::Multipart).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Form<T>(pub T);
+
+impl<T: DeserializeOwned> Extract for Form<T> {
+    const TAKES: Takes = Takes::Content;
+    type Rejection = FormRejection;
+
+    fn extract(request: &mut Request, context: &Context<'_>) -> Result<Self, FormRejection> {
+        if is_in_query(request.method()) {
+            let query = request.query().unwrap_or_default();
+            return urlencoded::read(query.as_bytes()).map(Self).map_err(FormRejection::Fields);
+        }
+        let content_type = request.header("content-type").map(essence);
+        if !content_type.is_some_and(|essence| essence.eq_ignore_ascii_case(CONTENT_TYPE)) {
+            return Err(FormRejection::ContentType);
+        }
+        let content = Bytes::extract(request, context).map_err(FormRejection::Content)?;
+        urlencoded::read(&content).map(Self).map_err(FormRejection::Fields)
+    }
+}
+
+/// `None` if nothing was sent: neither a query, of a `GET`, nor a content.
+impl<T: DeserializeOwned> ExtractOptional for Form<T> {
+    fn extract_optional(request: &mut Request, context: &Context<'_>) -> Result<Option<Self>, FormRejection> {
+        let is_absent = if is_in_query(request.method()) {
+            request.query().unwrap_or_default().is_empty()
+        } else {
+            request.content_length() == Some(0) && !request.headers().contains("content-type")
+        };
+        if is_absent { Ok(None) } else { Self::extract(request, context).map(Some) }
+    }
+}
+
+/// Where the form is: the content of a `GET` or `HEAD` means nothing (RFC 9110, 9.3.1).
+fn is_in_query(method: &Method) -> bool {
+    *method == Method::GET || *method == Method::HEAD
+}
+
+impl<T> Deref for Form<T> {
+    type Target = T;
+
+    fn deref(&self) -> &T {
+        &self.0
+    }
+}
+
+impl<T> DerefMut for Form<T> {
+    fn deref_mut(&mut self) -> &mut T {
+        &mut self.0
+    }
+}
+
+/// Why [`Form`] refused.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub enum FormRejection {
+    /// The `Content-Type` is missing or another one.
+    ContentType,
+    /// The content could not be taken.
+    Content(ContentRejection),
+    /// The fields are wrong.
+    Fields(FieldsError),
+}
+
+impl fmt::Display for FormRejection {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::ContentType => {
+                write!(f, "the content is to be a form: send `content-type: {CONTENT_TYPE}`")
+            }
+            Self::Content(rejection) => rejection.fmt(f),
+            Self::Fields(error) => write!(f, "the form cannot be read: {error}"),
+        }
+    }
+}
+
+impl StdError for FormRejection {
+    fn source(&self) -> Option<&(dyn StdError + 'static)> {
+        match self {
+            Self::ContentType => None,
+            Self::Content(rejection) => Some(rejection),
+            Self::Fields(error) => Some(error),
+        }
+    }
+}
+
+impl Refusal for FormRejection {
+    fn describe(&self) -> Error {
+        let (status, fields) = match self {
+            Self::ContentType => {
+                let error = Error::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, self.to_string());
+                return error.with_known_header("accept", CONTENT_TYPE);
+            }
+            Self::Content(rejection) => return rejection.describe(),
+            Self::Fields(fields @ FieldsError::Encoding { .. }) => (StatusCode::BAD_REQUEST, fields),
+            Self::Fields(fields @ FieldsError::TooMany { .. }) => (StatusCode::PAYLOAD_TOO_LARGE, fields),
+            Self::Fields(fields @ FieldsError::Data { .. }) => (StatusCode::UNPROCESSABLE_ENTITY, fields),
+        };
+        let error = Error::new(status, self.to_string());
+        match fields.field() {
+            Some((field, message)) => error.with_field(field, message),
+            None => error,
+        }
+    }
+}

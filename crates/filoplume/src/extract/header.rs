@@ -1,0 +1,176 @@
+//! Headers, typed.
+
+use std::error::Error as StdError;
+use std::fmt;
+use std::ops::{Deref, DerefMut};
+
+use filoplume_runtime::Request;
+
+use super::{Extract, ExtractOptional, Refusal};
+use crate::context::Context;
+use crate::error::Error;
+
+/// A header as a type. There are some in [`headers`](super::headers); those of an app are made so:
+///
+/// ```
+/// use std::num::ParseIntError;
+/// use filoplume::prelude::*;
+/// use filoplume::extract::TypedHeader;
+///
+/// /// How many cats the client has.
+/// struct Cats(u32);
+///
+/// impl TypedHeader for Cats {
+///     const NAME: &'static str = "x-cats";
+///     type Error = ParseIntError;
+///
+///     fn parse(value: &str) -> Result<Self, ParseIntError> {
+///         value.parse().map(Self)
+///     }
+/// }
+///
+/// let app = App::new().get("/", |Header(Cats(count)): Header<Cats>| format!("{count} cats"));
+/// let client = app.test();
+/// client.get("/").header("x-cats", "3").send().assert_text("3 cats");
+/// client.get("/").header("x-cats", "some").send().assert_status(400);
+/// client.get("/").send().assert_status(400);
+/// ```
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is not a typed header",
+    label = "not a typed header",
+    note = "types for headers implement `TypedHeader`; some are in `filoplume::extract::headers`",
+    note = "a header as text is `headers.get_str(\"x-name\")` of the parameter `headers: Headers`"
+)]
+pub trait TypedHeader: Sized {
+    /// The name, in any case.
+    const NAME: &'static str;
+
+    /// Whether the value is a list (RFC 9110, 5.6.1). One that came as several fields is then joined by commas; of
+    /// any other header several fields are refused, because readers could disagree about which one counts.
+    const IS_LIST: bool = false;
+
+    /// What is wrong with a value.
+    type Error: fmt::Display;
+
+    /// Reads the value, which has no white space around it.
+    ///
+    /// # Errors
+    ///
+    /// If it is no value of this header.
+    fn parse(value: &str) -> Result<Self, Self::Error>;
+}
+
+/// A header, read as a [`TypedHeader`]. As a parameter `Option<Header<H>>` is `None` if it is not there.
+///
+/// ```
+/// use filoplume::prelude::*;
+/// use filoplume::extract::headers::{Host, UserAgent};
+///
+/// let app = App::new().get("/", |Header(host): Header<Host>, agent: Option<Header<UserAgent>>| {
+///     format!("{} for {}", host.name(), agent.map_or("nobody".to_owned(), |Header(UserAgent(agent))| agent))
+/// });
+/// app.test().get("/").header("host", "example.org").send().assert_text("example.org for nobody");
+/// ```
+///
+/// Refused with `400` and the name if it is missing, occurs more than once and is no list, is not UTF-8, or is wrong.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Header<H>(pub H);
+
+impl<H: TypedHeader> Extract for Header<H> {
+    type Rejection = HeaderRejection;
+
+    fn extract(request: &mut Request, context: &Context<'_>) -> Result<Self, HeaderRejection> {
+        let header = Self::extract_optional(request, context)?;
+        header.ok_or(HeaderRejection { name: H::NAME, problem: HeaderProblem::Missing })
+    }
+}
+
+impl<H: TypedHeader> ExtractOptional for Header<H> {
+    fn extract_optional(request: &mut Request, _: &Context<'_>) -> Result<Option<Self>, HeaderRejection> {
+        let reject = |problem| HeaderRejection { name: H::NAME, problem };
+        let mut values = request.headers().get_all(H::NAME);
+        let Some(first) = values.next() else { return Ok(None) };
+        let first = text(first).map_err(reject)?;
+        let mut joined = String::new();
+        for value in values {
+            if !H::IS_LIST {
+                return Err(reject(HeaderProblem::Repeated));
+            }
+            if joined.is_empty() {
+                joined.push_str(first);
+            }
+            joined.push_str(", ");
+            joined.push_str(text(value).map_err(reject)?);
+        }
+        let value = if joined.is_empty() { first } else { &joined };
+        let parsed = H::parse(value).map_err(|error| reject(HeaderProblem::Invalid(error.to_string())))?;
+        Ok(Some(Self(parsed)))
+    }
+}
+
+fn text(value: &[u8]) -> Result<&str, HeaderProblem> {
+    std::str::from_utf8(value).map_err(|_| HeaderProblem::NotUtf8)
+}
+
+impl<H> Deref for Header<H> {
+    type Target = H;
+
+    fn deref(&self) -> &H {
+        &self.0
+    }
+}
+
+impl<H> DerefMut for Header<H> {
+    fn deref_mut(&mut self) -> &mut H {
+        &mut self.0
+    }
+}
+
+/// Why [`Header`] refused.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct HeaderRejection {
+    /// The name of the header.
+    pub name: &'static str,
+    /// What is wrong with it.
+    pub problem: HeaderProblem,
+}
+
+/// What is wrong with a header.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum HeaderProblem {
+    /// It is not there.
+    Missing,
+    /// It is there more than once, and is no list.
+    Repeated,
+    /// It is not UTF-8.
+    NotUtf8,
+    /// It is no value of this header.
+    Invalid(String),
+}
+
+impl fmt::Display for HeaderProblem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Missing => f.write_str("is missing"),
+            Self::Repeated => f.write_str("is there more than once"),
+            Self::NotUtf8 => f.write_str("is not UTF-8"),
+            Self::Invalid(message) => write!(f, "is wrong: {message}"),
+        }
+    }
+}
+
+impl fmt::Display for HeaderRejection {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "the header `{}` {}", self.name, self.problem)
+    }
+}
+
+impl StdError for HeaderRejection {}
+
+impl Refusal for HeaderRejection {
+    fn describe(&self) -> Error {
+        Error::bad_request(self.to_string()).with_field(self.name, self.problem.to_string())
+    }
+}

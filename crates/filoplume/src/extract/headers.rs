@@ -1,0 +1,240 @@
+//! Typed headers, for [`Header`](super::Header).
+
+use std::net::Ipv6Addr;
+
+use super::TypedHeader;
+use super::media_type::{self, essence, is_token, trim};
+
+/// `Accept` (RFC 9110, 12.5.1): which types of content the client would like.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Accept {
+    /// Ranges such as `text/*` with their weights in thousandths.
+    ranges: Vec<(String, u16)>,
+}
+
+impl Accept {
+    /// Returns the offer that the client likes best, the first of those that it likes as much; `None` if it likes none.
+    ///
+    /// ```
+    /// use filoplume::extract::TypedHeader;
+    /// use filoplume::extract::headers::Accept;
+    ///
+    /// let accept = Accept::parse("text/html, application/json;q=0.8, */*;q=0.1")?;
+    /// assert_eq!(accept.best_of(&["application/json", "text/html"]), Some("text/html"));
+    /// assert_eq!(accept.best_of(&["image/png", "application/json"]), Some("application/json"));
+    /// # Ok::<(), &str>(())
+    /// ```
+    pub fn best_of<'a>(&self, offers: &[&'a str]) -> Option<&'a str> {
+        let mut best = None;
+        for &offer in offers {
+            let weight = self.weight(offer);
+            if weight > best.map_or(0, |(_, weight)| weight) {
+                best = Some((offer, weight));
+            }
+        }
+        best.map(|(offer, _)| offer)
+    }
+
+    /// The weight of the most specific range that an offer is in.
+    fn weight(&self, offer: &str) -> u16 {
+        let matching = self.ranges.iter().filter_map(|(range, weight)| {
+            let specificity = match range.split_once('/')? {
+                ("*", "*") => 0,
+                (kind, "*") if offer.split('/').next()?.eq_ignore_ascii_case(kind) => 1,
+                _ if range.eq_ignore_ascii_case(offer) => 2,
+                _ => return None,
+            };
+            Some((specificity, *weight))
+        });
+        matching.max_by_key(|(specificity, _)| *specificity).map_or(0, |(_, weight)| weight)
+    }
+}
+
+impl TypedHeader for Accept {
+    const NAME: &'static str = "accept";
+    const IS_LIST: bool = true;
+    type Error = &'static str;
+
+    fn parse(value: &str) -> Result<Self, &'static str> {
+        let ranges = value.split(',').map(trim).filter(|range| !range.is_empty());
+        let ranges = ranges.map(|range| {
+            let (kind, subtype) = essence(range).split_once('/').ok_or("a range is no `type/subtype`")?;
+            if !(is_token(kind) && is_token(subtype)) {
+                return Err("a range is no `type/subtype`");
+            }
+            let weight = media_type::parameters(range).find_map(|parameter| match parameter {
+                Ok((name, value)) if name.eq_ignore_ascii_case("q") => Some(weight(&value)),
+                Ok(_) => None,
+                Err(_) => Some(None),
+            });
+            let weight = weight.unwrap_or(Some(1000)).ok_or("a weight is no number from 0 to 1")?;
+            Ok((essence(range).to_owned(), weight))
+        });
+        ranges.collect::<Result<_, _>>().map(|ranges| Self { ranges })
+    }
+}
+
+/// A weight in thousandths (RFC 9110, 12.4.2).
+fn weight(value: &str) -> Option<u16> {
+    let (whole, digits) = value.split_once('.').unwrap_or((value, ""));
+    if digits.len() > 3 || !digits.bytes().all(|byte| byte.is_ascii_digit()) {
+        return None;
+    }
+    let thousandths: u16 = format!("{digits:0<3}").parse().ok()?;
+    match (whole, thousandths) {
+        ("0", thousandths) => Some(thousandths),
+        ("1", 0) => Some(1000),
+        _ => None,
+    }
+}
+
+/// `Content-Type` (RFC 9110, 8.3): what the content is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ContentType {
+    essence: String,
+    parameters: Vec<(String, String)>,
+}
+
+impl ContentType {
+    /// Returns the type without its parameters, in lower case: `text/html`.
+    pub fn essence(&self) -> &str {
+        &self.essence
+    }
+
+    /// Returns the value of a parameter, such as `charset`.
+    pub fn parameter(&self, name: &str) -> Option<&str> {
+        let parameter = self.parameters.iter().find(|(of, _)| of.eq_ignore_ascii_case(name));
+        parameter.map(|(_, value)| value.as_str())
+    }
+}
+
+impl TypedHeader for ContentType {
+    const NAME: &'static str = "content-type";
+    type Error = &'static str;
+
+    fn parse(value: &str) -> Result<Self, &'static str> {
+        let (kind, subtype) = essence(value).split_once('/').ok_or("it is no `type/subtype`")?;
+        if !(is_token(kind) && is_token(subtype)) {
+            return Err("it is no `type/subtype`");
+        }
+        let parameters = media_type::parameters(value)
+            .map(|parameter| parameter.map(|(name, value)| (name.to_owned(), value.into_owned())));
+        let parameters =
+            parameters.collect::<Result<_, _>>().map_err(|_| "a parameter is no `name=value`")?;
+        Ok(Self { essence: essence(value).to_ascii_lowercase(), parameters })
+    }
+}
+
+/// `Host` (RFC 9110, 7.2): what the client believes to talk to. It can say whatever it likes: compare it before
+/// it is put into links.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Host {
+    name: String,
+    port: Option<u16>,
+}
+
+impl Host {
+    /// Returns the name or address, in lower case; an IPv6 address with its brackets.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Returns the port, if it is given.
+    pub fn port(&self) -> Option<u16> {
+        self.port
+    }
+}
+
+impl TypedHeader for Host {
+    const NAME: &'static str = "host";
+    type Error = &'static str;
+
+    fn parse(value: &str) -> Result<Self, &'static str> {
+        let (name, port) = split_port(value).ok_or("it is no host")?;
+        let port = port.filter(|port| !port.is_empty());
+        let port = port.map(str::parse).transpose().map_err(|_| "its port is no port")?;
+        Ok(Self { name: name.to_ascii_lowercase(), port })
+    }
+}
+
+/// Takes a host and its port apart (RFC 3986, 3.2.2 and 3.2.3). `None` if it is no host.
+pub(crate) fn split_port(host: &str) -> Option<(&str, Option<&str>)> {
+    if host.starts_with('[') {
+        let (address, rest) = host.split_at(host.find(']')? + 1);
+        address[1..address.len() - 1].parse::<Ipv6Addr>().ok()?;
+        return match rest.strip_prefix(':') {
+            Some(port) => Some((address, Some(port))),
+            None => rest.is_empty().then_some((address, None)),
+        };
+    }
+    let (name, port) = host.split_once(':').map_or((host, None), |(name, port)| (name, Some(port)));
+    let is_name = !name.is_empty()
+        && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-._~%!$&'()*+,;=".contains(&byte));
+    is_name.then_some((name, port))
+}
+
+macro_rules! texts {
+    ($($(#[$docs:meta])* $type:ident $name:literal;)+) => {
+        $(
+            $(#[$docs])*
+            #[derive(Clone, Debug, PartialEq, Eq)]
+            pub struct $type(pub String);
+
+            impl TypedHeader for $type {
+                const NAME: &'static str = $name;
+                type Error = std::convert::Infallible;
+
+                fn parse(value: &str) -> Result<Self, Self::Error> {
+                    Ok(Self(value.to_owned()))
+                }
+            }
+        )+
+    };
+}
+
+texts! {
+    /// `Origin` (RFC 6454, 7): where the page came from that sends the request; `null` if it does not say.
+    Origin "origin";
+    /// `Referer` (RFC 9110, 10.1.3): where the link was found.
+    Referer "referer";
+    /// `User-Agent` (RFC 9110, 10.1.5): what the client calls itself.
+    UserAgent "user-agent";
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_most_specific_range_decides() {
+        let accept = Accept::parse("text/*;q=0.5, text/plain;q=0, */*;q=0.25,,").unwrap();
+        assert_eq!(accept.best_of(&["text/plain"]), None);
+        assert_eq!(accept.best_of(&["image/png", "text/html"]), Some("text/html"));
+        assert_eq!(accept.best_of(&["image/png", "text/plain"]), Some("image/png"));
+        for wrong in
+            ["text", "text/plain;q=2", "text/plain;q=0.1234", "text/plain;q=-1", "text/plain;q=\"", "a b/c"]
+        {
+            assert!(Accept::parse(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn a_host_has_a_name_and_perhaps_a_port() {
+        let parse = |value| Host::parse(value).map(|host| (host.name, host.port));
+        assert_eq!(parse("Example.org"), Ok(("example.org".to_owned(), None)));
+        assert_eq!(parse("example.org:8080"), Ok(("example.org".to_owned(), Some(8080))));
+        assert_eq!(parse("[::1]:80"), Ok(("[::1]".to_owned(), Some(80))));
+        assert_eq!(parse("example.org:"), Ok(("example.org".to_owned(), None)));
+        for wrong in ["", ":80", "a:b", "a:99999", "[::1", "[x]", "[::1]80", "a/b", "a b", "::1"] {
+            assert!(parse(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn a_content_type_is_compared_in_lower_case() {
+        let html = ContentType::parse("Text/HTML; Charset=\"utf-8\"").unwrap();
+        assert_eq!((html.essence(), html.parameter("charset")), ("text/html", Some("utf-8")));
+        assert!(ContentType::parse("html").is_err());
+        assert!(ContentType::parse("text/html; charset").is_err());
+    }
+}

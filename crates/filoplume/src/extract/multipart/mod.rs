@@ -1,0 +1,108 @@
+//! Forms with files, as they arrive (RFC 7578).
+
+mod field;
+mod head;
+mod limits;
+mod parser;
+mod rejection;
+
+use std::fmt;
+
+use filoplume_runtime::{Body, Request};
+
+pub use field::Field;
+pub use limits::MultipartLimits;
+pub use rejection::{MultipartProblem, MultipartRejection};
+
+use self::head::{BoundaryMissing, boundary};
+use self::parser::Parser;
+use super::{Extract, Takes};
+use crate::context::Context;
+
+/// A form with files, `multipart/form-data`: its fields one after the other, as they arrive, in constant memory.
+///
+/// ```
+/// use filoplume::prelude::*;
+///
+/// fn upload(mut form: Multipart) -> Result<String> {
+///     let mut answer = String::new();
+///     while let Some(field) = form.next_field()? {
+///         let name = field.name().to_owned();
+///         match field.file_name().map(str::to_owned) {
+///             Some(file) => answer += &format!("{name}: {file} of {} bytes\n", field.bytes()?.len()),
+///             None => answer += &format!("{name}: {}\n", field.text()?),
+///         }
+///     }
+///     Ok(answer)
+/// }
+///
+/// let client = App::new().post("/upload", upload).test();
+/// let form = "--xyz\r\n\
+///     Content-Disposition: form-data; name=\"title\"\r\n\r\n\
+///     A cat\r\n\
+///     --xyz\r\n\
+///     Content-Disposition: form-data; name=\"photo\"; filename=\"cat.png\"\r\n\
+///     Content-Type: image/png\r\n\r\n\
+///     meow\r\n\
+///     --xyz--\r\n";
+/// let upload = client.post("/upload").header("content-type", "multipart/form-data; boundary=xyz").body(form);
+/// upload.send().assert_text("title: A cat\nphoto: cat.png of 4 bytes\n");
+/// ```
+///
+/// A field that is not read to its end is skipped when the next one is asked for. Large files are read through
+/// [`io::Read`](std::io::Read) or saved with [`Field::save_to`]; [`MultipartLimits`] say how much is accepted.
+///
+/// Refused with `415` if the content has another type, `400` if it has no boundary. What is wrong
+/// further on is found while the fields are read: `400` if it is malformed, with the place, `413` if it is too much.
+pub struct Multipart {
+    parser: Parser<Body>,
+    /// What the route accepts.
+    content_bytes_max: Option<u64>,
+}
+
+impl Multipart {
+    /// Sets how much is accepted from here on.
+    pub fn set_limits(&mut self, limits: MultipartLimits) {
+        self.parser.limits = limits.on_route(self.content_bytes_max);
+    }
+
+    /// Returns the next field, `None` behind the last one.
+    ///
+    /// # Errors
+    ///
+    /// If the form is malformed or too long, or could not be read. That is so from then on.
+    pub fn next_field(&mut self) -> Result<Option<Field<'_>>, MultipartRejection> {
+        let is_there = self.parser.next_part()?;
+        Ok(is_there.then(|| Field::new(&mut self.parser)))
+    }
+}
+
+impl Extract for Multipart {
+    const TAKES: Takes = Takes::Stream;
+    type Rejection = MultipartRejection;
+
+    fn extract(request: &mut Request, context: &Context<'_>) -> Result<Self, MultipartRejection> {
+        let mut types = request.headers().get_all("content-type");
+        let content_type = match (types.next(), types.next()) {
+            (Some(content_type), None) => std::str::from_utf8(content_type).ok(),
+            _ => None,
+        };
+        drop(types);
+        let content_type = content_type.ok_or(MultipartRejection::ContentType)?;
+        let boundary = boundary(content_type).map_err(|missing| match missing {
+            BoundaryMissing::OtherType => MultipartRejection::ContentType,
+            BoundaryMissing::Wrong => MultipartRejection::Boundary,
+        })?;
+        let boundary = boundary.into_owned();
+        let content_bytes_max = context.content_bytes_max();
+        let limits = MultipartLimits::new().on_route(content_bytes_max);
+        let body = std::mem::take(request.body_mut());
+        Ok(Self { parser: Parser::new(body, &boundary, limits), content_bytes_max })
+    }
+}
+
+impl fmt::Debug for Multipart {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Multipart").finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,202 @@
+use std::io;
+
+use expect_test::{Expect, expect};
+use proptest::prelude::*;
+
+use super::*;
+
+/// A reader that gives so many bytes at a time.
+struct Pieces<'a> {
+    rest: &'a [u8],
+    size: usize,
+}
+
+impl Read for Pieces<'_> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let size = self.size.min(buffer.len()).min(self.rest.len());
+        let (piece, rest) = self.rest.split_at(size);
+        buffer[..size].copy_from_slice(piece);
+        self.rest = rest;
+        Ok(size)
+    }
+}
+
+/// What a form says, a line a part.
+fn events(reader: impl Read, limits: MultipartLimits) -> String {
+    let mut parser = Parser::new(reader, "b", limits);
+    let mut lines = Vec::new();
+    loop {
+        match part(&mut parser) {
+            Ok(Some(line)) => lines.push(line),
+            Ok(None) => break,
+            Err(rejection) => {
+                lines.push(format!("refused: {rejection}"));
+                assert_eq!(parser.next_part().unwrap_err().to_string(), rejection.to_string(), "it stays so");
+                break;
+            }
+        }
+    }
+    lines.join("\n")
+}
+
+fn part<R: Read>(parser: &mut Parser<R>) -> Result<Option<String>> {
+    if !parser.next_part()? {
+        return Ok(None);
+    }
+    let mut content = Vec::new();
+    loop {
+        let some = parser.content()?;
+        if some.is_empty() {
+            return Ok(Some(format!("{}={}", parser.head.name, content.escape_ascii())));
+        }
+        let count = some.len();
+        content.extend_from_slice(some);
+        parser.consume(count);
+    }
+}
+
+/// The same bytes mean the same wherever they are cut.
+#[track_caller]
+fn check_limits(input: &[u8], limits: &MultipartLimits, expected: Expect) {
+    let whole = events(input, limits.clone());
+    expected.assert_eq(&whole);
+    for size in 1..=input.len().min(64) {
+        assert_eq!(events(Pieces { rest: input, size }, limits.clone()), whole, "in pieces of {size}");
+    }
+    for cut in 0..input.len().min(512) {
+        let (first, second) = input.split_at(cut);
+        assert_eq!(events(first.chain(second), limits.clone()), whole, "cut at {cut}");
+    }
+}
+
+#[track_caller]
+fn check(input: &str, expected: Expect) {
+    check_limits(input.as_bytes(), &MultipartLimits::new(), expected);
+}
+
+const A: &str = "--b\r\nContent-Disposition: form-data; name=a\r\n\r\n";
+
+#[test]
+fn parts_lie_between_delimiters() {
+    check("--b--", expect![""]);
+    check(&format!("{A}1\r\n--b--\r\n"), expect!["a=1"]);
+    check(&format!("{A}1\r\n{A}2\r\n--b--"), expect!["a=1\na=2"]);
+    check(&format!("a preamble\r\n{A}1\r\n--b--\r\nan epilogue\r\n{A}"), expect!["a=1"]);
+    check(&format!("{A}\r\n--b--"), expect!["a="]);
+    check(&format!("{A}--b--"), expect!["a="]);
+    check(&A.replace("--b\r\n", "--b \t \r\n").replace("a\r\n\r\n", "a\r\n\r\n1\r\n--b--"), expect!["a=1"]);
+}
+
+#[test]
+fn what_looks_like_a_delimiter_is_content() {
+    check(&format!("{A}\r\n--\r\n-b\r--b\n--b--\r\r\n--B--b\r\n\r\n--b--"), expect![[""]]);
+    check(&format!("{A}--a\r\n--b--"), expect!["a=--a"]);
+    check(&format!("{A}\r\n\r\n\r\n--b--"), expect![[r"a=\r\n\r\n"]]);
+}
+
+#[test]
+fn a_delimiter_with_something_behind_it_is_refused() {
+    check(&format!("{A}1\r\n--bb\r\n--b--"), expect![[""]]);
+    check(&format!("{A}1\r\n--b-\r\n--b--"), expect![[""]]);
+    check(&format!("{A}1\r\n--b --\r\n"), expect![[""]]);
+    check(&format!("{A}1\r\n--b\n\r\n--b--"), expect![[""]]);
+}
+
+#[test]
+fn a_form_that_ends_early_is_refused() {
+    check("", expect![[""]]);
+    check("no delimiter at all", expect![[""]]);
+    check(&A[..A.len() - 2], expect![[""]]);
+    check(A, expect![[""]]);
+    check(&format!("{A}1"), expect![[""]]);
+    check(&format!("{A}1\r\n--b"), expect![[""]]);
+    check(&format!("{A}1\r\n--b-"), expect![[""]]);
+}
+
+#[test]
+fn a_part_says_its_name() {
+    check("--b\r\n\r\n1\r\n--b--", expect![[""]]);
+    check("--b\r\nContent-Type: text/plain\r\n\r\n1\r\n--b--", expect![[""]]);
+    check(&A.replace("name=a", "name=\0"), expect![[""]]);
+}
+
+#[test]
+fn a_form_in_a_form_is_content() {
+    let nested = "--c\r\nContent-Disposition: file; filename=x\r\n\r\n1\r\n--c--";
+    check(&format!("{A}{nested}\r\n--b--"), expect![[""]]);
+}
+
+#[test]
+fn limits_are_kept() {
+    let form = format!("{A}12345\r\n{A}1\r\n--b--");
+    let check = |limits, expected| check_limits(form.as_bytes(), &limits, expected);
+    check(MultipartLimits::new().parts_max(2).field_bytes_max(5).head_bytes_max(40), expect!["a=12345\na=1"]);
+    check(MultipartLimits::new().parts_max(1), expect![[""]]);
+    check(MultipartLimits::new().head_bytes_max(39), expect![[""]]);
+    let length = form.len() as u64;
+    check(MultipartLimits::new().total_bytes_max(length), expect!["a=12345\na=1"]);
+}
+
+#[test]
+fn what_is_too_long_is_refused_before_it_is_there() {
+    let endless = |text: &str, repeated: u8| {
+        events(text.as_bytes().chain(io::repeat(repeated)), MultipartLimits::new())
+    };
+    expect![[""]].assert_eq(&endless("--b\r\nContent-Disposition: form-data; name=", b'x'));
+    expect![[""]].assert_eq(&endless("--b", b' '));
+    expect![[""]].assert_eq(&endless(A, b'x'));
+    expect![[""]].assert_eq(&endless("", b'\r'));
+}
+
+#[test]
+fn unread_parts_are_skipped_in_constant_memory() {
+    let mut form = A.as_bytes().to_vec();
+    form.resize(8 * 1024 * 1024, b'\r');
+    form.extend_from_slice(b"\r\n--b\r\nContent-Disposition: form-data; name=c\r\n\r\nlast\r\n--b--");
+    let mut parser = Parser::new(&form[..], "b", MultipartLimits::new());
+    assert!(parser.next_part().unwrap());
+    parser.content().unwrap();
+    parser.consume(1);
+    assert!(parser.next_part().unwrap());
+    assert_eq!(parser.content().unwrap(), b"last");
+    assert!(parser.buffer.capacity() < 64 * 1024, "{} bytes", parser.buffer.capacity());
+}
+
+proptest! {
+    #[test]
+    fn the_whole_and_its_pieces_mean_the_same(
+        pieces in proptest::collection::vec(
+            prop_oneof![
+                Just("\r\n--b".to_owned()), Just("--".to_owned()), Just("\r".to_owned()), Just("\n".to_owned()),
+                Just("\r\n".to_owned()), Just("\r\n--b--".to_owned()), Just(A.to_owned()), Just(format!("\r\n{A}")),
+                Just(":".to_owned()), Just(" ".to_owned()), "[a-c\r\n-]{0,8}",
+            ],
+            0..24,
+        ),
+        size in 1..40_usize,
+    ) {
+        let input = pieces.concat();
+        let whole = events(input.as_bytes(), MultipartLimits::new());
+        prop_assert_eq!(events(Pieces { rest: input.as_bytes(), size }, MultipartLimits::new()), whole);
+    }
+
+    #[test]
+    fn what_was_put_in_comes_out(
+        fields in proptest::collection::vec("[ -~\r\n]{0,60}", 0..6),
+        size in 1..100_usize,
+    ) {
+        prop_assume!(fields.iter().all(|field| !format!("\r\n{field}").contains("\r\n--b")));
+        let parts: Vec<_> = fields.iter().map(|field| format!("{A}{field}\r\n")).collect();
+        let form = format!("{}--b--\r\n", parts.concat());
+        let expected: Vec<_> = fields.iter().map(|field| format!("a={}", field.as_bytes().escape_ascii())).collect();
+        let reader = Pieces { rest: form.as_bytes(), size };
+        prop_assert_eq!(events(reader, MultipartLimits::new()), expected.join("\n"));
+    }
+
+    #[test]
+    fn nothing_panics(input in proptest::collection::vec(any::<u8>(), 0..200)) {
+        events(&input[..], MultipartLimits::new());
+        events(A.as_bytes().chain(&input[..]), MultipartLimits::new().total_bytes_max(150).field_bytes_max(40));
+        let _ = PartHead::parse(&input);
+    }
+}

@@ -1,0 +1,176 @@
+//! Why a form was refused.
+
+use std::error::Error as StdError;
+use std::fmt;
+use std::io::{self, ErrorKind};
+
+use filoplume_runtime::StatusCode;
+
+use super::super::{ContentRejection, Refusal};
+use crate::error::Error;
+
+/// Why [`Multipart`](super::Multipart) refused.
+///
+/// Where a field is read as an [`io::Read`], it is the cause of the [`io::Error`]; `?` finds it there.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub enum MultipartRejection {
+    /// The `Content-Type` is missing or another one.
+    ContentType,
+    /// The `Content-Type` has no boundary, or one that cannot be.
+    Boundary,
+    /// The content could not be taken.
+    Content(ContentRejection),
+    /// It is no form.
+    Malformed {
+        /// The number of the part, from 1; 0 before the first one.
+        part: usize,
+        /// How many bytes of the content came before.
+        at: u64,
+        /// What is wrong there.
+        problem: MultipartProblem,
+    },
+    /// There are too many parts.
+    TooManyParts {
+        /// How many are accepted.
+        parts_max: usize,
+    },
+    /// The head of a part is too long.
+    HeadTooLong {
+        /// The number of the part, from 1.
+        part: usize,
+        /// How many bytes are accepted.
+        bytes_max: usize,
+    },
+    /// A field is too long.
+    FieldTooLong {
+        /// The name of the field.
+        field: String,
+        /// How many bytes are accepted.
+        bytes_max: u64,
+    },
+    /// All in all it is too long.
+    TooLong {
+        /// How many bytes are accepted.
+        bytes_max: u64,
+    },
+    /// A field that was to be text is not UTF-8.
+    NotUtf8 {
+        /// The name of the field.
+        field: String,
+        /// The first byte that is not.
+        at: usize,
+    },
+}
+
+/// What is wrong with the bytes of a form.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum MultipartProblem {
+    /// The content ends before the final boundary.
+    EndsEarly,
+    /// A boundary is followed by neither the end of its line nor `--`.
+    Boundary,
+    /// The head of a part is not made of `name: value`, or has control characters.
+    Head,
+    /// The head of a part is not UTF-8.
+    HeadNotUtf8,
+    /// The head of a part has no `Content-Disposition: form-data; name="..."`, or more than one.
+    Disposition,
+    /// A part has a `Content-Transfer-Encoding`, which forms do not have (RFC 7578, 4.7).
+    TransferEncoding,
+}
+
+impl MultipartRejection {
+    /// This rejection on its way through an [`io::Read`].
+    pub(super) fn into_io(self) -> io::Error {
+        let kind = match &self {
+            Self::Content(ContentRejection::TimedOut) => ErrorKind::TimedOut,
+            Self::Content(_) => ErrorKind::Other,
+            Self::TooManyParts { .. }
+            | Self::HeadTooLong { .. }
+            | Self::FieldTooLong { .. }
+            | Self::TooLong { .. } => ErrorKind::FileTooLarge,
+            Self::Malformed { problem: MultipartProblem::EndsEarly, .. } => ErrorKind::UnexpectedEof,
+            _ => ErrorKind::InvalidData,
+        };
+        io::Error::new(kind, self)
+    }
+}
+
+impl fmt::Display for MultipartProblem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::EndsEarly => "it ends before the final boundary",
+            Self::Boundary => "a boundary is followed by neither the end of the line nor `--`",
+            Self::Head => "the head of the part is malformed",
+            Self::HeadNotUtf8 => "the head of the part is not UTF-8",
+            Self::Disposition => {
+                "the head of the part has not one `Content-Disposition: form-data` with one name"
+            }
+            Self::TransferEncoding => "the part has a transfer encoding",
+        })
+    }
+}
+
+impl fmt::Display for MultipartRejection {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::ContentType => f.write_str(
+                "the content is to be a form with files: send `content-type: multipart/form-data`",
+            ),
+            Self::Boundary => f.write_str(
+                "the content type has no `boundary` of 1 to 70 of the characters that are allowed",
+            ),
+            Self::Content(rejection) => rejection.fmt(f),
+            Self::Malformed { part, at, problem } => {
+                write!(f, "the form is malformed in part {part}, at byte {at}: {problem}")
+            }
+            Self::TooManyParts { parts_max } => {
+                write!(f, "the form has more than the {parts_max} parts that are accepted")
+            }
+            Self::HeadTooLong { part, bytes_max } => {
+                write!(f, "the head of part {part} is longer than the {bytes_max} bytes that are accepted")
+            }
+            Self::FieldTooLong { field, bytes_max } => {
+                write!(f, "`{field}` is longer than the {bytes_max} bytes that are accepted")
+            }
+            Self::TooLong { bytes_max } => {
+                write!(f, "the form is longer than the {bytes_max} bytes that are accepted")
+            }
+            Self::NotUtf8 { field, at } => write!(f, "`{field}` is not UTF-8 from byte {at} on"),
+        }
+    }
+}
+
+impl StdError for MultipartRejection {
+    fn source(&self) -> Option<&(dyn StdError + 'static)> {
+        match self {
+            Self::Content(rejection) => Some(rejection),
+            _ => None,
+        }
+    }
+}
+
+impl Refusal for MultipartRejection {
+    fn describe(&self) -> Error {
+        let status = match self {
+            Self::ContentType => {
+                let error = Error::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, self.to_string());
+                return error.with_known_header("accept", "multipart/form-data");
+            }
+            Self::Content(rejection) => return rejection.describe(),
+            Self::Boundary | Self::Malformed { .. } | Self::NotUtf8 { .. } => StatusCode::BAD_REQUEST,
+            Self::TooManyParts { .. }
+            | Self::HeadTooLong { .. }
+            | Self::FieldTooLong { .. }
+            | Self::TooLong { .. } => StatusCode::PAYLOAD_TOO_LARGE,
+        };
+        let error = Error::new(status, self.to_string());
+        match self {
+            Self::FieldTooLong { field, .. } => error.with_field(field, "is too long"),
+            Self::NotUtf8 { field, .. } => error.with_field(field, "is not UTF-8"),
+            _ => error,
+        }
+    }
+}

@@ -1,0 +1,58 @@
+//! Percent-encoding (RFC 3986, 2.1), decoded strictly: what is wrong is said, not guessed at.
+
+use std::borrow::Cow;
+use std::fmt;
+
+use percent_encoding::percent_decode;
+
+/// What is wrong with the encoding of a text.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum EncodingError {
+    /// Two hexadecimal digits do not follow a `%`.
+    Escape,
+    /// Once it is decoded it is not UTF-8.
+    NotUtf8,
+}
+
+impl fmt::Display for EncodingError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Escape => "has a `%` without two hexadecimal digits behind it",
+            Self::NotUtf8 => "is not UTF-8",
+        })
+    }
+}
+
+/// Returns the text that stands behind its encoding.
+#[inline]
+pub(crate) fn decode(text: &[u8]) -> Result<Cow<'_, str>, EncodingError> {
+    if text.contains(&b'%') && !escapes_are_whole(text) {
+        return Err(EncodingError::Escape);
+    }
+    percent_decode(text).decode_utf8().map_err(|_| EncodingError::NotUtf8)
+}
+
+fn escapes_are_whole(text: &[u8]) -> bool {
+    let mut parts = text.split(|&byte| byte == b'%');
+    // What stands before the first `%`.
+    parts.next();
+    parts.all(|part| part.get(..2).is_some_and(|digits| digits.iter().all(u8::is_ascii_hexdigit)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_escape_is_a_percent_sign_and_two_digits() {
+        assert_eq!(decode(b"plain").as_deref(), Ok("plain"));
+        assert_eq!(decode(b"K%C3%B6ln").as_deref(), Ok("Köln"));
+        assert_eq!(decode(b"%25").as_deref(), Ok("%"));
+        for broken in ["%", "%4", "%zz", "%%41", "a%4%41", "%4g"] {
+            assert_eq!(decode(broken.as_bytes()), Err(EncodingError::Escape), "{broken}");
+        }
+        assert_eq!(decode(b"%ff"), Err(EncodingError::NotUtf8));
+        assert_eq!(decode(b"\xff"), Err(EncodingError::NotUtf8));
+    }
+}

@@ -1,0 +1,93 @@
+//! The query, typed.
+
+use std::error::Error as StdError;
+use std::fmt;
+use std::ops::{Deref, DerefMut};
+
+use filoplume_runtime::Request;
+use serde::de::DeserializeOwned;
+
+use super::urlencoded::{self, FieldsError};
+use super::{Extract, Refusal};
+use crate::context::Context;
+use crate::error::Error;
+
+/// The query, what stands behind the `?`, read as a `T`: mostly a struct with `#[derive(Deserialize)]`.
+///
+/// A field that may be missing is an `Option` or has `#[serde(default)]`; one that may occur several times is a `Vec`
+/// with `#[serde(default)]`. Without a query a `T` is read in which everything is missing.
+///
+/// ```
+/// use filoplume::prelude::*;
+/// use serde::Deserialize;
+///
+/// #[derive(Deserialize)]
+/// struct Search {
+///     q: String,
+///     page: Option<u32>,
+///     #[serde(default)]
+///     tag: Vec<String>,
+/// }
+///
+/// let app = App::new().get("/search", |Query(search): Query<Search>| {
+///     format!("{} on page {} of {:?}", search.q, search.page.unwrap_or(1), search.tag)
+/// });
+/// let client = app.test();
+/// client.get("/search?q=red+fox&tag=a&tag=b").send().assert_text(r#"red fox on page 1 of ["a", "b"]"#);
+/// client.get("/search?q=fox&page=two").send().assert_status(400);
+/// client.get("/search").send().assert_status(400);
+/// ```
+///
+/// Refused with `400` if it cannot be decoded, and if it is no `T`, with the field. It is `400` and not `422` because
+/// the query is a part of what was asked for, not content (RFC 9110, 15.5.21).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Query<T>(pub T);
+
+impl<T: DeserializeOwned> Extract for Query<T> {
+    type Rejection = QueryRejection;
+
+    fn extract(request: &mut Request, _: &Context<'_>) -> Result<Self, QueryRejection> {
+        let query = request.query().unwrap_or_default();
+        urlencoded::read(query.as_bytes()).map(Self).map_err(QueryRejection)
+    }
+}
+
+impl<T> Deref for Query<T> {
+    type Target = T;
+
+    fn deref(&self) -> &T {
+        &self.0
+    }
+}
+
+impl<T> DerefMut for Query<T> {
+    fn deref_mut(&mut self) -> &mut T {
+        &mut self.0
+    }
+}
+
+/// Why [`Query`] refused.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct QueryRejection(pub FieldsError);
+
+impl fmt::Display for QueryRejection {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "the query cannot be read: {}", self.0)
+    }
+}
+
+impl StdError for QueryRejection {
+    fn source(&self) -> Option<&(dyn StdError + 'static)> {
+        Some(&self.0)
+    }
+}
+
+impl Refusal for QueryRejection {
+    fn describe(&self) -> Error {
+        let error = Error::bad_request(self.to_string());
+        match self.0.field() {
+            Some((field, message)) => error.with_field(field, message),
+            None => error,
+        }
+    }
+}

@@ -1,0 +1,185 @@
+//! `application/x-www-form-urlencoded`, as queries and forms are written.
+
+use std::error::Error as StdError;
+use std::fmt;
+
+use serde::de::DeserializeOwned;
+
+use super::percent::{self, EncodingError};
+use super::place::place;
+
+/// Most fields that are read. Two bytes of input are a field, and a field takes some hundred bytes while it is read:
+/// without a bound a form of 2 MiB would take 100. No form that people fill in comes near.
+const FIELDS_MAX: usize = 10_000;
+
+/// The longest part of a field's name that is repeated in an error.
+const NAME_CHARS_MAX: usize = 64;
+
+/// What is wrong with the fields of a [`Query`](super::Query) or a [`Form`](super::Form).
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum FieldsError {
+    /// A name or a value is not encoded as it should be.
+    Encoding {
+        /// The name of the field.
+        field: String,
+        /// What is wrong with it.
+        error: EncodingError,
+    },
+    /// There are too many.
+    TooMany {
+        /// How many are accepted.
+        fields_max: usize,
+    },
+    /// They are not what the type wants.
+    Data {
+        /// The name of the field, unless it is about all of them.
+        field: Option<String>,
+        /// What is wrong.
+        message: String,
+    },
+}
+
+impl FieldsError {
+    /// The name of the wrong field, and what is wrong with it.
+    pub(crate) fn field(&self) -> Option<(&str, String)> {
+        match self {
+            Self::Encoding { field, error } => Some((field, error.to_string())),
+            Self::Data { field: Some(field), message } => Some((field, message.clone())),
+            Self::TooMany { .. } | Self::Data { field: None, .. } => None,
+        }
+    }
+}
+
+impl fmt::Display for FieldsError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Encoding { field, error } => write!(f, "`{field}` {error}"),
+            Self::TooMany { fields_max } => {
+                write!(f, "there are more than the {fields_max} fields that are accepted")
+            }
+            Self::Data { field: Some(field), message } => write!(f, "`{field}` is wrong: {message}"),
+            Self::Data { field: None, message } => f.write_str(message),
+        }
+    }
+}
+
+impl StdError for FieldsError {}
+
+/// Reads a value from fields.
+pub(crate) fn read<T: DeserializeOwned>(input: &[u8]) -> Result<T, FieldsError> {
+    // The deserializer would put U+FFFD where something cannot be decoded, and leave broken escapes as they are.
+    check(input)?;
+    let deserializer = serde_html_form::Deserializer::from_bytes(input);
+    serde_path_to_error::deserialize(deserializer).map_err(|error| {
+        let message = error.inner().to_string();
+        FieldsError::Data { field: place(error.path(), &message), message }
+    })
+}
+
+fn check(input: &[u8]) -> Result<(), FieldsError> {
+    let mut fields = 0;
+    for pair in input.split(|&byte| byte == b'&').filter(|pair| !pair.is_empty()) {
+        fields += 1;
+        if fields > FIELDS_MAX {
+            return Err(FieldsError::TooMany { fields_max: FIELDS_MAX });
+        }
+        for part in pair.splitn(2, |&byte| byte == b'=') {
+            if let Err(error) = percent::decode(part) {
+                return Err(FieldsError::Encoding { field: name(pair), error });
+            }
+        }
+    }
+    Ok(())
+}
+
+/// The name in a pair that is wrong somewhere.
+fn name(pair: &[u8]) -> String {
+    let name = pair.split(|&byte| byte == b'=').next().unwrap_or_default();
+    percent_encoding::percent_decode(name).decode_utf8_lossy().chars().take(NAME_CHARS_MAX).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use expect_test::{Expect, expect};
+    use proptest::prelude::*;
+    use serde::Deserialize;
+
+    use super::*;
+
+    #[derive(Debug, Deserialize, PartialEq)]
+    #[serde(rename_all = "lowercase")]
+    enum Size {
+        Small,
+        Large,
+    }
+
+    #[derive(Debug, Deserialize, PartialEq)]
+    #[serde(deny_unknown_fields)]
+    struct Order {
+        name: String,
+        #[serde(default)]
+        tag: Vec<String>,
+        count: Option<u8>,
+        #[serde(default)]
+        gift: bool,
+        size: Option<Size>,
+    }
+
+    #[track_caller]
+    fn check_read(input: &str, expected: Expect) {
+        let read = match read::<Order>(input.as_bytes()) {
+            Ok(Order { name, tag, count, gift, size }) => format!("{name} {tag:?} {count:?} {gift} {size:?}"),
+            Err(error) => format!("{error}"),
+        };
+        expected.assert_eq(&read);
+    }
+
+    #[test]
+    fn repeated_fields_are_lists_and_missing_ones_defaults() {
+        check_read("name=a", expect![[r#"a [] None false None"#]]);
+        check_read("name=a+b%21&tag=x&tag=y", expect![[r#"a b! ["x", "y"] None false None"#]]);
+        check_read("name=a&tag=x", expect![[r#"a ["x"] None false None"#]]);
+        check_read("&&name=a&count=3&gift=on&size=large&", expect![[r#"a [] Some(3) true Some(Large)"#]]);
+        check_read("name=a&count=", expect![[r#"a [] None false None"#]]);
+    }
+
+    #[test]
+    fn what_is_wrong_is_named() {
+        check_read("", expect!["`name` is wrong: missing field `name`"]);
+        check_read("name=a&count=300", expect!["`count` is wrong: number too large to fit in target type"]);
+        check_read(
+            "name=a&size=huge",
+            expect!["`size` is wrong: unknown variant `huge`, expected `small` or `large`"],
+        );
+        check_read("name=a&count=1&count=2", expect![[""]]);
+        check_read("name=a&size=%zz", expect!["`size` has a `%` without two hexadecimal digits behind it"]);
+        check_read("na%FFme=a", expect!["`na\u{fffd}me` is not UTF-8"]);
+        check_read("name=a&colour=red", expect![[""]]);
+    }
+
+    #[test]
+    fn fields_are_counted() {
+        let many = "a=&".repeat(FIELDS_MAX + 1);
+        assert_eq!(read::<Order>(many.as_bytes()), Err(FieldsError::TooMany { fields_max: FIELDS_MAX }));
+    }
+
+    proptest! {
+        #[test]
+        fn nothing_panics(input in proptest::collection::vec(any::<u8>(), 0..64)) {
+            let _ = read::<Order>(&input);
+            let _ = read::<Vec<(String, String)>>(&input);
+        }
+
+        #[test]
+        fn what_is_encoded_is_read_again(name in "\\PC{0,12}", tags in proptest::collection::vec("\\PC{0,6}", 0..4)) {
+            let encode = |text: &str| percent_encoding::utf8_percent_encode(text, percent_encoding::NON_ALPHANUMERIC).to_string();
+            let mut input = format!("name={}", encode(&name));
+            for tag in &tags {
+                input.push_str(&format!("&tag={}", encode(tag)));
+            }
+            let order = read::<Order>(input.as_bytes()).unwrap();
+            prop_assert_eq!((order.name, order.tag), (name, tags));
+        }
+    }
+}

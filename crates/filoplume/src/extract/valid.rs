@@ -1,0 +1,177 @@
+//! Typed input that is checked before a handler sees it.
+
+use std::error::Error as StdError;
+use std::fmt;
+use std::ops::{Deref, DerefMut};
+
+use filoplume_runtime::{Request, Response, StatusCode};
+use garde::Validate;
+
+use super::{Extract, Refusal, Takes, refuse};
+use crate::context::Context;
+use crate::error::{Error, FieldError, Result};
+use crate::response::IntoResponse;
+use crate::routing::RouteOptions;
+
+/// Most fields that are told to be wrong. A list of a million wrong items is not to become an answer of a
+/// hundred megabytes.
+const FIELDS_MAX: usize = 100;
+
+/// Another extractor whose value is valid, as its type says with [garde](https://docs.rs/garde): `Valid<Json<T>>`,
+/// `Valid<Form<T>>`, `Valid<Query<T>>`, `Valid<Path<T>>`.
+///
+/// ```
+/// use filoplume::prelude::*;
+/// use garde::Validate;
+/// use serde::Deserialize;
+///
+/// #[derive(Deserialize, Validate)]
+/// struct SignUp {
+///     #[garde(length(min = 2))]
+///     name: String,
+///     #[garde(range(min = 18))]
+///     age: u8,
+/// }
+///
+/// let app = App::new().post("/sign-up", |Valid(Json(sign_up)): Valid<Json<SignUp>>| {
+///     format!("welcome, {} ({})", sign_up.name, sign_up.age)
+/// });
+/// let client = app.test();
+/// let post = |body: &str| client.post("/sign-up").header("content-type", "application/json").body(body).send();
+/// post(r#"{"name":"Ada","age":36}"#).assert_text("welcome, Ada (36)");
+/// post(r#"{"name":"A","age":3}"#).assert_status(422);
+/// ```
+///
+/// Refused as the other extractor is, and with `422` and every field that is wrong. The rules are derived by the crate
+/// `garde`, which an app needs among its own dependencies.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Valid<E>(pub E);
+
+impl<E> Extract for Valid<E>
+where
+    E: Extract + Deref,
+    E::Target: Validate,
+    <E::Target as Validate>::Context: Default,
+{
+    const TAKES: Takes = E::TAKES;
+    type Rejection = ValidRejection<E::Rejection>;
+
+    fn extract(request: &mut Request, context: &Context<'_>) -> Result<Self, Self::Rejection> {
+        let value = E::extract(request, context).map_err(ValidRejection::Refused)?;
+        match value.validate() {
+            Ok(()) => Ok(Self(value)),
+            Err(report) => Err(ValidRejection::Invalid(InvalidFields::of(report))),
+        }
+    }
+
+    fn configure(options: &mut RouteOptions) {
+        E::configure(options);
+    }
+}
+
+impl<E> Deref for Valid<E> {
+    type Target = E;
+
+    fn deref(&self) -> &E {
+        &self.0
+    }
+}
+
+impl<E> DerefMut for Valid<E> {
+    fn deref_mut(&mut self) -> &mut E {
+        &mut self.0
+    }
+}
+
+/// Why [`Valid`] refused.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub enum ValidRejection<R> {
+    /// The other extractor did.
+    Refused(R),
+    /// There is a value, and it is not valid.
+    Invalid(InvalidFields),
+}
+
+/// What is wrong with the fields of a value.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct InvalidFields {
+    fields: Vec<FieldError>,
+    /// How many more there are than are told.
+    untold: usize,
+}
+
+impl InvalidFields {
+    fn of(report: garde::Report) -> Self {
+        let mut errors = report.into_inner();
+        let untold = errors.len().saturating_sub(FIELDS_MAX);
+        errors.truncate(FIELDS_MAX);
+        let fields = errors.into_iter();
+        let fields = fields
+            .map(|(path, error)| FieldError { field: path.to_string(), message: error.message().to_owned() });
+        Self { fields: fields.collect(), untold }
+    }
+
+    /// Returns them: the first hundred, if there are more.
+    pub fn fields(&self) -> &[FieldError] {
+        &self.fields
+    }
+}
+
+impl fmt::Display for InvalidFields {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match (&*self.fields, self.untold) {
+            ([one], 0) if one.field.is_empty() => write!(f, "the input is not valid: {}", one.message),
+            ([one], 0) => write!(f, "`{}` is not valid: {}", one.field, one.message),
+            (fields, 0) => write!(f, "{} fields are not valid", fields.len()),
+            (fields, untold) => {
+                write!(f, "{} fields are not valid; these are the first", fields.len() + untold)
+            }
+        }
+    }
+}
+
+impl StdError for InvalidFields {}
+
+impl Refusal for InvalidFields {
+    fn describe(&self) -> Error {
+        let error = Error::new(StatusCode::UNPROCESSABLE_ENTITY, self.to_string());
+        self.fields.iter().fold(error, |error, field| error.with_field(&*field.field, &*field.message))
+    }
+}
+
+impl<R: IntoResponse> IntoResponse for ValidRejection<R> {
+    fn into_response(self) -> Result<Response> {
+        match self {
+            Self::Refused(rejection) => rejection.into_response(),
+            Self::Invalid(fields) => Err(refuse(fields)),
+        }
+    }
+}
+
+impl<R: fmt::Display> fmt::Display for ValidRejection<R> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Refused(rejection) => rejection.fmt(f),
+            Self::Invalid(fields) => fields.fmt(f),
+        }
+    }
+}
+
+impl<R: StdError + 'static> StdError for ValidRejection<R> {
+    fn source(&self) -> Option<&(dyn StdError + 'static)> {
+        match self {
+            Self::Refused(rejection) => rejection.source(),
+            Self::Invalid(_) => None,
+        }
+    }
+}
+
+impl<R: Refusal> Refusal for ValidRejection<R> {
+    fn describe(&self) -> Error {
+        match self {
+            Self::Refused(rejection) => rejection.describe(),
+            Self::Invalid(fields) => fields.describe(),
+        }
+    }
+}
