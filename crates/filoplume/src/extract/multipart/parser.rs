@@ -141,12 +141,12 @@ impl<R: Read> Parser<R> {
             }
             let padding = unread.iter().take_while(|&&byte| byte == b' ' || byte == b'\t').count();
             let rest = &unread[padding..];
+            if padding > self.limits.head_bytes_max {
+                return Err(self.head_too_long());
+            }
             if rest.starts_with(CRLF) {
                 self.advance(padding);
                 return Ok(false);
-            }
-            if padding > self.limits.head_bytes_max {
-                return Err(self.head_too_long());
             }
             let may_go_on = rest.is_empty() || rest == b"\r" || (rest == b"-" && padding == 0);
             if !may_go_on {
@@ -164,8 +164,8 @@ impl<R: Read> Parser<R> {
             let from = seen.saturating_sub(3);
             let unread = self.unread();
             let found = memmem::find(&unread[from..], b"\r\n\r\n").map(|at| from + at);
-            // The first line end is the delimiter's.
-            if found.unwrap_or(unread.len()) > self.limits.head_bytes_max.saturating_add(CRLF.len()) {
+            // The first line end is the delimiter's. The last three bytes may be those of the end.
+            if found.unwrap_or(unread.len().saturating_sub(3)) > self.limits.head_bytes_max.saturating_add(CRLF.len()) {
                 return Err(self.head_too_long());
             }
             if let Some(end) = found {
@@ -284,5 +284,4 @@ impl<R: Read> Parser<R> {
 }
 
 #[cfg(test)]
-#[path = "parser_tests.rs"]
 mod tests;

@@ -123,6 +123,9 @@ impl fmt::Display for MultipartRejection {
                 "the content type has no `boundary` of 1 to 70 of the characters that are allowed",
             ),
             Self::Content(rejection) => rejection.fmt(f),
+            Self::Malformed { part: 0, at, problem } => {
+                write!(f, "the form is malformed before the first part, at byte {at}: {problem}")
+            }
             Self::Malformed { part, at, problem } => {
                 write!(f, "the form is malformed in part {part}, at byte {at}: {problem}")
             }
