@@ -356,7 +356,13 @@ impl Core {
         if error.status_code().is_server_error() {
             let route = context.route().unwrap_or("no route");
             let method = context.asked.method().as_str();
-            tracing::error!(method, route, status = error.status_code().as_u16(), error = ?error, "a request failed");
+            tracing::error!(
+                method,
+                route,
+                status = error.status_code().as_u16(),
+                error = error.in_one_line(),
+                "a request failed"
+            );
         }
         error.into_pending_response()
     }

@@ -248,6 +248,19 @@ impl Error {
         std::iter::successors(self.source(), |&error| error.source())
     }
 
+    /// What the log is told.
+    pub(crate) fn in_one_line(&self) -> String {
+        let mut text = self.to_string();
+        let told = usize::from(self.inner.detail.is_none());
+        for cause in self.chain().skip(told).map(ToString::to_string) {
+            // Many errors tell their cause already.
+            if !text.ends_with(&cause) {
+                text = format!("{text}: {cause}");
+            }
+        }
+        text
+    }
+
     /// Returns the error that a response stands for. Middleware sees failures as responses, with the error beside them.
     pub fn of(response: &Response) -> Option<&Self> {
         response.extensions().get::<Arc<Self>>().map(|error| &**error)

@@ -6,7 +6,7 @@ use std::net::{SocketAddr, ToSocketAddrs};
 use std::path::Path;
 use std::sync::Arc;
 
-use filoplume_runtime::{Metrics, Plan, Request, Response, Server, ServerBuilder, Service, ShutdownHandle};
+use filoplume_runtime::{Plan, Request, Response, Server, ServerBuilder, Service, ShutdownHandle};
 
 use crate::app::{App, Core};
 use crate::error::{Error, Result};
@@ -126,7 +126,9 @@ impl App {
         let service = self.build()?;
         let server = Server::builder().bind(address).map_err(start_up)?.config(config).build();
         let server = server.map_err(start_up)?;
-        let local_addr = server.local_addr().expect("a server that bound a TCP address has one");
+        let Some(local_addr) = server.local_addr() else {
+            return Err(Error::start_up("the system does not say which port was taken"));
+        };
         server.spawn(service).map_err(start_up)?;
         Ok(RunningApp { server, local_addr })
     }
@@ -172,9 +174,9 @@ impl RunningApp {
         self.server.shutdown_handle()
     }
 
-    /// Returns a reading of all counters and gauges; `None` once the app has shut down.
-    pub fn metrics(&self) -> Option<Metrics> {
-        self.server.metrics()
+    /// Returns the server that the app runs on, with its counters and gauges.
+    pub fn server(&self) -> &Server {
+        &self.server
     }
 
     /// Waits until the app has been shut down by a [handle](Self::shutdown_handle).

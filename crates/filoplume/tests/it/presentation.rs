@@ -1,1 +1,451 @@
+//! How errors look to those who asked.
 
+use std::error::Error as StdError;
+use std::fmt;
+use std::io::Write;
+use std::sync::Arc;
+
+use expect_test::{Expect, expect};
+use filoplume::prelude::*;
+use filoplume::testing::TestResponse;
+use parking_lot::Mutex;
+use serde_json::{Value, json};
+use tracing_subscriber::fmt::MakeWriter;
+
+const BROWSER: &str = "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8";
+
+/// An error of the program, with a cause, that says things which are nobody's business.
+#[derive(Debug)]
+struct Broken(std::io::Error);
+
+impl fmt::Display for Broken {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("cannot open <secret>.db")
+    }
+}
+
+impl StdError for Broken {
+    fn source(&self) -> Option<&(dyn StdError + 'static)> {
+        Some(&self.0)
+    }
+}
+
+fn broken() -> Broken {
+    Broken(std::io::Error::other("password 1234 was refused"))
+}
+
+fn app() -> App {
+    App::new()
+        .get("/gone", || Error::new(StatusCode::GONE, "it <left> & \"went\""))
+        .get("/plain", || Error::status(StatusCode::IM_A_TEAPOT))
+        .get("/broken", || -> Result<()> { Err(broken().into()) })
+        .get("/panics", || -> &'static str { panic!("boom <b>") })
+        .get("/fields", || {
+            Error::unprocessable("two fields are wrong")
+                .with_field("name", "is empty")
+                .with_field("items[2].price", "is < 0")
+        })
+        .get("/users/{id}", |Path(id): Path<u64>| id.to_string())
+        .post("/users", |Json(_): Json<Value>| "made")
+        .get("/extension", |Extension(()): Extension<()>| "there")
+}
+
+#[track_caller]
+fn check_text(response: &TestResponse, expected: Expect) {
+    expected.assert_eq(response.text());
+}
+
+#[test]
+fn tools_get_problem_details() {
+    let client = app().test();
+    for accept in ["*/*", "application/json", "application/problem+json"] {
+        let response = client.get("/gone").header("accept", accept).send();
+        response
+            .assert_status(410)
+            .assert_header("content-type", "application/problem+json")
+            .assert_header("vary", "accept")
+            .assert_json(&json!({"title": "Gone", "status": 410, "detail": "it <left> & \"went\""}));
+    }
+    client.get("/plain").send().assert_status(418).assert_text(r#"{"title":"I'm a teapot","status":418}"#);
+    client.get("/nowhere").send().assert_status(404).assert_text(r#"{"title":"Not Found","status":404}"#);
+}
+
+#[test]
+fn browsers_get_a_page_in_which_all_is_escaped() {
+    let response = app().test().get("/gone").header("accept", BROWSER).send();
+    response
+        .assert_status(410)
+        .assert_header("content-type", "text/html; charset=utf-8")
+        .assert_header("vary", "accept")
+        .assert_contains("<title>410 Gone</title>")
+        .assert_contains("<p lang=\"\">it &lt;left&gt; &amp; &quot;went&quot;</p>");
+    for outside in ["src=", "href=", "url(", "<script"] {
+        assert!(!response.text().contains(outside), "the page needs nothing from elsewhere");
+    }
+}
+
+#[test]
+fn plain_text_is_for_those_who_accept_only_that() {
+    let response = app().test().get("/fields").header("accept", "text/plain").send();
+    response.assert_status(422).assert_header("content-type", "text/plain; charset=utf-8");
+    response.assert_text(
+        "422 Unprocessable Entity\ntwo fields are wrong\n- name: is empty\n- items[2].price: is < 0\n",
+    );
+}
+
+#[test]
+fn fields_are_a_member_and_a_list() {
+    let client = app().test();
+    client.get("/fields").send().assert_json(&json!({
+        "title": "Unprocessable Entity",
+        "status": 422,
+        "detail": "two fields are wrong",
+        "errors": [
+            {"field": "name", "message": "is empty"},
+            {"field": "items[2].price", "message": "is < 0"},
+        ],
+    }));
+    client
+        .get("/fields")
+        .header("accept", BROWSER)
+        .send()
+        .assert_contains("<li><code>items[2].price</code>: is &lt; 0</li>");
+}
+
+#[test]
+fn a_kind_of_problem_has_a_type_a_title_and_members() {
+    let app = App::new().post("/buy", || -> Result<()> {
+        let error = Error::new(StatusCode::FORBIDDEN, "30 are not enough for 50");
+        let error = error.with_type("https://example.com/out-of-credit").with_title("Not enough credit");
+        Err(error.with_member("balance", 30)?.with_member("accounts", ["/a/1", "/a/2"])?)
+    });
+    app.test().post("/buy").send().assert_status(403).assert_json(&json!({
+        "type": "https://example.com/out-of-credit",
+        "title": "Not enough credit",
+        "status": 403,
+        "detail": "30 are not enough for 50",
+        "balance": 30,
+        "accounts": ["/a/1", "/a/2"],
+    }));
+}
+
+#[test]
+fn production_tells_no_causes_panics_or_places() {
+    let client = app().test();
+    for path in ["/broken", "/panics", "/extension"] {
+        for accept in [BROWSER, "*/*", "text/plain"] {
+            let response = client.get(path).header("accept", accept).send();
+            response.assert_status(500).assert_contains("Internal Server Error");
+            for secret in ["secret", "1234", "boom", "panic", ".rs", "hint", "development", "Extension"] {
+                assert!(!response.text().contains(secret), "{secret} is told:\n{response:?}");
+            }
+        }
+    }
+}
+
+#[test]
+fn what_middleware_does_to_a_failure_stays() {
+    let app = app().with(|request: Request, next: Next<'_>| {
+        let mut response = next.run(request);
+        let is_failure = Error::of(&response).is_some();
+        response.set_header("x-failed", is_failure.to_string())?;
+        response.set_header("vary", "origin")?;
+        if response.status_code() == 410 {
+            response.status(404);
+        }
+        Ok::<_, Error>(response)
+    });
+    let client = app.test();
+    let response = client.get("/gone").send();
+    response.assert_status(404).assert_header("x-failed", "true");
+    response.assert_json(&json!({"title": "Not Found", "status": 404, "detail": "it <left> & \"went\""}));
+    assert_eq!(response.headers_all("vary").collect::<Vec<_>>(), ["origin", "accept"]);
+    client.get("/panics").send().assert_status(500).assert_header("x-failed", "true");
+    client.get("/nowhere").send().assert_status(404).assert_header("x-failed", "true");
+    client.get("/users/1").send().assert_status(200).assert_header("x-failed", "false");
+}
+
+#[test]
+fn middleware_can_make_something_else_of_a_failure() {
+    let app = app().with(|request: Request, next: Next<'_>| {
+        let mut response = next.run(request);
+        match response.status_code().as_u16() {
+            410 => response.status(303).set_header("location", "/login")?,
+            418 => response.send_text("own content"),
+            _ => &mut response,
+        };
+        Ok::<_, Error>(response)
+    });
+    let client = app.test();
+    client.get("/gone").send().assert_status(303).assert_header("location", "/login").assert_text("");
+    client.get("/plain").send().assert_status(418).assert_text("own content").assert_no_header("vary");
+}
+
+#[test]
+fn head_has_the_headers_of_a_failure_and_no_content() {
+    let client = app().test();
+    let length = client.get("/gone").send().body().len().to_string();
+    client.head("/gone").send().assert_status(410).assert_header("content-length", &length).assert_text("");
+}
+
+#[test]
+fn an_error_with_a_status_that_has_no_content_has_none() {
+    let app = App::new()
+        .get("/204", || Error::new(StatusCode::NO_CONTENT, "nothing"))
+        .get("/304", || Error::new(StatusCode::NOT_MODIFIED, "as before"))
+        .get("/200", || Error::new(StatusCode::OK, "no error at all"));
+    let client = app.test();
+    client.get("/204").send().assert_status(204).assert_text("");
+    client.get("/304").send().assert_status(304).assert_text("");
+    client.get("/200").send().assert_status(200).assert_text("");
+}
+
+#[test]
+fn the_program_can_present_some_errors_itself() {
+    let app = app().present_errors(|error, asked| {
+        if error.status_code() != 410 {
+            return None;
+        }
+        let mut response = Response::default();
+        let html = asked.wants_html();
+        response.send_html(format!(
+            "<p>{} html={html} {}",
+            error.detail().unwrap_or_default().len(),
+            asked.method()
+        ));
+        Some(response)
+    });
+    let client = app.test();
+    let response = client.get("/gone").header("accept", BROWSER).send();
+    response.assert_status(410).assert_text("<p>18 html=true GET");
+    client.get("/plain").send().assert_text(r#"{"title":"I'm a teapot","status":418}"#);
+}
+
+#[test]
+fn development_shows_browsers_what_is_known() {
+    let client = app().development(true).test();
+    let response = client
+        .get("/broken?a=<b>")
+        .header("accept", BROWSER)
+        .header("authorization", "Bearer abcdef")
+        .header("x-odd", "<i>")
+        .cookie("session", "deadbeef")
+        .send();
+    response
+        .assert_status(500)
+        .assert_header("cache-control", "no-store")
+        .assert_contains("cannot open &lt;secret&gt;.db\ncaused by: password 1234 was refused")
+        .assert_contains("GET /broken\nwritten at crates/filoplume/tests/it/presentation.rs:")
+        .assert_contains("GET /broken?a=&lt;b&gt;")
+        .assert_contains("<td>x-odd</td><td>&lt;i&gt;</td>")
+        .assert_contains("<td>authorization</td><td>(hidden, 13 bytes)</td>")
+        .assert_contains("<td>cookie</td><td>(hidden, 16 bytes)</td>")
+        .assert_contains("App::map_error");
+    for secret in ["abcdef", "deadbeef", "<i>", "<b>", "<secret>"] {
+        assert!(!response.text().contains(secret), "{secret} is shown");
+    }
+}
+
+#[test]
+fn development_shows_the_place_of_a_panic() {
+    let client = app().development(true).test();
+    let response = client.get("/panics").header("accept", BROWSER).send();
+    response
+        .assert_status(500)
+        .assert_contains("panicked at crates/filoplume/tests/it/presentation.rs:")
+        .assert_contains(": boom &lt;b&gt;");
+    let json: Value = client.get("/panics").send().json();
+    let cause = json["development"]["causes"][0].as_str().unwrap_or_default();
+    assert!(cause.starts_with("panicked at ") && cause.ends_with(": boom <b>"), "{cause}");
+}
+
+#[test]
+fn development_tells_tools_in_a_member() {
+    let client = app().development(true).test();
+    let mut json: Value = client.get("/broken").send().json();
+    json["development"]["written_at"] = Value::Null;
+    expect![[r#"
+        {
+          "development": {
+            "causes": [
+              "cannot open <secret>.db",
+              "password 1234 was refused"
+            ],
+            "hint": "This error came through a `?`. `App::map_error` says how its type is answered; `Error::new` says it in place.",
+            "route": "GET /broken",
+            "written_at": null
+          },
+          "status": 500,
+          "title": "Internal Server Error"
+        }"#]]
+    .assert_eq(&serde_json::to_string_pretty(&json).unwrap());
+    client.get("/broken").header("accept", "text/plain").send().assert_contains("caused by: password 1234");
+}
+
+#[test]
+fn development_hints_at_what_to_do() {
+    let client = app().development(true).test();
+    let hint = |response: TestResponse| {
+        let json: Value = response.json();
+        json["development"]["hint"].as_str().unwrap_or_default().to_owned()
+    };
+    let hints = [
+        hint(client.get("/user/17").send()),
+        hint(client.get("/elsewhere").send()),
+        hint(client.put("/users").send()),
+        hint(client.post("/users").body("{}").send()),
+        hint(client.get("/extension").send()),
+        hint(client.get("/users/me").send()),
+    ];
+    expect![[r#"
+        No route matches the path. Was GET /users/{id} meant?
+        No route matches the path.
+        The path has routes for other methods: POST, OPTIONS.
+        The client has to say in `Content-Type` what it sends. The test client's `json` and `form` do, and so does `curl --json`.
+        `Extension` is filled by middleware. Is that middleware added with `.with(..)` to the app, the router or the route, and does it run before?
+    "#]]
+    .assert_eq(&hints.join("\n"));
+}
+
+#[test]
+fn development_lists_the_routes_when_none_matches() {
+    let client = app().development(true).test();
+    let response = client.get("/user/17").header("accept", BROWSER).send();
+    response
+        .assert_status(404)
+        .assert_contains("<tr class=\"alike\"><td>GET</td><td>/users/{id}</td></tr>")
+        .assert_contains("<tr><td>POST</td><td>/users</td></tr>");
+    let response = App::new().development(true).test().get("/").header("accept", BROWSER).send();
+    response.assert_contains("The app has no routes yet");
+}
+
+#[test]
+fn development_is_off_unless_it_is_asked_for() {
+    for app in [app(), app().development(false)] {
+        let response = app.test().get("/broken").header("accept", BROWSER).send();
+        response.assert_no_header("cache-control");
+        assert!(!response.text().contains("Request"));
+    }
+}
+
+/// A log that can be read.
+#[derive(Clone, Default)]
+struct Log(Arc<Mutex<Vec<u8>>>);
+
+impl Write for Log {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        self.0.lock().write(bytes)
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+impl MakeWriter<'_> for Log {
+    type Writer = Self;
+
+    fn make_writer(&self) -> Self {
+        self.clone()
+    }
+}
+
+fn logged(run: impl FnOnce()) -> Vec<String> {
+    let log = Log::default();
+    let subscriber = tracing_subscriber::fmt()
+        .with_writer(log.clone())
+        .with_ansi(false)
+        .without_time()
+        .with_target(false)
+        .finish();
+    tracing::subscriber::with_default(subscriber, run);
+    let bytes = log.0.lock().clone();
+    String::from_utf8(bytes).unwrap().lines().map(|line| line.trim().to_owned()).collect()
+}
+
+#[test]
+fn a_panic_is_one_line_in_the_log_and_the_next_request_is_served() {
+    let client = app().test();
+    let lines = logged(|| {
+        client.get("/panics").send().assert_status(500);
+        client.get("/users/7").send().assert_status(200).assert_text("7");
+    });
+    assert_eq!(lines, [r#"ERROR a handler panicked method="GET" route="/panics" panic="boom <b>""#]);
+}
+
+#[test]
+fn a_panic_in_middleware_is_answered_too() {
+    let client = app()
+        .with(|request: Request, next: Next<'_>| {
+            assert!(request.path() != "/plain", "not this one");
+            next.run(request)
+        })
+        .test();
+    let lines = logged(|| {
+        client
+            .get("/plain")
+            .send()
+            .assert_status(500)
+            .assert_json(&json!({"title": "Internal Server Error", "status": 500}));
+        client.get("/users/7").send().assert_status(200);
+    });
+    assert_eq!(lines, [r#"ERROR a handler panicked method="GET" route="/plain" panic="not this one""#]);
+}
+
+#[test]
+fn an_error_of_the_program_is_one_line_in_the_log_and_one_of_the_client_is_none() {
+    let client = app().test();
+    let lines = logged(|| {
+        client.get("/broken").send();
+        client.get("/gone").send();
+        client.get("/nowhere").send();
+    });
+    let expected = "ERROR a request failed method=\"GET\" route=\"/broken\" status=500 \
+                    error=\"cannot open <secret>.db: password 1234 was refused\"";
+    assert_eq!(lines, [expected]);
+}
+
+#[test]
+fn development_mode_says_at_the_start_that_it_is_on() {
+    let lines = logged(|| {
+        let client = app().development(true).test();
+        client.get("/users/1").send();
+        client.get("/users/2").send();
+    });
+    assert_eq!(lines, ["WARN development mode is on: whoever asks is shown errors, routes and requests"]);
+    assert!(logged(|| drop(app().test())).is_empty());
+}
+
+#[test]
+fn the_page_of_production_reads_like_this() {
+    let response = app().test().get("/fields").header("accept", BROWSER).send();
+    let text = response.text();
+    let (start, end) = (text.find("<style>").unwrap(), text.find("</style>").unwrap());
+    let text = format!("{}{}", &text[..start], &text[end..]);
+    expect![[r#"
+        <!doctype html>
+        <html lang="en">
+        <head>
+        <meta charset="utf-8">
+        <meta name="viewport" content="width=device-width">
+        <title>422 Unprocessable Entity</title>
+        </style>
+        </head>
+        <body>
+        <main>
+        <h1><span>422</span> Unprocessable Entity</h1>
+        <p lang="">two fields are wrong</p>
+        <ul lang="">
+        <li><code>name</code>: is empty</li>
+        <li><code>items[2].price</code>: is &lt; 0</li>
+        </ul>
+        </main>
+        </body>
+        </html>
+    "#]]
+    .assert_eq(&text);
+    check_text(
+        &app().test().get("/plain").header("accept", "text/plain").send(),
+        expect![["418 I'm a teapot\n"]],
+    );
+}
