@@ -104,12 +104,19 @@ impl FieldFacts {
 
     #[inline]
     fn note_host(&mut self, value: &[u8]) -> Result<(), ParseError> {
+        self.note_valid_host()?;
+        // Empty is legal: the target then has no authority (RFC 9112 section 3.2).
+        if value.is_empty() { Ok(()) } else { validate_host(value).map(|_| ()) }
+    }
+
+    /// Takes note of a `Host` whose value is known to be one.
+    #[inline]
+    pub(crate) fn note_valid_host(&mut self) -> Result<(), ParseError> {
         if self.host {
             return Err(ParseError::HostRepeated);
         }
         self.host = true;
-        // Empty is legal: the target then has no authority (RFC 9112 section 3.2).
-        if value.is_empty() { Ok(()) } else { validate_host(value).map(|_| ()) }
+        Ok(())
     }
 
     fn note_expect(&mut self, version: Version, value: &[u8]) -> Result<(), ParseError> {

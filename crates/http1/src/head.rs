@@ -122,6 +122,12 @@ impl RequestHead {
         }
     }
 
+    /// What was decided from the fields.
+    #[inline]
+    pub(crate) fn facts(&self) -> &Facts {
+        &self.parts().facts
+    }
+
     /// Returns the method. It is case-sensitive: `get` is not `GET`.
     #[inline]
     pub fn method(&self) -> &Method {

@@ -527,8 +527,19 @@ impl Storage {
         STASH.try_with(|stash| stash.try_borrow_mut().ok()?.pop()).ok().flatten().unwrap_or_default()
     }
 
+    /// Copies the target out of the request line at the start of the arena. Returns whether it is text.
     #[inline]
-    fn give_back(mut self: Box<Self>) {
+    pub(crate) fn keep_target(&mut self, start: usize, end: usize) -> bool {
+        // Checked from the start of the allocation in whole blocks, as far as the line goes: there the check takes
+        // sixteen bytes at a time, and elsewhere one.
+        let blocks = self.bytes.get(..end.next_multiple_of(16)).unwrap_or(&self.bytes);
+        let target = std::str::from_utf8(blocks).ok().and_then(|text| text.get(start..end));
+        self.target.push_str(target.unwrap_or_default());
+        target.is_some()
+    }
+
+    #[inline]
+    pub(crate) fn give_back(mut self: Box<Self>) {
         let bytes = self.bytes.capacity().max(self.target.capacity());
         if bytes > STASH_BYTES_MAX || self.fields.capacity() > STASH_FIELDS_MAX {
             return;

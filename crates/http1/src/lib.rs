@@ -28,10 +28,12 @@ mod head;
 mod headers;
 mod limits;
 mod parse;
+mod plain;
 mod span;
 mod syntax;
 mod target;
 mod version;
+mod words;
 
 pub use crate::chunked::{CHUNK_END, LAST_CHUNK, encode_chunk_head, encode_last_chunk};
 pub use crate::connection::{BodyEncoding, CloseReason, ContentLength, Next, ServerConnection};

@@ -10,6 +10,7 @@ use crate::framing::FieldFacts;
 use crate::head::{HeadParts, RequestHead};
 use crate::headers::{Field, Headers, Storage};
 use crate::limits::Limits;
+use crate::plain::parse_plain_head;
 use crate::span::Span;
 use crate::target::parse_target;
 use crate::version::Version;
@@ -53,7 +54,37 @@ pub fn parse_request_head(input: &[u8], limits: &Limits) -> Result<Option<(Reque
     let input = input.get(empty_line_len..).unwrap_or_default();
     // Bytes over the limit are never looked at: otherwise the answer would depend on whether they are here already.
     let window = input.get(..limits.head_bytes_max.min(Span::ARENA_BYTES_MAX)).unwrap_or(input);
+    if let Some((storage, used)) = parse_plain_head(window, limits) {
+        let head = RequestHead::from_storage(storage);
+        // Tests and fuzz targets have debug assertions: there each plain head is read in both ways.
+        debug_assert!(
+            matches!(parse_carefully(window, 0, limits), Ok(Some(careful)) if is_same(&careful, &(&head, used))),
+            "the plain way takes {head:?} for something else than the careful one",
+        );
+        return Ok(Some((head, used.saturating_add(empty_line_len))));
+    }
+    parse_carefully(window, empty_line_len, limits)
+}
+
+/// Parses what is not plain, and decides what is wrong with what cannot be parsed.
+#[inline(never)]
+fn parse_carefully(
+    window: &[u8],
+    empty_line_len: usize,
+    limits: &Limits,
+) -> Result<Option<(RequestHead, usize)>, ParseError> {
     attempt::<FIELDS_FEW>(window, empty_line_len, limits)
+}
+
+/// Whether two readings of the same bytes agree in all that can be asked of them.
+fn is_same(one: &(RequestHead, usize), other: &(&RequestHead, usize)) -> bool {
+    let ((one, one_used), (other, other_used)) = (one, other);
+    one_used == other_used
+        && (one.method(), one.version()) == (other.method(), other.version())
+        && (one.target(), one.path(), one.query()) == (other.target(), other.path(), other.query())
+        && one.authority() == other.authority()
+        && one.facts() == other.facts()
+        && one.headers().iter_bytes().eq(other.headers().iter_bytes())
 }
 
 /// Returns the length of the one empty line that is skipped, or `None` if it is not certain yet.

@@ -139,7 +139,7 @@ fn skip_encoded_name(host: &[u8]) -> Result<&[u8], ParseError> {
 }
 
 #[inline]
-fn validate_port(port: &[u8]) -> Result<Port, ParseError> {
+pub(crate) fn validate_port(port: &[u8]) -> Result<Port, ParseError> {
     if port.is_empty() {
         return Ok(Port::Empty);
     }

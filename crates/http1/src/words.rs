@@ -1,0 +1,133 @@
+//! Runs of bytes, measured eight at a time without a branch between them.
+//!
+//! A test on a word marks the bytes that end a run by their highest bit. Sums and differences carry from one byte
+//! into the next, so a mark is only meant for the first byte that has one: those before it are surely of the run,
+//! those behind it nobody asks about. What lies behind the end of the input reads as zeros, which end every run.
+
+const ONES: u64 = u64::from_ne_bytes([0x01; 8]);
+const HIGHS: u64 = u64::from_ne_bytes([0x80; 8]);
+
+/// Returns how many bytes from `start` are path bytes: what [`TARGET_PATH`](crate::syntax::TARGET_PATH) has.
+#[inline(always)]
+pub(crate) fn path_run(bytes: &[u8], start: usize) -> usize {
+    run(bytes, start, |word| not_visible(word) | equal(word, b'#') | equal(word, b'?') | equal(word, b'\\'))
+}
+
+/// Returns how many bytes from `start` are query bytes: those of a path, question marks and backslashes.
+#[inline(always)]
+pub(crate) fn query_run(bytes: &[u8], start: usize) -> usize {
+    run(bytes, start, |word| not_visible(word) | equal(word, b'#'))
+}
+
+/// Returns how many bytes from `start` are value bytes: what [`VALUE`](crate::syntax::VALUE) has, except HTAB.
+#[inline(always)]
+pub(crate) fn value_run(bytes: &[u8], start: usize) -> usize {
+    run(bytes, start, |word| (below(word, 0x20) | equal(word, 0x7f)) & !word)
+}
+
+/// Returns whether `line` begins with `Host: ` in any case.
+#[inline(always)]
+pub(crate) fn begins_with_host(line: &[u8]) -> bool {
+    const LOWER_CASE: u64 = u64::from_le_bytes([0x20, 0x20, 0x20, 0x20, 0, 0, 0, 0]);
+    const FIRST_SIX: u64 = u64::from_le_bytes([0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0, 0]);
+    const HOST: u64 = u64::from_le_bytes(*b"host: \0\0");
+    line.first_chunk().is_some_and(|eight| (u64::from_le_bytes(*eight) | LOWER_CASE) & FIRST_SIX == HOST)
+}
+
+#[inline(always)]
+fn run(bytes: &[u8], start: usize, stops: impl Fn(u64) -> u64) -> usize {
+    let all = bytes.get(start..).unwrap_or_default();
+    let mut rest = all;
+    while let Some((eight, behind)) = rest.split_first_chunk() {
+        let found = stops(u64::from_le_bytes(*eight)) & HIGHS;
+        if found != 0 {
+            return all.len().wrapping_sub(rest.len()).wrapping_add(found.trailing_zeros() as usize / 8);
+        }
+        rest = behind;
+    }
+    let found = stops(last_word(bytes, rest.len())) & HIGHS;
+    all.len().wrapping_sub(rest.len()).wrapping_add(found.trailing_zeros() as usize / 8)
+}
+
+/// The last `len` bytes, fewer than eight: of the last eight, those before them are shifted out.
+#[inline(always)]
+fn last_word(bytes: &[u8], len: usize) -> u64 {
+    let word = bytes.last_chunk().map_or(0, |eight| u64::from_le_bytes(*eight));
+    let before = 8usize.wrapping_sub(len).wrapping_mul(8);
+    u32::try_from(before).ok().and_then(|before| word.checked_shr(before)).unwrap_or(0)
+}
+
+/// Marks bytes that are no visible ASCII: controls, the space, and all from DEL up.
+#[inline(always)]
+fn not_visible(word: u64) -> u64 {
+    below(word, 0x21) | word.wrapping_add(ONES) | word
+}
+
+/// Marks bytes below `limit`, and perhaps some from 0x80 up.
+#[inline(always)]
+fn below(word: u64, limit: u8) -> u64 {
+    word.wrapping_sub(u64::from_ne_bytes([limit; 8]))
+}
+
+/// Marks bytes that are `byte`, and perhaps some from 0x80 up.
+#[inline(always)]
+fn equal(word: u64, byte: u8) -> u64 {
+    (word ^ u64::from_ne_bytes([byte; 8])).wrapping_sub(ONES)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::syntax::{TARGET_PATH, VALUE};
+
+    /// Puts every byte at every place of runs of several lengths, with and without something behind them.
+    #[track_caller]
+    fn check(run: fn(&[u8], usize) -> usize, has: impl Fn(u8) -> bool) {
+        for len in 0..20 {
+            for place in 0..len {
+                for byte in 0..=u8::MAX {
+                    let mut bytes = vec![b'a'; 8 + len];
+                    bytes[8 + place] = byte;
+                    let expected = if has(byte) { len } else { place };
+                    assert_eq!(run(&bytes, 8), expected, "{byte:#04x} at {place} of {len}");
+                    bytes.push(b' ');
+                    bytes.push(0);
+                    bytes.extend_from_slice(&[byte; 9]);
+                    let ended = bytes[8..].iter().position(|&byte| !has(byte)).unwrap();
+                    assert_eq!(run(&bytes, 8), ended, "{byte:#04x} at {place} of {len}, and more");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn runs_are_what_the_classes_say() {
+        check(path_run, |byte| TARGET_PATH.has(byte));
+        check(query_run, |byte| TARGET_PATH.has(byte) || matches!(byte, b'?' | b'\\'));
+        check(value_run, |byte| VALUE.has(byte) && byte != b'\t');
+    }
+
+    #[test]
+    fn nothing_runs_where_nothing_is() {
+        for bytes in [&b""[..], b"a", b"abcdefgh"] {
+            assert_eq!(path_run(bytes, bytes.len()), 0);
+            assert_eq!(path_run(bytes, bytes.len() + 9), 0);
+        }
+    }
+
+    #[test]
+    fn only_the_field_host_begins_with_host() {
+        for line in ["Host: h\r\n", "host: h\r\n", "HOST: h\r\n"] {
+            assert!(begins_with_host(line.as_bytes()));
+            for place in 0..6 {
+                for byte in 0..=u8::MAX {
+                    let mut changed = line.as_bytes().to_vec();
+                    changed[place] = byte;
+                    let expected = changed[..6].eq_ignore_ascii_case(b"host: ");
+                    assert_eq!(begins_with_host(&changed), expected, "{byte:#04x} at {place}");
+                }
+            }
+        }
+        assert!(!begins_with_host(b"Host: h"));
+    }
+}
