@@ -83,18 +83,23 @@ impl Input {
     }
 
     /// Room for the next read.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn spare(&mut self) -> &mut [u8] {
-        if self.start > 0 {
-            self.storage.copy_within(self.start..self.end, 0);
-            self.end -= self.start;
-            self.start = 0;
+        if self.start > 0 || self.end == self.storage.len() {
+            self.make_room();
         }
+        &mut self.storage[self.end..]
+    }
+
+    #[inline(never)]
+    fn make_room(&mut self) {
+        self.storage.copy_within(self.start..self.end, 0);
+        self.end -= self.start;
+        self.start = 0;
         if self.end == self.storage.len() {
             // Only a head may be so long, and only where the limits were raised; contents are consumed as they come.
             self.storage.resize(self.end + INPUT_BYTES, 0);
         }
-        &mut self.storage[self.end..]
     }
 
     #[inline]

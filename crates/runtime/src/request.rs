@@ -1,7 +1,6 @@
 //! What a handler is asked.
 
 use std::fmt;
-use std::sync::OnceLock;
 
 use filoplume_http1::{Framing, Headers, RequestHead, Version};
 use http::{Extensions, Method};
@@ -28,14 +27,13 @@ pub struct Request {
     peer: Peer,
     /// What the plan called the route.
     route: Option<u32>,
-    /// `None` until someone puts something in.
-    extensions: Option<Box<Extensions>>,
+    extensions: Extensions,
 }
 
 impl Request {
     #[inline]
     pub(crate) fn new(head: RequestHead, peer: Peer) -> Self {
-        Self { head, body: Body::default(), peer, route: None, extensions: None }
+        Self { head, body: Body::default(), peer, route: None, extensions: Extensions::new() }
     }
 
     pub(crate) fn set_body(&mut self, body: Body) {
@@ -162,13 +160,12 @@ impl Request {
 
     /// Returns what was put beside the request, by type.
     pub fn extensions(&self) -> &Extensions {
-        static NONE: OnceLock<Extensions> = OnceLock::new();
-        self.extensions.as_deref().unwrap_or_else(|| NONE.get_or_init(Extensions::new))
+        &self.extensions
     }
 
     /// Returns what was put beside the request, to change it.
     pub fn extensions_mut(&mut self) -> &mut Extensions {
-        self.extensions.get_or_insert_default()
+        &mut self.extensions
     }
 }
 
@@ -182,7 +179,7 @@ impl TryFrom<Request> for http::Request<Body> {
             .version(request.head.version().into())
             .body(request.body)?;
         *converted.headers_mut() = http::HeaderMap::from(request.head.headers());
-        *converted.extensions_mut() = request.extensions.map(|extensions| *extensions).unwrap_or_default();
+        *converted.extensions_mut() = request.extensions;
         Ok(converted)
     }
 }
@@ -196,13 +193,7 @@ impl<B: Into<Body>> TryFrom<http::Request<B>> for Request {
         let version = Version::try_from(parts.version)?;
         let mut head = RequestHead::new(parts.method, &parts.uri.to_string(), version)?;
         *head.headers_mut() = Headers::from(&parts.headers);
-        Ok(Self {
-            head,
-            body: body.into(),
-            peer: Peer::Unix,
-            route: None,
-            extensions: Some(Box::new(parts.extensions)),
-        })
+        Ok(Self { head, body: body.into(), peer: Peer::Unix, route: None, extensions: parts.extensions })
     }
 }
 

@@ -98,6 +98,7 @@ impl<C> Table<C> {
     }
 
     /// Puts a connection that was away back to its place.
+    #[inline]
     pub(crate) fn park(&mut self, token: usize, connection: Box<C>) {
         debug_assert!(matches!(self.entries[token], Entry::Away { .. }), "parked twice");
         self.entries[token] = Entry::Parked(connection);

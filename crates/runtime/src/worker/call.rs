@@ -36,15 +36,15 @@ pub(super) enum Conduct {
 }
 
 /// Runs code of the handler's. A leader lays its loop into the slot meanwhile, from where it can
-/// be taken; a follower takes the time.
+/// be taken; a follower takes the time. What the code has to say it leaves with its caller.
 #[inline(always)]
-pub(super) fn run<R>(
+pub(super) fn run(
     lead: &mut Option<Box<EventLoop>>,
     engine: &Engine,
     home: &LoopHandle,
     route: Route,
-    code: impl FnOnce() -> R,
-) -> (thread::Result<R>, Conduct) {
+    code: impl FnOnce(),
+) -> (thread::Result<()>, Conduct) {
     let (result, conduct) = if let Some(mut event_loop) = lead.take() {
         event_loop.running = route.key;
         let turn = home.slot.lend(event_loop);
@@ -95,7 +95,7 @@ impl Worker<'_> {
         request.set_route(plan.route);
         let config = &self.engine.config;
         if let Content::Refused(response) = plan.content {
-            return self.refuse(connection, &request, *response, route);
+            return self.refuse(connection, &request, response, route);
         }
         if !request.head().framing().has_content() {
             return self.call(connection, request, route, None);
@@ -120,11 +120,11 @@ impl Worker<'_> {
         &mut self,
         mut connection: Box<Connection>,
         request: &Request,
-        response: Response,
+        mut response: Box<Response>,
         route: Route,
     ) -> Go {
         connection.http.leave_unread(request, self.buffers, &self.engine.config);
-        self.respond(connection, response, route, None)
+        self.respond(connection, &mut response, route, None)
     }
 
     /// Has a request answered: by the program, on the pool, or here.
@@ -175,10 +175,13 @@ impl Worker<'_> {
                 &self.engine.config,
             );
         }
-        let (result, conduct) =
-            run(&mut self.lead, &self.engine, connection.home(), route, || service.call(request));
+        // Filled in place and lent from here on: a response is large enough that each move of it shows.
+        let mut response = None;
+        let (_, conduct) = run(&mut self.lead, &self.engine, connection.home(), route, || {
+            response = Some(service.call(request));
+        });
         self.take_note(&mut connection, conduct);
-        let response = result.unwrap_or_else(|_| Response::new(500));
+        let response = response.get_or_insert_with(|| Response::new(500));
         self.respond(connection, response, route, stream)
     }
 
@@ -210,11 +213,11 @@ impl Worker<'_> {
     pub(crate) fn finish(
         &mut self,
         connection: Box<Connection>,
-        response: Response,
+        mut response: Response,
         route: Route,
         stream: Option<Arc<StreamReturn>>,
     ) -> Outcome {
-        let go = self.respond(connection, response, route, stream);
+        let go = self.respond(connection, &mut response, route, stream);
         self.go_on(go)
     }
 
@@ -238,7 +241,7 @@ impl Worker<'_> {
     pub(super) fn respond(
         &mut self,
         mut connection: Box<Connection>,
-        response: Response,
+        response: &mut Response,
         route: Route,
         stream: Option<Arc<StreamReturn>>,
     ) -> Go {

@@ -169,21 +169,32 @@ impl Worker<'_> {
     }
 
     /// Puts a connection where it waits from now on.
-    #[inline]
+    #[inline(always)]
     fn put(&mut self, outcome: Outcome) {
         self.buffers.output.clear();
+        match outcome {
+            Outcome::Parked(connection) => self.park(connection),
+            outcome => self.put_rarely(outcome),
+        }
+    }
+
+    #[inline(always)]
+    fn park(&mut self, connection: Box<Connection>) {
+        match &mut self.lead {
+            Some(event_loop) => event_loop.park(connection, self.buffers.clock.now()),
+            None => send_home(connection),
+        }
+    }
+
+    #[inline(never)]
+    fn put_rarely(&mut self, outcome: Outcome) {
         match (outcome, &mut self.lead) {
             (Outcome::Away, _) => {}
-            (Outcome::Parked(connection), Some(event_loop)) => {
-                event_loop.park(connection, self.buffers.clock.now());
-            }
+            (Outcome::Parked(connection), _) => self.park(connection),
             (Outcome::Yielded(connection), Some(event_loop)) => {
                 event_loop.requeue(connection, self.buffers.clock.now());
             }
-            (Outcome::Parked(connection) | Outcome::Yielded(connection), None) => {
-                let home = Arc::clone(connection.home());
-                home.send(Message::Home(connection));
-            }
+            (Outcome::Yielded(connection), None) => send_home(connection),
             (Outcome::Closed(mut connection), lead) => {
                 if let Some(CloseReason::Refused(_)) = connection.http.close_reason() {
                     self.engine.counters.refused.increment();
@@ -201,6 +212,12 @@ impl Worker<'_> {
             }
         }
     }
+}
+
+/// Gives a connection back to the loop that it belongs to.
+fn send_home(connection: Box<Connection>) {
+    let home = Arc::clone(connection.home());
+    home.send(Message::Home(connection));
 }
 
 impl fmt::Debug for Worker<'_> {

@@ -132,6 +132,6 @@ impl Worker<'_> {
         }
         let mut response = Response::new(503);
         response.add_header("retry-after", RETRY_AFTER).expect("a valid header");
-        self.respond(connection, response, route, stream)
+        self.respond(connection, &mut response, route, stream)
     }
 }

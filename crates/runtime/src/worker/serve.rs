@@ -44,7 +44,7 @@ impl Worker<'_> {
             }
             let go = match connection.http.step(self.buffers) {
                 Step::Read => {
-                    match self.flush(&mut connection) {
+                    match self.flush_now(&mut connection) {
                         Ok(Flushed::All) => {}
                         Ok(Flushed::Some) => return self.wait_rarely(connection),
                         Err(error) => return self.give_up(connection, error),
@@ -106,8 +106,14 @@ impl Worker<'_> {
         Go::On(connection)
     }
 
-    #[inline(always)]
+    #[inline(never)]
     pub(super) fn flush(&mut self, connection: &mut Connection) -> io::Result<Flushed> {
+        self.flush_now(connection)
+    }
+
+    /// As [`flush`](Self::flush), laid into the way of every request.
+    #[inline(always)]
+    fn flush_now(&mut self, connection: &mut Connection) -> io::Result<Flushed> {
         if connection.http.is_flushed(self.buffers) {
             return Ok(Flushed::All);
         }
@@ -141,20 +147,19 @@ impl Worker<'_> {
         }
     }
 
-    #[inline]
+    #[inline(always)]
     fn read(&mut self, connection: &mut Connection) -> io::Result<Filled> {
+        if !connection.http.expects_head() {
+            return self.read_content(connection);
+        }
+        self.read_input(connection)
+    }
+
+    #[inline(always)]
+    fn read_input(&mut self, connection: &mut Connection) -> io::Result<Filled> {
         let input = self.buffers.input.spare();
-        let (room, result) = match connection.http.content_spare() {
-            None => (input.len(), connection.transport.read(input)),
-            Some(content) => {
-                // What follows the content in the same read goes to the input.
-                let room = content.len();
-                let parts = &mut [IoSliceMut::new(content), IoSliceMut::new(input)];
-                let result = connection.transport.read_vectored(parts);
-                return self.filled_content(connection, room, result);
-            }
-        };
-        match result {
+        let room = input.len();
+        match connection.transport.read(input) {
             Ok(0) => Ok(Filled::End),
             Ok(read) => {
                 self.buffers.input.filled(read);
@@ -165,13 +170,16 @@ impl Worker<'_> {
         }
     }
 
-    fn filled_content(
-        &mut self,
-        connection: &mut Connection,
-        room: usize,
-        result: io::Result<usize>,
-    ) -> io::Result<Filled> {
-        match result {
+    /// Reads into the content at hand, if it takes bytes as they come.
+    #[inline(never)]
+    fn read_content(&mut self, connection: &mut Connection) -> io::Result<Filled> {
+        let Some(content) = connection.http.content_spare() else {
+            return self.read_input(connection);
+        };
+        // What follows the content in the same read goes to the input.
+        let room = content.len();
+        let parts = &mut [IoSliceMut::new(content), IoSliceMut::new(self.buffers.input.spare())];
+        match connection.transport.read_vectored(parts) {
             Ok(0) => Ok(Filled::End),
             Ok(read) => {
                 connection.http.content_filled(read.min(room));

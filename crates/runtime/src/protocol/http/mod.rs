@@ -160,6 +160,7 @@ impl Http {
     }
 
     /// Whether the connection is between two requests with nothing left to say.
+    #[inline]
     pub(crate) fn is_idle(&self) -> bool {
         matches!(self.stage, Stage::Head) && self.unsent.is_none()
     }
@@ -177,13 +178,21 @@ impl Http {
 
     /// When the peer must have moved, if the connection waits for it from now on. `None` keeps the
     /// deadline that runs.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn deadline(
         &mut self,
         now: Instant,
         has_input: bool,
         config: &ServerConfig,
     ) -> Option<Instant> {
+        if self.is_idle() && self.head == HeadDeadline::Idle && !has_input {
+            return Some(now + config.keep_alive_timeout);
+        }
+        self.deadline_rarely(now, has_input, config)
+    }
+
+    #[inline(never)]
+    fn deadline_rarely(&mut self, now: Instant, has_input: bool, config: &ServerConfig) -> Option<Instant> {
         if let Some(unsent) = &self.unsent {
             return Some(unsent.deadline());
         }
@@ -254,14 +263,18 @@ impl Http {
     }
 
     /// Both halves of the exchange are complete, or the content is still to be skipped.
-    #[inline]
+    #[inline(always)]
     fn settle(&mut self, has_input: bool) {
-        match self.messages.next() {
-            Some(Next::KeepAlive) => {
-                if !matches!(self.stage, Stage::Head) {
-                    self.stage = Stage::Head;
-                }
-            }
+        let next = self.messages.next();
+        if !(next == Some(Next::KeepAlive) && matches!(self.stage, Stage::Head)) {
+            self.settle_rarely(next, has_input);
+        }
+    }
+
+    #[inline(never)]
+    fn settle_rarely(&mut self, next: Option<Next>, has_input: bool) {
+        match next {
+            Some(Next::KeepAlive) => self.stage = Stage::Head,
             Some(Next::Close(reason)) => {
                 // Closing a socket with unread bytes in it resets the connection, and the response may be lost with it.
                 let lingers =

@@ -84,7 +84,7 @@ impl Http {
     #[inline(always)]
     pub(crate) fn respond(
         &mut self,
-        response: Response,
+        response: &mut Response,
         route: Route,
         stream: Option<Arc<StreamReturn>>,
         buffers: &mut Buffers,
@@ -110,17 +110,17 @@ impl Http {
     #[inline(never)]
     fn respond_rarely(
         &mut self,
-        response: Response,
+        response: &mut Response,
         route: Route,
         stream: Option<Arc<StreamReturn>>,
         buffers: &mut Buffers,
         config: &ServerConfig,
     ) -> Responded {
-        let (status, headers, body, upgrade) = response.into_parts();
+        let (status, headers, body, upgrade) = std::mem::take(response).into_parts();
         let is_upgrade = status == StatusCode::SWITCHING_PROTOCOLS;
         if status.is_informational() && (!is_upgrade || upgrade.is_none()) {
             tracing::error!(%status, "an interim status is no answer, and a 101 needs `Response::upgrade`");
-            return self.respond(Response::new(500), route, stream, buffers, config);
+            return self.respond(&mut Response::new(500), route, stream, buffers, config);
         }
         let mut stream = stream;
         let has_reader = matches!(body, ResponseBody::Sized { .. } | ResponseBody::Unsized(_));
@@ -254,7 +254,7 @@ impl Http {
     }
 
     /// Writes the output; keeps what the socket does not take.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn flush(
         &mut self,
         transport: &Transport,
