@@ -5,7 +5,7 @@
 use http::{Method, StatusCode};
 
 use crate::date::Date;
-use crate::encode::{ConnectionField, LengthField, write_response_head};
+use crate::encode::{ConnectionField, LengthField, write_ok_head, write_response_head};
 use crate::error::ParseError;
 use crate::framing::Framing;
 use crate::head::RequestHead;
@@ -241,6 +241,31 @@ impl ServerConnection {
         date: &Date,
         out: &mut Vec<u8>,
     ) -> BodyEncoding {
+        // What most requests get, and nothing about it is left to be decided.
+        if let (
+            Writing::Head,
+            StatusCode::OK,
+            MethodKind::Other,
+            ContentLength::Known(length @ 1..),
+            Some(lines),
+        ) = (self.writing, status, self.request.method, content, headers.wire_lines())
+        {
+            self.writing = Writing::Content;
+            write_ok_head(lines, length, self.connection_field(false), date, out);
+            return BodyEncoding::Length(length);
+        }
+        self.write_head_rarely(status, headers, content, date, out)
+    }
+
+    #[inline(never)]
+    fn write_head_rarely(
+        &mut self,
+        status: StatusCode,
+        headers: &Headers,
+        content: ContentLength,
+        date: &Date,
+        out: &mut Vec<u8>,
+    ) -> BodyEncoding {
         if self.writing != Writing::Head {
             return BodyEncoding::None;
         }
@@ -373,13 +398,7 @@ impl ServerConnection {
     }
 
     /// Decides how a response ends (RFC 9112 section 6.3, RFC 9110 section 8.6).
-    #[inline]
     fn response_framing(&self, status: StatusCode, content: ContentLength) -> (LengthField, BodyEncoding) {
-        if let (StatusCode::OK, MethodKind::Other, ContentLength::Known(length @ 1..)) =
-            (status, self.request.method, content)
-        {
-            return (LengthField::Length(length), BodyEncoding::Length(length));
-        }
         match status {
             // No length even if one is known: it would be that of another response.
             StatusCode::NO_CONTENT | StatusCode::NOT_MODIFIED => {
@@ -432,4 +451,53 @@ impl ServerConnection {
 
 fn asks_to_close(headers: &Headers) -> bool {
     headers.get_all("connection").flat_map(list_members).any(|option| option.eq_ignore_ascii_case(b"close"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// One exchange up to its response head, in both ways.
+    fn heads(request: &str, close: bool, headers: &Headers, length: u64) -> [(BodyEncoding, String); 2] {
+        let date = Date::new(std::time::UNIX_EPOCH);
+        let written = |is_rare: bool| {
+            let mut connection = ServerConnection::new();
+            connection.read_head(request.as_bytes(), &Limits::default()).unwrap().unwrap();
+            if close {
+                connection.close(CloseReason::Shutdown);
+            }
+            let (content, mut out) = (ContentLength::Known(length), Vec::new());
+            let encoding = if is_rare {
+                connection.write_head_rarely(StatusCode::OK, headers, content, &date, &mut out)
+            } else {
+                connection.write_head(StatusCode::OK, headers, content, &date, &mut out)
+            };
+            connection.write_done();
+            assert_eq!(connection.writing, Writing::Complete);
+            (encoding, String::from_utf8(out).unwrap())
+        };
+        [written(false), written(true)]
+    }
+
+    #[test]
+    fn what_needs_no_decision_is_what_the_decisions_would_say() {
+        let mut some = Headers::new();
+        some.append("content-type", "text/plain").unwrap();
+        some.append("x", "y").unwrap();
+        let mut deciding = some.clone();
+        deciding.append("connection", "close").unwrap();
+        deciding.append("date", "today").unwrap();
+        for method in ["GET", "HEAD", "CONNECT"] {
+            for fields in ["HTTP/1.1\r\n", "HTTP/1.0\r\n", "HTTP/1.0\r\nConnection: keep-alive\r\n"] {
+                let target = if method == "CONNECT" { "h:1" } else { "/" };
+                let request = format!("{method} {target} {fields}Host: h\r\n\r\n");
+                for headers in [&Headers::new(), &some, &deciding] {
+                    for (close, length) in [(false, 0), (false, 1), (true, 1), (false, u64::MAX)] {
+                        let [common, rare] = heads(&request, close, headers, length);
+                        assert_eq!(common, rare, "{request}");
+                    }
+                }
+            }
+        }
+    }
 }

@@ -28,8 +28,26 @@ pub(crate) enum LengthField {
 /// Room for a common head, so that it is written without growing.
 const HEAD_BYTES_RESERVED: usize = 256;
 
-/// Appends a whole head. Framing, `Connection` and `Keep-Alive` among the caller's fields are left out.
+/// Appends the head of a `200` with content, whose fields are these lines.
 #[inline]
+pub(crate) fn write_ok_head(
+    lines: (&[u8], &[u8]),
+    length: u64,
+    connection: ConnectionField,
+    date: &Date,
+    out: &mut Vec<u8>,
+) {
+    out.reserve(HEAD_BYTES_RESERVED);
+    out.extend_from_slice(b"HTTP/1.1 200 OK\r\n");
+    write_wire_lines(lines, out);
+    out.extend_from_slice(date.line());
+    if connection != ConnectionField::Absent {
+        write_connection(connection, out);
+    }
+    write_length(length, out);
+}
+
+/// Appends a whole head. Framing, `Connection` and `Keep-Alive` among the caller's fields are left out.
 pub(crate) fn write_response_head(
     status: StatusCode,
     headers: &Headers,
@@ -42,12 +60,7 @@ pub(crate) fn write_response_head(
     write_status_line(status, out);
     let mut date = date;
     match headers.wire_lines() {
-        Some((first, others)) => {
-            out.extend_from_slice(first);
-            if !others.is_empty() {
-                out.extend_from_slice(others);
-            }
-        }
+        Some(lines) => write_wire_lines(lines, out),
         None => {
             headers.write_lines(out, |name, _| match name.len() {
                 4 if name.eq_ignore_ascii_case(b"date") => {
@@ -64,6 +77,24 @@ pub(crate) fn write_response_head(
     if let Some(date) = date {
         out.extend_from_slice(date.line());
     }
+    write_connection(connection, out);
+    match length {
+        LengthField::Absent => out.extend_from_slice(b"\r\n"),
+        LengthField::Length(length) => write_length(length, out),
+        LengthField::Chunked => out.extend_from_slice(b"transfer-encoding: chunked\r\n\r\n"),
+    }
+}
+
+/// Appends fields that lie in memory as they are sent.
+#[inline]
+fn write_wire_lines((first, others): (&[u8], &[u8]), out: &mut Vec<u8>) {
+    out.extend_from_slice(first);
+    if !others.is_empty() {
+        out.extend_from_slice(others);
+    }
+}
+
+fn write_connection(connection: ConnectionField, out: &mut Vec<u8>) {
     match connection {
         ConnectionField::Absent => {}
         ConnectionField::Close => out.extend_from_slice(b"connection: close\r\n"),
@@ -71,15 +102,14 @@ pub(crate) fn write_response_head(
         ConnectionField::Upgrade => out.extend_from_slice(b"connection: upgrade\r\n"),
         ConnectionField::UpgradeAndClose => out.extend_from_slice(b"connection: upgrade, close\r\n"),
     }
-    match length {
-        LengthField::Absent => out.extend_from_slice(b"\r\n"),
-        LengthField::Length(length) => {
-            out.extend_from_slice(b"content-length: ");
-            out.extend_from_slice(itoa::Buffer::new().format(length).as_bytes());
-            out.extend_from_slice(b"\r\n\r\n");
-        }
-        LengthField::Chunked => out.extend_from_slice(b"transfer-encoding: chunked\r\n\r\n"),
-    }
+}
+
+/// Appends the length as the last field, and the end of the head.
+#[inline]
+fn write_length(length: u64, out: &mut Vec<u8>) {
+    out.extend_from_slice(b"content-length: ");
+    out.extend_from_slice(itoa::Buffer::new().format(length).as_bytes());
+    out.extend_from_slice(b"\r\n\r\n");
 }
 
 /// Appends a whole response to a request that was refused: it says `close`, and its text is the reason phrase only,
@@ -113,14 +143,9 @@ pub fn write_refusal(status: StatusCode, date: &Date, extra: Option<(&str, &str)
 }
 
 /// The status line always says HTTP/1.1: it is the version of the sender, not of the message (RFC 9110 section 2.5).
-#[inline]
 fn write_status_line(status: StatusCode, out: &mut Vec<u8>) {
-    if status == StatusCode::OK {
-        // By far the most common one, and of a length that is known here.
-        out.extend_from_slice(b"HTTP/1.1 200 OK\r\n");
-        return;
-    }
     let line: &[u8] = match status.as_u16() {
+        200 => b"HTTP/1.1 200 OK\r\n",
         201 => b"HTTP/1.1 201 Created\r\n",
         204 => b"HTTP/1.1 204 No Content\r\n",
         206 => b"HTTP/1.1 206 Partial Content\r\n",
