@@ -1,6 +1,6 @@
 //! Fields of a message: one arena of bytes and an index, recycled on drop.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::error::Error;
 use std::fmt;
 
@@ -515,16 +515,39 @@ const STASH_BYTES_MAX: usize = 8 * 1024;
 /// Largest index that is kept.
 const STASH_FIELDS_MAX: usize = 128;
 
-thread_local! {
+/// Storages that a thread keeps for later.
+struct Stash {
+    /// The one that was given back last. As long as requests come one after the other there is no second one.
+    last: Cell<Option<Box<Storage>>>,
     #[expect(clippy::vec_box, reason = "what is stashed are the boxes: a map is as large as a pointer")]
-    static STASH: RefCell<Vec<Box<Storage>>> = const { RefCell::new(Vec::new()) };
+    others: RefCell<Vec<Box<Storage>>>,
+}
+
+thread_local! {
+    static STASH: Stash = const { Stash { last: Cell::new(None), others: RefCell::new(Vec::new()) } };
+}
+
+impl Stash {
+    #[inline(never)]
+    fn keep(&self, storage: Box<Storage>) {
+        if let Ok(mut others) = self.others.try_borrow_mut() {
+            if others.len().saturating_add(1) < STASH_LEN_MAX {
+                others.push(storage);
+            }
+        }
+    }
 }
 
 impl Storage {
     /// Returns an empty storage, used before if there is one. It need not come from the thread that dropped it.
     #[inline]
     pub(crate) fn take() -> Box<Self> {
-        STASH.try_with(|stash| stash.try_borrow_mut().ok()?.pop()).ok().flatten().unwrap_or_default()
+        STASH.try_with(|stash| stash.last.take()).ok().flatten().unwrap_or_else(Self::take_other)
+    }
+
+    #[inline(never)]
+    fn take_other() -> Box<Self> {
+        STASH.try_with(|stash| stash.others.try_borrow_mut().ok()?.pop()).ok().flatten().unwrap_or_default()
     }
 
     /// Copies the target out of the request line at the start of the arena. Returns whether it is text.
@@ -538,7 +561,7 @@ impl Storage {
         target.is_some()
     }
 
-    #[inline]
+    #[inline(never)]
     pub(crate) fn give_back(mut self: Box<Self>) {
         let bytes = self.bytes.capacity().max(self.target.capacity());
         if bytes > STASH_BYTES_MAX || self.fields.capacity() > STASH_FIELDS_MAX {
@@ -550,10 +573,8 @@ impl Storage {
         self.is_wire = true;
         // Fails while the thread ends: then the storage is simply freed.
         let _ = STASH.try_with(|stash| {
-            if let Ok(mut stash) = stash.try_borrow_mut() {
-                if stash.len() < STASH_LEN_MAX {
-                    stash.push(self);
-                }
+            if let Some(other) = stash.last.replace(Some(self)) {
+                stash.keep(other);
             }
         });
     }
