@@ -4,7 +4,9 @@
 
 use std::io::Read;
 
-use filoplume_runtime::{Body, Method, Request, Response, ResponseBody, ServerConfig, StatusCode, Version};
+use filoplume_runtime::{
+    Body, Method, Plan, Request, Response, ResponseBody, ServerConfig, Service, StatusCode, Version,
+};
 use filoplume_tests::{TestServer, eventually, site};
 
 #[test]
@@ -50,6 +52,32 @@ fn the_peer_is_who_the_socket_says() {
     let mut client = server.client();
     let own = client.tcp().local_addr().unwrap().to_string();
     assert_eq!(client.get("/").text(), own);
+}
+
+#[test]
+fn what_the_plan_called_a_route_is_there_for_the_call() {
+    struct Numbered;
+    impl Service for Numbered {
+        fn plan(&self, request: &mut Request) -> Plan {
+            match request.path() {
+                "/none" => Plan::new(),
+                "/pool" => Plan::new().route(u32::MAX).dispatched(),
+                _ => Plan::new().route(7),
+            }
+        }
+        fn call(&self, request: Request) -> Response {
+            Response::from(format!("{:?}", request.route()))
+        }
+    }
+    let server = TestServer::start(Numbered);
+    let mut client = server.client();
+    assert_eq!(client.get("/").text(), "Some(7)");
+    assert_eq!(client.get("/none").text(), "None");
+    assert_eq!(client.get("/pool").text(), format!("Some({})", u32::MAX));
+    let posted = b"POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 3\r\n\r\nabc";
+    assert_eq!(client.send(posted).response().text(), "Some(7)");
+    let closures = TestServer::start(|request: Request| format!("{:?}", request.route()));
+    assert_eq!(closures.client().get("/").text(), "None");
 }
 
 #[test]

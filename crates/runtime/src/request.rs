@@ -126,12 +126,6 @@ impl Request {
         }
     }
 
-    /// Returns the number that [`Plan::route`](crate::Plan::route) gave the route of this request.
-    #[inline]
-    pub fn route(&self) -> Option<u32> {
-        self.route
-    }
-
     /// Returns the content.
     pub fn body(&self) -> &Body {
         &self.body
@@ -158,7 +152,34 @@ impl Request {
         self.peer
     }
 
-    /// Returns what was put beside the request, by type.
+    /// Returns the number that the plan gave to the route: what a [`Service`](crate::Service) found out in its plan and
+    /// need not look for again in its call. It costs nothing, unlike something in the [extensions](Self::extensions).
+    ///
+    /// ```
+    /// use filoplume_runtime::{Plan, Request, Response, Service};
+    ///
+    /// struct Pages;
+    ///
+    /// impl Service for Pages {
+    ///     fn plan(&self, request: &mut Request) -> Plan {
+    ///         match request.path() {
+    ///             "/" => Plan::new().route(0),
+    ///             "/about" => Plan::new().route(1),
+    ///             _ => Plan::refuse(Response::new(404)),
+    ///         }
+    ///     }
+    ///
+    ///     fn call(&self, request: Request) -> Response {
+    ///         Response::from(if request.route() == Some(1) { "about us" } else { "welcome" })
+    ///     }
+    /// }
+    /// ```
+    #[inline]
+    pub fn route(&self) -> Option<u32> {
+        self.route
+    }
+
+    /// Returns what was put beside the request, by type. The first thing that is put there allocates.
     pub fn extensions(&self) -> &Extensions {
         &self.extensions
     }

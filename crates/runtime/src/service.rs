@@ -142,8 +142,8 @@ impl Plan {
         self
     }
 
-    /// Names the route for which the engine learns. Without a number it goes by the path, where
-    /// segments with a digit count as one.
+    /// Names the route for which the engine learns, and which the call finds in [`Request::route`]. Without a number the
+    /// engine goes by the path, where segments with a digit count as one, which costs a little more.
     pub fn route(mut self, number: u32) -> Self {
         self.route = Some(number);
         self

@@ -92,7 +92,6 @@ impl Worker<'_> {
             Answerer::Service { .. } | Answerer::Program(_) => Plan::default(),
         };
         let route = plan.route_of(&request);
-        request.set_route(plan.route);
         let config = &self.engine.config;
         if let Content::Refused(response) = plan.content {
             return self.refuse(connection, &request, response, route);
@@ -107,11 +106,13 @@ impl Worker<'_> {
     }
 
     fn plan(&self, service: &dyn Service, request: &mut Request) -> Plan {
-        catch_unwind(AssertUnwindSafe(|| service.plan(request))).unwrap_or_else(|_| {
+        let plan = catch_unwind(AssertUnwindSafe(|| service.plan(request))).unwrap_or_else(|_| {
             self.engine.counters.panics.increment();
             tracing::error!(path = request.path(), "the plan of a request panicked");
             Plan::refuse(Response::new(500))
-        })
+        });
+        request.set_route(plan.route);
+        plan
     }
 
     /// Answers without the content being read.
