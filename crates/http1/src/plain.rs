@@ -15,10 +15,10 @@ use crate::head::HeadParts;
 use crate::headers::{Field, Storage};
 use crate::limits::Limits;
 use crate::span::Span;
-use crate::syntax::{REG_NAME, TOKEN};
+use crate::syntax::REG_NAME;
 use crate::target::{TargetParts, validate_port};
 use crate::version::Version;
-use crate::words::{begins_with_host, path_run, query_run, value_run};
+use crate::words::{begins_with_host, name_run, path_run, query_run, value_run};
 
 /// What stands between the target and the fields.
 const VERSION: &[u8] = b" HTTP/1.1\r\n";
@@ -130,7 +130,7 @@ fn plain_host_len(value: &[u8]) -> Option<usize> {
 /// Returns the lengths of the name and the value of the field at `at`, and takes note of it.
 #[inline(always)]
 fn plain_field(window: &[u8], at: usize, line: &[u8], facts: &mut FieldFacts) -> Option<(usize, usize)> {
-    let name_len = line.iter().position(|&byte| !TOKEN.has(byte))?;
+    let name_len = name_run(window, at);
     let (name, rest) = line.split_at_checked(name_len)?;
     let rest = rest.strip_prefix(b": ")?;
     let value_len = value_run(window, at.wrapping_add(name_len).wrapping_add(2));

@@ -7,6 +7,8 @@
 const ONES: u64 = u64::from_ne_bytes([0x01; 8]);
 const HIGHS: u64 = u64::from_ne_bytes([0x80; 8]);
 
+const BLOCK_BYTES: usize = 16;
+
 /// Returns how many bytes from `start` are path bytes: what [`TARGET_PATH`](crate::syntax::TARGET_PATH) has.
 #[inline(always)]
 pub(crate) fn path_run(bytes: &[u8], start: usize) -> usize {
@@ -19,10 +21,32 @@ pub(crate) fn query_run(bytes: &[u8], start: usize) -> usize {
     run(bytes, start, |word| not_visible(word) | equal(word, b'#'))
 }
 
+/// Returns how many bytes from `start` are letters, digits and hyphens, of which field names nearly always are.
+#[inline(always)]
+pub(crate) fn name_run(bytes: &[u8], start: usize) -> usize {
+    run(bytes, start, |word| {
+        let lower = word | u64::from_ne_bytes([0x20; 8]);
+        let letter = from(lower, b'a') & !from(lower, b'z' + 1);
+        let digit = from(word, b'0') & !from(word, b'9' + 1);
+        (!(letter | digit) & different(word, b'-')) | word
+    })
+}
+
 /// Returns how many bytes from `start` are value bytes: what [`VALUE`](crate::syntax::VALUE) has, except HTAB.
 #[inline(always)]
 pub(crate) fn value_run(bytes: &[u8], start: usize) -> usize {
-    run(bytes, start, |word| (below(word, 0x20) | equal(word, 0x7f)) & !word)
+    // Values may be long. A block without an end is passed in a few vector instructions, which the compiler finds.
+    let mut rest = bytes.get(start..).unwrap_or_default();
+    let mut blocks_len: usize = 0;
+    while let Some((block, behind)) = rest.split_first_chunk::<BLOCK_BYTES>() {
+        if block.iter().fold(false, |ends, &byte| ends | (byte < 0x20) | (byte == 0x7f)) {
+            break;
+        }
+        rest = behind;
+        blocks_len = blocks_len.wrapping_add(BLOCK_BYTES);
+    }
+    let start = start.wrapping_add(blocks_len);
+    run(bytes, start, |word| (below(word, 0x20) | equal(word, 0x7f)) & !word).wrapping_add(blocks_len)
 }
 
 /// Returns whether `line` begins with `Host: ` in any case.
@@ -69,6 +93,19 @@ fn below(word: u64, limit: u8) -> u64 {
     word.wrapping_sub(u64::from_ne_bytes([limit; 8]))
 }
 
+/// Marks bytes from `least` to 0x7f, and perhaps some from 0x80 up. As long as all bytes are below 0x80 nothing carries,
+/// so every mark is meant, and so is its absence.
+#[inline(always)]
+fn from(word: u64, least: u8) -> u64 {
+    word.wrapping_add(u64::from_ne_bytes([0x80_u8.wrapping_sub(least); 8]))
+}
+
+/// Marks bytes that are not `byte`. Nothing carries, as in [`from`].
+#[inline(always)]
+fn different(word: u64, byte: u8) -> u64 {
+    (word ^ u64::from_ne_bytes([byte; 8])).wrapping_add(u64::from_ne_bytes([0x7f; 8]))
+}
+
 /// Marks bytes that are `byte`, and perhaps some from 0x80 up.
 #[inline(always)]
 fn equal(word: u64, byte: u8) -> u64 {
@@ -83,6 +120,7 @@ mod tests {
     /// Puts every byte at every place of runs of several lengths, with and without something behind them.
     #[track_caller]
     fn check(run: fn(&[u8], usize) -> usize, has: impl Fn(u8) -> bool) {
+        check_pairs(run, &has);
         for len in 0..20 {
             for place in 0..len {
                 for byte in 0..=u8::MAX {
@@ -100,10 +138,24 @@ mod tests {
         }
     }
 
+    /// Puts every pair of bytes into a word: what is found in one byte must not spoil the next.
+    #[track_caller]
+    fn check_pairs(run: fn(&[u8], usize) -> usize, has: impl Fn(u8) -> bool) {
+        for first in 0..=u8::MAX {
+            for second in 0..=u8::MAX {
+                let mut bytes = *b"aaaaaaaaa";
+                (bytes[3], bytes[4]) = (first, second);
+                let expected = bytes.iter().position(|&byte| !has(byte)).unwrap_or(bytes.len());
+                assert_eq!(run(&bytes, 0), expected, "{first:#04x}, {second:#04x}");
+            }
+        }
+    }
+
     #[test]
     fn runs_are_what_the_classes_say() {
         check(path_run, |byte| TARGET_PATH.has(byte));
         check(query_run, |byte| TARGET_PATH.has(byte) || matches!(byte, b'?' | b'\\'));
+        check(name_run, |byte| byte.is_ascii_alphanumeric() || byte == b'-');
         check(value_run, |byte| VALUE.has(byte) && byte != b'\t');
     }
 
