@@ -28,6 +28,14 @@ impl TestServer {
         Self { server }
     }
 
+    /// Serves where every connection begins with a PROXY header.
+    pub fn behind_proxy(config: ServerConfig, service: impl Service) -> Self {
+        let builder = Server::builder().bind("127.0.0.1:0").unwrap().proxy_protocol().unwrap();
+        let server = builder.config(config).build().unwrap();
+        server.spawn(service).unwrap();
+        Self { server }
+    }
+
     /// Binds and leaves it to the test to serve.
     pub fn bound(config: ServerConfig) -> Self {
         Self { server: Server::builder().bind("127.0.0.1:0").unwrap().config(config).build().unwrap() }

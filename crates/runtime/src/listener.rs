@@ -13,7 +13,14 @@ use crate::error::{Error, Kind};
 
 /// A bound address. It listens already, so that the port is taken and peers wait until the engine runs.
 #[derive(Debug)]
-pub(crate) enum Bound {
+pub(crate) struct Bound {
+    socket: BoundSocket,
+    /// Whether every connection begins with a PROXY header.
+    pub(crate) expects_proxy_header: bool,
+}
+
+#[derive(Debug)]
+enum BoundSocket {
     Tcp {
         socket: Socket,
         address: SocketAddr,
@@ -45,7 +52,7 @@ pub(crate) fn bind(address: impl ToSocketAddrs, name: &str) -> Result<Bound, Err
         match bind_tcp(address, false) {
             Ok(socket) => {
                 let address = local_address(&socket).unwrap_or(address);
-                return Ok(Bound::Tcp { socket, address });
+                return Ok(BoundSocket::Tcp { socket, address }.into());
             }
             Err(source) => failure = Kind::Bind { address, source },
         }
@@ -69,7 +76,7 @@ pub(crate) fn bind_unix(path: &Path) -> Result<Bound, Error> {
     };
     let listener = listener.map_err(failed)?;
     listener.set_nonblocking(true).map_err(failed)?;
-    return Ok(Bound::Unix { listener, path: UnixPath(path.to_owned()) });
+    return Ok(BoundSocket::Unix { listener, path: UnixPath(path.to_owned()) }.into());
 
     fn is_dead_socket(path: &Path) -> bool {
         use std::os::unix::fs::FileTypeExt;
@@ -116,19 +123,26 @@ fn local_address(socket: &Socket) -> Option<SocketAddr> {
     socket.local_addr().ok()?.as_socket()
 }
 
+impl From<BoundSocket> for Bound {
+    fn from(socket: BoundSocket) -> Self {
+        Self { socket, expects_proxy_header: false }
+    }
+}
+
 impl Bound {
     pub(crate) fn local_address(&self) -> Option<SocketAddr> {
-        match self {
-            Self::Tcp { address, .. } => Some(*address),
+        match &self.socket {
+            BoundSocket::Tcp { address, .. } => Some(*address),
             #[cfg(unix)]
-            Self::Unix { .. } => None,
+            BoundSocket::Unix { .. } => None,
         }
     }
 
     /// Listens, with up to `loops` sockets. The first one is always there.
     pub(crate) fn listen(self, backlog: u32, loops: usize) -> io::Result<Vec<Listener>> {
-        match self {
-            Self::Tcp { socket, address } => {
+        let expects_proxy_header = self.expects_proxy_header;
+        match self.socket {
+            BoundSocket::Tcp { socket, address } => {
                 let mut sockets = Vec::with_capacity(loops);
                 let shareable = loops > 1 && set_shared(&socket).is_ok();
                 sockets.push(socket);
@@ -137,14 +151,16 @@ impl Bound {
                 }
                 let listen = |socket: Socket| {
                     socket.listen(self::backlog(backlog))?;
-                    Ok(Listener::Tcp(mio::net::TcpListener::from_std(socket.into())))
+                    let socket = ListenerSocket::Tcp(mio::net::TcpListener::from_std(socket.into()));
+                    Ok(Listener { socket, expects_proxy_header })
                 };
                 sockets.into_iter().map(listen).collect()
             }
             #[cfg(unix)]
-            Self::Unix { listener, path } => {
+            BoundSocket::Unix { listener, path } => {
                 let listener = mio::net::UnixListener::from_std(listener);
-                Ok(vec![Listener::Unix { listener, _path: path }])
+                let socket = ListenerSocket::Unix { listener, _path: path };
+                Ok(vec![Listener { socket, expects_proxy_header }])
             }
         }
     }
@@ -156,13 +172,19 @@ impl Bound {
         let address = local_address(&socket).ok_or(io::ErrorKind::AddrNotAvailable)?;
         // What is accepted inherits it; a socket that cannot is slower, not wrong.
         let _ = SockRef::from(&socket).set_tcp_nodelay(true);
-        Ok(Self::Tcp { socket, address })
+        Ok(BoundSocket::Tcp { socket, address }.into())
     }
 }
 
 /// A socket that accepts for one event loop.
 #[derive(Debug)]
-pub(crate) enum Listener {
+pub(crate) struct Listener {
+    socket: ListenerSocket,
+    expects_proxy_header: bool,
+}
+
+#[derive(Debug)]
+enum ListenerSocket {
     Tcp(mio::net::TcpListener),
     #[cfg(unix)]
     Unix {
@@ -171,26 +193,35 @@ pub(crate) enum Listener {
     },
 }
 
+/// What a listener accepted.
+#[derive(Debug)]
+pub(crate) struct Accepted {
+    pub(crate) transport: Transport,
+    pub(crate) peer: Peer,
+    pub(crate) expects_proxy_header: bool,
+}
+
 impl Listener {
-    pub(crate) fn accept(&self) -> io::Result<(Transport, Peer)> {
-        match self {
-            Self::Tcp(listener) => {
+    pub(crate) fn accept(&self) -> io::Result<Accepted> {
+        let (transport, peer) = match &self.socket {
+            ListenerSocket::Tcp(listener) => {
                 let (stream, address) = listener.accept()?;
-                Ok((Transport::Tcp(stream), Peer::Tcp(address)))
+                (Transport::Tcp(stream), Peer::Tcp(address))
             }
             #[cfg(unix)]
-            Self::Unix { listener, .. } => {
+            ListenerSocket::Unix { listener, .. } => {
                 let (stream, _) = listener.accept()?;
-                Ok((Transport::Unix(stream), Peer::Unix))
+                (Transport::Unix(stream), Peer::Unix)
             }
-        }
+        };
+        Ok(Accepted { transport, peer, expects_proxy_header: self.expects_proxy_header })
     }
 
     pub(crate) fn register(&mut self, registry: &Registry, token: Token) -> io::Result<()> {
-        match self {
-            Self::Tcp(listener) => registry.register(listener, token, Interest::READABLE),
+        match &mut self.socket {
+            ListenerSocket::Tcp(listener) => registry.register(listener, token, Interest::READABLE),
             #[cfg(unix)]
-            Self::Unix { listener, .. } => registry.register(listener, token, Interest::READABLE),
+            ListenerSocket::Unix { listener, .. } => registry.register(listener, token, Interest::READABLE),
         }
     }
 }

@@ -40,6 +40,7 @@ pub(crate) struct Counters {
     pub(crate) connections: Counter,
     pub(crate) requests: Counter,
     pub(crate) refused: Counter,
+    pub(crate) proxy_headers_refused: Counter,
     pub(crate) overloaded: Counter,
     pub(crate) timed_out: Counter,
     pub(crate) panics: Counter,
@@ -71,6 +72,9 @@ pub struct Metrics {
     pub requests: u64,
     /// Requests refused since the start because of what the peer sent.
     pub refused: u64,
+    /// Connections closed since the start because they did not begin with a valid PROXY header where one is
+    /// [expected](crate::ServerBuilder::proxy_protocol).
+    pub proxy_headers_refused: u64,
     /// Requests answered `503` since the start because every queue was full.
     pub overloaded: u64,
     /// Connections ended by a deadline since the start.
@@ -108,6 +112,7 @@ impl Counters {
             parked: parked as u64,
             requests: self.requests.get(),
             refused: self.refused.get(),
+            proxy_headers_refused: self.proxy_headers_refused.get(),
             overloaded: self.overloaded.get(),
             timed_out: self.timed_out.get(),
             panics: self.panics.get(),

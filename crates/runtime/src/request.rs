@@ -147,7 +147,8 @@ impl Request {
         self.body
     }
 
-    /// Returns who sent the request, as the socket knows it.
+    /// Returns who sent the request: as the socket knows it, or as a proxy said in a [PROXY
+    /// header](crate::ServerBuilder::proxy_protocol).
     pub fn peer(&self) -> Peer {
         self.peer
     }

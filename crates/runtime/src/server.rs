@@ -276,6 +276,39 @@ impl ServerBuilder {
         Ok(self)
     }
 
+    /// Expects a PROXY header at the start of every connection to the address that was bound last, and takes from it who
+    /// [the peer](crate::Request::peer) is. Both versions are understood.
+    ///
+    /// It belongs to an address and not to the configuration because it is a matter of trust: whoever reaches the
+    /// address can pretend to be anybody, so only proxies may reach it, and the address beside it for health checks and
+    /// the neighbours has none. For the same reason the header is not optional: a connection without a valid one is
+    /// closed, logged and counted in [`Metrics::proxy_headers_refused`](crate::Metrics::proxy_headers_refused).
+    ///
+    /// A proxy that speaks for itself (`LOCAL`), does not know its client (`UNKNOWN`, `UNSPEC`), or has it by something else
+    /// than TCP is shown as the socket has it. The header counts against the [deadline of the
+    /// head](ServerConfig::head_timeout) and has at most 536 bytes, which is what fits the smallest segment.
+    ///
+    /// ```
+    /// use filoplume_runtime::Server;
+    ///
+    /// let server = Server::builder()
+    ///     .bind("127.0.0.1:0")?
+    ///     .proxy_protocol()?
+    ///     .bind("127.0.0.1:0")? // without
+    ///     .build()?;
+    /// # drop(server);
+    /// # Ok::<(), filoplume_runtime::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// If nothing was bound before.
+    pub fn proxy_protocol(mut self) -> Result<Self> {
+        let bound = self.bound.last_mut().ok_or(Kind::NoListener)?;
+        bound.expects_proxy_header = true;
+        Ok(self)
+    }
+
     /// Sets the configuration.
     pub fn config(mut self, config: ServerConfig) -> Self {
         self.config = config;

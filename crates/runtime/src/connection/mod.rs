@@ -12,6 +12,7 @@ use std::time::Instant;
 use mio::{Interest, Token};
 
 use crate::event_loop::LoopHandle;
+use crate::listener::Accepted;
 use crate::protocol::http::Http;
 use transport::{Peer, Transport};
 
@@ -19,6 +20,7 @@ use transport::{Peer, Transport};
 /// owns it, and never two of them.
 pub(crate) struct Connection {
     pub(crate) transport: Transport,
+    /// Who the socket says is at its other end, or a PROXY header.
     pub(crate) peer: Peer,
     pub(crate) http: Http,
     /// Bytes that were read and not used, kept while nobody works on the connection.
@@ -54,17 +56,12 @@ enum Mode {
 }
 
 impl Connection {
-    pub(crate) fn new(
-        transport: Transport,
-        peer: Peer,
-        home: Arc<LoopHandle>,
-        token: usize,
-        deadline: Instant,
-    ) -> Self {
+    pub(crate) fn new(accepted: Accepted, home: Arc<LoopHandle>, token: usize, deadline: Instant) -> Self {
+        let Accepted { transport, peer, expects_proxy_header } = accepted;
         Self {
             transport,
             peer,
-            http: Http::new(),
+            http: if expects_proxy_header { Http::behind_proxy() } else { Http::new() },
             leftover: Vec::new(),
             home,
             token,

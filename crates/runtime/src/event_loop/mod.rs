@@ -23,10 +23,9 @@ use crate::clock::Clock;
 use crate::connection::Connection;
 use crate::connection::deadlines::Deadlines;
 use crate::connection::table::{Missed, Table};
-use crate::connection::transport::{Peer, Transport};
 use crate::engine::Engine;
 use crate::learn::RouteKey;
-use crate::listener::Listener;
+use crate::listener::{Accepted, Listener};
 use doze::Doze;
 use slot::Slot;
 
@@ -52,7 +51,7 @@ pub(crate) enum Message {
     /// A connection that was away is closed, or has become somebody else's.
     Gone(usize),
     /// Another loop accepted more than its share.
-    Adopt(Transport, Peer),
+    Adopt(Accepted),
 }
 
 /// The side of an event loop that every thread may use.
@@ -291,12 +290,12 @@ impl EventLoop {
         self.handle.engine.counters.connections.decrement();
     }
 
-    fn adopt(&mut self, transport: Transport, peer: Peer, now: Instant) -> Box<Connection> {
+    fn adopt(&mut self, accepted: Accepted, now: Instant) -> Box<Connection> {
         let engine = &self.handle.engine;
         engine.counters.connections.increment();
         let token = self.table.reserve();
         let deadline = now + engine.config.head_timeout;
-        Box::new(Connection::new(transport, peer, Arc::clone(&self.handle), token, deadline))
+        Box::new(Connection::new(accepted, Arc::clone(&self.handle), token, deadline))
     }
 
     /// Tells a connection that comes back what its peer did meanwhile: the poller told only the table.
@@ -322,7 +321,7 @@ impl EventLoop {
                 self.release(token);
                 None
             }
-            Message::Adopt(transport, peer) => Some(self.adopt(transport, peer, now)),
+            Message::Adopt(accepted) => Some(self.adopt(accepted, now)),
         }
     }
 
@@ -338,12 +337,12 @@ impl EventLoop {
                 return None;
             }
             match self.listeners[index].listener.accept() {
-                Ok((transport, peer)) => {
+                Ok(accepted) => {
                     engine.counters.accepted.increment();
                     self.accepts_in_row += 1;
-                    let Some((transport, peer)) = self.pass_to_lighter(transport, peer) else { continue };
+                    let Some(accepted) = self.pass_to_lighter(accepted) else { continue };
                     self.handle.count_connection();
-                    return Some(self.adopt(transport, peer, now));
+                    return Some(self.adopt(accepted, now));
                 }
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                     self.listeners[index].is_ready = false;
@@ -365,15 +364,15 @@ impl EventLoop {
     }
 
     /// Gives a connection to a loop with fewer, if this one has more than its share. Returns it otherwise.
-    fn pass_to_lighter(&self, transport: Transport, peer: Peer) -> Option<(Transport, Peer)> {
+    fn pass_to_lighter(&self, accepted: Accepted) -> Option<Accepted> {
         let engine = &self.handle.engine;
         // A loop that drains may be gone before the message is there.
         let lighter = if engine.is_draining() { None } else { engine.lighter_loop(&self.handle) };
-        let Some(lighter) = lighter else { return Some((transport, peer)) };
+        let Some(lighter) = lighter else { return Some(accepted) };
         // Counted here and not on arrival: a burst would all go to the same loop.
         lighter.count_connection();
-        match lighter.try_send(Message::Adopt(transport, peer)) {
-            Err(Message::Adopt(transport, peer)) => Some((transport, peer)),
+        match lighter.try_send(Message::Adopt(accepted)) {
+            Err(Message::Adopt(accepted)) => Some(accepted),
             _ => None,
         }
     }

@@ -4,8 +4,9 @@ use std::io::{self, IoSliceMut};
 
 use super::{Go, Outcome, Worker};
 use crate::connection::Connection;
-use crate::connection::transport::is_would_block;
+use crate::connection::transport::{Peer, is_would_block};
 use crate::protocol::http::{Flushed, Step};
+use crate::protocol::proxy::ProxyError;
 
 /// Reads and pieces of a body in a row before a leader looks at its other connections.
 const ROUNDS_MAX: u32 = 4;
@@ -70,6 +71,11 @@ impl Worker<'_> {
                     continue;
                 }
                 Step::Again => Go::On(connection),
+                Step::Peer(address) => {
+                    connection.peer = Peer::Tcp(address);
+                    Go::On(connection)
+                }
+                Step::RefuseProxy(error) => return self.refuse_proxy(connection, error),
                 Step::Call(request, route) => self.call_collected(connection, request, route),
                 Step::Stream(streaming) => self.stream(connection, *streaming),
                 Step::Pump if self.lead.is_some() && rounds == ROUNDS_MAX => return self.yielded(connection),
@@ -89,6 +95,14 @@ impl Worker<'_> {
                 Go::Away(outcome) => return outcome,
             }
         }
+    }
+
+    /// Closes without a word: who does not begin as agreed may not speak HTTP either.
+    #[cold]
+    fn refuse_proxy(&self, connection: Box<Connection>, error: ProxyError) -> Outcome {
+        tracing::warn!(%error, peer = %connection.peer, "a connection is refused");
+        self.engine.counters.proxy_headers_refused.increment();
+        Outcome::Closed(connection)
     }
 
     /// Ends our direction and goes on reading what the peer still sends.

@@ -6,6 +6,7 @@
 mod receive;
 mod send;
 
+use std::net::SocketAddr;
 use std::time::Instant;
 
 use filoplume_http1::{
@@ -17,6 +18,7 @@ use crate::buffers::{Buffers, Content};
 use crate::clock::Pace;
 use crate::config::ServerConfig;
 use crate::learn::Route;
+use crate::protocol::proxy::{ProxyError, parse_proxy_header};
 use crate::request::Request;
 use receive::Receiving;
 pub(crate) use send::{Flushed, Responded};
@@ -48,6 +50,8 @@ enum HeadDeadline {
 /// Where the exchange at hand is.
 #[derive(Debug)]
 enum Stage {
+    /// Before the first request: a proxy says first whom it speaks for.
+    ProxyHeader,
     /// Between two requests, or within a head; and as long as the handler has the request.
     Head,
     /// The head is read; the content is collected.
@@ -75,6 +79,10 @@ struct Skipping {
 pub(crate) enum Step {
     /// Another look: the stage has changed.
     Again,
+    /// The peer is another one than the socket says; then another look.
+    Peer(SocketAddr),
+    /// The end of the connection, which does not begin as it has to.
+    RefuseProxy(ProxyError),
     /// More bytes of the peer.
     Read,
     /// The handler of a request whose content is complete, then [`Http::respond`].
@@ -109,6 +117,11 @@ impl Http {
             skipping: None,
             head: HeadDeadline::First,
         }
+    }
+
+    /// A connection whose first bytes are a PROXY header.
+    pub(crate) fn behind_proxy() -> Self {
+        Self { stage: Stage::ProxyHeader, ..Self::new() }
     }
 
     /// Whether a head is what comes next.
@@ -146,6 +159,7 @@ impl Http {
     #[inline(never)]
     fn step_rarely(&mut self, buffers: &mut Buffers) -> Step {
         match &mut self.stage {
+            Stage::ProxyHeader => self.read_proxy_header(buffers),
             Stage::Head => Step::Read,
             Stage::Receiving(_) => self.receive(buffers),
             Stage::Sending(_) => Step::Pump,
@@ -159,10 +173,21 @@ impl Http {
         }
     }
 
-    /// Whether the connection is between two requests with nothing left to say.
-    #[inline]
+    fn read_proxy_header(&mut self, buffers: &mut Buffers) -> Step {
+        match parse_proxy_header(buffers.input.unread()) {
+            Ok(None) => Step::Read,
+            Ok(Some(header)) => {
+                buffers.input.consume(header.len);
+                self.stage = Stage::Head;
+                header.source.map_or(Step::Again, Step::Peer)
+            }
+            Err(error) => Step::RefuseProxy(error),
+        }
+    }
+
+    /// Whether the connection is between two requests, or before its first, with nothing left to say.
     pub(crate) fn is_idle(&self) -> bool {
-        matches!(self.stage, Stage::Head) && self.unsent.is_none()
+        matches!(self.stage, Stage::Head | Stage::ProxyHeader) && self.unsent.is_none()
     }
 
     /// Whether a handler could go on at once if there were input.
@@ -185,7 +210,8 @@ impl Http {
         has_input: bool,
         config: &ServerConfig,
     ) -> Option<Instant> {
-        if self.is_idle() && self.head == HeadDeadline::Idle && !has_input {
+        let is_idle = matches!(self.stage, Stage::Head) && self.unsent.is_none() && !has_input;
+        if is_idle && self.head == HeadDeadline::Idle {
             return Some(now + config.keep_alive_timeout);
         }
         self.deadline_rarely(now, has_input, config)
@@ -197,6 +223,8 @@ impl Http {
             return Some(unsent.deadline());
         }
         match &self.stage {
+            // It counts against the deadline of the first head.
+            Stage::ProxyHeader => None,
             Stage::Head => match self.head {
                 HeadDeadline::First | HeadDeadline::Begun => None,
                 HeadDeadline::Idle if !has_input => Some(now + config.keep_alive_timeout),
