@@ -74,7 +74,13 @@ fn plain_method(window: &[u8]) -> Option<(Method, usize)> {
     if window.starts_with(b"PUT /") {
         return Some((Method::PUT, 4));
     }
-    window.starts_with(b"DELETE /").then_some((Method::DELETE, 7))
+    if window.starts_with(b"DELETE /") {
+        return Some((Method::DELETE, 7));
+    }
+    if window.starts_with(b"PATCH /") {
+        return Some((Method::PATCH, 6));
+    }
+    window.starts_with(b"OPTIONS /").then_some((Method::OPTIONS, 8))
 }
 
 /// Returns what the fields from `start` say together, and where they end, behind the empty line.
@@ -157,6 +163,8 @@ mod tests {
         "PUT /%7Euser HTTP/1.1\r\nContent-Type: a/b; c=\"d\"\r\nTransfer-Encoding: chunked\r\nHost: h\r\n\r\n",
         "HEAD /x HTTP/1.1\r\nHost: h\r\nConnection: keep-alive, Upgrade\r\nUpgrade: x\r\nX: \u{e9}\u{fc}\r\n\r\n",
         "DELETE /users/17 HTTP/1.1\r\nHost: h\r\nConnection: close\r\nCookie: a=b; c=d\r\n\r\n",
+        "PATCH /users/17 HTTP/1.1\r\nHost: h\r\nContent-Length: 0\r\nX-Long: 0123456789abcdef0123456789\r\n\r\n",
+        "OPTIONS /users HTTP/1.1\r\nHost: h\r\nOrigin: http://h\r\n\r\n",
     ];
 
     fn is_plain(input: &[u8]) -> bool {
