@@ -62,6 +62,8 @@ impl Exchange<'_> {
                 self.http.pump(buffers, self.config);
                 self.collect(buffers);
             }
+            // No proxy is expected before what has no listener.
+            Step::Peer(_) | Step::RefuseProxy(_) => return false,
             Step::Read | Step::Linger | Step::Close => return false,
         }
         true
@@ -72,9 +74,9 @@ impl Exchange<'_> {
         let plan = if self.service.plans() { self.service.plan(&mut request) } else { Plan::default() };
         let route = plan.route_of(&request);
         request.set_route(plan.route);
-        if let Content::Refused(response) = plan.content {
+        if let Content::Refused(mut response) = plan.content {
             self.http.leave_unread(&request, buffers, self.config);
-            self.http.respond(*response, route, None, buffers, self.config);
+            self.http.respond(&mut response, route, None, buffers, self.config);
         } else if request.head().framing().has_content() {
             let bytes_max = plan.content_bytes_max.unwrap_or(self.config.content_bytes_max);
             self.http.begin_content(request, route, &plan.content, bytes_max, buffers, self.config);
@@ -107,8 +109,8 @@ impl Exchange<'_> {
         stream: Option<Arc<StreamReturn>>,
         buffers: &mut Buffers,
     ) {
-        let response = self.service.call(request);
-        let responded = self.http.respond(response, route, stream, buffers, self.config);
+        let mut response = self.service.call(request);
+        let responded = self.http.respond(&mut response, route, stream, buffers, self.config);
         self.collect(buffers);
         if let Responded::Large(content) = responded {
             self.sent.extend_from_slice(&content);
