@@ -1,4 +1,4 @@
-//! The smallest server. Run it and type `curl http://127.0.0.1:5000`.
+//! The engine without the framework: one closure answers everything.
 
 use filoplume_runtime::{Response, Result, Server};
 

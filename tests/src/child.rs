@@ -34,9 +34,15 @@ impl Example {
     /// Starts it with a free address as its argument.
     #[track_caller]
     pub fn start(self) -> Child {
+        self.start_with(&[])
+    }
+
+    /// Starts it with a free address and more as its arguments.
+    #[track_caller]
+    pub fn start_with(self, arguments: &[&str]) -> Child {
         let address = free_address();
         let mut command = Command::new(self.path());
-        command.arg(address.to_string());
+        command.arg(address.to_string()).args(arguments);
         Child::start(command, address)
     }
 
@@ -144,7 +150,8 @@ pub fn installed(program: &str) -> bool {
 }
 
 /// An address that was free a moment ago.
-fn free_address() -> SocketAddr {
+/// A port that was free a moment ago.
+pub fn free_address() -> SocketAddr {
     TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap()
 }
 

@@ -16,7 +16,7 @@ mod server;
 mod wait;
 
 pub use browser::Browser;
-pub use child::{Child, Example, installed};
+pub use child::{Child, Example, free_address, installed};
 pub use client::{Client, Ended, Framing, Response, reset};
 pub use gate::Gate;
 pub use process::Process;

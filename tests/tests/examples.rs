@@ -20,13 +20,26 @@ static FIXED_ADDRESS: Mutex<()> = Mutex::new(());
 #[test]
 fn each_example_has_a_test() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../examples");
+    let is_example = |path: &Path| {
+        path.extension().is_some_and(|extension| extension == "rs") || path.join("main.rs").exists()
+    };
     let names: BTreeSet<String> = fs::read_dir(folder)
         .unwrap()
         .map(|entry| entry.unwrap().path())
-        .filter(|path| path.extension().is_some_and(|extension| extension == "rs"))
+        .filter(|path| is_example(path))
         .map(|path| path.file_stem().unwrap().to_str().unwrap().to_owned())
         .collect();
-    let tested: BTreeSet<String> = ["bench_engine", "hello", "incoming"].map(str::to_owned).into();
+    // Those of the framework are asked in `apps.rs`.
+    let tested: BTreeSet<String> = ["bench_engine", "bench_server", "engine", "hello", "incoming"]
+        .into_iter()
+        .chain(
+            include_str!("apps.rs")
+                .split("Example(\"")
+                .skip(1)
+                .filter_map(|rest| Some(rest.split_once('"')?.0)),
+        )
+        .map(str::to_owned)
+        .collect();
     assert_eq!(names, tested, "an example came or went: change this file with it");
 }
 
@@ -50,7 +63,7 @@ fn says_hello(name: &'static str) {
     }
     let mut clients: Vec<Client> = (0..10).map(|_| child.client()).collect();
     for client in &mut clients {
-        assert_eq!(client.get("/anything").text(), "Hello from Filoplume!");
+        assert_eq!(client.get("/").text(), "Hello from Filoplume!");
     }
 }
 
@@ -60,13 +73,28 @@ fn hello_says_hello() {
 }
 
 #[test]
+fn engine_says_hello() {
+    says_hello("engine");
+}
+
+#[test]
 fn incoming_says_hello() {
     says_hello("incoming");
 }
 
 #[test]
 fn bench_engine_has_all_that_is_measured() {
-    let child = Example("bench_engine").start();
+    has_all_that_is_measured("bench_engine");
+}
+
+#[test]
+fn bench_server_has_all_that_is_measured() {
+    has_all_that_is_measured("bench_server");
+}
+
+#[track_caller]
+fn has_all_that_is_measured(name: &'static str) {
+    let child = Example(name).start();
     let mut client = child.client();
     for (target, content_type, text) in [
         ("/", "text/plain; charset=utf-8", "Hello from Filoplume!"),
@@ -101,7 +129,17 @@ fn bench_engine_has_all_that_is_measured() {
 
 #[test]
 fn bench_engine_ends_in_order_when_it_is_told_to() {
-    let mut child = Example("bench_engine").start();
+    ends_in_order("bench_engine");
+}
+
+#[test]
+fn bench_server_ends_in_order_when_it_is_told_to() {
+    ends_in_order("bench_server");
+}
+
+#[track_caller]
+fn ends_in_order(name: &'static str) {
+    let mut child = Example(name).start();
     let mut client = child.client();
     client.get("/");
     child.signal("TERM");

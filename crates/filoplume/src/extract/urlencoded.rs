@@ -159,7 +159,12 @@ mod tests {
         check_read("name=a&count=1&count=2", expect!["`count` is wrong: it is there more than once"]);
         check_read("name=a&size=%zz", expect!["`size` has a `%` without two hexadecimal digits behind it"]);
         check_read("na%FFme=a", expect!["`na\u{fffd}me` is not UTF-8"]);
-        check_read("name=a&colour=red", expect!["`colour` is wrong: unknown field `colour`, expected one of `name`, `tag`, `count`, `gift`, `size`"]);
+        check_read(
+            "name=a&colour=red",
+            expect![
+                "`colour` is wrong: unknown field `colour`, expected one of `name`, `tag`, `count`, `gift`, `size`"
+            ],
+        );
     }
 
     #[test]

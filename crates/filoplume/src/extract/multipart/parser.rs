@@ -165,7 +165,9 @@ impl<R: Read> Parser<R> {
             let unread = self.unread();
             let found = memmem::find(&unread[from..], b"\r\n\r\n").map(|at| from + at);
             // The first line end is the delimiter's. The last three bytes may be those of the end.
-            if found.unwrap_or(unread.len().saturating_sub(3)) > self.limits.head_bytes_max.saturating_add(CRLF.len()) {
+            if found.unwrap_or(unread.len().saturating_sub(3))
+                > self.limits.head_bytes_max.saturating_add(CRLF.len())
+            {
                 return Err(self.head_too_long());
             }
             if let Some(end) = found {

@@ -89,53 +89,109 @@ fn parts_lie_between_delimiters() {
 
 #[test]
 fn what_looks_like_a_delimiter_is_content() {
-    check(&format!("{A}\r\n--\r\n-b\r--b\n--b--\r\r\n--B--b\r\n\r\n--b--"), expect![[r#"a=\r\n--\r\n-b\r--b\n--b--\r\r\n--B--b\r\n"#]]);
+    check(
+        &format!("{A}\r\n--\r\n-b\r--b\n--b--\r\r\n--B--b\r\n\r\n--b--"),
+        expect![[r#"a=\r\n--\r\n-b\r--b\n--b--\r\r\n--B--b\r\n"#]],
+    );
     check(&format!("{A}--a\r\n--b--"), expect!["a=--a"]);
     check(&format!("{A}\r\n\r\n\r\n--b--"), expect![[r"a=\r\n\r\n"]]);
 }
 
 #[test]
 fn a_delimiter_with_something_behind_it_is_refused() {
-    check(&format!("{A}1\r\n--bb\r\n--b--"), expect![[r#"
+    check(
+        &format!("{A}1\r\n--bb\r\n--b--"),
+        expect![[r#"
         a=1
-        refused: the form is malformed in part 1, at byte 53: a boundary is followed by neither the end of the line nor `--`"#]]);
-    check(&format!("{A}1\r\n--b-\r\n--b--"), expect![[r#"
+        refused: the form is malformed in part 1, at byte 53: a boundary is followed by neither the end of the line nor `--`"#]],
+    );
+    check(
+        &format!("{A}1\r\n--b-\r\n--b--"),
+        expect![[r#"
         a=1
-        refused: the form is malformed in part 1, at byte 53: a boundary is followed by neither the end of the line nor `--`"#]]);
-    check(&format!("{A}1\r\n--b --\r\n"), expect![[r#"
+        refused: the form is malformed in part 1, at byte 53: a boundary is followed by neither the end of the line nor `--`"#]],
+    );
+    check(
+        &format!("{A}1\r\n--b --\r\n"),
+        expect![[r#"
         a=1
-        refused: the form is malformed in part 1, at byte 53: a boundary is followed by neither the end of the line nor `--`"#]]);
-    check(&format!("{A}1\r\n--b\n\r\n--b--"), expect![[r#"
+        refused: the form is malformed in part 1, at byte 53: a boundary is followed by neither the end of the line nor `--`"#]],
+    );
+    check(
+        &format!("{A}1\r\n--b\n\r\n--b--"),
+        expect![[r#"
         a=1
-        refused: the form is malformed in part 1, at byte 53: a boundary is followed by neither the end of the line nor `--`"#]]);
+        refused: the form is malformed in part 1, at byte 53: a boundary is followed by neither the end of the line nor `--`"#]],
+    );
 }
 
 #[test]
 fn a_form_that_ends_early_is_refused() {
-    check("", expect!["refused: the form is malformed before the first part, at byte 0: it ends before the final boundary"]);
-    check("no delimiter at all", expect!["refused: the form is malformed before the first part, at byte 19: it ends before the final boundary"]);
-    check(&A[..A.len() - 2], expect!["refused: the form is malformed in part 1, at byte 45: it ends before the final boundary"]);
-    check(A, expect!["refused: the form is malformed in part 1, at byte 47: it ends before the final boundary"]);
-    check(&format!("{A}1"), expect!["refused: the form is malformed in part 1, at byte 48: it ends before the final boundary"]);
-    check(&format!("{A}1\r\n--b"), expect![[r#"
+    check(
+        "",
+        expect![
+            "refused: the form is malformed before the first part, at byte 0: it ends before the final boundary"
+        ],
+    );
+    check(
+        "no delimiter at all",
+        expect![
+            "refused: the form is malformed before the first part, at byte 19: it ends before the final boundary"
+        ],
+    );
+    check(
+        &A[..A.len() - 2],
+        expect!["refused: the form is malformed in part 1, at byte 45: it ends before the final boundary"],
+    );
+    check(
+        A,
+        expect!["refused: the form is malformed in part 1, at byte 47: it ends before the final boundary"],
+    );
+    check(
+        &format!("{A}1"),
+        expect!["refused: the form is malformed in part 1, at byte 48: it ends before the final boundary"],
+    );
+    check(
+        &format!("{A}1\r\n--b"),
+        expect![[r#"
         a=1
-        refused: the form is malformed in part 1, at byte 53: it ends before the final boundary"#]]);
-    check(&format!("{A}1\r\n--b-"), expect![[r#"
+        refused: the form is malformed in part 1, at byte 53: it ends before the final boundary"#]],
+    );
+    check(
+        &format!("{A}1\r\n--b-"),
+        expect![[r#"
         a=1
-        refused: the form is malformed in part 1, at byte 54: it ends before the final boundary"#]]);
+        refused: the form is malformed in part 1, at byte 54: it ends before the final boundary"#]],
+    );
 }
 
 #[test]
 fn a_part_says_its_name() {
-    check("--b\r\n\r\n1\r\n--b--", expect!["refused: the form is malformed in part 1, at byte 3: the head of the part has not one `Content-Disposition: form-data` with one name"]);
-    check("--b\r\nContent-Type: text/plain\r\n\r\n1\r\n--b--", expect!["refused: the form is malformed in part 1, at byte 3: the head of the part has not one `Content-Disposition: form-data` with one name"]);
-    check(&A.replace("name=a", "name=\0"), expect!["refused: the form is malformed in part 1, at byte 3: the head of the part is malformed"]);
+    check(
+        "--b\r\n\r\n1\r\n--b--",
+        expect![
+            "refused: the form is malformed in part 1, at byte 3: the head of the part has not one `Content-Disposition: form-data` with one name"
+        ],
+    );
+    check(
+        "--b\r\nContent-Type: text/plain\r\n\r\n1\r\n--b--",
+        expect![
+            "refused: the form is malformed in part 1, at byte 3: the head of the part has not one `Content-Disposition: form-data` with one name"
+        ],
+    );
+    check(
+        &A.replace("name=a", "name=\0"),
+        expect!["refused: the form is malformed in part 1, at byte 3: the head of the part is malformed"],
+    );
 }
 
 #[test]
 fn a_form_in_a_form_is_content() {
     let nested = "--c\r\nContent-Disposition: file; filename=x\r\n\r\n1\r\n--c--";
-    check(&format!("{A}{nested}\r\n--b--"), expect![[r#"a=--c\r\nContent-Disposition: file; filename=x\r\n\r\n1\r\n--c--"#]]);
+    check(
+        &format!("{A}{nested}\r\n--b--"),
+        expect![[r#"a=--c\r\nContent-Disposition: file; filename=x\r\n\r\n1\r\n--c--"#]],
+    );
 }
 
 #[test]
@@ -154,10 +210,13 @@ fn what_is_too_long_is_refused_before_it_is_there() {
     let endless = |text: &str, repeated: u8| {
         events(text.as_bytes().chain(io::repeat(repeated)), MultipartLimits::new())
     };
-    expect!["refused: the head of part 1 is longer than the 8192 bytes that are accepted"].assert_eq(&endless("--b\r\nContent-Disposition: form-data; name=", b'x'));
-    expect!["refused: the head of part 0 is longer than the 8192 bytes that are accepted"].assert_eq(&endless("--b", b' '));
+    expect!["refused: the head of part 1 is longer than the 8192 bytes that are accepted"]
+        .assert_eq(&endless("--b\r\nContent-Disposition: form-data; name=", b'x'));
+    expect!["refused: the head of part 0 is longer than the 8192 bytes that are accepted"]
+        .assert_eq(&endless("--b", b' '));
     expect!["refused: `a` is longer than the 33554432 bytes that are accepted"].assert_eq(&endless(A, b'x'));
-    expect!["refused: the form is longer than the 67108864 bytes that are accepted"].assert_eq(&endless("", b'\r'));
+    expect!["refused: the form is longer than the 67108864 bytes that are accepted"]
+        .assert_eq(&endless("", b'\r'));
 }
 
 #[test]

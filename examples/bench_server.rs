@@ -1,0 +1,116 @@
+//! What the framework is measured with, from outside: `bench_server ADDRESS [STATIC_FOLDER]`. The same routes as
+//! `bench_engine`, written as an app would; the configuration is the default.
+//!
+//! `GET /`, `/plaintext`, `/json`, `/sleep?ms=10`, `/cpu?ms=20`, `/panic`, `/large?n=`, `/stream?n=`;
+//! `POST /echo`, `/length`, `/noread`; `/static/` serves the folder. SIGTERM stops it gracefully.
+
+use std::env;
+use std::hint::black_box;
+use std::io::{self, Read};
+use std::process::ExitCode;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use filoplume::Headers;
+use filoplume::prelude::*;
+use filoplume::response::Reader;
+use serde::{Deserialize, Serialize};
+
+/// A large body up to this is made in memory; a longer one comes from a reader.
+const IN_MEMORY_MAX: u64 = 1024 * 1024;
+
+/// An echo is collected before it is sent back.
+const ECHO_BYTES_MAX: u64 = 64 * 1024 * 1024;
+
+#[derive(Serialize)]
+struct Message {
+    message: &'static str,
+}
+
+#[derive(Deserialize)]
+struct Milliseconds {
+    ms: Option<u64>,
+}
+
+#[derive(Deserialize)]
+struct Bytes {
+    n: Option<u64>,
+}
+
+fn main() -> ExitCode {
+    let mut arguments = env::args().skip(1);
+    let Some(address) = arguments.next() else {
+        eprintln!("usage: bench_server ADDRESS [STATIC_FOLDER], such as bench_server 127.0.0.1:5000 public");
+        return ExitCode::from(2);
+    };
+    match app(arguments.next()).listen(&*address) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("bench_server: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn app(static_folder: Option<String>) -> App {
+    let app = App::new()
+        .get("/", || "Hello from Filoplume!")
+        .get("/plaintext", || "Hello, World!")
+        .get("/json", || Json(Message { message: "Hello, World!" }))
+        .get("/sleep", |Query(time): Query<Milliseconds>| {
+            thread::sleep(Duration::from_millis(time.ms.unwrap_or(10)));
+            "slept"
+        })
+        .get("/cpu", |Query(time): Query<Milliseconds>| {
+            hash_for(Duration::from_millis(time.ms.unwrap_or(20))).to_string()
+        })
+        .get("/panic", || -> &'static str { panic!("asked to") })
+        .get("/large", large)
+        .get("/stream", |Query(bytes): Query<Bytes>| {
+            Reader::new(io::repeat(b'x').take(bytes.n.unwrap_or(1024)))
+        })
+        .route("/echo", post(echo).content_bytes_max(ECHO_BYTES_MAX))
+        .post("/length", length)
+        .post("/noread", || "not read");
+    match static_folder {
+        Some(folder) => app.files("/static", StaticFiles::folder(folder)),
+        None => app,
+    }
+}
+
+fn large(Query(bytes): Query<Bytes>) -> Result<Response> {
+    match bytes.n.unwrap_or(1024) {
+        n if n <= IN_MEMORY_MAX => vec![b'x'; usize::try_from(n)?].into_response(),
+        n => Reader::sized(io::repeat(b'x'), n).into_response(),
+    }
+}
+
+/// The body back, byte for byte, with its type.
+fn echo(headers: Headers, body: Vec<u8>) -> Result<Response> {
+    let mut response = body.into_response()?;
+    if let Some(content_type) = headers.get("content-type") {
+        response.set_header("content-type", content_type)?;
+    }
+    Ok(response)
+}
+
+/// How long the body is, without keeping it.
+fn length(mut body: Body) -> Result<String> {
+    let length = match body.as_slice() {
+        Some(content) => content.len() as u64,
+        None => io::copy(&mut body, &mut io::sink())?,
+    };
+    Ok(length.to_string())
+}
+
+/// Keeps a core busy.
+fn hash_for(time: Duration) -> u64 {
+    let end = Instant::now() + time;
+    let mut hash = 0xcbf2_9ce4_8422_2325_u64;
+    while Instant::now() < end {
+        for byte in 0..1024_u64 {
+            hash = black_box((hash ^ byte).wrapping_mul(0x0100_0000_01b3));
+        }
+    }
+    hash
+}
