@@ -189,6 +189,75 @@ fn static_site_serves_its_folder() {
 }
 
 #[test]
+fn forms_and_uploads_are_checked_and_saved() {
+    const FORM: &str = "Content-Type: application/x-www-form-urlencoded";
+    let folder = tempfile::tempdir().unwrap();
+    let child = Example("forms_and_uploads").start_with(&[folder.path().to_str().unwrap()]);
+    let client = child.client();
+    let mut forms = Asking { child, client };
+    assert!(forms.get("/").text().contains("<form"));
+    let good =
+        forms.send("POST /sign-up", &[FORM], "name=Ada&email=ada%40example.org&topics=cats&topics=tea");
+    is(&good, 200, "Welcome, Ada <ada@example.org>, who likes cats and tea.");
+    let bad = forms.send("POST /sign-up", &[FORM], "name=A&email=nobody");
+    assert_eq!(bad.status, 422);
+    assert!(bad.text().contains("\"name\"") && bad.text().contains("\"email\""), "{}", bad.text());
+    assert_eq!(forms.send("POST /sign-up", &[FORM], "name=%zz").status, 400);
+    assert_eq!(forms.send("POST /sign-up", &[], "name=Ada").status, 415);
+    let file = "x".repeat(3_000_000);
+    let content = format!(
+        "--b\r\nContent-Disposition: form-data; name=\"title\"\r\n\r\ncats\r\n\
+         --b\r\nContent-Disposition: form-data; name=\"file\"; filename=\"../../etc/cat.png\"\r\n\r\n{file}\r\n--b--\r\n"
+    );
+    let saved = forms.send("POST /upload", &["Content-Type: multipart/form-data; boundary=b"], &content);
+    let expected = r#"[{"field":"title","file_name":null,"bytes":4},{"field":"file","file_name":"cat.png","bytes":3000000}]"#;
+    is(&saved, 201, expected);
+    is(&forms.send("PUT /raw", &[], &file), 201, "3000000 bytes");
+    let files: Vec<_> = std::fs::read_dir(folder.path()).unwrap().collect();
+    assert_eq!(files.len(), 2);
+}
+
+#[test]
+fn sessions_login_remembers_who_signed_in() {
+    let mut app = Asking::start(Example("sessions_login"));
+    let first = app.get("/visits");
+    is(&first, 200, "visit 1");
+    let cookie = |response: &Response| {
+        let set = response.header("set-cookie").unwrap();
+        format!("Cookie: {}", set.split(';').next().unwrap())
+    };
+    let session = cookie(&first);
+    is(&app.send("GET /visits", &[&session], ""), 200, "visit 2");
+    is(&app.get("/visits"), 200, "visit 1");
+    assert_eq!(app.send("GET /secret", &[&session], "").status, 401);
+    let page = app.send("GET /", &[&session], "");
+    let token = page.text().split_once("value=\"").unwrap().1.split('"').next().unwrap().to_owned();
+    let form = format!("_csrf={token}&name=ada&password=lovelace");
+    let headers = [&*session, "Content-Type: application/x-www-form-urlencoded"];
+    assert_eq!(app.send("POST /login", &headers, "name=ada&password=lovelace").status, 403);
+    let signed_in = app.send("POST /login", &headers, &form);
+    assert_eq!(signed_in.header("location"), Some("/"));
+    let renewed = cookie(&signed_in);
+    assert_ne!(renewed, session, "a planted id is worth nothing");
+    is(&app.send("GET /secret", &[&renewed], ""), 200, "ada, the word is sesame");
+    assert_eq!(app.send("GET /secret", &[&session], "").status, 401);
+    assert!(app.send("GET /", &[&renewed], "").text().contains("You are signed in."));
+    assert!(!app.send("GET /", &[&renewed], "").text().contains("You are signed in."));
+}
+
+#[test]
+fn sqlite_todo_has_pages_and_an_api() {
+    let folder = tempfile::tempdir().unwrap();
+    let database = folder.path().join("todos.db");
+    let child = Example("sqlite_todo").start_with(&[database.to_str().unwrap()]);
+    let client = child.client();
+    let mut app = Asking { child, client };
+    assert_eq!(app.get("/").header("location"), Some("/login"));
+    assert!(app.get("/login").text().contains("Sign in"));
+    assert_eq!(app.get("/api/todos").status, 401);
+}
+
+#[test]
 fn testing_answers_as_its_tests_say() {
     let mut app = Asking::start(Example("testing"));
     is(&app.get("/square/12"), 200, "144");

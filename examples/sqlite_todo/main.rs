@@ -1,0 +1,85 @@
+//! A whole small app: todos in SQLite, with pages, forms, a JSON API, sessions and tests.
+//!
+//! `sqlite_todo [ADDRESS [DATABASE]]`; then open <http://127.0.0.1:5000> and register. Without `SECRET_KEY` in the
+//! environment everybody is signed out when the program ends.
+//!
+//! - `store` knows SQL and nothing of HTTP; every call blocks, and that is fine.
+//! - `pages` are what people see: forms that are posted, and a redirect to the page that shows the result.
+//! - `api` is the same for programs, below `/api`.
+
+mod api;
+mod pages;
+mod store;
+#[cfg(test)]
+mod tests;
+
+use std::time::Duration;
+
+use filoplume::Key;
+use filoplume::prelude::*;
+use filoplume::session::Session;
+use filoplume::template::Templates;
+use middleware::{BodyLimit, Compression, Csrf, Logger, RateLimit, SecurityHeaders, Sessions};
+
+use crate::store::Store;
+
+/// Todos are short, and so are the forms that bring them.
+const CONTENT_BYTES_MAX: u64 = 64 * 1024;
+
+fn main() -> Result<()> {
+    let mut arguments = std::env::args().skip(1);
+    let address = arguments.next().unwrap_or_else(|| "127.0.0.1:5000".to_owned());
+    let database = arguments.next().unwrap_or_else(|| "todos.db".to_owned());
+    let key = match std::env::var_os("SECRET_KEY") {
+        Some(_) => Key::from_env("SECRET_KEY")?,
+        None => Key::generate(),
+    };
+    app(Store::open(&database)?, key)?.with(Logger::new()).listen(&*address)
+}
+
+/// The app, for `main` and for the tests.
+fn app(store: Store, key: Key) -> Result<App> {
+    // On the way from a browser to this program there is no TLS here: behind a proxy with TLS leave `secure` out.
+    let sessions = Sessions::in_cookie(key).idle_timeout(Duration::from_secs(7 * 24 * 3600)).secure(false);
+    Ok(App::new()
+        .merge(pages::router().with(Csrf::new()))
+        .nest("/api", api::router(store.clone()))
+        .state(store)
+        .state(templates()?)
+        .with(SecurityHeaders::new())
+        .with(Compression::new())
+        .with(RateLimit::per_second(50).burst(200))
+        .with(BodyLimit::new(CONTENT_BYTES_MAX))
+        .with(sessions))
+}
+
+fn templates() -> Result<Templates> {
+    Templates::from_strings([
+        ("layout.html", include_str!("templates/layout.html")),
+        ("login.html", include_str!("templates/login.html")),
+        ("todos.html", include_str!("templates/todos.html")),
+    ])
+}
+
+/// Who is signed in: kept in the session, and an extractor for handlers.
+#[derive(Clone, Debug, serde::Deserialize, serde::Serialize)]
+struct User {
+    id: i64,
+    name: String,
+}
+
+impl User {
+    const SESSION_KEY: &str = "user";
+
+    fn of(session: &Session) -> Result<Option<Self>> {
+        session.get(Self::SESSION_KEY)
+    }
+}
+
+impl filoplume::Extract for User {
+    type Rejection = Error;
+
+    fn extract(request: &mut Request, _: &filoplume::Context<'_>) -> Result<Self> {
+        Self::of(&Session::of(request)?)?.ok_or_else(|| Error::unauthorized("sign in first"))
+    }
+}
