@@ -10,7 +10,7 @@ use filoplume_runtime::Request;
 use crate::app::Core;
 use crate::extract::ClientAddr;
 use crate::present::Asked;
-use crate::routing::CompiledRoute;
+use crate::routing::{Captures, CompiledRoute};
 
 /// Where a request is being answered: the app, the route, and the state that belongs to it.
 ///
@@ -38,9 +38,16 @@ impl<'a> Context<'a> {
         self.core.settings.is_development
     }
 
-    /// Returns the captures of the path by name, still percent-encoded, in the order of the pattern.
+    /// Returns the captures in the path of the request by name, still percent-encoded, in the order of the pattern.
     pub fn captures<'p>(&'p self, path: &'p str) -> Vec<(&'p str, &'p str)> {
-        self.core.table.captures(path).iter().collect()
+        self.captures_in(path).iter().collect()
+    }
+
+    /// The captures of the route in a path that it matches.
+    #[inline]
+    pub(crate) fn captures_in<'p>(&'p self, path: &'p str) -> Captures<'p> {
+        let captures = self.route.map(|route| route.captures.as_slice()).unwrap_or_default();
+        Captures::new(captures, path)
     }
 
     /// Returns who asks, behind the proxies that the app trusts. See [`ClientAddr`].

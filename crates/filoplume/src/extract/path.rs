@@ -47,7 +47,7 @@ impl<T: DeserializeOwned> Extract for Path<T> {
     type Rejection = PathRejection;
 
     fn extract(request: &mut Request, context: &Context<'_>) -> Result<Self, PathRejection> {
-        let captures = context.core.table.captures(request.path());
+        let captures = context.captures_in(request.path());
         T::deserialize(Typed(&captures)).map(Self).map_err(|refused| refused.into_rejection(&captures))
     }
 
@@ -432,13 +432,13 @@ mod tests {
     use serde::Deserialize;
 
     use super::*;
+    use crate::routing::Pattern;
 
     fn read<T: DeserializeOwned>(captures: &[(&str, &str)]) -> Result<T, String> {
         let pattern: String = captures.iter().map(|(name, _)| format!("/{{{name}}}")).collect();
         let path: String = captures.iter().map(|(_, text)| format!("/{text}")).collect();
-        let mut router = matchit::Router::new();
-        router.insert(pattern, ()).unwrap();
-        let captures = Captures::from(router.at(&path).unwrap().params);
+        let pattern = Pattern::parse(&pattern).unwrap();
+        let captures = Captures::new(&pattern.captures, &path);
         T::deserialize(Typed(&captures)).map_err(|refused| match refused {
             Refused::Plain(message) => message,
             Refused::At(name, message) => format!("{name}: {message}"),

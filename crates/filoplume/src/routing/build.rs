@@ -7,10 +7,10 @@ use filoplume_runtime::Method;
 use crate::context::States;
 use crate::handler::Endpoint;
 use crate::middleware::Layer;
-use crate::routing::pattern::{Pattern, join};
+use crate::routing::pattern::{Capture, Pattern, join};
 use crate::routing::route::{MethodHandler, Methods};
 use crate::routing::router::{Fallback, Placed, Router};
-use crate::routing::table::{CompiledRoute, Entry, FALLBACK_REST, Table, allow};
+use crate::routing::table::{CompiledRoute, Entry, Table, allow};
 use crate::routing::{Route, RouteOptions};
 
 /// Builds the table of an app. `app_layers` are those that run before a route is chosen.
@@ -89,6 +89,7 @@ impl Builder<'_> {
             self.check(&name, &captures, &options, within.states);
             self.table.routes.push(CompiledRoute {
                 pattern: pattern.clone(),
+                captures: captures.clone(),
                 methods: methods.to_string(),
                 written_at,
                 endpoint,
@@ -189,8 +190,7 @@ impl Builder<'_> {
             self.table.fallback = Some(number);
         } else {
             // The prefix itself, with a slash, and all below it.
-            let rest = format!("/{{*{FALLBACK_REST}}}");
-            for tail in ["", "/", &rest] {
+            for tail in ["", "/", "/{*rest-of-fallback}"] {
                 let pattern = Pattern::parse(&format!("{prefix}{tail}"));
                 let inserted =
                     pattern.map(|pattern| self.table.nested_fallbacks.insert(pattern.matched, number));
@@ -202,6 +202,7 @@ impl Builder<'_> {
         }
         self.table.routes.push(CompiledRoute {
             pattern: format!("{prefix}/{{*rest}}"),
+            captures,
             methods: "FALLBACK".to_owned(),
             written_at,
             endpoint,
@@ -224,7 +225,7 @@ impl Builder<'_> {
         u32::try_from(self.table.routes.len()).unwrap_or(u32::MAX)
     }
 
-    fn check(&mut self, name: &str, captures: &[String], options: &RouteOptions, states: &States) {
+    fn check(&mut self, name: &str, captures: &[Capture], options: &RouteOptions, states: &States) {
         for (id, type_name) in options.needs_states() {
             if !states.has(*id) {
                 self.mistakes.push(format!(

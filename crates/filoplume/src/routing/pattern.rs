@@ -8,8 +8,52 @@ pub(crate) struct Pattern {
     /// What raw paths are matched against: the literal text is percent-encoded, as it is on the wire in its
     /// [normal form](normal_form).
     pub(crate) matched: String,
-    /// The names of the captures, in their order.
-    pub(crate) captures: Vec<String>,
+    /// The captures, in their order.
+    pub(crate) captures: Vec<Capture>,
+}
+
+/// Where a capture lies in the paths that match a pattern. There is one in a segment, so this can be said in lengths,
+/// and values are found without matching again.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Capture {
+    pub(crate) name: String,
+    /// Bytes of literal text since the capture before, or since the start of the path.
+    skip: usize,
+    /// Bytes of literal text behind it in its segment.
+    suffix: usize,
+    is_rest: bool,
+}
+
+/// The captures of one path that matches their pattern. Their values are found when they are read.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Captures<'p> {
+    captures: &'p [Capture],
+    path: &'p str,
+}
+
+impl<'p> Captures<'p> {
+    pub(crate) fn new(captures: &'p [Capture], path: &'p str) -> Self {
+        Self { captures, path }
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.captures.len()
+    }
+
+    /// Names and values, which are still percent-encoded.
+    #[inline]
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (&'p str, &'p str)> + use<'p> {
+        let mut rest = self.path;
+        self.captures.iter().map_while(move |capture| {
+            let from_here = rest.get(capture.skip..)?;
+            let segment_end =
+                if capture.is_rest { None } else { from_here.bytes().position(|byte| byte == b'/') };
+            let end = segment_end.unwrap_or(from_here.len()).saturating_sub(capture.suffix);
+            let (value, after) = from_here.split_at_checked(end)?;
+            rest = after;
+            Some((&*capture.name, value))
+        })
+    }
 }
 
 impl Pattern {
@@ -58,6 +102,7 @@ impl Pattern {
             }
         }
         pattern.add_literal(&literal);
+        pattern.measure();
         Ok(pattern)
     }
 
@@ -84,13 +129,25 @@ impl Pattern {
         if is_rest && !(after.is_empty() && self.matched.ends_with('/')) {
             return Err(format!("`{{*{name}}}` captures all the rest, so it is the last segment"));
         }
-        if self.captures.iter().any(|other| other == name) {
+        if self.captures.iter().any(|other| other.name == name) {
             return Err(format!("two captures have the name `{name}`"));
         }
         let star = if is_rest { "*" } else { "" };
         let _ = write!(self.matched, "{{{star}{name}}}");
-        self.captures.push(name.to_owned());
+        self.captures.push(Capture { name: name.to_owned(), skip: 0, suffix: 0, is_rest });
         Ok(())
+    }
+
+    /// Measures the literal text around the captures. Braces that stand for themselves are encoded by now.
+    fn measure(&mut self) {
+        let mut rest = self.matched.as_str();
+        for capture in &mut self.captures {
+            let Some((before, after)) = rest.split_once('{') else { return };
+            let Some((_, after)) = after.split_once('}') else { return };
+            capture.skip = before.len();
+            capture.suffix = after.split(['/', '{']).next().map_or(0, str::len);
+            rest = after;
+        }
     }
 }
 
@@ -205,8 +262,20 @@ mod tests {
 
     #[test]
     fn captures_are_known_by_name() {
-        let pattern = Pattern::parse("/a/{b}/c-{d}.txt/{*e}");
-        assert_eq!(pattern.map(|pattern| pattern.captures), Ok(vec!["b".into(), "d".into(), "e".into()]));
+        let values = |pattern: &str, path: &str| {
+            let pattern = Pattern::parse(pattern).expect("a good pattern");
+            let values =
+                Captures::new(&pattern.captures, path).iter().map(|(name, value)| format!("{name}={value}"));
+            values.collect::<Vec<_>>().join(" ")
+        };
+        assert_eq!(values("/a/{b}/c-{d}.txt/{*e}", "/a/1/c-2.3.txt/4/5/"), "b=1 d=2.3 e=4/5/");
+        assert_eq!(values("/{a}", "/x"), "a=x");
+        assert_eq!(values("/café/{a}/", "/caf%C3%A9/%2F/"), "a=%2F");
+        assert_eq!(values("/{{x}}-{a}.{{y}}", "/%7Bx%7D-1.%7By%7D"), "a=1");
+        assert_eq!(values("/plain", "/plain"), "");
+        // What does not match is no reason to panic.
+        assert_eq!(values("/long/{a}.txt", "/l"), "");
+        assert_eq!(values("/{a}.txt", "/x"), "a=");
     }
 
     #[test]

@@ -9,13 +9,10 @@ use crate::context::States;
 use crate::handler::Endpoint;
 use crate::middleware::Layer;
 use crate::routing::RouteOptions;
-use crate::routing::pattern::normal_form;
+use crate::routing::pattern::{Capture, normal_form};
 
 /// The number in a plan of what no route answers.
 pub(crate) const NO_ROUTE: u32 = u32::MAX;
-
-/// The name of what a nested fallback matches and no handler asked to capture.
-pub(super) const FALLBACK_REST: &str = "filoplume-rest";
 
 /// The routes of an app.
 #[derive(Default)]
@@ -45,6 +42,8 @@ pub(super) struct Entry {
 /// A handler with what belongs to it.
 pub(crate) struct CompiledRoute {
     pub(crate) pattern: String,
+    /// The captures of the pattern; of a nested fallback those of its prefix.
+    pub(crate) captures: Vec<Capture>,
     /// The methods, as they are printed.
     pub(crate) methods: String,
     pub(crate) written_at: &'static Location<'static>,
@@ -105,14 +104,6 @@ impl Table {
         self.routes.iter()
     }
 
-    /// Returns the captures of a path by name. Matching again is cheaper than keeping what few handlers want.
-    #[inline]
-    pub(crate) fn captures<'p>(&'p self, path: &'p str) -> Captures<'p> {
-        let matched = self.paths.at(path).map(|matched| matched.params);
-        let matched = matched.or_else(|_| self.nested_fallbacks.at(path).map(|matched| matched.params));
-        Captures::from(matched.unwrap_or_default())
-    }
-
     #[inline(never)]
     fn find_none(&self, method: &Method, path: &str) -> Found<'_> {
         if *method == Method::CONNECT {
@@ -144,28 +135,6 @@ impl Table {
         };
         let candidates = [other_slash(path), normal.as_deref().and_then(other_slash), normal];
         candidates.into_iter().rev().flatten().find(|path| self.paths.at(path).is_ok())
-    }
-}
-
-/// The captures of one path, by name.
-#[derive(Clone, Debug)]
-pub(crate) struct Captures<'p>(matchit::Params<'p, 'p>);
-
-impl<'p> From<matchit::Params<'p, 'p>> for Captures<'p> {
-    fn from(params: matchit::Params<'p, 'p>) -> Self {
-        Self(params)
-    }
-}
-
-impl<'p> Captures<'p> {
-    #[inline]
-    pub(crate) fn iter(&self) -> impl Iterator<Item = (&'p str, &'p str)> {
-        self.0.iter().filter(|(name, _)| *name != FALLBACK_REST)
-    }
-
-    #[inline]
-    pub(crate) fn len(&self) -> usize {
-        self.iter().count()
     }
 }
 
