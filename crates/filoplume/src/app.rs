@@ -288,6 +288,9 @@ impl Core {
             Found::Route(number) => match self.table.route(number) {
                 Some(route) if !route.options.refuses(&request) => {
                     let context = Context { core: self, route: Some(route), asked };
+                    if route.layers.is_empty() {
+                        return context.handle(request);
+                    }
                     return Next { layers: Layers(&route.layers), context, end: End::Handler }.run(request);
                 }
                 Some(route) => {

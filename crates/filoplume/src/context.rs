@@ -3,11 +3,13 @@
 use std::any::{Any, TypeId, type_name};
 use std::fmt;
 use std::net::IpAddr;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
-use filoplume_runtime::Request;
+use filoplume_runtime::{Request, Response, StatusCode};
 
 use crate::app::Core;
+use crate::error::Error;
 use crate::extract::ClientAddr;
 use crate::present::Asked;
 use crate::routing::{Captures, CompiledRoute};
@@ -76,6 +78,19 @@ impl<'a> Context<'a> {
     /// Returns the longest content that the route accepts, in bytes; `None` if the server's bound decides.
     pub fn content_bytes_max(&self) -> Option<u64> {
         self.route.and_then(|route| route.options.bytes_max())
+    }
+
+    /// Has the handler of the route answer. A panic is an answer too, so that middleware does to it what it does to
+    /// all answers.
+    pub(crate) fn handle(self, request: Request) -> Response {
+        let Some(route) = self.route else {
+            return self.core.pending(Error::status(StatusCode::NOT_FOUND), self);
+        };
+        match catch_unwind(AssertUnwindSafe(|| route.endpoint.call(request, &self))) {
+            Ok(Ok(response)) => response,
+            Ok(Err(error)) => self.core.pending(error, self),
+            Err(panic) => self.core.panicked(&*panic, self),
+        }
     }
 
     fn states(&self) -> &'a States {

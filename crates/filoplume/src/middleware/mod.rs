@@ -156,17 +156,7 @@ impl<'a> Next<'a> {
             None => match self.end {
                 End::Route => return self.context.core.route(request, self.context.asked),
                 End::Options => return self.context.core.answer_options(&request),
-                End::Handler => match self.context.route {
-                    // A panic is an answer too, so that middleware does to it what it does to all answers.
-                    Some(route) => {
-                        let context = self.context;
-                        match catch_unwind(AssertUnwindSafe(|| route.endpoint.call(request, &context))) {
-                            Ok(result) => result,
-                            Err(panic) => return context.core.panicked(&*panic, context),
-                        }
-                    }
-                    None => Err(Error::status(http::StatusCode::NOT_FOUND)),
-                },
+                End::Handler => return self.context.handle(request),
             },
         };
         result.unwrap_or_else(|error| self.context.core.pending(error, self.context))

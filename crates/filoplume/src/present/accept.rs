@@ -26,36 +26,32 @@ const KEPT_BYTES_MAX: usize = 160;
 /// What stood in `Accept`. It is asked of every request and read of few: so it is copied to where nothing is
 /// allocated, and taken apart when an error is there.
 #[derive(Clone)]
-pub(super) enum Accept {
-    /// There was none: anything is fine.
-    Absent,
-    Kept {
-        length: u8,
-        bytes: [u8; KEPT_BYTES_MAX],
-    },
-    Decided(Format),
+pub(super) struct Accept {
+    /// Set if the text was too long to be kept.
+    decided: Option<Format>,
+    /// How much of `bytes` is text. Nothing: anything is fine.
+    length: usize,
+    bytes: [u8; KEPT_BYTES_MAX],
 }
 
 impl Accept {
     #[inline(always)]
     pub(super) fn of(headers: &Headers) -> Self {
-        match headers.get("accept") {
-            None => Self::Absent,
-            Some(value) if value.len() <= KEPT_BYTES_MAX => {
-                let mut bytes = [0; KEPT_BYTES_MAX];
-                bytes[..value.len()].copy_from_slice(value);
-                Self::Kept { length: u8::try_from(value.len()).unwrap_or(u8::MAX), bytes }
+        let mut accept = Self { decided: None, length: 0, bytes: [0; KEPT_BYTES_MAX] };
+        if let Some(value) = headers.get("accept") {
+            match accept.bytes.get_mut(..value.len()) {
+                Some(kept) => {
+                    kept.copy_from_slice(value);
+                    accept.length = value.len();
+                }
+                None => accept.decided = Some(preferred(value)),
             }
-            Some(value) => Self::Decided(preferred(value)),
         }
+        accept
     }
 
     pub(super) fn format(&self) -> Format {
-        match self {
-            Self::Absent => Format::Json,
-            Self::Kept { length, bytes } => preferred(bytes.get(..usize::from(*length)).unwrap_or_default()),
-            Self::Decided(format) => *format,
-        }
+        self.decided.unwrap_or_else(|| preferred(self.bytes.get(..self.length).unwrap_or_default()))
     }
 }
 
