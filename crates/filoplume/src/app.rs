@@ -59,7 +59,7 @@ impl App {
         Self::default()
     }
 
-    /// Adds a route with all its methods. See [`Router::route`] for patterns.
+    /// Adds a route with all its methods. See [`Router`] for patterns.
     #[track_caller]
     pub fn route(mut self, pattern: &str, route: Route) -> Self {
         self.router = self.router.route(pattern, route);

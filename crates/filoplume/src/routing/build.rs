@@ -13,6 +13,9 @@ use crate::routing::router::{Fallback, Placed, Router};
 use crate::routing::table::{CompiledRoute, Entry, Table, allow};
 use crate::routing::{Route, RouteOptions};
 
+/// What stands in lists of routes in place of methods.
+const FALLBACK: &str = "FALLBACK";
+
 /// Builds the table of an app. `app_layers` are those that run before a route is chosen.
 pub(crate) fn build(router: Router, app_layers: &[Layer]) -> Result<Table, Vec<String>> {
     let mut builder = Builder { table: Table::default(), app_layers, mistakes: Vec::new() };
@@ -112,7 +115,7 @@ impl Builder<'_> {
         }
         let number = self.table.entries.len();
         if let Err(error) = self.table.paths.insert(matched, number) {
-            let mistake = self.explain(&error);
+            let mistake = self.explain(matched, &error);
             self.mistakes.push(format!("route \"{pattern}\" ({written_at}) {mistake}"));
             return None;
         }
@@ -127,18 +130,26 @@ impl Builder<'_> {
         Some(number)
     }
 
-    fn explain(&self, error: &matchit::InsertError) -> String {
-        let matchit::InsertError::Conflict { with } = error else {
-            return format!("cannot be matched: {error}");
+    /// Says why a pattern cannot be added. The matcher names another route, but not always the one that is in the way:
+    /// so each is tried alone with it.
+    fn explain(&self, matched: &str, error: &matchit::InsertError) -> String {
+        let is_hindered_by = |other: &&Entry| {
+            let mut two = matchit::Router::new();
+            two.insert(&*other.matched, ()).is_ok() && two.insert(matched, ()).is_err()
         };
-        match self.table.entries.iter().find(|entry| entry.matched == *with) {
-            Some(other) => format!(
-                "conflicts with route \"{}\" ({}): both match the same paths; give the captures the same name, or the \
-                 patterns different text",
-                other.pattern, other.written_at
-            ),
-            None => format!("conflicts with routes like \"{with}\": both match the same paths"),
+        if matchit::Router::new().insert(matched, ()).is_err() {
+            return format!("cannot be matched: {error}");
         }
+        let Some(other) = self.table.entries.iter().find(is_hindered_by) else {
+            return format!("conflicts with other routes: {error}");
+        };
+        let reason = if shape(&other.matched) == shape(matched) {
+            "both match the same paths: give the captures the same names"
+        } else {
+            "captures at the same place are of one kind, either all with text before them or all with text behind them, and \
+             `{*rest}` shares its place with no capture; what is left over can be answered by a fallback"
+        };
+        format!("conflicts with route \"{}\" ({}): {reason}", other.pattern, other.written_at)
     }
 
     /// Gives a handler the methods of a pattern.
@@ -195,7 +206,13 @@ impl Builder<'_> {
                 let inserted =
                     pattern.map(|pattern| self.table.nested_fallbacks.insert(pattern.matched, number));
                 if !matches!(inserted, Ok(Ok(()))) {
-                    self.mistakes.push(format!("{name} has the prefix of another fallback"));
+                    let all = self.table.routes.iter().rev().filter(|route| route.methods == FALLBACK);
+                    let shape_of_all = shape(&format!("{prefix}/{{*rest}}"));
+                    let mut others = all
+                        .filter(|route| shape(&route.pattern) == shape_of_all)
+                        .map(|route| route.written_at);
+                    let other = others.next().map(|place| format!(" ({place})")).unwrap_or_default();
+                    self.mistakes.push(format!("{name} has the prefix of another fallback{other}"));
                     break;
                 }
             }
@@ -203,7 +220,7 @@ impl Builder<'_> {
         self.table.routes.push(CompiledRoute {
             pattern: format!("{prefix}/{{*rest}}"),
             captures,
-            methods: "FALLBACK".to_owned(),
+            methods: FALLBACK.to_owned(),
             written_at,
             endpoint,
             layers: [within.layers, &options.implied_layers()].concat().into(),
@@ -247,4 +264,21 @@ impl Builder<'_> {
                 .push(format!("{name} takes `Path<..>`, and its pattern captures nothing: write `{{name}}`"));
         }
     }
+}
+
+/// A pattern without the names of its captures.
+fn shape(matched: &str) -> String {
+    let mut shape = String::new();
+    let mut is_name = false;
+    for character in matched.chars() {
+        match character {
+            '{' => is_name = true,
+            '}' => is_name = false,
+            _ => {}
+        }
+        if !is_name || matches!(character, '{' | '*') {
+            shape.push(character);
+        }
+    }
+    shape
 }

@@ -27,6 +27,42 @@ use crate::routing::{Route, delete, get, patch, post, put};
 /// client.get("/notes").send().assert_text("all notes");
 /// client.get("/notes/3").send().assert_text("note 3");
 /// ```
+///
+/// # Patterns
+///
+/// A pattern begins with a slash and is matched against the whole path, without the query.
+///
+/// | pattern | matches | captures |
+/// |---|---|---|
+/// | `/users` | `/users` | |
+/// | `/users/{id}` | `/users/17`, not `/users/` | `id` = `17` |
+/// | `/files/{name}.txt`, `/v{major}` | `/files/a.b.txt`, `/v2` | `name` = `a.b`, `major` = `2` |
+/// | `/files/{*path}` | `/files/a/b.txt`, not `/files/` | `path` = `a/b.txt` |
+/// | `/{{x}}` | `/%7Bx%7D`: doubled braces stand for themselves | |
+///
+/// - A capture has at least one character, and a segment has one capture at most. Literal text goes before captures,
+///   whatever the order in which routes are added; a capture with text around it before one without.
+/// - Captures at the same place are of one kind: all with text before them, or all with text behind them, beside at most
+///   one without; and `{*rest}` shares its place with no capture. What is left over is for a [fallback](Self::fallback).
+/// - Two patterns that match the same paths with other names, such as `/{a}` and `/{b}`, are a mistake. Mistakes are
+///   told at the start, all at once, with the places of both routes. The same pattern may be added again for other methods.
+/// - Paths are matched as they are on the wire; captures are decoded after that, so `%2F` is a slash in a value and
+///   never a separator. Patterns are written in plain text: `/café` matches `/caf%C3%A9`.
+/// - Nothing is resolved: `/a//b` has an empty segment, `..` is a segment like others, letters are not `/Letters`.
+///
+/// # When no pattern matches
+///
+/// 1. The path with one slash at its end more or less has a route: `308` to it. Both forms may have routes of their own.
+/// 2. The path in its normal form (RFC 3986, 6.2.2) has one, as `/%61` and `/a`: `308` to it.
+/// 3. The [fallback](Self::fallback) of the innermost router whose prefix matches answers, or that of the app.
+/// 4. `404`.
+///
+/// # Methods
+///
+/// Who answers `GET` answers `HEAD`, unless `HEAD` has a handler. `OPTIONS` is answered with `Allow`, unless it has a
+/// handler; `OPTIONS *` names the methods of all routes. Another method of a path with routes is a `405` with `Allow`,
+/// and no matter for fallbacks. A handler for [any](crate::routing::any) method gets those that no other handler has,
+/// unknown ones included. `CONNECT` asks for another host and is a `501`.
 #[derive(Default)]
 #[must_use = "a router does nothing until it is nested or merged"]
 pub struct Router {
@@ -59,9 +95,7 @@ impl Router {
 
     /// Adds a route with all its methods.
     ///
-    /// A pattern begins with a slash and is matched against the whole path. `{name}` captures a segment, or the part of
-    /// one that is left, as in `/files/{name}.txt`; `{*name}` at the end captures all the rest, slashes included. Literal text wins
-    /// over captures. Braces that stand for themselves are doubled.
+    /// See [`Router`] for patterns.
     #[track_caller]
     pub fn route(mut self, pattern: &str, route: Route) -> Self {
         self.routes.push(Placed { at: pattern.to_owned(), what: route, written_at: Location::caller() });
@@ -98,7 +132,8 @@ impl Router {
         self.route(pattern, delete(handler))
     }
 
-    /// Adds the routes of another router below a prefix. Its `/` is the prefix itself.
+    /// Adds the routes of another router below a prefix, which may capture. Its `/` is the prefix itself:
+    /// `/` of a router at `/notes` is `/notes`, and `/notes/` is redirected there.
     #[track_caller]
     pub fn nest(mut self, prefix: &str, router: Self) -> Self {
         let written_at = Location::caller();

@@ -10,10 +10,11 @@ use filoplume::testing::MultipartForm;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
+/// The members are in alphabetical order, so that it does not matter whether JSON keeps it.
 #[derive(Debug, Deserialize, PartialEq, Serialize)]
 struct Note {
-    title: String,
     stars: u8,
+    title: String,
 }
 
 /// Answers with what was asked.
@@ -152,7 +153,7 @@ fn redirects_are_followed_as_a_browser_does() {
         .get("/away", || Redirect::to("//evil.example/"))
         .route(
             "/end",
-            filoplume::routing::any(|request: Request| {
+            any(|request: Request| {
                 let what =
                     format!("{} {} {:?}", request.method(), request.target(), request.header("content-type"));
                 format!("{what} {}", String::from_utf8_lossy(&request.into_body().into_bytes(100).unwrap()))
@@ -191,10 +192,10 @@ fn a_failed_comparison_names_each_place_and_shows_the_exchange() {
         (StatusCode::CREATED, Json(note))
     });
     let client = app.test();
-    let response = client.post("/notes").json(&json!({"title": "milk", "stars": 3})).send();
+    let response = client.post("/notes").json(&json!({"stars": 3, "title": "milk"})).send();
     check_failure(
         || {
-            response.assert_json(&json!({"title": "milk", "stars": 3, "id": 1}));
+            response.assert_json(&json!({"id": 1, "stars": 3, "title": "milk"}));
         },
         expect![[r#"
             another JSON:
@@ -222,6 +223,9 @@ fn a_failed_comparison_names_each_place_and_shows_the_exchange() {
         "#]],
     );
 }
+
+/// For what is called to fail.
+fn discard<T: ?Sized>(_: &T) {}
 
 #[test]
 fn failures_say_what_was_expected() {
@@ -272,20 +276,20 @@ fn failures_say_what_was_expected() {
         let message = panic.downcast_ref::<String>().expect("the message is text").clone();
         (message.lines().next().unwrap_or_default().to_owned(), message)
     };
-    let (line, _) = first_line(&|| drop(response.assert_header("x-a", "1").status()));
+    let (line, _) = first_line(&|| discard(response.assert_header("x-a", "1")));
     assert_eq!(line, "expected `x-a: 1`, and there is no such header");
-    let (line, _) = first_line(&|| drop(response.assert_header("content-length", "1").status()));
+    let (line, _) = first_line(&|| discard(response.assert_header("content-length", "1")));
     assert_eq!(line, "expected `content-length: 1`, got `content-length: 13`");
-    let (line, _) = first_line(&|| drop(response.assert_contains("moon").status()));
+    let (line, _) = first_line(&|| discard(response.assert_contains("moon")));
     assert_eq!(line, "expected \"moon\" in the content");
-    let (line, _) = first_line(&|| drop(response.json::<Note>()));
+    let (line, _) = first_line(&|| discard(&response.json::<Note>()));
     assert!(
         line.starts_with("the content is not the expected it::test_client::Note: expected value"),
         "{line}"
     );
-    let (_, message) = first_line(&|| drop(client.get("/long").send().assert_status(1).status()));
+    let (_, message) = first_line(&|| discard(client.get("/long").send().assert_status(1)));
     assert!(message.ends_with("... and 1000 characters more\n"), "{message}");
-    let (_, message) = first_line(&|| drop(client.get("/bytes").send().text().len()));
+    let (_, message) = first_line(&|| discard(client.get("/bytes").send().text()));
     assert!(message.ends_with("< (10 bytes that are no text)\n"), "{message}");
 }
 
