@@ -51,7 +51,7 @@ fn app() -> App {
 }
 
 #[track_caller]
-fn check_text(response: &TestResponse, expected: Expect) {
+fn check_text(response: &TestResponse, expected: &Expect) {
     expected.assert_eq(response.text());
 }
 
@@ -357,7 +357,7 @@ fn logged(run: impl FnOnce()) -> Vec<String> {
         .finish();
     tracing::subscriber::with_default(subscriber, run);
     let bytes = log.0.lock().clone();
-    String::from_utf8(bytes).unwrap().lines().map(|line| line.trim().to_owned()).collect()
+    String::from_utf8(bytes).expect("a log is text").lines().map(|line| line.trim().to_owned()).collect()
 }
 
 #[test]
@@ -443,6 +443,6 @@ fn the_page_of_production_reads_like_this() {
     .assert_eq(&text);
     check_text(
         &app().test().get("/plain").header("accept", "text/plain").send(),
-        expect![["418 I'm a teapot\n"]],
+        &expect![["418 I'm a teapot\n"]],
     );
 }

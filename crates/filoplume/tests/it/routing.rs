@@ -33,7 +33,7 @@ fn ask(client: &TestClient, request: &str) -> String {
 }
 
 #[track_caller]
-fn check(app: App, requests: &[&str], expected: Expect) {
+fn check(app: App, requests: &[&str], expected: &Expect) {
     let client = app.test();
     let lines: Vec<_> = requests.iter().map(|request| ask(&client, request)).collect();
     expected.assert_eq(&lines.concat());
@@ -72,7 +72,7 @@ fn a_trailing_slash_is_redirected_to_the_form_that_has_a_route() {
             "GET //evil.example/",
             "GET /nowhere/",
         ],
-        expect![[r#"
+        &expect![[r#"
             GET / -> 200 root
             GET /without -> 200 without
             GET /without/ -> 308 location: /without
@@ -159,7 +159,7 @@ fn methods_that_are_implied_are_answered() {
             "get /get",
             "OPTIONS *",
         ],
-        expect![[r#"
+        &expect![[r#"
             HEAD /get -> 200
             OPTIONS /get -> 204 allow: GET, HEAD, OPTIONS
             POST /get -> 405 allow: GET, HEAD, OPTIONS
@@ -229,7 +229,7 @@ fn captures_take_what_literal_text_leaves() {
             "GET /static/../etc/passwd",
             "GET /Users/17",
         ],
-        expect![[r#"
+        &expect![[r#"
             GET /users/17 -> 200 user 17
             GET /users/me -> 200 me
             GET /users/meme -> 200 user meme
@@ -284,7 +284,7 @@ fn paths_are_matched_encoded_and_captures_decoded() {
             "GET /%ff",
             "GET /one/%00",
         ],
-        expect![[r#"
+        &expect![[r#"
             GET /caf%C3%A9 -> 200 coffee
             GET /caf%c3%a9?q -> 308 location: /caf%C3%A9?q
             GET /a%20b/c%20d -> 200 x=c d
@@ -320,7 +320,7 @@ fn targets_have_other_forms() {
             "CONNECT localhost:80",
             "OPTIONS /",
         ],
-        expect![[r#"
+        &expect![[r#"
             GET http://localhost/a/1?q -> 200 1
             GET http://localhost -> 200 root
             GET http://localhost?q -> 200 root
@@ -334,7 +334,7 @@ fn targets_have_other_forms() {
     check(
         app().fallback(|| "fallback"),
         &["CONNECT localhost:80", "OPTIONS *", "GET /nowhere"],
-        expect![[r#"
+        &expect![[r#"
             CONNECT localhost:80 -> 501 (this server opens no tunnels)
             OPTIONS * -> 204 allow: GET, HEAD, POST, OPTIONS
             GET /nowhere -> 200 fallback
@@ -404,7 +404,7 @@ fn nested_routers_have_middleware_state_and_captures_of_their_own() {
             "GET /shops/x/items/me",
             "GET /shop/nowhere",
         ],
-        expect![[r#"
+        &expect![[r#"
             GET / -> 200 app>late state=app
             GET /shop -> 200 app>late>shop state=shop
             GET /shop/ -> 308 location: /shop
@@ -450,7 +450,7 @@ fn the_innermost_fallback_whose_prefix_matches_answers() {
             "GET /api/known/",
             "GET /t",
         ],
-        expect![[r#"
+        &expect![[r#"
             GET /api -> 200 api
             GET /api/ -> 200 api
             GET /api/x -> 200 api
@@ -525,7 +525,7 @@ fn routes_can_be_printed() {
 
 /// What `main` prints, without the numbers of lines.
 #[track_caller]
-fn check_mistakes(app: App, expected: Expect) {
+fn check_mistakes(app: App, expected: &Expect) {
     let error = app.build().expect_err("the app has mistakes");
     let mut text = format!("{error:?}\n").replace("crates/filoplume/tests/it/", "");
     let mut shown = String::new();
@@ -563,7 +563,7 @@ fn bad_patterns_are_told_all_at_once() {
         .nest("/{x}", Router::new().get("/{x}", || ""));
     check_mistakes(
         app,
-        expect![[r#"
+        &expect![[r#"
         the app cannot start:
           - nest "api" (routing.rs:_): a prefix begins with `/`
           - nest "/api/" (routing.rs:_): a prefix ends without `/`; to join routers without a prefix use `merge`
@@ -611,7 +611,7 @@ fn conflicts_name_both_routes() {
         .merge(Router::new().fallback(handler));
     check_mistakes(
         app,
-        expect![[r#"
+        &expect![[r#"
             the app cannot start:
               - route "/users/{name}" (routing.rs:_) conflicts with route "/users/{id}" (routing.rs:_): both match the same paths: give the captures the same names
               - GET /same has two handlers: routing.rs:_ and routing.rs:_
@@ -641,7 +641,7 @@ fn what_handlers_take_is_there_or_the_app_does_not_start() {
         .nest("/has", Router::new().state(std::sync::Arc::new(1_u8)).get("/state", wants_state));
     check_mistakes(
         app,
-        expect![[r#"
+        &expect![[r#"
         the app cannot start:
           - there are two states of type `it::routing::what_handlers_take_is_there_or_the_app_does_not_start::Db` (routing.rs:_); wrap one in a type of its own
           - GET /state (routing.rs:_) takes `State<alloc::sync::Arc<u8>>`, and no such state was given: add `.state(..)` to the app

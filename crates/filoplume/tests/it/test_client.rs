@@ -24,13 +24,15 @@ fn echo() -> App {
         for (name, value) in request.headers().iter() {
             text.push_str(&format!("{name}: {}\n", String::from_utf8_lossy(value)));
         }
-        text.push_str(&String::from_utf8_lossy(&request.into_body().into_bytes(1 << 20).unwrap()));
+        text.push_str(&String::from_utf8_lossy(
+            &request.into_body().into_bytes(1 << 20).expect("a short content"),
+        ));
         text
     })
 }
 
 #[track_caller]
-fn check_failure(run: impl FnOnce(), expected: Expect) {
+fn check_failure(run: impl FnOnce(), expected: &Expect) {
     let panic = catch_unwind(AssertUnwindSafe(run)).expect_err("the assertion fails");
     let message = panic.downcast_ref::<String>().expect("the message is text");
     let lines: Vec<_> =
@@ -197,7 +199,7 @@ fn a_failed_comparison_names_each_place_and_shows_the_exchange() {
         || {
             response.assert_json(&json!({"id": 1, "stars": 3, "title": "milk"}));
         },
-        expect![[r#"
+        &expect![[r#"
             another JSON:
             - id: expected 1, and it is missing
             - stars: expected 3, got 4
@@ -239,7 +241,7 @@ fn failures_say_what_was_expected() {
         || {
             response.assert_status(404);
         },
-        expect![[r#"
+        &expect![[r#"
             expected the status 404, got 200
             > GET / HTTP/1.1
             > host: localhost
@@ -256,7 +258,7 @@ fn failures_say_what_was_expected() {
         || {
             response.assert_text("Hello, Wörld!");
         },
-        expect![[r#"
+        &expect![[r#"
             another content: expected "Hello, Wörld!"
                  got "Hello, World!"
             (they part after 8 characters)
