@@ -1,6 +1,33 @@
 //! What extractors take away from a request, and that it is taken once.
 
 /// What an extractor takes away from the request.
+///
+/// A content cannot be taken twice, and nothing is left behind a parameter that takes the whole request. Handlers that
+/// would do that do not compile:
+///
+/// ```compile_fail,E0080
+/// use filoplume::prelude::*;
+///
+/// // error: two parameters of this handler take the content of the request: only one can have it
+/// App::new().post("/", |text: String, Json(list): Json<Vec<String>>| format!("{text} {list:?}"));
+/// ```
+///
+/// ```compile_fail,E0080
+/// use filoplume::prelude::*;
+///
+/// // error: a handler that takes the whole `Request` takes it as its last parameter
+/// App::new().get("/{id}", |request: Request, Path(id): Path<u64>| format!("{} {id}", request.path()));
+/// ```
+///
+/// So they do:
+///
+/// ```
+/// use filoplume::prelude::*;
+///
+/// App::new()
+///     .post("/", |Query(text): Query<Vec<(String, String)>>, Json(list): Json<Vec<String>>| format!("{text:?} {list:?}"))
+///     .get("/{id}", |Path(id): Path<u64>, request: Request| format!("{} {id}", request.path()));
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Takes {

@@ -1,1 +1,303 @@
+//! Every extractor, with what it accepts and what it refuses: the right 4xx, and the place.
 
+use std::collections::HashMap;
+use std::fmt::Debug;
+
+use expect_test::{Expect, expect};
+use filoplume::extract::headers::{Accept, ContentType, Host, Origin, UserAgent};
+use filoplume::extract::{
+    FormRejection, HeaderMap, HeaderRejection, JsonRejection, PathRejection, QueryRejection, RawQuery, Target,
+    TypedHeader,
+};
+use filoplume::prelude::*;
+use filoplume::testing::{TestClient, TestResponse};
+use filoplume::{Headers, Peer, Version};
+use garde::Validate;
+use proptest::prelude::*;
+use serde::Deserialize;
+
+const JSON: &str = "application/json";
+const FORM: &str = "application/x-www-form-urlencoded";
+
+/// What is answered, in a line a header: the status, what errors say, and their fields.
+#[track_caller]
+fn check(response: &TestResponse, expected: Expect) {
+    let status = response.status().as_u16();
+    let text = match serde_json::from_slice::<serde_json::Value>(response.body()) {
+        Ok(problem) if problem["detail"].is_string() => problem["detail"].as_str().unwrap().to_owned(),
+        _ => response.text().to_owned(),
+    };
+    expected.assert_eq(&format!("{status} {text}"));
+}
+
+/// An app that tells what an error says and which fields it names.
+fn telling(app: App) -> TestClient {
+    app.present_errors(|error, _| {
+        let mut text = error.detail().unwrap_or("(nothing)").to_owned();
+        for field in error.fields() {
+            text += &format!("\n  {}: {}", field.field, field.message);
+        }
+        Some(Response::from(text))
+    })
+    .test()
+}
+
+fn show(value: impl Debug) -> String {
+    format!("{value:?}")
+}
+
+fn post(client: &TestClient, content_type: &str, content: impl Into<Vec<u8>>) -> TestResponse {
+    client.post("/").header("content-type", content_type).body(content).send()
+}
+
+#[derive(Debug, Deserialize, Validate)]
+struct Item {
+    #[garde(length(min = 1, max = 10))]
+    name: String,
+    #[garde(range(min = 1))]
+    count: u8,
+}
+
+#[derive(Debug, Deserialize, Validate)]
+struct Order {
+    #[garde(email)]
+    mail: String,
+    #[garde(dive)]
+    items: Vec<Item>,
+}
+
+#[derive(Debug, Deserialize, Validate)]
+struct Search {
+    #[garde(length(min = 2))]
+    q: String,
+    #[garde(skip)]
+    page: Option<u32>,
+    #[serde(default)]
+    #[garde(skip)]
+    tag: Vec<String>,
+}
+
+#[test]
+fn json_is_refused_with_its_place() {
+    let client = telling(App::new().post("/", |Json(order): Json<Order>| show(order)));
+    check(
+        &post(&client, JSON, r#"{"mail":"a@b.c","items":[{"name":"x","count":1}]}"#),
+        expect![[r#"200 Order { mail: "a@b.c", items: [Item { name: "x", count: 1 }] }"#]],
+    );
+    check(&post(&client, "text/json", "{}"), expect![[""]]);
+    check(&client.post("/").body("{}").send(), expect![[""]]);
+    check(&post(&client, JSON, ""), expect![[""]]);
+    check(&post(&client, JSON, r#"{"mail":"#), expect![[""]]);
+    check(&post(&client, JSON, "{} {}"), expect![[""]]);
+    check(&post(&client, JSON, r#"{"mail":"a","items":[]} x"#), expect![[""]]);
+    check(&post(&client, JSON, b"{\"mail\":\"\xff\"}"), expect![[""]]);
+    check(&post(&client, JSON, r#"{"mail":1,"items":[]}"#), expect![[""]]);
+    check(&post(&client, JSON, r#"{"mail":"a"}"#), expect![[""]]);
+    check(&post(&client, JSON, r#"{"mail":"a","items":[{"name":"x","count":1},{"name":"y","count":256}]}"#), expect![[""]]);
+    check(&post(&client, JSON, r#"{"mail":"a","items":[{"name":"x"}]}"#), expect![[""]]);
+    check(&post(&client, JSON, "[".repeat(100_000)), expect![[""]]);
+    check(&post(&client, JSON, "[]"), expect![[""]]);
+}
+
+#[test]
+fn a_query_is_refused_with_its_field() {
+    let client = telling(App::new().get("/", |Query(search): Query<Search>| show(search)));
+    let get = |query: &str| client.get(&format!("/{query}")).send();
+    check(&get("?q=red+fox&tag=a&tag=b%26"), expect![[r#"200 Search { q: "red fox", page: None, tag: ["a", "b&"] }"#]]);
+    check(&get(""), expect![[""]]);
+    check(&get("?q=fox&page=-1"), expect![[""]]);
+    check(&get("?q=fox&page=1&page=2"), expect![[""]]);
+    check(&get("?q=%F"), expect![[""]]);
+    check(&get("?q=%FF"), expect![[""]]);
+}
+
+#[test]
+fn a_form_is_in_the_content_or_in_the_query() {
+    let read = |Form(search): Form<Search>| show(search);
+    let client = telling(App::new().route("/", get(read).post(read).put(read)));
+    check(&post(&client, "Application/X-WWW-Form-Urlencoded; charset=UTF-8", "q=a&page="), expect![[""]]);
+    check(&client.get("/?q=a").send(), expect![[""]]);
+    check(&client.post("/?q=a").send(), expect![[""]]);
+    check(&post(&client, JSON, "q=a"), expect![[""]]);
+    check(&post(&client, FORM, "q=a&page=x"), expect![[""]]);
+    check(&client.get("/?q=a&page=x").send(), expect![[""]]);
+    check(&post(&client, FORM, "page=1"), expect![[""]]);
+    check(&post(&client, FORM, "q=%zz"), expect![[""]]);
+    check(&post(&client, FORM, b"q=\xff"), expect![[""]]);
+    check(&post(&client, FORM, "a=&".repeat(10_001)), expect![[""]]);
+    check(&post(&client, FORM, vec![b'a'; 3 * 1024 * 1024]), expect![[""]]);
+}
+
+#[test]
+fn a_path_is_refused_with_its_capture() {
+    let app = App::new()
+        .get("/one/{id}", |Path(id): Path<u8>| show(id))
+        .get("/two/{a}/{b}", |Path((a, b)): Path<(String, char)>| format!("{a} {b}"))
+        .get("/rest/{*path}", |Path(path): Path<String>| path)
+        .get("/wrong/{a}/{b}", |Path(id): Path<u8>| show(id));
+    let client = telling(app);
+    let get = |path: &str| client.get(path).send();
+    check(&get("/one/255"), expect!["200 255"]);
+    check(&get("/one/256"), expect![[""]]);
+    check(&get("/one/%32"), expect!["200 2"]);
+    check(&get("/one/%3"), expect![[""]]);
+    check(&get("/one/%FF"), expect![[""]]);
+    check(&get("/two/a%2Fb/%C3%B6"), expect!["200 a/b ö"]);
+    check(&get("/two/a/bc"), expect![[""]]);
+    check(&get("/rest/a/b%20c"), expect!["200 a/b c"]);
+    check(&get("/wrong/1/2"), expect!["500 (nothing)"]);
+}
+
+struct Cats(u32);
+
+impl TypedHeader for Cats {
+    const NAME: &'static str = "X-Cats";
+    type Error = std::num::ParseIntError;
+
+    fn parse(value: &str) -> Result<Self, Self::Error> {
+        value.parse().map(Self)
+    }
+}
+
+#[test]
+fn a_header_is_refused_with_its_name() {
+    let app = App::new()
+        .get("/cats", |Header(Cats(count)): Header<Cats>| show(count))
+        .get("/maybe", |cats: Option<Header<Cats>>| show(cats.map(|cats| cats.0.0)))
+        .get("/own", |cats: Result<Header<Cats>, HeaderRejection>| show(cats.map_err(|error| error.problem).is_err()))
+        .get("/accept", |Header(accept): Header<Accept>| show(accept.best_of(&["text/html", "text/plain"])))
+        .get("/some", |Header(host): Header<Host>, agent: Option<Header<UserAgent>>, origin: Option<Header<Origin>>| {
+            format!("{} {:?} {agent:?} {origin:?}", host.name(), host.port())
+        })
+        .post("/", |Header(content_type): Header<ContentType>| show(content_type.parameter("charset")));
+    let client = telling(app);
+    check(&client.get("/cats").header("x-cats", "3").send(), expect!["200 3"]);
+    check(&client.get("/cats").send(), expect![[""]]);
+    check(&client.get("/cats").header("x-cats", "many").send(), expect![[""]]);
+    check(&client.get("/cats").header("x-cats", "1").header("x-cats", "2").send(), expect![[""]]);
+    check(&client.get("/maybe").send(), expect!["200 None"]);
+    check(&client.get("/maybe").header("x-cats", "3").send(), expect!["200 Some(3)"]);
+    check(&client.get("/maybe").header("x-cats", "-3").send(), expect![[""]]);
+    check(&client.get("/own").send(), expect!["200 true"]);
+    let accept = client.get("/accept").header("accept", "text/html;q=0.2").header("accept", "text/plain");
+    check(&accept.send(), expect![[r#"200 Some("text/plain")"#]]);
+    check(&client.get("/accept").header("accept", "nonsense").send(), expect![[""]]);
+    check(&client.get("/some").header("host", "a.org:81").header("user-agent", "x/1").send(), expect![[""]]);
+    check(&post(&client, "text/plain; charset=\"utf-8\"", ""), expect![[r#"200 Some("utf-8")"#]]);
+    check(&post(&client, "plain", ""), expect![[""]]);
+}
+
+#[test]
+fn what_may_be_missing_is_an_option() {
+    let app = App::new()
+        .post("/json", |note: Option<Json<Vec<u8>>>| show(note.map(|Json(list)| list)))
+        .post("/form", |note: Option<Form<HashMap<String, String>>>| show(note.map(|Form(map)| map)))
+        .get("/extension", |note: Option<Extension<u8>>| show(note.map(|Extension(number)| number)));
+    let client = telling(app);
+    check(&client.post("/json").send(), expect!["200 None"]);
+    check(&client.post("/json").header("content-type", JSON).body("[1]").send(), expect!["200 Some([1])"]);
+    check(&client.post("/json").body("[1]").send(), expect![[""]]);
+    check(&client.post("/form").send(), expect!["200 None"]);
+    check(&client.post("/form").header("content-type", FORM).body("a=b").send(), expect![[r#"200 Some({"a": "b"})"#]]);
+    check(&client.get("/extension").send(), expect!["200 None"]);
+}
+
+#[test]
+fn what_is_not_valid_is_told_field_by_field() {
+    let app = App::new()
+        .post("/json", |Valid(Json(order)): Valid<Json<Order>>| show(order.items.len()))
+        .post("/form", |Valid(Form(search)): Valid<Form<Search>>| show((search.q, search.page, search.tag)))
+        .get("/query", |Valid(Query(search)): Valid<Query<Search>>| search.q)
+        .post("/question", |order: Result<Valid<Json<Order>>, filoplume::extract::ValidRejection<JsonRejection>>| -> Result<String> {
+            Ok(order?.mail.clone())
+        });
+    let client = telling(app);
+    let json = |path: &str, content: &str| client.post(path).header("content-type", JSON).body(content).send();
+    let wrong = r#"{"mail":"nobody","items":[{"name":"x","count":1},{"name":"","count":0}]}"#;
+    check(&json("/json", r#"{"mail":"a@b.cd","items":[{"name":"x","count":1}]}"#), expect!["200 1"]);
+    check(&json("/json", wrong), expect![[""]]);
+    check(&json("/json", r#"{"mail":"nobody","items":[]}"#), expect![[""]]);
+    check(&json("/json", "{"), expect![[""]]);
+    check(&json("/question", wrong), expect![[""]]);
+    check(&json("/question", "{"), expect![[""]]);
+    check(&client.post("/form").header("content-type", FORM).body("q=a").send(), expect![[""]]);
+    check(&client.get("/query?q=a").send(), expect![[""]]);
+    check(&client.get("/query").send(), expect![[""]]);
+    let many = format!(r#"{{"mail":"a@b.cd","items":[{}]}}"#, [r#"{"name":"","count":1}"#; 5_000].join(","));
+    let answer = json("/json", &many);
+    answer.assert_status(422);
+    assert!(answer.text().starts_with("5000 fields are not valid; these are the first\n"), "{answer:?}");
+    assert_eq!(answer.text().lines().count(), 101);
+}
+
+#[test]
+fn a_refusal_that_goes_through_a_question_mark_keeps_its_status() {
+    fn json(value: Result<Json<u8>, JsonRejection>) -> Result<String> {
+        Ok(show(value?.0))
+    }
+    fn query(value: Result<Query<Search>, QueryRejection>) -> Result<String> {
+        Ok(show(value?.0))
+    }
+    fn form(value: Result<Form<Search>, FormRejection>) -> Result<String> {
+        Ok(show(value?.0))
+    }
+    fn path(value: Result<Path<u8>, PathRejection>) -> Result<String> {
+        Ok(show(value?.0))
+    }
+    let app = App::new().route("/", get(query).post(json).put(form)).get("/{id}", path);
+    let client = telling(app);
+    check(&post(&client, JSON, "256"), expect![[""]]);
+    check(&client.get("/").send(), expect![[""]]);
+    check(&client.put("/").send(), expect![[""]]);
+    check(&client.get("/x").send(), expect![[""]]);
+}
+
+#[test]
+fn what_the_request_is_can_be_asked_for() {
+    let app = App::new()
+        .get("/a", |method: Method, version: Version, Target(target): Target, RawQuery(query): RawQuery, peer: Peer| {
+            format!("{method} {version:?} {target} {query} {peer}")
+        })
+        .get("/headers", |headers: Headers, map: HeaderMap| {
+            format!("{:?} {:?}", headers.get_str("x-a"), map.get_all("x-a").iter().count())
+        })
+        .post("/bytes", |bytes: Vec<u8>| show(bytes))
+        .post("/text", |text: String| text);
+    let client = telling(app);
+    check(&client.get("/a?b=%20").send(), expect![[""]]);
+    check(&client.get("/headers").header("x-a", "1").header("X-A", "2").send(), expect![[r#"200 Some("1") 2"#]]);
+    check(&client.post("/bytes").body([0, 255]).send(), expect!["200 [0, 255]"]);
+    check(&client.post("/text").body("ö").send(), expect!["200 ö"]);
+    check(&client.post("/text").body(b"ab\xff".to_vec()).send(), expect![[""]]);
+    check(&client.post("/text").body(vec![b'a'; 2 * 1024 * 1024 + 1]).send(), expect![[""]]);
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
+    /// A panic would be a 500.
+    #[test]
+    fn nothing_that_a_client_sends_is_our_fault(content in proptest::collection::vec(any::<u8>(), 0..80), text in "\\PC{0,40}") {
+        let app = App::new()
+            .post("/json", |_: Valid<Json<Order>>| "")
+            .post("/form", |_: Valid<Form<Search>>| "")
+            .get("/query", |_: Query<Search>, _: Result<Query<HashMap<String, u8>>, QueryRejection>| "")
+            .get("/headers", |_: Option<Header<Accept>>, _: Option<Header<Cats>>, _: ClientAddr| "")
+            .get("/path/{a}/{b}", |_: Path<(u8, String)>| "")
+            .trust_proxies("unix");
+        let client = app.test();
+        let encoded: String = content.iter().map(|byte| format!("%{byte:02x}")).collect();
+        let printable: String = text.chars().filter(|found| found.is_ascii_graphic() && !"?#".contains(*found)).collect();
+        let answers = [
+            client.post("/json").header("content-type", JSON).body(content.clone()).send(),
+            client.post("/form").header("content-type", FORM).body(content.clone()).send(),
+            client.post("/form").header("content-type", &text).body(text.clone()).send(),
+            client.get(&format!("/query?q={encoded}&page={printable}")).send(),
+            client.get(&format!("/path/{encoded}/{printable}")).send(),
+            client.get("/headers").header("accept", &text).header("x-cats", &text).header("x-forwarded-for", &text).send(),
+        ];
+        for answer in answers {
+            prop_assert!(!answer.status().is_server_error(), "{answer:?}");
+        }
+    }
+}

@@ -1,1 +1,157 @@
+//! Forms with files.
 
+use std::io::Read;
+
+use expect_test::{Expect, expect};
+use filoplume::extract::MultipartLimits;
+use filoplume::prelude::*;
+use filoplume::testing::{TestClient, TestResponse};
+use proptest::prelude::*;
+
+const TYPE: &str = "multipart/form-data; boundary=xyz";
+
+fn part(parameters: &str, content: &str) -> String {
+    format!("--xyz\r\nContent-Disposition: form-data; {parameters}\r\n\r\n{content}\r\n")
+}
+
+fn form(parts: &[(&str, &str)]) -> String {
+    let parts: Vec<_> = parts.iter().map(|(parameters, content)| part(parameters, content)).collect();
+    format!("{}--xyz--\r\n", parts.concat())
+}
+
+fn telling(app: App) -> TestClient {
+    app.present_errors(|error, _| Some(Response::from(error.detail().unwrap_or("(nothing)").to_owned()))).test()
+}
+
+#[track_caller]
+fn check(response: &TestResponse, expected: Expect) {
+    expected.assert_eq(&format!("{} {}", response.status().as_u16(), response.text()));
+}
+
+fn list(mut form: Multipart) -> Result<String> {
+    let mut lines = String::new();
+    while let Some(field) = form.next_field()? {
+        let file = field.file_name().map(str::to_owned);
+        let line = format!("{} {file:?} {:?}", field.name(), field.content_type());
+        lines += &format!("{line} {:?}\n", field.text()?);
+    }
+    Ok(lines)
+}
+
+fn small(mut form: Multipart) -> Result<String> {
+    form.set_limits(MultipartLimits::new().parts_max(2).memory_bytes_max(3).field_bytes_max(5).total_bytes_max(300));
+    let mut lengths = Vec::new();
+    while let Some(mut field) = form.next_field()? {
+        if field.is_file() {
+            let mut content = Vec::new();
+            lengths.push(field.read_to_end(&mut content)?);
+        } else {
+            lengths.push(field.bytes()?.len());
+        }
+    }
+    Ok(format!("{lengths:?}"))
+}
+
+#[test]
+fn fields_come_one_after_the_other() {
+    let client = telling(App::new().post("/", list));
+    let send = |content_type: &str, content: &str| {
+        client.post("/").header("content-type", content_type).body(content).send()
+    };
+    let two = form(&[("name=\"title\"", "A cat"), ("name=photo; filename=\"a/cat.png\"\r\nContent-Type: image/png", "meow")]);
+    check(&send(TYPE, &two), expect![[""]]);
+    check(&send("multipart/form-data; boundary=\"xyz\"", &form(&[])), expect![[""]]);
+    check(&send("multipart/mixed; boundary=xyz", &two), expect![[""]]);
+    check(&send("multipart/form-data", &two), expect![[""]]);
+    check(&client.post("/").body(two.as_str()).send(), expect![[""]]);
+    let twice = client.post("/").header("content-type", TYPE).header("content-type", TYPE).body(two.as_str());
+    check(&twice.send(), expect![[""]]);
+    check(&send(TYPE, ""), expect![[""]]);
+    check(&send(TYPE, &two[..two.len() - 6]), expect![[""]]);
+    check(&send(TYPE, &form(&[("filename=x", "")])), expect![[""]]);
+    let not_utf8 = [form(&[("name=a", "")]).replace("--xyz--\r\n", "").as_bytes(), b"--xyz\r\nContent-Disposition: form-data; name=b\r\n\r\nab\xff\r\n--xyz--"].concat();
+    check(&client.post("/").header("content-type", TYPE).body(not_utf8).send(), expect![[""]]);
+}
+
+#[test]
+fn what_is_too_much_is_a_413() {
+    let app = App::new().post("/", small).route("/route", post(list).content_bytes_max(100));
+    let client = telling(app);
+    let send = |path: &str, content: &str| client.post(path).header("content-type", TYPE).body(content).send();
+    check(&send("/", &form(&[("name=a", "123"), ("name=b; filename=c", "12345")])), expect!["200 [3, 5]"]);
+    check(&send("/", &form(&[("name=a", "1234")])), expect![[""]]);
+    check(&send("/", &form(&[("name=a; filename=b", "123456")])), expect![[""]]);
+    check(&send("/", &form(&[("name=a", ""), ("name=a", ""), ("name=a", "")])), expect![[""]]);
+    check(&send("/", &(form(&[("name=a", "")]) + &"x".repeat(300))), expect![[""]]);
+    check(&send("/route", &form(&[("name=a", &"x".repeat(100))])), expect![[""]]);
+}
+
+#[test]
+fn unread_fields_are_skipped() {
+    let client = telling(App::new().post("/", |mut form: Multipart| -> Result<String> {
+        let mut names = Vec::new();
+        while let Some(mut field) = form.next_field()? {
+            names.push(field.name().to_owned());
+            if field.name() == "half" {
+                field.read_exact(&mut [0; 2])?;
+            }
+        }
+        Ok(names.join(" "))
+    }));
+    let long = "x".repeat(100_000);
+    let content = form(&[("name=none", &long), ("name=half", &long), ("name=last", "")]);
+    check(&client.post("/").header("content-type", TYPE).body(content).send(), expect!["200 none half last"]);
+}
+
+#[test]
+fn files_are_saved_whole_or_not_at_all() {
+    let folder = tempfile::tempdir().unwrap();
+    let to = folder.path().to_owned();
+    let client = telling(App::new().post("/{name}", move |Path(name): Path<String>, mut form: Multipart| -> Result<String> {
+        let mut saved = 0;
+        while let Some(field) = form.next_field()? {
+            saved += field.save_to(to.join(&name))?;
+        }
+        Ok(saved.to_string())
+    }));
+    let send = |path: &str, content: &str| client.post(path).header("content-type", TYPE).body(content).send();
+    let long = "line\r\n".repeat(20_000);
+    let content = form(&[("name=a; filename=b", &long)]);
+    check(&send("/one", &content), expect!["200 120000"]);
+    assert_eq!(std::fs::read_to_string(folder.path().join("one")).unwrap(), long);
+    // The file is there already: the program's mistake, not the client's.
+    check(&send("/one", &content), expect!["500 (nothing)"]);
+    assert_eq!(std::fs::read_to_string(folder.path().join("one")).unwrap(), long);
+    check(&send("/two", &content[..60_000]), expect![[""]]);
+    assert!(!folder.path().join("two").exists());
+}
+
+#[test]
+fn a_connection_is_used_again_after_a_form() {
+    let service = App::new().post("/", list).build().unwrap();
+    let content = form(&[("name=a", "1")]) + "an epilogue";
+    let head = format!("POST / HTTP/1.1\r\nHost: a\r\nContent-Type: {TYPE}\r\nContent-Length: {}\r\n\r\n", content.len());
+    let requests = [head.as_str(), &content, &head, &content].concat();
+    let config = ServerConfig::default();
+    let answers = filoplume_runtime::answer_in_process(&service, filoplume::Peer::Unix, requests.as_bytes(), &config);
+    let answers = String::from_utf8(answers).unwrap();
+    assert_eq!(answers.matches("HTTP/1.1 200 OK").count(), 2, "{answers}");
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
+    /// A panic would be a 500.
+    #[test]
+    fn nothing_that_a_client_sends_is_our_fault(content in proptest::collection::vec(any::<u8>(), 0..80), text in "[a-z\"=; \\\\*'%-]{0,40}") {
+        let client = App::new().post("/", list).test();
+        let head = format!("--xyz\r\nContent-Disposition: form-data; name=a; {text}\r\n\r\n");
+        for content in [content.clone(), [head.as_bytes(), &content].concat()] {
+            let answer = client.post("/").header("content-type", TYPE).body(content).send();
+            prop_assert!(answer.status().is_client_error(), "{answer:?}");
+        }
+        let content_type = format!("multipart/form-data; {text}");
+        let answer = client.post("/").header("content-type", &content_type).body(form(&[("name=a", "")])).send();
+        prop_assert!(!answer.status().is_server_error(), "{answer:?}");
+    }
+}
