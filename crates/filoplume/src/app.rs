@@ -10,9 +10,10 @@ use filoplume_runtime::{Method, Request, Response, ResponseBody, ServerConfig, S
 use crate::context::{Context, States};
 use crate::error::{Error, Result};
 use crate::extract::Proxies;
-use crate::handler::Handler;
+use crate::handler::{Handler, Parameters};
 use crate::middleware::{End, Layer, Layers, Middleware, Next};
 use crate::present::{Asked, Panicked, Presenter, note_places_of_panics};
+use crate::response::IntoResponse;
 use crate::routing::{CompiledRoute, Found, Route, Router, Routes, Table, build};
 use crate::serve::AppService;
 
@@ -68,35 +69,55 @@ impl App {
 
     /// Answers `GET`, and with it `HEAD`.
     #[track_caller]
-    pub fn get<P: 'static>(mut self, pattern: &str, handler: impl Handler<P>) -> Self {
+    pub fn get<P: Parameters>(
+        mut self,
+        pattern: &str,
+        handler: impl Handler<P, Output: IntoResponse>,
+    ) -> Self {
         self.router = self.router.get(pattern, handler);
         self
     }
 
     /// Answers `POST`.
     #[track_caller]
-    pub fn post<P: 'static>(mut self, pattern: &str, handler: impl Handler<P>) -> Self {
+    pub fn post<P: Parameters>(
+        mut self,
+        pattern: &str,
+        handler: impl Handler<P, Output: IntoResponse>,
+    ) -> Self {
         self.router = self.router.post(pattern, handler);
         self
     }
 
     /// Answers `PUT`.
     #[track_caller]
-    pub fn put<P: 'static>(mut self, pattern: &str, handler: impl Handler<P>) -> Self {
+    pub fn put<P: Parameters>(
+        mut self,
+        pattern: &str,
+        handler: impl Handler<P, Output: IntoResponse>,
+    ) -> Self {
         self.router = self.router.put(pattern, handler);
         self
     }
 
     /// Answers `PATCH`.
     #[track_caller]
-    pub fn patch<P: 'static>(mut self, pattern: &str, handler: impl Handler<P>) -> Self {
+    pub fn patch<P: Parameters>(
+        mut self,
+        pattern: &str,
+        handler: impl Handler<P, Output: IntoResponse>,
+    ) -> Self {
         self.router = self.router.patch(pattern, handler);
         self
     }
 
     /// Answers `DELETE`.
     #[track_caller]
-    pub fn delete<P: 'static>(mut self, pattern: &str, handler: impl Handler<P>) -> Self {
+    pub fn delete<P: Parameters>(
+        mut self,
+        pattern: &str,
+        handler: impl Handler<P, Output: IntoResponse>,
+    ) -> Self {
         self.router = self.router.delete(pattern, handler);
         self
     }
@@ -117,7 +138,7 @@ impl App {
 
     /// Answers what no route matches, instead of a plain `404`.
     #[track_caller]
-    pub fn fallback<P: 'static>(mut self, handler: impl Handler<P>) -> Self {
+    pub fn fallback<P: Parameters>(mut self, handler: impl Handler<P, Output: IntoResponse>) -> Self {
         self.router = self.router.fallback(handler);
         self
     }

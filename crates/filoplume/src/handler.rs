@@ -26,22 +26,34 @@ use crate::routing::RouteOptions;
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is not a handler",
     label = "not a handler",
-    note = "a handler is a closure or function, `Fn(..) -> ..`, that is `Send + Sync + 'static`",
-    note = "each parameter is an extractor with its type written: `|Path(id): Path<u64>, State(db): State<Db>|`",
-    note = "what it returns becomes a response: text, `Json`, `Html`, a status, `Response`, or a `Result` of these"
+    note = "a handler is a closure or function with up to twelve parameters, which is `Send + Sync + 'static`",
+    note = "each parameter has its type written: `|Path(id): Path<u64>, State(db): State<Db>|`"
 )]
-pub trait Handler<Parameters>: Send + Sync + 'static {
-    /// Answers a request.
+pub trait Handler<P>: Send + Sync + 'static {
+    /// What it returns.
+    type Output;
+
+    /// Calls it.
+    fn call(&self, parameters: P, context: &Context<'_>) -> Self::Output;
+}
+
+/// The parameters of a handler, as a tuple of [extractors](Extract).
+///
+/// It is apart from [`Handler`] so that the compiler can say which of the parameters is no extractor.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` are not the parameters of a handler",
+    note = "a handler has up to twelve parameters, and each is an extractor"
+)]
+pub trait Parameters: Sized + 'static {
+    /// Makes them from a request.
     ///
     /// # Errors
     ///
-    /// If an extractor refuses, or the handler returns an error.
-    fn call(&self, request: Request, context: &Context<'_>) -> Result<Response>;
+    /// What is answered instead, if an extractor refuses.
+    fn extract(request: Request, context: &Context<'_>) -> Result<Self, Result<Response>>;
 
-    /// Says what a route with this handler needs. Called once a route when the app starts.
-    fn configure(options: &mut RouteOptions)
-    where
-        Self: Sized;
+    /// Says what a route needs that has these. Called once a route when the app starts.
+    fn configure(options: &mut RouteOptions);
 }
 
 macro_rules! handlers {
@@ -49,20 +61,27 @@ macro_rules! handlers {
         impl<F, R, $($parameter),*> Handler<($($parameter,)*)> for F
         where
             F: Fn($($parameter),*) -> R + Send + Sync + 'static,
-            R: IntoResponse,
-            $($parameter: Extract + 'static,)*
         {
-            #[allow(non_snake_case, unused_mut, unused_variables, reason = "a macro for any number of parameters")]
+            type Output = R;
+
+            #[allow(non_snake_case, reason = "a macro for any number of parameters")]
             #[inline]
-            fn call(&self, mut request: Request, context: &Context<'_>) -> Result<Response> {
+            fn call(&self, ($($parameter,)*): ($($parameter,)*), _: &Context<'_>) -> R {
+                self($($parameter),*)
+            }
+        }
+
+        impl<$($parameter: Extract + 'static),*> Parameters for ($($parameter,)*) {
+            #[allow(unused_mut, unused_variables, reason = "a macro for any number of parameters")]
+            #[inline]
+            fn extract(mut request: Request, context: &Context<'_>) -> Result<Self, Result<Response>> {
                 const { check_takes(&[$($parameter::TAKES),*]) };
-                $(
-                    let $parameter = match $parameter::extract(&mut request, context) {
+                Ok(($(
+                    match $parameter::extract(&mut request, context) {
                         Ok(value) => value,
-                        Err(rejection) => return rejection.into_response(),
-                    };
-                )*
-                self($($parameter),*).into_response()
+                        Err(rejection) => return Err(rejection.into_response()),
+                    },
+                )*))
             }
 
             fn configure(options: &mut RouteOptions) {
@@ -93,21 +112,28 @@ pub(crate) trait Endpoint: Send + Sync {
     fn configure(&self, options: &mut RouteOptions);
 }
 
-struct Erased<H, Parameters> {
+struct Erased<H, P> {
     handler: H,
-    parameters: PhantomData<fn(Parameters)>,
+    parameters: PhantomData<fn(P)>,
 }
 
-impl<H: Handler<Parameters>, Parameters> Endpoint for Erased<H, Parameters> {
+impl<H, P> Endpoint for Erased<H, P>
+where
+    H: Handler<P, Output: IntoResponse>,
+    P: Parameters,
+{
     fn call(&self, request: Request, context: &Context<'_>) -> Result<Response> {
-        self.handler.call(request, context)
+        match P::extract(request, context) {
+            Ok(parameters) => self.handler.call(parameters, context).into_response(),
+            Err(answer) => answer,
+        }
     }
 
     fn configure(&self, options: &mut RouteOptions) {
-        H::configure(options);
+        P::configure(options);
     }
 }
 
-pub(crate) fn erase<Parameters: 'static>(handler: impl Handler<Parameters>) -> Box<dyn Endpoint> {
+pub(crate) fn erase<P: Parameters>(handler: impl Handler<P, Output: IntoResponse>) -> Box<dyn Endpoint> {
     Box::new(Erased { handler, parameters: PhantomData })
 }

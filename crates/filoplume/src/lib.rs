@@ -62,7 +62,7 @@ pub use crate::extract::Valid;
 pub use crate::extract::{ClientAddr, Extension, Extract, Header, Path, State};
 #[cfg(feature = "form")]
 pub use crate::extract::{Form, Query};
-pub use crate::handler::Handler;
+pub use crate::handler::{Handler, Parameters};
 #[cfg(feature = "cookies")]
 pub use crate::key::Key;
 pub use crate::middleware::{Middleware, Next};

@@ -64,7 +64,8 @@ use crate::error::Result;
     label = "not a response",
     note = "handlers return text, bytes, `Json(value)`, `Html(text)`, a `StatusCode`, `Redirect`, a `Response`, `()`",
     note = "or `(status, value)`, `Option<value>`, `Result<value, Error>`; the error of a `Result` must become a response too",
-    note = "a struct with `#[derive(Serialize)]` is answered as `Json(value)`"
+    note = "a struct with `#[derive(Serialize)]` is answered as `Json(value)`",
+    note = "handlers are not `async`: they may block"
 )]
 pub trait IntoResponse {
     /// Makes the response.

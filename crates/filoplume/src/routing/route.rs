@@ -6,8 +6,9 @@ use std::sync::Arc;
 
 use filoplume_runtime::Method;
 
-use crate::handler::{Endpoint, Handler, erase};
+use crate::handler::{Endpoint, Handler, Parameters, erase};
 use crate::middleware::{Layer, Middleware};
+use crate::response::IntoResponse;
 use crate::routing::RouteOptions;
 
 /// The handlers of one path, by method, with middleware and options of their own.
@@ -60,7 +61,7 @@ macro_rules! methods {
         $(
             #[doc = concat!("Returns a route that answers `", stringify!($method), "` with a handler.")]
             #[track_caller]
-            pub fn $name<Parameters: 'static>(handler: impl Handler<Parameters>) -> Route {
+            pub fn $name<P: Parameters>(handler: impl Handler<P, Output: IntoResponse>) -> Route {
                 Route::new().add(Methods::Some(vec![Method::$method]), handler)
             }
         )+
@@ -69,7 +70,7 @@ macro_rules! methods {
             $(
                 #[doc = concat!("Answers `", stringify!($method), "` too.")]
                 #[track_caller]
-                pub fn $name<Parameters: 'static>(self, handler: impl Handler<Parameters>) -> Self {
+                pub fn $name<P: Parameters>(self, handler: impl Handler<P, Output: IntoResponse>) -> Self {
                     self.add(Methods::Some(vec![Method::$method]), handler)
                 }
             )+
@@ -98,7 +99,7 @@ methods! {
 /// # Ok::<(), Error>(())
 /// ```
 #[track_caller]
-pub fn any<Parameters: 'static>(handler: impl Handler<Parameters>) -> Route {
+pub fn any<P: Parameters>(handler: impl Handler<P, Output: IntoResponse>) -> Route {
     Route::new().add(Methods::Any, handler)
 }
 
@@ -112,9 +113,9 @@ pub fn any<Parameters: 'static>(handler: impl Handler<Parameters>) -> Route {
 /// app.test().put("/vote").send().assert_text("counted");
 /// ```
 #[track_caller]
-pub fn on<Parameters: 'static>(
+pub fn on<P: Parameters>(
     methods: impl IntoIterator<Item = Method>,
-    handler: impl Handler<Parameters>,
+    handler: impl Handler<P, Output: IntoResponse>,
 ) -> Route {
     Route::new().on(methods, handler)
 }
@@ -125,10 +126,10 @@ impl Route {
     }
 
     #[track_caller]
-    pub(crate) fn add<Parameters: 'static>(
+    pub(crate) fn add<P: Parameters>(
         mut self,
         methods: Methods,
-        handler: impl Handler<Parameters>,
+        handler: impl Handler<P, Output: IntoResponse>,
     ) -> Self {
         let written_at = Location::caller();
         self.handlers.push(MethodHandler { methods, endpoint: erase(handler), written_at });
@@ -137,16 +138,16 @@ impl Route {
 
     /// Answers every method too for which there is no other handler.
     #[track_caller]
-    pub fn any<Parameters: 'static>(self, handler: impl Handler<Parameters>) -> Self {
+    pub fn any<P: Parameters>(self, handler: impl Handler<P, Output: IntoResponse>) -> Self {
         self.add(Methods::Any, handler)
     }
 
     /// Answers several methods too, with one handler.
     #[track_caller]
-    pub fn on<Parameters: 'static>(
+    pub fn on<P: Parameters>(
         self,
         methods: impl IntoIterator<Item = Method>,
-        handler: impl Handler<Parameters>,
+        handler: impl Handler<P, Output: IntoResponse>,
     ) -> Self {
         let mut some: Vec<Method> = Vec::new();
         for method in methods {

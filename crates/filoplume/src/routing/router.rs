@@ -5,8 +5,9 @@ use std::panic::Location;
 use std::sync::Arc;
 
 use crate::context::States;
-use crate::handler::{Endpoint, Handler, erase};
+use crate::handler::{Endpoint, Handler, Parameters, erase};
 use crate::middleware::{Layer, Middleware};
+use crate::response::IntoResponse;
 use crate::routing::pattern::{check_prefix, join};
 use crate::routing::{Route, delete, get, patch, post, put};
 
@@ -104,31 +105,35 @@ impl Router {
 
     /// Answers `GET`, and with it `HEAD`.
     #[track_caller]
-    pub fn get<P: 'static>(self, pattern: &str, handler: impl Handler<P>) -> Self {
+    pub fn get<P: Parameters>(self, pattern: &str, handler: impl Handler<P, Output: IntoResponse>) -> Self {
         self.route(pattern, get(handler))
     }
 
     /// Answers `POST`.
     #[track_caller]
-    pub fn post<P: 'static>(self, pattern: &str, handler: impl Handler<P>) -> Self {
+    pub fn post<P: Parameters>(self, pattern: &str, handler: impl Handler<P, Output: IntoResponse>) -> Self {
         self.route(pattern, post(handler))
     }
 
     /// Answers `PUT`.
     #[track_caller]
-    pub fn put<P: 'static>(self, pattern: &str, handler: impl Handler<P>) -> Self {
+    pub fn put<P: Parameters>(self, pattern: &str, handler: impl Handler<P, Output: IntoResponse>) -> Self {
         self.route(pattern, put(handler))
     }
 
     /// Answers `PATCH`.
     #[track_caller]
-    pub fn patch<P: 'static>(self, pattern: &str, handler: impl Handler<P>) -> Self {
+    pub fn patch<P: Parameters>(self, pattern: &str, handler: impl Handler<P, Output: IntoResponse>) -> Self {
         self.route(pattern, patch(handler))
     }
 
     /// Answers `DELETE`.
     #[track_caller]
-    pub fn delete<P: 'static>(self, pattern: &str, handler: impl Handler<P>) -> Self {
+    pub fn delete<P: Parameters>(
+        self,
+        pattern: &str,
+        handler: impl Handler<P, Output: IntoResponse>,
+    ) -> Self {
         self.route(pattern, delete(handler))
     }
 
@@ -155,7 +160,7 @@ impl Router {
     /// Answers what no route matches, below the prefix of this router. Without it the outer router's fallback
     /// does, and in the end a plain `404`.
     #[track_caller]
-    pub fn fallback<P: 'static>(mut self, handler: impl Handler<P>) -> Self {
+    pub fn fallback<P: Parameters>(mut self, handler: impl Handler<P, Output: IntoResponse>) -> Self {
         let written_at = Location::caller();
         if let Some(before) = &self.fallback {
             let first = before.written_at;

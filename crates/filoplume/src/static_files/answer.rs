@@ -13,7 +13,7 @@ use super::range::{ByteRange, Selection, select};
 use crate::conditional::{Conditions, Verdict, not_modified};
 use crate::context::Context;
 use crate::error::{Error, Result};
-use crate::handler::Handler;
+use crate::handler::{Handler, Parameters};
 use crate::routing::RouteOptions;
 
 /// The methods that are answered where a file is.
@@ -28,12 +28,20 @@ pub(super) struct Files {
 /// A handler that serves them.
 pub(super) struct FilesHandler(pub(super) Arc<Files>);
 
-/// Stands for the parameters of [`FilesHandler`], which takes the request as it is.
-pub(super) struct WholeRequest;
+/// The parameters of [`FilesHandler`], which takes the request as it is.
+pub(super) struct WholeRequest(Request);
 
 impl Handler<WholeRequest> for FilesHandler {
-    fn call(&self, request: Request, context: &Context<'_>) -> Result<Response> {
+    type Output = Result<Response>;
+
+    fn call(&self, WholeRequest(request): WholeRequest, context: &Context<'_>) -> Result<Response> {
         self.0.answer(&request, context.route().unwrap_or("/*"))
+    }
+}
+
+impl Parameters for WholeRequest {
+    fn extract(request: Request, _: &Context<'_>) -> Result<Self, Result<Response>> {
+        Ok(Self(request))
     }
 
     fn configure(_: &mut RouteOptions) {}

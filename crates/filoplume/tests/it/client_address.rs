@@ -2,14 +2,15 @@
 
 use std::net::SocketAddr;
 
+use filoplume::Peer;
 use filoplume::extract::Proxies;
 use filoplume::prelude::*;
-use filoplume::Peer;
 
 /// What an app with these proxies takes for the client of a request.
 #[track_caller]
 fn client(proxies: impl Into<Proxies>, peer: &str, headers: &[&str]) -> String {
-    let show = |client: ClientAddr| format!("{} {} {}", client, client.scheme(), client.host().unwrap_or("-"));
+    let show =
+        |client: ClientAddr| format!("{} {} {}", client, client.scheme(), client.host().unwrap_or("-"));
     let service = App::new().get("/", show).trust_proxies(proxies).build().unwrap();
     let peer = match peer {
         "unix" => Peer::Unix,
@@ -75,8 +76,16 @@ fn a_malformed_value_ends_the_walk() {
 fn only_the_header_that_was_chosen_is_read() {
     check_ip("10.0.0.1", &["Forwarded: for=1.1.1.1", "X-Forwarded-For: 192.0.2.1"], "192.0.2.1");
     check_ip("10.0.0.1", &["Forwarded: for=1.1.1.1", "X-Real-IP: 1.1.1.1", "Client-IP: 1.1.1.1"], "10.0.0.1");
-    check_forwarded("10.0.0.1", &["X-Forwarded-For: 1.1.1.1", "X-Forwarded-Proto: https"], "10.0.0.1 http own.example");
-    let told = client("10.0.0.0/8", "10.0.0.1", &["X-Forwarded-For: 192.0.2.1", "X-Forwarded-Proto: https", "X-Forwarded-Host: a"]);
+    check_forwarded(
+        "10.0.0.1",
+        &["X-Forwarded-For: 1.1.1.1", "X-Forwarded-Proto: https"],
+        "10.0.0.1 http own.example",
+    );
+    let told = client(
+        "10.0.0.0/8",
+        "10.0.0.1",
+        &["X-Forwarded-For: 192.0.2.1", "X-Forwarded-Proto: https", "X-Forwarded-Host: a"],
+    );
     assert_eq!(told, "192.0.2.1 http own.example", "scheme and host are asked for one by one");
 }
 
@@ -84,7 +93,10 @@ fn only_the_header_that_was_chosen_is_read() {
 fn scheme_and_host_are_those_of_the_clients_request() {
     let proxies = || Proxies::from("10.0.0.0/8").x_forwarded_proto().x_forwarded_host();
     let told = |headers: &[&str]| client(proxies(), "10.0.0.1", headers);
-    assert_eq!(told(&["X-Forwarded-For: 192.0.2.1", "X-Forwarded-Proto: HTTPS", "X-Forwarded-Host: a.org:8443"]), "192.0.2.1 https a.org:8443");
+    assert_eq!(
+        told(&["X-Forwarded-For: 192.0.2.1", "X-Forwarded-Proto: HTTPS", "X-Forwarded-Host: a.org:8443"]),
+        "192.0.2.1 https a.org:8443"
+    );
     assert_eq!(told(&["X-Forwarded-For: 192.0.2.1", "X-Forwarded-Host: a b"]), "192.0.2.1 http own.example");
     let chain = ["X-Forwarded-For: 1.1.1.1, 192.0.2.1, 10.0.0.2", "X-Forwarded-Proto: http, https, http"];
     assert_eq!(told(&chain), "192.0.2.1 https own.example");
@@ -93,14 +105,29 @@ fn scheme_and_host_are_those_of_the_clients_request() {
 
 #[test]
 fn forwarded_is_read_as_rfc_7239_has_it() {
-    check_forwarded("10.0.0.1", &["Forwarded: for=192.0.2.1;proto=https;by=10.0.0.1;host=a.org"], "192.0.2.1 https a.org");
-    check_forwarded("10.0.0.1", &["Forwarded: For=\"[2001:db8:cafe::17]:4711\""], "2001:db8:cafe::17 http own.example");
     check_forwarded(
         "10.0.0.1",
-        &["forwarded: for=1.1.1.1;proto=http, for=192.0.2.1;proto=https", "Forwarded: for=\"10.0.0.2:99\" ; proto=http"],
+        &["Forwarded: for=192.0.2.1;proto=https;by=10.0.0.1;host=a.org"],
+        "192.0.2.1 https a.org",
+    );
+    check_forwarded(
+        "10.0.0.1",
+        &["Forwarded: For=\"[2001:db8:cafe::17]:4711\""],
+        "2001:db8:cafe::17 http own.example",
+    );
+    check_forwarded(
+        "10.0.0.1",
+        &[
+            "forwarded: for=1.1.1.1;proto=http, for=192.0.2.1;proto=https",
+            "Forwarded: for=\"10.0.0.2:99\" ; proto=http",
+        ],
         "192.0.2.1 https own.example",
     );
-    check_forwarded("10.0.0.1", &["Forwarded: for=192.0.2.1, for=unknown;proto=https"], "10.0.0.1 https own.example");
+    check_forwarded(
+        "10.0.0.1",
+        &["Forwarded: for=192.0.2.1, for=unknown;proto=https"],
+        "10.0.0.1 https own.example",
+    );
     check_forwarded("10.0.0.1", &["Forwarded: for=192.0.2.1, for=_hidden"], "10.0.0.1 http own.example");
     check_forwarded("10.0.0.1", &["Forwarded: for=192.0.2.1;for=1.1.1.1"], "10.0.0.1 http own.example");
     check_forwarded("10.0.0.1", &["Forwarded: for=\"1.1.1.1, for=192.0.2.1"], "192.0.2.1 http own.example");
@@ -132,7 +159,10 @@ fn there_are_lists_for_what_is_common() {
 fn a_network_that_is_none_keeps_the_app_from_starting() {
     let app = App::new().get("/", || "").trust_proxies(["10.0.0.0/8", "10.0.0.0/40", "proxy"]);
     let error = format!("{:?}", app.build().unwrap_err());
-    assert!(error.contains("\"10.0.0.0/40\" of proxies") && error.contains("\"proxy\" of proxies"), "{error}");
+    assert!(
+        error.contains("\"10.0.0.0/40\" of proxies") && error.contains("\"proxy\" of proxies"),
+        "{error}"
+    );
 }
 
 #[test]

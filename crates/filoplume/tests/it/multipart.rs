@@ -6,7 +6,7 @@ use expect_test::{Expect, expect};
 use filoplume::extract::MultipartLimits;
 use filoplume::prelude::*;
 use filoplume::testing::{TestClient, TestResponse};
-use proptest::prelude::*;
+use proptest::prelude::{ProptestConfig, any, prop_assert, proptest};
 
 const TYPE: &str = "multipart/form-data; boundary=xyz";
 
@@ -20,7 +20,8 @@ fn form(parts: &[(&str, &str)]) -> String {
 }
 
 fn telling(app: App) -> TestClient {
-    app.present_errors(|error, _| Some(Response::from(error.detail().unwrap_or("(nothing)").to_owned()))).test()
+    app.present_errors(|error, _| Some(Response::from(error.detail().unwrap_or("(nothing)").to_owned())))
+        .test()
 }
 
 #[track_caller]
@@ -39,7 +40,9 @@ fn list(mut form: Multipart) -> Result<String> {
 }
 
 fn small(mut form: Multipart) -> Result<String> {
-    form.set_limits(MultipartLimits::new().parts_max(2).memory_bytes_max(3).field_bytes_max(5).total_bytes_max(300));
+    form.set_limits(
+        MultipartLimits::new().parts_max(2).memory_bytes_max(3).field_bytes_max(5).total_bytes_max(300),
+    );
     let mut lengths = Vec::new();
     while let Some(mut field) = form.next_field()? {
         if field.is_file() {
@@ -58,32 +61,43 @@ fn fields_come_one_after_the_other() {
     let send = |content_type: &str, content: &str| {
         client.post("/").header("content-type", content_type).body(content).send()
     };
-    let two = form(&[("name=\"title\"", "A cat"), ("name=photo; filename=\"a/cat.png\"\r\nContent-Type: image/png", "meow")]);
-    check(&send(TYPE, &two), expect![[""]]);
-    check(&send("multipart/form-data; boundary=\"xyz\"", &form(&[])), expect![[""]]);
-    check(&send("multipart/mixed; boundary=xyz", &two), expect![[""]]);
-    check(&send("multipart/form-data", &two), expect![[""]]);
-    check(&client.post("/").body(two.as_str()).send(), expect![[""]]);
+    let two = form(&[
+        ("name=\"title\"", "A cat"),
+        ("name=photo; filename=\"a/cat.png\"\r\nContent-Type: image/png", "meow"),
+    ]);
+    check(&send(TYPE, &two), expect![[r#"
+        200 title None None "A cat"
+        photo Some("cat.png") Some("image/png") "meow"
+    "#]]);
+    check(&send("multipart/form-data; boundary=\"xyz\"", &form(&[])), expect!["200 "]);
+    check(&send("multipart/mixed; boundary=xyz", &two), expect!["415 the content is to be a form with files: send `content-type: multipart/form-data`"]);
+    check(&send("multipart/form-data", &two), expect!["400 the content type has no `boundary` of 1 to 70 of the characters that are allowed"]);
+    check(&client.post("/").body(two.as_str()).send(), expect!["415 the content is to be a form with files: send `content-type: multipart/form-data`"]);
     let twice = client.post("/").header("content-type", TYPE).header("content-type", TYPE).body(two.as_str());
-    check(&twice.send(), expect![[""]]);
-    check(&send(TYPE, ""), expect![[""]]);
-    check(&send(TYPE, &two[..two.len() - 6]), expect![[""]]);
-    check(&send(TYPE, &form(&[("filename=x", "")])), expect![[""]]);
-    let not_utf8 = [form(&[("name=a", "")]).replace("--xyz--\r\n", "").as_bytes(), b"--xyz\r\nContent-Disposition: form-data; name=b\r\n\r\nab\xff\r\n--xyz--"].concat();
-    check(&client.post("/").header("content-type", TYPE).body(not_utf8).send(), expect![[""]]);
+    check(&twice.send(), expect!["415 the content is to be a form with files: send `content-type: multipart/form-data`"]);
+    check(&send(TYPE, ""), expect!["400 the form is malformed before the first part, at byte 0: it ends before the final boundary"]);
+    check(&send(TYPE, &two[..two.len() - 6]), expect!["400 the form is malformed in part 2, at byte 171: it ends before the final boundary"]);
+    check(&send(TYPE, &form(&[("filename=x", "")])), expect!["400 the form is malformed in part 1, at byte 5: the head of the part has not one `Content-Disposition: form-data` with one name"]);
+    let not_utf8 = [
+        form(&[("name=a", "")]).replace("--xyz--\r\n", "").as_bytes(),
+        b"--xyz\r\nContent-Disposition: form-data; name=b\r\n\r\nab\xff\r\n--xyz--",
+    ]
+    .concat();
+    check(&client.post("/").header("content-type", TYPE).body(not_utf8).send(), expect!["400 `b` is not UTF-8 from byte 2 on"]);
 }
 
 #[test]
 fn what_is_too_much_is_a_413() {
     let app = App::new().post("/", small).route("/route", post(list).content_bytes_max(100));
     let client = telling(app);
-    let send = |path: &str, content: &str| client.post(path).header("content-type", TYPE).body(content).send();
+    let send =
+        |path: &str, content: &str| client.post(path).header("content-type", TYPE).body(content).send();
     check(&send("/", &form(&[("name=a", "123"), ("name=b; filename=c", "12345")])), expect!["200 [3, 5]"]);
-    check(&send("/", &form(&[("name=a", "1234")])), expect![[""]]);
-    check(&send("/", &form(&[("name=a; filename=b", "123456")])), expect![[""]]);
-    check(&send("/", &form(&[("name=a", ""), ("name=a", ""), ("name=a", "")])), expect![[""]]);
-    check(&send("/", &(form(&[("name=a", "")]) + &"x".repeat(300))), expect![[""]]);
-    check(&send("/route", &form(&[("name=a", &"x".repeat(100))])), expect![[""]]);
+    check(&send("/", &form(&[("name=a", "1234")])), expect!["413 `a` is longer than the 3 bytes that are accepted"]);
+    check(&send("/", &form(&[("name=a; filename=b", "123456")])), expect!["413 `a` is longer than the 5 bytes that are accepted"]);
+    check(&send("/", &form(&[("name=a", ""), ("name=a", ""), ("name=a", "")])), expect!["413 the form has more than the 2 parts that are accepted"]);
+    check(&send("/", &(form(&[("name=a", "")]) + &"x".repeat(300))), expect!["413 the form is longer than the 300 bytes that are accepted"]);
+    check(&send("/route", &form(&[("name=a", &"x".repeat(100))])), expect!["413 the content is longer than the 100 bytes that are accepted here"]);
 }
 
 #[test]
@@ -107,14 +121,18 @@ fn unread_fields_are_skipped() {
 fn files_are_saved_whole_or_not_at_all() {
     let folder = tempfile::tempdir().unwrap();
     let to = folder.path().to_owned();
-    let client = telling(App::new().post("/{name}", move |Path(name): Path<String>, mut form: Multipart| -> Result<String> {
-        let mut saved = 0;
-        while let Some(field) = form.next_field()? {
-            saved += field.save_to(to.join(&name))?;
-        }
-        Ok(saved.to_string())
-    }));
-    let send = |path: &str, content: &str| client.post(path).header("content-type", TYPE).body(content).send();
+    let client = telling(App::new().post(
+        "/{name}",
+        move |Path(name): Path<String>, mut form: Multipart| -> Result<String> {
+            let mut saved = 0;
+            while let Some(field) = form.next_field()? {
+                saved += field.save_to(to.join(&name))?;
+            }
+            Ok(saved.to_string())
+        },
+    ));
+    let send =
+        |path: &str, content: &str| client.post(path).header("content-type", TYPE).body(content).send();
     let long = "line\r\n".repeat(20_000);
     let content = form(&[("name=a; filename=b", &long)]);
     check(&send("/one", &content), expect!["200 120000"]);
@@ -122,7 +140,7 @@ fn files_are_saved_whole_or_not_at_all() {
     // The file is there already: the program's mistake, not the client's.
     check(&send("/one", &content), expect!["500 (nothing)"]);
     assert_eq!(std::fs::read_to_string(folder.path().join("one")).unwrap(), long);
-    check(&send("/two", &content[..60_000]), expect![[""]]);
+    check(&send("/two", &content[..60_000]), expect!["400 the form is malformed in part 1, at byte 60000: it ends before the final boundary"]);
     assert!(!folder.path().join("two").exists());
 }
 
@@ -130,10 +148,14 @@ fn files_are_saved_whole_or_not_at_all() {
 fn a_connection_is_used_again_after_a_form() {
     let service = App::new().post("/", list).build().unwrap();
     let content = form(&[("name=a", "1")]) + "an epilogue";
-    let head = format!("POST / HTTP/1.1\r\nHost: a\r\nContent-Type: {TYPE}\r\nContent-Length: {}\r\n\r\n", content.len());
+    let head = format!(
+        "POST / HTTP/1.1\r\nHost: a\r\nContent-Type: {TYPE}\r\nContent-Length: {}\r\n\r\n",
+        content.len()
+    );
     let requests = [head.as_str(), &content, &head, &content].concat();
     let config = ServerConfig::default();
-    let answers = filoplume_runtime::answer_in_process(&service, filoplume::Peer::Unix, requests.as_bytes(), &config);
+    let answers =
+        filoplume_runtime::answer_in_process(&service, filoplume::Peer::Unix, requests.as_bytes(), &config);
     let answers = String::from_utf8(answers).unwrap();
     assert_eq!(answers.matches("HTTP/1.1 200 OK").count(), 2, "{answers}");
 }

@@ -199,8 +199,10 @@ fn limits_are_kept() {
     let form = format!("{A}12345\r\n{A}1\r\n--b--");
     let check = |limits, expected| check_limits(form.as_bytes(), &limits, expected);
     check(MultipartLimits::new().parts_max(2).field_bytes_max(5).head_bytes_max(38), expect!["a=12345\na=1"]);
-    check(MultipartLimits::new().parts_max(1), expect![[""]]);
-    check(MultipartLimits::new().head_bytes_max(37), expect![[""]]);
+    check(MultipartLimits::new().parts_max(1), expect![[r#"
+        a=12345
+        refused: the form has more than the 1 parts that are accepted"#]]);
+    check(MultipartLimits::new().head_bytes_max(37), expect!["refused: the head of part 1 is longer than the 37 bytes that are accepted"]);
     let length = form.len() as u64;
     check(MultipartLimits::new().total_bytes_max(length), expect!["a=12345\na=1"]);
 }
