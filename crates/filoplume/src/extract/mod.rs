@@ -104,8 +104,7 @@ use crate::routing::RouteOptions;
     message = "`{Self}` cannot be a parameter of a handler",
     label = "a parameter is no extractor",
     note = "parameters of handlers are extractors, such as `Path<T>`, `Query<T>`, `Json<T>`, `State<T>`, `Request`, `String`",
-    note = "a capture of the path is taken as `Path(value): Path<{Self}>`, a value that was given to `.state(..)` as `State(value): State<{Self}>`",
-    note = "the `T` of `Path`, `Query`, `Form` and `Json` needs `#[derive(Deserialize)]`, that of `State` needs `#[derive(Clone)]` or an `Arc` around it"
+    note = "a capture of the path is taken as `Path(value): Path<{Self}>`, a value that was given to `.state(..)` as `State(value): State<{Self}>`"
 )]
 pub trait Extract: Sized {
     /// What it takes away from the request. Two parameters of one handler cannot both take the content: that does not compile.

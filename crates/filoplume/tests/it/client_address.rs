@@ -169,7 +169,7 @@ fn a_network_that_is_none_keeps_the_app_from_starting() {
 fn middleware_knows_the_client_too() {
     let app = App::new()
         .get("/", || "")
-        .with(|request: Request, next: Next| {
+        .with(|request: Request, next: Next<'_>| {
             let context = next.context();
             let told = format!("{:?} {}", context.client_ip(&request), context.client(&request).scheme());
             let mut response = next.run(request);

@@ -84,34 +84,74 @@ fn json_is_refused_with_its_place() {
         &post(&client, JSON, r#"{"mail":"a@b.c","items":[{"name":"x","count":1}]}"#),
         expect![[r#"200 Order { mail: "a@b.c", items: [Item { name: "x", count: 1 }] }"#]],
     );
-    check(&post(&client, "text/json", "{}"), expect!["415 the content is to be JSON: send `content-type: application/json`"]);
-    check(&client.post("/").body("{}").send(), expect!["415 the content is to be JSON: send `content-type: application/json`"]);
-    check(&post(&client, JSON, ""), expect!["400 the content is no JSON: EOF while parsing a value at line 1 column 0"]);
-    check(&post(&client, JSON, r#"{"mail":"#), expect!["400 the content is no JSON: EOF while parsing a value at line 1 column 8"]);
-    check(&post(&client, JSON, "{} {}"), expect![[r#"
+    check(
+        &post(&client, "text/json", "{}"),
+        expect!["415 the content is to be JSON: send `content-type: application/json`"],
+    );
+    check(
+        &client.post("/").body("{}").send(),
+        expect!["415 the content is to be JSON: send `content-type: application/json`"],
+    );
+    check(
+        &post(&client, JSON, ""),
+        expect!["400 the content is no JSON: EOF while parsing a value at line 1 column 0"],
+    );
+    check(
+        &post(&client, JSON, r#"{"mail":"#),
+        expect!["400 the content is no JSON: EOF while parsing a value at line 1 column 8"],
+    );
+    check(
+        &post(&client, JSON, "{} {}"),
+        expect![[r#"
         422 `mail` is wrong: missing field `mail` at line 1 column 2
-          mail: missing field `mail` at line 1 column 2"#]]);
-    check(&post(&client, JSON, r#"{"mail":"a","items":[]} x"#), expect!["400 the content is no JSON: trailing characters at line 1 column 25"]);
-    check(&post(&client, JSON, b"{\"mail\":\"\xff\"}"), expect!["400 the content is no JSON: invalid unicode code point at line 1 column 10"]);
-    check(&post(&client, JSON, r#"{"mail":1,"items":[]}"#), expect![[r#"
+          mail: missing field `mail` at line 1 column 2"#]],
+    );
+    check(
+        &post(&client, JSON, r#"{"mail":"a","items":[]} x"#),
+        expect!["400 the content is no JSON: trailing characters at line 1 column 25"],
+    );
+    check(
+        &post(&client, JSON, b"{\"mail\":\"\xff\"}"),
+        expect!["400 the content is no JSON: invalid unicode code point at line 1 column 10"],
+    );
+    check(
+        &post(&client, JSON, r#"{"mail":1,"items":[]}"#),
+        expect![[r#"
         422 `mail` is wrong: invalid type: integer `1`, expected a string at line 1 column 9
-          mail: invalid type: integer `1`, expected a string at line 1 column 9"#]]);
-    check(&post(&client, JSON, r#"{"mail":"a"}"#), expect![[r#"
+          mail: invalid type: integer `1`, expected a string at line 1 column 9"#]],
+    );
+    check(
+        &post(&client, JSON, r#"{"mail":"a"}"#),
+        expect![[r#"
         422 `items` is wrong: missing field `items` at line 1 column 12
-          items: missing field `items` at line 1 column 12"#]]);
+          items: missing field `items` at line 1 column 12"#]],
+    );
     check(
         &post(&client, JSON, r#"{"mail":"a","items":[{"name":"x","count":1},{"name":"y","count":256}]}"#),
         expect![[r#"
             422 `items[1].count` is wrong: invalid value: integer `256`, expected u8 at line 1 column 67
               items[1].count: invalid value: integer `256`, expected u8 at line 1 column 67"#]],
     );
-    check(&post(&client, JSON, r#"{"mail":"a","items":[{"name":"x"}]}"#), expect![[r#"
+    check(
+        &post(&client, JSON, r#"{"mail":"a","items":[{"name":"x"}]}"#),
+        expect![[r#"
         422 `items[0].count` is wrong: missing field `count` at line 1 column 33
-          items[0].count: missing field `count` at line 1 column 33"#]]);
-    check(&post(&client, JSON, "[".repeat(100_000)), expect![[r#"
+          items[0].count: missing field `count` at line 1 column 33"#]],
+    );
+    let any = telling(App::new().post("/", |Json(any): Json<serde_json::Value>| any.to_string()));
+    check(&post(&any, JSON, "[".repeat(100_000)), expect!["400 the content is no JSON: recursion limit exceeded at line 1 column 128"]);
+    check(
+        &post(&client, JSON, "[".repeat(100_000)),
+        expect![[r#"
         422 `[0]` is wrong: invalid type: sequence, expected a string at line 1 column 1
-          [0]: invalid type: sequence, expected a string at line 1 column 1"#]]);
-    check(&post(&client, JSON, "[]"), expect!["422 the content is not as expected: invalid length 0, expected struct Order with 2 elements at line 1 column 2"]);
+          [0]: invalid type: sequence, expected a string at line 1 column 1"#]],
+    );
+    check(
+        &post(&client, JSON, "[]"),
+        expect![
+            "422 the content is not as expected: invalid length 0, expected struct Order with 2 elements at line 1 column 2"
+        ],
+    );
 }
 
 #[test]
@@ -122,48 +162,93 @@ fn a_query_is_refused_with_its_field() {
         &get("?q=red+fox&tag=a&tag=b%26"),
         expect![[r#"200 Search { q: "red fox", page: None, tag: ["a", "b&"] }"#]],
     );
-    check(&get(""), expect![[r#"
+    check(
+        &get(""),
+        expect![[r#"
         400 the query cannot be read: `q` is wrong: missing field `q`
-          q: missing field `q`"#]]);
-    check(&get("?q=fox&page=-1"), expect![[r#"
+          q: missing field `q`"#]],
+    );
+    check(
+        &get("?q=fox&page=-1"),
+        expect![[r#"
         400 the query cannot be read: `page` is wrong: invalid digit found in string
-          page: invalid digit found in string"#]]);
-    check(&get("?q=fox&page=1&page=2"), expect![[r#"
+          page: invalid digit found in string"#]],
+    );
+    check(
+        &get("?q=fox&page=1&page=2"),
+        expect![[r#"
         400 the query cannot be read: `page` is wrong: it is there more than once
-          page: it is there more than once"#]]);
-    check(&get("?q=%F"), expect![[r#"
+          page: it is there more than once"#]],
+    );
+    check(
+        &get("?q=%F"),
+        expect![[r#"
         400 the query cannot be read: `q` has a `%` without two hexadecimal digits behind it
-          q: has a `%` without two hexadecimal digits behind it"#]]);
-    check(&get("?q=%FF"), expect![[r#"
+          q: has a `%` without two hexadecimal digits behind it"#]],
+    );
+    check(
+        &get("?q=%FF"),
+        expect![[r#"
         400 the query cannot be read: `q` is not UTF-8
-          q: is not UTF-8"#]]);
+          q: is not UTF-8"#]],
+    );
 }
 
 #[test]
 fn a_form_is_in_the_content_or_in_the_query() {
     let read = |Form(search): Form<Search>| show(search);
     let client = telling(App::new().route("/", get(read).post(read).put(read)));
-    check(&post(&client, "Application/X-WWW-Form-Urlencoded; charset=UTF-8", "q=a&page="), expect![[r#"200 Search { q: "a", page: None, tag: [] }"#]]);
+    check(
+        &post(&client, "Application/X-WWW-Form-Urlencoded; charset=UTF-8", "q=a&page="),
+        expect![[r#"200 Search { q: "a", page: None, tag: [] }"#]],
+    );
     check(&client.get("/?q=a").send(), expect![[r#"200 Search { q: "a", page: None, tag: [] }"#]]);
-    check(&client.post("/?q=a").send(), expect!["415 the content is to be a form: send `content-type: application/x-www-form-urlencoded`"]);
-    check(&post(&client, JSON, "q=a"), expect!["415 the content is to be a form: send `content-type: application/x-www-form-urlencoded`"]);
-    check(&post(&client, FORM, "q=a&page=x"), expect![[r#"
+    check(
+        &client.post("/?q=a").send(),
+        expect!["415 the content is to be a form: send `content-type: application/x-www-form-urlencoded`"],
+    );
+    check(
+        &post(&client, JSON, "q=a"),
+        expect!["415 the content is to be a form: send `content-type: application/x-www-form-urlencoded`"],
+    );
+    check(
+        &post(&client, FORM, "q=a&page=x"),
+        expect![[r#"
         422 the form cannot be read: `page` is wrong: invalid digit found in string
-          page: invalid digit found in string"#]]);
-    check(&client.get("/?q=a&page=x").send(), expect![[r#"
+          page: invalid digit found in string"#]],
+    );
+    check(
+        &client.get("/?q=a&page=x").send(),
+        expect![[r#"
         422 the form cannot be read: `page` is wrong: invalid digit found in string
-          page: invalid digit found in string"#]]);
-    check(&post(&client, FORM, "page=1"), expect![[r#"
+          page: invalid digit found in string"#]],
+    );
+    check(
+        &post(&client, FORM, "page=1"),
+        expect![[r#"
         422 the form cannot be read: `q` is wrong: missing field `q`
-          q: missing field `q`"#]]);
-    check(&post(&client, FORM, "q=%zz"), expect![[r#"
+          q: missing field `q`"#]],
+    );
+    check(
+        &post(&client, FORM, "q=%zz"),
+        expect![[r#"
         400 the form cannot be read: `q` has a `%` without two hexadecimal digits behind it
-          q: has a `%` without two hexadecimal digits behind it"#]]);
-    check(&post(&client, FORM, b"q=\xff"), expect![[r#"
+          q: has a `%` without two hexadecimal digits behind it"#]],
+    );
+    check(
+        &post(&client, FORM, b"q=\xff"),
+        expect![[r#"
         400 the form cannot be read: `q` is not UTF-8
-          q: is not UTF-8"#]]);
-    check(&post(&client, FORM, "a=&".repeat(10_001)), expect!["413 the form cannot be read: there are more than the 10000 fields that are accepted"]);
-    check(&post(&client, FORM, vec![b'a'; 3 * 1024 * 1024]), expect!["413 the content is longer than the 2097152 bytes that are accepted here"]);
+          q: is not UTF-8"#]],
+    );
+    check(
+        &post(&client, FORM, "a=&".repeat(10_001)),
+        expect!["413 the form cannot be read: there are more than the 10000 fields that are accepted"],
+    );
+    check(
+        &post(&client, FORM, vec![b'a'; 3 * 1024 * 1024]),
+        expect!["413 the content is longer than the 2097152 bytes that are accepted here"],
+    );
 }
 
 #[test]
@@ -176,20 +261,32 @@ fn a_path_is_refused_with_its_capture() {
     let client = telling(app);
     let get = |path: &str| client.get(path).send();
     check(&get("/one/255"), expect!["200 255"]);
-    check(&get("/one/256"), expect![[r#"
+    check(
+        &get("/one/256"),
+        expect![[r#"
         400 `id` in the path is wrong: `256` is not a whole number from 0 to 255
-          id: `256` is not a whole number from 0 to 255"#]]);
+          id: `256` is not a whole number from 0 to 255"#]],
+    );
     check(&get("/one/%32"), expect!["200 2"]);
-    check(&get("/one/%3"), expect![[r#"
+    check(
+        &get("/one/%3"),
+        expect![[r#"
         400 `id` in the path has a `%` without two hexadecimal digits behind it
-          id: has a `%` without two hexadecimal digits behind it"#]]);
-    check(&get("/one/%FF"), expect![[r#"
+          id: has a `%` without two hexadecimal digits behind it"#]],
+    );
+    check(
+        &get("/one/%FF"),
+        expect![[r#"
         400 `id` in the path is not UTF-8
-          id: is not UTF-8"#]]);
+          id: is not UTF-8"#]],
+    );
     check(&get("/two/a%2Fb/%C3%B6"), expect!["200 a/b ö"]);
-    check(&get("/two/a/bc"), expect![[r#"
+    check(
+        &get("/two/a/bc"),
+        expect![[r#"
         400 `b` in the path is wrong: `bc` is not a single character
-          b: `bc` is not a single character"#]]);
+          b: `bc` is not a single character"#]],
+    );
     check(&get("/rest/a/b%20c"), expect!["200 a/b c"]);
     check(&get("/wrong/1/2"), expect!["500 (nothing)"]);
 }
@@ -223,31 +320,52 @@ fn a_header_is_refused_with_its_name() {
         .post("/", |Header(content_type): Header<ContentType>| show(content_type.parameter("charset")));
     let client = telling(app);
     check(&client.get("/cats").header("x-cats", "3").send(), expect!["200 3"]);
-    check(&client.get("/cats").send(), expect![[r#"
+    check(
+        &client.get("/cats").send(),
+        expect![[r#"
         400 the header `X-Cats` is missing
-          X-Cats: is missing"#]]);
-    check(&client.get("/cats").header("x-cats", "many").send(), expect![[r#"
+          X-Cats: is missing"#]],
+    );
+    check(
+        &client.get("/cats").header("x-cats", "many").send(),
+        expect![[r#"
         400 the header `X-Cats` is wrong: invalid digit found in string
-          X-Cats: is wrong: invalid digit found in string"#]]);
-    check(&client.get("/cats").header("x-cats", "1").header("x-cats", "2").send(), expect![[r#"
+          X-Cats: is wrong: invalid digit found in string"#]],
+    );
+    check(
+        &client.get("/cats").header("x-cats", "1").header("x-cats", "2").send(),
+        expect![[r#"
         400 the header `X-Cats` is there more than once
-          X-Cats: is there more than once"#]]);
+          X-Cats: is there more than once"#]],
+    );
     check(&client.get("/maybe").send(), expect!["200 None"]);
     check(&client.get("/maybe").header("x-cats", "3").send(), expect!["200 Some(3)"]);
-    check(&client.get("/maybe").header("x-cats", "-3").send(), expect![[r#"
+    check(
+        &client.get("/maybe").header("x-cats", "-3").send(),
+        expect![[r#"
         400 the header `X-Cats` is wrong: invalid digit found in string
-          X-Cats: is wrong: invalid digit found in string"#]]);
+          X-Cats: is wrong: invalid digit found in string"#]],
+    );
     check(&client.get("/own").send(), expect!["200 true"]);
     let accept = client.get("/accept").header("accept", "text/html;q=0.2").header("accept", "text/plain");
     check(&accept.send(), expect![[r#"200 Some("text/plain")"#]]);
-    check(&client.get("/accept").header("accept", "nonsense").send(), expect![[r#"
+    check(
+        &client.get("/accept").header("accept", "nonsense").send(),
+        expect![[r#"
         400 the header `accept` is wrong: a range is no `type/subtype`
-          accept: is wrong: a range is no `type/subtype`"#]]);
-    check(&client.get("/some").header("host", "a.org:81").header("user-agent", "x/1").send(), expect![[r#"200 a.org Some(81) Some(Header(UserAgent("x/1"))) None"#]]);
+          accept: is wrong: a range is no `type/subtype`"#]],
+    );
+    check(
+        &client.get("/some").header("host", "a.org:81").header("user-agent", "x/1").send(),
+        expect![[r#"200 a.org Some(81) Some(Header(UserAgent("x/1"))) None"#]],
+    );
     check(&post(&client, "text/plain; charset=\"utf-8\"", ""), expect![[r#"200 Some("utf-8")"#]]);
-    check(&post(&client, "plain", ""), expect![[r#"
+    check(
+        &post(&client, "plain", ""),
+        expect![[r#"
         400 the header `content-type` is wrong: it is no `type/subtype`
-          content-type: is wrong: it is no `type/subtype`"#]]);
+          content-type: is wrong: it is no `type/subtype`"#]],
+    );
 }
 
 #[test]
@@ -259,7 +377,10 @@ fn what_may_be_missing_is_an_option() {
     let client = telling(app);
     check(&client.post("/json").send(), expect!["200 None"]);
     check(&client.post("/json").header("content-type", JSON).body("[1]").send(), expect!["200 Some([1])"]);
-    check(&client.post("/json").body("[1]").send(), expect!["415 the content is to be JSON: send `content-type: application/json`"]);
+    check(
+        &client.post("/json").body("[1]").send(),
+        expect!["415 the content is to be JSON: send `content-type: application/json`"],
+    );
     check(&client.post("/form").send(), expect!["200 None"]);
     check(
         &client.post("/form").header("content-type", FORM).body("a=b").send(),
@@ -282,30 +403,54 @@ fn what_is_not_valid_is_told_field_by_field() {
         |path: &str, content: &str| client.post(path).header("content-type", JSON).body(content).send();
     let wrong = r#"{"mail":"nobody","items":[{"name":"x","count":1},{"name":"","count":0}]}"#;
     check(&json("/json", r#"{"mail":"a@b.cd","items":[{"name":"x","count":1}]}"#), expect!["200 1"]);
-    check(&json("/json", wrong), expect![[r#"
+    check(
+        &json("/json", wrong),
+        expect![[r#"
         422 3 fields are not valid
           items[1].count: lower than 1
           items[1].name: length is lower than 1
-          mail: not a valid email: value is missing `@`"#]]);
-    check(&json("/json", r#"{"mail":"nobody","items":[]}"#), expect![[r#"
+          mail: not a valid email: value is missing `@`"#]],
+    );
+    check(
+        &json("/json", r#"{"mail":"nobody","items":[]}"#),
+        expect![[r#"
         422 `mail` is not valid: not a valid email: value is missing `@`
-          mail: not a valid email: value is missing `@`"#]]);
-    check(&json("/json", "{"), expect!["400 the content is no JSON: EOF while parsing an object at line 1 column 1"]);
-    check(&json("/question", wrong), expect![[r#"
+          mail: not a valid email: value is missing `@`"#]],
+    );
+    check(
+        &json("/json", "{"),
+        expect!["400 the content is no JSON: EOF while parsing an object at line 1 column 1"],
+    );
+    check(
+        &json("/question", wrong),
+        expect![[r#"
         422 3 fields are not valid
           items[1].count: lower than 1
           items[1].name: length is lower than 1
-          mail: not a valid email: value is missing `@`"#]]);
-    check(&json("/question", "{"), expect!["400 the content is no JSON: EOF while parsing an object at line 1 column 1"]);
-    check(&client.post("/form").header("content-type", FORM).body("q=a").send(), expect![[r#"
+          mail: not a valid email: value is missing `@`"#]],
+    );
+    check(
+        &json("/question", "{"),
+        expect!["400 the content is no JSON: EOF while parsing an object at line 1 column 1"],
+    );
+    check(
+        &client.post("/form").header("content-type", FORM).body("q=a").send(),
+        expect![[r#"
         422 `q` is not valid: length is lower than 2
-          q: length is lower than 2"#]]);
-    check(&client.get("/query?q=a").send(), expect![[r#"
+          q: length is lower than 2"#]],
+    );
+    check(
+        &client.get("/query?q=a").send(),
+        expect![[r#"
         422 `q` is not valid: length is lower than 2
-          q: length is lower than 2"#]]);
-    check(&client.get("/query").send(), expect![[r#"
+          q: length is lower than 2"#]],
+    );
+    check(
+        &client.get("/query").send(),
+        expect![[r#"
         400 the query cannot be read: `q` is wrong: missing field `q`
-          q: missing field `q`"#]]);
+          q: missing field `q`"#]],
+    );
     let many = format!(r#"{{"mail":"a@b.cd","items":[{}]}}"#, [r#"{"name":"","count":1}"#; 5_000].join(","));
     let answer = json("/json", &many);
     answer.assert_status(422);
@@ -329,14 +474,28 @@ fn a_refusal_that_goes_through_a_question_mark_keeps_its_status() {
     }
     let app = App::new().route("/", get(query).post(json).put(form)).get("/{id}", path);
     let client = telling(app);
-    check(&post(&client, JSON, "256"), expect!["422 the content is not as expected: invalid value: integer `256`, expected u8 at line 1 column 3"]);
-    check(&client.get("/").send(), expect![[r#"
+    check(
+        &post(&client, JSON, "256"),
+        expect![
+            "422 the content is not as expected: invalid value: integer `256`, expected u8 at line 1 column 3"
+        ],
+    );
+    check(
+        &client.get("/").send(),
+        expect![[r#"
         400 the query cannot be read: `q` is wrong: missing field `q`
-          q: missing field `q`"#]]);
-    check(&client.put("/").send(), expect!["415 the content is to be a form: send `content-type: application/x-www-form-urlencoded`"]);
-    check(&client.get("/x").send(), expect![[r#"
+          q: missing field `q`"#]],
+    );
+    check(
+        &client.put("/").send(),
+        expect!["415 the content is to be a form: send `content-type: application/x-www-form-urlencoded`"],
+    );
+    check(
+        &client.get("/x").send(),
+        expect![[r#"
         400 `id` in the path is wrong: `x` is not a whole number from 0 to 255
-          id: `x` is not a whole number from 0 to 255"#]]);
+          id: `x` is not a whole number from 0 to 255"#]],
+    );
 }
 
 #[test]
@@ -363,8 +522,14 @@ fn what_the_request_is_can_be_asked_for() {
     );
     check(&client.post("/bytes").body([0, 255]).send(), expect!["200 [0, 255]"]);
     check(&client.post("/text").body("ö").send(), expect!["200 ö"]);
-    check(&client.post("/text").body(b"ab\xff".to_vec()).send(), expect!["400 the content is not UTF-8 from byte 2 on"]);
-    check(&client.post("/text").body(vec![b'a'; 2 * 1024 * 1024 + 1]).send(), expect!["413 the content is longer than the 2097152 bytes that are accepted here"]);
+    check(
+        &client.post("/text").body(b"ab\xff".to_vec()).send(),
+        expect!["400 the content is not UTF-8 from byte 2 on"],
+    );
+    check(
+        &client.post("/text").body(vec![b'a'; 2 * 1024 * 1024 + 1]).send(),
+        expect!["413 the content is longer than the 2097152 bytes that are accepted here"],
+    );
 }
 
 proptest! {

@@ -65,25 +65,56 @@ fn fields_come_one_after_the_other() {
         ("name=\"title\"", "A cat"),
         ("name=photo; filename=\"a/cat.png\"\r\nContent-Type: image/png", "meow"),
     ]);
-    check(&send(TYPE, &two), expect![[r#"
+    check(
+        &send(TYPE, &two),
+        expect![[r#"
         200 title None None "A cat"
         photo Some("cat.png") Some("image/png") "meow"
-    "#]]);
+    "#]],
+    );
     check(&send("multipart/form-data; boundary=\"xyz\"", &form(&[])), expect!["200 "]);
-    check(&send("multipart/mixed; boundary=xyz", &two), expect!["415 the content is to be a form with files: send `content-type: multipart/form-data`"]);
-    check(&send("multipart/form-data", &two), expect!["400 the content type has no `boundary` of 1 to 70 of the characters that are allowed"]);
-    check(&client.post("/").body(two.as_str()).send(), expect!["415 the content is to be a form with files: send `content-type: multipart/form-data`"]);
+    check(
+        &send("multipart/mixed; boundary=xyz", &two),
+        expect!["415 the content is to be a form with files: send `content-type: multipart/form-data`"],
+    );
+    check(
+        &send("multipart/form-data", &two),
+        expect!["400 the content type has no `boundary` of 1 to 70 of the characters that are allowed"],
+    );
+    check(
+        &client.post("/").body(two.as_str()).send(),
+        expect!["415 the content is to be a form with files: send `content-type: multipart/form-data`"],
+    );
     let twice = client.post("/").header("content-type", TYPE).header("content-type", TYPE).body(two.as_str());
-    check(&twice.send(), expect!["415 the content is to be a form with files: send `content-type: multipart/form-data`"]);
-    check(&send(TYPE, ""), expect!["400 the form is malformed before the first part, at byte 0: it ends before the final boundary"]);
-    check(&send(TYPE, &two[..two.len() - 6]), expect!["400 the form is malformed in part 2, at byte 171: it ends before the final boundary"]);
-    check(&send(TYPE, &form(&[("filename=x", "")])), expect!["400 the form is malformed in part 1, at byte 5: the head of the part has not one `Content-Disposition: form-data` with one name"]);
+    check(
+        &twice.send(),
+        expect!["415 the content is to be a form with files: send `content-type: multipart/form-data`"],
+    );
+    check(
+        &send(TYPE, ""),
+        expect![
+            "400 the form is malformed before the first part, at byte 0: it ends before the final boundary"
+        ],
+    );
+    check(
+        &send(TYPE, &two[..two.len() - 6]),
+        expect!["400 the form is malformed in part 2, at byte 171: it ends before the final boundary"],
+    );
+    check(
+        &send(TYPE, &form(&[("filename=x", "")])),
+        expect![
+            "400 the form is malformed in part 1, at byte 5: the head of the part has not one `Content-Disposition: form-data` with one name"
+        ],
+    );
     let not_utf8 = [
         form(&[("name=a", "")]).replace("--xyz--\r\n", "").as_bytes(),
         b"--xyz\r\nContent-Disposition: form-data; name=b\r\n\r\nab\xff\r\n--xyz--",
     ]
     .concat();
-    check(&client.post("/").header("content-type", TYPE).body(not_utf8).send(), expect!["400 `b` is not UTF-8 from byte 2 on"]);
+    check(
+        &client.post("/").header("content-type", TYPE).body(not_utf8).send(),
+        expect!["400 `b` is not UTF-8 from byte 2 on"],
+    );
 }
 
 #[test]
@@ -93,11 +124,26 @@ fn what_is_too_much_is_a_413() {
     let send =
         |path: &str, content: &str| client.post(path).header("content-type", TYPE).body(content).send();
     check(&send("/", &form(&[("name=a", "123"), ("name=b; filename=c", "12345")])), expect!["200 [3, 5]"]);
-    check(&send("/", &form(&[("name=a", "1234")])), expect!["413 `a` is longer than the 3 bytes that are accepted"]);
-    check(&send("/", &form(&[("name=a; filename=b", "123456")])), expect!["413 `a` is longer than the 5 bytes that are accepted"]);
-    check(&send("/", &form(&[("name=a", ""), ("name=a", ""), ("name=a", "")])), expect!["413 the form has more than the 2 parts that are accepted"]);
-    check(&send("/", &(form(&[("name=a", "")]) + &"x".repeat(300))), expect!["413 the form is longer than the 300 bytes that are accepted"]);
-    check(&send("/route", &form(&[("name=a", &"x".repeat(100))])), expect!["413 the content is longer than the 100 bytes that are accepted here"]);
+    check(
+        &send("/", &form(&[("name=a", "1234")])),
+        expect!["413 `a` is longer than the 3 bytes that are accepted"],
+    );
+    check(
+        &send("/", &form(&[("name=a; filename=b", "123456")])),
+        expect!["413 `a` is longer than the 5 bytes that are accepted"],
+    );
+    check(
+        &send("/", &form(&[("name=a", ""), ("name=a", ""), ("name=a", "")])),
+        expect!["413 the form has more than the 2 parts that are accepted"],
+    );
+    check(
+        &send("/", &(form(&[("name=a", "")]) + &"x".repeat(300))),
+        expect!["413 the form is longer than the 300 bytes that are accepted"],
+    );
+    check(
+        &send("/route", &form(&[("name=a", &"x".repeat(100))])),
+        expect!["413 the content is longer than the 100 bytes that are accepted here"],
+    );
 }
 
 #[test]
@@ -140,7 +186,10 @@ fn files_are_saved_whole_or_not_at_all() {
     // The file is there already: the program's mistake, not the client's.
     check(&send("/one", &content), expect!["500 (nothing)"]);
     assert_eq!(std::fs::read_to_string(folder.path().join("one")).unwrap(), long);
-    check(&send("/two", &content[..60_000]), expect!["400 the form is malformed in part 1, at byte 60000: it ends before the final boundary"]);
+    check(
+        &send("/two", &content[..60_000]),
+        expect!["400 the form is malformed in part 1, at byte 60000: it ends before the final boundary"],
+    );
     assert!(!folder.path().join("two").exists());
 }
 
