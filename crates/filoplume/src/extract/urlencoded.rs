@@ -105,6 +105,8 @@ fn name(pair: &[u8]) -> String {
 
 #[cfg(test)]
 mod tests {
+    #![allow(clippy::needless_pass_by_value, reason = "rows read better with values")]
+
     use expect_test::{Expect, expect};
     use proptest::prelude::*;
     use serde::Deserialize;

@@ -1,5 +1,7 @@
 //! Who asks, behind proxies that are trusted and some that are not.
 
+#![allow(clippy::unwrap_used, reason = "a test may panic: that is a failure")]
+
 use std::net::SocketAddr;
 
 use filoplume::Peer;

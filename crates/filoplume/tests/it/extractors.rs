@@ -1,5 +1,8 @@
 //! Every extractor, with what it accepts and what it refuses: the right 4xx, and the place.
 
+#![allow(clippy::unwrap_used, reason = "a test may panic: that is a failure")]
+#![allow(clippy::needless_pass_by_value, reason = "rows read better with values")]
+
 use std::collections::HashMap;
 use std::fmt::Debug;
 
@@ -139,7 +142,10 @@ fn json_is_refused_with_its_place() {
           items[0].count: missing field `count` at line 1 column 33"#]],
     );
     let any = telling(App::new().post("/", |Json(any): Json<serde_json::Value>| any.to_string()));
-    check(&post(&any, JSON, "[".repeat(100_000)), expect!["400 the content is no JSON: recursion limit exceeded at line 1 column 128"]);
+    check(
+        &post(&any, JSON, "[".repeat(100_000)),
+        expect!["400 the content is no JSON: recursion limit exceeded at line 1 column 128"],
+    );
     check(
         &post(&client, JSON, "[".repeat(100_000)),
         expect![[r#"

@@ -1,5 +1,7 @@
 //! Forms with files.
 
+#![allow(clippy::needless_pass_by_value, reason = "rows read better with values")]
+
 use std::io::Read;
 
 use expect_test::{Expect, expect};

@@ -140,6 +140,8 @@ fn is_boundary(text: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
+    #![allow(clippy::needless_pass_by_value, reason = "rows read better with values")]
+
     use expect_test::{Expect, expect};
 
     use super::*;

@@ -1,3 +1,5 @@
+#![allow(clippy::needless_pass_by_value, reason = "rows read better with values")]
+
 use std::io;
 
 use expect_test::{Expect, expect};
