@@ -6,6 +6,7 @@ use std::io::{self, ErrorKind};
 use std::sync::Arc;
 
 use bytes::Bytes;
+use filoplume_http1::ParseError;
 use filoplume_runtime::{Request, StatusCode};
 
 use super::{Extract, Refusal, Takes};
@@ -73,9 +74,16 @@ impl ContentRejection {
         match error.kind() {
             ErrorKind::FileTooLarge => Self::TooLong { bytes_max },
             ErrorKind::TimedOut => Self::TimedOut,
+            // A content in chunks says how long it is as it goes.
+            ErrorKind::InvalidData if is_too_long(&error) => Self::TooLong { bytes_max },
             _ => Self::Broken(Arc::new(error)),
         }
     }
+}
+
+fn is_too_long(error: &io::Error) -> bool {
+    let parse_error = error.get_ref().and_then(|source| source.downcast_ref());
+    matches!(parse_error, Some(ParseError::ContentTooLong))
 }
 
 impl fmt::Display for ContentRejection {

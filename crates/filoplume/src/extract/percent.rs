@@ -25,12 +25,17 @@ impl fmt::Display for EncodingError {
 }
 
 /// Returns the text that stands behind its encoding.
-#[inline]
 pub(crate) fn decode(text: &[u8]) -> Result<Cow<'_, str>, EncodingError> {
     if text.contains(&b'%') && !escapes_are_whole(text) {
         return Err(EncodingError::Escape);
     }
     percent_decode(text).decode_utf8().map_err(|_| EncodingError::NotUtf8)
+}
+
+/// As [`decode`], for what is text already; mostly nothing is encoded in it.
+#[inline]
+pub(crate) fn decode_text(text: &str) -> Result<Cow<'_, str>, EncodingError> {
+    if text.as_bytes().contains(&b'%') { decode(text.as_bytes()) } else { Ok(Cow::Borrowed(text)) }
 }
 
 fn escapes_are_whole(text: &[u8]) -> bool {

@@ -538,6 +538,25 @@ fn what_the_request_is_can_be_asked_for() {
     );
 }
 
+#[test]
+fn a_content_in_chunks_is_bounded_as_one_that_is_announced() {
+    let service = App::new().post("/", |text: String| text.len().to_string()).build().unwrap();
+    let answer = |chunks: usize| {
+        let mut request = b"POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n".to_vec();
+        for _ in 0..chunks {
+            request.extend_from_slice(b"100000\r\n");
+            request.resize(request.len() + 0x10_0000, b'x');
+            request.extend_from_slice(b"\r\n");
+        }
+        request.extend_from_slice(b"0\r\n\r\n");
+        let config = ServerConfig::default();
+        let answer = filoplume_runtime::answer_in_process(&service, Peer::Unix, &request, &config);
+        String::from_utf8(answer).unwrap()
+    };
+    assert!(answer(2).ends_with("\r\n\r\n2097152"), "{}", answer(2));
+    assert!(answer(3).starts_with("HTTP/1.1 413 "), "{}", answer(3));
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
