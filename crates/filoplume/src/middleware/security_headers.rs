@@ -57,6 +57,8 @@ const NONCE_BYTES: usize = 16;
 /// ```
 #[derive(Clone, Debug)]
 pub struct SecurityHeaders {
+    /// What is sent, made of the rest: `{nonce}` is still to be replaced.
+    ready: Vec<(String, String)>,
     fields: Vec<(String, String)>,
     frames: Frames,
     policy: Option<String>,
@@ -107,12 +109,14 @@ impl SecurityHeaders {
             ("cross-origin-resource-policy", "same-origin"),
         ];
         Self {
+            ready: Vec::new(),
             fields: fields.map(|(name, value)| (name.to_owned(), value.to_owned())).to_vec(),
             frames: Frames::default(),
             policy: None,
             is_report_only: false,
             hsts: None,
         }
+        .prepared()
     }
 
     /// Sets which pages may show the answers in a frame. Default: none.
@@ -122,7 +126,7 @@ impl SecurityHeaders {
     #[must_use]
     pub fn frames(mut self, frames: Frames) -> Self {
         self.frames = frames;
-        self
+        self.prepared()
     }
 
     /// Sets what a page may load and run (Content Security Policy). `{nonce}` in it is replaced by a new random text for
@@ -130,35 +134,35 @@ impl SecurityHeaders {
     #[must_use]
     pub fn content_security_policy(mut self, policy: impl Into<String>) -> Self {
         self.policy = Some(policy.into());
-        self
+        self.prepared()
     }
 
     /// Lets browsers report what the policy would forbid, and forbid nothing: for trying it out.
     #[must_use]
     pub fn report_only(mut self) -> Self {
         self.is_report_only = true;
-        self
+        self.prepared()
     }
 
     /// Tells browsers to use this host over TLS only, for so long (RFC 6797). It cannot be taken back until that is over.
     #[must_use]
     pub fn hsts(mut self, max_age: Duration) -> Self {
         self.hsts = Some(Hsts { max_age, extent: HstsExtent::Host });
-        self
+        self.prepared()
     }
 
     /// As [`hsts`](Self::hsts), for all hosts below this one too.
     #[must_use]
     pub fn hsts_with_subdomains(mut self, max_age: Duration) -> Self {
         self.hsts = Some(Hsts { max_age, extent: HstsExtent::Subdomains });
-        self
+        self.prepared()
     }
 
     /// As [`hsts_with_subdomains`](Self::hsts_with_subdomains), and agrees to a place in the list that browsers are built with. The list wants a year at least.
     #[must_use]
     pub fn hsts_preload(mut self, max_age: Duration) -> Self {
         self.hsts = Some(Hsts { max_age, extent: HstsExtent::Preload });
-        self
+        self.prepared()
     }
 
     /// Sets a header in place of one of the same name, such as `permissions-policy` or a weaker `cross-origin-resource-policy`.
@@ -166,53 +170,51 @@ impl SecurityHeaders {
     pub fn set(mut self, name: &str, value: impl Into<String>) -> Self {
         self = self.without(name);
         self.fields.push((name.to_owned(), value.into()));
-        self
+        self.prepared()
     }
 
     /// Leaves a header of the table out.
     #[must_use]
     pub fn without(mut self, name: &str) -> Self {
         self.fields.retain(|(of, _)| !of.eq_ignore_ascii_case(name));
-        self
+        self.prepared()
     }
 
     fn has_nonce(&self) -> bool {
         self.policy.as_ref().is_some_and(|policy| policy.contains(NONCE))
     }
 
-    /// All fields, with the nonce if there is one.
-    fn all(&self, nonce: Option<&CspNonce>) -> Vec<(&str, String)> {
-        let mut all: Vec<(&str, String)> =
-            self.fields.iter().map(|(name, value)| (name.as_str(), value.clone())).collect();
-        match self.frames {
-            Frames::Deny => all.push(("x-frame-options", "DENY".to_owned())),
-            Frames::SameOrigin => all.push(("x-frame-options", "SAMEORIGIN".to_owned())),
-            Frames::Of(_) | Frames::Anywhere => {}
-        }
+    /// Makes once what is sent with each response.
+    fn prepared(mut self) -> Self {
+        self.ready = self.fields.clone();
         let ancestors = self.frames.to_directive();
-        match (self.is_report_only, self.policy(nonce)) {
-            (_, None) => all.extend(ancestors.map(|ancestors| ("content-security-policy", ancestors))),
-            (false, Some(policy)) => {
-                let is_said = policy.to_ascii_lowercase().contains("frame-ancestors");
-                let ancestors = ancestors.filter(|_| !is_said);
-                let policy = ancestors.map_or(policy.clone(), |ancestors| format!("{policy}; {ancestors}"));
-                all.push(("content-security-policy", policy));
+        let policy = self.policy.as_ref().map(|policy| policy.trim().trim_end_matches(';').to_owned());
+        let frame_options = match self.frames {
+            Frames::Deny => Some("DENY".to_owned()),
+            Frames::SameOrigin => Some("SAMEORIGIN".to_owned()),
+            Frames::Of(_) | Frames::Anywhere => None,
+        };
+        let (enforced, reported) = match (policy, ancestors) {
+            (Some(policy), ancestors) if self.is_report_only => (ancestors, Some(policy)),
+            (Some(policy), Some(ancestors)) if !policy.to_ascii_lowercase().contains("frame-ancestors") => {
+                (Some(format!("{policy}; {ancestors}")), None)
             }
-            (true, Some(policy)) => {
-                all.push(("content-security-policy-report-only", policy));
-                all.extend(ancestors.map(|ancestors| ("content-security-policy", ancestors)));
+            (policy, ancestors) => (policy.or(ancestors), None),
+        };
+        let hsts = self.hsts.map(Hsts::to_value);
+        let made = [
+            ("x-frame-options", frame_options),
+            ("content-security-policy", enforced),
+            ("content-security-policy-report-only", reported),
+            ("strict-transport-security", hsts),
+        ];
+        for (name, value) in made {
+            // What the program set by its name is what it wants.
+            if !self.fields.iter().any(|(of, _)| of.eq_ignore_ascii_case(name)) {
+                self.ready.extend(value.map(|value| (name.to_owned(), value)));
             }
         }
-        all.extend(self.hsts.map(|hsts| ("strict-transport-security", hsts.to_value())));
-        all
-    }
-
-    fn policy(&self, nonce: Option<&CspNonce>) -> Option<String> {
-        let policy = self.policy.as_ref()?.trim().trim_end_matches(';');
-        Some(match nonce {
-            Some(nonce) => policy.replace(NONCE, &nonce.0),
-            None => policy.to_owned(),
-        })
+        self
     }
 }
 
@@ -229,17 +231,25 @@ impl Middleware for SecurityHeaders {
             request.extensions_mut().insert(nonce.clone());
         }
         let mut response = contain(request, next);
-        for (name, value) in self.all(nonce.as_ref()) {
-            if !response.headers().contains(name) {
-                response.set_header(name, value)?;
+        for (name, value) in &self.ready {
+            if response.headers().contains(name) {
+                continue;
+            }
+            match &nonce {
+                Some(nonce) if value.contains(NONCE) => {
+                    response.add_header(name, value.replace(NONCE, &nonce.0))?;
+                }
+                _ => {
+                    response.add_header(name, value)?;
+                }
             }
         }
         Ok(response)
     }
 
     fn configure(&self, options: &mut RouteOptions) {
-        for (name, value) in self.all(None) {
-            if let Err(invalid) = Response::default().set_header(name, &value) {
+        for (name, value) in &self.ready {
+            if let Err(invalid) = Response::default().set_header(name, value) {
                 let (name, value) = (name.escape_debug(), value.escape_debug());
                 options.mistake(format!("SecurityHeaders: `{name}: {value}` cannot be sent: {invalid}"));
             }
@@ -310,16 +320,15 @@ impl IntoResponse for CspNonce {
 mod tests {
     use super::*;
 
-    fn value<'a>(all: &'a [(&str, String)], name: &str) -> Option<&'a str> {
-        all.iter().find(|(of, _)| *of == name).map(|(_, value)| value.as_str())
+    fn value<'a>(headers: &'a SecurityHeaders, name: &str) -> Option<&'a str> {
+        headers.ready.iter().find(|(of, _)| of == name).map(|(_, value)| value.as_str())
     }
 
     #[test]
     fn frames_are_said_in_the_policy_or_beside_it_once() {
         let of = |headers: SecurityHeaders| {
-            let all = headers.all(None);
-            let policy = value(&all, "content-security-policy").map(str::to_owned);
-            (policy, value(&all, "x-frame-options").map(str::to_owned))
+            let policy = value(&headers, "content-security-policy").map(str::to_owned);
+            (policy, value(&headers, "x-frame-options").map(str::to_owned))
         };
         let said = |policy: &str, options: &str| (Some(policy.to_owned()), Some(options.to_owned()));
         let new = SecurityHeaders::new;
@@ -338,7 +347,6 @@ mod tests {
     #[test]
     fn a_policy_on_trial_leaves_the_frames_forbidden() {
         let all = SecurityHeaders::new().content_security_policy("default-src 'self'").report_only();
-        let all = all.all(None);
         assert_eq!(value(&all, "content-security-policy-report-only"), Some("default-src 'self'"));
         assert_eq!(value(&all, "content-security-policy"), Some("frame-ancestors 'none'"));
     }
@@ -346,9 +354,7 @@ mod tests {
     #[test]
     fn strict_transport_is_said_only_when_told() {
         let year = Duration::from_secs(31_536_000);
-        let of = |headers: SecurityHeaders| {
-            value(&headers.all(None), "strict-transport-security").map(str::to_owned)
-        };
+        let of = |headers: SecurityHeaders| value(&headers, "strict-transport-security").map(str::to_owned);
         assert_eq!(of(SecurityHeaders::new()), None);
         assert_eq!(of(SecurityHeaders::new().hsts(year)).as_deref(), Some("max-age=31536000"));
         assert_eq!(of(SecurityHeaders::new().hsts(Duration::ZERO)).as_deref(), Some("max-age=0"));

@@ -45,8 +45,11 @@ pub struct TimeoutBudget {
     duration: Duration,
     status: StatusCode,
     refuses_late: bool,
-    spent: Option<Box<dyn Fn(&Request) -> Option<Duration> + Send + Sync>>,
+    spent: Option<Spent>,
 }
+
+/// How much time was spent on a request before it got here.
+type Spent = Box<dyn Fn(&Request) -> Option<Duration> + Send + Sync>;
 
 /// How much time is left to answer a request, as [`TimeoutBudget`] set it. A copy that can be handed on. As a parameter of a
 /// handler it is refused with `500` where no budget was set.

@@ -1,4 +1,5 @@
 //! The middleware in the box, and the onion itself.
+#![allow(clippy::unwrap_used, clippy::print_stderr, reason = "these are tests, helpers included")]
 
 mod bodies;
 mod compression;
@@ -12,6 +13,7 @@ mod redis_server;
 use std::net::SocketAddr;
 
 use filoplume::prelude::*;
+use filoplume::testing::TestResponse;
 use filoplume::{AppService, Peer};
 use filoplume_runtime::answer_in_process;
 
@@ -25,4 +27,9 @@ fn ask(service: &AppService, peer: &str, request: &str) -> String {
 /// The mistakes for which an app does not start.
 fn mistakes(app: App) -> String {
     format!("{:?}", app.build().expect_err("the app has a mistake"))
+}
+
+/// All that a response says of what it varies with.
+fn vary(response: &TestResponse) -> String {
+    response.headers_all("vary").collect::<Vec<_>>().join(", ")
 }

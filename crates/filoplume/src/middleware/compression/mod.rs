@@ -56,8 +56,11 @@ pub struct Compression {
     codings: Vec<Coding>,
     levels: Levels,
     bytes_min: u64,
-    types: Option<Box<dyn Fn(&str) -> bool + Send + Sync>>,
+    types: Option<Compresses>,
 }
+
+/// Whether content of a type is compressed.
+type Compresses = Box<dyn Fn(&str) -> bool + Send + Sync>;
 
 /// A way to compress.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -138,8 +141,8 @@ impl Compression {
         let headers = response.headers();
         let status = response.status_code();
         // An error is empty until it is presented further out.
-        let has_content = !matches!(response.body(), ResponseBody::Empty)
-            && !(status.is_informational() || matches!(status.as_u16(), 204 | 205 | 206));
+        let is_whole = !status.is_informational() && !matches!(status.as_u16(), 204..=206);
+        let has_content = is_whole && !matches!(response.body(), ResponseBody::Empty);
         // A digest is one of the content as it is sent, or of the representation as it is coded (RFC 9530, 2 and 3).
         let is_bound = ["content-encoding", "content-range", "content-digest", "repr-digest", "digest"];
         has_content

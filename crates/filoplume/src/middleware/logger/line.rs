@@ -3,8 +3,6 @@
 use std::fmt::Write as _;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use filoplume_runtime::Peer;
-
 use super::Entry;
 
 impl Entry<'_> {
@@ -23,10 +21,7 @@ impl Entry<'_> {
 
     pub(super) fn to_combined(&self) -> String {
         let asked = self.asked;
-        let mut line = match asked.peer {
-            Peer::Tcp(address) => address.ip().to_string(),
-            _ => "-".to_owned(),
-        };
+        let mut line = asked.client.map_or_else(|| "-".to_owned(), |address| address.to_string());
         let _ = write!(line, " - - [{}] \"{} ", Time::of(asked.at).apache(), asked.method);
         escape(&mut line, &asked.target);
         let _ = write!(line, " {}\" {} ", asked.version, self.status.as_u16());
@@ -48,7 +43,7 @@ impl Entry<'_> {
     pub(super) fn to_json(&self) -> String {
         let asked = self.asked;
         let mut line = format!("{{\"time\":\"{}\"", Time::of(asked.at).rfc3339());
-        json_text(&mut line, "method", Some(&asked.method));
+        json_text(&mut line, "method", Some(asked.method.as_str()));
         json_text(&mut line, "path", Some(&asked.target));
         json_text(&mut line, "route", self.route);
         let _ = write!(line, ",\"status\":{}", self.status.as_u16());
@@ -56,6 +51,8 @@ impl Entry<'_> {
             let _ = write!(line, ",\"bytes\":{bytes}");
         }
         let _ = write!(line, ",\"duration_us\":{}", self.duration_us());
+        let client = asked.client.map(|address| address.to_string());
+        json_text(&mut line, "client", client.as_deref());
         json_text(&mut line, "peer", Some(&asked.peer.to_string()));
         json_text(&mut line, "request_id", self.request_id);
         json_text(&mut line, "referer", asked.referer.as_deref());
@@ -133,7 +130,7 @@ impl Time {
 mod tests {
     use std::time::Duration;
 
-    use filoplume_runtime::StatusCode;
+    use filoplume_runtime::{Method, Peer, StatusCode, Version};
 
     use super::super::Asked;
     use super::*;
@@ -142,10 +139,11 @@ mod tests {
     fn asked(target: &str, user_agent: &str) -> Asked {
         Asked {
             at: UNIX_EPOCH + Duration::from_millis(784_111_777_042),
-            method: "GET".to_owned(),
+            method: Method::GET,
             target: target.to_owned(),
-            version: "HTTP/1.1".to_owned(),
+            version: Version::Http11,
             peer: Peer::Tcp("[2001:db8::1]:4711".parse().unwrap()),
+            client: Some("192.0.2.1".parse().unwrap()),
             referer: None,
             user_agent: Some(user_agent.to_owned()),
             request_id: None,
@@ -169,7 +167,7 @@ mod tests {
         let asked = asked("/a?b=c", "curl/8");
         assert_eq!(
             entry(&asked, None).to_combined(),
-            "2001:db8::1 - - [06/Nov/1994:08:49:37 +0000] \"GET /a?b=c HTTP/1.1\" 200 12 \"-\" \"curl/8\"\n"
+            "192.0.2.1 - - [06/Nov/1994:08:49:37 +0000] \"GET /a?b=c HTTP/1.1\" 200 12 \"-\" \"curl/8\"\n"
         );
     }
 
@@ -179,7 +177,7 @@ mod tests {
         assert_eq!(
             entry(&asked, None).to_json(),
             "{\"time\":\"1994-11-06T08:49:37.042Z\",\"method\":\"GET\",\"path\":\"/a\",\"route\":\"/{a}\",\"status\":200,\
-             \"bytes\":12,\"duration_us\":1500,\"peer\":\"[2001:db8::1]:4711\",\"request_id\":\"17\",\
+             \"bytes\":12,\"duration_us\":1500,\"client\":\"192.0.2.1\",\"peer\":\"[2001:db8::1]:4711\",\"request_id\":\"17\",\
              \"user_agent\":\"curl/8\"}\n"
         );
     }

@@ -4,16 +4,19 @@ mod line;
 
 use std::fmt;
 use std::io::{self, Write};
+use std::net::IpAddr;
 use std::time::{Duration, Instant, SystemTime};
 
-use filoplume_runtime::{Peer, Request, Response, ResponseBody, StatusCode};
+use filoplume_runtime::{Method, Peer, Request, Response, ResponseBody, StatusCode, Version};
 use parking_lot::Mutex;
 
+use crate::context::Context;
 use crate::error::{Error, Result};
 use crate::middleware::catch_panic::contain;
+use crate::middleware::client::client_ip;
 use crate::middleware::{Middleware, Next, RequestId};
 
-/// Writes one line for each request: method, path, route, status, bytes, duration, peer, request id, and the error if there is one.
+/// Writes one line for each request: method, path, route, status, bytes, duration, client, peer, request id, and the error if there is one.
 ///
 /// ```
 /// use filoplume::prelude::*;
@@ -66,10 +69,12 @@ struct Entry<'a> {
 /// What is known of a request before it is handed on.
 struct Asked {
     at: SystemTime,
-    method: String,
+    method: Method,
     target: String,
-    version: String,
+    version: Version,
     peer: Peer,
+    client: Option<IpAddr>,
+    /// Only if the format has them.
     referer: Option<String>,
     user_agent: Option<String>,
     request_id: Option<RequestId>,
@@ -100,7 +105,7 @@ impl Logger {
     /// {"time":"2026-11-06T08:49:37.412Z","method":"GET","path":"/notes?page=2","route":"/notes","status":200, ...}
     /// ```
     ///
-    /// Fields: `time`, `method`, `path`, `route`, `status`, `bytes`, `duration_us`, `peer`, `request_id`, `referer`,
+    /// Fields: `time`, `method`, `path`, `route`, `status`, `bytes`, `duration_us`, `client`, `peer`, `request_id`, `referer`,
     /// `user_agent`, `error`. What is not known is left out.
     #[must_use]
     pub fn json(mut self) -> Self {
@@ -143,6 +148,26 @@ impl Logger {
         self
     }
 
+    fn ask(&self, request: &Request, context: Context<'_>) -> Asked {
+        let header = |name| match self.format {
+            Format::Short => None,
+            Format::Combined | Format::Json => {
+                request.headers().get(name).map(|value| String::from_utf8_lossy(value).into_owned())
+            }
+        };
+        Asked {
+            at: SystemTime::now(),
+            method: request.method().clone(),
+            target: if self.writes_query { request.target() } else { request.path() }.to_owned(),
+            version: request.version(),
+            peer: request.peer(),
+            client: client_ip(request, context),
+            referer: header("referer"),
+            user_agent: header("user-agent"),
+            request_id: request.extensions().get().cloned(),
+        }
+    }
+
     fn log(&self, entry: &Entry<'_>) {
         if self.format == Format::Short && self.sink.is_none() && tracing::dispatcher::has_been_set() {
             return entry.send_event();
@@ -170,8 +195,8 @@ impl Default for Logger {
 impl Middleware for Logger {
     fn handle(&self, request: Request, next: Next<'_>) -> Result<Response> {
         let started = Instant::now();
-        let asked = Asked::of(&request, self.writes_query);
         let context = next.context();
+        let asked = self.ask(&request, context);
         let response = contain(request, next);
         let error = Error::of(&response);
         let request_id = asked.request_id.as_ref().or_else(|| response.extensions().get());
@@ -194,24 +219,6 @@ impl fmt::Debug for Logger {
     }
 }
 
-impl Asked {
-    fn of(request: &Request, with_query: bool) -> Self {
-        let target = if with_query { request.target() } else { request.path() };
-        let header =
-            |name| request.headers().get(name).map(|value| String::from_utf8_lossy(value).into_owned());
-        Self {
-            at: SystemTime::now(),
-            method: request.method().to_string(),
-            target: target.to_owned(),
-            version: request.version().to_string(),
-            peer: request.peer(),
-            referer: header("referer"),
-            user_agent: header("user-agent"),
-            request_id: request.extensions().get().cloned(),
-        }
-    }
-}
-
 fn bytes_of(response: &Response, is_error: bool) -> Option<u64> {
     match response.body() {
         // It is given its content further out.
@@ -225,7 +232,8 @@ fn bytes_of(response: &Response, is_error: bool) -> Option<u64> {
 
 impl Entry<'_> {
     fn send_event(&self) {
-        let Asked { method, target, peer, .. } = self.asked;
+        let Asked { method, target, peer, client, .. } = self.asked;
+        let client = client.map(tracing::field::display);
         // Texts are recorded as such: how they are escaped is up to the subscriber.
         tracing::info!(
             target: "filoplume::access",
@@ -235,6 +243,7 @@ impl Entry<'_> {
             status = self.status.as_u16(),
             bytes = self.bytes,
             duration_us = self.duration_us(),
+            client,
             peer = %peer,
             request_id = self.request_id,
             error = self.error_text(),

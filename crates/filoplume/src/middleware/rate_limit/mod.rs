@@ -9,7 +9,7 @@ use std::fmt;
 use std::net::IpAddr;
 use std::time::Duration;
 
-use filoplume_runtime::{Headers, Peer, Request, Response, StatusCode};
+use filoplume_runtime::{Headers, Request, Response, StatusCode};
 
 use self::bucket::{Bucket, Verdict};
 use self::memory::Memory;
@@ -17,6 +17,7 @@ use self::memory::Memory;
 pub use self::redis_counters::{RedisCounters, WhenRedisFails};
 use crate::context::Context;
 use crate::error::{Error, Result};
+use crate::middleware::client::client_ip;
 use crate::middleware::concurrency_limit::whole_seconds;
 use crate::middleware::{Middleware, Next};
 use crate::routing::RouteOptions;
@@ -250,14 +251,6 @@ fn key_of(request: &Request, context: Context<'_>, key: Option<&KeyOf>) -> Strin
             Some(address) => format!("ip:{}", network_of(address)),
             None => "unix".to_owned(),
         },
-    }
-}
-
-/// The client's address; `None` on a Unix socket.
-fn client_ip(request: &Request, _: Context<'_>) -> Option<IpAddr> {
-    match request.peer() {
-        Peer::Tcp(address) => Some(address.ip()),
-        _ => None,
     }
 }
 

@@ -5,6 +5,8 @@ use filoplume::prelude::*;
 use filoplume::routing;
 use filoplume::testing::{TestClient, TestResponse};
 
+use super::vary;
+
 const APP: &str = "https://app.example";
 
 fn client(cors: Cors) -> TestClient {
@@ -22,7 +24,7 @@ fn preflight(client: &TestClient, origin: &str, method: &str, headers: &str) -> 
 }
 
 fn has_cors(response: &TestResponse) -> bool {
-    format!("{response:?}").to_ascii_lowercase().contains("access-control-")
+    response.headers().iter().any(|(name, _)| name.to_ascii_lowercase().starts_with("access-control-"))
 }
 
 #[test]
@@ -83,14 +85,10 @@ fn a_preflight_is_answered_without_the_handler() {
         .assert_header("access-control-allow-headers", "content-type, x-a")
         .assert_header("access-control-allow-credentials", "true")
         .assert_header("access-control-max-age", "600");
-    let all = format!("{response:?}");
-    for varied in ["Origin", "Access-Control-Request-Method", "Access-Control-Request-Headers"] {
-        assert!(all.contains(&format!("vary: {varied}\n")), "{all}");
-    }
+    assert_eq!(vary(&response), "Origin, Access-Control-Request-Method, Access-Control-Request-Headers");
     let other = preflight(&client, "https://evil.example", "PUT", "content-type");
     other.assert_status(204);
-    assert!(other.header("vary").is_some());
-    assert_eq!(format!("{other:?}").matches("access-control").count(), 0);
+    assert!(vary(&other).starts_with("Origin, ") && !has_cors(&other), "{other:?}");
 }
 
 #[test]
@@ -179,5 +177,5 @@ fn a_policy_replaces_what_a_handler_said() {
     let app = App::new().get("/", own).with(Cors::new().allow_origin(APP)).test();
     let response = app.get("/").header("origin", "https://evil.example").send();
     assert!(!has_cors(&response));
-    assert!(format!("{response:?}").contains("vary: Origin"));
+    assert_eq!(vary(&response), "Accept, Origin");
 }

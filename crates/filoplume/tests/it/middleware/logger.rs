@@ -50,6 +50,7 @@ fn a_json_line_says_all_that_is_known() {
         ("path", "/notes/3?a=b"),
         ("route", "/notes/{id}"),
         ("peer", "192.0.2.7:4711"),
+        ("client", "192.0.2.7"),
         ("request_id", "id-1"),
         ("referer", "https://b.example/"),
         ("user_agent", "\"c\""),
@@ -73,7 +74,7 @@ fn errors_and_panics_are_in_the_line() {
         text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     assert_eq!(lines[0]["error"], "disk\non fire");
     assert_eq!(lines[0]["route"], "/broken");
-    assert_eq!((&lines[1]["status"], &lines[1]["error"]), (&500.into(), &"panic: out of paper".into()));
+    assert_eq!((&lines[1]["status"], &lines[1]["error"]), (&500.into(), &"panicked: out of paper".into()));
     assert_eq!(lines[2]["status"], 404);
     assert!(lines[2].get("route").is_none() && lines[2].get("bytes").is_none());
     assert_eq!(lines[3]["status"], 200);
@@ -148,6 +149,6 @@ fn an_event_has_the_target_and_the_fields() {
     assert_eq!((&fields["method"], &fields["path"]), (&"GET".into(), &"/notes/1".into()));
     assert_eq!((&fields["route"], &fields["status"]), (&"/notes/{id}".into(), &200.into()));
     assert_eq!((&fields["bytes"], &fields["request_id"]), (&6.into(), &"id-2".into()));
-    assert_eq!(fields["peer"], "unix");
+    assert_eq!((&fields["peer"], &fields["client"]), (&"127.0.0.1:49152".into(), &"127.0.0.1".into()));
     assert!(fields.get("error").is_none() && fields["duration_us"].is_u64());
 }
