@@ -166,7 +166,8 @@ impl Cors {
         self
     }
 
-    /// Lets requests come with cookies and logins. The origins that are allowed can then do what the user can. Default: no.
+    /// Lets requests come with cookies and logins. The origins that are allowed can then do what the user can: a closure
+    /// that says yes to all is as bad as any origin, which is refused. Default: no.
     #[must_use]
     pub fn allow_credentials(mut self, allows_credentials: bool) -> Self {
         self.allows_credentials = allows_credentials;

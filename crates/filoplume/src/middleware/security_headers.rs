@@ -166,6 +166,7 @@ impl SecurityHeaders {
     }
 
     /// Sets a header in place of one of the same name, such as `permissions-policy` or a weaker `cross-origin-resource-policy`.
+    /// `{nonce}` is replaced here too.
     #[must_use]
     pub fn set(mut self, name: &str, value: impl Into<String>) -> Self {
         self = self.without(name);
@@ -181,7 +182,7 @@ impl SecurityHeaders {
     }
 
     fn has_nonce(&self) -> bool {
-        self.policy.as_ref().is_some_and(|policy| policy.contains(NONCE))
+        self.ready.iter().any(|(_, value)| value.contains(NONCE))
     }
 
     /// Makes once what is sent with each response.

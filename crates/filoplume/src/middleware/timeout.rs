@@ -130,6 +130,22 @@ impl fmt::Debug for TimeoutBudget {
 
 impl TimeLeft {
     /// Returns the time that is left for a request; `None` if no budget was set. For middleware and extractors.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use filoplume::prelude::*;
+    /// use filoplume::middleware::{TimeLeft, TimeoutBudget};
+    ///
+    /// let app = App::new()
+    ///     .get("/", || "hi")
+    ///     .with(TimeoutBudget::new(Duration::from_secs(5)))
+    ///     .with(|request: Request, next: Next| {
+    ///         let time = TimeLeft::of(&request).map(|time| time.remaining());
+    ///         assert!(time.is_some_and(|time| time <= Duration::from_secs(5)));
+    ///         next.run(request)
+    ///     });
+    /// app.test().get("/").send().assert_status(200);
+    /// ```
     pub fn of(request: &Request) -> Option<Self> {
         request.extensions().get().copied()
     }

@@ -111,6 +111,28 @@ impl RouteOptions {
 
     /// Says what is wrong with how a middleware or extractor was set up; the app does not start and tells it, once for all
     /// routes.
+    ///
+    /// ```
+    /// use filoplume::prelude::*;
+    /// use filoplume::routing::RouteOptions;
+    ///
+    /// struct Sample { percent: u8 }
+    ///
+    /// impl Middleware for Sample {
+    ///     fn handle(&self, request: Request, next: Next) -> Result<Response> {
+    ///         Ok(next.run(request))
+    ///     }
+    ///
+    ///     fn configure(&self, options: &mut RouteOptions) {
+    ///         if self.percent > 100 {
+    ///             options.mistake("Sample: there are no more than 100 percent");
+    ///         }
+    ///     }
+    /// }
+    ///
+    /// let error = App::new().get("/", || "hi").with(Sample { percent: 120 }).build().unwrap_err();
+    /// assert!(format!("{error:?}").contains("no more than 100"));
+    /// ```
     pub fn mistake(&mut self, mistake: impl Into<String>) -> &mut Self {
         self.mistakes.push(mistake.into());
         self

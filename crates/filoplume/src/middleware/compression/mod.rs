@@ -48,7 +48,8 @@ const STREAM_FROM_BYTES: usize = 256 * 1024;
 ///   watched live: that too is what `no-transform` is for.
 ///
 /// Responses that depend on `Accept-Encoding` say so in `Vary`; a strong `ETag` becomes a weak one (RFC 9110, 8.8.3), since
-/// the bytes are no longer those that it named, and `Accept-Ranges` goes.
+/// the bytes are no longer those that it named, and `Accept-Ranges` goes. Of a weak tag no `If-Match` is true (RFC 9110, 13.1.1): where clients
+/// change what they have read only if it is still the same, keep it out.
 ///
 /// A page that shows both a secret and what the client sent should not be compressed when it goes over TLS: its length
 /// tells of the secret (BREACH). CSRF tokens of this crate are masked against that.

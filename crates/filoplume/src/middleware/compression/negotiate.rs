@@ -169,4 +169,16 @@ mod tests {
             assert_eq!(parse_weight(good), Some(weight), "{good}");
         }
     }
+
+    proptest::proptest! {
+        #[test]
+        fn whatever_is_sent_the_choice_is_one_that_was_offered(
+            values in proptest::collection::vec("([a-z*;,=q. 0-9\"-]|gzip|br|zstd|identity|\\PC){0,40}", 0..4),
+            bytes in proptest::collection::vec(proptest::prelude::any::<u8>(), 0..40),
+        ) {
+            let values = values.iter().map(String::as_bytes).chain([&bytes[..]]);
+            let coding = choose(values, &[Coding::Gzip]).coding;
+            proptest::prop_assert!(matches!(coding, None | Some(Coding::Gzip)));
+        }
+    }
 }

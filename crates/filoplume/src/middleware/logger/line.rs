@@ -206,4 +206,21 @@ mod tests {
         }
         assert_eq!(Time::of(UNIX_EPOCH - Duration::from_secs(5)).rfc3339(), "1970-01-01T00:00:00.000Z");
     }
+
+    proptest::proptest! {
+        #[test]
+        fn whatever_is_sent_is_one_line_and_can_be_read_back(target in "\\PC*|[\\x00-\\x7f]*", agent in ".*") {
+            let asked = asked(&target, &agent);
+            let entry = entry(&asked, None);
+            let value: serde_json::Value = serde_json::from_str(&entry.to_json()).unwrap();
+            proptest::prop_assert_eq!(&value["path"], &target);
+            proptest::prop_assert_eq!(&value["user_agent"], &agent);
+            for line in [entry.to_short(), entry.to_combined(), entry.to_json()] {
+                proptest::prop_assert_eq!(line.chars().filter(|c| c.is_control()).count(), 1);
+            }
+            // Outside of what is escaped there are just the quotes that begin and end fields.
+            let plain = entry.to_combined().replace(r"\\", "").replace(r#"\""#, "");
+            proptest::prop_assert_eq!(plain.matches('"').count(), 6);
+        }
+    }
 }

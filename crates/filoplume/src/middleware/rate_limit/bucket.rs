@@ -26,8 +26,8 @@ pub(super) struct Verdict {
     pub(super) full_after: Duration,
 }
 
-/// Longest interval, about eleven days: so that times never overflow, and a Lua number holds them in microseconds.
-const INTERVAL_NANOS_MAX: u64 = 1_000_000_000_000_000;
+/// Longest interval, about thirty years: nobody waits longer, and a bucket of several does not overflow.
+const INTERVAL_NANOS_MAX: u64 = 1_000_000_000_000_000_000;
 
 impl Bucket {
     pub(super) fn new(requests: u32, period: Duration) -> Self {

@@ -1,9 +1,10 @@
 //! Concurrency, rate, and time.
 
-use std::io::{self, Read};
+use std::io::{self, Read, Write};
+use std::net::TcpStream;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use filoplume::middleware::{ConcurrencyLimit, RateLimit, TimeLeft, TimeoutBudget};
 use filoplume::prelude::*;
@@ -103,6 +104,29 @@ fn a_stream_keeps_its_place_until_it_is_sent() {
         assert!(answer.starts_with("HTTP/1.1 200") && answer.contains("\r\n503\r\n"), "{answer}");
     }
     *shared.lock() = None;
+}
+
+#[test]
+fn a_stream_whose_client_goes_away_gives_its_place_back() {
+    let endless = || Reader::new(io::repeat(b'a'));
+    let limited = Router::new().get("/", || "free").get("/endless", endless).with(ConcurrencyLimit::new(1));
+    let app = App::new().nest("/limited", limited).start("127.0.0.1:0").unwrap();
+    let ask = |path: &str| {
+        let mut socket = TcpStream::connect(app.local_addr()).unwrap();
+        socket.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
+        write!(socket, "GET {path} HTTP/1.1\r\nHost: a\r\n\r\n").unwrap();
+        let mut status = [0; 12];
+        socket.read_exact(&mut status).unwrap();
+        (socket, String::from_utf8_lossy(&status[9..]).into_owned())
+    };
+    let (socket, status) = ask("/limited/endless");
+    assert_eq!(status, "200");
+    assert_eq!(ask("/limited").1, "503");
+    drop(socket);
+    let deadline = Instant::now() + Duration::from_secs(60);
+    while ask("/limited").1 != "200" {
+        assert!(Instant::now() < deadline, "the place is never given back");
+    }
 }
 
 #[test]

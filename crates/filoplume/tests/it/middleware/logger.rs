@@ -152,3 +152,21 @@ fn an_event_has_the_target_and_the_fields() {
     assert_eq!((&fields["peer"], &fields["client"]), (&"127.0.0.1:49152".into(), &"127.0.0.1".into()));
     assert!(fields.get("error").is_none() && fields["duration_us"].is_u64());
 }
+
+/// What the test below runs in a process of its own, where nobody has set up `tracing`.
+#[test]
+#[ignore = "a part of the next test"]
+fn one_request_without_a_subscriber() {
+    app(Logger::new()).test().get("/notes/1").send().assert_text("note 1");
+}
+
+#[test]
+fn a_beginner_who_set_up_nothing_sees_a_line_on_stderr() {
+    let output = std::process::Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", "middleware::logger::one_request_without_a_subscriber", "--ignored"])
+        .output()
+        .unwrap();
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{stderr}");
+    assert!(stderr.lines().any(|line| line.starts_with("200 GET /notes/1 ")), "{stderr}");
+}
