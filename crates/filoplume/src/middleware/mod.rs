@@ -4,7 +4,6 @@ mod basic_auth;
 mod bearer_auth;
 mod body_limit;
 mod catch_panic;
-mod client;
 #[cfg(feature = "compression")]
 mod compression;
 mod concurrency_limit;

@@ -13,7 +13,6 @@ use parking_lot::Mutex;
 use crate::context::Context;
 use crate::error::{Error, Result};
 use crate::middleware::catch_panic::contain;
-use crate::middleware::client::client_ip;
 use crate::middleware::{Middleware, Next, RequestId};
 
 /// Writes one line for each request: method, path, route, status, bytes, duration, client, peer, request id, and the error if there is one.
@@ -161,7 +160,7 @@ impl Logger {
             target: if self.writes_query { request.target() } else { request.path() }.to_owned(),
             version: request.version(),
             peer: request.peer(),
-            client: client_ip(request, context),
+            client: context.client_ip(request),
             referer: header("referer"),
             user_agent: header("user-agent"),
             request_id: request.extensions().get().cloned(),

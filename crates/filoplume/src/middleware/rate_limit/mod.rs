@@ -17,7 +17,6 @@ use self::memory::Memory;
 pub use self::redis_counters::{RedisCounters, WhenRedisFails};
 use crate::context::Context;
 use crate::error::{Error, Result};
-use crate::middleware::client::client_ip;
 use crate::middleware::concurrency_limit::whole_seconds;
 use crate::middleware::{Middleware, Next};
 use crate::routing::RouteOptions;
@@ -46,7 +45,7 @@ const KEY_BYTES_MAX: usize = 256;
 /// Each client has a bucket of tokens: a request takes one, and they come back one by one at the rate that is allowed (GCRA). So a
 /// client that was quiet can ask [a number of times](Self::burst) at once, and over time never more than the rate.
 ///
-/// **Who is a client** is decided by its address; of IPv6 the first 64 bits, since who has one address has that many. [`key`](Self::key)
+/// **Who is a client** is decided by its address, behind the proxies that the app [trusts](crate::App::trust_proxies); of IPv6 the first 64 bits, since who has one address has that many. [`key`](Self::key)
 /// decides otherwise, such as by API key.
 ///
 /// **Memory** is bounded: [100,000 clients](Self::keys_max) are remembered. When there are more, those that were not
@@ -247,7 +246,7 @@ fn key_of(request: &Request, context: Context<'_>, key: Option<&KeyOf>) -> Strin
             key.truncate(end);
             format!("key:{key}")
         }
-        None => match client_ip(request, context) {
+        None => match context.client_ip(request) {
             Some(address) => format!("ip:{}", network_of(address)),
             None => "unix".to_owned(),
         },

@@ -148,6 +148,20 @@ fn each_client_has_a_rate_of_its_own() {
 }
 
 #[test]
+fn clients_behind_a_proxy_are_told_apart_only_if_it_is_trusted() {
+    let app = || App::new().get("/", || "hi").with(RateLimit::per_minute(1));
+    let statuses = |app: App| {
+        let service = app.build().unwrap();
+        ["198.51.100.1", "198.51.100.2", "198.51.100.1"].map(|client| {
+            let request = format!("GET / HTTP/1.1\r\nHost: a\r\nX-Forwarded-For: {client}\r\n\r\n");
+            ask(&service, "10.0.0.7:4711", &request)[9..12].to_owned()
+        })
+    };
+    assert_eq!(statuses(app().trust_proxies(["10.0.0.0/8"])), ["200", "200", "429"]);
+    assert_eq!(statuses(app()), ["200", "429", "429"], "who makes up addresses is still one client");
+}
+
+#[test]
 fn a_client_is_told_how_much_is_left_and_when_to_come_back() {
     let client = App::new().get("/", || "hi").with(RateLimit::per_minute(6).burst(2)).test();
     let first = client.get("/").send();
