@@ -14,7 +14,7 @@ use super::{Extract, Refusal};
 use crate::context::Context;
 use crate::error::{Error, Result};
 use crate::key::Key;
-use crate::middleware::{Middleware, Next};
+use crate::middleware::{Middleware, Next, is_panic};
 use crate::routing::RouteOptions;
 
 /// Most cookies that are read of a request; the rest is left out. No browser keeps more for a site.
@@ -390,7 +390,9 @@ impl Middleware for SendCookies {
         let context = next.context();
         request.extensions_mut().insert(cookies.clone());
         let mut response = next.run(request);
-        cookies.write_to(&mut response, &context)?;
+        if !is_panic(&response) {
+            cookies.write_to(&mut response, &context)?;
+        }
         Ok(response)
     }
 }

@@ -174,7 +174,8 @@ fn given_token(request: &mut Request, context: &Context<'_>) -> Result<Option<St
     match essence.as_str() {
         "application/x-www-form-urlencoded" => {
             let bytes_max = context.content_bytes_max().unwrap_or(CONTENT_BYTES_MAX);
-            if request.body().as_slice().is_none() {
+            let is_long = request.body().len().is_some_and(|length| length > bytes_max);
+            if is_long || request.body().as_slice().is_none() {
                 // It is still arriving: the handler gets it from memory.
                 let body = std::mem::take(request.body_mut());
                 let bytes = body

@@ -472,3 +472,7 @@ impl fmt::Debug for JwtKey {
         debug.field("id", &self.id).field("algorithm", &self.algorithm).finish_non_exhaustive()
     }
 }
+
+#[cfg(test)]
+#[path = "jwt_tests.rs"]
+mod tests;

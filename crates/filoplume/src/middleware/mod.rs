@@ -188,6 +188,12 @@ impl std::fmt::Debug for Layers<'_> {
     }
 }
 
+/// Whether a response stands for a panic: what the handler did before it was not finished.
+#[cfg(feature = "cookies")]
+pub(crate) fn is_panic(response: &Response) -> bool {
+    Error::of(response).and_then(Error::downcast_ref::<Panicked>).is_some()
+}
+
 /// What a panic said.
 pub(crate) fn panic_message(panic: &(dyn std::any::Any + Send)) -> String {
     let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());

@@ -11,7 +11,7 @@ use crate::error::Result;
 use crate::extract::{Cookies, add_set_cookie};
 use crate::key::Key;
 use crate::middleware::vary::add_vary;
-use crate::middleware::{Middleware, Next};
+use crate::middleware::{Middleware, Next, is_panic};
 use crate::routing::RouteOptions;
 use crate::session::{Keeper, Lifetime, Outcome, Place, Session, SessionStore};
 
@@ -205,6 +205,9 @@ impl Middleware for Sessions {
         let session = Session::new(Arc::clone(&self.keeper), presented);
         request.extensions_mut().insert(session.clone());
         let mut response = next.run(request);
+        if is_panic(&response) {
+            return Ok(response);
+        }
         if let Some(outcome) = session.save()? {
             self.tell(outcome, is_secure, &mut response)?;
         }

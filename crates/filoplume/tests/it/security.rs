@@ -1,1 +1,340 @@
+//! Who asks, and whether they may: basic and bearer auth, JSON Web Tokens, forged requests.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use filoplume::Key;
+use filoplume::extract::{Basic, Bearer, Claims, ClaimsRejection};
+use filoplume::middleware::{BasicAuth, BearerAuth, Csrf, CsrfToken, Jwt, Sessions};
+use filoplume::prelude::*;
+use filoplume::testing::{MultipartForm, TestClient};
+use serde::{Deserialize, Serialize};
+
+#[derive(Clone)]
+struct User(String);
+
+fn who(Extension(User(name)): Extension<User>) -> String {
+    format!("hello {name}")
+}
+
+#[test]
+fn basic_auth_lets_through_who_is_known() {
+    let check =
+        |basic: &Basic| (basic.user == "ada" && basic.password == "p:w ä").then(|| User(basic.user.clone()));
+    let client = App::new().get("/", who).with(BasicAuth::new(check)).test();
+    client.get("/").basic("ada", "p:w ä").send().assert_text("hello ada");
+    let challenge = r#"Basic realm="protected", charset="UTF-8""#;
+    for authorization in
+        ["", "Basic", "Basic !", "Basic YWRh", "Basic YWRhOng=", "Bearer YWRh", "basic", "Basic YWRhOvw="]
+    {
+        let answer = client.get("/").header("authorization", authorization).send();
+        answer.assert_status(401).assert_header("www-authenticate", challenge);
+    }
+    client.get("/").send().assert_status(401).assert_header("www-authenticate", challenge);
+    let two = client.get("/").basic("ada", "p:w ä").header("authorization", "Basic YWRhOng=").send();
+    two.assert_status(401);
+    // Also where nothing is: who is not known does not learn what there is.
+    client.get("/nowhere").send().assert_status(401);
+}
+
+#[test]
+fn a_realm_cannot_leave_its_quotes() {
+    let client = App::new().with(BasicAuth::user("a", "b").realm("x\", evil=\"\r\nset-cookie: a=b")).test();
+    let answer = client.get("/").send();
+    answer
+        .assert_header("www-authenticate", r#"Basic realm="x\", evil=\"  set-cookie: a=b", charset="UTF-8""#);
+    answer.assert_no_header("set-cookie");
+}
+
+#[test]
+fn verdicts_may_be_plain_and_may_fail() {
+    let yes = App::new().get("/", || "in").with(BasicAuth::user("a", "b")).test();
+    yes.get("/").basic("a", "b").send().assert_text("in");
+    yes.get("/").basic("a", "c").send().assert_status(401);
+    yes.get("/").basic("c", "b").send().assert_status(401);
+    let fails = BearerAuth::new(|_: &str| -> Result<Option<User>> {
+        Err(std::io::Error::other("the database is asleep").into())
+    });
+    let client = App::new().get("/", || "in").with(fails).test();
+    let answer = client.get("/").bearer("x").send();
+    answer.assert_status(500);
+    assert!(!answer.text().contains("asleep"), "{answer:?}");
+}
+
+#[test]
+fn bearer_refusals_are_those_of_rfc_6750() {
+    let asked = Arc::new(AtomicUsize::new(0));
+    let count = Arc::clone(&asked);
+    let check = move |token: &str| {
+        count.fetch_add(1, Ordering::Relaxed);
+        (token == "t0k.en").then(|| User("ada".to_owned()))
+    };
+    let client = App::new()
+        .get("/", who)
+        .post("/", |_: Extension<User>| -> Result<&str> { Err(BearerAuth::insufficient_scope("write")) })
+        .with(BearerAuth::new(check).realm("api"))
+        .test();
+    client.get("/").bearer("t0k.en").send().assert_text("hello ada");
+    let scope = client.post("/").bearer("t0k.en").send();
+    scope.assert_status(403);
+    scope.assert_header("www-authenticate", r#"Bearer error="insufficient_scope", scope="write""#);
+    let wrong = client.get("/").bearer("guess").send();
+    wrong
+        .assert_status(401)
+        .assert_header("www-authenticate", r#"Bearer realm="api", error="invalid_token""#);
+    assert_eq!(asked.swap(0, Ordering::Relaxed), 3);
+    // No error code where nothing was sent.
+    let none = client.get("/").send();
+    none.assert_status(401).assert_header("www-authenticate", r#"Bearer realm="api""#);
+    client.get("/").basic("ada", "x").send().assert_status(401);
+    for malformed in ["Bearer", "Bearer a b", "Bearer a\tb", "Bearer {}", "Bearer \u{e4}"] {
+        let answer = client.get("/").header("authorization", malformed).send();
+        answer.assert_status(400);
+        answer.assert_header("www-authenticate", r#"Bearer realm="api", error="invalid_request""#);
+    }
+    client.get("/").bearer("a").bearer("t0k.en").send().assert_status(400);
+    assert_eq!(asked.load(Ordering::Relaxed), 0, "the closure is asked for tokens only");
+}
+
+#[test]
+fn credentials_are_parameters_too() {
+    let client = App::new()
+        .get("/basic", |basic: Basic| basic.user)
+        .get("/bearer", |Bearer(token): Bearer| token)
+        .get("/maybe", |basic: Result<Basic, _>| basic.map_or("nobody".to_owned(), |basic| basic.user))
+        .test();
+    client.get("/basic").basic("ada", "x").send().assert_text("ada");
+    client.get("/basic").bearer("x").send().assert_status(401);
+    client.get("/bearer").bearer("x").send().assert_text("x");
+    client
+        .get("/bearer")
+        .send()
+        .assert_status(401)
+        .assert_header("www-authenticate", "Bearer realm=\"protected\"");
+    client.get("/maybe").send().assert_text("nobody");
+}
+
+#[derive(Deserialize, Serialize)]
+struct Who {
+    sub: String,
+}
+
+fn jwt() -> Jwt {
+    Jwt::hs256("thirty-two bytes that are secret").expect("it is long enough")
+}
+
+#[test]
+fn a_token_is_issued_and_read() {
+    let client = App::new().get("/me", |Claims(who): Claims<Who>| who.sub).with(jwt()).test();
+    let token =
+        |claims: &serde_json::Value| jwt().issue(claims, Duration::from_secs(60)).expect("it is signed");
+    let ada = token(&serde_json::json!({"sub": "ada"}));
+    client.get("/me").bearer(&ada).send().assert_text("ada");
+    client
+        .get("/me")
+        .send()
+        .assert_status(401)
+        .assert_header("www-authenticate", r#"Bearer realm="protected""#);
+    let invalid = |description: &str| {
+        format!(r#"Bearer realm="protected", error="invalid_token", error_description="{description}""#)
+    };
+    let old = token(&serde_json::json!({"sub": "ada", "exp": 1_000_000}));
+    let refused = client.get("/me").bearer(&old).send();
+    refused.assert_status(401).assert_header("www-authenticate", &invalid("the token has expired"));
+    let refused = client.get("/me").bearer("a.b.c").send();
+    refused.assert_status(401).assert_header("www-authenticate", &invalid("the token is not valid"));
+    for claims in [serde_json::json!({}), serde_json::json!({"sub": 17})] {
+        let refused = client.get("/me").bearer(&token(&claims)).send();
+        refused.assert_status(401).assert_header("www-authenticate", &invalid("the token lacks a claim"));
+    }
+}
+
+#[test]
+fn an_optional_token_may_be_missing_but_not_wrong() {
+    let client = App::new()
+        .get("/", |claims: Result<Claims<Who>, ClaimsRejection>| match claims {
+            Ok(Claims(who)) => Ok(who.sub),
+            Err(ClaimsRejection::NoToken) => Ok("nobody".to_owned()),
+            Err(rejection) => Err(rejection),
+        })
+        .with(jwt().optional())
+        .test();
+    client.get("/").send().assert_text("nobody");
+    client.get("/").bearer("a.b.c").send().assert_status(401);
+    client.get("/").basic("a", "b").send().assert_status(401);
+}
+
+#[test]
+fn an_app_that_takes_what_nobody_provides_does_not_start() {
+    let mistake = |app: App| app.build().map(drop).expect_err("it cannot start").to_string();
+    let claims = mistake(App::new().get("/", |_: Claims<Who>| "x"));
+    assert!(claims.contains("GET /") && claims.contains(".with(Jwt::"), "{claims}");
+    let session = mistake(App::new().get("/", |_: Session| "x"));
+    assert!(session.contains(".with(Sessions::new(store, key))"), "{session}");
+    // In the wrong order too.
+    let sessions = || Sessions::in_cookie(Key::generate());
+    let csrf = mistake(App::new().post("/", || "x").with(Csrf::new()).with(sessions()));
+    assert!(csrf.contains("before `.with(Csrf::new())`"), "{csrf}");
+    let inner = App::new().nest("/a", Router::new().get("/", |_: Session| "x").with(sessions()));
+    assert!(inner.build().is_ok(), "a router provides it for its own routes");
+    let beside = App::new()
+        .get("/b", |_: Session| "x")
+        .nest("/a", Router::new().get("/", |_: Session| "x").with(sessions()));
+    assert!(mistake(beside).contains("GET /b"));
+}
+
+fn shop() -> TestClient {
+    App::new()
+        .get("/", |token: CsrfToken| token.to_string())
+        .post("/buy", |content: String| content)
+        .post("/upload", |content: Vec<u8>| content.len().to_string())
+        .post("/stream", |mut body: Body| -> Result<String> { Ok(std::io::read_to_string(&mut body)?) })
+        .post("/login", |session: Session| session.renew())
+        .post("/hooks/paid", || "thanks")
+        .delete("/all", || "gone")
+        .with(Sessions::in_cookie(Key::from_secret([1; 32]).expect("it is long enough")))
+        .with(
+            Csrf::new()
+                .trust("https://admin.example")
+                .unless(|request| request.path().starts_with("/hooks/")),
+        )
+        .test()
+}
+
+#[test]
+fn a_form_with_the_token_of_its_session_is_taken() {
+    let client = shop();
+    let token = client.get("/").send().text().to_owned();
+    let form = client.post("/buy").form(&[("item", "tea & cake"), ("_csrf", &token)]).send();
+    form.assert_status(200).assert_contains("item=tea");
+    client.post("/buy").header("x-csrf-token", &token).body("plain").send().assert_text("plain");
+    client.delete("/all").header("x-csrf-token", &token).send().assert_text("gone");
+    let chunked = client.post("/stream").form(&[("_csrf", token.as_str()), ("a", "b")]).chunked().send();
+    chunked.assert_status(200).assert_contains("&a=b");
+    let again = client.get("/").send().text().to_owned();
+    assert_ne!(again, token, "each page has another mask");
+    client.post("/buy").header("x-csrf-token", &again).send().assert_status(200);
+    client.post("/hooks/paid").send().assert_text("thanks");
+}
+
+#[test]
+fn a_multipart_form_is_taken_with_its_files_unread() {
+    let client = shop();
+    let token = client.get("/").send().text().to_owned();
+    let form = |first: &str, value: &str| {
+        let file = "x".repeat(100_000);
+        MultipartForm::new().text(first, value).file("file", "a.txt", "text/plain", file)
+    };
+    for path in ["/upload", "/stream"] {
+        client.post(path).multipart(form("_csrf", &token)).send().assert_status(200);
+        client.post(path).multipart(form("_csrf", &token)).chunked().send().assert_status(200);
+        client.post(path).multipart(form("_csrf", "guess")).send().assert_status(403);
+        client.post(path).multipart(form("csrf", &token)).send().assert_status(403);
+    }
+    let stream = client.post("/stream").multipart(form("_csrf", &token)).send();
+    assert!(
+        stream.text().starts_with("--") && stream.text().matches('x').count() >= 100_000,
+        "nothing is lost"
+    );
+    let late = MultipartForm::new().text("a", &"x".repeat(4000)).text("_csrf", &token);
+    client.post("/stream").multipart(late).send().assert_status(403);
+}
+
+#[test]
+fn what_has_no_token_or_that_of_another_is_refused() {
+    let (client, other) = (shop(), shop());
+    let token = client.get("/").send().text().to_owned();
+    let foreign = other.get("/").send().text().to_owned();
+    client.post("/buy").send().assert_status(403).assert_contains("_csrf");
+    for wrong in ["", "x", &token[1..], &foreign] {
+        let answer = client.post("/buy").header("x-csrf-token", wrong).send();
+        answer.assert_status(403).assert_contains("load the page again");
+    }
+    // Without the session the token is worth nothing.
+    let fresh = shop();
+    fresh.post("/buy").header("x-csrf-token", &token).send().assert_status(403);
+    client
+        .post("/buy")
+        .header("content-type", "text/plain")
+        .body(format!("_csrf={token}"))
+        .send()
+        .assert_status(403);
+    client.get(&format!("/?_csrf={token}")).send().assert_status(200);
+    client.post(&format!("/buy?_csrf={token}")).send().assert_status(403);
+}
+
+#[test]
+fn a_request_of_another_site_is_refused_though_it_has_the_token() {
+    let client = shop();
+    let token = client.get("/").send().text().to_owned();
+    let post = |headers: &[(&str, &str)]| {
+        let request = client.post("/buy").header("x-csrf-token", &token);
+        headers.iter().fold(request, |request, (name, value)| request.header(name, value)).send()
+    };
+    for headers in [
+        &[("sec-fetch-site", "same-origin")][..],
+        &[("sec-fetch-site", "none")],
+        &[("origin", "http://localhost")],
+        &[("origin", "https://LOCALHOST:443")],
+        &[("sec-fetch-site", "cross-site"), ("origin", "https://admin.example")],
+    ] {
+        assert_eq!(post(headers).status(), 200, "{headers:?}");
+    }
+    for headers in [
+        &[("sec-fetch-site", "cross-site")][..],
+        &[("sec-fetch-site", "same-site")],
+        &[("sec-fetch-site", "")],
+        &[("sec-fetch-site", "same-origin"), ("sec-fetch-site", "cross-site")],
+        &[("sec-fetch-site", "cross-site"), ("origin", "http://localhost")],
+        &[("origin", "https://evil.example")],
+        &[("origin", "http://localhost:8080")],
+        &[("origin", "http://localhost.evil.example")],
+        &[("origin", "https://admin.example.evil")],
+        &[("origin", "null")],
+        &[("origin", "")],
+    ] {
+        assert_eq!(post(headers).status(), 403, "{headers:?}");
+    }
+}
+
+#[test]
+fn a_login_ends_the_token_of_before() {
+    let client = shop();
+    let before = client.get("/").send().text().to_owned();
+    client.post("/login").header("x-csrf-token", &before).send().assert_status(200);
+    client.post("/buy").header("x-csrf-token", &before).send().assert_status(403);
+    let after = client.get("/").send().text().to_owned();
+    client.post("/buy").header("x-csrf-token", &after).send().assert_status(200);
+}
+
+#[test]
+fn a_form_that_is_too_long_is_refused_before_it_is_kept() {
+    let app = App::new()
+        .route(
+            "/",
+            post(|mut body: Body| -> Result<String> { Ok(std::io::read_to_string(&mut body)?) })
+                .content_bytes_max(1000),
+        )
+        .with(Sessions::in_cookie(Key::generate()))
+        .with(Csrf::new());
+    let client = app.test();
+    let long = "x".repeat(2000);
+    client.post("/").form(&[("a", long.as_str())]).chunked().send().assert_status(413);
+    client.post("/").form(&[("a", long.as_str())]).send().assert_status(413);
+}
+
+#[test]
+fn bytes_reach_the_handler_as_they_came() {
+    let client = App::new()
+        .get("/", |token: CsrfToken| token.to_string())
+        .post("/", |bytes: Vec<u8>| bytes)
+        .with(Sessions::in_cookie(Key::generate()))
+        .with(Csrf::new())
+        .test();
+    let token = client.get("/").send().text().to_owned();
+    let body = format!("a=%ff&_csrf={token}&&b");
+    let answer =
+        client.post("/").header("content-type", "application/x-www-form-urlencoded").body(body.clone());
+    answer.send().assert_text(&body);
+}
