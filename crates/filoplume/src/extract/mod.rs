@@ -46,9 +46,11 @@ pub use content::ContentRejection;
 #[cfg(feature = "cookies")]
 pub use cookie::{self, Cookie, SameSite};
 #[cfg(feature = "cookies")]
-pub use cookies::{COOKIES_MAX, Cookies, CookiesRejection, ProtectedCookies, SET_COOKIE_BYTES_MAX};
+pub(crate) use cookies::SendCookies;
+#[cfg(feature = "sessions")]
+pub(crate) use cookies::add_set_cookie;
 #[cfg(feature = "cookies")]
-pub(crate) use cookies::{SendCookies, add_set_cookie};
+pub use cookies::{COOKIES_MAX, Cookies, CookiesRejection, ProtectedCookies, SET_COOKIE_BYTES_MAX};
 #[cfg(feature = "form")]
 pub use form::{Form, FormRejection};
 pub use header::{Header, HeaderProblem, HeaderRejection, TypedHeader};

@@ -182,7 +182,8 @@ impl Sessions {
             Outcome::Keep(value, keep_for) => {
                 let mut cookie = self.cookie(value, is_secure);
                 if self.is_lasting {
-                    let seconds = i64::try_from(keep_for.as_secs()).unwrap_or(i64::MAX);
+                    // Zero would let the browser forget it.
+                    let seconds = i64::try_from(keep_for.as_secs().max(1)).unwrap_or(i64::MAX);
                     cookie.set_max_age(cookie::time::Duration::seconds(seconds));
                 }
                 cookie

@@ -1,11 +1,11 @@
 //! Cookies that come and go, and what clients make of them.
 
+use filoplume::Context;
 use filoplume::Key;
 use filoplume::extract::{COOKIES_MAX, Cookie, CookiesRejection, Extract};
 use filoplume::prelude::*;
 use filoplume::routing::RouteOptions;
 use filoplume::testing::TestClient;
-use filoplume::{Context, extract};
 
 #[test]
 fn what_a_handler_sets_is_sent_with_whatever_it_returns() {
@@ -187,7 +187,7 @@ impl Extract for Visits {
     }
 
     fn configure(options: &mut RouteOptions) {
-        extract::Cookies::configure(options);
+        Cookies::configure(options);
     }
 }
 

@@ -1,1 +1,629 @@
+//! Sessions in every place where they can be kept, and what attackers and failures do to them.
 
+use std::collections::HashMap;
+use std::io::Read;
+use std::net::TcpListener;
+use std::path::Path as FilePath;
+use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Barrier};
+use std::time::{Duration, Instant};
+
+use filoplume::Key;
+use filoplume::middleware::Sessions;
+use filoplume::prelude::*;
+use filoplume::session::{MemoryStore, RedisStore, SessionStore, SqliteStore};
+
+const NAME: &str = "__Host-session";
+
+fn key() -> Key {
+    Key::from_secret([3; 32]).expect("it is long enough")
+}
+
+/// An app with all that can be done to a session.
+fn app(sessions: Sessions) -> App {
+    App::new()
+        .get("/", |session: Session| -> Result<String> {
+            Ok(format!("{:?}", session.get::<String>("user")?))
+        })
+        .get("/plain", || "no session here")
+        .get("/{name}", |session: Session, Path(name): Path<String>| -> Result<String> {
+            Ok(format!("{:?}", session.get::<String>(&name)?))
+        })
+        .put("/{name}/{value}", |session: Session, Path((name, value)): Path<(String, String)>| {
+            session.insert(name, value)
+        })
+        .post("/large/{bytes}", |session: Session, Path(bytes): Path<usize>| {
+            session.insert("a", "x".repeat(bytes))
+        })
+        .delete("/{name}", |session: Session, Path(name): Path<String>| session.remove(&name))
+        .post("/login/{user}", |session: Session, Path(user): Path<String>| -> Result<()> {
+            session.renew()?;
+            session.insert("user", user)
+        })
+        .post("/logout", |session: Session| session.destroy())
+        .post("/clear", |session: Session| session.clear())
+        .post("/panic", |session: Session| -> Result<()> {
+            session.insert("user", "half")?;
+            panic!("on purpose");
+        })
+        .post("/refused", |session: Session| -> Result<()> {
+            session.insert("failures", "1")?;
+            Err(Error::forbidden("wrong password"))
+        })
+        .with(sessions)
+}
+
+/// Runs a test with sessions in each place that this machine has. The second value: whether they are kept on the server.
+fn in_each_place(test: impl Fn(&dyn Fn() -> Sessions, bool)) {
+    test(&|| Sessions::in_cookie(key()), false);
+    let memory = Arc::new(MemoryStore::new());
+    test(&|| Sessions::new(Arc::clone(&memory), key()), true);
+    let folder = tempfile::tempdir().expect("there is room");
+    let file = folder.path().join("sessions.db");
+    test(&|| Sessions::new(SqliteStore::open(&file).expect("it can be opened"), key()), true);
+    if let Some(redis) = Redis::start() {
+        test(&|| Sessions::new(redis.store(), key()), true);
+    }
+}
+
+#[test]
+fn a_session_remembers_renames_and_forgets() {
+    in_each_place(|sessions, is_on_server| {
+        let client = app(sessions()).test();
+        client.get("/").send().assert_text("None").assert_no_header("set-cookie");
+        client.put("/color/red").send().assert_status(200);
+        let before = client.cookie(NAME).expect("it is set");
+        client.get("/color").send().assert_text("Some(\"red\")");
+
+        client.post("/login/ada").send().assert_status(200);
+        let after = client.cookie(NAME).expect("it is set");
+        assert_ne!(before, after);
+        client.get("/").send().assert_text("Some(\"ada\")");
+        client.get("/color").send().assert_text("Some(\"red\")");
+
+        // Another instance, or the same after a restart.
+        let other = app(sessions()).test().without_cookies();
+        let ask = |cookie: &str| other.get("/").cookie(NAME, cookie).send().text().to_owned();
+        assert_eq!(ask(&after), "Some(\"ada\")");
+        assert_eq!(ask(&before), "None");
+
+        client.delete("/color").send().assert_status(200);
+        client.get("/color").send().assert_text("None");
+        let last = client.cookie(NAME).expect("it is set");
+        client.post("/logout").send().assert_status(200);
+        assert_eq!(client.cookie(NAME), None);
+        client.get("/").send().assert_text("None");
+        if is_on_server {
+            assert_eq!(ask(&last), "None", "a copy of the cookie is worth nothing");
+        }
+    });
+}
+
+#[test]
+fn errors_are_remembered_and_panics_are_not() {
+    in_each_place(|sessions, _| {
+        let client = app(sessions()).test();
+        client.post("/refused").send().assert_status(403);
+        client.get("/failures").send().assert_text("Some(\"1\")");
+        client.post("/panic").send().assert_status(500);
+        client.get("/").send().assert_text("None");
+    });
+}
+
+#[test]
+fn what_is_made_up_or_changed_is_no_session() {
+    in_each_place(|sessions, is_on_server| {
+        let client = app(sessions()).test();
+        client.post("/login/ada").send().assert_status(200);
+        let cookie = client.cookie(NAME).expect("it is set");
+        let attacker = app(sessions()).test().without_cookies();
+        let ask = |cookie: &str| attacker.get("/").cookie(NAME, cookie).send().text().to_owned();
+        assert_eq!(ask(&cookie), "Some(\"ada\")");
+        for at in 0..cookie.len() {
+            assert_eq!(ask(&cookie[..at]), "None", "cut at {at}");
+            let mut changed = cookie.clone().into_bytes();
+            changed[at] = if changed[at] == b'A' { b'B' } else { b'A' };
+            assert_eq!(ask(&String::from_utf8_lossy(&changed)), "None", "changed at {at}");
+        }
+        for made_up in ["", "x", &"A".repeat(87), &"A".repeat(6000), "%00", "ä"] {
+            assert_eq!(ask(made_up), "None");
+        }
+        let other_key = if is_on_server {
+            Sessions::new(MemoryStore::new(), Key::generate())
+        } else {
+            Sessions::in_cookie(Key::generate())
+        };
+        let other = app(other_key).test().without_cookies();
+        other.get("/").cookie(NAME, &cookie).send().assert_text("None");
+    });
+}
+
+#[test]
+fn a_session_that_was_planted_is_not_the_one_of_who_logs_in() {
+    in_each_place(|sessions, is_on_server| {
+        let attacker = app(sessions()).test();
+        attacker.put("/color/red").send().assert_status(200);
+        let planted = attacker.cookie(NAME).expect("it is set");
+        let victim = app(sessions()).test();
+        victim.set_cookie(NAME, &planted);
+        victim.post("/login/ada").send().assert_status(200);
+        victim.get("/").send().assert_text("Some(\"ada\")");
+        attacker.get("/").send().assert_text("None");
+        // Nor is an id taken over that no session has.
+        let unknown = app(sessions()).test();
+        unknown.set_cookie(NAME, &planted);
+        unknown.put("/color/blue").send().assert_status(200);
+        if is_on_server {
+            assert_ne!(unknown.cookie(NAME), Some(planted));
+        }
+    });
+}
+
+#[test]
+fn signatures_for_other_things_are_none_for_sessions() {
+    let client = App::new()
+        .get("/forge", |cookies: Cookies| cookies.signed(&key()).set(NAME, "A".repeat(43)))
+        .get("/seal", |cookies: Cookies| {
+            cookies.encrypted(&key()).set(NAME, r#"[1,0,99999999999,{"user":"root"}]"#);
+        })
+        .test();
+    let attacker = app(Sessions::in_cookie(key())).test();
+    let sealed = client.get("/seal").send();
+    attacker.set_cookie(NAME, sealed.cookie(NAME).expect("it is set"));
+    attacker.get("/").send().assert_text("None");
+    let store = Arc::new(Counting::default());
+    let attacker = app(Sessions::new(Arc::clone(&store), key())).test();
+    let forged = client.get("/forge").send();
+    attacker.set_cookie(NAME, forged.cookie(NAME).expect("it is set"));
+    attacker.get("/").send().assert_text("None");
+    assert_eq!(store.loads.load(Ordering::Relaxed), 0, "the store is not asked for what was not signed");
+}
+
+#[test]
+fn requests_at_once_keep_what_each_has_changed() {
+    in_each_place(|sessions, is_on_server| {
+        if !is_on_server {
+            return;
+        }
+        const COUNT: usize = 4;
+        let barrier = Arc::new(Barrier::new(COUNT));
+        let together = app(sessions())
+            .post(
+                "/together/{name}",
+                |session: Session, Path(name): Path<String>, State(barrier): State<Arc<Barrier>>| {
+                    barrier.wait();
+                    session.insert(name, "kept")
+                },
+            )
+            .state(Arc::clone(&barrier))
+            .test()
+            .without_cookies();
+        let first = together.put("/color/red").send();
+        let cookie = first.cookie(NAME).expect("it is set");
+        std::thread::scope(|scope| {
+            for number in 0..COUNT {
+                let (together, path) = (&together, format!("/together/n{number}"));
+                scope.spawn(move || {
+                    together.post(&path).cookie(NAME, cookie).send().assert_status(200).status()
+                });
+            }
+        });
+        for number in 0..COUNT {
+            let kept = together.get(&format!("/n{number}")).cookie(NAME, cookie).send();
+            kept.assert_text("Some(\"kept\")");
+        }
+        together.get("/color").cookie(NAME, cookie).send().assert_text("Some(\"red\")");
+    });
+}
+
+#[test]
+fn a_slow_request_does_not_bring_back_a_session_that_was_ended() {
+    in_each_place(|sessions, is_on_server| {
+        if !is_on_server {
+            return;
+        }
+        let barrier = Arc::new(Barrier::new(2));
+        let client = app(sessions())
+            .post("/slow", |session: Session, State(barrier): State<Arc<Barrier>>| {
+                // Once when the session is read, and once when it was ended.
+                barrier.wait();
+                barrier.wait();
+                session.insert("late", "yes")
+            })
+            .state(Arc::clone(&barrier))
+            .test()
+            .without_cookies();
+        let login = client.post("/login/ada").send();
+        let cookie = login.cookie(NAME).expect("it is set");
+        std::thread::scope(|scope| {
+            let slow = scope.spawn(|| client.post("/slow").cookie(NAME, cookie).send());
+            barrier.wait();
+            client.post("/logout").cookie(NAME, cookie).send().assert_status(200);
+            barrier.wait();
+            slow.join().expect("it does not panic").assert_no_header("set-cookie");
+        });
+        client.get("/").cookie(NAME, cookie).send().assert_text("None");
+        client.get("/late").cookie(NAME, cookie).send().assert_text("None");
+    });
+}
+
+#[test]
+fn sessions_end_when_they_are_idle() {
+    in_each_place(|sessions, _| {
+        let short = |sessions: Sessions| sessions.idle_timeout(Duration::from_secs(1));
+        let client = app(short(sessions())).test().without_cookies();
+        let set = client.put("/color/red").send();
+        assert!(set.header("set-cookie").is_some_and(|cookie| cookie.contains("; Max-Age=1")), "{set:?}");
+        let cookie = set.cookie(NAME).expect("it is set");
+        let deadline = Instant::now() + Duration::from_secs(10);
+        // Asking keeps it alive from the next second on only, and then it is over.
+        while client.get("/color").cookie(NAME, cookie).send().text() != "None" {
+            assert!(Instant::now() < deadline, "it does not end");
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    });
+}
+
+#[test]
+fn a_session_in_a_cookie_has_an_end_of_its_room() {
+    let client = app(Sessions::in_cookie(key())).test();
+    client.post("/large/2700").send().assert_status(200);
+    let refused = client.post("/large/5000").send();
+    refused.assert_status(500).assert_no_header("set-cookie");
+    assert!(!refused.text().contains("4096"), "{refused:?}");
+    let client = app(Sessions::new(MemoryStore::new(), key())).test();
+    client.post("/large/100000").send().assert_status(200);
+    client.post("/large/300000").send().assert_status(500);
+}
+
+#[test]
+fn the_cookie_is_as_safe_as_it_can_be() {
+    let set = |app: App| {
+        let answer = app.test().put("/color/red").send();
+        let cookie = answer.header("set-cookie").expect("it is set").to_owned();
+        let (name, _) = cookie.split_once('=').expect("it has a value");
+        let (_, attributes) = cookie.split_once("; ").expect("it has attributes");
+        (name.to_owned(), attributes.to_owned())
+    };
+    let sessions = || Sessions::in_cookie(key());
+    let (name, attributes) = set(app(sessions()));
+    assert_eq!((&*name, &*attributes), (NAME, "HttpOnly; SameSite=Lax; Secure; Path=/; Max-Age=86400"));
+    let (name, attributes) = set(app(sessions().until_browser_closes()).development(true));
+    assert_eq!((&*name, &*attributes), ("session", "HttpOnly; SameSite=Lax; Path=/"));
+    let strict = sessions().domain("example.org").same_site(filoplume::extract::SameSite::Strict);
+    let (name, attributes) = set(app(strict.until_browser_closes()));
+    assert_eq!(
+        (&*name, &*attributes),
+        ("session", "HttpOnly; SameSite=Strict; Secure; Path=/; Domain=example.org")
+    );
+    let (name, _) = set(app(sessions().cookie_name("sid").secure(false)));
+    assert_eq!(name, "sid");
+}
+
+#[test]
+fn caches_are_told_where_a_session_was_used() {
+    let client = App::new()
+        .get("/plain", || "the same for all")
+        .get("/read", |session: Session| format!("{:?}", session.is_empty().ok()))
+        .get("/own", |_: Session| ([("cache-control", "max-age=60"), ("vary", "accept")], "x"))
+        .get("/public", |session: Session| -> Result<_> {
+            session.insert("a", 1)?;
+            Ok(([("cache-control", "public, max-age=60"), ("vary", "accept, COOKIE")], "x"))
+        })
+        .get("/private", |session: Session| -> Result<_> {
+            session.insert("a", 2)?;
+            Ok(([("cache-control", "no-store")], "x"))
+        })
+        .with(Sessions::in_cookie(key()))
+        .test();
+    client.get("/plain").send().assert_no_header("vary").assert_no_header("cache-control");
+    client
+        .get("/read")
+        .send()
+        .assert_header("vary", "Cookie")
+        .assert_header("cache-control", "private, no-cache");
+    let own = client.get("/own").send();
+    own.assert_header("cache-control", "max-age=60");
+    assert_eq!(own.headers_all("vary").collect::<Vec<_>>(), ["accept", "Cookie"]);
+    // A shared cache would hand the session to others.
+    let public = client.get("/public").send();
+    public.assert_header("cache-control", "private, no-cache").assert_header("vary", "accept, COOKIE");
+    client.get("/private").send().assert_header("cache-control", "no-store");
+}
+
+/// A store that counts, and fails when it is told to.
+#[derive(Default)]
+struct Counting {
+    inner: MemoryStore,
+    loads: AtomicUsize,
+    writes: AtomicUsize,
+    fails_to_load: AtomicBool,
+    fails_to_write: AtomicBool,
+}
+
+impl Counting {
+    fn write(&self) -> Result<()> {
+        self.writes.fetch_add(1, Ordering::Relaxed);
+        match self.fails_to_write.load(Ordering::Relaxed) {
+            true => Err(std::io::Error::other("the disk is full of secrets").into()),
+            false => Ok(()),
+        }
+    }
+}
+
+impl SessionStore for Counting {
+    fn load(&self, id: &str) -> Result<Option<Vec<u8>>> {
+        self.loads.fetch_add(1, Ordering::Relaxed);
+        match self.fails_to_load.load(Ordering::Relaxed) {
+            true => Err(std::io::Error::other("the disk is full of secrets").into()),
+            false => self.inner.load(id),
+        }
+    }
+
+    fn insert(&self, id: &str, record: &[u8], keep_for: Duration) -> Result<()> {
+        self.write()?;
+        self.inner.insert(id, record, keep_for)
+    }
+
+    fn replace(&self, id: &str, old: &[u8], new: &[u8], keep_for: Duration) -> Result<bool> {
+        self.write()?;
+        self.inner.replace(id, old, new, keep_for)
+    }
+
+    fn remove(&self, id: &str) -> Result<()> {
+        self.write()?;
+        self.inner.remove(id)
+    }
+}
+
+#[test]
+fn a_store_is_asked_and_written_only_when_it_must() {
+    let store = Arc::new(Counting::default());
+    let client = app(Sessions::new(Arc::clone(&store), key())).test();
+    let counts = || (store.loads.swap(0, Ordering::Relaxed), store.writes.swap(0, Ordering::Relaxed));
+    client.get("/").send();
+    assert_eq!(counts(), (0, 0), "who has no cookie has no session");
+    client.put("/color/red").send();
+    assert_eq!(counts(), (0, 1));
+    client.get("/plain").send();
+    assert_eq!(counts(), (0, 0), "no handler wants it");
+    client.get("/color").send();
+    assert_eq!(counts(), (1, 0), "it is only read");
+    client.put("/color/red").send();
+    assert_eq!(counts(), (1, 0), "it is the same");
+    client.put("/color/blue").send().assert_no_header("set-cookie");
+    assert_eq!(counts(), (1, 1));
+    client.post("/login/ada").send();
+    assert_eq!(counts(), (1, 2), "the new one is kept, and the old one removed");
+    client.post("/logout").send();
+    assert_eq!(counts(), (1, 1));
+}
+
+#[test]
+fn a_store_that_fails_is_a_500_that_gives_nothing_away() {
+    let store = Arc::new(Counting::default());
+    let client = app(Sessions::new(Arc::clone(&store), key())).test();
+    client.put("/color/red").send().assert_status(200);
+    store.fails_to_write.store(true, Ordering::Relaxed);
+    for answer in
+        [client.put("/color/blue").send(), client.post("/logout").send(), client.post("/login/a").send()]
+    {
+        answer.assert_status(500).assert_no_header("set-cookie");
+        assert!(!answer.text().contains("secrets"), "{answer:?}");
+    }
+    client.get("/color").send().assert_text("Some(\"red\")");
+    store.fails_to_load.store(true, Ordering::Relaxed);
+    client.get("/color").send().assert_status(500);
+    client.get("/plain").send().assert_status(200);
+}
+
+#[test]
+fn a_value_of_another_type_is_a_mistake_of_the_program() {
+    let client = App::new()
+        .get("/", |session: Session| -> Result<String> {
+            session.insert("n", "seventeen")?;
+            Ok(session.get::<u32>("n")?.map_or_else(String::new, |n| n.to_string()))
+        })
+        .with(Sessions::in_cookie(key()))
+        .test();
+    client.get("/").send().assert_status(500);
+}
+
+#[test]
+fn flash_messages_are_shown_once() {
+    in_each_place(|sessions, _| {
+        let client = App::new()
+            .post("/", |flash: Flash| -> Result<Redirect> {
+                flash.success("saved <b>")?;
+                flash.push("odd", "two")?;
+                Ok(Redirect::to("/"))
+            })
+            .post("/many", |flash: Flash| (0..100).try_for_each(|number| flash.info(number.to_string())))
+            .get("/", |flash: Flash| flash.take().map(Json))
+            .with(sessions())
+            .test();
+        client.get("/").send().assert_text("[]");
+        let shown = client.post("/").follow_redirects(1).send();
+        shown.assert_text(r#"[{"level":"success","text":"saved <b>"},{"level":"odd","text":"two"}]"#);
+        client.get("/").send().assert_text("[]");
+        client.post("/many").send().assert_status(200);
+        let many: Vec<HashMap<String, String>> = client.get("/").send().json();
+        assert_eq!((many.len(), many[19]["text"].as_str()), (20, "99"));
+    });
+}
+
+#[test]
+fn who_reads_the_file_cannot_use_what_is_in_it() {
+    let folder = tempfile::tempdir().expect("there is room");
+    let file = folder.path().join("sessions.db");
+    let client = app(Sessions::new(SqliteStore::open(&file).expect("it can be opened"), key())).test();
+    client.post("/login/ada").send().assert_status(200);
+    let cookie = client.cookie(NAME).expect("it is set");
+    // Behind the signature.
+    let token = &cookie[cookie.len() - 43..];
+    let bytes: Vec<u8> = ["sessions.db", "sessions.db-wal"]
+        .iter()
+        .filter_map(|name| std::fs::read(folder.path().join(name)).ok())
+        .flatten()
+        .collect();
+    let has = |text: &str| bytes.windows(text.len()).any(|window| window == text.as_bytes());
+    assert!(has("filoplume_sessions") && has("ada") && !has(token));
+}
+
+#[test]
+fn what_is_over_is_swept_from_the_file() {
+    let folder = tempfile::tempdir().expect("there is room");
+    let store = SqliteStore::open(folder.path().join("sessions.db")).expect("it can be opened");
+    store.insert("over", b"1", Duration::ZERO).expect("it can be written");
+    store.insert("alive", b"1", Duration::from_secs(60)).expect("it can be written");
+    store.insert("long", b"1", Duration::MAX).expect("it can be written");
+    assert_eq!(store.load("over").expect("it can be read"), None);
+    assert!(!store.replace("over", b"1", b"2", Duration::from_secs(60)).expect("it can be written"));
+    assert_eq!(store.sweep().expect("it can be written"), 1);
+    assert_eq!(store.sweep().expect("it can be written"), 0);
+    assert!(store.load("alive").expect("it can be read").is_some());
+    assert!(store.load("long").expect("it can be read").is_some());
+    assert!(SqliteStore::open(folder.path()).is_err(), "a folder is no file");
+}
+
+#[test]
+fn redis_ends_sessions_itself_and_has_no_ids() {
+    let Some(redis) = Redis::start() else { return };
+    let client = app(Sessions::new(redis.store().prefix("shop:"), key())).test();
+    client.post("/login/ada").send().assert_status(200);
+    let cookie = client.cookie(NAME).expect("it is set");
+    let ids = redis.ask("KEYS *");
+    assert!(ids.contains("shop:") && !ids.contains(&cookie[cookie.len() - 43..]), "{ids}");
+    let id = ids.lines().find(|line| line.starts_with("shop:")).expect("there is one");
+    let left: u64 =
+        redis.ask(&format!("TTL {id}")).trim_start_matches(':').trim().parse().expect("it is a number");
+    assert!((86_000..=86_400).contains(&left), "{left}");
+}
+
+#[test]
+fn connections_to_redis_are_made_anew() {
+    let Some(mut redis) = Redis::start() else { return };
+    let client = app(Sessions::new(redis.store(), key())).test();
+    client.put("/color/red").send().assert_status(200);
+    // The server closes what it has; the store does not know yet.
+    redis.ask("CLIENT KILL TYPE normal SKIPME yes");
+    client.get("/color").send().assert_text("Some(\"red\")");
+    redis.stop();
+    let begun = Instant::now();
+    client.get("/color").send().assert_status(500);
+    assert!(begun.elapsed() < Duration::from_secs(10));
+    redis.restart();
+    client.get("/color").send().assert_status(200);
+    client.put("/color/blue").send().assert_status(200);
+    client.get("/color").send().assert_text("Some(\"blue\")");
+}
+
+#[test]
+fn a_redis_that_says_nothing_is_an_error_in_time() {
+    // It takes connections and never answers.
+    let silent = TcpListener::bind("127.0.0.1:0").expect("there is a port");
+    let port = silent.local_addr().expect("it has an address").port();
+    let begun = Instant::now();
+    let error = RedisStore::connect(&format!("redis://user:s3cret@127.0.0.1:{port}/")).map(drop);
+    let error = format!("{:?}", error.expect_err("it does not answer"));
+    assert!(begun.elapsed() < Duration::from_secs(10));
+    assert!(!error.contains("s3cret"), "{error}");
+    let error =
+        format!("{:?}", RedisStore::connect("http://:s3cret@host").map(drop).expect_err("it is no URL"));
+    assert!(!error.contains("s3cret"), "{error}");
+}
+
+/// A Redis server of a test, on a port and in a folder of its own. It ends with the value.
+struct Redis {
+    process: Child,
+    port: u16,
+    folder: tempfile::TempDir,
+}
+
+impl Redis {
+    /// Starts one; `None`, and a line that says so, where it is not installed.
+    #[expect(clippy::print_stdout, reason = "what is not tested is said")]
+    fn start() -> Option<Self> {
+        // Somebody else may take the port before it does.
+        for _ in 0..5 {
+            let listener = TcpListener::bind("127.0.0.1:0").expect("there is a port");
+            let port = listener.local_addr().expect("it has an address").port();
+            drop(listener);
+            let folder = tempfile::tempdir().expect("there is room");
+            let Some(process) = spawn(port, folder.path()) else {
+                println!("skipped: redis-server is not installed");
+                return None;
+            };
+            let mut redis = Self { process, port, folder };
+            if redis.is_up() {
+                return Some(redis);
+            }
+        }
+        panic!("redis-server does not start");
+    }
+
+    fn store(&self) -> RedisStore {
+        RedisStore::connect(&format!("redis://127.0.0.1:{}/", self.port)).expect("it answers")
+    }
+
+    fn is_up(&mut self) -> bool {
+        let deadline = Instant::now() + Duration::from_secs(10);
+        while Instant::now() < deadline {
+            if matches!(self.process.try_wait(), Ok(Some(_)) | Err(_)) {
+                return false;
+            }
+            if RedisStore::connect(&format!("redis://127.0.0.1:{}/", self.port)).is_ok() {
+                return true;
+            }
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        false
+    }
+
+    fn stop(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+
+    fn restart(&mut self) {
+        self.process = spawn(self.port, self.folder.path()).expect("it was there before");
+        assert!(self.is_up(), "it does not come back");
+    }
+
+    /// Sends one command as text, and returns the answer as it comes.
+    fn ask(&self, command: &str) -> String {
+        use std::io::Write;
+        let mut socket = std::net::TcpStream::connect(("127.0.0.1", self.port)).expect("it answers");
+        write!(socket, "{command}\r\nQUIT\r\n").expect("it listens");
+        let mut answer = String::new();
+        socket.read_to_string(&mut answer).expect("it answers");
+        answer.trim_end().trim_end_matches("+OK").to_owned()
+    }
+}
+
+impl Drop for Redis {
+    fn drop(&mut self) {
+        self.stop();
+    }
+}
+
+fn spawn(port: u16, folder: &FilePath) -> Option<Child> {
+    Command::new("redis-server")
+        .args([
+            "--port",
+            &port.to_string(),
+            "--bind",
+            "127.0.0.1",
+            "--save",
+            "",
+            "--appendonly",
+            "no",
+            "--dir",
+        ])
+        .arg(folder)
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .ok()
+}
