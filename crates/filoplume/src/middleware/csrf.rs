@@ -50,7 +50,9 @@ const MULTIPART_BYTES_MAX: usize = 2048;
 /// ```
 ///
 /// The token is that of the session ([`CsrfToken`]), which stands further out, and another one after
-/// [`Session::renew`]. In `multipart/form-data` the field is the first one of the form, so that files need not be read for it.
+/// [`Session::renew`]. Behind a proxy that changes `Host` the origin of the site is named with [`trust`](Self::trust).
+///
+/// In `multipart/form-data` the field is the first one of the form, so that files need not be read for it.
 /// What no browser sends with its cookies needs none of this: routes for API clients go to a router without it, or are
 /// left out with [`unless`](Self::unless).
 pub struct Csrf {

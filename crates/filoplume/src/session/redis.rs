@@ -4,7 +4,7 @@ use std::fmt;
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use redis::{Client, Cmd, Connection, FromRedisValue, RedisResult, cmd};
+use redis::{Client, Cmd, Connection, FromRedisValue, IntoConnectionInfo, RedisResult, cmd};
 
 use super::SessionStore;
 use crate::error::{Error, Result};
@@ -30,8 +30,9 @@ const REPLACE: &str = "if redis.call('GET', KEYS[1]) == ARGV[1] then \
 /// # Ok::<(), filoplume::Error>(())
 /// ```
 ///
-/// Connections that broke are made anew, once for each command; a server that is gone is an error after two seconds at
-/// most for each try. Sessions end by Redis's own expiry. One that evicts keys ends sessions early.
+/// Connections that broke are made anew, once for each command. Each answer of the server is waited for two seconds at
+/// most. Sessions end by Redis's own expiry; a server that evicts keys ends them early. TLS is not in it: a tunnel or a
+/// Unix socket is, or a store of your own.
 pub struct RedisStore {
     client: Client,
     idle: Mutex<Vec<Connection>>,
@@ -46,8 +47,13 @@ impl RedisStore {
     ///
     /// If the URL is wrong, or the server does not answer.
     pub fn connect(url: &str) -> Result<Self> {
+        let client = url.into_connection_info().and_then(|address| {
+            // One answer less to wait for: that tells the server how this library is called.
+            let settings = address.redis_settings().clone().set_skip_set_lib_name();
+            Client::open(address.set_redis_settings(settings))
+        });
         // The causes may quote the URL, which has the password.
-        let client = Client::open(url).map_err(|error| {
+        let client = client.map_err(|error| {
             Error::start_up(format!("this is no URL of a Redis server: {}", error.category()))
         })?;
         let store = Self {
@@ -56,7 +62,10 @@ impl RedisStore {
             prefix: "filoplume:session:".to_owned(),
             timeout: TIMEOUT,
         };
-        store.query::<()>(&cmd("PING"))?;
+        store.query::<()>(&cmd("PING")).map_err(|error| {
+            let address = store.client.get_connection_info().addr();
+            Error::start_up(format!("the Redis server at {address} does not answer: {error}"))
+        })?;
         Ok(store)
     }
 
@@ -87,7 +96,10 @@ impl RedisStore {
         if let Some(mut connection) = idle {
             match command.query(&mut connection) {
                 Ok(value) => return Ok(self.keep(connection, value)),
-                Err(error) if !error.is_io_error() && !error.is_unrecoverable_error() => {
+                // A server that is slow is not helped by asking it again.
+                Err(error)
+                    if error.is_timeout() || !(error.is_io_error() || error.is_unrecoverable_error()) =>
+                {
                     return Err(error.into());
                 }
                 Err(error) => {

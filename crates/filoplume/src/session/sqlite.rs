@@ -120,7 +120,10 @@ impl SessionStore for SqliteStore {
 
     fn insert(&self, id: &str, record: &[u8], keep_for: Duration) -> Result<()> {
         if self.is_sweep_due() {
-            self.sweep()?;
+            // No reason to refuse a session: what is over is not given out, swept or not.
+            if let Err(error) = self.sweep() {
+                tracing::warn!(%error, "sessions that are over could not be deleted");
+            }
         }
         let connection = self.connection.lock();
         connection

@@ -1,5 +1,7 @@
 //! Who asks, and whether they may: basic and bearer auth, JSON Web Tokens, forged requests.
 
+use std::io::{Read, Write};
+use std::net::TcpStream;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
@@ -185,6 +187,10 @@ fn an_app_that_takes_what_nobody_provides_does_not_start() {
 }
 
 fn shop() -> TestClient {
+    shop_app().test()
+}
+
+fn shop_app() -> App {
     App::new()
         .get("/", |token: CsrfToken| token.to_string())
         .post("/buy", |content: String| content)
@@ -199,7 +205,6 @@ fn shop() -> TestClient {
                 .trust("https://admin.example")
                 .unless(|request| request.path().starts_with("/hooks/")),
         )
-        .test()
 }
 
 #[test]
@@ -239,6 +244,40 @@ fn a_multipart_form_is_taken_with_its_files_unread() {
     );
     let late = MultipartForm::new().text("a", &"x".repeat(4000)).text("_csrf", &token);
     client.post("/stream").multipart(late).send().assert_status(403);
+}
+
+#[test]
+fn an_upload_that_still_arrives_is_read_from_its_start() {
+    let in_process = shop();
+    let token = in_process.get("/").send().text().to_owned();
+    let session = in_process.cookie("__Host-session").expect("it is set");
+    let app = shop_app().start("127.0.0.1:0").expect("there is a port");
+    let head = format!(
+        "--b\r\ncontent-disposition: form-data; name=\"_csrf\"\r\n\r\n{token}\r\n--b\r\n\
+         content-disposition: form-data; name=\"file\"; filename=\"a\"\r\n\r\n"
+    );
+    let (file, end) = ("x".repeat(300_000), "\r\n--b--\r\n");
+    let length = head.len() + file.len() + end.len();
+    for (path, expected) in [("/stream", format!("{head}{file}{end}")), ("/upload", length.to_string())] {
+        let mut socket = TcpStream::connect(app.local_addr()).expect("it listens");
+        write!(
+            socket,
+            "POST {path} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\ncookie: __Host-session={session}\r\n\
+             content-type: multipart/form-data; boundary=b\r\ncontent-length: {length}\r\n\r\n"
+        )
+        .expect("it listens");
+        // In pieces, the first of which end within the token.
+        let (first, second) = head.split_at(80);
+        for piece in [&first[..40], &first[40..], second, &file[..1000], &file[1000..], end] {
+            socket.write_all(piece.as_bytes()).expect("it listens");
+        }
+        let mut answer = String::new();
+        socket.read_to_string(&mut answer).expect("it answers");
+        let (status, content) = answer.split_once("\r\n\r\n").expect("it has a head");
+        assert!(status.starts_with("HTTP/1.1 200 "), "{status}");
+        assert!(content.contains(&expected) || content == expected, "{path}: {} bytes", content.len());
+    }
+    app.shutdown();
 }
 
 #[test]

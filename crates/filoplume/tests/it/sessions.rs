@@ -431,6 +431,22 @@ fn a_value_of_another_type_is_a_mistake_of_the_program() {
 }
 
 #[test]
+fn a_session_that_is_kept_for_later_says_that_it_is_too_late() {
+    let kept = Arc::new(std::sync::Mutex::new(None::<Session>));
+    let client = App::new()
+        .get("/", |session: Session, State(kept): State<Arc<std::sync::Mutex<Option<Session>>>>| {
+            *kept.lock().expect("nobody panicked") = Some(session);
+        })
+        .state(Arc::clone(&kept))
+        .with(Sessions::in_cookie(key()))
+        .test();
+    client.get("/").send().assert_status(200);
+    let session: Session = kept.lock().expect("nobody panicked").take().expect("it was kept");
+    let error = session.insert("late", "yes").expect_err("the response is made");
+    assert!(error.to_string().contains("saved already"), "{error}");
+}
+
+#[test]
 fn flash_messages_are_shown_once() {
     in_each_place(|sessions, _| {
         let client = App::new()
