@@ -23,6 +23,9 @@ fn current() -> Validators {
     Validators::new().etag(EntityTag::strong("a")).last_modified(time)
 }
 
+/// A method, headers, and what becomes of it.
+type Row<'a> = (&'a str, &'a [(&'a str, &'a str)], Verdict);
+
 #[track_caller]
 fn check(method: &str, lines: &[(&str, &str)], expected: Verdict) {
     let method = Method::from_bytes(method.as_bytes()).unwrap();
@@ -36,7 +39,7 @@ fn check(method: &str, lines: &[(&str, &str)], expected: Verdict) {
 #[test]
 fn conditions_are_evaluated_in_the_order_of_the_rfc() {
     use Verdict::{Failed, Malformed, NotModified, Proceed};
-    let rows: &[(&str, &[(&str, &str)], Verdict)] = &[
+    let rows: &[Row<'_>] = &[
         ("GET", &[], Proceed),
         // 1: If-Match
         ("GET", &[("if-match", "\"a\"")], Proceed),

@@ -1,0 +1,272 @@
+//! Static files over sockets: raw requests, long files, and files that are no files.
+
+#![allow(clippy::unwrap_used, reason = "a panic is how a test fails")]
+
+use std::fs::{self, File};
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::os::unix::fs::symlink;
+use std::path::PathBuf;
+
+use filoplume::prelude::*;
+use filoplume_tests::{Client, DEADLINE, Ended, Process, TestServer};
+
+const MIB: u64 = 1024 * 1024;
+
+/// A folder that is gone with its test, and a server for it. What must not be reached lies beside the folder.
+struct Site {
+    folder: tempfile::TempDir,
+    server: TestServer,
+}
+
+impl Site {
+    /// `fill` is given the folder before it is served.
+    fn with(fill: impl FnOnce(PathBuf)) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let public = folder.path().join("public");
+        fs::create_dir_all(public.join("docs")).unwrap();
+        fs::write(folder.path().join("secret.txt"), "secret").unwrap();
+        fs::write(public.join("a.txt"), "0123456789").unwrap();
+        fs::write(public.join("docs/index.html"), "docs").unwrap();
+        fill(public.clone());
+        let app = App::new()
+            .get("/still-there", || "GET /still-there")
+            .files("/static", StaticFiles::folder(&public))
+            .files("/", StaticFiles::folder(&public));
+        Self { folder, server: TestServer::start(app.build().unwrap()) }
+    }
+
+    fn path(&self, path: &str) -> PathBuf {
+        self.folder.path().join("public").join(path)
+    }
+
+    fn client(&self) -> Client {
+        self.server.client()
+    }
+
+    /// The descriptors of this process that lead to files of the site, the folder itself left out.
+    fn open_files(&self) -> usize {
+        let links =
+            fs::read_dir("/proc/self/fd").unwrap().filter_map(|entry| fs::read_link(entry.ok()?.path()).ok());
+        let public = fs::canonicalize(self.path("")).unwrap();
+        links.filter(|path| path.starts_with(&public) && *path != public).count()
+    }
+}
+
+fn sparse(length: u64) -> impl FnOnce(PathBuf) {
+    move |folder| File::create(folder.join("long.bin")).unwrap().set_len(length).unwrap()
+}
+
+fn ask(client: &mut Client, target: &str, headers: &str) {
+    client.send(format!("GET {target} HTTP/1.1\r\nHost: t\r\n{headers}\r\n"));
+}
+
+#[test]
+fn hostile_targets_lead_nowhere() {
+    let site = Site::with(|_| {});
+    let targets = [
+        "/../secret.txt",
+        "/..%2fsecret.txt",
+        "/%2e%2e/secret.txt",
+        "/%2e%2e%2fsecret.txt",
+        "//etc/passwd",
+        "///etc/passwd",
+        "/%2fetc/passwd",
+        "/%5c..%5csecret.txt",
+        "/docs/../../secret.txt",
+        "/static/../../secret.txt",
+        "/static/..%2f..%2fsecret.txt",
+        "/static//etc/passwd",
+        "/static/%2e%2e/%2e%2e/secret.txt",
+        "http://t/../secret.txt",
+        "http://t//etc/passwd",
+        "/a.txt%00",
+    ];
+    let mut client = site.client();
+    for target in targets {
+        let response = client.get(target);
+        assert_eq!(response.status, 404, "{target}: {response:?}");
+    }
+    // The parser refuses these before anybody looks for a file.
+    for target in ["/\\..\\secret.txt", "/a b", "../secret.txt", "/a.txt#x"] {
+        let response = site.client().get(target);
+        assert_eq!(response.status, 400, "{target}: {response:?}");
+    }
+    for name_length in [255, 256, 4000] {
+        assert_eq!(client.get(&format!("/{}", "x".repeat(name_length))).status, 404);
+    }
+    assert_eq!(client.get("/a.txt").text(), "0123456789");
+}
+
+#[test]
+fn redirects_stay_on_this_host() {
+    let site = Site::with(|_| {});
+    let mut client = site.client();
+    let rows = [
+        ("/docs?next=//evil.example", Some("/docs/?next=//evil.example")),
+        ("/static", Some("/static/")),
+        ("/static/docs", Some("/static/docs/")),
+        ("http://evil.example/docs", Some("/docs/")),
+        ("//evil.example/docs", None),
+        ("//evil.example/%2e%2e/docs", None),
+        ("//docs", None),
+        ("/%2f%2fevil.example", None),
+    ];
+    for (target, expected) in rows {
+        let response = client.get(target);
+        assert_eq!(response.header("location"), expected, "{target}: {response:?}");
+        assert_eq!(response.status, if expected.is_some() { 308 } else { 404 });
+    }
+}
+
+#[test]
+fn what_is_no_file_holds_nobody_up() {
+    let site = Site::with(|folder| {
+        assert!(std::process::Command::new("mkfifo").arg(folder.join("fifo")).status().unwrap().success());
+        symlink("fifo", folder.join("to-fifo")).unwrap();
+    });
+    let _socket = std::os::unix::net::UnixListener::bind(site.path("socket")).unwrap();
+    let mut client = site.client();
+    for target in ["/fifo", "/to-fifo", "/fifo/", "/socket", "/static/fifo"] {
+        assert_eq!(client.get(target).status, 404, "{target}");
+    }
+    client.is_alive();
+    assert_eq!(site.open_files(), 0);
+}
+
+#[test]
+fn a_long_file_is_sent_in_constant_memory() {
+    const LENGTH: u64 = 300 * MIB;
+    let site = Site::with(sparse(LENGTH));
+    let mut socket = TcpStream::connect(site.server.address()).unwrap();
+    socket.set_read_timeout(Some(DEADLINE)).unwrap();
+    // Warm: what is needed once is not counted.
+    site.client().is_alive();
+    let mut buffer = vec![0; 256 * 1024];
+    let before = Process::this().resident_bytes();
+    socket.write_all(b"GET /long.bin HTTP/1.1\r\nHost: t\r\nConnection: close\r\n\r\n").unwrap();
+    let mut received = socket.read(&mut buffer).unwrap();
+    let head = String::from_utf8_lossy(&buffer[..received]).into_owned();
+    let head_length = head.find("\r\n\r\n").unwrap() + 4;
+    assert!(head.contains(&format!("content-length: {LENGTH}\r\n")), "{}", &head[..head_length]);
+    // Others are answered meanwhile.
+    site.client().is_alive();
+    loop {
+        match socket.read(&mut buffer).unwrap() {
+            0 => break,
+            read => received += read,
+        }
+    }
+    assert_eq!((received - head_length) as u64, LENGTH);
+    let grown = Process::this().resident_bytes().saturating_sub(before);
+    // Half of it: other tests of this process run too.
+    assert!(grown < LENGTH / 2, "{grown} bytes");
+    assert_eq!(site.open_files(), 0);
+}
+
+#[test]
+fn ranges_of_a_long_file_are_read_where_they_are() {
+    const LENGTH: u64 = 5 * 1024 * MIB;
+    let site = Site::with(|folder| {
+        use std::os::unix::fs::FileExt;
+
+        let file = File::create(folder.join("long.bin")).unwrap();
+        file.set_len(LENGTH).unwrap();
+        file.write_all_at(b"middle", 4 * 1024 * MIB).unwrap();
+        file.write_all_at(b"end", LENGTH - 3).unwrap();
+    });
+    let mut client = site.client();
+    let middle = 4 * 1024 * MIB;
+    ask(&mut client, "/long.bin", &format!("Range: bytes={middle}-{}\r\n", middle + 5));
+    let response = client.response();
+    assert_eq!((response.status, response.text()), (206, "middle"));
+    assert_eq!(response.header("content-range"), Some(&*format!("bytes {middle}-{}/{LENGTH}", middle + 5)));
+    ask(&mut client, "/long.bin", "Range: bytes=-3\r\n");
+    assert_eq!(client.response().text(), "end");
+    ask(&mut client, "/long.bin", &format!("Range: bytes={LENGTH}-\r\n"));
+    let response = client.response();
+    assert_eq!(
+        (response.status, response.header("content-range")),
+        (416, Some(&*format!("bytes */{LENGTH}")))
+    );
+    // Parts, one of them longer than any buffer: the announced length is the true one, or the next answer would be out of step.
+    ask(&mut client, "/long.bin", &format!("Range: bytes=0-{}, {middle}-{}, -3\r\n", 3 * MIB, middle + 5));
+    let response = client.response();
+    assert_eq!(response.status, 206);
+    let text = String::from_utf8(response.body).unwrap();
+    assert!(text.len() as u64 > 3 * MIB && text.contains("\r\n\r\nmiddle\r\n--") && text.ends_with("--\r\n"));
+    client.is_alive();
+    assert_eq!(site.open_files(), 0);
+}
+
+#[test]
+fn a_file_that_changes_while_it_is_sent_is_broken_off() {
+    let site = Site::with(sparse(64 * MIB));
+    let mut client = site.client();
+    ask(&mut client, "/long.bin", "");
+    assert_eq!(client.read_head_only().unwrap().status, 200);
+    client.read_exactly(1000);
+    // Far more is left than sockets hold: the rest is not read yet.
+    fs::write(site.path("long.bin"), "another version").unwrap();
+    let mut received = 1000;
+    let ended = client.read_until_end();
+    if let Ended::Closed(bytes) | Ended::Reset(bytes) = &ended {
+        received += bytes.len();
+        assert!(bytes.iter().all(|byte| *byte == 0), "nothing of the other version is mixed in");
+    }
+    assert!((received as u64) < 64 * MIB, "{received} bytes came");
+    assert!(!matches!(ended, Ended::Silent(_)), "the connection ends");
+    assert_eq!(site.client().get("/long.bin").text(), "another version");
+}
+
+#[test]
+fn a_file_that_is_replaced_while_it_is_sent_is_sent_to_its_end() {
+    let site = Site::with(sparse(16 * MIB));
+    let mut client = site.client();
+    ask(&mut client, "/long.bin", "");
+    assert_eq!(client.read_head_only().unwrap().status, 200);
+    fs::write(site.path("new"), "another version").unwrap();
+    fs::rename(site.path("new"), site.path("long.bin")).unwrap();
+    let body = client.read_exactly(usize::try_from(16 * MIB).unwrap());
+    assert!(body.iter().all(|byte| *byte == 0));
+    assert_eq!(client.get("/long.bin").text(), "another version");
+}
+
+#[test]
+fn a_connection_goes_on_after_every_kind_of_answer() {
+    let site = Site::with(sparse(MIB));
+    let mut client = site.client();
+    for _ in 0..20 {
+        let tag = client.get("/a.txt").header("etag").unwrap().to_owned();
+        ask(&mut client, "/a.txt", &format!("If-None-Match: {tag}\r\n"));
+        let response = client.response();
+        assert_eq!((response.status, response.header("etag").map(str::to_owned)), (304, Some(tag)));
+        assert_eq!(response.header("content-type"), None);
+        ask(&mut client, "/a.txt", "If-Match: \"x\"\r\n");
+        assert_eq!(client.response().status, 412);
+        ask(&mut client, "/a.txt", "Range: bytes=2-4\r\n");
+        assert_eq!(client.response().text(), "234");
+        ask(&mut client, "/a.txt", "Range: bytes=2-4\r\nIf-Range: \"stale\"\r\n");
+        assert_eq!(client.response().text(), "0123456789");
+        ask(&mut client, "/a.txt", "Range: bytes=99-\r\n");
+        assert_eq!(client.response().status, 416);
+        for target in ["/a.txt", "/long.bin", "/docs", "/docs/", "/missing"] {
+            client.send(format!("HEAD {target} HTTP/1.1\r\nHost: t\r\n\r\n"));
+            let head = client.head_response();
+            let get = client.get(target);
+            let lines = |lines: &[String]| -> Vec<String> {
+                lines
+                    .iter()
+                    .filter(|line| !line.starts_with("date:") && !line.contains("etag"))
+                    .cloned()
+                    .collect()
+            };
+            assert_eq!(lines(&head.lines), lines(&get.lines), "{target}");
+        }
+        client.send("POST /a.txt HTTP/1.1\r\nHost: t\r\nContent-Length: 3\r\n\r\nabc");
+        let response = client.response();
+        assert_eq!((response.status, response.header("allow")), (405, Some("GET, HEAD, OPTIONS")));
+    }
+    client.is_alive();
+    assert_eq!(site.open_files(), 0, "no file stays open");
+}
