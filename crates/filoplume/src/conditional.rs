@@ -230,6 +230,18 @@ impl Validators {
 }
 
 /// What a request makes its answer depend on.
+///
+/// ```
+/// use filoplume::conditional::{Conditions, EntityTag, Validators, Verdict};
+/// use filoplume::{Headers, Method};
+///
+/// let mut headers = Headers::new();
+/// headers.append("if-none-match", "\"v6\", \"v7\"")?;
+/// let current = Validators::new().etag(EntityTag::strong("v7"));
+/// let verdict = Conditions::of(&headers).evaluate(&Method::GET, Some(&current));
+/// assert_eq!(verdict, Verdict::NotModified);
+/// # Ok::<(), filoplume::InvalidHeader>(())
+/// ```
 #[derive(Clone, Debug, Default)]
 pub struct Conditions<'a> {
     if_match: Option<Tags<'a>>,

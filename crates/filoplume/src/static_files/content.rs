@@ -36,6 +36,7 @@ pub(super) struct Stored {
 }
 
 pub(super) enum Content {
+    #[cfg_attr(not(feature = "embed"), allow(dead_code, reason = "what is embedded is in memory"))]
     Memory(Bytes),
     File(OpenFile),
 }

@@ -4,16 +4,20 @@ use std::fs::{File, Metadata};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
-use std::time::{Duration, SystemTime};
+#[cfg(unix)]
+use std::time::Duration;
+use std::time::SystemTime;
 
 use super::content::{Content, Found, OpenFile, Source, Stored};
 use crate::conditional::{EntityTag, Validators};
 use crate::error::{Error, Result};
 
 /// How coarse the clock of a file system is at most that tells fractions of seconds: a timer tick of 10 ms, twice.
+#[cfg(unix)]
 const TICK: Duration = Duration::from_millis(20);
 
 /// How coarse it is if it tells whole seconds only; FAT knows even ones.
+#[cfg(unix)]
 const COARSE_TICK: Duration = Duration::from_secs(2);
 
 /// A folder that is served.

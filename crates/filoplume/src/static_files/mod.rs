@@ -38,6 +38,19 @@ use crate::routing::{Router, check_prefix, get};
 /// }
 /// ```
 ///
+/// ```
+/// # use filoplume::prelude::*;
+/// # let site = tempfile::tempdir()?;
+/// # let public = site.path().to_owned();
+/// # std::fs::write(public.join("digits.txt"), "0123456789")?;
+/// let client = App::new().files("/", StaticFiles::folder(public)).test();
+/// client.get("/digits.txt").send().assert_text("0123456789").assert_header("accept-ranges", "bytes");
+/// client.get("/digits.txt").header("range", "bytes=-3").send().assert_status(206).assert_text("789");
+/// client.get("/digits.txt").header("if-none-match", "*").send().assert_status(304);
+/// client.get("/..%2fdigits.txt").send().assert_status(404);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+///
 /// `GET` and `HEAD` are answered, with ranges and all conditions of RFC 9110 (13 and 14). Every answer has an `ETag`, a
 /// `Last-Modified`, a `Content-Type` by the ending of the name, and `X-Content-Type-Options: nosniff`. Short files are sent from memory,
 /// long ones while they are read, in constant memory. If a file is written meanwhile, the connection is closed rather than two
@@ -123,6 +136,16 @@ impl StaticFiles {
     }
 
     /// Sets the name of the file that answers for its folder. Default: `index.html`.
+    ///
+    /// ```
+    /// # use filoplume::prelude::*;
+    /// # let site = tempfile::tempdir()?;
+    /// # let public = site.path().to_owned();
+    /// # std::fs::write(public.join("start.html"), "hello")?;
+    /// let client = App::new().files("/", StaticFiles::folder(public).index("start.html")).test();
+    /// client.get("/").send().assert_text("hello");
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn index(mut self, name: &str) -> Self {
         self.check_path("index", name);
         self.options.index = Some(name.to_owned());
@@ -130,6 +153,17 @@ impl StaticFiles {
     }
 
     /// Leaves folders unanswered: `404`.
+    ///
+    /// ```
+    /// # use filoplume::prelude::*;
+    /// # let site = tempfile::tempdir()?;
+    /// # let public = site.path().to_owned();
+    /// # std::fs::write(public.join("index.html"), "hello")?;
+    /// let client = App::new().files("/", StaticFiles::folder(public).without_index()).test();
+    /// client.get("/").send().assert_status(404);
+    /// client.get("/index.html").send().assert_text("hello");
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn without_index(mut self) -> Self {
         self.options.index = None;
         self
@@ -141,10 +175,15 @@ impl StaticFiles {
     /// name, as browsers do when a person opens a page: a script or image that is missing should fail where it is asked for. It is
     /// sent with `Cache-Control: no-cache`.
     ///
-    /// ```no_run
-    /// use filoplume::prelude::*;
-    ///
-    /// let app = App::new().files("/", StaticFiles::folder("dist").fallback("index.html"));
+    /// ```
+    /// # use filoplume::prelude::*;
+    /// # let site = tempfile::tempdir()?;
+    /// # let dist = site.path().to_owned();
+    /// # std::fs::write(dist.join("index.html"), "app")?;
+    /// let client = App::new().files("/", StaticFiles::folder(dist).fallback("index.html")).test();
+    /// client.get("/users/17").send().assert_status(200).assert_text("app");
+    /// client.get("/gone.js").send().assert_status(404);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn fallback(mut self, path: &str) -> Self {
         self.check_path("fallback", path);
@@ -154,6 +193,19 @@ impl StaticFiles {
 
     /// Sends the compressed sibling of a file to those who take it: `app.js.br`, `app.js.zst` or `app.js.gz` beside `app.js`.
     /// Default: off, because each request then looks for them.
+    ///
+    /// ```
+    /// # use filoplume::prelude::*;
+    /// # let site = tempfile::tempdir()?;
+    /// # let public = site.path().to_owned();
+    /// # std::fs::write(public.join("app.js"), "run()")?;
+    /// # std::fs::write(public.join("app.js.gz"), "(compressed)")?;
+    /// let client = App::new().files("/", StaticFiles::folder(public).precompressed(true)).test();
+    /// client.get("/app.js").send().assert_text("run()");
+    /// let response = client.get("/app.js").header("accept-encoding", "gzip").send();
+    /// response.assert_header("content-encoding", "gzip").assert_text("(compressed)");
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn precompressed(mut self, is_precompressed: bool) -> Self {
         self.options.is_precompressed = is_precompressed;
         self
@@ -161,6 +213,18 @@ impl StaticFiles {
 
     /// Lets clients keep files for a time without asking again: `Cache-Control: max-age`. Default: none, so that clients guess by
     /// the date of the file (RFC 9111, 4.2.2).
+    ///
+    /// ```
+    /// # use filoplume::prelude::*;
+    /// # let site = tempfile::tempdir()?;
+    /// # let public = site.path().to_owned();
+    /// # std::fs::write(public.join("a.txt"), "a")?;
+    /// use std::time::Duration;
+    ///
+    /// let files = StaticFiles::folder(public).max_age(Duration::from_secs(3600));
+    /// App::new().files("/", files).test().get("/a.txt").send().assert_header("cache-control", "max-age=3600");
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn max_age(self, time: Duration) -> Self {
         self.cache_control(&format!("max-age={}", time.as_secs()))
     }
@@ -178,6 +242,16 @@ impl StaticFiles {
     }
 
     /// Adds a header to the files.
+    ///
+    /// ```
+    /// # use filoplume::prelude::*;
+    /// # let site = tempfile::tempdir()?;
+    /// # let public = site.path().to_owned();
+    /// # std::fs::write(public.join("a.txt"), "a")?;
+    /// let files = StaticFiles::folder(public).header("access-control-allow-origin", "*");
+    /// App::new().files("/", files).test().get("/a.txt").send().assert_header("access-control-allow-origin", "*");
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn header(mut self, name: &str, value: &str) -> Self {
         if self.check_header(name, value) {
             // It was tried before.
@@ -187,6 +261,17 @@ impl StaticFiles {
     }
 
     /// Serves files and folders too whose names begin with a dot. Default: off.
+    ///
+    /// ```
+    /// # use filoplume::prelude::*;
+    /// # let site = tempfile::tempdir()?;
+    /// # let public = site.path().to_owned();
+    /// # std::fs::create_dir_all(public.join(".well-known"))?;
+    /// # std::fs::write(public.join(".well-known/a.txt"), "a")?;
+    /// let client = App::new().files("/", StaticFiles::folder(public).hidden_files(true)).test();
+    /// client.get("/.well-known/a.txt").send().assert_text("a");
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn hidden_files(mut self, are_served: bool) -> Self {
         self.options.allows_hidden = are_served;
         self
