@@ -30,8 +30,8 @@ use crate::error::{Error, Result};
 /// The first second that an HTTP-date cannot tell: the year has four digits.
 const DATE_END: Duration = Duration::from_secs(253_402_300_800);
 
-/// The fields of a `304` that would describe a content that is not there. `Last-Modified` goes if there is an `ETag`; what says how
-/// the answer may be kept stays, and so does what is not about the content (RFC 9110, 15.4.5).
+/// The fields of a `304` that would describe a content that is not there. `Last-Modified` goes if there is an `ETag`;
+/// what says how the answer may be kept stays, and so does what is not about the content (RFC 9110, 15.4.5).
 const CONTENT_FIELDS: [&str; 8] = [
     "content-type",
     "content-encoding",
@@ -210,8 +210,9 @@ impl Validators {
         self
     }
 
-    /// Says that the content is known not to have changed twice in the second of [`last_modified`](Self::last_modified), so that
-    /// the date will do for an `If-Range` (RFC 9110, 8.8.2.2). Default: not known.
+    /// Says that the content is known not to have changed twice in the second of
+    /// [`last_modified`](Self::last_modified), so that the date will do for an `If-Range` (RFC 9110, 8.8.2.2).
+    /// Default: not known.
     #[must_use]
     pub fn date_is_strong(mut self, is_strong: bool) -> Self {
         self.is_date_strong = is_strong;
@@ -303,9 +304,9 @@ impl Verdict {
 impl<'a> Conditions<'a> {
     /// Returns the conditions in the headers of a request.
     ///
-    /// Dates that are none are ignored, as RFC 9110 wants (13.1.3, 13.1.4). Of a list of tags that is none it says nothing:
-    /// `If-Match` then is [malformed](Verdict::Malformed), because it is there to prevent something; `If-None-Match` is
-    /// too, except for `GET` and `HEAD`, where the whole answer harms nobody.
+    /// Dates that are none are ignored, as RFC 9110 wants (13.1.3, 13.1.4). Of a list of tags that is none it says
+    /// nothing: `If-Match` then is [malformed](Verdict::Malformed), because it is there to prevent something;
+    /// `If-None-Match` is too, except for `GET` and `HEAD`, where the whole answer harms nobody.
     pub fn of(headers: &'a Headers) -> Self {
         Self {
             if_match: Tags::of(headers, "if-match"),
@@ -349,7 +350,8 @@ impl<'a> Conditions<'a> {
         }
     }
 
-    /// Returns whether a `Range` counts: there is no `If-Range`, or it names exactly what there is now (RFC 9110, 13.1.5).
+    /// Returns whether a `Range` counts: there is no `If-Range`, or it names exactly what there is now (RFC 9110,
+    /// 13.1.5).
     pub fn range_applies(&self, current: &Validators) -> bool {
         match self.if_range {
             None => true,

@@ -1,3 +1,5 @@
+//! A row of data a rule, and properties of what is parsed.
+
 #![allow(clippy::unwrap_used, reason = "a panic is how a test fails")]
 
 use proptest::prelude::*;

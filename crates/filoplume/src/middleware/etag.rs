@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use filoplume_runtime::{Method, Request, Response, ResponseBody, StatusCode};
+use filoplume_runtime::{Headers, Method, Request, Response, ResponseBody, StatusCode};
 use sha2::{Digest, Sha256};
 
 use super::{Middleware, Next};
@@ -14,16 +14,19 @@ const HASH_BYTES: usize = 16;
 
 /// Middleware that tags the content of `GET`, and answers `304` to who has it already.
 ///
-/// The tag is a hash of the content, so the handler still runs: what is saved is sending. It is SHA-256, as fast as memory with the
-/// instructions of today's processors, because the content may be written by people who would like a new version to have the tag of the old
+/// The tag is a hash of the content, so the handler still runs: what is saved is sending. It is SHA-256 and not a
+/// faster hash, because the content may be written by people who would like a new version to have the tag of the old
 /// one; the same content has the same tag on every machine.
 ///
 /// - An `ETag` or `Last-Modified` that the handler set is evaluated as it is.
-/// - Only content in memory is tagged. Of a stream the handler's own `ETag` and `Last-Modified` count; it is not read for a `304`.
-/// - Only a `200` to `GET` or `HEAD` is looked at, and none with `Cache-Control: no-store`: nobody has that.
-///   To protect what is there from being overwritten, a handler evaluates the [conditions](crate::conditional) before it writes.
+/// - Only content in memory is tagged. Of a stream the handler's own `ETag` and `Last-Modified` count; it is not read
+///   for a `304`.
+/// - Only a `200` to `GET` or `HEAD` is looked at, and none with `Cache-Control: no-store`: nobody has that. To
+///   protect what is there from being overwritten, a handler evaluates the [conditions](crate::conditional) before it
+///   writes.
 ///
-/// Middleware that changes the content, such as compression, stands further out, so that a `304` saves that too; it weakens the tag.
+/// Middleware that changes the content, such as compression, stands further out, so that a `304` saves that too; it
+/// weakens the tag.
 ///
 /// ```
 /// use filoplume::prelude::*;
@@ -44,7 +47,8 @@ impl ETag {
         Self::default()
     }
 
-    /// Makes weak tags: for content that is the same in what it means, whatever is done to its bytes further out. Default: strong.
+    /// Makes weak tags: for content that is the same in what it means, whatever is done to its bytes further out.
+    /// Default: strong.
     #[must_use]
     pub fn weak(mut self, is_weak: bool) -> Self {
         self.is_weak = is_weak;
@@ -83,12 +87,14 @@ impl Middleware for ETag {
         if ![Method::GET, Method::HEAD].contains(&method) {
             return Ok(next.run(request));
         }
-        let headers = request.headers().clone();
+        // The request goes to the handler. Most have no condition, and then there is nothing to keep of it.
+        let conditional = has_conditions(request.headers()).then(|| request.headers().clone());
         let mut response = next.run(request);
         if response.status_code() != StatusCode::OK || is_not_stored(&response) {
             return Ok(response);
         }
         self.tag_response(&mut response, method == Method::HEAD)?;
+        let Some(headers) = conditional else { return Ok(response) };
         let validators = Validators::of(&response);
         let verdict = Conditions::of(&headers).evaluate(&method, Some(&validators));
         verdict.ok()?;
@@ -97,6 +103,11 @@ impl Middleware for ETag {
         }
         Ok(response)
     }
+}
+
+fn has_conditions(headers: &Headers) -> bool {
+    let names = ["if-match", "if-none-match", "if-modified-since", "if-unmodified-since"];
+    names.iter().any(|name| headers.contains(name))
 }
 
 fn is_not_stored(response: &Response) -> bool {

@@ -226,7 +226,8 @@ fn send_parts(response: &mut Response, parts: Parts) -> Result<()> {
     Ok(())
 }
 
-/// What of a path is below the files: the rest after as many slashes as the pattern of the route has. `None`: the path is shorter.
+/// What of a path is below the files: the rest after as many slashes as the pattern of the route has. `None`: the
+/// path is shorter.
 fn below<'p>(pattern: &str, path: &'p str) -> Option<&'p str> {
     pattern.matches('/').try_fold(path, |rest, _| rest.split_once('/').map(|(_, rest)| rest))
 }
@@ -234,7 +235,8 @@ fn below<'p>(pattern: &str, path: &'p str) -> Option<&'p str> {
 /// Adds the slash that a folder lacks.
 fn redirect(request: &Request) -> Result<Response> {
     let path = request.path();
-    // `//host/` and `/\host/` lead to another host. Every segment was looked at before; but not those that a prefix captures.
+    // `//host/` and `/\host/` lead to another host. Every segment was looked at before; but not those that a prefix
+    // captures.
     if path.starts_with("//") || path.contains('\\') {
         return Err(Error::status(StatusCode::NOT_FOUND));
     }

@@ -90,8 +90,8 @@ fn index(offset: u64) -> Result<usize> {
     usize::try_from(offset).map_err(Error::internal)
 }
 
-/// A file while it is sent. A change in the meantime is an error: half of one version and half of another would be a whole
-/// content to the client.
+/// A file while it is sent. A change in the meantime is an error: half of one version and half of another would be a
+/// whole content to the client.
 pub(super) struct OpenFile {
     file: File,
     position: u64,

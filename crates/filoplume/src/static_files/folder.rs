@@ -63,8 +63,8 @@ impl Folder {
         }
     }
 
-    /// Opens a path of which the system makes sure at every step that it stays below the root. `None`: it cannot tell, or it leads
-    /// outside on its way, as an absolute link to the inside does too.
+    /// Opens a path of which the system makes sure at every step that it stays below the root. `None`: it cannot
+    /// tell, or it leads outside on its way, as an absolute link to the inside does too.
     #[cfg(target_os = "linux")]
     fn open_beneath(&self, path: &str) -> Option<io::Result<File>> {
         use rustix::fs::{Mode, ResolveFlags, openat2};
@@ -84,8 +84,8 @@ impl Folder {
         None
     }
 
-    /// Opens a path and then looks where that was. The file that is open is compared with the one that lies below the root: who exchanges a
-    /// folder for a link between the two steps gets nothing.
+    /// Opens a path and then looks where that was. The file that is open is compared with the one that lies below the
+    /// root: who exchanges a folder for a link between the two steps gets nothing.
     fn open_and_compare(&self, path: &str) -> io::Result<File> {
         let file = self.open_anywhere(path)?;
         let real = self.path.join(path).canonicalize()?;
@@ -136,14 +136,7 @@ impl Source for Folder {
         let opened = self.open_within(path).and_then(|file| file.metadata().map(|metadata| (file, metadata)));
         let (file, metadata) = match opened {
             Ok(opened) => opened,
-            Err(error) if error.kind() == ErrorKind::IsADirectory => return Ok(Found::Folder),
-            Err(error) if is_nothing(&error) => return Ok(Found::Nothing),
-            Err(error) if error.kind() == ErrorKind::PermissionDenied => {
-                // Strangers are not told what there is; whoever runs the server is.
-                tracing::warn!(path, "a static file may not be read");
-                return Ok(Found::Nothing);
-            }
-            Err(error) => return Err(Error::internal(error)),
+            Err(error) => return not_opened(error, path),
         };
         if metadata.is_dir() {
             return Ok(Found::Folder);
@@ -156,6 +149,19 @@ impl Source for Folder {
         let length = metadata.len();
         Ok(Found::File(Stored { content: Content::File(OpenFile::new(file, &metadata)), length, validators }))
     }
+}
+
+/// What it means that a path cannot be opened.
+fn not_opened(error: io::Error, path: &str) -> Result<Found> {
+    if error.kind() == ErrorKind::IsADirectory {
+        return Ok(Found::Folder);
+    }
+    if error.kind() == ErrorKind::PermissionDenied {
+        // Strangers are not told what there is; whoever runs the server is.
+        tracing::warn!(path, "a static file may not be read");
+        return Ok(Found::Nothing);
+    }
+    if is_nothing(&error) { Ok(Found::Nothing) } else { Err(Error::internal(error)) }
 }
 
 /// Whether an error says that there is no such file, in one way or another.
@@ -178,10 +184,10 @@ fn is_nothing(error: &io::Error) -> bool {
 
 /// The validators of a file.
 ///
-/// The tag is strong if it must change with the content. Size and time of the last write alone would not do: that time can be set, and
-/// archives and packages set it to the same for all files. The file's number and the time of its last change of any kind, which
-/// nobody can set, make the difference, unless that was so recently that another change could have the same time.
-/// The parts are hashed, because a number of a file is nothing to tell strangers.
+/// The tag is strong if it must change with the content. Size and time of the last write alone would not do: that
+/// time can be set, and archives and packages set it to the same for all files. The file's number and the time of its
+/// last change of any kind, which nobody can set, make the difference, unless that was so recently that another
+/// change could have the same time. The parts are hashed, because a number of a file is nothing to tell strangers.
 #[cfg(unix)]
 fn validators(metadata: &Metadata, _path: &str, now: SystemTime) -> Validators {
     use std::os::unix::fs::MetadataExt;
@@ -198,7 +204,8 @@ fn validators(metadata: &Metadata, _path: &str, now: SystemTime) -> Validators {
     dated(Validators::new().etag(etag), metadata, now).date_is_strong(is_date_strong)
 }
 
-/// Here nothing but the size and a time that can be set is known: that is a weak tag. The ending keeps compressed siblings apart.
+/// Here nothing but the size and a time that can be set is known: that is a weak tag. The ending keeps compressed
+/// siblings apart.
 #[cfg(not(unix))]
 fn validators(metadata: &Metadata, path: &str, now: SystemTime) -> Validators {
     let ending = path.rsplit('.').next();
@@ -289,6 +296,21 @@ mod tests {
         fs::write(outside.path().join("root/real/b"), "b").unwrap();
         assert!(folder.open_anywhere("real/a").is_ok());
         assert!(folder.open_within("real/b").is_err());
+    }
+
+    #[test]
+    fn what_may_not_be_read_is_nothing_and_a_broken_disk_is_a_500() {
+        use rustix::io::Errno;
+
+        for errno in
+            [Errno::ACCESS, Errno::NOENT, Errno::NOTDIR, Errno::NAMETOOLONG, Errno::LOOP, Errno::NXIO]
+        {
+            assert!(matches!(not_opened(errno.into(), "a"), Ok(Found::Nothing)), "{errno:?}");
+        }
+        for errno in [Errno::IO, Errno::MFILE, Errno::NFILE, Errno::NOMEM] {
+            let error = not_opened(errno.into(), "a").err().unwrap();
+            assert_eq!(error.status_code(), 500, "{errno:?}");
+        }
     }
 
     fn tag_of(folder: &Path, after: Duration) -> EntityTag {

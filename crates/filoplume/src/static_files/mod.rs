@@ -51,20 +51,22 @@ use crate::routing::{Router, check_prefix, get};
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 ///
-/// `GET` and `HEAD` are answered, with ranges and all conditions of RFC 9110 (13 and 14). Every answer has an `ETag`, a
-/// `Last-Modified`, a `Content-Type` by the ending of the name, and `X-Content-Type-Options: nosniff`. Short files are sent from memory,
-/// long ones while they are read, in constant memory. If a file is written meanwhile, the connection is closed rather than two
-/// versions mixed; replace files by renaming, and what was begun is finished.
+/// `GET` and `HEAD` are answered, with ranges and all conditions of RFC 9110 (13 and 14). Every answer has an `ETag`,
+/// a `Last-Modified`, a `Content-Type` by the ending of the name, and `X-Content-Type-Options: nosniff`. Short files
+/// are sent from memory, long ones while they are read, in constant memory. If a file is written meanwhile, the
+/// connection is closed rather than two versions mixed; replace files by renaming, and what was begun is finished.
 ///
 /// A path of a folder gets a slash at its end by a redirect, and then its `index.html`. Folders are not listed.
 ///
 /// Not served, with a `404`: what a path reaches with `..`, encoded separators or double slashes; what a
-/// [symbolic link](Self::symlinks_outside) reaches outside of the folder; [hidden files](Self::hidden_files); FIFOs, sockets and devices, which are
-/// never waited for; names that no file can have; and what may not be read, with a warning in the log.
+/// [symbolic link](Self::symlinks_outside) reaches outside of the folder; [hidden files](Self::hidden_files); FIFOs, sockets
+/// and devices, which are never waited for; names that no file can have; and what may not be read, with a warning in
+/// the log.
 ///
-/// The tag of a file in a folder is made of what the file system knows: size, times, and the file's number. It is strong except for
-/// some milliseconds after a change. Instances on several machines give different tags to the same file: behind a load balancer
-/// use [`embedded`](Self::embedded), whose tags are hashes, or leave [the tag](Self::etag) out.
+/// The tag of a file in a folder is made of what the file system knows: size, times, and the file's number. It is
+/// strong except for some milliseconds after a change. Instances on several machines give different tags to the same
+/// file: behind a load balancer use [`embedded`](Self::embedded), whose tags are hashes, or leave
+/// [the tag](Self::etag) out.
 #[must_use = "files are served by an app: `.files(\"/\", files)`"]
 pub struct StaticFiles {
     from: From,
@@ -169,11 +171,12 @@ impl StaticFiles {
         self
     }
 
-    /// Sets the page that answers what is not there, with `200`: for apps of one page whose paths mean something to their scripts only.
+    /// Sets the page that answers what is not there, with `200`: for apps of one page whose paths mean something to
+    /// their scripts only.
     ///
-    /// It answers who accepts HTML, but not paths with the ending of a known type, such as `.js` or `.png`, unless HTML is asked for by
-    /// name, as browsers do when a person opens a page: a script or image that is missing should fail where it is asked for. It is
-    /// sent with `Cache-Control: no-cache`.
+    /// It answers who accepts HTML, but not paths with the ending of a known type, such as `.js` or `.png`, unless
+    /// HTML is asked for by name, as browsers do when a person opens a page: a script or image that is missing should
+    /// fail where it is asked for. It is sent with `Cache-Control: no-cache`.
     ///
     /// ```
     /// # use filoplume::prelude::*;
@@ -191,8 +194,8 @@ impl StaticFiles {
         self
     }
 
-    /// Sends the compressed sibling of a file to those who take it: `app.js.br`, `app.js.zst` or `app.js.gz` beside `app.js`.
-    /// Default: off, because each request then looks for them.
+    /// Sends the compressed sibling of a file to those who take it: `app.js.br`, `app.js.zst` or `app.js.gz` beside
+    /// `app.js`. Default: off, because each request then looks for them.
     ///
     /// ```
     /// # use filoplume::prelude::*;
@@ -211,8 +214,8 @@ impl StaticFiles {
         self
     }
 
-    /// Lets clients keep files for a time without asking again: `Cache-Control: max-age`. Default: none, so that clients guess by
-    /// the date of the file (RFC 9111, 4.2.2).
+    /// Lets clients keep files for a time without asking again: `Cache-Control: max-age`. Default: none, so that
+    /// clients guess by the date of the file (RFC 9111, 4.2.2).
     ///
     /// ```
     /// # use filoplume::prelude::*;
@@ -229,7 +232,8 @@ impl StaticFiles {
         self.cache_control(&format!("max-age={}", time.as_secs()))
     }
 
-    /// Lets clients keep files forever: for names that change with the content. `Cache-Control: max-age=31536000, immutable`.
+    /// Lets clients keep files for a year without asking again, `Cache-Control: max-age=31536000, immutable`: for names
+    /// that change with the content.
     pub fn immutable(self) -> Self {
         self.cache_control("max-age=31536000, immutable")
     }
@@ -348,7 +352,8 @@ impl Router {
     /// let app = App::new().nest("/docs", docs);
     /// ```
     ///
-    /// Below a prefix other methods than `GET`, `HEAD` and `OPTIONS` are a `405`; at `/` only if the file is there, and else a `404`.
+    /// Below a prefix other methods than `GET`, `HEAD` and `OPTIONS` are a `405`; at `/` only if the file is there,
+    /// and else a `404`.
     #[track_caller]
     pub fn files(mut self, prefix: &str, files: StaticFiles) -> Self {
         let place = std::panic::Location::caller();

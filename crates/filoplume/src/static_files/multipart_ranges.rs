@@ -1,4 +1,5 @@
-//! Several ranges in one response: `multipart/byteranges` (RFC 9110, 14.6), in constant memory and with its length known before.
+//! Several ranges in one response: `multipart/byteranges` (RFC 9110, 14.6), in constant memory and with its length
+//! known before.
 
 use std::collections::hash_map::RandomState;
 use std::fmt::Write as _;

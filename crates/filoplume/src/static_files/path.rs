@@ -14,7 +14,8 @@ pub(super) struct FilePath {
 impl FilePath {
     /// Reads a path as it came on the wire, without the slash at its beginning. `None`: there cannot be such a file.
     ///
-    /// It is split first and then decoded, once, so that an encoded slash cannot separate anything and `%252e` is not a dot.
+    /// It is split first and then decoded, once, so that an encoded slash cannot separate anything and `%252e` is not
+    /// a dot.
     pub(super) fn parse(raw: &str, allows_hidden: bool) -> Option<Self> {
         if raw.is_empty() {
             return Some(Self { text: String::new(), is_folder: true });

@@ -127,9 +127,9 @@ fn are_apart(ranges: &[ByteRange]) -> bool {
     sorted.windows(2).all(|pair| pair[0].last.saturating_add(1) < pair[1].start)
 }
 
-/// Makes one of those that overlap or touch, so that no byte is sent twice. Those with a small gap between them could be joined
-/// too, but then a client gets what it did not ask for. Those that are left are in the order of the content, which RFC 9110 allows once
-/// something was joined (15.3.7.2).
+/// Makes one of those that overlap or touch, so that no byte is sent twice. Those with a small gap between them could
+/// be joined too, but then a client gets what it did not ask for. Those that are left are in the order of the
+/// content, which RFC 9110 allows once something was joined (15.3.7.2).
 fn coalesce(mut ranges: Vec<ByteRange>) -> Vec<ByteRange> {
     ranges.sort_unstable_by_key(|range| range.start);
     let mut joined: Vec<ByteRange> = Vec::with_capacity(ranges.len());
