@@ -65,7 +65,8 @@ impl EntityTag {
     ///
     /// # Panics
     ///
-    /// If the text has a quote, a space or a control character.
+    /// If the text has a quote, a space or a control character. What comes from elsewhere is given to
+    /// [`parse`](Self::parse), or hashed first.
     pub fn strong(text: &str) -> Self {
         Self::made(&format!("\"{text}\""))
     }
