@@ -11,16 +11,28 @@ mod guide {
     mod getting_started {}
     #[doc = include_str!("../../../docs/guide/routing.md")]
     mod routing {}
+    #[doc = include_str!("../../../docs/guide/handlers.md")]
+    mod handlers {}
     #[doc = include_str!("../../../docs/guide/state.md")]
     mod state {}
     #[doc = include_str!("../../../docs/guide/errors.md")]
     mod errors {}
+    #[doc = include_str!("../../../docs/guide/middleware.md")]
+    mod middleware {}
+    #[doc = include_str!("../../../docs/guide/forms.md")]
+    mod forms {}
+    #[doc = include_str!("../../../docs/guide/sessions.md")]
+    mod sessions {}
+    #[doc = include_str!("../../../docs/guide/pages.md")]
+    mod pages {}
     #[doc = include_str!("../../../docs/guide/testing.md")]
     mod testing {}
     #[doc = include_str!("../../../docs/guide/execution.md")]
     mod execution {}
     #[doc = include_str!("../../../docs/guide/configuration.md")]
     mod configuration {}
+    #[doc = include_str!("../../../docs/guide/deployment.md")]
+    mod deployment {}
     #[doc = include_str!("../../../docs/guide/engine.md")]
     mod engine {}
 }
