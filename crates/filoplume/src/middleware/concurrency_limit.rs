@@ -51,8 +51,8 @@ impl ConcurrencyLimit {
         Self { gate, wait: None, retry_after: Duration::from_secs(1) }
     }
 
-    /// Lets up to `waiting_max` more requests wait for up to `timeout` before they are refused. Each of them holds a thread
-    /// meanwhile. Who came first is not always let in first. Default: nobody waits.
+    /// Lets up to `waiting_max` more requests wait for up to `timeout` before they are refused. Each of them holds a
+    /// thread meanwhile. Who came first is not always let in first. Default: nobody waits.
     #[must_use]
     pub fn wait(mut self, timeout: Duration, waiting_max: usize) -> Self {
         self.wait = Some(Wait { timeout, waiting_max });

@@ -41,9 +41,9 @@ use crate::routing::RouteOptions;
 /// It protects nobody from requests: a foreign page can send simple ones anyway, and what is no browser does not care. It
 /// opens what browsers keep closed, so without an origin that is allowed it opens nothing.
 ///
-/// A preflight (`OPTIONS` with `Origin` and `Access-Control-Request-Method`) is answered with `204` here; middleware further out has
-/// run by then, so one that wants a login goes further in. Other requests are handed on whatever their origin is, and their
-/// responses say who may read them, errors too. For an app, a router or a route.
+/// A preflight (`OPTIONS` with `Origin` and `Access-Control-Request-Method`) is answered with `204` here; middleware
+/// further out has run by then, so one that wants a login goes further in. Other requests are handed on whatever
+/// their origin is, and their responses say who may read them, errors too. For an app, a router or a route.
 pub struct Cors {
     origins: Origins,
     methods: Names,
@@ -70,8 +70,8 @@ enum Names {
 }
 
 impl Cors {
-    /// Returns a policy that allows no origin yet; of others then the methods `GET`, `HEAD` and `POST`, and the headers that
-    /// need no permission.
+    /// Returns a policy that allows no origin yet; of others then the methods `GET`, `HEAD` and `POST`, and the
+    /// headers that need no permission.
     pub fn new() -> Self {
         Self {
             origins: Origins::Some(Vec::new()),
@@ -114,8 +114,8 @@ impl Cors {
         self
     }
 
-    /// Allows the origins that a closure says yes to, in place of those said before. It is given what the client sent, `null` included,
-    /// which is what pages without an origin send: anybody can make one.
+    /// Allows the origins that a closure says yes to, in place of those said before. It is given what the client
+    /// sent, `null` included, which is what pages without an origin send: anybody can make one.
     ///
     /// ```
     /// use filoplume::middleware::Cors;
@@ -145,7 +145,8 @@ impl Cors {
         self
     }
 
-    /// Sets the headers of requests that are allowed beside those that need no permission, such as `content-type` for JSON.
+    /// Sets the headers of requests that are allowed beside those that need no permission, such as `content-type` for
+    /// JSON.
     #[must_use]
     pub fn allow_headers<N: Into<String>>(mut self, names: impl IntoIterator<Item = N>) -> Self {
         self.headers = Names::Some(self.checked(names));
@@ -174,16 +175,16 @@ impl Cors {
         self
     }
 
-    /// Lets pages from the public network ask a server in a private one, where the browser wants a permission for that (Private
-    /// Network Access). Default: no.
+    /// Lets pages from the public network ask a server in a private one, where the browser wants a permission for
+    /// that (Private Network Access). Default: no.
     #[must_use]
     pub fn allow_private_network(mut self, allows_private_network: bool) -> Self {
         self.allows_private_network = allows_private_network;
         self
     }
 
-    /// Sets how long a browser may remember the answer to a preflight. Browsers have bounds of their own, such as two hours.
-    /// Default: unsaid, which is five seconds.
+    /// Sets how long a browser may remember the answer to a preflight. Browsers have bounds of their own, such as two
+    /// hours. Default: unsaid, which is five seconds.
     #[must_use]
     pub fn max_age(mut self, duration: Duration) -> Self {
         self.max_age = Some(duration);

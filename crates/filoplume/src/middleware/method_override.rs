@@ -8,7 +8,8 @@ use crate::extract::refuse;
 use crate::middleware::{Middleware, Next};
 use crate::routing::CONTENT_BYTES_MAX;
 
-/// Takes a `POST` for a `PUT`, `PATCH` or `DELETE` if it says so: in `x-http-method-override`, or as `_method` in the query or in a form.
+/// Takes a `POST` for a `PUT`, `PATCH` or `DELETE` if it says so: in `x-http-method-override`, or as `_method` in the
+/// query or in a form.
 ///
 /// ```
 /// use filoplume::prelude::*;
@@ -24,16 +25,18 @@ use crate::routing::CONTENT_BYTES_MAX;
 /// form.body("_method=DELETE").send().assert_text("note 3 is gone");
 /// ```
 ///
-/// The route is chosen by the new method, so this is middleware of the app; in a router or a route it is too late, and the
-/// request is answered as the `POST` it came as. The header counts first, then the query, then the form. No other
-/// method can be asked for, and nothing but a `POST` asks: a link or an image changes nothing. What is asked for and cannot be is a `400`.
+/// The route is chosen by the new method, so this is middleware of the app; in a router or a route it is too late,
+/// and the request is answered as the `POST` it came as. The header counts first, then the query, then the form. No
+/// other method can be asked for, and nothing but a `POST` asks: a link or an image changes nothing. What is asked
+/// for and cannot be is a `400`.
 ///
-/// A page of another site can send such a form, while its scripts would need a permission for a `DELETE` (see [`Cors`](super::Cors)).
-/// So what is asked for in this way is to be protected as a `POST` is: with tokens against forged requests, not by its method.
+/// A page of another site can send such a form, while its scripts would need a permission for a `DELETE` (see
+/// [`Cors`](super::Cors)). So what is asked for in this way is to be protected as a `POST` is: with tokens against
+/// forged requests, not by its method.
 ///
-/// A form is read into memory for that, if it is `application/x-www-form-urlencoded`; the handler
-/// reads it as if nothing had happened. One that is announced to be longer than [the bound](Self::form_bytes_max) is not looked
-/// at; one that turns out to be longer is a `413`.
+/// A form is read into memory for that, if it is `application/x-www-form-urlencoded`; the handler reads it as if
+/// nothing had happened. One that is announced to be longer than [the bound](Self::form_bytes_max) is not looked at;
+/// one that turns out to be longer is a `413`.
 #[derive(Clone, Debug)]
 pub struct MethodOverride {
     methods: Vec<Method>,

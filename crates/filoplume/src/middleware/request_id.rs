@@ -42,7 +42,8 @@ pub struct RequestIds {
     trusts_incoming: bool,
 }
 
-/// The id of a request, given by [`RequestIds`]. As a parameter of a handler it is refused with `500` where that is missing.
+/// The id of a request, given by [`RequestIds`]. As a parameter of a handler it is refused with `500` where that is
+/// missing.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct RequestId(Arc<str>);
 
@@ -52,8 +53,8 @@ impl RequestIds {
         Self { header: "x-request-id".to_owned(), trusts_incoming: false }
     }
 
-    /// Takes over the id that a request brings along, if it is 1 to 64 of the characters `A-Z a-z 0-9 - _ . : / + = @`. For
-    /// servers behind a proxy that sets it: of others, a client can choose the same id for all its requests. Default: no.
+    /// Takes over the id that a request brings along, if it is 1 to 64 letters, digits, and `-_.:/+=@`. For servers
+    /// behind a proxy that sets it: of others, a client can choose the same id for all its requests. Default: no.
     #[must_use]
     pub fn trust_incoming(mut self, trusts_incoming: bool) -> Self {
         self.trusts_incoming = trusts_incoming;

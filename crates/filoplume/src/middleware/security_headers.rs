@@ -35,8 +35,8 @@ const NONCE_BYTES: usize = 16;
 /// | `cross-origin-opener-policy` | `same-origin` | windows of other sites have no handle on this one |
 /// | `cross-origin-resource-policy` | `same-origin` | other sites do not embed what is answered (fetches by [`Cors`](super::Cors) still work) |
 ///
-/// Only when told: [`hsts`](Self::hsts), [`content_security_policy`](Self::content_security_policy), `permissions-policy` and
-/// all others with [`set`](Self::set).
+/// Only when told: [`hsts`](Self::hsts), [`content_security_policy`](Self::content_security_policy),
+/// `permissions-policy` and all others with [`set`](Self::set).
 ///
 /// ```
 /// use std::time::Duration;
@@ -81,8 +81,8 @@ pub enum Frames {
     Anywhere,
 }
 
-/// The random text of one response that marks its own scripts and styles, for a policy with `{nonce}`. As a parameter of a
-/// handler it is refused with `500` where there is no such policy.
+/// The random text of one response that marks its own scripts and styles, for a policy with `{nonce}`. As a parameter
+/// of a handler it is refused with `500` where there is no such policy.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CspNonce(Arc<str>);
 
@@ -121,8 +121,8 @@ impl SecurityHeaders {
 
     /// Sets which pages may show the answers in a frame. Default: none.
     ///
-    /// It is said as `frame-ancestors`, in the policy or beside it, and for old browsers as `x-frame-options`, which cannot name
-    /// origins.
+    /// It is said as `frame-ancestors`, in the policy or beside it, and for old browsers as `x-frame-options`, which
+    /// cannot name origins.
     #[must_use]
     pub fn frames(mut self, frames: Frames) -> Self {
         self.frames = frames;
@@ -158,15 +158,16 @@ impl SecurityHeaders {
         self.prepared()
     }
 
-    /// As [`hsts_with_subdomains`](Self::hsts_with_subdomains), and agrees to a place in the list that browsers are built with. The list wants a year at least.
+    /// As [`hsts_with_subdomains`](Self::hsts_with_subdomains), and agrees to a place in the list that browsers are
+    /// built with. The list wants a year at least.
     #[must_use]
     pub fn hsts_preload(mut self, max_age: Duration) -> Self {
         self.hsts = Some(Hsts { max_age, extent: HstsExtent::Preload });
         self.prepared()
     }
 
-    /// Sets a header in place of one of the same name, such as `permissions-policy` or a weaker `cross-origin-resource-policy`.
-    /// `{nonce}` is replaced here too.
+    /// Sets a header in place of one of the same name, such as `permissions-policy` or a weaker
+    /// `cross-origin-resource-policy`. `{nonce}` is replaced here too.
     #[must_use]
     pub fn set(mut self, name: &str, value: impl Into<String>) -> Self {
         self = self.without(name);

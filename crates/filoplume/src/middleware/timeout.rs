@@ -38,8 +38,8 @@ use crate::routing::RouteOptions;
 /// app.test().get("/report").send().assert_text("12 lines");
 /// ```
 ///
-/// The time begins when the request gets here: what it waited before, in the server's queue or at a proxy, is counted only if
-/// [`already_spent`](Self::already_spent) says how long that was. Of two budgets the one that ends first
+/// The time begins when the request gets here: what it waited before, in the server's queue or at a proxy, is counted
+/// only if [`already_spent`](Self::already_spent) says how long that was. Of two budgets the one that ends first
 /// holds.
 pub struct TimeoutBudget {
     duration: Duration,
@@ -51,8 +51,8 @@ pub struct TimeoutBudget {
 /// How much time was spent on a request before it got here.
 type Spent = Box<dyn Fn(&Request) -> Option<Duration> + Send + Sync>;
 
-/// How much time is left to answer a request, as [`TimeoutBudget`] set it. A copy that can be handed on. As a parameter of a
-/// handler it is refused with `500` where no budget was set.
+/// How much time is left to answer a request, as [`TimeoutBudget`] set it. A copy that can be handed on. As a
+/// parameter of a handler it is refused with `500` where no budget was set.
 #[derive(Clone, Copy, Debug)]
 pub struct TimeLeft {
     /// `None` if it is beyond what the clock can express.

@@ -37,19 +37,21 @@ const STREAM_FROM_BYTES: usize = 256 * 1024;
 /// ```
 ///
 /// The coding is the one with the highest weight in `Accept-Encoding` (RFC 9110, 12.5.3); of equal ones the first of
-/// zstd, Brotli, gzip. A client that refuses all of them and what is plain too is sent what is plain. Content in memory is compressed whole, what is long or a reader while it is sent, in constant memory.
+/// zstd, Brotli, gzip. A client that refuses all of them and what is plain too is sent what is plain. Content in
+/// memory is compressed whole, what is long or a reader while it is sent, in constant memory.
 ///
 /// Not compressed is
-/// - what is compressed already, or unknown: only [types](Self::types) such as text, JSON, XML, SVG are; and what has a `Content-Encoding`;
+/// - what is compressed already, or unknown: only [types](Self::types) such as text, JSON, XML, SVG are; and what has
+///   a `Content-Encoding`;
 /// - what is shorter than [`bytes_min`](Self::bytes_min), unless the client refuses it uncompressed (`identity;q=0`);
 /// - parts (`206`, `Content-Range`), what has no content, and errors that get theirs further out;
 /// - what has `Cache-Control: no-transform`, by which a handler keeps it out, or a digest;
-/// - `text/event-stream`. A stream of another kind arrives in larger pieces than it was written, which matters if it is to be
-///   watched live: that too is what `no-transform` is for.
+/// - `text/event-stream`. A stream of another kind arrives in larger pieces than it was written, which matters if it
+///   is to be watched live: that too is what `no-transform` is for.
 ///
-/// Responses that depend on `Accept-Encoding` say so in `Vary`; a strong `ETag` becomes a weak one (RFC 9110, 8.8.3), since
-/// the bytes are no longer those that it named, and `Accept-Ranges` goes. Of a weak tag no `If-Match` is true (RFC 9110, 13.1.1): where clients
-/// change what they have read only if it is still the same, keep it out.
+/// Responses that depend on `Accept-Encoding` say so in `Vary`; a strong `ETag` becomes a weak one (RFC 9110, 8.8.3),
+/// since the bytes are no longer those that it named, and `Accept-Ranges` goes. Of a weak tag no `If-Match` is true
+/// (RFC 9110, 13.1.1): where clients change what they have read only if it is still the same, keep it out.
 ///
 /// A page that shows both a secret and what the client sent should not be compressed when it goes over TLS: its length
 /// tells of the secret (BREACH). CSRF tokens of this crate are masked against that.

@@ -15,7 +15,8 @@ use crate::error::{Error, Result};
 use crate::middleware::catch_panic::contain;
 use crate::middleware::{Middleware, Next, RequestId};
 
-/// Writes one line for each request: method, path, route, status, bytes, duration, client, peer, request id, and the error if there is one.
+/// Writes one line for each request: method, path, route, status, bytes, duration, client, peer, request id, and the
+/// error if there is one.
 ///
 /// ```
 /// use filoplume::prelude::*;
@@ -104,8 +105,8 @@ impl Logger {
     /// {"time":"2026-11-06T08:49:37.412Z","method":"GET","path":"/notes?page=2","route":"/notes","status":200, ...}
     /// ```
     ///
-    /// Fields: `time`, `method`, `path`, `route`, `status`, `bytes`, `duration_us`, `client`, `peer`, `request_id`, `referer`,
-    /// `user_agent`, `error`. What is not known is left out.
+    /// Fields: `time`, `method`, `path`, `route`, `status`, `bytes`, `duration_us`, `client`, `peer`, `request_id`,
+    /// `referer`, `user_agent`, `error`. What is not known is left out.
     #[must_use]
     pub fn json(mut self) -> Self {
         self.format = Format::Json;

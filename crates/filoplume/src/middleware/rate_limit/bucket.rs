@@ -6,8 +6,8 @@ use std::time::Duration;
 /// How fast tokens come back, and how many there can be.
 ///
 /// A client's bucket is one number: the time at which it is full again. Each request moves it by the time that a
-/// token takes; a request that would move it further ahead of now than a whole bucket takes is refused. A time in the past is a
-/// full bucket, so what is forgotten then is not missed.
+/// token takes; a request that would move it further ahead of now than a whole bucket takes is refused. A time in the
+/// past is a full bucket, so what is forgotten then is not missed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Bucket {
     /// The time in which one token comes back.

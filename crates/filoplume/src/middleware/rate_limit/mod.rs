@@ -43,20 +43,22 @@ const KEY_BYTES_MAX: usize = 256;
 /// assert!(refused.assert_status(429).header("retry-after").is_some());     // at most 10 s
 /// ```
 ///
-/// Each client has a bucket of tokens: a request takes one, and they come back one by one at the rate that is allowed (GCRA). So a
-/// client that was quiet can ask [a number of times](Self::burst) at once, and over time never more than the rate.
+/// Each client has a bucket of tokens: a request takes one, and they come back one by one at the rate that is allowed
+/// (GCRA). So a client that was quiet can ask [a number of times](Self::burst) at once, and over time never more than
+/// the rate.
 ///
-/// **Who is a client** is decided by its address, behind the proxies that the app [trusts](crate::App::trust_proxies); of IPv6 the first 64 bits, since who has one address has that many. [`key`](Self::key)
-/// decides otherwise, such as by API key.
+/// **Who is a client** is decided by its address, behind the proxies that the app
+/// [trusts](crate::App::trust_proxies); of IPv6 the first 64 bits, since who has one address has that many.
+/// [`key`](Self::key) decides otherwise, such as by API key.
 ///
 /// **Memory** is bounded: [100,000 clients](Self::keys_max) are remembered. When there are more, those that were not
 /// seen for longest are forgotten, and begin with a full bucket when they come back; nobody is refused for that.
 ///
 /// **Several instances** count each for itself, unless they share their counts through Redis with [`redis`](Self::redis).
 ///
-/// Responses say in `x-ratelimit-limit`, `-remaining` and `-reset` how large the bucket is, how many tokens are left, and in how many seconds it is
-/// full again. These names are those that clients know; the draft of `RateLimit` by the IETF has changed its form several times, and
-/// `Retry-After` (RFC 9110, 10.2.3) is what a client must heed anyway.
+/// Responses say in `x-ratelimit-limit`, `-remaining` and `-reset` how large the bucket is, how many tokens are left,
+/// and in how many seconds it is full again. These names are those that clients know; the draft of `RateLimit` by the
+/// IETF has changed its form several times, and `Retry-After` (RFC 9110, 10.2.3) is what a client must heed anyway.
 pub struct RateLimit {
     bucket: Bucket,
     memory: Memory,
@@ -101,8 +103,8 @@ impl RateLimit {
         }
     }
 
-    /// Sets how many requests a client may make at once after a while of silence: the size of its bucket. Default: as many as are
-    /// allowed in the period.
+    /// Sets how many requests a client may make at once after a while of silence: the size of its bucket. Default: as
+    /// many as are allowed in the period.
     #[must_use]
     pub fn burst(mut self, requests: u32) -> Self {
         if requests == 0 {
@@ -148,8 +150,8 @@ impl RateLimit {
         self
     }
 
-    /// Shares the counts of several instances through Redis: the URL, such as `redis://10.0.0.5/`, or a [`RedisCounters`] with
-    /// more settings.
+    /// Shares the counts of several instances through Redis: the URL, such as `redis://10.0.0.5/`, or a
+    /// [`RedisCounters`] with more settings.
     ///
     /// ```no_run
     /// use filoplume::middleware::{RateLimit, RedisCounters, WhenRedisFails};
@@ -164,7 +166,8 @@ impl RateLimit {
         self
     }
 
-    /// Sets the name under which counts are shared. Limits with the same name, rate and burst share theirs. Default: none.
+    /// Sets the name under which counts are shared. Limits with the same name, rate and burst share theirs. Default:
+    /// none.
     #[must_use]
     pub fn name(mut self, name: impl Into<String>) -> Self {
         self.name = name.into();

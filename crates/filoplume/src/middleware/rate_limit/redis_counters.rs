@@ -18,8 +18,9 @@ const TIMEOUT: Duration = Duration::from_millis(250);
 /// How long Redis is not asked after it failed: otherwise each request would wait for the timeout.
 const PAUSE: Duration = Duration::from_secs(1);
 
-/// [`Bucket::take`], in one step for all who ask Redis. Its clock counts, so that those of the instances may differ; in
-/// microseconds, which a Lua number holds for centuries. Returns whether the request is allowed, and when the bucket is full.
+/// [`Bucket::take`], in one step for all who ask Redis. Its clock counts, so that those of the instances may differ;
+/// in microseconds, which a Lua number holds for centuries. Returns whether the request is allowed, and when the
+/// bucket is full.
 const SCRIPT: &str = "\
 local time = redis.call('TIME')
 local now = time[1] * 1000000 + time[2]
@@ -36,8 +37,8 @@ return {1, math.ceil(ahead)}
 
 /// Counts that several instances share through Redis, for [`RateLimit::redis`](super::RateLimit::redis).
 ///
-/// Each request is one call of a script, which is atomic. Connections are kept, and made anew when they have
-/// failed. A Redis that does not answer within [the timeout](Self::timeout) is not asked for a second; what happens meanwhile
+/// Each request is one call of a script, which is atomic. Connections are kept, and made anew when they have failed.
+/// A Redis that does not answer within [the timeout](Self::timeout) is not asked for a second; what happens meanwhile
 /// is up to [`when_it_fails`](Self::when_it_fails).
 pub struct RedisCounters {
     client: std::result::Result<Client, String>,
