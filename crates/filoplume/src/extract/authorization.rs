@@ -7,7 +7,7 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use filoplume_runtime::{Request, StatusCode};
 
-use super::{Extract, Refusal};
+use super::{Extract, ExtractOptional, Refusal};
 use crate::context::Context;
 use crate::error::Error;
 
@@ -57,6 +57,15 @@ impl Extract for Basic {
     }
 }
 
+impl ExtractOptional for Basic {
+    fn extract_optional(
+        request: &mut Request,
+        _: &Context<'_>,
+    ) -> Result<Option<Self>, AuthorizationRejection> {
+        unless_missing(Self::of(request))
+    }
+}
+
 impl fmt::Debug for Basic {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Basic").field("user", &self.user).finish_non_exhaustive()
@@ -97,6 +106,15 @@ impl Extract for Bearer {
 
     fn extract(request: &mut Request, _: &Context<'_>) -> Result<Self, AuthorizationRejection> {
         Self::of(request)
+    }
+}
+
+impl ExtractOptional for Bearer {
+    fn extract_optional(
+        request: &mut Request,
+        _: &Context<'_>,
+    ) -> Result<Option<Self>, AuthorizationRejection> {
+        unless_missing(Self::of(request))
     }
 }
 
@@ -214,6 +232,15 @@ pub(crate) fn quoted(text: &str) -> String {
     }
     quoted.push('"');
     quoted
+}
+
+/// What is missing may be missing.
+fn unless_missing<T>(result: Result<T, AuthorizationRejection>) -> Result<Option<T>, AuthorizationRejection> {
+    match result {
+        Ok(value) => Ok(Some(value)),
+        Err(AuthorizationRejection::Missing { .. }) => Ok(None),
+        Err(rejection) => Err(rejection),
+    }
 }
 
 /// What stands behind the scheme in `Authorization` (RFC 9110, 11.6.2).

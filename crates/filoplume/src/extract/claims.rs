@@ -8,7 +8,7 @@ use std::sync::Arc;
 use filoplume_runtime::Request;
 use serde::de::DeserializeOwned;
 
-use super::{AuthorizationRejection, Extract, REALM, Refusal, Scheme};
+use super::{AuthorizationRejection, Extract, ExtractOptional, REALM, Refusal, Scheme};
 use crate::context::Context;
 use crate::error::Error;
 use crate::middleware::{VerifiedClaims, invalid_token};
@@ -18,7 +18,7 @@ use crate::routing::RouteOptions;
 /// takes claims without it does not start.
 ///
 /// Refused with `401` if the token lacks what `T` wants, and if there is none where that is
-/// [optional](crate::middleware::Jwt::optional). A claim that nothing is done with need not be in `T`.
+/// [optional](crate::middleware::Jwt::optional): there `Option<Claims<T>>` is the parameter. A claim that nothing is done with need not be in `T`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Claims<T>(pub T);
 
@@ -37,6 +37,18 @@ impl<T: DeserializeOwned> Extract for Claims<T> {
         options.require::<VerifiedClaims>(
             "it takes `Claims<..>`, and no token is checked: add `.with(Jwt::..)`",
         );
+    }
+}
+
+impl<T: DeserializeOwned> ExtractOptional for Claims<T> {
+    fn extract_optional(
+        request: &mut Request,
+        context: &Context<'_>,
+    ) -> Result<Option<Self>, ClaimsRejection> {
+        match request.extensions().get::<VerifiedClaims>() {
+            Some(_) => Self::extract(request, context).map(Some),
+            None => Ok(None),
+        }
     }
 }
 

@@ -25,7 +25,7 @@ use crate::routing::RouteOptions;
 #[diagnostic::on_unimplemented(
     message = "`Option<{Self}>` cannot be a parameter of a handler",
     label = "not an extractor of something that may be missing",
-    note = "`Option` is possible for `Header<H>`, `Extension<T>`, `Json<T>`, `Form<T>`",
+    note = "`Option` is possible for `Header<H>`, `Extension<T>`, `Json<T>`, `Form<T>`, `Basic`, `Bearer`, `Claims<T>`",
     note = "in queries and forms the fields are optional: `struct Search {{ page: Option<u32> }}` with `Query<Search>`"
 )]
 pub trait ExtractOptional: Extract {

@@ -242,7 +242,7 @@ impl Jwt {
     }
 
     /// Lets requests without `Authorization` through; wrong tokens are refused as ever. Handlers take
-    /// `Result<Claims<T>, ClaimsRejection>`.
+    /// `Option<Claims<T>>`.
     #[must_use]
     pub fn optional(self) -> Self {
         self.set(|settings| settings.is_optional = true)

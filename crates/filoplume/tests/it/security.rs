@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use filoplume::Key;
-use filoplume::extract::{Basic, Bearer, Claims, ClaimsRejection};
+use filoplume::extract::{Basic, Bearer, Claims};
 use filoplume::middleware::{BasicAuth, BearerAuth, Csrf, CsrfToken, Jwt, Sessions};
 use filoplume::prelude::*;
 use filoplume::testing::{MultipartForm, TestClient};
@@ -104,7 +104,7 @@ fn credentials_are_parameters_too() {
     let client = App::new()
         .get("/basic", |basic: Basic| basic.user)
         .get("/bearer", |Bearer(token): Bearer| token)
-        .get("/maybe", |basic: Result<Basic, _>| basic.map_or("nobody".to_owned(), |basic| basic.user))
+        .get("/maybe", |basic: Option<Basic>| basic.map_or("nobody".to_owned(), |basic| basic.user))
         .test();
     client.get("/basic").basic("ada", "x").send().assert_text("ada");
     client.get("/basic").bearer("x").send().assert_status(401);
@@ -115,6 +115,8 @@ fn credentials_are_parameters_too() {
         .assert_status(401)
         .assert_header("www-authenticate", "Bearer realm=\"protected\"");
     client.get("/maybe").send().assert_text("nobody");
+    client.get("/maybe").basic("ada", "x").send().assert_text("ada");
+    client.get("/maybe").header("authorization", "Basic !").send().assert_status(401);
 }
 
 #[derive(Deserialize, Serialize)]
@@ -155,14 +157,14 @@ fn a_token_is_issued_and_read() {
 #[test]
 fn an_optional_token_may_be_missing_but_not_wrong() {
     let client = App::new()
-        .get("/", |claims: Result<Claims<Who>, ClaimsRejection>| match claims {
-            Ok(Claims(who)) => Ok(who.sub),
-            Err(ClaimsRejection::NoToken) => Ok("nobody".to_owned()),
-            Err(rejection) => Err(rejection),
-        })
+        .get("/", |claims: Option<Claims<Who>>| claims.map_or("nobody".to_owned(), |Claims(who)| who.sub))
+        .get("/must", |Claims(who): Claims<Who>| who.sub)
         .with(jwt().optional())
         .test();
     client.get("/").send().assert_text("nobody");
+    client.get("/must").send().assert_status(401);
+    let ada = jwt().issue(&Who { sub: "ada".to_owned() }, Duration::from_secs(60)).expect("it is signed");
+    client.get("/").bearer(&ada).send().assert_text("ada");
     client.get("/").bearer("a.b.c").send().assert_status(401);
     client.get("/").basic("a", "b").send().assert_status(401);
 }
