@@ -69,7 +69,7 @@ impl<'a> Context<'a> {
     ///         _ => Err(Error::forbidden("from this machine only")),
     ///     }
     /// });
-    /// # app.test().get("/").send().assert_status(403);
+    /// # app.test().get("/").send().assert_status(200);
     /// ```
     pub fn client_ip(&self, request: &Request) -> Option<IpAddr> {
         self.core.settings.proxies.client_ip(request)

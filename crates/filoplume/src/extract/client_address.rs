@@ -17,10 +17,11 @@ use crate::context::Context;
 ///
 /// ```
 /// use filoplume::prelude::*;
+/// use filoplume::extract::Proxies;
 ///
 /// let app = App::new()
 ///     .get("/", |client: ClientAddr| format!("{} over {}", client, client.scheme()))
-///     .trust_proxies("unix");
+///     .trust_proxies(Proxies::loopback());
 /// let client = app.test();
 /// client.get("/").header("x-forwarded-for", "10.1.2.3, 192.0.2.60").send().assert_text("192.0.2.60 over http");
 /// ```

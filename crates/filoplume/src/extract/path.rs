@@ -303,8 +303,7 @@ struct Text<'a> {
 
 impl<'a> Text<'a> {
     fn decode(self) -> Result<Cow<'a, str>, Refused> {
-        percent::decode(self.encoded.as_bytes())
-            .map_err(|error| Refused::Encoding(self.name.to_owned(), error))
+        percent::decode_text(self.encoded).map_err(|error| Refused::Encoding(self.name.to_owned(), error))
     }
 }
 

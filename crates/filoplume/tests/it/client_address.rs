@@ -178,7 +178,7 @@ fn middleware_knows_the_client_too() {
             response.set_header("x-client", told)?;
             Ok::<_, Error>(response)
         })
-        .trust_proxies("unix");
+        .trust_proxies(Proxies::loopback());
     let answer = app.test().get("/").header("x-forwarded-for", "192.0.2.1").send();
     answer.assert_header("x-client", "Some(192.0.2.1) http");
 }
