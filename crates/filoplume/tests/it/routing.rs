@@ -296,8 +296,8 @@ fn paths_are_matched_encoded_and_captures_decoded() {
             GET /one/a/b -> 404
             GET /one/%2e%2e -> 200 one=..
             GET /one/%ff -> 400 (`x` in the path is not UTF-8)
-            GET /one/100% -> 200 one=100%
-            GET /one/%zz -> 200 one=%zz
+            GET /one/100% -> 400 (`x` in the path has a `%` without two hexadecimal digits behind it)
+            GET /one/%zz -> 400 (`x` in the path has a `%` without two hexadecimal digits behind it)
             GET /one/%E2%82%AC+%C3%B6 -> 200 one=€+ö
             GET /raw/%ff -> 200 not looked at
             GET /%ff -> 404
