@@ -74,7 +74,10 @@ fn errors_and_panics_are_in_the_line() {
         text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     assert_eq!(lines[0]["error"], "disk\non fire");
     assert_eq!(lines[0]["route"], "/broken");
-    assert_eq!((&lines[1]["status"], &lines[1]["error"]), (&500.into(), &"panicked: out of paper".into()));
+    // With the place, once another app of this process has been in development mode.
+    let error = lines[1]["error"].as_str().unwrap();
+    assert!(error.starts_with("panicked") && error.ends_with(": out of paper"), "{error}");
+    assert_eq!(lines[1]["status"], 500);
     assert_eq!(lines[2]["status"], 404);
     assert!(lines[2].get("route").is_none() && lines[2].get("bytes").is_none());
     assert_eq!(lines[3]["status"], 200);
@@ -153,9 +156,8 @@ fn an_event_has_the_target_and_the_fields() {
     assert!(fields.get("error").is_none() && fields["duration_us"].is_u64());
 }
 
-/// What the test below runs in a process of its own, where nobody has set up `tracing`.
+/// What the test below runs again in a process of its own, where nobody has set up `tracing`.
 #[test]
-#[ignore = "a part of the next test"]
 fn one_request_without_a_subscriber() {
     app(Logger::new()).test().get("/notes/1").send().assert_text("note 1");
 }
@@ -163,7 +165,7 @@ fn one_request_without_a_subscriber() {
 #[test]
 fn a_beginner_who_set_up_nothing_sees_a_line_on_stderr() {
     let output = std::process::Command::new(std::env::current_exe().unwrap())
-        .args(["--exact", "middleware::logger::one_request_without_a_subscriber", "--ignored"])
+        .args(["--exact", "middleware::logger::one_request_without_a_subscriber", "--nocapture"])
         .output()
         .unwrap();
     let stderr = String::from_utf8_lossy(&output.stderr);
