@@ -94,7 +94,7 @@ impl Sessions {
     fn at(place: Place, key: Key) -> Self {
         let lifetime = Lifetime { idle: IDLE_TIMEOUT, absolute: ABSOLUTE_TIMEOUT };
         Self {
-            keeper: Arc::new(Keeper { place, key, lifetime }),
+            keeper: Arc::new(Keeper { place, key, old_keys: Vec::new(), lifetime }),
             name: None,
             same_site: SameSite::Lax,
             path: "/".to_owned(),
@@ -102,6 +102,23 @@ impl Sessions {
             is_secure: None,
             is_lasting: true,
         }
+    }
+
+    /// Knows sessions too that were begun with another key, so that a key can be changed without ending them. It can be left
+    /// out again when the [absolute timeout](Self::absolute_timeout) has passed.
+    ///
+    /// ```
+    /// use filoplume::Key;
+    /// use filoplume::middleware::Sessions;
+    ///
+    /// let (new, old) = ("the secret of this year, 32 bytes", "the secret of last year, 32 bytes");
+    /// let sessions = Sessions::in_cookie(Key::from_secret(new)?).old_key(Key::from_secret(old)?);
+    /// # Ok::<(), filoplume::Error>(())
+    /// ```
+    #[must_use]
+    pub fn old_key(mut self, key: Key) -> Self {
+        Arc::make_mut(&mut self.keeper).old_keys.push(key);
+        self
     }
 
     /// Sets when a session ends that is not used. It may end a sixteenth earlier. Default: 24 hours.

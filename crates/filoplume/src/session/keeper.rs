@@ -28,6 +28,8 @@ const CONTENT_PURPOSE: &str = "session-content";
 pub(crate) struct Keeper {
     pub(crate) place: Place,
     pub(crate) key: Key,
+    /// What sessions may have been begun with before.
+    pub(crate) old_keys: Vec<Key>,
     pub(crate) lifetime: Lifetime,
 }
 
@@ -52,6 +54,8 @@ pub(crate) struct Live {
 }
 
 struct Stored {
+    /// The one that the session was begun with: its id in the store depends on it.
+    key: Key,
     token: String,
     id: String,
     bytes: Vec<u8>,
@@ -120,24 +124,27 @@ impl Keeper {
         let Some(presented) = presented else { return Ok(Live::new(now)) };
         let found = match &self.place {
             Place::Cookie => {
-                let opened = self.key.open(CONTENT_PURPOSE, presented);
+                let opened = self.keys().find_map(|key| key.open(CONTENT_PURPOSE, presented));
                 opened.and_then(|content| Record::decode(content.as_bytes())).map(|record| (record, None))
             }
             Place::Store(store) => {
                 // The signature keeps what was made up away from the store.
-                let Some(token) = self.key.verify(TOKEN_PURPOSE, presented) else {
-                    return Ok(Live::new(now));
-                };
-                let id = self.key.mac(ID_PURPOSE, token);
+                let verified = self.keys().find_map(|key| Some((key, key.verify(TOKEN_PURPOSE, presented)?)));
+                let Some((key, token)) = verified else { return Ok(Live::new(now)) };
+                let id = key.mac(ID_PURPOSE, token);
                 let bytes = store.load(&id)?;
                 bytes.and_then(|bytes| {
                     let record = Record::decode(&bytes)?;
-                    Some((record, Some(Stored { token: token.to_owned(), id, bytes })))
+                    Some((record, Some(Stored { key: key.clone(), token: token.to_owned(), id, bytes })))
                 })
             }
         };
         let alive = found.filter(|(record, _)| record.keep_for(self.lifetime, now).is_some());
         Ok(alive.map_or_else(|| Live::new(now), |(record, stored)| Live { record, stored, ..Live::new(now) }))
+    }
+
+    fn keys(&self) -> impl Iterator<Item = &Key> {
+        std::iter::once(&self.key).chain(&self.old_keys)
     }
 
     /// Keeps what was changed.
@@ -175,7 +182,7 @@ impl Keeper {
             Some(stored) if live.is_changed() || is_touched => {
                 let is_kept = self.replace(store, stored, live, now)?;
                 if is_kept && is_touched {
-                    self.keep(&stored.token, &live.record, now)
+                    self.keep(&stored.key, &stored.token, &live.record, now)
                 } else {
                     Outcome::Nothing
                 }
@@ -185,7 +192,7 @@ impl Keeper {
                 let token = random_token()?;
                 let id = self.key.mac(ID_PURPOSE, &token);
                 store.insert(&id, &live.record.encode()?, self.keep_for(&live.record, now))?;
-                self.keep(&token, &live.record, now)
+                self.keep(&self.key, &token, &live.record, now)
             }
             // A cookie that stands for nothing stays: another request may just have replaced it.
             None if live.is_destroyed || !live.retired.is_empty() => Outcome::Forget,
@@ -215,8 +222,8 @@ impl Keeper {
         Err(Error::unavailable("too many requests change the session at once"))
     }
 
-    fn keep(&self, token: &str, record: &Record, now: u64) -> Outcome {
-        Outcome::Keep(self.key.sign(TOKEN_PURPOSE, token), self.keep_for(record, now))
+    fn keep(&self, key: &Key, token: &str, record: &Record, now: u64) -> Outcome {
+        Outcome::Keep(key.sign(TOKEN_PURPOSE, token), self.keep_for(record, now))
     }
 
     fn keep_for(&self, record: &Record, now: u64) -> Duration {
@@ -241,7 +248,7 @@ mod tests {
         Lifetime { idle: Duration::from_secs(160), absolute: Duration::from_secs(1000) };
 
     fn keeper(place: Place) -> Keeper {
-        Keeper { place, key: Key::generate(), lifetime: LIFETIME }
+        Keeper { place, key: Key::generate(), old_keys: Vec::new(), lifetime: LIFETIME }
     }
 
     fn in_memory() -> (Keeper, Arc<MemoryStore>) {

@@ -80,7 +80,7 @@ struct Inner {
 enum State {
     /// Nobody has asked: the store was not.
     Unread,
-    Live(Live),
+    Live(Box<Live>),
     /// The response is made.
     Saved,
 }
@@ -220,10 +220,10 @@ impl Session {
         let inner = &*self.inner;
         let mut state = inner.state.lock();
         if matches!(*state, State::Unread) {
-            *state = State::Live(inner.keeper.load(inner.presented.as_deref(), now())?);
+            *state = State::Live(Box::new(inner.keeper.load(inner.presented.as_deref(), now())?));
         }
         MutexGuard::try_map(state, |state| match state {
-            State::Live(live) => Some(live),
+            State::Live(live) => Some(&mut **live),
             State::Unread | State::Saved => None,
         })
         .map_err(|_| {
@@ -235,7 +235,7 @@ impl Session {
     pub(crate) fn save(&self) -> Result<Option<Outcome>> {
         let state = std::mem::replace(&mut *self.inner.state.lock(), State::Saved);
         match state {
-            State::Live(live) => self.inner.keeper.save(live, now()).map(Some),
+            State::Live(live) => self.inner.keeper.save(*live, now()).map(Some),
             State::Unread | State::Saved => Ok(None),
         }
     }

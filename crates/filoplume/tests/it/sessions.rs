@@ -161,6 +161,31 @@ fn a_session_that_was_planted_is_not_the_one_of_who_logs_in() {
 }
 
 #[test]
+fn a_key_can_be_changed_without_ending_sessions() {
+    let store = Arc::new(MemoryStore::new());
+    let places: [&dyn Fn(Key) -> Sessions; 2] =
+        [&Sessions::in_cookie, &|key| Sessions::new(Arc::clone(&store), key)];
+    for sessions in places {
+        let (old, new) = (Key::generate(), Key::generate());
+        let before = app(sessions(old.clone())).test();
+        before.post("/login/ada").send().assert_status(200);
+        let cookie = before.cookie(NAME).expect("it is set");
+
+        let changed = app(sessions(new.clone()).old_key(old)).test();
+        changed.set_cookie(NAME, &cookie);
+        changed.get("/").send().assert_text("Some(\"ada\")");
+        changed.put("/color/red").send().assert_status(200);
+        changed.get("/color").send().assert_text("Some(\"red\")");
+        changed.post("/login/bob").send().assert_status(200);
+        let renewed = changed.cookie(NAME).expect("it is set");
+
+        let after = app(sessions(new)).test().without_cookies();
+        after.get("/").cookie(NAME, &renewed).send().assert_text("Some(\"bob\")");
+        after.get("/").cookie(NAME, &cookie).send().assert_text("None");
+    }
+}
+
+#[test]
 fn signatures_for_other_things_are_none_for_sessions() {
     let client = App::new()
         .get("/forge", |cookies: Cookies| cookies.signed(&key()).set(NAME, "A".repeat(43)))
