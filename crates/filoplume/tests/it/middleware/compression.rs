@@ -1,3 +1,5 @@
+//! What is compressed, how, and what is left as it is.
+
 use std::io::{self, Read};
 
 use filoplume::middleware::{Coding, Compression};

@@ -1,3 +1,5 @@
+//! Who of other origins may ask, and what a preflight is told.
+
 use std::time::Duration;
 
 use filoplume::middleware::Cors;

@@ -1,3 +1,5 @@
+//! Lines and events of requests, and what cannot be forged in them.
+
 use std::io::{self, Write};
 use std::sync::Arc;
 

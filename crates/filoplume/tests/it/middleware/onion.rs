@@ -1,3 +1,5 @@
+//! Middleware as an onion: order, early answers, errors and panics on their way out.
+
 use std::sync::Arc;
 
 use filoplume::middleware::{

@@ -1,3 +1,5 @@
+//! Rows of forms, good, bad and cut anywhere.
+
 #![allow(clippy::needless_pass_by_value, reason = "rows read better with values")]
 
 use std::io;
