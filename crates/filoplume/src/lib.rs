@@ -42,6 +42,7 @@ mod static_files;
 #[cfg(feature = "templates")]
 pub mod template;
 pub mod testing;
+mod weight;
 
 pub use filoplume_runtime::{
     Body, Headers, InvalidHeader, Method, Metrics, Peer, Request, Response, ResponseBody, Server,

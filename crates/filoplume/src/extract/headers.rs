@@ -4,12 +4,13 @@ use std::net::Ipv6Addr;
 
 use super::TypedHeader;
 use super::media_type::{self, essence, is_token, trim};
+use crate::weight::{WEIGHT_MAX, Weight, parse_weight};
 
 /// `Accept` (RFC 9110, 12.5.1): which types of content the client would like.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Accept {
-    /// Ranges such as `text/*` with their weights in thousandths.
-    ranges: Vec<(String, u16)>,
+    /// Ranges such as `text/*` with their weights.
+    ranges: Vec<(String, Weight)>,
 }
 
 impl Accept {
@@ -36,7 +37,7 @@ impl Accept {
     }
 
     /// The weight of the most specific range that an offer is in.
-    fn weight(&self, offer: &str) -> u16 {
+    fn weight(&self, offer: &str) -> Weight {
         let matching = self.ranges.iter().filter_map(|(range, weight)| {
             let specificity = match range.split_once('/')? {
                 ("*", "*") => 0,
@@ -63,28 +64,14 @@ impl TypedHeader for Accept {
                 return Err("a range is no `type/subtype`");
             }
             let weight = media_type::parameters(range).find_map(|parameter| match parameter {
-                Ok((name, value)) if name.eq_ignore_ascii_case("q") => Some(weight(&value)),
+                Ok((name, value)) if name.eq_ignore_ascii_case("q") => Some(parse_weight(&value)),
                 Ok(_) => None,
                 Err(_) => Some(None),
             });
-            let weight = weight.unwrap_or(Some(1000)).ok_or("a weight is no number from 0 to 1")?;
+            let weight = weight.unwrap_or(Some(WEIGHT_MAX)).ok_or("a weight is no number from 0 to 1")?;
             Ok((essence(range).to_owned(), weight))
         });
         ranges.collect::<Result<_, _>>().map(|ranges| Self { ranges })
-    }
-}
-
-/// A weight in thousandths (RFC 9110, 12.4.2).
-fn weight(value: &str) -> Option<u16> {
-    let (whole, digits) = value.split_once('.').unwrap_or((value, ""));
-    if digits.len() > 3 || !digits.bytes().all(|byte| byte.is_ascii_digit()) {
-        return None;
-    }
-    let thousandths: u16 = format!("{digits:0<3}").parse().ok()?;
-    match (whole, thousandths) {
-        ("0", thousandths) => Some(thousandths),
-        ("1", 0) => Some(1000),
-        _ => None,
     }
 }
 

@@ -4,6 +4,8 @@ use std::cmp::Reverse;
 
 use filoplume_runtime::Headers;
 
+use crate::weight::{WEIGHT_MAX, Weight, parse_weight};
+
 /// A form in which an error can be read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Format {
@@ -55,10 +57,10 @@ impl Accept {
     }
 }
 
-/// One media range with its weight in thousandths.
+/// One media range with its weight.
 struct Range<'a> {
     media_type: &'a [u8],
-    quality: u16,
+    quality: Weight,
     position: usize,
 }
 
@@ -83,7 +85,7 @@ fn preferred(accept: &[u8]) -> Format {
 }
 
 /// How specific the range is that speaks of a media type, its weight, and where it stands.
-fn most_specific(ranges: &[Range<'_>], name: &str) -> Option<(u8, u16, Reverse<usize>)> {
+fn most_specific(ranges: &[Range<'_>], name: &str) -> Option<(u8, Weight, Reverse<usize>)> {
     let matching = ranges.iter().filter_map(|range| {
         let specificity = range.specificity_for(name.as_bytes())?;
         Some((specificity, range.quality, Reverse(range.position)))
@@ -95,12 +97,12 @@ impl<'a> Range<'a> {
     fn parse(range: &'a [u8], position: usize) -> Option<Self> {
         let mut parts = split_unquoted(range, b';').into_iter().map(<[u8]>::trim_ascii);
         let media_type = parts.next().filter(|media_type| media_type.contains(&b'/'))?;
-        let mut quality = 1000;
+        let mut quality = WEIGHT_MAX;
         for parameter in parts {
             let equals = parameter.iter().position(|&byte| byte == b'=')?;
             let (name, value) = (&parameter[..equals], &parameter[equals + 1..]);
             if name.eq_ignore_ascii_case(b"q") {
-                quality = parse_quality(value)?;
+                quality = parse_weight(std::str::from_utf8(value).ok()?)?;
             } else if !(name.eq_ignore_ascii_case(b"charset") && value.eq_ignore_ascii_case(b"utf-8")) {
                 // A kind of it that is not what is sent here.
                 return None;
@@ -121,28 +123,6 @@ impl<'a> Range<'a> {
             }
             _ => None,
         }
-    }
-}
-
-/// `0`, `1`, and up to three digits behind the point (RFC 9110, 12.4.2).
-fn parse_quality(value: &[u8]) -> Option<u16> {
-    let (whole, digits) = match value {
-        [whole @ (b'0' | b'1')] => (whole, [].as_slice()),
-        [whole @ (b'0' | b'1'), b'.', digits @ ..] if digits.len() <= 3 => (whole, digits),
-        _ => return None,
-    };
-    let mut thousandths = 0;
-    for place in 0..3 {
-        let digit = digits.get(place).copied().unwrap_or(b'0');
-        if !digit.is_ascii_digit() {
-            return None;
-        }
-        thousandths = thousandths * 10 + u16::from(digit - b'0');
-    }
-    match (whole, thousandths) {
-        (b'1', 0) => Some(1000),
-        (b'1', _) => None,
-        _ => Some(thousandths),
     }
 }
 

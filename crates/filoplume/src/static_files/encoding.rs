@@ -1,5 +1,7 @@
 //! Files that lie compressed beside their originals, and which of them a client takes (RFC 9110, 12.5.3).
 
+use crate::weight::{WEIGHT_MAX, Weight, parse_weight};
+
 /// A coding of which a sibling may be there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Coding {
@@ -15,11 +17,6 @@ const CODINGS: [Coding; 3] = [
     Coding { name: "zstd", suffix: ".zst" },
     Coding { name: "gzip", suffix: ".gz" },
 ];
-
-/// Weights are thousandths: at most three digits follow the point (RFC 9110, 12.4.2).
-type Weight = u16;
-
-const WEIGHT_MAX: Weight = 1000;
 
 /// Returns the codings that the client prefers to no coding, the best first.
 pub(super) fn accepted(accept_encoding: &str) -> impl Iterator<Item = Coding> {
@@ -58,19 +55,6 @@ fn weighted(element: &str) -> Option<(&str, Weight)> {
         }
     };
     Some((name, weight))
-}
-
-fn parse_weight(text: &str) -> Option<Weight> {
-    let (whole, fraction) = text.split_once('.').unwrap_or((text, ""));
-    if fraction.len() > 3 || !fraction.bytes().all(|byte| byte.is_ascii_digit()) {
-        return None;
-    }
-    let thousandths: Weight = format!("{fraction:0<3}").parse().ok()?;
-    match whole {
-        "0" => Some(thousandths),
-        "1" if thousandths == 0 => Some(WEIGHT_MAX),
-        _ => None,
-    }
 }
 
 #[cfg(test)]

@@ -1,6 +1,7 @@
 //! What a client accepts (RFC 9110, 12.4.2 and 12.5.3).
 
 use super::Coding;
+use crate::weight::{WEIGHT_MAX, Weight, parse_weight};
 
 /// What follows from `Accept-Encoding`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -10,11 +11,6 @@ pub(super) struct Choice {
     /// The client cannot use what is not compressed.
     pub(super) refuses_identity: bool,
 }
-
-/// Thousandths: the weights of HTTP have three digits.
-type Weight = u16;
-
-const WEIGHT_MAX: Weight = 1000;
 
 /// Chooses one of the codings that are offered, the best first.
 pub(super) fn choose<'a>(values: impl Iterator<Item = &'a [u8]>, offered: &[Coding]) -> Choice {
@@ -92,20 +88,6 @@ fn weight_of<'a>(parameters: impl Iterator<Item = &'a str>) -> Option<Weight> {
     Some(WEIGHT_MAX)
 }
 
-/// `0`, `1`, `0.` and up to three digits (RFC 9110, 12.4.2).
-fn parse_weight(text: &str) -> Option<Weight> {
-    let (whole, digits) = text.split_once('.').unwrap_or((text, ""));
-    if digits.len() > 3 || !digits.bytes().all(|byte| byte.is_ascii_digit()) {
-        return None;
-    }
-    let thousandths: Weight = format!("{digits:0<3}").parse().ok()?;
-    match whole {
-        "0" => Some(thousandths),
-        "1" if thousandths == 0 => Some(WEIGHT_MAX),
-        _ => None,
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -160,13 +142,8 @@ mod tests {
 
     #[test]
     fn weights_that_are_none_are_not_accepted() {
-        for bad in ["2", "1.001", "-1", "0.1234", ".5", "NaN", "", "0x1", "1e0", "+1", "0.+1", "0,5"] {
-            assert_eq!(parse_weight(bad), None, "{bad}");
+        for bad in ["2", "0.1234", ""] {
             assert_eq!(choice(&format!("gzip;q={bad}")).coding, None, "{bad}");
-        }
-        for (good, weight) in [("0", 0), ("1", 1000), ("1.000", 1000), ("0.5", 500), ("0.", 0), ("0.001", 1)]
-        {
-            assert_eq!(parse_weight(good), Some(weight), "{good}");
         }
     }
 
