@@ -10,6 +10,7 @@ use filoplume_runtime::{Request, Response, StatusCode};
 use parking_lot::Mutex;
 use percent_encoding::{AsciiSet, CONTROLS, percent_decode_str, utf8_percent_encode};
 
+use super::media_type::trim;
 use super::{Extract, Refusal};
 use crate::context::Context;
 use crate::error::{Error, Result};
@@ -258,9 +259,12 @@ fn purpose(name: &str) -> String {
 }
 
 /// One `name=value` of a `Cookie` field. `None` if it is none: it is skipped.
+///
+/// Around names and values stand spaces and tabs (RFC 6265, 5.2), and nothing else is taken off: a cookie whose name begins
+/// with another white space of Unicode is one that any host of the domain may set, and would be taken for a `__Host-` one.
 fn parse(pair: &[u8]) -> Option<(String, String)> {
     let (name, value) = std::str::from_utf8(pair).ok()?.split_once('=')?;
-    let (name, value) = (name.trim(), value.trim());
+    let (name, value) = (trim(name), trim(value));
     if name.is_empty() {
         return None;
     }

@@ -201,3 +201,16 @@ fn no_cookie_is_lost_in_an_extractor_of_the_app() {
     client.get("/visits").send().assert_text("1");
     client.get("/visits").send().assert_text("2");
 }
+
+#[test]
+fn a_name_is_taken_as_the_browser_sent_it_however_white_it_looks() {
+    let client = App::new().get("/", |cookies: Cookies| format!("{:?}", cookies.get("__Host-id"))).test();
+    for white in ["\u{a0}", "\u{85}", "\u{2000}", "\u{3000}"] {
+        for cookie in [format!("{white}__Host-id=evil"), format!("__Host-id{white}=evil")] {
+            client.get("/").header("cookie", &cookie).send().assert_text("None");
+        }
+        let answer = client.get("/").header("cookie", &format!("__Host-id={white}good")).send();
+        answer.assert_text(&format!("{:?}", Some(format!("{white}good"))));
+    }
+    client.get("/").header("cookie", "a=b; \t__Host-id = good\t").send().assert_text("Some(\"good\")");
+}
