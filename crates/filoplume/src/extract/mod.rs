@@ -35,6 +35,7 @@ mod valid;
 use std::error::Error as StdError;
 use std::io;
 
+use filoplume_http1::ParseError;
 use filoplume_runtime::Request;
 
 pub use authorization::{AuthorizationRejection, Basic, Bearer, Scheme};
@@ -157,9 +158,15 @@ pub(crate) fn known_refusal(error: &(dyn StdError + 'static)) -> Option<Error> {
     // A reader of content, such as a field of a form, has no other way to say why it fails.
     let within = error.downcast_ref::<io::Error>().and_then(io::Error::get_ref);
     match within {
-        Some(within) => describe(within),
+        // So says the engine, of a content that is read as it arrives.
+        Some(within) => within.downcast_ref().map(of_content).or_else(|| describe(within)),
         None => describe(error),
     }
+}
+
+/// What is wrong with a content is the client's fault: it is no content, or too long.
+fn of_content(error: &ParseError) -> Error {
+    Error::new(error.status_code(), format!("the content cannot be taken: {error}"))
 }
 
 /// Implements what all refusals have in common. Those behind the `;` become responses on their own.

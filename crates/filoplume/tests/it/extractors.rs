@@ -570,6 +570,34 @@ fn a_content_in_chunks_is_bounded_as_one_that_is_announced() {
     assert!(too_long.starts_with("HTTP/1.1 413 "), "{too_long}");
 }
 
+/// Over a socket too. `?` knows an error of the engine about the content from one of the handler's own files.
+#[test]
+fn a_content_that_is_none_is_not_our_fault_where_it_is_read_as_it_arrives() {
+    let read = |mut body: Body| -> Result<String> {
+        let mut content = Vec::new();
+        body.read_to_end(&mut content)?;
+        Ok(content.len().to_string())
+    };
+    let app = App::new().post("/", read).with(middleware::BodyLimit::new(10));
+    let app = app.start("127.0.0.1:0").unwrap();
+    let answer = |chunks: &str| {
+        let mut socket = TcpStream::connect(app.local_addr()).unwrap();
+        socket.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
+        // The content comes once the handler waits for it.
+        let head = "POST / HTTP/1.1\r\nHost: a\r\nConnection: close\r\nExpect: 100-continue";
+        write!(socket, "{head}\r\nTransfer-Encoding: chunked\r\n\r\n").unwrap();
+        let mut word = [0; 25];
+        socket.read_exact(&mut word).unwrap();
+        socket.write_all(chunks.as_bytes()).unwrap();
+        let mut answer = String::new();
+        socket.read_to_string(&mut answer).unwrap();
+        answer.split(' ').nth(1).unwrap_or_default().to_owned()
+    };
+    assert_eq!(answer("a\r\n0123456789\r\n0\r\n\r\n"), "200");
+    assert_eq!(answer("b\r\n0123456789a\r\n0\r\n\r\n"), "413");
+    assert_eq!(answer("x\r\n0123456789\r\n0\r\n\r\n"), "400");
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
