@@ -304,10 +304,11 @@ impl Core {
     }
 
     /// Answers a request behind the middleware of the app.
-    pub(crate) fn route(&self, request: Request, asked: &Asked) -> Response {
+    pub(crate) fn route(&self, mut request: Request, asked: &Asked) -> Response {
+        let is_planned = request.route().is_some();
         let error = match self.table.found_for(&request) {
             Found::Route(number) => match self.table.route(number) {
-                Some(route) if !route.options.refuses(&request) => {
+                Some(route) if !route.options.refuses_content(&mut request, is_planned) => {
                     let context = Context { core: self, route: Some(route), asked };
                     if route.layers.is_empty() {
                         return context.handle(request);

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use filoplume_http1::ContentDecoder;
+use filoplume_http1::{ContentDecoder, ParseError};
 use parking_lot::Mutex;
 
 use crate::buffers::Content;
@@ -98,7 +98,17 @@ impl Body {
             Kind::Stream(stream) => {
                 content.extend(stream.prefix.as_slice());
                 stream.prefix = content;
+                // They are read again.
+                stream.bytes_left = stream.bytes_left.saturating_add(bytes.len() as u64);
             }
+        }
+    }
+
+    /// Bounds what is still arriving, for those who find out later than the plan how much is accepted: a read that goes
+    /// beyond `bytes_max` is an error, `InvalidData`, as one beyond the bound of the plan. What is in memory stays.
+    pub fn bound(&mut self, bytes_max: u64) {
+        if let Kind::Stream(stream) = &mut self.kind {
+            stream.bytes_left = stream.bytes_left.min(bytes_max);
         }
     }
 
@@ -168,6 +178,8 @@ pub(crate) struct ContentStream {
     /// Bytes that were read and not decoded.
     unread: Vec<u8>,
     decoder: Option<ContentDecoder>,
+    /// How much of it may still be read, beside what the decoder was told.
+    bytes_left: u64,
     pace: Pace,
     /// The peer waits for a word before it sends.
     owes_continue: bool,
@@ -222,6 +234,7 @@ impl ContentStream {
             prefix,
             unread,
             decoder: Some(decoder),
+            bytes_left: u64::MAX,
             pace,
             owes_continue,
             failed: false,
@@ -256,6 +269,14 @@ impl ContentStream {
                 self.receive()?;
             }
         }
+    }
+
+    fn count(&mut self, read: usize) -> io::Result<usize> {
+        let Some(left) = self.bytes_left.checked_sub(read as u64) else {
+            return Err(io::Error::new(io::ErrorKind::InvalidData, ParseError::ContentTooLong));
+        };
+        self.bytes_left = left;
+        Ok(read)
     }
 
     fn receive(&mut self) -> io::Result<()> {
@@ -301,15 +322,17 @@ impl Read for ContentStream {
         if buffer.is_empty() {
             return Ok(0);
         }
-        if self.prefix.len() > 0 {
-            let read = self.prefix.as_slice().read(buffer)?;
-            self.prefix.advance(read);
-            return Ok(read);
-        }
         if self.failed {
             return Err(io::Error::other("the content ended with an error before"));
         }
-        let result = self.read_decoded(buffer);
+        let result = if self.prefix.len() > 0 {
+            let read = self.prefix.as_slice().read(buffer)?;
+            self.prefix.advance(read);
+            Ok(read)
+        } else {
+            self.read_decoded(buffer)
+        };
+        let result = result.and_then(|read| self.count(read));
         self.failed = result.is_err();
         result
     }

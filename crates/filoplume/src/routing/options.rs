@@ -190,6 +190,20 @@ impl RouteOptions {
         }
     }
 
+    /// As [`refuses`](Self::refuses). The content of a request that was planned as another one, such as a `POST` that
+    /// became a `PUT`, came within the bound of that one, or still does: that is made up for here.
+    #[inline]
+    pub(crate) fn refuses_content(&self, request: &mut Request, is_planned: bool) -> bool {
+        self.refuses(request) || (!is_planned && self.refuses_unplanned(request))
+    }
+
+    #[inline(never)]
+    fn refuses_unplanned(&self, request: &mut Request) -> bool {
+        let Some(max) = self.bytes_max() else { return false };
+        request.body_mut().bound(max);
+        request.body().len().is_some_and(|length| length > max)
+    }
+
     /// The plan for a request of this route.
     #[inline]
     pub(crate) fn plan(&self, request: &Request, number: u32) -> Plan {

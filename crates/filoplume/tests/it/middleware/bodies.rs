@@ -1,6 +1,9 @@
 //! Method override, and what it leaves of the content.
 
-use filoplume::middleware::MethodOverride;
+use std::io::{Read, Write};
+use std::net::TcpStream;
+
+use filoplume::middleware::{BodyLimit, MethodOverride};
 use filoplume::prelude::*;
 use filoplume::testing::{TestClient, TestResponse};
 
@@ -100,4 +103,42 @@ fn each_way_to_ask_can_be_closed() {
 fn in_a_route_it_is_too_late() {
     let route = post(|| "posted").delete(|| "deleted").with(MethodOverride::new());
     App::new().route("/", route).test().post("/?_method=DELETE").send().assert_text("posted");
+}
+
+/// What a handler for `PUT` behind a limit of 10 bytes answers to a `POST` of so many in chunks, over a socket.
+fn put_in_chunks(app: App, length: usize) -> String {
+    let length_of = |mut body: Body| -> Result<String> {
+        let mut content = Vec::new();
+        body.read_to_end(&mut content)?;
+        Ok(format!("{} bytes", content.len()))
+    };
+    let app = app.put("/", length_of).with(BodyLimit::new(10)).with(MethodOverride::new());
+    let app = app.start("127.0.0.1:0").unwrap();
+    let mut socket = TcpStream::connect(app.local_addr()).unwrap();
+    let head = "POST / HTTP/1.1\r\nHost: a\r\nConnection: close\r\nX-HTTP-Method-Override: PUT";
+    let content = "x".repeat(length);
+    write!(socket, "{head}\r\nTransfer-Encoding: chunked\r\n\r\n{length:x}\r\n{content}\r\n0\r\n\r\n")
+        .unwrap();
+    let mut answer = String::new();
+    socket.read_to_string(&mut answer).unwrap();
+    answer
+}
+
+#[test]
+fn the_bound_of_the_new_route_counts_although_another_was_planned() {
+    let apps: [fn() -> App; 2] =
+        [App::new, || App::new().route("/", post(|| "posted").content_bytes_max(1_000_000))];
+    for app in apps {
+        let client =
+            app().put("/", |_: Body| "put").with(BodyLimit::new(10)).with(MethodOverride::new()).test();
+        let put = |length| {
+            let request = client.post("/").header("x-http-method-override", "PUT");
+            request.chunked().body("x".repeat(length)).send()
+        };
+        put(10).assert_text("put");
+        put(11).assert_status(413);
+        assert!(put_in_chunks(app(), 10).ends_with("10 bytes"));
+        let refused = put_in_chunks(app(), 11);
+        assert!(refused.starts_with("HTTP/1.1 413"), "{refused}");
+    }
 }
