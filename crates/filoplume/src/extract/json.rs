@@ -11,7 +11,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use super::media_type::essence;
-use super::place::place;
+use super::place::{place, shortened};
 use super::{ContentRejection, Extract, ExtractOptional, Refusal, Takes};
 use crate::context::Context;
 use crate::error::{Error, Result};
@@ -120,9 +120,18 @@ pub enum JsonRejection {
 
 impl JsonRejection {
     fn of(error: serde_path_to_error::Error<serde_json::Error>) -> Self {
-        let field = place(error.path(), &error.inner().to_string());
+        let message = error.inner().to_string();
+        let field = place(error.path(), &message);
         let source = Arc::new(error.into_inner());
-        if source.is_data() { Self::Data { field, source } } else { Self::Syntax(source) }
+        if !source.is_data() {
+            return Self::Syntax(source);
+        }
+        let short = shortened(message.clone());
+        if short == message {
+            return Self::Data { field, source };
+        }
+        // It still has line and column, which stand at the end of its text.
+        Self::Data { field, source: Arc::new(serde::de::Error::custom(short)) }
     }
 }
 

@@ -19,7 +19,7 @@ mod multipart;
 mod optional;
 mod path;
 mod percent;
-#[cfg(any(feature = "json", feature = "form"))]
+#[cfg(any(feature = "json", feature = "form", feature = "validate"))]
 mod place;
 mod plain;
 mod proxies;

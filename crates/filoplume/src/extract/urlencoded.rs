@@ -6,7 +6,7 @@ use std::fmt;
 use serde::de::DeserializeOwned;
 
 use super::percent::{self, EncodingError};
-use super::place::place;
+use super::place::{place, shortened};
 
 /// Most fields that are read. Two bytes of input are a field, and a field takes some hundred bytes while it is read:
 /// without a bound a form of 2 MiB would take 100. No form that people fill in comes near.
@@ -77,7 +77,7 @@ pub(crate) fn read<T: DeserializeOwned>(input: &[u8]) -> Result<T, FieldsError> 
             unclear if unclear == "unsupported value" => "it is there more than once".to_owned(),
             message => message,
         };
-        FieldsError::Data { field: place(error.path(), &message), message }
+        FieldsError::Data { field: place(error.path(), &message), message: shortened(message) }
     })
 }
 

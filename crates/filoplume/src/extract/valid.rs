@@ -7,6 +7,7 @@ use std::ops::{Deref, DerefMut};
 use filoplume_runtime::{Request, Response, StatusCode};
 use garde::Validate;
 
+use super::place::shortened;
 use super::{Extract, Refusal, Takes, refuse};
 use crate::context::Context;
 use crate::error::{Error, FieldError, Result};
@@ -107,8 +108,10 @@ impl InvalidFields {
         let untold = errors.len().saturating_sub(FIELDS_MAX);
         errors.truncate(FIELDS_MAX);
         let fields = errors.into_iter();
-        let fields = fields
-            .map(|(path, error)| FieldError { field: path.to_string(), message: error.message().to_owned() });
+        let fields = fields.map(|(path, error)| FieldError {
+            field: shortened(path.to_string()),
+            message: error.message().to_owned(),
+        });
         Self { fields: fields.collect(), untold }
     }
 

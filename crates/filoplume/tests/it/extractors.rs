@@ -543,6 +543,43 @@ fn what_the_request_is_can_be_asked_for() {
     );
 }
 
+#[test]
+fn a_refusal_does_not_repeat_all_that_was_sent() {
+    #[derive(Deserialize)]
+    #[serde(deny_unknown_fields)]
+    struct Only {
+        #[serde(rename = "n")]
+        _n: u8,
+    }
+    #[derive(Deserialize)]
+    enum Colour {
+        Red,
+    }
+    let client = App::new()
+        .post("/struct", |_: Json<Only>| "read")
+        .post("/map", |_: Json<HashMap<String, u8>>| "read")
+        .post("/form", |_: Form<HashMap<String, Colour>>| "read")
+        .test();
+    let long = "ä".repeat(100_000);
+    let json = |path: &str, text: String| {
+        client.post(path).header("content-type", "application/json").body(text).send()
+    };
+    let form = client.post("/form").header("content-type", "application/x-www-form-urlencoded");
+    let value = json("/struct", format!("{{\"n\":\"{long}\"}}"));
+    value.assert_contains("invalid type: string").assert_contains("expected u8 at line 1 column 200");
+    let answers = [
+        value,
+        json("/struct", format!("{{\"{long}\":1}}")),
+        json("/map", format!("{{\"{long}\":\"{long}\"}}")),
+        form.body(format!("{long}={long}")).send(),
+    ];
+    for answer in answers {
+        answer.assert_status(422);
+        assert!(answer.body().len() < 4000, "{} bytes", answer.body().len());
+    }
+    let _ = Colour::Red;
+}
+
 /// Over a socket, where the content arrives while the extractor reads it.
 #[test]
 fn a_content_in_chunks_is_bounded_as_one_that_is_announced() {
