@@ -48,13 +48,15 @@ use crate::routing::{Route, delete, get, patch, post, put};
 /// - Two patterns that match the same paths with other names, such as `/{a}` and `/{b}`, are a mistake. Mistakes are
 ///   told at the start, all at once, with the places of both routes. The same pattern may be added again for other methods.
 /// - Paths are matched as they are on the wire; captures are decoded after that, so `%2F` is a slash in a value and
-///   never a separator. Patterns are written in plain text: `/café` matches `/caf%C3%A9`.
+///   never a separator. Patterns are written in plain text: `/café` matches `/caf%C3%A9`. So `/%61dmin` is not below
+///   `/admin`, and a handler for `/{*rest}` that decodes is asked for it; static files send it to `/admin`.
 /// - Nothing is resolved: `/a//b` has an empty segment, `..` is a segment like others, letters are not `/Letters`.
 ///
 /// # When no pattern matches
 ///
 /// 1. The path with one slash at its end more or less has a route: `308` to it. Both forms may have routes of their own.
-/// 2. The path in its normal form (RFC 3986, 6.2.2) has one, as `/%61` and `/a`: `308` to it.
+/// 2. The path in its normal form (RFC 3986, 6.2.2) has one, as `/%61` and `/a`, or is below the prefix of another router
+///    with a fallback: `308` to it.
 /// 3. The [fallback](Self::fallback) of the innermost router whose prefix matches answers, or that of the app.
 /// 4. `404`.
 ///

@@ -115,8 +115,24 @@ impl Table {
         if let Some(path) = self.elsewhere(path) {
             return Found::Elsewhere { path };
         }
-        let nested = self.nested_fallbacks.at(path).ok().map(|matched| *matched.value);
-        nested.or(self.fallback).map_or(Found::Nothing, Found::Route)
+        if let Some(path) = self.other_place(path) {
+            return Found::Elsewhere { path };
+        }
+        self.nested_fallback(path).or(self.fallback).map_or(Found::Nothing, Found::Route)
+    }
+
+    /// The path in its normal form, if that is a place of others. Who writes a letter of `/private` as `%70` does not get
+    /// around the middleware there to what decodes paths, such as static files.
+    pub(crate) fn other_place(&self, path: &str) -> Option<String> {
+        let place = |path: &str| match self.paths.at(path) {
+            Ok(matched) => (Some(*matched.value), None),
+            Err(_) => (None, self.nested_fallback(path)),
+        };
+        resolved_normal_form(path).filter(|normal| place(normal) != place(path))
+    }
+
+    fn nested_fallback(&self, path: &str) -> Option<u32> {
+        self.nested_fallbacks.at(path).ok().map(|matched| *matched.value)
     }
 
     /// The path in its normal form, with one slash at its end more or less, or both, if there is a route for that.
@@ -125,9 +141,7 @@ impl Table {
         if !path.starts_with('/') || path[1..].starts_with(['/', '\\']) {
             return None;
         }
-        // What a client would resolve before it asks again is not sent to it.
-        let normal =
-            normal_form(path).filter(|path| !path.split('/').any(|part| part == "." || part == ".."));
+        let normal = resolved_normal_form(path);
         let other_slash = |path: &str| match path.strip_suffix('/') {
             Some("") => None,
             Some(without) => Some(without.to_owned()),
@@ -136,6 +150,15 @@ impl Table {
         let candidates = [other_slash(path), normal.as_deref().and_then(other_slash), normal];
         candidates.into_iter().rev().flatten().find(|path| self.paths.at(path).is_ok())
     }
+}
+
+/// The normal form of a path that has another, unless a client would resolve it before it asks again, or take it for another
+/// host.
+fn resolved_normal_form(path: &str) -> Option<String> {
+    // `//host/` or `/\host/` as a redirect would lead to another host.
+    let is_local = path.starts_with('/') && !path[1..].starts_with(['/', '\\']);
+    let normal = if is_local { normal_form(path) } else { None };
+    normal.filter(|path| !path.split('/').any(|part| part == "." || part == ".."))
 }
 
 impl fmt::Debug for Table {

@@ -35,6 +35,10 @@ impl Handler<WholeRequest> for FilesHandler {
     type Output = Result<Response>;
 
     fn call(&self, WholeRequest(request): WholeRequest, context: &Context<'_>) -> Result<Response> {
+        // Names are decoded here, and what is below the prefix of others is theirs.
+        if let Some(path) = context.core.table.other_place(request.path()) {
+            return redirect_to(&request, &path);
+        }
         self.0.answer(&request, context.route().unwrap_or("/*"))
     }
 }
@@ -240,9 +244,13 @@ fn redirect(request: &Request) -> Result<Response> {
     if path.starts_with("//") || path.contains('\\') {
         return Err(Error::status(StatusCode::NOT_FOUND));
     }
+    redirect_to(request, &format!("{path}/"))
+}
+
+fn redirect_to(request: &Request, path: &str) -> Result<Response> {
     let query = request.query().map(|query| format!("?{query}")).unwrap_or_default();
     let mut response = Response::new(StatusCode::PERMANENT_REDIRECT.as_u16());
-    response.set_header("location", format!("{path}/{query}"))?;
+    response.set_header("location", format!("{path}{query}"))?;
     Ok(response)
 }
 

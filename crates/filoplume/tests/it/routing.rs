@@ -448,6 +448,10 @@ fn the_innermost_fallback_whose_prefix_matches_answers() {
             "GET /t/a/known",
             "POST /t/a/known",
             "GET /api/known/",
+            "GET /%61pi/x?y",
+            "GET /api/%69nner/x",
+            "GET /api/inner/%78",
+            "GET /./%61pi/x",
             "GET /t",
         ],
         &expect![[r#"
@@ -463,6 +467,10 @@ fn the_innermost_fallback_whose_prefix_matches_answers() {
             GET /t/a/known -> 200 known
             POST /t/a/known -> 405 allow: GET, HEAD, OPTIONS
             GET /api/known/ -> 308 location: /api/known
+            GET /%61pi/x?y -> 308 location: /api/x?y
+            GET /api/%69nner/x -> 308 location: /api/inner/x
+            GET /api/inner/%78 -> 200 inner
+            GET /./%61pi/x -> 404 app
             GET /t -> 404 app
         "#]],
     );

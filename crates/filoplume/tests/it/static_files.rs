@@ -736,3 +736,50 @@ fn embedded_files_behave_like_those_of_a_folder() {
     assert_eq!(client.head("/e/").send().header("content-length"), Some("12"));
     client.post("/e/").send().assert_status(405);
 }
+
+#[test]
+fn an_escape_in_a_prefix_does_not_lead_around_the_router_that_is_there() {
+    let folder = tempfile::tempdir().unwrap();
+    fs::create_dir(folder.path().join("private")).unwrap();
+    fs::write(folder.path().join("private/plan.txt"), "secret").unwrap();
+    let public = || StaticFiles::folder(folder.path());
+    let private = || StaticFiles::folder(folder.path().join("private"));
+    let auth = || middleware::BasicAuth::user("ada", "sesame");
+    let apps = [
+        (
+            "",
+            App::new()
+                .files("/", public())
+                .nest("/private", Router::new().files("/", private()).with(auth())),
+        ),
+        ("", App::new().files("/", public()).merge(Router::new().files("/private", private()).with(auth()))),
+        (
+            "/a",
+            App::new().files("/a", public()).merge(Router::new().files("/a/private", private()).with(auth())),
+        ),
+        (
+            "/a",
+            App::new()
+                .nest("/a", Router::new().files("/", public()))
+                .nest("/a/private", Router::new().files("/", private()).with(auth())),
+        ),
+    ];
+    for (prefix, app) in apps {
+        let client = app.test();
+        let plan = format!("{prefix}/private/plan.txt");
+        client.get(&plan).send().assert_status(401);
+        client.get(&plan).basic("ada", "sesame").send().assert_text("secret");
+        for escaped in ["/%70rivate/plan.txt", "/private/%70lan.txt", "/priv%61te/plan.txt?a"] {
+            let answer = client.get(&format!("{prefix}{escaped}")).send();
+            assert!([308, 401].contains(&answer.status().as_u16()), "{prefix}{escaped}: {answer:?}");
+        }
+        for escaped in [
+            "/private%2Fplan.txt",
+            "/.%2Fprivate/plan.txt",
+            "/x/../private/plan.txt",
+            "/./%70rivate/plan.txt",
+        ] {
+            client.get(&format!("{prefix}{escaped}")).send().assert_status(404);
+        }
+    }
+}
