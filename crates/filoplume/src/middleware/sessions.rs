@@ -21,6 +21,9 @@ const IDLE_TIMEOUT: Duration = Duration::from_secs(24 * 3600);
 /// When a session ends in any case: a stolen one is of no use for ever.
 const ABSOLUTE_TIMEOUT: Duration = Duration::from_secs(30 * 24 * 3600);
 
+/// What the cookie is called, unless the program says otherwise or it can have a name with a promise.
+const NAME: &str = "session";
+
 /// Remembers browsers from request to request. Handlers take a [`Session`].
 ///
 /// ```
@@ -94,7 +97,7 @@ impl Sessions {
     fn at(place: Place, key: Key) -> Self {
         let lifetime = Lifetime { idle: IDLE_TIMEOUT, absolute: ABSOLUTE_TIMEOUT };
         Self {
-            keeper: Arc::new(Keeper { place, key, old_keys: Vec::new(), lifetime }),
+            keeper: Arc::new(Keeper { name: NAME.to_owned(), place, key, old_keys: Vec::new(), lifetime }),
             name: None,
             same_site: SameSite::Lax,
             path: "/".to_owned(),
@@ -142,10 +145,12 @@ impl Sessions {
         self
     }
 
-    /// Sets the name of the cookie.
+    /// Sets the name of the cookie. Sessions with other names are others, also if they have the same key and the same store.
     #[must_use]
     pub fn cookie_name(mut self, name: impl Into<String>) -> Self {
-        self.name = Some(name.into());
+        let name = name.into();
+        Arc::make_mut(&mut self.keeper).name.clone_from(&name);
+        self.name = Some(name);
         self
     }
 
@@ -179,7 +184,7 @@ impl Sessions {
 
     fn cookie_name_if(&self, is_secure: bool) -> &str {
         let can_be_host = is_secure && self.domain.is_none() && self.path == "/";
-        self.name.as_deref().unwrap_or(if can_be_host { "__Host-session" } else { "session" })
+        self.name.as_deref().unwrap_or(if can_be_host { "__Host-session" } else { NAME })
     }
 
     fn cookie(&self, value: String, is_secure: bool) -> Cookie<'static> {

@@ -18,7 +18,8 @@ const TOKEN_BYTES: usize = 32;
 /// How often changes are put together with those of other requests of the session, before it is given up.
 const CONFLICTS_MAX: u32 = 16;
 
-/// What a signature is for. An id that was made for one is not taken for another.
+/// What a signature is for. An id that was made for one is not taken for another. For what the browser has, the name of the
+/// cookie belongs to it: what was signed in one place of an app is nothing in another.
 const TOKEN_PURPOSE: &str = "session-token";
 const ID_PURPOSE: &str = "session-id";
 const CONTENT_PURPOSE: &str = "session-content";
@@ -26,6 +27,8 @@ const CONTENT_PURPOSE: &str = "session-content";
 /// Loads and saves sessions.
 #[derive(Clone)]
 pub(crate) struct Keeper {
+    /// What these sessions are called, to tell them from others with the same key: the name of the cookie.
+    pub(crate) name: String,
     pub(crate) place: Place,
     pub(crate) key: Key,
     /// What sessions may have been begun with before.
@@ -124,12 +127,13 @@ impl Keeper {
         let Some(presented) = presented else { return Ok(Live::new(now)) };
         let found = match &self.place {
             Place::Cookie => {
-                let opened = self.keys().find_map(|key| key.open(CONTENT_PURPOSE, presented));
+                let opened = self.keys().find_map(|key| key.open(&self.purpose(CONTENT_PURPOSE), presented));
                 opened.and_then(|content| Record::decode(content.as_bytes())).map(|record| (record, None))
             }
             Place::Store(store) => {
                 // The signature keeps what was made up away from the store.
-                let verified = self.keys().find_map(|key| Some((key, key.verify(TOKEN_PURPOSE, presented)?)));
+                let purpose = self.purpose(TOKEN_PURPOSE);
+                let verified = self.keys().find_map(|key| Some((key, key.verify(&purpose, presented)?)));
                 let Some((key, token)) = verified else { return Ok(Live::new(now)) };
                 let id = key.mac(ID_PURPOSE, token);
                 let bytes = store.load(&id)?;
@@ -141,6 +145,10 @@ impl Keeper {
         };
         let alive = found.filter(|(record, _)| record.keep_for(self.lifetime, now).is_some());
         Ok(alive.map_or_else(|| Live::new(now), |(record, stored)| Live { record, stored, ..Live::new(now) }))
+    }
+
+    fn purpose(&self, of: &str) -> String {
+        format!("{of}:{}", self.name)
     }
 
     fn keys(&self) -> impl Iterator<Item = &Key> {
@@ -168,7 +176,10 @@ impl Keeper {
             return Ok(Outcome::Nothing);
         }
         let content = String::from_utf8(live.record.encode()?)?;
-        Ok(Outcome::Keep(self.key.seal(CONTENT_PURPOSE, &content), self.keep_for(&live.record, now)))
+        Ok(Outcome::Keep(
+            self.key.seal(&self.purpose(CONTENT_PURPOSE), &content),
+            self.keep_for(&live.record, now),
+        ))
     }
 
     fn save_in_store(
@@ -223,7 +234,7 @@ impl Keeper {
     }
 
     fn keep(&self, key: &Key, token: &str, record: &Record, now: u64) -> Outcome {
-        Outcome::Keep(key.sign(TOKEN_PURPOSE, token), self.keep_for(record, now))
+        Outcome::Keep(key.sign(&self.purpose(TOKEN_PURPOSE), token), self.keep_for(record, now))
     }
 
     fn keep_for(&self, record: &Record, now: u64) -> Duration {
@@ -248,7 +259,13 @@ mod tests {
         Lifetime { idle: Duration::from_secs(160), absolute: Duration::from_secs(1000) };
 
     fn keeper(place: Place) -> Keeper {
-        Keeper { place, key: Key::generate(), old_keys: Vec::new(), lifetime: LIFETIME }
+        Keeper {
+            name: "session".to_owned(),
+            place,
+            key: Key::generate(),
+            old_keys: Vec::new(),
+            lifetime: LIFETIME,
+        }
     }
 
     fn in_memory() -> (Keeper, Arc<MemoryStore>) {
@@ -348,7 +365,7 @@ mod tests {
     fn an_id_in_the_store_is_not_what_the_browser_has() {
         let (keeper, store) = in_memory();
         let cookie = begin(&keeper);
-        let token = keeper.key.verify(TOKEN_PURPOSE, &cookie).expect("it is signed");
+        let token = keeper.key.verify(&keeper.purpose(TOKEN_PURPOSE), &cookie).expect("it is signed");
         assert_eq!(store.load(token).expect("memory does not fail"), None);
         assert!(store.load(&keeper.key.mac(ID_PURPOSE, token)).expect("memory does not fail").is_some());
         // 256 bits in base64.

@@ -668,3 +668,26 @@ fn spawn(port: u16, folder: &FilePath) -> Option<Child> {
         .spawn()
         .ok()
 }
+
+#[test]
+fn a_session_of_one_cookie_is_none_of_another_with_the_same_key() {
+    let key = Key::generate();
+    let store = Arc::new(MemoryStore::new());
+    let of = |name: &str, is_stored: bool| {
+        let key = key.clone();
+        let sessions =
+            if is_stored { Sessions::new(Arc::clone(&store), key) } else { Sessions::in_cookie(key) };
+        Router::new()
+            .post("/", |session: Session| session.insert("user", "ada"))
+            .get("/", |session: Session| Ok::<_, Error>(session.get::<String>("user")?.unwrap_or_default()))
+            .with(sessions.cookie_name(name))
+    };
+    for is_stored in [false, true] {
+        let app = App::new().nest("/shop", of("shop", is_stored)).nest("/admin", of("admin", is_stored));
+        let client = app.test().without_cookies();
+        let answer = client.post("/shop").send();
+        let value = answer.cookie("shop").unwrap();
+        client.get("/shop").cookie("shop", value).send().assert_text("ada");
+        client.get("/admin").cookie("admin", value).send().assert_text("");
+    }
+}
