@@ -179,7 +179,7 @@ impl App {
         self
     }
 
-    /// Presents errors in another way than as problem details or HTML. `None` leaves it at these.
+    /// Presents errors in another way than as problem details or HTML. `None` leaves it at these, and so does a panic.
     ///
     /// Status and headers that middleware set stay; of the response only the content and its type are taken.
     ///

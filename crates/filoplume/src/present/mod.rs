@@ -9,6 +9,7 @@ mod problem;
 
 use std::borrow::Cow;
 use std::fmt;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use filoplume_runtime::{Method, Request, Response, StatusCode};
 
@@ -78,7 +79,14 @@ impl Core {
             return response;
         }
         let Some(error) = Error::of(&response) else { return response };
-        let own = self.settings.presenter.as_ref().and_then(|present| present(error, context.asked));
+        let own = self.settings.presenter.as_ref().and_then(|present| {
+            let presented = catch_unwind(AssertUnwindSafe(|| present(error, context.asked)));
+            // The panic hook has said where; what middleware did to the response is not lost for that.
+            presented.unwrap_or_else(|_| {
+                tracing::error!("what presents errors panicked");
+                None
+            })
+        });
         let mut content = own.unwrap_or_else(|| present(error, &response, context));
         let content_type = content.headers().get("content-type").map(<[u8]>::to_vec);
         if let Some(content_type) = content_type {

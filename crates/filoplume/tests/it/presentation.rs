@@ -446,3 +446,13 @@ fn the_page_of_production_reads_like_this() {
         &expect![["418 I'm a teapot\n"]],
     );
 }
+
+#[test]
+fn who_presents_errors_may_panic() {
+    let app = App::new()
+        .present_errors(|error, _| panic!("no words for {error}"))
+        .with(middleware::SecurityHeaders::new());
+    let answer = app.test().get("/nowhere").send();
+    answer.assert_status(404).assert_header("content-type", "application/problem+json");
+    answer.assert_header("x-content-type-options", "nosniff").assert_contains("Not Found");
+}
