@@ -24,6 +24,9 @@ const TOKEN_BYTES_MAX: usize = 8 * 1024;
 /// How far clocks may be apart.
 const LEEWAY: Duration = Duration::from_secs(30);
 
+/// Longest leeway. Times are compared by adding it and taking it away, and there is none before 1970.
+const LEEWAY_MAX: Duration = Duration::from_secs(24 * 3600);
+
 /// JSON Web Tokens: as middleware it lets those through whose `Authorization: Bearer` has a valid one, as a value it
 /// issues them. Handlers take what a token says as [`Claims`](crate::extract::Claims).
 ///
@@ -229,10 +232,10 @@ impl Jwt {
         self.set(|settings| settings.audiences.push(audience.into()))
     }
 
-    /// Sets how far clocks may be apart. Default: 30 seconds.
+    /// Sets how far clocks may be apart, up to a day. Default: 30 seconds.
     #[must_use]
     pub fn leeway(self, leeway: Duration) -> Self {
-        self.set(|settings| settings.leeway = leeway)
+        self.set(|settings| settings.leeway = leeway.min(LEEWAY_MAX))
     }
 
     /// Accepts tokens without `exp`, which are valid for as long as their key.
@@ -306,7 +309,13 @@ impl Jwt {
         }
         let key = self.key_for(header.kid.as_deref()).ok_or(JwtError::UnknownKey)?;
         let decoded = decode::<Map<String, Value>>(token, &key.verifies, &self.validation(key.algorithm));
-        decoded.map(|token| token.claims).map_err(|error| JwtError::of(error.kind()))
+        let claims = decoded.map_err(|error| JwtError::of(error.kind()))?.claims;
+        // The crate looks past an `aud` that is neither a text nor a list of them.
+        let names_audience = claims.get("aud").is_some_and(|audience| !audience.is_null());
+        if names_audience && self.settings.audiences.is_empty() {
+            return Err(JwtError::Audience);
+        }
+        Ok(claims)
     }
 
     /// The key for a token. One that names its key is checked with no other; one that does not, with the only one, or

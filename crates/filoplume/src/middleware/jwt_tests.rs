@@ -190,3 +190,20 @@ fn secrets_are_not_printed() {
     let printed = format!("{:?}", jwt());
     assert!(!printed.contains("secret") && !printed.contains("116"), "{printed}");
 }
+
+#[test]
+fn a_token_for_whomever_is_taken_only_where_somebody_is_named() {
+    let exp = seconds_from_now(3600);
+    for audience in [json!("you"), json!(["you"]), json!([]), json!(7), json!({"you": true})] {
+        let token = signed(&json!({"exp": exp, "aud": audience}));
+        assert_eq!(jwt().verify(&token), Err(JwtError::Audience), "{audience}");
+    }
+    assert!(jwt().verify(&signed(&json!({"exp": exp, "aud": null}))).is_ok(), "it is for nobody");
+}
+
+#[test]
+fn the_longest_leeway_is_a_day() {
+    let jwt = jwt().leeway(Duration::MAX);
+    assert!(jwt.verify(&signed(&json!({"exp": seconds_from_now(-23 * 3600)}))).is_ok());
+    assert_eq!(jwt.verify(&signed(&json!({"exp": seconds_from_now(-25 * 3600)}))), Err(JwtError::Expired));
+}
