@@ -154,6 +154,15 @@ impl Compression {
             && self.compresses_type(headers.get_str("content-type").unwrap_or_default())
     }
 
+    /// Whether it is a part of what would be compressed whole: then it says what that varies with (RFC 9110, 15.3.7).
+    fn is_part_of_eligible(&self, response: &Response) -> bool {
+        let headers = response.headers();
+        response.status_code() == 206
+            && !headers.contains("content-encoding")
+            && !is_kept_as_it_is(headers)
+            && self.compresses_type(headers.get_str("content-type").unwrap_or_default())
+    }
+
     fn compresses_type(&self, content_type: &str) -> bool {
         let essence = content_type.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
         match &self.types {
@@ -226,6 +235,9 @@ impl Middleware for Compression {
             return Ok(response);
         }
         if !self.is_eligible(&response) {
+            if self.is_part_of_eligible(&response) {
+                add_vary(response.headers_mut(), "Accept-Encoding");
+            }
             return Ok(response);
         }
         let is_long_enough = self.is_long_enough(response.body());

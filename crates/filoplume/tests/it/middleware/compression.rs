@@ -81,8 +81,7 @@ fn what_the_client_accepts_is_what_it_gets_and_it_is_the_same_text() {
 #[test]
 fn what_would_gain_nothing_or_break_is_left_alone() {
     let client = app().test();
-    for path in ["/tiny", "/picture", "/untyped", "/events", "/kept", "/digest", "/part", "/empty", "/error"]
-    {
+    for path in ["/tiny", "/picture", "/untyped", "/events", "/kept", "/digest", "/empty", "/error"] {
         let plain = client.get(path).send();
         let response = client.get(path).header("accept-encoding", "gzip").send();
         assert!(response.header("content-encoding").is_none(), "{response:?}");
@@ -91,6 +90,16 @@ fn what_would_gain_nothing_or_break_is_left_alone() {
     }
     let coded = client.get("/coded").header("accept-encoding", "br").send();
     coded.assert_header("content-encoding", "gzip").assert_text(&long());
+}
+
+#[test]
+fn a_part_is_left_alone_and_says_what_the_whole_varies_with() {
+    let client = app().test();
+    for accepted in ["gzip", "identity"] {
+        let part = client.get("/part").header("accept-encoding", accepted).send();
+        part.assert_status(206).assert_no_header("content-encoding").assert_text(&long());
+        part.assert_header("vary", "Accept-Encoding");
+    }
 }
 
 #[test]
