@@ -20,8 +20,8 @@ pub(super) struct Snapshot {
 const VALUE_CHARS_MAX: usize = 1000;
 
 /// Parts of the names of headers that give access to something. A page may be shown to others, or end in a bug report.
-const SECRETS: [&str; 8] =
-    ["authorization", "cookie", "token", "secret", "password", "api-key", "apikey", "signature"];
+const SECRETS: [&str; 9] =
+    ["auth", "cookie", "token", "secret", "password", "key", "session", "credential", "signature"];
 
 impl Snapshot {
     pub(super) fn of(request: &Request) -> Self {
@@ -104,7 +104,9 @@ mod tests {
     fn secrets_are_not_shown() {
         assert_eq!(shown("Authorization", b"Bearer abc"), "(hidden, 10 bytes)");
         assert_eq!(shown("Cookie", b"a=b"), "(hidden, 3 bytes)");
-        assert_eq!(shown("X-CSRF-Token", b"abc"), "(hidden, 3 bytes)");
+        for name in ["X-CSRF-Token", "X-Api-Key", "X-Auth-Key", "X-Session-Id", "Proxy-Authorization"] {
+            assert_eq!(shown(name, b"abc"), "(hidden, 3 bytes)", "{name}");
+        }
         assert_eq!(shown("Accept", b"*/*"), "*/*");
         assert_eq!(shown("X-Bytes", b"a\xff"), "a\u{fffd}");
         assert_eq!(shown("X-Long", &[b'a'; 2000]).chars().count(), 1001);
