@@ -179,6 +179,16 @@ impl Validators {
     }
 
     /// Returns those that a response has: `ETag` and `Last-Modified`.
+    ///
+    /// ```
+    /// use filoplume::Response;
+    /// use filoplume::conditional::Validators;
+    ///
+    /// let mut response = Response::from("a note");
+    /// response.set_header("etag", "\"v7\"")?;
+    /// assert_eq!(Validators::of(&response).etag_value(), Some(b"\"v7\"".as_slice()));
+    /// # Ok::<(), filoplume::InvalidHeader>(())
+    /// ```
     pub fn of(response: &Response) -> Self {
         let mut headers = response.headers().get_all("etag");
         let etag = match (headers.next(), headers.next()) {
@@ -270,6 +280,19 @@ enum Range<'a> {
 }
 
 /// What becomes of a request with conditions.
+///
+/// ```
+/// use filoplume::conditional::{Conditions, EntityTag, Validators, Verdict};
+/// use filoplume::{Headers, Method};
+///
+/// let mut headers = Headers::new();
+/// headers.append("if-match", "\"v6\"")?;                               // what the client has seen
+/// let current = Validators::new().etag(EntityTag::strong("v7"));       // what there is now
+/// let verdict = Conditions::of(&headers).evaluate(&Method::PUT, Some(&current));
+/// assert_eq!(verdict, Verdict::Failed);
+/// assert_eq!(verdict.ok().unwrap_err().status_code(), 412);
+/// # Ok::<(), filoplume::InvalidHeader>(())
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use = "a condition that is not looked at protects nothing"]
 pub enum Verdict {

@@ -17,6 +17,25 @@ use crate::routing::{Captures, CompiledRoute};
 /// Where a request is being answered: the app, the route, and the state that belongs to it.
 ///
 /// Extractors are given it beside the request; middleware has it in [`Next::context`](crate::Next::context).
+///
+/// ```
+/// use filoplume::prelude::*;
+/// use filoplume::{Context, Extract};
+///
+/// /// The pattern that matched, such as for counters.
+/// struct Pattern(String);
+///
+/// impl Extract for Pattern {
+///     type Rejection = Error;
+///
+///     fn extract(_: &mut Request, context: &Context<'_>) -> Result<Self> {
+///         Ok(Self(context.route().unwrap_or("none").to_owned()))
+///     }
+/// }
+///
+/// let app = App::new().get("/users/{id}", |Pattern(pattern): Pattern| pattern);
+/// app.test().get("/users/17").send().assert_text("/users/{id}");
+/// ```
 #[derive(Clone, Copy)]
 pub struct Context<'a> {
     pub(crate) core: &'a Core,
@@ -26,21 +45,76 @@ pub struct Context<'a> {
 
 impl<'a> Context<'a> {
     /// Returns the pattern of the route, such as `/users/{id}`; `None` if no route matched.
+    ///
+    /// ```
+    /// use filoplume::prelude::*;
+    ///
+    /// let app = App::new().get("/users/{id}", || "ada").with(|request: Request, next: Next| {
+    ///     let route = next.context().route().unwrap_or("none");
+    ///     let mut response = next.run(request);
+    ///     response.set_header("x-route", route)?;
+    ///     Ok::<_, Error>(response)
+    /// });
+    /// let client = app.test();
+    /// client.get("/users/17").send().assert_header("x-route", "/users/{id}");
+    /// client.get("/nowhere").send().assert_header("x-route", "none");
+    /// ```
     pub fn route(&self) -> Option<&'a str> {
         self.route.map(|route| &*route.pattern)
     }
 
     /// Returns a state that was given to the app or to the route's router; the nearest one, if several have the type.
+    ///
+    /// ```
+    /// use filoplume::prelude::*;
+    ///
+    /// struct Closed(bool);
+    ///
+    /// let app = App::new().get("/", || "hi").state(Closed(true)).with(|request: Request, next: Next| {
+    ///     match next.context().state::<Closed>() {
+    ///         Some(Closed(true)) => Err(Error::unavailable("closed today")),
+    ///         _ => Ok(next.run(request)),
+    ///     }
+    /// });
+    /// app.test().get("/").send().assert_status(503);
+    /// ```
     pub fn state<T: Send + Sync + 'static>(&self) -> Option<&'a T> {
         self.states().get::<T>()
     }
 
     /// Returns whether the app runs in development mode, where errors are shown with their causes.
+    ///
+    /// ```
+    /// use filoplume::prelude::*;
+    ///
+    /// let app = App::new().get("/", || "hi").with(|request: Request, next: Next| {
+    ///     let caching = if next.context().is_development() { "no-store" } else { "max-age=60" };
+    ///     let mut response = next.run(request);
+    ///     response.set_header("cache-control", caching)?;
+    ///     Ok::<_, Error>(response)
+    /// });
+    /// app.test().get("/").send().assert_header("cache-control", "max-age=60");
+    /// ```
     pub fn is_development(&self) -> bool {
         self.core.settings.is_development
     }
 
     /// Returns the captures in the path of the request by name, still percent-encoded, in the order of the pattern.
+    ///
+    /// ```
+    /// use filoplume::prelude::*;
+    ///
+    /// let app = App::new().get("/{tenant}/notes", || "all notes").with(|request: Request, next: Next| {
+    ///     let context = next.context();
+    ///     match context.captures(request.path()).as_slice() {
+    ///         [("tenant", "acme"), ..] => Ok(next.run(request)),
+    ///         _ => Err(Error::not_found("no such tenant")),
+    ///     }
+    /// });
+    /// let client = app.test();
+    /// client.get("/acme/notes").send().assert_status(200);
+    /// client.get("/other/notes").send().assert_status(404);
+    /// ```
     pub fn captures<'p>(&'p self, path: &'p str) -> Vec<(&'p str, &'p str)> {
         self.captures_in(path).iter().collect()
     }
@@ -53,6 +127,24 @@ impl<'a> Context<'a> {
     }
 
     /// Returns who asks, behind the proxies that the app trusts. See [`ClientAddr`].
+    ///
+    /// ```
+    /// use filoplume::prelude::*;
+    /// use filoplume::extract::Proxies;
+    ///
+    /// let app = App::new()
+    ///     .get("/", || "hi")
+    ///     .trust_proxies(Proxies::loopback().x_forwarded_proto())
+    ///     .with(|request: Request, next: Next| {
+    ///         if next.context().client(&request).is_https() {
+    ///             return Ok(next.run(request));
+    ///         }
+    ///         Redirect::permanent(format!("https://example.org{}", request.target())).into_response()
+    ///     });
+    /// let client = app.test();
+    /// client.get("/").header("x-forwarded-proto", "https").send().assert_text("hi");
+    /// client.get("/").send().assert_status(308).assert_header("location", "https://example.org/");
+    /// ```
     pub fn client(&self, request: &Request) -> ClientAddr {
         self.core.settings.proxies.client(request)
     }
@@ -76,6 +168,16 @@ impl<'a> Context<'a> {
     }
 
     /// Returns the longest content that the route accepts, in bytes; `None` if the server's bound decides.
+    ///
+    /// ```
+    /// use filoplume::prelude::*;
+    ///
+    /// let app = App::new().post("/", |text: String| text).with(|request: Request, next: Next| {
+    ///     assert_eq!(next.context().content_bytes_max(), Some(2 * 1024 * 1024));
+    ///     next.run(request)
+    /// });
+    /// app.test().post("/").body("hi").send().assert_text("hi");
+    /// ```
     pub fn content_bytes_max(&self) -> Option<u64> {
         self.route.and_then(|route| route.options.bytes_max())
     }

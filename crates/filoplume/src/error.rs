@@ -29,6 +29,22 @@ pub struct Error {
 }
 
 /// The result of whatever can fail in an app.
+///
+/// ```
+/// use filoplume::{Error, Result};
+///
+/// fn port(text: &str) -> Result<u16> {
+///     let port: u16 = text.parse()?;                                        // what goes wrong here is a 500
+///     if port < 1024 {
+///         return Err(Error::bad_request("ports below 1024 are reserved"));
+///     }
+///     Ok(port)
+/// }
+///
+/// assert_eq!(port("8080")?, 8080);
+/// assert_eq!(port("80").unwrap_err().status_code(), 400);
+/// # Ok::<(), Error>(())
+/// ```
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
 struct Inner {
@@ -45,6 +61,15 @@ struct Inner {
 }
 
 /// What is wrong with one field of the input.
+///
+/// ```
+/// use filoplume::Error;
+///
+/// let error = Error::unprocessable("the order is wrong").with_field("items[2].price", "must not be negative");
+/// let wrong = &error.fields()[0];
+/// assert_eq!(wrong.field, "items[2].price");
+/// assert_eq!(wrong.message, "must not be negative");
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct FieldError {
@@ -56,16 +81,38 @@ pub struct FieldError {
 
 impl Error {
     /// Returns an error with a status and what the peer is told.
+    ///
+    /// ```
+    /// use filoplume::prelude::*;
+    ///
+    /// let app = App::new().get("/old", || Err::<(), _>(Error::new(StatusCode::GONE, "it was here until May")));
+    /// app.test().get("/old").send().assert_status(410).assert_contains("it was here until May");
+    /// ```
     pub fn new(status: StatusCode, detail: impl Into<Cow<'static, str>>) -> Self {
         Self { inner: Box::new(Inner { detail: Some(detail.into()), ..Inner::of(status) }) }
     }
 
     /// Returns an error of which the peer is told the status only.
+    ///
+    /// ```
+    /// use filoplume::prelude::*;
+    ///
+    /// let app = App::new().get("/tea", || Err::<(), _>(Error::status(StatusCode::IM_A_TEAPOT)));
+    /// app.test().get("/tea").send().assert_status(418);
+    /// ```
     pub fn status(status: StatusCode) -> Self {
         Self { inner: Box::new(Inner::of(status)) }
     }
 
     /// Returns a `500` whose text is for the log; the peer is told the status only.
+    ///
+    /// ```
+    /// use filoplume::prelude::*;
+    ///
+    /// let app = App::new().get("/", || Err::<(), _>(Error::internal("the disk of db-3 is full")));
+    /// let response = app.test().get("/").send();
+    /// assert!(!response.assert_status(500).text().contains("db-3"));
+    /// ```
     pub fn internal(source: impl Into<Box<dyn StdError + Send + Sync>>) -> Self {
         Self::status(StatusCode::INTERNAL_SERVER_ERROR).with_source(source)
     }
@@ -76,6 +123,15 @@ impl Error {
     }
 
     /// Returns a `401`: it is not known who asks. RFC 9110, 11.6.1 wants a `WWW-Authenticate` with it.
+    ///
+    /// ```
+    /// use filoplume::prelude::*;
+    ///
+    /// let app = App::new().get("/", || -> Result<()> {
+    ///     Err(Error::unauthorized("log in first").with_header("www-authenticate", "Bearer")?)
+    /// });
+    /// app.test().get("/").send().assert_status(401).assert_header("www-authenticate", "Bearer");
+    /// ```
     pub fn unauthorized(detail: impl Into<Cow<'static, str>>) -> Self {
         Self::new(StatusCode::UNAUTHORIZED, detail)
     }
@@ -119,6 +175,18 @@ impl Error {
     }
 
     /// Sets the cause. It is logged, never sent.
+    ///
+    /// ```
+    /// use filoplume::prelude::*;
+    ///
+    /// fn quantity(text: String) -> Result<String> {
+    ///     let count: u32 = text.parse().map_err(|error| Error::bad_request("no number").with_source(error))?;
+    ///     Ok(format!("{count} pieces"))
+    /// }
+    ///
+    /// let client = App::new().post("/", quantity).test();
+    /// client.post("/").body("many").send().assert_status(400).assert_contains("no number");
+    /// ```
     #[must_use]
     pub fn with_source(mut self, source: impl Into<Box<dyn StdError + Send + Sync>>) -> Self {
         self.inner.source = Some(source.into());
@@ -134,6 +202,16 @@ impl Error {
     }
 
     /// Adds what is wrong with one field.
+    ///
+    /// ```
+    /// use filoplume::prelude::*;
+    ///
+    /// let app = App::new().post("/sign-up", || {
+    ///     Err::<(), _>(Error::unprocessable("please look at the form again").with_field("email", "is taken"))
+    /// });
+    /// let response = app.test().post("/sign-up").send();
+    /// response.assert_status(422).assert_contains(r#""field":"email""#);
+    /// ```
     #[must_use]
     pub fn with_field(mut self, field: impl Into<String>, message: impl Into<String>) -> Self {
         self.inner.fields.push(FieldError { field: field.into(), message: message.into() });
@@ -141,6 +219,16 @@ impl Error {
     }
 
     /// Sets the URI that names this kind of problem (RFC 9457, 3.1.1).
+    ///
+    /// ```
+    /// use filoplume::prelude::*;
+    ///
+    /// let app = App::new().post("/buy", || {
+    ///     let error = Error::new(StatusCode::PAYMENT_REQUIRED, "30 are missing");
+    ///     Err::<(), _>(error.with_type("https://example.org/problems/no-money").with_title("Not enough money"))
+    /// });
+    /// app.test().post("/buy").send().assert_contains(r#""type":"https://example.org/problems/no-money""#);
+    /// ```
     #[must_use]
     pub fn with_type(mut self, uri: impl Into<Cow<'static, str>>) -> Self {
         self.inner.problem_type = Some(uri.into());
@@ -149,6 +237,13 @@ impl Error {
 
     /// Sets the title of this kind of problem, for one that has a [type](Self::with_type) of its own (RFC 9457, 3.1.3).
     /// Otherwise it is the name of the status.
+    ///
+    /// ```
+    /// use filoplume::Error;
+    ///
+    /// let error = Error::conflict("bob has it").with_type("https://example.org/problems/lent").with_title("Lent out");
+    /// assert_eq!(error.title(), Some("Lent out"));
+    /// ```
     #[must_use]
     pub fn with_title(mut self, title: impl Into<Cow<'static, str>>) -> Self {
         self.inner.title = Some(title.into());
@@ -183,6 +278,15 @@ impl Error {
 
     /// Adds a header to the answer, such as `WWW-Authenticate` or `Retry-After`.
     ///
+    /// ```
+    /// use filoplume::prelude::*;
+    ///
+    /// let app = App::new().get("/", || -> Result<()> {
+    ///     Err(Error::unavailable("back in a minute").with_header("retry-after", "60")?)
+    /// });
+    /// app.test().get("/").send().assert_status(503).assert_header("retry-after", "60");
+    /// ```
+    ///
     /// # Errors
     ///
     /// If the name is no token or the value has a control character.
@@ -204,6 +308,13 @@ impl Error {
     }
 
     /// Returns what the peer is told beside the status.
+    ///
+    /// ```
+    /// use filoplume::Error;
+    ///
+    /// assert_eq!(Error::not_found("no such note").detail(), Some("no such note"));
+    /// assert_eq!(Error::internal("the disk is full").detail(), None);
+    /// ```
     pub fn detail(&self) -> Option<&str> {
         self.inner.detail.as_deref()
     }
@@ -214,6 +325,14 @@ impl Error {
     }
 
     /// Returns the headers of the answer.
+    ///
+    /// ```
+    /// use filoplume::Error;
+    ///
+    /// let error = Error::unavailable("back in a minute").with_header("retry-after", "60")?;
+    /// assert_eq!(error.headers().get_str("retry-after"), Some("60"));
+    /// # Ok::<(), Error>(())
+    /// ```
     pub fn headers(&self) -> &Headers {
         &self.inner.headers
     }
@@ -239,11 +358,28 @@ impl Error {
     }
 
     /// Returns the cause, or a cause of the cause, if it is of type `E`.
+    ///
+    /// ```
+    /// use std::io;
+    /// use filoplume::Error;
+    ///
+    /// let error = Error::from(io::Error::from(io::ErrorKind::NotFound));
+    /// let cause = error.downcast_ref::<io::Error>().map(io::Error::kind);
+    /// assert_eq!(cause, Some(io::ErrorKind::NotFound));
+    /// ```
     pub fn downcast_ref<E: StdError + 'static>(&self) -> Option<&E> {
         self.chain().find_map(|error| error.downcast_ref::<E>())
     }
 
     /// Returns the causes, the nearest first.
+    ///
+    /// ```
+    /// use filoplume::Error;
+    ///
+    /// let error = Error::unavailable("try again later").with_source("db-3 does not answer");
+    /// let causes: Vec<String> = error.chain().map(ToString::to_string).collect();
+    /// assert_eq!(causes, ["db-3 does not answer"]);
+    /// ```
     pub fn chain(&self) -> impl Iterator<Item = &(dyn StdError + 'static)> {
         std::iter::successors(self.source(), |&error| error.source())
     }
@@ -262,6 +398,18 @@ impl Error {
     }
 
     /// Returns the error that a response stands for. Middleware sees failures as responses, with the error beside them.
+    ///
+    /// ```
+    /// use filoplume::prelude::*;
+    ///
+    /// let app = App::new().get("/", || Err::<(), _>(Error::conflict("lent out"))).with(|request: Request, next: Next| {
+    ///     let response = next.run(request);
+    ///     let detail = Error::of(&response).and_then(Error::detail);
+    ///     assert_eq!(detail, Some("lent out"));
+    ///     response
+    /// });
+    /// app.test().get("/").send().assert_status(409);
+    /// ```
     pub fn of(response: &Response) -> Option<&Self> {
         response.extensions().get::<Arc<Self>>().map(|error| &**error)
     }

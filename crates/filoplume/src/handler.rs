@@ -40,6 +40,19 @@ pub trait Handler<P>: Send + Sync + 'static {
 /// The parameters of a handler, as a tuple of [extractors](Extract).
 ///
 /// It is apart from [`Handler`] so that the compiler can say which of the parameters is no extractor.
+///
+/// ```
+/// use filoplume::prelude::*;
+/// use filoplume::{Handler, Parameters};
+///
+/// /// Adds a page below the prefix that all pages have.
+/// fn page<P: Parameters>(app: App, name: &str, handler: impl Handler<P, Output: IntoResponse>) -> App {
+///     app.get(&format!("/pages/{name}"), handler)
+/// }
+///
+/// let app = page(App::new(), "about", || "about us");
+/// app.test().get("/pages/about").send().assert_text("about us");
+/// ```
 #[diagnostic::on_unimplemented(
     message = "`{Self}` are not the parameters of a handler",
     note = "a handler has up to twelve parameters, and each is an extractor"

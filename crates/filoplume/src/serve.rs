@@ -151,6 +151,16 @@ fn start_up(error: filoplume_runtime::Error) -> Error {
 
 /// An app that answers requests meanwhile. Made by [`App::start`]. When it is dropped the app shuts down, without
 /// anyone waiting for that.
+///
+/// ```
+/// use filoplume::prelude::*;
+///
+/// let app = App::new().get("/", || "hi").start("127.0.0.1:0")?;
+/// assert_eq!(app.url(), format!("http://{}", app.local_addr()));
+/// assert_eq!(app.server().metrics().map(|metrics| metrics.requests), Some(0));
+/// app.shutdown();
+/// # Ok::<(), Error>(())
+/// ```
 #[derive(Debug)]
 #[must_use = "the app shuts down when this is dropped"]
 pub struct RunningApp {
@@ -180,6 +190,17 @@ impl RunningApp {
     }
 
     /// Waits until the app has been shut down by a [handle](Self::shutdown_handle).
+    ///
+    /// ```
+    /// use std::thread;
+    /// use filoplume::prelude::*;
+    ///
+    /// let app = App::new().get("/", || "hi").start("127.0.0.1:0")?;
+    /// let handle = app.shutdown_handle();
+    /// thread::spawn(move || handle.shutdown());          // such as when the rest of the program ends
+    /// app.wait();
+    /// # Ok::<(), Error>(())
+    /// ```
     pub fn wait(&self) {
         self.server.wait();
     }

@@ -21,6 +21,18 @@ use crate::context::Context;
 use crate::error::Error;
 
 /// What was asked, as far as it matters to how an error is presented.
+///
+/// ```
+/// use filoplume::prelude::*;
+///
+/// let app = App::new().present_errors(|error, asked| {
+///     let page = Html(format!("<h1>{}</h1>", error.status_code()));
+///     if asked.wants_html() { page.into_response().ok() } else { None }
+/// });
+/// let client = app.test();
+/// client.get("/nowhere").header("accept", "text/html").send().assert_text("<h1>404 Not Found</h1>");
+/// client.get("/nowhere").send().assert_header("content-type", "application/problem+json");
+/// ```
 #[derive(Clone)]
 pub struct Asked {
     method: Method,

@@ -7,6 +7,13 @@ use crate::error::Result;
 use crate::response::IntoResponse;
 
 /// Text that is sent as `text/html; charset=utf-8`. It is sent as it is: escape what comes from elsewhere, or use templates.
+///
+/// ```
+/// use filoplume::prelude::*;
+///
+/// let app = App::new().get("/", || Html("<h1>Hello</h1>"));
+/// app.test().get("/").send().assert_header("content-type", "text/html; charset=utf-8");
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Html<T>(pub T);
 

@@ -31,6 +31,15 @@ impl<R: Read + Send + 'static> Reader<R> {
     }
 
     /// Returns content of `length` bytes. If the reader ends early the connection is closed, so that the peer can tell.
+    ///
+    /// ```
+    /// use std::io;
+    /// use filoplume::prelude::*;
+    /// use filoplume::response::Reader;
+    ///
+    /// let app = App::new().get("/zeros", || Reader::sized(io::repeat(b'0'), 3));
+    /// app.test().get("/zeros").send().assert_header("content-length", "3").assert_text("000");
+    /// ```
     pub fn sized(reader: R, length: u64) -> Self {
         Self { reader, length: Some(length) }
     }

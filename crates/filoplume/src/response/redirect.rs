@@ -28,11 +28,25 @@ impl Redirect {
     }
 
     /// Returns a `307`: for now it is there, to be asked in the same way.
+    ///
+    /// ```
+    /// use filoplume::prelude::*;
+    ///
+    /// let app = App::new().post("/orders", || Redirect::temporary("/v2/orders")).post("/v2/orders", |text: String| text);
+    /// app.test().post("/orders").body("tea").follow_redirects(1).send().assert_text("tea");
+    /// ```
     pub fn temporary(target: impl Into<String>) -> Self {
         Self { status: StatusCode::TEMPORARY_REDIRECT, target: target.into() }
     }
 
     /// Returns a `308`: it is there for good, to be asked in the same way.
+    ///
+    /// ```
+    /// use filoplume::prelude::*;
+    ///
+    /// let app = App::new().get("/blog/{*rest}", |Path(rest): Path<String>| Redirect::permanent(format!("/posts/{rest}")));
+    /// app.test().get("/blog/a/b").send().assert_status(308).assert_header("location", "/posts/a/b");
+    /// ```
     pub fn permanent(target: impl Into<String>) -> Self {
         Self { status: StatusCode::PERMANENT_REDIRECT, target: target.into() }
     }
