@@ -125,6 +125,18 @@ impl fmt::Debug for Bearer {
 }
 
 /// A way to send credentials.
+///
+/// ```
+/// use filoplume::extract::{AuthorizationRejection, Basic, Scheme};
+/// use filoplume::prelude::*;
+///
+/// let app = App::new().get("/", |basic: Result<Basic, AuthorizationRejection>| match basic {
+///     Err(AuthorizationRejection::Missing { scheme: Scheme::Basic }) => "say user and password".to_owned(),
+///     Err(rejection) => rejection.to_string(),
+///     Ok(basic) => basic.user,
+/// });
+/// app.test().get("/").send().assert_text("say user and password");
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Scheme {
@@ -144,6 +156,23 @@ impl fmt::Display for Scheme {
 }
 
 /// Why no credentials could be taken from a request.
+///
+/// ```
+/// use filoplume::extract::{AuthorizationRejection, Bearer};
+/// use filoplume::prelude::*;
+///
+/// fn page(token: Result<Bearer, AuthorizationRejection>) -> Result<&'static str> {
+///     match token {
+///         Ok(_) => Ok("for members"),
+///         Err(AuthorizationRejection::Missing { .. }) => Ok("for everybody"),
+///         Err(rejection) => Err(rejection.into()),
+///     }
+/// }
+///
+/// let client = App::new().get("/", page).test();
+/// client.get("/").send().assert_text("for everybody");
+/// client.get("/").header("authorization", "Bearer a b").send().assert_status(400);
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum AuthorizationRejection {

@@ -19,6 +19,24 @@ use crate::routing::RouteOptions;
 ///
 /// Refused with `401` if the token lacks what `T` wants, and if there is none where that is
 /// [optional](crate::middleware::Jwt::optional): there `Option<Claims<T>>` is the parameter. A claim that nothing is done with need not be in `T`.
+///
+/// ```
+/// use std::time::Duration;
+/// use filoplume::extract::Claims;
+/// use filoplume::middleware::Jwt;
+/// use filoplume::prelude::*;
+/// use serde::Deserialize;
+/// use serde_json::json;
+///
+/// #[derive(Deserialize)]
+/// struct Who { sub: String, admin: bool }
+///
+/// let jwt = Jwt::hs256("a secret of 32 random bytes at least")?;
+/// let token = jwt.issue(&json!({"sub": "ada", "admin": true}), Duration::from_secs(60))?;
+/// let app = App::new().get("/", |Claims(who): Claims<Who>| format!("{}, {}", who.sub, who.admin)).with(jwt);
+/// app.test().get("/").bearer(&token).send().assert_text("ada, true");
+/// # Ok::<(), Error>(())
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Claims<T>(pub T);
 
@@ -61,6 +79,30 @@ impl<T> Deref for Claims<T> {
 }
 
 /// Why [`Claims`] refused.
+///
+/// ```
+/// use std::time::Duration;
+/// use filoplume::extract::{Claims, ClaimsRejection};
+/// use filoplume::middleware::Jwt;
+/// use filoplume::prelude::*;
+///
+/// #[derive(serde::Deserialize)]
+/// struct Who { sub: String }
+///
+/// fn me(claims: Result<Claims<Who>, ClaimsRejection>) -> String {
+///     match claims {
+///         Ok(Claims(who)) => who.sub,
+///         Err(ClaimsRejection::Data { claim, .. }) => format!("an old token, whose `{claim}` is wrong"),
+///         Err(rejection) => rejection.to_string(),
+///     }
+/// }
+///
+/// let jwt = Jwt::hs256("a secret of 32 random bytes at least")?;
+/// let token = jwt.issue(&serde_json::json!({"sub": 17}), Duration::from_secs(60))?;
+/// let app = App::new().get("/me", me).with(jwt);
+/// app.test().get("/me").bearer(&token).send().assert_text("an old token, whose `sub` is wrong");
+/// # Ok::<(), Error>(())
+/// ```
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum ClaimsRejection {

@@ -19,9 +19,32 @@ use crate::middleware::{Middleware, Next, is_panic};
 use crate::routing::RouteOptions;
 
 /// Most cookies that are read of a request; the rest is left out. No browser keeps more for a site.
+///
+/// ```
+/// use filoplume::extract::COOKIES_MAX;
+/// use filoplume::prelude::*;
+///
+/// let app = App::new().get("/", |cookies: Cookies| cookies.received().len().to_string());
+/// let many = "a=b; ".repeat(COOKIES_MAX + 1);
+/// app.test().get("/").header("cookie", &many).send().assert_text(&COOKIES_MAX.to_string());
+/// ```
 pub const COOKIES_MAX: usize = 180;
 
 /// Longest `Set-Cookie` that is sent. Browsers drop longer ones without a word (RFC 6265, 6.1).
+///
+/// ```
+/// use filoplume::extract::SET_COOKIE_BYTES_MAX;
+/// use filoplume::prelude::*;
+///
+/// let app = App::new().post("/draft", |cookies: Cookies, text: String| {
+///     if text.len() > SET_COOKIE_BYTES_MAX / 4 {                        // encoded it may be three times as long
+///         return Err(Error::unprocessable("too long for a cookie"));
+///     }
+///     cookies.set("draft", text);
+///     Ok(())
+/// });
+/// app.test().post("/draft").body("a".repeat(2000)).send().assert_status(422);
+/// ```
 pub const SET_COOKIE_BYTES_MAX: usize = 4096;
 
 /// What cannot stand in the value of a cookie (RFC 6265, 4.1.1), and the percent sign that stands for it.
@@ -111,6 +134,15 @@ impl Cookies {
     }
 
     /// Returns names and values of all cookies that came.
+    ///
+    /// ```
+    /// use filoplume::prelude::*;
+    ///
+    /// let app = App::new().get("/", |cookies: Cookies| {
+    ///     cookies.received().iter().map(|(name, value)| format!("{name} is {value}\n")).collect::<String>()
+    /// });
+    /// app.test().get("/").header("cookie", "a=1; b=2").send().assert_text("a is 1\nb is 2\n");
+    /// ```
     pub fn received(&self) -> Vec<(String, String)> {
         self.jar.lock().received.clone()
     }
@@ -147,6 +179,19 @@ impl Cookies {
 
     /// Lets the browser forget a cookie. One that was set with another path or with a domain is only forgotten with the
     /// same: `cookies.remove(Cookie::build("id").path("/app"))`.
+    ///
+    /// ```
+    /// use filoplume::prelude::*;
+    ///
+    /// let app = App::new()
+    ///     .post("/theme", |cookies: Cookies| cookies.set("theme", "dark"))
+    ///     .delete("/theme", |cookies: Cookies| cookies.remove("theme"));
+    /// let client = app.test();
+    /// client.post("/theme").send();
+    /// assert_eq!(client.cookie("theme").as_deref(), Some("dark"));
+    /// client.delete("/theme").send();
+    /// assert_eq!(client.cookie("theme"), None);
+    /// ```
     pub fn remove(&self, cookie: impl Into<Cookie<'static>>) {
         let mut cookie = cookie.into();
         cookie.make_removal();
@@ -175,6 +220,20 @@ impl Cookies {
 
     /// Returns the cookies whose values are encrypted and authenticated: as [signed](Self::signed) ones, and not to be
     /// read in the browser either.
+    ///
+    /// ```
+    /// use filoplume::Key;
+    /// use filoplume::prelude::*;
+    ///
+    /// let app = App::new()
+    ///     .post("/basket", |cookies: Cookies, State(key): State<Key>| cookies.encrypted(&key).set("basket", "3 apples"))
+    ///     .get("/basket", |cookies: Cookies, State(key): State<Key>| cookies.encrypted(&key).get("basket"))
+    ///     .state(Key::generate());
+    /// let client = app.test();
+    /// client.post("/basket").send();
+    /// assert!(!client.cookie("basket").unwrap().contains("apples"));
+    /// client.get("/basket").send().assert_text("3 apples");
+    /// ```
     pub fn encrypted<'a>(&'a self, key: &'a Key) -> ProtectedCookies<'a> {
         ProtectedCookies { cookies: self, key, protection: Protection::Encrypted }
     }
@@ -207,6 +266,20 @@ impl fmt::Debug for Cookies {
 }
 
 /// Cookies whose values are signed or encrypted. Made by [`Cookies::signed`] and [`Cookies::encrypted`].
+///
+/// ```
+/// use filoplume::Key;
+/// use filoplume::prelude::*;
+///
+/// let app = App::new()
+///     .post("/login", |cookies: Cookies, State(key): State<Key>| cookies.signed(&key).set("user", "ada"))
+///     .get("/", |cookies: Cookies, State(key): State<Key>| cookies.signed(&key).get("user").unwrap_or_default())
+///     .state(Key::generate());
+/// let client = app.test();
+/// client.post("/login").send();
+/// client.get("/").send().assert_text("ada");
+/// client.get("/").header("cookie", "user=ada").send().assert_text("");        // nobody signed this one
+/// ```
 #[derive(Clone, Copy, Debug)]
 pub struct ProtectedCookies<'a> {
     cookies: &'a Cookies,
@@ -363,6 +436,31 @@ impl Extract for Cookies {
 }
 
 /// [`Cookies`] was called by an extractor that does not pass [`Extract::configure`] on: cookies would not be sent.
+///
+/// ```
+/// use filoplume::extract::CookiesRejection;
+/// use filoplume::prelude::*;
+/// use filoplume::routing::RouteOptions;
+/// use filoplume::{Context, Extract};
+///
+/// /// The theme that somebody has chosen.
+/// struct Theme(String);
+///
+/// impl Extract for Theme {
+///     type Rejection = CookiesRejection;
+///
+///     fn extract(request: &mut Request, context: &Context<'_>) -> Result<Self, CookiesRejection> {
+///         let cookies = Cookies::extract(request, context)?;
+///         Ok(Self(cookies.get("theme").unwrap_or("light".to_owned())))
+///     }
+///
+///     fn configure(options: &mut RouteOptions) {
+///         Cookies::configure(options);
+///     }
+/// }
+///
+/// App::new().get("/", |Theme(theme): Theme| theme).test().get("/").send().assert_text("light");
+/// ```
 #[derive(Clone, Debug)]
 pub struct CookiesRejection {
     _private: (),

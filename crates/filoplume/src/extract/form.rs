@@ -95,6 +95,26 @@ impl<T> DerefMut for Form<T> {
 }
 
 /// Why [`Form`] refused.
+///
+/// ```
+/// use filoplume::extract::{FieldsError, FormRejection};
+/// use filoplume::prelude::*;
+///
+/// #[derive(serde::Deserialize)]
+/// struct SignUp { age: u8 }
+///
+/// fn sign_up(form: Result<Form<SignUp>, FormRejection>) -> Result<Html<String>> {
+///     match form {
+///         Ok(Form(sign_up)) => Ok(Html(format!("<p>{} years</p>", sign_up.age))),
+///         Err(FormRejection::Fields(FieldsError::Data { .. })) => Ok(Html("<p>Please try again</p>".to_owned())),
+///         Err(rejection) => Err(rejection.into()),
+///     }
+/// }
+///
+/// let client = App::new().post("/", sign_up).test();
+/// client.post("/").form(&[("age", "old")]).send().assert_text("<p>Please try again</p>");
+/// client.post("/").body("age=36").send().assert_status(415);
+/// ```
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum FormRejection {

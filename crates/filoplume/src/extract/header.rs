@@ -127,6 +127,18 @@ impl<H> DerefMut for Header<H> {
 }
 
 /// Why [`Header`] refused.
+///
+/// ```
+/// use filoplume::extract::HeaderRejection;
+/// use filoplume::extract::headers::UserAgent;
+/// use filoplume::prelude::*;
+///
+/// let app = App::new().get("/", |agent: Result<Header<UserAgent>, HeaderRejection>| match agent {
+///     Ok(Header(UserAgent(agent))) => Ok(agent),
+///     Err(rejection) => Err(Error::forbidden(format!("no robots: `{}` {}", rejection.name, rejection.problem))),
+/// });
+/// app.test().get("/").send().assert_status(403).assert_contains("no robots: `user-agent` is missing");
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct HeaderRejection {
@@ -137,6 +149,24 @@ pub struct HeaderRejection {
 }
 
 /// What is wrong with a header.
+///
+/// ```
+/// use filoplume::extract::{HeaderProblem, HeaderRejection};
+/// use filoplume::extract::headers::ContentType;
+/// use filoplume::prelude::*;
+///
+/// fn kind(header: Result<Header<ContentType>, HeaderRejection>) -> Result<String> {
+///     match header.map_err(|rejection| (rejection.problem.clone(), rejection)) {
+///         Ok(Header(content_type)) => Ok(content_type.essence().to_owned()),
+///         Err((HeaderProblem::Missing, _)) => Ok("application/octet-stream".to_owned()),
+///         Err((_, rejection)) => Err(rejection.into()),
+///     }
+/// }
+///
+/// let client = App::new().post("/", kind).test();
+/// client.post("/").send().assert_text("application/octet-stream");
+/// client.post("/").header("content-type", "nonsense").send().assert_status(400);
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum HeaderProblem {

@@ -7,6 +7,19 @@ use super::media_type::{self, essence, is_token, trim};
 use crate::weight::{WEIGHT_MAX, Weight, parse_weight};
 
 /// `Accept` (RFC 9110, 12.5.1): which types of content the client would like.
+///
+/// ```
+/// use filoplume::extract::headers::Accept;
+/// use filoplume::prelude::*;
+///
+/// let app = App::new().get("/", |accept: Option<Header<Accept>>| {
+///     match accept.and_then(|Header(accept)| accept.best_of(&["text/html", "text/plain"])) {
+///         Some("text/plain") => "Hello!".into_response(),
+///         _ => Html("<h1>Hello!</h1>").into_response(),
+///     }
+/// });
+/// app.test().get("/").header("accept", "text/plain, text/html;q=0.5").send().assert_text("Hello!");
+/// ```
 #[derive(Clone, Debug, PartialEq)]
 pub struct Accept {
     /// Ranges such as `text/*` with their weights.
@@ -76,6 +89,16 @@ impl TypedHeader for Accept {
 }
 
 /// `Content-Type` (RFC 9110, 8.3): what the content is.
+///
+/// ```
+/// use filoplume::extract::headers::ContentType;
+/// use filoplume::prelude::*;
+///
+/// let app = App::new().post("/", |Header(content_type): Header<ContentType>| {
+///     format!("{} in {}", content_type.essence(), content_type.parameter("charset").unwrap_or("?"))
+/// });
+/// app.test().post("/").header("content-type", "Text/CSV; charset=utf-8").send().assert_text("text/csv in utf-8");
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ContentType {
     essence: String,
@@ -114,6 +137,14 @@ impl TypedHeader for ContentType {
 
 /// `Host` (RFC 9110, 7.2): what the client believes to talk to. It can say whatever it likes: compare it before
 /// it is put into links.
+///
+/// ```
+/// use filoplume::extract::headers::Host;
+/// use filoplume::prelude::*;
+///
+/// let app = App::new().get("/", |Header(host): Header<Host>| format!("{}, port {:?}", host.name(), host.port()));
+/// app.test().get("/").header("host", "Example.org:8080").send().assert_text("example.org, port Some(8080)");
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Host {
     name: String,
@@ -181,10 +212,35 @@ macro_rules! texts {
 
 texts! {
     /// `Origin` (RFC 6454, 7): where the page came from that sends the request; `null` if it does not say.
+    ///
+    /// ```
+    /// use filoplume::extract::headers::Origin;
+    /// use filoplume::prelude::*;
+    ///
+    /// let app = App::new().post("/", |Header(Origin(origin)): Header<Origin>| format!("from a page of {origin}"));
+    /// let answer = app.test().post("/").header("origin", "https://example.org").send();
+    /// answer.assert_text("from a page of https://example.org");
+    /// ```
     Origin "origin";
     /// `Referer` (RFC 9110, 10.1.3): where the link was found.
+    ///
+    /// ```
+    /// use filoplume::extract::headers::Referer;
+    /// use filoplume::prelude::*;
+    ///
+    /// let app = App::new().get("/", |Header(Referer(link)): Header<Referer>| format!("found at {link}"));
+    /// app.test().get("/").header("referer", "https://example.org/a").send().assert_text("found at https://example.org/a");
+    /// ```
     Referer "referer";
     /// `User-Agent` (RFC 9110, 10.1.5): what the client calls itself.
+    ///
+    /// ```
+    /// use filoplume::extract::headers::UserAgent;
+    /// use filoplume::prelude::*;
+    ///
+    /// let app = App::new().get("/", |Header(UserAgent(agent)): Header<UserAgent>| format!("you are {agent}"));
+    /// app.test().get("/").header("user-agent", "curl/8.5").send().assert_text("you are curl/8.5");
+    /// ```
     UserAgent "user-agent";
 }
 

@@ -100,6 +100,27 @@ impl<T> DerefMut for Json<T> {
 }
 
 /// Why [`Json`] refused.
+///
+/// ```
+/// use filoplume::extract::JsonRejection;
+/// use filoplume::prelude::*;
+/// use serde_json::json;
+///
+/// #[derive(serde::Deserialize)]
+/// struct Order { items: Vec<u32> }
+///
+/// fn order(order: Result<Json<Order>, JsonRejection>) -> Result<String> {
+///     match order {
+///         Ok(Json(order)) => Ok(format!("{} items", order.items.len())),
+///         Err(JsonRejection::Data { field: Some(field), .. }) => Ok(format!("look at {field}")),
+///         Err(rejection) => Err(rejection.into()),
+///     }
+/// }
+///
+/// let client = App::new().post("/", order).test();
+/// client.post("/").json(&json!({"items": [1, -2]})).send().assert_text("look at items[1]");
+/// client.post("/").body("[]").send().assert_status(415);
+/// ```
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum JsonRejection {

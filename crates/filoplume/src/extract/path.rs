@@ -71,6 +71,21 @@ impl<T> DerefMut for Path<T> {
 }
 
 /// Why [`Path`] refused.
+///
+/// ```
+/// use filoplume::extract::PathRejection;
+/// use filoplume::prelude::*;
+///
+/// fn note(id: Result<Path<u64>, PathRejection>) -> Result<String> {
+///     match id {
+///         Ok(Path(id)) => Ok(format!("note {id}")),
+///         Err(PathRejection::Invalid { .. }) => Err(Error::not_found("notes have numbers")),
+///         Err(rejection) => Err(rejection.into()),
+///     }
+/// }
+///
+/// App::new().get("/notes/{id}", note).test().get("/notes/first").send().assert_status(404);
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum PathRejection {

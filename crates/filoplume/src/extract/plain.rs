@@ -68,6 +68,14 @@ impl Extract for Peer {
 }
 
 /// The target as it was sent: path and query, still percent-encoded (RFC 9112, 3.2).
+///
+/// ```
+/// use filoplume::extract::Target;
+/// use filoplume::prelude::*;
+///
+/// let app = App::new().get("/{*path}", |Target(target): Target| target);
+/// app.test().get("/caf%C3%A9?q=a+b").send().assert_text("/caf%C3%A9?q=a+b");
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Target(pub String);
 
@@ -80,6 +88,14 @@ impl Extract for Target {
 }
 
 /// What stands behind the `?`, still percent-encoded; empty if there is none.
+///
+/// ```
+/// use filoplume::extract::RawQuery;
+/// use filoplume::prelude::*;
+///
+/// let app = App::new().get("/", |RawQuery(query): RawQuery| Redirect::to(format!("/search?{query}")));
+/// app.test().get("/?q=a%26b").send().assert_header("location", "/search?q=a%26b");
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RawQuery(pub String);
 
@@ -127,6 +143,20 @@ impl<T: Clone + Send + Sync + 'static> ExtractOptional for Extension<T> {
 }
 
 /// No middleware put a value of the type beside the request: a mistake of the program.
+///
+/// ```
+/// use filoplume::extract::ExtensionRejection;
+/// use filoplume::prelude::*;
+///
+/// #[derive(Clone)]
+/// struct User(String);
+///
+/// let app = App::new().get("/", |user: Result<Extension<User>, ExtensionRejection>| match user {
+///     Ok(Extension(User(name))) => Ok(name),
+///     Err(rejection) => Err(Error::unauthorized("who are you?").with_source(rejection)),
+/// });
+/// app.test().get("/").send().assert_status(401);
+/// ```
 #[derive(Clone, Debug)]
 pub struct ExtensionRejection {
     type_name: &'static str,
@@ -151,6 +181,14 @@ impl Refusal for ExtensionRejection {
 }
 
 /// All values of the headers, as the `http` crate keeps them.
+///
+/// ```
+/// use filoplume::extract::HeaderMap;
+/// use filoplume::prelude::*;
+///
+/// let app = App::new().get("/", |headers: HeaderMap| headers.get_all("x-tag").iter().count().to_string());
+/// app.test().get("/").header("x-tag", "a").header("x-tag", "b").send().assert_text("2");
+/// ```
 pub type HeaderMap = http::HeaderMap;
 
 impl Extract for HeaderMap {

@@ -67,6 +67,20 @@ impl<T> DerefMut for Query<T> {
 }
 
 /// Why [`Query`] refused.
+///
+/// ```
+/// use filoplume::extract::QueryRejection;
+/// use filoplume::prelude::*;
+///
+/// #[derive(Default, serde::Deserialize)]
+/// struct Search { page: u32 }
+///
+/// let app = App::new().get("/", |query: Result<Query<Search>, QueryRejection>| {
+///     let Query(search) = query.unwrap_or_default();                       // a wrong query is as none
+///     format!("page {}", search.page)
+/// });
+/// app.test().get("/?page=two").send().assert_text("page 0");
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct QueryRejection(pub FieldsError);
 

@@ -16,6 +16,24 @@ const FIELDS_MAX: usize = 10_000;
 const NAME_CHARS_MAX: usize = 64;
 
 /// What is wrong with the fields of a [`Query`](super::Query) or a [`Form`](super::Form).
+///
+/// ```
+/// use filoplume::extract::{FieldsError, QueryRejection};
+/// use filoplume::prelude::*;
+///
+/// #[derive(serde::Deserialize)]
+/// struct Search { page: u32 }
+///
+/// fn search(query: Result<Query<Search>, QueryRejection>) -> String {
+///     match query {
+///         Ok(Query(search)) => format!("page {}", search.page),
+///         Err(QueryRejection(FieldsError::Data { field: Some(field), .. })) => format!("`{field}` is wrong"),
+///         Err(rejection) => rejection.to_string(),
+///     }
+/// }
+///
+/// App::new().get("/", search).test().get("/?page=two").send().assert_text("`page` is wrong");
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum FieldsError {

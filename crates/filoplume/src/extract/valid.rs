@@ -85,6 +85,27 @@ impl<E> DerefMut for Valid<E> {
 }
 
 /// Why [`Valid`] refused.
+///
+/// ```
+/// use filoplume::extract::{JsonRejection, ValidRejection};
+/// use filoplume::prelude::*;
+/// use garde::Validate;
+///
+/// #[derive(serde::Deserialize, Validate)]
+/// struct Note { #[garde(length(min = 3))] title: String }
+///
+/// fn add(note: Result<Valid<Json<Note>>, ValidRejection<JsonRejection>>) -> Result<String> {
+///     match note {
+///         Ok(Valid(Json(note))) => Ok(note.title),
+///         Err(ValidRejection::Invalid(fields)) => Ok(format!("{} is wrong", fields.fields()[0].field)),
+///         Err(ValidRejection::Refused(rejection)) => Err(rejection.into()),
+///         Err(other) => Err(Error::bad_request(other.to_string())),
+///     }
+/// }
+///
+/// let client = App::new().post("/", add).test();
+/// client.post("/").json(&serde_json::json!({"title": "a"})).send().assert_text("title is wrong");
+/// ```
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum ValidRejection<R> {
@@ -95,6 +116,26 @@ pub enum ValidRejection<R> {
 }
 
 /// What is wrong with the fields of a value.
+///
+/// ```
+/// use filoplume::extract::{InvalidFields, QueryRejection, ValidRejection};
+/// use filoplume::prelude::*;
+/// use garde::Validate;
+///
+/// #[derive(serde::Deserialize, Validate)]
+/// struct Search { #[garde(range(min = 1))] page: u32 }
+///
+/// /// One line for each field that is wrong.
+/// fn told(fields: &InvalidFields) -> String {
+///     fields.fields().iter().map(|wrong| format!("{}: {}\n", wrong.field, wrong.message)).collect()
+/// }
+///
+/// let app = App::new().get("/", |query: Result<Valid<Query<Search>>, ValidRejection<QueryRejection>>| match query {
+///     Err(ValidRejection::Invalid(fields)) => told(&fields),
+///     _ => "found".to_owned(),
+/// });
+/// app.test().get("/?page=0").send().assert_text("page: lower than 1\n");
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct InvalidFields {
     fields: Vec<FieldError>,

@@ -12,6 +12,21 @@ use super::parser::Parser;
 use super::rejection::MultipartRejection;
 
 /// One field of a [`Multipart`](super::Multipart): a text or a file. Its content is read as it arrives.
+///
+/// ```
+/// use filoplume::prelude::*;
+/// use filoplume::testing::MultipartForm;
+///
+/// fn upload(mut form: Multipart) -> Result<String> {
+///     let Some(field) = form.next_field()? else { return Err(Error::bad_request("an empty form")) };
+///     let told = format!("{}: {:?}, {:?}", field.name(), field.file_name(), field.content_type());
+///     Ok(format!("{told}, {} bytes", field.bytes()?.len()))
+/// }
+///
+/// let form = MultipartForm::new().file("photo", "cat.png", "image/png", b"meow");
+/// let answer = App::new().post("/", upload).test().post("/").multipart(form).send();
+/// answer.assert_text(r#"photo: Some("cat.png"), Some("image/png"), 4 bytes"#);
+/// ```
 pub struct Field<'a> {
     parser: &'a mut Parser<Body>,
 }
@@ -72,6 +87,22 @@ impl<'a> Field<'a> {
 
     /// Writes the rest of the content to a new file, and returns its length. A file that is there already is
     /// not overwritten; one that could not be finished is removed.
+    ///
+    /// ```
+    /// use filoplume::prelude::*;
+    /// use filoplume::testing::MultipartForm;
+    ///
+    /// # let uploads = tempfile::tempdir()?;
+    /// # let folder = uploads.path().to_owned();
+    /// let app = App::new().post("/", move |mut form: Multipart| -> Result<String> {
+    ///     let Some(field) = form.next_field()? else { return Err(Error::bad_request("no file")) };
+    ///     let length = field.save_to(folder.join("17.upload"))?;               // a name of our own
+    ///     Ok(format!("{length} bytes are kept"))
+    /// });
+    /// let form = MultipartForm::new().file("photo", "cat.png", "image/png", b"meow");
+    /// app.test().post("/").multipart(form).send().assert_text("4 bytes are kept");
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     ///
     /// # Errors
     ///

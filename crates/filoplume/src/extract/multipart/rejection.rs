@@ -12,6 +12,25 @@ use crate::error::Error;
 /// Why [`Multipart`](super::Multipart) refused.
 ///
 /// Where a field is read as an [`io::Read`], it is the cause of the [`io::Error`]; `?` finds it there.
+///
+/// ```
+/// use filoplume::extract::{MultipartLimits, MultipartRejection};
+/// use filoplume::prelude::*;
+/// use filoplume::testing::MultipartForm;
+///
+/// fn upload(mut form: Multipart) -> Result<String> {
+///     form.set_limits(MultipartLimits::new().memory_bytes_max(3));
+///     let Some(field) = form.next_field()? else { return Ok("an empty form".to_owned()) };
+///     match field.text() {
+///         Ok(text) => Ok(text),
+///         Err(MultipartRejection::FieldTooLong { field, .. }) => Ok(format!("shorten the {field}")),
+///         Err(rejection) => Err(rejection.into()),
+///     }
+/// }
+///
+/// let client = App::new().post("/", upload).test();
+/// client.post("/").multipart(MultipartForm::new().text("title", "a cat")).send().assert_text("shorten the title");
+/// ```
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum MultipartRejection {
@@ -64,6 +83,19 @@ pub enum MultipartRejection {
 }
 
 /// What is wrong with the bytes of a form.
+///
+/// ```
+/// use filoplume::extract::{MultipartProblem, MultipartRejection};
+/// use filoplume::prelude::*;
+///
+/// let app = App::new().post("/", |mut form: Multipart| match form.next_field() {
+///     Err(MultipartRejection::Malformed { problem: MultipartProblem::EndsEarly, .. }) => "the form was cut off",
+///     Err(_) => "no form",
+///     Ok(_) => "a form",
+/// });
+/// let cut_off = app.test().post("/").header("content-type", "multipart/form-data; boundary=xyz").body("--x").send();
+/// cut_off.assert_text("the form was cut off");
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum MultipartProblem {
