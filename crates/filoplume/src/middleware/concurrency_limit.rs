@@ -53,6 +53,16 @@ impl ConcurrencyLimit {
 
     /// Lets up to `waiting_max` more requests wait for up to `timeout` before they are refused. Each of them holds a
     /// thread meanwhile. Who came first is not always let in first. Default: nobody waits.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use filoplume::middleware::ConcurrencyLimit;
+    /// use filoplume::prelude::*;
+    ///
+    /// let limit = ConcurrencyLimit::new(4).wait(Duration::from_millis(500), 20);
+    /// let app = App::new().route("/thumbnail", get(|| "a small picture").with(limit));
+    /// app.test().get("/thumbnail").send().assert_status(200);
+    /// ```
     #[must_use]
     pub fn wait(mut self, timeout: Duration, waiting_max: usize) -> Self {
         self.wait = Some(Wait { timeout, waiting_max });

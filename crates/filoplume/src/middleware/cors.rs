@@ -101,6 +101,16 @@ impl Cors {
     }
 
     /// Allows several origins more.
+    ///
+    /// ```
+    /// use filoplume::middleware::Cors;
+    /// use filoplume::prelude::*;
+    ///
+    /// let cors = Cors::new().allow_origins(["https://app.example.com", "http://localhost:3000"]);
+    /// let client = App::new().get("/", || "hi").with(cors).test();
+    /// let response = client.get("/").header("origin", "http://localhost:3000").send();
+    /// response.assert_header("access-control-allow-origin", "http://localhost:3000");
+    /// ```
     #[must_use]
     pub fn allow_origins<O: Into<String>>(self, origins: impl IntoIterator<Item = O>) -> Self {
         origins.into_iter().fold(self, Self::allow_origin)
@@ -108,6 +118,15 @@ impl Cors {
 
     /// Allows all origins, in place of those said before. For what is public. An app that allows
     /// [credentials](Self::allow_credentials) too does not start: every site could act as whoever is logged in.
+    ///
+    /// ```
+    /// use filoplume::middleware::Cors;
+    /// use filoplume::prelude::*;
+    ///
+    /// let client = App::new().get("/", || "hi").with(Cors::new().allow_any_origin()).test();
+    /// let response = client.get("/").header("origin", "https://example.org").send();
+    /// response.assert_header("access-control-allow-origin", "*");
+    /// ```
     #[must_use]
     pub fn allow_any_origin(mut self) -> Self {
         self.origins = Origins::Any;
@@ -154,6 +173,19 @@ impl Cors {
     }
 
     /// Allows the headers that are asked for, whatever they are.
+    ///
+    /// ```
+    /// use filoplume::middleware::Cors;
+    /// use filoplume::prelude::*;
+    ///
+    /// let client = App::new().get("/", || "hi").with(Cors::new().allow_any_origin().mirror_headers()).test();
+    /// let preflight = client.options("/")
+    ///     .header("origin", "https://example.org")
+    ///     .header("access-control-request-method", "GET")
+    ///     .header("access-control-request-headers", "x-client")
+    ///     .send();
+    /// preflight.assert_header("access-control-allow-headers", "x-client");
+    /// ```
     #[must_use]
     pub fn mirror_headers(mut self) -> Self {
         self.headers = Names::Mirrored;
@@ -161,6 +193,15 @@ impl Cors {
     }
 
     /// Sets the headers of responses that the page may read beside the usual ones, such as `etag` or `x-request-id`.
+    ///
+    /// ```
+    /// use filoplume::middleware::Cors;
+    /// use filoplume::prelude::*;
+    ///
+    /// let client = App::new().get("/", || "hi").with(Cors::new().allow_any_origin().expose_headers(["etag"])).test();
+    /// let response = client.get("/").header("origin", "https://example.org").send();
+    /// response.assert_header("access-control-expose-headers", "etag");
+    /// ```
     #[must_use]
     pub fn expose_headers<N: Into<String>>(mut self, names: impl IntoIterator<Item = N>) -> Self {
         self.exposed = self.checked(names);
@@ -169,6 +210,16 @@ impl Cors {
 
     /// Lets requests come with cookies and logins. The origins that are allowed can then do what the user can: a closure
     /// that says yes to all is as bad as any origin, which is refused. Default: no.
+    ///
+    /// ```
+    /// use filoplume::middleware::Cors;
+    /// use filoplume::prelude::*;
+    ///
+    /// let cors = Cors::new().allow_origin("https://app.example.com").allow_credentials(true);
+    /// let client = App::new().get("/", || "hi").with(cors).test();
+    /// let response = client.get("/").header("origin", "https://app.example.com").send();
+    /// response.assert_header("access-control-allow-credentials", "true");
+    /// ```
     #[must_use]
     pub fn allow_credentials(mut self, allows_credentials: bool) -> Self {
         self.allows_credentials = allows_credentials;

@@ -69,6 +69,22 @@ impl Csrf {
     }
 
     /// Takes requests from pages of another origin too, such as `https://admin.example.org`. They need the token as well.
+    ///
+    /// ```
+    /// use filoplume::Key;
+    /// use filoplume::middleware::{Csrf, CsrfToken, Sessions};
+    /// use filoplume::prelude::*;
+    ///
+    /// let app = App::new()
+    ///     .get("/token", |token: CsrfToken| token.to_string())
+    ///     .post("/", || "bought")
+    ///     .with(Sessions::in_cookie(Key::generate()))
+    ///     .with(Csrf::new().trust("https://admin.example.org"));
+    /// let client = app.test();
+    /// let token = client.get("/token").send().text().to_owned();
+    /// let post = client.post("/").header("origin", "https://admin.example.org").header("x-csrf-token", &token);
+    /// post.send().assert_text("bought");
+    /// ```
     #[must_use]
     pub fn trust(mut self, origin: impl Into<String>) -> Self {
         self.trusted.push(origin.into().trim_end_matches('/').to_ascii_lowercase());
@@ -262,6 +278,17 @@ pub struct CsrfToken(String);
 
 impl CsrfToken {
     /// Returns the token of a session.
+    ///
+    /// ```
+    /// use filoplume::Key;
+    /// use filoplume::middleware::{CsrfToken, Sessions};
+    /// use filoplume::prelude::*;
+    ///
+    /// let app = App::new()
+    ///     .get("/", |session: Session| CsrfToken::of(&session).map(|token| Html(token.field())))
+    ///     .with(Sessions::in_cookie(Key::generate()));
+    /// app.test().get("/").send().assert_contains(r#"<input type="hidden" name="_csrf""#);
+    /// ```
     ///
     /// # Errors
     ///

@@ -72,6 +72,14 @@ struct Settings {
 }
 
 /// A key of [`Jwt`], with the one algorithm that it is used with.
+///
+/// ```
+/// use filoplume::middleware::{Jwt, JwtKey};
+///
+/// let jwt = Jwt::new(JwtKey::hs256("a secret of 32 random bytes at least")?.id("2026"));
+/// assert!(JwtKey::hs256("too short").is_err());
+/// # Ok::<(), filoplume::Error>(())
+/// ```
 #[derive(Clone)]
 pub struct JwtKey {
     id: Option<String>,
@@ -118,6 +126,14 @@ impl JwtKey {
 
     /// Returns a key that checks tokens that others issue, from a public key in PEM. Algorithms: RS, PS, ES, `EdDSA`.
     ///
+    /// ```no_run
+    /// use filoplume::middleware::{Jwt, JwtAlgorithm, JwtKey};
+    ///
+    /// let key = JwtKey::public_pem(JwtAlgorithm::ES256, std::fs::read("issuer.public.pem")?)?;
+    /// let jwt = Jwt::new(key).issuer("https://auth.example").audience("notes");
+    /// # Ok::<(), filoplume::Error>(())
+    /// ```
+    ///
     /// # Errors
     ///
     /// If it is no public key for the algorithm.
@@ -133,6 +149,14 @@ impl JwtKey {
     }
 
     /// Returns a key that issues and checks tokens, from both keys in PEM. Algorithms: RS, PS, ES, `EdDSA`.
+    ///
+    /// ```no_run
+    /// use filoplume::middleware::{Jwt, JwtAlgorithm, JwtKey};
+    ///
+    /// let (private, public) = (std::fs::read("private.pem")?, std::fs::read("public.pem")?);
+    /// let jwt = Jwt::new(JwtKey::pair_pem(JwtAlgorithm::EdDSA, private, public)?.id("2026"));
+    /// # Ok::<(), filoplume::Error>(())
+    /// ```
     ///
     /// # Errors
     ///
@@ -227,6 +251,17 @@ impl Jwt {
     }
 
     /// Accepts tokens for this audience (`aud`) only, and issues them for it. Called again it accepts another one too.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use filoplume::middleware::{Jwt, JwtError};
+    /// use serde_json::json;
+    ///
+    /// let secret = "a secret of 32 random bytes at least";
+    /// let for_mail = Jwt::hs256(secret)?.audience("mail").issue(&json!({"sub": "ada"}), Duration::from_secs(60))?;
+    /// assert_eq!(Jwt::hs256(secret)?.audience("notes").verify(&for_mail), Err(JwtError::Audience));
+    /// # Ok::<(), filoplume::Error>(())
+    /// ```
     #[must_use]
     pub fn audience(self, audience: impl Into<String>) -> Self {
         self.set(|settings| settings.audiences.push(audience.into()))
@@ -246,6 +281,23 @@ impl Jwt {
 
     /// Lets requests without `Authorization` through; wrong tokens are refused as ever. Handlers take
     /// `Option<Claims<T>>`.
+    ///
+    /// ```
+    /// use filoplume::extract::Claims;
+    /// use filoplume::middleware::Jwt;
+    /// use filoplume::prelude::*;
+    ///
+    /// #[derive(serde::Deserialize)]
+    /// struct Who { sub: String }
+    ///
+    /// let app = App::new()
+    ///     .get("/", |who: Option<Claims<Who>>| who.map_or("a guest".to_owned(), |Claims(who)| who.sub))
+    ///     .with(Jwt::hs256("a secret of 32 random bytes at least")?.optional());
+    /// let client = app.test();
+    /// client.get("/").send().assert_text("a guest");
+    /// client.get("/").bearer("made.up.token").send().assert_status(401);
+    /// # Ok::<(), filoplume::Error>(())
+    /// ```
     #[must_use]
     pub fn optional(self) -> Self {
         self.set(|settings| settings.is_optional = true)
@@ -264,6 +316,17 @@ impl Jwt {
 
     /// Issues a token that says `claims`, and is valid for `lifetime`. `iat` and `exp` are set, and `iss` and `aud` as they are
     /// checked here, unless `claims` has them.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use filoplume::middleware::Jwt;
+    /// use serde_json::json;
+    ///
+    /// let jwt = Jwt::hs256("a secret of 32 random bytes at least")?.issuer("https://auth.example");
+    /// let token = jwt.issue(&json!({"sub": "ada"}), Duration::from_secs(900))?;
+    /// assert_eq!(jwt.verify(&token)?["iss"], "https://auth.example");
+    /// # Ok::<(), filoplume::Error>(())
+    /// ```
     ///
     /// # Errors
     ///
@@ -294,6 +357,17 @@ impl Jwt {
     }
 
     /// Returns what a token says, if it is valid. For tokens that come another way than in `Authorization`.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use filoplume::middleware::Jwt;
+    /// use serde_json::json;
+    ///
+    /// let links = Jwt::hs256("a secret of 32 random bytes at least")?.audience("confirm-address");
+    /// let link = links.issue(&json!({"address": "ada@example.org"}), Duration::from_secs(86_400))?;
+    /// assert_eq!(links.verify(&link)?["address"], "ada@example.org");
+    /// # Ok::<(), filoplume::Error>(())
+    /// ```
     ///
     /// # Errors
     ///
@@ -390,6 +464,19 @@ impl Middleware for Jwt {
 pub(crate) struct VerifiedClaims(pub(crate) Arc<Value>);
 
 /// Why a token is not valid.
+///
+/// ```
+/// use filoplume::middleware::{Jwt, JwtError};
+///
+/// let jwt = Jwt::hs256("a secret of 32 random bytes at least")?;
+/// let told = match jwt.verify("made up") {
+///     Ok(claims) => format!("welcome, {}", claims["sub"]),
+///     Err(JwtError::Expired) => "log in again".to_owned(),
+///     Err(error) => error.to_string(),
+/// };
+/// assert_eq!(told, "the token is malformed");
+/// # Ok::<(), filoplume::Error>(())
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum JwtError {

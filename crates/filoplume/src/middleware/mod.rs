@@ -122,6 +122,19 @@ where
 pub(crate) type Layer = Arc<dyn Middleware>;
 
 /// What comes after a middleware: others, and then the handler.
+///
+/// ```
+/// use filoplume::prelude::*;
+///
+/// fn greet(request: Request, next: Next) -> Result<Response> {
+///     let mut response = next.run(request);                    // the handler, or what else stands before it
+///     response.set_header("x-greeting", "hello")?;
+///     Ok(response)
+/// }
+///
+/// let app = App::new().get("/", || "hi").with(greet);
+/// app.test().get("/nowhere").send().assert_status(404).assert_header("x-greeting", "hello");
+/// ```
 #[derive(Debug)]
 pub struct Next<'a> {
     pub(crate) layers: Layers<'a>,
@@ -147,6 +160,18 @@ pub(crate) enum End {
 impl<'a> Next<'a> {
     /// Hands the request on and returns the response. A failure further in is a response too, with
     /// [the error](Error::of) beside it, so that what is done to responses is done to all of them.
+    ///
+    /// ```
+    /// use filoplume::prelude::*;
+    ///
+    /// let app = App::new().get("/", || Err::<(), _>(Error::conflict("lent out"))).with(|request: Request, next: Next| {
+    ///     let response = next.run(request);
+    ///     assert_eq!(response.status_code(), 409);
+    ///     assert!(Error::of(&response).is_some());
+    ///     response
+    /// });
+    /// app.test().get("/").send().assert_status(409);
+    /// ```
     pub fn run(self, request: Request) -> Response {
         let result = match self.layers.0.split_first() {
             Some((layer, rest)) => {
@@ -164,6 +189,15 @@ impl<'a> Next<'a> {
 
     /// As [`run`](Self::run), and a panic further in is returned as `Err` with its message.
     ///
+    /// ```
+    /// use filoplume::prelude::*;
+    ///
+    /// let app = App::new().get("/", || -> &str { panic!("out of tea") }).with(|request: Request, next: Next| {
+    ///     next.run_catching(request).map_err(|message| Error::unavailable("try again later").with_source(message))
+    /// });
+    /// app.test().get("/").send().assert_status(503);
+    /// ```
+    ///
     /// # Errors
     ///
     /// If the handler or middleware further in panics.
@@ -177,6 +211,16 @@ impl<'a> Next<'a> {
     }
 
     /// Returns where the request is being answered: the route and the state.
+    ///
+    /// ```
+    /// use filoplume::prelude::*;
+    ///
+    /// let app = App::new().get("/users/{id}", || "ada").with(|request: Request, next: Next| {
+    ///     assert_eq!(next.context().route(), Some("/users/{id}"));
+    ///     next.run(request)
+    /// });
+    /// app.test().get("/users/17").send().assert_text("ada");
+    /// ```
     pub fn context(&self) -> Context<'a> {
         self.context
     }

@@ -44,6 +44,16 @@ pub struct RequestIds {
 
 /// The id of a request, given by [`RequestIds`]. As a parameter of a handler it is refused with `500` where that is
 /// missing.
+///
+/// ```
+/// use filoplume::middleware::{RequestId, RequestIds};
+/// use filoplume::prelude::*;
+///
+/// let app = App::new()
+///     .get("/help", |id: RequestId| format!("Tell us this number: {}", id.as_str()))
+///     .with(RequestIds::new().trust_incoming(true));
+/// app.test().get("/help").header("x-request-id", "17").send().assert_text("Tell us this number: 17");
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct RequestId(Arc<str>);
 

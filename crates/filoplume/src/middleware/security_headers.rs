@@ -67,6 +67,16 @@ pub struct SecurityHeaders {
 }
 
 /// Which pages may show an answer in a frame.
+///
+/// ```
+/// use filoplume::middleware::{Frames, SecurityHeaders};
+/// use filoplume::prelude::*;
+///
+/// let partners = Frames::Of(vec!["https://partner.example".to_owned()]);
+/// let app = App::new().get("/", || "hi").with(SecurityHeaders::new().frames(partners));
+/// let response = app.test().get("/").send();
+/// response.assert_header("content-security-policy", "frame-ancestors https://partner.example");
+/// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Frames {
@@ -83,6 +93,17 @@ pub enum Frames {
 
 /// The random text of one response that marks its own scripts and styles, for a policy with `{nonce}`. As a parameter
 /// of a handler it is refused with `500` where there is no such policy.
+///
+/// ```
+/// use filoplume::middleware::{CspNonce, SecurityHeaders};
+/// use filoplume::prelude::*;
+///
+/// let app = App::new()
+///     .get("/", |nonce: CspNonce| Html(format!("<style nonce=\"{nonce}\">p {{ color: red }}</style>")))
+///     .with(SecurityHeaders::new().content_security_policy("style-src 'nonce-{nonce}'"));
+/// let client = app.test();
+/// assert_ne!(client.get("/").send().text(), client.get("/").send().text());
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CspNonce(Arc<str>);
 
@@ -138,6 +159,15 @@ impl SecurityHeaders {
     }
 
     /// Lets browsers report what the policy would forbid, and forbid nothing: for trying it out.
+    ///
+    /// ```
+    /// use filoplume::middleware::SecurityHeaders;
+    /// use filoplume::prelude::*;
+    ///
+    /// let policy = SecurityHeaders::new().content_security_policy("default-src 'self'").report_only();
+    /// let response = App::new().get("/", || "hi").with(policy).test().get("/").send();
+    /// assert!(response.header("content-security-policy-report-only").unwrap().starts_with("default-src 'self'"));
+    /// ```
     #[must_use]
     pub fn report_only(mut self) -> Self {
         self.is_report_only = true;
@@ -152,6 +182,16 @@ impl SecurityHeaders {
     }
 
     /// As [`hsts`](Self::hsts), for all hosts below this one too.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use filoplume::middleware::SecurityHeaders;
+    /// use filoplume::prelude::*;
+    ///
+    /// let headers = SecurityHeaders::new().hsts_with_subdomains(Duration::from_secs(86_400));
+    /// let response = App::new().get("/", || "hi").with(headers).test().get("/").send();
+    /// response.assert_header("strict-transport-security", "max-age=86400; includeSubDomains");
+    /// ```
     #[must_use]
     pub fn hsts_with_subdomains(mut self, max_age: Duration) -> Self {
         self.hsts = Some(Hsts { max_age, extent: HstsExtent::Subdomains });
@@ -176,6 +216,15 @@ impl SecurityHeaders {
     }
 
     /// Leaves a header of the table out.
+    ///
+    /// ```
+    /// use filoplume::middleware::SecurityHeaders;
+    /// use filoplume::prelude::*;
+    ///
+    /// let headers = SecurityHeaders::new().without("cross-origin-resource-policy");      // for pictures that others show
+    /// let response = App::new().get("/", || "hi").with(headers).test().get("/").send();
+    /// response.assert_no_header("cross-origin-resource-policy");
+    /// ```
     #[must_use]
     pub fn without(mut self, name: &str) -> Self {
         self.fields.retain(|(of, _)| !of.eq_ignore_ascii_case(name));

@@ -53,6 +53,20 @@ type Spent = Box<dyn Fn(&Request) -> Option<Duration> + Send + Sync>;
 
 /// How much time is left to answer a request, as [`TimeoutBudget`] set it. A copy that can be handed on. As a
 /// parameter of a handler it is refused with `500` where no budget was set.
+///
+/// ```
+/// use std::time::Duration;
+/// use filoplume::middleware::{TimeLeft, TimeoutBudget};
+/// use filoplume::prelude::*;
+///
+/// let app = App::new()
+///     .get("/", |time: TimeLeft| -> Result<String> {
+///         time.check()?;
+///         Ok(format!("{} s at most", time.remaining().as_secs() + 1))
+///     })
+///     .with(TimeoutBudget::new(Duration::from_secs(5)));
+/// app.test().get("/").send().assert_text("5 s at most");
+/// ```
 #[derive(Clone, Copy, Debug)]
 pub struct TimeLeft {
     /// `None` if it is beyond what the clock can express.

@@ -7,6 +7,23 @@ use crate::error::{Error, Result};
 /// What a closure of [`BasicAuth`](crate::middleware::BasicAuth) or [`BearerAuth`](crate::middleware::BearerAuth) says:
 /// `bool`, or `Option` of who it is, which handlers take as [`Extension`](crate::Extension); either in a `Result`,
 /// if asking can fail.
+///
+/// ```
+/// use std::io;
+/// use filoplume::middleware::BearerAuth;
+/// use filoplume::prelude::*;
+///
+/// #[derive(Clone)]
+/// struct User(String);
+///
+/// /// `Err` if the tokens cannot be read, `None` if this one is not among them.
+/// fn user_of(token: &str) -> io::Result<Option<User>> {
+///     Ok((token == "t0ken").then(|| User("ada".to_owned())))
+/// }
+///
+/// let app = App::new().get("/", |Extension(User(name)): Extension<User>| name).with(BearerAuth::new(user_of));
+/// app.test().get("/").bearer("t0ken").send().assert_text("ada");
+/// ```
 #[diagnostic::on_unimplemented(
     message = "`{Self}` does not say whether credentials are right",
     note = "return `bool`, `Option<User>` with `User: Clone + Send + Sync + 'static`, or a `Result` of these"

@@ -43,6 +43,25 @@ pub struct Flash {
 }
 
 /// A message of [`Flash`]. Templates have `level` and `text` of it.
+///
+/// ```
+/// use filoplume::Key;
+/// use filoplume::middleware::Sessions;
+/// use filoplume::prelude::*;
+/// use filoplume::session::FlashMessage;
+///
+/// fn line(message: &FlashMessage) -> String {
+///     format!("[{}] {}", message.level, message.text)
+/// }
+///
+/// let app = App::new()
+///     .get("/", |flash: Flash| -> Result<String> {
+///         flash.error("The disk is full.")?;
+///         Ok(flash.take()?.iter().map(line).collect())
+///     })
+///     .with(Sessions::in_cookie(Key::generate()));
+/// app.test().get("/").send().assert_text("[error] The disk is full.");
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct FlashMessage {

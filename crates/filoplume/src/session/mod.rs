@@ -142,6 +142,22 @@ impl Session {
 
     /// Forgets the value of a name.
     ///
+    /// ```
+    /// use filoplume::Key;
+    /// use filoplume::prelude::*;
+    ///
+    /// let app = App::new()
+    ///     .post("/draft", |session: Session, text: String| session.insert("draft", text))
+    ///     .delete("/draft", |session: Session| session.remove("draft"))
+    ///     .get("/draft", |session: Session| session.get::<String>("draft"))
+    ///     .with(middleware::Sessions::in_cookie(Key::generate()));
+    /// let client = app.test();
+    /// client.post("/draft").body("Dear Ada").send();
+    /// client.get("/draft").send().assert_text("Dear Ada");
+    /// client.delete("/draft").send();
+    /// client.get("/draft").send().assert_status(404);
+    /// ```
+    ///
     /// # Errors
     ///
     /// If the response was made already.
@@ -151,6 +167,19 @@ impl Session {
     }
 
     /// Returns the value of a name, and forgets it.
+    ///
+    /// ```
+    /// use filoplume::prelude::*;
+    ///
+    /// /// Goes on to where somebody was before they had to log in.
+    /// fn logged_in(session: Session) -> Result<Redirect> {
+    ///     session.renew()?;
+    ///     let target: Option<String> = session.take("target")?;
+    ///     Ok(Redirect::to(target.unwrap_or("/".to_owned())))
+    /// }
+    /// # let app = App::new().get("/", logged_in).with(middleware::Sessions::in_cookie(filoplume::Key::generate()));
+    /// # app.test().get("/").send().assert_header("location", "/");
+    /// ```
     ///
     /// # Errors
     ///
@@ -162,6 +191,20 @@ impl Session {
     }
 
     /// Forgets all values; the session goes on.
+    ///
+    /// ```
+    /// use filoplume::Key;
+    /// use filoplume::prelude::*;
+    ///
+    /// let app = App::new()
+    ///     .get("/", |session: Session| -> Result<String> {
+    ///         session.insert("basket", ["tea", "milk"])?;
+    ///         session.clear()?;
+    ///         Ok(format!("empty: {}", session.is_empty()?))
+    ///     })
+    ///     .with(middleware::Sessions::in_cookie(Key::generate()));
+    /// app.test().get("/").send().assert_text("empty: true");
+    /// ```
     ///
     /// # Errors
     ///
@@ -206,6 +249,22 @@ impl Session {
     ///
     /// A session that is kept in the browser ends there only: who has a copy of the cookie can go on with it until it
     /// is too old.
+    ///
+    /// ```
+    /// use filoplume::Key;
+    /// use filoplume::prelude::*;
+    ///
+    /// let app = App::new()
+    ///     .post("/login", |session: Session| session.insert("user", 17))
+    ///     .post("/logout", |session: Session| session.destroy())
+    ///     .get("/", |session: Session| session.get::<u64>("user").map(|user| format!("{user:?}")))
+    ///     .with(middleware::Sessions::in_cookie(Key::generate()));
+    /// let client = app.test();
+    /// client.post("/login").send();
+    /// client.get("/").send().assert_text("Some(17)");
+    /// client.post("/logout").send();
+    /// client.get("/").send().assert_text("None");
+    /// ```
     ///
     /// # Errors
     ///

@@ -234,11 +234,32 @@ impl StaticFiles {
 
     /// Lets clients keep files for a year without asking again, `Cache-Control: max-age=31536000, immutable`: for names
     /// that change with the content.
+    ///
+    /// ```
+    /// # use filoplume::prelude::*;
+    /// # let site = tempfile::tempdir()?;
+    /// # let assets = site.path().to_owned();
+    /// # std::fs::write(assets.join("app.3f9a.js"), "run()")?;
+    /// let client = App::new().files("/assets", StaticFiles::folder(assets).immutable()).test();
+    /// let response = client.get("/assets/app.3f9a.js").send();
+    /// response.assert_header("cache-control", "max-age=31536000, immutable");
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn immutable(self) -> Self {
         self.cache_control("max-age=31536000, immutable")
     }
 
     /// Sets the `Cache-Control` of the files.
+    ///
+    /// ```
+    /// # use filoplume::prelude::*;
+    /// # let site = tempfile::tempdir()?;
+    /// # let public = site.path().to_owned();
+    /// # std::fs::write(public.join("a.txt"), "a")?;
+    /// let files = StaticFiles::folder(public).cache_control("private, no-cache");
+    /// App::new().files("/", files).test().get("/a.txt").send().assert_header("cache-control", "private, no-cache");
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn cache_control(mut self, value: &str) -> Self {
         self.check_header("cache-control", value);
         self.options.cache_control = Some(value.to_owned());
@@ -288,6 +309,16 @@ impl StaticFiles {
     }
 
     /// Sends an `ETag`. Default: on.
+    ///
+    /// ```
+    /// # use filoplume::prelude::*;
+    /// # let site = tempfile::tempdir()?;
+    /// # let public = site.path().to_owned();
+    /// # std::fs::write(public.join("a.txt"), "a")?;
+    /// let client = App::new().files("/", StaticFiles::folder(public).etag(false)).test();
+    /// client.get("/a.txt").send().assert_text("a").assert_no_header("etag");
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn etag(mut self, is_sent: bool) -> Self {
         self.options.has_etag = is_sent;
         self

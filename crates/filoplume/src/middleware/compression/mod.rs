@@ -66,6 +66,17 @@ pub struct Compression {
 type Compresses = Box<dyn Fn(&str) -> bool + Send + Sync>;
 
 /// A way to compress.
+///
+/// ```
+/// use filoplume::middleware::{Coding, Compression};
+/// use filoplume::prelude::*;
+///
+/// let app = App::new()
+///     .get("/", || "all work and no play ".repeat(100))
+///     .with(Compression::new().codings([Coding::Brotli, Coding::Gzip]));
+/// let response = app.test().get("/").header("accept-encoding", "gzip, br, zstd").send();
+/// response.assert_header("content-encoding", "br");
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Coding {
@@ -111,6 +122,16 @@ impl Compression {
     }
 
     /// Sets the level of Brotli, 0 to 11. From 10 on it is for what is compressed once and sent often. Default: 4.
+    ///
+    /// ```
+    /// use filoplume::middleware::{Coding, Compression};
+    /// use filoplume::prelude::*;
+    ///
+    /// let app = App::new()
+    ///     .get("/", || "all work and no play ".repeat(100))
+    ///     .with(Compression::new().codings([Coding::Brotli]).brotli_level(9));
+    /// assert!(app.test().get("/").header("accept-encoding", "br").send().body().len() < 100);
+    /// ```
     #[must_use]
     pub fn brotli_level(mut self, level: u8) -> Self {
         self.levels.brotli = u32::from(level.min(11));
@@ -125,6 +146,13 @@ impl Compression {
     }
 
     /// Sets the shortest content that is compressed, in bytes. Default: 1 KiB.
+    ///
+    /// ```
+    /// use filoplume::prelude::*;
+    ///
+    /// let app = App::new().get("/", || "too short").with(middleware::Compression::new().bytes_min(100));
+    /// app.test().get("/").header("accept-encoding", "gzip").send().assert_no_header("content-encoding");
+    /// ```
     #[must_use]
     pub fn bytes_min(mut self, bytes: u64) -> Self {
         self.bytes_min = bytes;
@@ -133,6 +161,15 @@ impl Compression {
 
     /// Decides what is compressed by the type of the content, such as `text/html`, in lower case and without
     /// parameters. `text/event-stream` never is.
+    ///
+    /// ```
+    /// use filoplume::prelude::*;
+    ///
+    /// let app = App::new()
+    ///     .get("/", || "all work and no play ".repeat(100))
+    ///     .with(middleware::Compression::new().types(|essence| essence == "application/json"));
+    /// app.test().get("/").header("accept-encoding", "gzip").send().assert_no_header("content-encoding");
+    /// ```
     #[must_use]
     pub fn types(mut self, compresses: impl Fn(&str) -> bool + Send + Sync + 'static) -> Self {
         self.types = Some(Box::new(compresses));

@@ -142,6 +142,19 @@ impl Logger {
     }
 
     /// Leaves out what stands behind the `?`.
+    ///
+    /// ```
+    /// use std::fs::File;
+    /// use filoplume::prelude::*;
+    ///
+    /// # let folder = tempfile::tempdir()?;
+    /// # let path = folder.path().join("access.log");
+    /// let logger = middleware::Logger::new().json().without_query().to(File::create(&path)?);
+    /// App::new().get("/reset", || "hi").with(logger).test().get("/reset?token=secret").send();
+    /// let line = std::fs::read_to_string(&path)?;
+    /// assert!(line.contains(r#""path":"/reset""#) && !line.contains("secret"));
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     #[must_use]
     pub fn without_query(mut self) -> Self {
         self.writes_query = false;

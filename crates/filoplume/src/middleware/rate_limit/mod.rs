@@ -85,6 +85,17 @@ impl RateLimit {
 
     /// Returns a limit of so many requests in a period for each client. An app with a limit or a period of 0 does not
     /// start.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use filoplume::middleware::RateLimit;
+    /// use filoplume::prelude::*;
+    ///
+    /// let app = App::new().post("/codes", || "sent").with(RateLimit::per(1, Duration::from_secs(3600)));
+    /// let client = app.test();
+    /// client.post("/codes").send().assert_status(200);
+    /// client.post("/codes").send().assert_status(429);
+    /// ```
     pub fn per(requests: u32, period: Duration) -> Self {
         let mut mistakes = Vec::new();
         if requests == 0 || period.is_zero() {
@@ -144,6 +155,16 @@ impl RateLimit {
     }
 
     /// Leaves the `x-ratelimit-..` headers out. `Retry-After` stays.
+    ///
+    /// ```
+    /// use filoplume::middleware::RateLimit;
+    /// use filoplume::prelude::*;
+    ///
+    /// let app = App::new().get("/", || "hi").with(RateLimit::per_minute(1).without_headers());
+    /// let client = app.test();
+    /// client.get("/").send().assert_status(200).assert_no_header("x-ratelimit-remaining");
+    /// assert!(client.get("/").send().assert_status(429).header("retry-after").is_some());
+    /// ```
     #[must_use]
     pub fn without_headers(mut self) -> Self {
         self.says_headers = false;

@@ -40,6 +40,15 @@ return {1, math.ceil(ahead)}
 /// Each request is one call of a script, which is atomic. Connections are kept, and made anew when they have failed.
 /// A Redis that does not answer within [the timeout](Self::timeout) is not asked for a second; what happens meanwhile
 /// is up to [`when_it_fails`](Self::when_it_fails).
+///
+/// ```no_run
+/// use std::time::Duration;
+/// use filoplume::middleware::{RateLimit, RedisCounters};
+/// use filoplume::prelude::*;
+///
+/// let counters = RedisCounters::new("redis://10.0.0.5/").timeout(Duration::from_millis(100));
+/// let app = App::new().get("/", || "hi").with(RateLimit::per_second(10).redis(counters));
+/// ```
 pub struct RedisCounters {
     client: std::result::Result<Client, String>,
     timeout: Duration,
@@ -50,6 +59,14 @@ pub struct RedisCounters {
 }
 
 /// What happens to requests while Redis cannot be asked.
+///
+/// ```no_run
+/// use filoplume::middleware::{RateLimit, RedisCounters, WhenRedisFails};
+///
+/// // Rather nobody logs in than everybody guesses.
+/// let counters = RedisCounters::new("redis://10.0.0.5/").when_it_fails(WhenRedisFails::Refuse);
+/// let limit = RateLimit::per_minute(6).name("login").redis(counters);
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum WhenRedisFails {
