@@ -25,8 +25,8 @@ pub(super) fn hint(
             format!("The path has routes for other methods: {allow}.")
         }
         StatusCode::UNSUPPORTED_MEDIA_TYPE => {
-            "The client has to say in `Content-Type` what it sends. The test client's `json` and `form` do, and so does \
-             `curl --json`."
+            "The client has to say in `Content-Type` what it sends. The test client's `json`, `form` and `multipart` do, \
+             and so do `curl --json`, `curl -d` for a form and `curl -F` for one with files."
                 .to_owned()
         }
         StatusCode::PAYLOAD_TOO_LARGE => {

@@ -298,7 +298,7 @@ fn development_hints_at_what_to_do() {
         No route matches the path. Was GET /users/{id} meant?
         No route matches the path.
         The path has routes for other methods: POST, OPTIONS.
-        The client has to say in `Content-Type` what it sends. The test client's `json` and `form` do, and so does `curl --json`.
+        The client has to say in `Content-Type` what it sends. The test client's `json`, `form` and `multipart` do, and so do `curl --json`, `curl -d` for a form and `curl -F` for one with files.
         `Extension` is filled by middleware. Is that middleware added with `.with(..)` to the app, the router or the route, and does it run before?
     "#]]
     .assert_eq(&hints.join("\n"));
