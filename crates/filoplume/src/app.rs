@@ -11,6 +11,7 @@ use crate::context::{Context, States};
 use crate::error::{Error, Result};
 use crate::extract::Proxies;
 use crate::handler::{Handler, Parameters};
+use crate::log::tell_without_subscriber;
 use crate::middleware::{End, Layer, Layers, Middleware, Next};
 use crate::present::{Asked, Panicked, Presenter, note_places_of_panics};
 use crate::response::IntoResponse;
@@ -388,6 +389,7 @@ impl Core {
                 error = error.in_one_line(),
                 "a request failed"
             );
+            tell_without_subscriber(&format!("{method} {route} failed: {}", error.in_one_line()));
         }
         error.into_pending_response()
     }

@@ -17,6 +17,10 @@
 //! - [`Middleware`] is what stands around handlers.
 //! - [`Error`] is what goes wrong, and how it is answered.
 //! - [`testing`] calls an app without a socket.
+//!
+//! What an app does not use it does not build: `json`, `form` and `etag` are on by default, and `full` is every feature. `multipart`,
+//! `validate`, `templates`, `static-files`, `embed`, `cookies`, `sessions`, `sqlite`, `redis`, `jwt` and `compression` bring what they
+//! are called after.
 
 // The tests and examples of this crate call it by its name.
 extern crate self as filoplume;
@@ -29,6 +33,7 @@ pub mod extract;
 mod handler;
 #[cfg(feature = "cookies")]
 mod key;
+mod log;
 pub mod middleware;
 pub mod prelude;
 mod present;

@@ -10,6 +10,7 @@ use filoplume_runtime::{Plan, Request, Response, Server, ServerBuilder, Service,
 
 use crate::app::{App, Core};
 use crate::error::{Error, Result};
+use crate::log::tell_without_subscriber;
 use crate::routing::{Found, NO_ROUTE};
 
 /// An app as a service of the engine, for those who bind the server themselves:
@@ -66,6 +67,9 @@ impl App {
     /// Answers requests at an address, such as `127.0.0.1:5000`, until SIGTERM or SIGINT. What was begun is finished
     /// first; a second signal ends the process at once.
     ///
+    /// Where it listens is logged, with the port that the system chose for port 0; in a program that has not set up `tracing` it
+    /// is written to stderr.
+    ///
     /// For several addresses, or a socket from a supervisor: [`build`](Self::build) and a
     /// [`Server`]; see [`AppService`]. To go on meanwhile: [`start`](Self::start).
     ///
@@ -96,7 +100,7 @@ impl App {
         let config = self.config.clone();
         let service = self.build()?;
         let builder = Server::builder().bind_unix(path.as_ref()).map_err(start_up)?.config(config);
-        tracing::info!("listening on {}", path.as_ref().display());
+        say_where(&path.as_ref().display().to_string());
         listen_on(builder, service)
     }
 
@@ -139,9 +143,14 @@ fn listen_on(builder: ServerBuilder, service: AppService) -> Result<()> {
     #[cfg(unix)]
     server.shutdown_on_signals().map_err(start_up)?;
     for address in server.local_addrs() {
-        tracing::info!("listening on http://{address}");
+        say_where(&format!("http://{address}"));
     }
     server.serve(service).map_err(start_up)
+}
+
+fn say_where(address: &str) {
+    tracing::info!("listening on {address}");
+    tell_without_subscriber(&format!("listening on {address}"));
 }
 
 /// What `main` prints is then the message, and not how a request would be answered.

@@ -4,6 +4,7 @@ use std::fmt::Write as _;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use super::Entry;
+use crate::log::escape;
 
 impl Entry<'_> {
     /// For eyes: `200 GET /notes 1.204ms`.
@@ -60,21 +61,6 @@ impl Entry<'_> {
         json_text(&mut line, "error", self.error_text().as_deref());
         line.push_str("}\n");
         line
-    }
-}
-
-/// As Apache escapes: what could end a field, a line, or be a command to a terminal, becomes visible.
-fn escape(line: &mut String, text: &str) {
-    for character in text.chars() {
-        match character {
-            '"' | '\\' => line.extend(['\\', character]),
-            ' '..='~' => line.push(character),
-            _ => {
-                for byte in character.encode_utf8(&mut [0; 4]).bytes() {
-                    let _ = write!(line, "\\x{byte:02x}");
-                }
-            }
-        }
     }
 }
 

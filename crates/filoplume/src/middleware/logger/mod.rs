@@ -269,14 +269,6 @@ impl Entry<'_> {
 
     /// What the peer is told and all causes, in one line.
     fn error_text(&self) -> Option<String> {
-        self.error.map(|error| {
-            let mut text = error.to_string();
-            let told = usize::from(error.detail().is_none());
-            for cause in error.chain().skip(told) {
-                text.push_str(": ");
-                text.push_str(&cause.to_string());
-            }
-            text
-        })
+        self.error.map(Error::in_one_line)
     }
 }

@@ -115,6 +115,17 @@ fn a_line_is_written_in_one_piece_whoever_writes_at_the_same_time() {
 }
 
 #[test]
+fn what_a_refusal_says_is_in_the_line_once() {
+    let sink = Sink::default();
+    app(Logger::new().json().to(sink.clone())).test().get("/notes/x").send().assert_status(400);
+    let line: serde_json::Value = serde_json::from_str(&sink.text()).unwrap();
+    assert_eq!(
+        line["error"],
+        "`id` in the path is wrong: `x` is not a whole number of 32 bits without a sign"
+    );
+}
+
+#[test]
 fn a_short_line_is_for_eyes_and_can_leave_the_query_out() {
     let sink = Sink::default();
     let client = app(Logger::new().without_query().to(sink.clone())).test();
@@ -158,7 +169,7 @@ fn an_event_has_the_target_and_the_fields() {
     assert!(fields.get("error").is_none() && fields["duration_us"].is_u64());
 }
 
-/// What the test below runs again in a process of its own, where nobody has set up `tracing`.
+/// What the tests below run again in a process of its own, where nobody has set up `tracing`.
 #[test]
 fn one_request_without_a_subscriber() {
     app(Logger::new()).test().get("/notes/1").send().assert_text("note 1");
@@ -166,11 +177,29 @@ fn one_request_without_a_subscriber() {
 
 #[test]
 fn a_beginner_who_set_up_nothing_sees_a_line_on_stderr() {
+    let stderr = stderr_of("one_request_without_a_subscriber");
+    assert!(stderr.lines().any(|line| line.starts_with("200 GET /notes/1 ")), "{stderr}");
+}
+
+#[test]
+fn one_failure_without_a_subscriber() {
+    let app = App::new().get("/broken", || -> Result<()> { Err(io::Error::other("disk\non fire"))? });
+    app.test().get("/broken").send().assert_status(500);
+}
+
+#[test]
+fn a_beginner_who_set_up_nothing_sees_why_a_request_failed() {
+    let stderr = stderr_of("one_failure_without_a_subscriber");
+    assert!(stderr.lines().any(|line| line == "GET /broken failed: disk\\x0aon fire"), "{stderr}");
+}
+
+/// What a test of this file writes to stderr in a process of its own.
+fn stderr_of(test: &str) -> String {
     let output = std::process::Command::new(std::env::current_exe().unwrap())
-        .args(["--exact", "middleware::logger::one_request_without_a_subscriber", "--nocapture"])
+        .args(["--exact", &format!("middleware::logger::{test}"), "--nocapture"])
         .output()
         .unwrap();
-    let stderr = String::from_utf8_lossy(&output.stderr);
+    let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
     assert!(output.status.success(), "{stderr}");
-    assert!(stderr.lines().any(|line| line.starts_with("200 GET /notes/1 ")), "{stderr}");
+    stderr
 }
