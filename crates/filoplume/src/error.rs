@@ -188,6 +188,7 @@ impl Error {
     /// client.post("/").body("many").send().assert_status(400).assert_contains("no number");
     /// ```
     #[must_use]
+    #[doc(alias = "with_cause")]
     pub fn with_source(mut self, source: impl Into<Box<dyn StdError + Send + Sync>>) -> Self {
         self.inner.source = Some(source.into());
         self
