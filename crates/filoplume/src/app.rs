@@ -62,6 +62,13 @@ impl App {
     }
 
     /// Adds a route with all its methods. See [`Router`] for patterns.
+    ///
+    /// ```
+    /// use filoplume::prelude::*;
+    ///
+    /// let app = App::new().route("/notes", get(|| "all notes").post(|| (StatusCode::CREATED, "kept")));
+    /// app.test().post("/notes").send().assert_status(201);
+    /// ```
     #[track_caller]
     pub fn route(mut self, pattern: &str, route: Route) -> Self {
         self.router = self.router.route(pattern, route);
@@ -124,6 +131,13 @@ impl App {
     }
 
     /// Adds the routes of a router below a prefix.
+    ///
+    /// ```
+    /// use filoplume::prelude::*;
+    ///
+    /// let notes = Router::new().get("/", || "all notes").get("/{id}", |Path(id): Path<u32>| format!("note {id}"));
+    /// App::new().nest("/notes", notes).test().get("/notes/3").send().assert_text("note 3");
+    /// ```
     #[track_caller]
     pub fn nest(mut self, prefix: &str, router: Router) -> Self {
         self.router = self.router.nest(prefix, router);
@@ -131,6 +145,16 @@ impl App {
     }
 
     /// Adds the routes of a router, which keep its middleware and state.
+    ///
+    /// ```
+    /// use filoplume::prelude::*;
+    ///
+    /// fn pages() -> Router {
+    ///     Router::new().get("/about", || "about us")
+    /// }
+    ///
+    /// App::new().get("/", || "hi").merge(pages()).test().get("/about").send().assert_text("about us");
+    /// ```
     #[track_caller]
     pub fn merge(mut self, router: Router) -> Self {
         self.router = self.router.merge(router);
@@ -138,6 +162,15 @@ impl App {
     }
 
     /// Answers what no route matches, instead of a plain `404`.
+    ///
+    /// ```
+    /// use filoplume::prelude::*;
+    ///
+    /// let app = App::new().fallback(|request: Request| {
+    ///     (StatusCode::NOT_FOUND, format!("there is no {}", request.path()))
+    /// });
+    /// app.test().get("/tea").send().assert_status(404).assert_text("there is no /tea");
+    /// ```
     #[track_caller]
     pub fn fallback<P: Parameters>(mut self, handler: impl Handler<P, Output: IntoResponse>) -> Self {
         self.router = self.router.fallback(handler);
@@ -145,12 +178,32 @@ impl App {
     }
 
     /// Adds middleware around everything, answers of the app itself included, such as `404`. The first is the outermost.
+    ///
+    /// ```
+    /// use filoplume::prelude::*;
+    ///
+    /// let app = App::new()
+    ///     .get("/", || "hi")
+    ///     .with(middleware::RequestIds::new())              // the outermost: the logger knows the id
+    ///     .with(middleware::Logger::new());
+    /// assert!(app.test().get("/nowhere").send().assert_status(404).header("x-request-id").is_some());
+    /// ```
     pub fn with(mut self, middleware: impl Middleware) -> Self {
         self.router = self.router.with(middleware);
         self
     }
 
     /// Gives all handlers a value, taken with [`State`](crate::State).
+    ///
+    /// ```
+    /// use filoplume::prelude::*;
+    ///
+    /// #[derive(Clone)]
+    /// struct Motto(&'static str);
+    ///
+    /// let app = App::new().get("/", |State(motto): State<Motto>| motto.0).state(Motto("be kind"));
+    /// app.test().get("/").send().assert_text("be kind");
+    /// ```
     #[track_caller]
     pub fn state<T: Send + Sync + 'static>(mut self, state: T) -> Self {
         self.router = self.router.state(state);
@@ -236,17 +289,43 @@ impl App {
     }
 
     /// Sets how the server behaves: timeouts, threads, limits.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use filoplume::prelude::*;
+    ///
+    /// let config = ServerConfig::default().threads_max(64).head_timeout(Duration::from_secs(5));
+    /// let app = App::new().get("/", || "hi").config(config).start("127.0.0.1:0")?;
+    /// app.shutdown();
+    /// # Ok::<(), Error>(())
+    /// ```
     pub fn config(mut self, config: ServerConfig) -> Self {
         self.config = config;
         self
     }
 
     /// Returns the routes, to be printed or looked at.
+    ///
+    /// ```
+    /// use filoplume::prelude::*;
+    ///
+    /// let app = App::new().get("/", || "hi").post("/notes", || "kept");
+    /// let patterns: Vec<_> = app.routes().iter().map(|route| route.pattern.clone()).collect();
+    /// assert_eq!(patterns, ["/", "/notes"]);
+    /// ```
     pub fn routes(&self) -> Routes {
         self.router.routes()
     }
 
     /// Returns the app as a service for a [`Server`](filoplume_runtime::Server), for those who bind it themselves.
+    ///
+    /// ```
+    /// use filoplume::prelude::*;
+    ///
+    /// let app = App::new().get("/{a}", || "one").get("/{b}", || "other");
+    /// let error = app.build().unwrap_err();
+    /// assert!(format!("{error:?}").contains("the app cannot start"));
+    /// ```
     ///
     /// # Errors
     ///

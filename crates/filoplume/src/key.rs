@@ -57,6 +57,16 @@ impl Key {
 
     /// Returns the key whose secret is in a variable of the environment.
     ///
+    /// ```no_run
+    /// use filoplume::Key;
+    /// use filoplume::prelude::*;
+    ///
+    /// fn main() -> filoplume::Result<()> {
+    ///     let sessions = middleware::Sessions::in_cookie(Key::from_env("SESSION_SECRET")?);
+    ///     App::new().get("/", || "hi").with(sessions).listen("127.0.0.1:5000")
+    /// }
+    /// ```
+    ///
     /// # Errors
     ///
     /// If the variable is not set, or its secret is too short.

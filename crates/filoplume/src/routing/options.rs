@@ -15,6 +15,27 @@ pub(crate) const CONTENT_BYTES_MAX: u64 = 2 * 1024 * 1024;
 /// How the requests of a route are taken.
 ///
 /// Extractors and middleware say in their `configure` what they need; the app collects it once a route when it starts.
+///
+/// ```
+/// use filoplume::prelude::*;
+/// use filoplume::routing::RouteOptions;
+///
+/// /// Routes for short messages.
+/// struct Short;
+///
+/// impl Middleware for Short {
+///     fn handle(&self, request: Request, next: Next) -> Result<Response> {
+///         Ok(next.run(request))
+///     }
+///
+///     fn configure(&self, options: &mut RouteOptions) {
+///         options.content_bytes_max(140);
+///     }
+/// }
+///
+/// let client = App::new().post("/", |text: String| text).with(Short).test();
+/// client.post("/").body("a".repeat(141)).send().assert_status(413);
+/// ```
 #[derive(Debug)]
 pub struct RouteOptions {
     takes: Takes,
@@ -77,12 +98,59 @@ impl RouteOptions {
     }
 
     /// Asks for a state of this type; an app that has none does not start.
+    ///
+    /// ```
+    /// use filoplume::prelude::*;
+    /// use filoplume::routing::RouteOptions;
+    /// use filoplume::{Context, Extract};
+    ///
+    /// struct Motto(&'static str);
+    /// struct Greeting(&'static str);
+    ///
+    /// impl Extract for Greeting {
+    ///     type Rejection = Error;
+    ///
+    ///     fn extract(_: &mut Request, context: &Context<'_>) -> Result<Self> {
+    ///         Ok(Self(context.state::<Motto>().map_or("hello", |motto| motto.0)))
+    ///     }
+    ///
+    ///     fn configure(options: &mut RouteOptions) {
+    ///         options.require_state::<Motto>();
+    ///     }
+    /// }
+    ///
+    /// let app = App::new().get("/", |Greeting(text): Greeting| text);
+    /// assert!(app.build().is_err(), "no `Motto` was given");
+    /// ```
     pub fn require_state<T: 'static>(&mut self) -> &mut Self {
         self.needs_states.push((TypeId::of::<T>(), type_name::<T>()));
         self
     }
 
     /// Says that this middleware puts a value of this type beside requests, for those further in.
+    ///
+    /// ```
+    /// use filoplume::prelude::*;
+    /// use filoplume::routing::RouteOptions;
+    ///
+    /// #[derive(Clone)]
+    /// struct User(String);
+    /// struct Login;
+    ///
+    /// impl Middleware for Login {
+    ///     fn handle(&self, mut request: Request, next: Next) -> Result<Response> {
+    ///         request.extensions_mut().insert(User("ada".to_owned()));
+    ///         Ok(next.run(request))
+    ///     }
+    ///
+    ///     fn configure(&self, options: &mut RouteOptions) {
+    ///         options.provide::<User>();
+    ///     }
+    /// }
+    ///
+    /// let app = App::new().get("/", |Extension(User(name)): Extension<User>| name).with(Login);
+    /// app.test().get("/").send().assert_text("ada");
+    /// ```
     pub fn provide<T: 'static>(&mut self) -> &mut Self {
         self.provided.push(TypeId::of::<T>());
         self
@@ -90,6 +158,30 @@ impl RouteOptions {
 
     /// Asks for middleware further out that [provides](Self::provide) a value of this type; an app without it does not
     /// start, and `otherwise` says what to do: "it takes a `Session`: add `.with(Sessions::new(..))`".
+    ///
+    /// ```
+    /// use filoplume::prelude::*;
+    /// use filoplume::routing::RouteOptions;
+    /// use filoplume::{Context, Extract};
+    ///
+    /// #[derive(Clone)]
+    /// struct User(String);
+    ///
+    /// impl Extract for User {
+    ///     type Rejection = Error;
+    ///
+    ///     fn extract(request: &mut Request, _: &Context<'_>) -> Result<Self> {
+    ///         request.extensions().get().cloned().ok_or(Error::unauthorized("who are you?"))
+    ///     }
+    ///
+    ///     fn configure(options: &mut RouteOptions) {
+    ///         options.require::<Self>("it takes a `User`: add `.with(Login)`");       // and `Login` provides it
+    ///     }
+    /// }
+    ///
+    /// let error = App::new().get("/", |User(name): User| name).build().unwrap_err();
+    /// assert!(format!("{error:?}").contains("add `.with(Login)`"));
+    /// ```
     pub fn require<T: 'static>(&mut self, otherwise: &'static str) -> &mut Self {
         if !self.provided.contains(&TypeId::of::<T>()) && !self.unprovided.contains(&otherwise) {
             self.unprovided.push(otherwise);

@@ -60,6 +60,14 @@ macro_rules! methods {
     ($($name:ident $method:ident),+ $(,)?) => {
         $(
             #[doc = concat!("Returns a route that answers `", stringify!($method), "` with a handler.")]
+            ///
+            /// ```
+            /// use filoplume::prelude::*;
+            #[doc = concat!("use filoplume::routing::", stringify!($name), ";")]
+            ///
+            #[doc = concat!("let app = App::new().route(\"/notes\", ", stringify!($name), "(|| \"done\"));")]
+            #[doc = concat!("app.test().", stringify!($name), "(\"/notes\").send().assert_status(200);")]
+            /// ```
             #[track_caller]
             pub fn $name<P: Parameters>(handler: impl Handler<P, Output: IntoResponse>) -> Route {
                 Route::new().add(Methods::Some(vec![Method::$method]), handler)
@@ -159,12 +167,28 @@ impl Route {
     }
 
     /// Adds middleware around the handlers of this route, within that of the router and the app.
+    ///
+    /// ```
+    /// use filoplume::prelude::*;
+    ///
+    /// let app = App::new().route("/login", post(|| "welcome").with(middleware::RateLimit::per_minute(1)));
+    /// let client = app.test();
+    /// client.post("/login").send().assert_status(200);
+    /// client.post("/login").send().assert_status(429);
+    /// ```
     pub fn with(mut self, middleware: impl Middleware) -> Self {
         self.layers.push(Arc::new(middleware));
         self
     }
 
     /// Sets the longest content that is accepted; a longer one is a `413`.
+    ///
+    /// ```
+    /// use filoplume::prelude::*;
+    ///
+    /// let app = App::new().route("/note", post(|text: String| text).content_bytes_max(10));
+    /// app.test().post("/note").body("more than ten").send().assert_status(413);
+    /// ```
     pub fn content_bytes_max(self, bytes: u64) -> Self {
         self.adjust(move |options| {
             options.content_bytes_max(bytes);
@@ -172,6 +196,13 @@ impl Route {
     }
 
     /// Lets the handlers run always on the event loop, whatever was learned of them.
+    ///
+    /// ```
+    /// use filoplume::prelude::*;
+    ///
+    /// let app = App::new().route("/health", get(|| "fine").inline());          // quick, and never waits
+    /// app.test().get("/health").send().assert_text("fine");
+    /// ```
     pub fn inline(self) -> Self {
         self.adjust(|options| {
             options.inline();
@@ -179,6 +210,13 @@ impl Route {
     }
 
     /// Lets the handlers run always on threads of the pool, whatever was learned of them.
+    ///
+    /// ```
+    /// use filoplume::prelude::*;
+    ///
+    /// let app = App::new().route("/report", get(|| "a long one").dispatched());      // from the first request on
+    /// app.test().get("/report").send().assert_text("a long one");
+    /// ```
     pub fn dispatched(self) -> Self {
         self.adjust(|options| {
             options.dispatched();

@@ -141,6 +141,14 @@ impl Router {
 
     /// Adds the routes of another router below a prefix, which may capture. Its `/` is the prefix itself:
     /// `/` of a router at `/notes` is `/notes`, and `/notes/` is redirected there.
+    ///
+    /// ```
+    /// use filoplume::prelude::*;
+    ///
+    /// let notes = Router::new().get("/", |Path(user): Path<String>| format!("all notes of {user}"));
+    /// let users = Router::new().nest("/{user}/notes", notes);
+    /// App::new().nest("/users", users).test().get("/users/ada/notes").send().assert_text("all notes of ada");
+    /// ```
     #[track_caller]
     pub fn nest(mut self, prefix: &str, router: Self) -> Self {
         let written_at = Location::caller();
@@ -153,6 +161,16 @@ impl Router {
     }
 
     /// Adds the routes of another router, which keep its middleware and state.
+    ///
+    /// ```
+    /// use filoplume::prelude::*;
+    ///
+    /// let open = Router::new().get("/about", || "about us");
+    /// let closed = Router::new().get("/admin", || "secret").with(middleware::BasicAuth::user("ada", "sesame"));
+    /// let client = App::new().nest("/site", Router::new().merge(open).merge(closed)).test();
+    /// client.get("/site/about").send().assert_status(200);
+    /// client.get("/site/admin").send().assert_status(401);
+    /// ```
     #[track_caller]
     pub fn merge(mut self, router: Self) -> Self {
         self.nested.push(Placed { at: String::new(), what: router, written_at: Location::caller() });
@@ -161,6 +179,15 @@ impl Router {
 
     /// Answers what no route matches, below the prefix of this router. Without it the outer router's fallback
     /// does, and in the end a plain `404`.
+    ///
+    /// ```
+    /// use filoplume::prelude::*;
+    ///
+    /// let api = Router::new().get("/notes", || "all notes").fallback(|| Error::not_found("see /api/docs"));
+    /// let client = App::new().nest("/api", api).fallback(|| Html("<h1>Lost?</h1>")).test();
+    /// client.get("/api/note").send().assert_status(404).assert_contains("see /api/docs");
+    /// client.get("/other").send().assert_text("<h1>Lost?</h1>");
+    /// ```
     #[track_caller]
     pub fn fallback<P: Parameters>(mut self, handler: impl Handler<P, Output: IntoResponse>) -> Self {
         let written_at = Location::caller();
@@ -194,6 +221,16 @@ impl Router {
     }
 
     /// Adds middleware around all routes of this router, nested ones included. The first is the outermost.
+    ///
+    /// ```
+    /// use filoplume::prelude::*;
+    ///
+    /// let admin = Router::new().get("/users", || "all users").with(middleware::BasicAuth::user("ada", "sesame"));
+    /// let client = App::new().get("/", || "hi").nest("/admin", admin).test();
+    /// client.get("/").send().assert_status(200);
+    /// client.get("/admin/users").send().assert_status(401);
+    /// client.get("/admin/users").basic("ada", "sesame").send().assert_text("all users");
+    /// ```
     pub fn with(mut self, middleware: impl Middleware) -> Self {
         self.layers.push(Arc::new(middleware));
         self
@@ -201,6 +238,17 @@ impl Router {
 
     /// Gives the handlers of this router a value, taken with [`State`](crate::State). It goes before one of the same type
     /// that an outer router was given.
+    ///
+    /// ```
+    /// use filoplume::prelude::*;
+    ///
+    /// #[derive(Clone)]
+    /// struct Shop(&'static str);
+    ///
+    /// let stall = |name| Router::new().get("/", |State(Shop(name)): State<Shop>| name).state(Shop(name));
+    /// let client = App::new().nest("/tea", stall("Tea & Co")).nest("/books", stall("The Attic")).test();
+    /// client.get("/books").send().assert_text("The Attic");
+    /// ```
     #[track_caller]
     pub fn state<T: Send + Sync + 'static>(mut self, state: T) -> Self {
         if let Some(name) = self.states.insert(state) {
@@ -238,6 +286,14 @@ impl fmt::Debug for Router {
 pub struct Routes(pub(crate) Vec<RouteInfo>);
 
 /// One route of an app.
+///
+/// ```
+/// use filoplume::prelude::*;
+///
+/// let app = App::new().get("/", || "hi").nest("/notes", Router::new().post("/{id}", || "changed"));
+/// let changing: Vec<_> = app.routes().iter().filter(|route| route.methods != "GET").map(|route| route.pattern.clone()).collect();
+/// assert_eq!(changing, ["/notes/{id}"]);
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct RouteInfo {

@@ -35,6 +35,13 @@ pub struct TestClient {
 impl App {
     /// Returns a client that calls this app in process. See [`testing`](crate::testing).
     ///
+    /// ```
+    /// use filoplume::prelude::*;
+    ///
+    /// let client = App::new().get("/", || "hi").test();
+    /// client.get("/").send().assert_status(200).assert_text("hi");
+    /// ```
+    ///
     /// # Panics
     ///
     /// If the app has mistakes, with their list.
@@ -68,11 +75,29 @@ impl TestClient {
     methods!(get GET, post POST, put PUT, patch PATCH, delete DELETE, head HEAD, options OPTIONS);
 
     /// Begins a request with any method.
+    ///
+    /// ```
+    /// use filoplume::prelude::*;
+    ///
+    /// let client = App::new().get("/", || "hi").test();
+    /// client.request(Method::TRACE, "/").send().assert_status(405);
+    /// ```
     pub fn request(&self, method: Method, target: &str) -> TestRequest<'_> {
         TestRequest::new(self, method, target)
     }
 
     /// Keeps no cookies: each request is that of a stranger.
+    ///
+    /// ```
+    /// use filoplume::prelude::*;
+    ///
+    /// let app = App::new()
+    ///     .get("/", |cookies: Cookies| cookies.get("seen").unwrap_or("never".to_owned()))
+    ///     .post("/", |cookies: Cookies| cookies.set("seen", "today"));
+    /// let client = app.test().without_cookies();
+    /// client.post("/").send();
+    /// client.get("/").send().assert_text("never");
+    /// ```
     #[must_use]
     pub fn without_cookies(mut self) -> Self {
         self.jar = None;
@@ -80,6 +105,14 @@ impl TestClient {
     }
 
     /// Lets the requests come from another peer, such as `Peer::Unix`. Default: `127.0.0.1`, by TCP.
+    ///
+    /// ```
+    /// use filoplume::Peer;
+    /// use filoplume::prelude::*;
+    ///
+    /// let app = App::new().get("/", |peer: Peer| peer.to_string());
+    /// app.test().peer(Peer::Unix).get("/").send().assert_text("unix");
+    /// ```
     #[must_use]
     pub fn peer(mut self, peer: Peer) -> Self {
         self.peer = peer;
@@ -87,12 +120,30 @@ impl TestClient {
     }
 
     /// Returns the value of a cookie that the app set and the client keeps.
+    ///
+    /// ```
+    /// use filoplume::prelude::*;
+    ///
+    /// let client = App::new().post("/theme", |cookies: Cookies| cookies.set("theme", "dark")).test();
+    /// client.post("/theme").send();
+    /// assert_eq!(client.cookie("theme").as_deref(), Some("dark"));
+    /// ```
     pub fn cookie(&self, name: &str) -> Option<String> {
         let jar = self.jar.as_ref()?.lock();
         jar.value(name).map(str::to_owned)
     }
 
     /// Keeps a cookie as if the app had set it, for all paths.
+    ///
+    /// ```
+    /// use filoplume::prelude::*;
+    ///
+    /// let client = App::new().get("/", |cookies: Cookies| cookies.get("theme")).test();
+    /// client.set_cookie("theme", "dark");
+    /// client.get("/").send().assert_text("dark");
+    /// client.clear_cookies();
+    /// client.get("/").send().assert_status(404);
+    /// ```
     pub fn set_cookie(&self, name: &str, value: &str) {
         if let Some(jar) = &self.jar {
             jar.lock().store(&format!("{name}={value}; Path=/; Secure"), "/");

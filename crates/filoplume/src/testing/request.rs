@@ -59,29 +59,69 @@ impl<'a> TestRequest<'a> {
     }
 
     /// Adds a header. A `cookie` goes in place of all cookies that the client keeps.
+    ///
+    /// ```
+    /// use filoplume::prelude::*;
+    ///
+    /// let client = App::new().get("/", |request: Request| request.header("x-tag").unwrap_or("none").to_owned()).test();
+    /// client.get("/").header("x-tag", "blue").send().assert_text("blue");
+    /// ```
     pub fn header(mut self, name: &str, value: &str) -> Self {
         self.headers.push((name.to_owned(), value.to_owned()));
         self
     }
 
     /// Sends a cookie, beside those that the client keeps or in place of the one with that name.
+    ///
+    /// ```
+    /// use filoplume::prelude::*;
+    ///
+    /// let client = App::new().get("/", |cookies: Cookies| cookies.get("theme")).test();
+    /// client.get("/").cookie("theme", "dark").send().assert_text("dark");
+    /// client.get("/").send().assert_status(404);
+    /// ```
     pub fn cookie(mut self, name: &str, value: &str) -> Self {
         self.cookies.push((name.to_owned(), value.to_owned()));
         self
     }
 
     /// Says who asks, as `Authorization: Bearer`.
+    ///
+    /// ```
+    /// use filoplume::extract::Bearer;
+    /// use filoplume::prelude::*;
+    ///
+    /// let client = App::new().get("/", |Bearer(token): Bearer| token).test();
+    /// client.get("/").bearer("t0ken").send().assert_text("t0ken");
+    /// ```
     pub fn bearer(self, token: &str) -> Self {
         self.header("authorization", &format!("Bearer {token}"))
     }
 
     /// Says who asks, as `Authorization: Basic` (RFC 7617).
+    ///
+    /// ```
+    /// use filoplume::middleware::BasicAuth;
+    /// use filoplume::prelude::*;
+    ///
+    /// let client = App::new().get("/", || "welcome").with(BasicAuth::user("ada", "sesame")).test();
+    /// client.get("/").basic("ada", "sesame").send().assert_text("welcome");
+    /// client.get("/").basic("ada", "guess").send().assert_status(401);
+    /// ```
     pub fn basic(self, user: &str, password: &str) -> Self {
         let credentials = STANDARD.encode(format!("{user}:{password}"));
         self.header("authorization", &format!("Basic {credentials}"))
     }
 
     /// Adds pairs to the query.
+    ///
+    /// ```
+    /// use filoplume::extract::RawQuery;
+    /// use filoplume::prelude::*;
+    ///
+    /// let client = App::new().get("/search", |RawQuery(query): RawQuery| query).test();
+    /// client.get("/search?page=2").query(&[("q", "tea & milk")]).send().assert_text("page=2&q=tea+%26+milk");
+    /// ```
     pub fn query<N: AsRef<str>, V: AsRef<str>>(mut self, pairs: &[(N, V)]) -> Self {
         let query = encoded(pairs);
         if !query.is_empty() {
@@ -98,6 +138,14 @@ impl<'a> TestRequest<'a> {
     }
 
     /// Sets the content to JSON, with its type.
+    ///
+    /// ```
+    /// use filoplume::prelude::*;
+    /// use serde_json::json;
+    ///
+    /// let client = App::new().post("/", |Json(tags): Json<Vec<String>>| tags.join(" and ")).test();
+    /// client.post("/").json(&json!(["red", "blue"])).send().assert_text("red and blue");
+    /// ```
     ///
     /// # Panics
     ///
@@ -123,18 +171,40 @@ impl<'a> TestRequest<'a> {
     }
 
     /// Sends the content in chunks, without its length: as a client does that does not know it before.
+    ///
+    /// ```
+    /// use filoplume::prelude::*;
+    ///
+    /// let client = App::new().post("/", |text: String| text).test();
+    /// client.post("/").body("hi").chunked().send().assert_text("hi");
+    /// ```
     pub fn chunked(mut self) -> Self {
         self.is_chunked = true;
         self
     }
 
     /// Lets the request come from an address.
+    ///
+    /// ```
+    /// use filoplume::prelude::*;
+    ///
+    /// let client = App::new().get("/", |client: ClientAddr| client.to_string()).test();
+    /// client.get("/").peer(([192, 0, 2, 7], 4711).into()).send().assert_text("192.0.2.7");
+    /// ```
     pub fn peer(mut self, address: SocketAddr) -> Self {
         self.peer = Peer::Tcp(address);
         self
     }
 
     /// Asks with HTTP/1.0.
+    ///
+    /// ```
+    /// use filoplume::Version;
+    /// use filoplume::prelude::*;
+    ///
+    /// let client = App::new().get("/", |version: Version| format!("{version:?}")).test();
+    /// assert_ne!(client.get("/").http_10().send().text(), client.get("/").send().text());
+    /// ```
     pub fn http_10(mut self) -> Self {
         self.version = "HTTP/1.0";
         self

@@ -47,6 +47,16 @@ impl TestResponse {
     }
 
     /// Returns all values of a header that are UTF-8.
+    ///
+    /// ```
+    /// use filoplume::prelude::*;
+    ///
+    /// let app = App::new().get("/", |cookies: Cookies| {
+    ///     cookies.set("a", "1");
+    ///     cookies.set("b", "2");
+    /// });
+    /// assert_eq!(app.test().get("/").send().headers_all("set-cookie").count(), 2);
+    /// ```
     pub fn headers_all(&self, name: &str) -> impl Iterator<Item = &str> {
         self.headers.get_all(name).filter_map(|value| std::str::from_utf8(value).ok())
     }
@@ -57,6 +67,13 @@ impl TestResponse {
     }
 
     /// Returns the value of a cookie that this answer sets.
+    ///
+    /// ```
+    /// use filoplume::prelude::*;
+    ///
+    /// let app = App::new().post("/theme", |cookies: Cookies| cookies.set("theme", "dark"));
+    /// assert_eq!(app.test().post("/theme").send().cookie("theme"), Some("dark"));
+    /// ```
     pub fn cookie(&self, name: &str) -> Option<&str> {
         let pairs =
             self.headers_all("set-cookie").filter_map(|cookie| cookie.split(';').next()?.split_once('='));
@@ -127,6 +144,13 @@ impl TestResponse {
 
     /// Fails the test if there is such a header.
     ///
+    /// ```
+    /// use filoplume::prelude::*;
+    ///
+    /// let client = App::new().get("/", || "hi").test();
+    /// client.get("/").send().assert_no_header("set-cookie");
+    /// ```
+    ///
     /// # Panics
     ///
     /// If there is one.
@@ -152,6 +176,13 @@ impl TestResponse {
     }
 
     /// Fails the test unless this text is in the content.
+    ///
+    /// ```
+    /// use filoplume::prelude::*;
+    ///
+    /// let client = App::new().get("/", || Html("<ul><li>tea</li></ul>")).test();
+    /// client.get("/").send().assert_contains("<li>tea</li>");
+    /// ```
     ///
     /// # Panics
     ///
