@@ -36,6 +36,15 @@ enum State {
 }
 
 /// What one call of [`ContentDecoder::decode`] found.
+///
+/// ```
+/// use filoplume_http1::{ContentDecoder, Framing, Limits};
+///
+/// let mut decoder = ContentDecoder::new(Framing::Length(5), 1024, &Limits::default())?;
+/// let decoded = decoder.decode(b"HelloGET /")?;
+/// assert_eq!((decoded.data, decoded.consumed), (0..5, 5));
+/// # Ok::<(), filoplume_http1::ParseError>(())
+/// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Decoded {
     /// Bytes of the input that are done with, data included. Zero if more input is needed, or nothing is left to decode.

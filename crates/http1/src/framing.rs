@@ -6,6 +6,15 @@ use crate::target::validate_host;
 use crate::version::Version;
 
 /// How the content of a request ends (RFC 9112 section 6). There is no value for "not sure".
+///
+/// ```
+/// use filoplume_http1::{Framing, Limits, parse_request_head};
+///
+/// let input = b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\n\r\nHello";
+/// let (head, _) = parse_request_head(input, &Limits::default())?.expect("the head is whole");
+/// assert_eq!(head.framing(), Framing::Length(5));
+/// # Ok::<(), filoplume_http1::ParseError>(())
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Framing {
     /// There is no content.

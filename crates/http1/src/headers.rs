@@ -319,6 +319,17 @@ impl Headers {
 }
 
 /// A field that is known when the program is built, and valid if it builds.
+///
+/// ```
+/// use filoplume_http1::{Headers, StaticField};
+///
+/// // What is no field line is an error of the compiler.
+/// static NO_STORE: StaticField = StaticField::new("cache-control: no-store\r\n");
+///
+/// let mut headers = Headers::new();
+/// headers.insert_static(&NO_STORE);
+/// assert_eq!(headers.get_str("cache-control"), Some("no-store"));
+/// ```
 #[derive(Clone, Copy, Debug)]
 pub struct StaticField {
     line: &'static str,

@@ -28,6 +28,20 @@ const READ_AHEAD_BYTES: usize = 16 * 1024;
 /// Reading it may wait for the peer, up to the content's deadline. Errors of a read: `TimedOut` if
 /// the peer was too slow, `UnexpectedEof` if it went away, `InvalidData` if it sent what is no
 /// content; after one of them the connection closes with the response.
+///
+/// ```
+/// use std::io::Read;
+/// use filoplume_runtime::{Request, Response};
+///
+/// fn count_lines(mut request: Request) -> Response {
+///     let mut text = String::new();
+///     match request.body_mut().read_to_string(&mut text) {
+///         Ok(_) => Response::from(format!("{} lines", text.lines().count())),
+///         Err(_) => Response::new(400),
+///     }
+/// }
+/// # let _service: Box<dyn filoplume_runtime::Service> = Box::new(count_lines);
+/// ```
 #[derive(Default)]
 pub struct Body {
     kind: Kind,

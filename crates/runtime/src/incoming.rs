@@ -67,6 +67,19 @@ impl Iterator for Incoming {
 }
 
 /// A request that the program owns, with the right to answer it. Dropped unanswered it is a `500`.
+///
+/// ```no_run
+/// use filoplume_runtime::{Response, Server};
+///
+/// let server = Server::bind("127.0.0.1:5000")?;
+/// while let Some(request) = server.incoming().next() {
+///     match request.path() {
+///         "/" => request.respond("Hello!")?,
+///         _ => request.respond(Response::new(404))?,
+///     }
+/// }
+/// # Ok::<(), filoplume_runtime::Error>(())
+/// ```
 pub struct IncomingRequest {
     request: Option<Request>,
     exchange: Option<Exchange>,

@@ -57,6 +57,17 @@ pub(crate) struct Counters {
 /// A reading of all counters and gauges of an engine.
 ///
 /// Each number is right by itself; taken together they may be a few events apart.
+///
+/// ```
+/// use filoplume_runtime::{Request, Server};
+///
+/// let server = Server::bind("127.0.0.1:0")?;
+/// server.spawn(|_: Request| "Hello!")?;
+/// let metrics = server.metrics().expect("it serves");
+/// assert_eq!((metrics.requests, metrics.overloaded), (0, 0));
+/// server.shutdown_handle().shutdown();
+/// # Ok::<(), filoplume_runtime::Error>(())
+/// ```
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Metrics {

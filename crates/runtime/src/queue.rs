@@ -187,6 +187,16 @@ impl<T> fmt::Debug for MessageQueue<T> {
 }
 
 /// A message that was not sent, and why.
+///
+/// ```
+/// use filoplume_runtime::MessageQueue;
+///
+/// let queue = MessageQueue::new(1);
+/// queue.send("first").expect("there is room");
+/// let error = queue.send("second").expect_err("it is full");
+/// assert!(error.is_full());
+/// assert_eq!(error.into_message(), "second");
+/// ```
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum SendError<T> {
     /// As many messages wait as there is room for.
@@ -229,6 +239,15 @@ impl<T> fmt::Display for SendError<T> {
 impl<T> error::Error for SendError<T> {}
 
 /// Why no message was received.
+///
+/// ```
+/// use filoplume_runtime::{MessageQueue, RecvError};
+///
+/// let queue = MessageQueue::<u32>::new(1);
+/// assert_eq!(queue.try_recv(), Err(RecvError::Empty));
+/// queue.close();
+/// assert_eq!(queue.recv(), Err(RecvError::Closed));
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum RecvError {

@@ -39,6 +39,16 @@ pub struct Response {
 pub(crate) type UpgradeHandler = Box<dyn FnOnce(Upgraded) + Send>;
 
 /// The body of a response: bytes, or a reader that the engine empties while it sends.
+///
+/// ```
+/// use filoplume_runtime::{Response, ResponseBody};
+///
+/// let response = Response::from("Hello!");
+/// match response.body() {
+///     ResponseBody::Bytes(bytes) => assert_eq!(&bytes[..], b"Hello!"),
+///     _ => panic!("text is in memory"),
+/// }
+/// ```
 #[derive(Default)]
 pub enum ResponseBody {
     /// No content.

@@ -331,6 +331,17 @@ impl ServerBuilder {
 }
 
 /// Shuts a server down. Clones are handles to the same server.
+///
+/// ```
+/// use filoplume_runtime::{Request, Server};
+///
+/// let server = Server::bind("127.0.0.1:0")?;
+/// server.spawn(|_: Request| "Hello!")?;
+/// let handle = server.shutdown_handle();
+/// std::thread::spawn(move || handle.shutdown());
+/// server.wait();
+/// # Ok::<(), filoplume_runtime::Error>(())
+/// ```
 #[derive(Clone, Debug)]
 pub struct ShutdownHandle {
     server: Server,

@@ -68,6 +68,20 @@ where
 }
 
 /// What becomes of a request: how its content is taken, and where its handler runs.
+///
+/// ```
+/// use filoplume_runtime::{Plan, Request, Response};
+///
+/// fn plan(request: &Request) -> Plan {
+///     match request.path() {
+///         "/upload" => Plan::new().streamed().content_bytes_max(1 << 30),
+///         "/health" => Plan::new().inline(),
+///         "/gone" => Plan::refuse(Response::new(410)),
+///         _ => Plan::new(),
+///     }
+/// }
+/// # let _: fn(&Request) -> Plan = plan;
+/// ```
 #[derive(Debug, Default)]
 #[must_use]
 pub struct Plan {

@@ -6,6 +6,29 @@ use std::time::Duration;
 
 /// A connection that speaks another protocol now: blocking reads and writes, and the bytes that
 /// the peer sent behind its request come first.
+///
+/// ```
+/// use std::io::{Read, Write};
+/// use std::time::Duration;
+/// use filoplume_runtime::{Response, Upgraded};
+///
+/// /// Sends back what it is sent.
+/// fn echo(mut socket: Upgraded) -> std::io::Result<()> {
+///     socket.set_read_timeout(Some(Duration::from_secs(60)))?;
+///     let mut bytes = [0; 1024];
+///     loop {
+///         match socket.read(&mut bytes)? {
+///             0 => return Ok(()),
+///             count => socket.write_all(&bytes[..count])?,
+///         }
+///     }
+/// }
+///
+/// let mut response = Response::upgrade(|socket| drop(echo(socket)));
+/// response.set_header("upgrade", "echo")?;
+/// assert_eq!(response.status_code(), 101);
+/// # Ok::<(), filoplume_runtime::InvalidHeader>(())
+/// ```
 pub struct Upgraded {
     socket: socket2::Socket,
     unread: Vec<u8>,

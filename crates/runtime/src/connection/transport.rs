@@ -24,6 +24,15 @@ pub(crate) enum Transport {
 }
 
 /// Who is at the other end of a connection.
+///
+/// ```
+/// use std::net::SocketAddr;
+/// use filoplume_runtime::Peer;
+///
+/// let peer = Peer::Tcp(SocketAddr::from(([192, 0, 2, 7], 4711)));
+/// assert_eq!(peer.to_string(), "192.0.2.7:4711");
+/// assert_eq!(Peer::Unix.to_string(), "unix");
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Peer {

@@ -4,6 +4,18 @@
 use std::sync::atomic::AtomicU64;
 
 /// A snapshot of a pool. The first three belong to the same instant.
+///
+/// ```
+/// use std::time::Duration;
+/// use filoplume_runtime::TaskPool;
+///
+/// let pool = TaskPool::new();
+/// pool.execute(|| ())?;
+/// assert!(pool.shutdown(Duration::from_secs(10)));
+/// let metrics = pool.metrics();
+/// assert_eq!((metrics.tasks_started, metrics.panics), (1, 0));
+/// # Ok::<(), filoplume_runtime::PoolError>(())
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct PoolMetrics {

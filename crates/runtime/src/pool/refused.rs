@@ -26,6 +26,16 @@ pub(crate) enum RefusedBecause {
 }
 
 /// Why a [`TaskPool`](super::TaskPool) did not take a task. The task has not run and will not.
+///
+/// ```
+/// use std::time::Duration;
+/// use filoplume_runtime::TaskPool;
+///
+/// let pool = TaskPool::new();
+/// assert!(pool.shutdown(Duration::from_secs(10)));
+/// let error = pool.execute(|| println!("too late")).expect_err("the pool is shut down");
+/// assert!(error.is_closed() && !error.is_full());
+/// ```
 #[derive(Debug)]
 pub struct PoolError(RefusedBecause);
 
