@@ -1,5 +1,6 @@
 //! What the tidy tests need: a reader of rustdoc's JSON, and the guide's code as doc tests.
 
+pub mod examples;
 pub mod public_api;
 
 /// The guide and the README, whose code compiles or the doc tests fail.

@@ -228,20 +228,20 @@ fn generics(of: &Value) -> (String, String) {
     (parameters, conditions)
 }
 
-fn kind_of(item: &Value) -> (&str, &Value) {
+pub(crate) fn kind_of(item: &Value) -> (&str, &Value) {
     let inner = item["inner"].as_object().and_then(|object| object.iter().next());
     inner.map_or(("?", &Value::Null), |(kind, inner)| (kind.as_str(), inner))
 }
 
-fn each(array: &Value) -> impl Iterator<Item = &Value> {
+pub(crate) fn each(array: &Value) -> impl Iterator<Item = &Value> {
     array.as_array().into_iter().flatten()
 }
 
-fn text(value: &Value) -> &str {
+pub(crate) fn text(value: &Value) -> &str {
     value.as_str().unwrap_or("?")
 }
 
-fn item<'a>(index: &'a Value, id: &Value) -> &'a Value {
+pub(crate) fn item<'a>(index: &'a Value, id: &Value) -> &'a Value {
     &index[id.to_string()]
 }
 

@@ -10,7 +10,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use filoplume_tidy::public_api;
+use filoplume_tidy::{examples, public_api};
 
 #[test]
 fn public_surface_of_http1() {
@@ -25,6 +25,43 @@ fn public_surface_of_runtime() {
 #[test]
 fn public_surface_of_the_framework() {
     check("filoplume");
+}
+
+/// What needs no example of its own, by crate, with the reason.
+const WITHOUT_EXAMPLE: [(&str, &str, &str); 0] = [];
+
+#[test]
+fn every_public_type_has_an_example() {
+    let mut wrong = Vec::new();
+    for package in ["filoplume-http1", "filoplume-runtime", "filoplume"] {
+        let Some(json) = rustdoc_json(package) else {
+            eprintln!("SKIPPED: no nightly toolchain, the examples of {package} were not looked for");
+            return;
+        };
+        let missing = match examples::missing(&json) {
+            Ok(missing) => missing,
+            Err(version) => {
+                eprintln!(
+                    "SKIPPED: rustdoc's JSON has format {version}, {} is read",
+                    public_api::FORMAT_VERSION
+                );
+                return;
+            }
+        };
+        let excused: Vec<_> =
+            WITHOUT_EXAMPLE.iter().filter(|(of, ..)| *of == package).map(|(_, name, _)| *name).collect();
+        let unexcused = missing.iter().filter(|name| !excused.contains(&name.as_str()));
+        wrong.extend(unexcused.map(|name| format!("{package}: {name} has no example")));
+        let needless = excused.iter().filter(|name| !missing.iter().any(|other| other == *name));
+        wrong.extend(
+            needless.map(|name| format!("{package}: {name} is in the list and has an example, or is gone")),
+        );
+    }
+    assert!(
+        wrong.is_empty(),
+        "a block of code in the docs of each, or a line in the list:\n{}",
+        wrong.join("\n")
+    );
 }
 
 fn check(package: &str) {
