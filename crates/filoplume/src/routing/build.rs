@@ -205,16 +205,26 @@ impl Builder<'_> {
                 let pattern = Pattern::parse(&format!("{prefix}{tail}"));
                 let inserted =
                     pattern.map(|pattern| self.table.nested_fallbacks.insert(pattern.matched, number));
-                if !matches!(inserted, Ok(Ok(()))) {
-                    let all = self.table.routes.iter().rev().filter(|route| route.methods == FALLBACK);
-                    let shape_of_all = shape(&format!("{prefix}/{{*rest}}"));
-                    let mut others = all
-                        .filter(|route| shape(&route.pattern) == shape_of_all)
-                        .map(|route| route.written_at);
-                    let other = others.next().map(|place| format!(" ({place})")).unwrap_or_default();
-                    self.mistakes.push(format!("{name} has the prefix of another fallback{other}"));
-                    break;
-                }
+                let reason = match inserted {
+                    Ok(Ok(())) => continue,
+                    Ok(Err(matchit::InsertError::Conflict { with })) => {
+                        format!("that of \"{}\"", with.trim_end_matches("{*rest-of-fallback}"))
+                    }
+                    Ok(Err(error)) => format!("others: {error}"),
+                    Err(mistake) => format!("others: {mistake}"),
+                };
+                let all = self.table.routes.iter().rev().filter(|route| route.methods == FALLBACK);
+                let shape_of_all = shape(&format!("{prefix}/{{*rest}}"));
+                let mut others =
+                    all.filter(|route| shape(&route.pattern) == shape_of_all).map(|route| route.written_at);
+                self.mistakes.push(match others.next() {
+                    Some(place) => format!("{name} has the prefix of another fallback ({place})"),
+                    None => format!(
+                        "{name} cannot stand beside {reason}: all the rest of a prefix, which a fallback answers, shares its \
+                         place with no capture in the prefix of another one"
+                    ),
+                });
+                break;
             }
         }
         self.table.routes.push(CompiledRoute {

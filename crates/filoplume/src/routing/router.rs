@@ -178,7 +178,7 @@ impl Router {
     }
 
     /// Answers what no route matches, below the prefix of this router. Without it the outer router's fallback
-    /// does, and in the end a plain `404`.
+    /// does, and in the end a plain `404`. A router at `/users` and one at `/users/{id}` cannot both have one.
     ///
     /// ```
     /// use filoplume::prelude::*;

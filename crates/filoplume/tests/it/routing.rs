@@ -636,6 +636,19 @@ fn conflicts_name_both_routes() {
 }
 
 #[test]
+fn a_fallback_leaves_no_place_for_another_behind_a_capture() {
+    let one = Router::new().get("/x", || "x").fallback(|| "no such note of one");
+    let app = App::new().nest("/users", Router::new().nest("/{id}", one).fallback(|| "no such user"));
+    check_mistakes(
+        app,
+        &expect![[r#"
+            the app cannot start:
+              - the fallback of "/users/" (routing.rs:_) cannot stand beside that of "/users/{id}/": all the rest of a prefix, which a fallback answers, shares its place with no capture in the prefix of another one
+        "#]],
+    );
+}
+
+#[test]
 fn what_handlers_take_is_there_or_the_app_does_not_start() {
     struct Db;
     fn wants_state(_: State<std::sync::Arc<u8>>) {}
