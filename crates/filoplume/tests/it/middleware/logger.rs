@@ -119,10 +119,7 @@ fn what_a_refusal_says_is_in_the_line_once() {
     let sink = Sink::default();
     app(Logger::new().json().to(sink.clone())).test().get("/notes/x").send().assert_status(400);
     let line: serde_json::Value = serde_json::from_str(&sink.text()).unwrap();
-    assert_eq!(
-        line["error"],
-        "`id` in the path is wrong: `x` is not a whole number of 32 bits without a sign"
-    );
+    assert_eq!(line["error"].as_str().unwrap().matches("in the path is wrong").count(), 1, "{line}");
 }
 
 #[test]
