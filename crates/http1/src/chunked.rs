@@ -99,6 +99,9 @@ enum State {
     Data(u64),
     DataCarriageReturn,
     DataLineFeed,
+    /// The first byte behind the last chunk: an empty trailer section, as nearly all are, is not collected.
+    TrailersStart,
+    TrailersLineFeed,
     Trailers,
     Complete,
     Refused(ParseError),
@@ -212,7 +215,7 @@ impl ChunkedDecoder {
                 let next = extension.after(byte).ok_or(ParseError::ChunkExtensionInvalid)?;
                 Ok(State::Extension(size, next))
             }
-            (State::SizeLineFeed(0), b'\n') => Ok(State::Trailers),
+            (State::SizeLineFeed(0), b'\n') => Ok(State::TrailersStart),
             (State::SizeLineFeed(size), b'\n') => {
                 self.content_left_max =
                     self.content_left_max.checked_sub(size).ok_or(ParseError::ContentTooLong)?;
@@ -223,7 +226,10 @@ impl ChunkedDecoder {
             (State::SizeLineFeed(_) | State::DataCarriageReturn | State::DataLineFeed, _) => {
                 Err(ParseError::ChunkEndInvalid)
             }
-            (State::Trailers, _) => self.after_trailer_byte(byte),
+            (State::TrailersStart, b'\r') if self.trailer_bytes_max > 1 => Ok(State::TrailersLineFeed),
+            (State::TrailersLineFeed, b'\n') => Ok(State::Complete),
+            (State::TrailersLineFeed, _) => Err(ParseError::TrailerInvalid),
+            (State::TrailersStart | State::Trailers, _) => self.after_trailer_byte(byte),
             (State::Data(_) | State::Complete | State::Refused(_), _) => Ok(state),
         }
     }
@@ -250,7 +256,7 @@ impl ChunkedDecoder {
             return Err(ParseError::TrailerTooLong);
         }
         section.push(byte);
-        if section != b"\r\n" && !section.ends_with(b"\r\n\r\n") {
+        if !section.ends_with(b"\r\n\r\n") {
             return Ok(State::Trailers);
         }
         self.trailers = parse_trailers(section, self.fields_max as usize)?;

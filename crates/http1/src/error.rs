@@ -20,6 +20,8 @@ use std::fmt;
 pub enum ParseError {
     /// The request line is not `method SP target SP version` (RFC 9112 section 3).
     RequestLineInvalid,
+    /// The status line of a response is not `version SP status SP [reason]` (RFC 9112 section 4).
+    StatusLineInvalid,
     /// The method is longer than any that is registered, so it is none that we know.
     MethodTooLong,
     /// The target has none of the four forms, or one that does not suit the method (RFC 9112 section 3.2).
@@ -110,6 +112,8 @@ impl ParseError {
             Self::ExpectationUnknown => 417,
             Self::TooManyFields | Self::HeadTooLong | Self::TrailerTooLong => 431,
             Self::MethodTooLong | Self::CodingUnsupported => 501,
+            // Who asked on behalf of others says that the server behind made no sense.
+            Self::StatusLineInvalid => 502,
             Self::VersionUnsupported => 505,
         }
     }
@@ -124,6 +128,7 @@ impl fmt::Display for ParseError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::RequestLineInvalid => "request line is malformed",
+            Self::StatusLineInvalid => "status line is malformed",
             Self::MethodTooLong => "method is too long",
             Self::TargetInvalid => "target is malformed or does not suit the method",
             Self::TargetTooLong => "target is too long",

@@ -176,7 +176,7 @@ impl FieldFacts {
 }
 
 /// `1*DIGIT`, nothing around it. `str::parse` would take a plus sign.
-fn parse_length(value: &[u8]) -> Option<u64> {
+pub(crate) fn parse_length(value: &[u8]) -> Option<u64> {
     if value.is_empty() {
         return None;
     }
@@ -187,7 +187,7 @@ fn parse_length(value: &[u8]) -> Option<u64> {
 }
 
 /// A list that ends in its only `chunked` could be decoded by somebody (501); any other has no known end (400).
-fn refusal_of_coding(value: &[u8]) -> ParseError {
+pub(crate) fn refusal_of_coding(value: &[u8]) -> ParseError {
     let mut codings = list_members(value).rev();
     match codings.next() {
         Some(last) if last.eq_ignore_ascii_case(b"chunked") => {}

@@ -1,11 +1,12 @@
-//! HTTP/1.0 and HTTP/1.1 for servers as bytes in, bytes out: no socket, no clock, no thread.
+//! HTTP/1.0 and HTTP/1.1 as bytes in, bytes out, for servers and for clients: no socket, no clock, no thread.
 //!
 //! What a peer sends never panics and is never guessed at: when it is in doubt where a message ends (RFC 9112
 //! section 6), the request is refused and the connection closes. The answer is the same wherever the network cuts
 //! the bytes.
 //!
 //! [`ServerConnection`] keeps the order of messages; [`ContentDecoder`] finds the content behind a head;
-//! [`ServerConnection::write_head`] frames the response. What is accepted is bounded by [`Limits`].
+//! [`ServerConnection::write_head`] frames the response. For clients [`OutgoingRequest`] writes a request's head and
+//! [`ResponseReader`] reads what comes back. What is accepted is bounded by [`Limits`].
 
 #![warn(clippy::indexing_slicing, clippy::arithmetic_side_effects)]
 #![cfg_attr(
@@ -18,6 +19,9 @@
 )]
 
 mod chunked;
+mod client;
+mod client_encode;
+mod client_head;
 mod connection;
 mod content;
 mod date;
@@ -36,6 +40,9 @@ mod version;
 mod words;
 
 pub use crate::chunked::{CHUNK_END, LAST_CHUNK, encode_chunk_head, encode_last_chunk};
+pub use crate::client::{PeerClosed, ResponseEvent, ResponseReader};
+pub use crate::client_encode::OutgoingRequest;
+pub use crate::client_head::{ResponseFraming, ResponseHead, parse_response_head};
 pub use crate::connection::{BodyEncoding, CloseReason, ContentLength, Next, ServerConnection};
 pub use crate::content::{ContentDecoder, Decoded};
 pub use crate::date::Date;

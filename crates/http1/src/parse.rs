@@ -170,7 +170,7 @@ fn attempt_with_many_fields(
 
 /// Where a part begins in the whole it was cut from. (An empty part may lie elsewhere; nobody looks inside of it.)
 #[inline]
-fn offset(whole: &[u8], part: &[u8]) -> usize {
+pub(crate) fn offset(whole: &[u8], part: &[u8]) -> usize {
     part.as_ptr().addr().wrapping_sub(whole.as_ptr().addr())
 }
 

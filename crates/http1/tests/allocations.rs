@@ -4,8 +4,10 @@
 
 use std::time::UNIX_EPOCH;
 
-use filoplume_http1::{ContentLength, Date, Headers, Limits, Next, ServerConnection};
-use http::StatusCode;
+use filoplume_http1::{
+    ContentLength, Date, Headers, Limits, Next, ResponseEvent, ResponseReader, ServerConnection,
+};
+use http::{Method, StatusCode};
 
 const REQUEST: &[u8] =
     b"GET /plaintext?a=b HTTP/1.1\r\nHost: localhost:8080\r\nUser-Agent: test\r\nAccept: */*\r\n\r\n";
@@ -43,4 +45,40 @@ fn a_request_and_its_response_do_not_allocate() {
 fn what_many_idle_connections_hold_is_small() {
     assert!(size_of::<ServerConnection>() <= 16, "{}", size_of::<ServerConnection>());
     assert_eq!(size_of::<Headers>(), 2 * size_of::<usize>());
+}
+
+/// One response of each framing that keeps the connection.
+const RESPONSES: &[&[u8]] = &[
+    b"HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nServer: x\r\nContent-Length: 13\r\n\r\nHello, world!",
+    b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nHello\r\n0\r\n\r\n",
+    b"HTTP/1.1 304 Not Modified\r\n\r\n",
+];
+
+fn read_responses(reader: &mut ResponseReader, limits: &Limits) -> usize {
+    let mut ended = 0;
+    for response in RESPONSES {
+        let mut unread = *response;
+        loop {
+            let (used, event) = reader.receive(unread, &Method::GET, limits).unwrap();
+            unread = &unread[used..];
+            match event {
+                Some(ResponseEvent::End) => break ended += 1,
+                Some(_) => {}
+                None => panic!("the response is whole"),
+            }
+        }
+    }
+    ended
+}
+
+#[test]
+fn a_response_that_is_read_does_not_allocate() {
+    let limits = Limits::default();
+    let mut reader = ResponseReader::new();
+    let counted = allocation_counter::measure(|| {
+        for _ in 0..100 {
+            assert_eq!(read_responses(&mut reader, &limits), RESPONSES.len());
+        }
+    });
+    assert_eq!(counted.count_total, 0);
 }

@@ -1,0 +1,201 @@
+//! The order of responses on one connection of a client: which bytes may come next, and whether another may follow.
+//!
+//! No buffer lives here: the caller holds the bytes, drops those that are done with, and calls again. Nothing is
+//! allocated for a response, but for trailer fields.
+
+use http::Method;
+
+use crate::client_head::{ResponseFraming, ResponseHead, parse_response_head};
+use crate::content::ContentDecoder;
+use crate::error::ParseError;
+use crate::framing::Framing;
+use crate::limits::Limits;
+
+/// Reads the responses of one connection, one after the other.
+///
+/// ```
+/// use filoplume_http1::{Limits, ResponseEvent, ResponseReader};
+/// use http::Method;
+///
+/// let mut unread = b"HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nmeowHTTP/1.1 204 No Content\r\n\r\n".as_slice();
+/// let (mut reader, limits) = (ResponseReader::new(), Limits::default());
+/// let mut seen = Vec::new();
+/// loop {
+///     let (used, event) = reader.receive(unread, &Method::GET, &limits)?;
+///     unread = &unread[used..];
+///     match event {
+///         Some(ResponseEvent::Interim(head) | ResponseEvent::Head(head)) => seen.push(head.status().to_string()),
+///         Some(ResponseEvent::Content(content)) => seen.push(String::from_utf8_lossy(content).into_owned()),
+///         Some(ResponseEvent::End) => seen.push("end".to_owned()),
+///         None => break,
+///     }
+/// }
+/// assert_eq!(seen, ["200 OK", "meow", "end", "204 No Content", "end"]);
+/// # Ok::<(), filoplume_http1::ParseError>(())
+/// ```
+#[derive(Debug)]
+pub struct ResponseReader {
+    reading: Reading,
+    /// No response so far has ended the connection.
+    is_persistent: bool,
+}
+
+/// What the next byte belongs to.
+#[derive(Debug)]
+enum Reading {
+    Head,
+    /// The last byte of the content was read, or there is none.
+    Complete,
+    Length(u64),
+    Chunked(ContentDecoder),
+    UntilClose,
+    /// Nothing more is read here: the connection is finished, or belongs to another protocol.
+    Over,
+    Refused(ParseError),
+}
+
+/// What was found at the start of the input.
+#[derive(Clone, Copy, Debug)]
+pub enum ResponseEvent<'a> {
+    /// An interim response (1xx). The final one is still to come.
+    Interim(ResponseHead<'a>),
+    /// The final response begins.
+    Head(ResponseHead<'a>),
+    /// A run of its content, never empty.
+    Content(&'a [u8]),
+    /// The response is complete.
+    End,
+}
+
+/// What it means that the peer has closed the connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PeerClosed {
+    /// No response had begun.
+    BetweenResponses,
+    /// That is how the response ends: it is complete.
+    Ended,
+    /// A response had begun and will never be complete.
+    Truncated,
+}
+
+impl Default for ResponseReader {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl ResponseReader {
+    /// Returns a reader for a new connection.
+    #[inline]
+    pub const fn new() -> Self {
+        Self { reading: Reading::Head, is_persistent: true }
+    }
+
+    /// Returns how many bytes of `input` are done with, and the next thing the peer said, or `None` if more bytes are
+    /// needed or [nothing may follow](Self::is_persistent). `method` is that of the request that is answered next.
+    ///
+    /// # Errors
+    ///
+    /// The response is malformed, or its end is in doubt. Every later call gives the same error.
+    #[inline]
+    pub fn receive<'a>(
+        &mut self,
+        input: &'a [u8],
+        method: &Method,
+        limits: &Limits,
+    ) -> Result<(usize, Option<ResponseEvent<'a>>), ParseError> {
+        match &mut self.reading {
+            Reading::Head => match parse_response_head(input, method, limits) {
+                Ok(None) => Ok((0, None)),
+                Ok(Some((head, used))) => Ok((used, Some(self.begin(head, limits)?))),
+                Err(error) => Err(self.refuse(error)),
+            },
+            Reading::Complete => {
+                self.reading = if self.is_persistent { Reading::Head } else { Reading::Over };
+                Ok((0, Some(ResponseEvent::End)))
+            }
+            Reading::Length(left) => {
+                let run = usize::try_from(*left).unwrap_or(usize::MAX).min(input.len());
+                *left = left.saturating_sub(run as u64);
+                if *left == 0 {
+                    self.reading = Reading::Complete;
+                }
+                Ok((run, content(input.get(..run).unwrap_or_default())))
+            }
+            Reading::Chunked(decoder) => match decoder.decode(input) {
+                Ok(decoded) => {
+                    if decoder.is_complete() {
+                        self.reading = Reading::Complete;
+                    }
+                    let found = content(input.get(decoded.data).unwrap_or_default());
+                    if found.is_none() && matches!(self.reading, Reading::Complete) {
+                        let (_, end) = self.receive(&[], method, limits)?;
+                        return Ok((decoded.consumed, end));
+                    }
+                    Ok((decoded.consumed, found))
+                }
+                Err(error) => Err(self.refuse(error)),
+            },
+            Reading::UntilClose => Ok((input.len(), content(input))),
+            Reading::Over => Ok((0, None)),
+            Reading::Refused(error) => Err(*error),
+        }
+    }
+
+    /// Takes note that the peer sends nothing more. `unread` is what it sent that was not consumed.
+    #[inline]
+    pub fn peer_closed(&mut self, unread: &[u8]) -> PeerClosed {
+        match std::mem::replace(&mut self.reading, Reading::Over) {
+            Reading::UntilClose => PeerClosed::Ended,
+            Reading::Head | Reading::Over if unread.is_empty() => PeerClosed::BetweenResponses,
+            _ => PeerClosed::Truncated,
+        }
+    }
+
+    /// Returns whether another response may follow the one in progress, or the last one.
+    #[inline]
+    pub fn is_persistent(&self) -> bool {
+        self.is_persistent
+    }
+
+    /// Returns whether a final head was read whose response is not complete.
+    #[inline]
+    pub fn is_within_response(&self) -> bool {
+        !matches!(self.reading, Reading::Head | Reading::Over)
+    }
+
+    #[inline]
+    fn begin<'a>(
+        &mut self,
+        head: ResponseHead<'a>,
+        limits: &Limits,
+    ) -> Result<ResponseEvent<'a>, ParseError> {
+        if head.is_interim() {
+            return Ok(ResponseEvent::Interim(head));
+        }
+        self.is_persistent = head.is_persistent();
+        self.reading = match head.framing() {
+            ResponseFraming::Empty | ResponseFraming::Length(0) | ResponseFraming::HandedOver => {
+                Reading::Complete
+            }
+            ResponseFraming::Length(length) => Reading::Length(length),
+            // A client has no bound: what is long may be dropped piece by piece.
+            ResponseFraming::Chunked => {
+                Reading::Chunked(ContentDecoder::new(Framing::Chunked, u64::MAX, limits)?)
+            }
+            ResponseFraming::UntilClose => Reading::UntilClose,
+        };
+        Ok(ResponseEvent::Head(head))
+    }
+
+    #[cold]
+    fn refuse(&mut self, error: ParseError) -> ParseError {
+        self.reading = Reading::Refused(error);
+        self.is_persistent = false;
+        error
+    }
+}
+
+fn content(run: &[u8]) -> Option<ResponseEvent<'_>> {
+    (!run.is_empty()).then_some(ResponseEvent::Content(run))
+}

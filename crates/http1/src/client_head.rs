@@ -1,0 +1,270 @@
+//! The head of a response, as a client reads it: bytes to a head, and how the message ends (RFC 9112 section 6.3).
+//!
+//! A head borrows the bytes it was found in and allocates nothing. What httparse tolerates and RFC 9112 does not is
+//! refused here, with one exception: the space behind a status code may be missing, because servers in use leave it out.
+
+use std::mem::MaybeUninit;
+
+use http::{Method, StatusCode};
+use httparse::{Header, ParserConfig, Response, Status};
+
+use crate::error::ParseError;
+use crate::framing::{parse_length, refusal_of_coding};
+use crate::limits::Limits;
+use crate::parse::offset;
+use crate::syntax::{list_members, trim_ows};
+use crate::version::Version;
+
+/// Fields that fit the first attempt, as for requests.
+const FIELDS_FEW: usize = 32;
+
+/// How the content of a response ends (RFC 9112 section 6.3).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ResponseFraming {
+    /// There is no content, whatever the fields say: it answers `HEAD`, or its status is 1xx, 204 or 304.
+    Empty,
+    /// The content has this many bytes.
+    Length(u64),
+    /// The content ends with the chunk of size zero and the trailer section.
+    Chunked,
+    /// The content ends with the connection.
+    UntilClose,
+    /// What follows belongs to another protocol: after 101, or 2xx to `CONNECT`.
+    HandedOver,
+}
+
+/// The head of a response: status line, fields, and what follows from them.
+#[derive(Clone, Copy, Debug)]
+pub struct ResponseHead<'a> {
+    status: StatusCode,
+    version: Version,
+    framing: ResponseFraming,
+    is_persistent: bool,
+    /// The whole head with its empty line. Every line in it ends in CR LF.
+    bytes: &'a [u8],
+}
+
+impl<'a> ResponseHead<'a> {
+    /// Returns the status.
+    #[inline]
+    pub fn status(&self) -> StatusCode {
+        self.status
+    }
+
+    /// Returns the version of the response.
+    #[inline]
+    pub fn version(&self) -> Version {
+        self.version
+    }
+
+    /// Returns how the content ends.
+    #[inline]
+    pub fn framing(&self) -> ResponseFraming {
+        self.framing
+    }
+
+    /// Returns whether another response follows to the same request (1xx, but for 101).
+    #[inline]
+    pub fn is_interim(&self) -> bool {
+        self.status.is_informational() && self.status != StatusCode::SWITCHING_PROTOCOLS
+    }
+
+    /// Returns whether another request may be sent on this connection (RFC 9112 section 9.3).
+    #[inline]
+    pub fn is_persistent(&self) -> bool {
+        self.is_persistent
+    }
+
+    /// Returns the fields in the order they came, names as they came, values without the whitespace around them.
+    pub fn fields(&self) -> impl Iterator<Item = (&'a [u8], &'a [u8])> + use<'a> {
+        let lines = self.bytes.split(|&byte| byte == b'\n').skip(1);
+        lines.filter_map(|line| {
+            let line = line.strip_suffix(b"\r")?;
+            let colon = line.iter().position(|&byte| byte == b':')?;
+            let (name, value) = line.split_at_checked(colon)?;
+            Some((name, trim_ows(value.get(1..).unwrap_or_default())))
+        })
+    }
+
+    /// Returns the value of the first field with this name, in any case.
+    pub fn field(&self, name: &str) -> Option<&'a [u8]> {
+        let mut fields = self.fields();
+        fields.find(|(found, _)| found.eq_ignore_ascii_case(name.as_bytes())).map(|(_, value)| value)
+    }
+}
+
+/// Returns the head of the response at the start of `input` and how many bytes it has, or `None` if more bytes are
+/// needed. `method` is that of the request it answers.
+///
+/// ```
+/// use filoplume_http1::{Limits, ResponseFraming, parse_response_head};
+/// use http::Method;
+///
+/// let input = b"HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nmeow";
+/// let (head, used) = parse_response_head(input, &Method::GET, &Limits::default())?.expect("the head is whole");
+/// assert_eq!(head.status(), 200);
+/// assert_eq!(head.framing(), ResponseFraming::Length(4));
+/// assert_eq!(head.field("content-length"), Some(b"4".as_slice()));
+/// assert_eq!(&input[used..], b"meow");
+/// # Ok::<(), filoplume_http1::ParseError>(())
+/// ```
+///
+/// # Errors
+///
+/// The bytes cannot become a head, or its fields leave in doubt where the message ends. It does not matter how many
+/// of them were there in the calls before.
+#[inline]
+pub fn parse_response_head<'a>(
+    input: &'a [u8],
+    method: &Method,
+    limits: &Limits,
+) -> Result<Option<(ResponseHead<'a>, usize)>, ParseError> {
+    match input.first() {
+        None => return Ok(None),
+        // Only a server has to put up with an empty line first (RFC 9112 section 2.2).
+        Some(b'\r' | b'\n') => return Err(ParseError::StatusLineInvalid),
+        Some(_) => {}
+    }
+    // Bytes over the limit are never looked at: otherwise the answer would depend on whether they are here already.
+    let window = input.get(..limits.head_bytes_max).unwrap_or(input);
+    attempt::<FIELDS_FEW>(window, method, limits)
+}
+
+/// Parses with room for `N` fields, and with all the room there is if that was not enough.
+#[inline]
+fn attempt<'a, const N: usize>(
+    window: &'a [u8],
+    method: &Method,
+    limits: &Limits,
+) -> Result<Option<(ResponseHead<'a>, usize)>, ParseError> {
+    let mut index = [const { MaybeUninit::<Header<'_>>::uninit() }; N];
+    let index = index.get_mut(..limits.fields_max.min(N)).unwrap_or_default();
+    let mut response = Response::new(&mut []);
+    let config = ParserConfig::default();
+    let used = match config.parse_response_with_uninit_headers(&mut response, window, index) {
+        Ok(Status::Complete(used)) => used,
+        Ok(Status::Partial) if window.len() < limits.head_bytes_max => return Ok(None),
+        Ok(Status::Partial) => return Err(ParseError::HeadTooLong),
+        Err(httparse::Error::TooManyHeaders) if N < Limits::FIELDS_CAP && limits.fields_max > N => {
+            return attempt_with_many_fields(window, method, limits);
+        }
+        Err(error) => return Err(reason(error)),
+    };
+    let (Some(version), Some(code)) = (response.version, response.code) else {
+        return Err(ParseError::StatusLineInvalid);
+    };
+    let version = if version == 0 { Version::Http10 } else { Version::Http11 };
+    let status = StatusCode::from_u16(code).map_err(|_| ParseError::StatusLineInvalid)?;
+    let bytes = window.get(..used).unwrap_or_default();
+    if !bytes.ends_with(b"\r\n\r\n") {
+        return Err(ParseError::LineEndInvalid);
+    }
+    let mut facts = FieldFacts::default();
+    for header in response.headers.iter() {
+        let name = header.name.as_bytes();
+        let start = offset(window, name);
+        // A field begins its line, so the line before has to end here; httparse lets LF alone pass.
+        if window.get(start.wrapping_sub(2)..start) != Some(b"\r\n") {
+            return Err(ParseError::LineEndInvalid);
+        }
+        facts.note(version, name, header.value)?;
+    }
+    let framing = facts.framing(method, status)?;
+    let is_persistent = facts.is_persistent(version, framing);
+    Ok(Some((ResponseHead { status, version, framing, is_persistent, bytes }, used)))
+}
+
+/// A function of its own, so that the stack of the common case stays small.
+#[cold]
+#[inline(never)]
+fn attempt_with_many_fields<'a>(
+    window: &'a [u8],
+    method: &Method,
+    limits: &Limits,
+) -> Result<Option<(ResponseHead<'a>, usize)>, ParseError> {
+    attempt::<{ Limits::FIELDS_CAP }>(window, method, limits)
+}
+
+#[cold]
+fn reason(error: httparse::Error) -> ParseError {
+    match error {
+        httparse::Error::HeaderName => ParseError::FieldNameInvalid,
+        httparse::Error::HeaderValue => ParseError::FieldValueInvalid,
+        httparse::Error::TooManyHeaders => ParseError::TooManyFields,
+        httparse::Error::NewLine => ParseError::LineEndInvalid,
+        httparse::Error::Version | httparse::Error::Token | httparse::Error::Status => {
+            ParseError::StatusLineInvalid
+        }
+    }
+}
+
+/// Collects what single fields say about the end of the message.
+#[derive(Default)]
+struct FieldFacts {
+    length: Option<u64>,
+    coding: bool,
+    close: bool,
+    keep_alive: bool,
+}
+
+impl FieldFacts {
+    /// Takes note of one field. The length of the name rules out most fields before a byte is compared.
+    #[inline]
+    fn note(&mut self, version: Version, name: &[u8], value: &[u8]) -> Result<(), ParseError> {
+        match name.len() {
+            10 if name.eq_ignore_ascii_case(b"connection") => self.note_connection(value),
+            14 if name.eq_ignore_ascii_case(b"content-length") => {
+                if self.length.is_some() {
+                    return Err(ParseError::LengthRepeated);
+                }
+                self.length = Some(parse_length(value).ok_or(ParseError::LengthInvalid)?);
+            }
+            17 if name.eq_ignore_ascii_case(b"transfer-encoding") => {
+                if version == Version::Http10 {
+                    return Err(ParseError::CodingInHttp10);
+                }
+                if self.coding {
+                    return Err(ParseError::CodingInvalid);
+                }
+                // We never send TE, so nothing but chunked may come.
+                if !value.eq_ignore_ascii_case(b"chunked") {
+                    return Err(refusal_of_coding(value));
+                }
+                self.coding = true;
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn note_connection(&mut self, value: &[u8]) {
+        for option in list_members(value) {
+            self.close |= option.eq_ignore_ascii_case(b"close");
+            self.keep_alive |= option.eq_ignore_ascii_case(b"keep-alive");
+        }
+    }
+
+    /// RFC 9112 section 6.3, in its order.
+    #[inline]
+    fn framing(&self, method: &Method, status: StatusCode) -> Result<ResponseFraming, ParseError> {
+        match status.as_u16() {
+            101 => return Ok(ResponseFraming::HandedOver),
+            100..=199 | 204 | 304 => return Ok(ResponseFraming::Empty),
+            200..=299 if *method == Method::CONNECT => return Ok(ResponseFraming::HandedOver),
+            _ if *method == Method::HEAD => return Ok(ResponseFraming::Empty),
+            _ => {}
+        }
+        match (self.coding, self.length) {
+            (true, Some(_)) => Err(ParseError::AmbiguousLength),
+            (true, None) => Ok(ResponseFraming::Chunked),
+            (false, Some(length)) => Ok(ResponseFraming::Length(length)),
+            (false, None) => Ok(ResponseFraming::UntilClose),
+        }
+    }
+
+    #[inline]
+    fn is_persistent(&self, version: Version, framing: ResponseFraming) -> bool {
+        let may_follow = !matches!(framing, ResponseFraming::UntilClose | ResponseFraming::HandedOver);
+        may_follow && !self.close && (version == Version::Http11 || self.keep_alive)
+    }
+}

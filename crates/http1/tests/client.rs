@@ -1,0 +1,399 @@
+//! What a client makes of the bytes a server sends, wherever the network cuts them, and what it sends itself.
+
+#![allow(clippy::unwrap_used, reason = "a test may panic: that is a failure")]
+#![allow(clippy::needless_pass_by_value, reason = "rows read better with values")]
+
+use std::fmt::Write;
+
+use expect_test::{Expect, expect};
+use filoplume_http1::{
+    ContentLength, Headers, Limits, OutgoingRequest, ParseError, PeerClosed, ResponseEvent, ResponseReader,
+    parse_response_head,
+};
+use http::Method;
+use proptest::collection::vec;
+use proptest::prelude::*;
+use proptest::sample::select;
+
+/// The same bytes must mean the same wherever the network cuts them. The connection ends behind them.
+#[track_caller]
+fn check(input: impl AsRef<[u8]>, expected: Expect) {
+    check_answer(&Method::GET, input.as_ref(), expected);
+}
+
+#[track_caller]
+fn check_answer(method: &Method, input: &[u8], expected: Expect) {
+    expected.assert_eq(&at_every_cut(method, input));
+}
+
+#[track_caller]
+fn at_every_cut(method: &Method, input: &[u8]) -> String {
+    let whole = events(method, &[input], &Limits::default());
+    for cut in 1..input.len() {
+        let (first, second) = input.split_at(cut);
+        assert_eq!(events(method, &[first, second], &Limits::default()), whole, "cut at {cut}");
+    }
+    let bytes: Vec<&[u8]> = input.chunks(1).collect();
+    assert_eq!(events(method, &bytes, &Limits::default()), whole, "cut everywhere");
+    whole
+}
+
+/// Returns what a reader makes of pieces that arrive one after the other.
+fn events(method: &Method, pieces: &[&[u8]], limits: &Limits) -> String {
+    let mut reader = ResponseReader::new();
+    let mut unread = Vec::new();
+    let mut log = String::new();
+    let mut content = String::new();
+    for piece in pieces {
+        unread.extend_from_slice(piece);
+        loop {
+            let (used, event) = match reader.receive(&unread, method, limits) {
+                Ok(received) => received,
+                Err(error) => {
+                    assert_eq!(
+                        reader.receive(b"HTTP/1.1 200 OK\r\n\r\n", method, limits).unwrap_err(),
+                        error
+                    );
+                    assert!(!reader.is_persistent(), "nothing may follow what was refused");
+                    // How much of the content came before an error depends on the cut.
+                    write!(log, "refused {error:?}").unwrap();
+                    return log;
+                }
+            };
+            let waits = event.is_none();
+            match event {
+                Some(ResponseEvent::Interim(head)) => {
+                    write!(log, "{} interim; ", head.status().as_u16()).unwrap();
+                }
+                Some(ResponseEvent::Head(head)) => {
+                    let stays = if head.is_persistent() { "stays" } else { "closes" };
+                    write!(log, "{} {:?} {stays}; ", head.status().as_u16(), head.framing()).unwrap();
+                }
+                Some(ResponseEvent::Content(run)) => {
+                    assert!(!run.is_empty());
+                    write!(content, "{}", run.escape_ascii()).unwrap();
+                }
+                Some(ResponseEvent::End) => {
+                    assert!(!reader.is_within_response());
+                    write!(log, "\"{content}\" end; ").unwrap();
+                    content.clear();
+                }
+                None => {}
+            }
+            unread.drain(..used);
+            if waits {
+                break;
+            }
+        }
+    }
+    match reader.peer_closed(&unread) {
+        PeerClosed::BetweenResponses => log.push_str("closed"),
+        PeerClosed::Ended => write!(log, "\"{content}\" ended by the close").unwrap(),
+        PeerClosed::Truncated => log.push_str("truncated"),
+    }
+    log
+}
+
+#[test]
+fn a_length_ends_a_response() {
+    check(
+        "HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\nabcHTTP/1.1 404 Not Found\r\ncontent-length: 0\r\n\r\n",
+        expect![[r#"200 Length(3) stays; "abc" end; 404 Length(0) stays; "" end; closed"#]],
+    );
+    check("HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nabc", expect!["200 Length(4) stays; truncated"]);
+}
+
+#[test]
+fn chunks_end_a_response() {
+    check(
+        "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n2;x=y\r\nde\r\n0\r\n\r\nHTTP/1.1 200 OK\r\n",
+        expect![[r#"200 Chunked stays; "abcde" end; truncated"#]],
+    );
+    check(
+        "HTTP/1.1 200 OK\r\nTransfer-Encoding: Chunked\r\n\r\n0\r\nDigest: x\r\n\r\n",
+        expect![[r#"200 Chunked stays; "" end; closed"#]],
+    );
+    check(
+        "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n0\r\n",
+        expect!["200 Chunked stays; truncated"],
+    );
+    check(
+        "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabcd",
+        expect!["200 Chunked stays; refused ChunkEndInvalid"],
+    );
+    check(
+        "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\rx",
+        expect!["200 Chunked stays; refused TrailerInvalid"],
+    );
+}
+
+#[test]
+fn the_close_ends_a_response_that_says_nothing_else() {
+    check(
+        "HTTP/1.1 200 OK\r\n\r\nabc\r\n\r\nHTTP/1.1 200 OK\r\n\r\n",
+        expect![[r#"200 UntilClose closes; "abc\r\n\r\nHTTP/1.1 200 OK\r\n\r\n" ended by the close"#]],
+    );
+    check("HTTP/1.0 200 OK\r\n\r\n", expect![[r#"200 UntilClose closes; "" ended by the close"#]]);
+}
+
+#[test]
+fn some_answers_have_no_content_whatever_they_say() {
+    let length = b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\n";
+    check_answer(&Method::HEAD, length, expect![[r#"200 Empty stays; "" end; closed"#]]);
+    let chunked = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n";
+    check_answer(&Method::HEAD, chunked, expect![[r#"200 Empty stays; "" end; closed"#]]);
+    check(
+        "HTTP/1.1 204 No Content\r\nContent-Length: 5\r\n\r\n",
+        expect![[r#"204 Empty stays; "" end; closed"#]],
+    );
+    check(
+        "HTTP/1.1 304 Not Modified\r\nContent-Length: 5\r\n\r\nHTTP/1.1 204 No Content\r\n\r\n",
+        expect![[r#"304 Empty stays; "" end; 204 Empty stays; "" end; closed"#]],
+    );
+}
+
+#[test]
+fn interim_responses_come_before_the_final_one() {
+    check(
+        "HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 103 Early Hints\r\nLink: x\r\n\r\nHTTP/1.1 200 OK\r\nContent-Length: 1\r\n\r\na",
+        expect![[r#"100 interim; 103 interim; 200 Length(1) stays; "a" end; closed"#]],
+    );
+}
+
+#[test]
+fn another_protocol_begins_behind_101_and_a_tunnel() {
+    check(
+        "HTTP/1.1 101 Switching Protocols\r\nUpgrade: x\r\n\r\n",
+        expect![[r#"101 HandedOver closes; "" end; closed"#]],
+    );
+    let tunnel = b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nabcdef";
+    check_answer(&Method::CONNECT, tunnel, expect![[r#"200 HandedOver closes; "" end; truncated"#]]);
+    let refused = b"HTTP/1.1 403 Forbidden\r\nContent-Length: 2\r\n\r\nno";
+    check_answer(&Method::CONNECT, refused, expect![[r#"403 Length(2) stays; "no" end; closed"#]]);
+}
+
+#[test]
+fn persistence_follows_version_and_options() {
+    check(
+        "HTTP/1.0 200 OK\r\nContent-Length: 0\r\n\r\n",
+        expect![[r#"200 Length(0) closes; "" end; closed"#]],
+    );
+    check(
+        "HTTP/1.0 200 OK\r\nConnection: Keep-Alive\r\nContent-Length: 0\r\n\r\n",
+        expect![[r#"200 Length(0) stays; "" end; closed"#]],
+    );
+    check(
+        "HTTP/1.1 200 OK\r\nConnection: x, Close\r\nContent-Length: 0\r\n\r\nHTTP/1.1 200 OK\r\n\r\n",
+        expect![[r#"200 Length(0) closes; "" end; truncated"#]],
+    );
+}
+
+#[test]
+fn a_status_line_has_one_form() {
+    check("HTTP/1.1 200 \r\nContent-Length: 0\r\n\r\n", expect![[r#"200 Length(0) stays; "" end; closed"#]]);
+    check("HTTP/1.1 200\r\nContent-Length: 0\r\n\r\n", expect![[r#"200 Length(0) stays; "" end; closed"#]]);
+    check(
+        "HTTP/1.1 299 Caf\u{e9}\r\nContent-Length: 0\r\n\r\n",
+        expect![[r#"299 Length(0) stays; "" end; closed"#]],
+    );
+    check("HTTP/1.1 999 x\r\nContent-Length: 0\r\n\r\n", expect![[r#"999 Length(0) stays; "" end; closed"#]]);
+    for line in [
+        "\r\nHTTP/1.1 200 OK\r\n\r\n",
+        "HTTP/2.0 200 OK\r\n\r\n",
+        "http/1.1 200 OK\r\n\r\n",
+        "HTTP/1.1  200 OK\r\n\r\n",
+        "HTTP/1.1 20 OK\r\n\r\n",
+        "HTTP/1.1 2000 OK\r\n\r\n",
+        "HTTP/1.1 099 OK\r\n\r\n",
+        "HTTP/1.1 +20 OK\r\n\r\n",
+        "HTTP/1.1 200 \0\r\n\r\n",
+        "SSH-2.0-OpenSSH_9.2\r\n",
+        "\u{15}\u{3}\u{1}",
+    ] {
+        let seen = at_every_cut(&Method::GET, line.as_bytes());
+        assert_eq!(seen, "refused StatusLineInvalid", "{line:?}");
+    }
+}
+
+#[test]
+fn two_answers_to_where_it_ends_are_refused() {
+    let head = |fields: &str| format!("HTTP/1.1 200 OK\r\n{fields}\r\n\r\n");
+    check(head("Content-Length: 3\r\nTransfer-Encoding: chunked"), expect!["refused AmbiguousLength"]);
+    check(head("Content-Length: 3\r\nContent-Length: 3"), expect!["refused LengthRepeated"]);
+    for length in ["+5", "-1", "0x5", "5,5", "5 5", "", "18446744073709551616"] {
+        check(head(&format!("Content-Length: {length}")), expect!["refused LengthInvalid"]);
+    }
+    check(head("Transfer-Encoding: gzip, chunked"), expect!["refused CodingUnsupported"]);
+    check(head("Transfer-Encoding: chunked, gzip"), expect!["refused CodingInvalid"]);
+    check(head("Transfer-Encoding: chunked\r\nTransfer-Encoding: chunked"), expect!["refused CodingInvalid"]);
+    check("HTTP/1.0 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n", expect!["refused CodingInHttp10"]);
+}
+
+#[test]
+fn fields_are_as_strict_as_those_of_requests() {
+    let head = |fields: &str| format!("HTTP/1.1 200 OK\r\n{fields}\r\n\r\n");
+    check(head("A : b"), expect!["refused FieldNameInvalid"]);
+    check(head(": b"), expect!["refused FieldNameInvalid"]);
+    check(head("A: b\0"), expect!["refused FieldValueInvalid"]);
+    check(head("A: b\r\n c"), expect!["refused FieldNameInvalid"]);
+    check("HTTP/1.1 200 OK\nA: b\r\n\r\n", expect!["refused LineEndInvalid"]);
+    check("HTTP/1.1 200 OK\r\nA: b\n\r\n", expect!["refused LineEndInvalid"]);
+    check("HTTP/1.1 200 OK\r\nA: b\r\n\n", expect!["refused LineEndInvalid"]);
+}
+
+#[test]
+fn heads_are_bounded() {
+    let limits = Limits { head_bytes_max: 64, fields_max: 2, ..Limits::default() };
+    let refusal = |input: &str| parse_response_head(input.as_bytes(), &Method::GET, &limits).unwrap_err();
+    let long = format!("HTTP/1.1 200 OK\r\nA: {}", "x".repeat(64));
+    assert_eq!(refusal(&long), ParseError::HeadTooLong);
+    assert_eq!(refusal("HTTP/1.1 200 OK\r\nA: b\r\nC: d\r\nE: f\r\n\r\n"), ParseError::TooManyFields);
+    let many = format!("HTTP/1.1 204 x\r\n{}\r\n", "a:b\r\n".repeat(100));
+    check(many, expect![[r#"204 Empty stays; "" end; closed"#]]);
+}
+
+#[test]
+fn fields_can_be_looked_at() {
+    let input = b"HTTP/1.1 200 OK\r\nServer:  x y \r\nset-cookie: a\r\nSet-Cookie:b\r\nEmpty:\r\n\r\n";
+    let (head, used) = parse_response_head(input, &Method::GET, &Limits::default()).unwrap().unwrap();
+    assert_eq!(used, input.len());
+    let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).unwrap();
+    let fields: Vec<_> = head.fields().map(|(name, value)| text(name) + "=" + &text(value)).collect();
+    assert_eq!(fields, ["Server=x y", "set-cookie=a", "Set-Cookie=b", "Empty="]);
+    assert_eq!(head.field("SERVER"), Some(b"x y".as_slice()));
+    assert_eq!(head.field("absent"), None);
+}
+
+#[track_caller]
+fn check_request(
+    method: Method,
+    target: &str,
+    headers: &[(&str, &str)],
+    content: ContentLength,
+    expected: Expect,
+) {
+    let mut fields = Headers::new();
+    for (name, value) in headers {
+        fields.append(name, value).unwrap();
+    }
+    let request = OutgoingRequest {
+        method: &method,
+        target,
+        authority: "h:1",
+        headers: &fields,
+        content,
+        closes: headers.is_empty(),
+    };
+    let mut out = Vec::new();
+    let encoding = request.write_head(&mut out);
+    if encoding.is_err() {
+        assert!(out.is_empty());
+    }
+    expected.assert_eq(&format!("{}{encoding:?}", String::from_utf8(out).unwrap().replace("\r\n", "\n")));
+}
+
+#[test]
+fn requests_are_framed_by_what_is_known() {
+    use ContentLength::{Known, None as Nothing, Unknown};
+    check_request(
+        Method::GET,
+        "/a?b",
+        &[],
+        Nothing,
+        expect![[r#"
+        GET /a?b HTTP/1.1
+        host: h:1
+        connection: close
+
+        Ok(None)"#]],
+    );
+    check_request(
+        Method::POST,
+        "/",
+        &[],
+        Nothing,
+        expect![[r#"
+        POST / HTTP/1.1
+        host: h:1
+        connection: close
+        content-length: 0
+
+        Ok(None)"#]],
+    );
+    check_request(
+        Method::PUT,
+        "/",
+        &[("Host", "other"), ("Content-Length", "9"), ("Connection", "x"), ("Accept", "*/*")],
+        Known(3),
+        expect![[r#"
+            PUT / HTTP/1.1
+            host: other
+            Accept: */*
+            content-length: 3
+
+            Ok(Length(3))"#]],
+    );
+    check_request(
+        Method::POST,
+        "/",
+        &[("transfer-encoding", "gzip")],
+        Unknown,
+        expect![[r#"
+        POST / HTTP/1.1
+        host: h:1
+        transfer-encoding: chunked
+
+        Ok(Chunked)"#]],
+    );
+    check_request(
+        Method::CONNECT,
+        "h:1",
+        &[("a", "b")],
+        Nothing,
+        expect![[r#"
+        CONNECT h:1 HTTP/1.1
+        host: h:1
+        a: b
+
+        Ok(None)"#]],
+    );
+    check_request(Method::GET, "/a b", &[], Nothing, expect!["Err(TargetInvalid)"]);
+    check_request(Method::GET, "/", &[("host", "h%zz")], Nothing, expect!["Err(HostInvalid)"]);
+}
+
+/// Pieces that responses are made of, good and bad.
+const PIECES: &[&[u8]] = &[
+    b"HTTP/1.1 200 OK\r\n",
+    b"HTTP/1.0 200 OK\r\n",
+    b"HTTP/1.1 100 Continue\r\n\r\n",
+    b"HTTP/1.1 204 No Content\r\n",
+    b"Content-Length: 3\r\n\r\nabc",
+    b"Content-Length: 0\r\n\r\n",
+    b"Transfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n0\r\n\r\n",
+    b"Connection: close\r\n",
+    b"A: b\r\n",
+    b"3\r\nabc\r\n",
+    b"0\r\n\r\n",
+    b"0\r\nA: b\r\n\r\n",
+    b"\r\n\r\n",
+    b"\r\n",
+    b"\r",
+    b"\n",
+    b"\0",
+    b"\xff",
+    b"HTTP/",
+];
+
+proptest! {
+    #[test]
+    fn no_cut_changes_what_a_stream_means(pieces in vec(select(PIECES), 1..12), head in any::<bool>()) {
+        let method = if head { Method::HEAD } else { Method::GET };
+        at_every_cut(&method, &pieces.concat());
+    }
+
+    #[test]
+    fn nothing_panics(bytes in vec(any::<u8>(), 0..64)) {
+        at_every_cut(&Method::GET, &bytes);
+        at_every_cut(&Method::GET, &[b"HTTP/1.1 200 OK\r\n", bytes.as_slice()].concat());
+    }
+}
