@@ -1,0 +1,260 @@
+//! Clients that block: each thread writes to each of its sockets, then waits for each of the answers.
+
+use std::io::{self, Read, Write};
+use std::net::TcpStream;
+use std::os::unix::net::UnixStream;
+use std::time::Duration;
+
+use crate::connection::Scratch;
+use crate::cpu::ThreadTime;
+use crate::exchange::{Exchange, Flow};
+use crate::outbox::{Finished, Outbox};
+use crate::plan::Plan;
+use crate::shared::{Budget, Shared};
+use crate::tally::{ErrorKind, Tally};
+use crate::target::Address;
+use crate::units::{Nanos, nanos};
+
+/// Longest that a read blocks before the clock is looked at.
+const READ_TIMEOUT: Duration = Duration::from_millis(20);
+
+const INPUT_BYTES: usize = 32 * 1024;
+
+/// Runs one thread's share of a plan to its end.
+pub(crate) fn run(plan: &Plan, shared: &Shared, index: usize, outbox: Outbox) -> Finished {
+    let counts_from = nanos(plan.warmup);
+    let count = (index..plan.connections).step_by(plan.threads).count();
+    let mut client = Client {
+        plan,
+        shared,
+        places: (0..count)
+            .map(|_| Place { stream: None, exchange: Exchange::new(plan), opened: 0 })
+            .collect(),
+        budget: Budget::new(plan),
+        position: index * 7919,
+        scratch: Scratch::new(INPUT_BYTES),
+        tally: Tally::new(counts_from, false),
+        outbox,
+        cpu: ThreadTime::start(),
+        end: plan.end.after.map_or(Nanos::MAX, |after| counts_from.saturating_add(nanos(after))),
+    };
+    client.drive();
+    client.finish()
+}
+
+struct Client<'a> {
+    plan: &'a Plan,
+    shared: &'a Shared,
+    places: Vec<Place>,
+    budget: Budget,
+    position: usize,
+    scratch: Scratch,
+    tally: Tally,
+    outbox: Outbox,
+    cpu: ThreadTime,
+    end: Nanos,
+}
+
+struct Place {
+    stream: Option<Box<dyn Socket>>,
+    exchange: Exchange,
+    opened: u64,
+}
+
+trait Socket: Read + Write + Send {}
+
+impl Socket for TcpStream {}
+impl Socket for UnixStream {}
+
+impl Client<'_> {
+    fn drive(&mut self) {
+        loop {
+            let mut is_idle = true;
+            for place in 0..self.places.len() {
+                is_idle &= !self.ask(place);
+            }
+            for place in 0..self.places.len() {
+                self.await_answers(place);
+                if self.is_over() {
+                    return;
+                }
+            }
+            if is_idle && self.budget.is_used_up(self.shared) {
+                return;
+            }
+            if is_idle {
+                std::thread::sleep(READ_TIMEOUT);
+                if self.is_over() {
+                    return;
+                }
+            }
+        }
+    }
+
+    /// Writes as many requests as may be on their way. Returns whether any is.
+    fn ask(&mut self, place: usize) -> bool {
+        if self.budget.is_used_up(self.shared) || !self.is_connected(place) {
+            return false;
+        }
+        let now = self.shared.clock.now();
+        let Self { plan, places, budget, scratch, tally, .. } = self;
+        let Place { stream, exchange, .. } = &mut places[place];
+        while exchange.on_their_way() < plan.depth && budget.take(self.shared) {
+            self.position += 1;
+            exchange.begin(plan.requests.at(self.position), now, now, tally);
+        }
+        let Some(stream) = stream else { return false };
+        while exchange.has_unsent() {
+            match stream.write(exchange.to_write(plan, &mut scratch.gathered)) {
+                Ok(written) => {
+                    tally.slice.bytes_sent += written as u64;
+                    exchange.wrote(plan, written);
+                }
+                Err(error) => {
+                    let kind = match error.kind() {
+                        io::ErrorKind::Interrupted => continue,
+                        io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => {
+                            let waited = self.shared.clock.now().saturating_sub(now);
+                            if waited < nanos(plan.timeout) && self.shared.clock.now() < self.end {
+                                continue;
+                            }
+                            ErrorKind::Timeout
+                        }
+                        _ => ErrorKind::Reset,
+                    };
+                    self.failed(place, kind);
+                    return true;
+                }
+            }
+        }
+        self.places[place].exchange.on_their_way() > 0
+    }
+
+    fn await_answers(&mut self, place: usize) {
+        while self.places[place].exchange.on_their_way() > 0 && !self.is_over() {
+            let Self { plan, places, scratch, tally, shared, .. } = self;
+            let Place { stream, exchange, .. } = &mut places[place];
+            let Some(stream) = stream else { return };
+            let kept = exchange.restore(&mut scratch.input);
+            let read = stream.read(&mut scratch.input[kept..]);
+            let now = shared.clock.now();
+            let result = match read {
+                Ok(0) => {
+                    exchange.put_back(&scratch.input[..kept]);
+                    exchange.peer_closed(plan, now, tally).map(|()| Flow::Closing)
+                }
+                Ok(read) => {
+                    tally.slice.bytes_received += read as u64;
+                    exchange.receive(plan, &scratch.input[..kept + read], now, tally)
+                }
+                Err(error) => {
+                    exchange.put_back(&scratch.input[..kept]);
+                    let sent = exchange.oldest_sent().unwrap_or(now);
+                    match error.kind() {
+                        io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut | io::ErrorKind::Interrupted => {
+                            let is_late = now.saturating_sub(sent) > nanos(plan.timeout);
+                            if is_late { Err(ErrorKind::Timeout) } else { Ok(Flow::Open) }
+                        }
+                        _ => Err(ErrorKind::Reset),
+                    }
+                }
+            };
+            match result {
+                Ok(Flow::Open) => {}
+                Ok(Flow::Closing) => self.ended(place),
+                Err(kind) => self.failed(place, kind),
+            }
+        }
+        if !self.plan.keep_alive && self.places[place].stream.is_some() {
+            self.ended(place);
+        }
+    }
+
+    fn is_connected(&mut self, place: usize) -> bool {
+        if self.places[place].stream.is_some() {
+            return true;
+        }
+        let begun = self.shared.clock.now();
+        match connect(self.plan) {
+            Ok(stream) => {
+                self.shared.note_opened();
+                if begun >= self.tally.counts_from {
+                    self.tally.slice.connect.record(self.shared.clock.now() - begun);
+                }
+                let place = &mut self.places[place];
+                place.stream = Some(stream);
+                place.opened += 1;
+                true
+            }
+            Err(error) => {
+                self.tally.error(ErrorKind::Connect, 1);
+                self.shared.note_refused(self.plan, error.to_string());
+                false
+            }
+        }
+    }
+
+    fn ended(&mut self, place: usize) {
+        let lost = self.close(place);
+        self.tally.error(ErrorKind::ClosedEarly, lost);
+    }
+
+    fn failed(&mut self, place: usize, kind: ErrorKind) {
+        let lost = self.close(place);
+        self.tally.error(kind, lost.max(1));
+    }
+
+    fn close(&mut self, place: usize) -> u64 {
+        self.places[place].stream = None;
+        self.places[place].exchange.restart(self.plan, &self.tally)
+    }
+
+    fn is_over(&mut self) -> bool {
+        let now = self.shared.clock.now();
+        if now >= self.outbox.next_tick() {
+            self.shared.note_errors(self.plan, self.tally.slice.errors.total());
+            if self.outbox.begins_to_count(now, self.tally.counts_from) {
+                self.cpu = ThreadTime::start();
+            }
+            self.outbox.deliver(&mut self.tally, now);
+        }
+        now >= self.end || self.shared.is_stopped()
+    }
+
+    fn finish(mut self) -> Finished {
+        let now = self.shared.clock.now().min(self.end);
+        self.outbox.deliver(&mut self.tally, now);
+        let counts_from = self.tally.counts_from;
+        let exchanges = || self.places.iter().map(|place| &place.exchange);
+        Finished {
+            served: exchanges().map(|exchange| exchange.served).collect(),
+            opened: self.places.iter().map(|place| place.opened).collect(),
+            unanswered: exchanges().map(|exchange| exchange.unanswered(counts_from)).sum(),
+            never_sent: 0,
+            longest_wait: exchanges()
+                .filter_map(Exchange::oldest_sent)
+                .min()
+                .map_or(0, |since| now.saturating_sub(since.max(counts_from))),
+            thread: self.cpu.stop(),
+            ended: now,
+        }
+    }
+}
+
+fn connect(plan: &Plan) -> io::Result<Box<dyn Socket>> {
+    match &plan.address {
+        Address::Tcp(address) => {
+            let stream = TcpStream::connect_timeout(address, plan.timeout)?;
+            stream.set_nodelay(true)?;
+            stream.set_read_timeout(Some(READ_TIMEOUT))?;
+            stream.set_write_timeout(Some(READ_TIMEOUT))?;
+            Ok(Box::new(stream))
+        }
+        Address::Unix(path) => {
+            let stream = UnixStream::connect(path)?;
+            stream.set_read_timeout(Some(READ_TIMEOUT))?;
+            stream.set_write_timeout(Some(READ_TIMEOUT))?;
+            Ok(Box::new(stream))
+        }
+    }
+}

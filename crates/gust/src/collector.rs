@@ -1,0 +1,203 @@
+//! Puts the slices of all threads together: the sum, the course over time, and what is going on right now.
+
+use std::collections::BTreeMap;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender};
+use std::time::Duration;
+
+use crate::histogram::Histogram;
+use crate::outbox::Delivery;
+use crate::run::Moment;
+use crate::tally::Slice;
+
+/// Most moments that a course has: more would not be seen.
+const MOMENTS_MAX: usize = 600;
+
+/// Something that wants to be told how it goes.
+pub(crate) trait Watch {
+    /// Called some ten times a second, with what was collected since the last time.
+    fn look(&mut self, live: &Live);
+}
+
+/// What happened lately.
+#[derive(Debug)]
+pub(crate) struct Live {
+    pub(crate) is_warm_up: bool,
+    pub(crate) responses: u64,
+    pub(crate) errors: u64,
+    pub(crate) latency: Histogram,
+    /// From the beginning.
+    pub(crate) responses_total: u64,
+    pub(crate) errors_total: u64,
+}
+
+/// What all slices come down to.
+#[derive(Debug)]
+pub(crate) struct Collected {
+    pub(crate) total: Slice,
+    pub(crate) course: Vec<Moment>,
+    /// How long one of its moments is, in ticks.
+    pub(crate) ticks_per_moment: u64,
+}
+
+pub(crate) struct Collector {
+    returns: Vec<Sender<Box<Slice>>>,
+    collected: Collected,
+    /// Moments to which a thread may still add, by their first tick.
+    open: BTreeMap<u64, Slice>,
+    /// The tick that each thread has reached.
+    reached: Vec<u64>,
+    live: Live,
+}
+
+impl Collector {
+    pub(crate) fn new(returns: Vec<Sender<Box<Slice>>>, ticks_per_moment: u64) -> Self {
+        let live = Live {
+            is_warm_up: true,
+            responses: 0,
+            errors: 0,
+            latency: Histogram::new(),
+            responses_total: 0,
+            errors_total: 0,
+        };
+        Self {
+            reached: vec![0; returns.len()],
+            returns,
+            collected: Collected { total: Slice::new(), course: Vec::new(), ticks_per_moment },
+            open: BTreeMap::new(),
+            live,
+        }
+    }
+
+    /// Collects until every thread has hung up.
+    pub(crate) fn run(mut self, slices: &Receiver<Delivery>, watch: &mut dyn Watch) -> Collected {
+        loop {
+            match slices.recv_timeout(Duration::from_millis(100)) {
+                Ok(delivery) => {
+                    self.take(delivery);
+                    slices.try_iter().for_each(|delivery| self.take(delivery));
+                }
+                Err(RecvTimeoutError::Timeout) => {}
+                Err(RecvTimeoutError::Disconnected) => break,
+            }
+            watch.look(&self.live);
+            self.live.responses = 0;
+            self.live.errors = 0;
+            self.live.latency.clear();
+        }
+        self.close_before(u64::MAX);
+        self.collected
+    }
+
+    fn take(&mut self, delivery: Delivery) {
+        let Delivery { thread, tick, mut slice } = delivery;
+        self.live.is_warm_up = tick.is_none();
+        self.live.responses += slice.responses;
+        self.live.errors += slice.errors.total();
+        self.live.latency.add(&slice.latency);
+        if let Some(tick) = tick {
+            self.live.responses_total += slice.responses;
+            self.live.errors_total += slice.errors.total();
+            self.collected.total.merge(&slice);
+            self.open.entry(tick / self.collected.ticks_per_moment).or_insert_with(Slice::new).merge(&slice);
+            self.reached[thread] = tick / self.collected.ticks_per_moment;
+            self.close_before(self.reached.iter().copied().min().unwrap_or(0));
+        }
+        slice.clear();
+        // The thread may have ended meanwhile.
+        let _ = self.returns[thread].send(slice);
+    }
+
+    /// Nothing can be added to these moments any more. Those in which nothing was delivered are empty ones.
+    fn close_before(&mut self, end: u64) {
+        while self.open.first_key_value().is_some_and(|(&at, _)| at < end) {
+            let Some((at, slice)) = self.open.pop_first() else { return };
+            let index = usize::try_from(at).unwrap_or(usize::MAX);
+            if index >= MOMENTS_MAX * 64 {
+                return;
+            }
+            while self.collected.course.len() < index {
+                self.collected.course.push(Moment::default());
+            }
+            self.collected.course.push(Moment {
+                responses: slice.responses,
+                errors: slice.errors.total(),
+                p50: slice.latency.percentile(50.0),
+                p99: slice.latency.percentile(99.0),
+                max: slice.latency.percentile(100.0),
+            });
+        }
+        let length = self.collected.course.len();
+        if length >= MOMENTS_MAX && length % 2 == 0 {
+            self.halve();
+        }
+    }
+
+    /// Half as many moments, each twice as long, so that memory does not grow with time. Of two percentiles the larger
+    /// one is kept.
+    fn halve(&mut self) {
+        let pairs = self.collected.course.chunks(2);
+        self.collected.course =
+            pairs.map(|pair| pair.iter().copied().fold(Moment::default(), Moment::with)).collect();
+        self.collected.ticks_per_moment *= 2;
+        self.reached.iter_mut().for_each(|reached| *reached /= 2);
+        for (at, slice) in std::mem::take(&mut self.open) {
+            self.open.entry(at / 2).or_insert_with(Slice::new).merge(&slice);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc;
+
+    use super::*;
+    use crate::tally::ErrorKind;
+
+    struct Nobody;
+
+    impl Watch for Nobody {
+        fn look(&mut self, _: &Live) {}
+    }
+
+    fn collect(ticks_per_moment: u64, deliveries: &[(usize, Option<u64>, u64)]) -> Collected {
+        let (sender, receiver) = mpsc::channel();
+        for &(thread, tick, responses) in deliveries {
+            let mut slice = Box::new(Slice::new());
+            slice.responses = responses;
+            slice.latency.record(responses);
+            slice.errors.add(ErrorKind::Timeout, 1);
+            sender.send(Delivery { thread, tick, slice }).unwrap();
+        }
+        drop(sender);
+        let returns = (0..2).map(|_| mpsc::channel().0).collect();
+        Collector::new(returns, ticks_per_moment).run(&receiver, &mut Nobody)
+    }
+
+    #[test]
+    fn threads_add_up_at_each_moment() {
+        let collected = collect(
+            2,
+            &[
+                (0, None, 99),
+                (0, Some(0), 1),
+                (0, Some(1), 2),
+                (0, Some(2), 4),
+                (1, Some(1), 8),
+                (1, Some(5), 16),
+            ],
+        );
+        let responses: Vec<_> = collected.course.iter().map(|moment| moment.responses).collect();
+        assert_eq!(responses, [11, 4, 16]);
+        assert_eq!((collected.total.responses, collected.total.errors.timeout), (31, 5));
+        assert_eq!(collected.course[0].max, 8);
+    }
+
+    #[test]
+    fn the_course_does_not_grow_for_ever() {
+        let deliveries: Vec<_> = (0..5000).map(|tick| (usize::from(tick % 2 == 0), Some(tick), 1)).collect();
+        let collected = collect(1, &deliveries);
+        assert!(collected.course.len() <= MOMENTS_MAX, "{}", collected.course.len());
+        assert_eq!(collected.course.iter().map(|moment| moment.responses).sum::<u64>(), 5000);
+        assert!(collected.ticks_per_moment > 1);
+    }
+}

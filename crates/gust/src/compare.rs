@@ -1,0 +1,167 @@
+//! Two runs side by side, and whether the second one is worse.
+
+use std::fmt;
+
+use crate::run::Run;
+use crate::units;
+
+/// Errors below this share of the requests are told, but are not "worse".
+const ERRORS_IGNORED: f64 = 0.0001;
+
+/// What became of each figure.
+#[derive(Debug)]
+pub(crate) struct Comparison {
+    threshold: f64,
+    figures: Vec<Figure>,
+    /// Why the two may not be comparable.
+    differences: Vec<String>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Verdict {
+    Better,
+    Same,
+    Worse,
+}
+
+#[derive(Debug)]
+struct Figure {
+    name: &'static str,
+    base: String,
+    now: String,
+    /// By how much it has grown, as a share. `None` without a base to grow from.
+    change: Option<f64>,
+    verdict: Verdict,
+}
+
+/// Compares what a user would notice: how much, how fast, how often wrong; and what it costs, if both runs know.
+pub(crate) fn compare(base: &Run, now: &Run, threshold: f64) -> Comparison {
+    let mut figures = Vec::new();
+    let mut add = |name, base: f64, now: f64, more_is_better: bool, show: fn(f64) -> String| {
+        let change = (base > 0.0).then(|| now / base - 1.0);
+        let verdict = match change {
+            Some(change) if change.abs() <= threshold => Verdict::Same,
+            Some(change) if (change > 0.0) == more_is_better => Verdict::Better,
+            Some(_) => Verdict::Worse,
+            None => Verdict::Same,
+        };
+        figures.push(Figure { name, base: show(base), now: show(now), change, verdict });
+    };
+    add("requests/s", base.per_second(), now.per_second(), true, units::rate);
+    add("mean", base.latency.mean, now.latency.mean, false, units::time);
+    for (name, percentile) in [("p50", 50.0), ("p90", 90.0), ("p99", 99.0)] {
+        add(name, base.latency.at(percentile), now.latency.at(percentile), false, units::time);
+    }
+    if let (Some(base_server), Some(now_server)) = (base.server, now.server) {
+        let (base, now) = (base.per_response(base_server.total()), now.per_response(now_server.total()));
+        add("server CPU", base, now, false, |micros| format!("{micros:.2} µs"));
+    }
+    figures.push(errors(base, now, threshold));
+    Comparison { threshold, figures, differences: differences(base, now) }
+}
+
+/// A share of nothing has nothing to grow from, so it is compared as it is.
+fn errors(base: &Run, now: &Run, threshold: f64) -> Figure {
+    let (before, after) = (base.error_share(), now.error_share());
+    let verdict = if after > before * (1.0 + threshold) + ERRORS_IGNORED {
+        Verdict::Worse
+    } else if before > after * (1.0 + threshold) + ERRORS_IGNORED {
+        Verdict::Better
+    } else {
+        Verdict::Same
+    };
+    let show = |share: f64| format!("{:.3} %", share * 100.0);
+    let change = (before > 0.0).then(|| after / before - 1.0);
+    Figure { name: "errors", base: show(before), now: show(after), change, verdict }
+}
+
+fn differences(base: &Run, now: &Run) -> Vec<String> {
+    let (before, after) = (&base.load, &now.load);
+    let mut found = Vec::new();
+    let mut check = |name: &str, before: String, after: String| {
+        if before != after {
+            found.push(format!("{name} was {before} and is {after}"));
+        }
+    };
+    check("the protocol", before.protocol.clone(), after.protocol.clone());
+    check("the number of connections", before.connections.to_string(), after.connections.to_string());
+    check("the pipeline", before.depth.to_string(), after.depth.to_string());
+    check("the number of threads", before.threads.to_string(), after.threads.to_string());
+    let rate = |rate: Option<f64>| rate.map_or("none".to_owned(), units::rate);
+    check("the rate", rate(before.rate), rate(after.rate));
+    check("keep-alive", before.keep_alive.to_string(), after.keep_alive.to_string());
+    check("the size of a request", before.request_bytes.to_string(), after.request_bytes.to_string());
+    found
+}
+
+impl Comparison {
+    pub(crate) fn is_worse(&self) -> bool {
+        self.figures.iter().any(|figure| figure.verdict == Verdict::Worse)
+    }
+}
+
+impl fmt::Display for Comparison {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "{:<12}{:>14}{:>14}{:>10}", "compared", "base", "now", "change")?;
+        for figure in &self.figures {
+            let change = figure.change.map_or(String::new(), |change| format!("{:+.1} %", change * 100.0));
+            let verdict = match figure.verdict {
+                Verdict::Better => "  better",
+                Verdict::Same => "",
+                Verdict::Worse => "  WORSE",
+            };
+            writeln!(f, "{:<12}{:>14}{:>14}{change:>10}{verdict}", figure.name, figure.base, figure.now)?;
+        }
+        for difference in &self.differences {
+            writeln!(f, "not the same load: {difference}")?;
+        }
+        let verdict = if self.is_worse() { "worse" } else { "not worse" };
+        writeln!(f, "{verdict}, with a threshold of {}", units::share(self.threshold))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use expect_test::expect;
+
+    use super::*;
+    use crate::report::sample;
+
+    #[test]
+    fn the_same_is_not_worse() {
+        let comparison = compare(&sample::run(), &sample::run(), 0.0);
+        assert!(!comparison.is_worse());
+        expect![[r#""#]].assert_eq(&comparison.to_string());
+    }
+
+    #[test]
+    fn slower_is_worse_beyond_the_threshold_only() {
+        let (base, mut now) = (sample::run(), sample::run());
+        now.responses = now.responses * 97 / 100;
+        now.latency.percentiles[4] *= 1.06;
+        assert!(compare(&base, &now, 0.05).is_worse());
+        assert!(!compare(&base, &now, 0.10).is_worse());
+        expect![[r#""#]].assert_eq(&compare(&base, &now, 0.05).to_string());
+    }
+
+    #[test]
+    fn faster_is_better_whatever_changes_in_the_load_is_said() {
+        let (base, mut now) = (sample::run(), sample::run());
+        now.responses *= 2;
+        now.latency.mean /= 2.0;
+        now.load.connections = 400;
+        now.load.rate = None;
+        let comparison = compare(&base, &now, 0.05);
+        assert!(!comparison.is_worse());
+        expect![[r#""#]].assert_eq(&comparison.to_string());
+    }
+
+    #[test]
+    fn new_errors_are_worse() {
+        let (mut base, mut now) = (sample::run(), sample::run());
+        base.errors = crate::tally::Errors::default();
+        now.errors.timeout = now.requests / 100;
+        assert!(compare(&base, &now, 0.5).is_worse());
+        assert!(!compare(&now, &base, 0.5).is_worse());
+    }
+}

@@ -1,0 +1,141 @@
+//! CPU time, ours and the server's.
+
+use std::fs;
+
+use rustix::time::{ClockId, Timespec, clock_gettime};
+use serde::{Deserialize, Serialize};
+
+use crate::units::{Nanos, SECOND};
+
+/// What one thread has used so far.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct ThreadTime {
+    cpu: Nanos,
+    waited: Nanos,
+    clock: Nanos,
+}
+
+/// What one thread used between two moments.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Spent {
+    pub(crate) cpu: Nanos,
+    /// Time in which it could have run, and had no core.
+    pub(crate) waited: Nanos,
+    pub(crate) elapsed: Nanos,
+}
+
+/// CPU time of a process, in seconds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub(crate) struct CpuTime {
+    pub(crate) user: f64,
+    pub(crate) system: f64,
+}
+
+impl ThreadTime {
+    pub(crate) fn start() -> Self {
+        Self {
+            cpu: nanos(clock_gettime(ClockId::ThreadCPUTime)),
+            waited: waited().unwrap_or(0),
+            clock: nanos(clock_gettime(ClockId::Monotonic)),
+        }
+    }
+
+    pub(crate) fn stop(self) -> Spent {
+        let now = Self::start();
+        Spent {
+            cpu: now.cpu.saturating_sub(self.cpu),
+            waited: now.waited.saturating_sub(self.waited),
+            elapsed: now.clock.saturating_sub(self.clock),
+        }
+    }
+}
+
+impl Spent {
+    /// The share of the time in which it ran.
+    pub(crate) fn busy(self) -> f64 {
+        ratio(self.cpu, self.elapsed)
+    }
+
+    /// The share of the time in which it wanted to.
+    pub(crate) fn kept_waiting(self) -> f64 {
+        ratio(self.waited, self.elapsed)
+    }
+}
+
+impl CpuTime {
+    /// What this process has used. The sum is exact; where the system says no more, all of it is user time.
+    pub(crate) fn own() -> Self {
+        let total = seconds(nanos(clock_gettime(ClockId::ProcessCPUTime)));
+        let split = read_stat("/proc/self/stat").unwrap_or_default();
+        let ticks = split.user + split.system;
+        let user = if ticks > 0.0 { split.user / ticks } else { 1.0 };
+        Self { user: total * user, system: total * (1.0 - user) }
+    }
+
+    /// What another process has used, in ticks of 10 ms. `None` if there is none, or no way to know.
+    pub(crate) fn of(process: u32) -> Option<Self> {
+        read_stat(&format!("/proc/{process}/stat"))
+    }
+
+    pub(crate) fn since(self, earlier: Self) -> Self {
+        Self { user: (self.user - earlier.user).max(0.0), system: (self.system - earlier.system).max(0.0) }
+    }
+
+    pub(crate) fn total(self) -> f64 {
+        self.user + self.system
+    }
+}
+
+/// The 14th and 15th field; the second one is a name in parentheses, which may have spaces in it.
+fn read_stat(path: &str) -> Option<CpuTime> {
+    let text = fs::read_to_string(path).ok()?;
+    let (_, fields) = text.rsplit_once(')')?;
+    let mut ticks = fields.split_whitespace().skip(11).map_while(|field| field.parse::<f64>().ok());
+    #[expect(clippy::cast_precision_loss, reason = "it is 100")]
+    let per_second = rustix::param::clock_ticks_per_second() as f64;
+    Some(CpuTime { user: ticks.next()? / per_second, system: ticks.next()? / per_second })
+}
+
+fn waited() -> Option<Nanos> {
+    let text = fs::read_to_string("/proc/thread-self/schedstat").ok()?;
+    text.split_whitespace().nth(1)?.parse().ok()
+}
+
+fn nanos(time: Timespec) -> Nanos {
+    let seconds = u64::try_from(time.tv_sec).unwrap_or(0);
+    seconds * SECOND + u64::try_from(time.tv_nsec).unwrap_or(0)
+}
+
+#[expect(clippy::cast_precision_loss, reason = "exact up to 104 days")]
+fn seconds(nanos: Nanos) -> f64 {
+    nanos as f64 / SECOND as f64
+}
+
+#[expect(clippy::cast_precision_loss, reason = "exact up to 104 days")]
+fn ratio(part: Nanos, whole: Nanos) -> f64 {
+    part as f64 / whole.max(1) as f64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn work_is_seen() {
+        let (own, thread) = (CpuTime::own(), ThreadTime::start());
+        let mut sum = 0_u64;
+        while thread.stop().cpu < 20_000_000 {
+            sum = std::hint::black_box(sum.wrapping_mul(31).wrapping_add(1));
+        }
+        assert!(CpuTime::own().since(own).total() >= 0.02);
+        let spent = thread.stop();
+        assert!(spent.busy() > 0.0 && spent.busy() <= 1.01, "{spent:?}");
+    }
+
+    #[test]
+    #[cfg(target_os = "linux")]
+    fn another_process_can_be_read() {
+        assert!(CpuTime::of(std::process::id()).is_some());
+        assert_eq!(CpuTime::of(u32::MAX), None);
+    }
+}

@@ -1,0 +1,112 @@
+//! Starts the threads of a run, collects what they say, and puts it together.
+
+use std::io;
+use std::sync::mpsc;
+use std::thread;
+
+use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::iterator::Signals;
+
+use crate::blocking;
+use crate::collector::{Collector, Live, Watch};
+use crate::cpu::CpuTime;
+use crate::outbox::{Finished, Outbox};
+use crate::plan::Plan;
+use crate::progress::Progress;
+use crate::run::{CpuUsed, Run};
+use crate::shared::Shared;
+use crate::units::{MILLISECOND, Nanos, nanos};
+use crate::worker;
+
+/// How often a thread hands over what it counted.
+const TICK: Nanos = 100 * MILLISECOND;
+
+/// With more threads than this, each does so less often: a slice is a quarter of a megabyte to look through.
+const THREADS_AT_FULL_TICK: usize = 8;
+
+/// A course over time has about so many moments.
+const MOMENTS: u64 = 200;
+
+/// Makes a run.
+pub(crate) fn run(plan: &Plan, is_quiet: bool) -> Result<Run, String> {
+    if let Some(process) = plan.server.filter(|&process| CpuTime::of(process).is_none()) {
+        return Err(format!("cannot read the CPU time of process {process} (--server-pid)"));
+    }
+    let tick = TICK * plan.threads.div_ceil(THREADS_AT_FULL_TICK) as u64;
+    let length = plan.end.after.map_or(0, nanos);
+    let shared = Shared::new(plan);
+    let mut progress = Progress::new(plan, is_quiet);
+    let signals =
+        Signals::new([SIGINT, SIGTERM]).map_err(|error| format!("cannot watch for signals: {error}"))?;
+    let stopper = signals.handle();
+    let (sender, slices) = mpsc::channel();
+    let (returns, returned): (Vec<_>, Vec<_>) = (0..plan.threads).map(|_| mpsc::channel()).unzip();
+    let collector = Collector::new(returns, (length / tick / MOMENTS).max(1));
+    let (threads, collected, cpu) = thread::scope(|scope| {
+        let mut signals = signals;
+        let shared = &shared;
+        scope.spawn(move || signals.forever().for_each(|_| shared.stop()));
+        let mut threads = Vec::new();
+        for (index, returned) in returned.into_iter().enumerate() {
+            let outbox = Outbox::new(index, sender.clone(), returned, tick, nanos(plan.warmup));
+            let builder = thread::Builder::new().name(format!("gust-{index}"));
+            let thread = builder.spawn_scoped(scope, move || {
+                if plan.is_blocking {
+                    Ok(blocking::run(plan, shared, index, outbox))
+                } else {
+                    worker::run(plan, shared, index, outbox)
+                }
+            });
+            match thread {
+                Ok(thread) => threads.push(thread),
+                Err(error) => {
+                    shared.stop();
+                    stopper.close();
+                    return (Err(error), None, None);
+                }
+            }
+        }
+        drop(sender);
+        let mut before = CpuUsed { client: CpuTime::own(), server: plan.server.and_then(CpuTime::of) };
+        let collected =
+            collector.run(&slices, &mut Counting { progress: &mut progress, plan, before: &mut before });
+        let cpu = CpuUsed {
+            client: CpuTime::own().since(before.client),
+            server: plan
+                .server
+                .and_then(CpuTime::of)
+                .zip(before.server)
+                .map(|(after, before)| after.since(before)),
+        };
+        stopper.close();
+        let threads: io::Result<Vec<Finished>> =
+            threads.into_iter().map(|thread| thread.join().expect("a client does not panic")).collect();
+        (threads, Some(collected), Some(cpu))
+    });
+    drop(progress);
+    let threads = threads.map_err(|error| format!("a thread of the client failed: {error}"))?;
+    if let Some(reason) = shared.refusal() {
+        return Err(format!("cannot connect to {}: {reason}", plan.address));
+    }
+    let (Some(collected), Some(cpu)) = (collected, cpu) else {
+        return Err("nothing was collected".to_owned());
+    };
+    Ok(Run::new(plan, collected, &threads, cpu, tick))
+}
+
+/// Passes on what is seen, and looks at the CPU time when the warm-up ends.
+struct Counting<'a> {
+    progress: &'a mut Progress,
+    plan: &'a Plan,
+    before: &'a mut CpuUsed,
+}
+
+impl Watch for Counting<'_> {
+    fn look(&mut self, live: &Live) {
+        if live.is_warm_up && !self.plan.warmup.is_zero() {
+            self.before.client = CpuTime::own();
+            self.before.server = self.plan.server.and_then(CpuTime::of);
+        }
+        self.progress.look(live);
+    }
+}

@@ -1,0 +1,128 @@
+//! What a thread hands over: its slices while it runs, and what is left to say at the end.
+
+use std::sync::mpsc::{Receiver, Sender};
+
+use crate::cpu::Spent;
+use crate::tally::{Slice, Tally};
+use crate::units::Nanos;
+
+/// Sends slices to whoever collects them, and uses them again when they come back.
+#[derive(Debug)]
+pub(crate) struct Outbox {
+    thread: usize,
+    slices: Sender<Delivery>,
+    returned: Receiver<Box<Slice>>,
+    tick: Nanos,
+    counts_from: Nanos,
+    next_tick: Nanos,
+    is_counting: bool,
+}
+
+/// A slice of one thread that ended at a moment.
+#[derive(Debug)]
+pub(crate) struct Delivery {
+    pub(crate) thread: usize,
+    /// `None` is before the end of the warm-up. Else which tick it belongs to.
+    pub(crate) tick: Option<u64>,
+    pub(crate) slice: Box<Slice>,
+}
+
+/// What one thread says when it has ended.
+#[derive(Debug)]
+pub(crate) struct Finished {
+    /// Answers on each connection.
+    pub(crate) served: Vec<u64>,
+    /// How often each was opened.
+    pub(crate) opened: Vec<u64>,
+    /// Requests that were sent and had no answer yet.
+    pub(crate) unanswered: u64,
+    /// Requests that were due and had no connection yet.
+    pub(crate) never_sent: u64,
+    /// How long the oldest of both has waited.
+    pub(crate) longest_wait: Nanos,
+    pub(crate) thread: Spent,
+    pub(crate) ended: Nanos,
+}
+
+impl Outbox {
+    pub(crate) fn new(
+        thread: usize,
+        slices: Sender<Delivery>,
+        returned: Receiver<Box<Slice>>,
+        tick: Nanos,
+        counts_from: Nanos,
+    ) -> Self {
+        let mut outbox =
+            Self { thread, slices, returned, tick, counts_from, next_tick: 0, is_counting: false };
+        outbox.set_next_tick(0);
+        outbox
+    }
+
+    #[inline]
+    pub(crate) fn next_tick(&self) -> Nanos {
+        self.next_tick
+    }
+
+    /// Whether the warm-up has just ended. True once, and never without a warm-up.
+    pub(crate) fn begins_to_count(&mut self, now: Nanos, counts_from: Nanos) -> bool {
+        let begins = counts_from > 0 && !self.is_counting && now >= counts_from;
+        self.is_counting |= begins;
+        begins
+    }
+
+    /// Hands the slice over and begins a new one.
+    pub(crate) fn deliver(&mut self, tally: &mut Tally, now: Nanos) {
+        let fresh = self.returned.try_recv().unwrap_or_else(|_| Box::new(Slice::new()));
+        let slice = std::mem::replace(&mut tally.slice, fresh);
+        // A slice that ends at a tick belongs to the time before it.
+        let tick = self
+            .next_tick
+            .min(now)
+            .checked_sub(self.counts_from + 1)
+            .map(|_| now.saturating_sub(self.counts_from + 1) / self.tick);
+        self.set_next_tick(now);
+        // Whoever collects may have gone, with the run at its end.
+        let _ = self.slices.send(Delivery { thread: self.thread, tick, slice });
+    }
+
+    fn set_next_tick(&mut self, now: Nanos) {
+        self.next_tick = match now.checked_sub(self.counts_from) {
+            Some(counted) => self.counts_from + (counted / self.tick + 1) * self.tick,
+            None => (now + self.tick).min(self.counts_from),
+        };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc;
+
+    use super::*;
+
+    #[test]
+    fn slices_know_their_tick() {
+        let (sender, receiver) = mpsc::channel();
+        let (_back, returned) = mpsc::channel();
+        let mut outbox = Outbox::new(3, sender, returned, 100, 250);
+        let mut tally = Tally::new(250, false);
+        let mut ticks = Vec::new();
+        for late in [0, 0, 7, 0, 330, 0] {
+            let now = outbox.next_tick() + late;
+            outbox.deliver(&mut tally, now);
+            let delivery = receiver.recv().unwrap();
+            ticks.push((now, delivery.tick));
+        }
+        let expected =
+            [(100, None), (200, None), (257, None), (350, Some(0)), (780, Some(5)), (850, Some(5))];
+        assert_eq!(ticks, expected);
+    }
+
+    #[test]
+    fn counting_begins_once() {
+        let (sender, _receiver) = mpsc::channel();
+        let (_back, returned) = mpsc::channel();
+        let mut outbox = Outbox::new(0, sender, returned, 100, 250);
+        let begins: Vec<_> = [0, 249, 250, 300].map(|now| outbox.begins_to_count(now, 250)).to_vec();
+        assert_eq!(begins, [false, false, true, false]);
+    }
+}

@@ -1,0 +1,253 @@
+//! What will be done, with every question answered: plain values that all threads read.
+
+use std::sync::OnceLock;
+use std::time::Duration;
+
+use filoplume_http1::{BodyEncoding, ContentLength, Headers, OutgoingRequest};
+use http::Method;
+
+use crate::target::Address;
+use crate::verify::{Answer, Digest, Statuses, Verify};
+
+/// The same request again and again is written from one piece of memory up to this size.
+const REPEATED_BYTES_MAX: usize = 64 * 1024;
+
+/// Most entries of a list of weighted requests when it is written out.
+const DECK_MAX: u64 = 100_000;
+
+/// Everything that a run needs to know.
+#[derive(Debug)]
+pub(crate) struct Plan {
+    /// As it was typed.
+    pub(crate) target: String,
+    pub(crate) address: Address,
+    pub(crate) protocol: Protocol,
+    pub(crate) requests: Requests,
+    pub(crate) connections: usize,
+    pub(crate) threads: usize,
+    /// Whether each thread blocks on one socket at a time.
+    pub(crate) is_blocking: bool,
+    /// Requests that are on their way on one connection at once.
+    pub(crate) depth: usize,
+    pub(crate) keep_alive: bool,
+    pub(crate) end: End,
+    /// Requests per second; `None` is a closed loop.
+    pub(crate) rate: Option<f64>,
+    pub(crate) ramp: Duration,
+    pub(crate) connect_rate: Option<f64>,
+    pub(crate) timeout: Duration,
+    pub(crate) warmup: Duration,
+    pub(crate) verify: Option<Verify>,
+    pub(crate) expect: Option<Statuses>,
+    pub(crate) errors_max: Option<u64>,
+    pub(crate) server: Option<u32>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Protocol {
+    Http,
+    Echo,
+}
+
+/// When a run is over: at the first of them. Without any it runs until it is interrupted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct End {
+    pub(crate) after: Option<Duration>,
+    pub(crate) requests: Option<u64>,
+}
+
+/// The requests to choose from, and their order.
+#[derive(Debug)]
+pub(crate) struct Requests {
+    templates: Vec<Template>,
+    /// Which one comes next, over and over, in the proportion of the weights.
+    deck: Vec<u16>,
+}
+
+/// One request as bytes.
+#[derive(Debug)]
+pub(crate) struct Template {
+    pub(crate) method: Method,
+    pub(crate) bytes: Vec<u8>,
+    /// The request over and over, for pipelines.
+    repeated: Vec<u8>,
+    /// What `--verify` wants as the answer, if that is known before the first one.
+    pub(crate) content: Digest,
+    /// The first answer, which the others are compared to.
+    pub(crate) first: OnceLock<Answer>,
+}
+
+/// What one HTTP request says, before it is bytes.
+#[derive(Clone, Debug)]
+pub(crate) struct HttpRequest<'a> {
+    pub(crate) method: &'a Method,
+    pub(crate) path: &'a str,
+    pub(crate) authority: &'a str,
+    pub(crate) headers: &'a Headers,
+    pub(crate) content: &'a [u8],
+    pub(crate) closes: bool,
+}
+
+impl Requests {
+    /// Spreads weighted requests evenly: after each step every request is as near to its share as can be.
+    pub(crate) fn new(weighted: Vec<(u64, Template)>) -> Result<Self, String> {
+        let total: u64 = weighted.iter().map(|(weight, _)| weight).sum();
+        if weighted.iter().any(|&(weight, _)| weight == 0) || weighted.len() > usize::from(u16::MAX) {
+            return Err("weights are whole numbers from 1 on, for at most 65,535 requests".to_owned());
+        }
+        if total > DECK_MAX {
+            return Err(format!("all weights together are {total}, and must not exceed {DECK_MAX}"));
+        }
+        let weights: Vec<i64> =
+            weighted.iter().map(|&(weight, _)| i64::try_from(weight).unwrap_or(0)).collect();
+        let mut credit = vec![0_i64; weights.len()];
+        let sum: i64 = weights.iter().sum();
+        let mut deck = Vec::new();
+        for _ in 0..sum {
+            credit.iter_mut().zip(&weights).for_each(|(credit, weight)| *credit += weight);
+            let richest = (0..credit.len()).rev().max_by_key(|&index| credit[index]).unwrap_or(0);
+            credit[richest] -= sum;
+            deck.push(u16::try_from(richest).unwrap_or(0));
+        }
+        Ok(Self { templates: weighted.into_iter().map(|(_, template)| template).collect(), deck })
+    }
+
+    pub(crate) fn single(template: Template) -> Self {
+        Self { templates: vec![template], deck: vec![0] }
+    }
+
+    /// The only request, if there is no choice.
+    #[inline]
+    pub(crate) fn only(&self) -> Option<&Template> {
+        match self.templates.as_slice() {
+            [only] => Some(only),
+            _ => None,
+        }
+    }
+
+    #[inline]
+    pub(crate) fn template(&self, number: u16) -> &Template {
+        &self.templates[usize::from(number)]
+    }
+
+    /// The number of the template that is `position`-th in the deck, which starts over at its end.
+    #[inline]
+    pub(crate) fn at(&self, position: usize) -> u16 {
+        self.deck[position % self.deck.len()]
+    }
+}
+
+impl Template {
+    pub(crate) fn http(request: &HttpRequest<'_>, depth: usize) -> Result<Self, String> {
+        let content = match request.content.len() {
+            0 => ContentLength::None,
+            length => ContentLength::Known(length as u64),
+        };
+        let outgoing = OutgoingRequest {
+            method: request.method,
+            target: request.path,
+            authority: request.authority,
+            headers: request.headers,
+            content,
+            closes: request.closes,
+        };
+        let mut bytes = Vec::new();
+        let encoding = outgoing
+            .write_head(&mut bytes)
+            .map_err(|error| format!("cannot ask for {} {}: {error}", request.method, request.path))?;
+        if matches!(encoding, BodyEncoding::Length(_)) {
+            bytes.extend_from_slice(request.content);
+        }
+        Ok(Self::new(request.method.clone(), bytes, Digest::of(request.content), depth))
+    }
+
+    /// A message of so many bytes, no two neighbouring parts of which are alike, so that a shift is noticed.
+    pub(crate) fn message(length: usize, depth: usize) -> Self {
+        let letters = (b'0'..=b'9').chain(b'A'..=b'Z').chain(b'a'..=b'z');
+        let mut bytes: Vec<u8> = letters.cycle().take(length).collect();
+        for (line, start) in (0..length).step_by(64).enumerate().skip(1) {
+            bytes[start] = b"!#$%&*+-/:;<=>?@^_~"[line % 19];
+        }
+        let digest = Digest::of(&bytes);
+        Self::new(Method::GET, bytes, digest, depth)
+    }
+
+    fn new(method: Method, bytes: Vec<u8>, content: Digest, depth: usize) -> Self {
+        let times = (REPEATED_BYTES_MAX / bytes.len().max(1)).clamp(1, depth);
+        let repeated = if times > 1 { bytes.repeat(times) } else { Vec::new() };
+        Self { method, bytes, repeated, content, first: OnceLock::new() }
+    }
+
+    /// At least one and at most `times` of the request, one behind the other.
+    #[inline]
+    pub(crate) fn repeated(&self, times: usize) -> &[u8] {
+        let whole = self.repeated.len().min(times * self.bytes.len());
+        if whole < self.bytes.len() { &self.bytes } else { &self.repeated[..whole] }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn get(path: &str) -> Template {
+        let (headers, method) = (Headers::new(), Method::GET);
+        let request = HttpRequest {
+            method: &method,
+            path,
+            authority: "h",
+            headers: &headers,
+            content: b"",
+            closes: false,
+        };
+        Template::http(&request, 4).unwrap()
+    }
+
+    #[test]
+    fn weights_are_spread_evenly() {
+        let requests = Requests::new(vec![(3, get("/a")), (1, get("/b")), (2, get("/c"))]).unwrap();
+        assert_eq!(requests.deck, [0, 2, 0, 1, 2, 0]);
+        assert_eq!(requests.at(7), 2);
+        assert!(requests.only().is_none());
+    }
+
+    #[test]
+    fn weights_are_bounded() {
+        assert!(Requests::new(vec![(0, get("/"))]).is_err());
+        assert!(
+            Requests::new(vec![(u64::from(u32::MAX), get("/"))]).unwrap_err().contains("must not exceed")
+        );
+    }
+
+    #[test]
+    fn a_request_is_repeated_for_pipelines() {
+        let template = get("/");
+        assert_eq!(template.bytes, b"GET / HTTP/1.1\r\nhost: h\r\n\r\n");
+        assert_eq!(template.repeated(1).len(), template.bytes.len());
+        assert_eq!(template.repeated(3), template.bytes.repeat(3));
+        assert_eq!(template.repeated(9), template.bytes.repeat(4));
+    }
+
+    #[test]
+    fn a_message_has_its_length_and_no_period() {
+        let message = Template::message(1000, 1).bytes;
+        assert_eq!(message.len(), 1000);
+        assert!((1..900).all(|shift| message[..100] != message[shift..shift + 100]));
+        assert_eq!(Template::message(1, 1).bytes, b"0");
+    }
+
+    #[test]
+    fn what_cannot_be_asked_is_said() {
+        let (headers, method) = (Headers::new(), Method::GET);
+        let bad = HttpRequest {
+            method: &method,
+            path: "/a b",
+            authority: "h",
+            headers: &headers,
+            content: b"",
+            closes: false,
+        };
+        let error = Template::http(&bad, 1).unwrap_err();
+        assert_eq!(error, "cannot ask for GET /a b: target is malformed or does not suit the method");
+    }
+}

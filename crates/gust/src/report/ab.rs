@@ -1,0 +1,61 @@
+//! The figures in the lines of ab, for scripts that read those.
+
+use std::fmt::Write;
+
+use crate::report::float;
+use crate::run::Run;
+
+pub(crate) fn write(run: &Run) -> String {
+    let mut out = String::new();
+    // Writing to a string cannot fail.
+    let _ = body(run, &mut out);
+    out
+}
+
+fn body(run: &Run, out: &mut String) -> std::fmt::Result {
+    let rest = run.target.split_once("://").map_or(run.target.as_str(), |(_, rest)| rest);
+    let (authority, path) = rest.split_once('/').unwrap_or((rest, ""));
+    let (host, port) = authority.rsplit_once(':').unwrap_or((authority, "80"));
+    let failed = run.errors.total();
+    let seconds = run.seconds.max(1e-9);
+    let mut line = |name: &str, value: String| writeln!(out, "{:<24}{value}", format!("{name}:"));
+    line("Server Hostname", if host.is_empty() { "127.0.0.1" } else { host }.to_owned())?;
+    line("Server Port", port.to_owned())?;
+    line("Document Path", format!("/{path}"))?;
+    line("Concurrency Level", (run.load.connections * run.load.depth).to_string())?;
+    line("Time taken for tests", format!("{seconds:.3} seconds"))?;
+    line("Complete requests", run.responses.to_string())?;
+    line("Failed requests", failed.to_string())?;
+    let refused: u64 =
+        run.statuses.iter().filter(|(status, _)| **status / 100 != 2).map(|(_, count)| count).sum();
+    if refused > 0 {
+        line("Non-2xx responses", refused.to_string())?;
+    }
+    line("Keep-Alive requests", if run.load.keep_alive { run.responses } else { 0 }.to_string())?;
+    line("Total transferred", format!("{} bytes", run.bytes_received))?;
+    line("Requests per second", format!("{:.2} [#/sec] (mean)", run.per_second()))?;
+    line("Time per request", format!("{:.3} [ms] (mean)", run.latency.mean / 1e6))?;
+    let across = seconds * 1e3 / float(run.responses.max(1));
+    line("Time per request", format!("{across:.3} [ms] (mean, across all concurrent requests)"))?;
+    let rate = float(run.bytes_received) / 1024.0 / seconds;
+    line("Transfer rate", format!("{rate:.2} [Kbytes/sec] received"))?;
+    writeln!(out)?;
+    writeln!(out, "Percentage of the requests served within a certain time (ms)")?;
+    for percentile in [50.0, 75.0, 90.0, 95.0, 99.0] {
+        writeln!(out, "{percentile:>4}% {:>9.3}", run.latency.at(percentile) / 1e6)?;
+    }
+    writeln!(out, " 100% {:>9.3} (longest request)", run.latency.max / 1e6)
+}
+
+#[cfg(test)]
+mod tests {
+    use expect_test::expect;
+
+    use super::*;
+    use crate::report::sample;
+
+    #[test]
+    fn the_lines_are_those_of_ab() {
+        expect![[r#""#]].assert_eq(&write(&sample::run()));
+    }
+}

@@ -1,0 +1,86 @@
+//! A line of names and a line of values, for tables. Times are in microseconds.
+
+use crate::histogram::PERCENTILES;
+use crate::report::float;
+use crate::run::Run;
+
+pub(crate) fn write(run: &Run) -> String {
+    let mut cells: Vec<(String, String)> = Vec::new();
+    let mut add = |name: &str, value: String| cells.push((name.to_owned(), value));
+    let micros = |nanos: f64| format!("{:.3}", nanos / 1e3);
+    let share = |seconds: f64| format!("{:.4}", run.per_response(seconds));
+    add("target", quoted(&run.target));
+    add("connections", run.load.connections.to_string());
+    add("threads", run.load.threads.to_string());
+    add("pipeline", run.load.depth.to_string());
+    add("rate", run.load.rate.map_or(String::new(), |rate| rate.to_string()));
+    add("seconds", format!("{:.3}", run.seconds));
+    add("requests", run.requests.to_string());
+    add("responses", run.responses.to_string());
+    add("requests_per_second", format!("{:.2}", run.per_second()));
+    add("unanswered", (run.unanswered + run.never_sent).to_string());
+    for (name, count) in run.errors.named() {
+        add(&format!("errors_{}", name.replace(' ', "_")), count.to_string());
+    }
+    for class in 1..=5 {
+        let count: u64 =
+            run.statuses.iter().filter(|(status, _)| **status / 100 == class).map(|(_, count)| count).sum();
+        add(&format!("status_{class}xx"), count.to_string());
+    }
+    add("bytes_sent", run.bytes_sent.to_string());
+    add("bytes_received", run.bytes_received.to_string());
+    add("opened", run.connections.opened.to_string());
+    add("never_served", run.connections.never_served.to_string());
+    add("reopened", run.connections.reopened.to_string());
+    add("least_each", run.connections.least.to_string());
+    add("median_each", run.connections.median.to_string());
+    add("most_each", run.connections.most.to_string());
+    add("connect_p50_us", micros(run.connect.at(50.0)));
+    for (prefix, latency) in [("", Some(&run.latency)), ("uncorrected_", run.uncorrected.as_ref())] {
+        let mut time = |name: &str, value: Option<f64>| {
+            add(&format!("{prefix}{name}_us"), value.map_or(String::new(), micros));
+        };
+        time("min", latency.map(|latency| latency.min));
+        time("mean", latency.map(|latency| latency.mean));
+        for percentile in PERCENTILES {
+            time(&format!("p{percentile}"), latency.map(|latency| latency.at(percentile)));
+        }
+        time("max", latency.map(|latency| latency.max));
+    }
+    add("client_user_us_per_request", share(run.client.cpu.user));
+    add("client_system_us_per_request", share(run.client.cpu.system));
+    add("client_busiest_thread", format!("{:.3}", run.client.busiest));
+    add("server_user_us_per_request", run.server.map_or(String::new(), |cpu| share(cpu.user)));
+    add("server_system_us_per_request", run.server.map_or(String::new(), |cpu| share(cpu.system)));
+    add("error_share", format!("{:.6}", float(run.errors.total()) / float(run.requests.max(1))));
+    let line = |cells: Vec<&str>| cells.join(",") + "\n";
+    line(cells.iter().map(|(name, _)| name.as_str()).collect())
+        + &line(cells.iter().map(|(_, value)| value.as_str()).collect())
+}
+
+fn quoted(text: &str) -> String {
+    format!("\"{}\"", text.replace('"', "\"\""))
+}
+
+#[cfg(test)]
+mod tests {
+    use expect_test::expect;
+
+    use super::*;
+    use crate::report::sample;
+
+    #[test]
+    fn every_name_has_a_value() {
+        let text = write(&sample::run());
+        let lines: Vec<Vec<&str>> = text.lines().map(|line| line.split(',').collect()).collect();
+        assert_eq!((lines.len(), lines[0].len()), (2, lines[1].len()));
+        let pairs: Vec<_> =
+            lines[0].iter().zip(&lines[1]).map(|(name, value)| format!("{name}={value}\n")).collect();
+        expect![[r#""#]].assert_eq(&pairs.concat());
+    }
+
+    #[test]
+    fn a_quote_is_doubled() {
+        assert_eq!(quoted("a\"b,c"), "\"a\"\"b,c\"");
+    }
+}

@@ -1,0 +1,52 @@
+//! Everything about a run, to be kept and read again.
+
+use std::fs;
+use std::path::Path;
+
+use serde_json::Value;
+
+use crate::run::{FORMAT, Run};
+
+pub(crate) fn write(run: &Run) -> String {
+    let mut text = serde_json::to_string_pretty(run).expect("a run is made of plain values");
+    text.push('\n');
+    text
+}
+
+/// Reads a run that was kept.
+pub(crate) fn read(file: &Path) -> Result<Run, String> {
+    let text =
+        fs::read_to_string(file).map_err(|error| format!("cannot read {}: {error}", file.display()))?;
+    parse(&text).map_err(|error| format!("{} {error}", file.display()))
+}
+
+fn parse(text: &str) -> Result<Run, String> {
+    let value: Value =
+        serde_json::from_str(text).map_err(|error| format!("is no run that was saved: {error}"))?;
+    match value.get("format").and_then(Value::as_u64) {
+        Some(format) if format == u64::from(FORMAT) => {}
+        Some(format) => return Err(format!("has format {format}, and only {FORMAT} is known")),
+        None => return Err("is no run that was saved".to_owned()),
+    }
+    serde_json::from_value(value).map_err(|error| format!("is no run that was saved: {error}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::report::sample;
+
+    #[test]
+    fn what_was_written_can_be_read() {
+        let run = sample::run();
+        assert_eq!(parse(&write(&run)), Ok(run));
+    }
+
+    #[test]
+    fn what_is_no_run_is_told_apart() {
+        assert!(parse("{").unwrap_err().contains("no run that was saved"));
+        assert_eq!(parse("{}"), Err("is no run that was saved".to_owned()));
+        assert_eq!(parse(r#"{"format": 99}"#), Err("has format 99, and only 1 is known".to_owned()));
+        assert!(parse(r#"{"format": 1}"#).unwrap_err().contains("missing field"));
+    }
+}

@@ -1,0 +1,72 @@
+//! A run that never was, for the tests of the reports.
+
+use std::collections::BTreeMap;
+
+use crate::cpu::CpuTime;
+use crate::histogram::{Histogram, Latency};
+use crate::run::{Client, Connections, Course, FORMAT, Load, Moment, Run};
+use crate::tally::Errors;
+
+/// At a constant rate, with a bit of everything.
+pub(crate) fn run() -> Run {
+    Run {
+        format: FORMAT,
+        target: "http://127.0.0.1:8080/plain?a=<b>&c".to_owned(),
+        load: Load {
+            protocol: "http".to_owned(),
+            connections: 64,
+            threads: 2,
+            is_blocking: false,
+            depth: 1,
+            keep_alive: true,
+            rate: Some(20_000.0),
+            duration_seconds: Some(4.0),
+            requests: None,
+            warmup_seconds: 1.0,
+            request_bytes: 47,
+        },
+        seconds: 4.0,
+        requests: 80_000,
+        responses: 79_900,
+        unanswered: 40,
+        never_sent: 2,
+        longest_wait: 3_000_000,
+        errors: Errors { reset: 3, timeout: 55, status: 2, ..Errors::default() },
+        statuses: BTreeMap::from([(200, 79_898), (503, 2)]),
+        bytes_sent: 80_000 * 47,
+        bytes_received: 79_900 * 130,
+        connections: Connections {
+            asked: 64,
+            opened: 64,
+            served: 63,
+            never_served: 1,
+            reopened: 5,
+            least: 0,
+            median: 1250,
+            most: 1300,
+        },
+        latency: latency(1),
+        uncorrected: Some(latency(2)),
+        connect: latency(10),
+        client: Client { cpu: CpuTime { user: 0.02, system: 0.3 }, busiest: 0.42, kept_waiting: 0.01 },
+        server: Some(CpuTime { user: 0.1, system: 0.4 }),
+        course: Course {
+            seconds_per_moment: 0.5,
+            moments: (0..8)
+                .map(|index| Moment {
+                    responses: 10_000 - index * 1000 * (index % 2),
+                    errors: index % 3,
+                    p50: 400_000,
+                    p99: 900_000 + index * 100_000,
+                    max: 2_000_000,
+                })
+                .collect(),
+        },
+    }
+}
+
+fn latency(divisor: u64) -> Latency {
+    let mut histogram = Histogram::new();
+    (1..=10_000).for_each(|index| histogram.record(100_000 + index * index / divisor));
+    histogram.summary()
+}

@@ -1,0 +1,207 @@
+//! The report for people.
+
+use std::fmt::Write;
+
+use crate::histogram::{Latency, PERCENTILES};
+use crate::report::float;
+use crate::run::{Load, Run};
+use crate::units;
+
+pub(crate) fn write(run: &Run) -> String {
+    let mut out = String::new();
+    // Writing to a string cannot fail.
+    let _ = body(run, &mut out);
+    out
+}
+
+fn body(run: &Run, out: &mut String) -> std::fmt::Result {
+    writeln!(out, "{}", run.target)?;
+    writeln!(out, "{}", load(&run.load))?;
+    writeln!(out)?;
+    if run.load.protocol == "tcp" {
+        let (sent, answered) = (float(run.requests) / run.seconds.max(1e-9), run.per_second());
+        writeln!(
+            out,
+            "speed          {} request/s, {} response/s",
+            units::rate(sent),
+            units::rate(answered)
+        )?;
+    } else {
+        writeln!(out, "requests/s     {}", units::rate(run.per_second()))?;
+    }
+    writeln!(
+        out,
+        "requests       {} sent, {} answered in {}",
+        units::count(run.requests),
+        units::count(run.responses),
+        units::time(run.seconds * 1e9)
+    )?;
+    let missing: Vec<_> = [(run.unanswered, "still unanswered"), (run.never_sent, "due, but never sent")]
+        .into_iter()
+        .filter(|&(count, _)| count > 0)
+        .map(|(count, what)| format!("{} {what}", units::count(count)))
+        .collect();
+    if !missing.is_empty() {
+        let longest = units::time(float(run.longest_wait));
+        writeln!(out, "at the end     {}; the longest wait {longest}", missing.join(", "))?;
+    }
+    let seconds = run.seconds.max(1e-9);
+    let per_second = |bytes: u64| units::bytes(float(bytes) / seconds);
+    writeln!(
+        out,
+        "bytes          {} sent ({}/s), {} received ({}/s)",
+        units::bytes(float(run.bytes_sent)),
+        per_second(run.bytes_sent),
+        units::bytes(float(run.bytes_received)),
+        per_second(run.bytes_received)
+    )?;
+    if !run.statuses.is_empty() {
+        let statuses: Vec<_> = run
+            .statuses
+            .iter()
+            .map(|(status, &count)| format!("{status}: {}", units::count(count)))
+            .collect();
+        writeln!(out, "statuses       {}", statuses.join(", "))?;
+    }
+    writeln!(out, "errors         {}", errors(run))?;
+    writeln!(out)?;
+    connections(run, out)?;
+    writeln!(out)?;
+    latencies(run, out)?;
+    writeln!(out)?;
+    cost(run, out)?;
+    let warnings = run.warnings();
+    if !warnings.is_empty() {
+        writeln!(out)?;
+        warnings.iter().try_for_each(|warning| writeln!(out, "WARNING  {warning}"))?;
+    }
+    Ok(())
+}
+
+/// One line that says what was done.
+pub(crate) fn load(load: &Load) -> String {
+    let mut parts = vec![format!("{} connections", units::count(load.connections))];
+    let kind = if load.is_blocking { "blocking threads" } else { "threads" };
+    parts.push(if load.threads == 1 { "1 thread".to_owned() } else { format!("{} {kind}", load.threads) });
+    if load.depth > 1 {
+        parts.push(format!("{} requests deep", load.depth));
+    }
+    if !load.keep_alive {
+        parts.push("a connection per request".to_owned());
+    }
+    match load.rate {
+        Some(rate) => parts.push(format!("{}/s", units::rate(rate))),
+        None => parts.push("closed loop".to_owned()),
+    }
+    if load.protocol == "tcp" {
+        parts.push(format!("messages of {}", units::bytes(float(load.request_bytes))));
+    }
+    if load.warmup_seconds > 0.0 {
+        parts.push(format!("after {} of warm-up", units::time(load.warmup_seconds * 1e9)));
+    }
+    parts.join(", ")
+}
+
+/// `3 reset, 55 timeout`, or `none`.
+pub(crate) fn errors(run: &Run) -> String {
+    let named = run.errors.named().into_iter().filter(|&(_, count)| count > 0);
+    let named: Vec<_> = named.map(|(name, count)| format!("{} {name}", units::count(count))).collect();
+    if named.is_empty() { "none".to_owned() } else { named.join(", ") }
+}
+
+fn connections(run: &Run, out: &mut String) -> std::fmt::Result {
+    let found = &run.connections;
+    writeln!(
+        out,
+        "connections    {} asked, {} opened, {} served, {} never served, {} reopened",
+        found.asked, found.opened, found.served, found.never_served, found.reopened
+    )?;
+    writeln!(
+        out,
+        "  answers each   least {}, median {}, most {}",
+        units::count(found.least),
+        units::count(found.median),
+        units::count(found.most)
+    )?;
+    let connect = &run.connect;
+    if connect.count > 0 {
+        writeln!(
+            out,
+            "  connect time   least {}, p50 {}, p99 {}, most {}",
+            units::time(connect.min),
+            units::time(connect.at(50.0)),
+            units::time(connect.at(99.0)),
+            units::time(connect.max)
+        )?;
+    }
+    Ok(())
+}
+
+fn latencies(run: &Run, out: &mut String) -> std::fmt::Result {
+    let columns: Vec<(&str, &Latency)> = match &run.uncorrected {
+        Some(uncorrected) => vec![("from when due", &run.latency), ("from when sent", uncorrected)],
+        None => vec![("", &run.latency)],
+    };
+    let mut row = |name: &str, value: &dyn Fn(&Latency) -> f64| {
+        let cells: String =
+            columns.iter().map(|(_, latency)| format!("{:>16}", units::time(value(latency)))).collect();
+        writeln!(out, "  {name:<8}{cells}")
+    };
+    row("min", &|latency| latency.min)?;
+    row("mean", &|latency| latency.mean)?;
+    for percentile in PERCENTILES {
+        row(&format!("{percentile} %"), &|latency| latency.at(percentile))?;
+    }
+    row("max", &|latency| latency.max)?;
+    let titles: String = columns.iter().map(|(title, _)| format!("{title:>16}")).collect();
+    let at = out.find("  min ").unwrap_or(out.len());
+    out.insert_str(at, &format!("{}\n", format!("latency   {titles}").trim_end()));
+    Ok(())
+}
+
+fn cost(run: &Run, out: &mut String) -> std::fmt::Result {
+    let cost = |name: &str, user: f64, system: f64| {
+        format!(
+            "{name:<15}{:.2} µs per request ({:.2} user, {:.2} system)",
+            run.per_response(user + system),
+            run.per_response(user),
+            run.per_response(system)
+        )
+    };
+    let client = &run.client;
+    writeln!(
+        out,
+        "{}; busiest thread {:.0} %",
+        cost("client CPU", client.cpu.user, client.cpu.system),
+        client.busiest * 100.0
+    )?;
+    if let Some(server) = &run.server {
+        writeln!(out, "{}", cost("server CPU", server.user, server.system))?;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use expect_test::expect;
+
+    use super::*;
+    use crate::report::sample;
+
+    #[test]
+    fn a_run_at_a_constant_rate_shows_both_latencies() {
+        expect![[r#""#]].assert_eq(&write(&sample::run()));
+    }
+
+    #[test]
+    fn a_closed_loop_is_judged_by_littles_law() {
+        let mut run = sample::run();
+        run.load.rate = None;
+        run.uncorrected = None;
+        run.server = None;
+        run.client.busiest = 0.99;
+        run.load.protocol = "tcp".to_owned();
+        run.statuses.clear();
+        expect![[r#""#]].assert_eq(&write(&run));
+    }
+}

@@ -1,0 +1,127 @@
+//! The figures in the lines of wrk, for scripts that read those.
+
+use std::fmt::Write;
+
+use crate::report::float;
+use crate::run::Run;
+
+pub(crate) fn write(run: &Run) -> String {
+    let mut out = String::new();
+    // Writing to a string cannot fail.
+    let _ = body(run, &mut out);
+    out
+}
+
+fn body(run: &Run, out: &mut String) -> std::fmt::Result {
+    let asked = run.load.duration_seconds.unwrap_or(run.seconds);
+    writeln!(out, "Running {asked:.0}s test @ {}", run.target)?;
+    writeln!(out, "  {} threads and {} connections", run.load.threads, run.load.connections)?;
+    writeln!(out, "  Thread Stats   Avg      Stdev     Max   +/- Stdev")?;
+    let latency = &run.latency;
+    writeln!(
+        out,
+        "    Latency {:>8}  {:>8}  {:>8}  {:>6.2}%",
+        time(latency.mean),
+        time(latency.stdev),
+        time(latency.max),
+        latency.within_stdev * 100.0
+    )?;
+    let rates = Rates::of(run);
+    writeln!(
+        out,
+        "    Req/Sec {:>8}  {:>8}  {:>8}  {:>6.2}%",
+        metric(rates.mean),
+        metric(rates.stdev),
+        metric(rates.max),
+        rates.within * 100.0
+    )?;
+    writeln!(out, "  Latency Distribution")?;
+    for percentile in [50.0, 75.0, 90.0, 99.0] {
+        writeln!(out, "    {percentile:>3}%  {:>8}", time(latency.at(percentile)))?;
+    }
+    writeln!(
+        out,
+        "  {} requests in {}, {} read",
+        run.responses,
+        time(run.seconds * 1e9),
+        bytes(float(run.bytes_received))
+    )?;
+    let errors = &run.errors;
+    let reads = errors.reset + errors.closed_early + errors.malformed + errors.unsolicited + errors.mismatch;
+    if errors.connect + reads + errors.timeout > 0 {
+        writeln!(
+            out,
+            "  Socket errors: connect {}, read {reads}, write 0, timeout {}",
+            errors.connect, errors.timeout
+        )?;
+    }
+    let refused: u64 =
+        run.statuses.iter().filter(|(status, _)| **status >= 400).map(|(_, count)| count).sum();
+    if refused > 0 {
+        writeln!(out, "  Non-2xx or 3xx responses: {refused}")?;
+    }
+    let seconds = run.seconds.max(1e-9);
+    writeln!(out, "Requests/sec: {:>10.2}", run.per_second())?;
+    writeln!(out, "Transfer/sec: {:>10}", bytes(float(run.bytes_received) / seconds))
+}
+
+/// Answers per second and thread, over the moments of the run.
+struct Rates {
+    mean: f64,
+    stdev: f64,
+    max: f64,
+    within: f64,
+}
+
+impl Rates {
+    fn of(run: &Run) -> Self {
+        let length = run.course.seconds_per_moment * float(run.load.threads.max(1));
+        let rates: Vec<f64> =
+            run.course.moments.iter().map(|moment| float(moment.responses) / length.max(1e-9)).collect();
+        let count = float(rates.len().max(1) as u64);
+        let mean = rates.iter().sum::<f64>() / count;
+        let stdev = (rates.iter().map(|rate| (rate - mean).powi(2)).sum::<f64>() / count).sqrt();
+        let near = rates.iter().filter(|rate| (*rate - mean).abs() <= stdev).count();
+        let max = rates.iter().copied().fold(0.0, f64::max);
+        Self { mean, stdev, max, within: float(near as u64) / count }
+    }
+}
+
+fn time(nanos: f64) -> String {
+    match nanos {
+        _ if nanos < 1e6 => format!("{:.2}us", nanos / 1e3),
+        _ if nanos < 1e9 => format!("{:.2}ms", nanos / 1e6),
+        _ if nanos < 60e9 => format!("{:.2}s", nanos / 1e9),
+        _ => format!("{:.2}m", nanos / 60e9),
+    }
+}
+
+fn metric(number: f64) -> String {
+    match number {
+        _ if number < 1e3 => format!("{number:.2}"),
+        _ if number < 1e6 => format!("{:.2}k", number / 1e3),
+        _ => format!("{:.2}M", number / 1e6),
+    }
+}
+
+fn bytes(number: f64) -> String {
+    match number {
+        _ if number < 1024.0 => format!("{number:.2}B"),
+        _ if number < 1024.0 * 1024.0 => format!("{:.2}KB", number / 1024.0),
+        _ if number < 1024.0 * 1024.0 * 1024.0 => format!("{:.2}MB", number / 1024.0 / 1024.0),
+        _ => format!("{:.2}GB", number / 1024.0 / 1024.0 / 1024.0),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use expect_test::expect;
+
+    use super::*;
+    use crate::report::sample;
+
+    #[test]
+    fn the_lines_are_those_of_wrk() {
+        expect![[r#""#]].assert_eq(&write(&sample::run()));
+    }
+}

@@ -1,0 +1,296 @@
+//! What came out of a run: plain values that every report is made from, and that can be kept in a file.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use crate::collector::Collected;
+use crate::cpu::CpuTime;
+use crate::histogram::Latency;
+use crate::outbox::Finished;
+use crate::plan::{Plan, Protocol};
+use crate::tally::Errors;
+use crate::units::{Nanos, SECOND};
+
+/// A thread that ran for more than this share of the time had no time to lose.
+const BUSY: f64 = 0.9;
+
+/// A thread that waited for a core for more than this share measured that as well.
+const KEPT_WAITING: f64 = 0.1;
+
+/// Below this share of the requests that should be on their way, by Little's law, most of the others starve.
+const STARVING: f64 = 0.5;
+
+/// The form of a saved run. One that is not known is refused, not misread.
+pub(crate) const FORMAT: u32 = 1;
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Run {
+    pub(crate) format: u32,
+    pub(crate) target: String,
+    pub(crate) load: Load,
+    /// How long requests were counted.
+    pub(crate) seconds: f64,
+    pub(crate) requests: u64,
+    pub(crate) responses: u64,
+    /// Sent, and without an answer when it was over.
+    pub(crate) unanswered: u64,
+    /// Due, and not sent, because no connection was free.
+    pub(crate) never_sent: u64,
+    /// How long the oldest of both had waited, in nanoseconds.
+    pub(crate) longest_wait: u64,
+    pub(crate) errors: Errors,
+    pub(crate) statuses: BTreeMap<u16, u64>,
+    pub(crate) bytes_sent: u64,
+    pub(crate) bytes_received: u64,
+    pub(crate) connections: Connections,
+    /// From the moment a request should have been sent, in nanoseconds.
+    pub(crate) latency: Latency,
+    /// From the moment it was sent. Only at a constant rate.
+    pub(crate) uncorrected: Option<Latency>,
+    pub(crate) connect: Latency,
+    pub(crate) client: Client,
+    pub(crate) server: Option<CpuTime>,
+    pub(crate) course: Course,
+}
+
+/// What was asked for.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Load {
+    pub(crate) protocol: String,
+    pub(crate) connections: u64,
+    pub(crate) threads: u64,
+    pub(crate) is_blocking: bool,
+    pub(crate) depth: u64,
+    pub(crate) keep_alive: bool,
+    pub(crate) rate: Option<f64>,
+    pub(crate) duration_seconds: Option<f64>,
+    pub(crate) requests: Option<u64>,
+    pub(crate) warmup_seconds: f64,
+    pub(crate) request_bytes: u64,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Connections {
+    pub(crate) asked: u64,
+    /// Those that were open at least once.
+    pub(crate) opened: u64,
+    /// Those with at least one answer.
+    pub(crate) served: u64,
+    pub(crate) never_served: u64,
+    /// Times that one was opened again.
+    pub(crate) reopened: u64,
+    /// Answers per connection.
+    pub(crate) least: u64,
+    pub(crate) median: u64,
+    pub(crate) most: u64,
+}
+
+/// What it cost us.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Client {
+    pub(crate) cpu: CpuTime,
+    /// The share of the time in which the busiest thread ran.
+    pub(crate) busiest: f64,
+    /// The share of the time in which the least lucky thread waited for a core.
+    pub(crate) kept_waiting: f64,
+}
+
+/// What happened over time.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Course {
+    pub(crate) seconds_per_moment: f64,
+    pub(crate) moments: Vec<Moment>,
+}
+
+/// A piece of time. Latencies in nanoseconds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Moment {
+    pub(crate) responses: u64,
+    pub(crate) errors: u64,
+    pub(crate) p50: u64,
+    pub(crate) p99: u64,
+    pub(crate) max: u64,
+}
+
+/// CPU time while requests were counted.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct CpuUsed {
+    pub(crate) client: CpuTime,
+    pub(crate) server: Option<CpuTime>,
+}
+
+impl Run {
+    pub(crate) fn new(
+        plan: &Plan,
+        collected: Collected,
+        threads: &[Finished],
+        cpu: CpuUsed,
+        tick: Nanos,
+    ) -> Self {
+        let counts_from = crate::units::nanos(plan.warmup);
+        let ended = threads.iter().map(|thread| thread.ended).max().unwrap_or(0);
+        let total = collected.total;
+        Self {
+            format: FORMAT,
+            target: plan.target.clone(),
+            load: Load::of(plan),
+            seconds: seconds(ended.saturating_sub(counts_from)),
+            requests: total.requests,
+            responses: total.responses,
+            unanswered: threads.iter().map(|thread| thread.unanswered).sum(),
+            never_sent: threads.iter().map(|thread| thread.never_sent).sum(),
+            longest_wait: threads.iter().map(|thread| thread.longest_wait).max().unwrap_or(0),
+            errors: total.errors,
+            statuses: total.statuses.into_iter().collect(),
+            bytes_sent: total.bytes_sent,
+            bytes_received: total.bytes_received,
+            connections: Connections::of(threads),
+            latency: total.latency.summary(),
+            uncorrected: plan.rate.map(|_| total.uncorrected.summary()),
+            connect: total.connect.summary(),
+            client: Client {
+                cpu: cpu.client,
+                busiest: threads.iter().map(|each| each.thread.busy()).fold(0.0, f64::max),
+                kept_waiting: threads.iter().map(|each| each.thread.kept_waiting()).fold(0.0, f64::max),
+            },
+            server: cpu.server,
+            course: Course {
+                seconds_per_moment: seconds(tick.saturating_mul(collected.ticks_per_moment)),
+                moments: collected.course,
+            },
+        }
+    }
+
+    pub(crate) fn per_second(&self) -> f64 {
+        float(self.responses) / self.seconds.max(1e-9)
+    }
+
+    /// Microseconds of CPU time per answer.
+    pub(crate) fn per_response(&self, seconds: f64) -> f64 {
+        seconds * 1e6 / float(self.responses.max(1))
+    }
+
+    /// Of all requests, how many failed.
+    pub(crate) fn error_share(&self) -> f64 {
+        float(self.errors.total()) / float(self.requests.max(self.errors.total()).max(1))
+    }
+
+    /// Requests that were on their way on average, by Little's law: what was answered a second times how long it took.
+    pub(crate) fn in_flight(&self) -> f64 {
+        self.per_second() * self.latency.mean / 1e9
+    }
+
+    /// What a reader should know before believing the figures.
+    pub(crate) fn warnings(&self) -> Vec<String> {
+        let mut warnings = Vec::new();
+        let Connections { asked, opened, never_served, .. } = self.connections;
+        if self.responses == 0 {
+            warnings.push("not one request was answered".to_owned());
+        } else if never_served > 0 {
+            warnings.push(format!(
+                "{never_served} of {asked} connections were never served: the figures are those of the others"
+            ));
+        }
+        if opened < asked && self.responses > 0 {
+            warnings.push(format!("only {opened} of {asked} connections could be opened"));
+        }
+        let wanted = float(opened * self.load.depth);
+        let is_closed_loop = self.load.rate.is_none() && self.load.keep_alive && !self.load.is_blocking;
+        if is_closed_loop && self.responses > 0 && self.in_flight() < wanted * STARVING {
+            warnings.push(format!(
+                "requests/s x latency is {:.1} requests on their way, but {wanted:.0} were: most connections starve (Little's law)",
+                self.in_flight()
+            ));
+        }
+        let missing = self.unanswered + self.never_sent;
+        let usual = self.load.connections * self.load.depth;
+        if missing > 0 && (missing > usual || float(self.longest_wait) > self.latency.max) {
+            warnings.push(format!(
+                "{missing} requests were without an answer at the end, one of them for {}: no percentile counts them",
+                crate::units::time(float(self.longest_wait))
+            ));
+        }
+        if self.client.busiest > BUSY {
+            warnings.push(format!(
+                "a thread of the client was busy {:.0} % of the time: the client is the bottleneck, not the server (more -t may help)",
+                self.client.busiest * 100.0
+            ));
+        }
+        if self.client.kept_waiting > KEPT_WAITING {
+            warnings.push(format!(
+                "a thread of the client waited for a core {:.0} % of the time: latencies contain that",
+                self.client.kept_waiting * 100.0
+            ));
+        }
+        if self.load.requests.is_some_and(|asked| self.requests < asked)
+            && self.load.duration_seconds.is_none()
+        {
+            warnings.push(format!("only {} of the requests could be sent", self.requests));
+        }
+        warnings
+    }
+}
+
+impl Load {
+    fn of(plan: &Plan) -> Self {
+        let protocol = match plan.protocol {
+            Protocol::Http => "http",
+            Protocol::Echo => "tcp",
+        };
+        Self {
+            protocol: protocol.to_owned(),
+            connections: plan.connections as u64,
+            threads: plan.threads as u64,
+            is_blocking: plan.is_blocking,
+            depth: plan.depth as u64,
+            keep_alive: plan.keep_alive,
+            rate: plan.rate,
+            duration_seconds: plan.end.after.map(|after| after.as_secs_f64()),
+            requests: plan.end.requests,
+            warmup_seconds: plan.warmup.as_secs_f64(),
+            request_bytes: plan.requests.template(0).bytes.len() as u64,
+        }
+    }
+}
+
+impl Connections {
+    fn of(threads: &[Finished]) -> Self {
+        let mut served: Vec<u64> = threads.iter().flat_map(|thread| thread.served.iter().copied()).collect();
+        served.sort_unstable();
+        let opened = || threads.iter().flat_map(|thread| thread.opened.iter().copied());
+        let never_served = served.iter().filter(|&&count| count == 0).count() as u64;
+        Self {
+            asked: served.len() as u64,
+            opened: opened().filter(|&times| times > 0).count() as u64,
+            served: served.len() as u64 - never_served,
+            never_served,
+            reopened: opened().map(|times| times.saturating_sub(1)).sum(),
+            least: served.first().copied().unwrap_or(0),
+            median: served.get(served.len() / 2).copied().unwrap_or(0),
+            most: served.last().copied().unwrap_or(0),
+        }
+    }
+}
+
+impl Moment {
+    /// Both as one.
+    pub(crate) fn with(self, other: Self) -> Self {
+        Self {
+            responses: self.responses + other.responses,
+            errors: self.errors + other.errors,
+            p50: self.p50.max(other.p50),
+            p99: self.p99.max(other.p99),
+            max: self.max.max(other.max),
+        }
+    }
+}
+
+#[expect(clippy::cast_precision_loss, reason = "exact up to 9 * 10^15")]
+fn float(value: u64) -> f64 {
+    value as f64
+}
+
+fn seconds(nanos: Nanos) -> f64 {
+    float(nanos) / float(SECOND)
+}

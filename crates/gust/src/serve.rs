@@ -1,0 +1,68 @@
+//! `gust serve`: a small HTTP server on the engine, to be asked.
+
+use std::io;
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use filoplume_runtime::{Request, Response, Server, ServerConfig};
+
+/// An echo is collected before it is sent back.
+const ECHO_BYTES_MAX: u64 = 64 * 1024 * 1024;
+
+/// Longest `/sleep`.
+const SLEEP_MAX: Duration = Duration::from_secs(60);
+
+/// Serves until SIGINT or SIGTERM.
+pub(crate) fn serve(listen: &str, threads: Option<usize>) -> Result<(), String> {
+    let address = match listen.strip_prefix(':') {
+        Some(port) => format!("127.0.0.1:{port}"),
+        None => listen.to_owned(),
+    };
+    let mut config = ServerConfig::default();
+    if let Some(threads) = threads.filter(|&threads| threads > 0) {
+        config = config.event_loops(threads);
+    }
+    let server = Server::builder().bind(address).and_then(|builder| builder.config(config).build());
+    let server = server.map_err(|error| format!("cannot serve: {error}"))?;
+    server.shutdown_on_signals().map_err(|error| format!("cannot serve: {error}"))?;
+    if let Some(address) = server.local_addrs().first() {
+        announce(address);
+    }
+    server.incoming().for_each(answer).map_err(|error| format!("cannot serve: {error}"))
+}
+
+fn announce(address: &SocketAddr) {
+    println!("listening on http://{address}");
+    println!("  GET /              13 bytes of text");
+    println!("  GET /bytes?n=1000  so many bytes");
+    println!("  GET /sleep?ms=10   an answer that takes so long");
+    println!("  POST /echo         the content, back again");
+}
+
+fn answer(request: Request) -> Response {
+    let mut response = Response::default();
+    match request.path() {
+        "/echo" => return echo(request),
+        "/bytes" => response.send_reader(io::repeat(b'x'), number(&request, "n", 1000)),
+        "/sleep" => {
+            std::thread::sleep(Duration::from_millis(number(&request, "ms", 10)).min(SLEEP_MAX));
+            response.send_text("slept")
+        }
+        "/" => response.send_text("Hello, World!"),
+        _ => response.status(404).send_text("not found"),
+    };
+    response
+}
+
+fn echo(request: Request) -> Response {
+    let mut response = Response::default();
+    match request.into_body().into_bytes(ECHO_BYTES_MAX) {
+        Ok(bytes) => response.send_bytes(bytes),
+        Err(error) => response.status(400).send_text(error.to_string()),
+    };
+    response
+}
+
+fn number(request: &Request, name: &str, default: u64) -> u64 {
+    request.query_value(name).and_then(|value| value.parse().ok()).unwrap_or(default)
+}

@@ -1,0 +1,140 @@
+//! What the threads of a run know of each other: a clock, whether to stop, and how many requests are left.
+
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Instant;
+
+use crate::plan::Plan;
+use crate::units::{Nanos, nanos};
+
+/// Requests that a thread takes at once from those that are left, at most.
+const CLAIM_MAX: u64 = 256;
+
+/// Counts from the start of the run.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Clock(Instant);
+
+impl Clock {
+    pub(crate) fn start() -> Self {
+        Self(Instant::now())
+    }
+
+    #[inline]
+    pub(crate) fn now(&self) -> Nanos {
+        nanos(self.0.elapsed())
+    }
+}
+
+#[derive(Debug)]
+pub(crate) struct Shared {
+    pub(crate) clock: Clock,
+    stop: AtomicBool,
+    /// Requests that nobody has taken; only counted down if there is a limit.
+    left: AtomicU64,
+    opened: AtomicU64,
+    refused: AtomicU64,
+    /// Why the last attempt to connect failed.
+    refusal: Mutex<Option<String>>,
+    errors: AtomicU64,
+}
+
+impl Shared {
+    pub(crate) fn new(plan: &Plan) -> Self {
+        Self {
+            clock: Clock::start(),
+            stop: AtomicBool::new(false),
+            left: AtomicU64::new(plan.end.requests.unwrap_or(u64::MAX)),
+            opened: AtomicU64::new(0),
+            refused: AtomicU64::new(0),
+            refusal: Mutex::new(None),
+            errors: AtomicU64::new(0),
+        }
+    }
+
+    pub(crate) fn stop(&self) {
+        self.stop.store(true, Ordering::Relaxed);
+    }
+
+    #[inline]
+    pub(crate) fn is_stopped(&self) -> bool {
+        self.stop.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn note_opened(&self) {
+        self.opened.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Takes note of an attempt that failed. When every connection has tried in vain, there is nothing to measure.
+    pub(crate) fn note_refused(&self, plan: &Plan, reason: String) {
+        let refused = self.refused.fetch_add(1, Ordering::Relaxed) + 1;
+        if self.opened.load(Ordering::Relaxed) > 0 {
+            return;
+        }
+        if let Ok(mut last) = self.refusal.lock() {
+            *last = Some(reason);
+        }
+        if refused >= plan.connections as u64 {
+            self.stop();
+        }
+    }
+
+    /// Why no connection could be opened at all, if none could.
+    pub(crate) fn refusal(&self) -> Option<String> {
+        if self.opened.load(Ordering::Relaxed) > 0 {
+            return None;
+        }
+        self.refusal.lock().ok().and_then(|last| last.clone())
+    }
+
+    /// Adds to the errors of all threads, and stops the run when there are too many.
+    pub(crate) fn note_errors(&self, plan: &Plan, count: u64) {
+        if count == 0 {
+            return;
+        }
+        let errors = self.errors.fetch_add(count, Ordering::Relaxed) + count;
+        if plan.errors_max.is_some_and(|errors_max| errors > errors_max) {
+            self.stop();
+        }
+    }
+}
+
+/// The requests that one thread may still make. Threads take from what is left in portions that get smaller, so that
+/// none is left with work when the others are done.
+#[derive(Debug)]
+pub(crate) struct Budget {
+    claimed: u64,
+    is_limited: bool,
+    threads: u64,
+}
+
+impl Budget {
+    pub(crate) fn new(plan: &Plan) -> Self {
+        Self { claimed: 0, is_limited: plan.end.requests.is_some(), threads: plan.threads as u64 }
+    }
+
+    /// Takes one request, if one is left.
+    #[inline]
+    pub(crate) fn take(&mut self, shared: &Shared) -> bool {
+        if !self.is_limited {
+            return true;
+        }
+        if self.claimed == 0 {
+            self.claim(shared);
+        }
+        let is_left = self.claimed > 0;
+        self.claimed -= u64::from(is_left);
+        is_left
+    }
+
+    /// Whether no request is left. Looks without taking.
+    pub(crate) fn is_used_up(&self, shared: &Shared) -> bool {
+        self.is_limited && self.claimed == 0 && shared.left.load(Ordering::Relaxed) == 0
+    }
+
+    fn claim(&mut self, shared: &Shared) {
+        let portion = |left: u64| (left / (self.threads * 4)).clamp(1, CLAIM_MAX).min(left);
+        let taken =
+            shared.left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| Some(left - portion(left)));
+        self.claimed = taken.map_or(0, portion);
+    }
+}

@@ -1,0 +1,230 @@
+//! What is counted while requests are made: one slice of time after the other, each thread for itself.
+
+use serde::{Deserialize, Serialize};
+
+use crate::histogram::Histogram;
+use crate::units::Nanos;
+
+/// How a request, or a connection, failed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ErrorKind {
+    /// A connection could not be opened, or not in time.
+    Connect,
+    /// The connection was broken while an answer was awaited.
+    Reset,
+    /// It was closed in order, but before the answer was complete.
+    ClosedEarly,
+    /// No answer in time.
+    Timeout,
+    /// The answer is not what the protocol allows.
+    Malformed,
+    /// Bytes came that nobody had asked for.
+    Unsolicited,
+    /// A status that `--expect` does not list.
+    Status,
+    /// The answer is complete, but not what `--verify` wants.
+    Mismatch,
+}
+
+/// How many errors there were of each kind.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub(crate) struct Errors {
+    pub(crate) connect: u64,
+    pub(crate) reset: u64,
+    pub(crate) closed_early: u64,
+    pub(crate) timeout: u64,
+    pub(crate) malformed: u64,
+    pub(crate) unsolicited: u64,
+    pub(crate) status: u64,
+    pub(crate) mismatch: u64,
+}
+
+/// What happened in one slice of time.
+#[derive(Clone, Debug)]
+pub(crate) struct Slice {
+    pub(crate) requests: u64,
+    pub(crate) responses: u64,
+    pub(crate) bytes_sent: u64,
+    pub(crate) bytes_received: u64,
+    pub(crate) errors: Errors,
+    /// Few different ones occur; the first is nearly always the one.
+    pub(crate) statuses: Vec<(u16, u64)>,
+    /// From when a request should have been sent.
+    pub(crate) latency: Histogram,
+    /// From when it was sent. Only filled at a constant rate: else both are the same.
+    pub(crate) uncorrected: Histogram,
+    pub(crate) connect: Histogram,
+}
+
+/// The slice in progress, and since when anything counts.
+#[derive(Debug)]
+pub(crate) struct Tally {
+    pub(crate) slice: Box<Slice>,
+    /// The end of the warm-up.
+    pub(crate) counts_from: Nanos,
+    /// Whether requests have a moment when they should have been sent.
+    pub(crate) has_schedule: bool,
+}
+
+impl Errors {
+    pub(crate) fn add(&mut self, kind: ErrorKind, count: u64) {
+        let counter = match kind {
+            ErrorKind::Connect => &mut self.connect,
+            ErrorKind::Reset => &mut self.reset,
+            ErrorKind::ClosedEarly => &mut self.closed_early,
+            ErrorKind::Timeout => &mut self.timeout,
+            ErrorKind::Malformed => &mut self.malformed,
+            ErrorKind::Unsolicited => &mut self.unsolicited,
+            ErrorKind::Status => &mut self.status,
+            ErrorKind::Mismatch => &mut self.mismatch,
+        };
+        *counter += count;
+    }
+
+    /// Every kind with its name, in the order of a request's life.
+    pub(crate) fn named(&self) -> [(&'static str, u64); 8] {
+        [
+            ("connect", self.connect),
+            ("reset", self.reset),
+            ("closed early", self.closed_early),
+            ("timeout", self.timeout),
+            ("malformed", self.malformed),
+            ("unsolicited", self.unsolicited),
+            ("status", self.status),
+            ("mismatch", self.mismatch),
+        ]
+    }
+
+    pub(crate) fn total(&self) -> u64 {
+        self.named().iter().map(|(_, count)| count).sum()
+    }
+
+    pub(crate) fn merge(&mut self, other: &Self) {
+        self.connect += other.connect;
+        self.reset += other.reset;
+        self.closed_early += other.closed_early;
+        self.timeout += other.timeout;
+        self.malformed += other.malformed;
+        self.unsolicited += other.unsolicited;
+        self.status += other.status;
+        self.mismatch += other.mismatch;
+    }
+}
+
+impl Slice {
+    pub(crate) fn new() -> Self {
+        Self {
+            requests: 0,
+            responses: 0,
+            bytes_sent: 0,
+            bytes_received: 0,
+            errors: Errors::default(),
+            statuses: Vec::new(),
+            latency: Histogram::new(),
+            uncorrected: Histogram::new(),
+            connect: Histogram::new(),
+        }
+    }
+
+    #[inline]
+    pub(crate) fn count_status(&mut self, status: u16) {
+        match self.statuses.iter_mut().find(|(known, _)| *known == status) {
+            Some((_, count)) => *count += 1,
+            None => self.statuses.push((status, 1)),
+        }
+    }
+
+    pub(crate) fn merge(&mut self, other: &Self) {
+        self.requests += other.requests;
+        self.responses += other.responses;
+        self.bytes_sent += other.bytes_sent;
+        self.bytes_received += other.bytes_received;
+        self.errors.merge(&other.errors);
+        for &(status, count) in &other.statuses {
+            match self.statuses.iter_mut().find(|(known, _)| *known == status) {
+                Some((_, sum)) => *sum += count,
+                None => self.statuses.push((status, count)),
+            }
+        }
+        self.latency.add(&other.latency);
+        self.uncorrected.add(&other.uncorrected);
+        self.connect.add(&other.connect);
+    }
+
+    /// Empty again, with its memory kept.
+    pub(crate) fn clear(&mut self) {
+        self.requests = 0;
+        self.responses = 0;
+        self.bytes_sent = 0;
+        self.bytes_received = 0;
+        self.errors = Errors::default();
+        self.statuses.clear();
+        self.latency.clear();
+        self.uncorrected.clear();
+        self.connect.clear();
+    }
+}
+
+impl Tally {
+    pub(crate) fn new(counts_from: Nanos, has_schedule: bool) -> Self {
+        Self { slice: Box::new(Slice::new()), counts_from, has_schedule }
+    }
+
+    #[inline]
+    pub(crate) fn request(&mut self, sent: Nanos) {
+        self.slice.requests += u64::from(sent >= self.counts_from);
+    }
+
+    /// An answer is complete. Returns whether it counts: its request must have been sent after the warm-up.
+    #[inline]
+    pub(crate) fn response(&mut self, intended: Nanos, sent: Nanos, now: Nanos) -> bool {
+        if sent < self.counts_from {
+            return false;
+        }
+        self.slice.responses += 1;
+        self.slice.latency.record(now.saturating_sub(intended));
+        if self.has_schedule {
+            self.slice.uncorrected.record(now.saturating_sub(sent));
+        }
+        true
+    }
+
+    pub(crate) fn error(&mut self, kind: ErrorKind, count: u64) {
+        self.slice.errors.add(kind, count);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn requests_of_the_warm_up_do_not_count() {
+        let mut tally = Tally::new(100, true);
+        tally.request(99);
+        tally.request(100);
+        assert!(!tally.response(50, 99, 150));
+        assert!(tally.response(50, 100, 150));
+        let slice = &tally.slice;
+        assert_eq!((slice.requests, slice.responses), (1, 1));
+        assert_eq!((slice.latency.percentile(50.0), slice.uncorrected.percentile(50.0)), (100, 50));
+    }
+
+    #[test]
+    fn slices_add_up_and_start_over() {
+        let (mut sum, mut slice) = (Slice::new(), Slice::new());
+        slice.count_status(200);
+        slice.count_status(200);
+        slice.count_status(404);
+        slice.errors.add(ErrorKind::Timeout, 2);
+        slice.errors.add(ErrorKind::Connect, 1);
+        slice.latency.record(5);
+        sum.merge(&slice);
+        sum.merge(&slice);
+        assert_eq!(sum.statuses, [(200, 4), (404, 2)]);
+        assert_eq!((sum.errors.timeout, sum.errors.total(), sum.latency.count()), (4, 6, 2));
+        sum.clear();
+        assert!(sum.statuses.is_empty() && sum.errors == Errors::default() && sum.latency.count() == 0);
+    }
+}

@@ -1,0 +1,209 @@
+//! Whom to ask: what a URL on the command line means.
+
+use std::fmt;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpStream, ToSocketAddrs};
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// Of several addresses of one name, how long each is tried before the next.
+const TRY_TIMEOUT: Duration = Duration::from_secs(2);
+
+/// What is spoken on a connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Speech {
+    Http,
+    /// Bytes out, and the same number of bytes back.
+    Tcp,
+}
+
+/// What a URL says, before any name is looked up.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Target {
+    pub(crate) speech: Speech,
+    pub(crate) host: Host,
+    /// What `Host` says.
+    pub(crate) authority: String,
+    /// Path and query.
+    pub(crate) path: String,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Host {
+    Name(String, u16),
+    Unix(PathBuf),
+}
+
+/// Where to connect to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Address {
+    Tcp(SocketAddr),
+    Unix(PathBuf),
+}
+
+impl Target {
+    /// `http://host[:port][/path]`, `tcp://host:port`, `unix:/socket[:/path]`, `:port[/path]`.
+    pub(crate) fn parse(url: &str) -> Result<Self, String> {
+        if let Some(rest) = url.strip_prefix("http://") {
+            return Self::http(url, rest);
+        }
+        if let Some(rest) = url.strip_prefix(':') {
+            return Self::http(url, &format!("127.0.0.1:{rest}"));
+        }
+        if let Some(rest) = url.strip_prefix("tcp://") {
+            let (host, port) = host_and_port(url, rest.trim_end_matches('/'), None)?;
+            let authority = rest.to_owned();
+            return Ok(Self {
+                speech: Speech::Tcp,
+                host: Host::Name(host, port),
+                authority,
+                path: String::new(),
+            });
+        }
+        if let Some(rest) = url.strip_prefix("unix:") {
+            let (socket, path) = match rest.split_once(":/") {
+                Some((socket, path)) => (socket, format!("/{path}")),
+                None => (rest, "/".to_owned()),
+            };
+            if socket.is_empty() {
+                return Err(format!(
+                    "{url:?} names no socket; write unix:/path/to/socket or unix:/path/to/socket:/path"
+                ));
+            }
+            let authority = "localhost".to_owned();
+            return Ok(Self { speech: Speech::Http, host: Host::Unix(socket.into()), authority, path });
+        }
+        if url.starts_with("https://") {
+            return Err(
+                "https:// is not spoken; put a proxy that ends TLS before the server, or ask it without TLS"
+                    .to_owned(),
+            );
+        }
+        Err(format!(
+            "{url:?} is no URL; write http://host:port/path, tcp://host:port, unix:/path/to/socket or :port"
+        ))
+    }
+
+    fn http(url: &str, rest: &str) -> Result<Self, String> {
+        let rest = rest.split('#').next().unwrap_or_default();
+        let end = rest.find(['/', '?']).unwrap_or(rest.len());
+        let (authority, path) = rest.split_at(end);
+        let (host, port) = host_and_port(url, authority, Some(80))?;
+        let path = if path.starts_with('/') { path.to_owned() } else { format!("/{path}") };
+        Ok(Self { speech: Speech::Http, host: Host::Name(host, port), authority: authority.to_owned(), path })
+    }
+}
+
+impl Host {
+    /// Looks the name up. Of several addresses the first one that accepts is taken.
+    pub(crate) fn resolve(&self) -> Result<Address, String> {
+        let (name, port) = match self {
+            Self::Unix(path) => return Ok(Address::Unix(path.clone())),
+            Self::Name(name, port) => (name.as_str(), *port),
+        };
+        let found =
+            (name, port).to_socket_addrs().map_err(|error| format!("cannot look up {name}: {error}"))?;
+        let addresses: Vec<_> = found.collect();
+        let accepts = |address: &&SocketAddr| TcpStream::connect_timeout(address, TRY_TIMEOUT).is_ok();
+        let chosen = match addresses.as_slice() {
+            [only] => Some(only),
+            several => several.iter().find(accepts).or_else(|| several.first()),
+        };
+        chosen.copied().map(Address::Tcp).ok_or_else(|| format!("{name} has no address"))
+    }
+}
+
+impl fmt::Display for Address {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Tcp(address) => address.fmt(f),
+            Self::Unix(path) => path.display().fmt(f),
+        }
+    }
+}
+
+fn host_and_port(url: &str, authority: &str, default: Option<u16>) -> Result<(String, u16), String> {
+    let bad = |what: &str| Err(format!("{url:?} {what}"));
+    if authority.contains('@') {
+        return bad("has a user name; send it as a header: -H 'Authorization: ...'");
+    }
+    let (host, port) = match authority.strip_prefix('[') {
+        Some(rest) => match rest.split_once(']') {
+            Some((host, port)) => (host, port.strip_prefix(':').or((!port.is_empty()).then_some("?"))),
+            None => return bad("has a bracket that is not closed"),
+        },
+        None => authority.rsplit_once(':').map_or((authority, None), |(host, port)| (host, Some(port))),
+    };
+    let port = match (port, default) {
+        (Some(port), _) => match port.parse::<u16>() {
+            Ok(port) if port > 0 => port,
+            _ => return bad("has a port that is none"),
+        },
+        (None, Some(port)) => port,
+        (None, None) => return bad("has no port"),
+    };
+    let is_valid = |c: char| c.is_alphanumeric() || matches!(c, '-' | '_' | '.' | ':' | '%');
+    match host {
+        // As `:8080` on a server: this machine.
+        "" if default.is_none() => Ok((IpAddr::V4(Ipv4Addr::LOCALHOST).to_string(), port)),
+        "" => bad("has no host"),
+        _ if host.chars().all(is_valid) => Ok((host.to_owned(), port)),
+        _ => bad("has a host that is none"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn http(host: &str, port: u16, authority: &str, path: &str) -> Target {
+        let host = Host::Name(host.to_owned(), port);
+        Target { speech: Speech::Http, host, authority: authority.to_owned(), path: path.to_owned() }
+    }
+
+    #[test]
+    fn urls_have_four_forms() {
+        let check = |url: &str, expected: Target| assert_eq!(Target::parse(url), Ok(expected), "{url}");
+        check("http://h", http("h", 80, "h", "/"));
+        check("http://h:8080/a/b?c#d", http("h", 8080, "h:8080", "/a/b?c"));
+        check("http://h?c", http("h", 80, "h", "/?c"));
+        check("http://[::1]:81/a", http("::1", 81, "[::1]:81", "/a"));
+        check(":8080", http("127.0.0.1", 8080, "127.0.0.1:8080", "/"));
+        check(":8080/x", http("127.0.0.1", 8080, "127.0.0.1:8080", "/x"));
+        let tcp = Target::parse("tcp://h:7/").unwrap();
+        assert_eq!((tcp.speech, tcp.host), (Speech::Tcp, Host::Name("h".to_owned(), 7)));
+        assert_eq!(Target::parse("tcp://:7").unwrap().host, Host::Name("127.0.0.1".to_owned(), 7));
+        let unix = Target::parse("unix:/run/app.sock").unwrap();
+        assert_eq!((unix.host, unix.path.as_str()), (Host::Unix("/run/app.sock".into()), "/"));
+        assert_eq!(Target::parse("unix:a.sock:/b?c").unwrap().path, "/b?c");
+    }
+
+    #[test]
+    fn a_bad_url_is_told_what_is_wrong() {
+        let says = |url: &str, part: &str| {
+            let error = Target::parse(url).unwrap_err();
+            assert!(error.contains(part), "{url}: {error}");
+        };
+        says("localhost:8080", "is no URL; write http://");
+        says("", "is no URL");
+        says("https://h", "https:// is not spoken");
+        says("http://", "has no host");
+        says("http://h:0/", "port");
+        says("http://h:99999/", "port");
+        says("http://h:x/", "port");
+        says("http://[::1", "bracket");
+        says("http://[::1]x", "port");
+        says("http://a b/", "host that is none");
+        says("http://me:secret@h/", "-H 'Authorization");
+        says("tcp://h", "has no port");
+        says("unix:", "names no socket");
+    }
+
+    #[test]
+    fn a_number_needs_no_lookup() {
+        let address = Target::parse(":5000").unwrap().host.resolve();
+        assert_eq!(address.unwrap().to_string(), "127.0.0.1:5000");
+        assert!(
+            Host::Name("does-not-exist.invalid".into(), 1).resolve().unwrap_err().contains("cannot look up")
+        );
+    }
+}
