@@ -397,7 +397,12 @@ mod tests {
     fn requests_can_be_anything() {
         let bytes = |arguments| plan(arguments).unwrap().requests.template(0).bytes.clone();
         let text = |arguments| String::from_utf8(bytes(arguments)).unwrap();
-        assert_eq!(text("http://h.invalid:1/x -X PUT -H A:b -b abc").replace("\r\n", "|"), "x");
+        assert_eq!(
+            text("http://127.0.0.1:1/x -X PUT -H A:b -b abc").replace("\r\n", "|"),
+            "PUT /x HTTP/1.1|host: 127.0.0.1:1|A: b|content-length: 3||abc"
+        );
+        assert!(text(":1 -b abc").starts_with("POST / HTTP/1.1"));
+        assert_eq!(text("tcp://:1 -l 5"), "01234");
     }
 
     #[test]

@@ -131,7 +131,18 @@ mod tests {
     fn the_same_is_not_worse() {
         let comparison = compare(&sample::run(), &sample::run(), 0.0);
         assert!(!comparison.is_worse());
-        expect![[r#""#]].assert_eq(&comparison.to_string());
+        expect![[r#"
+            compared              base           now    change
+            requests/s          19,975        19,975    +0.0 %
+            mean               33.4 ms       33.4 ms    +0.0 %
+            p50                25.1 ms       25.1 ms    +0.0 %
+            p90                81.1 ms       81.1 ms    +0.0 %
+            p99                98.2 ms       98.2 ms    +0.0 %
+            server CPU         6.26 µs       6.26 µs    +0.0 %
+            errors             0.075 %       0.075 %    +0.0 %
+            not worse, with a threshold of 0 %
+        "#]]
+        .assert_eq(&comparison.to_string());
     }
 
     #[test]
@@ -141,7 +152,18 @@ mod tests {
         now.latency.percentiles[4] *= 1.06;
         assert!(compare(&base, &now, 0.05).is_worse());
         assert!(!compare(&base, &now, 0.10).is_worse());
-        expect![[r#""#]].assert_eq(&compare(&base, &now, 0.05).to_string());
+        expect![[r#"
+            compared              base           now    change
+            requests/s          19,975        19,376    -3.0 %
+            mean               33.4 ms       33.4 ms    +0.0 %
+            p50                25.1 ms       25.1 ms    +0.0 %
+            p90                81.1 ms       81.1 ms    +0.0 %
+            p99                98.2 ms        104 ms    +6.0 %  WORSE
+            server CPU         6.26 µs       6.45 µs    +3.1 %
+            errors             0.075 %       0.075 %    +0.0 %
+            worse, with a threshold of 5 %
+        "#]]
+        .assert_eq(&compare(&base, &now, 0.05).to_string());
     }
 
     #[test]
@@ -153,7 +175,20 @@ mod tests {
         now.load.rate = None;
         let comparison = compare(&base, &now, 0.05);
         assert!(!comparison.is_worse());
-        expect![[r#""#]].assert_eq(&comparison.to_string());
+        expect![[r#"
+            compared              base           now    change
+            requests/s          19,975        39,950  +100.0 %  better
+            mean               33.4 ms       16.7 ms   -50.0 %  better
+            p50                25.1 ms       25.1 ms    +0.0 %
+            p90                81.1 ms       81.1 ms    +0.0 %
+            p99                98.2 ms       98.2 ms    +0.0 %
+            server CPU         6.26 µs       3.13 µs   -50.0 %  better
+            errors             0.075 %       0.075 %    +0.0 %
+            not the same load: the number of connections was 64 and is 400
+            not the same load: the rate was 20,000 and is none
+            not worse, with a threshold of 5 %
+        "#]]
+        .assert_eq(&comparison.to_string());
     }
 
     #[test]

@@ -4,7 +4,7 @@
 //! `connection`s is a socket and an `exchange`, which gives the bytes their meaning. Threads count into slices of time
 //! (`tally`), the `collector` adds them up, and a `run` is what came out, for the `report`s.
 
-#![allow(clippy::print_stdout, clippy::print_stderr, reason = "that is what a program on a terminal does")]
+#![allow(clippy::print_stderr, reason = "that is what a program on a terminal does")]
 
 mod args;
 mod blocking;
@@ -32,6 +32,7 @@ mod verify;
 mod worker;
 
 use std::fs;
+use std::io::Write;
 use std::path::Path;
 use std::process::ExitCode;
 
@@ -71,7 +72,7 @@ fn measure(arguments: &LoadArguments) -> Result<bool, String> {
         is_writable(file)?;
     }
     let run = load::run(&plan, arguments.quiet)?;
-    print!("{}", report::write(arguments.format, &run));
+    say(&report::write(arguments.format, &run));
     if let Some(file) = &arguments.save {
         write(file, &report::json::write(&run))?;
     }
@@ -83,7 +84,7 @@ fn measure(arguments: &LoadArguments) -> Result<bool, String> {
         let comparison = compare::compare(&base, &run, arguments.threshold);
         // Other formats are read by programs, which must not find a table behind them.
         if arguments.format == args::Format::Text {
-            print!("\n{comparison}");
+            say(&format!("\n{comparison}"));
         } else {
             eprint!("{comparison}");
         }
@@ -112,6 +113,12 @@ fn demands(arguments: &LoadArguments, run: &Run) -> bool {
     }
     failures.iter().for_each(|failure| eprintln!("gust: {failure}"));
     failures.is_empty()
+}
+
+/// Writes to standard output. Whoever has stopped reading has seen enough.
+fn say(text: &str) {
+    let mut out = std::io::stdout().lock();
+    let _ = out.write_all(text.as_bytes()).and_then(|()| out.flush());
 }
 
 fn is_writable(file: &Path) -> Result<(), String> {

@@ -10,25 +10,27 @@ use crate::units::{Nanos, SECOND, nanos};
 /// request makes no other one late.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Schedule {
-    per_nano: f64,
+    /// Nanoseconds between two requests at the full rate.
+    interval: f64,
+    /// Nanoseconds in which the rate grows.
     ramp: f64,
 }
 
 impl Schedule {
     pub(crate) fn new(per_second: f64, ramp: Duration) -> Self {
         #[expect(clippy::cast_precision_loss, reason = "104 days of nanoseconds are exact")]
-        Self { per_nano: per_second / SECOND as f64, ramp: nanos(ramp) as f64 }
+        Self { interval: SECOND as f64 / per_second, ramp: nanos(ramp) as f64 }
     }
 
     /// When request number `index` is due. While the rate grows, n(t) = rate t² / (2 ramp).
     pub(crate) fn due(&self, index: u64) -> Nanos {
         #[expect(clippy::cast_precision_loss, reason = "exact for 9 * 10^15 requests")]
         let index = index as f64;
-        let in_ramp = self.per_nano * self.ramp / 2.0;
+        let in_ramp = self.ramp / self.interval / 2.0;
         let at = if index < in_ramp {
-            (2.0 * self.ramp * index / self.per_nano).sqrt()
+            (2.0 * self.ramp * index * self.interval).sqrt()
         } else {
-            self.ramp + (index - in_ramp) / self.per_nano
+            self.ramp + (index - in_ramp) * self.interval
         };
         #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a float saturates")]
         let at = at as Nanos;
@@ -40,9 +42,9 @@ impl Schedule {
         #[expect(clippy::cast_precision_loss, reason = "104 days of nanoseconds are exact")]
         let at = at as f64;
         let count = if at < self.ramp {
-            self.per_nano * at * at / (2.0 * self.ramp)
+            at * at / (2.0 * self.ramp * self.interval)
         } else {
-            self.per_nano * (at - self.ramp / 2.0)
+            (at - self.ramp / 2.0) / self.interval
         };
         #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a float saturates")]
         let count = count.ceil() as u64;

@@ -6,6 +6,8 @@ use std::time::Duration;
 
 use filoplume_runtime::{Request, Response, Server, ServerConfig};
 
+use crate::say;
+
 /// An echo is collected before it is sent back.
 const ECHO_BYTES_MAX: u64 = 64 * 1024 * 1024;
 
@@ -32,11 +34,10 @@ pub(crate) fn serve(listen: &str, threads: Option<usize>) -> Result<(), String> 
 }
 
 fn announce(address: &SocketAddr) {
-    println!("listening on http://{address}");
-    println!("  GET /              13 bytes of text");
-    println!("  GET /bytes?n=1000  so many bytes");
-    println!("  GET /sleep?ms=10   an answer that takes so long");
-    println!("  POST /echo         the content, back again");
+    say(&format!(
+        "listening on http://{address}\n  GET /              13 bytes of text\n  GET /bytes?n=1000  so many bytes\n  \
+         GET /sleep?ms=10   an answer that takes so long\n  POST /echo         the content, back again\n"
+    ));
 }
 
 fn answer(request: Request) -> Response {

@@ -26,6 +26,10 @@ const EVENTS_MAX: usize = 1024;
 /// Requests that are due closer together are sent together: a wake-up each would be most of the work.
 const DUE_TOGETHER: Nanos = 50_000;
 
+/// Connections that are begun before those that are open have their turn: a connect is long, and each one waits for
+/// the rest of its row.
+const CONNECTS_IN_A_ROW: usize = 8;
+
 /// Longest wait, so that a stop is noticed.
 const WAIT_MAX: Nanos = SECOND / 20;
 
@@ -265,8 +269,12 @@ impl<'a> Worker<'a> {
     }
 
     fn open_due(&mut self, now: Nanos) {
-        while self.to_open.first().is_some_and(|&(at, _)| at <= now) {
+        for _ in 0..CONNECTS_IN_A_ROW {
+            if self.to_open.first().is_none_or(|&(at, _)| at > now) {
+                return;
+            }
             let Some((_, slot)) = self.to_open.pop_first() else { return };
+            let now = self.shared.clock.now();
             // With a connection for each request, its time begins here.
             if !self.plan.keep_alive && self.plan.rate.is_none() {
                 let exchange = &mut self.connections[slot].exchange;

@@ -56,6 +56,30 @@ mod tests {
 
     #[test]
     fn the_lines_are_those_of_ab() {
-        expect![[r#""#]].assert_eq(&write(&sample::run()));
+        expect![[r#"
+            Server Hostname:        127.0.0.1
+            Server Port:            8080
+            Document Path:          /plain?a=<b>&c
+            Concurrency Level:      64
+            Time taken for tests:   4.000 seconds
+            Complete requests:      79900
+            Failed requests:        60
+            Non-2xx responses:      2
+            Keep-Alive requests:    79900
+            Total transferred:      10387000 bytes
+            Requests per second:    19975.00 [#/sec] (mean)
+            Time per request:       33.438 [ms] (mean)
+            Time per request:       0.050 [ms] (mean, across all concurrent requests)
+            Transfer rate:          2535.89 [Kbytes/sec] received
+
+            Percentage of the requests served within a certain time (ms)
+              50%    25.100
+              75%    56.361
+              90%    81.134
+              95%    90.374
+              99%    98.173
+             100%   100.139 (longest request)
+        "#]]
+        .assert_eq(&write(&sample::run()));
     }
 }

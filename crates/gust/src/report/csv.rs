@@ -76,7 +76,67 @@ mod tests {
         assert_eq!((lines.len(), lines[0].len()), (2, lines[1].len()));
         let pairs: Vec<_> =
             lines[0].iter().zip(&lines[1]).map(|(name, value)| format!("{name}={value}\n")).collect();
-        expect![[r#""#]].assert_eq(&pairs.concat());
+        expect![[r#"
+            target="http://127.0.0.1:8080/plain?a=<b>&c"
+            connections=64
+            threads=2
+            pipeline=1
+            rate=20000
+            seconds=4.000
+            requests=80000
+            responses=79900
+            requests_per_second=19975.00
+            unanswered=42
+            errors_connect=0
+            errors_reset=3
+            errors_closed_early=0
+            errors_timeout=55
+            errors_malformed=0
+            errors_unsolicited=0
+            errors_status=2
+            errors_mismatch=0
+            status_1xx=0
+            status_2xx=79898
+            status_3xx=0
+            status_4xx=0
+            status_5xx=2
+            bytes_sent=3760000
+            bytes_received=10387000
+            opened=64
+            never_served=1
+            reopened=5
+            least_each=0
+            median_each=1250
+            most_each=1300
+            connect_p50_us=2600.959
+            min_us=99.968
+            mean_us=33438.381
+            p50_us=25100.287
+            p75_us=56360.959
+            p90_us=81133.567
+            p95_us=90374.143
+            p99_us=98172.927
+            p99.9_us=99942.399
+            p99.99_us=100139.007
+            max_us=100139.007
+            uncorrected_min_us=99.968
+            uncorrected_mean_us=16769.177
+            uncorrected_p50_us=12607.487
+            uncorrected_p75_us=28229.631
+            uncorrected_p90_us=40632.319
+            uncorrected_p95_us=45252.607
+            uncorrected_p99_us=49119.231
+            uncorrected_p99.9_us=50036.735
+            uncorrected_p99.99_us=50102.271
+            uncorrected_max_us=50102.271
+            client_user_us_per_request=0.2503
+            client_system_us_per_request=3.7547
+            client_busiest_thread=0.420
+            server_user_us_per_request=1.2516
+            server_system_us_per_request=5.0063
+            error_share=0.000750
+        "#]]
+        .assert_eq(&pairs.concat());
     }
 
     #[test]

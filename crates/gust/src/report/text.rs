@@ -190,7 +190,39 @@ mod tests {
 
     #[test]
     fn a_run_at_a_constant_rate_shows_both_latencies() {
-        expect![[r#""#]].assert_eq(&write(&sample::run()));
+        expect![[r#"
+            http://127.0.0.1:8080/plain?a=<b>&c
+            64 connections, 2 threads, 20,000/s, after 1.00 s of warm-up
+
+            requests/s     19,975
+            requests       80,000 sent, 79,900 answered in 4.00 s
+            at the end     40 still unanswered, 2 due, but never sent; the longest wait 3.00 ms
+            bytes          3.59 MiB sent (918 KiB/s), 9.91 MiB received (2.48 MiB/s)
+            statuses       200: 79,898, 503: 2
+            errors         3 reset, 55 timeout, 2 status
+
+            connections    64 asked, 64 opened, 63 served, 1 never served, 5 reopened
+              answers each   least 0, median 1,250, most 1,300
+              connect time   least 100 µs, p50 2.60 ms, p99 9.90 ms, most 10.1 ms
+
+            latency      from when due  from when sent
+              min               100 µs          100 µs
+              mean             33.4 ms         16.8 ms
+              50 %             25.1 ms         12.6 ms
+              75 %             56.4 ms         28.2 ms
+              90 %             81.1 ms         40.6 ms
+              95 %             90.4 ms         45.3 ms
+              99 %             98.2 ms         49.1 ms
+              99.9 %           99.9 ms         50.0 ms
+              99.99 %           100 ms         50.1 ms
+              max               100 ms         50.1 ms
+
+            client CPU     4.01 µs per request (0.25 user, 3.75 system); busiest thread 42 %
+            server CPU     6.26 µs per request (1.25 user, 5.01 system)
+
+            WARNING  1 of 64 connections were never served: the figures are those of the others
+        "#]]
+        .assert_eq(&write(&sample::run()));
     }
 
     #[test]
@@ -202,6 +234,36 @@ mod tests {
         run.client.busiest = 0.99;
         run.load.protocol = "tcp".to_owned();
         run.statuses.clear();
-        expect![[r#""#]].assert_eq(&write(&run));
+        expect![[r#"
+            http://127.0.0.1:8080/plain?a=<b>&c
+            64 connections, 2 threads, closed loop, messages of 47 B, after 1.00 s of warm-up
+
+            speed          20,000 request/s, 19,975 response/s
+            requests       80,000 sent, 79,900 answered in 4.00 s
+            at the end     40 still unanswered, 2 due, but never sent; the longest wait 3.00 ms
+            bytes          3.59 MiB sent (918 KiB/s), 9.91 MiB received (2.48 MiB/s)
+            errors         3 reset, 55 timeout, 2 status
+
+            connections    64 asked, 64 opened, 63 served, 1 never served, 5 reopened
+              answers each   least 0, median 1,250, most 1,300
+              connect time   least 100 µs, p50 2.60 ms, p99 9.90 ms, most 10.1 ms
+
+            latency
+              min               100 µs
+              mean             33.4 ms
+              50 %             25.1 ms
+              75 %             56.4 ms
+              90 %             81.1 ms
+              95 %             90.4 ms
+              99 %             98.2 ms
+              99.9 %           99.9 ms
+              99.99 %           100 ms
+              max               100 ms
+
+            client CPU     4.01 µs per request (0.25 user, 3.75 system); busiest thread 99 %
+
+            WARNING  1 of 64 connections were never served: the figures are those of the others
+            WARNING  a thread of the client was busy 99 % of the time: the client is the bottleneck, not the server (more -t may help)
+        "#]].assert_eq(&write(&run));
     }
 }

@@ -122,6 +122,23 @@ mod tests {
 
     #[test]
     fn the_lines_are_those_of_wrk() {
-        expect![[r#""#]].assert_eq(&write(&sample::run()));
+        expect![[r#"
+            Running 4s test @ http://127.0.0.1:8080/plain?a=<b>&c
+              2 threads and 64 connections
+              Thread Stats   Avg      Stdev     Max   +/- Stdev
+                Latency  33.44ms   29.82ms  100.14ms   60.72%
+                Req/Sec    8.00k     2.55k    10.00k   75.00%
+              Latency Distribution
+                 50%   25.10ms
+                 75%   56.36ms
+                 90%   81.13ms
+                 99%   98.17ms
+              79900 requests in 4.00s, 9.91MB read
+              Socket errors: connect 0, read 3, write 0, timeout 55
+              Non-2xx or 3xx responses: 2
+            Requests/sec:   19975.00
+            Transfer/sec:     2.48MB
+        "#]]
+        .assert_eq(&write(&sample::run()));
     }
 }

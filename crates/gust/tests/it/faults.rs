@@ -1,0 +1,163 @@
+//! Servers that fail: each failure has its name, and none of them makes the program hang.
+
+use std::io::{BufReader, Read, Write};
+use std::net::TcpListener;
+use std::time::Duration;
+
+use crate::program::{count, errors, gust, measure};
+use crate::servers::{Counter, HELLO, always, each_connection, read_request, reset};
+
+#[test]
+fn a_refused_port_is_one_clear_line() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    drop(listener);
+    for more in ["", "-r 100", "--no-keepalive", "--blocking-threads 3"] {
+        let outcome = gust(&format!(":{port} -c 10 {more}"));
+        outcome
+            .assert_code(2)
+            .assert_says(&format!("cannot connect to 127.0.0.1:{port}: Connection refused"));
+        assert!(outcome.stdout.is_empty());
+        assert!(outcome.took < Duration::from_secs(5), "{more}: {:?}", outcome.took);
+    }
+}
+
+#[test]
+fn a_bad_command_line_says_what_is_wrong() {
+    gust("localhost:8080").assert_code(2).assert_says("is no URL; write http://");
+    gust("https://localhost").assert_code(2).assert_says("https:// is not spoken");
+    gust("").assert_code(2).assert_says("required");
+    gust(":1 -c none").assert_code(2).assert_says("is no number");
+    gust("unix:/does/not/exist").assert_code(2).assert_says("cannot connect to /does/not/exist");
+    gust(":1 --compare /does/not/exist").assert_code(2).assert_says("cannot read /does/not/exist");
+    gust(":1 --save /does/not/exist").assert_code(2).assert_says("cannot write /does/not/exist");
+    gust(":1 --server-pid 999999999").assert_code(2).assert_says("--server-pid");
+}
+
+#[test]
+fn a_reset_is_a_reset() {
+    let port = each_connection(|stream| {
+        let mut reader = BufReader::new(stream);
+        read_request(&mut reader);
+        reset(reader.into_inner());
+    });
+    let (run, outcome) = measure(&format!(":{port} -c 2 -n 20"));
+    outcome.assert_code(1).assert_says("not one request was answered");
+    assert_eq!((count(&run, "errors.reset"), count(&run, "requests")), (20, 20), "{run}");
+}
+
+#[test]
+fn an_answer_that_ends_too_soon_is_closed_early() {
+    for answer in [&b"HTTP/1.1 200 OK\r\nContent-Length: 50\r\n\r\nHello"[..], b"HTTP/1.1 200 O", b""] {
+        let port = each_connection(move |stream| {
+            let mut reader = BufReader::new(stream);
+            read_request(&mut reader);
+            let _ = reader.get_mut().write_all(answer);
+        });
+        let (run, outcome) = measure(&format!(":{port} -c 2 -n 10"));
+        outcome.assert_code(1);
+        assert_eq!((count(&run, "errors.closed_early"), errors(&run)), (10, 10), "{run}");
+    }
+}
+
+#[test]
+fn what_is_no_answer_is_malformed() {
+    for answer in [
+        &b"SSH-2.0-OpenSSH_9.2\r\n"[..],
+        b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\nContent-Length: 6\r\n\r\nHello",
+        b"HTTP/1.1 200 OK\nContent-Length: 5\n\nHello",
+        b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nHello!\r\n",
+    ] {
+        let port = always(answer);
+        let (run, outcome) = measure(&format!(":{port} -c 2 -n 10"));
+        outcome.assert_code(1);
+        assert_eq!((count(&run, "errors.malformed"), errors(&run)), (10, 10), "{run}");
+    }
+}
+
+#[test]
+fn bytes_that_nobody_asked_for_are_unsolicited() {
+    // A second answer to one request.
+    let port = always(
+        b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nHelloHTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nHello",
+    );
+    let (run, _) = measure(&format!(":{port} -c 2 -n 10"));
+    assert_eq!((count(&run, "responses"), count(&run, "errors.unsolicited")), (10, 10), "{run}");
+}
+
+#[test]
+fn a_server_that_floods_does_not_hold_us_up() {
+    let port = each_connection(|mut stream| while stream.write_all(&[b'x'; 65536]).is_ok() {});
+    let (run, outcome) = measure(&format!(":{port} -c 4 -d 500ms"));
+    outcome.assert_code(1);
+    assert!(errors(&run) > 0 && outcome.took < Duration::from_secs(5), "{run}");
+    // The same as the endless content of one answer.
+    let port = each_connection(|stream| {
+        let mut reader = BufReader::new(stream);
+        read_request(&mut reader);
+        let stream = reader.get_mut();
+        let _ = stream.write_all(b"HTTP/1.1 200 OK\r\n\r\n");
+        while stream.write_all(&[b'x'; 65536]).is_ok() {}
+    });
+    let (run, outcome) = measure(&format!(":{port} -c 4 -d 500ms"));
+    outcome.assert_code(1);
+    assert!(count(&run, "unanswered") == 4 && outcome.took < Duration::from_secs(5), "{run}");
+}
+
+#[test]
+fn a_server_that_says_nothing_is_given_up_on() {
+    let port = each_connection(|mut stream| {
+        let _ = stream.read_to_end(&mut Vec::new());
+    });
+    for more in ["", "--blocking-threads 2"] {
+        let (run, outcome) = measure(&format!(":{port} -c 2 -n 4 --timeout 200ms {more}"));
+        outcome.assert_code(1);
+        assert_eq!((count(&run, "errors.timeout"), count(&run, "unanswered")), (4, 0), "{run}");
+    }
+}
+
+#[test]
+fn a_server_that_never_accepts_is_told_by_its_silence() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    let (run, outcome) = measure(&format!(":{port} -c 4 -d 600ms"));
+    outcome.assert_code(1).assert_says("not one request was answered");
+    assert_eq!((count(&run, "unanswered"), count(&run, "connections.never_served")), (4, 4), "{run}");
+    assert!(outcome.took < Duration::from_secs(5), "{:?}", outcome.took);
+    assert!(count(&run, "longest_wait") > 400_000_000, "{run}");
+}
+
+#[test]
+fn connections_that_are_never_served_are_counted() {
+    let accepted = Counter::default();
+    let port = each_connection(move |stream| {
+        let mut reader = BufReader::new(stream);
+        let is_served = accepted.add() < 2;
+        while read_request(&mut reader).is_some() {
+            if is_served && reader.get_mut().write_all(HELLO).is_err() {
+                return;
+            }
+        }
+    });
+    let outcome = gust(&format!(":{port} -c 10 -d 500ms"));
+    outcome.assert_code(0);
+    assert!(outcome.stdout.contains("2 served, 8 never served"), "{}", outcome.stdout);
+    assert!(outcome.stdout.contains("8 of 10 connections were never served"), "{}", outcome.stdout);
+    assert!(outcome.stdout.contains("most connections starve (Little's law)"), "{}", outcome.stdout);
+}
+
+#[test]
+fn a_server_that_goes_away_ends_a_run_without_duration() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    std::thread::spawn(move || {
+        let (stream, _) = listener.accept().unwrap();
+        drop(listener);
+        let mut reader = BufReader::new(stream);
+        read_request(&mut reader);
+        let _ = reader.get_mut().write_all(HELLO);
+    });
+    let outcome = gust(&format!(":{port} -c 1 -n 1000 --timeout 300ms --quiet"));
+    outcome.assert_code(0);
+    assert!(outcome.stdout.contains("of the requests could be sent"), "{}", outcome.stdout);
+}

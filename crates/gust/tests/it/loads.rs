@@ -1,0 +1,127 @@
+//! The forms of load: for how long, over how many connections, by which threads.
+
+use std::time::Duration;
+
+use crate::program::{collect, count, errors, gust, measure, number, start, wait, wait_until};
+use crate::servers::{Counter, HELLO, always, each_connection, each_request};
+
+#[test]
+fn a_duration_is_kept_whatever_the_server_does() {
+    let slow = each_request(|_| {
+        std::thread::sleep(Duration::from_secs(3));
+        HELLO.to_vec()
+    });
+    for port in [always(HELLO), slow] {
+        for more in ["", "-r 1000", "--blocking-threads 4", "--no-keepalive"] {
+            let (run, outcome) = measure(&format!(":{port} -c 4 -d 400ms {more}"));
+            assert!(number(&run, "seconds") <= 0.41, "{more}: {run}");
+            // Starting a process on a busy machine takes its time as well.
+            assert!(outcome.took < Duration::from_secs(2), "{more}: {:?}", outcome.took);
+        }
+    }
+}
+
+#[test]
+fn a_connection_per_request_is_one() {
+    let opened = Counter::default();
+    let counter = opened.clone();
+    let port = each_connection(move |stream| {
+        counter.add();
+        crate::servers::answer_all(stream, &|request| {
+            assert!(request.head.contains("connection: close"));
+            b"HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 5\r\n\r\nHello".to_vec()
+        });
+    });
+    for more in ["", "--blocking-threads 2"] {
+        let before = opened.get();
+        let (run, outcome) = measure(&format!(":{port} -c 4 -n 200 --no-keepalive {more}"));
+        outcome.assert_code(0);
+        assert_eq!((count(&run, "responses"), errors(&run)), (200, 0), "{run}");
+        assert_eq!((opened.get() - before, count(&run, "connect.count")), (200, 200), "{run}");
+    }
+}
+
+#[test]
+fn a_server_that_would_keep_the_connection_does_not_get_to() {
+    let (run, outcome) = measure(&format!(":{} -c 4 -n 100 --no-keepalive", always(HELLO)));
+    outcome.assert_code(0);
+    assert_eq!(
+        (count(&run, "responses"), count(&run, "connect.count"), errors(&run)),
+        (100, 100, 0),
+        "{run}"
+    );
+}
+
+#[test]
+fn blocking_threads_do_what_loops_do() {
+    let port = always(HELLO);
+    let (run, outcome) = measure(&format!(":{port} -c 12 --blocking-threads 4 -n 1000"));
+    outcome.assert_code(0);
+    assert_eq!((count(&run, "responses"), errors(&run)), (1000, 0), "{run}");
+    assert_eq!((count(&run, "connections.served"), count(&run, "load.threads")), (12, 4), "{run}");
+}
+
+#[test]
+fn the_warm_up_does_not_count() {
+    let asked = Counter::default();
+    let counter = asked.clone();
+    let port = each_request(move |_| {
+        counter.add();
+        HELLO.to_vec()
+    });
+    let (run, outcome) = measure(&format!(":{port} -c 1 -d 300ms --warmup 600ms"));
+    outcome.assert_code(0);
+    let (counted, all) = (count(&run, "requests"), asked.get() as u64);
+    assert!(counted > 0 && counted < all * 3 / 4, "{counted} of {all}");
+    assert!(number(&run, "seconds") <= 0.31, "{run}");
+    assert!(count(&run, "latency.count") <= counted);
+}
+
+#[test]
+fn connections_are_opened_no_faster_than_asked() {
+    let (run, _) = measure(&format!(":{} -c 100 -d 1s --connect-rate 20", always(HELLO)));
+    assert!((15..=21).contains(&count(&run, "connections.opened")), "{run}");
+    let (run, _) = measure(&format!(":{} -c 100 -d 500ms --ramp 1s", always(HELLO)));
+    assert!((35..=52).contains(&count(&run, "connections.opened")), "{run}");
+}
+
+#[test]
+fn an_interrupt_ends_with_a_report() {
+    let asked = Counter::default();
+    let counter = asked.clone();
+    let port = each_request(move |_| {
+        counter.add();
+        HELLO.to_vec()
+    });
+    let url = format!(":{port}");
+    let arguments = [url.as_str(), "-c2", "-d60s", "--quiet"];
+    let mut child = start(&arguments);
+    let stdout = collect(child.stdout.take().unwrap());
+    // It watches for signals before it asks for anything.
+    wait_until(|| asked.get() > 0);
+    let process = rustix::process::Pid::from_raw(i32::try_from(child.id()).unwrap()).unwrap();
+    rustix::process::kill_process(process, rustix::process::Signal::INT).unwrap();
+    assert_eq!(wait(&mut child, &arguments), Some(0));
+    assert!(stdout.join().unwrap().contains("requests/s"));
+}
+
+#[test]
+fn the_server_of_the_box_can_be_asked() {
+    use std::io::{BufRead, BufReader};
+    let mut server = start(&["serve", "--listen", ":0", "--threads", "1"]);
+    let mut line = String::new();
+    // Nobody reads the rest, and it must not mind.
+    BufReader::new(server.stdout.take().unwrap()).read_line(&mut line).unwrap();
+    let url = line.trim().strip_prefix("listening on ").unwrap_or_else(|| panic!("{line:?}")).to_owned();
+    let pid = server.id();
+    let (run, outcome) = measure(&format!("{url}/ -c 4 -n 2000 --verify --server-pid {pid}"));
+    outcome.assert_code(0);
+    assert_eq!((count(&run, "responses"), errors(&run)), (2000, 0), "{run}");
+    assert!(number(&run, "server.user") + number(&run, "server.system") >= 0.0);
+    gust(&format!("{url}/echo -c 2 -n 100 -b Hello --verify=echo --expect 200")).assert_code(0);
+    gust(&format!("{url}/bytes?n=100000 -c 2 -n 20 --verify")).assert_code(0);
+    gust(&format!("{url}/sleep?ms=5 -c 2 -n 20 --expect 200")).assert_code(0);
+    gust(&format!("{url}/nowhere -c 2 -n 20 --expect 200")).assert_code(1);
+    let _ = server.kill();
+    let _ = server.wait();
+}

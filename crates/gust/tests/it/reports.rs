@@ -1,0 +1,94 @@
+//! What a run leaves behind: lines, files, a page, and an exit code.
+
+use std::fs;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use crate::program::{count, gust};
+use crate::servers::{HELLO, always};
+
+const BROWSERS: [&str; 4] = ["chromium", "chromium-browser", "google-chrome", "chrome"];
+
+#[test]
+fn every_form_has_its_lines() {
+    let port = always(HELLO);
+    for (format, line) in [
+        ("text", "requests       500 sent, 500 answered"),
+        ("wrk", "Requests/sec:"),
+        ("ab", "Complete requests:      500"),
+        ("json", "\"responses\": 500"),
+        ("csv", "target,connections,threads"),
+    ] {
+        let outcome = gust(&format!(":{port} -c 2 -n 500 --format {format}"));
+        outcome.assert_code(0);
+        assert!(outcome.stdout.contains(line), "{format}: {}", outcome.stdout);
+    }
+}
+
+#[test]
+fn progress_is_told_in_lines_where_there_is_no_terminal() {
+    let port = always(HELLO);
+    let outcome = gust(&format!(":{port} -c 2 -d 1200ms"));
+    assert!(outcome.stderr.lines().count() >= 3 && outcome.stderr.contains("50 %  "), "{}", outcome.stderr);
+    assert!(outcome.stderr.contains("/s  p99 "), "{}", outcome.stderr);
+    assert!(gust(&format!(":{port} -c 2 -d 300ms --quiet")).stderr.is_empty());
+}
+
+#[test]
+fn a_run_that_was_kept_can_be_compared() {
+    let folder = tempfile::tempdir().unwrap();
+    let base = folder.path().join("base.json");
+    let base = base.to_str().unwrap();
+    let port = always(HELLO);
+    gust(&format!(":{port} -c 2 -n 2000 --save {base}")).assert_code(0);
+    // A threshold that no noise reaches.
+    let outcome = gust(&format!(":{port} -c 2 -n 2000 --compare {base} --threshold 100000%"));
+    outcome.assert_code(0);
+    assert!(outcome.stdout.contains("not worse, with a threshold of"), "{}", outcome.stdout);
+    // A base that nobody reaches.
+    let mut run: serde_json::Value = serde_json::from_str(&fs::read_to_string(base).unwrap()).unwrap();
+    assert_eq!(count(&run, "responses"), 2000);
+    run["responses"] = serde_json::json!(2_000_000_000_u64);
+    fs::write(base, run.to_string()).unwrap();
+    let outcome = gust(&format!(":{port} -c 2 -n 2000 --compare {base} --threshold 5%"));
+    outcome.assert_code(1);
+    assert!(outcome.stdout.contains("WORSE"), "{}", outcome.stdout);
+    fs::write(base, "{}").unwrap();
+    gust(&format!(":{port} --compare {base}")).assert_code(2).assert_says("is no run that was saved");
+}
+
+#[test]
+fn the_page_is_drawn_by_a_browser() {
+    let folder = tempfile::tempdir().unwrap();
+    let page = folder.path().join("report.html");
+    let port = always(HELLO);
+    gust(&format!(":{port}/?<b> -c 4 -r 2000 -d 1s --quiet --html {}", page.display())).assert_code(0);
+    let text = fs::read_to_string(&page).unwrap();
+    assert!(text.contains("<svg") && !text.contains("<script"));
+    let Some(seen) = open_in_browser(&page, folder.path()) else {
+        eprintln!("SKIPPED: none of {} is installed, the page was not looked at", BROWSERS.join(", "));
+        return;
+    };
+    assert!(seen.contains("<h2>Latency by percentile</h2>"), "{seen}");
+    // Parsed as graphics, not as unknown elements: a browser gives those of SVG back with their end tags.
+    assert!(seen.contains("<polyline") && seen.contains("</polyline>"), "{seen}");
+    assert_eq!(seen.matches("<svg").count(), seen.matches("</svg>").count());
+    let picture = folder.path().join("page.png");
+    assert!(fs::metadata(&picture).is_ok_and(|file| file.len() > 20_000), "the picture is empty");
+}
+
+/// Returns the page as the browser understood it, after it has drawn it too.
+fn open_in_browser(page: &Path, folder: &Path) -> Option<String> {
+    let url = format!("file://{}", page.display());
+    let run = |name: &str, action: &str| {
+        let profile = format!("--user-data-dir={}", folder.join("profile").display());
+        let mut command = Command::new(name);
+        command.args(["--headless=new", "--no-sandbox", "--disable-gpu", "--window-size=1000,2400"]);
+        command.args([&profile, action, &url]).stderr(Stdio::null()).stdin(Stdio::null());
+        command.output().ok()
+    };
+    let (name, seen) = BROWSERS.iter().find_map(|name| Some((name, run(name, "--dump-dom")?)))?;
+    let drawn = run(name, &format!("--screenshot={}", folder.join("page.png").display()))?;
+    assert!(seen.status.success() && drawn.status.success());
+    Some(String::from_utf8(seen.stdout).unwrap())
+}
