@@ -123,7 +123,7 @@ impl Collector {
                 errors: slice.errors.total(),
                 p50: slice.latency.percentile(50.0),
                 p99: slice.latency.percentile(99.0),
-                max: slice.latency.percentile(100.0),
+                max: slice.latency.max(),
             });
         }
         let length = self.collected.course.len();

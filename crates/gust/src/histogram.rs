@@ -68,6 +68,10 @@ impl Histogram {
         self.0.value_at_percentile(percentile).min(self.0.max())
     }
 
+    pub(crate) fn max(&self) -> Nanos {
+        self.0.max()
+    }
+
     pub(crate) fn summary(&self) -> Latency {
         if self.0.is_empty() {
             return Latency { percentiles: vec![0.0; PERCENTILES.len()], ..Latency::default() };
