@@ -206,7 +206,7 @@ impl Client<'_> {
 
     fn close(&mut self, place: usize) -> u64 {
         self.places[place].stream = None;
-        self.places[place].exchange.restart(self.plan, &self.tally)
+        self.places[place].exchange.restart(&self.tally)
     }
 
     fn is_over(&mut self) -> bool {

@@ -107,9 +107,9 @@ impl Connection {
     }
 
     /// Closes it. Requests on their way are lost; returns how many.
-    pub(crate) fn close(&mut self, plan: &Plan, tally: &Tally, until: Nanos) -> u64 {
+    pub(crate) fn close(&mut self, tally: &Tally, until: Nanos) -> u64 {
         self.link = Link::Closed { until };
-        self.exchange.restart(plan, tally)
+        self.exchange.restart(tally)
     }
 
     /// Whether anything was answered since it was opened.

@@ -73,13 +73,16 @@ impl Exchange {
     }
 
     /// Forgets what was on its way, for the next connection, and returns how many requests that were counted.
-    pub(crate) fn restart(&mut self, plan: &Plan, tally: &Tally) -> u64 {
+    pub(crate) fn restart(&mut self, tally: &Tally) -> u64 {
         let lost = self.unanswered(tally.counts_from);
         self.pending.clear();
         self.unread.clear();
         self.unsent = 0;
         self.offset = 0;
-        self.answers = Answers::new(plan.protocol);
+        match &mut self.answers {
+            Answers::Http { reader, .. } => reader.restart(),
+            Answers::Echo { received } => *received = 0,
+        }
         lost
     }
 

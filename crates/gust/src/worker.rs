@@ -239,7 +239,7 @@ impl<'a> Worker<'a> {
         let connection = &mut self.connections[slot];
         // Who accepts and closes at once, again and again, is not asked as fast as can be.
         let wait = if connection.has_answered() { 0 } else { connection.retry_after() };
-        let lost = connection.close(self.plan, &self.tally, now + wait);
+        let lost = connection.close(&self.tally, now + wait);
         self.reopen(slot, now + wait);
         lost
     }
@@ -250,7 +250,7 @@ impl<'a> Worker<'a> {
         let now = self.shared.clock.now();
         let connection = &mut self.connections[slot];
         let until = now + connection.retry_after();
-        connection.close(self.plan, &self.tally, until);
+        connection.close(&self.tally, until);
         self.reopen(slot, until);
     }
 

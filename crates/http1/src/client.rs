@@ -1,7 +1,7 @@
 //! The order of responses on one connection of a client: which bytes may come next, and whether another may follow.
 //!
-//! No buffer lives here: the caller holds the bytes, drops those that are done with, and calls again. Nothing is
-//! allocated for a response, but for trailer fields.
+//! No buffer lives here: the caller holds the bytes, drops those that are done with, and calls again. In the steady
+//! state nothing is allocated for a response, but for trailer fields.
 
 use http::Method;
 
@@ -36,9 +36,26 @@ use crate::limits::Limits;
 #[derive(Debug)]
 pub struct ResponseReader {
     reading: Reading,
+    last: LastHead,
     /// No response so far has ended the connection.
     is_persistent: bool,
 }
+
+/// The last head and what it meant.
+///
+/// Servers say the same again and again, but for the date, which changes once a second. The same bytes, to the same
+/// method and under the same limits, mean the same: to compare them costs a fraction of parsing them.
+#[derive(Debug)]
+struct LastHead {
+    bytes: Vec<u8>,
+    method: Method,
+    limits: Limits,
+    /// Its bytes are those above. `None` as long as nothing is remembered.
+    meaning: Option<ResponseHead<'static>>,
+}
+
+/// Longest head that is remembered. A longer one is rare, and its comparison is not what takes the time.
+const REMEMBERED_BYTES_MAX: usize = 1024;
 
 /// What the next byte belongs to.
 #[derive(Debug)]
@@ -87,8 +104,15 @@ impl Default for ResponseReader {
 impl ResponseReader {
     /// Returns a reader for a new connection.
     #[inline]
-    pub const fn new() -> Self {
-        Self { reading: Reading::Head, is_persistent: true }
+    pub fn new() -> Self {
+        Self { reading: Reading::Head, last: LastHead::default(), is_persistent: true }
+    }
+
+    /// Starts over for a new connection, with the memory of this one.
+    #[inline]
+    pub fn restart(&mut self) {
+        self.reading = Reading::Head;
+        self.is_persistent = true;
     }
 
     /// Returns how many bytes of `input` are done with, and the next thing the peer said, or `None` if more bytes are
@@ -105,11 +129,19 @@ impl ResponseReader {
         limits: &Limits,
     ) -> Result<(usize, Option<ResponseEvent<'a>>), ParseError> {
         match &mut self.reading {
-            Reading::Head => match parse_response_head(input, method, limits) {
-                Ok(None) => Ok((0, None)),
-                Ok(Some((head, used))) => Ok((used, Some(self.begin(head, limits)?))),
-                Err(error) => Err(self.refuse(error)),
-            },
+            Reading::Head => {
+                if let Some((head, used)) = self.last.again(input, method, limits) {
+                    return Ok((used, Some(self.begin(head, limits)?)));
+                }
+                match parse_response_head(input, method, limits) {
+                    Ok(None) => Ok((0, None)),
+                    Ok(Some((head, used))) => {
+                        self.last.remember(&head, method, limits);
+                        Ok((used, Some(self.begin(head, limits)?)))
+                    }
+                    Err(error) => Err(self.refuse(error)),
+                }
+            }
             Reading::Complete => {
                 self.reading = if self.is_persistent { Reading::Head } else { Reading::Over };
                 Ok((0, Some(ResponseEvent::End)))
@@ -193,6 +225,44 @@ impl ResponseReader {
         self.reading = Reading::Refused(error);
         self.is_persistent = false;
         error
+    }
+}
+
+impl Default for LastHead {
+    fn default() -> Self {
+        Self { bytes: Vec::new(), method: Method::GET, limits: Limits::default(), meaning: None }
+    }
+}
+
+impl LastHead {
+    /// Returns the head at the start of the input and its length, if it is the last one once more.
+    #[inline]
+    fn again<'a>(
+        &self,
+        input: &'a [u8],
+        method: &Method,
+        limits: &Limits,
+    ) -> Option<(ResponseHead<'a>, usize)> {
+        let meaning = self.meaning.as_ref()?;
+        let (bytes, _) = input.split_at_checked(self.bytes.len())?;
+        if bytes != self.bytes || *method != self.method || *limits != self.limits {
+            return None;
+        }
+        Some((meaning.with_bytes(bytes), bytes.len()))
+    }
+
+    fn remember(&mut self, head: &ResponseHead<'_>, method: &Method, limits: &Limits) {
+        let bytes = head.bytes();
+        if bytes.len() > REMEMBERED_BYTES_MAX {
+            return;
+        }
+        self.bytes.clear();
+        self.bytes.extend_from_slice(bytes);
+        if self.method != *method {
+            self.method = method.clone();
+        }
+        self.limits = *limits;
+        self.meaning = Some(head.with_bytes(&[]));
     }
 }
 

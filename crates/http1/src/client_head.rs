@@ -75,6 +75,18 @@ impl<'a> ResponseHead<'a> {
         self.is_persistent
     }
 
+    /// The whole head, as it came.
+    #[inline]
+    pub(crate) fn bytes(&self) -> &'a [u8] {
+        self.bytes
+    }
+
+    /// The same head in other bytes, which must be equal.
+    #[inline]
+    pub(crate) fn with_bytes<'b>(&self, bytes: &'b [u8]) -> ResponseHead<'b> {
+        ResponseHead { bytes, ..*self }
+    }
+
     /// Returns the fields in the order they came, names as they came, values without the whitespace around them.
     pub fn fields(&self) -> impl Iterator<Item = (&'a [u8], &'a [u8])> + use<'a> {
         let lines = self.bytes.split(|&byte| byte == b'\n').skip(1);

@@ -7,8 +7,8 @@ use std::fmt::Write;
 
 use expect_test::{Expect, expect};
 use filoplume_http1::{
-    ContentLength, Headers, Limits, OutgoingRequest, ParseError, PeerClosed, ResponseEvent, ResponseReader,
-    parse_response_head,
+    ContentLength, Headers, Limits, OutgoingRequest, ParseError, PeerClosed, ResponseEvent, ResponseFraming,
+    ResponseReader, parse_response_head,
 };
 use http::Method;
 use proptest::collection::vec;
@@ -150,6 +150,40 @@ fn some_answers_have_no_content_whatever_they_say() {
         "HTTP/1.1 304 Not Modified\r\nContent-Length: 5\r\n\r\nHTTP/1.1 204 No Content\r\n\r\n",
         expect![[r#"304 Empty stays; "" end; 204 Empty stays; "" end; closed"#]],
     );
+}
+
+/// A head that comes again is recognised; what it means depends on what was asked and what is allowed.
+#[test]
+fn the_same_head_may_mean_something_else() {
+    const HEAD: &[u8] = b"HTTP/1.1 200 OK\r\nA: b\r\nContent-Length: 3\r\n\r\n";
+    let mut reader = ResponseReader::new();
+    let strict = Limits { fields_max: 1, ..Limits::default() };
+    let framing = |reader: &mut ResponseReader, method: &Method, input: &[u8]| {
+        let (used, event) = reader.receive(input, method, &Limits::default()).unwrap();
+        let Some(ResponseEvent::Head(head)) = event else { panic!("{event:?}") };
+        assert_eq!((used, head.field("a")), (HEAD.len(), Some(b"b".as_slice())));
+        let framing = head.framing();
+        while !matches!(
+            reader.receive(b"abc", method, &Limits::default()).unwrap().1,
+            Some(ResponseEvent::End)
+        ) {}
+        framing
+    };
+    for _ in 0..3 {
+        assert_eq!(framing(&mut reader, &Method::GET, HEAD), ResponseFraming::Length(3));
+        assert_eq!(framing(&mut reader, &Method::GET, &[HEAD, b"abc"].concat()), ResponseFraming::Length(3));
+        assert_eq!(framing(&mut reader, &Method::HEAD, HEAD), ResponseFraming::Empty);
+    }
+    reader.restart();
+    assert_eq!(framing(&mut reader, &Method::GET, HEAD), ResponseFraming::Length(3));
+    assert_eq!(reader.receive(HEAD, &Method::GET, &strict).unwrap_err(), ParseError::TooManyFields);
+    reader.restart();
+    let other = [&HEAD[..HEAD.len() - 5], b"4\r\n\r\n"].concat();
+    assert_eq!(framing(&mut reader, &Method::GET, HEAD), ResponseFraming::Length(3));
+    assert_eq!(framing(&mut reader, &Method::CONNECT, HEAD), ResponseFraming::HandedOver);
+    reader.restart();
+    let (_, event) = reader.receive(&other, &Method::GET, &Limits::default()).unwrap();
+    assert!(matches!(event, Some(ResponseEvent::Head(head)) if head.framing() == ResponseFraming::Length(4)));
 }
 
 #[test]
