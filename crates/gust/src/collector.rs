@@ -44,6 +44,8 @@ pub(crate) struct Collector {
     collected: Collected,
     /// Moments to which a thread may still add, by their first tick.
     open: BTreeMap<u64, Slice>,
+    /// Slices of moments that are closed: each is most of a megabyte, and there will be another moment.
+    spare: Vec<Slice>,
     /// The tick that each thread has reached.
     reached: Vec<u64>,
     live: Live,
@@ -64,6 +66,7 @@ impl Collector {
             returns,
             collected: Collected { total: Slice::new(), course: Vec::new(), ticks_per_moment },
             open: BTreeMap::new(),
+            spare: Vec::new(),
             live,
         }
     }
@@ -98,7 +101,8 @@ impl Collector {
             self.live.responses_total += slice.responses;
             self.live.errors_total += slice.errors.total();
             self.collected.total.merge(&slice);
-            self.open.entry(tick / self.collected.ticks_per_moment).or_insert_with(Slice::new).merge(&slice);
+            let fresh = || self.spare.pop().unwrap_or_else(Slice::new);
+            self.open.entry(tick / self.collected.ticks_per_moment).or_insert_with(fresh).merge(&slice);
             self.reached[thread] = tick / self.collected.ticks_per_moment;
             self.close_before(self.reached.iter().copied().min().unwrap_or(0));
         }
@@ -110,7 +114,7 @@ impl Collector {
     /// Nothing can be added to these moments any more. Those in which nothing was delivered are empty ones.
     fn close_before(&mut self, end: u64) {
         while self.open.first_key_value().is_some_and(|(&at, _)| at < end) {
-            let Some((at, slice)) = self.open.pop_first() else { return };
+            let Some((at, mut slice)) = self.open.pop_first() else { return };
             let index = usize::try_from(at).unwrap_or(usize::MAX);
             if index >= MOMENTS_MAX * 64 {
                 return;
@@ -125,6 +129,8 @@ impl Collector {
                 p99: slice.latency.percentile(99.0),
                 max: slice.latency.max(),
             });
+            slice.clear();
+            self.spare.push(slice);
         }
         let length = self.collected.course.len();
         if length >= MOMENTS_MAX && length % 2 == 0 {

@@ -26,9 +26,12 @@ const EVENTS_MAX: usize = 1024;
 /// Requests that are due closer together are sent together: a wake-up each would be most of the work.
 const DUE_TOGETHER: Nanos = 50_000;
 
-/// Connections that are begun before those that are open have their turn: a connect is long, and each one waits for
-/// the rest of its row.
+/// Connections that are begun before those that are open have their turn, while there are few: a connect is long, and
+/// each one waits for the rest of its row.
 const CONNECTS_IN_A_ROW: usize = 8;
+
+/// And when there are many.
+const CONNECTS_IN_A_ROW_MAX: usize = 256;
 
 /// Longest wait, so that a stop is noticed.
 const WAIT_MAX: Nanos = SECOND / 20;
@@ -269,7 +272,9 @@ impl<'a> Worker<'a> {
     }
 
     fn open_due(&mut self, now: Nanos) {
-        for _ in 0..CONNECTS_IN_A_ROW {
+        // The more there are, the longer is a turn of those that are open: the rest must not wait for ever.
+        let begun = self.connections.len() - self.to_open.len();
+        for _ in 0..(begun / 4).clamp(CONNECTS_IN_A_ROW, CONNECTS_IN_A_ROW_MAX) {
             if self.to_open.first().is_none_or(|&(at, _)| at > now) {
                 return;
             }
