@@ -202,8 +202,10 @@ fn path(of: &Value) -> String {
 }
 
 fn bounds(of: &Value) -> String {
-    let bound = |bound: &Value| match &bound["outlives"] {
-        Value::String(lifetime) => lifetime.clone(),
+    let captured = |captured: &Value| text(&captured["lifetime"]).to_owned();
+    let bound = |bound: &Value| match (&bound["outlives"], &bound["use"]) {
+        (Value::String(lifetime), _) => lifetime.clone(),
+        (_, Value::Array(_)) => format!("use<{}>", join(each(&bound["use"]).map(captured), ", ")),
         _ => path(&bound["trait_bound"]["trait"]),
     };
     join(each(of).map(bound), " + ")

@@ -48,6 +48,19 @@ const LAYERS: &[Layer] = &[
         never: &["http", "filoplume_http1", "Http", "Headers", "Request", "Response", "StatusCode"],
         because: "the event loop never sees a header",
     },
+    Layer {
+        files: &[
+            "crates/gust/src/exchange.rs",
+            "crates/gust/src/schedule.rs",
+            "crates/gust/src/histogram.rs",
+            "crates/gust/src/tally.rs",
+            "crates/gust/src/run.rs",
+            "crates/gust/src/compare.rs",
+            "crates/gust/src/report",
+        ],
+        never: &["mio", "Instant", "TcpStream", "UnixStream", "Worker", "Connection"],
+        because: "what requests mean, when they are due and what came of them needs no socket and no clock",
+    },
 ];
 
 /// The one folder where the poller's side and the protocol's side meet.

@@ -212,7 +212,9 @@ impl Client<'_> {
     fn is_over(&mut self) -> bool {
         let now = self.shared.clock.now();
         if now >= self.outbox.next_tick() {
-            self.shared.note_errors(self.plan, self.tally.slice.errors.total());
+            if self.outbox.is_counted(now) {
+                self.shared.note_errors(self.plan, self.tally.slice.errors.total());
+            }
             if self.outbox.begins_to_count(now, self.tally.counts_from) {
                 self.cpu = ThreadTime::start();
             }

@@ -4,6 +4,7 @@ use std::io;
 use std::sync::mpsc;
 use std::thread;
 
+use rustix::process::{Resource, getrlimit, setrlimit};
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
@@ -32,6 +33,7 @@ pub(crate) fn run(plan: &Plan, is_quiet: bool) -> Result<Run, String> {
     if let Some(process) = plan.server.filter(|&process| CpuTime::of(process).is_none()) {
         return Err(format!("cannot read the CPU time of process {process} (--server-pid)"));
     }
+    allow_many_sockets();
     let tick = TICK * plan.threads.div_ceil(THREADS_AT_FULL_TICK) as u64;
     let length = plan.end.after.map_or(0, nanos);
     let shared = Shared::new(plan);
@@ -92,6 +94,15 @@ pub(crate) fn run(plan: &Plan, is_quiet: bool) -> Result<Run, String> {
         return Err("nothing was collected".to_owned());
     };
     Ok(Run::new(plan, collected, &threads, cpu, tick))
+}
+
+/// Raises the number of open files to what the system lets us have. If that is too few, connects fail and are counted.
+fn allow_many_sockets() {
+    let mut limit = getrlimit(Resource::Nofile);
+    if limit.current != limit.maximum {
+        limit.current = limit.maximum;
+        let _ = setrlimit(Resource::Nofile, limit);
+    }
 }
 
 /// Passes on what is seen, and looks at the CPU time when the warm-up ends.

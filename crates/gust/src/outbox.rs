@@ -70,16 +70,19 @@ impl Outbox {
         begins
     }
 
+    /// Whether what is in hand happened after the warm-up.
+    pub(crate) fn is_counted(&self, now: Nanos) -> bool {
+        self.next_tick.min(now) > self.counts_from
+    }
+
     /// Hands the slice over and begins a new one.
     pub(crate) fn deliver(&mut self, tally: &mut Tally, now: Nanos) {
         let fresh = self.returned.try_recv().unwrap_or_else(|_| Box::new(Slice::new()));
         let slice = std::mem::replace(&mut tally.slice, fresh);
-        // A slice that ends at a tick belongs to the time before it.
-        let tick = self
-            .next_tick
-            .min(now)
-            .checked_sub(self.counts_from + 1)
-            .map(|_| now.saturating_sub(self.counts_from + 1) / self.tick);
+        // A slice ends a little after its tick, or well before the next one when the run is over: the middle decides.
+        let is_counted = self.is_counted(now);
+        let middle = now.saturating_sub(self.counts_from).saturating_sub(self.tick / 2);
+        let tick = is_counted.then(|| middle / self.tick);
         self.set_next_tick(now);
         // Whoever collects may have gone, with the run at its end.
         let _ = self.slices.send(Delivery { thread: self.thread, tick, slice });
@@ -113,7 +116,7 @@ mod tests {
             ticks.push((now, delivery.tick));
         }
         let expected =
-            [(100, None), (200, None), (257, None), (350, Some(0)), (780, Some(5)), (850, Some(5))];
+            [(100, None), (200, None), (257, None), (350, Some(0)), (780, Some(4)), (850, Some(5))];
         assert_eq!(ticks, expected);
     }
 

@@ -21,6 +21,9 @@ const KEPT_WAITING: f64 = 0.1;
 /// Below this share of the requests that should be on their way, by Little's law, most of the others starve.
 const STARVING: f64 = 0.5;
 
+/// In a run that is shorter than this, opening the connections is a part that counts.
+const LITTLE_SECONDS: f64 = 0.25;
+
 /// The form of a saved run. One that is not known is refused, not misread.
 pub(crate) const FORMAT: u32 = 1;
 
@@ -197,7 +200,8 @@ impl Run {
         }
         let wanted = float(opened * self.load.depth);
         let is_closed_loop = self.load.rate.is_none() && self.load.keep_alive && !self.load.is_blocking;
-        if is_closed_loop && self.responses > 0 && self.in_flight() < wanted * STARVING {
+        let is_long = self.seconds >= LITTLE_SECONDS;
+        if is_closed_loop && is_long && self.responses > 0 && self.in_flight() < wanted * STARVING {
             warnings.push(format!(
                 "requests/s x latency is {:.1} requests on their way, but {wanted:.0} were: most connections starve (Little's law)",
                 self.in_flight()

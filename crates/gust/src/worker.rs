@@ -59,6 +59,8 @@ struct Worker<'a> {
     /// Connections that may have more to read than was read in their turn.
     again: Vec<usize>,
     supply: Supply<'a>,
+    /// When requests that were due were last begun.
+    last_begun: Nanos,
     scratch: Scratch,
     tally: Tally,
     outbox: Outbox,
@@ -106,6 +108,7 @@ impl<'a> Worker<'a> {
                 // Threads begin at different places, or all would ask for the same thing at the same time.
                 position: index * 7919,
             },
+            last_begun: 0,
             scratch: Scratch::new(INPUT_BYTES),
             tally: Tally::new(counts_from, plan.rate.is_some()),
             outbox,
@@ -299,6 +302,7 @@ impl<'a> Worker<'a> {
     /// are begun later, and keep their time.
     fn begin_due(&mut self, now: Nanos) {
         while self.supply.next_due().is_some_and(|due| due <= now) {
+            self.last_begun = now;
             let Some(slot) = self.first_in_line(now) else { return };
             let exchange = &mut self.connections[slot].exchange;
             if !self.supply.begin_due(exchange, &mut self.tally, now) {
@@ -346,14 +350,16 @@ impl<'a> Worker<'a> {
         }
         // Without a connection in line an event has to come first.
         if let Some(due) = self.supply.next_due().filter(|_| !self.line.is_empty()) {
-            until = until.min(due.max(now + DUE_TOGETHER));
+            until = until.min(due.max(self.last_begun + DUE_TOGETHER));
         }
         until.saturating_sub(now)
     }
 
     fn tick(&mut self, now: Nanos) {
         self.expire(now);
-        self.shared.note_errors(self.plan, self.tally.slice.errors.total());
+        if self.outbox.is_counted(now) {
+            self.shared.note_errors(self.plan, self.tally.slice.errors.total());
+        }
         if self.outbox.begins_to_count(now, self.tally.counts_from) {
             self.cpu = ThreadTime::start();
         }
@@ -390,7 +396,8 @@ impl<'a> Worker<'a> {
     }
 
     fn finish(mut self) -> Finished {
-        let now = self.shared.clock.now().min(self.end);
+        let stopped = self.shared.clock.now();
+        let now = stopped.min(self.end);
         self.outbox.deliver(&mut self.tally, now);
         let counts_from = self.tally.counts_from;
         let oldest = self.connections.iter().filter_map(|connection| connection.exchange.oldest_intended());
@@ -408,7 +415,7 @@ impl<'a> Worker<'a> {
             longest_wait: oldest
                 .chain(oldest_due)
                 .min()
-                .map_or(0, |since| now.saturating_sub(since.max(counts_from))),
+                .map_or(0, |since| stopped.saturating_sub(since.max(counts_from))),
             thread: self.cpu.stop(),
             ended: now,
         }
