@@ -1,5 +1,10 @@
 //! What was typed, and the plan it makes.
 
+#![allow(
+    rustdoc::broken_intra_doc_links,
+    reason = "these comments are the help, where brackets mean what is optional"
+)]
+
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::thread::available_parallelism;

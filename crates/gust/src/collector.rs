@@ -200,10 +200,10 @@ mod tests {
 
     #[test]
     fn the_course_does_not_grow_for_ever() {
-        let deliveries: Vec<_> = (0..5000).map(|tick| (usize::from(tick % 2 == 0), Some(tick), 1)).collect();
+        let deliveries: Vec<_> = (0..1300).map(|tick| (usize::from(tick % 2 == 0), Some(tick), 1)).collect();
         let collected = collect(1, &deliveries);
         assert!(collected.course.len() <= MOMENTS_MAX, "{}", collected.course.len());
-        assert_eq!(collected.course.iter().map(|moment| moment.responses).sum::<u64>(), 5000);
+        assert_eq!(collected.course.iter().map(|moment| moment.responses).sum::<u64>(), 1300);
         assert!(collected.ticks_per_moment > 1);
     }
 }

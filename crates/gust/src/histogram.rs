@@ -124,14 +124,14 @@ mod tests {
     #[test]
     fn percentiles_are_exact_to_one_in_a_thousand() {
         let mut histogram = Histogram::new();
-        (1..=1_000_000).for_each(|micros| histogram.record(micros * 1000));
+        (1..=100_000).for_each(|tens| histogram.record(tens * 10_000));
         let summary = histogram.summary();
         for (percentile, exact) in [(50.0, 5e8), (90.0, 9e8), (99.0, 9.9e8), (99.9, 9.99e8), (99.99, 9.999e8)]
         {
             let error = (summary.at(percentile) - exact).abs() / exact;
             assert!(error < 0.001, "p{percentile}: {error}");
         }
-        assert_eq!(summary.count, 1_000_000);
+        assert_eq!(summary.count, 100_000);
         assert!((summary.mean - 5e8).abs() / 5e8 < 0.001);
         assert!((summary.within_stdev - 0.577).abs() < 0.005);
         assert!(summary.max >= 1e9 && summary.max < 1.001e9);
