@@ -13,7 +13,7 @@ use crate::plan::Plan;
 use crate::shared::{Budget, Shared};
 use crate::tally::{ErrorKind, Tally};
 use crate::target::Address;
-use crate::units::{Nanos, nanos};
+use crate::units::{Nanos, SECOND, nanos};
 
 /// Longest that a read blocks before the clock is looked at.
 const READ_TIMEOUT: Duration = Duration::from_millis(20);
@@ -37,6 +37,7 @@ pub(crate) fn run(plan: &Plan, shared: &Shared, index: usize, outbox: Outbox) ->
         outbox,
         cpu: ThreadTime::start(),
         end: plan.end.after.map_or(Nanos::MAX, |after| counts_from.saturating_add(nanos(after))),
+        progress: 0,
     };
     client.drive();
     client.finish()
@@ -53,6 +54,8 @@ struct Client<'a> {
     outbox: Outbox,
     cpu: ThreadTime,
     end: Nanos,
+    /// When a connection was last open.
+    progress: Nanos,
 }
 
 struct Place {
@@ -79,10 +82,10 @@ impl Client<'_> {
                     return;
                 }
             }
-            if is_idle && self.budget.is_used_up(self.shared) {
-                return;
-            }
             if is_idle {
+                if self.budget.is_used_up(self.shared) || self.is_gone() {
+                    return;
+                }
                 std::thread::sleep(READ_TIMEOUT);
                 if self.is_over() {
                     return;
@@ -170,13 +173,22 @@ impl Client<'_> {
         }
     }
 
+    /// The server is gone for good, and only a number of requests would end this.
+    fn is_gone(&self) -> bool {
+        let now = self.shared.clock.now();
+        self.plan.end.after.is_none() && now.saturating_sub(self.progress) > nanos(self.plan.timeout) + SECOND
+    }
+
     fn is_connected(&mut self, place: usize) -> bool {
         if self.places[place].stream.is_some() {
             return true;
         }
         let begun = self.shared.clock.now();
-        match connect(self.plan) {
+        // A connect cannot be interrupted, and the end of the run does not wait for it.
+        let left = Duration::from_nanos(self.end.saturating_sub(begun)).max(Duration::from_millis(1));
+        match connect(self.plan, self.plan.timeout.min(left)) {
             Ok(stream) => {
+                self.progress = begun;
                 self.shared.note_opened();
                 if begun >= self.tally.counts_from {
                     self.tally.slice.connect.record(self.shared.clock.now() - begun);
@@ -243,10 +255,10 @@ impl Client<'_> {
     }
 }
 
-fn connect(plan: &Plan) -> io::Result<Box<dyn Socket>> {
+fn connect(plan: &Plan, timeout: Duration) -> io::Result<Box<dyn Socket>> {
     match &plan.address {
         Address::Tcp(address) => {
-            let stream = TcpStream::connect_timeout(address, plan.timeout)?;
+            let stream = TcpStream::connect_timeout(address, timeout)?;
             stream.set_nodelay(true)?;
             stream.set_read_timeout(Some(READ_TIMEOUT))?;
             stream.set_write_timeout(Some(READ_TIMEOUT))?;

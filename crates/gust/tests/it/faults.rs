@@ -148,16 +148,18 @@ fn connections_that_are_never_served_are_counted() {
 
 #[test]
 fn a_server_that_goes_away_ends_a_run_without_duration() {
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let port = listener.local_addr().unwrap().port();
-    std::thread::spawn(move || {
-        let (stream, _) = listener.accept().unwrap();
-        drop(listener);
-        let mut reader = BufReader::new(stream);
-        read_request(&mut reader);
-        let _ = reader.get_mut().write_all(HELLO);
-    });
-    let outcome = gust(&format!(":{port} -c 1 -n 1000 --timeout 300ms --quiet"));
-    outcome.assert_code(0);
-    assert!(outcome.stdout.contains("of the requests could be sent"), "{}", outcome.stdout);
+    for more in ["", "--blocking-threads 1"] {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let port = listener.local_addr().unwrap().port();
+        std::thread::spawn(move || {
+            let (stream, _) = listener.accept().unwrap();
+            drop(listener);
+            let mut reader = BufReader::new(stream);
+            read_request(&mut reader);
+            let _ = reader.get_mut().write_all(HELLO);
+        });
+        let outcome = gust(&format!(":{port} -c 1 -n 1000 --timeout 300ms --quiet {more}"));
+        outcome.assert_code(0);
+        assert!(outcome.stdout.contains("of the requests could be sent"), "{}", outcome.stdout);
+    }
 }
