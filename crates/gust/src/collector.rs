@@ -12,6 +12,9 @@ use crate::tally::Slice;
 /// Most moments that a course has: more would not be seen.
 const MOMENTS_MAX: usize = 600;
 
+/// Longest course before it is halved: nothing was delivered for so many moments.
+const GAP_MAX: usize = MOMENTS_MAX * 64;
+
 /// Something that wants to be told how it goes.
 pub(crate) trait Watch {
     /// Called some ten times a second, with what was collected since the last time.
@@ -116,8 +119,9 @@ impl Collector {
         while self.open.first_key_value().is_some_and(|(&at, _)| at < end) {
             let Some((at, mut slice)) = self.open.pop_first() else { return };
             let index = usize::try_from(at).unwrap_or(usize::MAX);
-            if index >= MOMENTS_MAX * 64 {
-                return;
+            // Whoever was suspended for an hour has no course that could be drawn.
+            if index >= GAP_MAX {
+                continue;
             }
             while self.collected.course.len() < index {
                 self.collected.course.push(Moment::default());
@@ -132,8 +136,7 @@ impl Collector {
             slice.clear();
             self.spare.push(slice);
         }
-        let length = self.collected.course.len();
-        if length >= MOMENTS_MAX && length % 2 == 0 {
+        while self.collected.course.len() >= MOMENTS_MAX && self.collected.course.len() % 2 == 0 {
             self.halve();
         }
     }
