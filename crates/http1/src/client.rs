@@ -72,6 +72,15 @@ enum Reading {
 }
 
 /// What was found at the start of the input.
+///
+/// ```
+/// use filoplume_http1::{Limits, ResponseEvent, ResponseReader};
+///
+/// let input = b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n";
+/// let (_, event) = ResponseReader::new().receive(input, &http::Method::PUT, &Limits::default())?;
+/// assert!(matches!(event, Some(ResponseEvent::Interim(head)) if head.status() == 100));
+/// # Ok::<(), filoplume_http1::ParseError>(())
+/// ```
 #[derive(Clone, Copy, Debug)]
 pub enum ResponseEvent<'a> {
     /// An interim response (1xx). The final one is still to come.
@@ -85,6 +94,16 @@ pub enum ResponseEvent<'a> {
 }
 
 /// What it means that the peer has closed the connection.
+///
+/// ```
+/// use filoplume_http1::{Limits, PeerClosed, ResponseReader};
+///
+/// let input = b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\n";
+/// let mut reader = ResponseReader::new();
+/// reader.receive(input, &http::Method::GET, &Limits::default())?;
+/// assert_eq!(reader.peer_closed(b""), PeerClosed::Truncated);
+/// # Ok::<(), filoplume_http1::ParseError>(())
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PeerClosed {
     /// No response had begun.

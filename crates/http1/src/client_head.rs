@@ -19,6 +19,19 @@ use crate::version::Version;
 const FIELDS_FEW: usize = 32;
 
 /// How the content of a response ends (RFC 9112 section 6.3).
+///
+/// ```
+/// use filoplume_http1::{Limits, ResponseFraming, parse_response_head};
+///
+/// let input = b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\n";
+/// let framing = |method| {
+///     let (head, _) = parse_response_head(input, &method, &Limits::default())?.expect("the head is whole");
+///     Ok::<_, filoplume_http1::ParseError>(head.framing())
+/// };
+/// assert_eq!(framing(http::Method::GET)?, ResponseFraming::Length(5));
+/// assert_eq!(framing(http::Method::HEAD)?, ResponseFraming::Empty);
+/// # Ok::<(), filoplume_http1::ParseError>(())
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ResponseFraming {
     /// There is no content, whatever the fields say: it answers `HEAD`, or its status is 1xx, 204 or 304.
@@ -34,6 +47,16 @@ pub enum ResponseFraming {
 }
 
 /// The head of a response: status line, fields, and what follows from them.
+///
+/// ```
+/// use filoplume_http1::{Limits, parse_response_head};
+///
+/// let input = b"HTTP/1.1 404 Not Found\r\nServer: cat\r\nContent-Length: 0\r\n\r\n";
+/// let (head, used) = parse_response_head(input, &http::Method::GET, &Limits::default())?.expect("the head is whole");
+/// assert_eq!((head.status().as_u16(), head.field("server")), (404, Some(b"cat".as_slice())));
+/// assert!(head.is_persistent() && used == input.len());
+/// # Ok::<(), filoplume_http1::ParseError>(())
+/// ```
 #[derive(Clone, Copy, Debug)]
 pub struct ResponseHead<'a> {
     status: StatusCode,
