@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use filoplume_runtime::{Request, Response, StatusCode};
 
-use crate::app::Core;
+use crate::core::Core;
 use crate::error::Error;
 use crate::extract::ClientAddr;
 use crate::present::Asked;

@@ -28,6 +28,7 @@ extern crate self as filoplume;
 mod app;
 pub mod conditional;
 mod context;
+mod core;
 mod error;
 pub mod extract;
 mod handler;

@@ -8,7 +8,8 @@ use std::sync::Arc;
 
 use filoplume_runtime::{Plan, Request, Response, Server, ServerBuilder, Service, ShutdownHandle};
 
-use crate::app::{App, Core};
+use crate::app::App;
+use crate::core::Core;
 use crate::error::{Error, Result};
 use crate::log::tell_without_subscriber;
 use crate::routing::{Found, NO_ROUTE};

@@ -16,8 +16,8 @@ use filoplume_runtime::{Method, Request, Response, StatusCode};
 use self::accept::{Accept, Format};
 use self::development::{Findings, Snapshot};
 pub(crate) use self::panics::{Panicked, note_places_of_panics};
-use crate::app::Core;
 use crate::context::Context;
+use crate::core::Core;
 use crate::error::Error;
 
 /// What was asked, as far as it matters to how an error is presented.
