@@ -1,5 +1,5 @@
 //! What does the framework cost over the engine? `/plaintext` stands behind 200 routes and two middlewares, and so does
-//! `/users/{user}/posts/{post}`, which reads both captures.
+//! `/users/{user}/posts/{post}`, which reads both captures. With `BARE` in the environment there is no middleware.
 
 use filoplume::prelude::*;
 
@@ -11,20 +11,22 @@ fn main() -> Result<()> {
             .get(&format!("/shop/section{number}/items"), || "a list")
             .get(&format!("/shop/section{number}/items/{{id}}"), |Path(id): Path<u64>| id.to_string());
     }
-    app.get("/plaintext", || "Hello, World!")
-        .get(
-            "/users/{user}/posts/{post}",
-            |Path((user, post)): Path<(u64, u64)>| {
-                if user > post { "Hello, User!!" } else { "Hello, World!" }
+    app = app.get("/plaintext", || "Hello, World!").get(
+        "/users/{user}/posts/{post}",
+        |Path((user, post)): Path<(u64, u64)>| {
+            if user > post { "Hello, User!!" } else { "Hello, World!" }
+        },
+    );
+    if std::env::var_os("BARE").is_none() {
+        app = app.with(|request: Request, next: Next| next.run(request)).with(
+            |request: Request, next: Next| {
+                let mut response = next.run(request);
+                response.headers_mut().insert_static(&NOSNIFF);
+                response
             },
-        )
-        .with(|request: Request, next: Next| next.run(request))
-        .with(|request: Request, next: Next| {
-            let mut response = next.run(request);
-            response.headers_mut().insert_static(&NOSNIFF);
-            response
-        })
-        .listen(&*address)
+        );
+    }
+    app.listen(&*address)
 }
 
 static NOSNIFF: filoplume::StaticField = filoplume::StaticField::new("x-content-type-options: nosniff\r\n");
