@@ -225,6 +225,18 @@ fn links_lead_somewhere() {
 }
 
 #[test]
+fn no_conflict_is_left_in_a_document() {
+    let is_marker = |line: &str| line.starts_with("<<<<<<< ") || line.starts_with(">>>>>>> ");
+    let mut found = Vec::new();
+    for document in documents() {
+        if document.text.lines().any(is_marker) {
+            found.push(format!("{} has both sides of a conflict", document.path));
+        }
+    }
+    none(&found);
+}
+
+#[test]
 fn the_changelog_has_room_for_the_next_change() {
     assert!(read("CHANGELOG.md").contains("\n## [Unreleased]\n"));
 }
