@@ -18,7 +18,7 @@
 //! - [`Error`] is what goes wrong, and how it is answered.
 //! - [`testing`] calls an app without a socket.
 //!
-//! What an app does not use it does not build: `json`, `form` and `etag` are on by default, and `full` is every feature. `multipart`,
+//! What an app does not use it does not build: `json` and `form` are on by default, and `full` is every feature. `etag`, `multipart`,
 //! `validate`, `templates`, `static-files`, `embed`, `cookies`, `sessions`, `sqlite`, `redis`, `jwt` and `compression` bring what they
 //! are called after.
 
