@@ -6,6 +6,9 @@ use std::process::{Command, Stdio};
 
 use filoplume_tests::{Child, Example, installed};
 
+/// The engine alone, and an app on it: both have the same paths.
+const SERVERS: [Example; 2] = [Example("bench_engine"), Example("bench_server")];
+
 /// Runs a program to its end and returns what it printed.
 #[track_caller]
 fn run(program: &str, arguments: &[&str]) -> String {
@@ -30,10 +33,13 @@ fn number(report: &str, label: &str) -> u64 {
 
 #[test]
 fn curl_gets_and_posts() {
-    if !installed("curl") {
-        return;
+    if installed("curl") {
+        SERVERS.into_iter().for_each(curl_asks);
     }
-    let child = Example("bench_engine").start();
+}
+
+fn curl_asks(server: Example) {
+    let child = server.start();
     let curl = |arguments: &[&str], target: &str| {
         let url = url(&child, target);
         run("curl", &[&["--silent", "--show-error", "--max-time", "10"], arguments, &[url.as_str()]].concat())
@@ -45,7 +51,7 @@ fn curl_gets_and_posts() {
     assert!(curl(&["--head"], "/large?n=5000000").contains("content-length: 5000000\r\n"));
     // A long content: curl waits for the word to go on.
     let long = "c".repeat(2_000_000);
-    let file = std::env::temp_dir().join(format!("filoplume-curl-{}", std::process::id()));
+    let file = std::env::temp_dir().join(format!("filoplume-curl-{}-{}", server.0, std::process::id()));
     std::fs::write(&file, &long).unwrap();
     let from_file = format!("@{}", file.display());
     for arguments in [
@@ -68,12 +74,14 @@ fn curl_gets_and_posts() {
 
 #[test]
 fn wrk_gets_answers_only() {
-    if !installed("wrk") {
-        return;
+    if installed("wrk") {
+        SERVERS.into_iter().for_each(|server| wrk_gets_answers_only_of(&server.start()));
     }
-    let child = Example("bench_engine").start();
+}
+
+fn wrk_gets_answers_only_of(child: &Child) {
     for target in ["/plaintext", "/sleep?ms=5"] {
-        let report = run("wrk", &["-t2", "-c40", "-d1s", "--timeout", "5s", &url(&child, target)]);
+        let report = run("wrk", &["-t2", "-c40", "-d1s", "--timeout", "5s", &url(child, target)]);
         let total = report.lines().find(|line| line.contains("requests in")).expect("a total");
         assert!(number(total, "") > 100, "{report}");
         assert!(!report.contains("Socket errors"), "{report}");
@@ -83,12 +91,14 @@ fn wrk_gets_answers_only() {
 
 #[test]
 fn ab_keeps_its_http_1_0_connections() {
-    if !installed("ab") {
-        return;
+    if installed("ab") {
+        SERVERS.into_iter().for_each(|server| ab_keeps_its_http_1_0_connections_of(&server.start()));
     }
-    let child = Example("bench_engine").start();
+}
+
+fn ab_keeps_its_http_1_0_connections_of(child: &Child) {
     for (target, count) in [("/plaintext", 10_000), ("/sleep?ms=5", 1000), ("/large?n=100000", 500)] {
-        let report = run("ab", &["-q", "-k", "-c", "20", "-n", &count.to_string(), &url(&child, target)]);
+        let report = run("ab", &["-q", "-k", "-c", "20", "-n", &count.to_string(), &url(child, target)]);
         assert_eq!(number(&report, "Complete requests:"), count, "{report}");
         assert_eq!(number(&report, "Failed requests:"), 0, "{report}");
         assert_eq!(number(&report, "Keep-Alive requests:"), count, "{report}");
@@ -98,11 +108,13 @@ fn ab_keeps_its_http_1_0_connections() {
 
 #[test]
 fn ab_without_keep_alive_is_answered_too() {
-    if !installed("ab") {
-        return;
+    if installed("ab") {
+        SERVERS.into_iter().for_each(|server| ab_without_keep_alive_is_answered_too_of(&server.start()));
     }
-    let child = Example("bench_engine").start();
-    let report = run("ab", &["-q", "-c", "20", "-n", "2000", &url(&child, "/plaintext")]);
+}
+
+fn ab_without_keep_alive_is_answered_too_of(child: &Child) {
+    let report = run("ab", &["-q", "-c", "20", "-n", "2000", &url(child, "/plaintext")]);
     assert_eq!(number(&report, "Complete requests:"), 2000, "{report}");
     assert_eq!(number(&report, "Failed requests:"), 0, "{report}");
 }

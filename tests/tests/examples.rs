@@ -137,6 +137,24 @@ fn bench_server_ends_in_order_when_it_is_told_to() {
     ends_in_order("bench_server");
 }
 
+#[test]
+fn bench_server_serves_a_folder() {
+    let folder = tempfile::tempdir().unwrap();
+    fs::write(folder.path().join("page.html"), "<p>from the folder").unwrap();
+    fs::create_dir(folder.path().join("inner")).unwrap();
+    let child = Example("bench_server").start_with(&[folder.path().to_str().unwrap()]);
+    let mut client = child.client();
+    let page = client.get("/static/page.html");
+    assert_eq!((page.status, page.text()), (200, "<p>from the folder"));
+    assert_eq!(page.header("content-type"), Some("text/html; charset=utf-8"));
+    let part =
+        client.send("GET /static/page.html HTTP/1.1\r\nHost: t\r\nRange: bytes=3-6\r\n\r\n").response();
+    assert_eq!((part.status, part.text()), (206, "from"));
+    for missing in ["/static/nothing", "/static/../page.html", "/static/%2e%2e/page.html", "/static/inner/"] {
+        assert_eq!(client.get(missing).status, 404, "{missing}");
+    }
+}
+
 #[track_caller]
 fn ends_in_order(name: &'static str) {
     let mut child = Example(name).start();
