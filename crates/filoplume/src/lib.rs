@@ -38,6 +38,8 @@ mod log;
 pub mod middleware;
 pub mod prelude;
 mod present;
+#[cfg(feature = "redis")]
+mod redis_pool;
 pub mod response;
 pub mod routing;
 mod serve;

@@ -3,17 +3,14 @@
 use std::fmt;
 use std::time::Duration;
 
-use parking_lot::Mutex;
-use redis::{Client, Cmd, Connection, FromRedisValue, IntoConnectionInfo, RedisResult, cmd};
+use redis::{Cmd, FromRedisValue, cmd};
 
 use super::SessionStore;
 use crate::error::{Error, Result};
+use crate::redis_pool::RedisPool;
 
 /// How long connecting, and each command, may take.
 const TIMEOUT: Duration = Duration::from_secs(2);
-
-/// Most connections that are kept while nobody needs them. More are opened when more requests ask at once.
-const IDLE_CONNECTIONS_MAX: usize = 16;
 
 /// Replaces a record if it is still the one that is known. Redis runs a script as a whole.
 const REPLACE: &str = "if redis.call('GET', KEYS[1]) == ARGV[1] then \
@@ -34,10 +31,8 @@ const REPLACE: &str = "if redis.call('GET', KEYS[1]) == ARGV[1] then \
 /// most. Sessions end by Redis's own expiry; a server that evicts keys ends them early. TLS is not in it: a tunnel or a
 /// Unix socket is, or a store of your own.
 pub struct RedisStore {
-    client: Client,
-    idle: Mutex<Vec<Connection>>,
+    pool: RedisPool,
     prefix: String,
-    timeout: Duration,
 }
 
 impl RedisStore {
@@ -47,23 +42,10 @@ impl RedisStore {
     ///
     /// If the URL is wrong, or the server does not answer.
     pub fn connect(url: &str) -> Result<Self> {
-        let client = url.into_connection_info().and_then(|address| {
-            // One answer less to wait for: that tells the server how this library is called.
-            let settings = address.redis_settings().clone().set_skip_set_lib_name();
-            Client::open(address.set_redis_settings(settings))
-        });
-        // The causes may quote the URL, which has the password.
-        let client = client.map_err(|error| {
-            Error::start_up(format!("this is no URL of a Redis server: {}", error.category()))
-        })?;
-        let store = Self {
-            client,
-            idle: Mutex::default(),
-            prefix: "filoplume:session:".to_owned(),
-            timeout: TIMEOUT,
-        };
+        let pool = RedisPool::new(url, TIMEOUT).map_err(Error::start_up)?;
+        let store = Self { pool, prefix: "filoplume:session:".to_owned() };
         store.query::<()>(&cmd("PING")).map_err(|error| {
-            let address = store.client.get_connection_info().addr();
+            let address = store.pool.address();
             Error::start_up(format!("the Redis server at {address} does not answer: {error}"))
         })?;
         Ok(store)
@@ -79,9 +61,7 @@ impl RedisStore {
     /// Sets how long connecting, and each command, may take. Default: 2 seconds.
     #[must_use]
     pub fn timeout(mut self, timeout: Duration) -> Self {
-        self.timeout = timeout;
-        // They have the other one.
-        self.idle.get_mut().clear();
+        self.pool.set_timeout(timeout);
         self
     }
 
@@ -89,44 +69,9 @@ impl RedisStore {
         format!("{}{id}", self.prefix)
     }
 
-    /// Runs a command. One that fails on a connection that lay idle, which the server may have closed since, is tried
-    /// again on a new one: all commands here may run twice.
+    /// Runs a command that may run twice.
     fn query<T: FromRedisValue>(&self, command: &Cmd) -> Result<T> {
-        let idle = self.idle.lock().pop();
-        if let Some(mut connection) = idle {
-            match command.query(&mut connection) {
-                Ok(value) => return Ok(self.keep(connection, value)),
-                // A server that is slow is not helped by asking it again.
-                Err(error)
-                    if error.is_timeout() || !(error.is_io_error() || error.is_unrecoverable_error()) =>
-                {
-                    return Err(error.into());
-                }
-                Err(error) => {
-                    // Those beside it are as old.
-                    self.idle.lock().clear();
-                    tracing::debug!(%error, "a connection to Redis broke, and is made anew");
-                }
-            }
-        }
-        let mut connection = self.open()?;
-        let value = command.query(&mut connection)?;
-        Ok(self.keep(connection, value))
-    }
-
-    fn open(&self) -> RedisResult<Connection> {
-        let connection = self.client.get_connection_with_timeout(self.timeout)?;
-        connection.set_read_timeout(Some(self.timeout))?;
-        connection.set_write_timeout(Some(self.timeout))?;
-        Ok(connection)
-    }
-
-    fn keep<T>(&self, connection: Connection, value: T) -> T {
-        let mut idle = self.idle.lock();
-        if idle.len() < IDLE_CONNECTIONS_MAX {
-            idle.push(connection);
-        }
-        value
+        Ok(self.pool.ask(|connection| command.query(connection))?)
     }
 }
 

@@ -8,6 +8,7 @@ mod extractors;
 mod middleware;
 mod multipart;
 mod presentation;
+mod redis_server;
 mod routing;
 mod security;
 mod sessions;

@@ -8,7 +8,6 @@ mod limits;
 mod logger;
 mod onion;
 mod redis;
-mod redis_server;
 
 use std::net::SocketAddr;
 

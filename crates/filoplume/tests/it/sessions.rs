@@ -1,10 +1,7 @@
 //! Sessions in every place where they can be kept, and what attackers and failures do to them.
 
 use std::collections::HashMap;
-use std::io::Read;
 use std::net::TcpListener;
-use std::path::Path as FilePath;
-use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Barrier};
 use std::time::{Duration, Instant};
@@ -13,6 +10,8 @@ use filoplume::Key;
 use filoplume::middleware::Sessions;
 use filoplume::prelude::*;
 use filoplume::session::{MemoryStore, RedisStore, SessionStore, SqliteStore};
+
+use crate::redis_server::RedisServer;
 
 const NAME: &str = "__Host-session";
 
@@ -62,8 +61,8 @@ fn in_each_place(test: impl Fn(&dyn Fn() -> Sessions, bool)) {
     let folder = tempfile::tempdir().expect("there is room");
     let file = folder.path().join("sessions.db");
     test(&|| Sessions::new(SqliteStore::open(&file).expect("it can be opened"), key()), true);
-    if let Some(redis) = Redis::start() {
-        test(&|| Sessions::new(redis.store(), key()), true);
+    if let Some(redis) = RedisServer::start() {
+        test(&|| Sessions::new(redis_store(&redis), key()), true);
     }
 }
 
@@ -530,8 +529,8 @@ fn what_is_over_is_swept_from_the_file() {
 
 #[test]
 fn redis_ends_sessions_itself_and_has_no_ids() {
-    let Some(redis) = Redis::start() else { return };
-    let client = app(Sessions::new(redis.store().prefix("shop:"), key())).test();
+    let Some(redis) = RedisServer::start() else { return };
+    let client = app(Sessions::new(redis_store(&redis).prefix("shop:"), key())).test();
     client.post("/login/ada").send().assert_status(200);
     let cookie = client.cookie(NAME).expect("it is set");
     let ids = redis.ask("KEYS *");
@@ -544,8 +543,8 @@ fn redis_ends_sessions_itself_and_has_no_ids() {
 
 #[test]
 fn connections_to_redis_are_made_anew() {
-    let Some(mut redis) = Redis::start() else { return };
-    let client = app(Sessions::new(redis.store(), key())).test();
+    let Some(mut redis) = RedisServer::start() else { return };
+    let client = app(Sessions::new(redis_store(&redis), key())).test();
     client.put("/color/red").send().assert_status(200);
     // The server closes what it has; the store does not know yet.
     redis.ask("CLIENT KILL TYPE normal SKIPME yes");
@@ -575,119 +574,6 @@ fn a_redis_that_says_nothing_is_an_error_in_time() {
     assert!(!error.contains("s3cret"), "{error}");
 }
 
-/// A Redis server of a test, on a port and in a folder of its own. It ends with the value.
-struct Redis {
-    process: Child,
-    port: u16,
-    folder: tempfile::TempDir,
-}
-
-impl Redis {
-    /// Starts one; `None`, and a line that says so, where it is not installed.
-    #[expect(clippy::print_stdout, reason = "what is not tested is said")]
-    fn start() -> Option<Self> {
-        // Somebody else may take the port before it does.
-        for _ in 0..5 {
-            let listener = TcpListener::bind("127.0.0.1:0").expect("there is a port");
-            let port = listener.local_addr().expect("it has an address").port();
-            drop(listener);
-            let folder = tempfile::tempdir().expect("there is room");
-            let Some(process) = spawn(port, folder.path()) else {
-                println!("skipped: redis-server is not installed");
-                return None;
-            };
-            let mut redis = Self { process, port, folder };
-            if redis.is_up() {
-                return Some(redis);
-            }
-        }
-        panic!("redis-server does not start");
-    }
-
-    fn store(&self) -> RedisStore {
-        RedisStore::connect(&format!("redis://127.0.0.1:{}/", self.port)).expect("it answers")
-    }
-
-    fn is_up(&mut self) -> bool {
-        let deadline = Instant::now() + Duration::from_secs(10);
-        while Instant::now() < deadline {
-            if matches!(self.process.try_wait(), Ok(Some(_)) | Err(_)) {
-                return false;
-            }
-            if RedisStore::connect(&format!("redis://127.0.0.1:{}/", self.port)).is_ok() {
-                return true;
-            }
-            std::thread::sleep(Duration::from_millis(10));
-        }
-        false
-    }
-
-    fn stop(&mut self) {
-        let _ = self.process.kill();
-        let _ = self.process.wait();
-    }
-
-    fn restart(&mut self) {
-        self.process = spawn(self.port, self.folder.path()).expect("it was there before");
-        assert!(self.is_up(), "it does not come back");
-    }
-
-    /// Sends one command as text, and returns the answer as it comes.
-    fn ask(&self, command: &str) -> String {
-        use std::io::Write;
-        let mut socket = std::net::TcpStream::connect(("127.0.0.1", self.port)).expect("it answers");
-        write!(socket, "{command}\r\nQUIT\r\n").expect("it listens");
-        let mut answer = String::new();
-        socket.read_to_string(&mut answer).expect("it answers");
-        answer.trim_end().trim_end_matches("+OK").to_owned()
-    }
-}
-
-impl Drop for Redis {
-    fn drop(&mut self) {
-        self.stop();
-    }
-}
-
-fn spawn(port: u16, folder: &FilePath) -> Option<Child> {
-    Command::new("redis-server")
-        .args([
-            "--port",
-            &port.to_string(),
-            "--bind",
-            "127.0.0.1",
-            "--save",
-            "",
-            "--appendonly",
-            "no",
-            "--dir",
-        ])
-        .arg(folder)
-        .stdout(Stdio::null())
-        .stderr(Stdio::null())
-        .spawn()
-        .ok()
-}
-
-#[test]
-fn a_session_of_one_cookie_is_none_of_another_with_the_same_key() {
-    let key = Key::generate();
-    let store = Arc::new(MemoryStore::new());
-    let of = |name: &str, is_stored: bool| {
-        let key = key.clone();
-        let sessions =
-            if is_stored { Sessions::new(Arc::clone(&store), key) } else { Sessions::in_cookie(key) };
-        Router::new()
-            .post("/", |session: Session| session.insert("user", "ada"))
-            .get("/", |session: Session| Ok::<_, Error>(session.get::<String>("user")?.unwrap_or_default()))
-            .with(sessions.cookie_name(name))
-    };
-    for is_stored in [false, true] {
-        let app = App::new().nest("/shop", of("shop", is_stored)).nest("/admin", of("admin", is_stored));
-        let client = app.test().without_cookies();
-        let answer = client.post("/shop").send();
-        let value = answer.cookie("shop").unwrap();
-        client.get("/shop").cookie("shop", value).send().assert_text("ada");
-        client.get("/admin").cookie("admin", value).send().assert_text("");
-    }
+fn redis_store(server: &RedisServer) -> RedisStore {
+    RedisStore::connect(&server.url()).expect("it answers")
 }

@@ -1,16 +1,15 @@
 //! The buckets of all clients, in Redis: for several instances.
 
 use std::fmt;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
-use redis::{Client, Connection, RedisError, RedisResult};
+use redis::{Connection, ErrorKind, RedisError, RedisResult, ServerErrorKind};
 
 use super::bucket::{Bucket, Verdict};
 use crate::error::{Error, Result};
-
-/// Connections that are kept while nobody uses them. More are made when more threads ask at once.
-const IDLE_CONNECTIONS_MAX: usize = 16;
+use crate::redis_pool::RedisPool;
 
 /// How long Redis may take to connect, and to answer. It takes less than a millisecond, or something is wrong.
 const TIMEOUT: Duration = Duration::from_millis(250);
@@ -50,10 +49,10 @@ return {1, math.ceil(ahead)}
 /// let app = App::new().get("/", || "hi").with(RateLimit::per_second(10).redis(counters));
 /// ```
 pub struct RedisCounters {
-    client: std::result::Result<Client, String>,
-    timeout: Duration,
+    pool: std::result::Result<RedisPool, String>,
+    /// What the server calls the script, once it knows it.
+    script: Mutex<Option<Arc<str>>>,
     when_it_fails: WhenRedisFails,
-    idle: Mutex<Vec<Connected>>,
     /// When Redis may be asked again after it failed.
     paused_until: Mutex<Option<Instant>>,
 }
@@ -79,22 +78,15 @@ pub enum WhenRedisFails {
     Refuse,
 }
 
-/// A connection that knows the script.
-struct Connected {
-    connection: Connection,
-    script: String,
-}
-
 impl RedisCounters {
     /// Returns counters in the Redis with this URL. An app with one that cannot be understood does not start; one that
     /// cannot be reached is asked again later.
     pub fn new(url: impl AsRef<str>) -> Self {
-        let client = Client::open(url.as_ref());
+        let pool = RedisPool::new(url.as_ref(), TIMEOUT);
         Self {
-            client: client.map_err(|error| format!("RateLimit: the URL of Redis cannot be used: {error}")),
-            timeout: TIMEOUT,
+            pool: pool.map_err(|mistake| format!("RateLimit: {mistake}")),
+            script: Mutex::new(None),
             when_it_fails: WhenRedisFails::default(),
-            idle: Mutex::new(Vec::new()),
             paused_until: Mutex::new(None),
         }
     }
@@ -102,8 +94,9 @@ impl RedisCounters {
     /// Sets how long Redis may take to connect, and then to answer. Default: 250 ms.
     #[must_use]
     pub fn timeout(mut self, timeout: Duration) -> Self {
-        // Zero would be none at all.
-        self.timeout = timeout.max(Duration::from_millis(1));
+        if let Ok(pool) = &mut self.pool {
+            pool.set_timeout(timeout);
+        }
         self
     }
 
@@ -115,7 +108,7 @@ impl RedisCounters {
     }
 
     pub(super) fn mistake(&self) -> Option<&str> {
-        self.client.as_ref().err().map(String::as_str)
+        self.pool.as_ref().err().map(String::as_str)
     }
 
     /// Takes a token of the bucket with this name. `count_here` takes one of this process.
@@ -150,59 +143,40 @@ impl RedisCounters {
         self.paused_until.lock().is_some_and(|until| Instant::now() < until)
     }
 
+    /// Runs the script, which may run twice: a token that was taken and not heard of is one too many at worst.
     fn ask(&self, key: &[u8], bucket: &Bucket) -> RedisResult<(u8, u64)> {
-        let kept = self.idle.lock().pop();
-        if let Some(mut connected) = kept {
-            let answer = connected.ask(key, bucket);
-            match answer {
-                Ok(answer) => {
-                    self.keep(connected);
-                    return Ok(answer);
-                }
-                // Not the connection's fault: another one would hear the same. But a Redis that was begun
-                // anew has closed its connections, or does not know the script any more.
-                Err(error) if error.is_timeout() => return Err(error),
-                Err(_) => {
-                    // The others are as old as this one.
-                    self.idle.lock().clear();
-                }
-            }
-        }
-        let mut connected = self.connect()?;
-        let answer = connected.ask(key, bucket)?;
-        self.keep(connected);
-        Ok(answer)
-    }
-
-    fn connect(&self) -> RedisResult<Connected> {
-        let client = self.client.as_ref().map_err(|mistake| {
-            RedisError::from((redis::ErrorKind::InvalidClientConfig, "no client", mistake.clone()))
+        let pool = self.pool.as_ref().map_err(|mistake| {
+            RedisError::from((ErrorKind::InvalidClientConfig, "no client", mistake.clone()))
         })?;
-        let mut connection = client.get_connection_with_timeout(self.timeout)?;
-        connection.set_read_timeout(Some(self.timeout))?;
-        connection.set_write_timeout(Some(self.timeout))?;
-        let script = redis::cmd("SCRIPT").arg("LOAD").arg(SCRIPT).query(&mut connection)?;
-        Ok(Connected { connection, script })
+        pool.ask(|connection| match self.run(connection, key, bucket) {
+            // A Redis that was begun anew does not know it any more.
+            Err(error) if error.kind() == ErrorKind::Server(ServerErrorKind::NoScript) => {
+                *self.script.lock() = None;
+                self.run(connection, key, bucket)
+            }
+            answer => answer,
+        })
     }
 
-    fn keep(&self, connected: Connected) {
-        let mut idle = self.idle.lock();
-        if idle.len() < IDLE_CONNECTIONS_MAX {
-            idle.push(connected);
-        }
-    }
-}
-
-impl Connected {
-    fn ask(&mut self, key: &[u8], bucket: &Bucket) -> RedisResult<(u8, u64)> {
+    fn run(&self, connection: &mut Connection, key: &[u8], bucket: &Bucket) -> RedisResult<(u8, u64)> {
+        let known = self.script.lock().clone();
+        let script: Arc<str> = match known {
+            Some(script) => script,
+            None => {
+                let loaded: String = redis::cmd("SCRIPT").arg("LOAD").arg(SCRIPT).query(connection)?;
+                let loaded = Arc::from(loaded);
+                *self.script.lock() = Some(Arc::clone(&loaded));
+                loaded
+            }
+        };
         let micros = |nanos: u64| format!("{}.{:03}", nanos / 1000, nanos % 1000);
         redis::cmd("EVALSHA")
-            .arg(&self.script)
+            .arg(&*script)
             .arg(1)
             .arg(key)
             .arg(micros(bucket.interval_nanos()))
             .arg(micros(bucket.span_nanos()))
-            .query(&mut self.connection)
+            .query(connection)
     }
 }
 

@@ -7,7 +7,7 @@ use filoplume::middleware::{RateLimit, RedisCounters, WhenRedisFails};
 use filoplume::prelude::*;
 use filoplume::testing::TestClient;
 
-use super::redis_server::{RedisServer, free_port};
+use crate::redis_server::{RedisServer, free_port};
 
 /// How long Redis is not asked after it failed, and some more.
 const PAUSE: Duration = Duration::from_secs(60);
