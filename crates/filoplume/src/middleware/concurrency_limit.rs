@@ -1,13 +1,16 @@
 //! At most so many requests at once.
 
+use std::collections::HashMap;
 use std::io::{self, Read};
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use filoplume_runtime::{Request, Response, ResponseBody};
+use filoplume_runtime::{Request, Response, ResponseBody, StatusCode};
 use parking_lot::{Condvar, Mutex};
 
 use crate::error::{Error, Result};
+use crate::middleware::client_network::client_network;
 use crate::middleware::{Middleware, Next};
 use crate::routing::RouteOptions;
 
@@ -33,6 +36,7 @@ const WAIT_MAX: Duration = Duration::from_secs(3600);
 #[derive(Clone, Debug)]
 pub struct ConcurrencyLimit {
     gate: Arc<Gate>,
+    client_max: Option<usize>,
     wait: Option<Wait>,
     retry_after: Duration,
 }
@@ -48,7 +52,25 @@ impl ConcurrencyLimit {
     /// Returns a limit of `running_max` requests. An app with a limit of 0 does not start.
     pub fn new(running_max: usize) -> Self {
         let gate = Arc::new(Gate { running_max, counts: Mutex::default(), left: Condvar::new() });
-        Self { gate, wait: None, retry_after: Duration::from_secs(1) }
+        Self { gate, client_max: None, wait: None, retry_after: Duration::from_secs(1) }
+    }
+
+    /// Lets at most so many requests of one client in at once, those that wait included; more are a `429`. A client is an
+    /// IPv4 address or 64 bits of an IPv6 one, behind the [proxies](crate::App::trust_proxies) that the app trusts. Default: no
+    /// client has a limit of its own.
+    ///
+    /// ```
+    /// use filoplume::middleware::ConcurrencyLimit;
+    /// use filoplume::prelude::*;
+    ///
+    /// let limit = ConcurrencyLimit::new(200).per_client(10);
+    /// let app = App::new().get("/search", || "found").with(limit);
+    /// app.test().get("/search").send().assert_status(200);
+    /// ```
+    #[must_use]
+    pub fn per_client(mut self, running_max: usize) -> Self {
+        self.client_max = Some(running_max);
+        self
     }
 
     /// Lets up to `waiting_max` more requests wait for up to `timeout` before they are refused. Each of them holds a
@@ -79,18 +101,21 @@ impl ConcurrencyLimit {
 
 impl Middleware for ConcurrencyLimit {
     fn handle(&self, request: Request, next: Next<'_>) -> Result<Response> {
-        let Some(permit) = Gate::enter(&self.gate, self.wait) else {
+        let client = self.client_max.and_then(|running_max| {
+            let network = client_network(&request, next.context())?;
+            Some(Client { network, running_max })
+        });
+        let permit = Gate::enter(&self.gate, client, self.wait).map_err(|full| {
             let seconds = whole_seconds(self.retry_after);
-            return Err(Error::unavailable("too many requests are being answered at the moment")
-                .with_known_header("retry-after", seconds.to_string()));
-        };
+            full.into_error().with_known_header("retry-after", seconds.to_string())
+        })?;
         let mut response = next.run(request);
         hold_while_sent(response.body_mut(), permit);
         Ok(response)
     }
 
     fn configure(&self, options: &mut RouteOptions) {
-        if self.gate.running_max == 0 {
+        if self.gate.running_max == 0 || self.client_max == Some(0) {
             options.mistake("ConcurrencyLimit: a limit of 0 would refuse every request");
         }
     }
@@ -137,40 +162,97 @@ struct Gate {
 struct Counts {
     running: usize,
     waiting: usize,
+    /// Those of each client who run or wait. Only clients that do are in it, so that it is as bounded as these.
+    clients: HashMap<IpAddr, usize>,
+}
+
+/// A client with a limit of its own.
+#[derive(Clone, Copy, Debug)]
+struct Client {
+    network: IpAddr,
+    running_max: usize,
+}
+
+/// Why nobody more is let in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Full {
+    OfAll,
+    OfOneClient,
+}
+
+impl Full {
+    fn into_error(self) -> Error {
+        match self {
+            Self::OfAll => Error::unavailable("too many requests are being answered at the moment"),
+            Self::OfOneClient => Error::new(
+                StatusCode::TOO_MANY_REQUESTS,
+                "too many of your requests are being answered at the moment",
+            ),
+        }
+    }
+}
+
+impl Counts {
+    fn add(&mut self, client: Client) -> Result<(), Full> {
+        let running = self.clients.entry(client.network).or_default();
+        if *running >= client.running_max {
+            return Err(Full::OfOneClient);
+        }
+        *running += 1;
+        Ok(())
+    }
+
+    fn remove(&mut self, client: Option<IpAddr>) {
+        let Some(network) = client else { return };
+        if let Some(running) = self.clients.get_mut(&network) {
+            *running -= 1;
+            if *running == 0 {
+                self.clients.remove(&network);
+            }
+        }
+    }
 }
 
 impl Gate {
-    /// Lets one in, or `None`: it is full, and stayed so while it was waited.
-    fn enter(gate: &Arc<Self>, wait: Option<Wait>) -> Option<Permit> {
+    /// Lets one in, unless it is full and stays so while it is waited.
+    fn enter(gate: &Arc<Self>, client: Option<Client>, wait: Option<Wait>) -> Result<Permit, Full> {
         let mut counts = gate.counts.lock();
+        if let Some(client) = client {
+            counts.add(client)?;
+        }
+        let client = client.map(|client| client.network);
         if counts.running >= gate.running_max {
-            let wait = wait.filter(|wait| counts.waiting < wait.waiting_max)?;
-            let deadline = Instant::now() + wait.timeout.min(WAIT_MAX);
-            counts.waiting += 1;
-            while counts.running >= gate.running_max {
-                if gate.left.wait_until(&mut counts, deadline).timed_out() {
-                    break;
+            if let Some(wait) = wait.filter(|wait| counts.waiting < wait.waiting_max) {
+                let deadline = Instant::now() + wait.timeout.min(WAIT_MAX);
+                counts.waiting += 1;
+                while counts.running >= gate.running_max {
+                    if gate.left.wait_until(&mut counts, deadline).timed_out() {
+                        break;
+                    }
                 }
+                counts.waiting -= 1;
             }
-            counts.waiting -= 1;
             if counts.running >= gate.running_max {
-                return None;
+                counts.remove(client);
+                return Err(Full::OfAll);
             }
         }
         counts.running += 1;
-        Some(Permit { gate: Arc::clone(gate) })
+        Ok(Permit { gate: Arc::clone(gate), client })
     }
 }
 
 /// The right to be inside, given back when it is dropped.
 struct Permit {
     gate: Arc<Gate>,
+    client: Option<IpAddr>,
 }
 
 impl Drop for Permit {
     fn drop(&mut self) {
         let mut counts = self.gate.counts.lock();
         counts.running -= 1;
+        counts.remove(self.client);
         let is_waited_for = counts.waiting > 0;
         drop(counts);
         if is_waited_for {
@@ -192,24 +274,44 @@ mod tests {
     #[test]
     fn as_many_as_allowed_are_inside_and_one_may_follow_who_leaves() {
         let gate = gate(2);
-        let first = Gate::enter(&gate, None).unwrap();
-        let _second = Gate::enter(&gate, None).unwrap();
-        assert!(Gate::enter(&gate, None).is_none());
+        let first = Gate::enter(&gate, None, None).ok().unwrap();
+        let _second = Gate::enter(&gate, None, None).ok().unwrap();
+        assert!(Gate::enter(&gate, None, None).is_err());
         drop(first);
-        assert!(Gate::enter(&gate, None).is_some());
+        assert!(Gate::enter(&gate, None, None).is_ok());
+    }
+
+    #[test]
+    fn one_client_leaves_room_for_the_others_and_is_forgotten_when_it_leaves() {
+        let gate = gate(3);
+        let client = |last| Some(Client { network: IpAddr::from([192, 0, 2, last]), running_max: 2 });
+        let first = Gate::enter(&gate, client(1), None).ok().unwrap();
+        let second = Gate::enter(&gate, client(1), None).ok().unwrap();
+        assert_eq!(Gate::enter(&gate, client(1), None).err(), Some(Full::OfOneClient));
+        let other = Gate::enter(&gate, client(2), None).ok().unwrap();
+        assert_eq!(
+            Gate::enter(&gate, client(2), None).err(),
+            Some(Full::OfAll),
+            "which is not counted for it"
+        );
+        drop((first, second));
+        assert!(Gate::enter(&gate, client(2), None).is_ok());
+        drop(other);
+        let counts = gate.counts.lock();
+        assert_eq!((counts.running, counts.clients.len()), (0, 0));
     }
 
     #[test]
     fn who_waits_is_let_in_when_somebody_leaves() {
         let gate = gate(1);
         let wait = Some(Wait { timeout: Duration::from_secs(60), waiting_max: 1 });
-        let permit = Gate::enter(&gate, None).unwrap();
+        let permit = Gate::enter(&gate, None, None).ok().unwrap();
         thread::scope(|scope| {
-            let waiting = scope.spawn(|| Gate::enter(&gate, wait).is_some());
+            let waiting = scope.spawn(|| Gate::enter(&gate, None, wait).is_ok());
             while gate.counts.lock().waiting == 0 {
                 thread::yield_now();
             }
-            assert!(Gate::enter(&gate, wait).is_none(), "only one may wait");
+            assert!(Gate::enter(&gate, None, wait).is_err(), "only one may wait");
             drop(permit);
             assert!(waiting.join().unwrap());
         });
@@ -220,16 +322,16 @@ mod tests {
     #[test]
     fn who_waits_in_vain_is_refused_and_forgotten() {
         let gate = gate(1);
-        let _permit = Gate::enter(&gate, None).unwrap();
+        let _permit = Gate::enter(&gate, None, None).ok().unwrap();
         let wait = Some(Wait { timeout: Duration::from_millis(1), waiting_max: 1 });
-        assert!(Gate::enter(&gate, wait).is_none());
+        assert!(Gate::enter(&gate, None, wait).is_err());
         assert_eq!(gate.counts.lock().waiting, 0);
     }
 
     #[test]
     fn a_body_that_is_read_holds_the_permit_until_it_is_dropped() {
         let gate = gate(1);
-        let permit = Gate::enter(&gate, None).unwrap();
+        let permit = Gate::enter(&gate, None, None).ok().unwrap();
         let mut body = ResponseBody::Unsized(Box::new(io::Cursor::new("text")));
         hold_while_sent(&mut body, permit);
         assert_eq!(gate.counts.lock().running, 1);

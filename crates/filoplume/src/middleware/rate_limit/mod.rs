@@ -6,7 +6,6 @@ mod memory;
 mod redis_counters;
 
 use std::fmt;
-use std::net::IpAddr;
 use std::time::Duration;
 
 use filoplume_runtime::{Headers, Request, Response, StatusCode};
@@ -17,6 +16,7 @@ use self::memory::Memory;
 pub use self::redis_counters::{RedisCounters, WhenRedisFails};
 use crate::context::Context;
 use crate::error::{Error, Result};
+use crate::middleware::client_network::client_network;
 use crate::middleware::concurrency_limit::whole_seconds;
 use crate::middleware::{Middleware, Next};
 use crate::routing::RouteOptions;
@@ -271,34 +271,9 @@ fn key_of(request: &Request, context: Context<'_>, key: Option<&KeyOf>) -> Strin
             key.truncate(end);
             format!("key:{key}")
         }
-        None => match context.client_ip(request) {
-            Some(address) => format!("ip:{}", network_of(address)),
+        None => match client_network(request, context) {
+            Some(network) => format!("ip:{network}"),
             None => "unix".to_owned(),
         },
-    }
-}
-
-/// What one client has at least: an IPv4 address, or 64 bits of an IPv6 one.
-fn network_of(address: IpAddr) -> IpAddr {
-    match address.to_canonical() {
-        IpAddr::V6(address) => {
-            let [a, b, c, d, ..] = address.segments();
-            IpAddr::from([a, b, c, d, 0, 0, 0, 0])
-        }
-        address @ IpAddr::V4(_) => address,
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn who_has_one_ipv6_address_has_no_more_buckets_with_others() {
-        let network = |text: &str| network_of(text.parse().unwrap()).to_string();
-        assert_eq!(network("2001:db8:1:2:3:4:5:6"), "2001:db8:1:2::");
-        assert_eq!(network("2001:db8:1:2:ffff::"), "2001:db8:1:2::");
-        assert_eq!(network("192.0.2.1"), "192.0.2.1");
-        assert_eq!(network("::ffff:192.0.2.1"), "192.0.2.1");
     }
 }

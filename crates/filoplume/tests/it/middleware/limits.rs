@@ -52,6 +52,28 @@ fn one_more_than_allowed_is_refused_at_once() {
 }
 
 #[test]
+fn one_client_cannot_take_all_places() {
+    let (handler, is_entered, answer) = blocking();
+    let limit = ConcurrencyLimit::new(10).per_client(1);
+    let service = App::new().get("/", handler).with(limit).build().unwrap();
+    std::thread::scope(|scope| {
+        let first = scope.spawn(|| ask(&service, PEER, GET));
+        is_entered.recv().unwrap();
+        let refused = ask(&service, "192.0.2.1:2", GET);
+        assert!(refused.starts_with("HTTP/1.1 429") && refused.contains("retry-after: 1\r\n"), "{refused}");
+        let other = scope.spawn(|| ask(&service, "192.0.2.2:1", GET));
+        is_entered.recv_timeout(Duration::from_secs(60)).unwrap();
+        answer.send(()).unwrap();
+        answer.send(()).unwrap();
+        for thread in [first, other] {
+            assert!(thread.join().unwrap().ends_with("answered"));
+        }
+        answer.send(()).unwrap();
+        assert!(ask(&service, PEER, GET).ends_with("answered"), "its place is free again");
+    });
+}
+
+#[test]
 fn one_that_may_wait_is_let_in_when_another_is_done() {
     let (handler, is_entered, answer) = blocking();
     let app = App::new().get("/", handler).with(ConcurrencyLimit::new(1).wait(Duration::from_secs(60), 1));
