@@ -14,7 +14,7 @@ use tungstenite::{Message, WebSocket};
 const NAMES: [&str; 4] = ["chromium", "chromium-browser", "google-chrome", "chrome"];
 
 /// A browser on a busy machine takes its time.
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_secs(120);
 
 /// A running browser with one page. It ends with its test.
 #[derive(Debug)]
@@ -61,42 +61,63 @@ impl Browser {
         self.wait_for("document.readyState === 'complete' && location.href !== 'about:blank'");
     }
 
-    /// Returns what a script evaluates to. A page that is being replaced is waited for.
-    pub fn evaluate(&mut self, script: &str) -> Value {
-        let parameters = json!({"expression": script, "returnByValue": true, "awaitPromise": true});
-        let result = self.call("Runtime.evaluate", &parameters);
-        assert!(result.get("exceptionDetails").is_none(), "{script} failed: {result}");
-        result["result"]["value"].clone()
-    }
-
-    /// Waits until a script is true.
+    /// Returns what a script evaluates to.
     ///
     /// # Panics
     ///
-    /// If it is not within a minute.
+    /// If the script throws, or the page is being replaced.
+    #[track_caller]
+    pub fn evaluate(&mut self, script: &str) -> Value {
+        self.try_evaluate(script).unwrap_or_else(|error| panic!("{script} failed: {error}"))
+    }
+
+    fn try_evaluate(&mut self, script: &str) -> Result<Value, String> {
+        let parameters = json!({"expression": script, "returnByValue": true});
+        let result = self.try_call("Runtime.evaluate", &parameters)?;
+        match result.get("exceptionDetails") {
+            Some(thrown) => Err(thrown.to_string()),
+            None => Ok(result["result"]["value"].clone()),
+        }
+    }
+
+    /// Waits until a script is true. What fails while one page replaces another is tried again.
+    ///
+    /// # Panics
+    ///
+    /// If it is not within two minutes.
     #[track_caller]
     pub fn wait_for(&mut self, script: &str) {
         let end = Instant::now() + PATIENCE;
-        while self.evaluate(&format!("Boolean({script})")) != Value::Bool(true) {
-            let page = self.evaluate("document.documentElement.outerHTML");
-            assert!(Instant::now() < end, "waited in vain for {script} in {page}");
+        loop {
+            let told = self.try_evaluate(&format!("Boolean({script})"));
+            if told == Ok(Value::Bool(true)) {
+                return;
+            }
+            if Instant::now() >= end {
+                let page = self.try_evaluate("document.documentElement.outerHTML");
+                panic!("waited in vain for {script}: {told:?} in {page:?}");
+            }
             std::thread::sleep(Duration::from_millis(20));
         }
     }
 
-    /// Waits for an element that a selector finds, and clicks it.
+    /// Waits for an element that a selector finds on a page that is complete, and clicks it.
     #[track_caller]
     pub fn click(&mut self, selector: &str) {
-        self.wait_for(&find(selector));
-        self.evaluate(&format!("{}.click()", find(selector)));
+        let element = find(selector);
+        self.wait_for(&format!("document.readyState === 'complete' && {element}"));
+        self.evaluate(&format!("{element}.click()"));
     }
 
-    /// Waits for a field that a selector finds, and types into it.
+    /// Waits for a field that a selector finds on a page that is complete, and types into it.
     #[track_caller]
     pub fn fill(&mut self, selector: &str, text: &str) {
-        self.wait_for(&find(selector));
-        self.evaluate(&format!("{}.focus(); {}.value = ''", find(selector), find(selector)));
+        let element = find(selector);
+        self.wait_for(&format!(
+            "document.readyState === 'complete' && {element} && ({element}.focus(), {element}.value = '', true)"
+        ));
         self.call("Input.insertText", &json!({"text": text}));
+        self.wait_for(&format!("{element}.value === {}", json!(text)));
     }
 
     /// Waits until the page shows a text.
@@ -115,6 +136,10 @@ impl Browser {
     }
 
     fn call(&mut self, method: &str, parameters: &Value) -> Value {
+        self.try_call(method, parameters).unwrap_or_else(|error| panic!("{method} failed: {error}"))
+    }
+
+    fn try_call(&mut self, method: &str, parameters: &Value) -> Result<Value, String> {
         self.last_id += 1;
         let mut message = json!({"id": self.last_id, "method": method, "params": parameters});
         if !self.session.is_empty() {
@@ -128,8 +153,10 @@ impl Browser {
             if answer["id"] != json!(self.last_id) {
                 continue;
             }
-            assert!(answer.get("error").is_none(), "{method} failed: {answer}");
-            return answer["result"].clone();
+            return match answer.get("error") {
+                Some(error) => Err(error.to_string()),
+                None => Ok(answer["result"].clone()),
+            };
         }
     }
 }

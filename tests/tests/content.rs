@@ -7,7 +7,7 @@ use std::sync::mpsc;
 use std::time::Duration;
 
 use filoplume_runtime::{Plan, Request, Response, ServerConfig, Service};
-use filoplume_tests::{Client, Process, TestServer, site};
+use filoplume_tests::{Client, DEADLINE, Process, TestServer, site};
 
 /// Bytes that are no text and repeat late.
 fn bytes(length: usize) -> Vec<u8> {
@@ -514,4 +514,38 @@ fn requests_behind_a_streamed_content_are_answered() {
             }
         }
     }
+}
+
+#[test]
+fn a_content_that_a_handler_reads_and_that_does_not_come_is_no_error_of_the_program() {
+    let (told, statuses) = mpsc::channel();
+    let app = filoplume::App::new()
+        .post("/", |mut content: filoplume::Body| {
+            Ok::<_, filoplume::Error>(std::io::read_to_string(&mut content)?)
+        })
+        .with(move |request: Request, next: filoplume::middleware::Next<'_>| {
+            told.send(0).unwrap();
+            let response = next.run(request);
+            told.send(response.status_code().as_u16()).unwrap();
+            response
+        });
+    let config =
+        ServerConfig::default().content_timeout(Duration::from_millis(100)).buffered_content_bytes_max(10);
+    let server = TestServer::with(config, app.build().unwrap());
+    let begin = || {
+        let mut client = server.client();
+        client.send("POST / HTTP/1.1\r\nHost: t\r\nContent-Length: 100\r\n\r\nsome");
+        assert_eq!(statuses.recv_timeout(DEADLINE).unwrap(), 0, "it has begun");
+        client
+    };
+
+    drop(begin());
+    assert_eq!(statuses.recv_timeout(DEADLINE).unwrap(), 400);
+    let response = begin().response();
+    assert_eq!(response.status, 408);
+    assert!(
+        response.closes() && response.text().contains("the content did not arrive in time"),
+        "{response:?}"
+    );
+    assert_eq!(statuses.recv_timeout(DEADLINE).unwrap(), 408);
 }

@@ -387,6 +387,24 @@ fn what_follows_a_connect_is_not_taken_for_a_request() {
     client.is_closed();
 }
 
+#[test]
+fn a_response_that_ends_the_connection_is_not_lost_to_requests_behind_it() {
+    let server = TestServer::start(|_: Request| {
+        let mut response = Response::from("last");
+        response.headers_mut().insert("connection", "close").unwrap();
+        response
+    });
+    let mut client = server.client();
+    client.send("GET / HTTP/1.1\r\nHost: t\r\n\r\n");
+    assert_eq!(client.response().text(), "last");
+    client.is_closed();
+    // A reset would come as the answer to the first of them, and fail those that follow.
+    for _ in 0..20 {
+        client.send("GET /behind HTTP/1.1\r\nHost: t\r\n\r\n");
+        assert_eq!(server.client().get("/").text(), "last");
+    }
+}
+
 /// A reader that panics when it is dropped.
 struct Falls;
 

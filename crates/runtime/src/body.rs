@@ -183,6 +183,51 @@ impl fmt::Debug for Body {
     }
 }
 
+/// Why the peer's content could not be read to its end, within the [`io::Error`] of a read: so that it can be told from an
+/// error of the program's own files and sockets. What is no content at all is a `ParseError` there.
+///
+/// ```
+/// use std::io;
+/// use filoplume_runtime::ContentError;
+///
+/// /// Whether it is the peer's fault.
+/// fn is_peers(error: &io::Error) -> bool {
+///     error.get_ref().is_some_and(|within| within.is::<ContentError>())
+/// }
+///
+/// assert!(is_peers(&io::Error::from(ContentError::Ended)));
+/// assert!(!is_peers(&io::Error::from(io::ErrorKind::UnexpectedEof)));
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum ContentError {
+    /// The peer went away before all of it was there.
+    Ended,
+    /// The peer was too slow.
+    TooSlow,
+}
+
+impl fmt::Display for ContentError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Ended => "the peer went away before all of the content was there",
+            Self::TooSlow => "the content did not arrive in time",
+        })
+    }
+}
+
+impl std::error::Error for ContentError {}
+
+impl From<ContentError> for io::Error {
+    fn from(error: ContentError) -> Self {
+        let kind = match error {
+            ContentError::Ended => io::ErrorKind::UnexpectedEof,
+            ContentError::TooSlow => io::ErrorKind::TimedOut,
+        };
+        Self::new(kind, error)
+    }
+}
+
 /// The reading half of a connection, in the hands of a handler. When it is dropped it leaves what
 /// it knows in `returns`, for the one who goes on with the connection.
 pub(crate) struct ContentStream {
@@ -308,12 +353,12 @@ impl ContentStream {
         self.unread.resize(unread + READ_AHEAD_BYTES, 0);
         let result = loop {
             match (&self.socket).read(&mut self.unread[unread..]) {
-                Ok(0) => break Err(io::ErrorKind::UnexpectedEof.into()),
+                Ok(0) => break Err(ContentError::Ended.into()),
                 Ok(read) => break Ok(read),
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(error) if is_would_block(&error) => {
                     if Instant::now() >= self.pace.deadline() {
-                        break Err(io::ErrorKind::TimedOut.into());
+                        break Err(ContentError::TooSlow.into());
                     }
                     // Hardly ever: the engine has gone on with the socket while the content is read elsewhere.
                     std::thread::sleep(Duration::from_millis(1));
@@ -325,7 +370,7 @@ impl ContentStream {
         self.pace.advance(*result.as_ref().unwrap_or(&0));
         // Checked after a read too: a byte now and then must not hold the thread.
         if Instant::now() >= self.pace.deadline() {
-            return Err(io::ErrorKind::TimedOut.into());
+            return Err(ContentError::TooSlow.into());
         }
         result.map(drop)
     }

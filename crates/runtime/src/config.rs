@@ -175,8 +175,9 @@ impl ServerConfig {
         self
     }
 
-    /// Sets how long a refused peer may go on sending before its connection is cut. The time lets
-    /// the refusal reach a peer that is still busy with its upload. Default: 2 s.
+    /// Sets how long a peer that did not ask for the end may go on sending after the last response, before its connection is
+    /// cut. The time lets that response reach a peer that is still busy with its upload, or with its next request
+    /// (RFC 9112, section 9.6). Default: 2 s.
     pub fn linger_timeout(mut self, timeout: Duration) -> Self {
         self.linger_timeout = timeout;
         self

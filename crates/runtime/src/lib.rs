@@ -51,7 +51,7 @@ mod worker;
 pub use filoplume_http1::{Headers, InvalidHeader, Limits, StaticField, Version};
 pub use http::{Method, StatusCode};
 
-pub use crate::body::Body;
+pub use crate::body::{Body, ContentError};
 pub use crate::config::ServerConfig;
 pub use crate::connection::transport::Peer;
 pub use crate::error::{Error, Result};

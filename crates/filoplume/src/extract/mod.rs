@@ -36,7 +36,7 @@ use std::error::Error as StdError;
 use std::io;
 
 use filoplume_http1::ParseError;
-use filoplume_runtime::Request;
+use filoplume_runtime::{ContentError, Request, StatusCode};
 
 pub use authorization::{AuthorizationRejection, Basic, Bearer, Scheme};
 pub(crate) use authorization::{REALM, quoted};
@@ -159,7 +159,10 @@ pub(crate) fn known_refusal(error: &(dyn StdError + 'static)) -> Option<Error> {
     let within = error.downcast_ref::<io::Error>().and_then(io::Error::get_ref);
     match within {
         // So says the engine, of a content that is read as it arrives.
-        Some(within) => within.downcast_ref().map(of_content).or_else(|| describe(within)),
+        Some(within) => {
+            let lost = within.downcast_ref().map(of_lost_content);
+            lost.or_else(|| within.downcast_ref().map(of_content)).or_else(|| describe(within))
+        }
         None => describe(error),
     }
 }
@@ -167,6 +170,15 @@ pub(crate) fn known_refusal(error: &(dyn StdError + 'static)) -> Option<Error> {
 /// What is wrong with a content is the client's fault: it is no content, or too long.
 fn of_content(error: &ParseError) -> Error {
     Error::new(error.status_code(), format!("the content cannot be taken: {error}"))
+}
+
+/// It did not come: nobody may be there any more to read the answer, and the log has nothing to say of it.
+fn of_lost_content(error: &ContentError) -> Error {
+    let status = match error {
+        ContentError::TooSlow => StatusCode::REQUEST_TIMEOUT,
+        _ => StatusCode::BAD_REQUEST,
+    };
+    Error::new(status, error.to_string())
 }
 
 /// Implements what all refusals have in common. Those behind the `;` become responses on their own.

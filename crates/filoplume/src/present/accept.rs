@@ -40,7 +40,12 @@ impl Accept {
     #[inline(always)]
     pub(super) fn of(headers: &Headers) -> Self {
         let mut accept = Self { decided: None, length: 0, bytes: [0; KEPT_BYTES_MAX] };
-        if let Some(value) = headers.get("accept") {
+        let mut values = headers.get_all("accept");
+        if let Some(value) = values.next() {
+            if values.next().is_some() {
+                accept.decided = Some(Self::preferred_of_all(headers));
+                return accept;
+            }
             match accept.bytes.get_mut(..value.len()) {
                 Some(kept) => {
                     kept.copy_from_slice(value);
@@ -50,6 +55,12 @@ impl Accept {
             }
         }
         accept
+    }
+
+    /// Several fields are one list (RFC 9110, 5.3).
+    #[cold]
+    fn preferred_of_all(headers: &Headers) -> Format {
+        preferred(&headers.get_all("accept").collect::<Vec<_>>().join(&b','))
     }
 
     pub(super) fn format(&self) -> Format {
@@ -213,6 +224,14 @@ mod tests {
         assert_eq!(Accept::of(&headers).format(), Format::Html);
         let long = format!("{}text/html", "image/png;q=0.1, ".repeat(100));
         headers.insert("accept", long).unwrap();
+        assert_eq!(Accept::of(&headers).format(), Format::Html);
+    }
+
+    #[test]
+    fn several_fields_are_one_list() {
+        let mut headers = Headers::new();
+        headers.append("accept", "application/json;q=0.5").unwrap();
+        headers.append("accept", "text/html").unwrap();
         assert_eq!(Accept::of(&headers).format(), Format::Html);
     }
 }

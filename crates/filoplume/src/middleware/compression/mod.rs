@@ -269,6 +269,9 @@ impl Middleware for Compression {
         let mut response = next.run(request);
         if response.status_code() == 304 {
             weaken_not_modified(response.headers_mut(), known.as_deref())?;
+            // As the 200 would (RFC 9110, 15.4.5). Whether that would be compressed is not known here; to say it once too
+            // often costs a cache a little, not to say it gives clients what they cannot read.
+            add_vary(response.headers_mut(), "Accept-Encoding");
             return Ok(response);
         }
         if !self.is_eligible(&response) {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
-use redis::{Connection, ErrorKind, RedisError, RedisResult, ServerErrorKind};
+use redis::{Connection, ErrorKind, RedisError, RedisResult};
 
 use super::bucket::{Bucket, Verdict};
 use crate::error::{Error, Result};
@@ -150,7 +150,7 @@ impl RedisCounters {
         })?;
         pool.ask(|connection| match self.run(connection, key, bucket) {
             // A Redis that was begun anew does not know it any more.
-            Err(error) if error.kind() == ErrorKind::Server(ServerErrorKind::NoScript) => {
+            Err(error) if error.code() == Some("NOSCRIPT") => {
                 *self.script.lock() = None;
                 self.run(connection, key, bucket)
             }

@@ -130,6 +130,7 @@ fn a_304_names_what_the_client_has() {
         let response =
             client.get("/unchanged").header("accept-encoding", "gzip").header("if-none-match", known).send();
         response.assert_status(304);
+        response.assert_header("vary", "Accept-Encoding");
         response.header("etag").map(str::to_owned)
     };
     assert_eq!(ask("\"v0\", W/\"v1\"").as_deref(), Some("W/\"v1\""));

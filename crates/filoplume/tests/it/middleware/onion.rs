@@ -210,7 +210,7 @@ fn what_was_set_up_wrongly_is_told_once_at_the_start() {
         "ConcurrencyLimit: a limit of 0",
         "RateLimit: with no requests",
         "RateLimit: with a burst of 0",
-        "RateLimit: the URL of Redis",
+        "RateLimit: this is no URL of a Redis server",
         "Compression: without a coding",
         "TimeoutBudget: a duration of zero",
     ] {

@@ -304,9 +304,9 @@ impl Http {
         match next {
             Some(Next::KeepAlive) => self.stage = Stage::Head,
             Some(Next::Close(reason)) => {
-                // Closing a socket with unread bytes in it resets the connection, and the response may be lost with it.
-                let lingers =
-                    has_input || matches!(reason, CloseReason::ContentUnread | CloseReason::Refused(_));
+                // Closing a socket with unread bytes in it, or before they come, resets the connection, and the response may
+                // be lost with it (RFC 9112, 9.6). Only a peer that knows the end sends nothing more.
+                let lingers = has_input || !matches!(reason, CloseReason::PeerAsked | CloseReason::Http10);
                 self.close(reason, lingers);
             }
             None => {
