@@ -5,12 +5,12 @@
 use std::io::{Read, Write};
 use std::time::Duration;
 
-use filoplume_runtime::{Request, Response, ServerConfig, Upgraded};
+use filoplume_runtime::{BlockingStream, Request, Response, ServerConfig};
 use filoplume_tests::{Client, Gate, TestServer, eventually, site};
 
 const UPGRADE: &str = "GET /echo HTTP/1.1\r\nHost: t\r\nConnection: Upgrade\r\nUpgrade: echo\r\n\r\n";
 
-fn echo(mut socket: Upgraded) {
+fn echo(mut socket: BlockingStream) {
     let mut buffer = [0; 1000];
     while let Ok(read @ 1..) = socket.read(&mut buffer) {
         if socket.write_all(&buffer[..read]).is_err() {
@@ -134,7 +134,7 @@ fn a_101_that_nobody_takes_over_is_a_500() {
 #[test]
 fn a_second_handle_writes_while_the_first_reads() {
     let server = TestServer::start(|_: Request| {
-        Response::upgrade(|mut socket: Upgraded| {
+        Response::upgrade(|mut socket: BlockingStream| {
             let mut writer = socket.try_clone().unwrap();
             let writes = std::thread::spawn(move || writer.write_all(b"from the other thread"));
             let mut read = String::new();

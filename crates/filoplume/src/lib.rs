@@ -53,8 +53,8 @@ pub mod testing;
 mod weight;
 
 pub use filoplume_runtime::{
-    Body, Headers, InvalidHeader, Method, Metrics, Peer, Request, Response, ResponseBody, Server,
-    ServerConfig, ShutdownHandle, StaticField, StatusCode, Upgraded, Version,
+    BlockingStream, Body, Headers, InvalidHeader, Method, Metrics, Peer, Request, Response, ResponseBody,
+    Server, ServerConfig, ShutdownHandle, StaticField, StatusCode, Version,
 };
 
 pub use crate::app::App;

@@ -384,7 +384,7 @@ impl Read for ContentStream {
         if self.failed {
             return Err(io::Error::other("the content ended with an error before"));
         }
-        let result = if self.prefix.len() > 0 {
+        let result = if !self.prefix.is_empty() {
             let read = self.prefix.as_slice().read(buffer)?;
             self.prefix.advance(read);
             Ok(read)

@@ -16,6 +16,10 @@ pub(crate) const OUTPUT_BYTES: usize = 64 * 1024;
 /// the handler in the storage it was read into, which returns here when the handler drops it.
 const SPARE_STORAGES: usize = 2;
 
+/// A rest up to this is copied out of a thread's buffer and in again, so that it takes no more memory than it has bytes. A longer
+/// one is moved: who sends a long message a byte at a time must not have all of it copied for each.
+const LEFTOVER_COPY_MAX: usize = 64 * 1024;
+
 thread_local! {
     static BUFFERS: Cell<Option<Box<Buffers>>> = const { Cell::new(None) };
     static STORAGES: Cell<Vec<Vec<u8>>> = const { Cell::new(Vec::new()) };
@@ -76,6 +80,12 @@ impl Input {
         self.start == self.end
     }
 
+    /// Unread bytes.
+    #[inline]
+    pub(crate) fn len(&self) -> usize {
+        self.end - self.start
+    }
+
     #[inline]
     pub(crate) fn consume(&mut self, used: usize) {
         self.start += used;
@@ -118,13 +128,31 @@ impl Input {
     }
 
     /// Takes over what a connection had left over.
-    pub(crate) fn load(&mut self, leftover: &[u8]) {
-        self.clear();
-        if self.storage.len() < leftover.len() {
-            self.storage.resize(leftover.len() + INPUT_BYTES, 0);
+    pub(crate) fn load(&mut self, mut leftover: Content) {
+        if leftover.len() > LEFTOVER_COPY_MAX {
+            // The storage of the thread goes the way of the content's.
+            std::mem::swap(&mut self.storage, &mut leftover.storage);
+            (self.start, self.end) = (leftover.start, leftover.end);
+            return;
         }
-        self.storage[..leftover.len()].copy_from_slice(leftover);
+        if self.storage.len() > INPUT_BYTES {
+            // Grown for one long message.
+            self.storage = take_storage();
+        }
+        self.start = 0;
         self.end = leftover.len();
+        self.storage[..self.end].copy_from_slice(leftover.as_slice());
+    }
+
+    /// Moves the rest out, to be loaded again: a short one into as much memory as it needs, a long one without a copy.
+    pub(crate) fn take_leftover(&mut self) -> Content {
+        if self.len() <= LEFTOVER_COPY_MAX {
+            return Content::of(self.take_rest());
+        }
+        let storage = std::mem::replace(&mut self.storage, take_storage());
+        let leftover = Content { storage, start: self.start, end: self.end };
+        self.clear();
+        leftover
     }
 
     /// Moves the rest out, into as much memory as it needs.
@@ -172,12 +200,21 @@ pub(crate) struct Content {
 }
 
 impl Content {
+    /// A content that lies in memory of its own.
+    pub(crate) fn of(storage: Vec<u8>) -> Self {
+        Self { start: 0, end: storage.len(), storage }
+    }
+
     pub(crate) fn as_slice(&self) -> &[u8] {
         &self.storage[self.start..self.end]
     }
 
     pub(crate) fn len(&self) -> usize {
         self.end - self.start
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.start == self.end
     }
 
     pub(crate) fn advance(&mut self, read: usize) {
@@ -256,7 +293,7 @@ mod tests {
 
     fn input(bytes: &[u8]) -> Input {
         let mut input = Input::new();
-        input.load(bytes);
+        input.load(Content::of(bytes.to_vec()));
         input
     }
 
@@ -269,6 +306,30 @@ mod tests {
             let content = input.split_content(length);
             assert_eq!(content.as_slice(), &bytes[..length]);
             assert_eq!(input.unread(), b"GET /next");
+        }
+    }
+
+    #[test]
+    fn leftovers_come_back_as_they_went() {
+        for length in [1, LEFTOVER_COPY_MAX, LEFTOVER_COPY_MAX + 1, 3 * INPUT_BYTES] {
+            let bytes: Vec<u8> = (0..=length).map(|n| n.to_le_bytes()[0]).collect();
+            let mut input = Input::new();
+            let mut read = 0;
+            while read < bytes.len() {
+                let spare = input.spare();
+                let piece = spare.len().min(bytes.len() - read).min(50_000);
+                spare[..piece].copy_from_slice(&bytes[read..read + piece]);
+                input.filled(piece);
+                read += piece;
+                let leftover = input.take_leftover();
+                assert!(input.is_empty());
+                assert!(input.storage.len() >= INPUT_BYTES);
+                input.load(leftover);
+            }
+            input.consume(1);
+            let leftover = input.take_leftover();
+            assert_eq!(leftover.as_slice(), &bytes[1..]);
+            assert!(length > LEFTOVER_COPY_MAX || leftover.storage.len() == length, "no more than it needs");
         }
     }
 

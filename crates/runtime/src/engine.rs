@@ -19,6 +19,7 @@ use crate::pool::{Pool, PoolConfig};
 use crate::queue::MessageQueue;
 use crate::service::Service;
 use crate::task::Task;
+use crate::tcp::TcpService;
 
 /// Who answers the requests.
 pub(crate) enum Answerer {
@@ -26,6 +27,8 @@ pub(crate) enum Answerer {
     Service { service: Box<dyn Service>, plans: bool },
     /// The program, which pulls.
     Program(MessageQueue<IncomingRequest>),
+    /// No requests are asked: bytes are.
+    Tcp(Box<dyn TcpService>),
 }
 
 impl Answerer {
@@ -179,7 +182,7 @@ impl Engine {
 
     pub(crate) fn metrics(&self) -> Metrics {
         let incoming = match &self.answerer {
-            Answerer::Service { .. } => 0,
+            Answerer::Service { .. } | Answerer::Tcp(_) => 0,
             Answerer::Program(queue) => queue.len(),
         };
         let parked = self

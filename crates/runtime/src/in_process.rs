@@ -5,7 +5,7 @@ use std::sync::Arc;
 use filoplume_http1::RequestHead;
 
 use crate::body::{Body, StreamLeft, StreamReturn};
-use crate::buffers::Buffers;
+use crate::buffers::{Buffers, Content as Unread};
 use crate::config::ServerConfig;
 use crate::connection::transport::Peer;
 use crate::learn::Route;
@@ -29,7 +29,7 @@ use crate::service::{Content, Plan, Service};
 /// ```
 pub fn answer_in_process(service: &dyn Service, peer: Peer, input: &[u8], config: &ServerConfig) -> Vec<u8> {
     let mut buffers = Buffers::take();
-    buffers.input.load(input);
+    buffers.input.load(Unread::of(input.to_vec()));
     let mut exchange = Exchange { service, peer, config, http: Http::new(), sent: Vec::new() };
     while exchange.goes_on(&mut buffers) {}
     exchange.collect(&mut buffers);

@@ -18,9 +18,11 @@
 //!
 //! - [`Server`] binds addresses and serves; [`Incoming`] is the same, pulled by the program.
 //! - [`Service`] is the contract for frameworks: plan from the head, then call.
+//! - [`tcp`] has what speaks something else than HTTP: lines, messages, or a state machine of your own.
 //! - [`ServerConfig`] has every bound, with its default.
 //! - [`TaskPool`] and [`MessageQueue`] are the engine's own, for use beside it.
 
+mod blocking_stream;
 mod body;
 mod buffers;
 mod clock;
@@ -45,12 +47,13 @@ mod service;
 mod signal;
 mod sync;
 mod task;
-mod upgrade;
+pub mod tcp;
 mod worker;
 
 pub use filoplume_http1::{Headers, InvalidHeader, Limits, StaticField, Version};
 pub use http::{Method, StatusCode};
 
+pub use crate::blocking_stream::BlockingStream;
 pub use crate::body::{Body, ContentError};
 pub use crate::config::ServerConfig;
 pub use crate::connection::transport::Peer;
@@ -64,4 +67,3 @@ pub use crate::request::Request;
 pub use crate::response::{Response, ResponseBody};
 pub use crate::server::{Server, ServerBuilder, ShutdownHandle};
 pub use crate::service::{Plan, Service};
-pub use crate::upgrade::Upgraded;

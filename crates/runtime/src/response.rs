@@ -8,7 +8,7 @@ use bytes::Bytes;
 use filoplume_http1::{Headers, InvalidHeader, StaticField};
 use http::{Extensions, StatusCode};
 
-use crate::upgrade::Upgraded;
+use crate::blocking_stream::BlockingStream;
 
 static TEXT: StaticField = StaticField::new("content-type: text/plain; charset=utf-8\r\n");
 static HTML: StaticField = StaticField::new("content-type: text/html; charset=utf-8\r\n");
@@ -36,7 +36,7 @@ pub struct Response {
 }
 
 /// What takes over a socket after a `101`.
-pub(crate) type UpgradeHandler = Box<dyn FnOnce(Upgraded) + Send>;
+pub(crate) type UpgradeHandler = Box<dyn FnOnce(BlockingStream) + Send>;
 
 /// The body of a response: bytes, or a reader that the engine empties while it sends.
 ///
@@ -169,7 +169,7 @@ impl Response {
     /// response.add_header("upgrade", "greeting")?;
     /// # Ok::<(), filoplume_runtime::InvalidHeader>(())
     /// ```
-    pub fn upgrade(handler: impl FnOnce(Upgraded) + Send + 'static) -> Self {
+    pub fn upgrade(handler: impl FnOnce(BlockingStream) + Send + 'static) -> Self {
         Self { status: StatusCode::SWITCHING_PROTOCOLS, upgrade: Some(Box::new(handler)), ..Self::default() }
     }
 

@@ -16,6 +16,7 @@ use crate::listener::{self, Bound};
 use crate::metrics::Metrics;
 use crate::queue::{MessageQueue, RecvError};
 use crate::service::Service;
+use crate::tcp::TcpService;
 
 /// A server that is bound to its addresses. It begins to answer when it is told how: by
 /// [`serve`](Self::serve) or [`incoming`](Self::incoming). Clones are handles to the same server.
@@ -98,6 +99,34 @@ impl Server {
     /// As [`serve`](Self::serve).
     pub fn spawn(&self, service: impl Service) -> Result<()> {
         self.start(Answerer::service(service), None).map(drop)
+    }
+
+    /// Serves a raw TCP service until the server is shut down: what comes is not HTTP. One server has one service; a
+    /// program that needs both runs two servers.
+    ///
+    /// ```no_run
+    /// use filoplume_runtime::{Server, tcp};
+    ///
+    /// Server::bind("127.0.0.1:7")?.serve_tcp(tcp::bytes(|bytes| bytes.into()))?;
+    /// # Ok::<(), filoplume_runtime::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// If the server is serving already, or a thread, a poller or a listener cannot be made.
+    pub fn serve_tcp(&self, service: impl TcpService) -> Result<()> {
+        let engine = self.start(Answerer::Tcp(Box::new(service)), None)?;
+        engine.wait();
+        Ok(())
+    }
+
+    /// As [`serve_tcp`](Self::serve_tcp), but returns at once. The [`tcp`](crate::tcp) module has examples.
+    ///
+    /// # Errors
+    ///
+    /// If the server is serving already, or a thread, a poller or a listener cannot be made.
+    pub fn spawn_tcp(&self, service: impl TcpService) -> Result<()> {
+        self.start(Answerer::Tcp(Box::new(service)), None).map(drop)
     }
 
     /// Waits until the server has shut down. Returns at once if it does not serve.

@@ -3,6 +3,7 @@
 pub(crate) mod deadlines;
 pub(crate) mod table;
 pub(crate) mod transport;
+pub(crate) mod unsent;
 
 use std::fmt;
 use std::io;
@@ -11,10 +12,14 @@ use std::time::Instant;
 
 use mio::{Interest, Token};
 
+use crate::buffers::Content;
+use crate::engine::Answerer;
 use crate::event_loop::LoopHandle;
 use crate::listener::Accepted;
 use crate::protocol::http::Http;
+use crate::protocol::tcp::Tcp;
 use transport::{Peer, Transport};
+use unsent::Unsent;
 
 /// One connection. It moves by value: a table, a leader's hand, a pool thread or a user's request
 /// owns it, and never two of them.
@@ -23,8 +28,12 @@ pub(crate) struct Connection {
     /// Who the socket says is at its other end, or a PROXY header.
     pub(crate) peer: Peer,
     pub(crate) http: Http,
+    /// What it speaks instead, if the server is one of a raw TCP service.
+    pub(crate) tcp: Option<Box<Tcp>>,
     /// Bytes that were read and not used, kept while nobody works on the connection.
-    pub(crate) leftover: Vec<u8>,
+    pub(crate) leftover: Content,
+    /// Bytes that the socket did not take yet.
+    pub(crate) unsent: Option<Box<Unsent>>,
     home: Arc<LoopHandle>,
     token: usize,
     mode: Mode,
@@ -58,11 +67,14 @@ enum Mode {
 impl Connection {
     pub(crate) fn new(accepted: Accepted, home: Arc<LoopHandle>, token: usize, deadline: Instant) -> Self {
         let Accepted { transport, peer, expects_proxy_header } = accepted;
+        let is_raw = matches!(home.engine.answerer, Answerer::Tcp(_));
         Self {
             transport,
             peer,
+            tcp: is_raw.then(|| Box::new(Tcp::new(expects_proxy_header))),
             http: if expects_proxy_header { Http::behind_proxy() } else { Http::new() },
-            leftover: Vec::new(),
+            leftover: Content::default(),
+            unsent: None,
             home,
             token,
             mode: Mode::Unregistered,

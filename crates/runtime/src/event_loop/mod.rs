@@ -50,6 +50,8 @@ pub(crate) enum Message {
     Home(Box<Connection>),
     /// A connection that was away is closed, or has become somebody else's.
     Gone(usize),
+    /// Other threads have left something for a connection.
+    Look(usize),
     /// Another loop accepted more than its share.
     Adopt(Accepted),
 }
@@ -96,6 +98,11 @@ impl LoopHandle {
     pub(crate) fn send(&self, message: Message) {
         // Dropped is closed, which is what becomes of all connections of a loop that ends.
         let _ = self.try_send(message);
+    }
+
+    /// Has a connection looked at, as if its peer had moved. What is said of one that is gone does no harm.
+    pub(crate) fn send_look(&self, token: usize) {
+        self.send(Message::Look(token));
     }
 
     /// Sends a message, or gives it back if the loop is gone.
@@ -165,6 +172,8 @@ pub(crate) enum Readiness {
     Io,
     /// As before, and the peer has ended its direction: there is an end to be read.
     IoAndEnd,
+    /// Other threads have left something for it.
+    Look,
     /// Its deadline has passed.
     Expired,
     /// The server is shutting down.
@@ -243,8 +252,8 @@ impl EventLoop {
             return Turn::Serve(connection, Readiness::Io);
         }
         while let Ok(message) = self.inbox.try_recv() {
-            if let Some(connection) = self.receive(message, clock.now()) {
-                return Turn::Serve(connection, Readiness::Io);
+            if let Some((connection, readiness)) = self.receive(message, clock.now()) {
+                return Turn::Serve(connection, readiness);
             }
         }
         if self.is_draining && self.has_drained(clock.now()) {
@@ -308,11 +317,11 @@ impl EventLoop {
     }
 
     /// Takes in what another thread sent. Returns a connection if there is something to do for it now.
-    fn receive(&mut self, message: Message, now: Instant) -> Option<Box<Connection>> {
+    fn receive(&mut self, message: Message, now: Instant) -> Option<(Box<Connection>, Readiness)> {
         match message {
             Message::Home(mut connection) => {
                 if self.tell_missed(&mut connection) || self.is_draining {
-                    return Some(connection);
+                    return Some((connection, Readiness::Io));
                 }
                 self.park(connection, now);
                 None
@@ -321,7 +330,8 @@ impl EventLoop {
                 self.release(token);
                 None
             }
-            Message::Adopt(accepted) => Some(self.adopt(accepted, now)),
+            Message::Look(token) => Some((self.table.take(token, Missed::Io)?, Readiness::Look)),
+            Message::Adopt(accepted) => Some((self.adopt(accepted, now), Readiness::Io)),
         }
     }
 

@@ -2,3 +2,4 @@
 
 pub(crate) mod http;
 pub(crate) mod proxy;
+pub(crate) mod tcp;

@@ -89,7 +89,7 @@ impl Worker<'_> {
         let mut request = Request::new(head, connection.peer);
         let plan = match &self.engine.answerer {
             Answerer::Service { service, plans: true } => self.plan(&**service, &mut request),
-            Answerer::Service { .. } | Answerer::Program(_) => Plan::default(),
+            Answerer::Service { .. } | Answerer::Program(_) | Answerer::Tcp(_) => Plan::default(),
         };
         let route = plan.route_of(&request);
         let config = &self.engine.config;
@@ -169,12 +169,7 @@ impl Worker<'_> {
         };
         if self.lead.is_none() && self.engine.learned.dispatches(route) {
             // Earlier answers do not wait for a handler that blocks. An error is met again when this answer is written.
-            let _ = connection.http.flush_all(
-                &Bytes::new(),
-                &connection.transport,
-                self.buffers,
-                &self.engine.config,
-            );
+            let _ = connection.flush_with(&Bytes::new(), self.buffers, &self.engine.config);
         }
         // Filled in place and lent from here on: a response is large enough that each move of it shows.
         let mut response = None;
@@ -253,9 +248,7 @@ impl Worker<'_> {
         let flushed = match connection.http.respond(response, route, stream, self.buffers, config) {
             Responded::Encoded if self.buffers.output.len() < OUTPUT_BYTES => return Go::On(connection),
             Responded::Encoded => self.flush(&mut connection),
-            Responded::Large(content) => {
-                connection.http.flush_all(&content, &connection.transport, self.buffers, config)
-            }
+            Responded::Large(content) => connection.flush_with(&content, self.buffers, config),
             Responded::Upgrade(handler) => return Go::Away(self.detach(connection, handler)),
         };
         self.go(connection, flushed)

@@ -21,6 +21,7 @@ impl Worker<'_> {
         if self.lead.is_some()
             || connection.blocked_row < LEASE_ROW
             || !self.buffers.input.is_empty()
+            || connection.is_writing()
             || !connection.http.is_reading_request()
             || engine.pool.is_anyone_waiting()
             || engine.is_draining()

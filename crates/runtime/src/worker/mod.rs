@@ -10,6 +10,7 @@ mod lease;
 mod pass_on;
 mod serve;
 mod stream;
+mod tcp;
 
 use std::fmt;
 use std::io;
@@ -20,9 +21,10 @@ use filoplume_http1::CloseReason;
 
 use crate::buffers::Buffers;
 use crate::connection::Connection;
+use crate::connection::unsent::Flushed;
 use crate::engine::Engine;
 use crate::event_loop::{EventLoop, Message, Readiness, Turn};
-use crate::protocol::http::Flushed;
+use crate::tcp::Closed;
 
 /// A thread's means: its buffers, and the loop if it leads one.
 pub(crate) struct Worker<'a> {
@@ -119,13 +121,17 @@ impl Worker<'_> {
                 connection.has_end = true;
                 self.serve(connection)
             }
+            Readiness::Look => self.serve(connection),
             Readiness::Expired if connection.deadline > self.buffers.clock.now() => {
                 self.wait_rarely(connection)
             }
             Readiness::Expired => {
                 self.engine.counters.timed_out.increment();
-                let has_input = !self.buffers.input.is_empty();
-                connection.http.expire(has_input, self.buffers);
+                let is_stuck = connection.unsent.take().is_some();
+                match &mut connection.tcp {
+                    Some(tcp) => tcp.expire(is_stuck),
+                    None => connection.http.expire(is_stuck, self.buffers),
+                }
                 self.serve(connection)
             }
         };
@@ -144,6 +150,9 @@ impl Worker<'_> {
     fn give_up(&mut self, mut connection: Box<Connection>, error: io::Error) -> Outcome {
         tracing::debug!(%error, peer = %connection.peer, "a connection broke");
         self.end_lease(&mut connection);
+        if let Some(tcp) = &mut connection.tcp {
+            tcp.break_off(Closed::Broken);
+        }
         self.error = Some(error);
         Outcome::Closed(connection)
     }
@@ -154,8 +163,7 @@ impl Worker<'_> {
         if connection.leftover.is_empty() {
             self.buffers.input.clear();
         } else {
-            self.buffers.input.load(&connection.leftover);
-            connection.leftover = Vec::new();
+            self.buffers.input.load(std::mem::take(&mut connection.leftover));
         }
         connection
     }
@@ -164,7 +172,7 @@ impl Worker<'_> {
     #[inline]
     fn unload(&mut self, connection: &mut Connection) {
         if !self.buffers.input.is_empty() {
-            connection.leftover = self.buffers.input.take_rest();
+            connection.leftover = self.buffers.input.take_leftover();
         }
     }
 
@@ -187,7 +195,10 @@ impl Worker<'_> {
     }
 
     #[inline(never)]
-    fn put_rarely(&mut self, outcome: Outcome) {
+    fn put_rarely(&mut self, mut outcome: Outcome) {
+        if let Outcome::Closed(connection) = &mut outcome {
+            self.end_tcp(connection);
+        }
         match (outcome, &mut self.lead) {
             (Outcome::Away, _) => {}
             (Outcome::Parked(connection), _) => self.park(connection),

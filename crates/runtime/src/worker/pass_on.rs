@@ -3,16 +3,17 @@
 use std::sync::Arc;
 
 use super::{Go, Outcome, Worker};
+use crate::blocking_stream::BlockingStream;
 use crate::body::StreamReturn;
 use crate::connection::Connection;
+use crate::connection::unsent::Flushed;
 use crate::engine::Answerer;
 use crate::incoming::{Exchange, IncomingRequest};
 use crate::learn::Route;
-use crate::protocol::http::Flushed;
 use crate::request::Request;
 use crate::response::{Response, UpgradeHandler};
 use crate::task::{Call, Task};
-use crate::upgrade::Upgraded;
+use crate::tcp::Closed;
 
 /// How long a client is asked to stay away when every queue is full, in seconds.
 const RETRY_AFTER: &str = "1";
@@ -75,11 +76,14 @@ impl Worker<'_> {
         match self.engine.pool.submit(Task::Resume(connection)) {
             Ok(()) => Go::Away(Outcome::Away),
             Err(refused) => {
-                let Task::Resume(connection) = refused.task else {
+                let Task::Resume(mut connection) = refused.task else {
                     unreachable!("the pool gives back what it was given")
                 };
                 // Its response has begun: there is no status left to refuse it with.
                 self.engine.counters.overloaded.increment();
+                if let Some(tcp) = &mut connection.tcp {
+                    tcp.break_off(Closed::Overloaded);
+                }
                 Go::Away(Outcome::Closed(connection))
             }
         }
@@ -97,8 +101,8 @@ impl Worker<'_> {
             Ok(socket) => socket,
             Err(error) => return self.give_up(connection, error),
         };
-        let upgraded = Upgraded::new(socket, self.buffers.input.take_rest());
-        if self.engine.pool.submit(Task::Detached(Box::new(move || handler(upgraded)))).is_ok() {
+        let stream = BlockingStream::new(socket, self.buffers.input.take_rest());
+        if self.engine.pool.submit(Task::Detached(Box::new(move || handler(stream)))).is_ok() {
             self.engine.counters.upgraded.increment();
         } else {
             self.engine.counters.overloaded.increment();

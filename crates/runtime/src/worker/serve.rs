@@ -5,14 +5,15 @@ use std::io::{self, IoSliceMut};
 use super::{Go, Outcome, Worker};
 use crate::connection::Connection;
 use crate::connection::transport::{Peer, is_would_block};
-use crate::protocol::http::{Flushed, Step};
+use crate::connection::unsent::Flushed;
+use crate::protocol::http::Step;
 use crate::protocol::proxy::ProxyError;
 
 /// Reads and pieces of a body in a row before a leader looks at its other connections.
-const ROUNDS_MAX: u32 = 4;
+pub(super) const ROUNDS_MAX: u32 = 4;
 
 /// What a read brought.
-enum Filled {
+pub(super) enum Filled {
     /// Bytes; there may be more if all the room was used.
     Some {
         may_have_more: bool,
@@ -24,7 +25,10 @@ enum Filled {
 impl Worker<'_> {
     /// Works on a connection until it has to wait.
     pub(crate) fn serve(&mut self, mut connection: Box<Connection>) -> Outcome {
-        if connection.http.is_writing() {
+        if connection.tcp.is_some() {
+            return self.serve_tcp(connection);
+        }
+        if connection.is_writing() {
             match self.flush(&mut connection) {
                 Ok(Flushed::All) => {}
                 Ok(Flushed::Some) => return self.wait_rarely(connection),
@@ -99,7 +103,7 @@ impl Worker<'_> {
 
     /// Closes without a word: who does not begin as agreed may not speak HTTP either.
     #[cold]
-    fn refuse_proxy(&self, connection: Box<Connection>, error: ProxyError) -> Outcome {
+    pub(super) fn refuse_proxy(&self, connection: Box<Connection>, error: ProxyError) -> Outcome {
         tracing::warn!(%error, peer = %connection.peer, "a connection is refused");
         self.engine.counters.proxy_headers_refused.increment();
         Outcome::Closed(connection)
@@ -128,10 +132,10 @@ impl Worker<'_> {
     /// As [`flush`](Self::flush), laid into the way of every request.
     #[inline(always)]
     fn flush_now(&mut self, connection: &mut Connection) -> io::Result<Flushed> {
-        if connection.http.is_flushed(self.buffers) {
+        if connection.is_flushed(self.buffers) {
             return Ok(Flushed::All);
         }
-        connection.http.flush(&connection.transport, self.buffers, &self.engine.config)
+        connection.flush(self.buffers, &self.engine.config)
     }
 
     /// Whether anything was received behind the request at hand: while the server drains, that is answered too. Looks
@@ -170,7 +174,7 @@ impl Worker<'_> {
     }
 
     #[inline(always)]
-    fn read_input(&mut self, connection: &mut Connection) -> io::Result<Filled> {
+    pub(super) fn read_input(&mut self, connection: &mut Connection) -> io::Result<Filled> {
         let input = self.buffers.input.spare();
         let room = input.len();
         match connection.transport.read(input) {
@@ -211,15 +215,25 @@ impl Worker<'_> {
     pub(super) fn wait(&mut self, mut connection: Box<Connection>) -> Outcome {
         self.end_lease(&mut connection);
         let has_input = !self.buffers.input.is_empty();
-        if self.engine.is_draining() && connection.http.is_idle() && !has_input {
-            return Outcome::Closed(connection);
+        if let Some(unsent) = &connection.unsent {
+            connection.deadline = unsent.deadline();
+        } else {
+            if self.engine.is_draining() && connection.http.is_idle() && !has_input {
+                return Outcome::Closed(connection);
+            }
+            let now = self.buffers.clock.now();
+            if let Some(deadline) = connection.http.deadline(now, has_input, &self.engine.config) {
+                connection.deadline = deadline;
+            }
         }
-        let now = self.buffers.clock.now();
-        if let Some(deadline) = connection.http.deadline(now, has_input, &self.engine.config) {
-            connection.deadline = deadline;
-        }
+        self.leave(connection)
+    }
+
+    /// Leaves a connection whose deadline is set.
+    #[inline(always)]
+    pub(super) fn leave(&mut self, mut connection: Box<Connection>) -> Outcome {
         self.unload(&mut connection);
-        match connection.watch(connection.http.is_writing()) {
+        match connection.watch(connection.is_writing()) {
             Ok(()) => Outcome::Parked(connection),
             Err(error) => self.give_up(connection, error),
         }
@@ -227,11 +241,11 @@ impl Worker<'_> {
 
     #[inline(never)]
     pub(super) fn wait_rarely(&mut self, connection: Box<Connection>) -> Outcome {
-        self.wait(connection)
+        if connection.tcp.is_some() { self.wait_tcp(connection) } else { self.wait(connection) }
     }
 
     /// Lets the loop's other connections have their turn.
-    fn yielded(&mut self, mut connection: Box<Connection>) -> Outcome {
+    pub(super) fn yielded(&mut self, mut connection: Box<Connection>) -> Outcome {
         if let Err(error) = self.flush(&mut connection).and_then(|_| connection.watch(false)) {
             return self.give_up(connection, error);
         }

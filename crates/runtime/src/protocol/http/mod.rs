@@ -21,16 +21,14 @@ use crate::learn::Route;
 use crate::protocol::proxy::{ProxyError, parse_proxy_header};
 use crate::request::Request;
 use receive::Receiving;
-pub(crate) use send::{Flushed, Responded};
-use send::{Sending, Unsent};
+pub(crate) use send::Responded;
+use send::Sending;
 
 /// HTTP/1.1 on one connection, between two moments of work.
 #[derive(Debug)]
 pub(crate) struct Http {
     messages: ServerConnection,
     stage: Stage,
-    /// Bytes of responses that the socket did not take yet. Nothing else happens before they are gone.
-    unsent: Option<Box<Unsent>>,
     /// What is left of the content when the response is written.
     skipping: Option<Box<Skipping>>,
     head: HeadDeadline,
@@ -113,7 +111,6 @@ impl Http {
         Self {
             messages: ServerConnection::new(),
             stage: Stage::Head,
-            unsent: None,
             skipping: None,
             head: HeadDeadline::First,
         }
@@ -185,23 +182,17 @@ impl Http {
         }
     }
 
-    /// Whether the connection is between two requests, or before its first, with nothing left to say.
+    /// Whether the connection is between two requests, or before its first.
     pub(crate) fn is_idle(&self) -> bool {
-        matches!(self.stage, Stage::Head | Stage::ProxyHeader) && self.unsent.is_none()
+        matches!(self.stage, Stage::Head | Stage::ProxyHeader)
     }
 
     /// Whether a handler could go on at once if there were input.
     pub(crate) fn is_reading_request(&self) -> bool {
-        matches!(self.stage, Stage::Head | Stage::Receiving(_)) && self.unsent.is_none()
+        matches!(self.stage, Stage::Head | Stage::Receiving(_))
     }
 
-    /// Whether the peer must take bytes before anything else.
-    #[inline]
-    pub(crate) fn is_writing(&self) -> bool {
-        self.unsent.is_some()
-    }
-
-    /// When the peer must have moved, if the connection waits for it from now on. `None` keeps the
+    /// When the peer must have sent more, if the connection waits for it from now on. `None` keeps the
     /// deadline that runs.
     #[inline(always)]
     pub(crate) fn deadline(
@@ -210,7 +201,7 @@ impl Http {
         has_input: bool,
         config: &ServerConfig,
     ) -> Option<Instant> {
-        let is_idle = matches!(self.stage, Stage::Head) && self.unsent.is_none() && !has_input;
+        let is_idle = matches!(self.stage, Stage::Head) && !has_input;
         if is_idle && self.head == HeadDeadline::Idle {
             return Some(now + config.keep_alive_timeout);
         }
@@ -219,9 +210,6 @@ impl Http {
 
     #[inline(never)]
     fn deadline_rarely(&mut self, now: Instant, has_input: bool, config: &ServerConfig) -> Option<Instant> {
-        if let Some(unsent) = &self.unsent {
-            return Some(unsent.deadline());
-        }
         match &self.stage {
             // It counts against the deadline of the first head.
             Stage::ProxyHeader => None,
@@ -240,19 +228,18 @@ impl Http {
         }
     }
 
-    /// The deadline has passed. Says what is owed to the peer, if anything is, and closes.
-    pub(crate) fn expire(&mut self, has_input: bool, buffers: &mut Buffers) {
+    /// The deadline has passed. Says what is owed to the peer, if anything is, and closes. A peer that `is_stuck` does not read
+    /// what it has been sent, and is not sent more.
+    pub(crate) fn expire(&mut self, is_stuck: bool, buffers: &mut Buffers) {
         let owes_answer = match &self.stage {
-            Stage::Head => has_input,
+            Stage::Head => !buffers.input.is_empty(),
             Stage::Receiving(_) => true,
             _ => false,
         };
-        // A peer that does not read what it has been sent is not sent more.
-        if owes_answer && self.unsent.is_none() {
+        if owes_answer && !is_stuck {
             write_refusal(StatusCode::REQUEST_TIMEOUT, buffers.clock.date(), None, &mut buffers.output);
             self.close(CloseReason::Error, true);
         } else {
-            self.unsent = None;
             self.close(CloseReason::Error, false);
         }
     }

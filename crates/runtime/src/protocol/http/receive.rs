@@ -79,7 +79,7 @@ impl Http {
         let Stage::Receiving(receiving) = &mut self.stage else { return Step::Again };
         if let Some(length) = receiving.decoder.remaining_length() {
             let arrived = buffers.input.unread().len();
-            if arrived as u64 >= length && receiving.content.len() == 0 {
+            if arrived as u64 >= length && receiving.content.is_empty() {
                 // The whole content lies in the input: it moves without a copy.
                 let length = usize::try_from(length).unwrap_or(arrived);
                 receiving.content = buffers.input.split_content(length);
@@ -155,7 +155,7 @@ impl Http {
             return Step::Again;
         }
         let owes_continue =
-            request.head().expects_continue() && buffers.input.is_empty() && content.len() == 0;
+            request.head().expects_continue() && buffers.input.is_empty() && content.is_empty();
         Step::Stream(Box::new(Streaming { request, route, decoder, prefix: content, owes_continue }))
     }
 
@@ -178,7 +178,7 @@ impl Http {
         };
         let mut unread = left.unread;
         unread.extend_from_slice(buffers.input.unread());
-        buffers.input.load(&unread);
+        buffers.input.load(Content::of(unread));
         if left.decoder.is_complete() {
             self.messages.content_done();
         } else if left.is_stuck {

@@ -1,21 +1,17 @@
-//! The response: encoded, written as far as the socket takes it, and the rest kept.
+//! The response: encoded, or taken from its reader piece by piece.
 
-use std::collections::VecDeque;
 use std::fmt;
-use std::io::{self, IoSlice, Read};
+use std::io::{self, Read};
 use std::sync::Arc;
-use std::time::Instant;
 
-use bytes::{Buf, Bytes};
+use bytes::Bytes;
 use filoplume_http1::{BodyEncoding, CHUNK_END, CloseReason, ContentLength, LAST_CHUNK, encode_chunk_head};
 use http::StatusCode;
 
 use super::{Http, Stage};
 use crate::body::StreamReturn;
 use crate::buffers::Buffers;
-use crate::clock::Pace;
 use crate::config::ServerConfig;
-use crate::connection::transport::{Transport, is_would_block};
 use crate::learn::Route;
 use crate::response::{Response, ResponseBody, UpgradeHandler};
 
@@ -45,28 +41,6 @@ impl fmt::Debug for Sending {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Sending").field("framing", &self.framing).finish_non_exhaustive()
     }
-}
-
-/// Bytes on their way out that the socket did not take, in order.
-#[derive(Debug)]
-pub(super) struct Unsent {
-    parts: VecDeque<Bytes>,
-    pace: Pace,
-}
-
-impl Unsent {
-    pub(super) fn deadline(&self) -> Instant {
-        self.pace.deadline()
-    }
-}
-
-/// What became of the bytes that were to be written.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Flushed {
-    /// The socket has taken them all.
-    All,
-    /// Some are kept until the peer reads.
-    Some,
 }
 
 /// What is left to do with a response.
@@ -245,103 +219,6 @@ impl Http {
     /// Whether the body's reader reads the request's content: both directions are at work.
     pub(crate) fn sends_what_it_receives(&self) -> bool {
         matches!(&self.stage, Stage::Sending(sending) if sending.stream.is_some())
-    }
-
-    /// Whether there is nothing to write.
-    #[inline]
-    pub(crate) fn is_flushed(&self, buffers: &Buffers) -> bool {
-        self.unsent.is_none() && buffers.output.is_empty()
-    }
-
-    /// Writes the output; keeps what the socket does not take.
-    #[inline(always)]
-    pub(crate) fn flush(
-        &mut self,
-        transport: &Transport,
-        buffers: &mut Buffers,
-        config: &ServerConfig,
-    ) -> io::Result<Flushed> {
-        if self.unsent.is_none() {
-            if let Ok(written) = transport.write(&buffers.output) {
-                if written == buffers.output.len() {
-                    buffers.output.clear();
-                    return Ok(Flushed::All);
-                }
-                self.keep_unsent(written, &Bytes::new(), buffers, config);
-            }
-        }
-        self.flush_all(&Bytes::new(), transport, buffers, config)
-    }
-
-    /// Writes what is unsent, then the output, then `content`; keeps what the socket does not take.
-    #[inline(never)]
-    pub(crate) fn flush_all(
-        &mut self,
-        content: &Bytes,
-        transport: &Transport,
-        buffers: &mut Buffers,
-        config: &ServerConfig,
-    ) -> io::Result<Flushed> {
-        if self.unsent.is_some() {
-            self.flush_unsent(transport)?;
-        }
-        let output = &mut buffers.output;
-        if output.is_empty() && content.is_empty() {
-            return Ok(if self.unsent.is_some() { Flushed::Some } else { Flushed::All });
-        }
-        let mut written = 0;
-        if self.unsent.is_none() {
-            let result = if content.is_empty() {
-                transport.write(output)
-            } else {
-                transport.write_vectored(&[IoSlice::new(output), IoSlice::new(content)])
-            };
-            written = match result {
-                Ok(written) => written,
-                Err(error) if is_would_block(&error) => 0,
-                Err(error) => return Err(error),
-            };
-            if written == output.len() + content.len() {
-                output.clear();
-                return Ok(Flushed::All);
-            }
-        }
-        self.keep_unsent(written, content, buffers, config);
-        self.flush_unsent(transport)
-    }
-
-    #[cold]
-    fn keep_unsent(&mut self, written: usize, content: &Bytes, buffers: &mut Buffers, config: &ServerConfig) {
-        let unsent = self.unsent.get_or_insert_with(|| {
-            let pace = Pace::new(buffers.clock.now(), config.write_timeout, config.bytes_per_second_min);
-            Box::new(Unsent { parts: VecDeque::new(), pace })
-        });
-        let of_head = written.min(buffers.output.len());
-        let head = Bytes::copy_from_slice(&buffers.output[of_head..]);
-        buffers.output.clear();
-        let content = content.slice((written - of_head)..);
-        unsent.parts.extend([head, content].into_iter().filter(|part| !part.is_empty()));
-    }
-
-    /// Goes on with what the socket did not take, until it takes no more.
-    fn flush_unsent(&mut self, transport: &Transport) -> io::Result<Flushed> {
-        let Some(unsent) = &mut self.unsent else { return Ok(Flushed::All) };
-        while let Some(part) = unsent.parts.front_mut() {
-            match transport.write(part) {
-                Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
-                Ok(written) => {
-                    unsent.pace.advance(written);
-                    part.advance(written);
-                    if part.is_empty() {
-                        unsent.parts.pop_front();
-                    }
-                }
-                Err(error) if is_would_block(&error) => return Ok(Flushed::Some),
-                Err(error) => return Err(error),
-            }
-        }
-        self.unsent = None;
-        Ok(Flushed::All)
     }
 }
 

@@ -1,19 +1,20 @@
-//! A socket that HTTP has let go of, after a `101`.
+//! A socket that the engine has let go of: after a `101`, or at once.
 
 use std::fmt;
 use std::io::{self, Read, Write};
 use std::time::Duration;
 
-/// A connection that speaks another protocol now: blocking reads and writes, and the bytes that
-/// the peer sent behind its request come first.
+/// A connection that a thread has for itself: reads and writes block. What the peer had sent already, behind its
+/// request for another protocol, comes first. Given by [`Response::upgrade`](crate::Response::upgrade),
+/// [`tcp::blocking`](crate::tcp::blocking) and [`tcp::Io::detach`](crate::tcp::Io::detach).
 ///
 /// ```
 /// use std::io::{Read, Write};
 /// use std::time::Duration;
-/// use filoplume_runtime::{Response, Upgraded};
+/// use filoplume_runtime::{BlockingStream, Response};
 ///
 /// /// Sends back what it is sent.
-/// fn echo(mut socket: Upgraded) -> std::io::Result<()> {
+/// fn echo(mut socket: BlockingStream) -> std::io::Result<()> {
 ///     socket.set_read_timeout(Some(Duration::from_secs(60)))?;
 ///     let mut bytes = [0; 1024];
 ///     loop {
@@ -29,12 +30,12 @@ use std::time::Duration;
 /// assert_eq!(response.status_code(), 101);
 /// # Ok::<(), filoplume_runtime::InvalidHeader>(())
 /// ```
-pub struct Upgraded {
+pub struct BlockingStream {
     socket: socket2::Socket,
     unread: Vec<u8>,
 }
 
-impl Upgraded {
+impl BlockingStream {
     pub(crate) fn new(socket: socket2::Socket, unread: Vec<u8>) -> Self {
         Self { socket, unread }
     }
@@ -77,7 +78,7 @@ impl Upgraded {
     }
 }
 
-impl Read for Upgraded {
+impl Read for BlockingStream {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         if self.unread.is_empty() {
             return (&self.socket).read(buffer);
@@ -89,7 +90,7 @@ impl Read for Upgraded {
     }
 }
 
-impl Write for Upgraded {
+impl Write for BlockingStream {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         (&self.socket).write(bytes)
     }
@@ -99,8 +100,8 @@ impl Write for Upgraded {
     }
 }
 
-impl fmt::Debug for Upgraded {
+impl fmt::Debug for BlockingStream {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Upgraded").field("unread", &self.unread.len()).finish_non_exhaustive()
+        f.debug_struct("BlockingStream").field("unread", &self.unread.len()).finish_non_exhaustive()
     }
 }

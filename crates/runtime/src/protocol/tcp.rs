@@ -1,0 +1,356 @@
+//! A raw TCP service on one connection: what its protocol is told next, and what it asked for.
+//!
+//! Like [`Http`](super::http::Http), [`Tcp`] never reads or writes a socket, and never calls the protocol by itself. It says
+//! what comes next, a [`Step`], and the thread that holds the connection does it.
+
+use std::fmt;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Instant;
+
+use crate::blocking_stream::BlockingStream;
+use crate::buffers::Buffers;
+use crate::clock::Pace;
+use crate::config::ServerConfig;
+use crate::connection::transport::Peer;
+use crate::event_loop::LoopHandle;
+use crate::protocol::proxy::{ProxyError, parse_proxy_header};
+use crate::tcp::{Asked, Borrowed, Closed, End, Io, Mailbox, Protocol, TcpService};
+
+/// A raw TCP service on one connection, between two moments of work.
+pub(crate) struct Tcp {
+    /// Made when the peer is known; gone when it was told of the end.
+    protocol: Option<Box<dyn Protocol>>,
+    stage: Stage,
+    /// Unread bytes that the protocol has seen and has no use for yet.
+    seen: usize,
+    /// How long what the peer has begun may take.
+    pace: Option<Pace>,
+    /// When the protocol wants to be called, whatever comes.
+    timeout: Option<Instant>,
+    has_expired: bool,
+    notify_drained: bool,
+    /// Whether the peer sends nothing more, and whether the protocol knows.
+    input: Side,
+    /// Where other threads leave what is to be sent.
+    mailbox: Option<Arc<Mailbox>>,
+}
+
+/// How far the connection is.
+enum Stage {
+    /// A proxy says first whom it speaks for.
+    ProxyHeader,
+    /// The protocol has not been told of anything.
+    New,
+    Open,
+    /// All is said that will be said.
+    Closing(Closed),
+    /// Only the end of what the peer sends is waited for, so that the last bytes reach it.
+    Lingering(Closed, Instant),
+    /// To be given away once everything is sent.
+    Detaching(Box<dyn FnOnce(BlockingStream) + Send>),
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Side {
+    Open,
+    Ended,
+    Told,
+}
+
+/// What the protocol is to be told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Event {
+    Open,
+    Data,
+    End,
+    Drained,
+    Deadline,
+}
+
+/// What is needed for the connection to go on.
+pub(crate) enum Step {
+    /// Another look: the stage has changed.
+    Again,
+    /// The peer is another one than the socket says; then another look.
+    Peer(SocketAddr),
+    /// The end of the connection, which does not begin as it has to.
+    RefuseProxy(ProxyError),
+    /// A call of the protocol, by [`Tcp::call`].
+    Call(Event),
+    /// The output sent.
+    Flush,
+    /// More bytes of the peer.
+    Read,
+    /// Another thread's bytes, or the deadline: the peer has ended.
+    Wait,
+    /// The end of the peer's direction; ours ends now.
+    Linger(Closed),
+    /// The socket is somebody else's.
+    Detach(Box<dyn FnOnce(BlockingStream) + Send>),
+    /// The connection is done.
+    Close,
+}
+
+impl Tcp {
+    pub(crate) fn new(expects_proxy_header: bool) -> Self {
+        Self {
+            protocol: None,
+            stage: if expects_proxy_header { Stage::ProxyHeader } else { Stage::New },
+            seen: 0,
+            pace: None,
+            timeout: None,
+            has_expired: false,
+            notify_drained: false,
+            input: Side::Open,
+            mailbox: None,
+        }
+    }
+
+    /// Goes on as far as the bytes at hand allow. What other threads have left is put into the output.
+    #[inline]
+    pub(crate) fn step(&mut self, buffers: &mut Buffers) -> Step {
+        if !matches!(self.stage, Stage::Open) {
+            return self.step_rarely(buffers);
+        }
+        if let Some(mailbox) = &self.mailbox {
+            if mailbox.take(&mut buffers.output) {
+                self.stage = Stage::Closing(Closed::ByProtocol);
+                return Step::Again;
+            }
+            if !buffers.output.is_empty() {
+                return Step::Flush;
+            }
+        }
+        if self.has_expired {
+            return Step::Call(Event::Deadline);
+        }
+        if self.notify_drained {
+            return Step::Call(Event::Drained);
+        }
+        if buffers.input.len() > self.seen {
+            return Step::Call(Event::Data);
+        }
+        match self.input {
+            Side::Open => Step::Read,
+            Side::Ended => Step::Call(Event::End),
+            Side::Told => Step::Wait,
+        }
+    }
+
+    fn step_rarely(&mut self, buffers: &mut Buffers) -> Step {
+        match &self.stage {
+            Stage::ProxyHeader => match parse_proxy_header(buffers.input.unread()) {
+                Ok(None) if self.has_expired || self.input != Side::Open => {
+                    self.stage = Stage::Closing(Closed::TimedOut);
+                    Step::Again
+                }
+                Ok(None) => Step::Read,
+                Ok(Some(header)) => {
+                    buffers.input.consume(header.len);
+                    self.stage = Stage::New;
+                    header.source.map_or(Step::Again, Step::Peer)
+                }
+                Err(error) => Step::RefuseProxy(error),
+            },
+            Stage::New => Step::Call(Event::Open),
+            Stage::Open => Step::Again,
+            // Closing a socket with unread bytes in it, or before they come, resets the connection, and what was sent may be lost.
+            &Stage::Closing(reason) if self.input == Side::Open && !self.has_expired => Step::Linger(reason),
+            Stage::Closing(_) => Step::Close,
+            Stage::Lingering(..) => {
+                buffers.input.clear();
+                if self.has_expired || self.input != Side::Open { Step::Close } else { Step::Read }
+            }
+            Stage::Detaching(_) => {
+                let closing = Stage::Closing(Closed::Detached);
+                match std::mem::replace(&mut self.stage, closing) {
+                    Stage::Detaching(handler) => Step::Detach(handler),
+                    _ => Step::Again,
+                }
+            }
+        }
+    }
+
+    /// Tells the protocol of an event. Code of the program runs here.
+    #[inline]
+    pub(crate) fn call(
+        &mut self,
+        event: Event,
+        service: &dyn TcpService,
+        of: (Peer, &Arc<LoopHandle>, usize),
+        asked: &mut Asked,
+        buffers: &mut Buffers,
+    ) -> usize {
+        let (peer, home, token) = of;
+        let protocol = self.protocol.get_or_insert_with(|| service.accept(peer));
+        let given = buffers.input.unread();
+        let mut io = Io {
+            peer,
+            now: buffers.clock.now(),
+            output: &mut buffers.output,
+            given: given.as_ptr_range(),
+            asked,
+            mailbox: &mut self.mailbox,
+            home,
+            token,
+        };
+        match event {
+            Event::Open => protocol.open(&mut io),
+            Event::Data => return protocol.data(given, &mut io).min(given.len()),
+            Event::End => {
+                protocol.end(given, &mut io);
+                return given.len();
+            }
+            Event::Drained => protocol.drained(&mut io),
+            Event::Deadline => protocol.deadline(&mut io),
+        }
+        0
+    }
+
+    /// Takes in what came of a call in which the protocol used up `used` bytes. Returns how many of them go back from where they lie.
+    #[inline]
+    pub(crate) fn called(
+        &mut self,
+        event: Event,
+        used: usize,
+        asked: Asked,
+        buffers: &mut Buffers,
+        config: &ServerConfig,
+    ) -> Borrowed {
+        let Asked { sent_back: Borrowed(mut sent_back), end, timeout, notify_drained } = asked;
+        match event {
+            Event::Open => self.stage = Stage::Open,
+            Event::End => self.input = Side::Told,
+            Event::Drained => self.notify_drained = false,
+            Event::Deadline => {
+                self.has_expired = false;
+                self.timeout = None;
+                self.pace = None;
+            }
+            Event::Data => {}
+        }
+        self.notify_drained |= notify_drained;
+        if timeout.is_some() {
+            self.timeout = timeout;
+        }
+        if sent_back > used {
+            // It was sent, and is to be seen again: it cannot go from where it lies.
+            let copy = buffers.input.unread()[..sent_back].to_vec();
+            buffers.output.splice(0..0, copy);
+            sent_back = 0;
+        }
+        let unread = buffers.input.len() - used;
+        if used > 0 {
+            self.pace = None;
+        }
+        match end {
+            Some(End::Close) => self.close(match self.input {
+                Side::Open if event == Event::Deadline => Closed::TimedOut,
+                Side::Open => Closed::ByProtocol,
+                Side::Ended | Side::Told => Closed::ByPeer,
+            }),
+            Some(End::TooLong) => self.close(Closed::TooLong),
+            Some(End::Detach(handler)) => self.stage = Stage::Detaching(handler),
+            None if unread == 0 => {}
+            None => {
+                let unread_max = self.protocol.as_ref().map_or(0, |protocol| protocol.unread_bytes_max());
+                if unread > unread_max {
+                    self.close(Closed::TooLong);
+                } else if self.pace.is_none() {
+                    let now = buffers.clock.now();
+                    self.pace = Some(Pace::new(now, config.content_timeout, config.bytes_per_second_min));
+                }
+            }
+        }
+        self.seen = unread;
+        Borrowed(sent_back)
+    }
+
+    /// Nothing more is said or read.
+    pub(crate) fn close(&mut self, reason: Closed) {
+        if matches!(self.stage, Stage::ProxyHeader | Stage::New | Stage::Open) {
+            self.stage = Stage::Closing(reason);
+        }
+    }
+
+    /// The connection is over at once, and this is why.
+    pub(crate) fn break_off(&mut self, reason: Closed) {
+        self.stage = Stage::Closing(reason);
+        self.input = Side::Told;
+    }
+
+    /// Our direction is closed too; what still comes is thrown away.
+    pub(crate) fn linger(&mut self, reason: Closed, until: Instant) {
+        self.stage = Stage::Lingering(reason, until);
+    }
+
+    /// So many bytes have come.
+    pub(crate) fn has_read(&mut self, bytes: usize) {
+        if let Some(pace) = &mut self.pace {
+            pace.advance(bytes);
+        }
+    }
+
+    /// The peer sends nothing more.
+    pub(crate) fn end_of_input(&mut self) {
+        if self.input == Side::Open {
+            self.input = Side::Ended;
+        }
+    }
+
+    /// The deadline has passed. A peer that `is_stuck` does not read what it has been sent, and is not sent more.
+    pub(crate) fn expire(&mut self, is_stuck: bool) {
+        if is_stuck {
+            self.break_off(Closed::TimedOut);
+        } else {
+            self.has_expired = true;
+        }
+    }
+
+    /// Whether nothing that was begun would be lost.
+    pub(crate) fn is_idle(&self) -> bool {
+        self.seen == 0 && matches!(self.stage, Stage::ProxyHeader | Stage::New | Stage::Open)
+    }
+
+    /// When the peer must have sent more, if the connection waits for it from now on. `None` keeps the deadline that runs.
+    #[inline]
+    pub(crate) fn deadline(&self, now: Instant, config: &ServerConfig) -> Option<Instant> {
+        match self.stage {
+            Stage::ProxyHeader => None,
+            Stage::Lingering(_, until) => Some(until),
+            _ => match (self.timeout, &self.pace) {
+                (Some(timeout), _) => Some(timeout),
+                (None, Some(pace)) => Some(pace.deadline()),
+                (None, None) => Some(now + config.keep_alive_timeout),
+            },
+        }
+    }
+
+    /// Takes the protocol out, to be told why it is over. It is told nothing more.
+    pub(crate) fn take_protocol(&mut self) -> Option<(Box<dyn Protocol>, Closed)> {
+        if let Some(mailbox) = self.mailbox.take() {
+            mailbox.end();
+        }
+        let reason = match self.stage {
+            Stage::Closing(reason) | Stage::Lingering(reason, _) => reason,
+            _ => Closed::Shutdown,
+        };
+        Some((self.protocol.take()?, reason))
+    }
+}
+
+impl Drop for Tcp {
+    fn drop(&mut self) {
+        // What is left when a server ends by its deadline.
+        if let Some((mut protocol, reason)) = self.take_protocol() {
+            protocol.close(reason);
+        }
+    }
+}
+
+impl fmt::Debug for Tcp {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Tcp").field("seen", &self.seen).field("input", &self.input).finish_non_exhaustive()
+    }
+}

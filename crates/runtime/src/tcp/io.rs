@@ -1,0 +1,136 @@
+//! What a protocol may do with its connection.
+
+use std::fmt;
+use std::ops::Range;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use super::sender::{Mailbox, Sender};
+use crate::blocking_stream::BlockingStream;
+use crate::connection::transport::Peer;
+use crate::event_loop::LoopHandle;
+
+/// A connection in the hands of its [`Protocol`](super::Protocol), for the time of one call.
+///
+/// ```
+/// use std::time::Duration;
+/// use filoplume_runtime::tcp::{Io, Protocol};
+///
+/// /// Asks for a name, and waits five seconds for it.
+/// struct Greeter;
+///
+/// impl Protocol for Greeter {
+///     fn open(&mut self, io: &mut Io<'_>) {
+///         io.send(b"Your name? ");
+///         io.set_timeout(Duration::from_secs(5));
+///     }
+///     fn data(&mut self, bytes: &[u8], io: &mut Io<'_>) -> usize {
+///         io.send(b"Hello, ");
+///         io.send(bytes);
+///         io.close();
+///         bytes.len()
+///     }
+///     fn deadline(&mut self, io: &mut Io<'_>) {
+///         io.send(b"\nToo late.\n");
+///         io.close();
+///     }
+/// }
+/// ```
+pub struct Io<'a> {
+    pub(crate) peer: Peer,
+    pub(crate) now: Instant,
+    pub(crate) output: &'a mut Vec<u8>,
+    /// Where the bytes lie that the protocol was given, to recognise those that it sends back.
+    pub(crate) given: Range<*const u8>,
+    pub(crate) asked: &'a mut Asked,
+    pub(crate) mailbox: &'a mut Option<Arc<Mailbox>>,
+    pub(crate) home: &'a Arc<LoopHandle>,
+    pub(crate) token: usize,
+}
+
+/// What a protocol has asked for during a call.
+#[derive(Default)]
+pub(crate) struct Asked {
+    /// The first bytes that it was given, which go back as they are.
+    pub(crate) sent_back: Borrowed,
+    pub(crate) end: Option<End>,
+    pub(crate) timeout: Option<Instant>,
+    pub(crate) notify_drained: bool,
+}
+
+/// So many bytes at the start of what the protocol was given.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Borrowed(pub(crate) usize);
+
+/// How a protocol wants to end.
+pub(crate) enum End {
+    Close,
+    TooLong,
+    Detach(Box<dyn FnOnce(BlockingStream) + Send>),
+}
+
+impl Io<'_> {
+    /// Returns who is at the other end.
+    pub fn peer(&self) -> Peer {
+        self.peer
+    }
+
+    /// Sends bytes once the call returns, all that it sends in one write. What the socket does not take is kept, and
+    /// nothing is read before it is gone. Bytes from the start of what [`data`](super::Protocol::data) was given are sent from where
+    /// they lie.
+    #[inline]
+    pub fn send(&mut self, bytes: &[u8]) {
+        let sent_back = &mut self.asked.sent_back.0;
+        let is_next = self.output.is_empty()
+            && bytes.as_ptr() == self.given.start.wrapping_add(*sent_back)
+            && bytes.as_ptr_range().end <= self.given.end;
+        if is_next {
+            *sent_back += bytes.len();
+        } else {
+            self.output.extend_from_slice(bytes);
+        }
+    }
+
+    /// Closes the connection once everything is sent. Nothing is read any more.
+    pub fn close(&mut self) {
+        self.asked.end.get_or_insert(End::Close);
+    }
+
+    /// As [`close`](Self::close), and says why.
+    pub(super) fn refuse_as_too_long(&mut self) {
+        self.asked.end = Some(End::TooLong);
+    }
+
+    /// Has [`deadline`](super::Protocol::deadline) called when `timeout` from now is over, whatever comes until then. Replaces the
+    /// time that was set before; once it is over none is set.
+    pub fn set_timeout(&mut self, timeout: Duration) {
+        /// Longer than any connection lives; what is added to a point in time must not overflow.
+        const FOR_EVER: Duration = Duration::from_secs(100 * 365 * 24 * 3600);
+
+        self.asked.timeout = Some(self.now + timeout.min(FOR_EVER));
+    }
+
+    /// Has [`drained`](super::Protocol::drained) called once the socket has taken all that was sent: for who sends a lot, a piece at
+    /// a time.
+    pub fn notify_drained(&mut self) {
+        self.asked.notify_drained = true;
+    }
+
+    /// Returns a handle with which any thread can send to this connection, as long as it is open.
+    pub fn sender(&mut self) -> Sender {
+        let mailbox = self.mailbox.get_or_insert_with(|| Arc::new(Mailbox::new(self.home, self.token)));
+        Sender::new(Arc::clone(mailbox))
+    }
+
+    /// Gives the connection to a thread of the pool, as a plain blocking socket, once everything is sent. The protocol is over
+    /// then; what it was given and did not use comes first in the stream.
+    pub fn detach(&mut self, handler: impl FnOnce(BlockingStream) + Send + 'static) {
+        self.asked.end = Some(End::Detach(Box::new(handler)));
+    }
+}
+
+impl fmt::Debug for Io<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Io").field("peer", &self.peer).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,79 @@
+//! What a closure answers.
+
+use std::borrow::Cow;
+use std::fmt;
+
+/// An answer: bytes, borrowed from what came or its own, or nothing; and whether the connection ends with it.
+///
+/// ```
+/// use filoplume_runtime::tcp::{Reply, lines};
+///
+/// let service = lines(|line| match line {
+///     b"time" => "too late".into(),
+///     b"quit" => Reply::from("bye").and_close(),
+///     b"" => Reply::none(),
+///     other => other.into(),
+/// });
+/// ```
+pub struct Reply<'a> {
+    pub(super) bytes: Option<Cow<'a, [u8]>>,
+    pub(super) closes: bool,
+}
+
+impl Reply<'_> {
+    /// Says nothing.
+    pub fn none() -> Self {
+        Self { bytes: None, closes: false }
+    }
+
+    /// Closes the connection once this is sent.
+    #[must_use]
+    pub fn and_close(mut self) -> Self {
+        self.closes = true;
+        self
+    }
+}
+
+impl<'a> From<&'a [u8]> for Reply<'a> {
+    #[inline]
+    fn from(bytes: &'a [u8]) -> Self {
+        Self { bytes: Some(Cow::Borrowed(bytes)), closes: false }
+    }
+}
+
+impl<'a> From<&'a str> for Reply<'a> {
+    fn from(text: &'a str) -> Self {
+        text.as_bytes().into()
+    }
+}
+
+impl<'a, const N: usize> From<&'a [u8; N]> for Reply<'a> {
+    fn from(bytes: &'a [u8; N]) -> Self {
+        bytes.as_slice().into()
+    }
+}
+
+impl From<Vec<u8>> for Reply<'_> {
+    fn from(bytes: Vec<u8>) -> Self {
+        Self { bytes: Some(Cow::Owned(bytes)), closes: false }
+    }
+}
+
+impl From<String> for Reply<'_> {
+    fn from(text: String) -> Self {
+        text.into_bytes().into()
+    }
+}
+
+impl<'a, R: Into<Self>> From<Option<R>> for Reply<'a> {
+    fn from(reply: Option<R>) -> Self {
+        reply.map_or_else(Self::none, Into::into)
+    }
+}
+
+impl fmt::Debug for Reply<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let length = self.bytes.as_deref().map(<[u8]>::len);
+        f.debug_struct("Reply").field("bytes", &length).field("closes", &self.closes).finish()
+    }
+}

@@ -1,0 +1,206 @@
+//! Bytes for a connection from any thread.
+
+use std::collections::VecDeque;
+use std::fmt;
+use std::sync::{Arc, Weak};
+
+use bytes::Bytes;
+use parking_lot::Mutex;
+
+use crate::event_loop::LoopHandle;
+
+/// Bytes that may wait for a connection. What is over it is refused: a peer that does not read must not fill the memory.
+const MAIL_BYTES_MAX: usize = 256 * 1024;
+
+/// Sends to a connection from any thread: from another connection's protocol, or from a thread of the program. Clones send to
+/// the same connection. Given by [`Io::sender`](super::Io::sender).
+///
+/// ```
+/// use std::io::Write;
+/// use std::net::TcpStream;
+/// use std::sync::mpsc;
+/// use filoplume_runtime::tcp::{Io, Protocol, SendError, Sender};
+/// use filoplume_runtime::{Peer, Server};
+///
+/// /// Hands its sender out, and reads nothing into what comes.
+/// struct Pushed(mpsc::Sender<Sender>);
+///
+/// impl Protocol for Pushed {
+///     fn open(&mut self, io: &mut Io<'_>) {
+///         let _ = self.0.send(io.sender());
+///     }
+///     fn data(&mut self, bytes: &[u8], _io: &mut Io<'_>) -> usize {
+///         bytes.len()
+///     }
+/// }
+///
+/// let (connected, connections) = mpsc::channel();
+/// let server = Server::bind("127.0.0.1:0")?;
+/// server.spawn_tcp(move |_: Peer| Pushed(connected.clone()))?;
+///
+/// let client = TcpStream::connect(server.local_addr().unwrap())?;
+/// let sender = connections.recv()?;
+/// sender.send("news")?;
+/// sender.close();
+/// assert_eq!(std::io::read_to_string(client)?, "news");
+/// assert_eq!(sender.send("more"), Err(SendError::Closed));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone)]
+pub struct Sender {
+    mailbox: Arc<Mailbox>,
+}
+
+/// Why bytes were not sent.
+///
+/// ```
+/// use filoplume_runtime::tcp::SendError;
+///
+/// assert_eq!(SendError::Full.to_string(), "the peer does not read what it is sent");
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum SendError {
+    /// 256 KiB wait for the peer already. Whether to leave this out or to close the connection is up to the sender.
+    Full,
+    /// The connection is over, or about to be.
+    Closed,
+}
+
+impl fmt::Display for SendError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Full => "the peer does not read what it is sent",
+            Self::Closed => "the connection is closed",
+        })
+    }
+}
+
+impl std::error::Error for SendError {}
+
+impl Sender {
+    pub(super) fn new(mailbox: Arc<Mailbox>) -> Self {
+        Self { mailbox }
+    }
+
+    /// Sends bytes behind all that was sent before. Never waits.
+    ///
+    /// # Errors
+    ///
+    /// [`SendError::Full`] if the peer is too far behind, [`SendError::Closed`] if the connection is over. The bytes are
+    /// not sent then, not even a part of them.
+    pub fn send(&self, bytes: impl Into<Bytes>) -> Result<(), SendError> {
+        self.mailbox.put(bytes.into())
+    }
+
+    /// Closes the connection once everything is sent.
+    pub fn close(&self) {
+        self.mailbox.close();
+    }
+
+    /// Whether the connection is open.
+    pub fn is_open(&self) -> bool {
+        self.mailbox.mail.lock().state == State::Open
+    }
+}
+
+impl fmt::Debug for Sender {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mail = self.mailbox.mail.lock();
+        f.debug_struct("Sender").field("waiting", &mail.bytes).field("state", &mail.state).finish()
+    }
+}
+
+/// Where the bytes wait until the thread that has the connection in hand takes them.
+pub(crate) struct Mailbox {
+    /// Weak: a program may keep senders for longer than the server lives.
+    home: Weak<LoopHandle>,
+    token: usize,
+    mail: Mutex<Mail>,
+}
+
+#[derive(Debug, Default)]
+struct Mail {
+    parts: VecDeque<Bytes>,
+    bytes: usize,
+    state: State,
+    /// Whether the loop was told, and nobody has looked since.
+    is_told: bool,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum State {
+    #[default]
+    Open,
+    /// To be closed once what waits is sent.
+    Closing,
+    Closed,
+}
+
+impl Mailbox {
+    pub(crate) fn new(home: &Arc<LoopHandle>, token: usize) -> Self {
+        Self { home: Arc::downgrade(home), token, mail: Mutex::default() }
+    }
+
+    fn put(&self, bytes: Bytes) -> Result<(), SendError> {
+        let mut mail = self.mail.lock();
+        if mail.state != State::Open {
+            return Err(SendError::Closed);
+        }
+        if bytes.is_empty() {
+            return Ok(());
+        }
+        // One that is longer than the bound is taken if nothing else waits: else it could never be sent.
+        if mail.bytes > 0 && mail.bytes + bytes.len() > MAIL_BYTES_MAX {
+            return Err(SendError::Full);
+        }
+        mail.bytes += bytes.len();
+        mail.parts.push_back(bytes);
+        self.tell(mail);
+        Ok(())
+    }
+
+    fn close(&self) {
+        let mut mail = self.mail.lock();
+        if mail.state == State::Open {
+            mail.state = State::Closing;
+            self.tell(mail);
+        }
+    }
+
+    /// Has the connection looked at. One look serves all that is put until it happens.
+    fn tell(&self, mut mail: parking_lot::MutexGuard<'_, Mail>) {
+        if std::mem::replace(&mut mail.is_told, true) {
+            return;
+        }
+        drop(mail);
+        if let Some(home) = self.home.upgrade() {
+            home.send_look(self.token);
+        }
+    }
+
+    /// Moves what waits behind the output. Returns whether the connection is to be closed behind it.
+    pub(crate) fn take(&self, output: &mut Vec<u8>) -> bool {
+        let mut mail = self.mail.lock();
+        mail.is_told = false;
+        mail.bytes = 0;
+        for part in mail.parts.drain(..) {
+            output.extend_from_slice(&part);
+        }
+        mail.state != State::Open
+    }
+
+    /// The connection is over: nothing is taken any more.
+    pub(crate) fn end(&self) {
+        let mut mail = self.mail.lock();
+        mail.state = State::Closed;
+        mail.bytes = 0;
+        mail.parts.clear();
+    }
+}
+
+impl fmt::Debug for Mailbox {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Mailbox").field("mail", &self.mail).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,190 @@
+//! A raw TCP service's connection, from its bytes to its next wait.
+
+use std::sync::Arc;
+
+use super::call::{Conduct, run};
+use super::serve::{Filled, ROUNDS_MAX};
+use super::{Go, Outcome, Worker};
+use crate::connection::Connection;
+use crate::connection::transport::Peer;
+use crate::connection::unsent::Flushed;
+use crate::engine::Answerer;
+use crate::learn::{Execution, Route, RouteKey};
+use crate::protocol::tcp::{Event, Step};
+use crate::tcp::{Asked, Borrowed, Closed};
+
+/// All of a service is one route: it blocks, or it does not.
+fn route() -> Route {
+    Route { key: RouteKey::numbered(0), execution: Execution::Learned }
+}
+
+impl Worker<'_> {
+    /// Works on a connection of a raw service until it has to wait.
+    #[inline(never)]
+    pub(super) fn serve_tcp(&mut self, mut connection: Box<Connection>) -> Outcome {
+        if connection.is_writing() {
+            match self.flush(&mut connection) {
+                Ok(Flushed::All) => {}
+                Ok(Flushed::Some) => return self.wait_tcp(connection),
+                Err(error) => return self.give_up(connection, error),
+            }
+        }
+        let mut rounds = 0;
+        loop {
+            let Some(tcp) = &mut connection.tcp else { return Outcome::Closed(connection) };
+            let step = tcp.step(self.buffers);
+            if let Step::Call(Event::Drained) | Step::Read = step {
+                let goes_on = connection.can_read || !matches!(step, Step::Read);
+                if self.lead.is_some() && rounds == ROUNDS_MAX && goes_on {
+                    return self.yielded(connection);
+                }
+                rounds += 1;
+            }
+            let go = match step {
+                Step::Again => continue,
+                Step::Peer(address) => {
+                    connection.peer = Peer::Tcp(address);
+                    continue;
+                }
+                Step::RefuseProxy(error) => return self.refuse_proxy(connection, error),
+                Step::Call(_) if self.lead.is_some() && self.engine.learned.dispatches(route()) => {
+                    self.resume_elsewhere(connection)
+                }
+                Step::Call(event) => self.tell(connection, event),
+                Step::Read => self.read_tcp(connection),
+                Step::Flush => match self.flush(&mut connection) {
+                    Ok(Flushed::All) => Go::On(connection),
+                    Ok(Flushed::Some) => return self.wait_tcp(connection),
+                    Err(error) => return self.give_up(connection, error),
+                },
+                Step::Wait => return self.wait_tcp(connection),
+                Step::Linger(reason) => self.linger_tcp(connection, reason),
+                Step::Detach(handler) => return self.detach(connection, handler),
+                Step::Close => match self.flush(&mut connection) {
+                    Ok(Flushed::All) => return Outcome::Closed(connection),
+                    Ok(Flushed::Some) => return self.wait_tcp(connection),
+                    Err(error) => return self.give_up(connection, error),
+                },
+            };
+            match go {
+                Go::On(next) => connection = next,
+                Go::Away(outcome) => return outcome,
+            }
+        }
+    }
+
+    #[inline]
+    fn read_tcp(&mut self, mut connection: Box<Connection>) -> Go {
+        match self.flush(&mut connection) {
+            Ok(Flushed::All) => {}
+            Ok(Flushed::Some) => return Go::Away(self.wait_tcp(connection)),
+            Err(error) => return Go::Away(self.give_up(connection, error)),
+        }
+        if !connection.can_read {
+            let is_draining = self.engine.is_draining();
+            return match &mut connection.tcp {
+                Some(tcp) if is_draining && tcp.is_idle() => {
+                    tcp.close(Closed::Shutdown);
+                    Go::On(connection)
+                }
+                _ => Go::Away(self.wait_tcp(connection)),
+            };
+        }
+        let before = self.buffers.input.len();
+        let filled = self.read_input(&mut connection);
+        let Some(tcp) = &mut connection.tcp else { return Go::Away(Outcome::Closed(connection)) };
+        match filled {
+            Ok(Filled::Some { may_have_more }) => {
+                tcp.has_read(self.buffers.input.len() - before);
+                connection.can_read = may_have_more || connection.has_end;
+            }
+            Ok(Filled::Nothing) => connection.can_read = false,
+            Ok(Filled::End) => tcp.end_of_input(),
+            Err(error) => return Go::Away(self.give_up(connection, error)),
+        }
+        Go::On(connection)
+    }
+
+    /// Has the protocol called, with the loop in its slot meanwhile, and sends what it says.
+    #[inline]
+    fn tell(&mut self, mut connection: Box<Connection>, event: Event) -> Go {
+        let engine = Arc::clone(&self.engine);
+        let Answerer::Tcp(service) = &engine.answerer else {
+            return Go::Away(Outcome::Closed(connection));
+        };
+        let Some(mut tcp) = connection.tcp.take() else { return Go::Away(Outcome::Closed(connection)) };
+        let mut asked = Asked::default();
+        let mut used = 0;
+        let Self { buffers, lead, .. } = self;
+        let of = (connection.peer, connection.home(), connection.token());
+        let (result, conduct) = run(lead, &engine, connection.home(), route(), || {
+            used = tcp.call(event, &**service, of, &mut asked, buffers);
+        });
+        self.take_note(&mut connection, conduct);
+        if result.is_err() {
+            tcp.break_off(Closed::Panicked);
+            connection.tcp = Some(tcp);
+            return Go::On(connection);
+        }
+        let Borrowed(sent_back) = tcp.called(event, used, asked, self.buffers, &engine.config);
+        connection.tcp = Some(tcp);
+        let flushed = if sent_back > 0 {
+            connection.send_back(sent_back, self.buffers, &engine.config)
+        } else {
+            self.flush(&mut connection)
+        };
+        self.buffers.input.consume(used - sent_back);
+        match flushed {
+            Ok(Flushed::All) => Go::On(connection),
+            Ok(Flushed::Some) => Go::Away(self.wait_tcp(connection)),
+            Err(error) => Go::Away(self.give_up(connection, error)),
+        }
+    }
+
+    /// Ends our direction and goes on reading what the peer still sends.
+    fn linger_tcp(&mut self, mut connection: Box<Connection>, reason: Closed) -> Go {
+        match self.flush(&mut connection) {
+            Ok(Flushed::All) => {}
+            Ok(Flushed::Some) => return Go::Away(self.wait_tcp(connection)),
+            Err(error) => return Go::Away(self.give_up(connection, error)),
+        }
+        if let Err(error) = connection.transport.shutdown_write() {
+            return Go::Away(self.give_up(connection, error));
+        }
+        let until = self.buffers.clock.now() + self.engine.config.linger_timeout;
+        if let Some(tcp) = &mut connection.tcp {
+            tcp.linger(reason, until);
+        }
+        connection.can_read = true;
+        Go::On(connection)
+    }
+
+    /// Leaves a connection to its peer, or to those who send to it.
+    #[inline]
+    pub(super) fn wait_tcp(&mut self, mut connection: Box<Connection>) -> Outcome {
+        let deadline = match (&connection.unsent, &connection.tcp) {
+            (Some(unsent), _) => Some(unsent.deadline()),
+            (None, Some(tcp)) => tcp.deadline(self.buffers.clock.now(), &self.engine.config),
+            (None, None) => None,
+        };
+        if let Some(deadline) = deadline {
+            connection.deadline = deadline;
+        }
+        self.leave(connection)
+    }
+
+    /// Tells the protocol that its connection is over: code of the program, which may block like any other.
+    #[cold]
+    pub(super) fn end_tcp(&mut self, connection: &mut Connection) {
+        let Some((mut protocol, reason)) = connection.tcp.take().and_then(|mut tcp| tcp.take_protocol())
+        else {
+            return;
+        };
+        let engine = Arc::clone(&self.engine);
+        let (_, conduct) =
+            run(&mut self.lead, &engine, connection.home(), route(), move || protocol.close(reason));
+        if conduct == Conduct::Blocked {
+            self.buffers.clock.refresh();
+        }
+    }
+}

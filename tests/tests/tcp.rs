@@ -1,0 +1,732 @@
+//! Raw TCP services over sockets: bytes, lines, messages, protocols of one's own, and peers that misbehave.
+
+#![allow(clippy::unwrap_used, reason = "a panic is how a test fails")]
+
+use std::io::{BufRead, BufReader, ErrorKind, Read, Write, read_to_string};
+use std::net::{Shutdown, SocketAddr, TcpStream};
+use std::sync::mpsc::{self, Receiver};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use filoplume_runtime::tcp::{self, Closed, Io, Protocol, Reply, SendError, Sender, TcpService};
+use filoplume_runtime::{BlockingStream, Metrics, Peer, Server, ServerConfig};
+use filoplume_tests::{DEADLINE, eventually};
+
+/// A server that ends with its test.
+struct Raw(Server);
+
+impl Raw {
+    fn start(service: impl TcpService) -> Self {
+        Self::with(ServerConfig::default(), service)
+    }
+
+    fn with(config: ServerConfig, service: impl TcpService) -> Self {
+        let server = Server::builder().bind("127.0.0.1:0").unwrap().config(config).build().unwrap();
+        server.spawn_tcp(service).unwrap();
+        Self(server)
+    }
+
+    fn address(&self) -> SocketAddr {
+        self.0.local_addr().unwrap()
+    }
+
+    fn client(&self) -> TcpStream {
+        let client = TcpStream::connect(self.address()).unwrap();
+        client.set_read_timeout(Some(DEADLINE)).unwrap();
+        client.set_write_timeout(Some(DEADLINE)).unwrap();
+        client.set_nodelay(true).unwrap();
+        client
+    }
+
+    fn metrics(&self) -> Metrics {
+        self.0.metrics().unwrap()
+    }
+}
+
+impl Drop for Raw {
+    fn drop(&mut self) {
+        self.0.shutdown_handle().shutdown_within(Duration::ZERO);
+    }
+}
+
+fn receive(client: &mut TcpStream, length: usize) -> Vec<u8> {
+    let mut bytes = vec![0; length];
+    client.read_exact(&mut bytes).unwrap();
+    bytes
+}
+
+/// Reads to the end, which may be a reset.
+fn is_cut_off(client: &mut TcpStream) {
+    let mut rest = Vec::new();
+    match client.read_to_end(&mut rest) {
+        Ok(_) => {}
+        Err(error) => assert_eq!(error.kind(), ErrorKind::ConnectionReset, "{error}"),
+    }
+}
+
+fn pattern(length: usize) -> Vec<u8> {
+    (0..length).map(|n| (n * 31 + n / 251).to_le_bytes()[0]).collect()
+}
+
+/// Tells of its end, and does what its functions say meanwhile.
+struct Told<D> {
+    data: D,
+    ended: mpsc::Sender<Closed>,
+}
+
+impl<D: FnMut(&[u8], &mut Io<'_>) -> usize + Send + 'static> Protocol for Told<D> {
+    fn data(&mut self, bytes: &[u8], io: &mut Io<'_>) -> usize {
+        (self.data)(bytes, io)
+    }
+
+    fn close(&mut self, reason: Closed) {
+        self.ended.send(reason).unwrap();
+    }
+}
+
+/// A service whose connections tell why they ended.
+fn told<D>(data: D) -> (impl TcpService, Receiver<Closed>)
+where
+    D: FnMut(&[u8], &mut Io<'_>) -> usize + Clone + Send + Sync + 'static,
+{
+    let (ended, ends) = mpsc::channel();
+    let service = move |_: Peer| Told { data: data.clone(), ended: ended.clone() };
+    (service, ends)
+}
+
+fn echo_all(bytes: &[u8], io: &mut Io<'_>) -> usize {
+    io.send(bytes);
+    bytes.len()
+}
+
+#[test]
+fn an_echo_returns_what_came_however_it_is_cut() {
+    let server = Raw::start(tcp::bytes(|bytes| bytes.into()));
+    for length in [1, 100, 2954, 65_536, 300_000] {
+        let sent = pattern(length);
+        let mut client = server.client();
+        let mut reader = client.try_clone().unwrap();
+        let echo = thread::spawn(move || receive(&mut reader, length));
+        for piece in sent.chunks(length.div_ceil(7)) {
+            client.write_all(piece).unwrap();
+        }
+        assert!(echo.join().unwrap() == sent, "{length} bytes");
+        client.shutdown(Shutdown::Write).unwrap();
+        assert_eq!(read_to_string(client).unwrap(), "");
+    }
+}
+
+#[test]
+fn a_peer_that_does_not_read_is_not_read_from() {
+    let server = Raw::start(tcp::bytes(|bytes| bytes.into()));
+    let mut client = server.client();
+    let sent = pattern(16 * 1024 * 1024);
+    let mut writer = client.try_clone().unwrap();
+    let copy = sent.clone();
+    let writes = thread::spawn(move || writer.write_all(&copy).unwrap());
+    // Only so much is taken as the sockets hold and one read brings.
+    let others = thread::spawn({
+        let mut other = server.client();
+        move || {
+            for _ in 0..1000 {
+                other.write_all(b"ping").unwrap();
+                assert_eq!(receive(&mut other, 4), b"ping");
+            }
+        }
+    });
+    others.join().unwrap();
+    assert!(!writes.is_finished(), "the server took all of it");
+    assert!(receive(&mut client, sent.len()) == sent);
+    writes.join().unwrap();
+}
+
+#[test]
+fn bytes_may_be_answered_with_others_or_nothing() {
+    let server = Raw::start(tcp::bytes(|bytes| match bytes {
+        b"?" => "yes".into(),
+        b"tail" => bytes[1..].into(),
+        b"bye" => Reply::from(b"end").and_close(),
+        _ => None::<Vec<u8>>.into(),
+    }));
+    let mut client = server.client();
+    for (asked, answer) in [("?", "yes"), ("tail", "ail"), ("?", "yes")] {
+        client.write_all(asked.as_bytes()).unwrap();
+        assert_eq!(receive(&mut client, answer.len()), answer.as_bytes());
+    }
+    client.write_all(b"bye").unwrap();
+    assert_eq!(read_to_string(client).unwrap(), "end");
+    let mut client = server.client();
+    client.write_all(b"nothing to say to that").unwrap();
+    client.shutdown(Shutdown::Write).unwrap();
+    assert_eq!(read_to_string(client).unwrap(), "");
+}
+
+#[test]
+fn lines_are_found_wherever_they_are_cut() {
+    let server = Raw::start(tcp::lines(|line| format!("<{}>", line.escape_ascii()).into()));
+    let sent = b"one\r\n\ntw\ro\nlast";
+    let expected = "<one>\n<>\n<tw\\ro>\n<last>\n";
+    for cut in 0..=sent.len() {
+        let mut client = server.client();
+        client.write_all(&sent[..cut]).unwrap();
+        if cut > 4 {
+            // The rest is another read then.
+            assert_eq!(receive(&mut client, 6), b"<one>\n");
+        }
+        client.write_all(&sent[cut..]).unwrap();
+        client.shutdown(Shutdown::Write).unwrap();
+        let rest = read_to_string(client).unwrap();
+        assert_eq!(rest, if cut > 4 { &expected[6..] } else { expected }, "cut at {cut}");
+    }
+}
+
+#[test]
+fn a_line_may_be_as_long_as_is_said_and_no_longer() {
+    let server = Raw::start(tcp::lines(|line| line.len().to_string().into()).line_bytes_max(10));
+    let mut client = server.client();
+    client.write_all(b"0123456789\n0123456789\r\n01234567890\nmore\n").unwrap();
+    assert_eq!(receive(&mut client, 6), b"10\n10\n");
+    is_cut_off(&mut client);
+
+    let mut client = server.client();
+    client.write_all(b"0123456789").unwrap();
+    client.write_all(b"\r").unwrap();
+    client.write_all(b"\n").unwrap();
+    assert_eq!(receive(&mut client, 3), b"10\n");
+    client.write_all(b"without an end, and long").unwrap();
+    is_cut_off(&mut client);
+    let mut last = server.client();
+    last.write_all(b"0123456789x").unwrap();
+    last.shutdown(Shutdown::Write).unwrap();
+    is_cut_off(&mut last);
+}
+
+#[test]
+fn a_line_that_ends_the_connection_is_the_last() {
+    let server = Raw::start(tcp::lines(|line| match line {
+        b"quit" => Reply::from("bye").and_close(),
+        line => line.into(),
+    }));
+    let mut client = server.client();
+    client.write_all(b"a\nquit\nb\n").unwrap();
+    assert_eq!(read_to_string(client).unwrap(), "a\nbye\n");
+}
+
+fn message(bytes: &[u8]) -> Vec<u8> {
+    [&u32::try_from(bytes.len()).unwrap().to_be_bytes(), bytes].concat()
+}
+
+#[test]
+fn messages_are_taken_apart_wherever_they_are_cut() {
+    let server = Raw::start(tcp::messages(|message| message.to_ascii_uppercase().into()));
+    let sent = [message(b"one"), message(b""), message(b"three")].concat();
+    let expected = [message(b"ONE"), message(b""), message(b"THREE")].concat();
+    for cut in 0..=sent.len() {
+        let mut client = server.client();
+        client.write_all(&sent[..cut]).unwrap();
+        let first = if cut >= 7 { receive(&mut client, 7) } else { Vec::new() };
+        client.write_all(&sent[cut..]).unwrap();
+        let rest = receive(&mut client, expected.len() - first.len());
+        assert_eq!([first, rest].concat(), expected, "cut at {cut}");
+    }
+}
+
+#[test]
+fn a_long_message_may_come_in_many_pieces() {
+    let server = Raw::start(tcp::messages(|message| message.into()));
+    let long = message(&pattern(1024 * 1024));
+    let mut client = server.client();
+    let mut reader = client.try_clone().unwrap();
+    let length = long.len();
+    let echo = thread::spawn(move || receive(&mut reader, 2 * length));
+    for _ in 0..2 {
+        for piece in long.chunks(10_000) {
+            client.write_all(piece).unwrap();
+        }
+    }
+    assert!(echo.join().unwrap() == [long.as_slice(), &long].concat());
+}
+
+#[test]
+fn a_message_that_is_announced_too_long_ends_the_connection_before_it_comes() {
+    let server = Raw::start(tcp::messages(|message| message.into()).message_bytes_max(10));
+    let mut client = server.client();
+    client.write_all(&message(b"0123456789")).unwrap();
+    assert_eq!(receive(&mut client, 14), message(b"0123456789"));
+    client.write_all(&[0, 0, 0, 11]).unwrap();
+    is_cut_off(&mut client);
+    let mut client = server.client();
+    client.write_all(&[0xff; 4]).unwrap();
+    is_cut_off(&mut client);
+}
+
+#[test]
+fn a_blocking_stream_has_a_thread_for_itself() {
+    let server = Raw::start(tcp::blocking(|stream: BlockingStream| {
+        let mut writer = stream.try_clone().unwrap();
+        for line in BufReader::new(stream).lines() {
+            let Ok(line) = line else { return };
+            writeln!(writer, "{}", line.len()).unwrap();
+        }
+    }));
+    let mut clients: Vec<_> = (0..20).map(|_| server.client()).collect();
+    for _ in 0..3 {
+        for client in &mut clients {
+            client.write_all(b"four\n").unwrap();
+        }
+        for client in &mut clients {
+            assert_eq!(receive(client, 2), b"4\n");
+        }
+    }
+}
+
+#[test]
+fn a_service_that_blocks_holds_nobody_up() {
+    let config = ServerConfig::default().event_loops(1);
+    let server = Raw::with(
+        config,
+        tcp::lines(|line| {
+            if line == b"sleep" {
+                thread::sleep(Duration::from_millis(300));
+            }
+            line.into()
+        }),
+    );
+    let mut slow: Vec<_> = (0..10).map(|_| server.client()).collect();
+    let mut quick = server.client();
+    let started = Instant::now();
+    for client in &mut slow {
+        client.write_all(b"sleep\n").unwrap();
+    }
+    for _ in 0..100 {
+        quick.write_all(b"quick\n").unwrap();
+        assert_eq!(receive(&mut quick, 6), b"quick\n");
+    }
+    assert!(started.elapsed() < Duration::from_millis(290), "{:?}", started.elapsed());
+    for client in &mut slow {
+        assert_eq!(receive(client, 6), b"sleep\n");
+    }
+    // One after the other would be three seconds.
+    assert!(started.elapsed() < Duration::from_millis(2500), "{:?}", started.elapsed());
+    let metrics = server.metrics();
+    assert!(metrics.hand_overs > 0 && metrics.routes_learned > 0, "{metrics:?}");
+}
+
+#[test]
+fn a_panic_ends_its_connection_and_no_other() {
+    let (service, ends) = told(|bytes: &[u8], io: &mut Io<'_>| {
+        assert_ne!(bytes, b"panic");
+        echo_all(bytes, io)
+    });
+    let server = Raw::start(service);
+    let mut other = server.client();
+    for _ in 0..50 {
+        let mut client = server.client();
+        client.write_all(b"panic").unwrap();
+        is_cut_off(&mut client);
+        assert_eq!(ends.recv_timeout(DEADLINE).unwrap(), Closed::Panicked);
+        other.write_all(b"fine").unwrap();
+        assert_eq!(receive(&mut other, 4), b"fine");
+    }
+    eventually("all but one are gone", || server.metrics().connections == 1);
+    assert_eq!(server.metrics().panics, 50);
+}
+
+#[test]
+fn each_end_has_its_reason() {
+    let config = || {
+        ServerConfig::default()
+            .keep_alive_timeout(Duration::from_millis(300))
+            .content_timeout(Duration::from_millis(100))
+            .linger_timeout(Duration::from_millis(50))
+    };
+    let reason = |data: fn(&[u8], &mut Io<'_>) -> usize, client: &dyn Fn(TcpStream) -> Option<TcpStream>| {
+        let (service, ends) = told(data);
+        let server = Raw::with(config(), service);
+        let kept = client(server.client());
+        let reason = ends.recv_timeout(DEADLINE).unwrap();
+        assert!(ends.try_recv().is_err(), "told twice");
+        drop(kept);
+        reason
+    };
+    let sends = |bytes: &'static [u8]| {
+        move |mut client: TcpStream| {
+            client.write_all(bytes).unwrap();
+            Some(client)
+        }
+    };
+    let leaves = |mut client: TcpStream| {
+        client.write_all(b"x").unwrap();
+        receive(&mut client, 1);
+        None
+    };
+    let resets = |mut client: TcpStream| {
+        client.write_all(b"x").unwrap();
+        thread::sleep(Duration::from_millis(50));
+        // The echo is unread: closing resets.
+        drop(client);
+        None
+    };
+    let closes: fn(&[u8], &mut Io<'_>) -> usize = |bytes, io| {
+        io.close();
+        bytes.len()
+    };
+    assert_eq!(reason(closes, &sends(b"x")), Closed::ByProtocol);
+    assert_eq!(reason(echo_all, &leaves), Closed::ByPeer);
+    assert_eq!(reason(echo_all, &resets), Closed::Broken);
+    assert_eq!(reason(|_, _| 0, &sends(&[0; 64 * 1024 + 1])), Closed::TooLong);
+    let started = Instant::now();
+    assert_eq!(reason(|_, _| 0, &sends(b"some, and never more")), Closed::TimedOut);
+    assert!(started.elapsed() >= Duration::from_millis(90), "{:?}", started.elapsed());
+    let started = Instant::now();
+    assert_eq!(reason(echo_all, &sends(b"silent from now on")), Closed::TimedOut);
+    assert!(started.elapsed() >= Duration::from_millis(290), "{:?}", started.elapsed());
+}
+
+#[test]
+fn what_was_begun_has_an_end_though_a_byte_comes_now_and_then() {
+    let config = ServerConfig::default().content_timeout(Duration::from_millis(300));
+    let server = Raw::with(config, tcp::lines(|line| line.into()));
+    let mut client = server.client();
+    let started = Instant::now();
+    while started.elapsed() < DEADLINE && client.write_all(b"x").is_ok() {
+        thread::sleep(Duration::from_millis(20));
+    }
+    assert!(started.elapsed() < Duration::from_secs(4), "{:?}", started.elapsed());
+}
+
+/// Counts down on its own clock.
+struct Ticks(u32);
+
+impl Protocol for Ticks {
+    fn open(&mut self, io: &mut Io<'_>) {
+        io.set_timeout(Duration::from_millis(20));
+    }
+
+    fn data(&mut self, bytes: &[u8], _io: &mut Io<'_>) -> usize {
+        bytes.len()
+    }
+
+    fn deadline(&mut self, io: &mut Io<'_>) {
+        io.send(format!("{}\n", self.0).as_bytes());
+        if self.0 == 0 {
+            return io.close();
+        }
+        self.0 -= 1;
+        io.set_timeout(Duration::from_millis(20));
+    }
+}
+
+#[test]
+fn a_protocol_has_its_own_deadlines_whatever_comes() {
+    let server = Raw::start(|_: Peer| Ticks(3));
+    let mut client = server.client();
+    let started = Instant::now();
+    for _ in 0..10 {
+        client.write_all(b"does not matter").unwrap();
+    }
+    assert_eq!(read_to_string(client).unwrap(), "3\n2\n1\n0\n");
+    assert!(started.elapsed() >= Duration::from_millis(75));
+}
+
+/// Sends pieces as they are taken, then the end.
+struct Pieces {
+    left: usize,
+    ended: mpsc::Sender<Closed>,
+}
+
+impl Protocol for Pieces {
+    fn open(&mut self, io: &mut Io<'_>) {
+        io.notify_drained();
+    }
+
+    fn data(&mut self, bytes: &[u8], _io: &mut Io<'_>) -> usize {
+        bytes.len()
+    }
+
+    fn drained(&mut self, io: &mut Io<'_>) {
+        if self.left == 0 {
+            return io.close();
+        }
+        self.left -= 1;
+        io.send(&[b'x'; 100_000]);
+        io.notify_drained();
+    }
+
+    fn close(&mut self, reason: Closed) {
+        self.ended.send(reason).unwrap();
+    }
+}
+
+#[test]
+fn a_producer_is_asked_when_there_is_room() {
+    let (ended, ends) = mpsc::channel();
+    let config = ServerConfig::default().event_loops(1).write_timeout(Duration::from_millis(300));
+    let server = Raw::with(config, move |_: Peer| Pieces { left: 200, ended: ended.clone() });
+    let mut client = server.client();
+    // A producer does not keep its loop from others, nor one whose peer does not read.
+    let stuck = server.client();
+    assert_eq!(receive(&mut client, 200 * 100_000), vec![b'x'; 200 * 100_000]);
+    assert_eq!(read_to_string(client).unwrap(), "");
+    let reasons = [(); 2].map(|()| ends.recv_timeout(DEADLINE).unwrap());
+    assert!(reasons.contains(&Closed::TimedOut), "{reasons:?}");
+    drop(stuck);
+    eventually("both are gone", || server.metrics().connections == 0);
+}
+
+/// Hands its sender out.
+struct Pushed(mpsc::Sender<Sender>);
+
+impl Protocol for Pushed {
+    fn open(&mut self, io: &mut Io<'_>) {
+        self.0.send(io.sender()).unwrap();
+    }
+
+    fn data(&mut self, bytes: &[u8], io: &mut Io<'_>) -> usize {
+        echo_all(bytes, io)
+    }
+}
+
+fn pushed(config: ServerConfig) -> (Raw, Receiver<Sender>) {
+    let (connected, senders) = mpsc::channel();
+    (Raw::with(config, move |_: Peer| Pushed(connected.clone())), senders)
+}
+
+#[test]
+fn other_threads_send_in_order_and_beside_the_protocol() {
+    let (server, senders) = pushed(ServerConfig::default());
+    let mut clients = Vec::new();
+    let mut threads = Vec::new();
+    for _ in 0..20 {
+        clients.push(server.client());
+        let sender = senders.recv_timeout(DEADLINE).unwrap();
+        threads.push(thread::spawn(move || {
+            for number in 0..500 {
+                sender.send(format!("{number}\n")).unwrap();
+            }
+        }));
+    }
+    for client in &mut clients {
+        client.write_all(b"echo\n").unwrap();
+    }
+    threads.into_iter().for_each(|thread| thread.join().unwrap());
+    for client in clients {
+        let lines: Vec<_> = BufReader::new(client).lines().take(501).map(Result::unwrap).collect();
+        let pushed: Vec<_> = lines.iter().filter(|line| *line != "echo").cloned().collect();
+        let expected: Vec<_> = (0..500).map(|number| number.to_string()).collect();
+        assert_eq!(pushed, expected);
+    }
+}
+
+#[test]
+fn what_waits_for_a_peer_that_does_not_read_is_bounded() {
+    let (server, senders) = pushed(ServerConfig::default());
+    let client = server.client();
+    let sender = senders.recv_timeout(DEADLINE).unwrap();
+    let mut sent = 0;
+    let started = Instant::now();
+    // The sockets hold some, and one mailbox is on its way.
+    while sent < 64 * 1024 * 1024 && started.elapsed() < DEADLINE {
+        match sender.send(vec![b'x'; 10_000]) {
+            Ok(()) => sent += 10_000,
+            Err(error) => {
+                assert_eq!(error, SendError::Full);
+                thread::sleep(Duration::from_millis(50));
+                if sender.send(vec![b'x'; 10_000]).is_err() {
+                    break;
+                }
+                sent += 10_000;
+            }
+        }
+    }
+    assert!(sent < 32 * 1024 * 1024, "{sent} bytes were taken");
+    sender.close();
+    assert_eq!(sender.send("x"), Err(SendError::Closed));
+    let all = read_to_string(client).unwrap();
+    assert_eq!(all.len(), sent, "all that was taken arrives");
+    eventually("the sender knows", || !sender.is_open());
+}
+
+#[test]
+fn a_sender_of_a_connection_that_is_gone_says_so() {
+    let (server, senders) = pushed(ServerConfig::default());
+    let client = server.client();
+    let sender = senders.recv_timeout(DEADLINE).unwrap();
+    assert!(sender.is_open());
+    drop(client);
+    eventually("the connection is gone", || !sender.is_open());
+    assert_eq!(sender.send("x"), Err(SendError::Closed));
+    // Its place may be another's now, which gets nothing.
+    let mut next = server.client();
+    let next_sender = senders.recv_timeout(DEADLINE).unwrap();
+    sender.close();
+    let _ = sender.send("not for you");
+    next_sender.send("for you").unwrap();
+    assert_eq!(receive(&mut next, 7), b"for you");
+    drop(server);
+    eventually("the server is gone", || next_sender.send("x") == Err(SendError::Closed));
+}
+
+#[test]
+fn a_protocol_may_answer_after_its_peer_has_ended() {
+    struct Sum(u64);
+    impl Protocol for Sum {
+        fn data(&mut self, bytes: &[u8], _io: &mut Io<'_>) -> usize {
+            self.0 += bytes.iter().map(|&byte| u64::from(byte)).sum::<u64>();
+            bytes.len() & !1
+        }
+        fn end(&mut self, rest: &[u8], io: &mut Io<'_>) {
+            io.send(format!("{} {}", self.0, rest.len()).as_bytes());
+            io.set_timeout(Duration::from_millis(50));
+        }
+        fn deadline(&mut self, io: &mut Io<'_>) {
+            io.send(b" later");
+            io.close();
+        }
+    }
+    let server = Raw::start(|_: Peer| Sum(0));
+    let mut client = server.client();
+    client.write_all(&[1; 5]).unwrap();
+    client.shutdown(Shutdown::Write).unwrap();
+    assert_eq!(read_to_string(client).unwrap(), "5 1 later");
+}
+
+#[test]
+fn bytes_that_are_sent_back_and_not_used_come_again() {
+    // Sends back all it sees, uses it up only from four bytes on.
+    let server = Raw::start(
+        told(|bytes: &[u8], io: &mut Io<'_>| {
+            io.send(bytes);
+            io.send(b";");
+            if bytes.len() < 4 { 0 } else { bytes.len() }
+        })
+        .0,
+    );
+    let mut client = server.client();
+    for (sent, answer) in [("ab", "ab;"), ("c", "abc;"), ("defg", "abcdefg;"), ("h", "h;")] {
+        client.write_all(sent.as_bytes()).unwrap();
+        assert_eq!(receive(&mut client, answer.len()), answer.as_bytes());
+    }
+}
+
+#[test]
+fn detaching_takes_what_was_not_used_along() {
+    let (service, ends) = told(|bytes: &[u8], io: &mut Io<'_>| {
+        let Some(used) = bytes.iter().position(|&byte| byte == b'!') else { return 0 };
+        io.send(b"switching ");
+        io.detach(|mut stream| {
+            let mut bytes = [0; 8];
+            stream.read_exact(&mut bytes).unwrap();
+            stream.write_all(&bytes).unwrap();
+        });
+        used + 1
+    });
+    let server = Raw::start(service);
+    let mut client = server.client();
+    client.write_all(b"go!more").unwrap();
+    assert_eq!(receive(&mut client, 10), b"switching ");
+    assert_eq!(ends.recv_timeout(DEADLINE).unwrap(), Closed::Detached);
+    client.write_all(b"rest").unwrap();
+    assert_eq!(read_to_string(client).unwrap(), "morerest");
+}
+
+#[test]
+fn shutdown_ends_what_is_idle_and_tells_every_protocol() {
+    let (service, ends) = told(echo_all);
+    let server = Raw::start(service);
+    let mut clients: Vec<_> = (0..50).map(|_| server.client()).collect();
+    for client in &mut clients {
+        client.write_all(b"x").unwrap();
+        receive(client, 1);
+    }
+    let started = Instant::now();
+    server.0.shutdown_handle().shutdown();
+    for mut client in clients {
+        let mut rest = Vec::new();
+        client.read_to_end(&mut rest).unwrap();
+        assert_eq!(rest, b"");
+        drop(client);
+        assert_eq!(ends.recv_timeout(DEADLINE).unwrap(), Closed::Shutdown);
+    }
+    server.0.wait();
+    assert!(started.elapsed() < Duration::from_secs(5), "{:?}", started.elapsed());
+}
+
+#[test]
+fn a_deadline_of_the_shutdown_tells_every_protocol_too() {
+    let (service, ends) = told(|_: &[u8], _: &mut Io<'_>| 0);
+    let server = Raw::start(service);
+    let mut client = server.client();
+    client.write_all(b"never used").unwrap();
+    eventually("it is there", || server.metrics().connections == 1);
+    server.0.shutdown_handle().shutdown_within(Duration::from_millis(100));
+    server.0.wait();
+    assert_eq!(ends.recv_timeout(DEADLINE).unwrap(), Closed::Shutdown);
+    is_cut_off(&mut client);
+}
+
+#[test]
+fn behind_a_proxy_the_peer_is_whom_it_names() {
+    let greets = |peer: Peer| Greets(peer.to_string());
+    struct Greets(String);
+    impl Protocol for Greets {
+        fn open(&mut self, io: &mut Io<'_>) {
+            assert_eq!(io.peer().to_string(), self.0);
+            io.send(self.0.as_bytes());
+            io.close();
+        }
+        fn data(&mut self, bytes: &[u8], _io: &mut Io<'_>) -> usize {
+            bytes.len()
+        }
+    }
+    let server = Server::builder().bind("127.0.0.1:0").unwrap().proxy_protocol().unwrap().build().unwrap();
+    server.spawn_tcp(greets).unwrap();
+    let server = Raw(server);
+    let mut client = server.client();
+    client.write_all(b"PROXY TCP4 192.0.2.1 192.0.2.2 10 20\r\n").unwrap();
+    assert_eq!(read_to_string(client).unwrap(), "192.0.2.1:10");
+    let mut client = server.client();
+    client.write_all(b"no header\r\n\r\n").unwrap();
+    is_cut_off(&mut client);
+}
+
+#[cfg(unix)]
+#[test]
+fn unix_sockets_are_served_as_well() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("lines.sock");
+    let server = Server::builder().bind_unix(&path).unwrap().build().unwrap();
+    server.spawn_tcp(tcp::lines(|line| line.into())).unwrap();
+    let server = Raw(server);
+    let mut client = std::os::unix::net::UnixStream::connect(&path).unwrap();
+    client.set_read_timeout(Some(DEADLINE)).unwrap();
+    client.write_all(b"local\n").unwrap();
+    let mut line = [0; 6];
+    client.read_exact(&mut line).unwrap();
+    assert_eq!(&line, b"local\n");
+    assert_eq!(server.metrics().connections, 1);
+}
+
+#[test]
+fn thousands_come_and_go() {
+    let (service, ends) = told(echo_all);
+    let server = Raw::start(service);
+    let address = server.address();
+    let threads: Vec<_> = (0..8)
+        .map(|_| {
+            thread::spawn(move || {
+                for round in 0..250_u32 {
+                    let mut client = TcpStream::connect(address).unwrap();
+                    client.set_read_timeout(Some(DEADLINE)).unwrap();
+                    client.write_all(&round.to_be_bytes()).unwrap();
+                    assert_eq!(receive(&mut client, 4), round.to_be_bytes());
+                }
+            })
+        })
+        .collect();
+    threads.into_iter().for_each(|thread| thread.join().unwrap());
+    for _ in 0..2000 {
+        assert_eq!(ends.recv_timeout(DEADLINE).unwrap(), Closed::ByPeer);
+    }
+    eventually("all are gone", || server.metrics().connections == 0);
+}
