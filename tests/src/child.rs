@@ -1,7 +1,7 @@
 //! The examples as processes of their own.
 
 use std::env;
-use std::net::{SocketAddr, TcpListener};
+use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::path::PathBuf;
 use std::process::{self, Command, ExitStatus, Stdio};
 use std::sync::OnceLock;
@@ -76,6 +76,15 @@ impl Example {
         Some(Child::start(command, address))
     }
 
+    /// Starts one that is no web server, on a free port.
+    #[track_caller]
+    pub fn start_tcp(self, threads: usize) -> Child {
+        let address = free_address();
+        let mut command = Command::new(self.path());
+        command.args(["-p", &address.port().to_string(), "-t", &threads.to_string()]);
+        Child::start_until(command, address, || TcpStream::connect(address).is_ok())
+    }
+
     /// Starts it where it always listens.
     #[track_caller]
     pub fn start_at(self, address: SocketAddr) -> Child {
@@ -85,14 +94,21 @@ impl Example {
 
 impl Child {
     #[track_caller]
-    fn start(mut command: Command, address: SocketAddr) -> Self {
+    fn start(command: Command, address: SocketAddr) -> Self {
+        Self::start_until(command, address, || {
+            let Ok(mut client) = Client::try_connect(address) else { return false };
+            client.try_send("GET / HTTP/1.1\r\nHost: t\r\nConnection: close\r\n\r\n").is_ok()
+                && client.try_response().is_ok()
+        })
+    }
+
+    #[track_caller]
+    fn start_until(mut command: Command, address: SocketAddr, mut answers: impl FnMut() -> bool) -> Self {
         let child = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
         let mut started = Self { child, address };
         eventually("the example answers", || {
             assert!(started.exit_status().is_none(), "{command:?} ended by itself");
-            let Ok(mut client) = Client::try_connect(address) else { return false };
-            client.try_send("GET / HTTP/1.1\r\nHost: t\r\nConnection: close\r\n\r\n").is_ok()
-                && client.try_response().is_ok()
+            answers()
         });
         started
     }
@@ -150,7 +166,6 @@ pub fn installed(program: &str) -> bool {
 }
 
 /// An address that was free a moment ago.
-/// A port that was free a moment ago.
 pub fn free_address() -> SocketAddr {
     TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap()
 }

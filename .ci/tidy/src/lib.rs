@@ -36,4 +36,6 @@ mod guide {
     mod deployment {}
     #[doc = include_str!("../../../docs/guide/engine.md")]
     mod engine {}
+    #[doc = include_str!("../../../docs/guide/tcp.md")]
+    mod tcp {}
 }

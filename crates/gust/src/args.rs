@@ -38,6 +38,15 @@ pub(crate) struct Arguments {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
+    /// Starts a TCP server on the engine that sends back what it is sent, to be asked with tcp://.
+    Echo {
+        /// Where to listen: HOST:PORT, or :PORT for this machine.
+        #[arg(long, default_value = ":8000")]
+        listen: String,
+        /// Event loops; one a core if not said.
+        #[arg(short, long)]
+        threads: Option<usize>,
+    },
     /// Starts a small HTTP server on the engine, to be asked.
     Serve {
         /// Where to listen: HOST:PORT, or :PORT for this machine.

@@ -50,6 +50,7 @@ const NOT_RUN: u8 = 2;
 fn main() -> ExitCode {
     let arguments = Arguments::parse();
     let result = match &arguments.command {
+        Some(Command::Echo { listen, threads }) => serve::echo(listen, *threads).map(|()| true),
         Some(Command::Serve { listen, threads }) => serve::serve(listen, *threads).map(|()| true),
         None => measure(&arguments.load),
     };

@@ -1,10 +1,10 @@
-//! `gust serve`: a small HTTP server on the engine, to be asked.
+//! `gust serve` and `gust echo`: small servers on the engine, to be asked.
 
 use std::io;
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use filoplume_runtime::{Request, Response, Server, ServerConfig};
+use filoplume_runtime::{Request, Response, Server, ServerConfig, tcp};
 
 use crate::say;
 
@@ -14,8 +14,25 @@ const ECHO_BYTES_MAX: u64 = 64 * 1024 * 1024;
 /// Longest `/sleep`.
 const SLEEP_MAX: Duration = Duration::from_secs(60);
 
-/// Serves until SIGINT or SIGTERM.
+/// Serves HTTP until SIGINT or SIGTERM.
 pub(crate) fn serve(listen: &str, threads: Option<usize>) -> Result<(), String> {
+    let server = start(listen, threads)?;
+    if let Some(address) = server.local_addr() {
+        announce(address);
+    }
+    server.incoming().for_each(answer).map_err(|error| format!("cannot serve: {error}"))
+}
+
+/// Sends back what is sent until SIGINT or SIGTERM.
+pub(crate) fn echo(listen: &str, threads: Option<usize>) -> Result<(), String> {
+    let server = start(listen, threads)?;
+    if let Some(address) = server.local_addr() {
+        say(&format!("listening on tcp://{address}\n"));
+    }
+    server.serve_tcp(tcp::bytes(|bytes| bytes.into())).map_err(|error| format!("cannot serve: {error}"))
+}
+
+fn start(listen: &str, threads: Option<usize>) -> Result<Server, String> {
     let address = match listen.strip_prefix(':') {
         Some(port) => format!("127.0.0.1:{port}"),
         None => listen.to_owned(),
@@ -27,13 +44,10 @@ pub(crate) fn serve(listen: &str, threads: Option<usize>) -> Result<(), String> 
     let server = Server::builder().bind(address).and_then(|builder| builder.config(config).build());
     let server = server.map_err(|error| format!("cannot serve: {error}"))?;
     server.shutdown_on_signals().map_err(|error| format!("cannot serve: {error}"))?;
-    if let Some(address) = server.local_addrs().first() {
-        announce(address);
-    }
-    server.incoming().for_each(answer).map_err(|error| format!("cannot serve: {error}"))
+    Ok(server)
 }
 
-fn announce(address: &SocketAddr) {
+fn announce(address: SocketAddr) {
     say(&format!(
         "listening on http://{address}\n  GET /              13 bytes of text\n  GET /bytes?n=1000  so many bytes\n  \
          GET /sleep?ms=10   an answer that takes so long\n  POST /echo         the content, back again\n"
@@ -43,7 +57,7 @@ fn announce(address: &SocketAddr) {
 fn answer(request: Request) -> Response {
     let mut response = Response::default();
     match request.path() {
-        "/echo" => return echo(request),
+        "/echo" => return echoed(request),
         "/bytes" => response.send_reader(io::repeat(b'x'), number(&request, "n", 1000)),
         "/sleep" => {
             std::thread::sleep(Duration::from_millis(number(&request, "ms", 10)).min(SLEEP_MAX));
@@ -55,7 +69,7 @@ fn answer(request: Request) -> Response {
     response
 }
 
-fn echo(request: Request) -> Response {
+fn echoed(request: Request) -> Response {
     let mut response = Response::default();
     match request.into_body().into_bytes(ECHO_BYTES_MAX) {
         Ok(bytes) => response.send_bytes(bytes),

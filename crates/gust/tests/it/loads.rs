@@ -105,14 +105,20 @@ fn an_interrupt_ends_with_a_report() {
     assert!(stdout.join().unwrap().contains("requests/s"));
 }
 
-#[test]
-fn the_server_of_the_box_can_be_asked() {
+/// Starts a server of the box, and returns it with its URL.
+fn start_server(name: &str) -> (std::process::Child, String) {
     use std::io::{BufRead, BufReader};
-    let mut server = start(&["serve", "--listen", ":0", "--threads", "1"]);
+    let mut server = start(&[name, "--listen", ":0", "--threads", "1"]);
     let mut line = String::new();
     // Nobody reads the rest, and it must not mind.
     BufReader::new(server.stdout.take().unwrap()).read_line(&mut line).unwrap();
     let url = line.trim().strip_prefix("listening on ").unwrap_or_else(|| panic!("{line:?}")).to_owned();
+    (server, url)
+}
+
+#[test]
+fn the_server_of_the_box_can_be_asked() {
+    let (mut server, url) = start_server("serve");
     let pid = server.id();
     let (run, outcome) = measure(&format!("{url}/ -c 4 -n 2000 --verify --server-pid {pid}"));
     outcome.assert_code(0);
@@ -122,6 +128,20 @@ fn the_server_of_the_box_can_be_asked() {
     gust(&format!("{url}/bytes?n=100000 -c 2 -n 20 --verify")).assert_code(0);
     gust(&format!("{url}/sleep?ms=5 -c 2 -n 20 --expect 200")).assert_code(0);
     gust(&format!("{url}/nowhere -c 2 -n 20 --expect 200")).assert_code(1);
+    let _ = server.kill();
+    let _ = server.wait();
+}
+
+#[test]
+fn the_echo_of_the_box_can_be_asked() {
+    let (mut server, url) = start_server("echo");
+    assert!(url.starts_with("tcp://127.0.0.1:"), "{url}");
+    for options in ["-c 4 -n 2000 -l 100", "-c 2 -n 50 -l 300000", "-c 4 -n 2000 -l 26 -p 16"] {
+        let (run, outcome) = measure(&format!("{url} {options} --verify"));
+        outcome.assert_code(0);
+        let asked: u64 = options.split(' ').nth(3).unwrap().parse().unwrap();
+        assert_eq!((count(&run, "responses"), errors(&run)), (asked, 0), "{run}");
+    }
     let _ = server.kill();
     let _ = server.wait();
 }

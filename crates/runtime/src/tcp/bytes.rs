@@ -31,6 +31,15 @@ where
 }
 
 /// The service that [`bytes()`] returns.
+///
+/// ```
+/// use filoplume_runtime::tcp::{self, TcpService};
+///
+/// fn sink() -> impl TcpService {
+///     tcp::bytes(|_| tcp::Reply::none())
+/// }
+/// # drop(sink());
+/// ```
 pub struct Bytes<F> {
     answer: Arc<F>,
 }

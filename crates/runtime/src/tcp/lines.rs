@@ -34,6 +34,13 @@ where
 }
 
 /// The service that [`lines()`] returns.
+///
+/// ```
+/// use filoplume_runtime::tcp;
+///
+/// let service = tcp::lines(|line| line.into()).line_bytes_max(512);
+/// # drop(service);
+/// ```
 pub struct Lines<F> {
     answer: Arc<F>,
     line_bytes_max: usize,

@@ -38,6 +38,13 @@ where
 }
 
 /// The service that [`messages()`] returns.
+///
+/// ```
+/// use filoplume_runtime::tcp;
+///
+/// let service = tcp::messages(|message| message.into()).message_bytes_max(64 * 1024);
+/// # drop(service);
+/// ```
 pub struct Messages<F> {
     answer: Arc<F>,
     message_bytes_max: usize,

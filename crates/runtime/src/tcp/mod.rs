@@ -97,7 +97,27 @@ where
 /// A state machine over the bytes of one connection. One of its methods runs at a time, each on whatever thread has the
 /// connection in hand.
 ///
-/// All methods but [`data`](Self::data) do what most protocols want. [`TcpService`] has an example.
+/// All methods but [`data`](Self::data) do what most protocols want.
+///
+/// ```
+/// use filoplume_runtime::tcp::{Closed, Io, Protocol};
+///
+/// /// Answers each byte with its successor, and says at the end how many there were.
+/// struct Successors {
+///     count: usize,
+/// }
+///
+/// impl Protocol for Successors {
+///     fn data(&mut self, bytes: &[u8], io: &mut Io<'_>) -> usize {
+///         self.count += bytes.len();
+///         io.send(&bytes.iter().map(|byte| byte.wrapping_add(1)).collect::<Vec<_>>());
+///         bytes.len()
+///     }
+///     fn close(&mut self, reason: Closed) {
+///         println!("{} bytes, then {reason:?}", self.count);
+///     }
+/// }
+/// ```
 pub trait Protocol: Send + 'static {
     /// The connection is there; nothing has been read. The place for greetings.
     fn open(&mut self, io: &mut Io<'_>) {
