@@ -164,6 +164,8 @@ pub(crate) enum Format {
     Wrk,
     /// In the lines of ab.
     Ab,
+    /// In the lines of echo servers' clients, such as May's.
+    Echo,
     /// Everything, as --save keeps it.
     Json,
     /// A line of names and a line of values.

@@ -3,6 +3,7 @@
 pub(crate) mod ab;
 mod chart;
 pub(crate) mod csv;
+pub(crate) mod echo;
 pub(crate) mod html;
 pub(crate) mod json;
 #[cfg(test)]
@@ -19,6 +20,7 @@ pub(crate) fn write(format: Format, run: &Run) -> String {
         Format::Text => text::write(run),
         Format::Wrk => wrk::write(run),
         Format::Ab => ab::write(run),
+        Format::Echo => echo::write(run),
         Format::Json => json::write(run),
         Format::Csv => csv::write(run),
     }
