@@ -66,6 +66,7 @@ impl Server {
         let server =
             |name: &str, source, blocking, closes| Self { name: name.to_owned(), source, blocking, closes };
         vec![
+            server("raw_epoll", Source::Package("raw_epoll"), Blocking::Never, false),
             server(REFERENCE, Source::Package(REFERENCE), Blocking::Never, true),
             server("ours", Source::Example("bench_engine"), Blocking::Plain, true),
             server("framework", Source::Example("bench_server"), Blocking::Plain, true),
@@ -73,6 +74,13 @@ impl Server {
             server(MAY, Source::Package(MAY), Blocking::Cooperative, false),
             server(ACTIX, Source::Package(ACTIX), Blocking::Marked, true),
             server("axum_server", Source::Package("axum_server"), Blocking::Marked, true),
+            server("hyper_server", Source::Package("hyper_server"), Blocking::Marked, true),
+            server("ntex_server", Source::Package("ntex_server"), Blocking::Marked, true),
+            server("feather_server", Source::Package("feather_server"), Blocking::Cooperative, true),
+            server("khttp_server", Source::Package("khttp_server"), Blocking::Plain, true),
+            server("tiny_http_server", Source::Package("tiny_http_server"), Blocking::Plain, true),
+            server("rouille_server", Source::Package("rouille_server"), Blocking::Plain, true),
+            server("astra_server", Source::Package("astra_server"), Blocking::Plain, true),
         ]
     }
 

@@ -7,7 +7,9 @@ use std::time::Duration;
 use actix_web::http::header::ContentType;
 use actix_web::web::{self, Bytes};
 use actix_web::{App, HttpRequest, HttpResponse, HttpServer, Result, rt};
-use common::{BACKLOG, BLOCKING_THREADS_MAX, HELLO, WORKERS, address_argument, milliseconds, spin};
+use common::{
+    BACKLOG, BLOCKING_THREADS_MAX, HELLO, MESSAGE, Message, WORKERS, address_argument, milliseconds, spin,
+};
 
 /// Longer than any scenario keeps an idle connection: actix's default of 5 s would close them.
 const KEEP_ALIVE: Duration = Duration::from_secs(75);
@@ -18,6 +20,10 @@ fn text(body: impl Into<Bytes>) -> HttpResponse {
 
 async fn plaintext() -> HttpResponse {
     text(Bytes::from_static(HELLO.as_bytes()))
+}
+
+async fn json() -> web::Json<Message> {
+    web::Json(MESSAGE)
 }
 
 async fn sleep(request: HttpRequest) -> Result<HttpResponse> {
@@ -45,6 +51,7 @@ fn main() -> io::Result<()> {
     let routes = || {
         App::new()
             .route("/plaintext", web::get().to(plaintext))
+            .route("/json", web::get().to(json))
             .route("/sleep", web::get().to(sleep))
             .route("/sleep_unmarked", web::get().to(sleep_unmarked))
             .route("/cpu", web::get().to(cpu))

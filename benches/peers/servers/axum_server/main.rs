@@ -3,18 +3,24 @@
 use std::io;
 use std::thread;
 
-use axum::Router;
 use axum::body::Bytes;
 use axum::extract::RawQuery;
 use axum::routing::{get, post};
 use axum::serve::ListenerExt;
-use common::{BACKLOG, BLOCKING_THREADS_MAX, HELLO, WORKERS, address_argument, milliseconds, spin};
+use axum::{Json, Router};
+use common::{
+    BACKLOG, BLOCKING_THREADS_MAX, HELLO, MESSAGE, Message, WORKERS, address_argument, milliseconds, spin,
+};
 use tokio::net::TcpSocket;
 use tokio::runtime;
 use tokio::task::spawn_blocking;
 
 async fn plaintext() -> &'static str {
     HELLO
+}
+
+async fn json() -> Json<Message> {
+    Json(MESSAGE)
 }
 
 async fn sleep(RawQuery(query): RawQuery) -> &'static str {
@@ -48,6 +54,7 @@ async fn serve() -> io::Result<()> {
     });
     let routes = Router::new()
         .route("/plaintext", get(plaintext))
+        .route("/json", get(json))
         .route("/sleep", get(sleep))
         .route("/sleep_unmarked", get(sleep_unmarked))
         .route("/cpu", get(cpu))

@@ -5,6 +5,8 @@ use std::hash::{DefaultHasher, Hasher};
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
+use serde::Serialize;
+
 /// How many worker threads each peer gets.
 pub const WORKERS: usize = 2;
 
@@ -16,6 +18,20 @@ pub const BACKLOG: u16 = 4096;
 
 /// What every server answers to `GET /plaintext`.
 pub const HELLO: &str = "Hello, World!";
+
+/// What every server answers to `GET /json`, serialized for each request.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub struct Message {
+    pub message: &'static str,
+}
+
+/// The one message.
+pub const MESSAGE: Message = Message { message: HELLO };
+
+/// The message as JSON, for those that have no way of their own.
+pub fn message_json() -> Vec<u8> {
+    serde_json::to_vec(&MESSAGE).expect("a message of one text is JSON")
+}
 
 /// The first argument: where to listen.
 pub fn address_argument() -> SocketAddr {

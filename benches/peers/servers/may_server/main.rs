@@ -7,7 +7,7 @@ use std::io::{self, BufRead, Write};
 use std::thread;
 
 use bytes::BufMut;
-use common::{HELLO, WORKERS, address_argument, milliseconds, spin};
+use common::{HELLO, MESSAGE, WORKERS, address_argument, milliseconds, spin};
 use may::coroutine;
 use may_minihttp::{HttpServer, HttpService, Request, Response};
 
@@ -16,8 +16,13 @@ struct Routes;
 
 impl HttpService for Routes {
     fn call(&mut self, request: Request<'_, '_, '_>, response: &mut Response<'_>) -> io::Result<()> {
-        response.header("Content-Type: text/plain");
         let path = request.path();
+        if path == "/json" {
+            response.header("Content-Type: application/json");
+            serde_json::to_writer(response.body_mut().writer(), &MESSAGE)?;
+            return Ok(());
+        }
+        response.header("Content-Type: text/plain");
         match path.split('?').next().unwrap_or(path) {
             "/plaintext" => response.body(HELLO),
             "/sleep" => {

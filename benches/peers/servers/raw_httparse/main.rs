@@ -2,19 +2,17 @@
 //!
 //! Two threads, each with its own listener (`SO_REUSEPORT`) and its own epoll; wait, read, parse, write. Every
 //! request is parsed with httparse, bodies are read, pipelined requests are answered with one write, and
-//! `Connection: close` is honoured. The answer is the same for every target; only `/sleep` and `/cpu` block the
-//! loop first. Nothing else of a server is here: no routes, no time-outs, no limits on writes.
+//! `Connection: close` is honoured. The answer is the same for every target but `/json`; only `/sleep` and `/cpu`
+//! block the loop first. Nothing else of a server is here: no routes, no time-outs, no limits on writes.
 
-mod epoll;
-mod listener;
-
+use std::io::Write as _;
 use std::mem::MaybeUninit;
 use std::os::fd::RawFd;
 use std::{mem, str, thread};
 
-use common::{HELLO, WORKERS, address_argument, milliseconds, spin};
-
-use crate::epoll::{Epoll, HUNG_UP, WRITABLE};
+use common::{message_json, milliseconds, spin};
+use raw_sockets::epoll::{self, Epoll, HUNG_UP, WRITABLE};
+use raw_sockets::{listener, run_loops, send};
 
 /// A read that does not fill this has drained the socket; a 64 KiB body and its head fit.
 const INPUT_BYTES: usize = 256 * 1024;
@@ -34,6 +32,8 @@ struct Connection {
     /// A head was parsed and is answered as soon as its body is complete.
     owed: bool,
     closing: bool,
+    /// The answer is a message that is serialized for this request.
+    wants_json: bool,
 }
 
 struct Loop {
@@ -43,7 +43,8 @@ struct Loop {
     connections: Vec<Connection>,
     input: Box<[u8]>,
     output: Vec<u8>,
-    date: i64,
+    seconds: i64,
+    date: String,
     answer: Vec<u8>,
     last_answer: Vec<u8>,
 }
@@ -56,7 +57,8 @@ impl Loop {
             connections: Vec::new(),
             input: vec![0; INPUT_BYTES].into_boxed_slice(),
             output: Vec::with_capacity(INPUT_BYTES),
-            date: 0,
+            seconds: 0,
+            date: String::new(),
             answer: Vec::new(),
             last_answer: Vec::new(),
         }
@@ -151,8 +153,12 @@ impl Loop {
                 return;
             }
             if mem::take(&mut connection.owed) {
-                let answer = if connection.closing { &self.last_answer } else { &self.answer };
-                self.output.extend_from_slice(answer);
+                if connection.wants_json {
+                    write_json(&mut self.output, &self.date, connection.closing);
+                } else {
+                    let answer = if connection.closing { &self.last_answer } else { &self.answer };
+                    self.output.extend_from_slice(answer);
+                }
             }
             if rest.is_empty() || connection.closing {
                 return;
@@ -182,6 +188,7 @@ impl Loop {
                 }
             }
             let target = request.path.unwrap_or("");
+            connection.wants_json = target == "/json";
             if target.starts_with("/sleep") {
                 thread::sleep(milliseconds(target));
             } else if target.starts_with("/cpu") {
@@ -193,40 +200,30 @@ impl Loop {
     /// Renews the prepared answers when the second has changed.
     fn set_date(&mut self) {
         let now = epoll::seconds();
-        if now == self.date {
+        if now == self.seconds {
             return;
         }
-        self.date = now;
-        let date = epoll::http_date(now);
-        let length = HELLO.len();
-        let answer = |connection: &str| {
-            format!(
-                "HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nContent-Length: {length}\r\n\
-                 Date: {date}\r\n{connection}\r\n{HELLO}"
-            )
-            .into_bytes()
-        };
-        self.answer = answer("");
-        self.last_answer = answer("Connection: close\r\n");
+        self.seconds = now;
+        self.date = epoll::http_date(now);
+        self.answer = raw_sockets::answer(&self.date, "");
+        self.last_answer = raw_sockets::answer(&self.date, CLOSE);
     }
 }
 
-/// What the socket did not take, or `None` when the connection is broken.
-fn send(fd: RawFd, bytes: &[u8]) -> Option<&[u8]> {
-    match epoll::send(fd, bytes) {
-        Some(sent) => Some(&bytes[sent..]),
-        None if epoll::would_block() => Some(bytes),
-        None => None,
-    }
+const CLOSE: &str = "Connection: close\r\n";
+
+fn write_json(output: &mut Vec<u8>, date: &str, closing: bool) {
+    let content = message_json();
+    let close = if closing { CLOSE } else { "" };
+    let length = content.len();
+    write!(
+        output,
+        "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: {length}\r\nDate: {date}\r\n{close}\r\n"
+    )
+    .expect("memory takes everything");
+    output.extend_from_slice(&content);
 }
 
 fn main() {
-    let address = address_argument();
-    // All listeners exist before the first is asked, so that every connection meets the same number of them.
-    let listeners: Vec<RawFd> = (0..WORKERS).map(|_| listener::bind(address)).collect();
-    let threads: Vec<_> =
-        listeners.into_iter().map(|listener| thread::spawn(move || Loop::new(listener).run())).collect();
-    for thread in threads {
-        thread.join().expect("a loop does not end");
-    }
+    run_loops(|listener| Loop::new(listener).run());
 }

@@ -1,0 +1,100 @@
+//! The hyper peer: a tokio runtime of two workers. `/sleep` and `/cpu` are marked with `spawn_blocking`.
+
+use std::convert::Infallible;
+use std::io;
+use std::thread;
+
+use common::{
+    BACKLOG, BLOCKING_THREADS_MAX, HELLO, WORKERS, address_argument, message_json, milliseconds, spin,
+};
+use http_body_util::{BodyExt, Full};
+use hyper::body::{Bytes, Incoming};
+use hyper::header::{CONTENT_TYPE, HeaderValue};
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper::{Method, Request, Response, StatusCode};
+use hyper_util::rt::TokioIo;
+use tokio::net::TcpSocket;
+use tokio::runtime;
+use tokio::task::{spawn, spawn_blocking};
+
+async fn answer(request: Request<Incoming>) -> Result<Response<Full<Bytes>>, Infallible> {
+    let query = request.uri().query().unwrap_or("");
+    let response = match (request.method(), request.uri().path()) {
+        (&Method::GET, "/plaintext") => text(HELLO),
+        (&Method::GET, "/json") => with_type("application/json", message_json()),
+        (&Method::GET, "/sleep") => {
+            let length = milliseconds(query);
+            spawn_blocking(move || thread::sleep(length)).await.expect("a sleep does not panic");
+            text(HELLO)
+        }
+        (&Method::GET, "/sleep_unmarked") => {
+            thread::sleep(milliseconds(query));
+            text(HELLO)
+        }
+        (&Method::GET, "/cpu") => {
+            let length = milliseconds(query);
+            spawn_blocking(move || spin(length)).await.expect("a spin does not panic");
+            text(HELLO)
+        }
+        (&Method::POST, "/length") => match length(request.into_body()).await {
+            Ok(length) => text(length.to_string()),
+            Err(_) => status(StatusCode::BAD_REQUEST),
+        },
+        _ => status(StatusCode::NOT_FOUND),
+    };
+    Ok(response)
+}
+
+/// How long the body is, without keeping it.
+async fn length(mut body: Incoming) -> hyper::Result<usize> {
+    let mut length = 0;
+    while let Some(frame) = body.frame().await {
+        length += frame?.data_ref().map_or(0, Bytes::len);
+    }
+    Ok(length)
+}
+
+fn text(content: impl Into<Bytes>) -> Response<Full<Bytes>> {
+    with_type("text/plain", content)
+}
+
+fn with_type(content_type: &'static str, content: impl Into<Bytes>) -> Response<Full<Bytes>> {
+    let mut response = Response::new(Full::new(content.into()));
+    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(content_type));
+    response
+}
+
+fn status(status: StatusCode) -> Response<Full<Bytes>> {
+    let mut response = Response::new(Full::default());
+    *response.status_mut() = status;
+    response
+}
+
+async fn serve() -> io::Result<()> {
+    let socket = TcpSocket::new_v4()?;
+    socket.set_reuseaddr(true)?;
+    socket.bind(address_argument())?;
+    let listener = socket.listen(u32::from(BACKLOG))?;
+    loop {
+        let (stream, _) = listener.accept().await?;
+        stream.set_nodelay(true)?;
+        // The answers to pipelined requests leave in one write.
+        let connection = http1::Builder::new()
+            .pipeline_flush(true)
+            .serve_connection(TokioIo::new(stream), service_fn(answer));
+        spawn(async move {
+            // The client hung up, or wrote what is no HTTP: this connection is over.
+            let _ = connection.await;
+        });
+    }
+}
+
+fn main() -> io::Result<()> {
+    runtime::Builder::new_multi_thread()
+        .worker_threads(WORKERS)
+        .max_blocking_threads(BLOCKING_THREADS_MAX)
+        .enable_all()
+        .build()?
+        .block_on(serve())
+}

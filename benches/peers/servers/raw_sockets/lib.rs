@@ -1,0 +1,40 @@
+//! What the two raw servers share: epoll, sockets, and prepared answers. The loop itself differs.
+
+pub mod epoll;
+pub mod listener;
+
+use std::os::fd::RawFd;
+use std::thread;
+
+use common::{HELLO, WORKERS, address_argument};
+
+/// Runs one loop a worker, each with a listener of its own, until the process is ended.
+pub fn run_loops(run: impl Fn(RawFd) + Copy + Send + 'static) {
+    let address = address_argument();
+    // All listeners exist before the first is asked, so that every connection meets the same number of them.
+    let listeners: Vec<RawFd> = (0..WORKERS).map(|_| listener::bind(address)).collect();
+    let threads: Vec<_> =
+        listeners.into_iter().map(|listener| thread::spawn(move || run(listener))).collect();
+    for thread in threads {
+        thread.join().expect("a loop does not end");
+    }
+}
+
+/// The whole answer to a plain request, with `fields` among its headers.
+pub fn answer(date: &str, fields: &str) -> Vec<u8> {
+    let length = HELLO.len();
+    format!(
+        "HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nContent-Length: {length}\r\nDate: {date}\r\n\
+         {fields}\r\n{HELLO}"
+    )
+    .into_bytes()
+}
+
+/// What the socket did not take, or `None` when the connection is broken.
+pub fn send(fd: RawFd, bytes: &[u8]) -> Option<&[u8]> {
+    match epoll::send(fd, bytes) {
+        Some(sent) => Some(&bytes[sent..]),
+        None if epoll::would_block() => Some(bytes),
+        None => None,
+    }
+}
