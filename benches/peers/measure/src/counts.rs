@@ -5,11 +5,13 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::time::Duration;
 
-use crate::load::{Clients, Question, Until};
+use crate::build::Program;
+use crate::clients::Clients;
 use crate::report::{Column, Figures, Show};
+use crate::running::Running;
 use crate::scenario::Run;
-use crate::server::Running;
 use crate::strace::Strace;
 
 const CONNECTIONS: usize = 64;
@@ -23,6 +25,9 @@ const TRACED: u64 = 200;
 /// Asked of each connection under callgrind, and then twice as many: the difference has no constant part.
 const COUNTED: u64 = 100;
 
+/// Both tools slow a server down, by far.
+const ANSWERED_WITHIN: Duration = Duration::from_secs(120);
+
 pub const SYSCALL_COLUMNS: &[Column] = &[
     Column { key: "calls", title: "system calls/request", digits: 3, show: Show::Compared },
     Column { key: "by name", title: "which", digits: 0, show: Show::Text },
@@ -32,14 +37,13 @@ pub const INSTRUCTION_COLUMNS: &[Column] =
     &[Column { key: "instructions", title: "instructions/request", digits: 0, show: Show::Compared }];
 
 pub fn syscalls(run: &Run<'_>) -> io::Result<Figures> {
-    let server = Running::start(run.binary)?;
-    let question = Question::get("/plaintext");
-    let mut clients = Clients::connect(server.address, CONNECTIONS)?;
-    clients.run(&question, Until::AnsweredEach(WARM_UP), 1)?;
+    let server = Running::start(run.program)?;
+    let mut clients = Clients::connect(server.address, CONNECTIONS, ANSWERED_WITHIN)?;
+    clients.ask_each_and_expect("/plaintext", WARM_UP)?;
     let strace = Strace::attach(server.pid())?;
-    let outcome = clients.run(&question, Until::AnsweredEach(TRACED), 1)?;
+    clients.ask_each_and_expect("/plaintext", TRACED)?;
     let calls = strace.finish()?;
-    let requests = outcome.total() as f64;
+    let requests = (TRACED * CONNECTIONS as u64) as f64;
     Ok(Figures::default()
         .number("calls", calls.total() as f64 / requests)
         .text("by name", calls.list(requests)))
@@ -48,24 +52,23 @@ pub fn syscalls(run: &Run<'_>) -> io::Result<Figures> {
 pub fn instructions(run: &Run<'_>, target: &str) -> io::Result<Figures> {
     let folder = std::env::temp_dir().join(format!("measure-callgrind-{}", std::process::id()));
     fs::create_dir_all(&folder)?;
-    let result = count_instructions(run.binary, &folder, target);
+    let result = count_instructions(run.program, &folder, target);
     fs::remove_dir_all(&folder)?;
     Ok(Figures::default().number("instructions", result?))
 }
 
-fn count_instructions(binary: &Path, folder: &Path, target: &str) -> io::Result<f64> {
+fn count_instructions(program: &Program, folder: &Path, target: &str) -> io::Result<f64> {
     let output = folder.join("out");
     let mut option = OsString::from("--callgrind-out-file=");
     option.push(&output);
     let tool = [OsString::from("valgrind"), OsString::from("--tool=callgrind"), option];
-    let server = Running::start_under(&tool, binary)?;
-    let question = Question::get(target);
-    let mut clients = Clients::connect(server.address, CONNECTIONS)?;
-    clients.run(&question, Until::AnsweredEach(WARM_UP), 1)?;
+    let server = Running::start_under(&tool, program)?;
+    let mut clients = Clients::connect(server.address, CONNECTIONS, ANSWERED_WITHIN)?;
+    clients.ask_each_and_expect(target, WARM_UP)?;
     dump(&server, &output, 1)?;
-    clients.run(&question, Until::AnsweredEach(COUNTED), 1)?;
+    clients.ask_each_and_expect(target, COUNTED)?;
     let once = dump(&server, &output, 2)?;
-    clients.run(&question, Until::AnsweredEach(2 * COUNTED), 1)?;
+    clients.ask_each_and_expect(target, 2 * COUNTED)?;
     let twice = dump(&server, &output, 3)?;
     Ok((twice - once) / (COUNTED * CONNECTIONS as u64) as f64)
 }

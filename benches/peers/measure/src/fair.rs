@@ -1,11 +1,12 @@
 //! What each single connection got. No usual tool tells how many were never served.
 
 use std::io;
+use std::slice;
 
-use crate::generator::{self, Job, Rates};
+use crate::generator::{self, Generator, Job, Tools};
 use crate::report::{Column, Figures, Show};
+use crate::running::Running;
 use crate::scenario::{Run, per_request};
-use crate::server::Running;
 
 const fn column(key: &'static str, title: &'static str, digits: usize, show: Show) -> Column {
     Column { key, title, digits, show }
@@ -25,19 +26,20 @@ pub const COLUMNS: &[Column] = &[
 ];
 
 pub fn measure(run: &Run<'_>, job: &Job) -> io::Result<Figures> {
-    let server = Running::start(run.binary)?;
-    let (outcome, spent) = generator::observe(server, |server| generator::run_own(server, job, run.seconds))?;
-    let rates = Rates::from(&outcome);
-    let mut answered = outcome.answered;
-    answered.sort_unstable();
-    let at = |index: usize| answered[index] as f64;
-    let unserved = answered.iter().filter(|&&count| count == 0).count();
+    let server = Running::start(run.program)?;
+    // wrk does not tell what a single connection got.
+    let tools = Tools { generator: Generator::Gust, ..run.tools.clone() };
+    let jobs = slice::from_ref(job);
+    let (mut rates, spent) =
+        generator::observe(server, |server| generator::run(server, &tools, jobs, run.seconds))?;
+    let rates = rates.pop().expect("one job has one result");
+    let shares = rates.shares.expect("gust knows the shares");
     let figures = per_request(&spent, rates.requests)
         .number("rate", rates.per_second)
-        .number("least", at(0))
-        .number("middle", at(answered.len() / 2))
-        .number("most", at(answered.len() - 1))
-        .number("unserved", unserved as f64)
+        .number("least", shares.least as f64)
+        .number("middle", shares.median as f64)
+        .number("most", shares.most as f64)
+        .number("unserved", shares.never_served as f64)
         .number("p50", rates.p50)
         .number("p99", rates.p99)
         .number("longest", rates.longest);

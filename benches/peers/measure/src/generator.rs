@@ -1,30 +1,43 @@
 //! Puts load on a running server, and reads what the server spent meanwhile.
 
-use std::io;
-use std::process;
+use std::io::{self, Read};
+use std::path::PathBuf;
+use std::process::{self, Child, Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use crate::load::{Clients, Outcome, Question, Until};
 use crate::proc::{CpuTime, Size, ended_children, live_switches, machine_busy};
-use crate::server::Running;
-use crate::wrk;
+use crate::running::{Running, guarded};
+use crate::{gust, wrk};
 
 /// How often threads and memory are looked at while the load runs.
 const LOOK_EVERY: Duration = Duration::from_millis(200);
 
-/// How many requests a pipelining client writes at once.
+/// A generator that has not ended so long after its load is killed: a server that hangs must not hang us.
+const GRACE: Duration = Duration::from_secs(15);
+
+/// How many requests a pipelining client has on their way at once.
 pub const PIPELINE_DEPTH: usize = 16;
 
 /// How long the body of a large POST is.
 pub const BODY_BYTES: usize = 64 * 1024;
 
-/// Which program makes the load.
+/// Which program makes the loads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Generator {
+    Gust,
     Wrk,
-    Own,
+}
+
+/// Where the programs and their files lie.
+#[derive(Clone, Debug)]
+pub struct Tools {
+    pub generator: Generator,
+    pub gust: PathBuf,
+    /// A file with [`BODY_BYTES`] bytes.
+    pub body: PathBuf,
 }
 
 /// What a client sends.
@@ -33,7 +46,7 @@ pub enum Form {
     One,
     Pipelined,
     Body,
-    /// A connection for each request; only wrk can.
+    /// A connection for each request.
     Closing,
 }
 
@@ -55,14 +68,6 @@ impl Job {
         self.form = form;
         self
     }
-
-    fn question(&self) -> Question {
-        match self.form {
-            Form::One | Form::Closing => Question::get(&self.target),
-            Form::Pipelined => Question::get(&self.target).pipelined(PIPELINE_DEPTH),
-            Form::Body => Question::post(&self.target, BODY_BYTES),
-        }
-    }
 }
 
 /// What a load generator saw. Times are in milliseconds.
@@ -74,26 +79,17 @@ pub struct Rates {
     pub p99: f64,
     pub longest: f64,
     pub problems: Vec<String>,
+    /// What each single connection got; only gust knows.
+    pub shares: Option<Shares>,
 }
 
-impl From<&Outcome> for Rates {
-    fn from(outcome: &Outcome) -> Self {
-        let requests = outcome.total();
-        let quantile = |quantile| outcome.latency.value_at_quantile(quantile) as f64 / 1_000.0;
-        let problems = [(outcome.broken, "broken"), (outcome.refused, "refused")];
-        Self {
-            requests,
-            per_second: requests as f64 / outcome.elapsed.as_secs_f64(),
-            p50: quantile(0.5),
-            p99: quantile(0.99),
-            longest: outcome.longest.as_secs_f64() * 1_000.0,
-            problems: problems
-                .iter()
-                .filter(|(count, _)| *count > 0)
-                .map(|(count, what)| format!("{what} {count}"))
-                .collect(),
-        }
-    }
+/// Answers per connection.
+#[derive(Clone, Copy, Debug)]
+pub struct Shares {
+    pub least: u64,
+    pub median: u64,
+    pub most: u64,
+    pub never_served: u64,
 }
 
 /// What the server spent while the load ran.
@@ -128,39 +124,81 @@ pub fn observe<T>(server: Running, work: impl FnOnce(&Running) -> io::Result<T>)
         watcher.thread().unpark();
         (result, watcher.join().expect("the watcher does not panic"))
     });
-    let after = Moment::now(pid)?;
+    let result = result?;
+    let after = Moment::now(pid).map_err(|_| io::Error::other("the server ended under the load"))?;
     let size = size.max(Size::of(pid)?);
-    let switches = server.end().switches.saturating_sub(switches_before);
+    let switches = server.end().saturating_sub(switches_before);
     let cpu = after.server.since(before.server);
     let busy = after.machine.saturating_sub(before.machine);
     let known = cpu.total() + after.generators.saturating_sub(before.generators);
     let others = busy.saturating_sub(known).as_secs_f64() / (after.at - before.at).as_secs_f64();
-    Ok((result?, Spent { cpu, switches, size, others }))
+    Ok((result, Spent { cpu, switches, size, others }))
 }
 
-/// Runs the jobs at once.
-pub fn run(server: &Running, generator: Generator, jobs: &[Job], seconds: u64) -> io::Result<Vec<Rates>> {
-    if generator == Generator::Wrk || jobs.iter().any(|job| job.form == Form::Closing) {
-        let started: Vec<_> =
-            jobs.iter().map(|job| wrk::start(server.address, job, seconds)).collect::<io::Result<_>>()?;
-        return started.into_iter().map(wrk::finish).collect();
+/// Runs the jobs at once, with one of the two generators.
+pub fn run(server: &Running, tools: &Tools, jobs: &[Job], seconds: u64) -> io::Result<Vec<Rates>> {
+    let started: Vec<Started> =
+        jobs.iter().map(|job| Started::spawn(server, tools, job, seconds)).collect::<io::Result<_>>()?;
+    let parse = match tools.generator {
+        Generator::Gust => gust::parse,
+        Generator::Wrk => wrk::parse,
+    };
+    let said: Vec<io::Result<String>> = started.into_iter().map(Started::finish).collect();
+    said.into_iter()
+        .map(|said| {
+            let said = said?;
+            parse(&said).ok_or_else(|| io::Error::other(format!("the load gave no result: {}", said.trim())))
+        })
+        .collect()
+}
+
+/// A generator at work.
+struct Started {
+    child: Child,
+    said: mpsc::Receiver<String>,
+    deadline: Instant,
+}
+
+impl Started {
+    fn spawn(server: &Running, tools: &Tools, job: &Job, seconds: u64) -> io::Result<Self> {
+        let url = format!("http://{}{}", server.address, job.target);
+        let mut command = match tools.generator {
+            Generator::Gust => guarded(&tools.gust, "KILL"),
+            Generator::Wrk => guarded("wrk".as_ref(), "KILL"),
+        };
+        command.args(match tools.generator {
+            Generator::Gust => gust::arguments(job, seconds, &tools.body),
+            Generator::Wrk => wrk::arguments(job, seconds),
+        });
+        let mut child = spawn_piped(command.arg(url))?;
+        let mut output = child.stdout.take().expect("its output is piped");
+        let mut errors = child.stderr.take().expect("its errors are piped");
+        let (sender, said) = mpsc::channel();
+        thread::spawn(move || {
+            let mut text = Vec::new();
+            // What was said before a failure is what there is to say.
+            let _ = output.read_to_end(&mut text);
+            if text.is_empty() {
+                let _ = errors.read_to_end(&mut text);
+            }
+            // Nobody listens any more when the deadline has passed.
+            let _ = sender.send(String::from_utf8_lossy(&text).into_owned());
+        });
+        Ok(Self { child, said, deadline: Instant::now() + Duration::from_secs(seconds) + GRACE })
     }
-    let outcomes: Vec<io::Result<Outcome>> = thread::scope(|scope| {
-        let running: Vec<_> =
-            jobs.iter().map(|job| scope.spawn(move || run_own(server, job, seconds))).collect();
-        running.into_iter().map(|job| job.join().expect("a client does not panic")).collect()
-    });
-    outcomes.into_iter().map(|outcome| outcome.as_ref().map(Rates::from).map_err(copy)).collect()
+
+    fn finish(mut self) -> io::Result<String> {
+        let said = self.said.recv_timeout(self.deadline.saturating_duration_since(Instant::now()));
+        if said.is_err() {
+            self.child.kill()?;
+        }
+        self.child.wait()?;
+        said.map_err(|_| io::Error::other(format!("the load did not end within {GRACE:?} of its time")))
+    }
 }
 
-/// Runs one job with our own client.
-pub fn run_own(server: &Running, job: &Job, seconds: u64) -> io::Result<Outcome> {
-    let mut clients = Clients::connect(server.address, job.connections)?;
-    clients.run(&job.question(), Until::Elapsed(Duration::from_secs(seconds)), job.threads)
-}
-
-fn copy(error: &io::Error) -> io::Error {
-    io::Error::new(error.kind(), error.to_string())
+fn spawn_piped(command: &mut Command) -> io::Result<Child> {
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()
 }
 
 struct Moment {
@@ -175,7 +213,7 @@ impl Moment {
         Ok(Self {
             at: Instant::now(),
             server: CpuTime::of(pid)?,
-            generators: CpuTime::of(process::id())?.total() + ended_children(),
+            generators: CpuTime::of_one(process::id())?.total() + ended_children(),
             machine: machine_busy()?,
         })
     }

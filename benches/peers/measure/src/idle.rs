@@ -4,11 +4,11 @@ use std::io;
 use std::thread;
 use std::time::Duration;
 
-use crate::load::{Clients, Question, Until};
+use crate::clients::Clients;
 use crate::proc::{CpuTime, Size, live_switches};
 use crate::report::{Column, Figures, Show};
+use crate::running::Running;
 use crate::scenario::Run;
-use crate::server::Running;
 use crate::strace::Strace;
 
 const CONNECTIONS: usize = 10_000;
@@ -17,6 +17,11 @@ const CONNECTIONS: usize = 10_000;
 const SETTLE: Duration = Duration::from_secs(1);
 const CPU_OVER: Duration = Duration::from_secs(5);
 const CALLS_OVER: Duration = Duration::from_secs(3);
+
+/// Some servers answer few of so many connections; the others are not waited for any longer.
+const ANSWERED_WITHIN: Duration = Duration::from_secs(30);
+
+const TARGET: &str = "/plaintext";
 
 const fn column(key: &'static str, title: &'static str, digits: usize, show: Show) -> Column {
     Column { key, title, digits, show }
@@ -33,13 +38,12 @@ pub const COLUMNS: &[Column] = &[
 ];
 
 pub fn measure(run: &Run<'_>) -> io::Result<Figures> {
-    let server = Running::start(run.binary)?;
-    let question = Question::get("/plaintext");
+    let server = Running::start(run.program)?;
     // What the first requests allocate once is not the price of a connection.
-    Clients::connect(server.address, 64)?.run(&question, Until::AnsweredEach(10), 1)?;
+    Clients::connect(server.address, 64, ANSWERED_WITHIN)?.ask_each(TARGET, 10);
     let before = Size::of(server.pid())?;
-    let mut clients = Clients::connect(server.address, CONNECTIONS)?;
-    let outcome = clients.run(&question, Until::AnsweredEach(1), 1)?;
+    let mut clients = Clients::connect(server.address, CONNECTIONS, ANSWERED_WITHIN)?;
+    let answered = clients.ask_each(TARGET, 1);
     thread::sleep(SETTLE);
     let cpu_before = CpuTime::of(server.pid())?;
     let switches_before = live_switches(server.pid())?;
@@ -55,8 +59,8 @@ pub fn measure(run: &Run<'_>) -> io::Result<Figures> {
     let lost = clients.closed_by_server();
     let grown = size.resident_kib.saturating_sub(before.resident_kib) as f64;
     let mut problems = Vec::new();
-    if outcome.total() < CONNECTIONS as u64 {
-        problems.push(format!("only {} were answered", outcome.total()));
+    if answered < CONNECTIONS as u64 {
+        problems.push(format!("only {answered} were answered"));
     }
     if lost > 0 {
         problems.push(format!("{lost} were closed by the server"));

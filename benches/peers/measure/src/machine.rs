@@ -3,13 +3,11 @@
 use std::fs;
 use std::process::Command;
 
-use crate::server::{main_folder, peers_folder};
-
-/// The packages whose versions say what the peers are.
-const NAMED_PACKAGES: &[&str] = &["may_minihttp", "may", "actix-web", "axum", "hyper", "tokio", "httparse"];
+use crate::build::{main_folder, peers_folder};
+use crate::rounds::Built;
 
 /// A Markdown list.
-pub fn describe() -> String {
+pub fn describe(built: &[Built<'_>]) -> String {
     let cpu = first_value("/proc/cpuinfo", "model name");
     let memory = first_value("/proc/meminfo", "MemTotal");
     let cores = std::thread::available_parallelism().map_or(0, usize::from);
@@ -27,17 +25,27 @@ pub fn describe() -> String {
     format!(
         "- {date}, our commit {commit}\n- {cpu}, {cores} cores (shared with the load generator), {memory}, \
          {kernel}, load before the start {load}\n- {tools}\n- peers: {}\n",
-        peer_versions()
+        peer_versions(built)
     )
 }
 
-fn peer_versions() -> String {
+fn peer_versions(built: &[Built<'_>]) -> String {
     let lock = fs::read_to_string(peers_folder().join("Cargo.lock")).unwrap_or_default();
-    let version = |name: &&str| {
-        let (_, rest) = lock.split_once(&format!("name = \"{name}\"\nversion = \""))?;
-        Some(format!("{name} {}", rest.split('"').next()?))
-    };
-    NAMED_PACKAGES.iter().filter_map(version).collect::<Vec<_>>().join(", ")
+    let mut versions: Vec<String> = Vec::new();
+    for Built { server, program } in built {
+        let named = server.versions.iter().filter_map(|name| locked_version(&lock, name));
+        for version in named.chain(program.version.clone()) {
+            if !versions.contains(&version) {
+                versions.push(version);
+            }
+        }
+    }
+    versions.join(", ")
+}
+
+fn locked_version(lock: &str, name: &str) -> Option<String> {
+    let (_, rest) = lock.split_once(&format!("name = \"{name}\"\nversion = \""))?;
+    Some(format!("{name} {}", rest.split('"').next()?))
 }
 
 fn first_value(file: &str, name: &str) -> String {
@@ -51,5 +59,17 @@ fn said(tool: &str, arguments: &[&str]) -> String {
     match Command::new(tool).args(arguments).output() {
         Ok(output) => String::from_utf8_lossy(&output.stdout).trim().to_owned(),
         Err(_) => format!("no {tool}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_version_is_that_of_the_whole_name() {
+        let lock = "name = \"may_minihttp\"\nversion = \"0.1.11\"\n\nname = \"may\"\nversion = \"0.3.51\"\n";
+        assert_eq!(locked_version(lock, "may").as_deref(), Some("may 0.3.51"));
+        assert_eq!(locked_version(lock, "tokio"), None);
     }
 }

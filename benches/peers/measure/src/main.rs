@@ -1,31 +1,39 @@
 //! Measures HTTP servers beside each other in one run. `--help` says how; the README says how to read it.
 
 mod args;
+mod build;
+mod chart;
+mod clients;
 mod counts;
+mod docs;
 mod fair;
 mod generator;
+mod gust;
 mod idle;
-mod load;
 mod machine;
-mod poll;
 mod proc;
 mod report;
+mod rounds;
+mod running;
 mod scenario;
 mod server;
+mod size;
 mod startup;
 mod strace;
 mod wrk;
 
 use std::env;
-use std::fs::OpenOptions;
+use std::fs::{self, OpenOptions};
 use std::io::{self, Write};
-use std::path::PathBuf;
 use std::process::ExitCode;
 
 use crate::args::{Args, HELP, Typed};
-use crate::generator::Generator;
+use crate::build::Program;
+use crate::docs::Chart;
+use crate::generator::{BODY_BYTES, Generator, Job, Tools};
 use crate::report::Row;
-use crate::scenario::{ALL, Entrant, Run, Scenario};
+use crate::rounds::Built;
+use crate::scenario::{ALL, Scenario};
 use crate::server::Server;
 
 fn main() -> ExitCode {
@@ -76,72 +84,49 @@ fn typed() -> String {
     shown.join(" ")
 }
 
-/// A server with the binary that was built for it.
-struct Built<'a> {
-    server: &'a Server,
-    binary: PathBuf,
-    /// The same code with its names kept; the same file where names are always kept.
-    profiling: PathBuf,
-}
-
 fn measure(args: &Args) -> io::Result<()> {
     proc::allow_many_files();
-    let machine = machine::describe();
-    let counts_instructions = args.scenarios.iter().any(|scenario| scenario.name == "instructions");
+    let tools = tools(args.generator).map_err(io::Error::other)?;
+    let with_profiling = args.scenarios.iter().any(|scenario| scenario.name.starts_with("instructions"));
     let mut built = Vec::new();
     let mut absent = String::new();
     for server in &args.servers {
-        match build(server, counts_instructions) {
-            Ok(server) => built.push(server),
-            Err(error) => absent.push_str(&format!("- not measured: {} ({error})\n", server.name)),
+        match Program::of(server, with_profiling) {
+            Ok(program) => built.push(Built { server, program }),
+            Err(error) => absent.push_str(&format!("- skipped: {} ({error})\n", server.name)),
         }
     }
-    let head = format!(
-        "# Measured beside the peers\n\n{machine}- `cargo run --release -p measure -- {}`: {} rounds in turns, \
+    let mut report = format!(
+        "# Measured beside the peers\n\n{}- `cargo run --release -p measure -- {}`: {} rounds in turns, \
          {} s each, median (least..most); a ratio is the median of the rounds' ratios\n{absent}",
+        machine::describe(&built),
         typed(),
         args.rounds,
         args.seconds
     );
-    print_part(args, &head)?;
+    print_part(args, &report)?;
+    let mut charts = Vec::new();
     for scenario in &args.scenarios {
-        let part = run_scenario(args, scenario, &built);
+        let rows = rounds::measure(args, &tools, scenario, &built);
+        let part = part(args, scenario, &rows);
         print_part(args, &part)?;
+        report.push_str(&part);
+        charts.extend(chart(scenario, &rows));
+    }
+    if args.docs {
+        docs::write(&report, &charts)?;
     }
     Ok(())
 }
 
-fn build(server: &Server, with_profiling: bool) -> Result<Built<'_>, String> {
-    let binary = server.build("release")?;
-    let profiling = if with_profiling { server.build("profiling")? } else { binary.clone() };
-    Ok(Built { server, binary, profiling })
+fn tools(generator: Generator) -> Result<Tools, String> {
+    let body = build::output_folder()?.join("body");
+    fs::write(&body, vec![b'x'; BODY_BYTES]).map_err(|error| error.to_string())?;
+    // The shares of single connections are measured with it whoever makes the other loads.
+    Ok(Tools { generator, gust: build::gust()?, body })
 }
 
-/// Measures every entrant once a round, so that what slows the machine slows all of them.
-fn run_scenario(args: &Args, scenario: &Scenario, built: &[Built<'_>]) -> String {
-    let entrants: Vec<(&Built<'_>, Entrant)> = built
-        .iter()
-        .flat_map(|built| scenario.entrants(built.server).into_iter().map(move |entrant| (built, entrant)))
-        .collect();
-    let mut rows: Vec<Row> = entrants
-        .iter()
-        .map(|(_, entrant)| Row { label: entrant.label.clone(), rounds: Vec::new() })
-        .collect();
-    let rounds = if scenario.repeats { args.rounds } else { 1 };
-    for round in 1..=rounds {
-        for ((built, entrant), row) in entrants.iter().zip(&mut rows) {
-            eprintln!("{} {round}/{rounds}: {}", scenario.name, entrant.label);
-            let binary = if scenario.name == "instructions" { &built.profiling } else { &built.binary };
-            let run = Run {
-                binary,
-                slow: &entrant.slow,
-                seconds: args.seconds,
-                generator: args.generator,
-                scenario,
-            };
-            row.rounds.push((scenario.measure)(&run).map_err(|error| error.to_string()));
-        }
-    }
+fn part(args: &Args, scenario: &Scenario, rows: &[Row]) -> String {
     let mut commands: String = scenario.printed_jobs().iter().map(|job| command(args, job)).collect();
     if !commands.is_empty() {
         commands.insert(0, '\n');
@@ -150,18 +135,23 @@ fn run_scenario(args: &Args, scenario: &Scenario, built: &[Built<'_>]) -> String
         "\n## {}\n\n{}\n{commands}\n{}",
         scenario.name,
         scenario.asks,
-        report::table(scenario.columns, &rows, &scenario.reference())
+        report::table(scenario.columns, rows, &scenario.reference())
     )
 }
 
-fn command(args: &Args, job: &generator::Job) -> String {
-    match args.generator {
-        Generator::Wrk => format!("- `{}`\n", wrk::command_line(job, args.seconds)),
-        Generator::Own => format!(
-            "- own client: {} connections, {} threads, {} {:?}\n",
-            job.connections, job.threads, job.target, job.form
-        ),
-    }
+fn command(args: &Args, job: &Job) -> String {
+    let command = match args.generator {
+        Generator::Gust => gust::command_line(job, args.seconds),
+        Generator::Wrk => wrk::command_line(job, args.seconds),
+    };
+    format!("- `{command}`\n")
+}
+
+fn chart(scenario: &Scenario, rows: &[Row]) -> Option<Chart> {
+    let title = scenario.chart?;
+    let rate = scenario.columns.iter().find(|column| column.key == "rate")?;
+    let svg = chart::draw(title, rate.title, rows)?;
+    Some(Chart { name: scenario.name.to_owned(), title: title.to_owned(), svg })
 }
 
 fn print_part(args: &Args, part: &str) -> io::Result<()> {

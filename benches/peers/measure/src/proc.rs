@@ -1,8 +1,13 @@
-//! What the kernel counted: CPU time, context switches, threads and memory of a process.
+//! What the kernel counted: CPU time, context switches, threads and memory of a process and those it started.
 
 use std::fs;
 use std::io;
+use std::sync::LazyLock;
 use std::time::Duration;
+
+use nix::sys::resource::{Resource, UsageWho, getrlimit, getrusage, setrlimit};
+use nix::sys::time::TimeVal;
+use nix::unistd::{SysconfVar, sysconf};
 
 /// CPU time of a process, threads that have ended included.
 #[derive(Clone, Copy, Debug, Default)]
@@ -12,8 +17,20 @@ pub struct CpuTime {
 }
 
 impl CpuTime {
-    /// Reads `/proc/PID/stat`. Its unit is a clock tick, usually 10 ms: measure for seconds.
+    /// Adds up the process and those it started. The unit is a clock tick, usually 10 ms: measure for seconds.
     pub fn of(pid: u32) -> io::Result<Self> {
+        let mut time = Self::of_one(pid)?;
+        for child in descendants(pid) {
+            // A process may end between being listed and being read.
+            let Ok(child) = Self::of_one(child) else { continue };
+            time.user += child.user;
+            time.system += child.system;
+        }
+        Ok(time)
+    }
+
+    /// Only the process itself.
+    pub fn of_one(pid: u32) -> io::Result<Self> {
         let stat = fs::read_to_string(format!("/proc/{pid}/stat"))?;
         // The second field is the name in parentheses and may hold spaces.
         let (_, fields) = stat.rsplit_once(')').unwrap_or(("", ""));
@@ -37,6 +54,19 @@ impl CpuTime {
     }
 }
 
+/// The processes that this one started, and those that they did.
+pub fn descendants(pid: u32) -> Vec<u32> {
+    let mut found = Vec::new();
+    for task in fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten() {
+        let children = fs::read_to_string(task.path().join("children")).unwrap_or_default();
+        for child in children.split_whitespace().filter_map(|child| child.parse().ok()) {
+            found.push(child);
+            found.extend(descendants(child));
+        }
+    }
+    found
+}
+
 /// CPU time of the whole machine that was not idle, the hypervisor's share included.
 pub fn machine_busy() -> io::Result<Duration> {
     let stat = fs::read_to_string("/proc/stat")?;
@@ -57,24 +87,33 @@ pub fn machine_busy() -> io::Result<Duration> {
 
 /// CPU time of the children that were waited for: the load generators and servers that have ended.
 pub fn ended_children() -> Duration {
-    let mut usage = unsafe { std::mem::zeroed::<libc::rusage>() };
-    unsafe { libc::getrusage(libc::RUSAGE_CHILDREN, &raw mut usage) };
-    from_timeval(usage.ru_utime) + from_timeval(usage.ru_stime)
+    getrusage(UsageWho::RUSAGE_CHILDREN)
+        .map(|usage| from_timeval(usage.user_time()) + from_timeval(usage.system_time()))
+        .unwrap_or_default()
 }
 
-/// Context switches of the threads that live now. Those of ended threads are only in [`Ended`].
+/// Context switches of the children that were waited for, those of their ended threads included.
+pub fn switches_of_ended_children() -> u64 {
+    getrusage(UsageWho::RUSAGE_CHILDREN)
+        .map(|usage| usage.voluntary_context_switches() + usage.involuntary_context_switches())
+        .map_or(0, i64::cast_unsigned)
+}
+
+/// Context switches of the threads that live now, in the process and those it started.
 pub fn live_switches(pid: u32) -> io::Result<u64> {
     let mut switches = 0;
-    for task in fs::read_dir(format!("/proc/{pid}/task"))? {
-        // A thread may end between being listed and being read.
-        let Ok(status) = fs::read_to_string(task?.path().join("status")) else { continue };
-        switches +=
-            field(&status, "voluntary_ctxt_switches:") + field(&status, "nonvoluntary_ctxt_switches:");
+    for process in descendants(pid).into_iter().chain([pid]) {
+        for task in fs::read_dir(format!("/proc/{process}/task")).into_iter().flatten() {
+            // A thread may end between being listed and being read.
+            let Ok(status) = fs::read_to_string(task?.path().join("status")) else { continue };
+            switches +=
+                field(&status, "voluntary_ctxt_switches:") + field(&status, "nonvoluntary_ctxt_switches:");
+        }
     }
     Ok(switches)
 }
 
-/// Threads and resident memory of a process at one moment.
+/// Threads and resident memory at one moment.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Size {
     pub threads: u64,
@@ -82,7 +121,18 @@ pub struct Size {
 }
 
 impl Size {
+    /// Adds up the process and those it started: memory that they share counts several times.
     pub fn of(pid: u32) -> io::Result<Self> {
+        let mut size = Self::of_one(pid)?;
+        for child in descendants(pid) {
+            let Ok(child) = Self::of_one(child) else { continue };
+            size.threads += child.threads;
+            size.resident_kib += child.resident_kib;
+        }
+        Ok(size)
+    }
+
+    fn of_one(pid: u32) -> io::Result<Self> {
         let status = fs::read_to_string(format!("/proc/{pid}/status"))?;
         Ok(Self { threads: field(&status, "Threads:"), resident_kib: field(&status, "VmRSS:") })
     }
@@ -95,28 +145,11 @@ impl Size {
     }
 }
 
-/// What the kernel says of a process when it is waited for.
-#[derive(Clone, Copy, Debug)]
-pub struct Ended {
-    /// All context switches of its life, those of ended threads included.
-    pub switches: u64,
-}
-
-/// Waits for a child and takes its account.
-pub fn wait_for(pid: u32) -> Ended {
-    let mut status = 0;
-    let mut usage = unsafe { std::mem::zeroed::<libc::rusage>() };
-    unsafe { libc::wait4(pid as i32, &raw mut status, 0, &raw mut usage) };
-    Ended { switches: (usage.ru_nvcsw + usage.ru_nivcsw) as u64 }
-}
-
 /// Raises the number of open files to what the system allows: 10,000 connections need it.
 pub fn allow_many_files() {
-    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
-    unsafe {
-        libc::getrlimit(libc::RLIMIT_NOFILE, &raw mut limit);
-        limit.rlim_cur = limit.rlim_max;
-        libc::setrlimit(libc::RLIMIT_NOFILE, &raw const limit);
+    if let Ok((_, most)) = getrlimit(Resource::RLIMIT_NOFILE) {
+        // If it is refused, the scenario that needs it says so.
+        let _ = setrlimit(Resource::RLIMIT_NOFILE, most, most);
     }
 }
 
@@ -130,10 +163,13 @@ fn field(status: &str, name: &str) -> u64 {
 }
 
 fn from_ticks(ticks: u64) -> Duration {
-    let per_second = unsafe { libc::sysconf(libc::_SC_CLK_TCK) } as u64;
-    Duration::from_micros(ticks * 1_000_000 / per_second)
+    static PER_SECOND: LazyLock<u64> = LazyLock::new(|| {
+        let ticks = sysconf(SysconfVar::CLK_TCK).ok().flatten();
+        ticks.map_or(100, i64::cast_unsigned)
+    });
+    Duration::from_micros(ticks * 1_000_000 / *PER_SECOND)
 }
 
-fn from_timeval(time: libc::timeval) -> Duration {
-    Duration::from_micros(time.tv_sec as u64 * 1_000_000 + time.tv_usec as u64)
+fn from_timeval(time: TimeVal) -> Duration {
+    Duration::from_micros((time.tv_sec() * 1_000_000 + time.tv_usec()).cast_unsigned())
 }

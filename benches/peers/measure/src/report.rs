@@ -2,6 +2,9 @@
 
 use std::fmt::Write as _;
 
+use crate::rounds::is_disturbed;
+use crate::scenario::OTHERS_KEY;
+
 /// What one run gave.
 #[derive(Clone, Debug, Default)]
 pub struct Figures {
@@ -26,7 +29,7 @@ impl Figures {
         self
     }
 
-    fn get(&self, key: &str) -> Option<f64> {
+    pub fn get(&self, key: &str) -> Option<f64> {
         self.numbers.iter().find(|(name, _)| *name == key).map(|(_, value)| *value)
     }
 }
@@ -55,7 +58,34 @@ pub enum Show {
 #[derive(Debug)]
 pub struct Row {
     pub label: String,
+    pub is_ours: bool,
     pub rounds: Vec<Result<Figures, String>>,
+    /// How often a disturbed round was run again.
+    pub repeats: usize,
+}
+
+impl Row {
+    pub fn new(label: &str, is_ours: bool) -> Self {
+        Self { label: label.to_owned(), is_ours, rounds: Vec::new(), repeats: 0 }
+    }
+
+    /// The median of what the rounds gave.
+    pub fn median(&self, key: &str) -> Option<f64> {
+        let values = sorted(figures(self).filter_map(|figures| figures.get(key)));
+        (!values.is_empty()).then(|| median(&values))
+    }
+
+    /// Rounds that were disturbed even after the last repeat, and how many repeats there were; empty if none.
+    fn disturbed(&self) -> String {
+        let disturbed = figures(self).filter(|figures| is_disturbed(figures)).count();
+        let rounds = self.rounds.len();
+        match (disturbed, self.repeats) {
+            (0, 0) => String::new(),
+            (disturbed, 0) => format!("**{disturbed} of {rounds}**"),
+            (0, repeats) => format!("0 of {rounds}, {repeats} repeated"),
+            (disturbed, repeats) => format!("**{disturbed} of {rounds}**, {repeats} repeated"),
+        }
+    }
 }
 
 /// Renders the table; ratios are to the row with the label `reference`, round by round.
@@ -68,9 +98,13 @@ pub fn table(columns: &[Column], rows: &[Row], reference: &str) -> String {
             text.push_str(" ratio |");
         }
     }
+    let tells_disturbed = columns.iter().any(|column| column.key == OTHERS_KEY);
+    if tells_disturbed {
+        text.push_str(" disturbed rounds |");
+    }
     text.push_str(" problems |\n|---|");
     let ratios = columns.iter().filter(|column| column.show == Show::Compared && reference.is_some()).count();
-    text.push_str(&"---|".repeat(columns.len() + ratios + 1));
+    text.push_str(&"---|".repeat(columns.len() + ratios + usize::from(tells_disturbed) + 1));
     text.push('\n');
     for row in rows {
         let _ = write!(text, "| {} |", row.label);
@@ -79,6 +113,9 @@ pub fn table(columns: &[Column], rows: &[Row], reference: &str) -> String {
             if let (Show::Compared, Some(reference)) = (column.show, reference) {
                 let _ = write!(text, " {} |", ratio(row, reference, column.key));
             }
+        }
+        if tells_disturbed {
+            let _ = write!(text, " {} |", row.disturbed());
         }
         let _ = writeln!(text, " {} |", problems(row));
     }
@@ -118,7 +155,8 @@ fn problems(row: &Row) -> String {
             Err(error) => problems.push(error),
         }
     }
-    problems.join("; ")
+    // What a program said may have lines and bars, which would break the table.
+    problems.join("; ").replace('\n', " ").replace('|', "/")
 }
 
 fn figures(row: &Row) -> impl Iterator<Item = &Figures> {
@@ -137,7 +175,7 @@ fn median(sorted: &[f64]) -> f64 {
 }
 
 /// With commas between the thousands.
-fn number(value: f64, digits: usize) -> String {
+pub fn number(value: f64, digits: usize) -> String {
     let text = format!("{value:.digits$}");
     let (whole, fraction) = text.split_once('.').map_or((text.as_str(), None), |(a, b)| (a, Some(b)));
     let mut grouped = String::new();
@@ -160,17 +198,54 @@ mod tests {
 
     #[test]
     fn ratios_are_taken_within_a_round() {
-        let row = |label: &str, values: [f64; 3]| Row {
-            label: label.to_owned(),
-            rounds: values.iter().map(|&value| Ok(Figures::default().number("rate", value))).collect(),
-        };
         let columns = [Column { key: "rate", title: "requests/s", digits: 0, show: Show::Compared }];
-        let rows = [row("a", [100.0, 1000.0, 10.0]), row("b", [200.0, 2000.0, 30.0])];
+        let rows = [row("a", "rate", &[100.0, 1000.0, 10.0]), row("b", "rate", &[200.0, 2000.0, 30.0])];
         let lines = table(&columns, &rows, "a");
         assert_eq!(
             lines,
             "| server | requests/s | ratio | problems |\n|---|---|---|---|\n\
              | a | 100 (10..1,000) | 1.00 |  |\n| b | 200 (30..2,000) | 2.00 |  |\n"
         );
+    }
+
+    #[test]
+    fn disturbed_and_repeated_rounds_are_told() {
+        let columns = [Column { key: OTHERS_KEY, title: "others", digits: 2, show: Show::Median }];
+        let mut rows = [row("a", OTHERS_KEY, &[0.1, 0.3, 0.4]), row("b", OTHERS_KEY, &[0.1, 0.0, 0.2])];
+        rows[0].repeats = 5;
+        let lines = table(&columns, &rows, "");
+        assert_eq!(
+            lines,
+            "| server | others | disturbed rounds | problems |\n|---|---|---|---|\n\
+             | a | 0.30 | **2 of 3**, 5 repeated |  |\n| b | 0.10 |  |  |\n"
+        );
+    }
+
+    #[test]
+    fn a_run_that_failed_is_a_problem_and_no_figure() {
+        let mut failed = Row::new("a", false);
+        failed.rounds.push(Err("it | hangs\nfor ever".to_owned()));
+        assert_eq!(failed.median("rate"), None);
+        assert_eq!(problems(&failed), "it / hangs for ever");
+    }
+
+    #[test]
+    fn the_median_of_an_even_number_lies_between_two() {
+        assert_eq!(median(&[1.0, 2.0, 4.0, 9.0]), 3.0);
+        assert_eq!(row("a", "rate", &[9.0, 1.0, 2.0]).median("rate"), Some(2.0));
+    }
+
+    #[test]
+    fn thousands_have_commas() {
+        assert_eq!(
+            [number(999.0, 0), number(1000.0, 0), number(1_234_567.891, 2), number(-1000.0, 0)],
+            ["999", "1,000", "1,234,567.89", "-1,000"]
+        );
+    }
+
+    fn row(label: &str, key: &'static str, values: &[f64]) -> Row {
+        let mut row = Row::new(label, false);
+        row.rounds = values.iter().map(|&value| Ok(Figures::default().number(key, value))).collect();
+        row
     }
 }

@@ -1,12 +1,13 @@
 //! The scenarios: what each asks, of whom, and which figures answer it.
 
 use std::io;
-use std::path::Path;
 
-use crate::generator::{self, Form, Generator, Job, Rates, Spent};
+use crate::build::Program;
+use crate::generator::{self, Form, Job, Rates, Spent, Tools};
 use crate::report::{Column, Figures, Show};
-use crate::server::{ACTIX, Blocking, MAY, REFERENCE, ROUTES, Running, Server};
-use crate::{counts, fair, idle, startup};
+use crate::running::Running;
+use crate::server::{ACTIX, Blocking, Lack, MAY, REFERENCE, ROUTES, Server};
+use crate::{counts, fair, idle, size, startup};
 
 /// One question.
 #[derive(Debug)]
@@ -19,6 +20,8 @@ pub struct Scenario {
     pub columns: &'static [Column],
     /// The loads, for those scenarios that are nothing else; printed as commands.
     pub jobs: fn(&str) -> Vec<Job>,
+    /// The title of its chart, for those that have one.
+    pub chart: Option<&'static str>,
     pub measure: fn(&Run<'_>) -> io::Result<Figures>,
 }
 
@@ -26,8 +29,10 @@ pub struct Scenario {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Who {
     Everyone,
-    /// Those that honour `Connection: close`.
-    Closing,
+    /// Those that are made for it.
+    Able(Lack),
+    /// Those that callgrind can run.
+    Rust,
     /// The reference, which answers everything, and the server with captures.
     Capturing,
     /// Those that can block without a stop, marked and unmarked.
@@ -48,10 +53,11 @@ pub struct Entrant {
 /// One run: a fresh server, one scenario.
 #[derive(Debug)]
 pub struct Run<'a> {
-    pub binary: &'a Path,
+    pub server: &'a Server,
+    pub program: &'a Program,
     pub slow: &'a str,
     pub seconds: u64,
-    pub generator: Generator,
+    pub tools: &'a Tools,
     pub scenario: &'a Scenario,
 }
 
@@ -64,9 +70,10 @@ impl Scenario {
         };
         match (self.who, server.blocking) {
             (Who::Everyone, _) => vec![entrant("", "")],
-            (Who::Closing, _) if server.closes => vec![entrant("", "")],
+            (Who::Able(lack), _) if server.can(lack) => vec![entrant("", "")],
+            (Who::Rust, _) if server.is_rust() => vec![entrant("", "")],
             (Who::Capturing, _) if [REFERENCE, ROUTES].contains(&&*server.name) => vec![entrant("", "")],
-            (Who::Closing | Who::Capturing, _) | (_, Blocking::Never) => Vec::new(),
+            (Who::Able(_) | Who::Rust | Who::Capturing, _) | (_, Blocking::Never) => Vec::new(),
             (Who::Working, Blocking::Plain) => vec![entrant("", WORK)],
             (Who::Working, Blocking::Marked) => vec![entrant(MARKED, WORK)],
             (Who::Working, Blocking::Cooperative) => vec![entrant(" (has no mark for it)", WORK)],
@@ -79,7 +86,7 @@ impl Scenario {
     /// The label of the row that the ratios are to.
     pub fn reference(&self) -> String {
         match self.who {
-            Who::Everyone | Who::Closing | Who::Capturing => REFERENCE.to_owned(),
+            Who::Everyone | Who::Able(_) | Who::Rust | Who::Capturing => REFERENCE.to_owned(),
             Who::Sleeping | Who::SleepingMarked => format!("{MAY}{MARKED}"),
             Who::Working => format!("{ACTIX}{MARKED}"),
         }
@@ -102,12 +109,15 @@ const fn column(key: &'static str, title: &'static str, digits: usize, show: Sho
     Column { key, title, digits, show }
 }
 
+/// The figure that tells a disturbed round.
+pub const OTHERS_KEY: &str = "others";
+
 const CPU: Column = column("cpu", "CPU µs/request", 2, Show::Compared);
 const USER: Column = column("user", "of it user µs", 2, Show::Median);
 const SWITCHES: Column = column("switches", "context switches/request", 2, Show::Median);
 const THREADS: Column = column("threads", "threads", 0, Show::Median);
 const MEMORY: Column = column("memory", "RSS MiB", 1, Show::Median);
-const OTHERS: Column = column("others", "cores used by others", 2, Show::Median);
+const OTHERS: Column = column(OTHERS_KEY, "cores used by others", 2, Show::Median);
 
 const LOAD_COLUMNS: &[Column] = &[
     column("rate", "requests/s", 0, Show::Compared),
@@ -137,7 +147,10 @@ const PAIR_COLUMNS: &[Column] = &[
 
 /// Every scenario, in the order of the report.
 pub const ALL: &[Scenario] = &[
-    load("plain64", "What does a small request cost?", Who::Everyone, |_| vec![plain(64, 2)]),
+    Scenario {
+        chart: Some("Plain text on 64 connections"),
+        ..load("plain64", "What does a small request cost?", Who::Everyone, |_| vec![plain(64, 2)])
+    },
     load("plain400", "The same with more connections than a wait names.", Who::Everyone, |_| {
         vec![plain(400, 2)]
     }),
@@ -148,15 +161,24 @@ pub const ALL: &[Scenario] = &[
     load("pipelined", "What is left when system calls are shared by 16 requests?", Who::Everyone, |_| {
         vec![plain(64, 2).sending(Form::Pipelined)]
     }),
-    load("close", "What does a connection cost?", Who::Closing, |_| {
+    load(
+        "json",
+        "What does a message cost that is serialized for each request?",
+        Who::Able(Lack::Json),
+        |_| vec![Job::get("/json", 64, 2)],
+    ),
+    load("close", "What does a connection cost?", Who::Able(Lack::Closing), |_| {
         vec![plain(64, 2).sending(Form::Closing)]
     }),
-    load("post64k", "What does a body cost?", Who::Everyone, |_| {
+    load("post64k", "What does a body cost?", Who::Able(Lack::Bodies), |_| {
         vec![Job::get("/length", 64, 2).sending(Form::Body)]
     }),
-    load("sleep", "Handlers that block for 10 ms; 40,000/s is the limit.", Who::Sleeping, |slow| {
-        vec![Job::get(slow, 400, 2)]
-    }),
+    Scenario {
+        chart: Some("Handlers that block for 10 ms, on 400 connections"),
+        ..load("sleep", "Handlers that block for 10 ms; 40,000/s is the limit.", Who::Sleeping, |slow| {
+            vec![Job::get(slow, 400, 2)]
+        })
+    },
     Scenario {
         name: "mixed",
         asks: "Do blocking handlers disturb the others? 20,000 slow/s is the limit.",
@@ -164,6 +186,7 @@ pub const ALL: &[Scenario] = &[
         repeats: true,
         columns: PAIR_COLUMNS,
         jobs: |slow| vec![plain(64, 1), Job::get(slow, 200, 1)],
+        chart: Some("Plain text on 64 connections, beside 200 whose handlers block for 10 ms"),
         measure: pair,
     },
     Scenario {
@@ -173,6 +196,7 @@ pub const ALL: &[Scenario] = &[
         repeats: true,
         columns: PAIR_COLUMNS,
         jobs: |slow| vec![plain(64, 1), Job::get(slow, 4, 1)],
+        chart: None,
         measure: pair,
     },
     Scenario {
@@ -182,6 +206,7 @@ pub const ALL: &[Scenario] = &[
         repeats: true,
         columns: fair::COLUMNS,
         jobs: |_| Vec::new(),
+        chart: None,
         measure: |run| fair::measure(run, &plain(400, 2)),
     },
     Scenario {
@@ -191,6 +216,7 @@ pub const ALL: &[Scenario] = &[
         repeats: true,
         columns: fair::COLUMNS,
         jobs: |_| Vec::new(),
+        chart: None,
         measure: |run| fair::measure(run, &Job::get(run.slow, 400, 2)),
     },
     Scenario {
@@ -200,6 +226,7 @@ pub const ALL: &[Scenario] = &[
         repeats: false,
         columns: idle::COLUMNS,
         jobs: |_| Vec::new(),
+        chart: None,
         measure: idle::measure,
     },
     Scenario {
@@ -209,15 +236,17 @@ pub const ALL: &[Scenario] = &[
         repeats: false,
         columns: counts::SYSCALL_COLUMNS,
         jobs: |_| Vec::new(),
+        chart: None,
         measure: counts::syscalls,
     },
     Scenario {
         name: "instructions",
         asks: "How many instructions outside of the kernel does a request need? (64 connections)",
-        who: Who::Everyone,
+        who: Who::Rust,
         repeats: false,
         columns: counts::INSTRUCTION_COLUMNS,
         jobs: |_| Vec::new(),
+        chart: None,
         measure: |run| counts::instructions(run, PLAIN),
     },
     Scenario {
@@ -227,6 +256,7 @@ pub const ALL: &[Scenario] = &[
         repeats: false,
         columns: counts::INSTRUCTION_COLUMNS,
         jobs: |_| Vec::new(),
+        chart: None,
         measure: |run| counts::instructions(run, CAPTURES),
     },
     Scenario {
@@ -236,12 +266,23 @@ pub const ALL: &[Scenario] = &[
         repeats: false,
         columns: startup::COLUMNS,
         jobs: |_| Vec::new(),
+        chart: None,
         measure: startup::measure,
+    },
+    Scenario {
+        name: "size",
+        asks: "How large is the binary, and of how many crates is it made?",
+        who: Who::Everyone,
+        repeats: false,
+        columns: size::COLUMNS,
+        jobs: |_| Vec::new(),
+        chart: None,
+        measure: size::measure,
     },
 ];
 
 const fn load(name: &'static str, asks: &'static str, who: Who, jobs: fn(&str) -> Vec<Job>) -> Scenario {
-    Scenario { name, asks, who, repeats: true, columns: LOAD_COLUMNS, jobs, measure: single }
+    Scenario { name, asks, who, repeats: true, columns: LOAD_COLUMNS, jobs, chart: None, measure: single }
 }
 
 fn plain(connections: usize, threads: usize) -> Job {
@@ -276,8 +317,8 @@ fn pair(run: &Run<'_>) -> io::Result<Figures> {
 
 fn under_load(run: &Run<'_>) -> io::Result<(Vec<Rates>, Spent)> {
     let jobs = (run.scenario.jobs)(run.slow);
-    let server = Running::start(run.binary)?;
-    generator::observe(server, |server| generator::run(server, run.generator, &jobs, run.seconds))
+    let server = Running::start(run.program)?;
+    generator::observe(server, |server| generator::run(server, run.tools, &jobs, run.seconds))
 }
 
 /// What the server spent, shared by the requests.
@@ -289,5 +330,5 @@ pub fn per_request(spent: &Spent, requests: u64) -> Figures {
         .number("switches", spent.switches as f64 / requests)
         .number("threads", spent.size.threads as f64)
         .number("memory", spent.size.resident_kib as f64 / 1024.0)
-        .number("others", spent.others)
+        .number(OTHERS_KEY, spent.others)
 }

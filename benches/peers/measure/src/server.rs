@@ -1,26 +1,16 @@
-//! The servers that can be measured: how each is built, started, found ready, and ended.
+//! The servers that can be measured, and what each is made for.
 
-use std::ffi::OsString;
-use std::io::{self, Read, Write};
-use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
-use std::os::unix::process::CommandExt;
-use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
-use std::thread;
-use std::time::{Duration, Instant};
+use std::path::PathBuf;
 
-use crate::proc::{self, Ended};
-
-/// A server under valgrind takes seconds to start.
-const READY_WITHIN: Duration = Duration::from_secs(60);
-
-/// Where a server's binary comes from.
+/// Where a server comes from.
 #[derive(Clone, Debug)]
 pub enum Source {
     /// A package of this workspace.
     Package(&'static str),
-    /// An example of the main workspace.
-    Example(&'static str),
+    /// An example of the main workspace, and the package whose dependencies are its own.
+    Example { name: &'static str, package: &'static str },
+    /// Not Rust: a folder below `servers/` whose `build.sh` makes the server.
+    Foreign(&'static str),
     /// A binary that was built before, such as ours before a change.
     Binary(PathBuf),
 }
@@ -38,14 +28,28 @@ pub enum Blocking {
     Never,
 }
 
+/// What a server is not made for, so that it is not asked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Lack {
+    /// It does not honour `Connection: close`.
+    Closing,
+    /// It reads no bodies.
+    Bodies,
+    /// It serializes nothing.
+    Json,
+}
+
 /// One server that can be measured.
 #[derive(Clone, Debug)]
 pub struct Server {
     pub name: String,
     pub source: Source,
+    /// What follows the address on its command line.
+    pub arguments: &'static [&'static str],
     pub blocking: Blocking,
-    /// Whether it honours `Connection: close`.
-    pub closes: bool,
+    pub lacks: &'static [Lack],
+    /// The packages whose versions say what it is.
+    pub versions: &'static [&'static str],
 }
 
 /// The name of the reference in the reports and on the command line.
@@ -60,27 +64,38 @@ pub const MAY: &str = "may_server";
 /// The peer that computing handlers are compared with.
 pub const ACTIX: &str = "actix_server";
 
+const NOTHING: &[Lack] = &[];
+
 impl Server {
     /// Every server that is known by name, in the order of the reports.
     pub fn all() -> Vec<Self> {
-        let server =
-            |name: &str, source, blocking, closes| Self { name: name.to_owned(), source, blocking, closes };
+        use Blocking::{Cooperative, Marked, Never, Plain};
         vec![
-            server("raw_epoll", Source::Package("raw_epoll"), Blocking::Never, false),
-            server(REFERENCE, Source::Package(REFERENCE), Blocking::Never, true),
-            server("ours", Source::Example("bench_engine"), Blocking::Plain, true),
-            server("framework", Source::Example("bench_server"), Blocking::Plain, true),
-            server(ROUTES, Source::Package(ROUTES), Blocking::Never, true),
-            server(MAY, Source::Package(MAY), Blocking::Cooperative, false),
-            server(ACTIX, Source::Package(ACTIX), Blocking::Marked, true),
-            server("axum_server", Source::Package("axum_server"), Blocking::Marked, true),
-            server("hyper_server", Source::Package("hyper_server"), Blocking::Marked, true),
-            server("ntex_server", Source::Package("ntex_server"), Blocking::Marked, true),
-            server("feather_server", Source::Package("feather_server"), Blocking::Cooperative, true),
-            server("khttp_server", Source::Package("khttp_server"), Blocking::Plain, true),
-            server("tiny_http_server", Source::Package("tiny_http_server"), Blocking::Plain, true),
-            server("rouille_server", Source::Package("rouille_server"), Blocking::Plain, true),
-            server("astra_server", Source::Package("astra_server"), Blocking::Plain, true),
+            package("raw_epoll", Never, &[Lack::Closing, Lack::Bodies, Lack::Json], &[]),
+            package(REFERENCE, Never, NOTHING, &["httparse"]),
+            example("ours", "bench_engine", "filoplume-runtime"),
+            example("framework", "bench_server", "filoplume"),
+            package(ROUTES, Never, &[Lack::Bodies, Lack::Json], &[]),
+            package(MAY, Cooperative, &[Lack::Closing], &["may_minihttp", "may"]),
+            package("hyper_server", Marked, NOTHING, &["hyper", "tokio"]),
+            package("axum_server", Marked, NOTHING, &["axum"]),
+            package(ACTIX, Marked, NOTHING, &["actix-web"]),
+            package("ntex_server", Marked, NOTHING, &["ntex"]),
+            package("feather_server", Cooperative, NOTHING, &["feather"]),
+            package("khttp_server", Plain, NOTHING, &["khttp"]),
+            Self {
+                name: "khttp_threads".to_owned(),
+                arguments: &["threads"],
+                ..package("khttp_server", Plain, NOTHING, &[])
+            },
+            package("tiny_http_server", Plain, NOTHING, &["tiny_http"]),
+            package("rouille_server", Plain, NOTHING, &["rouille"]),
+            package("astra_server", Plain, NOTHING, &["astra"]),
+            foreign("go_net_http", "go", Plain, NOTHING),
+            foreign("go_fasthttp", "go", Plain, NOTHING),
+            foreign("node_http", "node_http", Cooperative, NOTHING),
+            foreign("express", "express", Cooperative, NOTHING),
+            foreign("nginx", "nginx", Never, &[Lack::Bodies, Lack::Json]),
         ]
     }
 
@@ -90,8 +105,10 @@ impl Server {
             return Ok(Self {
                 name: name.to_owned(),
                 source: Source::Binary(PathBuf::from(path)),
+                arguments: &[],
                 blocking: Blocking::Plain,
-                closes: true,
+                lacks: NOTHING,
+                versions: &[],
             });
         }
         let all = Self::all();
@@ -101,147 +118,72 @@ impl Server {
         })
     }
 
-    /// Builds the binary and returns where it lies.
-    pub fn build(&self, profile: &str) -> Result<PathBuf, String> {
-        let mut cargo = Command::new("cargo");
-        cargo.arg("build").arg("--message-format=json-render-diagnostics");
-        match &self.source {
-            Source::Package(package) => {
-                cargo.args(["--release", "--package", package]).current_dir(peers_folder());
-            }
-            Source::Example(example) => {
-                cargo
-                    .args(["--workspace", "--profile", profile, "--example", example])
-                    .current_dir(main_folder());
-            }
-            Source::Binary(path) => return Ok(path.clone()),
+    pub fn can(&self, lack: Lack) -> bool {
+        !self.lacks.contains(&lack)
+    }
+
+    /// Whether callgrind can run it: machine code, and one process.
+    pub fn is_rust(&self) -> bool {
+        !matches!(self.source, Source::Foreign(_))
+    }
+
+    /// Whether it is ours, so that a chart can point at it.
+    pub fn is_ours(name: &str) -> bool {
+        ["ours", "framework", ROUTES].contains(&name)
+    }
+}
+
+fn package(
+    name: &'static str,
+    blocking: Blocking,
+    lacks: &'static [Lack],
+    versions: &'static [&'static str],
+) -> Server {
+    Server { name: name.to_owned(), source: Source::Package(name), arguments: &[], blocking, lacks, versions }
+}
+
+fn example(name: &str, example: &'static str, package: &'static str) -> Server {
+    Server {
+        name: name.to_owned(),
+        source: Source::Example { name: example, package },
+        arguments: &[],
+        blocking: Blocking::Plain,
+        lacks: NOTHING,
+        versions: &[],
+    }
+}
+
+fn foreign(name: &str, folder: &'static str, blocking: Blocking, lacks: &'static [Lack]) -> Server {
+    Server {
+        name: name.to_owned(),
+        source: Source::Foreign(folder),
+        arguments: &[],
+        blocking,
+        lacks,
+        versions: &[],
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_server_is_found_by_its_name() {
+        for server in Server::all() {
+            assert_eq!(Server::named(&server.name).unwrap().name, server.name);
         }
-        eprintln!("building {}", self.name);
-        let output = cargo.stderr(Stdio::piped()).output().map_err(|error| format!("cargo: {error}"))?;
-        if !output.status.success() {
-            let said = String::from_utf8_lossy(&output.stderr);
-            let error = said.lines().find(|line| line.starts_with("error")).unwrap_or("cargo build failed");
-            return Err(error.to_owned());
-        }
-        let messages = String::from_utf8_lossy(&output.stdout);
-        let executable = messages.lines().rev().find_map(|line| {
-            let (_, rest) = line.split_once("\"executable\":\"")?;
-            Some(PathBuf::from(rest.split_once('"')?.0))
-        });
-        executable.ok_or_else(|| "cargo named no executable".to_owned())
-    }
-}
-
-/// The workspace this crate is in.
-pub fn peers_folder() -> &'static Path {
-    Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("the crate is in the workspace of the peers")
-}
-
-/// The main workspace.
-pub fn main_folder() -> &'static Path {
-    peers_folder().ancestors().nth(2).expect("the peers are in benches/ of the main workspace")
-}
-
-/// A server process. It is killed when this is dropped, or when `measure` itself ends.
-#[derive(Debug)]
-pub struct Running {
-    child: Child,
-    pub address: SocketAddr,
-    ended: bool,
-}
-
-impl Running {
-    /// Starts the binary on a free port and waits for its first answer.
-    pub fn start(binary: &Path) -> io::Result<Self> {
-        Self::start_under(&[], binary)
+        assert!(
+            Server::named("apache")
+                .unwrap_err()
+                .starts_with("no server is called apache; there are raw_epoll")
+        );
     }
 
-    /// Starts the binary under a tool, such as valgrind.
-    pub fn start_under(tool: &[OsString], binary: &Path) -> io::Result<Self> {
-        let running = Self::spawn(tool, binary)?;
-        running.until_ready(Duration::from_millis(5))
+    #[test]
+    fn a_binary_is_named_before_its_path() {
+        let server = Server::named("before=/some/bench_engine").unwrap();
+        assert_eq!(server.name, "before");
+        assert!(matches!(server.source, Source::Binary(path) if path.ends_with("bench_engine")));
     }
-
-    /// Spawns the binary on a free port; nothing is known of it yet.
-    pub fn spawn(tool: &[OsString], binary: &Path) -> io::Result<Self> {
-        let address = free_address()?;
-        let mut words = tool.iter().map(OsString::as_os_str).chain([binary.as_os_str()]);
-        let mut command = Command::new(words.next().expect("the binary is a word"));
-        command.args(words).arg(address.to_string());
-        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
-        end_with_us(&mut command);
-        Ok(Self { child: command.spawn()?, address, ended: false })
-    }
-
-    /// Asks for `/plaintext` until it is answered.
-    pub fn until_ready(mut self, pause: Duration) -> io::Result<Self> {
-        let deadline = Instant::now() + READY_WITHIN;
-        loop {
-            if is_answering(self.address) {
-                return Ok(self);
-            }
-            if let Some(status) = self.child.try_wait()? {
-                self.ended = true;
-                return Err(io::Error::other(format!("the server ended with {status}")));
-            }
-            if Instant::now() > deadline {
-                return Err(io::Error::other("the server does not answer GET /plaintext"));
-            }
-            thread::sleep(pause);
-        }
-    }
-
-    pub fn pid(&self) -> u32 {
-        self.child.id()
-    }
-
-    /// Kills the server and returns what the kernel counted over its life.
-    pub fn end(mut self) -> Ended {
-        self.ended = true;
-        // It can only fail when the process is gone, and then it is waited for just the same.
-        let _ = self.child.kill();
-        proc::wait_for(self.child.id())
-    }
-}
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        if !self.ended {
-            let _ = self.child.kill();
-            let _ = self.child.wait();
-        }
-    }
-}
-
-/// Has the kernel kill the command's process when this one ends, however it ends.
-pub fn end_with_us(command: &mut Command) {
-    unsafe {
-        command.pre_exec(|| {
-            libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL);
-            Ok(())
-        });
-    }
-}
-
-/// A loopback address whose port nobody has at this moment.
-fn free_address() -> io::Result<SocketAddr> {
-    TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()
-}
-
-fn is_answering(address: SocketAddr) -> bool {
-    let ask = || -> io::Result<bool> {
-        let mut stream = TcpStream::connect(address)?;
-        stream.set_read_timeout(Some(READY_WITHIN))?;
-        stream.write_all(b"GET /plaintext HTTP/1.1\r\nHost: localhost\r\n\r\n")?;
-        let mut answer = Vec::new();
-        let mut piece = [0; 1024];
-        while !answer.ends_with(b"Hello, World!") {
-            match stream.read(&mut piece)? {
-                0 => return Ok(false),
-                read => answer.extend_from_slice(&piece[..read]),
-            }
-        }
-        Ok(true)
-    };
-    ask().unwrap_or(false)
 }

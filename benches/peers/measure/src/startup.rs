@@ -4,8 +4,8 @@ use std::io;
 use std::time::{Duration, Instant};
 
 use crate::report::{Column, Figures, Show};
+use crate::running::Running;
 use crate::scenario::Run;
-use crate::server::Running;
 
 const STARTS: usize = 10;
 
@@ -21,9 +21,9 @@ pub fn measure(run: &Run<'_>) -> io::Result<Figures> {
     let mut times = Vec::new();
     for _ in 0..STARTS {
         let start = Instant::now();
-        let server = Running::spawn(&[], run.binary)?.until_ready(ASK_EVERY)?;
+        let server = Running::start_bare(run.program, ASK_EVERY)?;
         times.push(start.elapsed().as_secs_f64() * 1_000.0);
-        server.end();
+        drop(server);
     }
     times.sort_by(f64::total_cmp);
     Ok(Figures::default().number("least", times[0]).number("middle", times[STARTS / 2]))

@@ -3,11 +3,15 @@
 use std::fs;
 use std::io;
 use std::path::PathBuf;
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use crate::server::end_with_us;
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+
+use crate::proc::descendants;
+use crate::running::guarded;
 
 const ATTACHED_WITHIN: Duration = Duration::from_secs(30);
 
@@ -19,28 +23,38 @@ pub struct Strace {
 }
 
 impl Strace {
-    /// Attaches to every thread of the process.
+    /// Attaches to every thread of the process and of those it started.
     pub fn attach(pid: u32) -> io::Result<Self> {
         let summary = std::env::temp_dir().join(format!("measure-strace-{pid}"));
-        let mut command = Command::new("strace");
-        command.args(["-c", "-f", "-p", &pid.to_string(), "-o"]).arg(&summary);
+        let mut command = guarded("strace".as_ref(), "KILL");
+        command.args(["-c", "-f", "-o"]).arg(&summary);
+        let processes: Vec<u32> = descendants(pid).into_iter().chain([pid]).collect();
+        for process in &processes {
+            command.args(["-p", &process.to_string()]);
+        }
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
-        end_with_us(&mut command);
         let child = command.spawn().map_err(|error| io::Error::other(format!("strace: {error}")))?;
         let strace = Self { child, summary };
         let deadline = Instant::now() + ATTACHED_WITHIN;
+        for process in processes {
+            strace.until_attached(process, deadline)?;
+        }
+        Ok(strace)
+    }
+
+    fn until_attached(&self, pid: u32, deadline: Instant) -> io::Result<()> {
         while !is_traced(pid)? {
             if Instant::now() > deadline {
                 return Err(io::Error::other("strace does not attach"));
             }
             thread::sleep(Duration::from_millis(10));
         }
-        Ok(strace)
+        Ok(())
     }
 
     /// Detaches and returns what was counted.
     pub fn finish(mut self) -> io::Result<Calls> {
-        unsafe { libc::kill(self.child.id() as i32, libc::SIGINT) };
+        kill(Pid::from_raw(self.child.id().cast_signed()), Signal::SIGINT)?;
         self.child.wait()?;
         let text = fs::read_to_string(&self.summary)?;
         fs::remove_file(&self.summary)?;

@@ -1,31 +1,8 @@
-//! Runs wrk and reads what it prints.
+//! Reads what wrk prints, and says what it is to do.
 
-use std::io;
-use std::net::SocketAddr;
 use std::path::PathBuf;
-use std::process::{Child, Command, Stdio};
 
 use crate::generator::{Form, Job, Rates};
-use crate::server::end_with_us;
-
-/// Starts wrk; its account is taken by [`finish`].
-pub fn start(address: SocketAddr, job: &Job, seconds: u64) -> io::Result<Child> {
-    let mut command = Command::new("wrk");
-    command.args(arguments(job, seconds)).arg(format!("http://{address}{}", job.target));
-    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
-    end_with_us(&mut command);
-    command.spawn().map_err(|error| io::Error::new(error.kind(), format!("wrk: {error}")))
-}
-
-/// Waits for wrk and returns what it saw.
-pub fn finish(wrk: Child) -> io::Result<Rates> {
-    let output = wrk.wait_with_output()?;
-    let text = String::from_utf8_lossy(&output.stdout);
-    parse(&text).ok_or_else(|| {
-        let said = String::from_utf8_lossy(&output.stderr);
-        io::Error::other(format!("wrk printed no result: {}{}", text.trim(), said.trim()))
-    })
-}
 
 /// The command as a reader would type it.
 pub fn command_line(job: &Job, seconds: u64) -> String {
@@ -34,7 +11,8 @@ pub fn command_line(job: &Job, seconds: u64) -> String {
     format!("wrk {arguments} {}", job.target)
 }
 
-fn arguments(job: &Job, seconds: u64) -> Vec<String> {
+/// The options for a load; the URL follows.
+pub fn arguments(job: &Job, seconds: u64) -> Vec<String> {
     let mut arguments = vec![
         format!("-t{}", job.threads),
         format!("-c{}", job.connections),
@@ -55,7 +33,8 @@ fn scripts() -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("lua")
 }
 
-fn parse(text: &str) -> Option<Rates> {
+/// Reads the report with `--latency`.
+pub fn parse(text: &str) -> Option<Rates> {
     let after = |name: &str| text.lines().find_map(|line| line.trim().strip_prefix(name).map(str::trim));
     let summary = text.lines().find(|line| line.contains(" requests in "))?;
     let requests = summary.trim().split(' ').next()?.parse().ok()?;
@@ -77,6 +56,7 @@ fn parse(text: &str) -> Option<Rates> {
         p99: milliseconds(after("99%")?)?,
         longest: milliseconds(longest)?,
         problems,
+        shares: None,
     })
 }
 

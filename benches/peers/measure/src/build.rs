@@ -1,0 +1,111 @@
+//! How each server, and gust, is built. What is not installed is skipped with a line that says so.
+
+use std::env;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use crate::server::{Server, Source};
+
+/// A server that can be started.
+#[derive(Clone, Debug)]
+pub struct Program {
+    pub path: PathBuf,
+    pub arguments: &'static [&'static str],
+    /// A script that starts other processes: ended by being asked to, so that it ends them.
+    pub is_script: bool,
+    /// The same code with its names kept; the same file where names are always kept.
+    pub profiling: PathBuf,
+    /// What it is, for those that are not in the lock file.
+    pub version: Option<String>,
+}
+
+impl Program {
+    /// Builds the server.
+    pub fn of(server: &Server, with_profiling: bool) -> Result<Self, String> {
+        let path = build(server, "release")?;
+        let wants_profiling = with_profiling && matches!(server.source, Source::Example { .. });
+        let profiling = if wants_profiling { build(server, "profiling")? } else { path.clone() };
+        let version = fs::read_to_string(path.with_file_name("version")).ok();
+        let version = version.filter(|_| matches!(server.source, Source::Foreign(_)));
+        let start = fs::read(&path).map_err(|error| format!("{}: {error}", path.display()))?;
+        Ok(Self {
+            is_script: start.starts_with(b"#!"),
+            path,
+            arguments: server.arguments,
+            profiling,
+            version: version.map(|version| version.trim().to_owned()),
+        })
+    }
+}
+
+/// The workspace this crate is in.
+pub fn peers_folder() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("the crate is in the workspace of the peers")
+}
+
+/// The main workspace.
+pub fn main_folder() -> &'static Path {
+    peers_folder().ancestors().nth(2).expect("the peers are in benches/ of the main workspace")
+}
+
+/// A folder for what is made while measuring: below the target folder, so that the sources stay clean.
+pub fn output_folder() -> Result<PathBuf, String> {
+    let executable = env::current_exe().map_err(|error| error.to_string())?;
+    let target = executable.ancestors().nth(2).ok_or("measure has no target folder")?;
+    let folder = target.join("peers");
+    fs::create_dir_all(&folder).map_err(|error| format!("{}: {error}", folder.display()))?;
+    Ok(folder)
+}
+
+/// Builds our load generator.
+pub fn gust() -> Result<PathBuf, String> {
+    eprintln!("building gust");
+    cargo(main_folder(), &["--workspace", "--release", "--bin", "gust"])
+}
+
+fn build(server: &Server, profile: &str) -> Result<PathBuf, String> {
+    if let Source::Binary(path) = &server.source {
+        return Ok(path.clone());
+    }
+    eprintln!("building {}", server.name);
+    match &server.source {
+        Source::Package(package) => cargo(peers_folder(), &["--release", "--package", package]),
+        Source::Example { name, .. } => {
+            cargo(main_folder(), &["--workspace", "--profile", profile, "--example", name])
+        }
+        Source::Foreign(folder) => script(folder, &server.name),
+        Source::Binary(path) => Ok(path.clone()),
+    }
+}
+
+fn cargo(folder: &Path, arguments: &[&str]) -> Result<PathBuf, String> {
+    let mut cargo = Command::new("cargo");
+    cargo.arg("build").arg("--message-format=json-render-diagnostics").args(arguments).current_dir(folder);
+    let output = cargo.stderr(Stdio::piped()).output().map_err(|error| format!("cargo: {error}"))?;
+    if !output.status.success() {
+        let said = String::from_utf8_lossy(&output.stderr);
+        let error = said.lines().find(|line| line.starts_with("error")).unwrap_or("cargo build failed");
+        return Err(error.to_owned());
+    }
+    let messages = String::from_utf8_lossy(&output.stdout);
+    let executable = messages.lines().rev().find_map(|line| {
+        let (_, rest) = line.split_once("\"executable\":\"")?;
+        Some(PathBuf::from(rest.split_once('"')?.0))
+    });
+    executable.ok_or_else(|| "cargo named no executable".to_owned())
+}
+
+/// Runs the server's `build.sh`, which leaves `server` and `version` in a folder of its own.
+fn script(folder: &str, name: &str) -> Result<PathBuf, String> {
+    let output_folder = output_folder()?.join(name);
+    fs::create_dir_all(&output_folder).map_err(|error| error.to_string())?;
+    let script = peers_folder().join("servers").join(folder).join("build.sh");
+    let output = Command::new("sh").arg(script).arg(name).arg(&output_folder).output();
+    let output = output.map_err(|error| format!("sh: {error}"))?;
+    if output.status.success() {
+        return Ok(output_folder.join("server"));
+    }
+    let said = String::from_utf8_lossy(&output.stderr);
+    Err(said.trim().lines().last().unwrap_or("build.sh failed").to_owned())
+}

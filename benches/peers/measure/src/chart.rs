@@ -1,0 +1,152 @@
+//! Bar charts as SVG: requests/s on the left, CPU time on the right, a server a line.
+
+use std::fmt::Write as _;
+
+use crate::report::{Row, number};
+
+const WIDTH: usize = 900;
+const LINE: usize = 26;
+const BAR: usize = 16;
+
+/// Where the first line starts, below the title and the names of the two halves.
+const TOP: usize = 84;
+const BOTTOM: usize = 20;
+const MARGIN: usize = 20;
+
+/// Where the bars of each half start, and how long the longest is. What is right of a bar is its number.
+const LEFT_BARS: usize = 210;
+const RIGHT_BARS: usize = 610;
+const BAR_MAX: usize = 270;
+const RIGHT_BAR_MAX: usize = 200;
+
+/// It has its own ground in light and in dark, so that it can be read on any page.
+const STYLE: &str = "\
+    .ground { fill: #ffffff; stroke: #d0d7de; }\n\
+    text { font: 13px system-ui, sans-serif; fill: #1f2328; }\n\
+    .title { font-size: 17px; font-weight: 600; }\n\
+    .name { text-anchor: end; }\n\
+    .note { fill: #59636e; }\n\
+    .ours { font-weight: 700; }\n\
+    .bar { fill: #8c959f; }\n\
+    .bar.ours { fill: #0969da; }\n\
+    @media (prefers-color-scheme: dark) {\n\
+    .ground { fill: #0d1117; stroke: #3d444d; }\n\
+    text { fill: #e6edf3; }\n\
+    .note { fill: #9198a1; }\n\
+    .bar { fill: #6e7681; }\n\
+    .bar.ours { fill: #4493f8; }\n\
+    }\n";
+
+/// What a chart shows of one server.
+#[derive(Clone, Debug, PartialEq)]
+struct Line {
+    label: String,
+    is_ours: bool,
+    rate: f64,
+    cpu: f64,
+}
+
+/// Draws the medians of the rows, the fastest first; none if nothing was measured.
+pub fn draw(title: &str, rate_title: &str, rows: &[Row]) -> Option<String> {
+    let mut lines: Vec<Line> = rows.iter().filter_map(line).collect();
+    lines.sort_by(|a, b| b.rate.total_cmp(&a.rate));
+    let most = |value: fn(&Line) -> f64| lines.iter().map(value).fold(0.0, f64::max);
+    let (rate_most, cpu_most) = (most(|line| line.rate), most(|line| line.cpu));
+    if lines.is_empty() {
+        return None;
+    }
+    let height = TOP + lines.len() * LINE + BOTTOM;
+    let mut svg = format!(
+        "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {WIDTH} {height}\" width=\"{WIDTH}\" \
+         height=\"{height}\" role=\"img\">\n<title>{0}</title>\n<style>\n{STYLE}</style>\n\
+         <rect class=\"ground\" x=\"0.5\" y=\"0.5\" width=\"{1}\" height=\"{2}\" rx=\"8\"/>\n\
+         <text class=\"title\" x=\"{MARGIN}\" y=\"34\">{0}</text>\n\
+         <text class=\"note\" x=\"{LEFT_BARS}\" y=\"64\">{3} (more is better)</text>\n\
+         <text class=\"note\" x=\"{RIGHT_BARS}\" y=\"64\">server CPU µs/request (less is better)</text>\n",
+        escape(title),
+        WIDTH - 1,
+        height - 1,
+        escape(rate_title)
+    );
+    for (index, line) in lines.iter().enumerate() {
+        let y = TOP + index * LINE;
+        let class = if line.is_ours { " ours" } else { "" };
+        let _ = writeln!(
+            svg,
+            "<text class=\"name{class}\" x=\"{}\" y=\"{}\">{}</text>",
+            LEFT_BARS - 10,
+            y + 13,
+            escape(&line.label)
+        );
+        bar(&mut svg, LEFT_BARS, y, class, scaled(line.rate, rate_most, BAR_MAX), &number(line.rate, 0));
+        bar(&mut svg, RIGHT_BARS, y, class, scaled(line.cpu, cpu_most, RIGHT_BAR_MAX), &number(line.cpu, 1));
+    }
+    svg.push_str("</svg>\n");
+    Some(svg)
+}
+
+fn line(row: &Row) -> Option<Line> {
+    Some(Line {
+        label: row.label.clone(),
+        is_ours: row.is_ours,
+        rate: row.median("rate")?,
+        cpu: row.median("cpu")?,
+    })
+}
+
+fn bar(svg: &mut String, x: usize, y: usize, class: &str, length: f64, value: &str) {
+    let _ = writeln!(
+        svg,
+        "<rect class=\"bar{class}\" x=\"{x}\" y=\"{y}\" width=\"{length:.1}\" height=\"{BAR}\" rx=\"2\"/>\
+         <text x=\"{:.1}\" y=\"{}\">{value}</text>",
+        x as f64 + length + 6.0,
+        y + 13
+    );
+}
+
+/// How long the bar of a value is; the longest belongs to `most`. What is not nothing can be seen.
+fn scaled(value: f64, most: f64, longest: usize) -> f64 {
+    if most > 0.0 { (value / most * longest as f64).clamp(1.0, longest as f64) } else { 1.0 }
+}
+
+fn escape(text: &str) -> String {
+    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::report::Figures;
+
+    #[test]
+    fn bars_are_as_long_as_their_values() {
+        assert_eq!(scaled(100.0, 100.0, 300), 300.0);
+        assert_eq!(scaled(50.0, 100.0, 300), 150.0);
+    }
+
+    #[test]
+    fn the_shortest_bar_can_be_seen() {
+        assert_eq!(scaled(0.001, 100_000.0, 300), 1.0);
+        assert_eq!(scaled(0.0, 0.0, 300), 1.0);
+    }
+
+    #[test]
+    fn the_fastest_stands_first_and_what_failed_is_left_out() {
+        let row = |label: &str, rate: f64| {
+            let mut row = Row::new(label, label == "ours");
+            row.rounds.push(Ok(Figures::default().number("rate", rate).number("cpu", 7.0)));
+            row
+        };
+        let mut failed = Row::new("broken", false);
+        failed.rounds.push(Err("it hangs".to_owned()));
+        let svg = draw("a < b", "requests/s", &[row("slow", 10.0), row("ours", 20.0), failed]).unwrap();
+        assert!(svg.find(">ours<").unwrap() < svg.find(">slow<").unwrap());
+        assert!(svg.contains("a &lt; b") && !svg.contains("broken"));
+        assert_eq!(svg.matches("class=\"bar ours\"").count(), 2);
+    }
+
+    #[test]
+    fn nothing_measured_is_no_chart() {
+        assert_eq!(draw("nothing", "requests/s", &[]), None);
+    }
+}

@@ -1,0 +1,142 @@
+//! Kept connections that ask in step: a question on each, then an answer from each. For counts, where it matters
+//! exactly how many requests there were, and not how fast; gust and wrk make the loads.
+
+use std::io::{self, Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::time::{Duration, Instant};
+
+const HEADERS_MAX: usize = 32;
+
+/// Open connections to one server.
+#[derive(Debug)]
+pub struct Clients {
+    connections: Vec<Connection>,
+    /// When whoever still waits for an answer gives up, so that no server holds us up for long.
+    deadline: Instant,
+}
+
+impl Clients {
+    /// Opens the connections one after the other; each has been accepted by the kernel, not yet by the server.
+    pub fn connect(address: SocketAddr, count: usize, within: Duration) -> io::Result<Self> {
+        let deadline = Instant::now() + within;
+        let connections =
+            (0..count).map(|_| Connection::open(address, deadline)).collect::<io::Result<_>>()?;
+        Ok(Self { connections, deadline })
+    }
+
+    /// Asks so many times on each connection and returns how many answers came.
+    pub fn ask_each(&mut self, target: &str, times: u64) -> u64 {
+        let question = format!("GET {target} HTTP/1.1\r\nHost: localhost\r\n\r\n");
+        let mut answers = 0;
+        for _ in 0..times {
+            for connection in &mut self.connections {
+                connection.ask(question.as_bytes());
+            }
+            for connection in &mut self.connections {
+                answers += u64::from(connection.receive(self.deadline));
+            }
+        }
+        answers
+    }
+
+    /// The same, and an error if one is missing.
+    pub fn ask_each_and_expect(&mut self, target: &str, times: u64) -> io::Result<()> {
+        let expected = self.connections.len() as u64 * times;
+        match self.ask_each(target, times) {
+            answers if answers == expected => Ok(()),
+            answers => Err(io::Error::other(format!("{answers} of {expected} requests were answered"))),
+        }
+    }
+
+    /// How many of the connections have been closed from the other side.
+    pub fn closed_by_server(&mut self) -> usize {
+        self.connections.iter_mut().filter_map(|connection| connection.is_closed().then_some(())).count()
+    }
+}
+
+#[derive(Debug)]
+struct Connection {
+    stream: TcpStream,
+    /// Asked, and not known to be broken.
+    awaits: bool,
+}
+
+impl Connection {
+    fn open(address: SocketAddr, deadline: Instant) -> io::Result<Self> {
+        let stream = TcpStream::connect_timeout(&address, left(deadline))?;
+        stream.set_nodelay(true)?;
+        Ok(Self { stream, awaits: false })
+    }
+
+    fn ask(&mut self, question: &[u8]) {
+        self.awaits = self.stream.write_all(question).is_ok();
+    }
+
+    /// Whether a good answer came.
+    fn receive(&mut self, deadline: Instant) -> bool {
+        self.awaits && self.read_answer(deadline).unwrap_or(false)
+    }
+
+    fn read_answer(&mut self, deadline: Instant) -> io::Result<bool> {
+        self.stream.set_read_timeout(Some(left(deadline)))?;
+        let mut answer = Vec::new();
+        let mut piece = [0; 4096];
+        loop {
+            match self.stream.read(&mut piece)? {
+                0 => return Ok(false),
+                read => answer.extend_from_slice(&piece[..read]),
+            }
+            if let Some(status) = status_if_complete(&answer)? {
+                return Ok((200..300).contains(&status));
+            }
+        }
+    }
+
+    fn is_closed(&mut self) -> bool {
+        if self.stream.set_nonblocking(true).is_err() {
+            return true;
+        }
+        match self.stream.read(&mut [0]) {
+            Ok(read) => read == 0,
+            Err(error) => error.kind() != io::ErrorKind::WouldBlock,
+        }
+    }
+}
+
+/// At least a moment: a time-out of nothing would be none.
+fn left(deadline: Instant) -> Duration {
+    deadline.saturating_duration_since(Instant::now()).max(Duration::from_millis(1))
+}
+
+/// The status of the answer that this is, if it is all of it.
+fn status_if_complete(input: &[u8]) -> io::Result<Option<u16>> {
+    let mut headers = [httparse::EMPTY_HEADER; HEADERS_MAX];
+    let mut response = httparse::Response::new(&mut headers);
+    let head = match response.parse(input) {
+        Ok(httparse::Status::Complete(head)) => head,
+        Ok(httparse::Status::Partial) => return Ok(None),
+        Err(error) => return Err(io::Error::other(error)),
+    };
+    let status = response.code;
+    let length: usize = response
+        .headers
+        .iter()
+        .find(|header| header.name.eq_ignore_ascii_case("content-length"))
+        .and_then(|header| std::str::from_utf8(header.value).ok()?.parse().ok())
+        .ok_or_else(|| io::Error::other("an answer without Content-Length"))?;
+    Ok(status.filter(|_| input.len() >= head + length))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_answer_is_complete_with_its_last_byte() {
+        let answer = b"HTTP/1.1 204 No Content\r\ncontent-length: 2\r\n\r\nok";
+        for cut in 0..answer.len() {
+            assert_eq!(status_if_complete(&answer[..cut]).unwrap(), None, "cut at {cut}");
+        }
+        assert_eq!(status_if_complete(answer).unwrap(), Some(204));
+    }
+}

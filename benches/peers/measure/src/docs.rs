@@ -1,0 +1,85 @@
+//! Puts a report between two markers of the documentation, and its charts beside it.
+
+use std::fs;
+use std::io;
+
+use crate::build::main_folder;
+
+const BEGIN: &str = "<!-- measured:begin -->";
+const END: &str = "<!-- measured:end -->";
+
+/// A chart: the name of its file, what it shows, and the drawing.
+#[derive(Clone, Debug)]
+pub struct Chart {
+    pub name: String,
+    pub title: String,
+    pub svg: String,
+}
+
+/// Writes the charts, and the report in place of what was measured before.
+pub fn write(report: &str, charts: &[Chart]) -> io::Result<()> {
+    let docs = main_folder().join("docs");
+    let page = docs.join("benchmarks.md");
+    let text = fs::read_to_string(&page)?;
+    // Nothing is written if there is no place for it.
+    let text = replaced(&text, &section(report, charts)).map_err(io::Error::other)?;
+    fs::create_dir_all(docs.join("charts"))?;
+    for chart in charts {
+        fs::write(docs.join("charts").join(format!("{}.svg", chart.name)), &chart.svg)?;
+    }
+    fs::write(page, text)
+}
+
+/// The report one level of headings lower, below links to the charts.
+fn section(report: &str, charts: &[Chart]) -> String {
+    let mut head_and_rest = report.splitn(2, "\n## ");
+    let head = head_and_rest.next().unwrap_or("");
+    // The heading above the markers is the page's own.
+    let head = head.lines().filter(|line| !line.starts_with("# ")).collect::<Vec<_>>().join("\n");
+    let mut section = format!("{}\n", head.trim());
+    for chart in charts {
+        section.push_str(&format!("\n![{}](charts/{}.svg)\n", chart.title, chart.name));
+    }
+    if let Some(rest) = head_and_rest.next() {
+        section.push_str(&format!("\n### {}\n", rest.trim_end().replace("\n## ", "\n### ")));
+    }
+    section
+}
+
+/// The text with everything between the markers replaced.
+fn replaced(text: &str, section: &str) -> Result<String, String> {
+    let missing = |marker: &str| format!("docs/benchmarks.md has no {marker}");
+    let begin = text.find(BEGIN).ok_or_else(|| missing(BEGIN))? + BEGIN.len();
+    let end = text[begin..].find(END).ok_or_else(|| missing(END))? + begin;
+    Ok(format!("{}\n\n{}\n\n{}", &text[..begin], section.trim(), &text[end..]))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_is_between_the_markers_is_replaced() {
+        let text = format!("before\n{BEGIN}\nold\n{END}\nafter\n");
+        let once = replaced(&text, "new\n").unwrap();
+        assert_eq!(once, format!("before\n{BEGIN}\n\nnew\n\n{END}\nafter\n"));
+        assert_eq!(replaced(&once, "new").unwrap(), once);
+    }
+
+    #[test]
+    fn a_page_without_markers_is_refused() {
+        assert!(replaced("text", "new").unwrap_err().ends_with(BEGIN));
+        assert!(replaced(BEGIN, "new").unwrap_err().ends_with(END));
+        assert!(replaced(&format!("{END} {BEGIN}"), "new").is_err());
+    }
+
+    #[test]
+    fn a_section_has_charts_first_and_headings_below_its_own() {
+        let chart = Chart { name: "plain64".to_owned(), title: "Plain".to_owned(), svg: String::new() };
+        let report = "# Measured\n\n- a machine\n\n## plain64\n\ntable\n\n## sleep\n\ntable\n";
+        assert_eq!(
+            section(report, &[chart]),
+            "- a machine\n\n![Plain](charts/plain64.svg)\n\n### plain64\n\ntable\n\n### sleep\n\ntable\n"
+        );
+    }
+}

@@ -1,0 +1,138 @@
+//! Reads what our own load generator says, and says what it is to do.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use serde::Deserialize;
+
+use crate::generator::{Form, Job, PIPELINE_DEPTH, Rates, Shares};
+
+/// Where the median and the 99th percentile stand among the percentiles of a report.
+const P50: usize = 0;
+const P99: usize = 4;
+
+const NANOS_PER_MILLISECOND: f64 = 1e6;
+
+/// What we read of a report.
+#[derive(Debug, Deserialize)]
+struct Report {
+    seconds: f64,
+    responses: u64,
+    /// Nanoseconds that the oldest request without an answer had waited at the end.
+    longest_wait: u64,
+    errors: BTreeMap<String, u64>,
+    connections: Connections,
+    latency: Latency,
+}
+
+#[derive(Debug, Deserialize)]
+struct Connections {
+    asked: u64,
+    opened: u64,
+    never_served: u64,
+    least: u64,
+    median: u64,
+    most: u64,
+}
+
+/// Nanoseconds.
+#[derive(Debug, Deserialize)]
+struct Latency {
+    percentiles: Vec<f64>,
+    max: f64,
+}
+
+/// The options for a load; the URL follows.
+pub fn arguments(job: &Job, seconds: u64, body: &Path) -> Vec<String> {
+    let mut arguments = options(job, seconds);
+    if job.form == Form::Body {
+        arguments.extend(["-B".to_owned(), body.display().to_string()]);
+    }
+    arguments.extend(["--format", "json", "--quiet"].map(str::to_owned));
+    arguments
+}
+
+/// The command as a reader would type it.
+pub fn command_line(job: &Job, seconds: u64) -> String {
+    let body = if job.form == Form::Body { " -B 64KiB" } else { "" };
+    format!("gust {}{body} {}", options(job, seconds).join(" "), job.target)
+}
+
+fn options(job: &Job, seconds: u64) -> Vec<String> {
+    let mut options =
+        vec![format!("-t{}", job.threads), format!("-c{}", job.connections), format!("-d{seconds}s")];
+    match job.form {
+        Form::One | Form::Body => {}
+        Form::Pipelined => options.push(format!("-p{PIPELINE_DEPTH}")),
+        Form::Closing => options.push("--no-keepalive".to_owned()),
+    }
+    options
+}
+
+/// Reads a report in JSON.
+pub fn parse(text: &str) -> Option<Rates> {
+    let report: Report = serde_json::from_str(text).ok()?;
+    let latency =
+        |index: usize| report.latency.percentiles.get(index).map(|nanos| nanos / NANOS_PER_MILLISECOND);
+    let connections = &report.connections;
+    let unopened = connections.asked.saturating_sub(connections.opened);
+    let errors = report.errors.iter().map(|(name, count)| (name.as_str(), *count));
+    let problems = errors
+        .chain([
+            ("connections never opened", unopened),
+            ("connections never served", connections.never_served),
+        ])
+        .filter(|(_, count)| *count > 0)
+        .map(|(name, count)| format!("{} {count}", name.replace('_', " ")))
+        .collect();
+    Some(Rates {
+        requests: report.responses,
+        per_second: report.responses as f64 / report.seconds.max(1e-9),
+        p50: latency(P50)?,
+        p99: latency(P99)?,
+        longest: report.latency.max.max(report.longest_wait as f64) / NANOS_PER_MILLISECOND,
+        problems,
+        shares: Some(Shares {
+            least: connections.least,
+            median: connections.median,
+            most: connections.most,
+            never_served: connections.never_served,
+        }),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_report_is_read() {
+        let text = r#"{"format": 1, "seconds": 2.0, "requests": 101, "responses": 100, "longest_wait": 3000000000,
+            "errors": {"connect": 0, "closed_early": 5}, "statuses": {"200": 100},
+            "connections": {"asked": 4, "opened": 4, "served": 3, "never_served": 1, "least": 0, "median": 30,
+            "most": 40}, "latency": {"percentiles": [1e6, 2e6, 3e6, 4e6, 5e6, 6e6, 7e6], "max": 8e6}}"#;
+        let rates = parse(text).unwrap();
+        assert_eq!((rates.requests, rates.per_second), (100, 50.0));
+        // A request that is still waiting counts: no answer is the longest wait.
+        assert_eq!((rates.p50, rates.p99, rates.longest), (1.0, 5.0, 3_000.0));
+        assert_eq!(rates.problems, ["closed early 5", "connections never served 1"]);
+        assert_eq!(rates.shares.map(|shares| (shares.least, shares.median, shares.most)), Some((0, 30, 40)));
+    }
+
+    #[test]
+    fn words_are_no_report() {
+        assert!(parse("gust: cannot connect").is_none());
+    }
+
+    #[test]
+    fn a_load_is_typed() {
+        let job = Job::get("/plaintext", 64, 2);
+        assert_eq!(command_line(&job, 5), "gust -t2 -c64 -d5s /plaintext");
+        assert_eq!(
+            command_line(&job.clone().sending(Form::Pipelined), 5),
+            "gust -t2 -c64 -d5s -p16 /plaintext"
+        );
+        let closing = arguments(&job.sending(Form::Closing), 5, Path::new("body"));
+        assert_eq!(closing.join(" "), "-t2 -c64 -d5s --no-keepalive --format json --quiet");
+    }
+}

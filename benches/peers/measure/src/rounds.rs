@@ -1,0 +1,115 @@
+//! Rounds: every server in turn, so that what slows the machine slows all of them, and again if others were at work.
+
+use std::io;
+
+use crate::args::Args;
+use crate::build::Program;
+use crate::generator::Tools;
+use crate::report::{Figures, Row};
+use crate::scenario::{Entrant, OTHERS_KEY, Run, Scenario};
+use crate::server::Server;
+
+/// More cores than this in the hands of others, and the requests/s and latencies of a round are worth nothing.
+pub const DISTURBED_ABOVE: f64 = 0.2;
+
+/// A server with the program that was built for it.
+#[derive(Debug)]
+pub struct Built<'a> {
+    pub server: &'a Server,
+    pub program: Program,
+}
+
+/// Measures every entrant once a round.
+pub fn measure(args: &Args, tools: &Tools, scenario: &Scenario, built: &[Built<'_>]) -> Vec<Row> {
+    let entrants: Vec<(&Built<'_>, Entrant)> = built
+        .iter()
+        .flat_map(|built| scenario.entrants(built.server).into_iter().map(move |entrant| (built, entrant)))
+        .collect();
+    let mut rows: Vec<Row> = entrants
+        .iter()
+        .map(|(built, entrant)| Row::new(&entrant.label, Server::is_ours(&built.server.name)))
+        .collect();
+    let rounds = if scenario.repeats { args.rounds } else { 1 };
+    for round in 1..=rounds {
+        for ((built, entrant), row) in entrants.iter().zip(&mut rows) {
+            eprintln!("{} {round}/{rounds}: {}", scenario.name, entrant.label);
+            let run = Run {
+                server: built.server,
+                program: &built.program,
+                slow: &entrant.slow,
+                seconds: args.seconds,
+                tools,
+                scenario,
+            };
+            let (figures, repeats) = calmest(|| (scenario.measure)(&run), args.repeats);
+            row.rounds.push(figures.map_err(|error| error.to_string()));
+            row.repeats += repeats;
+        }
+    }
+    rows
+}
+
+/// Runs until a run is not disturbed, at most so many times more, and returns the calmest with the number of repeats.
+fn calmest(mut run: impl FnMut() -> io::Result<Figures>, repeats_max: usize) -> (io::Result<Figures>, usize) {
+    let mut best = run();
+    for repeats in 0..repeats_max {
+        // What failed has failed for another reason.
+        let Ok(calmest) = &best else { return (best, repeats) };
+        if !is_disturbed(calmest) {
+            return (best, repeats);
+        }
+        let others = others(calmest);
+        eprintln!("  disturbed: others used {others:.2} cores; once more");
+        match run() {
+            Ok(again) if others < self::others(&again) => {}
+            again => best = again,
+        }
+    }
+    (best, repeats_max)
+}
+
+/// Whether others used so much of the machine that the figures are worth nothing.
+pub fn is_disturbed(figures: &Figures) -> bool {
+    others(figures) > DISTURBED_ABOVE
+}
+
+fn others(figures: &Figures) -> f64 {
+    figures.get(OTHERS_KEY).unwrap_or(0.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_quiet_round_is_run_once() {
+        check(&[0.1], 2, (Some(0.1), 0));
+    }
+
+    #[test]
+    fn a_disturbed_round_is_repeated_until_it_is_quiet() {
+        check(&[0.5, 0.2, 0.0], 2, (Some(0.2), 1));
+    }
+
+    #[test]
+    fn repeats_are_bounded_and_the_calmest_is_kept() {
+        check(&[0.5, 0.3, 0.9, 0.0], 2, (Some(0.3), 2));
+        check(&[0.5], 0, (Some(0.5), 0));
+    }
+
+    #[test]
+    fn what_fails_is_not_repeated() {
+        let (figures, repeats) = calmest(|| Err(io::Error::other("it hangs")), 2);
+        assert!(figures.is_err());
+        assert_eq!(repeats, 0);
+    }
+
+    #[track_caller]
+    fn check(runs: &[f64], repeats_max: usize, expected: (Option<f64>, usize)) {
+        let mut runs = runs.iter();
+        let run =
+            || Ok(Figures::default().number(OTHERS_KEY, *runs.next().expect("one run more than allowed")));
+        let (figures, repeats) = calmest(run, repeats_max);
+        assert_eq!((figures.unwrap().get(OTHERS_KEY), repeats), expected);
+    }
+}

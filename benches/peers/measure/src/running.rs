@@ -1,0 +1,149 @@
+//! A server process: started, found ready, and ended.
+
+use std::ffi::OsString;
+use std::io::{self, Read, Write};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+
+use crate::build::Program;
+use crate::proc;
+
+const READY_WITHIN: Duration = Duration::from_secs(20);
+
+/// A server under valgrind takes seconds to start.
+const READY_UNDER_TOOL_WITHIN: Duration = Duration::from_secs(60);
+
+/// A server that was asked to end and does not is killed after this.
+const ENDED_WITHIN: Duration = Duration::from_secs(2);
+
+/// A server process. It is ended when this is dropped, or by the kernel when `measure` itself ends.
+#[derive(Debug)]
+pub struct Running {
+    child: Child,
+    pub address: SocketAddr,
+    is_script: bool,
+    ended: bool,
+}
+
+impl Running {
+    /// Starts the server on a free port and waits until it answers.
+    pub fn start(program: &Program) -> io::Result<Self> {
+        let mut command = guarded(&program.path, if program.is_script { "TERM" } else { "KILL" });
+        Self::spawn(&mut command, program)?.until_ready(Duration::from_millis(2), READY_WITHIN)
+    }
+
+    /// The same under a tool, such as `valgrind --tool=callgrind`, which reads the names in the profiling build.
+    pub fn start_under(tool: &[OsString], program: &Program) -> io::Result<Self> {
+        let (tool, options) = tool.split_first().expect("a tool has a name");
+        let mut command = guarded(Path::new(tool), "KILL");
+        command.args(options).arg(&program.profiling);
+        Self::spawn(&mut command, program)?.until_ready(Duration::from_millis(20), READY_UNDER_TOOL_WITHIN)
+    }
+
+    /// The same without a second program in between, whose start would count.
+    pub fn start_bare(program: &Program, ask_every: Duration) -> io::Result<Self> {
+        Self::spawn(&mut Command::new(&program.path), program)?.until_ready(ask_every, READY_WITHIN)
+    }
+
+    fn spawn(command: &mut Command, program: &Program) -> io::Result<Self> {
+        let address = free_address()?;
+        command.arg(address.to_string()).args(program.arguments);
+        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+        Ok(Self { child: command.spawn()?, address, is_script: program.is_script, ended: false })
+    }
+
+    /// Asks for `/plaintext` until it is answered.
+    fn until_ready(mut self, pause: Duration, within: Duration) -> io::Result<Self> {
+        let deadline = Instant::now() + within;
+        loop {
+            if is_answering(self.address, within) {
+                return Ok(self);
+            }
+            if let Some(status) = self.child.try_wait()? {
+                self.ended = true;
+                return Err(io::Error::other(format!("the server ended with {status}")));
+            }
+            if Instant::now() > deadline {
+                return Err(io::Error::other("the server does not answer GET /plaintext"));
+            }
+            thread::sleep(pause);
+        }
+    }
+
+    pub fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// Ends the server and returns how many context switches it made in its life: those of threads that have ended
+    /// are only in the account that is taken here.
+    pub fn end(mut self) -> u64 {
+        let live = proc::live_switches(self.pid()).unwrap_or(0);
+        let before = proc::switches_of_ended_children();
+        self.stop();
+        let ended = proc::switches_of_ended_children().saturating_sub(before);
+        // The account leaves out the processes that the server itself has started.
+        if self.is_script { live } else { ended }
+    }
+
+    fn stop(&mut self) {
+        self.ended = true;
+        if self.is_script {
+            let pid = Pid::from_raw(self.child.id().cast_signed());
+            // It can only fail when the process is gone, and then it is waited for just the same.
+            let _ = kill(pid, Signal::SIGTERM);
+            let deadline = Instant::now() + ENDED_WITHIN;
+            while Instant::now() < deadline {
+                if !matches!(self.child.try_wait(), Ok(None)) {
+                    return;
+                }
+                thread::sleep(Duration::from_millis(5));
+            }
+        }
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        if !self.ended {
+            self.stop();
+        }
+    }
+}
+
+/// A command whose process the kernel ends with this signal when `measure` ends, however that comes.
+pub fn guarded(program: &Path, signal: &str) -> Command {
+    let mut command = Command::new("setpriv");
+    command.args(["--pdeathsig", signal]).arg(program);
+    command
+}
+
+/// A loopback address whose port nobody has at this moment.
+fn free_address() -> io::Result<SocketAddr> {
+    TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()
+}
+
+fn is_answering(address: SocketAddr, within: Duration) -> bool {
+    let ask = || -> io::Result<bool> {
+        let mut stream = TcpStream::connect(address)?;
+        stream.set_read_timeout(Some(within))?;
+        stream.write_all(b"GET /plaintext HTTP/1.1\r\nHost: localhost\r\n\r\n")?;
+        let mut answer = Vec::new();
+        let mut piece = [0; 1024];
+        while !answer.ends_with(b"Hello, World!") {
+            match stream.read(&mut piece)? {
+                0 => return Ok(false),
+                read => answer.extend_from_slice(&piece[..read]),
+            }
+        }
+        Ok(true)
+    };
+    ask().unwrap_or(false)
+}

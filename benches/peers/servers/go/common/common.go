@@ -1,0 +1,51 @@
+// Package common is what both Go servers do in the same way.
+package common
+
+import (
+	"os"
+	"runtime"
+	"strconv"
+	"time"
+)
+
+// Hello is what every server answers to GET /plaintext.
+const Hello = "Hello, World!"
+
+// Workers is how many threads run Go code at once.
+const Workers = 2
+
+// Message is what every server answers to GET /json, serialized for each request.
+type Message struct {
+	Message string `json:"message"`
+}
+
+// Address returns where to listen, and bounds the threads.
+func Address() string {
+	if len(os.Args) < 2 {
+		os.Stderr.WriteString("the first argument is the address to listen on\n")
+		os.Exit(2)
+	}
+	runtime.GOMAXPROCS(Workers)
+	return os.Args[1]
+}
+
+// Milliseconds returns what was asked for, or 10 ms.
+func Milliseconds(text string) time.Duration {
+	number, err := strconv.Atoi(text)
+	if err != nil {
+		number = 10
+	}
+	return time.Duration(number) * time.Millisecond
+}
+
+// Spin keeps a core busy until this much time has passed.
+func Spin(length time.Duration) uint64 {
+	end := time.Now().Add(length)
+	hash := uint64(0xcbf29ce484222325)
+	for time.Now().Before(end) {
+		for round := uint64(0); round < 1000; round++ {
+			hash = (hash ^ round) * 0x100000001b3
+		}
+	}
+	return hash
+}

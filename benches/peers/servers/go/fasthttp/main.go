@@ -1,0 +1,49 @@
+// The fasthttp peer, on two threads. Nothing is marked: a goroutine that waits holds no thread.
+package main
+
+import (
+	"encoding/json"
+	"log"
+	"runtime"
+	"strconv"
+	"time"
+
+	"github.com/valyala/fasthttp"
+
+	"peers/common"
+)
+
+func length(ctx *fasthttp.RequestCtx) time.Duration {
+	return common.Milliseconds(string(ctx.QueryArgs().Peek("ms")))
+}
+
+func answer(ctx *fasthttp.RequestCtx) {
+	ctx.SetContentType("text/plain")
+	switch string(ctx.Path()) {
+	case "/plaintext":
+		ctx.SetBodyString(common.Hello)
+	case "/json":
+		content, err := json.Marshal(common.Message{Message: common.Hello})
+		if err != nil {
+			ctx.Error(err.Error(), fasthttp.StatusInternalServerError)
+			return
+		}
+		ctx.SetContentType("application/json")
+		ctx.SetBody(content)
+	case "/sleep":
+		time.Sleep(length(ctx))
+		ctx.SetBodyString(common.Hello)
+	case "/cpu":
+		runtime.KeepAlive(common.Spin(length(ctx)))
+		ctx.SetBodyString(common.Hello)
+	case "/length":
+		ctx.SetBodyString(strconv.Itoa(len(ctx.PostBody())))
+	default:
+		ctx.SetStatusCode(fasthttp.StatusNotFound)
+	}
+}
+
+func main() {
+	server := &fasthttp.Server{Handler: answer}
+	log.Fatal(server.ListenAndServe(common.Address()))
+}
