@@ -22,6 +22,9 @@ const READY_UNDER_TOOL_WITHIN: Duration = Duration::from_secs(60);
 /// A server that was asked to end and does not is killed after this.
 const ENDED_WITHIN: Duration = Duration::from_secs(2);
 
+/// What a server answers when it is ready.
+const EXPECTED: &[u8] = b"Hello, World!";
+
 /// A server process. It is ended when this is dropped, or by the kernel when `measure` itself ends.
 #[derive(Debug)]
 pub struct Running {
@@ -137,7 +140,7 @@ fn is_answering(address: SocketAddr, within: Duration) -> bool {
         stream.write_all(b"GET /plaintext HTTP/1.1\r\nHost: localhost\r\n\r\n")?;
         let mut answer = Vec::new();
         let mut piece = [0; 1024];
-        while !answer.ends_with(b"Hello, World!") {
+        while !answer.windows(EXPECTED.len()).any(|bytes| bytes == EXPECTED) {
             match stream.read(&mut piece)? {
                 0 => return Ok(false),
                 read => answer.extend_from_slice(&piece[..read]),

@@ -1,5 +1,6 @@
 //! How large a server is: bytes of its binary, and crates that it is made of.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::io;
 use std::process::Command;
@@ -52,7 +53,7 @@ fn crates(source: &Source) -> io::Result<Option<usize>> {
         Source::Foreign(_) | Source::Binary(_) => return Ok(None),
     };
     let mut cargo = Command::new("cargo");
-    cargo.args(["tree", "--package", package, "--edges", "normal", "--prefix", "none", "--no-dedupe"]);
+    cargo.args(["tree", "--package", package, "--edges", "normal", "--prefix", "depth", "--no-dedupe"]);
     cargo.args(["--format", "{p}"]).current_dir(folder);
     // The example of the framework shows all of it.
     if matches!(source, Source::Example { .. }) {
@@ -62,16 +63,30 @@ fn crates(source: &Source) -> io::Result<Option<usize>> {
     if !output.status.success() {
         return Err(io::Error::other(String::from_utf8_lossy(&output.stderr).trim().to_owned()));
     }
-    Ok(Some(count_crates(&String::from_utf8_lossy(&output.stdout), package)))
+    Ok(Some(count_crates(&String::from_utf8_lossy(&output.stdout))))
 }
 
-/// Different lines of a tree, but for those of the package and of what all servers here have in common.
-fn count_crates(tree: &str, package: &str) -> usize {
-    let name = |line: &&str| line.split(' ').next().unwrap_or("").to_owned();
-    let mut crates: Vec<&str> = tree.lines().filter(|line| !line.is_empty()).collect();
-    crates.sort_unstable();
-    crates.dedup();
-    crates.iter().filter(|line| name(line) != package && name(line) != "common").count()
+/// What all peers share; what only this needs is not counted either.
+const SHARED: &str = "common";
+
+/// Different crates of a tree whose lines start with their depth, the package itself left out.
+fn count_crates(tree: &str) -> usize {
+    let mut crates = BTreeSet::new();
+    let mut shared_at = None;
+    for line in tree.lines() {
+        let digits = line.chars().take_while(char::is_ascii_digit).count();
+        let (depth, name) = line.split_at(digits);
+        let Ok(depth) = depth.parse::<usize>() else { continue };
+        if shared_at.is_some_and(|shared| depth > shared) {
+            continue;
+        }
+        let is_shared = name.split(' ').next() == Some(SHARED);
+        shared_at = is_shared.then_some(depth);
+        if !is_shared && depth > 0 {
+            crates.insert(name);
+        }
+    }
+    crates.len()
 }
 
 #[cfg(test)]
@@ -80,7 +95,12 @@ mod tests {
 
     #[test]
     fn a_crate_counts_once_a_version() {
-        let tree = "peer v0.1.0 (/peer)\na v1.0.0\nb v1.0.0\na v1.0.0\n\na v2.0.0\ncommon v0.1.0 (/common)\n";
-        assert_eq!(count_crates(tree, "peer"), 3);
+        assert_eq!(count_crates("0peer v0.1.0 (/peer)\n1a v1.0.0\n2b v1.0.0\n1b v1.0.0\n1a v2.0.0\n"), 3);
+    }
+
+    #[test]
+    fn what_only_the_shared_crate_needs_is_not_counted() {
+        let tree = "0peer v0.1.0 (/peer)\n1common v0.1.0 (/common)\n2serde v1.0.0\n3core v1.0.0\n1a v1.0.0\n2core v1.0.0\n";
+        assert_eq!(count_crates(tree), 2);
     }
 }

@@ -6,31 +6,35 @@ use std::thread;
 
 use astra::{Body, Request, Response, ResponseBuilder, Server};
 use common::{BLOCKING_THREADS_MAX, HELLO, address_argument, message_json, milliseconds, spin};
-use hyper::Method;
+use hyper::{Method, header};
 
 fn answer(mut request: Request) -> Response {
     let query = request.uri().query().unwrap_or("");
     match (request.method(), request.uri().path()) {
-        (&Method::GET, "/plaintext") => with_type("text/plain", Body::new(HELLO)),
-        (&Method::GET, "/json") => with_type("application/json", Body::new(message_json())),
+        (&Method::GET, "/plaintext") => with_type("text/plain", HELLO.into()),
+        (&Method::GET, "/json") => with_type("application/json", message_json()),
         (&Method::GET, "/sleep") => {
             thread::sleep(milliseconds(query));
-            with_type("text/plain", Body::new(HELLO))
+            with_type("text/plain", HELLO.into())
         }
         (&Method::GET, "/cpu") => {
             spin(milliseconds(query));
-            with_type("text/plain", Body::new(HELLO))
+            with_type("text/plain", HELLO.into())
         }
         (&Method::POST, "/length") => match io::copy(&mut request.body_mut().reader(), &mut io::sink()) {
-            Ok(length) => with_type("text/plain", Body::new(length.to_string())),
+            Ok(length) => with_type("text/plain", length.to_string().into()),
             Err(_) => status(400),
         },
         _ => status(404),
     }
 }
 
-fn with_type(content_type: &str, content: Body) -> Response {
-    ResponseBuilder::new().header("Content-Type", content_type).body(content).expect("a valid response")
+fn with_type(content_type: &str, content: Vec<u8>) -> Response {
+    let response = ResponseBuilder::new()
+        .header(header::CONTENT_TYPE, content_type)
+        // Without it astra sends chunks, as it does not tell hyper how long the content is.
+        .header(header::CONTENT_LENGTH, content.len());
+    response.body(Body::new(content)).expect("a valid response")
 }
 
 fn status(status: u16) -> Response {

@@ -6,6 +6,7 @@
 use std::mem;
 use std::os::fd::RawFd;
 
+use memchr::memmem;
 use raw_sockets::epoll::{self, Epoll, HUNG_UP, WRITABLE};
 use raw_sockets::{answer, listener, run_loops, send};
 
@@ -35,7 +36,7 @@ struct Loop {
 impl Loop {
     fn new(listener: RawFd) -> Self {
         Self {
-            epoll: Epoll::new(),
+            epoll: Epoll::open(),
             listener,
             connections: Vec::new(),
             input: vec![0; INPUT_BYTES].into_boxed_slice(),
@@ -115,7 +116,10 @@ impl Loop {
 /// How many heads end in these bytes, which go on where the last ones stopped.
 fn ends(bytes: &[u8], matched: &mut usize) -> usize {
     let mut count = 0;
-    for &byte in bytes {
+    let mut rest = bytes;
+    // What began in the last bytes is finished a byte at a time; the others are searched at once.
+    while let (1.., Some((&byte, after))) = (*matched, rest.split_first()) {
+        rest = after;
         *matched = match byte {
             byte if byte == END[*matched] => *matched + 1,
             b'\r' => 1,
@@ -126,6 +130,15 @@ fn ends(bytes: &[u8], matched: &mut usize) -> usize {
             count += 1;
         }
     }
+    if rest.is_empty() {
+        return count;
+    }
+    let mut open = rest;
+    for at in memmem::find_iter(rest, END) {
+        open = &rest[at + END.len()..];
+        count += 1;
+    }
+    *matched = (1..END.len()).rev().find(|&length| open.ends_with(&END[..length])).unwrap_or(0);
     count
 }
 

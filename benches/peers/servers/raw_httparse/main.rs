@@ -52,7 +52,7 @@ struct Loop {
 impl Loop {
     fn new(listener: RawFd) -> Self {
         Self {
-            epoll: Epoll::new(),
+            epoll: Epoll::open(),
             listener,
             connections: Vec::new(),
             input: vec![0; INPUT_BYTES].into_boxed_slice(),

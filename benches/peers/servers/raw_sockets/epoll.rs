@@ -24,7 +24,7 @@ pub fn events() -> Box<Events> {
 }
 
 impl Epoll {
-    pub fn new() -> Self {
+    pub fn open() -> Self {
         let fd = unsafe { libc::epoll_create1(libc::EPOLL_CLOEXEC) };
         assert!(fd >= 0, "no epoll: {}", io::Error::last_os_error());
         Self(fd)
