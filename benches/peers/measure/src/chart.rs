@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use crate::report::{Row, number};
+use crate::report::{Row, median, number};
 
 const WIDTH: usize = 900;
 const LINE: usize = 26;
@@ -10,7 +10,7 @@ const BAR: usize = 16;
 
 /// Where the first line starts, below the title and the names of the two halves.
 const TOP: usize = 84;
-const BOTTOM: usize = 20;
+const BOTTOM: usize = 44;
 const MARGIN: usize = 20;
 
 /// Where the bars of each half start, and how long the longest is. What is right of a bar is its number.
@@ -18,6 +18,9 @@ const LEFT_BARS: usize = 210;
 const RIGHT_BARS: usize = 610;
 const BAR_MAX: usize = 270;
 const RIGHT_BAR_MAX: usize = 200;
+
+/// A server that needs more CPU time than so many times the median has its bar cut: the others could not be told apart.
+const CUT_ABOVE_MEDIANS: f64 = 3.0;
 
 /// It has its own ground in light and in dark, so that it can be read on any page.
 const STYLE: &str = "\
@@ -28,12 +31,14 @@ const STYLE: &str = "\
     .note { fill: #59636e; }\n\
     .ours { font-weight: 700; }\n\
     .bar { fill: #8c959f; }\n\
+    .gap { fill: #ffffff; }\n\
     .bar.ours { fill: #0969da; }\n\
     @media (prefers-color-scheme: dark) {\n\
     .ground { fill: #0d1117; stroke: #3d444d; }\n\
     text { fill: #e6edf3; }\n\
     .note { fill: #9198a1; }\n\
     .bar { fill: #6e7681; }\n\
+    .gap { fill: #0d1117; }\n\
     .bar.ours { fill: #4493f8; }\n\
     }\n";
 
@@ -44,17 +49,15 @@ struct Line {
     is_ours: bool,
     rate: f64,
     cpu: f64,
+    has_problems: bool,
 }
 
 /// Draws the medians of the rows, the fastest first; none if nothing was measured.
 pub fn draw(title: &str, rate_title: &str, rows: &[Row]) -> Option<String> {
     let mut lines: Vec<Line> = rows.iter().filter_map(line).collect();
     lines.sort_by(|a, b| b.rate.total_cmp(&a.rate));
-    let most = |value: fn(&Line) -> f64| lines.iter().map(value).fold(0.0, f64::max);
-    let (rate_most, cpu_most) = (most(|line| line.rate), most(|line| line.cpu));
-    if lines.is_empty() {
-        return None;
-    }
+    let rate_most = lines.first()?.rate;
+    let cpu_most = cpu_scale(&lines);
     let height = TOP + lines.len() * LINE + BOTTOM;
     let mut svg = format!(
         "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {WIDTH} {height}\" width=\"{WIDTH}\" \
@@ -62,24 +65,32 @@ pub fn draw(title: &str, rate_title: &str, rows: &[Row]) -> Option<String> {
          <rect class=\"ground\" x=\"0.5\" y=\"0.5\" width=\"{1}\" height=\"{2}\" rx=\"8\"/>\n\
          <text class=\"title\" x=\"{MARGIN}\" y=\"34\">{0}</text>\n\
          <text class=\"note\" x=\"{LEFT_BARS}\" y=\"64\">{3} (more is better)</text>\n\
-         <text class=\"note\" x=\"{RIGHT_BARS}\" y=\"64\">server CPU µs/request (less is better)</text>\n",
+         <text class=\"note\" x=\"{RIGHT_BARS}\" y=\"64\">server CPU µs/request (less is better)</text>\n\
+         <text class=\"note\" x=\"{MARGIN}\" y=\"{4}\">A bar with a gap is longer than it is drawn. * had problems, \
+         such as connections that were never served: see the table.</text>\n",
         escape(title),
         WIDTH - 1,
         height - 1,
-        escape(rate_title)
+        escape(rate_title),
+        height - 16
     );
     for (index, line) in lines.iter().enumerate() {
         let y = TOP + index * LINE;
         let class = if line.is_ours { " ours" } else { "" };
         let _ = writeln!(
             svg,
-            "<text class=\"name{class}\" x=\"{}\" y=\"{}\">{}</text>",
+            "<text class=\"name{class}\" x=\"{}\" y=\"{}\">{}{}</text>",
             LEFT_BARS - 10,
             y + 13,
-            escape(&line.label)
+            escape(&line.label),
+            if line.has_problems { " *" } else { "" }
         );
         bar(&mut svg, LEFT_BARS, y, class, scaled(line.rate, rate_most, BAR_MAX), &number(line.rate, 0));
         bar(&mut svg, RIGHT_BARS, y, class, scaled(line.cpu, cpu_most, RIGHT_BAR_MAX), &number(line.cpu, 1));
+        if line.cpu > cpu_most {
+            let x = RIGHT_BARS + RIGHT_BAR_MAX - 16;
+            let _ = writeln!(svg, "<rect class=\"gap\" x=\"{x}\" y=\"{y}\" width=\"5\" height=\"{BAR}\"/>");
+        }
     }
     svg.push_str("</svg>\n");
     Some(svg)
@@ -91,6 +102,7 @@ fn line(row: &Row) -> Option<Line> {
         is_ours: row.is_ours,
         rate: row.median("rate")?,
         cpu: row.median("cpu")?,
+        has_problems: !row.problems().is_empty(),
     })
 }
 
@@ -102,6 +114,14 @@ fn bar(svg: &mut String, x: usize, y: usize, class: &str, length: f64, value: &s
         x as f64 + length + 6.0,
         y + 13
     );
+}
+
+/// What the longest bar of CPU time stands for.
+fn cpu_scale(lines: &[Line]) -> f64 {
+    let mut values: Vec<f64> = lines.iter().map(|line| line.cpu).collect();
+    values.sort_by(f64::total_cmp);
+    let most = values.last().copied().unwrap_or(0.0);
+    most.min(median(&values) * CUT_ABOVE_MEDIANS)
 }
 
 /// How long the bar of a value is; the longest belongs to `most`. What is not nothing can be seen.
@@ -143,6 +163,15 @@ mod tests {
         assert!(svg.find(">ours<").unwrap() < svg.find(">slow<").unwrap());
         assert!(svg.contains("a &lt; b") && !svg.contains("broken"));
         assert_eq!(svg.matches("class=\"bar ours\"").count(), 2);
+    }
+
+    #[test]
+    fn one_slow_server_does_not_flatten_the_others() {
+        let line =
+            |cpu: f64| Line { label: String::new(), is_ours: false, rate: 1.0, cpu, has_problems: false };
+        assert_eq!(cpu_scale(&[line(5.0), line(6.0), line(500.0)]), 18.0);
+        assert_eq!(cpu_scale(&[line(5.0), line(6.0), line(7.0)]), 7.0);
+        assert_eq!(scaled(500.0, 18.0, 200), 200.0);
     }
 
     #[test]

@@ -4,27 +4,30 @@ use std::fs;
 use std::process::Command;
 
 use crate::build::{main_folder, peers_folder};
+use crate::generator::Generator;
 use crate::rounds::Built;
 
 /// A Markdown list.
-pub fn describe(built: &[Built<'_>]) -> String {
+pub fn describe(built: &[Built<'_>], generator: Generator) -> String {
     let cpu = first_value("/proc/cpuinfo", "model name");
     let memory = first_value("/proc/meminfo", "MemTotal");
     let cores = std::thread::available_parallelism().map_or(0, usize::from);
     let kernel = said("uname", &["-sr"]);
-    let load = fs::read_to_string("/proc/loadavg").unwrap_or_default();
-    let load = load.split(' ').next().unwrap_or("").to_owned();
+    let load_average = fs::read_to_string("/proc/loadavg").unwrap_or_default();
+    let load_average = load_average.split(' ').next().unwrap_or("").to_owned();
     let commit = said("git", &["-C", &main_folder().display().to_string(), "rev-parse", "--short", "HEAD"]);
     let date = said("date", &["-u", "+%Y-%m-%d %H:%M UTC"]);
-    // wrk prints its version among its help, and then fails.
-    let wrk = said("wrk", &["-v"]);
-    let wrk = wrk.split_whitespace().take(2).collect::<Vec<_>>().join(" ");
+    let load = match generator {
+        Generator::Gust => "gust of our commit".to_owned(),
+        // wrk prints its version among its help, and then fails.
+        Generator::Wrk => said("wrk", &["-v"]).split_whitespace().take(2).collect::<Vec<_>>().join(" "),
+    };
     let tools =
-        [said("rustc", &["--version"]), wrk, said("strace", &["-V"]), said("valgrind", &["--version"])];
+        [said("rustc", &["--version"]), load, said("strace", &["-V"]), said("valgrind", &["--version"])];
     let tools = tools.map(|tool| tool.lines().next().unwrap_or("").to_owned()).join(", ");
     format!(
         "- {date}, our commit {commit}\n- {cpu}, {cores} cores (shared with the load generator), {memory}, \
-         {kernel}, load before the start {load}\n- {tools}\n- peers: {}\n",
+         {kernel}, load before the start {load_average}\n- {tools}\n- peers: {}\n",
         peer_versions(built)
     )
 }

@@ -99,7 +99,7 @@ fn measure(args: &Args) -> io::Result<()> {
     let mut report = format!(
         "# Measured beside the peers\n\n{}- `cargo run --release -p measure -- {}`: {} rounds in turns, \
          {} s each, median (least..most); a ratio is the median of the rounds' ratios\n{absent}",
-        machine::describe(&built),
+        machine::describe(&built, args.generator),
         typed(),
         args.rounds,
         args.seconds

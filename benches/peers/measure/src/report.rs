@@ -75,6 +75,19 @@ impl Row {
         (!values.is_empty()).then(|| median(&values))
     }
 
+    /// What went wrong, in every round.
+    pub fn problems(&self) -> String {
+        let mut problems: Vec<&str> = Vec::new();
+        for round in &self.rounds {
+            match round {
+                Ok(figures) => problems.extend(figures.problems.iter().map(String::as_str)),
+                Err(error) => problems.push(error),
+            }
+        }
+        // What a program said may have lines and bars, which would break the table.
+        problems.join("; ").replace('\n', " ").replace('|', "/")
+    }
+
     /// Rounds that were disturbed even after the last repeat, and how many repeats there were; empty if none.
     fn disturbed(&self) -> String {
         let disturbed = figures(self).filter(|figures| is_disturbed(figures)).count();
@@ -117,7 +130,7 @@ pub fn table(columns: &[Column], rows: &[Row], reference: &str) -> String {
         if tells_disturbed {
             let _ = write!(text, " {} |", row.disturbed());
         }
-        let _ = writeln!(text, " {} |", problems(row));
+        let _ = writeln!(text, " {} |", row.problems());
     }
     text
 }
@@ -147,18 +160,6 @@ fn ratio(row: &Row, reference: &Row, key: &str) -> String {
     if ratios.is_empty() { "-".to_owned() } else { format!("{:.2}", median(&ratios)) }
 }
 
-fn problems(row: &Row) -> String {
-    let mut problems: Vec<&str> = Vec::new();
-    for round in &row.rounds {
-        match round {
-            Ok(figures) => problems.extend(figures.problems.iter().map(String::as_str)),
-            Err(error) => problems.push(error),
-        }
-    }
-    // What a program said may have lines and bars, which would break the table.
-    problems.join("; ").replace('\n', " ").replace('|', "/")
-}
-
 fn figures(row: &Row) -> impl Iterator<Item = &Figures> {
     row.rounds.iter().filter_map(|round| round.as_ref().ok())
 }
@@ -169,7 +170,8 @@ fn sorted(values: impl Iterator<Item = f64>) -> Vec<f64> {
     values
 }
 
-fn median(sorted: &[f64]) -> f64 {
+/// The middle of sorted values, of which there must be one.
+pub fn median(sorted: &[f64]) -> f64 {
     let middle = sorted.len() / 2;
     if sorted.len() % 2 == 1 { sorted[middle] } else { f64::midpoint(sorted[middle - 1], sorted[middle]) }
 }
@@ -226,7 +228,7 @@ mod tests {
         let mut failed = Row::new("a", false);
         failed.rounds.push(Err("it | hangs\nfor ever".to_owned()));
         assert_eq!(failed.median("rate"), None);
-        assert_eq!(problems(&failed), "it / hangs for ever");
+        assert_eq!(failed.problems(), "it / hangs for ever");
     }
 
     #[test]

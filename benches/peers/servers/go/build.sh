@@ -8,8 +8,8 @@ go_net_http) package=net_http ;;
 go_fasthttp) package=fasthttp ;;
 esac
 "$go" build -trimpath -ldflags '-s -w' -o "$2/server" "./$package"
-version=$("$go" env GOVERSION | sed 's/^go/Go /')
 if [ "$package" = fasthttp ]; then
-    version="fasthttp $("$go" list -m -f '{{.Version}}' github.com/valyala/fasthttp | tr -d v), $version"
+    "$go" list -m -f 'fasthttp {{.Version}}' github.com/valyala/fasthttp | tr -d v >"$2/version"
+else
+    "$go" env GOVERSION | sed 's/^go/Go /' >"$2/version"
 fi
-echo "$version" >"$2/version"
