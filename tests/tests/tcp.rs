@@ -4,6 +4,8 @@
 
 use std::io::{BufRead, BufReader, ErrorKind, Read, Write, read_to_string};
 use std::net::{Shutdown, SocketAddr, TcpStream};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, Receiver};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -472,6 +474,45 @@ fn a_producer_is_asked_when_there_is_room() {
     assert!(reasons.contains(&Closed::TimedOut), "{reasons:?}");
     drop(stuck);
     eventually("both are gone", || server.metrics().connections == 0);
+}
+
+#[test]
+fn a_producer_whose_peer_reads_fast_leaves_turns_to_others() {
+    struct EchoOrFlood;
+    impl Protocol for EchoOrFlood {
+        fn data(&mut self, bytes: &[u8], io: &mut Io<'_>) -> usize {
+            if bytes == b"flood" {
+                io.notify_drained()
+            } else {
+                io.send(bytes)
+            }
+            bytes.len()
+        }
+        fn drained(&mut self, io: &mut Io<'_>) {
+            io.send(&[b'x'; 1000]);
+            io.notify_drained();
+        }
+    }
+    let server = Raw::with(ServerConfig::default().event_loops(1), |_: Peer| EchoOrFlood);
+    let mut flooded = server.client();
+    flooded.write_all(b"flood").unwrap();
+    let stop = Arc::new(AtomicBool::new(false));
+    let stopped = Arc::clone(&stop);
+    let reader = thread::spawn(move || {
+        let mut bytes = vec![0; 1 << 20];
+        while !stopped.load(Ordering::Relaxed) {
+            flooded.read(&mut bytes).unwrap();
+        }
+    });
+    for _ in 0..20 {
+        let mut client = server.client();
+        for _ in 0..20 {
+            client.write_all(b"ping").unwrap();
+            assert_eq!(receive(&mut client, 4), b"ping");
+        }
+    }
+    stop.store(true, Ordering::Relaxed);
+    reader.join().unwrap();
 }
 
 /// Hands its sender out.

@@ -136,6 +136,8 @@ pub(crate) struct EventLoop {
     /// What the poller said and nobody has looked at yet. It is part of the loop, not of the
     /// leader: a new leader goes on where the old one was held up.
     ready: VecDeque<Ready>,
+    /// Those that had their turn and could go on: the poller is asked before they have another.
+    again: Vec<Ready>,
     inbox: Receiver<Message>,
     table: Table<Connection>,
     deadlines: Deadlines,
@@ -210,6 +212,7 @@ impl EventLoop {
             poll,
             events: Events::with_capacity(EVENTS_MAX),
             ready: VecDeque::with_capacity(EVENTS_MAX),
+            again: Vec::new(),
             inbox,
             table: Table::new(),
             deadlines: Deadlines::default(),
@@ -277,11 +280,11 @@ impl EventLoop {
         self.table.park(connection.token(), connection);
     }
 
-    /// Lets a connection wait for its next turn, behind the others that are ready.
+    /// Lets a connection wait for its next turn, behind all that are ready or become so meanwhile.
     pub(crate) fn requeue(&mut self, connection: Box<Connection>, now: Instant) {
         let token = connection.token();
         self.park(connection, now);
-        self.ready.push_back(Ready { token, readiness: Readiness::Io });
+        self.again.push(Ready { token, readiness: Readiness::Io });
     }
 
     /// A handler returned in time.
@@ -394,7 +397,7 @@ impl EventLoop {
         }
         let mut timeout = self.timeout(clock.now());
         self.handle.doze.fall_asleep();
-        if !self.inbox.is_empty() || self.drain_is_due() {
+        if !self.inbox.is_empty() || self.drain_is_due() || !self.again.is_empty() {
             timeout = Some(Duration::ZERO);
         }
         let result = self.poll.poll(&mut self.events, timeout);
@@ -409,6 +412,7 @@ impl EventLoop {
         }
         self.accepts_in_row = 0;
         self.sort_events();
+        self.ready.extend(self.again.drain(..));
         self.expire(clock.now());
         if self.drain_is_due() {
             self.drain();

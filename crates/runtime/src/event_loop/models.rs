@@ -11,12 +11,14 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicUsize as Count;
 use std::time::Instant;
 
+use bytes::Bytes;
 use loom::cell::Cell;
 
 use super::doze::{Doze, Standby};
 use super::slot::Slot;
 use crate::sync::atomic::{AtomicBool, Ordering};
 use crate::sync::{Condvar, Mutex, thread};
+use crate::tcp::Letters;
 
 #[allow(clippy::print_stdout, reason = "`--nocapture` shows how far a model has walked")]
 fn explore(name: &str, preemptions: Option<usize>, model: impl Fn() + Send + Sync + 'static) {
@@ -209,6 +211,43 @@ fn a_message_and_a_leader_that_falls_asleep() {
         for sender in senders {
             sender.join().unwrap();
         }
+    });
+}
+
+/// The loop is told of the first letter only, until somebody looks: none waits for ever for the next one.
+#[test]
+fn letters_for_a_connection_and_a_leader_that_falls_asleep() {
+    explore("letters and a leader that falls asleep", Some(3), || {
+        let handle = Loop::new();
+        let letters = Arc::new(Letters::new());
+        // Messages, in the order in which they are sent.
+        let inbox = Arc::new([AtomicBool::new(false), AtomicBool::new(false)]);
+        let sender = thread::spawn({
+            let (handle, letters, inbox) = (Arc::clone(&handle), Arc::clone(&letters), Arc::clone(&inbox));
+            move || {
+                let mut messages = inbox.iter();
+                for _ in 0..2 {
+                    if letters.put(Bytes::from_static(b"x")).unwrap() {
+                        messages.next().unwrap().store(true, Ordering::Release);
+                        if handle.doze.needs_waking() {
+                            handle.poller.wake();
+                        }
+                    }
+                }
+            }
+        });
+        let mut received = Vec::new();
+        let mut messages = 0;
+        while received.len() < 2 {
+            let is_new = || inbox[messages].load(Ordering::Acquire);
+            if is_new() {
+                messages += 1;
+                assert!(!letters.take(&mut received), "it is open");
+            } else {
+                handle.wait(is_new);
+            }
+        }
+        sender.join().unwrap();
     });
 }
 

@@ -41,6 +41,8 @@ pub(crate) use io::{Asked, Borrowed, End};
 pub use lines::{Lines, lines};
 pub use messages::{Messages, messages};
 pub use reply::Reply;
+#[cfg(all(test, loom))]
+pub(crate) use sender::Letters;
 pub(crate) use sender::Mailbox;
 pub use sender::{SendError, Sender};
 

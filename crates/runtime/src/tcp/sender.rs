@@ -5,9 +5,9 @@ use std::fmt;
 use std::sync::{Arc, Weak};
 
 use bytes::Bytes;
-use parking_lot::Mutex;
 
 use crate::event_loop::LoopHandle;
+use crate::sync::Mutex;
 
 /// Bytes that may wait for a connection. What is over it is refused: a peer that does not read must not fill the memory.
 const MAIL_BYTES_MAX: usize = 256 * 1024;
@@ -90,24 +90,29 @@ impl Sender {
     /// [`SendError::Full`] if the peer is too far behind, [`SendError::Closed`] if the connection is over. The bytes are
     /// not sent then, not even a part of them.
     pub fn send(&self, bytes: impl Into<Bytes>) -> Result<(), SendError> {
-        self.mailbox.put(bytes.into())
+        if self.mailbox.letters.put(bytes.into())? {
+            self.mailbox.tell();
+        }
+        Ok(())
     }
 
     /// Closes the connection once everything is sent.
     pub fn close(&self) {
-        self.mailbox.close();
+        if self.mailbox.letters.close() {
+            self.mailbox.tell();
+        }
     }
 
     /// Whether the connection is open.
     pub fn is_open(&self) -> bool {
-        self.mailbox.mail.lock().state == State::Open
+        self.mailbox.letters.0.lock().state == State::Open
     }
 }
 
 impl fmt::Debug for Sender {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mail = self.mailbox.mail.lock();
-        f.debug_struct("Sender").field("waiting", &mail.bytes).field("state", &mail.state).finish()
+        let waiting = self.mailbox.letters.0.lock();
+        f.debug_struct("Sender").field("bytes", &waiting.bytes).field("state", &waiting.state).finish()
     }
 }
 
@@ -116,11 +121,37 @@ pub(crate) struct Mailbox {
     /// Weak: a program may keep senders for longer than the server lives.
     home: Weak<LoopHandle>,
     token: usize,
-    mail: Mutex<Mail>,
+    letters: Letters,
 }
 
+impl Mailbox {
+    pub(crate) fn new(home: &Arc<LoopHandle>, token: usize) -> Self {
+        Self { home: Arc::downgrade(home), token, letters: Letters::new() }
+    }
+
+    /// Has the connection looked at.
+    fn tell(&self) {
+        if let Some(home) = self.home.upgrade() {
+            home.send_look(self.token);
+        }
+    }
+
+    /// Moves what waits behind the output. Returns whether the connection is to be closed behind it.
+    pub(crate) fn take(&self, output: &mut Vec<u8>) -> bool {
+        self.letters.take(output)
+    }
+
+    /// The connection is over: nothing is taken any more.
+    pub(crate) fn end(&self) {
+        self.letters.end();
+    }
+}
+
+/// What waits. Each change says whether the connection's loop must be told of it: one look serves all that comes until it happens.
+pub(crate) struct Letters(Mutex<Waiting>);
+
 #[derive(Debug, Default)]
-struct Mail {
+struct Waiting {
     parts: VecDeque<Bytes>,
     bytes: usize,
     state: State,
@@ -137,70 +168,51 @@ enum State {
     Closed,
 }
 
-impl Mailbox {
-    pub(crate) fn new(home: &Arc<LoopHandle>, token: usize) -> Self {
-        Self { home: Arc::downgrade(home), token, mail: Mutex::default() }
+impl Letters {
+    pub(crate) fn new() -> Self {
+        Self(Mutex::new(Waiting::default()))
     }
 
-    fn put(&self, bytes: Bytes) -> Result<(), SendError> {
-        let mut mail = self.mail.lock();
-        if mail.state != State::Open {
+    pub(crate) fn put(&self, bytes: Bytes) -> Result<bool, SendError> {
+        let mut waiting = self.0.lock();
+        if waiting.state != State::Open {
             return Err(SendError::Closed);
         }
         if bytes.is_empty() {
-            return Ok(());
+            return Ok(false);
         }
         // One that is longer than the bound is taken if nothing else waits: else it could never be sent.
-        if mail.bytes > 0 && mail.bytes + bytes.len() > MAIL_BYTES_MAX {
+        if waiting.bytes > 0 && waiting.bytes + bytes.len() > MAIL_BYTES_MAX {
             return Err(SendError::Full);
         }
-        mail.bytes += bytes.len();
-        mail.parts.push_back(bytes);
-        self.tell(mail);
-        Ok(())
+        waiting.bytes += bytes.len();
+        waiting.parts.push_back(bytes);
+        Ok(!std::mem::replace(&mut waiting.is_told, true))
     }
 
-    fn close(&self) {
-        let mut mail = self.mail.lock();
-        if mail.state == State::Open {
-            mail.state = State::Closing;
-            self.tell(mail);
+    fn close(&self) -> bool {
+        let mut waiting = self.0.lock();
+        if waiting.state != State::Open {
+            return false;
         }
+        waiting.state = State::Closing;
+        !std::mem::replace(&mut waiting.is_told, true)
     }
 
-    /// Has the connection looked at. One look serves all that is put until it happens.
-    fn tell(&self, mut mail: parking_lot::MutexGuard<'_, Mail>) {
-        if std::mem::replace(&mut mail.is_told, true) {
-            return;
-        }
-        drop(mail);
-        if let Some(home) = self.home.upgrade() {
-            home.send_look(self.token);
-        }
-    }
-
-    /// Moves what waits behind the output. Returns whether the connection is to be closed behind it.
     pub(crate) fn take(&self, output: &mut Vec<u8>) -> bool {
-        let mut mail = self.mail.lock();
-        mail.is_told = false;
-        mail.bytes = 0;
-        for part in mail.parts.drain(..) {
+        let mut waiting = self.0.lock();
+        waiting.is_told = false;
+        waiting.bytes = 0;
+        for part in waiting.parts.drain(..) {
             output.extend_from_slice(&part);
         }
-        mail.state != State::Open
+        waiting.state != State::Open
     }
 
-    /// The connection is over: nothing is taken any more.
-    pub(crate) fn end(&self) {
-        let mut mail = self.mail.lock();
-        mail.state = State::Closed;
-        mail.bytes = 0;
-        mail.parts.clear();
-    }
-}
-
-impl fmt::Debug for Mailbox {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Mailbox").field("mail", &self.mail).finish_non_exhaustive()
+    fn end(&self) {
+        let mut waiting = self.0.lock();
+        waiting.state = State::Closed;
+        waiting.bytes = 0;
+        waiting.parts.clear();
     }
 }

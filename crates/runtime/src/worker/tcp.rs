@@ -123,6 +123,8 @@ impl Worker<'_> {
         self.take_note(&mut connection, conduct);
         if result.is_err() {
             tcp.break_off(Closed::Panicked);
+            // Half of an answer, perhaps.
+            self.buffers.output.clear();
             connection.tcp = Some(tcp);
             return Go::On(connection);
         }
