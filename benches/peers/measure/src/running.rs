@@ -19,6 +19,9 @@ const READY_WITHIN: Duration = Duration::from_secs(20);
 /// A server under valgrind takes seconds to start.
 const READY_UNDER_TOOL_WITHIN: Duration = Duration::from_secs(60);
 
+/// A first request that is lost, as astra loses some, is asked again after this.
+const ASK_AGAIN_AFTER: Duration = Duration::from_secs(1);
+
 /// A server that was asked to end and does not is killed after this.
 const ENDED_WITHIN: Duration = Duration::from_secs(2);
 
@@ -38,7 +41,11 @@ impl Running {
     /// Starts the server on a free port and waits until it answers.
     pub fn start(program: &Program) -> io::Result<Self> {
         let mut command = guarded(&program.path, if program.is_script { "TERM" } else { "KILL" });
-        Self::spawn(&mut command, program)?.until_ready(Duration::from_millis(2), READY_WITHIN)
+        Self::spawn(&mut command, program)?.until_ready(
+            Duration::from_millis(2),
+            ASK_AGAIN_AFTER,
+            READY_WITHIN,
+        )
     }
 
     /// The same under a tool, such as `valgrind --tool=callgrind`, which reads the names in the profiling build.
@@ -46,12 +53,20 @@ impl Running {
         let (tool, options) = tool.split_first().expect("a tool has a name");
         let mut command = guarded(Path::new(tool), "KILL");
         command.args(options).arg(&program.profiling);
-        Self::spawn(&mut command, program)?.until_ready(Duration::from_millis(20), READY_UNDER_TOOL_WITHIN)
+        Self::spawn(&mut command, program)?.until_ready(
+            Duration::from_millis(20),
+            READY_UNDER_TOOL_WITHIN,
+            READY_UNDER_TOOL_WITHIN,
+        )
     }
 
     /// The same without a second program in between, whose start would count.
     pub fn start_bare(program: &Program, ask_every: Duration) -> io::Result<Self> {
-        Self::spawn(&mut Command::new(&program.path), program)?.until_ready(ask_every, READY_WITHIN)
+        Self::spawn(&mut Command::new(&program.path), program)?.until_ready(
+            ask_every,
+            ASK_AGAIN_AFTER,
+            READY_WITHIN,
+        )
     }
 
     fn spawn(command: &mut Command, program: &Program) -> io::Result<Self> {
@@ -62,10 +77,10 @@ impl Running {
     }
 
     /// Asks for `/plaintext` until it is answered.
-    fn until_ready(mut self, pause: Duration, within: Duration) -> io::Result<Self> {
+    fn until_ready(mut self, pause: Duration, patience: Duration, within: Duration) -> io::Result<Self> {
         let deadline = Instant::now() + within;
         loop {
-            if is_answering(self.address, within) {
+            if is_answering(self.address, patience) {
                 return Ok(self);
             }
             if let Some(status) = self.child.try_wait()? {
@@ -133,10 +148,10 @@ fn free_address() -> io::Result<SocketAddr> {
     TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()
 }
 
-fn is_answering(address: SocketAddr, within: Duration) -> bool {
+fn is_answering(address: SocketAddr, patience: Duration) -> bool {
     let ask = || -> io::Result<bool> {
         let mut stream = TcpStream::connect(address)?;
-        stream.set_read_timeout(Some(within))?;
+        stream.set_read_timeout(Some(patience))?;
         stream.write_all(b"GET /plaintext HTTP/1.1\r\nHost: localhost\r\n\r\n")?;
         let mut answer = Vec::new();
         let mut piece = [0; 1024];
