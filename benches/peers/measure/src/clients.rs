@@ -7,6 +7,9 @@ use std::time::{Duration, Instant};
 
 const HEADERS_MAX: usize = 32;
 
+/// Half of the shortest queue of connections that a peer listens with.
+const BATCH: usize = 64;
+
 /// Open connections to one server.
 #[derive(Debug)]
 pub struct Clients {
@@ -22,6 +25,27 @@ impl Clients {
         let connections =
             (0..count).map(|_| Connection::open(address, deadline)).collect::<io::Result<_>>()?;
         Ok(Self { connections, deadline })
+    }
+
+    /// Opens as many connections as the server answers in time, a few at once, so that no queue of it overflows; the
+    /// answers are counted.
+    pub fn connect_answered(
+        address: SocketAddr,
+        count: usize,
+        target: &str,
+        within: Duration,
+    ) -> (Self, u64) {
+        let deadline = Instant::now() + within;
+        let mut all = Self { connections: Vec::new(), deadline };
+        let mut answers = 0;
+        while all.connections.len() < count && Instant::now() < deadline {
+            let batch = BATCH.min(count - all.connections.len());
+            // The rest cannot be opened either: what was answered so far is what there is to tell.
+            let Ok(mut clients) = Self::connect(address, batch, left(deadline)) else { break };
+            answers += clients.ask_each(target, 1);
+            all.connections.append(&mut clients.connections);
+        }
+        (all, answers)
     }
 
     /// Asks so many times on each connection and returns how many answers came.

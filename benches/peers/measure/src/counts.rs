@@ -26,7 +26,7 @@ const TRACED: u64 = 200;
 const COUNTED: u64 = 100;
 
 /// Both tools slow a server down, by far.
-const ANSWERED_WITHIN: Duration = Duration::from_secs(120);
+const ANSWERED_WITHIN: Duration = Duration::from_secs(60);
 
 pub const SYSCALL_COLUMNS: &[Column] = &[
     Column { key: "calls", title: "system calls/request", digits: 3, show: Show::Compared },

@@ -42,8 +42,8 @@ pub fn measure(run: &Run<'_>) -> io::Result<Figures> {
     // What the first requests allocate once is not the price of a connection.
     Clients::connect(server.address, 64, ANSWERED_WITHIN)?.ask_each(TARGET, 10);
     let before = Size::of(server.pid())?;
-    let mut clients = Clients::connect(server.address, CONNECTIONS, ANSWERED_WITHIN)?;
-    let answered = clients.ask_each(TARGET, 1);
+    let (mut clients, answered) =
+        Clients::connect_answered(server.address, CONNECTIONS, TARGET, ANSWERED_WITHIN);
     thread::sleep(SETTLE);
     let cpu_before = CpuTime::of(server.pid())?;
     let switches_before = live_switches(server.pid())?;
@@ -66,7 +66,7 @@ pub fn measure(run: &Run<'_>) -> io::Result<Figures> {
         problems.push(format!("{lost} were closed by the server"));
     }
     let figures = Figures::default()
-        .number("per connection", grown / CONNECTIONS as f64)
+        .number("per connection", grown / answered.max(1) as f64)
         .number("memory", size.resident_kib as f64 / 1024.0)
         .number("threads", size.threads as f64)
         .number("cpu", cpu.total().as_secs_f64() * 1_000.0)
