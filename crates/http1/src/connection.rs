@@ -5,7 +5,9 @@
 use http::{Method, StatusCode};
 
 use crate::date::Date;
-use crate::encode::{ConnectionField, LengthField, write_ok_head, write_response_head};
+use crate::encode::{
+    ConnectionField, LengthField, write_ok_head, write_refusal, write_refusal_head, write_response_head,
+};
 use crate::error::ParseError;
 use crate::framing::Framing;
 use crate::head::RequestHead;
@@ -240,7 +242,7 @@ impl ServerConnection {
         match &parsed {
             Ok(Some((head, _))) => self.begin(head),
             Ok(None) => {}
-            Err(error) => self.refuse(*error),
+            Err(error) => self.refuse_head(*error, input),
         }
         parsed
     }
@@ -350,6 +352,32 @@ impl ServerConnection {
         encoding
     }
 
+    /// Appends the answer to a request that is refused, as [`write_refusal`] does, but without content if it is a `HEAD`
+    /// (RFC 9110 section 9.3.2).
+    ///
+    /// ```
+    /// use filoplume_http1::{Date, Limits, ServerConnection};
+    ///
+    /// let mut connection = ServerConnection::new();
+    /// let error = connection.read_head(b"HEAD / HTTP/1.1\r\n\r\n", &Limits::default()).expect_err("there is no Host");
+    /// let mut out = Vec::new();
+    /// connection.write_refusal(error.status_code(), &Date::new(std::time::UNIX_EPOCH), None, &mut out);
+    /// assert!(out.starts_with(b"HTTP/1.1 400 Bad Request\r\n") && out.ends_with(b"\r\n\r\n"));
+    /// ```
+    pub fn write_refusal(
+        &self,
+        status: StatusCode,
+        date: &Date,
+        extra: Option<(&str, &str)>,
+        out: &mut Vec<u8>,
+    ) {
+        if self.is_head_request() {
+            write_refusal_head(status, date, extra, out);
+        } else {
+            write_refusal(status, date, extra, out);
+        }
+    }
+
     /// Says that the last byte of the response was handed over.
     #[inline]
     pub fn write_done(&mut self) {
@@ -435,6 +463,15 @@ impl ServerConnection {
                 Version::Http11 => CloseReason::PeerAsked,
             });
         }
+    }
+
+    /// A head that cannot be understood may still say that its answer has no content.
+    #[cold]
+    fn refuse_head(&mut self, error: ParseError, input: &[u8]) {
+        if input.strip_prefix(b"\r\n").unwrap_or(input).starts_with(b"HEAD ") {
+            self.request.method = MethodKind::Head;
+        }
+        self.refuse(error);
     }
 
     #[cold]

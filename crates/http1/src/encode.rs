@@ -129,6 +129,18 @@ fn write_length(length: u64, out: &mut Vec<u8>) {
 /// assert!(text.ends_with("\r\n\r\nService Unavailable\n"));
 /// ```
 pub fn write_refusal(status: StatusCode, date: &Date, extra: Option<(&str, &str)>, out: &mut Vec<u8>) {
+    let text = write_refusal_head(status, date, extra, out);
+    out.extend_from_slice(text.as_bytes());
+    out.push(b'\n');
+}
+
+/// Appends the head of a refusal, and returns the line that is its content.
+pub(crate) fn write_refusal_head(
+    status: StatusCode,
+    date: &Date,
+    extra: Option<(&str, &str)>,
+    out: &mut Vec<u8>,
+) -> &'static str {
     let text = status.canonical_reason().unwrap_or("Refused");
     let mut headers = Headers::new();
     // The names and values here are valid; `extra` is the caller's, who is told above.
@@ -138,8 +150,7 @@ pub fn write_refusal(status: StatusCode, date: &Date, extra: Option<(&str, &str)
     }
     let length = LengthField::Length((text.len() as u64).saturating_add(1));
     write_response_head(status, &headers, length, ConnectionField::Close, Some(date), out);
-    out.extend_from_slice(text.as_bytes());
-    out.push(b'\n');
+    text
 }
 
 /// The status line always says HTTP/1.1: it is the version of the sender, not of the message (RFC 9110 section 2.5).

@@ -9,9 +9,7 @@ mod send;
 use std::net::SocketAddr;
 use std::time::Instant;
 
-use filoplume_http1::{
-    CloseReason, ContentDecoder, Next, ParseError, RequestHead, ServerConnection, write_refusal,
-};
+use filoplume_http1::{CloseReason, ContentDecoder, Next, ParseError, RequestHead, ServerConnection};
 use http::StatusCode;
 
 use crate::buffers::{Buffers, Content};
@@ -237,7 +235,8 @@ impl Http {
             _ => false,
         };
         if owes_answer && !is_stuck {
-            write_refusal(StatusCode::REQUEST_TIMEOUT, buffers.clock.date(), None, &mut buffers.output);
+            let (date, out) = (buffers.clock.date(), &mut buffers.output);
+            self.messages.write_refusal(StatusCode::REQUEST_TIMEOUT, date, None, out);
             self.close(CloseReason::Error, true);
         } else {
             self.close(CloseReason::Error, false);
@@ -263,7 +262,8 @@ impl Http {
     #[cold]
     fn refuse(&mut self, error: ParseError, buffers: &mut Buffers) {
         tracing::debug!(%error, "refused");
-        write_refusal(error.status_code(), buffers.clock.date(), None, &mut buffers.output);
+        let (date, out) = (buffers.clock.date(), &mut buffers.output);
+        self.messages.write_refusal(error.status_code(), date, None, out);
         self.close(CloseReason::Refused(error), true);
     }
 
