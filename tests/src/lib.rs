@@ -10,6 +10,7 @@
 mod browser;
 mod child;
 mod client;
+pub mod corpus;
 mod gate;
 mod process;
 mod server;

@@ -15,7 +15,7 @@ fn head(padding: usize) -> String {
 fn a_head_has_a_longest_length() {
     let limits = Limits { head_bytes_max: 64, ..Limits::default() };
     assert_eq!(head(32).len(), 64);
-    check_limits(head(32), &limits, expect!["GET / 1.1"]);
+    check_limits(head(32), &limits, expect!["head GET / HTTP/1.1; host h; keep-alive"]);
     check_limits(head(33), &limits, expect!["refused 431 HeadTooLong"]);
     check_limits(head(200), &limits, expect!["refused 431 HeadTooLong"]);
 }
@@ -31,14 +31,18 @@ fn a_head_over_the_limit_is_not_looked_at_behind_it() {
 fn a_head_that_never_ends_is_refused_at_the_limit() {
     let limits = Limits { head_bytes_max: 64, target_bytes_max: 32, ..Limits::default() };
     check_limits("A".repeat(64), &limits, expect!["refused 431 HeadTooLong"]);
-    check_limits("A".repeat(63), &limits, expect!["more"]);
+    check_limits("A".repeat(63), &limits, expect!["waiting"]);
     check_limits(format!("GET /{}", "a".repeat(80)), &limits, expect!["refused 414 TargetTooLong"]);
 }
 
 #[test]
 fn a_target_has_a_longest_length() {
     let limits = Limits { target_bytes_max: 8, ..Limits::default() };
-    check_limits("GET /1234567 HTTP/1.1\r\nHost: h\r\n\r\n", &limits, expect!["GET /1234567 1.1"]);
+    check_limits(
+        "GET /1234567 HTTP/1.1\r\nHost: h\r\n\r\n",
+        &limits,
+        expect!["head GET /1234567 HTTP/1.1; host h; keep-alive"],
+    );
     check_limits("GET /12345678 HTTP/1.1\r\nHost: h\r\n\r\n", &limits, expect!["refused 414 TargetTooLong"]);
 }
 
@@ -46,18 +50,18 @@ fn a_target_has_a_longest_length() {
 fn a_head_has_a_largest_number_of_fields() {
     let fields = |count: usize| format!("GET / HTTP/1.0\r\n{}\r\n", "a: b\r\n".repeat(count));
     let few = Limits { fields_max: 3, ..Limits::default() };
-    check_limits(fields(3), &few, expect!["GET / 1.0; close Http10"]);
+    check_limits(fields(3), &few, expect!["head GET / HTTP/1.0; close Http10"]);
     check_limits(fields(4), &few, expect!["refused 431 TooManyFields"]);
     let limits = Limits::default();
-    check_limits(fields(32), &limits, expect!["GET / 1.0; close Http10"]);
-    check_limits(fields(33), &limits, expect!["GET / 1.0; close Http10"]);
-    check_limits(fields(100), &limits, expect!["GET / 1.0; close Http10"]);
+    check_limits(fields(32), &limits, expect!["head GET / HTTP/1.0; close Http10"]);
+    check_limits(fields(33), &limits, expect!["head GET / HTTP/1.0; close Http10"]);
+    check_limits(fields(100), &limits, expect!["head GET / HTTP/1.0; close Http10"]);
     check_limits(fields(101), &limits, expect!["refused 431 TooManyFields"]);
     let many = Limits { fields_max: 10_000, ..Limits::default() };
-    check_limits(fields(256), &many, expect!["GET / 1.0; close Http10"]);
+    check_limits(fields(256), &many, expect!["head GET / HTTP/1.0; close Http10"]);
     check_limits(fields(257), &many, expect!["refused 431 TooManyFields"]);
     let none = Limits { fields_max: 0, ..Limits::default() };
-    check_limits(fields(0), &none, expect!["GET / 1.0; close Http10"]);
+    check_limits(fields(0), &none, expect!["head GET / HTTP/1.0; close Http10"]);
     check_limits(fields(1), &none, expect!["refused 431 TooManyFields"]);
 }
 
@@ -66,17 +70,25 @@ const CHUNKED: &str = "POST / HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\
 #[test]
 fn a_chunk_line_has_a_longest_length() {
     let limits = Limits { chunk_line_bytes_max: 5, ..Limits::default() };
-    check_limits(format!("{CHUNKED}00000\r\n\r\n"), &limits, expect![[r#"POST / 1.1 chunked; content """#]]);
+    check_limits(
+        format!("{CHUNKED}00000\r\n\r\n"),
+        &limits,
+        expect!["head POST / HTTP/1.1; host h; chunked; content 0; keep-alive"],
+    );
     check_limits(
         format!("{CHUNKED}000000\r\n\r\n"),
         &limits,
-        expect!["POST / 1.1 chunked; refused 400 ChunkLineTooLong"],
+        expect!["head POST / HTTP/1.1; host h; chunked; refused 400 ChunkLineTooLong"],
     );
-    check_limits(format!("{CHUNKED}0;abc\r\n\r\n"), &limits, expect![[r#"POST / 1.1 chunked; content """#]]);
+    check_limits(
+        format!("{CHUNKED}0;abc\r\n\r\n"),
+        &limits,
+        expect!["head POST / HTTP/1.1; host h; chunked; content 0; keep-alive"],
+    );
     check_limits(
         format!("{CHUNKED}0;abcd\r\n\r\n"),
         &limits,
-        expect!["POST / 1.1 chunked; refused 400 ChunkLineTooLong"],
+        expect!["head POST / HTTP/1.1; host h; chunked; refused 400 ChunkLineTooLong"],
     );
 }
 
@@ -86,12 +98,12 @@ fn chunk_extensions_have_a_total() {
     check_limits(
         format!("{CHUNKED}1;a\r\nx\r\n1;b\r\ny\r\n0;c\r\n\r\n"),
         &limits,
-        expect![[r#"POST / 1.1 chunked; content "xy""#]],
+        expect!["head POST / HTTP/1.1; host h; chunked; content 2 xy; keep-alive"],
     );
     check_limits(
         format!("{CHUNKED}1;a\r\nx\r\n1;b\r\ny\r\n0;cd\r\n\r\n"),
         &limits,
-        expect!["POST / 1.1 chunked; refused 400 ChunkExtensionsTooLong"],
+        expect!["head POST / HTTP/1.1; host h; chunked; refused 400 ChunkExtensionsTooLong"],
     );
 }
 
@@ -101,17 +113,17 @@ fn a_trailer_section_has_a_longest_length_and_a_largest_number_of_fields() {
     check_limits(
         format!("{CHUNKED}0\r\na: b\r\n\r\n"),
         &limits,
-        expect![[r#"POST / 1.1 chunked; content ""; trailer a=b"#]],
+        expect!["head POST / HTTP/1.1; host h; chunked; content 0; trailer a: b; keep-alive"],
     );
     check_limits(
         format!("{CHUNKED}0\r\na: bc\r\n\r\n"),
         &limits,
-        expect!["POST / 1.1 chunked; refused 431 TrailerTooLong"],
+        expect!["head POST / HTTP/1.1; host h; chunked; refused 431 TrailerTooLong"],
     );
     let limits = Limits { fields_max: 2, ..Limits::default() };
     check_limits(
         format!("{CHUNKED}0\r\na: b\r\na: b\r\na: b\r\n\r\n"),
         &limits,
-        expect!["POST / 1.1 chunked; refused 431 TooManyFields"],
+        expect!["head POST / HTTP/1.1; host h; chunked; refused 431 TooManyFields"],
     );
 }

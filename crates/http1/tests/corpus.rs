@@ -1,0 +1,108 @@
+//! The conformance corpus, at every cut of the bytes.
+//!
+//! `UPDATE_EXPECT=1` writes what was found into the files: read the difference before you believe it.
+
+#![allow(clippy::unwrap_used, reason = "a test may panic: that is a failure")]
+
+mod driver;
+
+use std::fs;
+use std::path::PathBuf;
+
+use driver::corpus::{Case, Outcome, read_corpus};
+use driver::{at_every_cut, events};
+use filoplume_http1::Limits;
+
+/// As many cases there were when this was written. Fewer would mean that some are not read.
+const CASES_MIN: usize = 1000;
+
+/// The bounds that `tests/corpus/README.md` names.
+fn limits() -> Limits {
+    Limits {
+        head_bytes_max: 1024,
+        target_bytes_max: 256,
+        fields_max: 40,
+        chunk_line_bytes_max: 64,
+        chunk_extension_bytes_max: 128,
+        trailer_bytes_max: 128,
+    }
+}
+
+fn folder() -> PathBuf {
+    [env!("CARGO_MANIFEST_DIR"), "..", "..", "tests", "corpus"].iter().collect()
+}
+
+/// Writes the events that were found into the files of the cases.
+fn update(found: &[(Case, Vec<String>)]) {
+    // From the last to the first, so that the lines before stay where they are.
+    for (case, events) in found.iter().rev() {
+        let path = folder().join(&case.file);
+        let text = fs::read_to_string(&path).unwrap();
+        let mut lines: Vec<&str> = text.lines().collect();
+        lines.splice(case.events_at.clone(), events.iter().map(String::as_str));
+        fs::write(&path, lines.join("\n") + "\n").unwrap();
+    }
+}
+
+#[test]
+fn each_case_means_the_same_at_every_cut() {
+    let cases = read_corpus(&folder());
+    assert!(cases.len() >= CASES_MIN, "{} cases were found", cases.len());
+    let found: Vec<(Case, Vec<String>)> = cases
+        .into_iter()
+        .map(|case| {
+            let events = events(&[&case.input], &limits());
+            (case, events)
+        })
+        .collect();
+    if std::env::var_os("UPDATE_EXPECT").is_some() {
+        update(&found);
+        return;
+    }
+    let mut cuts = 0;
+    let mut wrong = Vec::new();
+    for (case, events) in &found {
+        if *events != case.events {
+            wrong.push(format!("{case}\n  expected {:?}\n  found    {events:?}", case.events));
+            continue;
+        }
+        match at_every_cut(&case.input, &limits(), events) {
+            Ok(count) => cuts += count,
+            Err((cut, other)) => {
+                wrong.push(format!("{case}, {cut}\n  whole    {events:?}\n  found    {other:?}"));
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{} of {} cases:\n{}", wrong.len(), found.len(), wrong.join("\n"));
+    assert!(cuts > 20 * CASES_MIN, "only {cuts} cuts were tried");
+}
+
+#[test]
+fn each_message_of_a_case_has_an_outcome_and_only_the_last_may_be_the_end() {
+    for case in read_corpus(&folder()) {
+        let outcomes: Vec<Option<Outcome>> =
+            case.messages().map(|message| Outcome::of(message.last().unwrap())).collect();
+        let (last, before) = outcomes.split_last().unwrap_or_else(|| panic!("{case}: no events"));
+        assert!(last.is_some(), "{case}: the last event is no outcome");
+        assert!(before.iter().all(|&outcome| outcome == Some(Outcome::KeepAlive)), "{case}: {outcomes:?}");
+    }
+}
+
+/// The marker that the live test glues to each case must not change what the case means.
+#[test]
+fn what_is_glued_on_is_answered_or_not_looked_at() {
+    const MARKER: &[u8] = b"GET /behind HTTP/1.1\r\nHost: t\r\n\r\n";
+    for case in read_corpus(&folder()) {
+        let glued = [&case.input, MARKER].concat();
+        let found = events(&[&glued], &limits());
+        let (before, behind) = found.split_at(case.events.len().min(found.len()));
+        match Outcome::of(case.events.last().unwrap()).unwrap() {
+            Outcome::KeepAlive => {
+                assert_eq!(before, case.events, "{case}");
+                assert_eq!(behind, ["head GET /behind HTTP/1.1", "host t", "keep-alive"], "{case}");
+            }
+            Outcome::Close | Outcome::Refused(_) => assert_eq!(found, case.events, "{case}"),
+            Outcome::Waiting => {}
+        }
+    }
+}
