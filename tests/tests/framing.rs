@@ -4,6 +4,7 @@
 
 use std::time::Duration;
 
+use filoplume_runtime::{Request, ServerConfig};
 use filoplume_tests::{TestServer, eventually, site};
 
 const SMUGGLED: &str = "GET /smuggled HTTP/1.1\r\nHost: test\r\n\r\n";
@@ -93,5 +94,47 @@ fn a_refusal_reaches_a_peer_that_is_still_sending() {
         }
         assert_eq!(client.response().status, 400);
         client.is_closed();
+    }
+}
+
+/// Requests that are refused or fail, with `METHOD` at the place of the method, and their status.
+const FAILING: &[(u16, &str)] = &[
+    (400, "METHOD / HTTP/1.1\r\n\r\n"),
+    (400, "\r\nMETHOD / HTTP/1.1\r\nHost: a b\r\n\r\n"),
+    (400, "METHOD / HTTP/1.1\r\nHost: t\r\nTransfer-Encoding: chunked\r\n\r\nx\r\n"),
+    (408, "METHOD / HTTP/1.1\r\nHo"),
+    (408, "METHOD / HTTP/1.1\r\nHost: t\r\nContent-Length: 3\r\n\r\nab"),
+    (413, "METHOD / HTTP/1.1\r\nHost: t\r\nContent-Length: 99999999999\r\n\r\n"),
+    (417, "METHOD / HTTP/1.1\r\nHost: t\r\nExpect: tea\r\n\r\n"),
+    (431, "METHOD / HTTP/1.1\r\nHost: t\r\nTransfer-Encoding: chunked\r\n\r\n0\r\nX: \\x\r\n\r\n"),
+    (500, "METHOD /panic HTTP/1.1\r\nHost: t\r\nConnection: close\r\n\r\n"),
+    (501, "METHOD / HTTP/1.1\r\nHost: t\r\nTransfer-Encoding: gzip, chunked\r\n\r\n"),
+    (505, "METHOD / HTTP/2.0\r\nHost: t\r\n\r\n"),
+];
+
+#[test]
+fn whatever_goes_wrong_has_a_date_and_none_of_it_has_content_behind_a_head() {
+    let config = ServerConfig::default()
+        .head_timeout(Duration::from_millis(100))
+        .content_timeout(Duration::from_millis(100));
+    let server = TestServer::with(config, |request: Request| {
+        if request.path() == "/panic" {
+            // Without the message of a panic, which is no news here.
+            std::panic::resume_unwind(Box::new("on purpose"));
+        }
+        site(request)
+    });
+    for (status, request) in FAILING {
+        let request = request.replace("\\x", &"x".repeat(10_000));
+        for method in ["GET", "HEAD"] {
+            let mut client = server.client();
+            client.send(request.replace("METHOD", method));
+            let is_head = method == "HEAD";
+            let response = if is_head { client.head_response() } else { client.response() };
+            assert_eq!(response.status, *status, "{method} {request:.60}: {response:?}");
+            assert_eq!(response.headers("date").len(), 1, "{response:?}");
+            assert!(response.closes(), "{response:?}");
+            client.is_closed();
+        }
     }
 }

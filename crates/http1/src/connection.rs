@@ -241,8 +241,11 @@ impl ServerConnection {
         let parsed = parse_request_head(input, limits);
         match &parsed {
             Ok(Some((head, _))) => self.begin(head),
-            Ok(None) => {}
-            Err(error) => self.refuse_head(*error, input),
+            Ok(None) => self.note_method(input),
+            Err(error) => {
+                self.note_method(input);
+                self.refuse(*error);
+            }
         }
         parsed
     }
@@ -465,13 +468,12 @@ impl ServerConnection {
         }
     }
 
-    /// A head that cannot be understood may still say that its answer has no content.
+    /// A head that is not whole or not good may still say that its answer has no content.
     #[cold]
-    fn refuse_head(&mut self, error: ParseError, input: &[u8]) {
+    fn note_method(&mut self, input: &[u8]) {
         if input.strip_prefix(b"\r\n").unwrap_or(input).starts_with(b"HEAD ") {
             self.request.method = MethodKind::Head;
         }
-        self.refuse(error);
     }
 
     #[cold]

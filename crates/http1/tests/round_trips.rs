@@ -51,13 +51,21 @@ fn write(encoding: BodyEncoding, content: &[u8], chunk_len: usize, out: &mut Vec
     }
 }
 
-/// Reads a response that comes in two pieces. Returns its status, fields and content, and how the input ended.
-fn read_response(
-    pieces: [&[u8]; 2],
-    method: &Method,
-) -> (Vec<u16>, Vec<(Vec<u8>, Vec<u8>)>, Vec<u8>, Option<PeerClosed>) {
+/// What a client found.
+#[derive(Default)]
+struct Read {
+    /// Those of interim responses first.
+    statuses: Vec<u16>,
+    fields: Vec<(Vec<u8>, Vec<u8>)>,
+    content: Vec<u8>,
+    /// What it means that nothing more came, if the response did not end before.
+    end: Option<PeerClosed>,
+}
+
+/// Reads a response that comes in two pieces.
+fn read_response(pieces: [&[u8]; 2], method: &Method) -> Read {
     let mut reader = ResponseReader::new();
-    let (mut statuses, mut fields, mut content) = (Vec::new(), Vec::new(), Vec::new());
+    let mut read = Read::default();
     let (mut unread, mut has_ended) = (Vec::new(), false);
     for piece in pieces {
         unread.extend_from_slice(piece);
@@ -65,12 +73,13 @@ fn read_response(
             let (used, event) = reader.receive(&unread, method, &Limits::default()).unwrap();
             let waits = event.is_none();
             match event {
-                Some(ResponseEvent::Interim(head)) => statuses.push(head.status().as_u16()),
+                Some(ResponseEvent::Interim(head)) => read.statuses.push(head.status().as_u16()),
                 Some(ResponseEvent::Head(head)) => {
-                    statuses.push(head.status().as_u16());
-                    fields = head.fields().map(|(name, value)| (name.to_vec(), value.to_vec())).collect();
+                    read.statuses.push(head.status().as_u16());
+                    read.fields =
+                        head.fields().map(|(name, value)| (name.to_vec(), value.to_vec())).collect();
                 }
-                Some(ResponseEvent::Content(run)) => content.extend_from_slice(run),
+                Some(ResponseEvent::Content(run)) => read.content.extend_from_slice(run),
                 Some(ResponseEvent::End) => has_ended = true,
                 None => {}
             }
@@ -80,8 +89,8 @@ fn read_response(
             }
         }
     }
-    let end = if has_ended { None } else { Some(reader.peer_closed(&unread)) };
-    (statuses, fields, content, end)
+    read.end = (!has_ended).then(|| reader.peer_closed(&unread));
+    read
 }
 
 proptest! {
@@ -173,21 +182,21 @@ proptest! {
 
         let (first, second) = bytes.split_at(cut.index(bytes.len() + 1));
         let method = Method::from_bytes(method.as_bytes()).unwrap();
-        let (statuses, fields, read, end) = read_response([first, second], &method);
+        let read = read_response([first, second], &method);
         // HTTP/1.0 knows no interim responses.
         let expected = if has_interim && version == "1.1" { vec![103, status] } else { vec![status] };
-        prop_assert_eq!(statuses, expected);
-        prop_assert_eq!(fields.iter().filter(|(name, _)| name == b"date").count(), 1);
-        let received: Vec<_> = fields.iter().filter(|(name, _)| name.starts_with(b"x-")).collect();
+        prop_assert_eq!(read.statuses, expected);
+        prop_assert_eq!(read.fields.iter().filter(|(name, _)| name == b"date").count(), 1);
+        let received: Vec<_> = read.fields.iter().filter(|(name, _)| name.starts_with(b"x-")).collect();
         prop_assert_eq!(received.len(), headers.len());
         for ((name, value), (sent_name, sent_value)) in received.into_iter().zip(headers.iter()) {
             prop_assert_eq!(name.as_slice(), sent_name.as_bytes());
             prop_assert_eq!(value.as_slice(), trimmed(sent_value));
         }
         let has_content = method != Method::HEAD && ![204, 205, 304].contains(&status);
-        prop_assert_eq!(read, if has_content { content } else { Vec::new() });
+        prop_assert_eq!(read.content, if has_content { content } else { Vec::new() });
         let is_until_close = encoding == BodyEncoding::UntilClose;
-        prop_assert_eq!(end, is_until_close.then_some(PeerClosed::Ended));
+        prop_assert_eq!(read.end, is_until_close.then_some(PeerClosed::Ended));
     }
 }
 
