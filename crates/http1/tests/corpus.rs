@@ -88,6 +88,32 @@ fn each_message_of_a_case_has_an_outcome_and_only_the_last_may_be_the_end() {
     }
 }
 
+/// What the fuzz targets begin with, so that they need not find HTTP by themselves: whole inputs, and chunks without
+/// their heads.
+#[test]
+fn the_corpus_has_seeds_for_the_fuzz_targets() {
+    let cases = read_corpus(&folder());
+    let behind_head = |case: &Case| {
+        let end = case.input.windows(4).position(|four| four == b"\r\n\r\n")?;
+        let is_chunked = case.events.iter().any(|event| event == "chunked");
+        is_chunked.then(|| case.input.get(end + 4..).unwrap().to_vec())
+    };
+    let whole: Vec<Vec<u8>> = cases.iter().map(|case| case.input.clone()).collect();
+    let chunks: Vec<Vec<u8>> = cases.iter().filter_map(behind_head).collect();
+    assert!(chunks.len() > 150, "only {} cases have chunks", chunks.len());
+    // Where `.ci/run` wants to have them.
+    let Some(seeds) = std::env::var_os("FUZZ_SEEDS").map(PathBuf::from) else {
+        return;
+    };
+    for (target, inputs) in [("head", &whole), ("connection", &whole), ("chunked", &chunks)] {
+        let folder = seeds.join(target);
+        fs::create_dir_all(&folder).unwrap();
+        for (number, input) in inputs.iter().enumerate() {
+            fs::write(folder.join(number.to_string()), input).unwrap();
+        }
+    }
+}
+
 /// The marker that the live test glues to each case must not change what the case means.
 #[test]
 fn what_is_glued_on_is_answered_or_not_looked_at() {
