@@ -2,7 +2,7 @@
 
 mod driver;
 
-use driver::check_limits;
+use driver::{check_limits, events};
 use expect_test::expect;
 use filoplume_http1::Limits;
 
@@ -105,6 +105,17 @@ fn chunk_extensions_have_a_total() {
         &limits,
         expect!["head POST / HTTP/1.1; host h; chunked; refused 400 ChunkExtensionsTooLong"],
     );
+}
+
+#[test]
+fn an_empty_trailer_section_has_two_bytes() {
+    for (trailer_bytes_max, outcome) in
+        [(0, "refused 431 TrailerTooLong"), (1, "refused 431 TrailerTooLong"), (2, "content 0; keep-alive")]
+    {
+        let limits = Limits { trailer_bytes_max, ..Limits::default() };
+        let found = events(&[format!("{CHUNKED}0\r\n\r\n").as_bytes()], &limits);
+        assert_eq!(found.join("; "), format!("head POST / HTTP/1.1; host h; chunked; {outcome}"));
+    }
 }
 
 #[test]

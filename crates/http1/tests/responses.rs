@@ -7,7 +7,8 @@ use std::time::UNIX_EPOCH;
 
 use expect_test::{Expect, expect};
 use filoplume_http1::{
-    CloseReason, ContentLength, Date, Headers, Limits, Next, ParseError, ServerConnection, write_refusal,
+    CloseReason, ContentLength, Date, Headers, Limits, Next, ParseError, ServerConnection, encode_last_chunk,
+    write_refusal,
 };
 use http::StatusCode;
 
@@ -674,4 +675,41 @@ fn a_refusal_is_a_whole_response() {
     out.clear();
     write_refusal(StatusCode::METHOD_NOT_ALLOWED, &date(), Some(("allow", "GET\r\nx: y")), &mut out);
     assert!(!text(&out).contains("x: y"), "an invalid field is left out");
+}
+
+#[test]
+fn trailers_do_not_frame() {
+    let trailers = fields(&[
+        ("A", "b"),
+        ("Content-Length", "3"),
+        ("transfer-encoding", "chunked"),
+        ("Content-Lengths", "c"),
+    ]);
+    let mut out = Vec::new();
+    encode_last_chunk(&trailers, &mut out);
+    assert_eq!(text(&out), text(b"0\r\nA: b\r\nContent-Lengths: c\r\n\r\n"));
+}
+
+#[test]
+fn a_refusal_has_content_unless_the_request_is_a_head() {
+    let rows = [
+        ("GET / HTTP/1.1\r\n\r\n", true),
+        ("HEAD / HTTP/1.1\r\n\r\n", false),
+        ("\r\nHEAD / HTTP/1.1\r\n\r\n", false),
+        ("HEAD / HTTP/1.1\r\nHo", false),
+        ("HEAD / HTTP/1.1\r\nHost: h\r\nContent-Length: 3\r\n\r\n", false),
+        ("HEADS / HTTP/1.1\r\n\r\n", true),
+        ("head / HTTP/1.1\r\n\r\n", true),
+        ("", true),
+    ];
+    for (request, has_content) in rows {
+        let mut connection = ServerConnection::new();
+        let _ = connection.read_head(request.as_bytes(), &Limits::default());
+        let mut out = Vec::new();
+        connection.write_refusal(StatusCode::BAD_REQUEST, &date(), None, &mut out);
+        let text = text(&out);
+        assert!(text.contains("content-length: 12\n"), "{request:?}: {text}");
+        let end = if has_content { "\n\nBad Request\n" } else { "\n\n" };
+        assert!(text.ends_with(end), "{request:?}: {text}");
+    }
 }

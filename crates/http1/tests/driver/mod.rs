@@ -140,7 +140,10 @@ impl<'a> Driver<'a> {
                     return decoded.consumed > 0;
                 }
                 self.events.push(shown_content(&content));
-                let trailers = decoder.take_trailers().unwrap_or_default();
+                let shared = decoder.trailers().cloned();
+                let trailers = decoder.take_trailers();
+                assert_eq!(shared, trailers, "they can be looked at before they are taken");
+                let trailers = trailers.unwrap_or_default();
                 self.events
                     .extend(trailers.iter().filter_map(|(name, value)| shown_field("trailer", name, value)));
                 self.connection.content_done();
