@@ -155,10 +155,12 @@ impl<'a> Driver<'a> {
     fn begin_content(&mut self, head: &RequestHead) -> bool {
         match ContentDecoder::new(head.framing(), CONTENT_BYTES_MAX, self.limits) {
             Ok(decoder) if decoder.is_complete() => {
+                assert!(!head.framing().has_content(), "there is nothing to read");
                 self.connection.content_done();
                 self.answer()
             }
             Ok(decoder) => {
+                assert!(head.framing().has_content(), "there is something to read");
                 if self.connection.write_continue(&mut Vec::new()) {
                     self.events.push("continue".into());
                 }
