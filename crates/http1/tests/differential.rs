@@ -266,11 +266,11 @@ fn each_rule_has_cases() {
 /// One byte less, one more, and one changed, at every place of every short case.
 #[test]
 fn what_is_beside_the_corpus_is_read_as_httparse_reads_it_but_for_the_rules() {
-    for input in corpus().into_iter().filter(|input| input.len() < 120) {
+    for input in corpus().into_iter().filter(|input| input.len() < 90) {
         for at in 0..input.len() {
             let (before, behind) = input.split_at(at);
             compare(&[before, &behind[1..]].concat());
-            for byte in [b"\r", b"\n", b"\0", b" ", b":", b"a", b"\xff"] {
+            for byte in [b"\r", b"\n", b" ", b":", b"\xff"] {
                 compare(&[before, byte, behind].concat());
                 compare(&[before, byte, &behind[1..]].concat());
             }
@@ -327,7 +327,7 @@ fn head() -> impl Strategy<Value = Vec<u8>> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(4000) })]
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(2000) })]
 
     #[test]
     fn a_made_up_head_is_read_as_httparse_reads_it_but_for_the_rules(head in head(), end in any::<Index>()) {
