@@ -107,16 +107,21 @@ enum State {
     Refused(ParseError),
 }
 
-/// `*( ";" name [ "=" ( token / quoted-string ) ] )`. The whitespace that RFC 9112 calls "bad" is refused.
+/// `*( ";" name [ "=" ( token / quoted-string ) ] )`. Around `;` and `=` there may be the whitespace that RFC 9112 calls "bad", and
+/// must be taken; nowhere else, so not at the end of a line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Extension {
+    /// Whitespace before the first `;`.
+    SizeSpace,
     NameStart,
     Name,
+    NameSpace,
     ValueStart,
     Token,
     Quoted,
     QuotedPair,
     QuotedEnd,
+    ValueSpace,
 }
 
 impl ChunkedDecoder {
@@ -201,6 +206,10 @@ impl ChunkedDecoder {
                 self.count_extension_byte()?;
                 Ok(State::Extension(size, Extension::NameStart))
             }
+            (State::Size(size), b' ' | b'\t') => {
+                self.count_extension_byte()?;
+                Ok(State::Extension(size, Extension::SizeSpace))
+            }
             (State::Size(size), _) => {
                 let digit = hex_digit(byte).ok_or(ParseError::ChunkSizeInvalid)?;
                 self.count_line_byte()?;
@@ -273,10 +282,24 @@ impl Extension {
     fn after(self, byte: u8) -> Option<Self> {
         match (self, byte) {
             (Self::NameStart | Self::Name, _) if TOKEN.has(byte) => Some(Self::Name),
-            (Self::Name, b'=') => Some(Self::ValueStart),
+            (Self::Name | Self::NameSpace, b'=') => Some(Self::ValueStart),
             (Self::ValueStart, b'"') => Some(Self::Quoted),
             (Self::ValueStart | Self::Token, _) if TOKEN.has(byte) => Some(Self::Token),
-            (Self::Name | Self::Token | Self::QuotedEnd, b';') => Some(Self::NameStart),
+            (
+                Self::SizeSpace
+                | Self::Name
+                | Self::NameSpace
+                | Self::Token
+                | Self::QuotedEnd
+                | Self::ValueSpace,
+                b';',
+            ) => Some(Self::NameStart),
+            (
+                Self::SizeSpace | Self::NameStart | Self::NameSpace | Self::ValueStart | Self::ValueSpace,
+                b' ' | b'\t',
+            ) => Some(self),
+            (Self::Name, b' ' | b'\t') => Some(Self::NameSpace),
+            (Self::Token | Self::QuotedEnd, b' ' | b'\t') => Some(Self::ValueSpace),
             (Self::Quoted, b'"') => Some(Self::QuotedEnd),
             (Self::Quoted, b'\\') => Some(Self::QuotedPair),
             (Self::Quoted | Self::QuotedPair, b'\t' | 0x20..=0x7e | 0x80..) => Some(Self::Quoted),
