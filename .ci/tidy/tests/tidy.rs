@@ -285,6 +285,7 @@ fn documents() -> Vec<File> {
     let mut documents = files("docs", "md");
     documents.extend(files("README.md", "md"));
     documents.extend(files("CHANGELOG.md", "md"));
+    documents.extend(files("SECURITY.md", "md"));
     documents
 }
 
