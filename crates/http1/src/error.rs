@@ -83,6 +83,41 @@ pub enum ParseError {
 }
 
 impl ParseError {
+    /// Every reason, for tables that have a row for each.
+    pub const ALL: [Self; 31] = [
+        Self::RequestLineInvalid,
+        Self::StatusLineInvalid,
+        Self::MethodTooLong,
+        Self::TargetInvalid,
+        Self::TargetTooLong,
+        Self::VersionInvalid,
+        Self::VersionUnsupported,
+        Self::LineEndInvalid,
+        Self::FieldNameInvalid,
+        Self::FieldValueInvalid,
+        Self::TooManyFields,
+        Self::HeadTooLong,
+        Self::HostMissing,
+        Self::HostRepeated,
+        Self::HostInvalid,
+        Self::LengthInvalid,
+        Self::LengthRepeated,
+        Self::AmbiguousLength,
+        Self::CodingInvalid,
+        Self::CodingUnsupported,
+        Self::CodingInHttp10,
+        Self::ExpectationUnknown,
+        Self::ContentTooLong,
+        Self::ChunkSizeInvalid,
+        Self::ChunkLineTooLong,
+        Self::ChunkExtensionInvalid,
+        Self::ChunkExtensionsTooLong,
+        Self::ChunkEndInvalid,
+        Self::TrailerInvalid,
+        Self::TrailerForbidden,
+        Self::TrailerTooLong,
+    ];
+
     /// Returns the status to answer with before closing.
     pub const fn status(self) -> u16 {
         match self {
@@ -163,3 +198,15 @@ impl fmt::Display for ParseError {
 }
 
 impl Error for ParseError {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn all_has_every_reason_once_and_in_order() {
+        let numbers: Vec<usize> = ParseError::ALL.iter().map(|error| *error as usize).collect();
+        let expected: Vec<usize> = (0..=ParseError::TrailerTooLong as usize).collect();
+        assert_eq!(numbers, expected);
+    }
+}

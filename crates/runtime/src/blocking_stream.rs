@@ -2,7 +2,10 @@
 
 use std::fmt;
 use std::io::{self, Read, Write};
+use std::sync::Arc;
 use std::time::Duration;
+
+use crate::clients::Place;
 
 /// A connection that a thread has for itself: reads and writes block. What the peer had sent already, behind its
 /// request for another protocol, comes first. Given by [`Response::upgrade`](crate::Response::upgrade),
@@ -33,11 +36,13 @@ use std::time::Duration;
 pub struct BlockingStream {
     socket: socket2::Socket,
     unread: Vec<u8>,
+    /// It is a connection of its client as long as any handle lives.
+    place: Option<Arc<Place>>,
 }
 
 impl BlockingStream {
-    pub(crate) fn new(socket: socket2::Socket, unread: Vec<u8>) -> Self {
-        Self { socket, unread }
+    pub(crate) fn new(socket: socket2::Socket, unread: Vec<u8>, place: Option<Arc<Place>>) -> Self {
+        Self { socket, unread, place }
     }
 
     /// Sets how long a read may wait; `None` is for ever.
@@ -65,7 +70,7 @@ impl BlockingStream {
     ///
     /// If the system has no descriptor left.
     pub fn try_clone(&self) -> io::Result<Self> {
-        Ok(Self { socket: self.socket.try_clone()?, unread: Vec::new() })
+        Ok(Self { socket: self.socket.try_clone()?, unread: Vec::new(), place: self.place.clone() })
     }
 
     /// Ends the direction to the peer.

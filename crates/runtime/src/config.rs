@@ -35,6 +35,7 @@ pub struct ServerConfig {
     pub(crate) thread_idle_timeout: Duration,
     pub(crate) queue_capacity: usize,
     pub(crate) connections_max: usize,
+    pub(crate) connections_per_client_max: Option<usize>,
     pub(crate) backlog: u32,
     pub(crate) head_timeout: Duration,
     pub(crate) keep_alive_timeout: Duration,
@@ -58,6 +59,7 @@ impl Default for ServerConfig {
             thread_idle_timeout: Duration::from_secs(10),
             queue_capacity: QUEUE_CAPACITY,
             connections_max: CONNECTIONS_MAX,
+            connections_per_client_max: None,
             backlog: BACKLOG,
             head_timeout: Duration::from_secs(10),
             keep_alive_timeout: Duration::from_secs(75),
@@ -88,6 +90,7 @@ impl ServerConfig {
             content_bytes_max: 1024 * 1024,
             unread_content_bytes_max: 64 * 1024,
             connections_max: 16_384,
+            connections_per_client_max: Some(512),
             ..Self::default()
         }
     }
@@ -139,6 +142,15 @@ impl ServerConfig {
     /// Default: 65,536.
     pub fn connections_max(mut self, connections: usize) -> Self {
         self.connections_max = connections.max(1);
+        self
+    }
+
+    /// Sets how many connections one client may hold: an IPv4 address, or an IPv6 network of 64 bits. One more is closed
+    /// without a word, and counted as [`Refusal::ClientConnections`](crate::Refusal::ClientConnections). Where a
+    /// [PROXY header](crate::ServerBuilder::proxy_protocol) names the client, it is that client; connections over Unix sockets
+    /// are not counted. An HTTP proxy is one client: leave it off behind one. Default: no bound.
+    pub fn connections_per_client_max(mut self, connections: impl Into<Option<usize>>) -> Self {
+        self.connections_per_client_max = connections.into().map(|connections| connections.max(1));
         self
     }
 

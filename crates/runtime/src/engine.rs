@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use parking_lot::{Condvar, Mutex};
 
+use crate::clients::Clients;
 use crate::config::ServerConfig;
 use crate::error::{Kind, Result};
 use crate::event_loop::watchdog::Watchdog;
@@ -17,9 +18,11 @@ use crate::listener::Bound;
 use crate::metrics::{Counters, Metrics};
 use crate::pool::{Pool, PoolConfig};
 use crate::queue::MessageQueue;
+use crate::refusal::Refusals;
 use crate::service::Service;
 use crate::task::Task;
 use crate::tcp::TcpService;
+use crate::throttle::Throttle;
 
 /// Who answers the requests.
 pub(crate) enum Answerer {
@@ -45,6 +48,13 @@ pub(crate) struct Engine {
     pub(crate) pool: Pool<Task>,
     pub(crate) learned: Learned,
     pub(crate) counters: Counters,
+    pub(crate) refusals: Refusals,
+    /// Lines about errors of accepting, and about accepting that rests because of them.
+    pub(crate) accept_log: Throttle,
+    /// Lines about connections that wait because there are as many as allowed.
+    pub(crate) full_log: Throttle,
+    /// Only where each client may have so many connections.
+    pub(crate) clients: Option<Arc<Clients>>,
     pub(crate) watchdog: Watchdog,
     /// Weak, because a loop's handle holds the engine.
     loops: OnceLock<Box<[Weak<LoopHandle>]>>,
@@ -78,12 +88,18 @@ impl Engine {
             // Leaders come on top of those that may block, and so do those that were caught and have
             // not come back: a loop that is taken needs a leader at once.
             .urgent_reserve(loops * 4);
+        let clients =
+            config.connections_per_client_max.map(|connections| Arc::new(Clients::new(connections)));
         let engine = Arc::new(Self {
             config,
             answerer,
             pool: Pool::new(pool, Task::run),
             learned: Learned::new(),
             counters: Counters::default(),
+            refusals: Refusals::new(),
+            accept_log: Throttle::new(),
+            full_log: Throttle::new(),
+            clients,
             watchdog: Watchdog::new(),
             loops: OnceLock::new(),
             life: Life::default(),
@@ -193,7 +209,7 @@ impl Engine {
             .filter_map(Weak::upgrade)
             .map(|handle| handle.parked())
             .sum();
-        self.counters.read(self.pool.metrics(), incoming, parked)
+        self.counters.read(&self.refusals, self.pool.metrics(), incoming, parked)
     }
 }
 

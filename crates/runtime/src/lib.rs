@@ -25,6 +25,7 @@
 mod blocking_stream;
 mod body;
 mod buffers;
+mod clients;
 mod clock;
 mod config;
 mod connection;
@@ -39,6 +40,7 @@ mod metrics;
 mod pool;
 mod protocol;
 mod queue;
+mod refusal;
 mod request;
 mod response;
 mod server;
@@ -48,9 +50,10 @@ mod signal;
 mod sync;
 mod task;
 pub mod tcp;
+mod throttle;
 mod worker;
 
-pub use filoplume_http1::{Headers, InvalidHeader, Limits, StaticField, Version};
+pub use filoplume_http1::{Headers, InvalidHeader, Limits, ParseError, StaticField, Version};
 pub use http::{Method, StatusCode};
 
 pub use crate::blocking_stream::BlockingStream;
@@ -63,6 +66,7 @@ pub use crate::incoming::{Incoming, IncomingRequest};
 pub use crate::metrics::Metrics;
 pub use crate::pool::{PoolConfig, PoolError, PoolMetrics, TaskPool};
 pub use crate::queue::{MessageQueue, RecvError, SendError};
+pub use crate::refusal::Refusal;
 pub use crate::request::Request;
 pub use crate::response::{Response, ResponseBody};
 pub use crate::server::{Server, ServerBuilder, ShutdownHandle};

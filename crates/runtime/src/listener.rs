@@ -3,10 +3,12 @@
 use std::io;
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use mio::{Interest, Registry, Token};
 use socket2::{Domain, Protocol, SockRef, Socket, Type};
 
+use crate::clients::Place;
 use crate::config::BACKLOG;
 use crate::connection::transport::{Peer, Transport};
 use crate::error::{Error, Kind};
@@ -199,6 +201,8 @@ pub(crate) struct Accepted {
     pub(crate) transport: Transport,
     pub(crate) peer: Peer,
     pub(crate) expects_proxy_header: bool,
+    /// Its place among the connections of its client, where that is bounded.
+    pub(crate) place: Option<Arc<Place>>,
 }
 
 impl Listener {
@@ -214,7 +218,7 @@ impl Listener {
                 (Transport::Unix(stream), Peer::Unix)
             }
         };
-        Ok(Accepted { transport, peer, expects_proxy_header: self.expects_proxy_header })
+        Ok(Accepted { transport, peer, expects_proxy_header: self.expects_proxy_header, place: None })
     }
 
     pub(crate) fn register(&mut self, registry: &Registry, token: Token) -> io::Result<()> {

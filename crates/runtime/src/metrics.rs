@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use crossbeam_utils::CachePadded;
 
 use crate::pool::PoolMetrics;
+use crate::refusal::{Refusal, Refusals};
 
 /// One number that any thread may change. Relaxed: it orders nothing, it only counts.
 #[derive(Debug, Default)]
@@ -39,9 +40,6 @@ pub(crate) struct Counters {
     pub(crate) accept_errors: Counter,
     pub(crate) connections: Counter,
     pub(crate) requests: Counter,
-    pub(crate) refused: Counter,
-    pub(crate) proxy_headers_refused: Counter,
-    pub(crate) overloaded: Counter,
     pub(crate) timed_out: Counter,
     pub(crate) panics: Counter,
     pub(crate) dispatched: Counter,
@@ -81,7 +79,7 @@ pub struct Metrics {
     pub parked: u64,
     /// Requests handed to the service since the start.
     pub requests: u64,
-    /// Requests refused since the start because of what the peer sent.
+    /// Requests refused since the start because of what the peer sent. [`refusals`](Self::refusals) has the reasons.
     pub refused: u64,
     /// Connections closed since the start because they did not begin with a valid PROXY header where one is
     /// [expected](crate::ServerBuilder::proxy_protocol).
@@ -112,19 +110,49 @@ pub struct Metrics {
     pub incoming: usize,
     /// The threads and their queue.
     pub pool: PoolMetrics,
+    refusals: Vec<(Refusal, u64)>,
+}
+
+impl Metrics {
+    /// Returns what was refused since the start: each reason that has occurred, with how often.
+    ///
+    /// ```
+    /// use filoplume_runtime::{Request, Server};
+    ///
+    /// let server = Server::bind("127.0.0.1:0")?;
+    /// server.spawn(|_: Request| "Hello!")?;
+    /// for (refusal, count) in server.metrics().expect("it serves").refusals() {
+    ///     println!("{refusal} ({:?}): {count}", refusal.status());
+    /// }
+    /// # server.shutdown_handle().shutdown();
+    /// # Ok::<(), filoplume_runtime::Error>(())
+    /// ```
+    pub fn refusals(&self) -> impl Iterator<Item = (Refusal, u64)> + '_ {
+        self.refusals.iter().copied()
+    }
 }
 
 impl Counters {
-    pub(crate) fn read(&self, pool: PoolMetrics, incoming: usize, parked: usize) -> Metrics {
+    pub(crate) fn read(
+        &self,
+        refusals: &Refusals,
+        pool: PoolMetrics,
+        incoming: usize,
+        parked: usize,
+    ) -> Metrics {
+        let refusals = refusals.read();
+        let sum = |counts: fn(Refusal) -> bool| {
+            refusals.iter().filter(|(refusal, _)| counts(*refusal)).map(|(_, count)| count).sum()
+        };
         Metrics {
             accepted: self.accepted.get(),
             accept_errors: self.accept_errors.get(),
             connections: self.connections.get(),
             parked: parked as u64,
             requests: self.requests.get(),
-            refused: self.refused.get(),
-            proxy_headers_refused: self.proxy_headers_refused.get(),
-            overloaded: self.overloaded.get(),
+            refused: sum(|refusal| matches!(refusal, Refusal::Request(_))),
+            proxy_headers_refused: sum(|refusal| refusal == Refusal::ProxyHeader),
+            overloaded: sum(|refusal| refusal == Refusal::Overloaded),
             timed_out: self.timed_out.get(),
             panics: self.panics.get(),
             dispatched: self.dispatched.get(),
@@ -137,6 +165,7 @@ impl Counters {
             upgraded: self.upgraded.get(),
             incoming,
             pool,
+            refusals,
         }
     }
 }

@@ -13,6 +13,7 @@ use std::time::Instant;
 use mio::{Interest, Token};
 
 use crate::buffers::Content;
+use crate::clients::Place;
 use crate::engine::Answerer;
 use crate::event_loop::LoopHandle;
 use crate::listener::Accepted;
@@ -27,6 +28,8 @@ pub(crate) struct Connection {
     pub(crate) transport: Transport,
     /// Who the socket says is at its other end, or a PROXY header.
     pub(crate) peer: Peer,
+    /// Its place among the connections of its client, where that is bounded.
+    pub(crate) place: Option<Arc<Place>>,
     pub(crate) http: Http,
     /// What it speaks instead, if the server is one of a raw TCP service.
     pub(crate) tcp: Option<Box<Tcp>>,
@@ -66,11 +69,12 @@ enum Mode {
 
 impl Connection {
     pub(crate) fn new(accepted: Accepted, home: Arc<LoopHandle>, token: usize, deadline: Instant) -> Self {
-        let Accepted { transport, peer, expects_proxy_header } = accepted;
+        let Accepted { transport, peer, expects_proxy_header, place } = accepted;
         let is_raw = matches!(home.engine.answerer, Answerer::Tcp(_));
         Self {
             transport,
             peer,
+            place,
             tcp: is_raw.then(|| Box::new(Tcp::new(expects_proxy_header))),
             http: if expects_proxy_header { Http::behind_proxy() } else { Http::new() },
             leftover: Content::default(),

@@ -23,9 +23,11 @@ use crate::clock::Clock;
 use crate::connection::Connection;
 use crate::connection::deadlines::Deadlines;
 use crate::connection::table::{Missed, Table};
+use crate::connection::transport::Peer;
 use crate::engine::Engine;
 use crate::learn::RouteKey;
 use crate::listener::{Accepted, Listener};
+use crate::refusal::Refusal;
 use doze::Doze;
 use slot::Slot;
 
@@ -340,19 +342,34 @@ impl EventLoop {
 
     /// Accepts one connection for this loop; what is more than its share goes to another.
     fn accept(&mut self, now: Instant) -> Option<Box<Connection>> {
-        if self.accept_again_at.is_some_and(|at| now < at) || self.accepts_in_row >= ACCEPTS_MAX {
+        if self.accept_again_at.is_some_and(|at| now < at) {
             return None;
         }
         while let Some(index) = self.listeners.iter().position(|accepting| accepting.is_ready) {
+            if self.accepts_in_row >= ACCEPTS_MAX {
+                return None;
+            }
             let engine = &self.handle.engine;
-            if engine.counters.connections.get() >= engine.config.connections_max as u64 {
+            let connections_max = engine.config.connections_max;
+            if engine.counters.connections.get() >= connections_max as u64 {
+                if let Some(left_out) = engine.full_log.admit() {
+                    tracing::warn!(
+                        connections_max,
+                        left_out,
+                        "no more connections are allowed: new ones wait"
+                    );
+                }
                 self.accept_again_at = Some(now + ACCEPT_REST);
                 return None;
             }
             match self.listeners[index].listener.accept() {
-                Ok(accepted) => {
+                Ok(mut accepted) => {
                     engine.counters.accepted.increment();
                     self.accepts_in_row += 1;
+                    if !self.has_place(&mut accepted) {
+                        // Closed at once: an answer would have to wait for its request to be read.
+                        continue;
+                    }
                     let Some(accepted) = self.pass_to_lighter(accepted) else { continue };
                     self.handle.count_connection();
                     return Some(self.adopt(accepted, now));
@@ -366,7 +383,9 @@ impl EventLoop {
                 Err(error) if is_of_one_connection(&error) => {}
                 Err(error) => {
                     // The poller will not tell again: the backlog is tried after a rest.
-                    tracing::warn!(%error, rest = ?ACCEPT_REST, "accepting rests");
+                    if let Some(left_out) = engine.accept_log.admit() {
+                        tracing::warn!(%error, rest = ?ACCEPT_REST, left_out, "accepting rests");
+                    }
                     engine.counters.accept_errors.increment();
                     self.accept_again_at = Some(now + ACCEPT_REST);
                     return None;
@@ -374,6 +393,20 @@ impl EventLoop {
             }
         }
         None
+    }
+
+    /// Whether the client may have one more connection. Behind a PROXY header it is not known yet who that is.
+    fn has_place(&self, accepted: &mut Accepted) -> bool {
+        let engine = &self.handle.engine;
+        let (Some(clients), Peer::Tcp(address)) = (&engine.clients, accepted.peer) else { return true };
+        if accepted.expects_proxy_header {
+            return true;
+        }
+        accepted.place = clients.admit(address.ip());
+        if accepted.place.is_none() {
+            engine.refusals.note(Refusal::ClientConnections, accepted.peer);
+        }
+        accepted.place.is_some()
     }
 
     /// Gives a connection to a loop with fewer, if this one has more than its share. Returns it otherwise.

@@ -14,6 +14,7 @@ use super::state::{Claim, Placement, Rescue, State};
 use super::worker::{Assignment, Cell, Seat};
 use crate::sync::atomic::{AtomicUsize, Ordering};
 use crate::sync::{Arc, Condvar, Mutex, thread};
+use crate::throttle::Throttle;
 
 /// What handles and workers share.
 pub(super) struct Shared<T> {
@@ -26,6 +27,8 @@ pub(super) struct Shared<T> {
     pub(super) totals: Totals,
     pub(super) run: Box<dyn Fn(T) + Send + Sync>,
     spawner: Spawner,
+    /// Lines about threads that could not be started.
+    spawn_log: Throttle,
     thread_name: String,
     stack_size: Option<usize>,
     pub(super) idle_timeout: Duration,
@@ -40,6 +43,7 @@ impl<T: Send + 'static> Shared<T> {
             totals: Totals::default(),
             run,
             spawner,
+            spawn_log: Throttle::new(),
             thread_name: config.thread_name,
             stack_size: config.stack_size,
             idle_timeout: config.idle_timeout,
@@ -175,7 +179,9 @@ impl<T: Send + 'static> Shared<T> {
             Ok(_) => _ = shared.totals.threads_started.fetch_add(1, Ordering::Relaxed),
             Err(error) => {
                 shared.totals.spawn_failures.fetch_add(1, Ordering::Relaxed);
-                tracing::warn!(%error, pool = shared.thread_name, "cannot start a thread");
+                if let Some(left_out) = shared.spawn_log.admit() {
+                    tracing::warn!(%error, pool = shared.thread_name, left_out, "cannot start a thread");
+                }
             }
         }
         started

@@ -17,13 +17,12 @@ use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
-use filoplume_http1::CloseReason;
-
 use crate::buffers::Buffers;
 use crate::connection::Connection;
 use crate::connection::unsent::Flushed;
 use crate::engine::Engine;
 use crate::event_loop::{EventLoop, Message, Readiness, Turn};
+use crate::refusal::Refusal;
 use crate::tcp::Closed;
 
 /// A thread's means: its buffers, and the loop if it leads one.
@@ -128,6 +127,9 @@ impl Worker<'_> {
             Readiness::Expired => {
                 self.engine.counters.timed_out.increment();
                 let is_stuck = connection.unsent.take().is_some();
+                if is_stuck {
+                    self.engine.refusals.note(Refusal::Stalled, connection.peer);
+                }
                 match &mut connection.tcp {
                     Some(tcp) => tcp.expire(is_stuck),
                     None => connection.http.expire(is_stuck, self.buffers),
@@ -197,6 +199,7 @@ impl Worker<'_> {
     #[inline(never)]
     fn put_rarely(&mut self, mut outcome: Outcome) {
         if let Outcome::Closed(connection) = &mut outcome {
+            self.note_refusal(connection);
             self.end_tcp(connection);
         }
         match (outcome, &mut self.lead) {
@@ -207,9 +210,6 @@ impl Worker<'_> {
             }
             (Outcome::Yielded(connection), None) => send_home(connection),
             (Outcome::Closed(mut connection), lead) => {
-                if let Some(CloseReason::Refused(_)) = connection.http.close_reason() {
-                    self.engine.counters.refused.increment();
-                }
                 if std::mem::take(&mut connection.is_leased) {
                     self.engine.counters.leased.decrement();
                 }

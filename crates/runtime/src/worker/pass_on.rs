@@ -10,6 +10,7 @@ use crate::connection::unsent::Flushed;
 use crate::engine::Answerer;
 use crate::incoming::{Exchange, IncomingRequest};
 use crate::learn::Route;
+use crate::refusal::Refusal;
 use crate::request::Request;
 use crate::response::{Response, UpgradeHandler};
 use crate::task::{Call, Task};
@@ -80,7 +81,7 @@ impl Worker<'_> {
                     unreachable!("the pool gives back what it was given")
                 };
                 // Its response has begun: there is no status left to refuse it with.
-                self.engine.counters.overloaded.increment();
+                self.engine.refusals.note(Refusal::Overloaded, connection.peer);
                 if let Some(tcp) = &mut connection.tcp {
                     tcp.break_off(Closed::Overloaded);
                 }
@@ -101,11 +102,11 @@ impl Worker<'_> {
             Ok(socket) => socket,
             Err(error) => return self.give_up(connection, error),
         };
-        let stream = BlockingStream::new(socket, self.buffers.input.take_rest());
+        let stream = BlockingStream::new(socket, self.buffers.input.take_rest(), connection.place.take());
         if self.engine.pool.submit(Task::Detached(Box::new(move || handler(stream)))).is_ok() {
             self.engine.counters.upgraded.increment();
         } else {
-            self.engine.counters.overloaded.increment();
+            self.engine.refusals.note(Refusal::Overloaded, connection.peer);
         }
         // This handle goes; the socket lives on in the other one.
         Outcome::Closed(connection)
@@ -128,7 +129,7 @@ impl Worker<'_> {
         route: Route,
         stream: Option<Arc<StreamReturn>>,
     ) -> Go {
-        self.engine.counters.overloaded.increment();
+        self.engine.refusals.note(Refusal::Overloaded, connection.peer);
         let mut connection = self.load(connection);
         // It was held to be read by its handler; here it would hold up a loop.
         if let Err(error) = connection.release_hold() {

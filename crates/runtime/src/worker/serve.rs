@@ -1,6 +1,7 @@
 //! One connection, from its bytes to its next wait.
 
 use std::io::{self, IoSliceMut};
+use std::net::SocketAddr;
 
 use super::{Go, Outcome, Worker};
 use crate::connection::Connection;
@@ -8,6 +9,7 @@ use crate::connection::transport::{Peer, is_would_block};
 use crate::connection::unsent::Flushed;
 use crate::protocol::http::Step;
 use crate::protocol::proxy::ProxyError;
+use crate::refusal::Refusal;
 
 /// Reads and pieces of a body in a row before a leader looks at its other connections.
 pub(super) const ROUNDS_MAX: u32 = 4;
@@ -76,7 +78,9 @@ impl Worker<'_> {
                 }
                 Step::Again => Go::On(connection),
                 Step::Peer(address) => {
-                    connection.peer = Peer::Tcp(address);
+                    if !self.is_named(&mut connection, address) {
+                        return Outcome::Closed(connection);
+                    }
                     Go::On(connection)
                 }
                 Step::RefuseProxy(error) => return self.refuse_proxy(connection, error),
@@ -104,13 +108,34 @@ impl Worker<'_> {
     /// Closes without a word: who does not begin as agreed may not speak HTTP either.
     #[cold]
     pub(super) fn refuse_proxy(&self, connection: Box<Connection>, error: ProxyError) -> Outcome {
-        tracing::warn!(%error, peer = %connection.peer, "a connection is refused");
-        self.engine.counters.proxy_headers_refused.increment();
+        tracing::debug!(%error, "a PROXY header is refused");
+        self.engine.refusals.note(Refusal::ProxyHeader, connection.peer);
         Outcome::Closed(connection)
+    }
+
+    /// A proxy has said whom it speaks for. Returns whether that client may have one more connection.
+    #[cold]
+    pub(super) fn is_named(&self, connection: &mut Connection, address: SocketAddr) -> bool {
+        connection.peer = Peer::Tcp(address);
+        let Some(clients) = &self.engine.clients else { return true };
+        connection.place = clients.admit(address.ip());
+        if connection.place.is_none() {
+            self.engine.refusals.note(Refusal::ClientConnections, connection.peer);
+        }
+        connection.place.is_some()
+    }
+
+    /// Counts a refusal that was noted by the protocol.
+    #[cold]
+    pub(super) fn note_refusal(&self, connection: &mut Connection) {
+        if let Some(refusal) = connection.http.take_refusal() {
+            self.engine.refusals.note(refusal, connection.peer);
+        }
     }
 
     /// Ends our direction and goes on reading what the peer still sends.
     fn linger(&mut self, mut connection: Box<Connection>) -> Go {
+        self.note_refusal(&mut connection);
         match self.flush(&mut connection) {
             Ok(Flushed::All) => {}
             Ok(Flushed::Some) => return Go::Away(self.wait_rarely(connection)),

@@ -6,7 +6,6 @@ use super::call::{Conduct, run};
 use super::serve::{Filled, ROUNDS_MAX};
 use super::{Go, Outcome, Worker};
 use crate::connection::Connection;
-use crate::connection::transport::Peer;
 use crate::connection::unsent::Flushed;
 use crate::engine::Answerer;
 use crate::learn::{Execution, Route, RouteKey};
@@ -43,7 +42,9 @@ impl Worker<'_> {
             let go = match step {
                 Step::Again => continue,
                 Step::Peer(address) => {
-                    connection.peer = Peer::Tcp(address);
+                    if !self.is_named(&mut connection, address) {
+                        return Outcome::Closed(connection);
+                    }
                     continue;
                 }
                 Step::RefuseProxy(error) => return self.refuse_proxy(connection, error),

@@ -17,6 +17,7 @@ use crate::clock::Pace;
 use crate::config::ServerConfig;
 use crate::learn::Route;
 use crate::protocol::proxy::{ProxyError, parse_proxy_header};
+use crate::refusal::Refusal;
 use crate::request::Request;
 use receive::Receiving;
 pub(crate) use send::Responded;
@@ -30,6 +31,8 @@ pub(crate) struct Http {
     /// What is left of the content when the response is written.
     skipping: Option<Box<Skipping>>,
     head: HeadDeadline,
+    /// Why the peer is refused, until somebody asks.
+    refusal: Option<Refusal>,
 }
 
 /// Which deadline runs while a head is waited for.
@@ -111,6 +114,7 @@ impl Http {
             stage: Stage::Head,
             skipping: None,
             head: HeadDeadline::First,
+            refusal: None,
         }
     }
 
@@ -237,6 +241,7 @@ impl Http {
         if owes_answer && !is_stuck {
             let (date, out) = (buffers.clock.date(), &mut buffers.output);
             self.messages.write_refusal(StatusCode::REQUEST_TIMEOUT, date, None, out);
+            self.refusal = Some(Refusal::Late);
             self.close(CloseReason::Error, true);
         } else {
             self.close(CloseReason::Error, false);
@@ -261,15 +266,15 @@ impl Http {
     /// Refuses what the peer sent: the answer, then the end. Nothing behind it is looked at.
     #[cold]
     fn refuse(&mut self, error: ParseError, buffers: &mut Buffers) {
-        tracing::debug!(%error, "refused");
         let (date, out) = (buffers.clock.date(), &mut buffers.output);
         self.messages.write_refusal(error.status_code(), date, None, out);
+        self.refusal = Some(Refusal::Request(error));
         self.close(CloseReason::Refused(error), true);
     }
 
-    /// Why the connection closes, if it does.
-    pub(crate) fn close_reason(&self) -> Option<CloseReason> {
-        self.messages.will_close()
+    /// Why the peer is refused, if it is. Told once.
+    pub(crate) fn take_refusal(&mut self) -> Option<Refusal> {
+        self.refusal.take()
     }
 
     fn close(&mut self, reason: CloseReason, lingers: bool) {

@@ -1,0 +1,120 @@
+//! Who holds how many connections, where that is bounded. Only clients that hold one are known, so the table is
+//! never longer than the list of connections.
+
+use std::collections::HashMap;
+use std::net::{IpAddr, Ipv6Addr};
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+
+/// Below this the table keeps its memory.
+const CAPACITY_KEPT: usize = 1024;
+
+/// The connections of each client.
+#[derive(Debug)]
+pub(crate) struct Clients {
+    connections_max: usize,
+    counts: Mutex<HashMap<IpAddr, usize>>,
+}
+
+/// One connection's place among those of its client. Dropped, it is free again.
+#[derive(Debug)]
+pub(crate) struct Place {
+    clients: Arc<Clients>,
+    client: IpAddr,
+}
+
+impl Clients {
+    pub(crate) fn new(connections_max: usize) -> Self {
+        Self { connections_max, counts: Mutex::new(HashMap::new()) }
+    }
+
+    /// Returns a place for one more connection; `None` if the client has all that it may have.
+    pub(crate) fn admit(self: &Arc<Self>, address: IpAddr) -> Option<Arc<Place>> {
+        let client = client_of(address);
+        let mut counts = self.counts.lock();
+        let count = counts.entry(client).or_default();
+        if *count >= self.connections_max {
+            return None;
+        }
+        *count += 1;
+        drop(counts);
+        Some(Arc::new(Place { clients: Arc::clone(self), client }))
+    }
+
+    fn release(&self, client: IpAddr) {
+        let mut counts = self.counts.lock();
+        let Some(count) = counts.get_mut(&client) else { return };
+        *count -= 1;
+        if *count > 0 {
+            return;
+        }
+        counts.remove(&client);
+        // What an attack from many addresses has claimed is given back after it.
+        if counts.capacity() > CAPACITY_KEPT && counts.len() < counts.capacity() / 8 {
+            let wanted = counts.len() * 2;
+            counts.shrink_to(wanted);
+        }
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        self.clients.release(self.client);
+    }
+}
+
+/// Who counts as one client: an IPv4 address, or an IPv6 network of 64 bits, which is the least that one subscriber gets.
+fn client_of(address: IpAddr) -> IpAddr {
+    match address.to_canonical() {
+        IpAddr::V6(address) => IpAddr::V6(Ipv6Addr::from(u128::from(address) & !u128::from(u64::MAX))),
+        address => address,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn address(text: &str) -> IpAddr {
+        text.parse().unwrap()
+    }
+
+    #[test]
+    fn a_client_has_as_many_places_as_it_may_and_gets_them_back() {
+        let clients = Arc::new(Clients::new(2));
+        let one = address("192.0.2.1");
+        let first = clients.admit(one).unwrap();
+        let second = clients.admit(one).unwrap();
+        assert!(clients.admit(one).is_none());
+        assert!(clients.admit(address("192.0.2.2")).is_some(), "another one is not concerned");
+        drop(first);
+        let third = clients.admit(one);
+        assert!(third.is_some());
+        assert!(clients.admit(one).is_none());
+        drop((second, third));
+        assert!(clients.counts.lock().is_empty(), "who has no connection is forgotten");
+    }
+
+    #[test]
+    fn a_network_of_ipv6_is_one_client_and_a_mapped_address_is_what_it_maps() {
+        for (a, b, is_same) in [
+            ("2001:db8::1", "2001:db8::ffff:1", true),
+            ("2001:db8:0:1::1", "2001:db8:0:2::1", false),
+            ("::ffff:192.0.2.1", "192.0.2.1", true),
+            ("::ffff:192.0.2.1", "::ffff:192.0.2.2", false),
+        ] {
+            assert_eq!(client_of(address(a)) == client_of(address(b)), is_same, "{a} and {b}");
+        }
+    }
+
+    #[test]
+    fn the_table_shrinks_after_an_attack_from_many_addresses() {
+        let clients = Arc::new(Clients::new(1));
+        let places: Vec<_> = (0..20_000_u32).map(|n| clients.admit(IpAddr::V4(n.into())).unwrap()).collect();
+        assert_eq!(clients.counts.lock().len(), places.len());
+        drop(places);
+        let counts = clients.counts.lock();
+        assert!(counts.is_empty() && counts.capacity() <= CAPACITY_KEPT, "{}", counts.capacity());
+    }
+}
