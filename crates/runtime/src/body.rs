@@ -244,6 +244,8 @@ pub(crate) struct ContentStream {
     owes_continue: bool,
     failed: bool,
     returns: Arc<StreamReturn>,
+    #[cfg(all(test, unix))]
+    pub(crate) faults: Option<Arc<crate::faults::Plan>>,
 }
 
 /// Where a stream leaves its state.
@@ -298,6 +300,8 @@ impl ContentStream {
             owes_continue,
             failed: false,
             returns: Arc::clone(&returns),
+            #[cfg(all(test, unix))]
+            faults: None,
         };
         (stream, returns)
     }
@@ -352,7 +356,7 @@ impl ContentStream {
         let unread = self.unread.len();
         self.unread.resize(unread + READ_AHEAD_BYTES, 0);
         let result = loop {
-            match (&self.socket).read(&mut self.unread[unread..]) {
+            match self.read_socket(unread) {
                 Ok(0) => break Err(ContentError::Ended.into()),
                 Ok(read) => break Ok(read),
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
@@ -373,6 +377,22 @@ impl ContentStream {
             return Err(ContentError::TooSlow.into());
         }
         result.map(drop)
+    }
+}
+
+impl ContentStream {
+    /// Reads behind the bytes that are there.
+    fn read_socket(&mut self, unread: usize) -> io::Result<usize> {
+        let room = &mut self.unread[unread..];
+        #[cfg(all(test, unix))]
+        let room = match &self.faults {
+            Some(plan) => {
+                let length = plan.before(crate::faults::Call::Read, room.len())?;
+                &mut room[..length]
+            }
+            None => room,
+        };
+        (&self.socket).read(room)
     }
 }
 

@@ -15,16 +15,22 @@ pub(crate) struct Clock {
 impl Clock {
     pub(crate) fn new() -> Self {
         let now = Instant::now();
-        let (date, valid) = current_date();
+        let (date, valid) = date_at(SystemTime::now());
         Self { now, date, date_ends: now + valid }
     }
 
     /// Reads the system's clock; until the next call [`now`](Self::now) stands still.
     #[inline]
     pub(crate) fn refresh(&mut self) {
-        self.now = Instant::now();
+        self.refresh_at(Instant::now(), SystemTime::now);
+    }
+
+    /// The wall clock is asked for the date and nothing else: it may jump, and no deadline moves with it.
+    #[inline]
+    fn refresh_at(&mut self, now: Instant, wall: impl FnOnce() -> SystemTime) {
+        self.now = now;
         if self.now >= self.date_ends {
-            let (date, valid) = current_date();
+            let (date, valid) = date_at(wall());
             self.date = date;
             self.date_ends = self.now + valid;
         }
@@ -41,9 +47,8 @@ impl Clock {
     }
 }
 
-/// The date, and for how long it stays true.
-fn current_date() -> (Date, Duration) {
-    let time = SystemTime::now();
+/// The date, and for how long it stays true: a second at most.
+fn date_at(time: SystemTime) -> (Date, Duration) {
     let into_second = time.duration_since(UNIX_EPOCH).map_or(0, |since| since.subsec_nanos());
     (Date::new(time), Duration::from_nanos(u64::from(1_000_000_000 - into_second)))
 }
@@ -76,6 +81,34 @@ impl Pace {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    const DAY: Duration = Duration::from_secs(86_400);
+
+    #[test]
+    fn a_wall_clock_that_jumps_moves_the_date_within_a_second_and_nothing_else() {
+        let mut clock = Clock::new();
+        let mut now = clock.now();
+        let wall = SystemTime::now();
+        for jumped in [wall + DAY * 400, wall - DAY * 400, UNIX_EPOCH - DAY, wall + DAY * 365 * 9000, wall] {
+            now += Duration::from_secs(1);
+            clock.refresh_at(now, || jumped);
+            assert_eq!(clock.date(), &Date::new(jumped));
+            assert_eq!(clock.now(), now);
+            assert!(clock.date_ends > now && clock.date_ends <= now + Duration::from_secs(1));
+        }
+    }
+
+    #[test]
+    fn the_date_is_not_made_anew_before_its_second_is_over() {
+        let mut clock = Clock::new();
+        let started = clock.now();
+        clock.refresh_at(started + Duration::from_secs(1), || UNIX_EPOCH + Duration::from_millis(9_400));
+        let ends = started + Duration::from_millis(1_600);
+        assert_eq!(clock.date_ends, ends);
+        clock.refresh_at(ends - Duration::from_nanos(1), || unreachable!("the date is still true"));
+        clock.refresh_at(ends, || UNIX_EPOCH + DAY);
+        assert_eq!(clock.date(), &Date::new(UNIX_EPOCH + DAY));
+    }
 
     #[test]
     fn a_trickle_earns_no_time() {

@@ -49,6 +49,8 @@ pub struct ServerConfig {
     pub(crate) unread_content_bytes_max: u64,
     pub(crate) limits: Limits,
     pub(crate) thread_name: String,
+    #[cfg(all(test, unix))]
+    pub(crate) faults: Option<std::sync::Arc<crate::faults::Plan>>,
 }
 
 impl Default for ServerConfig {
@@ -73,6 +75,8 @@ impl Default for ServerConfig {
             unread_content_bytes_max: 256 * 1024,
             limits: Limits::default(),
             thread_name: "filoplume".to_owned(),
+            #[cfg(all(test, unix))]
+            faults: None,
         }
     }
 }

@@ -32,6 +32,8 @@ mod connection;
 mod engine;
 mod error;
 mod event_loop;
+#[cfg(all(test, unix))]
+mod faults;
 mod in_process;
 mod incoming;
 mod learn;

@@ -210,12 +210,12 @@ impl Listener {
         let (transport, peer) = match &self.socket {
             ListenerSocket::Tcp(listener) => {
                 let (stream, address) = listener.accept()?;
-                (Transport::Tcp(stream), Peer::Tcp(address))
+                (Transport::tcp(stream), Peer::Tcp(address))
             }
             #[cfg(unix)]
             ListenerSocket::Unix { listener, .. } => {
                 let (stream, _) = listener.accept()?;
-                (Transport::Unix(stream), Peer::Unix)
+                (Transport::unix(stream), Peer::Unix)
             }
         };
         Ok(Accepted { transport, peer, expects_proxy_header: self.expects_proxy_header, place: None })

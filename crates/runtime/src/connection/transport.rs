@@ -5,6 +5,8 @@ use std::io::{self, IoSlice, IoSliceMut, Read, Write};
 use std::net::{Shutdown, SocketAddr};
 #[cfg(target_os = "linux")]
 use std::os::fd::AsFd;
+#[cfg(all(test, unix))]
+use std::sync::Arc;
 use std::time::Duration;
 
 use mio::net::TcpStream;
@@ -15,9 +17,19 @@ use mio::{Interest, Registry, Token};
 use rustix::net::{RecvFlags, SendFlags};
 use socket2::SockRef;
 
+#[cfg(all(test, unix))]
+use crate::faults::{Call, Plan, Watched};
+
 /// A connected socket. Reads and writes retry when a signal interrupts them.
 #[derive(Debug)]
-pub(crate) enum Transport {
+pub(crate) struct Transport {
+    socket: Socket,
+    #[cfg(all(test, unix))]
+    faults: Option<Box<Faulty>>,
+}
+
+#[derive(Debug)]
+enum Socket {
     Tcp(TcpStream),
     #[cfg(unix)]
     Unix(UnixStream),
@@ -55,30 +67,76 @@ impl fmt::Display for Peer {
 macro_rules! each {
     ($transport:expr, $socket:ident => $body:expr) => {
         match $transport {
-            Transport::Tcp($socket) => $body,
+            Socket::Tcp($socket) => $body,
             #[cfg(unix)]
-            Transport::Unix($socket) => $body,
+            Socket::Unix($socket) => $body,
         }
     };
 }
 
 impl Transport {
+    pub(crate) fn tcp(stream: TcpStream) -> Self {
+        Self {
+            socket: Socket::Tcp(stream),
+            #[cfg(all(test, unix))]
+            faults: None,
+        }
+    }
+
+    #[cfg(unix)]
+    pub(crate) fn unix(stream: UnixStream) -> Self {
+        Self {
+            socket: Socket::Unix(stream),
+            #[cfg(all(test, unix))]
+            faults: None,
+        }
+    }
+
     #[inline]
     pub(crate) fn read(&self, buffer: &mut [u8]) -> io::Result<usize> {
-        retry(|| each!(self, socket => receive(socket, buffer)))
+        retry(|| {
+            #[cfg(all(test, unix))]
+            let buffer = {
+                let length = self.before(Call::Read, buffer.len())?;
+                &mut buffer[..length]
+            };
+            each!(&self.socket, socket => receive(socket, buffer))
+        })
     }
 
     pub(crate) fn read_vectored(&self, parts: &mut [IoSliceMut<'_>]) -> io::Result<usize> {
-        retry(|| each!(self, socket => (&*socket).read_vectored(parts)))
+        retry(|| {
+            #[cfg(all(test, unix))]
+            {
+                let whole: usize = parts.iter().map(|part| part.len()).sum();
+                if self.before(Call::Read, whole)? < whole {
+                    return each!(&self.socket, socket => receive(socket, &mut parts[0][..1]));
+                }
+            }
+            each!(&self.socket, socket => (&*socket).read_vectored(parts))
+        })
     }
 
     #[inline]
     pub(crate) fn write(&self, bytes: &[u8]) -> io::Result<usize> {
-        retry(|| each!(self, socket => send(socket, bytes)))
+        retry(|| {
+            #[cfg(all(test, unix))]
+            let bytes = &bytes[..self.before(Call::Write, bytes.len())?];
+            each!(&self.socket, socket => send(socket, bytes))
+        })
     }
 
     pub(crate) fn write_vectored(&self, parts: &[IoSlice<'_>]) -> io::Result<usize> {
-        retry(|| each!(self, socket => (&*socket).write_vectored(parts)))
+        retry(|| {
+            #[cfg(all(test, unix))]
+            {
+                let whole: usize = parts.iter().map(|part| part.len()).sum();
+                if self.before(Call::Write, whole)? < whole {
+                    return each!(&self.socket, socket => send(socket, &parts[0][..1]));
+                }
+            }
+            each!(&self.socket, socket => (&*socket).write_vectored(parts))
+        })
     }
 
     pub(crate) fn register(
@@ -87,7 +145,9 @@ impl Transport {
         token: Token,
         interest: Interest,
     ) -> io::Result<()> {
-        each!(self, socket => registry.register(socket, token, interest))
+        #[cfg(all(test, unix))]
+        self.note_watched(registry, token, interest);
+        each!(&mut self.socket, socket => registry.register(socket, token, interest))
     }
 
     pub(crate) fn reregister(
@@ -96,21 +156,29 @@ impl Transport {
         token: Token,
         interest: Interest,
     ) -> io::Result<()> {
-        each!(self, socket => registry.reregister(socket, token, interest))
+        #[cfg(all(test, unix))]
+        self.note_watched(registry, token, interest);
+        each!(&mut self.socket, socket => registry.reregister(socket, token, interest))
     }
 
     pub(crate) fn deregister(&mut self, registry: &Registry) -> io::Result<()> {
-        each!(self, socket => registry.deregister(socket))
+        #[cfg(all(test, unix))]
+        if let Some(faulty) = &self.faults {
+            faulty.watched.by_nobody();
+        }
+        each!(&mut self.socket, socket => registry.deregister(socket))
     }
 
     /// Ends the direction to the peer: it reads to the end of what was written, then sees the end.
     pub(crate) fn shutdown_write(&self) -> io::Result<()> {
-        each!(self, socket => socket.shutdown(Shutdown::Write))
+        #[cfg(all(test, unix))]
+        self.before(Call::Shutdown, 0)?;
+        each!(&self.socket, socket => socket.shutdown(Shutdown::Write))
     }
 
     /// Lets reads and writes wait for the peer, `timeout` at most.
     pub(crate) fn set_blocking(&self, timeout: Duration) -> io::Result<()> {
-        each!(self, socket => {
+        each!(&self.socket, socket => {
             let socket = SockRef::from(socket);
             socket.set_read_timeout(Some(timeout))?;
             socket.set_write_timeout(Some(timeout))?;
@@ -120,7 +188,7 @@ impl Transport {
 
     /// Lets reads and writes wait for the peer for ever.
     pub(crate) fn set_waiting(&self) -> io::Result<()> {
-        each!(self, socket => {
+        each!(&self.socket, socket => {
             let socket = SockRef::from(socket);
             socket.set_read_timeout(None)?;
             socket.set_write_timeout(None)?;
@@ -129,12 +197,43 @@ impl Transport {
     }
 
     pub(crate) fn set_nonblocking(&self) -> io::Result<()> {
-        each!(self, socket => SockRef::from(socket).set_nonblocking(true))
+        each!(&self.socket, socket => SockRef::from(socket).set_nonblocking(true))
     }
 
     /// A second handle to the same socket, for the one who reads a content while another writes the response.
     pub(crate) fn try_clone(&self) -> io::Result<socket2::Socket> {
-        each!(self, socket => SockRef::from(socket).try_clone())
+        each!(&self.socket, socket => SockRef::from(socket).try_clone())
+    }
+}
+
+/// A socket whose calls fail as planned.
+#[cfg(all(test, unix))]
+#[derive(Debug)]
+struct Faulty {
+    plan: Arc<Plan>,
+    watched: Watched,
+}
+
+#[cfg(all(test, unix))]
+impl Transport {
+    /// Lets calls fail from now on.
+    pub(crate) fn fail_as(&mut self, plan: &Arc<Plan>) {
+        self.faults = Some(Box::new(Faulty { plan: Arc::clone(plan), watched: Watched::default() }));
+    }
+
+    fn note_watched(&self, registry: &Registry, token: Token, interest: Interest) {
+        if let Some(faulty) = &self.faults {
+            faulty.watched.by(registry, token, interest);
+        }
+    }
+
+    fn before(&self, call: Call, length: usize) -> io::Result<usize> {
+        let Some(faulty) = &self.faults else { return Ok(length) };
+        let result = faulty.plan.before(call, length);
+        if result.as_ref().map_or_else(is_would_block, |moved| *moved < length) {
+            each!(&self.socket, socket => faulty.watched.tell_again(socket));
+        }
+        result
     }
 }
 
@@ -163,9 +262,10 @@ fn send(mut socket: impl Write, bytes: &[u8]) -> io::Result<usize> {
     socket.write(bytes)
 }
 
-/// Whether an error of a read or write says "not now": a socket with a timeout reports either.
+/// Whether an error of a read or write says "not now". Windows says of a wait that was long enough that it timed out;
+/// elsewhere that is the end of a connection whose peer has not been heard of for long.
 pub(crate) fn is_would_block(error: &io::Error) -> bool {
-    matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut)
+    error.kind() == io::ErrorKind::WouldBlock || (cfg!(windows) && error.kind() == io::ErrorKind::TimedOut)
 }
 
 #[inline]

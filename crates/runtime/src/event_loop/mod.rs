@@ -362,7 +362,7 @@ impl EventLoop {
                 self.accept_again_at = Some(now + ACCEPT_REST);
                 return None;
             }
-            match self.listeners[index].listener.accept() {
+            match self.accept_from(index) {
                 Ok(mut accepted) => {
                     engine.counters.accepted.increment();
                     self.accepts_in_row += 1;
@@ -393,6 +393,18 @@ impl EventLoop {
             }
         }
         None
+    }
+
+    fn accept_from(&self, index: usize) -> io::Result<Accepted> {
+        let listener = &self.listeners[index].listener;
+        #[cfg(all(test, unix))]
+        if let Some(plan) = &self.handle.engine.config.faults {
+            plan.before(crate::faults::Call::Accept, 0)?;
+            let mut accepted = listener.accept()?;
+            accepted.transport.fail_as(plan);
+            return Ok(accepted);
+        }
+        listener.accept()
     }
 
     /// Whether the client may have one more connection. Behind a PROXY header it is not known yet who that is.

@@ -1,0 +1,100 @@
+//! Faults of the system, for tests: the Nth read, write, accept or shutdown of a server fails, or moves one byte only.
+//!
+//! A plan belongs to the configuration of one server, so tests do not disturb each other. Nothing of this is in a
+//! build that is not a test.
+
+#![allow(clippy::unwrap_used, reason = "a panic is how a test fails")]
+
+#[cfg(not(loom))]
+mod tests;
+
+use std::io;
+use std::os::fd::AsRawFd;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use mio::unix::SourceFd;
+use mio::{Interest, Registry, Token};
+use parking_lot::Mutex;
+
+/// A system call that can fail.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Call {
+    Accept,
+    Read,
+    Write,
+    Shutdown,
+}
+
+/// What happens instead of what should.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Fault {
+    /// The call fails.
+    Error(rustix::io::Errno),
+    /// The call moves one byte, although there is more.
+    OneByte,
+}
+
+/// Which calls of a server fail, and how.
+#[derive(Debug)]
+pub(crate) struct Plan {
+    call: Call,
+    fault: Fault,
+    /// The first one, counted from 1, and how many from there.
+    first: u64,
+    times: u64,
+    calls: AtomicU64,
+    struck: AtomicU64,
+}
+
+impl Plan {
+    pub(crate) fn new(call: Call, first: u64, times: u64, fault: Fault) -> Self {
+        Self { call, fault, first, times, calls: AtomicU64::new(0), struck: AtomicU64::new(0) }
+    }
+
+    /// How many calls have failed.
+    pub(crate) fn struck(&self) -> u64 {
+        self.struck.load(Ordering::SeqCst)
+    }
+
+    /// How many calls of the kind there were.
+    pub(crate) fn calls(&self) -> u64 {
+        self.calls.load(Ordering::SeqCst)
+    }
+
+    /// Asks before a call what becomes of it: how many bytes may move, or how it fails.
+    pub(crate) fn before(&self, call: Call, length: usize) -> io::Result<usize> {
+        if call != self.call {
+            return Ok(length);
+        }
+        let number = self.calls.fetch_add(1, Ordering::SeqCst) + 1;
+        if number < self.first || number - self.first >= self.times {
+            return Ok(length);
+        }
+        self.struck.fetch_add(1, Ordering::SeqCst);
+        match self.fault {
+            Fault::Error(error) => Err(error.into()),
+            Fault::OneByte => Ok(length.min(1)),
+        }
+    }
+}
+
+/// Where a socket is watched. The poller tells only once that it is ready: who pretends that it was not has to
+/// have it told again.
+#[derive(Debug, Default)]
+pub(crate) struct Watched(Mutex<Option<(Registry, Token, Interest)>>);
+
+impl Watched {
+    pub(crate) fn by(&self, registry: &Registry, token: Token, interest: Interest) {
+        *self.0.lock() = Some((registry.try_clone().unwrap(), token, interest));
+    }
+
+    pub(crate) fn by_nobody(&self) {
+        *self.0.lock() = None;
+    }
+
+    pub(crate) fn tell_again(&self, socket: &impl AsRawFd) {
+        if let Some((registry, token, interest)) = &*self.0.lock() {
+            registry.reregister(&mut SourceFd(&socket.as_raw_fd()), *token, *interest).unwrap();
+        }
+    }
+}
