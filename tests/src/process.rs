@@ -1,6 +1,7 @@
 //! What the system knows of a process: `/proc`.
 
 use std::fs;
+use std::process::Command;
 use std::time::Duration;
 
 /// A process, by its number.
@@ -61,4 +62,25 @@ impl Process {
     fn read(self, file: &str) -> String {
         fs::read_to_string(format!("/proc/{}/{file}", self.0)).unwrap()
     }
+}
+
+/// Whether this process, and those that it starts from now on, may have so many descriptors: the limit is raised as far as the
+/// system lets it. Says that a test is skipped if not.
+pub fn may_open(descriptors: usize) -> bool {
+    let limit = || {
+        let limits = Process::this().read("limits");
+        let line = limits.lines().find(|line| line.starts_with("Max open files")).expect("a limit of files");
+        // Four words of name, then the soft limit.
+        line.split_whitespace().nth(3).and_then(|limit| limit.parse().ok()).unwrap_or(usize::MAX)
+    };
+    if limit() < descriptors {
+        let (id, wanted) = (std::process::id().to_string(), format!("--nofile={descriptors}:"));
+        // It may not be there, or not be allowed: the limit says.
+        let _ = Command::new("prlimit").args(["--pid", &id, &wanted]).output();
+    }
+    let may = limit() >= descriptors;
+    if !may {
+        eprintln!("SKIPPED: no more than {} of {descriptors} descriptors", limit());
+    }
+    may
 }

@@ -229,3 +229,19 @@ impl Listener {
         }
     }
 }
+
+/// Whether an error of `accept` concerns the one connection that was to be accepted, which is gone.
+pub(crate) fn is_of_one_connection(error: &io::Error) -> bool {
+    use io::ErrorKind;
+    matches!(
+        error.kind(),
+        ErrorKind::ConnectionAborted
+            | ErrorKind::ConnectionReset
+            | ErrorKind::ConnectionRefused
+            | ErrorKind::Interrupted
+            | ErrorKind::PermissionDenied
+            | ErrorKind::NetworkDown
+            | ErrorKind::NetworkUnreachable
+            | ErrorKind::HostUnreachable
+    )
+}

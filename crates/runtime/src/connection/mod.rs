@@ -50,6 +50,8 @@ pub(crate) struct Connection {
     /// Whether the peer has ended its direction, which is read behind its last byte.
     pub(crate) has_end: bool,
     pub(crate) is_leased: bool,
+    /// How often it has let others have their turn.
+    pub(crate) yields: u32,
     /// Requests in a row that blocked their thread, as far as a lease cares.
     pub(crate) blocked_row: u8,
 }
@@ -87,6 +89,7 @@ impl Connection {
             can_read: true,
             has_end: false,
             is_leased: false,
+            yields: 0,
             blocked_row: 0,
         }
     }

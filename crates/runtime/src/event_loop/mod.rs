@@ -26,7 +26,7 @@ use crate::connection::table::{Missed, Table};
 use crate::connection::transport::Peer;
 use crate::engine::Engine;
 use crate::learn::RouteKey;
-use crate::listener::{Accepted, Listener};
+use crate::listener::{Accepted, Listener, is_of_one_connection};
 use crate::refusal::Refusal;
 use doze::Doze;
 use slot::Slot;
@@ -36,6 +36,10 @@ const EVENTS_MAX: usize = 1024;
 
 /// Connections accepted in a row before those that are ready get their turn.
 const ACCEPTS_MAX: usize = 64;
+
+/// Connections in a row that could go on for ever, before the poller is asked for others. Each has moved some hundred
+/// kilobytes in its turn, beside which asking costs nothing.
+const YIELDED_MAX: usize = 4;
 
 /// How long a listener rests after an error that will not go away by itself, such as a lack of descriptors.
 const ACCEPT_REST: Duration = Duration::from_millis(100);
@@ -138,8 +142,10 @@ pub(crate) struct EventLoop {
     /// What the poller said and nobody has looked at yet. It is part of the loop, not of the
     /// leader: a new leader goes on where the old one was held up.
     ready: VecDeque<Ready>,
-    /// Those that had their turn and could go on: the poller is asked before they have another.
-    again: Vec<Ready>,
+    /// Connections that have had their turn and could go on. Whoever becomes ready comes before them: some that always
+    /// have something to do must not keep the loop from its poller.
+    yielded: VecDeque<Yielded>,
+    yielded_in_row: usize,
     inbox: Receiver<Message>,
     table: Table<Connection>,
     deadlines: Deadlines,
@@ -167,6 +173,14 @@ struct Accepting {
 struct Ready {
     token: usize,
     readiness: Readiness,
+}
+
+/// A connection that could go on when it had had its turn.
+#[derive(Clone, Copy, Debug)]
+struct Yielded {
+    token: usize,
+    /// How often it had yielded then.
+    number: u32,
 }
 
 /// Why to look at a connection.
@@ -214,7 +228,8 @@ impl EventLoop {
             poll,
             events: Events::with_capacity(EVENTS_MAX),
             ready: VecDeque::with_capacity(EVENTS_MAX),
-            again: Vec::new(),
+            yielded: VecDeque::new(),
+            yielded_in_row: 0,
             inbox,
             table: Table::new(),
             deadlines: Deadlines::default(),
@@ -264,6 +279,9 @@ impl EventLoop {
         if self.is_draining && self.has_drained(clock.now()) {
             return Turn::Ended;
         }
+        if let Some(connection) = self.next_yielded() {
+            return Turn::Serve(connection, Readiness::Io);
+        }
         self.wait(clock);
         Turn::Again
     }
@@ -282,11 +300,27 @@ impl EventLoop {
         self.table.park(connection.token(), connection);
     }
 
-    /// Lets a connection wait for its next turn, behind all that are ready or become so meanwhile.
-    pub(crate) fn requeue(&mut self, connection: Box<Connection>, now: Instant) {
-        let token = connection.token();
+    /// Lets a connection wait for its next turn, behind the others that are ready.
+    pub(crate) fn requeue(&mut self, mut connection: Box<Connection>, now: Instant) {
+        connection.yields = connection.yields.wrapping_add(1);
+        self.yielded.push_back(Yielded { token: connection.token(), number: connection.yields });
         self.park(connection, now);
-        self.again.push(Ready { token, readiness: Readiness::Io });
+    }
+
+    fn next_yielded(&mut self) -> Option<Box<Connection>> {
+        if self.yielded_in_row >= YIELDED_MAX {
+            return None;
+        }
+        while let Some(Yielded { token, number }) = self.yielded.pop_front() {
+            // One that became ready in the meantime has had a turn for that, and has another entry if it yielded again.
+            let is_current =
+                self.table.parked_mut(token).is_some_and(|connection| connection.yields == number);
+            if is_current {
+                self.yielded_in_row += 1;
+                return self.table.take(token, Missed::Io);
+            }
+        }
+        None
     }
 
     /// A handler returned in time.
@@ -442,7 +476,7 @@ impl EventLoop {
         }
         let mut timeout = self.timeout(clock.now());
         self.handle.doze.fall_asleep();
-        if !self.inbox.is_empty() || self.drain_is_due() || !self.again.is_empty() {
+        if !self.inbox.is_empty() || !self.yielded.is_empty() || self.drain_is_due() {
             timeout = Some(Duration::ZERO);
         }
         let result = self.poll.poll(&mut self.events, timeout);
@@ -456,8 +490,8 @@ impl EventLoop {
             return;
         }
         self.accepts_in_row = 0;
+        self.yielded_in_row = 0;
         self.sort_events();
-        self.ready.extend(self.again.drain(..));
         self.expire(clock.now());
         if self.drain_is_due() {
             self.drain();
@@ -534,22 +568,6 @@ impl EventLoop {
         }
         is_late
     }
-}
-
-/// Whether an error of `accept` concerns the one connection that was to be accepted, which is gone.
-fn is_of_one_connection(error: &io::Error) -> bool {
-    use io::ErrorKind;
-    matches!(
-        error.kind(),
-        ErrorKind::ConnectionAborted
-            | ErrorKind::ConnectionReset
-            | ErrorKind::ConnectionRefused
-            | ErrorKind::Interrupted
-            | ErrorKind::PermissionDenied
-            | ErrorKind::NetworkDown
-            | ErrorKind::NetworkUnreachable
-            | ErrorKind::HostUnreachable
-    )
 }
 
 impl Drop for EventLoop {

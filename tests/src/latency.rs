@@ -1,0 +1,86 @@
+//! A good client that measures, beside whatever else goes on.
+
+use std::fmt;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+use crate::client::Client;
+
+/// The time between two requests: it is a client, not a load.
+const PAUSE: Duration = Duration::from_millis(1);
+
+/// A client on a thread of its own that asks again and again until it is told to stop.
+#[derive(Debug)]
+pub struct GoodClient {
+    is_over: Arc<AtomicBool>,
+    thread: JoinHandle<Latencies>,
+}
+
+/// How long each answer took.
+#[derive(Clone, Debug, Default)]
+pub struct Latencies(Vec<Duration>);
+
+impl GoodClient {
+    /// Begins to ask for `target`; every answer must be a `200`.
+    #[track_caller]
+    pub fn start(address: SocketAddr, target: &'static str) -> Self {
+        let is_over = Arc::new(AtomicBool::new(false));
+        let mut client = Client::connect(address);
+        let thread = thread::spawn({
+            let is_over = Arc::clone(&is_over);
+            move || {
+                let mut latencies = Latencies::default();
+                while !is_over.load(Ordering::SeqCst) {
+                    let started = Instant::now();
+                    assert_eq!(client.get(target).status, 200);
+                    latencies.0.push(started.elapsed());
+                    thread::sleep(PAUSE);
+                }
+                latencies
+            }
+        });
+        Self { is_over, thread }
+    }
+
+    /// Stops, and returns what it saw.
+    #[track_caller]
+    pub fn stop(self) -> Latencies {
+        self.is_over.store(true, Ordering::SeqCst);
+        self.thread.join().expect("the good client was served")
+    }
+}
+
+impl Latencies {
+    /// Adds one.
+    pub fn add(&mut self, latency: Duration) {
+        self.0.push(latency);
+    }
+
+    /// Adds those of another.
+    pub fn extend(&mut self, other: &Self) {
+        self.0.extend_from_slice(&other.0);
+    }
+
+    /// How many there are.
+    pub fn count(&self) -> usize {
+        self.0.len()
+    }
+
+    /// What 99 of 100 do not exceed.
+    #[track_caller]
+    pub fn p99(&self) -> Duration {
+        let mut sorted = self.0.clone();
+        sorted.sort();
+        sorted[(sorted.len() - 1) * 99 / 100]
+    }
+}
+
+impl fmt::Display for Latencies {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let longest = self.0.iter().max().copied().unwrap_or_default();
+        write!(f, "{} answers, p99 {:?}, longest {longest:?}", self.count(), self.p99())
+    }
+}
