@@ -1,0 +1,138 @@
+//! What the targets have in common: requests as bytes, and answers that are read strictly.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use filoplume::Method;
+use filoplume::testing::TestClient;
+use filoplume_http1::{Limits, PeerClosed, ResponseEvent, ResponseReader};
+
+/// An answer, taken apart.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Answer {
+    pub status: u16,
+    /// Names in lower case.
+    pub headers: Vec<(String, String)>,
+    pub content: Vec<u8>,
+}
+
+impl Answer {
+    /// The value of a header that is there once at most.
+    pub fn header(&self, name: &str) -> Option<&str> {
+        let mut values = self.headers.iter().filter(|(of, _)| of == name);
+        let value = values.next().map(|(_, value)| value.as_str());
+        assert!(values.next().is_none(), "{name} is there more than once: {self:?}");
+        value
+    }
+}
+
+/// Takes all answers apart that a connection got. `methods` are those of its requests; what is refused before its
+/// method is known is answered as a `GET`.
+pub fn answers(bytes: &[u8], methods: &[Method]) -> Vec<Answer> {
+    let limits = Limits { head_bytes_max: 1 << 20, ..Limits::default() };
+    let mut reader = ResponseReader::new();
+    let mut unread = bytes;
+    let mut found = Vec::new();
+    let mut answer = Answer::default();
+    loop {
+        let method = methods.get(found.len()).unwrap_or(&Method::GET);
+        let (used, event) = match reader.receive(unread, method, &limits) {
+            Ok(received) => received,
+            Err(error) => panic!("{error}: {:?}", String::from_utf8_lossy(bytes)),
+        };
+        unread = unread.get(used..).expect("no more is used than there is");
+        match event {
+            Some(ResponseEvent::Interim(_)) => {}
+            Some(ResponseEvent::Head(head)) => {
+                answer.status = head.status().as_u16();
+                answer.headers = head
+                    .fields()
+                    .map(|(name, value)| (text(name).to_ascii_lowercase(), text(value)))
+                    .collect();
+            }
+            Some(ResponseEvent::Content(content)) => answer.content.extend_from_slice(content),
+            Some(ResponseEvent::End) => found.push(std::mem::take(&mut answer)),
+            None => break,
+        }
+    }
+    match reader.peer_closed(unread) {
+        PeerClosed::Ended => found.push(answer),
+        PeerClosed::BetweenResponses => {}
+        PeerClosed::Truncated => panic!("an answer is cut off: {:?}", String::from_utf8_lossy(bytes)),
+    }
+    assert!(unread.is_empty(), "something follows the last answer: {:?}", String::from_utf8_lossy(bytes));
+    found
+}
+
+/// What is sent in a head is text.
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8(bytes.to_vec()).expect("heads are UTF-8")
+}
+
+/// Whether an answer says that the server has made a mistake: that is one. Methods and versions that are not known are not.
+pub fn is_fault(answer: &Answer) -> bool {
+    answer.status >= 500 && ![501, 505].contains(&answer.status)
+}
+
+/// Sends one request: its method and target, the lines of its head and its content. There is one answer, whatever was
+/// in it, and never one that blames the server.
+pub fn ask(
+    client: &TestClient,
+    method: Method,
+    target: &[u8],
+    lines: &[(&str, &[u8])],
+    content: &[u8],
+) -> Answer {
+    let mut request =
+        [method.as_str().as_bytes(), b" ", target, b" HTTP/1.1\r\nhost: a\r\nconnection: close\r\n"].concat();
+    for (name, value) in lines {
+        request.extend_from_slice(&[name.as_bytes(), b": ", value, b"\r\n"].concat());
+    }
+    if !content.is_empty() {
+        request.extend_from_slice(format!("content-length: {}\r\n", content.len()).as_bytes());
+    }
+    request.extend_from_slice(b"\r\n");
+    request.extend_from_slice(content);
+    let mut found = answers(&client.raw(&request), &[method]);
+    assert_eq!(found.len(), 1, "{:?}", String::from_utf8_lossy(&request));
+    let answer = found.remove(0);
+    assert!(!is_fault(&answer), "{answer:?} to {:?}", String::from_utf8_lossy(&request));
+    answer
+}
+
+/// Whether something can stand in the first line of a request without ending its target.
+pub fn is_target(target: &[u8]) -> bool {
+    target.iter().all(|&byte| byte > b' ' && byte != 0x7F)
+}
+
+/// Whether something can be sent as the value of a header.
+pub fn is_field_value(value: &[u8]) -> bool {
+    value.iter().all(|&byte| byte == b'\t' || (byte >= b' ' && byte != 0x7F))
+}
+
+/// Where a handler leaves what it got, for the one who asked.
+#[derive(Debug)]
+pub struct Seen<T>(Arc<Mutex<Option<T>>>);
+
+impl<T> Clone for Seen<T> {
+    fn clone(&self) -> Self {
+        Self(Arc::clone(&self.0))
+    }
+}
+
+impl<T> Default for Seen<T> {
+    fn default() -> Self {
+        Self(Arc::default())
+    }
+}
+
+impl<T> Seen<T> {
+    /// Leaves a value.
+    pub fn put(&self, value: T) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(value);
+    }
+
+    /// Takes what was left. `None`: the handler was not called.
+    pub fn take(&self) -> Option<T> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+}
