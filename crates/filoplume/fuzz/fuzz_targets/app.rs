@@ -104,7 +104,7 @@ static NOTED: LazyLock<Noted> =
     LazyLock::new(|| Noted { app: app().build().expect("the app is right"), methods: Mutex::default() });
 
 /// A few requests, so that the fuzzer need not find all names.
-const TARGETS: [&str; 18] = [
+const TARGETS: [&str; 19] = [
     "GET /api/notes/",
     "POST /api/notes",
     "PUT /api/notes/1/",
@@ -123,6 +123,7 @@ const TARGETS: [&str; 18] = [
     "GET /a/b/",
     "OPTIONS /api/notes/",
     "HEAD /api/notes/",
+    "GET /back/",
 ];
 
 fn check(bytes: &[u8]) {

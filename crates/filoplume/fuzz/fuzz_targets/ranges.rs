@@ -137,6 +137,47 @@ fn ranges(answer: &Answer, file: &Served) -> Vec<(usize, usize)> {
     found
 }
 
+fn is_whole(answer: &Answer, file: &Served) -> bool {
+    answer.status == 200 && answer.content == file.content
+}
+
+/// A well-formed `Range` of some bytes, so that ranges overlap, touch and contain each other often.
+fn made(input: &[u8], length: usize) -> String {
+    let specs = input.chunks(2).take(12).map(|pair| {
+        let (first, more) = (usize::from(pair[0]), usize::from(pair.get(1).copied().unwrap_or_default()));
+        let first = first * (length + 2) / 256;
+        match more {
+            0 => format!("{first}-"),
+            1 => format!("-{first}"),
+            _ => format!("{first}-{}", first + (more - 2) * (length + 2) / 512),
+        }
+    });
+    format!("bytes={}", specs.collect::<Vec<_>>().join(","))
+}
+
+/// What a `Range` alone gets.
+fn check_range(file: &Served, range: &[u8]) {
+    let client = &FIXTURE.client;
+    let answer = ask(client, Method::GET, file.path.as_bytes(), &[("range", range)], b"");
+    match model(range.trim_ascii(), file.content.len() as u64) {
+        Model::Ignored => assert!(is_whole(&answer, file), "{answer:?}"),
+        Model::Unsatisfiable => {
+            assert_eq!(answer.status, 416, "{answer:?}");
+            assert_eq!(answer.header("content-range"), Some(&*format!("bytes */{}", file.content.len())));
+        }
+        Model::Bytes(expected) => {
+            assert_eq!(answer.status, 206, "{answer:?}");
+            let found = ranges(&answer, file);
+            let sent: Vec<u64> = found.iter().flat_map(|&(first, last)| first as u64..=last as u64).collect();
+            assert_eq!(sent.len(), expected.len(), "no byte is sent twice: {found:?}");
+            assert_eq!(sent.into_iter().collect::<BTreeSet<_>>(), expected);
+        }
+    }
+    let head = ask(client, Method::HEAD, file.path.as_bytes(), &[("range", range)], b"");
+    assert_eq!(head.status, 200, "a `Range` is for `GET`");
+    assert_eq!(head.header("content-length"), Some(&*file.content.len().to_string()));
+}
+
 /// Lines of the input as values of fields; `E` stands for the tag of the file and `D` for its date.
 fn value(line: &[u8], file: &Served) -> Vec<u8> {
     line.iter()
@@ -162,26 +203,8 @@ fuzz_target!(|input: &[u8]| {
         return;
     }
 
-    // The range alone.
-    let whole = |answer: &Answer| answer.status == 200 && answer.content == file.content;
-    let answer = ask(client, Method::GET, file.path.as_bytes(), &[("range", &range)], b"");
-    match model(range.trim_ascii(), file.content.len() as u64) {
-        Model::Ignored => assert!(whole(&answer), "{answer:?}"),
-        Model::Unsatisfiable => {
-            assert_eq!(answer.status, 416, "{answer:?}");
-            assert_eq!(answer.header("content-range"), Some(&*format!("bytes */{}", file.content.len())));
-        }
-        Model::Bytes(expected) => {
-            assert_eq!(answer.status, 206, "{answer:?}");
-            let found = ranges(&answer, file);
-            let sent: Vec<u64> = found.iter().flat_map(|&(first, last)| first as u64..=last as u64).collect();
-            assert_eq!(sent.len(), expected.len(), "no byte is sent twice: {found:?}");
-            assert_eq!(sent.into_iter().collect::<BTreeSet<_>>(), expected);
-        }
-    }
-    let head = ask(client, Method::HEAD, file.path.as_bytes(), &[("range", &range)], b"");
-    assert_eq!(head.status, 200, "a `Range` is for `GET`");
-    assert_eq!(head.header("content-length"), Some(&*file.content.len().to_string()));
+    check_range(file, &range);
+    check_range(file, made(input, file.content.len()).as_bytes());
 
     // With conditions.
     let others: Vec<Vec<u8>> = values.take(CONDITIONS.len()).filter(|value| value.len() < 4096).collect();
@@ -197,7 +220,7 @@ fuzz_target!(|input: &[u8]| {
     let given =
         |wanted: &str| lines.iter().find(|(name, _)| *name == wanted).map(|(_, value)| value.trim_ascii());
     match answer.status {
-        200 => assert!(whole(&answer)),
+        200 => assert!(is_whole(&answer, file)),
         206 => {
             ranges(&answer, file);
             let if_range = given("if-range");
