@@ -32,7 +32,8 @@ fn calendar(seconds: u64) -> Calendar {
     let mut days = seconds / DAY;
     // 1 January 1970 was a Thursday.
     let weekday = usize::try_from((days + 3) % 7).expect("it is below 7");
-    let is_leap = |year: u64| year % 4 == 0 && (year % 100 != 0 || year % 400 == 0);
+    let is_leap =
+        |year: u64| year.is_multiple_of(4) && (!year.is_multiple_of(100) || year.is_multiple_of(400));
     let mut year = 1970;
     // Four centuries have a whole number of days.
     year += days / 146_097 * 400;
