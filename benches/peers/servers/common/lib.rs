@@ -39,6 +39,13 @@ pub fn address_argument() -> SocketAddr {
     argument.parse().expect("the address looks like 127.0.0.1:8080")
 }
 
+/// The second argument: how many threads serve; as many as every peer has, if it is not there.
+pub fn threads_argument() -> usize {
+    env::args()
+        .nth(2)
+        .map_or(WORKERS, |argument| argument.parse().expect("the second argument is the number of threads"))
+}
+
 /// The value of `ms=` in a target or a query, or 10 ms.
 pub fn milliseconds(target: &str) -> Duration {
     let digits = target.split(['?', '&']).find_map(|pair| pair.strip_prefix("ms="));

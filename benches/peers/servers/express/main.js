@@ -32,8 +32,11 @@ function routes() {
   return app;
 }
 
-if (cluster.isPrimary) {
-  for (let worker = 0; worker < WORKERS; worker++) cluster.fork();
+// The second argument: how many processes. One is a server as most are started, without a cluster.
+const processes = Number(process.argv[3] ?? WORKERS);
+
+if (cluster.isPrimary && processes > 1) {
+  for (let worker = 0; worker < processes; worker++) cluster.fork();
 } else {
   const { host, port } = address();
   const server = routes().listen(port, host, 4096);

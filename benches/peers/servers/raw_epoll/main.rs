@@ -6,6 +6,7 @@
 use std::mem;
 use std::os::fd::RawFd;
 
+use common::WORKERS;
 use memchr::memmem;
 use raw_sockets::epoll::{self, Epoll, HUNG_UP, WRITABLE};
 use raw_sockets::{answer, listener, run_loops, send};
@@ -143,7 +144,7 @@ fn ends(bytes: &[u8], matched: &mut usize) -> usize {
 }
 
 fn main() {
-    run_loops(|listener| Loop::new(listener).run());
+    run_loops(WORKERS, |listener| Loop::new(listener).run());
 }
 
 #[cfg(test)]

@@ -2,15 +2,19 @@
 //!
 //! Two threads, each with its own listener (`SO_REUSEPORT`) and its own epoll; wait, read, parse, write. Every
 //! request is parsed with httparse, bodies are read, pipelined requests are answered with one write, and
-//! `Connection: close` is honoured. The answer is the same for every target but `/json`; only `/sleep` and `/cpu`
+//! `Connection: close` is honoured, as is `Connection: keep-alive` in HTTP/1.0, which ab speaks. The answer is the same for every target but `/json`; only `/sleep` and `/cpu`
 //! block the loop first. Nothing else of a server is here: no routes, no time-outs, no limits on writes.
+//!
+//! `raw_httparse ADDRESS counted` puts a number into each answer, so that no two heads are the same: a client that
+//! recognises a head that comes again has to parse every one.
 
 use std::io::Write as _;
 use std::mem::MaybeUninit;
 use std::os::fd::RawFd;
-use std::{mem, str, thread};
+use std::{env, mem, str, thread};
 
-use common::{message_json, milliseconds, spin};
+use common::{WORKERS, message_json, milliseconds, spin};
+use memchr::memmem;
 use raw_sockets::epoll::{self, Epoll, HUNG_UP, WRITABLE};
 use raw_sockets::{listener, run_loops, send};
 
@@ -32,6 +36,8 @@ struct Connection {
     /// A head was parsed and is answered as soon as its body is complete.
     owed: bool,
     closing: bool,
+    /// It speaks HTTP/1.0 and is told that it is kept.
+    is_told_kept: bool,
     /// The answer is a message that is serialized for this request.
     wants_json: bool,
 }
@@ -46,11 +52,14 @@ struct Loop {
     seconds: i64,
     date: String,
     answer: Vec<u8>,
+    kept_answer: Vec<u8>,
     last_answer: Vec<u8>,
+    /// Answers so far, if each is to say so.
+    count: Option<Count>,
 }
 
 impl Loop {
-    fn new(listener: RawFd) -> Self {
+    fn new(listener: RawFd, is_counted: bool) -> Self {
         Self {
             epoll: Epoll::open(),
             listener,
@@ -60,7 +69,9 @@ impl Loop {
             seconds: 0,
             date: String::new(),
             answer: Vec::new(),
+            kept_answer: Vec::new(),
             last_answer: Vec::new(),
+            count: is_counted.then_some(Count([b'0'; COUNT_DIGITS])),
         }
     }
 
@@ -156,8 +167,16 @@ impl Loop {
                 if connection.wants_json {
                     write_json(&mut self.output, &self.date, connection.closing);
                 } else {
-                    let answer = if connection.closing { &self.last_answer } else { &self.answer };
+                    let answer = match (connection.closing, connection.is_told_kept) {
+                        (true, _) => &self.last_answer,
+                        (false, true) => &self.kept_answer,
+                        (false, false) => &self.answer,
+                    };
+                    let start = self.output.len();
                     self.output.extend_from_slice(answer);
+                    if let Some(count) = &mut self.count {
+                        count.write_next(&mut self.output[start..]);
+                    }
                 }
             }
             if rest.is_empty() || connection.closing {
@@ -178,13 +197,17 @@ impl Loop {
                 }
             }
             connection.owed = true;
-            connection.closing = request.version == Some(0);
+            let is_old = request.version == Some(0);
+            connection.closing = is_old;
+            connection.is_told_kept = false;
             for header in &*request.headers {
                 if header.name.eq_ignore_ascii_case("content-length") {
                     let digits = str::from_utf8(header.value).unwrap_or("");
                     connection.body_left = digits.parse().unwrap_or(0);
                 } else if header.name.eq_ignore_ascii_case("connection") {
-                    connection.closing |= header.value.eq_ignore_ascii_case(b"close");
+                    connection.is_told_kept = is_old && header.value.eq_ignore_ascii_case(b"keep-alive");
+                    connection.closing =
+                        !connection.is_told_kept && (is_old || header.value.eq_ignore_ascii_case(b"close"));
                 }
             }
             let target = request.path.unwrap_or("");
@@ -205,12 +228,39 @@ impl Loop {
         }
         self.seconds = now;
         self.date = epoll::http_date(now);
-        self.answer = raw_sockets::answer(&self.date, "");
-        self.last_answer = raw_sockets::answer(&self.date, CLOSE);
+        let count = if self.count.is_some() { COUNT } else { "" };
+        self.answer = raw_sockets::answer(&self.date, count);
+        self.kept_answer = raw_sockets::answer(&self.date, &format!("{count}{KEEP}"));
+        self.last_answer = raw_sockets::answer(&self.date, &format!("{count}{CLOSE}"));
     }
 }
 
 const CLOSE: &str = "Connection: close\r\n";
+const KEEP: &str = "Connection: keep-alive\r\n";
+
+/// The field whose digits differ in every answer.
+const COUNT: &str = "Answer-Count: 0000000000\r\n";
+const COUNT_DIGITS: usize = 10;
+const COUNT_NAME: &[u8] = b"Answer-Count: ";
+
+/// A number in decimal digits, which is cheaper to count up than to write anew.
+struct Count([u8; COUNT_DIGITS]);
+
+impl Count {
+    /// Counts one more, and writes that over the digits of the answer.
+    fn write_next(&mut self, answer: &mut [u8]) {
+        for digit in self.0.iter_mut().rev() {
+            if *digit < b'9' {
+                *digit += 1;
+                break;
+            }
+            *digit = b'0';
+        }
+        let name = memmem::find(answer, COUNT_NAME).expect("a counted answer has the field");
+        let digits = name + COUNT_NAME.len();
+        answer[digits..digits + COUNT_DIGITS].copy_from_slice(&self.0);
+    }
+}
 
 fn write_json(output: &mut Vec<u8>, date: &str, closing: bool) {
     let content = message_json();
@@ -225,5 +275,23 @@ fn write_json(output: &mut Vec<u8>, date: &str, closing: bool) {
 }
 
 fn main() {
-    run_loops(|listener| Loop::new(listener).run());
+    let is_counted = env::args().nth(2).is_some_and(|argument| argument == "counted");
+    run_loops(WORKERS, move |listener| Loop::new(listener, is_counted).run());
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_answer_has_the_next_number() {
+        let mut count = Count(*b"0000000098");
+        let mut answer = raw_sockets::answer("today", COUNT);
+        let length = answer.len();
+        for expected in ["0000000099", "0000000100"] {
+            count.write_next(&mut answer);
+            assert!(str::from_utf8(&answer).unwrap().contains(&format!("\r\nAnswer-Count: {expected}\r\n")));
+        }
+        assert_eq!(answer.len(), length);
+    }
 }

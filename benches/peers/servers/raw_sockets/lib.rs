@@ -1,4 +1,4 @@
-//! What the two raw servers share: epoll, sockets, and prepared answers. The loop itself differs.
+//! What the raw servers share: epoll, sockets, and prepared answers. The loop itself differs.
 
 pub mod epoll;
 pub mod listener;
@@ -6,13 +6,13 @@ pub mod listener;
 use std::os::fd::RawFd;
 use std::thread;
 
-use common::{HELLO, WORKERS, address_argument};
+use common::{HELLO, address_argument};
 
-/// Runs one loop a worker, each with a listener of its own, until the process is ended.
-pub fn run_loops(run: impl Fn(RawFd) + Copy + Send + 'static) {
+/// Runs so many loops, each with a listener of its own, until the process is ended.
+pub fn run_loops(count: usize, run: impl Fn(RawFd) + Copy + Send + 'static) {
     let address = address_argument();
     // All listeners exist before the first is asked, so that every connection meets the same number of them.
-    let listeners: Vec<RawFd> = (0..WORKERS).map(|_| listener::bind(address)).collect();
+    let listeners: Vec<RawFd> = (0..count).map(|_| listener::bind(address)).collect();
     let threads: Vec<_> =
         listeners.into_iter().map(|listener| thread::spawn(move || run(listener))).collect();
     for thread in threads {

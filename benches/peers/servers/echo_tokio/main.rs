@@ -1,0 +1,42 @@
+//! The tokio echo peer: `echo_tokio ADDRESS [THREADS]`, a task a connection on so many workers.
+
+use std::io;
+
+use common::{BACKLOG, address_argument, threads_argument};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpSocket, TcpStream};
+use tokio::runtime;
+
+/// As much as every echo server that brings a buffer of its own reads at once.
+const INPUT_BYTES: usize = 16 * 1024;
+
+async fn echo(mut stream: TcpStream) -> io::Result<()> {
+    stream.set_nodelay(true)?;
+    let mut input = vec![0; INPUT_BYTES];
+    loop {
+        let read = stream.read(&mut input).await?;
+        if read == 0 {
+            return Ok(());
+        }
+        stream.write_all(&input[..read]).await?;
+    }
+}
+
+async fn serve() -> io::Result<()> {
+    let socket = TcpSocket::new_v4()?;
+    socket.set_reuseaddr(true)?;
+    socket.bind(address_argument())?;
+    let listener = socket.listen(u32::from(BACKLOG))?;
+    loop {
+        let (stream, _) = listener.accept().await?;
+        // A connection that breaks is over; nobody else is concerned.
+        tokio::spawn(async { drop(echo(stream).await) });
+    }
+}
+
+fn main() -> io::Result<()> {
+    let mut runtime = runtime::Builder::new_multi_thread();
+    let runtime = runtime.worker_threads(threads_argument()).enable_io().build()?;
+    // On a worker, and not on the thread of `main`, which would be one more.
+    runtime.block_on(async { tokio::spawn(serve()).await.expect("accepting does not panic") })
+}
