@@ -1,4 +1,5 @@
 /* The libuv echo peer: libuv ADDRESS. One thread, as libuv's loops are; the number of threads that follows is not read. */
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -85,6 +86,8 @@ int main(int count, char **words) {
         return 1;
     }
     *colon = '\0';
+    /* A peer that is gone is an error of its write, and not the end of the process. */
+    signal(SIGPIPE, SIG_IGN);
     struct sockaddr_in address;
     check(uv_ip4_addr(words[1], atoi(colon + 1), &address), "the address");
     uv_tcp_t listener;
