@@ -482,9 +482,9 @@ fn a_producer_whose_peer_reads_fast_leaves_turns_to_others() {
     impl Protocol for EchoOrFlood {
         fn data(&mut self, bytes: &[u8], io: &mut Io<'_>) -> usize {
             if bytes == b"flood" {
-                io.notify_drained()
+                io.notify_drained();
             } else {
-                io.send(bytes)
+                io.send(bytes);
             }
             bytes.len()
         }
@@ -501,7 +501,7 @@ fn a_producer_whose_peer_reads_fast_leaves_turns_to_others() {
     let reader = thread::spawn(move || {
         let mut bytes = vec![0; 1 << 20];
         while !stopped.load(Ordering::Relaxed) {
-            flooded.read(&mut bytes).unwrap();
+            assert_ne!(flooded.read(&mut bytes).unwrap(), 0);
         }
     });
     for _ in 0..20 {

@@ -1,10 +1,14 @@
--- Sixteen requests in one write.
-local depth = 16
+-- Several requests in one write: as many as the argument after `--` says.
+local batch
 
-request = function()
+function init(args)
   local requests = {}
-  for index = 1, depth do
+  for index = 1, tonumber(args[1]) do
     requests[index] = wrk.format()
   end
-  return table.concat(requests)
+  batch = table.concat(requests)
+end
+
+function request()
+  return batch
 end

@@ -14,11 +14,16 @@ cargo run --release -p measure -- [options]
   --scenarios a,b   only these (--list names them)
   --servers x,y     only these; name=path/to/binary adds one that was built before and has our routes
   --rounds N        how often each server is measured in turn (3)
-  --seconds S       how long each load lasts (5)
+  --seconds S       how long each load lasts (5; the claims have their own)
+  --requests N      how many requests a load is that is a number of them (1000000; the claims have their own)
   --repeats N       how often a round is run again in which others used the machine (2)
   --with gust|wrk   who makes the loads (gust)
   --markdown FILE   appends the report to this file too
   --docs            writes the report between the markers of docs/benchmarks.md, and its charts into docs/charts/
+  --clients         measures load generators instead of servers: gust, wrk, ab and oha
+  --claims          repeats what others claimed, with the same command lines
+  --oha             installs oha below the target folder, if it is not there, for --clients
+  --quick           one round, 1 s, 20000 requests: to see that everything works
   --list            names the scenarios and servers
 ";
 
@@ -28,11 +33,38 @@ pub struct Args {
     pub scenarios: Vec<&'static Scenario>,
     pub servers: Vec<Server>,
     pub rounds: usize,
-    pub seconds: u64,
+    pub seconds: Option<u64>,
+    pub requests: Option<u64>,
     pub repeats: usize,
     pub generator: Generator,
     pub markdown: Option<PathBuf>,
     pub docs: bool,
+    pub mode: Mode,
+    pub installs_oha: bool,
+}
+
+/// What is measured.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mode {
+    /// Servers, by scenarios.
+    Servers,
+    /// Load generators.
+    Clients,
+    /// What others claimed.
+    Claims,
+}
+
+const SECONDS: u64 = 5;
+const REQUESTS: u64 = 1_000_000;
+
+impl Args {
+    pub fn seconds(&self) -> u64 {
+        self.seconds.unwrap_or(SECONDS)
+    }
+
+    pub fn requests(&self) -> u64 {
+        self.requests.unwrap_or(REQUESTS)
+    }
 }
 
 /// What was typed: work, or a wish to read.
@@ -48,21 +80,21 @@ pub fn parse(words: impl Iterator<Item = String>) -> Result<Typed, String> {
         scenarios: ALL.iter().collect(),
         servers: Server::all(),
         rounds: 3,
-        seconds: 5,
+        seconds: None,
+        requests: None,
         repeats: 2,
         generator: Generator::Gust,
         markdown: None,
         docs: false,
+        mode: Mode::Servers,
+        installs_oha: false,
     };
     let mut words = words;
     while let Some(option) = words.next() {
         match option.as_str() {
             "--help" | "-h" => return Ok(Typed::Help),
             "--list" => return Ok(Typed::List),
-            "--docs" => {
-                args.docs = true;
-                continue;
-            }
+            _ if is_switch(&option, &mut args) => continue,
             _ => {}
         }
         let value = words.next().ok_or_else(|| format!("{option} needs a value; see --help"))?;
@@ -70,7 +102,8 @@ pub fn parse(words: impl Iterator<Item = String>) -> Result<Typed, String> {
             "--scenarios" => args.scenarios = each(&value, scenario)?,
             "--servers" => args.servers = each(&value, Server::named)?,
             "--rounds" => args.rounds = positive(&option, &value)?,
-            "--seconds" => args.seconds = positive(&option, &value)? as u64,
+            "--seconds" => args.seconds = Some(positive(&option, &value)? as u64),
+            "--requests" => args.requests = Some(positive(&option, &value)? as u64),
             "--repeats" => args.repeats = number(&option, &value)?,
             "--with" => args.generator = generator(&value)?,
             "--markdown" => args.markdown = Some(PathBuf::from(value)),
@@ -78,6 +111,24 @@ pub fn parse(words: impl Iterator<Item = String>) -> Result<Typed, String> {
         }
     }
     Ok(Typed::Measure(args))
+}
+
+/// Whether this option stands alone; if so, it is done.
+fn is_switch(option: &str, args: &mut Args) -> bool {
+    match option {
+        "--docs" => args.docs = true,
+        "--clients" => args.mode = Mode::Clients,
+        "--claims" => args.mode = Mode::Claims,
+        "--oha" => args.installs_oha = true,
+        "--quick" => {
+            args.rounds = 1;
+            args.repeats = 0;
+            args.seconds = Some(1);
+            args.requests = Some(20_000);
+        }
+        _ => return false,
+    }
+    true
 }
 
 fn each<T>(list: &str, one: impl Fn(&str) -> Result<T, String>) -> Result<Vec<T>, String> {
@@ -125,6 +176,17 @@ mod tests {
             ["ours", "nginx"]
         );
         assert_eq!((args.rounds, args.repeats, args.generator, args.docs), (5, 0, Generator::Wrk, true));
+    }
+
+    #[test]
+    fn modes_and_short_runs_are_switches() {
+        let args = typed("--claims --quick --rounds 2").unwrap();
+        assert_eq!((args.mode, args.rounds, args.seconds(), args.requests()), (Mode::Claims, 2, 1, 20_000));
+        let args = typed("--requests 5 --clients --oha").unwrap();
+        assert_eq!(
+            (args.mode, args.seconds, args.requests, args.installs_oha),
+            (Mode::Clients, None, Some(5), true)
+        );
     }
 
     #[test]

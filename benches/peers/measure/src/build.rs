@@ -2,16 +2,20 @@
 
 use std::env;
 use std::fs;
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use crate::server::{Server, Source};
+use crate::server::{Launch, Server, Source, Speech};
 
 /// A server that can be started.
 #[derive(Clone, Debug)]
 pub struct Program {
     pub path: PathBuf,
     pub arguments: &'static [&'static str],
+    pub speech: Speech,
+    pub launch: Launch,
+    pub threads: usize,
     /// A script that starts other processes: ended by being asked to, so that it ends them.
     pub is_script: bool,
     /// The same code with its names kept; the same file where names are always kept.
@@ -33,9 +37,32 @@ impl Program {
             is_script: start.starts_with(b"#!"),
             path,
             arguments: server.arguments,
+            speech: server.speech,
+            launch: server.launch,
+            threads: server.threads_max,
             profiling,
             version: version.map(|version| version.trim().to_owned()),
         })
+    }
+}
+
+impl Program {
+    /// The same on one thread.
+    pub fn on_one_thread(&self) -> Self {
+        Self { threads: 1, ..self.clone() }
+    }
+
+    /// What follows its name when it is to listen here.
+    pub fn command_line(&self, address: SocketAddr) -> Vec<String> {
+        let mut words = match self.launch {
+            Launch::Address => vec![address.to_string()],
+            Launch::AddressThreads => vec![address.to_string(), self.threads.to_string()],
+            Launch::Options => ["-p", &address.port().to_string(), "-t", &self.threads.to_string()]
+                .map(str::to_owned)
+                .to_vec(),
+        };
+        words.extend(self.arguments.iter().map(|argument| (*argument).to_owned()));
+        words
     }
 }
 
@@ -74,8 +101,16 @@ fn build(server: &Server, profile: &str) -> Result<PathBuf, String> {
         Source::Example { name, .. } => {
             cargo(main_folder(), &["--workspace", "--profile", profile, "--example", name])
         }
-        Source::Foreign(folder) => script(folder, &server.name),
+        Source::Foreign(folder) => script(folder, foreign_name(server)),
         Source::Binary(path) => Ok(path.clone()),
+    }
+}
+
+/// What `build.sh` is asked for: two servers that differ in their arguments are one program.
+fn foreign_name(server: &Server) -> &str {
+    match &server.source {
+        Source::Foreign(folder) if !server.arguments.is_empty() => folder,
+        _ => &server.name,
     }
 }
 
@@ -108,4 +143,33 @@ fn script(folder: &str, name: &str) -> Result<PathBuf, String> {
     }
     let said = String::from_utf8_lossy(&output.stderr);
     Err(said.trim().lines().last().unwrap_or("build.sh failed").to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_server_is_told_its_address_in_its_own_way() {
+        check(Launch::Address, &["counted"], "127.0.0.1:80 counted");
+        check(Launch::AddressThreads, &[], "127.0.0.1:80 1");
+        check(Launch::Options, &[], "-p 80 -t 1");
+    }
+
+    #[track_caller]
+    fn check(launch: Launch, arguments: &'static [&'static str], expected: &str) {
+        let path = PathBuf::from("server");
+        let program = Program {
+            profiling: path.clone(),
+            path,
+            arguments,
+            speech: Speech::Http,
+            launch,
+            threads: 2,
+            is_script: false,
+            version: None,
+        };
+        let words = program.on_one_thread().command_line(SocketAddr::from(([127, 0, 0, 1], 80)));
+        assert_eq!(words.join(" "), expected);
+    }
 }

@@ -10,6 +10,33 @@ const HEADERS_MAX: usize = 32;
 /// Half of the shortest queue of connections that a peer listens with.
 const BATCH: usize = 64;
 
+/// What is asked of every connection.
+#[derive(Clone, Copy, Debug)]
+pub enum Question {
+    /// A request for this target.
+    Get(&'static str),
+    /// So many bytes, which must come back.
+    Echo(usize),
+}
+
+impl Question {
+    fn bytes(self) -> Vec<u8> {
+        match self {
+            Self::Get(target) => format!("GET {target} HTTP/1.1\r\nHost: localhost\r\n\r\n").into_bytes(),
+            Self::Echo(length) => vec![b'e'; length],
+        }
+    }
+
+    /// Whether this is a good answer; `None` when it is not complete.
+    fn is_answered_by(self, answer: &[u8]) -> io::Result<Option<bool>> {
+        match self {
+            Self::Get(_) => Ok(status_if_complete(answer)?.map(|status| (200..300).contains(&status))),
+            Self::Echo(length) if answer.len() < length => Ok(None),
+            Self::Echo(_) => Ok(Some(answer == self.bytes())),
+        }
+    }
+}
+
 /// Open connections to one server.
 #[derive(Debug)]
 pub struct Clients {
@@ -32,7 +59,7 @@ impl Clients {
     pub fn connect_answered(
         address: SocketAddr,
         count: usize,
-        target: &str,
+        question: Question,
         within: Duration,
     ) -> (Self, u64) {
         let deadline = Instant::now() + within;
@@ -42,31 +69,31 @@ impl Clients {
             let batch = BATCH.min(count - all.connections.len());
             // The rest cannot be opened either: what was answered so far is what there is to tell.
             let Ok(mut clients) = Self::connect(address, batch, left(deadline)) else { break };
-            answers += clients.ask_each(target, 1);
+            answers += clients.ask_each(question, 1);
             all.connections.append(&mut clients.connections);
         }
         (all, answers)
     }
 
     /// Asks so many times on each connection and returns how many answers came.
-    pub fn ask_each(&mut self, target: &str, times: u64) -> u64 {
-        let question = format!("GET {target} HTTP/1.1\r\nHost: localhost\r\n\r\n");
+    pub fn ask_each(&mut self, question: Question, times: u64) -> u64 {
+        let bytes = question.bytes();
         let mut answers = 0;
         for _ in 0..times {
             for connection in &mut self.connections {
-                connection.ask(question.as_bytes());
+                connection.ask(&bytes);
             }
             for connection in &mut self.connections {
-                answers += u64::from(connection.receive(self.deadline));
+                answers += u64::from(connection.receive(question, self.deadline));
             }
         }
         answers
     }
 
     /// The same, and an error if one is missing.
-    pub fn ask_each_and_expect(&mut self, target: &str, times: u64) -> io::Result<()> {
+    pub fn ask_each_and_expect(&mut self, question: Question, times: u64) -> io::Result<()> {
         let expected = self.connections.len() as u64 * times;
-        match self.ask_each(target, times) {
+        match self.ask_each(question, times) {
             answers if answers == expected => Ok(()),
             answers => Err(io::Error::other(format!("{answers} of {expected} requests were answered"))),
         }
@@ -97,11 +124,11 @@ impl Connection {
     }
 
     /// Whether a good answer came.
-    fn receive(&mut self, deadline: Instant) -> bool {
-        self.awaits && self.read_answer(deadline).unwrap_or(false)
+    fn receive(&mut self, question: Question, deadline: Instant) -> bool {
+        self.awaits && self.read_answer(question, deadline).unwrap_or(false)
     }
 
-    fn read_answer(&mut self, deadline: Instant) -> io::Result<bool> {
+    fn read_answer(&mut self, question: Question, deadline: Instant) -> io::Result<bool> {
         self.stream.set_read_timeout(Some(left(deadline)))?;
         let mut answer = Vec::new();
         let mut piece = [0; 4096];
@@ -110,8 +137,8 @@ impl Connection {
                 0 => return Ok(false),
                 read => answer.extend_from_slice(&piece[..read]),
             }
-            if let Some(status) = status_if_complete(&answer)? {
-                return Ok((200..300).contains(&status));
+            if let Some(is_good) = question.is_answered_by(&answer)? {
+                return Ok(is_good);
             }
         }
     }
@@ -162,5 +189,12 @@ mod tests {
             assert_eq!(status_if_complete(&answer[..cut]).unwrap(), None, "cut at {cut}");
         }
         assert_eq!(status_if_complete(answer).unwrap(), Some(204));
+    }
+
+    #[test]
+    fn an_echo_is_the_same_bytes() {
+        let is_answered = |answer: &[u8]| Question::Echo(3).is_answered_by(answer).unwrap();
+        assert_eq!([is_answered(b"ee"), is_answered(b"eee")], [None, Some(true)]);
+        assert_eq!([is_answered(b"eex"), is_answered(b"eeee")], [Some(false); 2]);
     }
 }

@@ -8,7 +8,7 @@ use std::process::Command;
 use std::time::Duration;
 
 use crate::build::Program;
-use crate::clients::Clients;
+use crate::clients::{Clients, Question};
 use crate::report::{Column, Figures, Show};
 use crate::running::Running;
 use crate::scenario::Run;
@@ -36,12 +36,13 @@ pub const SYSCALL_COLUMNS: &[Column] = &[
 pub const INSTRUCTION_COLUMNS: &[Column] =
     &[Column { key: "instructions", title: "instructions/request", digits: 0, show: Show::Compared }];
 
-pub fn syscalls(run: &Run<'_>) -> io::Result<Figures> {
+/// Counts what one question costs, with one after the other on each of the connections.
+pub fn syscalls(run: &Run<'_>, question: Question) -> io::Result<Figures> {
     let server = Running::start(run.program)?;
     let mut clients = Clients::connect(server.address, CONNECTIONS, ANSWERED_WITHIN)?;
-    clients.ask_each_and_expect("/plaintext", WARM_UP)?;
+    clients.ask_each_and_expect(question, WARM_UP)?;
     let strace = Strace::attach(server.pid())?;
-    clients.ask_each_and_expect("/plaintext", TRACED)?;
+    clients.ask_each_and_expect(question, TRACED)?;
     let calls = strace.finish()?;
     let requests = (TRACED * CONNECTIONS as u64) as f64;
     Ok(Figures::default()
@@ -49,7 +50,7 @@ pub fn syscalls(run: &Run<'_>) -> io::Result<Figures> {
         .text("by name", calls.list(requests)))
 }
 
-pub fn instructions(run: &Run<'_>, target: &str) -> io::Result<Figures> {
+pub fn instructions(run: &Run<'_>, target: &'static str) -> io::Result<Figures> {
     let folder = std::env::temp_dir().join(format!("measure-callgrind-{}", std::process::id()));
     fs::create_dir_all(&folder)?;
     let result = count_instructions(run.program, &folder, target);
@@ -57,18 +58,18 @@ pub fn instructions(run: &Run<'_>, target: &str) -> io::Result<Figures> {
     Ok(Figures::default().number("instructions", result?))
 }
 
-fn count_instructions(program: &Program, folder: &Path, target: &str) -> io::Result<f64> {
+fn count_instructions(program: &Program, folder: &Path, target: &'static str) -> io::Result<f64> {
     let output = folder.join("out");
     let mut option = OsString::from("--callgrind-out-file=");
     option.push(&output);
     let tool = [OsString::from("valgrind"), OsString::from("--tool=callgrind"), option];
     let server = Running::start_under(&tool, program)?;
     let mut clients = Clients::connect(server.address, CONNECTIONS, ANSWERED_WITHIN)?;
-    clients.ask_each_and_expect(target, WARM_UP)?;
+    clients.ask_each_and_expect(Question::Get(target), WARM_UP)?;
     dump(&server, &output, 1)?;
-    clients.ask_each_and_expect(target, COUNTED)?;
+    clients.ask_each_and_expect(Question::Get(target), COUNTED)?;
     let once = dump(&server, &output, 2)?;
-    clients.ask_each_and_expect(target, 2 * COUNTED)?;
+    clients.ask_each_and_expect(Question::Get(target), 2 * COUNTED)?;
     let twice = dump(&server, &output, 3)?;
     Ok((twice - once) / (COUNTED * CONNECTIONS as u64) as f64)
 }

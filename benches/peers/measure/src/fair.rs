@@ -6,11 +6,7 @@ use std::slice;
 use crate::generator::{self, Generator, Job, Tools};
 use crate::report::{Column, Figures, Show};
 use crate::running::Running;
-use crate::scenario::{Run, per_request};
-
-const fn column(key: &'static str, title: &'static str, digits: usize, show: Show) -> Column {
-    Column { key, title, digits, show }
-}
+use crate::scenario::{Run, column, per_request};
 
 pub const COLUMNS: &[Column] = &[
     column("rate", "requests/s", 0, Show::Compared),

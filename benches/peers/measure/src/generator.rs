@@ -1,22 +1,26 @@
 //! Puts load on a running server, and reads what the server spent meanwhile.
 
-use std::io::{self, Read};
+use std::io;
+use std::net::SocketAddr;
 use std::path::PathBuf;
-use std::process::{self, Child, Command, Stdio};
+use std::process;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc;
 use std::thread;
 use std::time::{Duration, Instant};
 
+use crate::child::{Child, Ended};
 use crate::proc::{CpuTime, Size, ended_children, live_switches, machine_busy};
 use crate::running::{Running, guarded};
-use crate::{gust, wrk};
+use crate::{ab, gust, oha, wrk};
 
 /// How often threads and memory are looked at while the load runs.
 const LOOK_EVERY: Duration = Duration::from_millis(200);
 
-/// A generator that has not ended so long after its load is killed: a server that hangs must not hang us.
+/// How long after its load a generator may end.
 const GRACE: Duration = Duration::from_secs(15);
+
+/// Where a load is a number of requests, slower servers are not waited for.
+const REQUESTS_PER_SECOND_MIN: u64 = 2_000;
 
 /// How many requests a pipelining client has on their way at once.
 pub const PIPELINE_DEPTH: usize = 16;
@@ -24,11 +28,79 @@ pub const PIPELINE_DEPTH: usize = 16;
 /// How long the body of a large POST is.
 pub const BODY_BYTES: usize = 64 * 1024;
 
-/// Which program makes the loads.
+/// A program that makes loads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Generator {
     Gust,
     Wrk,
+    Ab,
+    Oha,
+}
+
+impl Generator {
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Gust => "gust",
+            Self::Wrk => "wrk",
+            Self::Ab => "ab",
+            Self::Oha => "oha",
+        }
+    }
+
+    /// This one, or gust where only that can do it.
+    fn able(self, job: &Job) -> Self {
+        if matches!(job.form, Form::Echo(_)) { Self::Gust } else { self }
+    }
+
+    /// The command as a reader would type it.
+    pub fn command_line(self, job: &Job, seconds: u64) -> String {
+        match self.able(job) {
+            Self::Gust => gust::command_line(job, seconds),
+            Self::Wrk => wrk::command_line(job, seconds),
+            Self::Ab => ab::command_line(job, seconds),
+            Self::Oha => oha::command_line(job, seconds),
+        }
+    }
+
+    /// The program and its words, the URL among them.
+    pub fn command(
+        self,
+        address: SocketAddr,
+        tools: &Tools,
+        job: &Job,
+        seconds: u64,
+    ) -> (PathBuf, Vec<String>) {
+        let (program, mut arguments) = match self {
+            Self::Gust => (tools.gust.clone(), gust::arguments(job, seconds, &tools.body)),
+            Self::Wrk => (PathBuf::from("wrk"), wrk::arguments(job, seconds)),
+            Self::Ab => (PathBuf::from("ab"), ab::arguments(job, seconds, &tools.body)),
+            Self::Oha => {
+                let oha = tools.oha.clone().unwrap_or_else(|| PathBuf::from("oha"));
+                (oha, oha::arguments(job, seconds, &tools.body))
+            }
+        };
+        arguments.push(job.url(address));
+        if self == Self::Wrk {
+            arguments.extend(wrk::arguments_after(job));
+        }
+        (program, arguments)
+    }
+
+    pub fn start(self, server: &Running, tools: &Tools, job: &Job, seconds: u64) -> io::Result<Child> {
+        let (program, arguments) = self.command(server.address, tools, job, seconds);
+        Child::spawn(guarded(&program, "KILL").args(arguments), job.within(seconds))
+    }
+
+    /// Reads its report.
+    pub fn read(self, ended: &Ended) -> io::Result<Rates> {
+        let rates = match self {
+            Self::Gust => gust::parse(&ended.output),
+            Self::Wrk => wrk::parse(&ended.output),
+            Self::Ab => ab::parse(&ended.output),
+            Self::Oha => oha::parse(&ended.output),
+        };
+        rates.ok_or_else(|| io::Error::other(format!("the load gave no result: {}", ended.last_words())))
+    }
 }
 
 /// Where the programs and their files lie.
@@ -36,6 +108,8 @@ pub enum Generator {
 pub struct Tools {
     pub generator: Generator,
     pub gust: PathBuf,
+    /// Where it was installed.
+    pub oha: Option<PathBuf>,
     /// A file with [`BODY_BYTES`] bytes.
     pub body: PathBuf,
 }
@@ -44,10 +118,13 @@ pub struct Tools {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Form {
     One,
-    Pipelined,
+    /// So many on their way at once.
+    Pipelined(usize),
     Body,
     /// A connection for each request.
     Closing,
+    /// So many bytes, without HTTP.
+    Echo(usize),
 }
 
 /// One load.
@@ -57,16 +134,63 @@ pub struct Job {
     pub connections: usize,
     pub threads: usize,
     pub form: Form,
+    /// How many in all; else it ends with its time.
+    pub requests: Option<u64>,
+    /// Requests per second; else as fast as the answers come.
+    pub rate: Option<u64>,
+    /// The threads block on their sockets.
+    pub is_blocking: bool,
 }
 
 impl Job {
     pub fn get(target: &str, connections: usize, threads: usize) -> Self {
-        Self { target: target.to_owned(), connections, threads, form: Form::One }
+        Self {
+            target: target.to_owned(),
+            connections,
+            threads,
+            form: Form::One,
+            requests: None,
+            rate: None,
+            is_blocking: false,
+        }
+    }
+
+    /// Messages of this length to a server that sends them back.
+    pub fn echo(length: usize, connections: usize, threads: usize) -> Self {
+        Self::get("", connections, threads).sending(Form::Echo(length))
+    }
+
+    pub fn requests(mut self, requests: u64) -> Self {
+        self.requests = Some(requests);
+        self
+    }
+
+    pub fn blocking(mut self) -> Self {
+        self.is_blocking = true;
+        self
     }
 
     pub fn sending(mut self, form: Form) -> Self {
         self.form = form;
         self
+    }
+
+    fn url(&self, address: SocketAddr) -> String {
+        match self.form {
+            Form::Echo(_) if !self.target.starts_with('/') => format!("tcp://{address}"),
+            _ => format!("http://{address}{}", self.target),
+        }
+    }
+
+    /// What stands for the URL in a command that is printed.
+    pub fn shown_target(&self) -> &str {
+        if matches!(self.form, Form::Echo(_)) { "tcp://" } else { &self.target }
+    }
+
+    /// A generator that has not ended by then is killed: a server that hangs must not hang us.
+    fn within(&self, seconds: u64) -> Duration {
+        let asked = self.requests.map_or(seconds, |requests| requests / REQUESTS_PER_SECOND_MIN);
+        Duration::from_secs(asked) + GRACE
     }
 }
 
@@ -76,6 +200,9 @@ pub struct Rates {
     pub requests: u64,
     pub per_second: f64,
     pub p50: f64,
+    pub p90: f64,
+    /// The same from when a request was sent, where it counts from when it was due.
+    pub p90_from_sent: Option<f64>,
     pub p99: f64,
     pub longest: f64,
     pub problems: Vec<String>,
@@ -135,70 +262,27 @@ pub fn observe<T>(server: Running, work: impl FnOnce(&Running) -> io::Result<T>)
     Ok((result, Spent { cpu, switches, size, others }))
 }
 
-/// Runs the jobs at once, with one of the two generators.
+/// Runs the jobs at once, each with the generator that can.
 pub fn run(server: &Running, tools: &Tools, jobs: &[Job], seconds: u64) -> io::Result<Vec<Rates>> {
-    let started: Vec<Started> =
-        jobs.iter().map(|job| Started::spawn(server, tools, job, seconds)).collect::<io::Result<_>>()?;
-    let parse = match tools.generator {
-        Generator::Gust => gust::parse,
-        Generator::Wrk => wrk::parse,
-    };
-    let said: Vec<io::Result<String>> = started.into_iter().map(Started::finish).collect();
-    said.into_iter()
-        .map(|said| {
-            let said = said?;
-            parse(&said).ok_or_else(|| io::Error::other(format!("the load gave no result: {}", said.trim())))
-        })
-        .collect()
+    let started: Vec<Child> = jobs
+        .iter()
+        .map(|job| tools.generator.able(job).start(server, tools, job, seconds))
+        .collect::<io::Result<_>>()?;
+    let ended: Vec<io::Result<Ended>> = started.into_iter().map(Child::finish).collect();
+    let read = |(job, ended): (&Job, io::Result<Ended>)| tools.generator.able(job).read(&ended?);
+    jobs.iter().zip(ended).map(read).collect()
 }
 
-/// A generator at work.
-struct Started {
-    child: Child,
-    said: mpsc::Receiver<String>,
-    deadline: Instant,
-}
-
-impl Started {
-    fn spawn(server: &Running, tools: &Tools, job: &Job, seconds: u64) -> io::Result<Self> {
-        let url = format!("http://{}{}", server.address, job.target);
-        let mut command = match tools.generator {
-            Generator::Gust => guarded(&tools.gust, "KILL"),
-            Generator::Wrk => guarded("wrk".as_ref(), "KILL"),
-        };
-        command.args(match tools.generator {
-            Generator::Gust => gust::arguments(job, seconds, &tools.body),
-            Generator::Wrk => wrk::arguments(job, seconds),
-        });
-        let mut child = spawn_piped(command.arg(url))?;
-        let mut output = child.stdout.take().expect("its output is piped");
-        let mut errors = child.stderr.take().expect("its errors are piped");
-        let (sender, said) = mpsc::channel();
-        thread::spawn(move || {
-            let mut text = Vec::new();
-            // What was said before a failure is what there is to say.
-            let _ = output.read_to_end(&mut text);
-            if text.is_empty() {
-                let _ = errors.read_to_end(&mut text);
-            }
-            // Nobody listens any more when the deadline has passed.
-            let _ = sender.send(String::from_utf8_lossy(&text).into_owned());
-        });
-        Ok(Self { child, said, deadline: Instant::now() + Duration::from_secs(seconds) + GRACE })
-    }
-
-    fn finish(mut self) -> io::Result<String> {
-        let said = self.said.recv_timeout(self.deadline.saturating_duration_since(Instant::now()));
-        if said.is_err() {
-            self.child.kill()?;
-        }
-        self.child.wait()?;
-        said.map_err(|_| io::Error::other(format!("the load did not end within {GRACE:?} of its time")))
-    }
-}
-
-fn spawn_piped(command: &mut Command) -> io::Result<Child> {
-    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()
+/// Runs one job with this generator, and returns what that spent, too.
+pub fn run_with(
+    generator: Generator,
+    server: &Running,
+    tools: &Tools,
+    job: &Job,
+    seconds: u64,
+) -> io::Result<(Rates, Ended)> {
+    let ended = generator.start(server, tools, job, seconds)?.finish()?;
+    Ok((generator.read(&ended)?, ended))
 }
 
 struct Moment {
@@ -213,7 +297,7 @@ impl Moment {
         Ok(Self {
             at: Instant::now(),
             server: CpuTime::of(pid)?,
-            generators: CpuTime::of_one(process::id())?.total() + ended_children(),
+            generators: CpuTime::of_one(process::id())?.total() + ended_children().total(),
             machine: machine_busy()?,
         })
     }

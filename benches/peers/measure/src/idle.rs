@@ -4,11 +4,11 @@ use std::io;
 use std::thread;
 use std::time::Duration;
 
-use crate::clients::Clients;
+use crate::clients::{Clients, Question};
 use crate::proc::{CpuTime, Size, live_switches};
 use crate::report::{Column, Figures, Show};
 use crate::running::Running;
-use crate::scenario::Run;
+use crate::scenario::{Run, column};
 use crate::strace::Strace;
 
 const CONNECTIONS: usize = 10_000;
@@ -21,11 +21,7 @@ const CALLS_OVER: Duration = Duration::from_secs(3);
 /// Some servers answer few of so many connections; the others are not waited for any longer.
 const ANSWERED_WITHIN: Duration = Duration::from_secs(30);
 
-const TARGET: &str = "/plaintext";
-
-const fn column(key: &'static str, title: &'static str, digits: usize, show: Show) -> Column {
-    Column { key, title, digits, show }
-}
+const QUESTION: Question = Question::Get("/plaintext");
 
 pub const COLUMNS: &[Column] = &[
     column("per connection", "RSS KiB/connection", 2, Show::Median),
@@ -40,10 +36,10 @@ pub const COLUMNS: &[Column] = &[
 pub fn measure(run: &Run<'_>) -> io::Result<Figures> {
     let server = Running::start(run.program)?;
     // What the first requests allocate once is not the price of a connection.
-    Clients::connect(server.address, 64, ANSWERED_WITHIN)?.ask_each(TARGET, 10);
+    Clients::connect(server.address, 64, ANSWERED_WITHIN)?.ask_each(QUESTION, 10);
     let before = Size::of(server.pid())?;
     let (mut clients, answered) =
-        Clients::connect_answered(server.address, CONNECTIONS, TARGET, ANSWERED_WITHIN);
+        Clients::connect_answered(server.address, CONNECTIONS, QUESTION, ANSWERED_WITHIN);
     thread::sleep(SETTLE);
     let cpu_before = CpuTime::of(server.pid())?;
     let switches_before = live_switches(server.pid())?;

@@ -18,7 +18,7 @@ pub fn describe(built: &[Built<'_>], generator: Generator) -> String {
     let commit = said("git", &["-C", &main_folder().display().to_string(), "rev-parse", "--short", "HEAD"]);
     let date = said("date", &["-u", "+%Y-%m-%d %H:%M UTC"]);
     let load = match generator {
-        Generator::Gust => "gust of our commit".to_owned(),
+        Generator::Gust | Generator::Ab | Generator::Oha => "gust of our commit".to_owned(),
         // wrk prints its version among its help, and then fails.
         Generator::Wrk => said("wrk", &["-v"]).split_whitespace().take(2).collect::<Vec<_>>().join(" "),
     };

@@ -1,16 +1,20 @@
 //! Measures HTTP servers beside each other in one run. `--help` says how; the README says how to read it.
 
+mod ab;
 mod args;
 mod build;
 mod chart;
+mod child;
 mod clients;
 mod counts;
 mod docs;
+mod echo;
 mod fair;
 mod generator;
 mod gust;
 mod idle;
 mod machine;
+mod oha;
 mod proc;
 mod report;
 mod rounds;
@@ -102,12 +106,16 @@ fn measure(args: &Args) -> io::Result<()> {
         machine::describe(&built, args.generator),
         typed(),
         args.rounds,
-        args.seconds
+        args.seconds()
     );
     print_part(args, &report)?;
     let mut charts = Vec::new();
     for scenario in &args.scenarios {
         let rows = rounds::measure(args, &tools, scenario, &built);
+        if rows.is_empty() {
+            // None of the servers that were asked for speaks so.
+            continue;
+        }
         let part = part(args, scenario, &rows);
         print_part(args, &part)?;
         report.push_str(&part);
@@ -123,7 +131,7 @@ fn tools(generator: Generator) -> Result<Tools, String> {
     let body = build::output_folder()?.join("body");
     fs::write(&body, vec![b'x'; BODY_BYTES]).map_err(|error| error.to_string())?;
     // The shares of single connections are measured with it whoever makes the other loads.
-    Ok(Tools { generator, gust: build::gust()?, body })
+    Ok(Tools { generator, gust: build::gust()?, oha: None, body })
 }
 
 fn part(args: &Args, scenario: &Scenario, rows: &[Row]) -> String {
@@ -140,11 +148,7 @@ fn part(args: &Args, scenario: &Scenario, rows: &[Row]) -> String {
 }
 
 fn command(args: &Args, job: &Job) -> String {
-    let command = match args.generator {
-        Generator::Gust => gust::command_line(job, args.seconds),
-        Generator::Wrk => wrk::command_line(job, args.seconds),
-    };
-    format!("- `{command}`\n")
+    format!("- `{}`\n", args.generator.command_line(job, args.seconds()))
 }
 
 fn chart(scenario: &Scenario, rows: &[Row]) -> Option<Chart> {

@@ -86,10 +86,19 @@ pub fn machine_busy() -> io::Result<Duration> {
 }
 
 /// CPU time of the children that were waited for: the load generators and servers that have ended.
-pub fn ended_children() -> Duration {
+pub fn ended_children() -> CpuTime {
     getrusage(UsageWho::RUSAGE_CHILDREN)
-        .map(|usage| from_timeval(usage.user_time()) + from_timeval(usage.system_time()))
+        .map(|usage| CpuTime {
+            user: from_timeval(usage.user_time()),
+            system: from_timeval(usage.system_time()),
+        })
         .unwrap_or_default()
+}
+
+/// The most memory that was resident so far, or `None` when the process has ended.
+pub fn peak_kib(pid: u32) -> Option<u64> {
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
+    Some(field(&status, "VmHWM:")).filter(|peak| *peak > 0)
 }
 
 /// Context switches of the children that were waited for, those of their ended threads included.

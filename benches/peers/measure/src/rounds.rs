@@ -25,28 +25,50 @@ pub fn measure(args: &Args, tools: &Tools, scenario: &Scenario, built: &[Built<'
         .iter()
         .flat_map(|built| scenario.entrants(built.server).into_iter().map(move |entrant| (built, entrant)))
         .collect();
-    let mut rows: Vec<Row> = entrants
+    let rows = entrants
         .iter()
         .map(|(built, entrant)| Row::new(&entrant.label, Server::is_ours(&built.server.name)))
         .collect();
-    let rounds = if scenario.repeats { args.rounds } else { 1 };
-    for round in 1..=rounds {
-        for ((built, entrant), row) in entrants.iter().zip(&mut rows) {
-            eprintln!("{} {round}/{rounds}: {}", scenario.name, entrant.label);
-            let run = Run {
-                server: built.server,
-                program: &built.program,
-                slow: &entrant.slow,
-                seconds: args.seconds,
-                tools,
-                scenario,
-            };
-            let (figures, repeats) = calmest(|| (scenario.measure)(&run), args.repeats);
-            row.rounds.push(figures.map_err(|error| error.to_string()));
-            row.repeats += repeats;
+    let plan = Turns {
+        name: scenario.name,
+        rounds: if scenario.repeats { args.rounds } else { 1 },
+        repeats_max: args.repeats,
+    };
+    plan.measure(rows, |index| {
+        let (built, entrant) = &entrants[index];
+        (scenario.measure)(&Run {
+            server: built.server,
+            program: &built.program,
+            slow: &entrant.slow,
+            seconds: args.seconds(),
+            requests: args.requests(),
+            tools,
+            scenario,
+        })
+    })
+}
+
+/// How often the rows of a table are measured in turns.
+#[derive(Clone, Copy, Debug)]
+pub struct Turns<'a> {
+    pub name: &'a str,
+    pub rounds: usize,
+    pub repeats_max: usize,
+}
+
+impl Turns<'_> {
+    /// Measures each row once a round, and again where it was disturbed.
+    pub fn measure(self, mut rows: Vec<Row>, one: impl Fn(usize) -> io::Result<Figures>) -> Vec<Row> {
+        for round in 1..=self.rounds {
+            for (index, row) in rows.iter_mut().enumerate() {
+                eprintln!("{} {round}/{}: {}", self.name, self.rounds, row.label);
+                let (figures, repeats) = calmest(|| one(index), self.repeats_max);
+                row.rounds.push(figures.map_err(|error| error.to_string()));
+                row.repeats += repeats;
+            }
         }
+        rows
     }
-    rows
 }
 
 /// Runs until a run is not disturbed, at most so many times more, and returns the calmest with the number of repeats.

@@ -13,6 +13,7 @@ use nix::unistd::Pid;
 
 use crate::build::Program;
 use crate::proc;
+use crate::server::Speech;
 
 const READY_WITHIN: Duration = Duration::from_secs(20);
 
@@ -28,11 +29,20 @@ const ENDED_WITHIN: Duration = Duration::from_secs(2);
 /// What a server answers when it is ready.
 const EXPECTED: &[u8] = b"Hello, World!";
 
+/// What it is asked.
+const fn question(speech: Speech) -> &'static [u8] {
+    match speech {
+        Speech::Http => b"GET /plaintext HTTP/1.1\r\nHost: localhost\r\n\r\n",
+        Speech::Echo => EXPECTED,
+    }
+}
+
 /// A server process. It is ended when this is dropped, or by the kernel when `measure` itself ends.
 #[derive(Debug)]
 pub struct Running {
     child: Child,
     pub address: SocketAddr,
+    speech: Speech,
     is_script: bool,
     ended: bool,
 }
@@ -71,16 +81,17 @@ impl Running {
 
     fn spawn(command: &mut Command, program: &Program) -> io::Result<Self> {
         let address = free_address()?;
-        command.arg(address.to_string()).args(program.arguments);
+        command.args(program.command_line(address));
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
-        Ok(Self { child: command.spawn()?, address, is_script: program.is_script, ended: false })
+        let (speech, is_script) = (program.speech, program.is_script);
+        Ok(Self { child: command.spawn()?, address, speech, is_script, ended: false })
     }
 
-    /// Asks for `/plaintext` until it is answered.
+    /// Asks until it is answered.
     fn until_ready(mut self, pause: Duration, patience: Duration, within: Duration) -> io::Result<Self> {
         let deadline = Instant::now() + within;
         loop {
-            if is_answering(self.address, patience) {
+            if is_answering(self.address, self.speech, patience) {
                 return Ok(self);
             }
             if let Some(status) = self.child.try_wait()? {
@@ -88,7 +99,7 @@ impl Running {
                 return Err(io::Error::other(format!("the server ended with {status}")));
             }
             if Instant::now() > deadline {
-                return Err(io::Error::other("the server does not answer GET /plaintext"));
+                return Err(io::Error::other("the server does not answer"));
             }
             thread::sleep(pause);
         }
@@ -148,11 +159,11 @@ fn free_address() -> io::Result<SocketAddr> {
     TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()
 }
 
-fn is_answering(address: SocketAddr, patience: Duration) -> bool {
+fn is_answering(address: SocketAddr, speech: Speech, patience: Duration) -> bool {
     let ask = || -> io::Result<bool> {
         let mut stream = TcpStream::connect(address)?;
         stream.set_read_timeout(Some(patience))?;
-        stream.write_all(b"GET /plaintext HTTP/1.1\r\nHost: localhost\r\n\r\n")?;
+        stream.write_all(question(speech))?;
         let mut answer = Vec::new();
         let mut piece = [0; 1024];
         while !answer.windows(EXPECTED.len()).any(|bytes| bytes == EXPECTED) {

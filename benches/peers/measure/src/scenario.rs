@@ -3,11 +3,12 @@
 use std::io;
 
 use crate::build::Program;
-use crate::generator::{self, Form, Job, Rates, Spent, Tools};
+use crate::clients::Question;
+use crate::generator::{self, Form, Job, PIPELINE_DEPTH, Rates, Spent, Tools};
 use crate::report::{Column, Figures, Show};
 use crate::running::Running;
-use crate::server::{ACTIX, Blocking, Lack, MAY, REFERENCE, ROUTES, Server};
-use crate::{counts, fair, idle, size, startup};
+use crate::server::{ACTIX, Blocking, ECHO_REFERENCE, Lack, MAY, REFERENCE, ROUTES, Server, Speech};
+use crate::{counts, echo, fair, idle, size, startup};
 
 /// One question.
 #[derive(Debug)]
@@ -25,7 +26,7 @@ pub struct Scenario {
     pub measure: fn(&Run<'_>) -> io::Result<Figures>,
 }
 
-/// Which servers a scenario is for.
+/// Which servers a scenario is for. All but the last two are for those that speak HTTP.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Who {
     Everyone,
@@ -41,6 +42,19 @@ pub enum Who {
     SleepingMarked,
     /// The same, with work instead of sleep.
     Working,
+    /// Echo servers.
+    Echoing,
+    /// Echo servers that can use two threads.
+    EchoingOnTwo,
+}
+
+impl Who {
+    fn speaks(self) -> Speech {
+        match self {
+            Self::Echoing | Self::EchoingOnTwo => Speech::Echo,
+            _ => Speech::Http,
+        }
+    }
 }
 
 /// A server in a table, and the target that is slow there.
@@ -57,6 +71,8 @@ pub struct Run<'a> {
     pub program: &'a Program,
     pub slow: &'a str,
     pub seconds: u64,
+    /// In loads that are a number of requests.
+    pub requests: u64,
     pub tools: &'a Tools,
     pub scenario: &'a Scenario,
 }
@@ -68,7 +84,12 @@ impl Scenario {
             label: format!("{}{suffix}", server.name),
             slow: slow.to_owned(),
         };
+        if self.who.speaks() != server.speech {
+            return Vec::new();
+        }
         match (self.who, server.blocking) {
+            (Who::EchoingOnTwo, _) if server.threads_max < 2 => Vec::new(),
+            (Who::Echoing | Who::EchoingOnTwo, _) => vec![entrant("", "")],
             (Who::Everyone, _) => vec![entrant("", "")],
             (Who::Able(lack), _) if server.can(lack) => vec![entrant("", "")],
             (Who::Rust, _) if server.is_rust() => vec![entrant("", "")],
@@ -89,6 +110,7 @@ impl Scenario {
             Who::Everyone | Who::Able(_) | Who::Rust | Who::Capturing => REFERENCE.to_owned(),
             Who::Sleeping | Who::SleepingMarked => format!("{MAY}{MARKED}"),
             Who::Working => format!("{ACTIX}{MARKED}"),
+            Who::Echoing | Who::EchoingOnTwo => ECHO_REFERENCE.to_owned(),
         }
     }
 
@@ -105,7 +127,7 @@ const SLEEP: &str = "/sleep?ms=10";
 const UNMARKED_SLEEP: &str = "/sleep_unmarked?ms=10";
 const WORK: &str = "/cpu?ms=20";
 
-const fn column(key: &'static str, title: &'static str, digits: usize, show: Show) -> Column {
+pub const fn column(key: &'static str, title: &'static str, digits: usize, show: Show) -> Column {
     Column { key, title, digits, show }
 }
 
@@ -119,7 +141,7 @@ const THREADS: Column = column("threads", "threads", 0, Show::Median);
 const MEMORY: Column = column("memory", "RSS MiB", 1, Show::Median);
 const OTHERS: Column = column(OTHERS_KEY, "cores used by others", 2, Show::Median);
 
-const LOAD_COLUMNS: &[Column] = &[
+pub const LOAD_COLUMNS: &[Column] = &[
     column("rate", "requests/s", 0, Show::Compared),
     CPU,
     USER,
@@ -159,7 +181,7 @@ pub const ALL: &[Scenario] = &[
         vec![Job::get(CAPTURES, 64, 2)]
     }),
     load("pipelined", "What is left when system calls are shared by 16 requests?", Who::Everyone, |_| {
-        vec![plain(64, 2).sending(Form::Pipelined)]
+        vec![plain(64, 2).sending(Form::Pipelined(PIPELINE_DEPTH))]
     }),
     load(
         "json",
@@ -237,7 +259,7 @@ pub const ALL: &[Scenario] = &[
         columns: counts::SYSCALL_COLUMNS,
         jobs: |_| Vec::new(),
         chart: None,
-        measure: counts::syscalls,
+        measure: |run| counts::syscalls(run, Question::Get(PLAIN)),
     },
     Scenario {
         name: "instructions",
@@ -279,6 +301,12 @@ pub const ALL: &[Scenario] = &[
         chart: None,
         measure: size::measure,
     },
+    echo::SMALL,
+    echo::SINGLE,
+    echo::LARGE,
+    echo::SHORT,
+    echo::SYSCALLS,
+    echo::IDLE,
 ];
 
 const fn load(name: &'static str, asks: &'static str, who: Who, jobs: fn(&str) -> Vec<Job>) -> Scenario {
@@ -289,7 +317,7 @@ fn plain(connections: usize, threads: usize) -> Job {
     Job::get(PLAIN, connections, threads)
 }
 
-fn single(run: &Run<'_>) -> io::Result<Figures> {
+pub fn single(run: &Run<'_>) -> io::Result<Figures> {
     let (mut rates, spent) = under_load(run)?;
     let rates = rates.pop().expect("one job has one result");
     let figures = per_request(&spent, rates.requests)
@@ -315,7 +343,7 @@ fn pair(run: &Run<'_>) -> io::Result<Figures> {
     Ok(figures.problems(named("plain", plain)).problems(named("slow", slow)))
 }
 
-fn under_load(run: &Run<'_>) -> io::Result<(Vec<Rates>, Spent)> {
+pub fn under_load(run: &Run<'_>) -> io::Result<(Vec<Rates>, Spent)> {
     let jobs = (run.scenario.jobs)(run.slow);
     let server = Running::start(run.program)?;
     generator::observe(server, |server| generator::run(server, run.tools, &jobs, run.seconds))

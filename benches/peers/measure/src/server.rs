@@ -28,6 +28,25 @@ pub enum Blocking {
     Never,
 }
 
+/// What a server is asked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Speech {
+    Http,
+    /// It sends back what it is sent.
+    Echo,
+}
+
+/// How a server is told where to listen, and on how many threads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Launch {
+    /// `ADDRESS`, and what else it takes.
+    Address,
+    /// `ADDRESS THREADS`
+    AddressThreads,
+    /// `-p PORT -t THREADS`, on this machine.
+    Options,
+}
+
 /// What a server is not made for, so that it is not asked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Lack {
@@ -46,6 +65,10 @@ pub struct Server {
     pub source: Source,
     /// What follows the address on its command line.
     pub arguments: &'static [&'static str],
+    pub speech: Speech,
+    pub launch: Launch,
+    /// How many threads may serve, where that can be said.
+    pub threads_max: usize,
     pub blocking: Blocking,
     pub lacks: &'static [Lack],
     /// The packages whose versions say what it is.
@@ -54,6 +77,12 @@ pub struct Server {
 
 /// The name of the reference in the reports and on the command line.
 pub const REFERENCE: &str = "raw_httparse";
+
+/// The floor of the echo servers, which the ratios of their tables are to.
+pub const ECHO_REFERENCE: &str = "echo_epoll";
+
+/// How many threads each peer gets where a scenario says nothing else.
+pub const WORKERS: usize = 2;
 
 /// Our framework with 200 routes and two middlewares.
 pub const ROUTES: &str = "framework_routes";
@@ -96,26 +125,45 @@ impl Server {
             foreign("node_http", "node_http", Cooperative, NOTHING),
             foreign("express", "express", Cooperative, NOTHING),
             foreign("nginx", "nginx", Never, &[Lack::Bodies, Lack::Json]),
+            package(ECHO_REFERENCE, Never, NOTHING, &[]).echoing(WORKERS),
+            Self {
+                launch: Launch::Options,
+                ..example("echo_ours", "echo", "filoplume-runtime").echoing(WORKERS)
+            },
+            package("echo_tokio", Never, NOTHING, &["tokio"]).echoing(WORKERS),
+            package("echo_may", Never, NOTHING, &["may"]).echoing(WORKERS),
+            foreign("echo_libuv", "echo_c", Never, NOTHING).echoing(1),
+            foreign("echo_asio", "echo_c", Never, NOTHING).echoing(1),
+            foreign("echo_node", "echo_node", Never, NOTHING).echoing(1),
         ]
     }
 
     /// The server of this name, or `name=path` for a binary that behaves like ours.
     pub fn named(name: &str) -> Result<Self, String> {
         if let Some((name, path)) = name.split_once('=') {
-            return Ok(Self {
-                name: name.to_owned(),
-                source: Source::Binary(PathBuf::from(path)),
-                arguments: &[],
-                blocking: Blocking::Plain,
-                lacks: NOTHING,
-                versions: &[],
-            });
+            return Ok(plain(name, Source::Binary(PathBuf::from(path))));
         }
         let all = Self::all();
         let known: Vec<_> = all.iter().map(|server| server.name.clone()).collect();
         all.into_iter().find(|server| server.name == name).ok_or_else(|| {
             format!("no server is called {name}; there are {}, and name=path/to/binary", known.join(", "))
         })
+    }
+
+    /// Our example that sends responses to requests it never reads. Only the claims ask it: it answers nobody.
+    pub fn flood() -> Self {
+        Self { launch: Launch::Options, ..example("flood", "flood", "filoplume-runtime") }
+    }
+
+    /// Express as most are started: one process.
+    pub fn express_alone() -> Self {
+        let name = "express_alone".to_owned();
+        Self { name, arguments: &["1"], ..foreign("express", "express", Blocking::Never, NOTHING) }
+    }
+
+    /// The same as an echo server that takes its number of threads.
+    fn echoing(self, threads_max: usize) -> Self {
+        Self { speech: Speech::Echo, launch: Launch::AddressThreads, threads_max, ..self }
     }
 
     pub fn can(&self, lack: Lack) -> bool {
@@ -129,7 +177,7 @@ impl Server {
 
     /// Whether it is ours, so that a chart can point at it.
     pub fn is_ours(name: &str) -> bool {
-        ["ours", "framework", ROUTES].contains(&name)
+        ["ours", "framework", "echo_ours", "flood", ROUTES].contains(&name)
     }
 }
 
@@ -139,27 +187,28 @@ fn package(
     lacks: &'static [Lack],
     versions: &'static [&'static str],
 ) -> Server {
-    Server { name: name.to_owned(), source: Source::Package(name), arguments: &[], blocking, lacks, versions }
+    Server { blocking, lacks, versions, ..plain(name, Source::Package(name)) }
 }
 
 fn example(name: &str, example: &'static str, package: &'static str) -> Server {
-    Server {
-        name: name.to_owned(),
-        source: Source::Example { name: example, package },
-        arguments: &[],
-        blocking: Blocking::Plain,
-        lacks: NOTHING,
-        versions: &[],
-    }
+    plain(name, Source::Example { name: example, package })
 }
 
 fn foreign(name: &str, folder: &'static str, blocking: Blocking, lacks: &'static [Lack]) -> Server {
+    Server { blocking, lacks, ..plain(name, Source::Foreign(folder)) }
+}
+
+/// A server like ours: it takes its address, speaks HTTP, and needs no marks.
+fn plain(name: &str, source: Source) -> Server {
     Server {
         name: name.to_owned(),
-        source: Source::Foreign(folder),
+        source,
         arguments: &[],
-        blocking,
-        lacks,
+        speech: Speech::Http,
+        launch: Launch::Address,
+        threads_max: WORKERS,
+        blocking: Blocking::Plain,
+        lacks: NOTHING,
         versions: &[],
     }
 }

@@ -8,7 +8,16 @@ use crate::generator::{Form, Job, Rates};
 pub fn command_line(job: &Job, seconds: u64) -> String {
     let arguments = arguments(job, seconds).join(" ").replace("Connection: close", "'Connection: close'");
     let arguments = arguments.replace(&format!("{}/", scripts().display()), "");
-    format!("wrk {arguments} {}", job.target)
+    let after = arguments_after(job).iter().map(|word| format!(" {word}")).collect::<String>();
+    format!("wrk {arguments} {}{after}", job.target)
+}
+
+/// What follows the URL: how many requests the script puts into one write.
+pub fn arguments_after(job: &Job) -> Vec<String> {
+    match job.form {
+        Form::Pipelined(depth) => vec!["--".to_owned(), depth.to_string()],
+        _ => Vec::new(),
+    }
 }
 
 /// The options for a load; the URL follows.
@@ -21,8 +30,9 @@ pub fn arguments(job: &Job, seconds: u64) -> Vec<String> {
     ];
     let script = |name: &str| ["-s".to_owned(), scripts().join(name).display().to_string()];
     match job.form {
-        Form::One => {}
-        Form::Pipelined => arguments.extend(script("pipelined.lua")),
+        // It has no raw TCP; whoever wants an echo asks gust.
+        Form::One | Form::Echo(_) => {}
+        Form::Pipelined(_) => arguments.extend(script("pipelined.lua")),
         Form::Body => arguments.extend(script("post64k.lua")),
         Form::Closing => arguments.extend(["-H".to_owned(), "Connection: close".to_owned()]),
     }
@@ -53,6 +63,8 @@ pub fn parse(text: &str) -> Option<Rates> {
         requests,
         per_second: after("Requests/sec:")?.parse().ok()?,
         p50: milliseconds(after("50%")?)?,
+        p90: milliseconds(after("90%")?)?,
+        p90_from_sent: None,
         p99: milliseconds(after("99%")?)?,
         longest: milliseconds(longest)?,
         problems,
@@ -96,7 +108,7 @@ Requests/sec: 139048.75
 Transfer/sec:     16.97MB";
         let rates = parse(text).unwrap();
         assert_eq!((rates.requests, rates.per_second), (139_371, 139_048.75));
-        assert_eq!((rates.p50, rates.p99, rates.longest), (0.384, 3.57, 16.01));
+        assert_eq!((rates.p50, rates.p90, rates.p99, rates.longest), (0.384, 1.07, 3.57, 16.01));
         assert_eq!(rates.problems, ["read 5", "timeout 12", "refused 7"]);
     }
 }
