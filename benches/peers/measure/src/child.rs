@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use crate::proc::{CpuTime, ended_children, peak_kib};
 
 /// How often its memory is looked at. A program that ends between two looks may have grown a little more.
-const LOOK_EVERY: Duration = Duration::from_millis(20);
+const LOOK_EVERY: Duration = Duration::from_millis(10);
 
 /// A program at work.
 #[derive(Debug)]

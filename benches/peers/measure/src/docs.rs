@@ -5,8 +5,23 @@ use std::io;
 
 use crate::build::main_folder;
 
-const BEGIN: &str = "<!-- measured:begin -->";
-const END: &str = "<!-- measured:end -->";
+/// A part of the page, between two markers.
+#[derive(Clone, Copy, Debug)]
+pub struct Place(pub &'static str);
+
+pub const MEASURED: Place = Place("measured");
+pub const CLIENTS: Place = Place("clients");
+pub const CLAIMS: Place = Place("claims");
+
+impl Place {
+    fn begin(self) -> String {
+        format!("<!-- {}:begin -->", self.0)
+    }
+
+    fn end(self) -> String {
+        format!("<!-- {}:end -->", self.0)
+    }
+}
 
 /// A chart: the name of its file, what it shows, and the drawing.
 #[derive(Clone, Debug)]
@@ -17,13 +32,15 @@ pub struct Chart {
 }
 
 /// Writes the charts, and the report in place of what was measured before.
-pub fn write(report: &str, charts: &[Chart]) -> io::Result<()> {
+pub fn write(place: Place, report: &str, charts: &[Chart]) -> io::Result<()> {
     let docs = main_folder().join("docs");
     let page = docs.join("benchmarks.md");
     let text = fs::read_to_string(&page)?;
     // Nothing is written if there is no place for it.
-    let text = replaced(&text, &section(report, charts)).map_err(io::Error::other)?;
-    fs::create_dir_all(docs.join("charts"))?;
+    let text = replaced(place, &text, &section(report, charts)).map_err(io::Error::other)?;
+    if !charts.is_empty() {
+        fs::create_dir_all(docs.join("charts"))?;
+    }
     for chart in charts {
         fs::write(docs.join("charts").join(format!("{}.svg", chart.name)), &chart.svg)?;
     }
@@ -47,10 +64,11 @@ fn section(report: &str, charts: &[Chart]) -> String {
 }
 
 /// The text with everything between the markers replaced.
-fn replaced(text: &str, section: &str) -> Result<String, String> {
+fn replaced(place: Place, text: &str, section: &str) -> Result<String, String> {
     let missing = |marker: &str| format!("docs/benchmarks.md has no {marker}");
-    let begin = text.find(BEGIN).ok_or_else(|| missing(BEGIN))? + BEGIN.len();
-    let end = text[begin..].find(END).ok_or_else(|| missing(END))? + begin;
+    let (opening, closing) = (place.begin(), place.end());
+    let begin = text.find(&opening).ok_or_else(|| missing(&opening))? + opening.len();
+    let end = text[begin..].find(&closing).ok_or_else(|| missing(&closing))? + begin;
     Ok(format!("{}\n\n{}\n\n{}", &text[..begin], section.trim(), &text[end..]))
 }
 
@@ -60,17 +78,19 @@ mod tests {
 
     #[test]
     fn only_what_is_between_the_markers_is_replaced() {
-        let text = format!("before\n{BEGIN}\nold\n{END}\nafter\n");
-        let once = replaced(&text, "new\n").unwrap();
-        assert_eq!(once, format!("before\n{BEGIN}\n\nnew\n\n{END}\nafter\n"));
-        assert_eq!(replaced(&once, "new").unwrap(), once);
+        let (begin, end) = (CLAIMS.begin(), CLAIMS.end());
+        let text = format!("before\n{begin}\nold\n{end}\nafter\n");
+        let once = replaced(CLAIMS, &text, "new\n").unwrap();
+        assert_eq!(once, format!("before\n{begin}\n\nnew\n\n{end}\nafter\n"));
+        assert_eq!(replaced(CLAIMS, &once, "new").unwrap(), once);
     }
 
     #[test]
     fn a_page_without_markers_is_refused() {
-        assert!(replaced("text", "new").unwrap_err().ends_with(BEGIN));
-        assert!(replaced(BEGIN, "new").unwrap_err().ends_with(END));
-        assert!(replaced(&format!("{END} {BEGIN}"), "new").is_err());
+        let (begin, end) = (CLAIMS.begin(), CLAIMS.end());
+        assert!(replaced(CLAIMS, "text", "new").unwrap_err().ends_with(&begin));
+        assert!(replaced(CLAIMS, &begin, "new").unwrap_err().ends_with(&end));
+        assert!(replaced(CLAIMS, &format!("{end} {begin}"), "new").is_err());
     }
 
     #[test]

@@ -3,6 +3,7 @@
 use std::io;
 use std::slice;
 
+use crate::build::Program;
 use crate::generator::{self, Generator, Job, Tools};
 use crate::report::{Column, Figures, Show};
 use crate::running::Running;
@@ -22,12 +23,16 @@ pub const COLUMNS: &[Column] = &[
 ];
 
 pub fn measure(run: &Run<'_>, job: &Job) -> io::Result<Figures> {
-    let server = Running::start(run.program)?;
+    measure_program(run.program, run.tools, job, run.seconds)
+}
+
+pub fn measure_program(program: &Program, tools: &Tools, job: &Job, seconds: u64) -> io::Result<Figures> {
+    let server = Running::start(program)?;
     // wrk does not tell what a single connection got.
-    let tools = Tools { generator: Generator::Gust, ..run.tools.clone() };
+    let tools = Tools { generator: Generator::Gust, ..tools.clone() };
     let jobs = slice::from_ref(job);
     let (mut rates, spent) =
-        generator::observe(server, |server| generator::run(server, &tools, jobs, run.seconds))?;
+        generator::observe(server, |server| generator::run(server, &tools, jobs, seconds))?;
     let rates = rates.pop().expect("one job has one result");
     let shares = rates.shares.expect("gust knows the shares");
     let figures = per_request(&spent, rates.requests)

@@ -175,7 +175,7 @@ impl Job {
         self
     }
 
-    fn url(&self, address: SocketAddr) -> String {
+    pub fn url(&self, address: SocketAddr) -> String {
         match self.form {
             Form::Echo(_) if !self.target.starts_with('/') => format!("tcp://{address}"),
             _ => format!("http://{address}{}", self.target),
@@ -188,7 +188,7 @@ impl Job {
     }
 
     /// A generator that has not ended by then is killed: a server that hangs must not hang us.
-    fn within(&self, seconds: u64) -> Duration {
+    pub fn within(&self, seconds: u64) -> Duration {
         let asked = self.requests.map_or(seconds, |requests| requests / REQUESTS_PER_SECOND_MIN);
         Duration::from_secs(asked) + GRACE
     }

@@ -62,7 +62,8 @@ pub fn command_line(job: &Job, seconds: u64) -> String {
     format!("gust {}{body} {}", options(job, seconds).join(" "), job.shown_target())
 }
 
-fn options(job: &Job, seconds: u64) -> Vec<String> {
+/// What both a report for programs and one for people are asked with.
+pub fn options(job: &Job, seconds: u64) -> Vec<String> {
     let mut options = vec![
         if job.is_blocking {
             format!("--blocking-threads={}", job.threads)

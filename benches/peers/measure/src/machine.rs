@@ -4,7 +4,7 @@ use std::fs;
 use std::process::Command;
 
 use crate::build::{main_folder, peers_folder};
-use crate::generator::Generator;
+use crate::generator::{Generator, Tools};
 use crate::rounds::Built;
 
 /// A Markdown list.
@@ -25,11 +25,23 @@ pub fn describe(built: &[Built<'_>], generator: Generator) -> String {
     let tools =
         [said("rustc", &["--version"]), load, said("strace", &["-V"]), said("valgrind", &["--version"])];
     let tools = tools.map(|tool| tool.lines().next().unwrap_or("").to_owned()).join(", ");
+    let peers = peer_versions(built);
+    let peers = if peers.is_empty() { String::new() } else { format!("- peers: {peers}\n") };
     format!(
         "- {date}, our commit {commit}\n- {cpu}, {cores} cores (shared with the load generator), {memory}, \
-         {kernel}, load before the start {load_average}\n- {tools}\n- peers: {}\n",
-        peer_versions(built)
+         {kernel}, load before the start {load_average}\n- {tools}\n{peers}"
     )
+}
+
+/// The versions of the load generators that are measured themselves.
+pub fn generators(tools: &Tools) -> String {
+    let oha =
+        tools.oha.as_ref().map_or(String::new(), |oha| said(&oha.display().to_string(), &["--version"]));
+    let ab = said("ab", &["-V"]);
+    let ab = ab.lines().next().unwrap_or("").replace("This is ", "").replace(" <$Revision$>", "");
+    let wrk = said("wrk", &["-v"]).split_whitespace().take(2).collect::<Vec<_>>().join(" ");
+    let all = [wrk, ab, oha].into_iter().filter(|version| !version.is_empty()).collect::<Vec<_>>();
+    format!("- clients: {}\n", all.join(", "))
 }
 
 fn peer_versions(built: &[Built<'_>]) -> String {

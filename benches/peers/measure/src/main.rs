@@ -5,6 +5,7 @@ mod args;
 mod build;
 mod chart;
 mod child;
+mod claims;
 mod clients;
 mod counts;
 mod docs;
@@ -13,8 +14,10 @@ mod fair;
 mod generator;
 mod gust;
 mod idle;
+mod load_clients;
 mod machine;
 mod oha;
+mod printed;
 mod proc;
 mod report;
 mod rounds;
@@ -27,14 +30,16 @@ mod strace;
 mod wrk;
 
 use std::env;
-use std::fs::{self, OpenOptions};
-use std::io::{self, Write};
+use std::fs;
+use std::io;
 use std::process::ExitCode;
 
-use crate::args::{Args, HELP, Typed};
+use crate::args::{Args, HELP, Mode, Typed};
 use crate::build::Program;
 use crate::docs::Chart;
-use crate::generator::{BODY_BYTES, Generator, Job, Tools};
+use crate::generator::{BODY_BYTES, Job, Tools};
+use crate::load_clients::Targets;
+use crate::printed::Printed;
 use crate::report::Row;
 use crate::rounds::Built;
 use crate::scenario::{ALL, Scenario};
@@ -90,48 +95,89 @@ fn typed() -> String {
 
 fn measure(args: &Args) -> io::Result<()> {
     proc::allow_many_files();
-    let tools = tools(args.generator).map_err(io::Error::other)?;
+    let tools = tools(args).map_err(io::Error::other)?;
+    let mut printed = Printed::new(args.markdown.as_deref());
+    let (place, charts) = match args.mode {
+        Mode::Servers => (docs::MEASURED, measure_servers(args, &tools, &mut printed)?),
+        Mode::Clients => {
+            let targets = Targets::build().map_err(io::Error::other)?;
+            let (_, absent) = load_clients::installed(&tools);
+            printed.add(&head(
+                args,
+                "Load generators beside each other",
+                &[],
+                &format!("{}{absent}", machine::generators(&tools)),
+            ))?;
+            load_clients::measure(args, &tools, &targets, &mut printed)?;
+            (docs::CLIENTS, Vec::new())
+        }
+        Mode::Claims => {
+            let servers = claims::servers();
+            let (built, absent) = build(&servers, false);
+            printed.add(&head(args, "What others claimed, measured today", &built, &absent))?;
+            claims::measure(args, &tools, &built, &mut printed)?;
+            (docs::CLAIMS, Vec::new())
+        }
+    };
+    if args.docs {
+        docs::write(place, &printed.text, &charts)?;
+    }
+    Ok(())
+}
+
+fn measure_servers(args: &Args, tools: &Tools, printed: &mut Printed<'_>) -> io::Result<Vec<Chart>> {
     let with_profiling = args.scenarios.iter().any(|scenario| scenario.name.starts_with("instructions"));
+    let (built, absent) = build(&args.servers, with_profiling);
+    printed.add(&head(args, "Measured beside the peers", &built, &absent))?;
+    let mut charts = Vec::new();
+    for scenario in &args.scenarios {
+        let rows = rounds::measure(args, tools, scenario, &built);
+        if rows.is_empty() {
+            // None of the servers that were asked for speaks so.
+            continue;
+        }
+        printed.add(&part(args, scenario, &rows))?;
+        charts.extend(chart(scenario, &rows));
+    }
+    Ok(charts)
+}
+
+/// What could be built, and a line for each that could not.
+fn build(servers: &[Server], with_profiling: bool) -> (Vec<Built<'_>>, String) {
     let mut built = Vec::new();
     let mut absent = String::new();
-    for server in &args.servers {
+    for server in servers {
         match Program::of(server, with_profiling) {
             Ok(program) => built.push(Built { server, program }),
             Err(error) => absent.push_str(&format!("- skipped: {} ({error})\n", server.name)),
         }
     }
-    let mut report = format!(
-        "# Measured beside the peers\n\n{}- `cargo run --release -p measure -- {}`: {} rounds in turns, \
-         {} s each, median (least..most); a ratio is the median of the rounds' ratios\n{absent}",
-        machine::describe(&built, args.generator),
-        typed(),
-        args.rounds,
-        args.seconds()
-    );
-    print_part(args, &report)?;
-    let mut charts = Vec::new();
-    for scenario in &args.scenarios {
-        let rows = rounds::measure(args, &tools, scenario, &built);
-        if rows.is_empty() {
-            // None of the servers that were asked for speaks so.
-            continue;
-        }
-        let part = part(args, scenario, &rows);
-        print_part(args, &part)?;
-        report.push_str(&part);
-        charts.extend(chart(scenario, &rows));
-    }
-    if args.docs {
-        docs::write(&report, &charts)?;
-    }
-    Ok(())
+    (built, absent)
 }
 
-fn tools(generator: Generator) -> Result<Tools, String> {
+fn head(args: &Args, title: &str, built: &[Built<'_>], absent: &str) -> String {
+    let lasts = match args.mode {
+        Mode::Claims => String::new(),
+        Mode::Servers | Mode::Clients => format!(", {} s each", args.seconds()),
+    };
+    format!(
+        "# {title}\n\n{}- `cargo run --release -p measure -- {}`: {} rounds in turns{lasts}, median (least..most); a ratio is \
+         the median of the rounds' ratios\n{absent}",
+        machine::describe(built, args.generator),
+        typed(),
+        args.rounds
+    )
+}
+
+fn tools(args: &Args) -> Result<Tools, String> {
     let body = build::output_folder()?.join("body");
     fs::write(&body, vec![b'x'; BODY_BYTES]).map_err(|error| error.to_string())?;
     // The shares of single connections are measured with it whoever makes the other loads.
-    Ok(Tools { generator, gust: build::gust()?, oha: None, body })
+    let oha = match args.mode {
+        Mode::Clients => load_clients::oha(args.installs_oha)?,
+        Mode::Servers | Mode::Claims => None,
+    };
+    Ok(Tools { generator: args.generator, gust: build::gust()?, oha, body })
 }
 
 fn part(args: &Args, scenario: &Scenario, rows: &[Row]) -> String {
@@ -156,13 +202,4 @@ fn chart(scenario: &Scenario, rows: &[Row]) -> Option<Chart> {
     let rate = scenario.columns.iter().find(|column| column.key == "rate")?;
     let svg = chart::draw(title, rate.title, rows)?;
     Some(Chart { name: scenario.name.to_owned(), title: title.to_owned(), svg })
-}
-
-fn print_part(args: &Args, part: &str) -> io::Result<()> {
-    print!("{part}");
-    io::stdout().flush()?;
-    if let Some(path) = &args.markdown {
-        OpenOptions::new().create(true).append(true).open(path)?.write_all(part.as_bytes())?;
-    }
-    Ok(())
 }

@@ -75,6 +75,12 @@ impl Row {
         (!values.is_empty()).then(|| median(&values))
     }
 
+    /// The words of the last round that had some.
+    pub fn last_text(&self, key: &str) -> Option<&str> {
+        let last = self.rounds.iter().rev().find_map(|round| round.as_ref().ok())?;
+        last.texts.iter().find(|(name, _)| *name == key).map(|(_, text)| text.as_str())
+    }
+
     /// What went wrong, in every round.
     pub fn problems(&self) -> String {
         let mut problems: Vec<&str> = Vec::new();
@@ -101,10 +107,15 @@ impl Row {
     }
 }
 
-/// Renders the table; ratios are to the row with the label `reference`, round by round.
+/// Renders the table of servers; ratios are to the row with the label `reference`, round by round.
 pub fn table(columns: &[Column], rows: &[Row], reference: &str) -> String {
+    table_of("server", columns, rows, reference)
+}
+
+/// Renders a table of something else.
+pub fn table_of(of: &str, columns: &[Column], rows: &[Row], reference: &str) -> String {
     let reference = rows.iter().find(|row| row.label == reference);
-    let mut text = String::from("| server |");
+    let mut text = format!("| {of} |");
     for column in columns {
         let _ = write!(text, " {} |", column.title);
         if column.show == Show::Compared && reference.is_some() {
@@ -137,9 +148,7 @@ pub fn table(columns: &[Column], rows: &[Row], reference: &str) -> String {
 
 fn cell(row: &Row, column: &Column) -> String {
     if column.show == Show::Text {
-        let last = row.rounds.iter().rev().find_map(|round| round.as_ref().ok());
-        let text = last.and_then(|figures| figures.texts.iter().find(|(key, _)| *key == column.key));
-        return text.map_or_else(String::new, |(_, text)| text.clone());
+        return row.last_text(column.key).unwrap_or_default().to_owned();
     }
     let values = sorted(figures(row).filter_map(|figures| figures.get(column.key)));
     let (Some(least), Some(most)) = (values.first(), values.last()) else { return "-".to_owned() };

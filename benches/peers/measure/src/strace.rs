@@ -92,7 +92,7 @@ impl Calls {
     }
 
     /// Lines of `% time, seconds, usecs/call, calls, [errors,] syscall`.
-    fn parse(text: &str) -> Self {
+    pub fn parse(text: &str) -> Self {
         let mut calls: Vec<(String, u64)> = text
             .lines()
             .filter_map(|line| {
