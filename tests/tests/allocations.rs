@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use filoplume::prelude::*;
 use filoplume::{Server, StaticField};
-use filoplume_runtime::Service;
+use filoplume_runtime::{Service, tcp};
 
 #[global_allocator]
 static ALLOCATOR: dhat::Alloc = dhat::Alloc;
@@ -21,14 +21,14 @@ const REQUEST: &[u8] = b"GET /plaintext HTTP/1.1\r\nHost: localhost\r\nAccept: *
 const CONNECTIONS: usize = 8;
 const ROUNDS: usize = 500;
 
-/// Asks on every connection in turn. Allocates nothing itself.
-fn ask_all(clients: &mut [TcpStream], rounds: usize) {
+/// Asks on every connection in turn, for an answer with this end. Allocates nothing itself.
+fn ask_all(clients: &mut [TcpStream], end: &[u8], rounds: usize) {
     let mut buffer = [0; 1024];
     for _ in 0..rounds {
         for client in clients.iter_mut() {
             client.write_all(REQUEST).unwrap();
             let mut read = 0;
-            while !buffer[..read].ends_with(b"Hello, World!") {
+            while !buffer[..read].ends_with(end) {
                 let more = client.read(&mut buffer[read..]).unwrap();
                 assert_ne!(more, 0, "the server goes on");
                 read += more;
@@ -42,10 +42,14 @@ static COUNTING: Mutex<()> = Mutex::new(());
 
 /// Returns how many allocations there are, and for how many requests.
 fn count(service: impl Service) -> (u64, u64) {
+    count_with(b"Hello, World!", |server| server.spawn(service).unwrap())
+}
+
+fn count_with(end: &[u8], spawn: impl FnOnce(&Server)) -> (u64, u64) {
     let _counting = COUNTING.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
     let _profiler = dhat::Profiler::builder().testing().build();
     let server = Server::bind("127.0.0.1:0").unwrap();
-    server.spawn(service).unwrap();
+    spawn(&server);
     let address = server.local_addr().unwrap();
     let mut clients: Vec<_> = (0..CONNECTIONS)
         .map(|_| {
@@ -55,9 +59,9 @@ fn count(service: impl Service) -> (u64, u64) {
         })
         .collect();
     // Buffers and stashes fill, and the first looks of the watchdog pass.
-    ask_all(&mut clients, ROUNDS);
+    ask_all(&mut clients, end, ROUNDS);
     let before = dhat::HeapStats::get().total_blocks;
-    ask_all(&mut clients, ROUNDS);
+    ask_all(&mut clients, end, ROUNDS);
     let allocated = dhat::HeapStats::get().total_blocks - before;
     server.shutdown_handle().shutdown();
     server.wait();
@@ -78,6 +82,14 @@ fn a_plain_request_on_a_kept_connection_allocates_nothing() {
         response.send_text("Hello, World!");
         response
     }));
+}
+
+#[test]
+fn an_echo_allocates_nothing() {
+    assert_none(count_with(REQUEST, |server| server.spawn_tcp(tcp::bytes(|bytes| bytes.into())).unwrap()));
+    let lines = tcp::lines(|line| line.into());
+    // Of three lines the last one is empty.
+    assert_none(count_with(b"\n\n", |server| server.spawn_tcp(lines).unwrap()));
 }
 
 #[test]

@@ -1,7 +1,5 @@
 //! A raw TCP service's connection, from its bytes to its next wait.
 
-use std::sync::Arc;
-
 use super::call::{Conduct, run};
 use super::serve::{Filled, ROUNDS_MAX};
 use super::{Go, Outcome, Worker};
@@ -109,16 +107,15 @@ impl Worker<'_> {
     /// Has the protocol called, with the loop in its slot meanwhile, and sends what it says.
     #[inline]
     fn tell(&mut self, mut connection: Box<Connection>, event: Event) -> Go {
-        let engine = Arc::clone(&self.engine);
+        let Self { engine, buffers, lead, .. } = self;
         let Answerer::Tcp(service) = &engine.answerer else {
             return Go::Away(Outcome::Closed(connection));
         };
         let Some(mut tcp) = connection.tcp.take() else { return Go::Away(Outcome::Closed(connection)) };
         let mut asked = Asked::default();
         let mut used = 0;
-        let Self { buffers, lead, .. } = self;
         let of = (connection.peer, connection.home(), connection.token());
-        let (result, conduct) = run(lead, &engine, connection.home(), route(), || {
+        let (result, conduct) = run(lead, engine, connection.home(), route(), || {
             used = tcp.call(event, &**service, of, &mut asked, buffers);
         });
         self.take_note(&mut connection, conduct);
@@ -129,10 +126,10 @@ impl Worker<'_> {
             connection.tcp = Some(tcp);
             return Go::On(connection);
         }
-        let Borrowed(sent_back) = tcp.called(event, used, asked, self.buffers, &engine.config);
+        let Borrowed(sent_back) = tcp.called(event, used, asked, self.buffers, &self.engine.config);
         connection.tcp = Some(tcp);
         let flushed = if sent_back > 0 {
-            connection.send_back(sent_back, self.buffers, &engine.config)
+            connection.send_back(sent_back, self.buffers, &self.engine.config)
         } else {
             self.flush(&mut connection)
         };
@@ -183,9 +180,8 @@ impl Worker<'_> {
         else {
             return;
         };
-        let engine = Arc::clone(&self.engine);
         let (_, conduct) =
-            run(&mut self.lead, &engine, connection.home(), route(), move || protocol.close(reason));
+            run(&mut self.lead, &self.engine, connection.home(), route(), move || protocol.close(reason));
         if conduct == Conduct::Blocked {
             self.buffers.clock.refresh();
         }
