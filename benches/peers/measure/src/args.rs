@@ -20,8 +20,8 @@ cargo run --release -p measure -- [options]
   --with gust|wrk   who makes the loads (gust)
   --markdown FILE   appends the report to this file too
   --docs            writes the report between the markers of docs/benchmarks.md, and its charts into docs/charts/
-  --clients         measures load generators instead of servers: gust, wrk, ab and oha
-  --claims          repeats what others claimed, with the same command lines
+  --clients         measures load generators instead of servers: gust, wrk, ab and oha, all against the same servers
+  --claims          repeats what others claimed, with the same command lines and their servers
   --oha             installs oha below the target folder, if it is not there, for --clients
   --quick           one round, 1 s, 20000 requests: to see that everything works
   --list            names the scenarios and servers

@@ -40,6 +40,7 @@ pub fn measure_program(program: &Program, tools: &Tools, job: &Job, seconds: u64
         .number("least", shares.least as f64)
         .number("middle", shares.median as f64)
         .number("most", shares.most as f64)
+        .number("served", job.connections as f64 - shares.never_served as f64)
         .number("unserved", shares.never_served as f64)
         .number("p50", rates.p50)
         .number("p99", rates.p99)

@@ -141,8 +141,8 @@ pub fn measure(args: &Args, tools: &Tools, targets: &Targets, printed: &mut Prin
         let job = Job::get(TARGET, connections, 1);
         let askers = with_counted(&generators, targets);
         let asks = format!(
-            "What does a request cost the client, on {connections} connections? The server is raw_httparse; where a row says \
-             so, with a number in each answer, so that no head comes twice."
+            "What does a request cost the client, on {connections} connections and one thread? oha has no option for \
+             threads, and takes one a core. The server is raw_httparse; where a row says so, with a number in each answer, so that no head comes twice."
         );
         let rows = in_turns(args, &format!("clients{connections}"), args.rounds, &askers, |asker| {
             cost(args.seconds(), tools, asker, &job)
@@ -180,7 +180,7 @@ pub fn measure(args: &Args, tools: &Tools, targets: &Targets, printed: &mut Prin
         stopped(tools, asker, &stopped_job(asker.generator))
     });
     let asks = "Does it notice a server that stands still for 1 s of 4 s? At 20,000/s a quarter of all requests falls due \
-                while it stands, so that 90 % are answered within some 750 ms, and no sooner. wrk and ab know no rate.";
+                while it stands, so that the true p90 is 600 ms and the time to catch up: some 750 ms. wrk and ab know no rate.";
     let commands: String = askers
         .iter()
         .map(|asker| line(asker.generator, &stopped_job(asker.generator), STOPPED_RUN_SECONDS))

@@ -49,6 +49,17 @@ const ECHO_COLUMNS: &[Column] = &[
     OTHERS,
 ];
 
+const SERVED_COLUMNS: &[Column] = &[
+    column("served", "connections served", 0, Show::Median),
+    column("unserved", "never served", 0, Show::Median),
+    column("least", "least per connection", 0, Show::Median),
+    column("middle", "median", 0, Show::Median),
+    column("most", "most", 0, Show::Median),
+    RATE,
+    column("longest", "longest wait ms", 1, Show::Median),
+    OTHERS,
+];
+
 /// Every server that a claim needs.
 pub fn servers() -> Vec<Server> {
     const NEEDED: &[&str] = &[
@@ -144,7 +155,7 @@ impl Bench<'_> {
         let rows = self.in_turns("feather_served", &asks, |ask| {
             fair::measure_program(ask.program, self.tools, &job, seconds)
         });
-        let second = report::table(fair::COLUMNS, &rows, "express_alone");
+        let second = report::table(SERVED_COLUMNS, &rows, "express_alone");
         let served = gust::command_line(&job, seconds);
         let tables =
             format!("{first}\nHow many of the 400 connections were served, by `{served}`:\n\n{second}");
