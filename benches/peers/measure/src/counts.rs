@@ -14,7 +14,7 @@ use crate::running::Running;
 use crate::scenario::Run;
 use crate::strace::Strace;
 
-const CONNECTIONS: usize = 64;
+pub const CONNECTIONS: usize = 64;
 
 /// Asked of each connection before anything is counted: what happens once is not part of a request.
 const WARM_UP: u64 = 20;
@@ -36,15 +36,15 @@ pub const SYSCALL_COLUMNS: &[Column] = &[
 pub const INSTRUCTION_COLUMNS: &[Column] =
     &[Column { key: "instructions", title: "instructions/request", digits: 0, show: Show::Compared }];
 
-/// Counts what one question costs, with one after the other on each of the connections.
-pub fn syscalls(run: &Run<'_>, question: Question) -> io::Result<Figures> {
+/// Counts what one question costs, asked on so many connections in step.
+pub fn syscalls(run: &Run<'_>, question: Question, connections: usize) -> io::Result<Figures> {
     let server = Running::start(run.program)?;
-    let mut clients = Clients::connect(server.address, CONNECTIONS, ANSWERED_WITHIN)?;
+    let mut clients = Clients::connect(server.address, connections, ANSWERED_WITHIN)?;
     clients.ask_each_and_expect(question, WARM_UP)?;
     let strace = Strace::attach(server.pid())?;
     clients.ask_each_and_expect(question, TRACED)?;
     let calls = strace.finish()?;
-    let requests = (TRACED * CONNECTIONS as u64) as f64;
+    let requests = (TRACED * connections as u64) as f64;
     Ok(Figures::default()
         .number("calls", calls.total() as f64 / requests)
         .text("by name", calls.list(requests)))

@@ -16,6 +16,7 @@ use crate::scenario::{OTHERS_KEY, Run, Scenario, Who, column, per_request, singl
 
 /// Bytes in a message, as in May's comparison.
 const SMALL_BYTES: usize = 100;
+const CONNECTIONS: usize = 100;
 
 /// Enough for the memory of a connection to stand out.
 const IDLE_CONNECTIONS: usize = 1_000;
@@ -63,7 +64,7 @@ const IDLE_COLUMNS: &[Column] = &[
 pub const SMALL: Scenario = Scenario {
     chart: Some("Echoes of 100 bytes on 100 connections"),
     ..load("echo", "What does an echo of 100 bytes cost, on 100 connections?", |_| {
-        vec![Job::echo(SMALL_BYTES, 100, 2)]
+        vec![Job::echo(SMALL_BYTES, CONNECTIONS, 2)]
     })
 };
 
@@ -91,8 +92,8 @@ pub const SYSCALLS: Scenario = Scenario {
     who: Who::Echoing,
     repeats: false,
     columns: counts::SYSCALL_COLUMNS,
-    measure: |run| counts::syscalls(run, Question::Echo(SMALL_BYTES)),
-    ..load("echo_syscalls", "Which system calls does an echo need? (64 connections)", |_| Vec::new())
+    measure: |run| counts::syscalls(run, Question::Echo(SMALL_BYTES), CONNECTIONS),
+    ..load("echo_syscalls", "Which system calls does an echo need? (100 connections)", |_| Vec::new())
 };
 
 pub const IDLE: Scenario = Scenario {

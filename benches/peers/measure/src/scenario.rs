@@ -259,7 +259,7 @@ pub const ALL: &[Scenario] = &[
         columns: counts::SYSCALL_COLUMNS,
         jobs: |_| Vec::new(),
         chart: None,
-        measure: |run| counts::syscalls(run, Question::Get(PLAIN)),
+        measure: |run| counts::syscalls(run, Question::Get(PLAIN), counts::CONNECTIONS),
     },
     Scenario {
         name: "instructions",
@@ -359,4 +359,28 @@ pub fn per_request(spent: &Spent, requests: u64) -> Figures {
         .number("threads", spent.size.threads as f64)
         .number("memory", spent.size.resident_kib as f64 / 1024.0)
         .number(OTHERS_KEY, spent.others)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn echo_scenarios_ask_echo_servers_and_the_others_those_that_speak_http() {
+        for scenario in ALL {
+            for server in Server::all() {
+                let is_echo = server.speech == Speech::Echo;
+                let asked = !scenario.entrants(&server).is_empty();
+                let fits = scenario.name.starts_with("echo") == is_echo;
+                assert!(fits || !asked, "{} asks {}", scenario.name, server.name);
+            }
+        }
+    }
+
+    #[test]
+    fn what_serves_on_one_thread_is_not_asked_beside_those_with_two() {
+        let libuv = Server::named("echo_libuv").unwrap();
+        assert!(echo::SMALL.entrants(&libuv).is_empty());
+        assert_eq!(echo::SINGLE.entrants(&libuv)[0].label, "echo_libuv");
+    }
 }
