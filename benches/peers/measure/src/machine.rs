@@ -33,7 +33,7 @@ pub fn describe(built: &[Built<'_>], generator: Generator) -> String {
     )
 }
 
-/// The versions of the load generators that are measured themselves.
+/// The versions of the load generators beside ours.
 pub fn generators(tools: &Tools) -> String {
     let oha =
         tools.oha.as_ref().map_or(String::new(), |oha| said(&oha.display().to_string(), &["--version"]));

@@ -102,19 +102,16 @@ fn measure(args: &Args) -> io::Result<()> {
         Mode::Clients => {
             let targets = Targets::build().map_err(io::Error::other)?;
             let (_, absent) = load_clients::installed(&tools);
-            printed.add(&head(
-                args,
-                "Load generators beside each other",
-                &[],
-                &format!("{}{absent}", machine::generators(&tools)),
-            ))?;
+            let below = format!("{}{absent}", machine::generators(&tools));
+            printed.add(&head(args, "Load generators beside each other", &[], &below))?;
             load_clients::measure(args, &tools, &targets, &mut printed)?;
             (docs::CLIENTS, Vec::new())
         }
         Mode::Claims => {
             let servers = claims::servers();
             let (built, absent) = build(&servers, false);
-            printed.add(&head(args, "What others claimed, measured today", &built, &absent))?;
+            let below = format!("{}{absent}", machine::generators(&tools));
+            printed.add(&head(args, "What others claimed, measured today", &built, &below))?;
             claims::measure(args, &tools, &built, &mut printed)?;
             (docs::CLAIMS, Vec::new())
         }
@@ -155,14 +152,14 @@ fn build(servers: &[Server], with_profiling: bool) -> (Vec<Built<'_>>, String) {
     (built, absent)
 }
 
-fn head(args: &Args, title: &str, built: &[Built<'_>], absent: &str) -> String {
+fn head(args: &Args, title: &str, built: &[Built<'_>], below: &str) -> String {
     let lasts = match args.mode {
         Mode::Claims => String::new(),
         Mode::Servers | Mode::Clients => format!(", {} s each", args.seconds()),
     };
     format!(
         "# {title}\n\n{}- `cargo run --release -p measure -- {}`: {} rounds in turns{lasts}, median (least..most); a ratio is \
-         the median of the rounds' ratios\n{absent}",
+         the median of the rounds' ratios\n{below}",
         machine::describe(built, args.generator),
         typed(),
         args.rounds

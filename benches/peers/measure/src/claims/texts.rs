@@ -18,7 +18,7 @@ that a cheaper client makes a faster server; the server's CPU time per request m
 pub const MAY_ECHO: Claim = Claim {
     title: "May's echo server against tokio's",
     then: "256,155 echoes/s for May and 153,496 for tokio, asked by May's echo client with `-c 100 -l 100 -t 8` for 10 s.",
-    hides: "Both runtimes have been rewritten in part since, so the old ratio says nothing of today. May answers with three system \
+    hides: "Both runtimes are years further, so the old ratio says nothing of today. May answers with three system \
 calls, as it reads again until nothing is left. An echo server does nothing but system calls, and the kernel's TCP is nearly all \
 of them: two servers that make the same calls tie, and the rest is which of client and server gets the cores. The original client \
 counts answers and measures no latencies. The client here is gust, which prints the lines of May's with `--format echo`.",
