@@ -58,21 +58,33 @@ fn crowd_is_borne(what: &str, start: &str, drip: &[u8], end: &str) {
     for client in &mut crowd {
         client.send(start);
     }
+    let started = Instant::now();
     let mut next = 0;
     nobody_waits(&child, what, || {
         // One after the other, and none twice as often as another.
-        crowd[next % CROWD].send(drip);
+        // On a busy machine its time may be over.
+        let _ = crowd[next % CROWD].try_send(drip);
         next += 1;
     });
     let grown = child.process().resident_bytes().saturating_sub(memory);
     println!("{what}: {grown} bytes more for {CROWD} of them");
     assert!(grown < 40 * MEGABYTE, "{grown} bytes");
     assert!(child.process().threads() <= threads + 8, "{threads}, then {}", child.process().threads());
-    // Slow is not wrong: who comes to an end is answered.
+    // Slow is not wrong: who comes to an end in time is answered.
     for client in crowd.iter_mut().take(20) {
-        let response = client.send(end).response();
-        assert!(matches!(response.status, 200 | 408), "{response:?}");
+        let _ = client.try_send(end);
+        match client.try_response() {
+            Ok(response) if response.status == 200 => {}
+            Ok(response) if response.status == 408 && is_late(started) => {}
+            Err(Ended::Closed(_) | Ended::Reset(_)) if is_late(started) => {}
+            other => panic!("{other:?}"),
+        }
     }
+}
+
+/// Whether the shortest of the deadlines, 10 s, may be over for those that began then.
+fn is_late(started: Instant) -> bool {
+    started.elapsed() > Duration::from_secs(5)
 }
 
 #[test]

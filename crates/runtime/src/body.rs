@@ -244,7 +244,7 @@ pub(crate) struct ContentStream {
     owes_continue: bool,
     failed: bool,
     returns: Arc<StreamReturn>,
-    #[cfg(all(test, unix))]
+    #[cfg(all(test, target_os = "linux"))]
     pub(crate) faults: Option<Arc<crate::faults::Plan>>,
 }
 
@@ -300,7 +300,7 @@ impl ContentStream {
             owes_continue,
             failed: false,
             returns: Arc::clone(&returns),
-            #[cfg(all(test, unix))]
+            #[cfg(all(test, target_os = "linux"))]
             faults: None,
         };
         (stream, returns)
@@ -384,7 +384,7 @@ impl ContentStream {
     /// Reads behind the bytes that are there.
     fn read_socket(&mut self, unread: usize) -> io::Result<usize> {
         let room = &mut self.unread[unread..];
-        #[cfg(all(test, unix))]
+        #[cfg(all(test, target_os = "linux"))]
         let room = match &self.faults {
             Some(plan) => {
                 let length = plan.before(crate::faults::Call::Read, room.len())?;

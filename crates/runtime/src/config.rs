@@ -49,7 +49,7 @@ pub struct ServerConfig {
     pub(crate) unread_content_bytes_max: u64,
     pub(crate) limits: Limits,
     pub(crate) thread_name: String,
-    #[cfg(all(test, unix))]
+    #[cfg(all(test, target_os = "linux"))]
     pub(crate) faults: Option<std::sync::Arc<crate::faults::Plan>>,
 }
 
@@ -75,7 +75,7 @@ impl Default for ServerConfig {
             unread_content_bytes_max: 256 * 1024,
             limits: Limits::default(),
             thread_name: "filoplume".to_owned(),
-            #[cfg(all(test, unix))]
+            #[cfg(all(test, target_os = "linux"))]
             faults: None,
         }
     }

@@ -32,7 +32,7 @@ mod connection;
 mod engine;
 mod error;
 mod event_loop;
-#[cfg(all(test, unix))]
+#[cfg(all(test, target_os = "linux"))]
 mod faults;
 mod in_process;
 mod incoming;

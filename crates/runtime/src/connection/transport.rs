@@ -5,7 +5,7 @@ use std::io::{self, IoSlice, IoSliceMut, Read, Write};
 use std::net::{Shutdown, SocketAddr};
 #[cfg(target_os = "linux")]
 use std::os::fd::AsFd;
-#[cfg(all(test, unix))]
+#[cfg(all(test, target_os = "linux"))]
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -17,14 +17,14 @@ use mio::{Interest, Registry, Token};
 use rustix::net::{RecvFlags, SendFlags};
 use socket2::SockRef;
 
-#[cfg(all(test, unix))]
+#[cfg(all(test, target_os = "linux"))]
 use crate::faults::{Call, Plan, Watched};
 
 /// A connected socket. Reads and writes retry when a signal interrupts them.
 #[derive(Debug)]
 pub(crate) struct Transport {
     socket: Socket,
-    #[cfg(all(test, unix))]
+    #[cfg(all(test, target_os = "linux"))]
     faults: Option<Box<Faulty>>,
 }
 
@@ -78,7 +78,7 @@ impl Transport {
     pub(crate) fn tcp(stream: TcpStream) -> Self {
         Self {
             socket: Socket::Tcp(stream),
-            #[cfg(all(test, unix))]
+            #[cfg(all(test, target_os = "linux"))]
             faults: None,
         }
     }
@@ -87,7 +87,7 @@ impl Transport {
     pub(crate) fn unix(stream: UnixStream) -> Self {
         Self {
             socket: Socket::Unix(stream),
-            #[cfg(all(test, unix))]
+            #[cfg(all(test, target_os = "linux"))]
             faults: None,
         }
     }
@@ -95,7 +95,7 @@ impl Transport {
     #[inline]
     pub(crate) fn read(&self, buffer: &mut [u8]) -> io::Result<usize> {
         retry(|| {
-            #[cfg(all(test, unix))]
+            #[cfg(all(test, target_os = "linux"))]
             let buffer = {
                 let length = self.before(Call::Read, buffer.len())?;
                 &mut buffer[..length]
@@ -106,7 +106,7 @@ impl Transport {
 
     pub(crate) fn read_vectored(&self, parts: &mut [IoSliceMut<'_>]) -> io::Result<usize> {
         retry(|| {
-            #[cfg(all(test, unix))]
+            #[cfg(all(test, target_os = "linux"))]
             {
                 let whole: usize = parts.iter().map(|part| part.len()).sum();
                 if self.before(Call::Read, whole)? < whole {
@@ -120,7 +120,7 @@ impl Transport {
     #[inline]
     pub(crate) fn write(&self, bytes: &[u8]) -> io::Result<usize> {
         retry(|| {
-            #[cfg(all(test, unix))]
+            #[cfg(all(test, target_os = "linux"))]
             let bytes = &bytes[..self.before(Call::Write, bytes.len())?];
             each!(&self.socket, socket => send(socket, bytes))
         })
@@ -128,7 +128,7 @@ impl Transport {
 
     pub(crate) fn write_vectored(&self, parts: &[IoSlice<'_>]) -> io::Result<usize> {
         retry(|| {
-            #[cfg(all(test, unix))]
+            #[cfg(all(test, target_os = "linux"))]
             {
                 let whole: usize = parts.iter().map(|part| part.len()).sum();
                 if self.before(Call::Write, whole)? < whole {
@@ -145,7 +145,7 @@ impl Transport {
         token: Token,
         interest: Interest,
     ) -> io::Result<()> {
-        #[cfg(all(test, unix))]
+        #[cfg(all(test, target_os = "linux"))]
         self.note_watched(registry, token, interest);
         each!(&mut self.socket, socket => registry.register(socket, token, interest))
     }
@@ -156,13 +156,13 @@ impl Transport {
         token: Token,
         interest: Interest,
     ) -> io::Result<()> {
-        #[cfg(all(test, unix))]
+        #[cfg(all(test, target_os = "linux"))]
         self.note_watched(registry, token, interest);
         each!(&mut self.socket, socket => registry.reregister(socket, token, interest))
     }
 
     pub(crate) fn deregister(&mut self, registry: &Registry) -> io::Result<()> {
-        #[cfg(all(test, unix))]
+        #[cfg(all(test, target_os = "linux"))]
         if let Some(faulty) = &self.faults {
             faulty.watched.by_nobody();
         }
@@ -171,7 +171,7 @@ impl Transport {
 
     /// Ends the direction to the peer: it reads to the end of what was written, then sees the end.
     pub(crate) fn shutdown_write(&self) -> io::Result<()> {
-        #[cfg(all(test, unix))]
+        #[cfg(all(test, target_os = "linux"))]
         self.before(Call::Shutdown, 0)?;
         each!(&self.socket, socket => socket.shutdown(Shutdown::Write))
     }
@@ -207,14 +207,14 @@ impl Transport {
 }
 
 /// A socket whose calls fail as planned.
-#[cfg(all(test, unix))]
+#[cfg(all(test, target_os = "linux"))]
 #[derive(Debug)]
 struct Faulty {
     plan: Arc<Plan>,
     watched: Watched,
 }
 
-#[cfg(all(test, unix))]
+#[cfg(all(test, target_os = "linux"))]
 impl Transport {
     /// Lets calls fail from now on.
     pub(crate) fn fail_as(&mut self, plan: &Arc<Plan>) {

@@ -431,7 +431,7 @@ impl EventLoop {
 
     fn accept_from(&self, index: usize) -> io::Result<Accepted> {
         let listener = &self.listeners[index].listener;
-        #[cfg(all(test, unix))]
+        #[cfg(all(test, target_os = "linux"))]
         if let Some(plan) = &self.handle.engine.config.faults {
             plan.before(crate::faults::Call::Accept, 0)?;
             let mut accepted = listener.accept()?;

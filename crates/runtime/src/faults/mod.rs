@@ -4,6 +4,7 @@
 //! build that is not a test.
 
 #![allow(clippy::unwrap_used, reason = "a panic is how a test fails")]
+#![cfg_attr(loom, allow(dead_code, reason = "models have no sockets"))]
 
 #[cfg(not(loom))]
 mod tests;

@@ -24,9 +24,12 @@ impl Worker<'_> {
         let config = &self.engine.config;
         let pace = Pace::new(self.buffers.clock.now(), config.content_timeout, config.bytes_per_second_min);
         let unread = self.buffers.input.take_rest();
-        #[cfg_attr(not(all(test, unix)), expect(unused_mut, reason = "only tests let it fail"))]
+        #[cfg_attr(
+            not(all(test, target_os = "linux")),
+            expect(unused_mut, reason = "only tests let it fail")
+        )]
         let (mut stream, returns) = ContentStream::new(socket, decoder, prefix, unread, pace, owes_continue);
-        #[cfg(all(test, unix))]
+        #[cfg(all(test, target_os = "linux"))]
         {
             stream.faults.clone_from(&config.faults);
         }
