@@ -199,3 +199,44 @@ pub(crate) fn refusal_of_coding(value: &[u8]) -> ParseError {
         ParseError::CodingInvalid
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What these fields mean, sent with HTTP/1.1 and without a `Host`.
+    fn facts(fields: &[(&str, &str)]) -> Result<Facts, ParseError> {
+        let mut facts = FieldFacts::default();
+        for (name, value) in fields {
+            facts.note(Version::Http11, name.as_bytes(), value.as_bytes())?;
+        }
+        facts.finish(Version::Http11, false)
+    }
+
+    #[test]
+    fn there_is_content_unless_its_length_is_zero() {
+        assert!(!Framing::Empty.has_content());
+        assert!(!Framing::Length(0).has_content());
+        assert!(Framing::Length(1).has_content());
+        assert!(Framing::Chunked.has_content());
+    }
+
+    #[test]
+    fn a_name_of_the_same_length_is_another_field() {
+        for (name, value) in [
+            ("hose", "a b"),
+            ("expert", "100-continue"),
+            ("expert", "200-ok"),
+            ("connexions", "close, upgrade"),
+            ("content-weight", "5"),
+            ("transfer-recoding", "chunked"),
+        ] {
+            assert_eq!(facts(&[(name, value)]), Ok(Facts::NONE), "{name}");
+        }
+    }
+
+    #[test]
+    fn an_option_of_the_same_length_is_another_one() {
+        assert_eq!(facts(&[("connection", "clone, upgrape, keep-aline")]), Ok(Facts::NONE));
+    }
+}
