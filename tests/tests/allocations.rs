@@ -69,46 +69,58 @@ fn count_with(end: &[u8], spawn: impl FnOnce(&Server)) -> (u64, u64) {
 }
 
 /// A hand-over to another thread allocates, and a busy machine may cause one: that is a handful in thousands of
-/// requests, not one in each.
+/// requests, not one in each. A very busy one makes a quick handler look like one that blocks, and then each of its
+/// requests is handed over: that is no path to count, and is tried again.
 #[track_caller]
-fn assert_none((allocated, requests): (u64, u64)) {
-    assert!(allocated < requests / 50, "{allocated} allocations in {requests} requests");
+fn assert_none(mut count: impl FnMut() -> (u64, u64)) {
+    let mut told = Vec::new();
+    for _ in 0..5 {
+        let (allocated, requests) = count();
+        if allocated < requests / 50 {
+            return;
+        }
+        told.push(format!("{allocated} allocations in {requests} requests"));
+    }
+    panic!("{told:?}");
 }
 
 #[test]
 fn a_plain_request_on_a_kept_connection_allocates_nothing() {
-    assert_none(count(|_request: Request| {
+    let hello = |_request: Request| {
         let mut response = Response::default();
         response.send_text("Hello, World!");
         response
-    }));
+    };
+    assert_none(|| count(hello));
 }
 
 #[test]
 fn an_echo_allocates_nothing() {
-    assert_none(count_with(REQUEST, |server| server.spawn_tcp(tcp::bytes(|bytes| bytes.into())).unwrap()));
-    let lines = tcp::lines(|line| line.into());
-    // Of three lines the last one is empty.
-    assert_none(count_with(b"\n\n", |server| server.spawn_tcp(lines).unwrap()));
+    let echo = |server: &Server| server.spawn_tcp(tcp::bytes(|bytes| bytes.into())).unwrap();
+    assert_none(|| count_with(REQUEST, echo));
+    let lines = |server: &Server| server.spawn_tcp(tcp::lines(|line| line.into())).unwrap();
+    // Of the lines of a request the last one is empty.
+    assert_none(|| count_with(b"\n\n", lines));
 }
 
 #[test]
 fn a_plain_text_behind_200_routes_and_two_middlewares_allocates_nothing() {
     static NOSNIFF: StaticField = StaticField::new("x-content-type-options: nosniff\r\n");
 
-    let mut app = App::new();
-    for number in 0..100 {
-        app = app
-            .get(&format!("/shop/section{number}/items"), || "a list")
-            .get(&format!("/shop/section{number}/items/{{id}}"), |Path(id): Path<u64>| id.to_string());
-    }
-    let app = app
-        .get("/plaintext", || "Hello, World!")
-        .with(|request: Request, next: Next<'_>| next.run(request))
-        .with(|request: Request, next: Next<'_>| {
-            let mut response = next.run(request);
-            response.headers_mut().insert_static(&NOSNIFF);
-            response
-        });
-    assert_none(count(app.build().unwrap()));
+    let app = || {
+        let mut app = App::new();
+        for number in 0..100 {
+            app = app
+                .get(&format!("/shop/section{number}/items"), || "a list")
+                .get(&format!("/shop/section{number}/items/{{id}}"), |Path(id): Path<u64>| id.to_string());
+        }
+        app.get("/plaintext", || "Hello, World!")
+            .with(|request: Request, next: Next<'_>| next.run(request))
+            .with(|request: Request, next: Next<'_>| {
+                let mut response = next.run(request);
+                response.headers_mut().insert_static(&NOSNIFF);
+                response
+            })
+    };
+    assert_none(|| count(app().build().unwrap()));
 }
