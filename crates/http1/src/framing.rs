@@ -204,13 +204,11 @@ pub(crate) fn refusal_of_coding(value: &[u8]) -> ParseError {
 mod tests {
     use super::*;
 
-    /// What these fields mean, sent with HTTP/1.1 and without a `Host`.
-    fn facts(fields: &[(&str, &str)]) -> Result<Facts, ParseError> {
+    /// What one field means, without a `Host`.
+    fn facts(version: Version, name: &str, value: &str) -> Result<Facts, ParseError> {
         let mut facts = FieldFacts::default();
-        for (name, value) in fields {
-            facts.note(Version::Http11, name.as_bytes(), value.as_bytes())?;
-        }
-        facts.finish(Version::Http11, false)
+        facts.note(version, name.as_bytes(), value.as_bytes())?;
+        facts.finish(version, false)
     }
 
     #[test]
@@ -231,12 +229,17 @@ mod tests {
             ("content-weight", "5"),
             ("transfer-recoding", "chunked"),
         ] {
-            assert_eq!(facts(&[(name, value)]), Ok(Facts::NONE), "{name}");
+            assert_eq!(facts(Version::Http11, name, value), Ok(Facts::NONE), "{name}");
         }
     }
 
     #[test]
     fn an_option_of_the_same_length_is_another_one() {
-        assert_eq!(facts(&[("connection", "clone, upgrape, keep-aline")]), Ok(Facts::NONE));
+        assert_eq!(facts(Version::Http11, "connection", "clone, upgrape"), Ok(Facts::NONE));
+        // With HTTP/1.0 only one option keeps the connection.
+        let is_persistent =
+            |value: &str| facts(Version::Http10, "connection", value).map(|facts| facts.is_persistent);
+        assert_eq!(is_persistent("keep-alive"), Ok(true));
+        assert_eq!(is_persistent("keep-aline"), Ok(false));
     }
 }
