@@ -303,3 +303,20 @@ impl FieldFacts {
         may_follow && !self.close && (version == Version::Http11 || self.keep_alive)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_limit_over_the_cap_is_the_cap() {
+        let limits =
+            Limits { fields_max: Limits::FIELDS_CAP + 1, head_bytes_max: 1 << 20, ..Limits::default() };
+        let parsed = |fields: usize| {
+            let head = format!("HTTP/1.1 200 OK\r\n{}\r\n", "a: b\r\n".repeat(fields));
+            parse_response_head(head.as_bytes(), &Method::GET, &limits).map(|parsed| parsed.is_some())
+        };
+        assert_eq!(parsed(Limits::FIELDS_CAP), Ok(true));
+        assert_eq!(parsed(Limits::FIELDS_CAP + 1), Err(ParseError::TooManyFields));
+    }
+}
