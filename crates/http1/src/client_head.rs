@@ -319,4 +319,14 @@ mod tests {
         assert_eq!(parsed(Limits::FIELDS_CAP), Ok(true));
         assert_eq!(parsed(Limits::FIELDS_CAP + 1), Err(ParseError::TooManyFields));
     }
+
+    #[test]
+    fn a_name_of_the_same_length_is_another_field() {
+        for field in ["connexions: close", "content-weight: 5", "transfer-recoding: chunked"] {
+            let input = format!("HTTP/1.1 200 OK\r\ncontent-length: 0\r\n{field}\r\n\r\n");
+            let parsed = parse_response_head(input.as_bytes(), &Method::GET, &Limits::default());
+            let parsed = parsed.map(|parsed| parsed.map(|(head, _)| (head.framing(), head.is_persistent())));
+            assert_eq!(parsed, Ok(Some((ResponseFraming::Length(0), true))), "{field}");
+        }
+    }
 }
