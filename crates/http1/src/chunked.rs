@@ -311,3 +311,38 @@ impl Extension {
 fn hex_digit(byte: u8) -> Option<u64> {
     char::from(byte).to_digit(16).map(u64::from)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn trailers_that_would_frame_the_message_are_not_sent() {
+        let mut trailers = Headers::new();
+        for (name, value) in [("content-length", "5"), ("digest", "abc"), ("Transfer-Encoding", "chunked")] {
+            trailers.append(name, value).unwrap();
+        }
+        let mut out = Vec::new();
+        encode_last_chunk(&trailers, &mut out);
+        assert_eq!(out, b"0\r\ndigest: abc\r\n\r\n");
+    }
+
+    #[test]
+    fn trailers_can_be_looked_at_once_they_are_complete() {
+        let mut decoder = ChunkedDecoder::new(u64::MAX, &Limits::default());
+        decoder.decode(b"0\r\ndigest: abc\r\n").unwrap();
+        assert!(decoder.trailers().is_none());
+        decoder.decode(b"\r\n").unwrap();
+        assert_eq!(decoder.trailers().and_then(|trailers| trailers.get("digest")), Some(b"abc".as_slice()));
+    }
+
+    #[test]
+    fn an_empty_trailer_section_counts_its_line_end() {
+        for (trailer_bytes_max, expected) in [(1, Err(ParseError::TrailerTooLong)), (2, Ok(true))] {
+            let limits = Limits { trailer_bytes_max, ..Limits::default() };
+            let mut decoder = ChunkedDecoder::new(u64::MAX, &limits);
+            let decoded = decoder.decode(b"0\r\n\r\n").and_then(|_| decoder.decode(b""));
+            assert_eq!(decoded.map(|_| decoder.is_complete()), expected);
+        }
+    }
+}
