@@ -147,11 +147,13 @@ fn connections_that_ask_in_their_own_time_are_all_served() {
 fn a_route_that_blocked_is_dispatched_from_then_on() {
     let server = TestServer::start(sleeps_or_answers);
     let mut client = server.client();
-    assert_eq!(client.get("/sleep").status, 200);
-    let metrics = server.metrics();
-    assert!(metrics.hand_overs >= 1, "{metrics:?}");
-    assert!(metrics.routes_learned >= 1, "{metrics:?}");
-    let hand_overs = metrics.hand_overs;
+    // Once is enough, unless the watchdog was held up for as long as the handler slept.
+    eventually("the route is learned", || {
+        assert_eq!(client.get("/sleep").status, 200);
+        server.metrics().routes_learned >= 1
+    });
+    let hand_overs = server.metrics().hand_overs;
+    assert!(hand_overs >= 1);
     // Each from a new connection, for one that is on a lease is not dispatched again.
     for _ in 0..10 {
         assert_eq!(server.client().get("/sleep").status, 200);
@@ -175,8 +177,11 @@ fn a_route_that_became_quick_returns_to_the_event_loop() {
         }
     });
     let mut client = server.client();
-    client.get("/changes");
-    eventually("the route is learned", || server.metrics().routes_learned >= 1);
+    // Again, if the watchdog was held up for as long as the handler slept.
+    eventually("the route is learned", || {
+        client.get("/changes");
+        server.metrics().routes_learned >= 1
+    });
     is_slow.store(false, Ordering::Relaxed);
     eventually("the route is quick again", || {
         client.get("/changes");
