@@ -25,9 +25,16 @@ impl Answer {
     }
 }
 
-/// Takes all answers apart that a connection got. `methods` are those of its requests; what is refused before its
-/// method is known is answered as a `GET`.
+/// Takes all answers apart that a connection got. `methods` are those of its requests. What is refused before its
+/// method is known to the service is answered as a `GET`, or as the `HEAD` that it began as.
 pub fn answers(bytes: &[u8], methods: &[Method]) -> Vec<Answer> {
+    let as_head = || [methods, &[Method::HEAD]].concat();
+    let found =
+        try_answers(bytes, methods).or_else(|error| try_answers(bytes, &as_head()).map_err(|_| error));
+    found.unwrap_or_else(|error| panic!("{error}: {:?}", String::from_utf8_lossy(bytes)))
+}
+
+fn try_answers(bytes: &[u8], methods: &[Method]) -> Result<Vec<Answer>, String> {
     let limits = Limits { head_bytes_max: 1 << 20, ..Limits::default() };
     let mut reader = ResponseReader::new();
     let mut unread = bytes;
@@ -35,10 +42,7 @@ pub fn answers(bytes: &[u8], methods: &[Method]) -> Vec<Answer> {
     let mut answer = Answer::default();
     loop {
         let method = methods.get(found.len()).unwrap_or(&Method::GET);
-        let (used, event) = match reader.receive(unread, method, &limits) {
-            Ok(received) => received,
-            Err(error) => panic!("{error}: {:?}", String::from_utf8_lossy(bytes)),
-        };
+        let (used, event) = reader.receive(unread, method, &limits).map_err(|error| error.to_string())?;
         unread = unread.get(used..).expect("no more is used than there is");
         match event {
             Some(ResponseEvent::Interim(_)) => {}
@@ -57,10 +61,9 @@ pub fn answers(bytes: &[u8], methods: &[Method]) -> Vec<Answer> {
     match reader.peer_closed(unread) {
         PeerClosed::Ended => found.push(answer),
         PeerClosed::BetweenResponses => {}
-        PeerClosed::Truncated => panic!("an answer is cut off: {:?}", String::from_utf8_lossy(bytes)),
+        PeerClosed::Truncated => return Err("an answer is cut off".to_owned()),
     }
-    assert!(unread.is_empty(), "something follows the last answer: {:?}", String::from_utf8_lossy(bytes));
-    found
+    if unread.is_empty() { Ok(found) } else { Err("something follows the last answer".to_owned()) }
 }
 
 /// What is sent in a head is text.
