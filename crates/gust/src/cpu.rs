@@ -129,7 +129,8 @@ mod tests {
         }
         assert!(CpuTime::own().since(own).total() >= 0.02);
         let spent = thread.stop();
-        assert!(spent.busy() > 0.0 && spent.busy() <= 1.01, "{spent:?}");
+        // Two clocks, read one after the other.
+        assert!(spent.busy() > 0.0 && spent.busy() <= 1.2, "{spent:?}");
     }
 
     #[test]

@@ -32,12 +32,14 @@ fn a_connection_per_request_is_one() {
             b"HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 5\r\n\r\nHello".to_vec()
         });
     });
-    for more in ["", "--blocking-threads 2"] {
+    // A blocking thread may open a connection for the last request and find that another thread has taken it.
+    for (more, spare) in [("", 0), ("--blocking-threads 2", 2)] {
         let before = opened.get();
         let (run, outcome) = measure(&format!(":{port} -c 4 -n 200 --no-keepalive {more}"));
         outcome.assert_code(0);
         assert_eq!((count(&run, "responses"), errors(&run)), (200, 0), "{run}");
-        assert_eq!((opened.get() - before, count(&run, "connect.count")), (200, 200), "{run}");
+        let (served, counted) = (opened.get() - before, count(&run, "connect.count"));
+        assert!(served == counted && (200..=200 + spare).contains(&counted), "{served}: {run}");
     }
 }
 
