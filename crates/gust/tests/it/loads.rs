@@ -38,7 +38,7 @@ fn a_connection_per_request_is_one() {
         let (run, outcome) = measure(&format!(":{port} -c 4 -n 200 --no-keepalive {more}"));
         outcome.assert_code(0);
         assert_eq!((count(&run, "responses"), errors(&run)), (200, 0), "{run}");
-        let (served, counted) = (opened.get() - before, count(&run, "connect.count"));
+        let (served, counted) = ((opened.get() - before) as u64, count(&run, "connect.count"));
         assert!(served == counted && (200..=200 + spare).contains(&counted), "{served}: {run}");
     }
 }
