@@ -4,6 +4,7 @@ use std::io::{self, Read};
 use std::net::SocketAddr;
 use std::time::Duration;
 
+use filoplume_runtime::tcp::TcpService;
 use filoplume_runtime::{Metrics, Request, Response, Server, ServerConfig, Service};
 
 use crate::client::Client;
@@ -26,6 +27,13 @@ impl TestServer {
         let server = Server::builder().bind("127.0.0.1:0").unwrap().config(config).build().unwrap();
         server.spawn(service).unwrap();
         Self { server }
+    }
+
+    /// Serves a raw service.
+    pub fn raw(config: ServerConfig, service: impl TcpService) -> Self {
+        let server = Self::bound(config);
+        server.server.spawn_tcp(service).unwrap();
+        server
     }
 
     /// Serves where every connection begins with a PROXY header.

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 
-use filoplume_runtime::{Limits, Plan, Request, Response, ServerConfig, Service, Version};
+use filoplume_runtime::{Limits, Plan, Request, Response, ServerConfig, Service, Version, tcp};
 use filoplume_tests::corpus::{Case, Outcome, read_corpus, shown_content, shown_field, shown_head};
 use filoplume_tests::{Client, Ended, TestServer, eventually};
 
@@ -149,14 +149,28 @@ fn check_behind(case: &Case, client: &mut Client) -> Result<(), String> {
     }
 }
 
+/// How the service is served.
+#[derive(Clone, Copy)]
+enum Served {
+    /// As that of a server of HTTP.
+    Alone,
+    /// As a protocol of a raw server.
+    AsProtocol,
+}
+
 /// Asks the server all cases, several at a time.
 fn check_all(
     cases: &[Case],
+    served: Served,
     is_streamed: bool,
     ask: impl Fn(&Case, &mut Client) -> Result<(), String> + Sync,
 ) {
     let called = Arc::new(AtomicU64::new(0));
-    let server = TestServer::with(config(), Describes { called: called.clone(), is_streamed });
+    let service = Describes { called: called.clone(), is_streamed };
+    let server = match served {
+        Served::Alone => TestServer::with(config(), service),
+        Served::AsProtocol => TestServer::raw(config(), tcp::http(service)),
+    };
     let wrong: Vec<String> = thread::scope(|scope| {
         let ask = &ask;
         let server = &server;
@@ -199,8 +213,13 @@ fn send_whole(case: &Case, client: &mut Client) {
 
 #[test]
 fn each_case_is_answered_and_nothing_from_behind_a_refusal_is() {
-    for is_streamed in [false, true] {
-        check_all(&cases(), is_streamed, |case, client| {
+    for (served, is_streamed) in [
+        (Served::Alone, false),
+        (Served::Alone, true),
+        (Served::AsProtocol, false),
+        (Served::AsProtocol, true),
+    ] {
+        check_all(&cases(), served, is_streamed, |case, client| {
             send_whole(case, client);
             check_answers(case, client, is_streamed)?;
             check_behind(case, client)
@@ -210,7 +229,7 @@ fn each_case_is_answered_and_nothing_from_behind_a_refusal_is() {
 
 #[test]
 fn what_was_asked_before_a_half_close_is_answered() {
-    check_all(&cases(), false, |case, client| {
+    check_all(&cases(), Served::Alone, false, |case, client| {
         send_whole(case, client);
         if case.events.last().is_some_and(|last| last != "waiting") {
             client.finish();
@@ -230,7 +249,7 @@ fn what_was_asked_before_a_half_close_is_answered() {
 fn a_case_that_comes_byte_by_byte_is_answered_in_the_same_way() {
     let some: Vec<Case> = cases().into_iter().filter(|case| case.input.len() < 200).step_by(10).collect();
     assert!(some.len() > CASES_MIN / 20);
-    check_all(&some, false, |case, client| {
+    check_all(&some, Served::Alone, false, |case, client| {
         let outcome = case.events.last().and_then(|event| Outcome::of(event)).unwrap();
         let behind = if outcome == Outcome::KeepAlive { MARKER } else { "" };
         for byte in [&case.input, behind.as_bytes()].concat() {

@@ -731,6 +731,16 @@ fn behind_a_proxy_the_peer_is_whom_it_names() {
     is_cut_off(&mut client);
 }
 
+#[test]
+fn bytes_in_the_segment_of_a_proxy_header_are_not_lost() {
+    let server = Server::builder().bind("127.0.0.1:0").unwrap().proxy_protocol().unwrap().build().unwrap();
+    server.spawn_tcp(tcp::lines(|line| line.into())).unwrap();
+    let server = Raw(server);
+    let mut client = server.client();
+    client.write_all(b"PROXY TCP4 192.0.2.1 192.0.2.2 10 20\r\nhello\n").unwrap();
+    assert_eq!(receive(&mut client, 6), b"hello\n");
+}
+
 #[cfg(unix)]
 #[test]
 fn unix_sockets_are_served_as_well() {

@@ -26,18 +26,24 @@ use crate::throttle::Throttle;
 
 /// Who answers the requests.
 pub(crate) enum Answerer {
-    /// A service, called by the engine, and whether it plans.
-    Service { service: Box<dyn Service>, plans: bool },
+    /// A service, called by the engine.
+    Service(Site),
     /// The program, which pulls.
     Program(MessageQueue<IncomingRequest>),
-    /// No requests are asked: bytes are.
+    /// No requests are asked: bytes are. Where a connection becomes HTTP, it knows its [`Site`].
     Tcp(Box<dyn TcpService>),
 }
 
-impl Answerer {
-    pub(crate) fn service(service: impl Service) -> Self {
+/// A service over HTTP, and whether it plans.
+pub(crate) struct Site {
+    pub(crate) service: Box<dyn Service>,
+    pub(crate) plans: bool,
+}
+
+impl Site {
+    pub(crate) fn new(service: impl Service) -> Self {
         let plans = service.plans();
-        Self::Service { service: Box::new(service), plans }
+        Self { service: Box::new(service), plans }
     }
 }
 

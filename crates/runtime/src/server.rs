@@ -9,7 +9,7 @@ use std::time::Duration;
 use parking_lot::Mutex;
 
 use crate::config::ServerConfig;
-use crate::engine::{Answerer, Engine};
+use crate::engine::{Answerer, Engine, Site};
 use crate::error::{Error, Kind, Result};
 use crate::incoming::{Incoming, IncomingRequest};
 use crate::listener::{self, Bound};
@@ -86,7 +86,7 @@ impl Server {
     ///
     /// If the engine cannot start, or serves already.
     pub fn serve(&self, service: impl Service) -> Result<()> {
-        let engine = self.start(Answerer::service(service), None)?;
+        let engine = self.start(Answerer::Service(Site::new(service)), None)?;
         engine.wait();
         Ok(())
     }
@@ -98,11 +98,11 @@ impl Server {
     ///
     /// As [`serve`](Self::serve).
     pub fn spawn(&self, service: impl Service) -> Result<()> {
-        self.start(Answerer::service(service), None).map(drop)
+        self.start(Answerer::Service(Site::new(service)), None).map(drop)
     }
 
-    /// Serves a raw TCP service until the server is shut down: what comes is not HTTP. One server has one service; a
-    /// program that needs both runs two servers.
+    /// Serves a raw TCP service until the server is shut down: what comes is not HTTP, unless
+    /// the service says so ([`tcp::http`](crate::tcp::http)).
     ///
     /// ```no_run
     /// use filoplume_runtime::{Server, tcp};

@@ -14,7 +14,7 @@ use mio::{Interest, Token};
 
 use crate::buffers::Content;
 use crate::clients::Place;
-use crate::engine::Answerer;
+use crate::engine::{Answerer, Site};
 use crate::event_loop::LoopHandle;
 use crate::listener::Accepted;
 use crate::protocol::http::Http;
@@ -33,6 +33,8 @@ pub(crate) struct Connection {
     pub(crate) http: Http,
     /// What it speaks instead, if the server is one of a raw TCP service.
     pub(crate) tcp: Option<Box<Tcp>>,
+    /// Who answers its requests, if it has become HTTP since.
+    pub(crate) site: Option<Arc<Site>>,
     /// Bytes that were read and not used, kept while nobody works on the connection.
     pub(crate) leftover: Content,
     /// Bytes that the socket did not take yet.
@@ -78,6 +80,7 @@ impl Connection {
             peer,
             place,
             tcp: is_raw.then(|| Box::new(Tcp::new(expects_proxy_header))),
+            site: None,
             http: if expects_proxy_header { Http::behind_proxy() } else { Http::new() },
             leftover: Content::default(),
             unsent: None,

@@ -13,6 +13,7 @@ use crate::buffers::Buffers;
 use crate::clock::Pace;
 use crate::config::ServerConfig;
 use crate::connection::transport::Peer;
+use crate::engine::Site;
 use crate::event_loop::LoopHandle;
 use crate::protocol::proxy::{ProxyError, parse_proxy_header};
 use crate::tcp::{Asked, Borrowed, Closed, End, Io, Mailbox, Protocol, TcpService};
@@ -49,6 +50,8 @@ enum Stage {
     Lingering(Closed, Instant),
     /// To be given away once everything is sent.
     Detaching(Box<dyn FnOnce(BlockingStream) + Send>),
+    /// To go on in HTTP once everything is sent.
+    Becoming(Arc<Site>),
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -88,6 +91,8 @@ pub(crate) enum Step {
     Linger(Closed),
     /// The socket is somebody else's.
     Detach(Box<dyn FnOnce(BlockingStream) + Send>),
+    /// HTTP from here on.
+    Become(Arc<Site>),
     /// The connection is done.
     Close,
 }
@@ -162,12 +167,24 @@ impl Tcp {
                 buffers.input.clear();
                 if self.has_expired || self.input != Side::Open { Step::Close } else { Step::Read }
             }
-            Stage::Detaching(_) => {
-                let closing = Stage::Closing(Closed::Detached);
-                match std::mem::replace(&mut self.stage, closing) {
-                    Stage::Detaching(handler) => Step::Detach(handler),
-                    _ => Step::Again,
-                }
+            Stage::Detaching(_) | Stage::Becoming(_) => self.step_over(buffers),
+        }
+    }
+
+    /// The way into other hands, once everything is sent that other threads have left.
+    fn step_over(&mut self, buffers: &mut Buffers) -> Step {
+        if let Some(mailbox) = self.mailbox.take() {
+            if mailbox.take_last(&mut buffers.output) {
+                self.stage = Stage::Closing(Closed::ByProtocol);
+            }
+            return Step::Flush;
+        }
+        match std::mem::replace(&mut self.stage, Stage::Closing(Closed::Detached)) {
+            Stage::Detaching(handler) => Step::Detach(handler),
+            Stage::Becoming(site) => Step::Become(site),
+            stage => {
+                self.stage = stage;
+                Step::Again
             }
         }
     }
@@ -195,17 +212,33 @@ impl Tcp {
             home,
             token,
         };
+        let mut used = 0;
         match event {
             Event::Open => protocol.open(&mut io),
-            Event::Data => return protocol.data(given, &mut io).min(given.len()),
+            Event::Data => used = protocol.data(given, &mut io).min(given.len()),
             Event::End => {
                 protocol.end(given, &mut io);
-                return given.len();
+                used = given.len();
             }
             Event::Drained => protocol.drained(&mut io),
             Event::Deadline => protocol.deadline(&mut io),
         }
-        0
+        if matches!(asked.end, Some(End::Succeed(_))) {
+            // What it was given at its end is the successor's.
+            used = if event == Event::End { 0 } else { used };
+            self.succeed(asked);
+        }
+        used
+    }
+
+    /// Puts another protocol into the place of this one. Code of the program runs here.
+    #[cold]
+    fn succeed(&mut self, asked: &mut Asked) {
+        let Some(End::Succeed(successor)) = asked.end.take() else { return };
+        *asked = Asked { sent_back: asked.sent_back, is_succeeded: true, ..Asked::default() };
+        if let Some(mut predecessor) = self.protocol.replace(successor) {
+            predecessor.close(Closed::Succeeded);
+        }
     }
 
     /// Takes in what came of a call in which the protocol used up `used` bytes. Returns how many of them go back from where they lie.
@@ -218,7 +251,7 @@ impl Tcp {
         buffers: &mut Buffers,
         config: &ServerConfig,
     ) -> Borrowed {
-        let Asked { sent_back: Borrowed(mut sent_back), end, timeout, notify_drained } = asked;
+        let Asked { sent_back: Borrowed(mut sent_back), end, timeout, notify_drained, is_succeeded } = asked;
         match event {
             Event::Open => self.stage = Stage::Open,
             Event::End => self.input = Side::Told,
@@ -252,6 +285,13 @@ impl Tcp {
             }),
             Some(End::TooLong) => self.close(Closed::TooLong),
             Some(End::Detach(handler)) => self.stage = Stage::Detaching(handler),
+            Some(End::Http(site)) => self.stage = Stage::Becoming(site),
+            // It was taken by the call.
+            Some(End::Succeed(_)) => {}
+            None if is_succeeded => {
+                self.begin_anew();
+                return Borrowed(sent_back);
+            }
             None if unread == 0 => {}
             None => {
                 let unread_max = self.protocol.as_ref().map_or(0, |protocol| protocol.unread_bytes_max());
@@ -263,8 +303,25 @@ impl Tcp {
                 }
             }
         }
-        self.seen = unread;
+        // What it is told of the connection itself shows it no bytes.
+        if matches!(event, Event::Data | Event::End) {
+            self.seen = unread;
+        }
         Borrowed(sent_back)
+    }
+
+    /// The protocol is another one, which knows of nothing yet.
+    #[cold]
+    fn begin_anew(&mut self) {
+        self.stage = Stage::New;
+        self.seen = 0;
+        self.pace = None;
+        self.timeout = None;
+        self.has_expired = false;
+        self.notify_drained = false;
+        if self.input == Side::Told {
+            self.input = Side::Ended;
+        }
     }
 
     /// Nothing more is said or read.

@@ -5,9 +5,11 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use super::Protocol;
 use super::sender::{Mailbox, Sender};
 use crate::blocking_stream::BlockingStream;
 use crate::connection::transport::Peer;
+use crate::engine::Site;
 use crate::event_loop::LoopHandle;
 
 /// A connection in the hands of its [`Protocol`](super::Protocol), for the time of one call.
@@ -56,6 +58,8 @@ pub(crate) struct Asked {
     pub(crate) end: Option<End>,
     pub(crate) timeout: Option<Instant>,
     pub(crate) notify_drained: bool,
+    /// The protocol has given way to another one.
+    pub(crate) is_succeeded: bool,
 }
 
 /// So many bytes at the start of what the protocol was given.
@@ -67,6 +71,10 @@ pub(crate) enum End {
     Close,
     TooLong,
     Detach(Box<dyn FnOnce(BlockingStream) + Send>),
+    /// Another protocol goes on.
+    Succeed(Box<dyn Protocol>),
+    /// The engine goes on, in HTTP.
+    Http(Arc<Site>),
 }
 
 impl Io<'_> {
@@ -126,6 +134,53 @@ impl Io<'_> {
     /// then; what it was given and did not use comes first in the stream.
     pub fn detach(&mut self, handler: impl FnOnce(BlockingStream) + Send + 'static) {
         self.asked.end = Some(End::Detach(Box::new(handler)));
+    }
+
+    /// Gives the connection to another protocol: `successor` is told that it is [open](super::Protocol::open), and then of all that this
+    /// protocol did not use. What was sent stays sent; timeouts that were set are forgotten. This protocol is
+    /// told that it is [`Succeeded`](super::Closed::Succeeded), and nothing after that.
+    ///
+    /// One port for two protocols, told apart by the first byte:
+    ///
+    /// ```
+    /// use std::io::{BufRead, BufReader, Write};
+    /// use filoplume_runtime::tcp::{self, Http, Io, Protocol};
+    /// use filoplume_runtime::{Peer, Request, Response, Server};
+    ///
+    /// /// Answers `?` with `!`, and HTTP with HTTP.
+    /// struct Door {
+    ///     site: Http,
+    /// }
+    ///
+    /// impl Protocol for Door {
+    ///     fn data(&mut self, bytes: &[u8], io: &mut Io<'_>) -> usize {
+    ///         let questions = bytes.iter().take_while(|&&byte| byte == b'?').count();
+    ///         io.send("!\n".repeat(questions).as_bytes());
+    ///         if questions < bytes.len() {
+    ///             io.continue_as(self.site.clone());
+    ///         }
+    ///         questions
+    ///     }
+    /// }
+    ///
+    /// let site = tcp::http(|_request: Request| Response::new(204));
+    /// let server = Server::bind("127.0.0.1:0")?;
+    /// server.spawn_tcp(move |_peer: Peer| Door { site: site.clone() })?;
+    ///
+    /// let mut client = std::net::TcpStream::connect(server.local_addr().unwrap())?;
+    /// client.write_all(b"?GET / HTTP/1.1\r\nHost: example.com\r\n\r\n")?;
+    /// let mut lines = BufReader::new(client).lines();
+    /// assert_eq!(lines.next().unwrap()?, "!");
+    /// assert_eq!(lines.next().unwrap()?, "HTTP/1.1 204 No Content");
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn continue_as(&mut self, successor: impl Protocol) {
+        self.asked.end = Some(End::Succeed(Box::new(successor)));
+    }
+
+    /// Gives the connection to the engine's own HTTP.
+    pub(super) fn continue_as_http(&mut self, site: Arc<Site>) {
+        self.asked.end = Some(End::Http(site));
     }
 }
 

@@ -2,7 +2,7 @@
 //!
 //! A service is told of each connection and answers with a [`Protocol`], a state machine over bytes. Most need none of
 //! their own: [`bytes`], [`lines`] and [`messages`] make a service of a closure, and [`blocking`] gives a thread of the pool a
-//! plain blocking socket.
+//! plain blocking socket. [`http()`] is HTTP/1.1 as one of them.
 //!
 //! ```
 //! use std::io::{BufRead, BufReader, Write};
@@ -26,6 +26,7 @@
 //! [`write_timeout`](crate::ServerConfig::write_timeout).
 
 mod bytes;
+mod http;
 mod io;
 mod lines;
 mod messages;
@@ -36,6 +37,7 @@ use crate::blocking_stream::BlockingStream;
 use crate::connection::transport::Peer;
 
 pub use bytes::{Bytes, bytes};
+pub use http::{Http, http};
 pub use io::Io;
 pub(crate) use io::{Asked, Borrowed, End};
 pub use lines::{Lines, lines};
@@ -191,6 +193,8 @@ pub enum Closed {
     Overloaded,
     /// It is somebody else's now, by [`Io::detach`].
     Detached,
+    /// It goes on in another protocol, by [`Io::continue_as`].
+    Succeeded,
     /// The server is shutting down.
     Shutdown,
 }

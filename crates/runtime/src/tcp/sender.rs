@@ -141,6 +141,11 @@ impl Mailbox {
         self.letters.take(output)
     }
 
+    /// As [`take`](Self::take), and nothing more is accepted from then on.
+    pub(crate) fn take_last(&self, output: &mut Vec<u8>) -> bool {
+        self.letters.take_last(output)
+    }
+
     /// The connection is over: nothing is taken any more.
     pub(crate) fn end(&self) {
         self.letters.end();
@@ -166,6 +171,17 @@ enum State {
     /// To be closed once what waits is sent.
     Closing,
     Closed,
+}
+
+impl Waiting {
+    fn take(&mut self, output: &mut Vec<u8>) -> bool {
+        self.is_told = false;
+        self.bytes = 0;
+        for part in self.parts.drain(..) {
+            output.extend_from_slice(&part);
+        }
+        self.state != State::Open
+    }
 }
 
 impl Letters {
@@ -200,13 +216,14 @@ impl Letters {
     }
 
     pub(crate) fn take(&self, output: &mut Vec<u8>) -> bool {
+        self.0.lock().take(output)
+    }
+
+    fn take_last(&self, output: &mut Vec<u8>) -> bool {
         let mut waiting = self.0.lock();
-        waiting.is_told = false;
-        waiting.bytes = 0;
-        for part in waiting.parts.drain(..) {
-            output.extend_from_slice(&part);
-        }
-        waiting.state != State::Open
+        let is_to_be_closed = waiting.take(output);
+        waiting.state = State::Closed;
+        is_to_be_closed
     }
 
     fn end(&self) {

@@ -12,7 +12,7 @@ use super::{Go, Outcome, Worker};
 use crate::body::StreamReturn;
 use crate::buffers::OUTPUT_BYTES;
 use crate::connection::Connection;
-use crate::engine::{Answerer, Engine};
+use crate::engine::{Answerer, Engine, Site};
 use crate::event_loop::{EventLoop, LoopHandle};
 use crate::learn::Route;
 use crate::protocol::http::Responded;
@@ -78,6 +78,16 @@ pub(super) fn run(
     (result, conduct)
 }
 
+/// Who answers the requests of a connection. `None` if the program does.
+#[inline(always)]
+fn site_of<'a>(engine: &'a Engine, connection: &'a Connection) -> Option<&'a Site> {
+    match &engine.answerer {
+        Answerer::Service(site) => Some(site),
+        Answerer::Program(_) => None,
+        Answerer::Tcp(_) => connection.site.as_deref(),
+    }
+}
+
 impl Worker<'_> {
     /// Has a request planned, and answered if it has no content.
     #[inline(always)]
@@ -87,9 +97,9 @@ impl Worker<'_> {
             None => self.engine.counters.requests.increment(),
         }
         let mut request = Request::new(head, connection.peer);
-        let plan = match &self.engine.answerer {
-            Answerer::Service { service, plans: true } => self.plan(&**service, &mut request),
-            Answerer::Service { .. } | Answerer::Program(_) | Answerer::Tcp(_) => Plan::default(),
+        let plan = match site_of(&self.engine, &connection) {
+            Some(site) if site.plans => self.plan(&*site.service, &mut request),
+            _ => Plan::default(),
         };
         let route = plan.route_of(&request);
         let config = &self.engine.config;
@@ -164,17 +174,16 @@ impl Worker<'_> {
         route: Route,
         stream: Option<Arc<StreamReturn>>,
     ) -> Go {
-        let Answerer::Service { service, .. } = &self.engine.answerer else {
-            return Go::On(connection);
-        };
         if self.lead.is_none() && self.engine.learned.dispatches(route) {
             // Earlier answers do not wait for a handler that blocks. An error is met again when this answer is written.
             let _ = connection.flush_with(&Bytes::new(), self.buffers, &self.engine.config);
         }
         // Filled in place and lent from here on: a response is large enough that each move of it shows.
         let mut response = None;
-        let (_, conduct) = run(&mut self.lead, &self.engine, connection.home(), route, || {
-            response = Some(service.call(request));
+        let Self { engine, lead, .. } = self;
+        let Some(site) = site_of(engine, &connection) else { return Go::On(connection) };
+        let (_, conduct) = run(lead, engine, connection.home(), route, || {
+            response = Some(site.service.call(request));
         });
         self.take_note(&mut connection, conduct);
         let response = response.get_or_insert_with(|| Response::new(500));

@@ -1,18 +1,21 @@
 //! A raw TCP service's connection, from its bytes to its next wait.
 
+use std::sync::Arc;
+
 use super::call::{Conduct, run};
 use super::serve::{Filled, ROUNDS_MAX};
 use super::{Go, Outcome, Worker};
 use crate::connection::Connection;
 use crate::connection::unsent::Flushed;
-use crate::engine::Answerer;
+use crate::engine::{Answerer, Site};
 use crate::learn::{Execution, Route, RouteKey};
+use crate::protocol::http::Http;
 use crate::protocol::tcp::{Event, Step};
 use crate::tcp::{Asked, Borrowed, Closed};
 
 /// All of a service is one route: it blocks, or it does not.
 fn route() -> Route {
-    Route { key: RouteKey::numbered(0), execution: Execution::Learned }
+    Route { key: RouteKey::numbered(u32::MAX), execution: Execution::Learned }
 }
 
 impl Worker<'_> {
@@ -59,6 +62,7 @@ impl Worker<'_> {
                 Step::Wait => return self.wait_tcp(connection),
                 Step::Linger(reason) => self.linger_tcp(connection, reason),
                 Step::Detach(handler) => return self.detach(connection, handler),
+                Step::Become(site) => return self.become_http(connection, site),
                 Step::Close => match self.flush(&mut connection) {
                     Ok(Flushed::All) => return Outcome::Closed(connection),
                     Ok(Flushed::Some) => return self.wait_tcp(connection),
@@ -157,6 +161,18 @@ impl Worker<'_> {
         }
         connection.can_read = true;
         Go::On(connection)
+    }
+
+    /// Goes on in HTTP, as on a connection that has just been accepted, with what was read already.
+    #[cold]
+    fn become_http(&mut self, mut connection: Box<Connection>, site: Arc<Site>) -> Outcome {
+        connection.tcp = None;
+        connection.site = Some(site);
+        connection.http = Http::new();
+        connection.deadline = self.buffers.clock.now() + self.engine.config.head_timeout;
+        // The end of what the peer sends may have been read, and is to be read again.
+        connection.can_read = true;
+        self.serve(connection)
     }
 
     /// Leaves a connection to its peer, or to those who send to it.
