@@ -113,7 +113,7 @@ impl Tcp {
     }
 
     /// Goes on as far as the bytes at hand allow. What other threads have left is put into the output.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn step(&mut self, buffers: &mut Buffers) -> Step {
         if !matches!(self.stage, Stage::Open) {
             return self.step_rarely(buffers);
@@ -143,6 +143,7 @@ impl Tcp {
         }
     }
 
+    #[inline(never)]
     fn step_rarely(&mut self, buffers: &mut Buffers) -> Step {
         match &self.stage {
             Stage::ProxyHeader => match parse_proxy_header(buffers.input.unread()) {
@@ -190,17 +191,17 @@ impl Tcp {
     }
 
     /// Tells the protocol of an event. Code of the program runs here.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn call(
         &mut self,
         event: Event,
         service: &dyn TcpService,
-        of: (Peer, &Arc<LoopHandle>, usize),
+        of: (&Peer, &Arc<LoopHandle>, usize),
         asked: &mut Asked,
         buffers: &mut Buffers,
     ) -> usize {
         let (peer, home, token) = of;
-        let protocol = self.protocol.get_or_insert_with(|| service.accept(peer));
+        let protocol = self.protocol.get_or_insert_with(|| service.accept(*peer));
         let given = buffers.input.unread();
         let mut io = Io {
             peer,
@@ -235,15 +236,33 @@ impl Tcp {
     #[cold]
     fn succeed(&mut self, asked: &mut Asked) {
         let Some(End::Succeed(successor)) = asked.end.take() else { return };
-        *asked = Asked { sent_back: asked.sent_back, is_succeeded: true, ..Asked::default() };
+        *asked = Asked { sent_back: asked.sent_back, has_rare: true, is_succeeded: true, ..Asked::default() };
         if let Some(mut predecessor) = self.protocol.replace(successor) {
             predecessor.close(Closed::Succeeded);
         }
     }
 
     /// Takes in what came of a call in which the protocol used up `used` bytes. Returns how many of them go back from where they lie.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn called(
+        &mut self,
+        event: Event,
+        used: usize,
+        asked: &mut Asked,
+        buffers: &mut Buffers,
+        config: &ServerConfig,
+    ) -> Borrowed {
+        let has_used_all = used == buffers.input.len();
+        if event == Event::Data && has_used_all && !asked.has_rare {
+            self.pace = None;
+            self.seen = 0;
+            return asked.sent_back;
+        }
+        self.called_rarely(event, used, std::mem::take(asked), buffers, config)
+    }
+
+    #[inline(never)]
+    fn called_rarely(
         &mut self,
         event: Event,
         used: usize,
@@ -251,7 +270,8 @@ impl Tcp {
         buffers: &mut Buffers,
         config: &ServerConfig,
     ) -> Borrowed {
-        let Asked { sent_back: Borrowed(mut sent_back), end, timeout, notify_drained, is_succeeded } = asked;
+        let Asked { sent_back: Borrowed(mut sent_back), end, timeout, notify_drained, is_succeeded, .. } =
+            asked;
         match event {
             Event::Open => self.stage = Stage::Open,
             Event::End => self.input = Side::Told,
@@ -371,7 +391,7 @@ impl Tcp {
     }
 
     /// When the peer must have sent more, if the connection waits for it from now on. `None` keeps the deadline that runs.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn deadline(&self, now: Instant, config: &ServerConfig) -> Option<Instant> {
         match self.stage {
             Stage::ProxyHeader => None,

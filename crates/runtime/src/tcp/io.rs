@@ -39,7 +39,7 @@ use crate::event_loop::LoopHandle;
 /// }
 /// ```
 pub struct Io<'a> {
-    pub(crate) peer: Peer,
+    pub(crate) peer: &'a Peer,
     pub(crate) now: Instant,
     pub(crate) output: &'a mut Vec<u8>,
     /// Where the bytes lie that the protocol was given, to recognise those that it sends back.
@@ -55,6 +55,8 @@ pub struct Io<'a> {
 pub(crate) struct Asked {
     /// The first bytes that it was given, which go back as they are.
     pub(crate) sent_back: Borrowed,
+    /// Whether anything of what follows was asked for.
+    pub(crate) has_rare: bool,
     pub(crate) end: Option<End>,
     pub(crate) timeout: Option<Instant>,
     pub(crate) notify_drained: bool,
@@ -80,7 +82,7 @@ pub(crate) enum End {
 impl Io<'_> {
     /// Returns who is at the other end.
     pub fn peer(&self) -> Peer {
-        self.peer
+        *self.peer
     }
 
     /// Sends bytes once the call returns, all that it sends in one write. What the socket does not take is kept, and
@@ -99,14 +101,19 @@ impl Io<'_> {
         }
     }
 
+    fn rarely(&mut self) -> &mut Asked {
+        self.asked.has_rare = true;
+        self.asked
+    }
+
     /// Closes the connection once everything is sent. Nothing is read any more.
     pub fn close(&mut self) {
-        self.asked.end.get_or_insert(End::Close);
+        self.rarely().end.get_or_insert(End::Close);
     }
 
     /// As [`close`](Self::close), and says why.
     pub(super) fn refuse_as_too_long(&mut self) {
-        self.asked.end = Some(End::TooLong);
+        self.rarely().end = Some(End::TooLong);
     }
 
     /// Has [`deadline`](super::Protocol::deadline) called when `timeout` from now is over, whatever comes until then. Replaces the
@@ -115,13 +122,14 @@ impl Io<'_> {
         /// Longer than any connection lives; what is added to a point in time must not overflow.
         const FOR_EVER: Duration = Duration::from_secs(100 * 365 * 24 * 3600);
 
-        self.asked.timeout = Some(self.now + timeout.min(FOR_EVER));
+        let timeout = self.now + timeout.min(FOR_EVER);
+        self.rarely().timeout = Some(timeout);
     }
 
     /// Has [`drained`](super::Protocol::drained) called once the socket has taken all that was sent: for who sends a lot, a piece at
     /// a time.
     pub fn notify_drained(&mut self) {
-        self.asked.notify_drained = true;
+        self.rarely().notify_drained = true;
     }
 
     /// Returns a handle with which any thread can send to this connection, as long as it is open.
@@ -133,7 +141,7 @@ impl Io<'_> {
     /// Gives the connection to a thread of the pool, as a plain blocking socket, once everything is sent. The protocol is over
     /// then; what it was given and did not use comes first in the stream.
     pub fn detach(&mut self, handler: impl FnOnce(BlockingStream) + Send + 'static) {
-        self.asked.end = Some(End::Detach(Box::new(handler)));
+        self.rarely().end = Some(End::Detach(Box::new(handler)));
     }
 
     /// Gives the connection to another protocol: `successor` is told that it is [open](super::Protocol::open), and then of all that this
@@ -175,12 +183,12 @@ impl Io<'_> {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn continue_as(&mut self, successor: impl Protocol) {
-        self.asked.end = Some(End::Succeed(Box::new(successor)));
+        self.rarely().end = Some(End::Succeed(Box::new(successor)));
     }
 
     /// Gives the connection to the engine's own HTTP.
     pub(super) fn continue_as_http(&mut self, site: Arc<Site>) {
-        self.asked.end = Some(End::Http(site));
+        self.rarely().end = Some(End::Http(site));
     }
 }
 

@@ -156,7 +156,7 @@ impl Worker<'_> {
 
     /// As [`flush`](Self::flush), laid into the way of every request.
     #[inline(always)]
-    fn flush_now(&mut self, connection: &mut Connection) -> io::Result<Flushed> {
+    pub(super) fn flush_now(&mut self, connection: &mut Connection) -> io::Result<Flushed> {
         if connection.is_flushed(self.buffers) {
             return Ok(Flushed::All);
         }

@@ -41,33 +41,11 @@ impl Worker<'_> {
                 rounds += 1;
             }
             let go = match step {
-                Step::Again => continue,
-                Step::Peer(address) => {
-                    if !self.is_named(&mut connection, address) {
-                        return Outcome::Closed(connection);
-                    }
-                    continue;
+                Step::Call(event) if self.lead.is_none() || !self.engine.learned.dispatches(route()) => {
+                    self.tell(connection, event)
                 }
-                Step::RefuseProxy(error) => return self.refuse_proxy(connection, error),
-                Step::Call(_) if self.lead.is_some() && self.engine.learned.dispatches(route()) => {
-                    self.resume_elsewhere(connection)
-                }
-                Step::Call(event) => self.tell(connection, event),
                 Step::Read => self.read_tcp(connection),
-                Step::Flush => match self.flush(&mut connection) {
-                    Ok(Flushed::All) => Go::On(connection),
-                    Ok(Flushed::Some) => return self.wait_tcp(connection),
-                    Err(error) => return self.give_up(connection, error),
-                },
-                Step::Wait => return self.wait_tcp(connection),
-                Step::Linger(reason) => self.linger_tcp(connection, reason),
-                Step::Detach(handler) => return self.detach(connection, handler),
-                Step::Become(site) => return self.become_http(connection, site),
-                Step::Close => match self.flush(&mut connection) {
-                    Ok(Flushed::All) => return Outcome::Closed(connection),
-                    Ok(Flushed::Some) => return self.wait_tcp(connection),
-                    Err(error) => return self.give_up(connection, error),
-                },
+                step => self.step_tcp(connection, step),
             };
             match go {
                 Go::On(next) => connection = next,
@@ -76,9 +54,36 @@ impl Worker<'_> {
         }
     }
 
-    #[inline]
+    /// What is not needed for each message.
+    #[inline(never)]
+    fn step_tcp(&mut self, mut connection: Box<Connection>, step: Step) -> Go {
+        let outcome = match step {
+            Step::Again | Step::Read => return Go::On(connection),
+            Step::Peer(address) if self.is_named(&mut connection, address) => return Go::On(connection),
+            Step::Peer(_) => Outcome::Closed(connection),
+            Step::RefuseProxy(error) => self.refuse_proxy(connection, error),
+            Step::Call(_) => return self.resume_elsewhere(connection),
+            Step::Flush => match self.flush(&mut connection) {
+                Ok(Flushed::All) => return Go::On(connection),
+                Ok(Flushed::Some) => self.wait_tcp(connection),
+                Err(error) => self.give_up(connection, error),
+            },
+            Step::Wait => self.wait_tcp(connection),
+            Step::Linger(reason) => return self.linger_tcp(connection, reason),
+            Step::Detach(handler) => self.detach(connection, handler),
+            Step::Become(site) => self.become_http(connection, site),
+            Step::Close => match self.flush(&mut connection) {
+                Ok(Flushed::All) => Outcome::Closed(connection),
+                Ok(Flushed::Some) => self.wait_tcp(connection),
+                Err(error) => self.give_up(connection, error),
+            },
+        };
+        Go::Away(outcome)
+    }
+
+    #[inline(always)]
     fn read_tcp(&mut self, mut connection: Box<Connection>) -> Go {
-        match self.flush(&mut connection) {
+        match self.flush_now(&mut connection) {
             Ok(Flushed::All) => {}
             Ok(Flushed::Some) => return Go::Away(self.wait_tcp(connection)),
             Err(error) => return Go::Away(self.give_up(connection, error)),
@@ -109,7 +114,7 @@ impl Worker<'_> {
     }
 
     /// Has the protocol called, with the loop in its slot meanwhile, and sends what it says.
-    #[inline]
+    #[inline(always)]
     fn tell(&mut self, mut connection: Box<Connection>, event: Event) -> Go {
         let Self { engine, buffers, lead, .. } = self;
         let Answerer::Tcp(service) = &engine.answerer else {
@@ -118,7 +123,7 @@ impl Worker<'_> {
         let Some(mut tcp) = connection.tcp.take() else { return Go::Away(Outcome::Closed(connection)) };
         let mut asked = Asked::default();
         let mut used = 0;
-        let of = (connection.peer, connection.home(), connection.token());
+        let of = (&connection.peer, connection.home(), connection.token());
         let (result, conduct) = run(lead, engine, connection.home(), route(), || {
             used = tcp.call(event, &**service, of, &mut asked, buffers);
         });
@@ -130,12 +135,12 @@ impl Worker<'_> {
             connection.tcp = Some(tcp);
             return Go::On(connection);
         }
-        let Borrowed(sent_back) = tcp.called(event, used, asked, self.buffers, &self.engine.config);
+        let Borrowed(sent_back) = tcp.called(event, used, &mut asked, self.buffers, &self.engine.config);
         connection.tcp = Some(tcp);
         let flushed = if sent_back > 0 {
             connection.send_back(sent_back, self.buffers, &self.engine.config)
         } else {
-            self.flush(&mut connection)
+            self.flush_now(&mut connection)
         };
         self.buffers.input.consume(used - sent_back);
         match flushed {
@@ -176,7 +181,7 @@ impl Worker<'_> {
     }
 
     /// Leaves a connection to its peer, or to those who send to it.
-    #[inline]
+    #[inline(always)]
     pub(super) fn wait_tcp(&mut self, mut connection: Box<Connection>) -> Outcome {
         let deadline = match (&connection.unsent, &connection.tcp) {
             (Some(unsent), _) => Some(unsent.deadline()),
