@@ -16,9 +16,12 @@ use crate::headers::{Field, Storage};
 use crate::limits::Limits;
 use crate::span::Span;
 use crate::syntax::REG_NAME;
-use crate::target::{TargetParts, validate_port};
+use crate::target::TargetParts;
 use crate::version::Version;
 use crate::words::{begins_with_host, name_run, path_run, query_run, value_run};
+
+/// The longest port without zeros in front of it.
+const PORT_BYTES_MAX: usize = 5;
 
 /// What stands between the target and the fields.
 const VERSION: &[u8] = b" HTTP/1.1\r\n";
@@ -127,10 +130,23 @@ fn plain_host_len(value: &[u8]) -> Option<usize> {
         return Some(name_len);
     }
     let [b':', rest @ ..] = rest else { return None };
-    let port_len = rest.iter().position(|byte| !byte.is_ascii_digit())?;
-    let (port, rest) = rest.split_at_checked(port_len)?;
-    validate_port(port).ok()?;
+    let port_len = plain_port_len(rest)?;
+    let rest = rest.get(port_len..)?;
     rest.starts_with(b"\r\n").then(|| name_len.wrapping_add(port_len).wrapping_add(1))
+}
+
+/// Returns the length of a port of five digits at most, which is one that can be.
+#[inline(always)]
+fn plain_port_len(bytes: &[u8]) -> Option<usize> {
+    let mut number = 0u32;
+    for (len, &byte) in bytes.iter().enumerate().take(PORT_BYTES_MAX.wrapping_add(1)) {
+        let digit = u32::from(byte.wrapping_sub(b'0'));
+        if digit > 9 {
+            return (len > 0 && number <= u32::from(u16::MAX)).then_some(len);
+        }
+        number = number.wrapping_mul(10).wrapping_add(digit);
+    }
+    None
 }
 
 /// Returns the lengths of the name and the value of the field at `at`, and takes note of it.

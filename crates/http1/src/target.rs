@@ -139,7 +139,7 @@ fn skip_encoded_name(host: &[u8]) -> Result<&[u8], ParseError> {
 }
 
 #[inline]
-pub(crate) fn validate_port(port: &[u8]) -> Result<Port, ParseError> {
+fn validate_port(port: &[u8]) -> Result<Port, ParseError> {
     if port.is_empty() {
         return Ok(Port::Empty);
     }

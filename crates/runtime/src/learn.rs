@@ -45,7 +45,7 @@ impl RouteKey {
     #[inline]
     pub(crate) fn of_path(path: &str) -> Self {
         let bytes = path.as_bytes();
-        let mut hash = START;
+        let mut hash = START ^ bytes.len() as u64;
         let mut words = bytes.chunks_exact(8);
         for word in &mut words {
             let word = u64::from_le_bytes(word.try_into().unwrap_or_default());
@@ -54,8 +54,12 @@ impl RouteKey {
             }
             hash = mix(hash, word);
         }
-        let rest = words.remainder().iter().fold(0, |word, &byte| word << 8 | u64::from(byte));
-        if has_digit(rest | NO_DIGITS << (8 * words.remainder().len() as u64)) {
+        // The last eight once more, whatever of them is new.
+        let rest = match bytes.last_chunk() {
+            Some(last) => u64::from_le_bytes(*last),
+            None => bytes.iter().fold(NO_DIGITS, |word, &byte| word << 8 | u64::from(byte)),
+        };
+        if has_digit(rest) {
             return Self::of_path_with_digits(bytes);
         }
         Self::fold(mix(hash, rest))
