@@ -107,6 +107,26 @@ fn equal_is_the_same_fields_in_the_same_order() {
     assert_eq!(format!("{:?}", make(&[("a", "b")])), r#"{"a": "b"}"#);
 }
 
+/// A name is a token, and a value has no control byte but HTAB (RFC 9110 sections 5.1 and 5.5).
+#[test]
+fn a_static_field_is_the_line_of_a_token_and_a_value() {
+    let is_taken = |line: String| {
+        let line: &'static str = line.leak();
+        std::panic::catch_unwind(|| StaticField::new(line)).is_ok()
+    };
+    for byte in 0..=0x7f {
+        let shown = char::from(byte);
+        assert_eq!(is_taken(format!("a{shown}b: c\r\n")), TOKEN.has(byte), "{byte:#04x} in the name");
+        assert_eq!(is_taken(format!("a: b{shown}c\r\n")), VALUE.has(byte), "{byte:#04x} in the value");
+    }
+    for line in ["a: \r\n", "a: \u{e9}\r\n"] {
+        assert!(is_taken(line.into()), "{line:?}");
+    }
+    for line in ["", "a", "\r\n", ": b\r\n", "a:b\r\n", "a: b", "a: b\n", "a: b\r", "\u{e9}: b\r\n"] {
+        assert!(!is_taken(line.into()), "{line:?}");
+    }
+}
+
 #[test]
 fn large_buffers_are_not_hoarded() {
     let mut headers = Headers::new();
