@@ -122,3 +122,31 @@ impl ContentDecoder {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_left_of_a_declared_length_is_known_at_every_byte() {
+        let limits = Limits::default();
+        for length in 0..4 {
+            let mut decoder = ContentDecoder::new(Framing::Length(length), 4, &limits).unwrap();
+            for left in (1..=length).rev() {
+                assert_eq!((decoder.remaining_length(), decoder.is_complete()), (Some(left), false));
+                assert_eq!(decoder.decode(b"a").unwrap(), Decoded { consumed: 1, data: 0..1 });
+            }
+            assert_eq!((decoder.remaining_length(), decoder.is_complete()), (Some(0), true));
+        }
+        let none = ContentDecoder::new(Framing::Empty, 4, &limits).unwrap();
+        assert_eq!(none.remaining_length(), Some(0));
+    }
+
+    #[test]
+    fn nobody_knows_what_is_left_of_chunks() {
+        let mut decoder = ContentDecoder::new(Framing::Chunked, 4, &Limits::default()).unwrap();
+        assert_eq!(decoder.remaining_length(), None);
+        decoder.decode(b"3\r\na").unwrap();
+        assert_eq!(decoder.remaining_length(), None);
+    }
+}
