@@ -179,3 +179,19 @@ fn write_rare_status_line(status: StatusCode, out: &mut Vec<u8>) {
     out.extend_from_slice(status.canonical_reason().unwrap_or_default().as_bytes());
     out.extend_from_slice(b"\r\n");
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_status_line_at_hand_is_the_one_that_would_be_made() {
+        for status in 100..=999 {
+            let status = StatusCode::from_u16(status).unwrap();
+            let (mut line, mut made) = (Vec::new(), Vec::new());
+            write_status_line(status, &mut line);
+            write_rare_status_line(status, &mut made);
+            assert_eq!(line, made, "{status}");
+        }
+    }
+}

@@ -212,6 +212,22 @@ mod tests {
     }
 
     #[test]
+    fn what_just_fits_the_limits_is_plain() {
+        for head in PLAIN {
+            let target_len = head.split(' ').nth(1).unwrap().len();
+            // Two lines are no fields: the first, and the empty one.
+            let fields = head.matches("\r\n").count() - 2;
+            let is_within = |target_bytes_max, fields_max| {
+                let limits = Limits { target_bytes_max, fields_max, ..Limits::default() };
+                parse_plain_head(head.as_bytes(), &limits).is_some()
+            };
+            assert!(is_within(target_len, fields), "{head}");
+            assert!(!is_within(target_len - 1, fields), "{head}");
+            assert!(!is_within(target_len, fields - 1), "{head}");
+        }
+    }
+
+    #[test]
     fn every_byte_at_every_place_means_the_same_as_to_the_careful_way() {
         let limits = Limits::default();
         for head in PLAIN {
