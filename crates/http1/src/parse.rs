@@ -278,3 +278,43 @@ const DROPPED_IN_TRAILERS: [&str; 28] = [
 fn is_one_of(name: &str, names: &[&str]) -> bool {
     names.iter().any(|one| one.eq_ignore_ascii_case(name))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(input: &str) -> (RequestHead, usize) {
+        parse_carefully(input.as_bytes(), 0, &Limits::default()).unwrap().unwrap()
+    }
+
+    /// What the comparison of the two ways is worth: it is what every other test of plain heads stands on.
+    #[test]
+    fn readings_that_differ_in_one_thing_are_not_the_same() {
+        const HEAD: &str = "GET /a?b HTTP/1.1\r\nHost: h\r\nX: y\r\n\r\n";
+        let (head, used) = read(HEAD);
+        assert!(is_same(&read(HEAD), &(&head, used)));
+        assert!(!is_same(&read(HEAD), &(&head, used + 1)));
+        for other in [
+            "PUT /a?b HTTP/1.1\r\nHost: h\r\nX: y\r\n\r\n",
+            "GET /c?b HTTP/1.1\r\nHost: h\r\nX: y\r\n\r\n",
+            "GET /a?c HTTP/1.1\r\nHost: h\r\nX: y\r\n\r\n",
+            "GET /a?b HTTP/1.1\r\nHost: i\r\nX: y\r\n\r\n",
+            "GET /a?b HTTP/1.1\r\nHost: h\r\nZ: y\r\n\r\n",
+            "GET /a?b HTTP/1.1\r\nHost: h\r\nX: z\r\n\r\n",
+            "GET /a?b HTTP/1.0\r\nHost: h\r\nX: y\r\n\r\n",
+        ] {
+            let (other, other_used) = read(other);
+            assert_eq!(other_used, used);
+            assert!(!is_same(&read(HEAD), &(&other, used)), "{other:?}");
+        }
+    }
+
+    #[test]
+    fn a_trailer_section_ends_where_its_fields_end() {
+        let fields = |section: &[u8]| parse_trailers(section, 2).map(|fields| fields.len());
+        assert_eq!(fields(b"a: b\r\nc: d\r\n\r\n"), Ok(2));
+        assert_eq!(fields(b"a: b\r\n\r\nc: d\r\n\r\n"), Err(ParseError::TrailerInvalid));
+        assert_eq!(fields(b"a: b\r\n"), Err(ParseError::TrailerInvalid));
+        assert_eq!(fields(b"a: b\r\nc: d\r\ne: f\r\n\r\n"), Err(ParseError::TooManyFields));
+    }
+}

@@ -36,6 +36,22 @@ fn a_head_that_never_ends_is_refused_at_the_limit() {
 }
 
 #[test]
+fn a_head_that_never_ends_is_not_blamed_on_a_target_that_may_be_as_long() {
+    let limits = Limits { head_bytes_max: 64, target_bytes_max: 32, ..Limits::default() };
+    let head =
+        |target_len: usize| format!("GET /{} HTTP/1.1\r\nA: {}", "a".repeat(target_len - 1), "x".repeat(64));
+    check_limits(head(32), &limits, expect!["refused 431 HeadTooLong"]);
+    check_limits(head(33), &limits, expect!["refused 414 TargetTooLong"]);
+}
+
+#[test]
+fn silence_is_not_too_long() {
+    let limits = Limits { head_bytes_max: 0, ..Limits::default() };
+    check_limits("", &limits, expect![""]);
+    check_limits("G", &limits, expect!["refused 431 HeadTooLong"]);
+}
+
+#[test]
 fn a_target_has_a_longest_length() {
     let limits = Limits { target_bytes_max: 8, ..Limits::default() };
     check_limits(
