@@ -594,6 +594,18 @@ fn one_hundred_continue_is_written_once_and_not_behind_the_final_head() {
     assert!(!connection.write_continue(&mut out));
 }
 
+/// A peer that waits is told to go on once (RFC 9110 section 10.1.1).
+#[test]
+fn only_a_handlers_own_100_takes_the_place_of_ours() {
+    for (status, is_due) in [(StatusCode::CONTINUE, false), (StatusCode::EARLY_HINTS, true)] {
+        let mut connection = ServerConnection::new();
+        connection.read_head(POST_EXPECT.as_bytes(), &Limits::default()).unwrap().unwrap();
+        let mut out = Vec::new();
+        connection.write_head(status, &Headers::new(), Nothing, &date(), &mut out);
+        assert_eq!(connection.write_continue(&mut out), is_due, "{status}");
+    }
+}
+
 #[test]
 fn content_that_is_not_read_closes() {
     let mut connection = ServerConnection::new();
