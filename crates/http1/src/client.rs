@@ -288,3 +288,32 @@ impl LastHead {
 fn content(run: &[u8]) -> Option<ResponseEvent<'_>> {
     (!run.is_empty()).then_some(ResponseEvent::Content(run))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What would mean the same if it were forgotten, but cost more.
+    #[test]
+    fn a_head_that_comes_again_is_known_if_it_is_not_long() {
+        let limits = Limits::default();
+        let (get, head) = (Method::GET, Method::HEAD);
+        let bytes = |len: usize| {
+            let padding = "x".repeat(len - "HTTP/1.1 204 \r\nA: \r\n\r\n".len());
+            format!("HTTP/1.1 204 \r\nA: {padding}\r\n\r\n").into_bytes()
+        };
+        for (len, is_known) in
+            [(30, true), (REMEMBERED_BYTES_MAX, true), (REMEMBERED_BYTES_MAX + 1, false), (2000, false)]
+        {
+            let (mut reader, bytes) = (ResponseReader::new(), bytes(len));
+            assert!(reader.last.again(&bytes, &get, &limits).is_none(), "nothing came before");
+            reader.receive(&bytes, &get, &limits).unwrap();
+            let again = reader.last.again(&bytes, &get, &limits);
+            assert_eq!(again.map(|(_, used)| used), is_known.then_some(len));
+            assert!(reader.last.again(&bytes, &head, &limits).is_none(), "something else was asked");
+            let strict = Limits { fields_max: 1, ..limits };
+            assert!(reader.last.again(&bytes, &get, &strict).is_none(), "something else is allowed");
+            assert!(reader.last.again(&bytes[..len - 1], &get, &limits).is_none(), "it is not whole");
+        }
+    }
+}

@@ -222,6 +222,29 @@ fn persistence_follows_version_and_options() {
     );
 }
 
+/// A client may send another request when the response is complete, and only if the connection stays (RFC 9112 section 9.3).
+#[test]
+fn a_reader_knows_whether_a_response_is_complete_and_another_may_follow() {
+    let limits = Limits::default();
+    for (fields, stays) in [("", true), ("Connection: close\r\n", false)] {
+        let input =
+            format!("HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 200 OK\r\n{fields}Content-Length: 1\r\n\r\na");
+        let (mut reader, mut unread) = (ResponseReader::new(), input.as_bytes());
+        let mut told = vec![(reader.is_within_response(), reader.is_persistent())];
+        // The interim head, the final one, the content and the end.
+        for _ in 0..4 {
+            let (used, event) = reader.receive(unread, &Method::GET, &limits).unwrap();
+            assert!(event.is_some());
+            unread = &unread[used..];
+            told.push((reader.is_within_response(), reader.is_persistent()));
+        }
+        assert_eq!(told, [(false, true), (false, true), (true, stays), (true, stays), (false, stays)]);
+        assert!(unread.is_empty());
+        reader.restart();
+        assert!(reader.is_persistent(), "the connection is another one");
+    }
+}
+
 #[test]
 fn a_status_line_has_one_form() {
     check("HTTP/1.1 200 \r\nContent-Length: 0\r\n\r\n", expect![[r#"200 Length(0) stays; "" end; closed"#]]);
