@@ -122,6 +122,7 @@ mod tests {
     #[track_caller]
     fn check(run: fn(&[u8], usize) -> usize, has: impl Fn(u8) -> bool) {
         check_pairs(run, &has);
+        check_repeated(run, &has);
         for len in 0..20 {
             for place in 0..len {
                 for byte in 0..=u8::MAX {
@@ -149,6 +150,15 @@ mod tests {
                 let expected = bytes.iter().position(|&byte| !has(byte)).unwrap_or(bytes.len());
                 assert_eq!(run(&bytes, 0), expected, "{first:#04x}, {second:#04x}");
             }
+        }
+    }
+
+    /// Whole words and blocks of a byte: none is passed because its bytes agree.
+    #[track_caller]
+    fn check_repeated(run: fn(&[u8], usize) -> usize, has: impl Fn(u8) -> bool) {
+        for byte in 0..=u8::MAX {
+            let expected = if has(byte) { 40 } else { 0 };
+            assert_eq!(run(&[byte; 40], 0), expected, "{byte:#04x}");
         }
     }
 
