@@ -72,6 +72,11 @@ mod tests {
     }
 
     #[test]
+    fn a_date_is_shown_as_it_is_written() {
+        assert_eq!(format!("{:?}", Date::new(UNIX_EPOCH)), "Date(Thu, 01 Jan 1970 00:00:00 GMT)");
+    }
+
+    #[test]
     fn a_clock_before_the_epoch_or_after_9999_is_survived() {
         assert_eq!(text(UNIX_EPOCH - Duration::from_secs(1)), "Thu, 01 Jan 1970 00:00:00 GMT");
         assert_eq!(text(UNIX_EPOCH + Duration::from_secs(SECONDS_MAX + 1)), "Fri, 31 Dec 9999 23:59:59 GMT");

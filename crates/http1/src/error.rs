@@ -209,4 +209,15 @@ mod tests {
         let expected: Vec<usize> = (0..=ParseError::TrailerTooLong as usize).collect();
         assert_eq!(numbers, expected);
     }
+
+    #[test]
+    fn every_reason_is_answered_with_an_error_and_has_a_text_of_its_own() {
+        let mut texts = std::collections::HashSet::new();
+        for error in ParseError::ALL {
+            assert_eq!(error.status_code().as_u16(), error.status());
+            assert!(error.status() >= 400, "{error:?}");
+            let text = error.to_string();
+            assert!(!text.is_empty() && texts.insert(text), "{error:?}");
+        }
+    }
 }

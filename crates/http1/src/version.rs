@@ -49,3 +49,24 @@ impl fmt::Display for Version {
         })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_versions_that_are_spoken_go_there_and_back() {
+        let both = [
+            (Version::Http10, http::Version::HTTP_10, "HTTP/1.0"),
+            (Version::Http11, http::Version::HTTP_11, "HTTP/1.1"),
+        ];
+        for (ours, theirs, text) in both {
+            assert_eq!(http::Version::from(ours), theirs);
+            assert_eq!(Version::try_from(theirs), Ok(ours));
+            assert_eq!(ours.to_string(), text);
+        }
+        for other in [http::Version::HTTP_09, http::Version::HTTP_2, http::Version::HTTP_3] {
+            assert_eq!(Version::try_from(other), Err(ParseError::VersionUnsupported));
+        }
+    }
+}

@@ -11,6 +11,20 @@ fn head(padding: usize) -> String {
     format!("GET / HTTP/1.1\r\nHost: h\r\nA: {}\r\n\r\n", "x".repeat(padding))
 }
 
+/// A request line of 8,000 bytes is to be taken (RFC 9112 section 3).
+#[test]
+fn the_limits_are_these_unless_others_are_set() {
+    let limits = Limits {
+        head_bytes_max: 16_384,
+        target_bytes_max: 8_192,
+        fields_max: 100,
+        chunk_line_bytes_max: 256,
+        chunk_extension_bytes_max: 16_384,
+        trailer_bytes_max: 8_192,
+    };
+    assert_eq!(Limits::default(), limits);
+}
+
 #[test]
 fn a_head_has_a_longest_length() {
     let limits = Limits { head_bytes_max: 64, ..Limits::default() };
