@@ -1,7 +1,8 @@
 //! The content of a request: in memory, or read from the connection as it arrives.
 
 use std::fmt;
-use std::io::{self, Read};
+use std::io::{self, Read, Write};
+use std::net::Shutdown;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -351,7 +352,7 @@ impl ContentStream {
                     "the response has begun: the peer will not send its content",
                 ));
             }
-            io::Write::write_all(&mut &self.socket, CONTINUE)?;
+            self.send_continue()?;
         }
         let unread = self.unread.len();
         self.unread.resize(unread + READ_AHEAD_BYTES, 0);
@@ -381,6 +382,44 @@ impl ContentStream {
 }
 
 impl ContentStream {
+    /// Has the peer go on. What has begun is finished as long as there is time: a response behind half of this one would be
+    /// none.
+    fn send_continue(&self) -> io::Result<()> {
+        let mut left = CONTINUE;
+        while !left.is_empty() {
+            let error = match self.write_socket(left) {
+                Ok(written) if written > 0 => {
+                    left = left.get(written..).unwrap_or_default();
+                    continue;
+                }
+                Ok(_) => io::ErrorKind::WriteZero.into(),
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+                Err(error) if !is_would_block(&error) => error,
+                Err(_) if Instant::now() >= self.pace.deadline() => ContentError::TooSlow.into(),
+                Err(_) => {
+                    // As for a read.
+                    std::thread::sleep(Duration::from_millis(1));
+                    continue;
+                }
+            };
+            if left.len() < CONTINUE.len() {
+                // It is gone, or it is now.
+                let _ = self.socket.shutdown(Shutdown::Both);
+            }
+            return Err(error);
+        }
+        Ok(())
+    }
+
+    fn write_socket(&self, bytes: &[u8]) -> io::Result<usize> {
+        #[cfg(all(test, target_os = "linux"))]
+        let bytes = match &self.faults {
+            Some(plan) => &bytes[..plan.before(crate::faults::Call::Write, bytes.len())?],
+            None => bytes,
+        };
+        (&self.socket).write(bytes)
+    }
+
     /// Reads behind the bytes that are there.
     fn read_socket(&mut self, unread: usize) -> io::Result<usize> {
         let room = &mut self.unread[unread..];

@@ -4,8 +4,11 @@
 #![allow(clippy::unwrap_used, reason = "a panic is how a test fails")]
 
 use std::io::{self, Read, Write};
-use std::net::{Shutdown, SocketAddr, TcpStream};
-use std::sync::Arc;
+use std::net::{Shutdown, TcpStream};
+use std::os::unix::net::UnixStream;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, mpsc};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -43,7 +46,23 @@ struct Exchange {
 #[derive(Clone, Copy)]
 enum Serves {
     Http,
+    /// As [`Http`](Self::Http), and the filling follows an interim response.
+    HttpWithContinue,
     Echo,
+}
+
+/// What the exchange goes over.
+#[derive(Clone, Copy, Debug)]
+enum Over {
+    Tcp,
+    Unix,
+}
+
+/// A server, and where it is.
+struct Running {
+    server: Server,
+    /// Where its socket is, if it is not one of TCP.
+    path: Option<PathBuf>,
 }
 
 const PLAIN: Exchange = Exchange {
@@ -111,11 +130,31 @@ const LARGE: Exchange = Exchange {
     filling: 0,
     serves: Serves::Http,
 };
+const CONTINUED: Exchange = Exchange {
+    pieces: &["POST /streamed HTTP/1.1\r\nHost: t\r\nExpect: 100-continue\r\nContent-Length: 100000\r\n\
+         Connection: close\r\n\r\n"],
+    filling: 100_000,
+    serves: Serves::HttpWithContinue,
+};
+const CONTINUED_BEHIND: Exchange = Exchange {
+    pieces: &[
+        "GET /1 HTTP/1.1\r\nHost: t\r\n\r\nPOST /streamed HTTP/1.1\r\nHost: t\r\nExpect: 100-continue\r\n\
+         Content-Length: 100000\r\nConnection: close\r\n\r\n",
+    ],
+    filling: 100_000,
+    serves: Serves::HttpWithContinue,
+};
+const CONTINUED_COLLECTED: Exchange = Exchange {
+    pieces: &["POST /length HTTP/1.1\r\nHost: t\r\nExpect: 100-continue\r\nContent-Length: 100000\r\n\
+         Connection: close\r\n\r\n"],
+    filling: 100_000,
+    serves: Serves::HttpWithContinue,
+};
 const REFUSED: Exchange = Exchange { pieces: &["BAD\r\n\r\n"], filling: 0, serves: Serves::Http };
 const ECHO: Exchange = Exchange { pieces: &["hello", " ", "world"], filling: 0, serves: Serves::Echo };
 const LONG_ECHO: Exchange = Exchange { pieces: &[], filling: 300_000, serves: Serves::Echo };
 
-const ALL: [(&str, Exchange); 13] = [
+const ALL: [(&str, Exchange); 16] = [
     ("plain", PLAIN),
     ("kept", KEPT),
     ("post", POST),
@@ -126,6 +165,9 @@ const ALL: [(&str, Exchange); 13] = [
     ("dispatched", DISPATCHED),
     ("streamed", STREAMED),
     ("large", LARGE),
+    ("continued", CONTINUED),
+    ("continued behind another", CONTINUED_BEHIND),
+    ("continued and collected", CONTINUED_COLLECTED),
     ("refused", REFUSED),
     ("echo", ECHO),
     ("long echo", LONG_ECHO),
@@ -171,25 +213,74 @@ impl Service for Site {
     }
 }
 
+/// A connected socket.
+trait Peer: Read + Write + Send {
+    fn other_handle(&self) -> Box<dyn Peer>;
+    fn end(&self, directions: Shutdown);
+}
+
+macro_rules! peer {
+    ($socket:ty) => {
+        impl Peer for $socket {
+            fn other_handle(&self) -> Box<dyn Peer> {
+                self.set_read_timeout(Some(PATIENCE)).unwrap();
+                self.set_write_timeout(Some(PATIENCE)).unwrap();
+                Box::new(self.try_clone().unwrap())
+            }
+
+            fn end(&self, directions: Shutdown) {
+                let _ = self.shutdown(directions);
+            }
+        }
+    };
+}
+
+peer!(TcpStream);
+peer!(UnixStream);
+
+impl Running {
+    fn connect(&self) -> Box<dyn Peer> {
+        if let Some(path) = &self.path {
+            return Box::new(UnixStream::connect(path).unwrap());
+        }
+        let socket = TcpStream::connect(self.server.local_addr().unwrap()).unwrap();
+        socket.set_nodelay(true).unwrap();
+        Box::new(socket)
+    }
+
+    fn end(&self) {
+        self.server.shutdown_handle().shutdown_within(Duration::ZERO);
+        self.server.wait();
+    }
+}
+
 impl Exchange {
-    fn server(self, plan: &Arc<Plan>) -> Server {
+    fn server(self, plan: &Arc<Plan>, over: Over) -> Running {
         let mut config = ServerConfig::default().event_loops(1);
         config.faults = Some(Arc::clone(plan));
-        let server = Server::builder().bind("127.0.0.1:0").unwrap().config(config).build().unwrap();
+        let (builder, path) = match over {
+            Over::Tcp => (Server::builder().bind("127.0.0.1:0").unwrap(), None),
+            Over::Unix => {
+                static NUMBER: AtomicU64 = AtomicU64::new(0);
+                let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+                let name = format!("filoplume-faults-{}-{number}", std::process::id());
+                let path = std::env::temp_dir().join(name);
+                (Server::builder().bind_unix(&path).unwrap(), Some(path))
+            }
+        };
+        let server = builder.config(config).build().unwrap();
         match self.serves {
-            Serves::Http => server.spawn(Site).unwrap(),
+            Serves::Http | Serves::HttpWithContinue => server.spawn(Site).unwrap(),
             Serves::Echo => server.spawn_tcp(tcp::bytes(|bytes| bytes.into())).unwrap(),
         }
-        server
+        Running { server, path }
     }
 
     /// Sends everything and returns what came until the connection ended, and how it ended.
-    fn run(self, address: SocketAddr) -> (String, io::Result<()>) {
-        let mut socket = TcpStream::connect(address).unwrap();
-        socket.set_nodelay(true).unwrap();
-        socket.set_read_timeout(Some(PATIENCE)).unwrap();
-        socket.set_write_timeout(Some(PATIENCE)).unwrap();
-        let mut writer = socket.try_clone().unwrap();
+    fn run(self, running: &Running) -> (String, io::Result<()>) {
+        let mut socket = running.connect();
+        let mut writer = socket.other_handle();
+        let (tells, is_told) = mpsc::channel();
         let sends = thread::spawn(move || {
             let sent = (|| {
                 for piece in self.pieces {
@@ -197,19 +288,39 @@ impl Exchange {
                     // So that the pieces arrive one by one as a rule; nothing depends on it.
                     thread::yield_now();
                 }
+                if matches!(self.serves, Serves::HttpWithContinue) && is_told.recv().is_err() {
+                    return Ok(());
+                }
                 writer.write_all(&vec![b'f'; self.filling])
             })();
             if sent.is_ok() && matches!(self.serves, Serves::Echo) {
-                let _ = writer.shutdown(Shutdown::Write);
+                writer.end(Shutdown::Write);
             }
         });
+        let mut tells = Some(tells);
         let mut received = Vec::new();
-        let ended = socket.read_to_end(&mut received).map(drop);
-        let _ = socket.shutdown(Shutdown::Both);
+        let mut piece = [0; 16 * 1024];
+        let ended = loop {
+            match socket.read(&mut piece) {
+                Ok(0) => break Ok(()),
+                Ok(read) => received.extend_from_slice(&piece[..read]),
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => break Err(error),
+            }
+            if tells.is_some() && received.windows(CONTINUE.len()).any(|bytes| bytes == CONTINUE) {
+                // It may have ended with an error.
+                let _ = tells.take().map(|tells| tells.send(()));
+            }
+        };
+        drop(tells);
+        socket.end(Shutdown::Both);
         sends.join().unwrap();
         (without_dates(&String::from_utf8(received).unwrap()), ended)
     }
 }
+
+/// What a client waits for that asked whether it may send its content.
+const CONTINUE: &[u8] = b"HTTP/1.1 100 Continue\r\n\r\n";
 
 fn without_dates(text: &str) -> String {
     let lines = text.split_inclusive('\n');
@@ -227,97 +338,124 @@ fn eventually(what: &str, mut condition: impl FnMut() -> bool) {
 /// The exchange as it is without a fault.
 fn expected(exchange: Exchange) -> String {
     let plan = Arc::new(Plan::new(Call::Accept, u64::MAX, 0, Fault::OneByte));
-    let server = exchange.server(&plan);
-    let (text, ended) = exchange.run(server.local_addr().unwrap());
+    let running = exchange.server(&plan, Over::Tcp);
+    let (text, ended) = exchange.run(&running);
     ended.unwrap();
     assert!(!text.is_empty());
-    end(&server);
+    running.end();
     text
 }
 
-fn end(server: &Server) {
-    server.shutdown_handle().shutdown_within(Duration::ZERO);
-    server.wait();
+/// The exchange with a fault at the Nth call, for every N until there are no more calls.
+fn check_each(name: &str, exchange: Exchange, over: Over, call: Call, fault: Fault) {
+    check_rows(name, exchange, over, call, fault, 1);
 }
 
-/// The exchange with a fault at the Nth call, for every N until there are no more calls.
-fn check_each(name: &str, exchange: Exchange, call: Call, fault: Fault) {
+/// The exchange with a fault at the Nth call and those behind it, so many in a row.
+fn check_rows(name: &str, exchange: Exchange, over: Over, call: Call, fault: Fault, times: u64) {
     let is_invisible = INVISIBLE.contains(&fault);
     let expected = expected(exchange);
     let mut first = 1;
     loop {
         assert!(first < CALLS_MAX, "{name} has no end");
-        let plan = Arc::new(Plan::new(call, first, 1, fault));
-        let server = exchange.server(&plan);
-        let address = server.local_addr().unwrap();
-        let what = format!("{name}, {call:?} number {first}: {fault:?}");
-        let (text, ended) = exchange.run(address);
+        let plan = Arc::new(Plan::new(call, first, times, fault));
+        let running = exchange.server(&plan, over);
+        let what = format!("{name} over {over:?}, {call:?} number {first}, {times} times: {fault:?}");
+        let (text, ended) = exchange.run(&running);
         if plan.struck() == 0 {
             // Nothing went wrong, so nothing may be missing; and there is no call left that could fail.
             assert_eq!((text.len(), ended.is_ok()), (expected.len(), true), "{what}, which did not strike");
-            end(&server);
+            running.end();
             break;
         }
         if is_invisible {
             assert!(ended.is_ok(), "{what}: {ended:?}");
-            assert!(text == expected, "{what}: {} bytes of {}", text.len(), expected.len());
+            assert!(text == expected, "{what}: {} bytes of {}: {text:.300}", text.len(), expected.len());
         } else {
             let timed_out = ended.as_ref().is_err_and(|error| error.kind() == io::ErrorKind::WouldBlock);
             assert!(!timed_out, "{what}: the connection stays open");
             // Something may be missing at the end, but nothing is wrong. A handler that reads its content says what it met.
-            let is_told = text.starts_with("HTTP/1.1 400") && name == "streamed post";
-            assert!(expected.starts_with(&text) || is_told, "{what}: {text:.200}");
+            let is_read_by_handler = exchange.pieces.iter().any(|piece| piece.contains("POST /streamed"));
+            let told = text.split_once("HTTP/1.1 400 ").filter(|_| is_read_by_handler);
+            let right = told.map_or(&*text, |(before, _)| before);
+            assert!(expected.starts_with(right), "{what}: {text:.300}");
         }
         // Whatever happened to the first client, the next one is served.
-        let (text, ended) = exchange.run(address);
+        let (text, ended) = exchange.run(&running);
         assert!(
             ended.is_ok() && text == expected,
             "{what}: the next client has {} bytes, {ended:?}",
             text.len()
         );
+        let server = &running.server;
         eventually(&format!("{what}: no connection is left"), || {
             server.metrics().is_some_and(|metrics| metrics.connections == 0)
         });
         let metrics = server.metrics().unwrap();
         assert_eq!((metrics.panics, metrics.leased, metrics.pool.panics), (0, 0, 0), "{what}");
-        end(&server);
+        running.end();
         first += 1;
     }
     assert!(first > 1, "{name} has no {call:?}");
 }
 
-#[test]
-fn what_interrupts_a_read_is_not_noticed() {
+/// Each exchange with each of these faults.
+fn check_all(over: Over, call: Call, faults: &[Fault]) {
     for (name, exchange) in ALL {
-        for fault in INVISIBLE {
-            check_each(name, exchange, Call::Read, fault);
+        for fault in faults {
+            check_each(name, exchange, over, call, *fault);
         }
     }
+}
+
+#[test]
+fn what_interrupts_a_read_is_not_noticed() {
+    check_all(Over::Tcp, Call::Read, &INVISIBLE);
 }
 
 #[test]
 fn what_interrupts_a_write_is_not_noticed() {
-    for (name, exchange) in ALL {
-        for fault in INVISIBLE {
-            check_each(name, exchange, Call::Write, fault);
-        }
-    }
+    check_all(Over::Tcp, Call::Write, &INVISIBLE);
 }
 
 #[test]
 fn a_read_that_fails_ends_its_connection_and_nothing_else() {
-    for (name, exchange) in ALL {
-        for fault in FATAL {
-            check_each(name, exchange, Call::Read, fault);
-        }
-    }
+    check_all(Over::Tcp, Call::Read, &FATAL);
 }
 
 #[test]
 fn a_write_that_fails_ends_its_connection_and_nothing_else() {
-    for (name, exchange) in ALL {
-        for fault in FATAL {
-            check_each(name, exchange, Call::Write, fault);
+    check_all(Over::Tcp, Call::Write, &FATAL);
+}
+
+#[test]
+fn what_interrupts_a_read_of_a_unix_socket_is_not_noticed() {
+    check_all(Over::Unix, Call::Read, &INVISIBLE);
+}
+
+#[test]
+fn what_interrupts_a_write_to_a_unix_socket_is_not_noticed() {
+    check_all(Over::Unix, Call::Write, &INVISIBLE);
+}
+
+#[test]
+fn a_read_of_a_unix_socket_that_fails_ends_its_connection_and_nothing_else() {
+    check_all(Over::Unix, Call::Read, &FATAL);
+}
+
+#[test]
+fn a_write_to_a_unix_socket_that_fails_ends_its_connection_and_nothing_else() {
+    check_all(Over::Unix, Call::Write, &FATAL);
+}
+
+#[test]
+fn an_interim_response_is_whole_and_in_its_place_however_often_it_is_held_up() {
+    let exchanges = [("continued", CONTINUED), ("continued behind another", CONTINUED_BEHIND)];
+    for (name, exchange) in exchanges {
+        for fault in INVISIBLE {
+            for times in 2..10 {
+                check_rows(name, exchange, Over::Tcp, Call::Write, fault, times);
+            }
         }
     }
 }
@@ -325,7 +463,9 @@ fn a_write_that_fails_ends_its_connection_and_nothing_else() {
 #[test]
 fn a_direction_that_cannot_be_ended_harms_nobody() {
     for fault in FATAL {
-        check_each("refused", REFUSED, Call::Shutdown, fault);
+        for over in [Over::Tcp, Over::Unix] {
+            check_each("refused", REFUSED, over, Call::Shutdown, fault);
+        }
     }
 }
 
@@ -337,13 +477,19 @@ fn one_byte_at_a_time_says_the_same() {
         if exchange.filling + expected.len() > 10_000 {
             continue;
         }
-        for call in [Call::Read, Call::Write] {
+        let both = [
+            (Over::Tcp, Call::Read),
+            (Over::Tcp, Call::Write),
+            (Over::Unix, Call::Read),
+            (Over::Unix, Call::Write),
+        ];
+        for (over, call) in both {
             let plan = Arc::new(Plan::new(call, 1, u64::MAX, Fault::OneByte));
-            let server = exchange.server(&plan);
-            let (text, ended) = exchange.run(server.local_addr().unwrap());
-            assert!(ended.is_ok() && text == expected, "{name}, {call:?}: {text:?}, {ended:?}");
-            assert!(plan.struck() > 1, "{name}, {call:?}");
-            end(&server);
+            let running = exchange.server(&plan, over);
+            let (text, ended) = exchange.run(&running);
+            assert!(ended.is_ok() && text == expected, "{name}, {over:?}, {call:?}: {text:?}, {ended:?}");
+            assert!(plan.struck() > 1, "{name}, {over:?}, {call:?}");
+            running.end();
         }
     }
 }
@@ -352,13 +498,15 @@ fn one_byte_at_a_time_says_the_same() {
 fn a_connection_that_is_gone_before_it_is_accepted_holds_up_nobody() {
     let expected = expected(PLAIN);
     for error in [Errno::CONNABORTED, Errno::INTR, Errno::CONNRESET, Errno::PERM, Errno::HOSTUNREACH] {
-        // Ten in a row: the next one is accepted at once, without a rest.
-        let plan = Arc::new(Plan::new(Call::Accept, 1, 10, Fault::Error(error)));
-        let server = PLAIN.server(&plan);
-        assert_eq!(PLAIN.run(server.local_addr().unwrap()).0, expected, "{error:?}");
-        assert_eq!(plan.struck(), 10, "{error:?}");
-        assert_eq!(server.metrics().unwrap().accept_errors, 0, "{error:?}");
-        end(&server);
+        for over in [Over::Tcp, Over::Unix] {
+            // Ten in a row: the next one is accepted at once, without a rest.
+            let plan = Arc::new(Plan::new(Call::Accept, 1, 10, Fault::Error(error)));
+            let running = PLAIN.server(&plan, over);
+            assert_eq!(PLAIN.run(&running).0, expected, "{error:?}");
+            assert_eq!(plan.struck(), 10, "{error:?}");
+            assert_eq!(running.server.metrics().unwrap().accept_errors, 0, "{error:?}");
+            running.end();
+        }
     }
 }
 
@@ -368,9 +516,9 @@ fn without_descriptors_or_memory_accepting_rests_and_goes_on() {
     for error in [Errno::MFILE, Errno::NFILE, Errno::NOMEM, Errno::NOBUFS] {
         // The second and third attempt fail: who is connected already is served meanwhile.
         let plan = Arc::new(Plan::new(Call::Accept, 2, 4, Fault::Error(error)));
-        let server = PLAIN.server(&plan);
-        let address = server.local_addr().unwrap();
-        let mut kept = TcpStream::connect(address).unwrap();
+        let running = PLAIN.server(&plan, Over::Tcp);
+        let server = &running.server;
+        let mut kept = TcpStream::connect(server.local_addr().unwrap()).unwrap();
         kept.set_read_timeout(Some(PATIENCE)).unwrap();
         let mut answer = [0; 1024];
         let mut ask = || {
@@ -378,19 +526,21 @@ fn without_descriptors_or_memory_accepting_rests_and_goes_on() {
             assert!(kept.read(&mut answer).unwrap() > 0, "{error:?}");
         };
         ask();
-        let waits = thread::spawn(move || PLAIN.run(address));
-        eventually("it has failed once", || plan.struck() >= 1);
-        ask();
-        let started = Instant::now();
-        eventually("it has failed three times", || plan.struck() >= 3);
-        ask();
-        // Each attempt is followed by a rest of 100 ms: no spinning.
-        assert!(started.elapsed() >= Duration::from_millis(50), "{error:?}: {:?}", started.elapsed());
-        assert_eq!(waits.join().unwrap().0, expected, "{error:?}: accepted in the end");
+        thread::scope(|scope| {
+            let waits = scope.spawn(|| PLAIN.run(&running));
+            eventually("it has failed once", || plan.struck() >= 1);
+            ask();
+            let started = Instant::now();
+            eventually("it has failed three times", || plan.struck() >= 3);
+            ask();
+            // Each attempt is followed by a rest of 100 ms: no spinning.
+            assert!(started.elapsed() >= Duration::from_millis(50), "{error:?}: {:?}", started.elapsed());
+            assert_eq!(waits.join().unwrap().0, expected, "{error:?}: accepted in the end");
+        });
         assert_eq!(plan.struck(), 4, "{error:?}");
         assert!(plan.calls() < 12, "{error:?}: {} attempts", plan.calls());
         assert_eq!(server.metrics().unwrap().accept_errors, 4, "{error:?}");
-        end(&server);
+        running.end();
     }
 }
 

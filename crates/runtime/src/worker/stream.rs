@@ -5,14 +5,23 @@ use super::{Go, Worker};
 use crate::body::{Body, ContentStream, STREAM_TICK};
 use crate::clock::Pace;
 use crate::connection::Connection;
+use crate::connection::unsent::Flushed;
 use crate::protocol::http::{Http, Streaming};
 
 impl Worker<'_> {
     /// Lets the handler read the content from the connection.
     #[inline(never)]
     pub(super) fn stream(&mut self, mut connection: Box<Connection>, streaming: Streaming) -> Go {
-        if let Err(error) = self.flush(&mut connection) {
-            return Go::Away(self.give_up(connection, error));
+        match self.flush(&mut connection) {
+            Ok(Flushed::All) => {}
+            Ok(Flushed::Some) => {
+                // The handler would wait for a content whose peer may wait for these answers, and an interim response would
+                // come before their end.
+                let now = self.buffers.clock.now();
+                connection.http.stream_later(streaming, now, &self.engine.config);
+                return Go::Away(self.wait_rarely(connection));
+            }
+            Err(error) => return Go::Away(self.give_up(connection, error)),
         }
         self.end_lease(&mut connection);
         let socket = connection.hold(STREAM_TICK).and_then(|()| connection.transport.try_clone());

@@ -159,6 +159,15 @@ impl Http {
         Step::Stream(Box::new(Streaming { request, route, decoder, prefix: content, owes_continue }))
     }
 
+    /// Takes a content back that was to be streamed: earlier answers have to be taken by the peer first.
+    pub(crate) fn stream_later(&mut self, streaming: Streaming, now: Instant, config: &ServerConfig) {
+        let Streaming { request, route, decoder, prefix: content, owes_continue: _ } = streaming;
+        let pace = Pace::new(now, config.content_timeout, config.bytes_per_second_min);
+        let (bytes_max, may_stream) = (0, true);
+        let receiving = Receiving { request, route, decoder, content, bytes_max, may_stream, pace };
+        self.stage = Stage::Receiving(Box::new(receiving));
+    }
+
     fn refuse_content(&mut self, error: ParseError, buffers: &mut Buffers) {
         self.messages.content_refused(error);
         self.refuse(error, buffers);
