@@ -170,6 +170,16 @@ impl Connection {
     }
 }
 
+impl Drop for Connection {
+    /// However it ends: half of a content must not be taken for the whole. Nothing but a reset says so where there is
+    /// neither a length nor a last chunk (RFC 9112, 6.3 and 8).
+    fn drop(&mut self) {
+        if self.http.is_cut_short() {
+            self.transport.reset_on_close();
+        }
+    }
+}
+
 impl fmt::Debug for Connection {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Connection")

@@ -176,6 +176,14 @@ impl Transport {
         each!(&self.socket, socket => socket.shutdown(Shutdown::Write))
     }
 
+    /// Lets the peer see that the end is no orderly one. A Unix socket has no way to say so.
+    pub(crate) fn reset_on_close(&self) {
+        // If it fails the connection is gone already.
+        each!(&self.socket, socket => {
+            let _ = SockRef::from(socket).set_linger(Some(Duration::ZERO));
+        });
+    }
+
     /// Lets reads and writes wait for the peer, `timeout` at most.
     pub(crate) fn set_blocking(&self, timeout: Duration) -> io::Result<()> {
         each!(&self.socket, socket => {

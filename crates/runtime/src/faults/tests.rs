@@ -201,6 +201,10 @@ impl Service for Site {
             "/stream" => {
                 response.send_stream(io::repeat(b's').take(200_000));
             }
+            path if path.starts_with("/breaks/") => {
+                let reads = path["/breaks/".len()..].parse().unwrap();
+                response.send_stream(Breaks(reads));
+            }
             "/large" => {
                 response.send_bytes(vec![b'l'; 500_000]);
             }
@@ -541,6 +545,39 @@ fn without_descriptors_or_memory_accepting_rests_and_goes_on() {
         assert!(plan.calls() < 12, "{error:?}: {} attempts", plan.calls());
         assert_eq!(server.metrics().unwrap().accept_errors, 4, "{error:?}");
         running.end();
+    }
+}
+
+/// Fails in the middle of a content.
+struct Breaks(usize);
+
+impl Read for Breaks {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        self.0 = self.0.checked_sub(1).ok_or(io::ErrorKind::Other)?;
+        let length = buffer.len().min(1000);
+        buffer[..length].fill(b's');
+        Ok(length)
+    }
+}
+
+#[test]
+fn half_of_a_content_whose_end_is_that_of_the_connection_ends_in_a_reset() {
+    let plan = Arc::new(Plan::new(Call::Accept, u64::MAX, 0, Fault::OneByte));
+    for reads in 0..5 {
+        for version in ["1.0", "1.1"] {
+            let running = PLAIN.server(&plan, Over::Tcp);
+            let mut socket = running.connect();
+            let _other = socket.other_handle();
+            write!(socket, "GET /breaks/{reads} HTTP/{version}\r\nHost: t\r\nConnection: close\r\n\r\n")
+                .unwrap();
+            let mut received = Vec::new();
+            let ended = socket.read_to_end(&mut received);
+            let is_reset = ended.is_err_and(|error| error.kind() == io::ErrorKind::ConnectionReset);
+            // Chunks say themselves that the last one is missing.
+            assert_eq!(is_reset, version == "1.0", "{reads} reads, {version}: {received:?}");
+            assert!(is_reset || !received.ends_with(b"0\r\n\r\n"));
+            running.end();
+        }
     }
 }
 

@@ -61,6 +61,8 @@ enum Stage {
     Skipping(Box<Skipping>),
     /// Everything is said that will be said.
     Closing { lingers: bool },
+    /// As [`Closing`](Self::Closing), within a content whose end is that of the connection.
+    CutShort,
     /// Only the end of what the peer sends is waited for, so that the answer reaches it (RFC 9112, 9.6).
     Lingering { until: Instant },
 }
@@ -164,7 +166,7 @@ impl Http {
             Stage::Sending(_) => Step::Pump,
             Stage::Skipping(_) => self.skip(buffers),
             Stage::Closing { lingers: true } => Step::Linger,
-            Stage::Closing { lingers: false } => Step::Close,
+            Stage::Closing { lingers: false } | Stage::CutShort => Step::Close,
             Stage::Lingering { .. } => {
                 buffers.input.clear();
                 Step::Read
@@ -226,7 +228,7 @@ impl Http {
             Stage::Receiving(receiving) => Some(receiving.deadline()),
             Stage::Skipping(skipping) => Some(skipping.pace.deadline()),
             Stage::Lingering { until } => Some(*until),
-            Stage::Sending(_) | Stage::Closing { .. } => Some(now + config.write_timeout),
+            Stage::Sending(_) | Stage::Closing { .. } | Stage::CutShort => Some(now + config.write_timeout),
         }
     }
 
@@ -279,7 +281,15 @@ impl Http {
 
     fn close(&mut self, reason: CloseReason, lingers: bool) {
         self.messages.close(reason);
-        self.stage = Stage::Closing { lingers };
+        self.stage = if self.is_cut_short() { Stage::CutShort } else { Stage::Closing { lingers } };
+    }
+
+    /// Whether an orderly end of the connection now would make half of a content the whole of it.
+    pub(crate) fn is_cut_short(&self) -> bool {
+        match &self.stage {
+            Stage::Sending(sending) => sending.ends_with_connection(),
+            stage => matches!(stage, Stage::CutShort),
+        }
     }
 
     /// Both halves of the exchange are complete, or the content is still to be skipped.

@@ -43,6 +43,12 @@ impl fmt::Debug for Sending {
     }
 }
 
+impl Sending {
+    pub(super) fn ends_with_connection(&self) -> bool {
+        matches!(self.framing, SendFraming::UntilClose)
+    }
+}
+
 /// What is left to do with a response.
 pub(crate) enum Responded {
     /// Nothing: it is in the output, or follows from its reader.
