@@ -10,18 +10,30 @@ pub(crate) struct Clock {
     now: Instant,
     date: Date,
     date_ends: Instant,
+    #[cfg(all(test, target_os = "linux"))]
+    pub(crate) jumps: Option<std::sync::Arc<crate::faults::Jumps>>,
 }
 
 impl Clock {
     pub(crate) fn new() -> Self {
         let now = Instant::now();
         let (date, valid) = date_at(SystemTime::now());
-        Self { now, date, date_ends: now + valid }
+        Self {
+            now,
+            date,
+            date_ends: now + valid,
+            #[cfg(all(test, target_os = "linux"))]
+            jumps: None,
+        }
     }
 
     /// Reads the system's clock; until the next call [`now`](Self::now) stands still.
     #[inline]
     pub(crate) fn refresh(&mut self) {
+        #[cfg(all(test, target_os = "linux"))]
+        if let Some(jumps) = self.jumps.clone() {
+            return self.refresh_at(jumps.now(), || jumps.wall());
+        }
         self.refresh_at(Instant::now(), SystemTime::now);
     }
 
@@ -53,6 +65,9 @@ fn date_at(time: SystemTime) -> (Date, Duration) {
     (Date::new(time), Duration::from_nanos(u64::from(1_000_000_000 - into_second)))
 }
 
+/// The longest timeout, a century: it stands for what no clock can say.
+pub(crate) const TIMEOUT_MAX: Duration = Duration::from_secs(100 * 365 * 24 * 3600);
+
 /// A deadline that moves only with the bytes that move: who sends or takes a byte a second runs
 /// into it, who keeps the pace does not.
 #[derive(Clone, Copy, Debug)]
@@ -73,7 +88,7 @@ impl Pace {
     }
 
     pub(crate) fn deadline(&self) -> Instant {
-        let earned = Duration::from_secs(self.moved / self.bytes_per_second_min);
+        let earned = Duration::from_secs(self.moved / self.bytes_per_second_min).min(TIMEOUT_MAX);
         self.started + self.grace + earned
     }
 }

@@ -5,6 +5,8 @@ use std::time::Duration;
 
 use filoplume_http1::Limits;
 
+use crate::clock::TIMEOUT_MAX;
+
 /// Handlers that may block at once. Two hundred is common for a database pool; twice that and
 /// some room costs a few megabytes of touched stack.
 pub(crate) const THREADS_MAX: usize = 512;
@@ -51,6 +53,8 @@ pub struct ServerConfig {
     pub(crate) thread_name: String,
     #[cfg(all(test, target_os = "linux"))]
     pub(crate) faults: Option<std::sync::Arc<crate::faults::Plan>>,
+    #[cfg(all(test, target_os = "linux"))]
+    pub(crate) jumps: Option<std::sync::Arc<crate::faults::Jumps>>,
 }
 
 impl Default for ServerConfig {
@@ -77,6 +81,8 @@ impl Default for ServerConfig {
             thread_name: "filoplume".to_owned(),
             #[cfg(all(test, target_os = "linux"))]
             faults: None,
+            #[cfg(all(test, target_os = "linux"))]
+            jumps: None,
         }
     }
 }
@@ -125,7 +131,7 @@ impl ServerConfig {
 
     /// Sets how long a thread without work stays. Default: 10 s.
     pub fn thread_idle_timeout(mut self, timeout: Duration) -> Self {
-        self.thread_idle_timeout = timeout;
+        self.thread_idle_timeout = timeout.min(TIMEOUT_MAX);
         self
     }
 
@@ -167,27 +173,27 @@ impl ServerConfig {
     /// Sets how long a head may take from the connection's start, or from its own first byte on a
     /// kept connection, to its end. It is one deadline, not one a read. Default: 10 s.
     pub fn head_timeout(mut self, timeout: Duration) -> Self {
-        self.head_timeout = timeout;
+        self.head_timeout = timeout.min(TIMEOUT_MAX);
         self
     }
 
     /// Sets how long a connection may be idle between two requests. Default: 75 s.
     pub fn keep_alive_timeout(mut self, timeout: Duration) -> Self {
-        self.keep_alive_timeout = timeout;
+        self.keep_alive_timeout = timeout.min(TIMEOUT_MAX);
         self
     }
 
     /// Sets how long a content may take, beside the time that [`bytes_per_second_min`](Self::bytes_per_second_min)
     /// grants for what has arrived. Default: 30 s.
     pub fn content_timeout(mut self, timeout: Duration) -> Self {
-        self.content_timeout = timeout;
+        self.content_timeout = timeout.min(TIMEOUT_MAX);
         self
     }
 
     /// Sets how long a response may wait for a peer that does not read, beside the time that
     /// [`bytes_per_second_min`](Self::bytes_per_second_min) grants for what it took. Default: 30 s.
     pub fn write_timeout(mut self, timeout: Duration) -> Self {
-        self.write_timeout = timeout;
+        self.write_timeout = timeout.min(TIMEOUT_MAX);
         self
     }
 
@@ -195,13 +201,13 @@ impl ServerConfig {
     /// cut. The time lets that response reach a peer that is still busy with its upload, or with its next request
     /// (RFC 9112, section 9.6). Default: 2 s.
     pub fn linger_timeout(mut self, timeout: Duration) -> Self {
-        self.linger_timeout = timeout;
+        self.linger_timeout = timeout.min(TIMEOUT_MAX);
         self
     }
 
     /// Sets how long a shutdown waits for what was begun. Default: 10 s.
     pub fn drain_timeout(mut self, timeout: Duration) -> Self {
-        self.drain_timeout = timeout;
+        self.drain_timeout = timeout.min(TIMEOUT_MAX);
         self
     }
 

@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use parking_lot::{Condvar, Mutex};
 
 use crate::clients::Clients;
+use crate::clock::TIMEOUT_MAX;
 use crate::config::ServerConfig;
 use crate::error::{Kind, Result};
 use crate::event_loop::watchdog::Watchdog;
@@ -163,7 +164,7 @@ impl Engine {
     /// Stops accepting and lets what was begun come to its end, until `timeout` from now. A second
     /// call can only shorten the time.
     pub(crate) fn shutdown(&self, timeout: Duration) {
-        let deadline = Instant::now() + timeout;
+        let deadline = Instant::now() + timeout.min(TIMEOUT_MAX);
         {
             let mut state = self.life.state.lock();
             let sooner = state.drain_deadline.is_none_or(|current| deadline < current);

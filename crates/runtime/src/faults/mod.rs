@@ -1,4 +1,5 @@
-//! Faults of the system, for tests: the Nth read, write, accept or shutdown of a server fails, or moves one byte only.
+//! Faults of the system, for tests: the Nth read, write, accept or shutdown of a server fails, or moves one byte only; and
+//! clocks that jump.
 //!
 //! A plan belongs to the configuration of one server, so tests do not disturb each other. Nothing of this is in a
 //! build that is not a test.
@@ -7,11 +8,14 @@
 #![cfg_attr(loom, allow(dead_code, reason = "models have no sockets"))]
 
 #[cfg(not(loom))]
+mod clocks;
+#[cfg(not(loom))]
 mod tests;
 
 use std::io;
 use std::os::fd::AsRawFd;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
+use std::time::{Duration, Instant, SystemTime};
 
 use mio::unix::SourceFd;
 use mio::{Interest, Registry, Token};
@@ -97,5 +101,26 @@ impl Watched {
         if let Some((registry, token, interest)) = &*self.0.lock() {
             registry.reregister(&mut SourceFd(&socket.as_raw_fd()), *token, *interest).unwrap();
         }
+    }
+}
+
+/// How far the clocks of a server's threads have jumped, in seconds: ahead, or back if it is negative.
+#[derive(Debug, Default)]
+pub(crate) struct Jumps {
+    pub(crate) monotonic: AtomicI64,
+    pub(crate) wall: AtomicI64,
+}
+
+impl Jumps {
+    pub(crate) fn now(&self) -> Instant {
+        let (now, seconds) = (Instant::now(), self.monotonic.load(Ordering::SeqCst));
+        let distance = Duration::from_secs(seconds.unsigned_abs());
+        if seconds < 0 { now.checked_sub(distance).unwrap() } else { now + distance }
+    }
+
+    pub(crate) fn wall(&self) -> SystemTime {
+        let (now, seconds) = (SystemTime::now(), self.wall.load(Ordering::SeqCst));
+        let distance = Duration::from_secs(seconds.unsigned_abs());
+        if seconds < 0 { now - distance } else { now + distance }
     }
 }

@@ -57,6 +57,8 @@ enum Go {
 pub(crate) fn lead(event_loop: Box<EventLoop>) {
     let mut buffers = Buffers::take();
     let engine = Arc::clone(&event_loop.handle().engine);
+    #[cfg(all(test, target_os = "linux"))]
+    buffers.clock.jumps.clone_from(&engine.config.jumps);
     let mut worker = Worker { engine, buffers: &mut buffers, lead: Some(event_loop), error: None };
     // Handlers are caught where they are called. What comes here is code of theirs that runs
     // elsewhere, such as the drop of a reader: it costs its connection, not the loop.
@@ -77,6 +79,8 @@ pub(crate) fn follow(
 ) -> Option<io::Error> {
     let mut buffers = Buffers::take();
     let engine = Arc::clone(&connection.home().engine);
+    #[cfg(all(test, target_os = "linux"))]
+    buffers.clock.jumps.clone_from(&engine.config.jumps);
     let mut worker = Worker { engine, buffers: &mut buffers, lead: None, error: None };
     let connection = worker.load(connection);
     let (home, token) = (Arc::clone(connection.home()), connection.token());
