@@ -29,8 +29,12 @@ mod app;
 pub mod conditional;
 mod context;
 mod core;
+#[cfg(any(feature = "multipart", feature = "static-files"))]
+mod disk;
 mod error;
 pub mod extract;
+#[cfg(all(test, target_os = "linux"))]
+mod faults;
 mod handler;
 #[cfg(feature = "cookies")]
 mod key;

@@ -151,7 +151,7 @@ impl Files {
     fn send(&self, request: &Request, file: Representation) -> Result<Response> {
         let mut response = Response::default();
         self.describe(&file, response.headers_mut())?;
-        let Representation { stored: Stored { content, length, validators }, content_type, .. } = file;
+        let Representation { stored: Stored { mut content, length, validators }, content_type, .. } = file;
         let validators = if self.options.has_etag { validators } else { validators.without_etag() };
         let conditions = Conditions::of(request.headers());
         let verdict = conditions.evaluate(request.method(), Some(&validators));
@@ -177,6 +177,9 @@ impl Files {
                 *response.body_mut() = content.into_body(range)?;
             }
             Selection::Several(ranges) => {
+                if let Some(first) = ranges.first() {
+                    content.try_read(first.start)?;
+                }
                 response.status(StatusCode::PARTIAL_CONTENT.as_u16());
                 send_parts(&mut response, Parts::new(content, &content_type, length, ranges))?;
             }

@@ -1,6 +1,8 @@
 //! What is stored, and how a piece of it becomes the content of a response.
 
-use std::fs::{File, Metadata};
+use std::error::Error as StdError;
+use std::fmt;
+use std::fs::Metadata;
 use std::io::{self, Read, Seek, SeekFrom};
 use std::time::SystemTime;
 
@@ -9,6 +11,7 @@ use filoplume_runtime::ResponseBody;
 
 use super::range::ByteRange;
 use crate::conditional::Validators;
+use crate::disk::File;
 use crate::error::{Error, Result};
 
 /// What is read at once and sent from memory. As much as the engine reads at a time from a longer file.
@@ -63,15 +66,23 @@ impl Content {
                 Ok(ResponseBody::Bytes(bytes.slice(index(range.start)?..end)))
             }
             Self::File(mut file) if range.length() <= MEMORY_BYTES_MAX => {
-                let bytes = file.read_range(range);
-                let bytes = bytes.map_err(|error| {
-                    // Nothing was sent yet: better to say so than to break off.
-                    Error::unavailable("the file is being changed").with_source(error)
-                })?;
+                let bytes = file.read_range(range).map_err(not_read)?;
                 Ok(ResponseBody::Bytes(bytes.into()))
             }
-            Self::File(_) => self.into_reader(range),
+            Self::File(_) => {
+                let mut begun = self;
+                begun.try_read(range.start)?;
+                begun.into_reader(range)
+            }
         }
+    }
+
+    /// Fails if there is nothing to be read at `offset`. Asked before the head of a response is sent: what fails later
+    /// can only be broken off.
+    pub(super) fn try_read(&mut self, offset: u64) -> Result<()> {
+        self.read_at(offset, &mut [0])
+            .and_then(|read| if read == 0 { Err(changed()) } else { Ok(()) })
+            .map_err(not_read)
     }
 
     /// Reads some bytes from `offset` on.
@@ -120,7 +131,12 @@ impl OpenFile {
 
     fn read_at(&mut self, offset: u64, buffer: &mut [u8]) -> io::Result<usize> {
         self.seek_to(offset)?;
-        let read = self.file.read(buffer)?;
+        let read = loop {
+            match self.file.read(buffer) {
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                result => break result?,
+            }
+        };
         self.position += read as u64;
         self.check()?;
         Ok(read)
@@ -148,8 +164,29 @@ impl OpenFile {
     }
 }
 
+/// What a change is as an error of a read.
+#[derive(Debug)]
+struct Changed;
+
+impl fmt::Display for Changed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("the file was changed while it was sent")
+    }
+}
+
+impl StdError for Changed {}
+
 fn changed() -> io::Error {
-    io::Error::other("the file was changed while it was sent")
+    io::Error::other(Changed)
+}
+
+/// What is answered if a file cannot be read and nothing was sent yet. A change is over soon; a disk that fails is not.
+fn not_read(error: io::Error) -> Error {
+    if error.get_ref().is_some_and(|source| source.is::<Changed>()) {
+        Error::unavailable("the file is being changed").with_source(error)
+    } else {
+        Error::internal(error)
+    }
 }
 
 /// Some bytes of a file.

@@ -1,6 +1,6 @@
 //! Files of a folder: opened without ever waiting, and only below the root.
 
-use std::fs::{File, Metadata};
+use std::fs::Metadata;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
@@ -10,6 +10,7 @@ use std::time::SystemTime;
 
 use super::content::{Content, Found, OpenFile, Source, Stored};
 use crate::conditional::{EntityTag, Validators};
+use crate::disk::File;
 use crate::error::{Error, Result};
 
 /// How coarse the clock of a file system is at most that tells fractions of seconds: a timer tick of 10 ms, twice.
@@ -338,7 +339,7 @@ mod tests {
         let path = folder.path().join("file");
         let set_time = |path: &Path| {
             let time = SystemTime::UNIX_EPOCH + Duration::from_secs(1);
-            File::options().write(true).open(path).unwrap().set_modified(time).unwrap();
+            fs::OpenOptions::new().write(true).open(path).unwrap().set_modified(time).unwrap();
         };
         fs::write(&path, "a").unwrap();
         set_time(&path);
@@ -361,7 +362,7 @@ mod tests {
         let written = later(&path);
         assert_eq!(written.clone().date_is_strong(true), written);
         let time = SystemTime::now() - Duration::from_secs(1000);
-        File::options().write(true).open(&path).unwrap().set_modified(time).unwrap();
+        fs::OpenOptions::new().write(true).open(&path).unwrap().set_modified(time).unwrap();
         let set = later(&path);
         assert_ne!(set.clone().date_is_strong(true), set);
     }
@@ -373,7 +374,7 @@ mod tests {
         fs::write(&path, "a").unwrap();
         let now = SystemTime::now();
         let date_of = |time: SystemTime| {
-            File::options().write(true).open(&path).unwrap().set_modified(time).unwrap();
+            fs::OpenOptions::new().write(true).open(&path).unwrap().set_modified(time).unwrap();
             validators(&path.metadata().unwrap(), "file", now).last_modified_value()
         };
         assert_eq!(date_of(SystemTime::UNIX_EPOCH - Duration::from_secs(1000)), None);

@@ -1,7 +1,7 @@
 //! One field of a form.
 
 use std::fmt;
-use std::fs::{self, File};
+use std::fs;
 use std::io::{self, BufRead, Read, Write};
 use std::path::Path;
 
@@ -10,6 +10,7 @@ use filoplume_runtime::{Body, Headers};
 
 use super::parser::Parser;
 use super::rejection::MultipartRejection;
+use crate::disk::File;
 
 /// One field of a [`Multipart`](super::Multipart): a text or a file. Its content is read as it arrives.
 ///
@@ -107,15 +108,17 @@ impl<'a> Field<'a> {
     /// # Errors
     ///
     /// If the file is there already or cannot be written, or the form is malformed or too long. `?` tells these apart:
-    /// what is the client's fault is answered as such, the rest with `500`.
+    /// what is the client's fault is answered as such, the rest, such as a full disk, with `500`.
     pub fn save_to(mut self, path: impl AsRef<Path>) -> io::Result<u64> {
         let path = path.as_ref();
         let mut file = File::create_new(path)?;
         let saved = self.copy_to(&mut file);
         if saved.is_err() {
             drop(file);
-            // The first error is the one to tell.
-            let _ = fs::remove_file(path);
+            // The first error is the one to tell the handler.
+            if let Err(error) = fs::remove_file(path) {
+                tracing::warn!(path = %path.display(), %error, "half of an upload could not be removed");
+            }
         }
         saved
     }
