@@ -103,7 +103,12 @@ fn upload(State(uploads): State<Uploads>, mut form: Multipart) -> Result<(Status
 }
 
 fn raw(State(uploads): State<Uploads>, mut body: Body) -> Result<(StatusCode, String)> {
-    let mut file = std::fs::File::create(uploads.next_path())?;
-    let bytes = std::io::copy(&mut body, &mut file)?;
-    Ok((StatusCode::CREATED, format!("{bytes} bytes")))
+    let path = uploads.next_path();
+    let mut file = std::fs::File::create_new(&path)?;
+    let saved = std::io::copy(&mut body, &mut file);
+    if saved.is_err() {
+        // The disk is full, or the client has gone: half of a file is nothing to keep.
+        std::fs::remove_file(&path)?;
+    }
+    Ok((StatusCode::CREATED, format!("{} bytes", saved?)))
 }

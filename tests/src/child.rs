@@ -76,6 +76,17 @@ impl Example {
         Some(Child::start(command, address))
     }
 
+    /// Starts it by a shell, `shell` with `-c` and a script that ends in `exec "$0" "$@"`, with a free address and more as its
+    /// arguments.
+    #[track_caller]
+    pub fn start_by(self, shell: &[&str], script: &str, arguments: &[&str]) -> Child {
+        let address = free_address();
+        let (program, options) = shell.split_first().expect("a shell");
+        let mut command = Command::new(program);
+        command.args(options).arg(script).arg(self.path()).arg(address.to_string()).args(arguments);
+        Child::start(command, address)
+    }
+
     /// Starts one that is no web server, on a free port.
     #[track_caller]
     pub fn start_tcp(self, threads: usize) -> Child {

@@ -1,6 +1,7 @@
 //! What the system knows of a process: `/proc`.
 
 use std::fs;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
@@ -47,6 +48,12 @@ impl Process {
         let ticks: u64 =
             fields.split_whitespace().skip(11).take(2).map(|ticks| ticks.parse::<u64>().unwrap()).sum();
         Duration::from_millis(ticks * 10)
+    }
+
+    /// A path as the process sees it, with what was mounted for it alone.
+    pub fn path(self, path: &Path) -> PathBuf {
+        let path = path.strip_prefix("/").expect("an absolute path");
+        PathBuf::from(format!("/proc/{}/root", self.0)).join(path)
     }
 
     fn count(self, folder: &str) -> usize {
