@@ -44,7 +44,8 @@ pub struct ResponseReader {
 /// The last head and what it meant.
 ///
 /// Servers say the same again and again, but for the date, which changes once a second. The same bytes, to the same
-/// method and under the same limits, mean the same: to compare them costs a fraction of parsing them.
+/// method and under the same limits, mean the same: to compare them costs a fraction of parsing them. Where no head
+/// comes twice, looking and remembering are in vain, so that it is tried only now and then.
 #[derive(Debug)]
 struct LastHead {
     bytes: Vec<u8>,
@@ -52,7 +53,17 @@ struct LastHead {
     limits: Limits,
     /// Its bytes are those above. `None` as long as nothing is remembered.
     meaning: Option<ResponseHead<'static>>,
+    /// Heads in a row that were other ones than those before them.
+    misses: u8,
+    /// How many heads are still to be parsed without looking.
+    pause: u8,
 }
+
+/// Misses in a row after which it looks as if no head came twice.
+const MISSES_MAX: u8 = 4;
+
+/// Heads that are then parsed before the next attempt.
+const PAUSE_HEADS: u8 = 128;
 
 /// Longest head that is remembered. A longer one is rare, and its comparison is not what takes the time.
 const REMEMBERED_BYTES_MAX: usize = 1024;
@@ -155,7 +166,7 @@ impl ResponseReader {
                 match parse_response_head(input, method, limits) {
                     Ok(None) => Ok((0, None)),
                     Ok(Some((head, used))) => {
-                        self.last.remember(&head, method, limits);
+                        self.last.parsed(&head, method, limits);
                         Ok((used, Some(self.begin(head, limits)?)))
                     }
                     Err(error) => Err(self.refuse(error)),
@@ -249,7 +260,14 @@ impl ResponseReader {
 
 impl Default for LastHead {
     fn default() -> Self {
-        Self { bytes: Vec::new(), method: Method::GET, limits: Limits::default(), meaning: None }
+        Self {
+            bytes: Vec::new(),
+            method: Method::GET,
+            limits: Limits::default(),
+            meaning: None,
+            misses: 0,
+            pause: 0,
+        }
     }
 }
 
@@ -257,20 +275,39 @@ impl LastHead {
     /// Returns the head at the start of the input and its length, if it is the last one once more.
     #[inline]
     fn again<'a>(
-        &self,
+        &mut self,
         input: &'a [u8],
         method: &Method,
         limits: &Limits,
     ) -> Option<(ResponseHead<'a>, usize)> {
+        if self.pause > 0 {
+            return None;
+        }
         let meaning = self.meaning.as_ref()?;
         let (bytes, _) = input.split_at_checked(self.bytes.len())?;
         if bytes != self.bytes || *method != self.method || *limits != self.limits {
             return None;
         }
+        self.misses = 0;
         Some((meaning.with_bytes(bytes), bytes.len()))
     }
 
+    /// Takes note of a head that was parsed.
+    #[inline]
+    fn parsed(&mut self, head: &ResponseHead<'_>, method: &Method, limits: &Limits) {
+        match self.pause.checked_sub(1) {
+            Some(left) => self.pause = left,
+            None => self.remember(head, method, limits),
+        }
+    }
+
+    #[inline(never)]
     fn remember(&mut self, head: &ResponseHead<'_>, method: &Method, limits: &Limits) {
+        self.misses = self.misses.saturating_add(1);
+        if self.misses > MISSES_MAX {
+            (self.misses, self.pause) = (0, PAUSE_HEADS);
+            return;
+        }
         let bytes = head.bytes();
         if bytes.len() > REMEMBERED_BYTES_MAX {
             return;

@@ -8,6 +8,7 @@ use std::mem::MaybeUninit;
 use http::{Method, StatusCode};
 use httparse::{Header, ParserConfig, Response, Status};
 
+use crate::client_plain::parse_plain_response_head;
 use crate::error::ParseError;
 use crate::framing::{parse_length, refusal_of_coding};
 use crate::limits::Limits;
@@ -98,6 +99,26 @@ impl<'a> ResponseHead<'a> {
         self.is_persistent
     }
 
+    /// What status, fields and the method of the request make of each other.
+    #[inline]
+    pub(crate) fn from_facts(
+        version: Version,
+        status: StatusCode,
+        facts: &FieldFacts,
+        method: &Method,
+        bytes: &'a [u8],
+    ) -> Result<Self, ParseError> {
+        let framing = facts.framing(method, status)?;
+        let is_persistent = facts.is_persistent(version, framing);
+        Ok(Self { status, version, framing, is_persistent, bytes })
+    }
+
+    /// Whether two readings of the same bytes agree.
+    pub(crate) fn is_same(&self, other: &Self) -> bool {
+        (self.status, self.version, self.framing) == (other.status, other.version, other.framing)
+            && (self.is_persistent, self.bytes) == (other.is_persistent, other.bytes)
+    }
+
     /// The whole head, as it came.
     #[inline]
     pub(crate) fn bytes(&self) -> &'a [u8] {
@@ -162,6 +183,24 @@ pub fn parse_response_head<'a>(
     }
     // Bytes over the limit are never looked at: otherwise the answer would depend on whether they are here already.
     let window = input.get(..limits.head_bytes_max).unwrap_or(input);
+    if let Some((head, used)) = parse_plain_response_head(window, method, limits) {
+        // Tests and fuzz targets have debug assertions: there each plain head is read in both ways.
+        debug_assert!(
+            matches!(parse_carefully(window, method, limits), Ok(Some((other, end))) if head.is_same(&other) && used == end),
+            "the plain way takes {head:?} for something else than the careful one",
+        );
+        return Ok(Some((head, used)));
+    }
+    parse_carefully(window, method, limits)
+}
+
+/// Parses what is not plain, and decides what is wrong with what cannot be parsed.
+#[inline(never)]
+pub(crate) fn parse_carefully<'a>(
+    window: &'a [u8],
+    method: &Method,
+    limits: &Limits,
+) -> Result<Option<(ResponseHead<'a>, usize)>, ParseError> {
     attempt::<FIELDS_FEW>(window, method, limits)
 }
 
@@ -204,9 +243,8 @@ fn attempt<'a, const N: usize>(
         }
         facts.note(version, name, header.value)?;
     }
-    let framing = facts.framing(method, status)?;
-    let is_persistent = facts.is_persistent(version, framing);
-    Ok(Some((ResponseHead { status, version, framing, is_persistent, bytes }, used)))
+    let head = ResponseHead::from_facts(version, status, &facts, method, bytes)?;
+    Ok(Some((head, used)))
 }
 
 /// A function of its own, so that the stack of the common case stays small.
@@ -235,7 +273,7 @@ fn reason(error: httparse::Error) -> ParseError {
 
 /// Collects what single fields say about the end of the message.
 #[derive(Default)]
-struct FieldFacts {
+pub(crate) struct FieldFacts {
     length: Option<u64>,
     coding: bool,
     close: bool,
@@ -245,14 +283,11 @@ struct FieldFacts {
 impl FieldFacts {
     /// Takes note of one field. The length of the name rules out most fields before a byte is compared.
     #[inline]
-    fn note(&mut self, version: Version, name: &[u8], value: &[u8]) -> Result<(), ParseError> {
+    pub(crate) fn note(&mut self, version: Version, name: &[u8], value: &[u8]) -> Result<(), ParseError> {
         match name.len() {
             10 if name.eq_ignore_ascii_case(b"connection") => self.note_connection(value),
             14 if name.eq_ignore_ascii_case(b"content-length") => {
-                if self.length.is_some() {
-                    return Err(ParseError::LengthRepeated);
-                }
-                self.length = Some(parse_length(value).ok_or(ParseError::LengthInvalid)?);
+                self.note_length(parse_length(value))?;
             }
             17 if name.eq_ignore_ascii_case(b"transfer-encoding") => {
                 if version == Version::Http10 {
@@ -270,6 +305,28 @@ impl FieldFacts {
             _ => {}
         }
         Ok(())
+    }
+
+    /// Takes note of a length, which is `None` where there should be a number and is none.
+    #[inline]
+    pub(crate) fn note_length(&mut self, length: Option<u64>) -> Result<(), ParseError> {
+        if self.length.is_some() {
+            return Err(ParseError::LengthRepeated);
+        }
+        self.length = Some(length.ok_or(ParseError::LengthInvalid)?);
+        Ok(())
+    }
+
+    /// Takes note of the option `keep-alive`.
+    #[inline]
+    pub(crate) fn note_keep_alive(&mut self) {
+        self.keep_alive = true;
+    }
+
+    /// Whether a field with a name of this length may be one that [`note`](Self::note) knows.
+    #[inline]
+    pub(crate) fn may_matter(name_len: usize) -> bool {
+        matches!(name_len, 10 | 14 | 17)
     }
 
     fn note_connection(&mut self, value: &[u8]) {

@@ -22,6 +22,7 @@ mod chunked;
 mod client;
 mod client_encode;
 mod client_head;
+mod client_plain;
 mod connection;
 mod content;
 mod date;

@@ -50,13 +50,92 @@ pub(crate) fn value_run(bytes: &[u8], start: usize) -> usize {
     run(bytes, start, |word| (below(word, 0x20) | equal(word, 0x7f)) & !word).wrapping_add(blocks_len)
 }
 
+/// Returns how many bytes at the start are letters and hyphens: [`name_run`] for names without digits, and cheaper.
+#[inline(always)]
+pub(crate) fn letter_run(bytes: &[u8]) -> usize {
+    run_of_words(bytes, |word| {
+        let lower = word | u64::from_ne_bytes([0x20; 8]);
+        let letter = from(lower, b'a') & !from(lower, b'z' + 1);
+        (!letter & different(word, b'-')) | word
+    })
+}
+
+/// Returns how many bytes at the start are visible ASCII or spaces: [`value_run`] for values that are short, and cheaper.
+#[inline(always)]
+pub(crate) fn printable_run(bytes: &[u8]) -> usize {
+    run_of_words(bytes, |word| below(word, 0x20) | word.wrapping_add(ONES) | word)
+}
+
+/// Returns the first eight bytes, from the lowest bit up, with zeros behind the end.
+#[inline(always)]
+pub(crate) fn first_word(bytes: &[u8]) -> u64 {
+    bytes.first_chunk().map_or_else(|| short_word(bytes), |eight| u64::from_le_bytes(*eight))
+}
+
+#[inline(always)]
+fn run_of_words(bytes: &[u8], stops: impl Fn(u64) -> u64) -> usize {
+    let mut rest = bytes;
+    loop {
+        let (word, behind) = match rest.split_first_chunk() {
+            Some((eight, behind)) => (u64::from_le_bytes(*eight), behind),
+            None => (short_word(rest), [].as_slice()),
+        };
+        let found = stops(word) & HIGHS;
+        if found != 0 {
+            return bytes.len().wrapping_sub(rest.len()).wrapping_add(found.trailing_zeros() as usize / 8);
+        }
+        rest = behind;
+    }
+}
+
+/// Fewer than eight bytes as a word.
+#[cold]
+#[inline(never)]
+fn short_word(bytes: &[u8]) -> u64 {
+    bytes.iter().rev().fold(0, |word, &byte| (word << 8) | u64::from(byte))
+}
+
 /// Returns whether `line` begins with `Host: ` in any case.
 #[inline(always)]
 pub(crate) fn begins_with_host(line: &[u8]) -> bool {
-    const LOWER_CASE: u64 = u64::from_le_bytes([0x20, 0x20, 0x20, 0x20, 0, 0, 0, 0]);
-    const FIRST_SIX: u64 = u64::from_le_bytes([0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0, 0]);
-    const HOST: u64 = u64::from_le_bytes(*b"host: \0\0");
-    line.first_chunk().is_some_and(|eight| (u64::from_le_bytes(*eight) | LOWER_CASE) & FIRST_SIX == HOST)
+    const HOST: Start = Start::new(b"host: \0\0");
+    line.first_chunk().is_some_and(|eight| HOST.begins(u64::from_le_bytes(*eight)))
+}
+
+/// A text of up to eight bytes that a line may begin with, in upper or lower case.
+#[derive(Clone, Copy)]
+pub(crate) struct Start {
+    text: u64,
+    /// The bits in which upper and lower case differ.
+    case: u64,
+    /// Those of the bytes that there are.
+    bits: u64,
+}
+
+impl Start {
+    /// `text` is in lower case, and ends in zeros if it is shorter.
+    pub(crate) const fn new(text: &[u8; 8]) -> Self {
+        let (mut case, mut bits) = ([0; 8], [0; 8]);
+        let mut at = 0;
+        while at < 8 {
+            #[expect(clippy::indexing_slicing, reason = "evaluated at compile time")]
+            if text[at] != 0 {
+                bits[at] = 0xff;
+                case[at] = if text[at].is_ascii_lowercase() { 0x20 } else { 0 };
+            }
+            at = at.wrapping_add(1);
+        }
+        Self {
+            text: u64::from_le_bytes(*text),
+            case: u64::from_le_bytes(case),
+            bits: u64::from_le_bytes(bits),
+        }
+    }
+
+    #[inline(always)]
+    pub(crate) fn begins(self, word: u64) -> bool {
+        (word | self.case) & self.bits == self.text
+    }
 }
 
 #[inline(always)]
@@ -168,6 +247,8 @@ mod tests {
         check(query_run, |byte| TARGET_PATH.has(byte) || matches!(byte, b'?' | b'\\'));
         check(name_run, |byte| byte.is_ascii_alphanumeric() || byte == b'-');
         check(value_run, |byte| VALUE.has(byte) && byte != b'\t');
+        check(|bytes, at| letter_run(&bytes[at..]), |byte| byte.is_ascii_alphabetic() || byte == b'-');
+        check(|bytes, at| printable_run(&bytes[at..]), |byte| matches!(byte, b' '..=b'~'));
     }
 
     #[test]
@@ -175,6 +256,15 @@ mod tests {
         for bytes in [&b""[..], b"a", b"abcdefgh"] {
             assert_eq!(path_run(bytes, bytes.len()), 0);
             assert_eq!(path_run(bytes, bytes.len() + 9), 0);
+        }
+    }
+
+    #[test]
+    fn what_is_short_is_a_word_with_zeros_behind_it() {
+        for len in 0..=9 {
+            let mut expected = [0; 8];
+            expected[..len.min(8)].copy_from_slice(&b"abcdefghi"[..len.min(8)]);
+            assert_eq!(first_word(&b"abcdefghi"[..len]).to_le_bytes(), expected);
         }
     }
 

@@ -186,6 +186,25 @@ fn the_same_head_may_mean_something_else() {
     assert!(matches!(event, Some(ResponseEvent::Head(head)) if head.framing() == ResponseFraming::Length(4)));
 }
 
+/// A reader stops looking for the last head where none comes twice, and begins again.
+#[test]
+fn heads_mean_the_same_wherever_others_came_before_them() {
+    let mut reader = ResponseReader::new();
+    // Runs of the same head, and of heads that all differ, of many lengths.
+    let lengths = (0..24).flat_map(|run| (0..run * run).map(move |at| if run % 2 == 0 { run } else { at }));
+    for length in lengths {
+        let head = format!("HTTP/1.1 200 OK\r\nContent-Length: {length}\r\n\r\n");
+        let (used, event) = reader.receive(head.as_bytes(), &Method::GET, &Limits::default()).unwrap();
+        let Some(ResponseEvent::Head(found)) = event else { panic!("{event:?}") };
+        assert_eq!((used, found.framing()), (head.len(), ResponseFraming::Length(length)));
+        assert_eq!(found.field("content-length"), Some(length.to_string().as_bytes()));
+        while !matches!(
+            reader.receive(&[b'x'; 600], &Method::GET, &Limits::default()).unwrap().1,
+            Some(ResponseEvent::End)
+        ) {}
+    }
+}
+
 #[test]
 fn interim_responses_come_before_the_final_one() {
     check(

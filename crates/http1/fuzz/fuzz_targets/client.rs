@@ -1,4 +1,6 @@
 //! A client's reader never panics, never stalls with bytes in hand, and finds the same in a stream at every cut.
+//!
+//! Fuzz targets have debug assertions, so every head that is plain is read in both ways here and compared.
 
 #![no_main]
 
