@@ -3,13 +3,13 @@
 //! Two threads, each with its own listener (`SO_REUSEPORT`) and its own epoll. Every empty line is taken for the
 //! end of a request, and the same bytes answer each. Bodies, targets and `Connection: close` mean nothing here.
 
-use std::mem;
 use std::os::fd::RawFd;
 
 use common::WORKERS;
 use memchr::memmem;
-use raw_sockets::epoll::{self, Epoll, HUNG_UP, WRITABLE};
-use raw_sockets::{answer, listener, run_loops, send};
+use raw_sockets::epoll::{self, Epoll};
+use raw_sockets::event_loop::{Serve, send_or_keep};
+use raw_sockets::{answer, run_loops};
 
 const INPUT_BYTES: usize = 256 * 1024;
 
@@ -24,71 +24,30 @@ struct Connection {
     unsent: Vec<u8>,
 }
 
-struct Loop {
-    epoll: Epoll,
-    listener: RawFd,
-    /// Indexed by file descriptor.
-    connections: Vec<Connection>,
+struct Floor {
     input: Box<[u8]>,
     output: Vec<u8>,
     answer: Vec<u8>,
 }
 
-impl Loop {
-    fn new(listener: RawFd) -> Self {
+impl Floor {
+    fn new() -> Self {
         Self {
-            epoll: Epoll::open(),
-            listener,
-            connections: Vec::new(),
             input: vec![0; INPUT_BYTES].into_boxed_slice(),
             output: Vec::with_capacity(INPUT_BYTES),
             answer: answer(&epoll::http_date(epoll::seconds()), ""),
         }
     }
+}
 
-    fn run(mut self) {
-        self.epoll.add_listener(self.listener);
-        let mut events = epoll::events();
-        loop {
-            for event in self.epoll.wait(&mut events) {
-                let fd = event.u64 as RawFd;
-                if fd == self.listener {
-                    self.accept();
-                } else {
-                    self.drive(fd, event.events);
-                }
-            }
-        }
+impl Serve for Floor {
+    type Connection = Connection;
+
+    fn unsent(connection: &mut Connection) -> &mut Vec<u8> {
+        &mut connection.unsent
     }
 
-    fn accept(&mut self) {
-        let Some(fd) = listener::accept(self.listener) else { return };
-        let index = fd as usize;
-        if self.connections.len() <= index {
-            self.connections.resize_with(index + 1, Connection::default);
-        }
-        self.epoll.add(fd);
-    }
-
-    fn drive(&mut self, fd: RawFd, events: u32) {
-        let mut connection = mem::take(&mut self.connections[fd as usize]);
-        if events & WRITABLE != 0 && !connection.unsent.is_empty() {
-            let pending = mem::take(&mut connection.unsent);
-            connection.unsent = send(fd, &pending).map_or(Vec::new(), <[u8]>::to_vec);
-            if connection.unsent.is_empty() {
-                self.epoll.expect_reads(fd);
-            }
-        }
-        let open = self.serve(fd, &mut connection);
-        if !open || (events & HUNG_UP != 0 && connection.unsent.is_empty()) {
-            listener::close(fd);
-        } else {
-            self.connections[fd as usize] = connection;
-        }
-    }
-
-    /// Reads, answers and writes until the socket is drained; false when it is to be closed.
-    fn serve(&mut self, fd: RawFd, connection: &mut Connection) -> bool {
+    fn serve(&mut self, epoll: &Epoll, fd: RawFd, connection: &mut Connection) -> bool {
         while connection.unsent.is_empty() {
             let read = match epoll::recv(fd, &mut self.input) {
                 Some(0) => return false,
@@ -99,12 +58,10 @@ impl Loop {
                 self.output.extend_from_slice(&self.answer);
             }
             if !self.output.is_empty() {
-                let Some(unsent) = send(fd, &self.output) else { return false };
-                connection.unsent.extend_from_slice(unsent);
-                self.output.clear();
-                if !connection.unsent.is_empty() {
-                    self.epoll.expect_writes(fd);
+                if !send_or_keep(epoll, fd, &self.output, &mut connection.unsent) {
+                    return false;
                 }
+                self.output.clear();
             }
             if read < INPUT_BYTES {
                 return true;
@@ -144,7 +101,7 @@ fn ends(bytes: &[u8], matched: &mut usize) -> usize {
 }
 
 fn main() {
-    run_loops(WORKERS, |listener| Loop::new(listener).run());
+    run_loops(WORKERS, Floor::new);
 }
 
 #[cfg(test)]

@@ -15,8 +15,9 @@ use std::{env, mem, str, thread};
 
 use common::{WORKERS, message_json, milliseconds, spin};
 use memchr::memmem;
-use raw_sockets::epoll::{self, Epoll, HUNG_UP, WRITABLE};
-use raw_sockets::{listener, run_loops, send};
+use raw_sockets::epoll::{self, Epoll};
+use raw_sockets::event_loop::{Serve, send_or_keep};
+use raw_sockets::run_loops;
 
 /// A read that does not fill this has drained the socket; a 64 KiB body and its head fit.
 const INPUT_BYTES: usize = 256 * 1024;
@@ -42,11 +43,7 @@ struct Connection {
     wants_json: bool,
 }
 
-struct Loop {
-    epoll: Epoll,
-    listener: RawFd,
-    /// Indexed by file descriptor.
-    connections: Vec<Connection>,
+struct Reference {
     input: Box<[u8]>,
     output: Vec<u8>,
     seconds: i64,
@@ -58,69 +55,18 @@ struct Loop {
     count: Option<Count>,
 }
 
-impl Loop {
-    fn new(listener: RawFd, is_counted: bool) -> Self {
-        Self {
-            epoll: Epoll::open(),
-            listener,
-            connections: Vec::new(),
-            input: vec![0; INPUT_BYTES].into_boxed_slice(),
-            output: Vec::with_capacity(INPUT_BYTES),
-            seconds: 0,
-            date: String::new(),
-            answer: Vec::new(),
-            kept_answer: Vec::new(),
-            last_answer: Vec::new(),
-            count: is_counted.then_some(Count([b'0'; COUNT_DIGITS])),
-        }
+impl Serve for Reference {
+    type Connection = Connection;
+
+    fn woke(&mut self) {
+        self.set_date();
     }
 
-    fn run(mut self) {
-        self.epoll.add_listener(self.listener);
-        let mut events = epoll::events();
-        loop {
-            let ready = self.epoll.wait(&mut events);
-            self.set_date();
-            for event in ready {
-                let fd = event.u64 as RawFd;
-                if fd == self.listener {
-                    self.accept();
-                } else {
-                    self.drive(fd, event.events);
-                }
-            }
-        }
+    fn unsent(connection: &mut Connection) -> &mut Vec<u8> {
+        &mut connection.unsent
     }
 
-    /// Takes one connection; the listener is level-triggered, so the next wait names it again.
-    fn accept(&mut self) {
-        let Some(fd) = listener::accept(self.listener) else { return };
-        let index = fd as usize;
-        if self.connections.len() <= index {
-            self.connections.resize_with(index + 1, Connection::default);
-        }
-        self.epoll.add(fd);
-    }
-
-    fn drive(&mut self, fd: RawFd, events: u32) {
-        let mut connection = mem::take(&mut self.connections[fd as usize]);
-        if events & WRITABLE != 0 && !connection.unsent.is_empty() {
-            let pending = mem::take(&mut connection.unsent);
-            connection.unsent = send(fd, &pending).map_or(Vec::new(), <[u8]>::to_vec);
-            if connection.unsent.is_empty() {
-                self.epoll.expect_reads(fd);
-            }
-        }
-        let open = self.serve(fd, &mut connection);
-        if !open || (events & HUNG_UP != 0 && connection.unsent.is_empty()) {
-            listener::close(fd);
-        } else {
-            self.connections[fd as usize] = connection;
-        }
-    }
-
-    /// Reads, answers and writes until the socket is drained; false when it is to be closed.
-    fn serve(&mut self, fd: RawFd, connection: &mut Connection) -> bool {
+    fn serve(&mut self, epoll: &Epoll, fd: RawFd, connection: &mut Connection) -> bool {
         while connection.unsent.is_empty() {
             if connection.closing {
                 return false;
@@ -139,18 +85,31 @@ impl Loop {
             let drained = read < INPUT_BYTES - kept;
             self.answer(connection, kept + read);
             if !self.output.is_empty() {
-                let Some(unsent) = send(fd, &self.output) else { return false };
-                connection.unsent.extend_from_slice(unsent);
-                self.output.clear();
-                if !connection.unsent.is_empty() {
-                    self.epoll.expect_writes(fd);
+                if !send_or_keep(epoll, fd, &self.output, &mut connection.unsent) {
+                    return false;
                 }
+                self.output.clear();
             }
             if drained {
                 return !(connection.closing && connection.unsent.is_empty());
             }
         }
         true
+    }
+}
+
+impl Reference {
+    fn new(is_counted: bool) -> Self {
+        Self {
+            input: vec![0; INPUT_BYTES].into_boxed_slice(),
+            output: Vec::with_capacity(INPUT_BYTES),
+            seconds: 0,
+            date: String::new(),
+            answer: Vec::new(),
+            kept_answer: Vec::new(),
+            last_answer: Vec::new(),
+            count: is_counted.then_some(Count([b'0'; COUNT_DIGITS])),
+        }
     }
 
     /// Appends an answer to the output for each request that is complete in the input.
@@ -276,7 +235,7 @@ fn write_json(output: &mut Vec<u8>, date: &str, closing: bool) {
 
 fn main() {
     let is_counted = env::args().nth(2).is_some_and(|argument| argument == "counted");
-    run_loops(WORKERS, move |listener| Loop::new(listener, is_counted).run());
+    run_loops(WORKERS, move || Reference::new(is_counted));
 }
 
 #[cfg(test)]

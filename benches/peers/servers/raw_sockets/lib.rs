@@ -1,6 +1,7 @@
-//! What the raw servers share: epoll, sockets, and prepared answers. The loop itself differs.
+//! What the raw servers share: the loop with its epoll, sockets, and prepared answers. What is done with the bytes differs.
 
 pub mod epoll;
+pub mod event_loop;
 pub mod listener;
 
 use std::os::fd::RawFd;
@@ -8,13 +9,17 @@ use std::thread;
 
 use common::{HELLO, address_argument};
 
-/// Runs so many loops, each with a listener of its own, until the process is ended.
-pub fn run_loops(count: usize, run: impl Fn(RawFd) + Copy + Send + 'static) {
+use crate::event_loop::{EventLoop, Serve};
+
+/// Runs so many loops, each with a server and a listener of its own, until the process is ended.
+pub fn run_loops<S: Serve>(count: usize, server: impl Fn() -> S + Copy + Send + 'static) {
     let address = address_argument();
     // All listeners exist before the first is asked, so that every connection meets the same number of them.
     let listeners: Vec<RawFd> = (0..count).map(|_| listener::bind(address)).collect();
-    let threads: Vec<_> =
-        listeners.into_iter().map(|listener| thread::spawn(move || run(listener))).collect();
+    let threads: Vec<_> = listeners
+        .into_iter()
+        .map(|listener| thread::spawn(move || EventLoop::new(listener, server()).run()))
+        .collect();
     for thread in threads {
         thread.join().expect("a loop does not end");
     }
