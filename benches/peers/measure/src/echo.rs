@@ -12,7 +12,9 @@ use crate::generator::{self, Generator, Job, Spent, Tools};
 use crate::proc::Size;
 use crate::report::{Column, Figures, Show};
 use crate::running::Running;
-use crate::scenario::{OTHERS_KEY, Run, Scenario, Who, column, per_request, single};
+use crate::scenario::{
+    MEMORY, OTHERS, P50, P99, Run, Scenario, THREADS, USER, Who, column, per_request, single,
+};
 
 /// Bytes in a message, as in May's comparison.
 const SMALL_BYTES: usize = 100;
@@ -32,33 +34,33 @@ const ANSWERED_WITHIN: Duration = Duration::from_secs(30);
 const COLUMNS: &[Column] = &[
     column("rate", "echoes/s", 0, Show::Compared),
     column("cpu", "CPU µs/echo", 2, Show::Compared),
-    column("user", "of it user µs", 2, Show::Median),
+    USER,
     column("switches", "context switches/echo", 2, Show::Median),
-    column("p50", "p50 ms", 2, Show::Median),
-    column("p99", "p99 ms", 2, Show::Median),
-    column("threads", "threads", 0, Show::Median),
-    column("memory", "RSS MiB", 1, Show::Median),
-    column(OTHERS_KEY, "cores used by others", 2, Show::Median),
+    P50,
+    P99,
+    THREADS,
+    MEMORY,
+    OTHERS,
 ];
 
 /// What ab says, beside what the server spent.
 pub const AB_COLUMNS: &[Column] = &[
     column("rate", "echoes/s", 0, Show::Compared),
     column("cpu", "CPU µs/echo", 2, Show::Compared),
-    column("user", "of it user µs", 2, Show::Median),
+    USER,
     column("complete", "complete", 0, Show::Median),
     column("failed", "failed", 0, Show::Median),
     column("kept", "kept alive", 0, Show::Median),
     column("p50", "p50 ms", 0, Show::Median),
     column("p99", "p99 ms", 0, Show::Median),
-    column("memory", "RSS MiB", 1, Show::Median),
-    column(OTHERS_KEY, "cores used by others", 2, Show::Median),
+    MEMORY,
+    OTHERS,
 ];
 
 const IDLE_COLUMNS: &[Column] = &[
     column("memory", "RSS MiB", 1, Show::Compared),
     column("per connection", "KiB/connection", 2, Show::Median),
-    column("threads", "threads", 0, Show::Median),
+    THREADS,
 ];
 
 pub const SMALL: Scenario = Scenario {

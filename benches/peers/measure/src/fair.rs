@@ -7,7 +7,7 @@ use crate::build::Program;
 use crate::generator::{self, Generator, Job, Tools};
 use crate::report::{Column, Figures, Show};
 use crate::running::Running;
-use crate::scenario::{Run, column, per_request};
+use crate::scenario::{P50, P99, Run, column, per_request};
 
 pub const COLUMNS: &[Column] = &[
     column("rate", "requests/s", 0, Show::Compared),
@@ -15,8 +15,8 @@ pub const COLUMNS: &[Column] = &[
     column("middle", "median", 0, Show::Median),
     column("most", "most", 0, Show::Median),
     column("unserved", "never served", 0, Show::Median),
-    column("p50", "p50 ms", 2, Show::Median),
-    column("p99", "p99 ms", 2, Show::Median),
+    P50,
+    P99,
     column("longest", "longest wait ms", 1, Show::Median),
     column("cpu", "CPU µs/request", 2, Show::Compared),
     column("others", "cores used by others", 2, Show::Median),

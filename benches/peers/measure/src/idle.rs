@@ -8,7 +8,7 @@ use crate::clients::{Clients, Question};
 use crate::proc::{CpuTime, Size, live_switches};
 use crate::report::{Column, Figures, Show};
 use crate::running::Running;
-use crate::scenario::{Run, column};
+use crate::scenario::{MEMORY, Run, THREADS, column};
 use crate::strace::Strace;
 
 const CONNECTIONS: usize = 10_000;
@@ -25,8 +25,8 @@ const QUESTION: Question = Question::Get("/plaintext");
 
 pub const COLUMNS: &[Column] = &[
     column("per connection", "RSS KiB/connection", 2, Show::Median),
-    column("memory", "RSS MiB", 1, Show::Median),
-    column("threads", "threads", 0, Show::Median),
+    MEMORY,
+    THREADS,
     column("cpu", "CPU ms in 5 s", 0, Show::Median),
     column("switches", "context switches in 5 s", 0, Show::Median),
     column("calls", "system calls in 3 s", 0, Show::Median),

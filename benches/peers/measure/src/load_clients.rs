@@ -8,9 +8,6 @@ use std::process::Command;
 use std::thread;
 use std::time::Duration;
 
-use nix::sys::signal::{Signal, kill};
-use nix::unistd::Pid;
-
 use crate::args::Args;
 use crate::build::{Program, output_folder};
 use crate::child::{Child, Ended};
@@ -19,7 +16,7 @@ use crate::printed::Printed;
 use crate::report::{self, Column, Figures, Row, Show};
 use crate::rounds::Turns;
 use crate::running::{Running, guarded};
-use crate::scenario::{OTHERS_KEY, column};
+use crate::scenario::{OTHERS, OTHERS_KEY, P50, P99, column};
 use crate::server::{REFERENCE, Server};
 use crate::strace::Calls;
 
@@ -46,9 +43,9 @@ const COST_COLUMNS: &[Column] = &[
     column("per core", "requests/s per client core", 0, Show::Compared),
     column("user", "client user µs/request", 3, Show::Compared),
     column("system", "client system µs/request", 2, Show::Median),
-    column("p50", "p50 ms", 2, Show::Median),
-    column("p99", "p99 ms", 2, Show::Median),
-    column(OTHERS_KEY, "cores used by others", 2, Show::Median),
+    P50,
+    P99,
+    OTHERS,
 ];
 
 const CALL_COLUMNS: &[Column] = &[
@@ -67,10 +64,10 @@ const MEMORY_COLUMNS: &[Column] = &[
 
 const STOPPED_COLUMNS: &[Column] = &[
     column("rate", "requests/s", 0, Show::Median),
-    column("p50", "p50 ms", 2, Show::Median),
+    P50,
     column("p90", "p90 ms", 2, Show::Median),
     column("p90 from sent", "p90 ms from when sent", 2, Show::Median),
-    column("p99", "p99 ms", 2, Show::Median),
+    P99,
     column("longest", "max ms", 1, Show::Median),
 ];
 
@@ -311,14 +308,12 @@ fn memory(requests: u64, tools: &Tools, asker: &Asker<'_>) -> io::Result<Figures
 /// Stops the server for a while in the middle of the load.
 fn stopped(tools: &Tools, asker: &Asker<'_>, job: &Job) -> io::Result<Figures> {
     let server = Running::start(asker.program)?;
-    let pid = Pid::from_raw(server.pid().cast_signed());
     let (rates, _) = thread::scope(|scope| {
-        scope.spawn(move || {
+        scope.spawn(|| {
             thread::sleep(STOPPED_AFTER);
-            // The server lives until the load has ended; if it does not, the load says so.
-            let _ = kill(pid, Signal::SIGSTOP);
+            server.pause();
             thread::sleep(STOPPED_FOR);
-            let _ = kill(pid, Signal::SIGCONT);
+            server.go_on();
         });
         generator::run_with(asker.generator, &server, tools, job, STOPPED_RUN_SECONDS)
     })?;

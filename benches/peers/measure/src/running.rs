@@ -109,6 +109,20 @@ impl Running {
         self.child.id()
     }
 
+    /// Lets the server stand still until it is to [go on](Self::go_on).
+    pub fn pause(&self) {
+        self.signal(Signal::SIGSTOP);
+    }
+
+    pub fn go_on(&self) {
+        self.signal(Signal::SIGCONT);
+    }
+
+    /// It can only fail when the process is gone, and then whoever asks it notices.
+    fn signal(&self, signal: Signal) {
+        let _ = kill(Pid::from_raw(self.child.id().cast_signed()), signal);
+    }
+
     /// Ends the server and returns how many context switches it made in its life: those of threads that have ended
     /// are only in the account that is taken here.
     pub fn end(mut self) -> u64 {
@@ -123,9 +137,7 @@ impl Running {
     fn stop(&mut self) {
         self.ended = true;
         if self.is_script {
-            let pid = Pid::from_raw(self.child.id().cast_signed());
-            // It can only fail when the process is gone, and then it is waited for just the same.
-            let _ = kill(pid, Signal::SIGTERM);
+            self.signal(Signal::SIGTERM);
             let deadline = Instant::now() + ENDED_WITHIN;
             while Instant::now() < deadline {
                 if !matches!(self.child.try_wait(), Ok(None)) {

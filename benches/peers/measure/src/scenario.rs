@@ -135,19 +135,21 @@ pub const fn column(key: &'static str, title: &'static str, digits: usize, show:
 pub const OTHERS_KEY: &str = "others";
 
 const CPU: Column = column("cpu", "CPU µs/request", 2, Show::Compared);
-const USER: Column = column("user", "of it user µs", 2, Show::Median);
+pub const USER: Column = column("user", "of it user µs", 2, Show::Median);
 const SWITCHES: Column = column("switches", "context switches/request", 2, Show::Median);
-const THREADS: Column = column("threads", "threads", 0, Show::Median);
-const MEMORY: Column = column("memory", "RSS MiB", 1, Show::Median);
-const OTHERS: Column = column(OTHERS_KEY, "cores used by others", 2, Show::Median);
+pub const P50: Column = column("p50", "p50 ms", 2, Show::Median);
+pub const P99: Column = column("p99", "p99 ms", 2, Show::Median);
+pub const THREADS: Column = column("threads", "threads", 0, Show::Median);
+pub const MEMORY: Column = column("memory", "RSS MiB", 1, Show::Median);
+pub const OTHERS: Column = column(OTHERS_KEY, "cores used by others", 2, Show::Median);
 
 pub const LOAD_COLUMNS: &[Column] = &[
     column("rate", "requests/s", 0, Show::Compared),
     CPU,
     USER,
     SWITCHES,
-    column("p50", "p50 ms", 2, Show::Median),
-    column("p99", "p99 ms", 2, Show::Median),
+    P50,
+    P99,
     column("longest", "max ms", 1, Show::Median),
     THREADS,
     MEMORY,
