@@ -44,7 +44,8 @@ pub const MIOCO_HTTP: Claim = Claim {
     title: "mioco's HTTP servers",
     then: "9.7 million requests/s for a server that is called cheating, and 368,543 for one with httparse, by `wrk -t8 -c100 -d10s`.",
     hides: "The first never reads a request. It writes responses as fast as the socket takes them, and wrk takes each for the \
-answer to a request that it may not even have sent. Our example `flood` does the same; gust, which knows what it has asked, calls its \
+answer to a request that it may not even have sent. Our example `flood` does the same. \
+Its figure is what wrk says; it reads as long as there is more, without a look at its clock, so that the server has to be stopped for it to end. gust, which knows what it has asked, calls its \
 bytes unsolicited and hangs up. Honest figures of that size need pipelining: 16 requests share their system calls below. A client \
 that sends one request and waits for its answer pays for two system calls on either side, and no server changes that.",
 };
