@@ -30,7 +30,7 @@ pub fn http(service: impl Service) -> Http {
     Http { site: Arc::new(Site::new(service)) }
 }
 
-/// HTTP/1.1 and the service that answers it. Made by [`http`]; clones share the service.
+/// HTTP/1.1 and the service that answers it. Made by [`http()`]; clones share the service.
 ///
 /// From its first byte on the connection is one like any other of a server of HTTP: with its deadlines and
 /// limits, with contents that are streamed, upgrades, and handlers that may block.
