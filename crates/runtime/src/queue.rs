@@ -1,11 +1,13 @@
 //! A bounded message queue between any number of threads.
 
-use std::sync::Arc;
+#[cfg(all(test, loom))]
+mod models;
+
 use std::time::{Duration, Instant};
 use std::{error, fmt};
 
-use crossbeam_channel::{Receiver, Select, Sender, TryRecvError, TrySendError};
-use parking_lot::RwLock;
+use crate::sync::channel::{self, Receiver, Select, Sender, TryRecvError, TrySendError};
+use crate::sync::{Arc, RwLock};
 
 /// Unblocks that nobody has taken yet; more than any program has threads that could be blocked.
 const UNBLOCKS_MAX: usize = 65_536;
@@ -55,9 +57,9 @@ impl<T> MessageQueue<T> {
     /// Returns a queue with room for this many messages, at least one.
     pub fn new(capacity: usize) -> Self {
         let capacity = capacity.max(1);
-        let (sender, receiver) = crossbeam_channel::bounded(capacity);
+        let (sender, receiver) = channel::bounded(capacity);
         // Unbounded only in type: a bounded channel would set aside its whole capacity for what is hardly ever used.
-        let (unblocker, unblocks) = crossbeam_channel::unbounded();
+        let (unblocker, unblocks) = channel::unbounded();
         Self(Arc::new(Shared { sender: RwLock::new(Some(sender)), receiver, unblocker, unblocks, capacity }))
     }
 
@@ -274,7 +276,7 @@ impl fmt::Display for RecvError {
 
 impl error::Error for RecvError {}
 
-#[cfg(test)]
+#[cfg(all(test, not(loom)))]
 mod tests {
     use std::thread;
     use std::time::Duration;

@@ -8,7 +8,8 @@
 mod real {
     use std::time::Instant;
 
-    pub(crate) use parking_lot::{Mutex, MutexGuard};
+    pub(crate) use crossbeam_channel as channel;
+    pub(crate) use parking_lot::{Mutex, MutexGuard, RwLock};
     pub(crate) use std::sync::{Arc, atomic};
     pub(crate) use std::thread;
 
@@ -48,10 +49,13 @@ mod real {
 }
 
 #[cfg(loom)]
+pub(crate) mod channel;
+
+#[cfg(loom)]
 mod modelled {
     use std::time::Instant;
 
-    pub(crate) use loom::sync::{Arc, MutexGuard, atomic};
+    pub(crate) use loom::sync::{Arc, MutexGuard, RwLockReadGuard, RwLockWriteGuard, atomic};
     pub(crate) use loom::thread;
 
     /// Loom has no clock: a deadline may pass at any moment, so here it has always just passed. Everything that another
@@ -74,6 +78,24 @@ mod modelled {
 
         pub(crate) fn lock(&self) -> MutexGuard<'_, T> {
             self.0.lock().expect("nothing panics while it holds a lock in a model")
+        }
+    }
+
+    /// Loom's lock, as the mutex.
+    #[derive(Debug)]
+    pub(crate) struct RwLock<T>(loom::sync::RwLock<T>);
+
+    impl<T> RwLock<T> {
+        pub(crate) fn new(value: T) -> Self {
+            Self(loom::sync::RwLock::new(value))
+        }
+
+        pub(crate) fn read(&self) -> RwLockReadGuard<'_, T> {
+            self.0.read().expect("nothing panics while it holds a lock in a model")
+        }
+
+        pub(crate) fn write(&self) -> RwLockWriteGuard<'_, T> {
+            self.0.write().expect("nothing panics while it holds a lock in a model")
         }
     }
 

@@ -1,0 +1,146 @@
+//! The part of `crossbeam-channel` that the queue uses, made of loom's primitives.
+//!
+//! What it does is what crossbeam's documentation promises and no more, so a model walks through what the queue makes of it.
+
+use std::collections::VecDeque;
+use std::time::Instant;
+
+use super::{Arc, Condvar, Mutex};
+
+pub(crate) use crossbeam_channel::{TryRecvError, TrySendError};
+
+/// A channel that takes `capacity` messages.
+pub(crate) fn bounded<T>(capacity: usize) -> (Sender<T>, Receiver<T>) {
+    let state = State { messages: VecDeque::new(), is_connected: true, observers: Vec::new() };
+    let channel = Arc::new(Channel { capacity, state: Mutex::new(state) });
+    (Sender(Arc::clone(&channel)), Receiver(channel))
+}
+
+/// A channel that takes any number of messages.
+pub(crate) fn unbounded<T>() -> (Sender<T>, Receiver<T>) {
+    bounded(usize::MAX)
+}
+
+struct Channel<T> {
+    capacity: usize,
+    state: Mutex<State<T>>,
+}
+
+struct State<T> {
+    messages: VecDeque<T>,
+    /// Whether the sender, of which there is one, is still there.
+    is_connected: bool,
+    /// Threads that wait for several channels.
+    observers: Vec<Arc<Observer>>,
+}
+
+/// A thread that waits.
+struct Observer {
+    is_told: Mutex<bool>,
+    told: Condvar,
+}
+
+impl<T> State<T> {
+    fn tell(&mut self) {
+        for observer in self.observers.drain(..) {
+            *observer.is_told.lock() = true;
+            observer.told.notify_all();
+        }
+    }
+}
+
+pub(crate) struct Sender<T>(Arc<Channel<T>>);
+
+impl<T> Sender<T> {
+    pub(crate) fn try_send(&self, message: T) -> Result<(), TrySendError<T>> {
+        let mut state = self.0.state.lock();
+        if state.messages.len() >= self.0.capacity {
+            return Err(TrySendError::Full(message));
+        }
+        state.messages.push_back(message);
+        state.tell();
+        Ok(())
+    }
+
+    pub(crate) fn send(&self, message: T) -> Result<(), TrySendError<T>> {
+        self.try_send(message)
+    }
+}
+
+impl<T> Drop for Sender<T> {
+    fn drop(&mut self) {
+        let mut state = self.0.state.lock();
+        state.is_connected = false;
+        state.tell();
+    }
+}
+
+pub(crate) struct Receiver<T>(Arc<Channel<T>>);
+
+impl<T> Receiver<T> {
+    pub(crate) fn try_recv(&self) -> Result<T, TryRecvError> {
+        let mut state = self.0.state.lock();
+        match state.messages.pop_front() {
+            Some(message) => Ok(message),
+            None if state.is_connected => Err(TryRecvError::Empty),
+            None => Err(TryRecvError::Disconnected),
+        }
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.0.state.lock().messages.len()
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    pub(crate) fn is_full(&self) -> bool {
+        self.len() >= self.0.capacity
+    }
+
+    /// Whether there is something to be received, be it the end. If not, `observer` is told of it.
+    fn is_ready_or_observed(&self, observer: &Arc<Observer>) -> bool {
+        let mut state = self.0.state.lock();
+        let is_ready = !state.messages.is_empty() || !state.is_connected;
+        if !is_ready {
+            state.observers.push(Arc::clone(observer));
+        }
+        is_ready
+    }
+}
+
+/// Waits until one of several channels has something to be received.
+pub(crate) struct Select<'a> {
+    looks: Vec<Box<dyn Fn(&Arc<Observer>) -> bool + 'a>>,
+}
+
+impl<'a> Select<'a> {
+    pub(crate) fn new() -> Self {
+        Self { looks: Vec::new() }
+    }
+
+    pub(crate) fn recv<T>(&mut self, receiver: &'a Receiver<T>) {
+        self.looks.push(Box::new(|observer| receiver.is_ready_or_observed(observer)));
+    }
+
+    pub(crate) fn ready(&mut self) -> usize {
+        let observer = Arc::new(Observer { is_told: Mutex::new(false), told: Condvar::new() });
+        if let Some(ready) = self.looks.iter().position(|look| look(&observer)) {
+            return ready;
+        }
+        let mut is_told = observer.is_told.lock();
+        while !*is_told {
+            (is_told, _) = observer.told.wait_until(is_told, Instant::now());
+        }
+        0
+    }
+
+    /// A deadline is never reached: a message that nobody tells of is a deadlock then, which loom reports.
+    pub(crate) fn ready_deadline(
+        &mut self,
+        _deadline: Instant,
+    ) -> Result<usize, crossbeam_channel::ReadyTimeoutError> {
+        Ok(self.ready())
+    }
+}
