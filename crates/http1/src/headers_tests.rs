@@ -154,3 +154,103 @@ fn stashed() -> Vec<usize> {
         capacities
     })
 }
+
+#[test]
+fn a_map_is_empty_without_fields_of_either_kind() {
+    static STORED: StaticField = StaticField::new("cache-control: no-store\r\n");
+    let mut headers = Headers::new();
+    assert!(headers.is_empty());
+    headers.insert_static(&STORED);
+    assert!(!headers.is_empty());
+    headers.append("a", "b").unwrap();
+    assert!(!headers.is_empty());
+    headers.remove("cache-control");
+    assert!(!headers.is_empty());
+    headers.remove("a");
+    assert!(headers.is_empty());
+}
+
+#[test]
+fn fields_are_sent_as_they_lie_until_one_is_removed() {
+    static PLAIN: StaticField = StaticField::new("content-type: text/plain\r\n");
+    let mut headers = Headers::new();
+    headers.insert_static(&PLAIN);
+    headers.append("a", "b").unwrap();
+    headers.append("c", "d").unwrap();
+    assert_eq!(headers.wire_lines(), Some((&b"content-type: text/plain\r\n"[..], &b"a: b\r\nc: d\r\n"[..])));
+    assert!(!headers.remove("e"));
+    assert!(headers.wire_lines().is_some());
+    assert!(headers.remove("a"));
+    // The arena still has the line.
+    assert_eq!(headers.wire_lines(), None);
+    assert!(!headers.remove("e"));
+    assert_eq!(headers.wire_lines(), None);
+    assert!(headers.remove("c"));
+    assert_eq!(headers.wire_lines(), Some((&b"content-type: text/plain\r\n"[..], &b""[..])));
+}
+
+#[test]
+fn fields_that_decide_are_not_sent_without_a_look() {
+    static CLOSE: StaticField = StaticField::new("connection: close\r\n");
+    static OTHER: StaticField = StaticField::new("connections: many\r\n");
+    let mut headers = Headers::new();
+    headers.insert_static(&CLOSE);
+    assert_eq!(headers.wire_lines(), None);
+    let mut headers = Headers::new();
+    headers.insert_static(&OTHER);
+    assert!(headers.wire_lines().is_some());
+}
+
+#[test]
+fn names_decide_whole_and_in_any_case() {
+    for name in ["date", "Upgrade", "CONNECTION", "Keep-Alive", "content-length", "Transfer-Encoding"] {
+        assert!(is_deciding(name.as_bytes()), "{name}");
+    }
+    for name in
+        ["", "data", "upgrades", "upgrad3", "connectiom", "keep-alivf", "content-lengtg", "transfer-encodinh"]
+    {
+        assert!(!is_deciding(name.as_bytes()), "{name}");
+    }
+    assert!(is_same_name(b"", b"") && !is_same_name(b"ab", b"a") && !is_same_name(b"a", b"ab"));
+}
+
+#[test]
+fn a_static_field_replaces_those_of_its_name() {
+    static PLAIN: StaticField = StaticField::new("content-type: text/plain\r\n");
+    let lines = |headers: &Headers| headers.iter().map(|(name, _)| name.to_owned()).collect::<Vec<_>>();
+    let mut headers = Headers::new();
+    headers.append("Content-Type", "text/html").unwrap();
+    headers.append("a", "b").unwrap();
+    headers.insert_static(&PLAIN);
+    assert_eq!(lines(&headers), ["a", "content-type"]);
+    assert_eq!(headers.get_str("content-type"), Some("text/plain"));
+    headers.insert_static(&PLAIN);
+    assert_eq!(headers.len(), 2);
+    headers.remove("a");
+    headers.insert_static(&PLAIN);
+    assert_eq!(lines(&headers), ["content-type"]);
+}
+
+/// Gives storages of these capacities back, on a thread of its own, and returns which of so many that are taken then were used before.
+fn kept(given: Vec<(usize, usize)>, taken: usize) -> Vec<(usize, usize)> {
+    let on_thread = move || {
+        for (bytes, fields) in given {
+            let bytes = Vec::with_capacity(bytes);
+            let storage = Storage { bytes, fields: Vec::with_capacity(fields), ..Storage::default() };
+            Box::new(storage).give_back();
+        }
+        let storages: Vec<_> = (0..taken).map(|_| Storage::take()).collect();
+        let capacities = storages.iter().map(|storage| (storage.bytes.capacity(), storage.fields.capacity()));
+        capacities.filter(|&capacities| capacities != (0, 0)).collect()
+    };
+    std::thread::spawn(on_thread).join().unwrap()
+}
+
+#[test]
+fn a_thread_keeps_storages_up_to_their_bounds() {
+    assert_eq!(kept(vec![(100, 10), (200, 20), (300, 30)], 4), [(300, 30), (200, 20), (100, 10)]);
+    assert_eq!(kept(vec![(STASH_BYTES_MAX, STASH_FIELDS_MAX)], 2).len(), 1);
+    assert_eq!(kept(vec![(STASH_BYTES_MAX + 1, 1), (1, STASH_FIELDS_MAX + 1)], 3), []);
+    assert_eq!(kept(vec![(8, 4); 2 * STASH_LEN_MAX], 2 * STASH_LEN_MAX).len(), STASH_LEN_MAX);
+    assert_eq!(STASH_BYTES_MAX, 8192);
+}
