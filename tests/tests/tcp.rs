@@ -731,6 +731,34 @@ fn behind_a_proxy_the_peer_is_whom_it_names() {
     is_cut_off(&mut client);
 }
 
+/// Gives its sender away, and its connection to a thread once bytes come.
+struct LendsAndDetaches(mpsc::Sender<Sender>);
+
+impl Protocol for LendsAndDetaches {
+    fn open(&mut self, io: &mut Io<'_>) {
+        self.0.send(io.sender()).unwrap();
+    }
+
+    fn data(&mut self, bytes: &[u8], io: &mut Io<'_>) -> usize {
+        let sender = io.sender();
+        // As another thread could, behind this call and before the connection is given away.
+        sender.send("letter ").unwrap();
+        io.detach(|mut stream| stream.write_all(b"thread").unwrap());
+        bytes.len()
+    }
+}
+
+#[test]
+fn what_other_threads_have_sent_goes_before_a_thread_gets_the_connection() {
+    let (lend, lent) = mpsc::channel();
+    let server = Raw::start(move |_: Peer| LendsAndDetaches(lend.clone()));
+    let mut client = server.client();
+    let sender: Sender = lent.recv_timeout(DEADLINE).unwrap();
+    client.write_all(b"-").unwrap();
+    assert_eq!(read_to_string(client).unwrap(), "letter thread");
+    assert_eq!(sender.send("late"), Err(SendError::Closed));
+}
+
 #[test]
 fn bytes_in_the_segment_of_a_proxy_header_are_not_lost() {
     let server = Server::builder().bind("127.0.0.1:0").unwrap().proxy_protocol().unwrap().build().unwrap();

@@ -3,6 +3,8 @@
 #![allow(clippy::unwrap_used, reason = "a panic is how a test fails")]
 
 use std::io::{Read, Write};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, Receiver};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -134,7 +136,7 @@ fn handlers_that_block_behind_another_protocol_stall_nobody() {
                 }
             });
         }
-        thread::sleep(Duration::from_millis(200));
+        eventually("they are known to block", || server.metrics().dispatched > 0);
         let mut client = server.client();
         let started = Instant::now();
         client.send(format!("-{GET}"));
@@ -142,7 +144,6 @@ fn handlers_that_block_behind_another_protocol_stall_nobody() {
         client.response();
         assert!(started.elapsed() < Duration::from_secs(1), "20 sleepers take 10 s one after the other");
     });
-    assert!(server.metrics().dispatched > 0);
 }
 
 #[test]
@@ -355,4 +356,52 @@ fn what_other_threads_have_sent_goes_before_http_and_nothing_after() {
     eventually("the connection is HTTP's", || sender.send("") == Err(SendError::Closed));
     assert!(!sender.is_open());
     client.is_alive();
+}
+
+/// Gives way to itself for as long as it lives.
+struct Restless(Arc<AtomicBool>);
+
+impl Protocol for Restless {
+    fn open(&mut self, io: &mut Io<'_>) {
+        if self.0.load(Ordering::SeqCst) {
+            io.close();
+        } else {
+            io.continue_as(Self(Arc::clone(&self.0)));
+        }
+    }
+
+    fn data(&mut self, bytes: &[u8], _io: &mut Io<'_>) -> usize {
+        bytes.len()
+    }
+}
+
+/// Restless for some, HTTP for the others.
+struct Either(Option<Restless>);
+
+impl Protocol for Either {
+    fn open(&mut self, io: &mut Io<'_>) {
+        match self.0.take() {
+            Some(restless) => io.continue_as(restless),
+            None => io.continue_as(tcp::http(site)),
+        }
+    }
+
+    fn data(&mut self, _bytes: &[u8], _io: &mut Io<'_>) -> usize {
+        0
+    }
+}
+
+#[test]
+fn protocols_that_give_way_for_ever_let_others_have_their_turn() {
+    let is_over = Arc::new(AtomicBool::new(false));
+    let (is_first, flag) = (AtomicBool::new(true), Arc::clone(&is_over));
+    let either =
+        move |_: Peer| Either(is_first.swap(false, Ordering::SeqCst).then(|| Restless(Arc::clone(&flag))));
+    let server = TestServer::raw(ServerConfig::default().event_loops(1), either);
+    let mut restless = server.client();
+    eventually("the restless one is served first", || server.metrics().connections == 1);
+    let mut other = server.client();
+    other.is_alive();
+    is_over.store(true, Ordering::SeqCst);
+    restless.is_closed();
 }

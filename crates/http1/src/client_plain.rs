@@ -176,6 +176,7 @@ mod tests {
 
     use super::*;
     use crate::client_head::parse_carefully;
+    use crate::variations::{with_every_byte, with_every_piece};
 
     /// What servers really send.
     const PLAIN: &[&str] = &[
@@ -239,35 +240,15 @@ mod tests {
 
     #[test]
     fn every_byte_at_every_place_means_the_same_as_to_the_careful_way() {
-        let limits = Limits::default();
         for head in PLAIN {
-            for place in 0..=head.len() {
-                for byte in 0..=u8::MAX {
-                    let mut bytes = head.as_bytes().to_vec();
-                    bytes.insert(place, byte);
-                    compare(&bytes, &limits);
-                    bytes.remove(place);
-                    if let Some(changed) = bytes.get_mut(place) {
-                        *changed = byte;
-                        compare(&bytes, &limits);
-                    }
-                }
-            }
+            with_every_byte(head, |bytes| compare(bytes, &Limits::default()));
         }
     }
 
     #[test]
     fn a_piece_that_is_missing_or_there_twice_means_the_same_as_to_the_careful_way() {
-        let limits = Limits::default();
         for head in PLAIN {
-            for start in 0..head.len() {
-                for end in start..=head.len() {
-                    let (before, piece, behind) =
-                        (&head.as_bytes()[..start], &head.as_bytes()[start..end], &head.as_bytes()[end..]);
-                    compare(&[before, behind].concat(), &limits);
-                    compare(&[before, piece, piece, behind].concat(), &limits);
-                }
-            }
+            with_every_piece(head, |bytes| compare(bytes, &Limits::default()));
         }
     }
 

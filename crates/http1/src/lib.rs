@@ -37,6 +37,8 @@ mod plain;
 mod span;
 mod syntax;
 mod target;
+#[cfg(test)]
+mod variations;
 mod version;
 mod words;
 

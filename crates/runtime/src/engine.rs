@@ -20,7 +20,7 @@ use crate::metrics::{Counters, Metrics};
 use crate::pool::{Pool, PoolConfig};
 use crate::queue::MessageQueue;
 use crate::refusal::Refusals;
-use crate::service::Service;
+use crate::service::Site;
 use crate::task::Task;
 use crate::tcp::TcpService;
 use crate::throttle::Throttle;
@@ -33,19 +33,6 @@ pub(crate) enum Answerer {
     Program(MessageQueue<IncomingRequest>),
     /// No requests are asked: bytes are. Where a connection becomes HTTP, it knows its [`Site`].
     Tcp(Box<dyn TcpService>),
-}
-
-/// A service over HTTP, and whether it plans.
-pub(crate) struct Site {
-    pub(crate) service: Box<dyn Service>,
-    pub(crate) plans: bool,
-}
-
-impl Site {
-    pub(crate) fn new(service: impl Service) -> Self {
-        let plans = service.plans();
-        Self { service: Box::new(service), plans }
-    }
 }
 
 /// The shared side of a running server.

@@ -9,13 +9,13 @@ use std::time::Duration;
 use parking_lot::Mutex;
 
 use crate::config::ServerConfig;
-use crate::engine::{Answerer, Engine, Site};
+use crate::engine::{Answerer, Engine};
 use crate::error::{Error, Kind, Result};
 use crate::incoming::{Incoming, IncomingRequest};
 use crate::listener::{self, Bound};
 use crate::metrics::Metrics;
 use crate::queue::{MessageQueue, RecvError};
-use crate::service::Service;
+use crate::service::{Service, Site};
 use crate::tcp::TcpService;
 
 /// A server that is bound to its addresses. It begins to answer when it is told how: by

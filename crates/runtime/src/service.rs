@@ -67,6 +67,19 @@ where
     }
 }
 
+/// A service over HTTP, and whether it plans.
+pub(crate) struct Site {
+    pub(crate) service: Box<dyn Service>,
+    pub(crate) plans: bool,
+}
+
+impl Site {
+    pub(crate) fn new(service: impl Service) -> Self {
+        let plans = service.plans();
+        Self { service: Box::new(service), plans }
+    }
+}
+
 /// What becomes of a request: how its content is taken, and where its handler runs.
 ///
 /// ```

@@ -14,11 +14,12 @@ use mio::{Interest, Token};
 
 use crate::buffers::Content;
 use crate::clients::Place;
-use crate::engine::{Answerer, Site};
+use crate::engine::Answerer;
 use crate::event_loop::LoopHandle;
 use crate::listener::Accepted;
 use crate::protocol::http::Http;
 use crate::protocol::tcp::Tcp;
+use crate::service::Site;
 use transport::{Peer, Transport};
 use unsent::Unsent;
 

@@ -13,9 +13,9 @@ use crate::buffers::Buffers;
 use crate::clock::Pace;
 use crate::config::ServerConfig;
 use crate::connection::transport::Peer;
-use crate::engine::Site;
 use crate::event_loop::LoopHandle;
 use crate::protocol::proxy::{ProxyError, parse_proxy_header};
+use crate::service::Site;
 use crate::tcp::{Asked, Borrowed, Closed, End, Io, Mailbox, Protocol, TcpService};
 
 /// A raw TCP service on one connection, between two moments of work.

@@ -5,8 +5,7 @@ use std::sync::Arc;
 
 use super::{Io, Protocol, TcpService};
 use crate::connection::transport::Peer;
-use crate::engine::Site;
-use crate::service::Service;
+use crate::service::{Service, Site};
 
 /// Returns HTTP/1.1, answered by `service`, as a [`Protocol`]: for a port that speaks something else as well, or a protocol
 /// that becomes HTTP midway ([`Io::continue_as`]). A server of HTTP alone has [`Server::serve`](crate::Server::serve), which saves each

@@ -9,8 +9,8 @@ use super::Protocol;
 use super::sender::{Mailbox, Sender};
 use crate::blocking_stream::BlockingStream;
 use crate::connection::transport::Peer;
-use crate::engine::Site;
 use crate::event_loop::LoopHandle;
+use crate::service::Site;
 
 /// A connection in the hands of its [`Protocol`](super::Protocol), for the time of one call.
 ///

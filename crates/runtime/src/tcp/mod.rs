@@ -151,7 +151,7 @@ pub trait Protocol: Send + 'static {
         io.close();
     }
 
-    /// The connection is over. Called once, and last.
+    /// The connection is over, or another protocol's. Called once, and last.
     fn close(&mut self, reason: Closed) {
         let _ = reason;
     }

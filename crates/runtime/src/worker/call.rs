@@ -12,13 +12,13 @@ use super::{Go, Outcome, Worker};
 use crate::body::StreamReturn;
 use crate::buffers::OUTPUT_BYTES;
 use crate::connection::Connection;
-use crate::engine::{Answerer, Engine, Site};
+use crate::engine::{Answerer, Engine};
 use crate::event_loop::{EventLoop, LoopHandle};
 use crate::learn::Route;
 use crate::protocol::http::Responded;
 use crate::request::Request;
 use crate::response::Response;
-use crate::service::{Content, Plan, Service};
+use crate::service::{Content, Plan, Service, Site};
 use crate::task::Call;
 
 /// The longest memory of blocking requests: that many quick ones end a lease.

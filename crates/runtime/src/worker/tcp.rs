@@ -7,13 +7,14 @@ use super::serve::{Filled, ROUNDS_MAX};
 use super::{Go, Outcome, Worker};
 use crate::connection::Connection;
 use crate::connection::unsent::Flushed;
-use crate::engine::{Answerer, Site};
+use crate::engine::Answerer;
 use crate::learn::{Execution, Route, RouteKey};
 use crate::protocol::http::Http;
 use crate::protocol::tcp::{Event, Step};
+use crate::service::Site;
 use crate::tcp::{Asked, Borrowed, Closed};
 
-/// All of a service is one route: it blocks, or it does not.
+/// All of a service is one route: it blocks, or it does not. Services over HTTP number theirs from zero.
 fn route() -> Route {
     Route { key: RouteKey::numbered(u32::MAX), execution: Execution::Learned }
 }
@@ -33,7 +34,8 @@ impl Worker<'_> {
         loop {
             let Some(tcp) = &mut connection.tcp else { return Outcome::Closed(connection) };
             let step = tcp.step(self.buffers);
-            if let Step::Call(Event::Drained) | Step::Read = step {
+            // What a protocol may have come again without a byte from its peer, and bytes: others have their turn between.
+            if let Step::Call(Event::Open | Event::Drained) | Step::Read = step {
                 let goes_on = connection.can_read || !matches!(step, Step::Read);
                 if self.lead.is_some() && rounds == ROUNDS_MAX && goes_on {
                     return self.yielded(connection);
@@ -63,7 +65,7 @@ impl Worker<'_> {
             Step::Peer(_) => Outcome::Closed(connection),
             Step::RefuseProxy(error) => self.refuse_proxy(connection, error),
             Step::Call(_) => return self.resume_elsewhere(connection),
-            Step::Flush => match self.flush(&mut connection) {
+            Step::Flush => match self.flush_now(&mut connection) {
                 Ok(Flushed::All) => return Go::On(connection),
                 Ok(Flushed::Some) => self.wait_tcp(connection),
                 Err(error) => self.give_up(connection, error),
@@ -72,7 +74,7 @@ impl Worker<'_> {
             Step::Linger(reason) => return self.linger_tcp(connection, reason),
             Step::Detach(handler) => self.detach(connection, handler),
             Step::Become(site) => self.become_http(connection, site),
-            Step::Close => match self.flush(&mut connection) {
+            Step::Close => match self.flush_now(&mut connection) {
                 Ok(Flushed::All) => Outcome::Closed(connection),
                 Ok(Flushed::Some) => self.wait_tcp(connection),
                 Err(error) => self.give_up(connection, error),

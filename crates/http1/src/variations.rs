@@ -1,0 +1,29 @@
+//! Heads that are nearly one that is known, for tests that compare two ways to read it.
+
+/// Calls `check` with each byte inserted at each place of `head`, and put into the place of what stands there.
+pub(crate) fn with_every_byte(head: &str, check: impl Fn(&[u8])) {
+    for place in 0..=head.len() {
+        for byte in 0..=u8::MAX {
+            let mut bytes = head.as_bytes().to_vec();
+            bytes.insert(place, byte);
+            check(&bytes);
+            bytes.remove(place);
+            if let Some(changed) = bytes.get_mut(place) {
+                *changed = byte;
+                check(&bytes);
+            }
+        }
+    }
+}
+
+/// Calls `check` with each piece of `head` left out, and with each there twice.
+pub(crate) fn with_every_piece(head: &str, check: impl Fn(&[u8])) {
+    let head = head.as_bytes();
+    for start in 0..head.len() {
+        for end in start..=head.len() {
+            let (before, piece, behind) = (&head[..start], &head[start..end], &head[end..]);
+            check(&[before, behind].concat());
+            check(&[before, piece, piece, behind].concat());
+        }
+    }
+}
