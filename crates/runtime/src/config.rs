@@ -51,6 +51,7 @@ pub struct ServerConfig {
     pub(crate) unread_content_bytes_max: u64,
     pub(crate) limits: Limits,
     pub(crate) thread_name: String,
+    pub(crate) batch_scheduling: bool,
     #[cfg(all(test, target_os = "linux"))]
     pub(crate) faults: Option<std::sync::Arc<crate::faults::Plan>>,
     #[cfg(all(test, target_os = "linux"))]
@@ -79,6 +80,7 @@ impl Default for ServerConfig {
             unread_content_bytes_max: 256 * 1024,
             limits: Limits::default(),
             thread_name: "filoplume".to_owned(),
+            batch_scheduling: true,
             #[cfg(all(test, target_os = "linux"))]
             faults: None,
             #[cfg(all(test, target_os = "linux"))]
@@ -138,6 +140,16 @@ impl ServerConfig {
     /// Sets how threads are called: `name-1`, `name-2`... Default: `filoplume`.
     pub fn thread_name(mut self, name: impl Into<String>) -> Self {
         self.thread_name = name.into();
+        self
+    }
+
+    /// Sets whether Linux schedules the threads that lead event loops under its batch policy, `sched(7)`: one that wakes up takes
+    /// the processor from nobody, and finds more to do at once. Threads that run handlers are not concerned, and a program
+    /// that was started under another policy than the usual one keeps that. Off, it makes no call that a sandbox may forbid
+    /// (`sched_setscheduler`, `setpriority`), and what an inline handler starts, threads or programs, does not inherit the
+    /// policy. Default: yes; without effect elsewhere.
+    pub fn batch_scheduling(mut self, is_on: bool) -> Self {
+        self.batch_scheduling = is_on;
         self
     }
 

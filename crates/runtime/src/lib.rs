@@ -45,6 +45,7 @@ mod queue;
 mod refusal;
 mod request;
 mod response;
+mod scheduling;
 mod server;
 mod service;
 #[cfg(unix)]

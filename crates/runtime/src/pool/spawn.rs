@@ -2,6 +2,7 @@
 
 use std::io;
 
+use crate::scheduling::as_usual;
 use crate::sync::thread;
 
 /// A thread to be.
@@ -20,6 +21,6 @@ pub(super) fn start_thread(start: ThreadStart) -> io::Result<thread::Thread> {
     if let Some(stack_size) = start.stack_size {
         builder = builder.stack_size(stack_size);
     }
-    let handle = builder.spawn(start.body)?;
+    let handle = builder.spawn(as_usual(start.body))?;
     Ok(handle.thread().clone())
 }

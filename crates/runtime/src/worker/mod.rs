@@ -23,6 +23,7 @@ use crate::connection::unsent::Flushed;
 use crate::engine::Engine;
 use crate::event_loop::{EventLoop, Message, Readiness, Turn};
 use crate::refusal::Refusal;
+use crate::scheduling::Batch;
 use crate::tcp::Closed;
 
 /// A thread's means: its buffers, and the loop if it leads one.
@@ -57,6 +58,7 @@ enum Go {
 pub(crate) fn lead(event_loop: Box<EventLoop>) {
     let mut buffers = Buffers::take();
     let engine = Arc::clone(&event_loop.handle().engine);
+    let _batch = engine.config.batch_scheduling.then(Batch::begin).flatten();
     #[cfg(all(test, target_os = "linux"))]
     buffers.clock.jumps.clone_from(&engine.config.jumps);
     let mut worker = Worker { engine, buffers: &mut buffers, lead: Some(event_loop), error: None };
