@@ -2,6 +2,7 @@
 
 #![cfg(target_os = "linux")]
 #![allow(clippy::unwrap_used, reason = "a panic is how a test fails")]
+#![allow(clippy::print_stderr, reason = "a test that is skipped says so")]
 
 use std::fs;
 use std::thread;
