@@ -317,12 +317,6 @@ impl FieldFacts {
         Ok(())
     }
 
-    /// Takes note of the option `keep-alive`.
-    #[inline]
-    pub(crate) fn note_keep_alive(&mut self) {
-        self.keep_alive = true;
-    }
-
     /// Whether a field with a name of this length may be one that [`note`](Self::note) knows.
     #[inline]
     pub(crate) fn may_matter(name_len: usize) -> bool {
@@ -364,6 +358,27 @@ impl FieldFacts {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// It compares the plain and the careful reading of a head wherever there are debug assertions.
+    #[test]
+    fn heads_are_the_same_if_they_say_the_same() {
+        fn read(head: &str) -> ResponseHead<'_> {
+            parse_response_head(head.as_bytes(), &Method::GET, &Limits::default()).unwrap().unwrap().0
+        }
+        const HEAD: &str = "HTTP/1.1 200 OK\r\nContent-Length: 5\r\nX: yyyyy\r\n\r\n";
+        assert!(read(HEAD).is_same(&read(HEAD)));
+        for other in [
+            "HTTP/1.1 201 OK\r\nContent-Length: 5\r\nX: yyyyy\r\n\r\n",
+            "HTTP/1.0 200 OK\r\nContent-Length: 5\r\nX: yyyyy\r\n\r\n",
+            "HTTP/1.1 200 OK\r\nContent-Length: 6\r\nX: yyyyy\r\n\r\n",
+            "HTTP/1.1 200 OK\r\nContent-Length: 5\r\nX: zzzzz\r\n\r\n",
+        ] {
+            assert!(!read(HEAD).is_same(&read(other)), "{other:?}");
+            assert!(!read(HEAD).is_same(&read(other).with_bytes(HEAD.as_bytes())) || other.contains("zzzzz"));
+        }
+        let closing = ResponseHead { is_persistent: false, ..read(HEAD) };
+        assert!(!closing.is_same(&read(HEAD)));
+    }
 
     #[test]
     fn a_limit_over_the_cap_is_the_cap() {

@@ -96,8 +96,8 @@ fn plain_field<'a>(line: &'a [u8], facts: &mut FieldFacts) -> Option<&'a [u8]> {
     } else if SERVER.begins(first) {
         return behind_value(behind_first);
     } else if CONNECTION.begins(first) {
+        // In HTTP/1.1 it says nothing.
         if let Some(behind) = behind_first.strip_prefix(KEEP_ALIVE) {
-            facts.note_keep_alive();
             return Some(behind);
         }
     }
