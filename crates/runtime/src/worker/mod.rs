@@ -58,6 +58,7 @@ enum Go {
 pub(crate) fn lead(event_loop: Box<EventLoop>) {
     let mut buffers = Buffers::take();
     let engine = Arc::clone(&event_loop.handle().engine);
+    // Until this thread no longer leads.
     let _batch = engine.config.batch_scheduling.then(Batch::begin).flatten();
     #[cfg(all(test, target_os = "linux"))]
     buffers.clock.jumps.clone_from(&engine.config.jumps);
