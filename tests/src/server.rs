@@ -1,14 +1,14 @@
 //! A server in this process.
 
 use std::io::{self, Read};
-use std::net::SocketAddr;
+use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
 
 use filoplume_runtime::tcp::TcpService;
 use filoplume_runtime::{Metrics, Request, Response, Server, ServerConfig, Service};
 
 use crate::client::Client;
-use crate::wait::eventually;
+use crate::wait::{DEADLINE, eventually};
 
 /// A server on a free port of the loopback interface, which ends with its test.
 #[derive(Debug)]
@@ -34,6 +34,11 @@ impl TestServer {
         let server = Self::bound(config);
         server.server.spawn_tcp(service).unwrap();
         server
+    }
+
+    /// Takes a server that serves already, in a way of its own.
+    pub fn of(server: Server) -> Self {
+        Self { server }
     }
 
     /// Serves where every connection begins with a PROXY header.
@@ -63,6 +68,16 @@ impl TestServer {
     #[track_caller]
     pub fn client(&self) -> Client {
         Client::connect(self.address())
+    }
+
+    /// A new connection to it, as a plain socket whose reads and writes have a deadline.
+    #[track_caller]
+    pub fn stream(&self) -> TcpStream {
+        let stream = TcpStream::connect(self.address()).unwrap();
+        stream.set_read_timeout(Some(DEADLINE)).unwrap();
+        stream.set_write_timeout(Some(DEADLINE)).unwrap();
+        stream.set_nodelay(true).unwrap();
+        stream
     }
 
     /// Its numbers.

@@ -4,7 +4,9 @@
 #![allow(clippy::unwrap_used, reason = "a panic is how a test fails")]
 #![allow(clippy::print_stderr, reason = "a test that is skipped says so")]
 
+use std::collections::HashMap;
 use std::fs;
+use std::sync::Mutex;
 use std::thread;
 use std::time::Duration;
 
@@ -14,11 +16,24 @@ use filoplume_tests::{TestServer, eventually};
 const USUAL: &str = "0";
 const BATCH: &str = "3";
 
-/// The policy of the thread that asks: field 41 of its `stat`, the 39th behind its name in parentheses, see `proc(5)`.
+/// The policy of the thread that asks.
 fn policy() -> String {
-    let stat = fs::read_to_string("/proc/thread-self/stat").unwrap();
-    let (_, behind_name) = stat.rsplit_once(')').unwrap();
-    behind_name.split_whitespace().nth(38).unwrap().to_owned()
+    name_and_policy(&fs::read_to_string("/proc/thread-self/stat").unwrap()).1
+}
+
+/// What the `stat` of a thread says: its name, in parentheses, and its policy, field 41, the 39th behind the name; see `proc(5)`.
+fn name_and_policy(stat: &str) -> (String, String) {
+    let (before, behind_name) = stat.rsplit_once(')').unwrap();
+    let (_, name) = before.split_once('(').unwrap();
+    (name.to_owned(), behind_name.split_whitespace().nth(38).unwrap().to_owned())
+}
+
+/// The policies of the threads of this process whose names begin so.
+fn policies_of(name: &str) -> HashMap<String, String> {
+    let tasks = fs::read_dir("/proc/self/task").unwrap();
+    // A thread may end meanwhile.
+    let stats = tasks.filter_map(|task| fs::read_to_string(task.ok()?.path().join("stat")).ok());
+    stats.map(|stat| name_and_policy(&stat)).filter(|(other, _)| other.starts_with(name)).collect()
 }
 
 /// Answers with the policy of the thread that runs it, at its start and at its end: `/dispatched` on a thread of its own, `/blocks` where it has been
@@ -27,7 +42,11 @@ struct Policies;
 
 impl Service for Policies {
     fn plan(&self, request: &mut Request) -> Plan {
-        if request.path() == "/dispatched" { Plan::new().dispatched() } else { Plan::new() }
+        match request.path() {
+            "/dispatched" => Plan::new().dispatched(),
+            "/blocks" => Plan::new(),
+            _ => Plan::new().inline(),
+        }
     }
 
     fn call(&self, request: Request) -> Response {
@@ -108,4 +127,33 @@ fn the_program_itself_stays_as_it_was() {
     server.client().get("/");
     assert_eq!(policy(), USUAL);
     thread::spawn(|| assert_eq!(policy(), USUAL)).join().unwrap();
+}
+
+/// Its `/start` starts another server, inline.
+struct Starts(Mutex<Option<TestServer>>);
+
+impl Service for Starts {
+    fn plan(&self, _: &mut Request) -> Plan {
+        Plan::new().inline()
+    }
+
+    fn call(&self, _: Request) -> Response {
+        let config = ServerConfig::default().event_loops(1).thread_name("inner");
+        *self.0.lock().unwrap() = Some(TestServer::with(config, |_: Request| "inner"));
+        Response::from("started")
+    }
+}
+
+#[test]
+fn a_server_that_is_started_by_a_thread_that_leads_is_as_any_other() {
+    if !is_usual() {
+        return;
+    }
+    let server = TestServer::with(ServerConfig::default(), Starts(Mutex::new(None)));
+    assert_eq!(server.client().get("/start").text(), "started");
+    eventually("its leader leads", || policies_of("inner-").values().any(|policy| policy == BATCH));
+    // A thread names itself, and leaves what it inherited, once it runs.
+    eventually("its watchdog is no leader", || {
+        policies_of("inner-watchdog").get("inner-watchdog").is_some_and(|policy| policy == USUAL)
+    });
 }

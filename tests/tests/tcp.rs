@@ -3,53 +3,16 @@
 #![allow(clippy::unwrap_used, reason = "a panic is how a test fails")]
 
 use std::io::{BufRead, BufReader, ErrorKind, Read, Write, read_to_string};
-use std::net::{Shutdown, SocketAddr, TcpStream};
+use std::net::{Shutdown, TcpStream};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, Receiver};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use filoplume_runtime::tcp::{self, Closed, Io, Protocol, Reply, SendError, Sender, TcpService};
-use filoplume_runtime::{BlockingStream, Metrics, Peer, Server, ServerConfig};
-use filoplume_tests::{DEADLINE, eventually};
-
-/// A server that ends with its test.
-struct Raw(Server);
-
-impl Raw {
-    fn start(service: impl TcpService) -> Self {
-        Self::with(ServerConfig::default(), service)
-    }
-
-    fn with(config: ServerConfig, service: impl TcpService) -> Self {
-        let server = Server::builder().bind("127.0.0.1:0").unwrap().config(config).build().unwrap();
-        server.spawn_tcp(service).unwrap();
-        Self(server)
-    }
-
-    fn address(&self) -> SocketAddr {
-        self.0.local_addr().unwrap()
-    }
-
-    fn client(&self) -> TcpStream {
-        let client = TcpStream::connect(self.address()).unwrap();
-        client.set_read_timeout(Some(DEADLINE)).unwrap();
-        client.set_write_timeout(Some(DEADLINE)).unwrap();
-        client.set_nodelay(true).unwrap();
-        client
-    }
-
-    fn metrics(&self) -> Metrics {
-        self.0.metrics().unwrap()
-    }
-}
-
-impl Drop for Raw {
-    fn drop(&mut self) {
-        self.0.shutdown_handle().shutdown_within(Duration::ZERO);
-    }
-}
+use filoplume_runtime::tcp::{self, Closed, Io, Protocol, Reply, TcpService};
+use filoplume_runtime::{BlockingStream, Peer, Server, ServerConfig};
+use filoplume_tests::{DEADLINE, TestServer, eventually};
 
 fn receive(client: &mut TcpStream, length: usize) -> Vec<u8> {
     let mut bytes = vec![0; length];
@@ -103,10 +66,10 @@ fn echo_all(bytes: &[u8], io: &mut Io<'_>) -> usize {
 
 #[test]
 fn an_echo_returns_what_came_however_it_is_cut() {
-    let server = Raw::start(tcp::bytes(|bytes| bytes.into()));
+    let server = TestServer::raw(ServerConfig::default(), tcp::bytes(|bytes| bytes.into()));
     for length in [1, 100, 2954, 65_536, 300_000] {
         let sent = pattern(length);
-        let mut client = server.client();
+        let mut client = server.stream();
         let mut reader = client.try_clone().unwrap();
         let echo = thread::spawn(move || receive(&mut reader, length));
         for piece in sent.chunks(length.div_ceil(7)) {
@@ -120,15 +83,15 @@ fn an_echo_returns_what_came_however_it_is_cut() {
 
 #[test]
 fn a_peer_that_does_not_read_is_not_read_from() {
-    let server = Raw::start(tcp::bytes(|bytes| bytes.into()));
-    let mut client = server.client();
+    let server = TestServer::raw(ServerConfig::default(), tcp::bytes(|bytes| bytes.into()));
+    let mut client = server.stream();
     let sent = pattern(16 * 1024 * 1024);
     let mut writer = client.try_clone().unwrap();
     let copy = sent.clone();
     let writes = thread::spawn(move || writer.write_all(&copy).unwrap());
     // Only so much is taken as the sockets hold and one read brings.
     let others = thread::spawn({
-        let mut other = server.client();
+        let mut other = server.stream();
         move || {
             for _ in 0..1000 {
                 other.write_all(b"ping").unwrap();
@@ -144,20 +107,23 @@ fn a_peer_that_does_not_read_is_not_read_from() {
 
 #[test]
 fn bytes_may_be_answered_with_others_or_nothing() {
-    let server = Raw::start(tcp::bytes(|bytes| match bytes {
-        b"?" => "yes".into(),
-        b"tail" => bytes[1..].into(),
-        b"bye" => Reply::from(b"end").and_close(),
-        _ => None::<Vec<u8>>.into(),
-    }));
-    let mut client = server.client();
+    let server = TestServer::raw(
+        ServerConfig::default(),
+        tcp::bytes(|bytes| match bytes {
+            b"?" => "yes".into(),
+            b"tail" => bytes[1..].into(),
+            b"bye" => Reply::from(b"end").and_close(),
+            _ => None::<Vec<u8>>.into(),
+        }),
+    );
+    let mut client = server.stream();
     for (asked, answer) in [("?", "yes"), ("tail", "ail"), ("?", "yes")] {
         client.write_all(asked.as_bytes()).unwrap();
         assert_eq!(receive(&mut client, answer.len()), answer.as_bytes());
     }
     client.write_all(b"bye").unwrap();
     assert_eq!(read_to_string(client).unwrap(), "end");
-    let mut client = server.client();
+    let mut client = server.stream();
     client.write_all(b"nothing to say to that").unwrap();
     client.shutdown(Shutdown::Write).unwrap();
     assert_eq!(read_to_string(client).unwrap(), "");
@@ -165,11 +131,14 @@ fn bytes_may_be_answered_with_others_or_nothing() {
 
 #[test]
 fn lines_are_found_wherever_they_are_cut() {
-    let server = Raw::start(tcp::lines(|line| format!("<{}>", line.escape_ascii()).into()));
+    let server = TestServer::raw(
+        ServerConfig::default(),
+        tcp::lines(|line| format!("<{}>", line.escape_ascii()).into()),
+    );
     let sent = b"one\r\n\ntw\ro\nlast";
     let expected = "<one>\n<>\n<tw\\ro>\n<last>\n";
     for cut in 0..=sent.len() {
-        let mut client = server.client();
+        let mut client = server.stream();
         client.write_all(&sent[..cut]).unwrap();
         if cut > 4 {
             // The rest is another read then.
@@ -184,20 +153,23 @@ fn lines_are_found_wherever_they_are_cut() {
 
 #[test]
 fn a_line_may_be_as_long_as_is_said_and_no_longer() {
-    let server = Raw::start(tcp::lines(|line| line.len().to_string().into()).line_bytes_max(10));
-    let mut client = server.client();
+    let server = TestServer::raw(
+        ServerConfig::default(),
+        tcp::lines(|line| line.len().to_string().into()).line_bytes_max(10),
+    );
+    let mut client = server.stream();
     client.write_all(b"0123456789\n0123456789\r\n01234567890\nmore\n").unwrap();
     assert_eq!(receive(&mut client, 6), b"10\n10\n");
     is_cut_off(&mut client);
 
-    let mut client = server.client();
+    let mut client = server.stream();
     client.write_all(b"0123456789").unwrap();
     client.write_all(b"\r").unwrap();
     client.write_all(b"\n").unwrap();
     assert_eq!(receive(&mut client, 3), b"10\n");
     client.write_all(b"without an end, and long").unwrap();
     is_cut_off(&mut client);
-    let mut last = server.client();
+    let mut last = server.stream();
     last.write_all(b"0123456789x").unwrap();
     last.shutdown(Shutdown::Write).unwrap();
     is_cut_off(&mut last);
@@ -205,11 +177,14 @@ fn a_line_may_be_as_long_as_is_said_and_no_longer() {
 
 #[test]
 fn a_line_that_ends_the_connection_is_the_last() {
-    let server = Raw::start(tcp::lines(|line| match line {
-        b"quit" => Reply::from("bye").and_close(),
-        line => line.into(),
-    }));
-    let mut client = server.client();
+    let server = TestServer::raw(
+        ServerConfig::default(),
+        tcp::lines(|line| match line {
+            b"quit" => Reply::from("bye").and_close(),
+            line => line.into(),
+        }),
+    );
+    let mut client = server.stream();
     client.write_all(b"a\nquit\nb\n").unwrap();
     assert_eq!(read_to_string(client).unwrap(), "a\nbye\n");
 }
@@ -220,11 +195,14 @@ fn message(bytes: &[u8]) -> Vec<u8> {
 
 #[test]
 fn messages_are_taken_apart_wherever_they_are_cut() {
-    let server = Raw::start(tcp::messages(|message| message.to_ascii_uppercase().into()));
+    let server = TestServer::raw(
+        ServerConfig::default(),
+        tcp::messages(|message| message.to_ascii_uppercase().into()),
+    );
     let sent = [message(b"one"), message(b""), message(b"three")].concat();
     let expected = [message(b"ONE"), message(b""), message(b"THREE")].concat();
     for cut in 0..=sent.len() {
-        let mut client = server.client();
+        let mut client = server.stream();
         client.write_all(&sent[..cut]).unwrap();
         let first = if cut >= 7 { receive(&mut client, 7) } else { Vec::new() };
         client.write_all(&sent[cut..]).unwrap();
@@ -235,9 +213,9 @@ fn messages_are_taken_apart_wherever_they_are_cut() {
 
 #[test]
 fn a_long_message_may_come_in_many_pieces() {
-    let server = Raw::start(tcp::messages(|message| message.into()));
+    let server = TestServer::raw(ServerConfig::default(), tcp::messages(|message| message.into()));
     let long = message(&pattern(1024 * 1024));
-    let mut client = server.client();
+    let mut client = server.stream();
     let mut reader = client.try_clone().unwrap();
     let length = long.len();
     let echo = thread::spawn(move || receive(&mut reader, 2 * length));
@@ -251,27 +229,33 @@ fn a_long_message_may_come_in_many_pieces() {
 
 #[test]
 fn a_message_that_is_announced_too_long_ends_the_connection_before_it_comes() {
-    let server = Raw::start(tcp::messages(|message| message.into()).message_bytes_max(10));
-    let mut client = server.client();
+    let server = TestServer::raw(
+        ServerConfig::default(),
+        tcp::messages(|message| message.into()).message_bytes_max(10),
+    );
+    let mut client = server.stream();
     client.write_all(&message(b"0123456789")).unwrap();
     assert_eq!(receive(&mut client, 14), message(b"0123456789"));
     client.write_all(&[0, 0, 0, 11]).unwrap();
     is_cut_off(&mut client);
-    let mut client = server.client();
+    let mut client = server.stream();
     client.write_all(&[0xff; 4]).unwrap();
     is_cut_off(&mut client);
 }
 
 #[test]
 fn a_blocking_stream_has_a_thread_for_itself() {
-    let server = Raw::start(tcp::blocking(|stream: BlockingStream| {
-        let mut writer = stream.try_clone().unwrap();
-        for line in BufReader::new(stream).lines() {
-            let Ok(line) = line else { return };
-            writeln!(writer, "{}", line.len()).unwrap();
-        }
-    }));
-    let mut clients: Vec<_> = (0..20).map(|_| server.client()).collect();
+    let server = TestServer::raw(
+        ServerConfig::default(),
+        tcp::blocking(|stream: BlockingStream| {
+            let mut writer = stream.try_clone().unwrap();
+            for line in BufReader::new(stream).lines() {
+                let Ok(line) = line else { return };
+                writeln!(writer, "{}", line.len()).unwrap();
+            }
+        }),
+    );
+    let mut clients: Vec<_> = (0..20).map(|_| server.stream()).collect();
     for _ in 0..3 {
         for client in &mut clients {
             client.write_all(b"four\n").unwrap();
@@ -285,7 +269,7 @@ fn a_blocking_stream_has_a_thread_for_itself() {
 #[test]
 fn a_service_that_blocks_holds_nobody_up() {
     let config = ServerConfig::default().event_loops(1);
-    let server = Raw::with(
+    let server = TestServer::raw(
         config,
         tcp::lines(|line| {
             if line == b"sleep" {
@@ -294,8 +278,8 @@ fn a_service_that_blocks_holds_nobody_up() {
             line.into()
         }),
     );
-    let mut slow: Vec<_> = (0..10).map(|_| server.client()).collect();
-    let mut quick = server.client();
+    let mut slow: Vec<_> = (0..10).map(|_| server.stream()).collect();
+    let mut quick = server.stream();
     let started = Instant::now();
     for client in &mut slow {
         client.write_all(b"sleep\n").unwrap();
@@ -320,10 +304,10 @@ fn a_panic_ends_its_connection_and_no_other() {
         assert_ne!(bytes, b"panic");
         echo_all(bytes, io)
     });
-    let server = Raw::start(service);
-    let mut other = server.client();
+    let server = TestServer::raw(ServerConfig::default(), service);
+    let mut other = server.stream();
     for _ in 0..50 {
-        let mut client = server.client();
+        let mut client = server.stream();
         client.write_all(b"panic").unwrap();
         is_cut_off(&mut client);
         assert_eq!(ends.recv_timeout(DEADLINE).unwrap(), Closed::Panicked);
@@ -344,8 +328,8 @@ fn each_end_has_its_reason() {
     };
     let reason = |data: fn(&[u8], &mut Io<'_>) -> usize, client: &dyn Fn(TcpStream) -> Option<TcpStream>| {
         let (service, ends) = told(data);
-        let server = Raw::with(config(), service);
-        let kept = client(server.client());
+        let server = TestServer::raw(config(), service);
+        let kept = client(server.stream());
         let reason = ends.recv_timeout(DEADLINE).unwrap();
         assert!(ends.try_recv().is_err(), "told twice");
         drop(kept);
@@ -388,8 +372,8 @@ fn each_end_has_its_reason() {
 #[test]
 fn what_was_begun_has_an_end_though_a_byte_comes_now_and_then() {
     let config = ServerConfig::default().content_timeout(Duration::from_millis(300));
-    let server = Raw::with(config, tcp::lines(|line| line.into()));
-    let mut client = server.client();
+    let server = TestServer::raw(config, tcp::lines(|line| line.into()));
+    let mut client = server.stream();
     let started = Instant::now();
     while started.elapsed() < DEADLINE && client.write_all(b"x").is_ok() {
         thread::sleep(Duration::from_millis(20));
@@ -421,8 +405,8 @@ impl Protocol for Ticks {
 
 #[test]
 fn a_protocol_has_its_own_deadlines_whatever_comes() {
-    let server = Raw::start(|_: Peer| Ticks(3));
-    let mut client = server.client();
+    let server = TestServer::raw(ServerConfig::default(), |_: Peer| Ticks(3));
+    let mut client = server.stream();
     let started = Instant::now();
     for _ in 0..10 {
         client.write_all(b"does not matter").unwrap();
@@ -464,10 +448,10 @@ impl Protocol for Pieces {
 fn a_producer_is_asked_when_there_is_room() {
     let (ended, ends) = mpsc::channel();
     let config = ServerConfig::default().event_loops(1).write_timeout(Duration::from_millis(300));
-    let server = Raw::with(config, move |_: Peer| Pieces { left: 200, ended: ended.clone() });
-    let mut client = server.client();
+    let server = TestServer::raw(config, move |_: Peer| Pieces { left: 200, ended: ended.clone() });
+    let mut client = server.stream();
     // A producer does not keep its loop from others, nor one whose peer does not read.
-    let stuck = server.client();
+    let stuck = server.stream();
     assert_eq!(receive(&mut client, 200 * 100_000), vec![b'x'; 200 * 100_000]);
     assert_eq!(read_to_string(client).unwrap(), "");
     let reasons = [(); 2].map(|()| ends.recv_timeout(DEADLINE).unwrap());
@@ -493,8 +477,8 @@ fn a_producer_whose_peer_reads_fast_leaves_turns_to_others() {
             io.notify_drained();
         }
     }
-    let server = Raw::with(ServerConfig::default().event_loops(1), |_: Peer| EchoOrFlood);
-    let mut flooded = server.client();
+    let server = TestServer::raw(ServerConfig::default().event_loops(1), |_: Peer| EchoOrFlood);
+    let mut flooded = server.stream();
     flooded.write_all(b"flood").unwrap();
     let stop = Arc::new(AtomicBool::new(false));
     let stopped = Arc::clone(&stop);
@@ -505,7 +489,7 @@ fn a_producer_whose_peer_reads_fast_leaves_turns_to_others() {
         }
     });
     for _ in 0..20 {
-        let mut client = server.client();
+        let mut client = server.stream();
         for _ in 0..20 {
             client.write_all(b"ping").unwrap();
             assert_eq!(receive(&mut client, 4), b"ping");
@@ -513,99 +497,6 @@ fn a_producer_whose_peer_reads_fast_leaves_turns_to_others() {
     }
     stop.store(true, Ordering::Relaxed);
     reader.join().unwrap();
-}
-
-/// Hands its sender out.
-struct Pushed(mpsc::Sender<Sender>);
-
-impl Protocol for Pushed {
-    fn open(&mut self, io: &mut Io<'_>) {
-        self.0.send(io.sender()).unwrap();
-    }
-
-    fn data(&mut self, bytes: &[u8], io: &mut Io<'_>) -> usize {
-        echo_all(bytes, io)
-    }
-}
-
-fn pushed(config: ServerConfig) -> (Raw, Receiver<Sender>) {
-    let (connected, senders) = mpsc::channel();
-    (Raw::with(config, move |_: Peer| Pushed(connected.clone())), senders)
-}
-
-#[test]
-fn other_threads_send_in_order_and_beside_the_protocol() {
-    let (server, senders) = pushed(ServerConfig::default());
-    let mut clients = Vec::new();
-    let mut threads = Vec::new();
-    for _ in 0..20 {
-        clients.push(server.client());
-        let sender = senders.recv_timeout(DEADLINE).unwrap();
-        threads.push(thread::spawn(move || {
-            for number in 0..500 {
-                sender.send(format!("{number}\n")).unwrap();
-            }
-        }));
-    }
-    for client in &mut clients {
-        client.write_all(b"echo\n").unwrap();
-    }
-    threads.into_iter().for_each(|thread| thread.join().unwrap());
-    for client in clients {
-        let lines: Vec<_> = BufReader::new(client).lines().take(501).map(Result::unwrap).collect();
-        let pushed: Vec<_> = lines.iter().filter(|line| *line != "echo").cloned().collect();
-        let expected: Vec<_> = (0..500).map(|number| number.to_string()).collect();
-        assert_eq!(pushed, expected);
-    }
-}
-
-#[test]
-fn what_waits_for_a_peer_that_does_not_read_is_bounded() {
-    let (server, senders) = pushed(ServerConfig::default());
-    let client = server.client();
-    let sender = senders.recv_timeout(DEADLINE).unwrap();
-    let mut sent = 0;
-    let started = Instant::now();
-    // The sockets hold some, and one mailbox is on its way.
-    while sent < 64 * 1024 * 1024 && started.elapsed() < DEADLINE {
-        match sender.send(vec![b'x'; 10_000]) {
-            Ok(()) => sent += 10_000,
-            Err(error) => {
-                assert_eq!(error, SendError::Full);
-                thread::sleep(Duration::from_millis(50));
-                if sender.send(vec![b'x'; 10_000]).is_err() {
-                    break;
-                }
-                sent += 10_000;
-            }
-        }
-    }
-    assert!(sent < 32 * 1024 * 1024, "{sent} bytes were taken");
-    sender.close();
-    assert_eq!(sender.send("x"), Err(SendError::Closed));
-    let all = read_to_string(client).unwrap();
-    assert_eq!(all.len(), sent, "all that was taken arrives");
-    eventually("the sender knows", || !sender.is_open());
-}
-
-#[test]
-fn a_sender_of_a_connection_that_is_gone_says_so() {
-    let (server, senders) = pushed(ServerConfig::default());
-    let client = server.client();
-    let sender = senders.recv_timeout(DEADLINE).unwrap();
-    assert!(sender.is_open());
-    drop(client);
-    eventually("the connection is gone", || !sender.is_open());
-    assert_eq!(sender.send("x"), Err(SendError::Closed));
-    // Its place may be another's now, which gets nothing.
-    let mut next = server.client();
-    let next_sender = senders.recv_timeout(DEADLINE).unwrap();
-    sender.close();
-    let _ = sender.send("not for you");
-    next_sender.send("for you").unwrap();
-    assert_eq!(receive(&mut next, 7), b"for you");
-    drop(server);
-    eventually("the server is gone", || next_sender.send("x") == Err(SendError::Closed));
 }
 
 #[test]
@@ -625,8 +516,8 @@ fn a_protocol_may_answer_after_its_peer_has_ended() {
             io.close();
         }
     }
-    let server = Raw::start(|_: Peer| Sum(0));
-    let mut client = server.client();
+    let server = TestServer::raw(ServerConfig::default(), |_: Peer| Sum(0));
+    let mut client = server.stream();
     client.write_all(&[1; 5]).unwrap();
     client.shutdown(Shutdown::Write).unwrap();
     assert_eq!(read_to_string(client).unwrap(), "5 1 later");
@@ -635,7 +526,8 @@ fn a_protocol_may_answer_after_its_peer_has_ended() {
 #[test]
 fn bytes_that_are_sent_back_and_not_used_come_again() {
     // Sends back all it sees, uses it up only from four bytes on.
-    let server = Raw::start(
+    let server = TestServer::raw(
+        ServerConfig::default(),
         told(|bytes: &[u8], io: &mut Io<'_>| {
             io.send(bytes);
             io.send(b";");
@@ -643,7 +535,7 @@ fn bytes_that_are_sent_back_and_not_used_come_again() {
         })
         .0,
     );
-    let mut client = server.client();
+    let mut client = server.stream();
     for (sent, answer) in [("ab", "ab;"), ("c", "abc;"), ("defg", "abcdefg;"), ("h", "h;")] {
         client.write_all(sent.as_bytes()).unwrap();
         assert_eq!(receive(&mut client, answer.len()), answer.as_bytes());
@@ -662,8 +554,8 @@ fn detaching_takes_what_was_not_used_along() {
         });
         used + 1
     });
-    let server = Raw::start(service);
-    let mut client = server.client();
+    let server = TestServer::raw(ServerConfig::default(), service);
+    let mut client = server.stream();
     client.write_all(b"go!more").unwrap();
     assert_eq!(receive(&mut client, 10), b"switching ");
     assert_eq!(ends.recv_timeout(DEADLINE).unwrap(), Closed::Detached);
@@ -674,14 +566,14 @@ fn detaching_takes_what_was_not_used_along() {
 #[test]
 fn shutdown_ends_what_is_idle_and_tells_every_protocol() {
     let (service, ends) = told(echo_all);
-    let server = Raw::start(service);
-    let mut clients: Vec<_> = (0..50).map(|_| server.client()).collect();
+    let server = TestServer::raw(ServerConfig::default(), service);
+    let mut clients: Vec<_> = (0..50).map(|_| server.stream()).collect();
     for client in &mut clients {
         client.write_all(b"x").unwrap();
         receive(client, 1);
     }
     let started = Instant::now();
-    server.0.shutdown_handle().shutdown();
+    server.server().shutdown_handle().shutdown();
     for mut client in clients {
         let mut rest = Vec::new();
         client.read_to_end(&mut rest).unwrap();
@@ -689,19 +581,19 @@ fn shutdown_ends_what_is_idle_and_tells_every_protocol() {
         drop(client);
         assert_eq!(ends.recv_timeout(DEADLINE).unwrap(), Closed::Shutdown);
     }
-    server.0.wait();
+    server.server().wait();
     assert!(started.elapsed() < Duration::from_secs(5), "{:?}", started.elapsed());
 }
 
 #[test]
 fn a_deadline_of_the_shutdown_tells_every_protocol_too() {
     let (service, ends) = told(|_: &[u8], _: &mut Io<'_>| 0);
-    let server = Raw::start(service);
-    let mut client = server.client();
+    let server = TestServer::raw(ServerConfig::default(), service);
+    let mut client = server.stream();
     client.write_all(b"never used").unwrap();
     eventually("it is there", || server.metrics().connections == 1);
-    server.0.shutdown_handle().shutdown_within(Duration::from_millis(100));
-    server.0.wait();
+    server.server().shutdown_handle().shutdown_within(Duration::from_millis(100));
+    server.server().wait();
     assert_eq!(ends.recv_timeout(DEADLINE).unwrap(), Closed::Shutdown);
     is_cut_off(&mut client);
 }
@@ -722,49 +614,21 @@ fn behind_a_proxy_the_peer_is_whom_it_names() {
     }
     let server = Server::builder().bind("127.0.0.1:0").unwrap().proxy_protocol().unwrap().build().unwrap();
     server.spawn_tcp(greets).unwrap();
-    let server = Raw(server);
-    let mut client = server.client();
+    let server = TestServer::of(server);
+    let mut client = server.stream();
     client.write_all(b"PROXY TCP4 192.0.2.1 192.0.2.2 10 20\r\n").unwrap();
     assert_eq!(read_to_string(client).unwrap(), "192.0.2.1:10");
-    let mut client = server.client();
+    let mut client = server.stream();
     client.write_all(b"no header\r\n\r\n").unwrap();
     is_cut_off(&mut client);
-}
-
-/// Gives its sender away, and its connection to a thread once bytes come.
-struct LendsAndDetaches(mpsc::Sender<Sender>);
-
-impl Protocol for LendsAndDetaches {
-    fn open(&mut self, io: &mut Io<'_>) {
-        self.0.send(io.sender()).unwrap();
-    }
-
-    fn data(&mut self, bytes: &[u8], io: &mut Io<'_>) -> usize {
-        let sender = io.sender();
-        // As another thread could, behind this call and before the connection is given away.
-        sender.send("letter ").unwrap();
-        io.detach(|mut stream| stream.write_all(b"thread").unwrap());
-        bytes.len()
-    }
-}
-
-#[test]
-fn what_other_threads_have_sent_goes_before_a_thread_gets_the_connection() {
-    let (lend, lent) = mpsc::channel();
-    let server = Raw::start(move |_: Peer| LendsAndDetaches(lend.clone()));
-    let mut client = server.client();
-    let sender: Sender = lent.recv_timeout(DEADLINE).unwrap();
-    client.write_all(b"-").unwrap();
-    assert_eq!(read_to_string(client).unwrap(), "letter thread");
-    assert_eq!(sender.send("late"), Err(SendError::Closed));
 }
 
 #[test]
 fn bytes_in_the_segment_of_a_proxy_header_are_not_lost() {
     let server = Server::builder().bind("127.0.0.1:0").unwrap().proxy_protocol().unwrap().build().unwrap();
     server.spawn_tcp(tcp::lines(|line| line.into())).unwrap();
-    let server = Raw(server);
-    let mut client = server.client();
+    let server = TestServer::of(server);
+    let mut client = server.stream();
     client.write_all(b"PROXY TCP4 192.0.2.1 192.0.2.2 10 20\r\nhello\n").unwrap();
     assert_eq!(receive(&mut client, 6), b"hello\n");
 }
@@ -776,7 +640,7 @@ fn unix_sockets_are_served_as_well() {
     let path = folder.path().join("lines.sock");
     let server = Server::builder().bind_unix(&path).unwrap().build().unwrap();
     server.spawn_tcp(tcp::lines(|line| line.into())).unwrap();
-    let server = Raw(server);
+    let server = TestServer::of(server);
     let mut client = std::os::unix::net::UnixStream::connect(&path).unwrap();
     client.set_read_timeout(Some(DEADLINE)).unwrap();
     client.write_all(b"local\n").unwrap();
@@ -789,7 +653,7 @@ fn unix_sockets_are_served_as_well() {
 #[test]
 fn thousands_come_and_go() {
     let (service, ends) = told(echo_all);
-    let server = Raw::start(service);
+    let server = TestServer::raw(ServerConfig::default(), service);
     let address = server.address();
     let threads: Vec<_> = (0..8)
         .map(|_| {

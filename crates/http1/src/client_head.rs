@@ -371,11 +371,11 @@ mod tests {
             "HTTP/1.1 201 OK\r\nContent-Length: 5\r\nX: yyyyy\r\n\r\n",
             "HTTP/1.0 200 OK\r\nContent-Length: 5\r\nX: yyyyy\r\n\r\n",
             "HTTP/1.1 200 OK\r\nContent-Length: 6\r\nX: yyyyy\r\n\r\n",
-            "HTTP/1.1 200 OK\r\nContent-Length: 5\r\nX: zzzzz\r\n\r\n",
         ] {
-            assert!(!read(HEAD).is_same(&read(other)), "{other:?}");
-            assert!(!read(HEAD).is_same(&read(other).with_bytes(HEAD.as_bytes())) || other.contains("zzzzz"));
+            // One thing at a time: the bytes are those of the first.
+            assert!(!read(HEAD).is_same(&read(other).with_bytes(HEAD.as_bytes())), "{other:?}");
         }
+        assert!(!read(HEAD).is_same(&read("HTTP/1.1 200 OK\r\nContent-Length: 5\r\nX: zzzzz\r\n\r\n")));
         let closing = ResponseHead { is_persistent: false, ..read(HEAD) };
         assert!(!closing.is_same(&read(HEAD)));
     }

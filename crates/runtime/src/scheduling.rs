@@ -54,7 +54,7 @@ mod linux {
         }
     }
 
-    /// Returns what a new thread is to run, so that it begins under the usual policy though a leader starts it: threads inherit theirs.
+    /// Returns what a thread of the engine is to run, so that it begins under the usual policy though a leader starts it: threads inherit theirs.
     pub(crate) fn as_usual(body: impl FnOnce() + Send + 'static) -> impl FnOnce() + Send + 'static {
         let inherits = IS_BATCH.get();
         move || {

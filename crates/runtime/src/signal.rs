@@ -6,12 +6,13 @@ use std::thread;
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
+use crate::scheduling::as_usual;
 use crate::server::ShutdownHandle;
 
 /// Shuts down at the first signal; the second one ends the process as if nobody had listened.
 pub(crate) fn shutdown_on_signals(handle: ShutdownHandle) -> io::Result<()> {
     let mut signals = Signals::new([SIGTERM, SIGINT])?;
-    thread::Builder::new().name("filoplume-signals".to_owned()).spawn(move || {
+    thread::Builder::new().name("filoplume-signals".to_owned()).spawn(as_usual(move || {
         let mut has_begun = false;
         for signal in signals.forever() {
             if has_begun {
@@ -24,6 +25,6 @@ pub(crate) fn shutdown_on_signals(handle: ShutdownHandle) -> io::Result<()> {
             tracing::info!(signal, "a signal asks to shut down");
             handle.shutdown();
         }
-    })?;
+    }))?;
     Ok(())
 }

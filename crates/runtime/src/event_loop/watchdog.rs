@@ -14,6 +14,7 @@ use super::LoopHandle;
 use super::doze::Standby;
 use crate::engine::Engine;
 use crate::learn::Caught;
+use crate::scheduling::as_usual;
 use crate::task::Task;
 
 /// The period while handlers have been caught of late: what blocks once tends to block again.
@@ -44,7 +45,7 @@ impl Watchdog {
     pub(crate) fn start(&self, engine: &Arc<Engine>, handles: Vec<Arc<LoopHandle>>) -> io::Result<()> {
         let watched = Arc::clone(engine);
         let name = format!("{}-watchdog", engine.config.thread_name);
-        thread::Builder::new().name(name).spawn(move || watch(&watched, &handles))?;
+        thread::Builder::new().name(name).spawn(as_usual(move || watch(&watched, &handles)))?;
         Ok(())
     }
 
