@@ -427,6 +427,25 @@ fn a_connection_that_blocks_again_and_again_keeps_its_thread_and_gives_it_back()
 }
 
 #[test]
+fn a_client_that_pauses_is_not_waited_for_each_time() {
+    let server = TestServer::start(sleeps_or_answers);
+    let mut client = server.client();
+    eventually("a lease is granted", || {
+        assert_eq!(client.get("/sleep").status, 200);
+        server.metrics().leases >= 1
+    });
+    // Each lease ends before the next request comes.
+    let before = server.metrics().leases;
+    for _ in 0..24 {
+        eventually("the lease ends", || server.metrics().leased == 0);
+        assert_eq!(client.get("/sleep").status, 200);
+    }
+    // Four, if each was for nothing. A busy machine may hold one up until the next request is there, which is one that served.
+    let leases = server.metrics().leases - before;
+    assert!(leases <= 12, "{leases} leases for 24 requests with pauses");
+}
+
+#[test]
 fn a_lease_does_not_keep_others_from_their_turn() {
     // Four threads for handlers, and as many connections that never pause: those are on a lease. Others come.
     let config = ServerConfig::default().event_loops(1).threads_max(4);

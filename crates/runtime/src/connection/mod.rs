@@ -1,6 +1,7 @@
 //! The connection manager: what a connection is between two moments of work, and where it waits.
 
 pub(crate) mod deadlines;
+pub(crate) mod lease;
 pub(crate) mod table;
 pub(crate) mod transport;
 pub(crate) mod unsent;
@@ -20,6 +21,7 @@ use crate::listener::Accepted;
 use crate::protocol::http::Http;
 use crate::protocol::tcp::Tcp;
 use crate::service::Site;
+use lease::Lease;
 use transport::{Peer, Transport};
 use unsent::Unsent;
 
@@ -52,11 +54,10 @@ pub(crate) struct Connection {
     pub(crate) can_read: bool,
     /// Whether the peer has ended its direction, which is read behind its last byte.
     pub(crate) has_end: bool,
-    pub(crate) is_leased: bool,
+    /// Whether a thread keeps it, and what that has brought.
+    pub(crate) lease: Lease,
     /// How often it has let others have their turn.
     pub(crate) yields: u32,
-    /// Requests in a row that blocked their thread, as far as a lease cares.
-    pub(crate) blocked_row: u8,
 }
 
 /// Who tells that the peer has moved.
@@ -92,9 +93,8 @@ impl Connection {
             listed_at: None,
             can_read: true,
             has_end: false,
-            is_leased: false,
+            lease: Lease::default(),
             yields: 0,
-            blocked_row: 0,
         }
     }
 

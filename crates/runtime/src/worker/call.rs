@@ -21,9 +21,6 @@ use crate::response::Response;
 use crate::service::{Content, Plan, Service, Site};
 use crate::task::Call;
 
-/// The longest memory of blocking requests: that many quick ones end a lease.
-const BLOCKED_ROW_MAX: u8 = 16;
-
 /// How long a handler's code took, as far as anyone looked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Conduct {
@@ -195,9 +192,9 @@ impl Worker<'_> {
     pub(super) fn take_note(&mut self, connection: &mut Connection, conduct: Conduct) {
         match conduct {
             Conduct::Inline => return,
-            Conduct::Quick => connection.blocked_row = connection.blocked_row.saturating_sub(1),
+            Conduct::Quick => connection.lease.note(false),
             Conduct::Blocked => {
-                connection.blocked_row = (connection.blocked_row + 1).min(BLOCKED_ROW_MAX);
+                connection.lease.note(true);
                 if let Some(event_loop) = &mut self.lead {
                     // Others have led meanwhile, and this connection was away for them.
                     event_loop.tell_missed(connection);
@@ -233,7 +230,7 @@ impl Worker<'_> {
             Go::Away(outcome) => return outcome,
         };
         // The handler has read its content: reads need not wait any more.
-        let is_read = !connection.is_leased && !connection.http.sends_what_it_receives();
+        let is_read = !connection.lease.is_on() && !connection.http.sends_what_it_receives();
         let released = if is_read { connection.release_hold() } else { Ok(()) };
         match released {
             Ok(()) => self.serve(connection),

@@ -6,9 +6,6 @@ use std::time::Duration;
 use super::Worker;
 use crate::connection::Connection;
 
-/// Blocking requests in a row on one connection after which its thread keeps it.
-const LEASE_ROW: u8 = 2;
-
 /// How long the thread waits before it gives the connection back. A client in a closed loop comes
 /// sooner; and this is how long others may have to wait for a thread on a lease.
 const LEASE_QUIET: Duration = Duration::from_millis(4);
@@ -19,7 +16,7 @@ impl Worker<'_> {
     pub(super) fn keeps(&mut self, connection: &mut Connection) -> bool {
         let engine = &self.engine;
         if self.lead.is_some()
-            || connection.blocked_row < LEASE_ROW
+            || !connection.lease.is_due()
             || !self.buffers.input.is_empty()
             || connection.is_writing()
             || !connection.http.is_reading_request()
@@ -28,11 +25,11 @@ impl Worker<'_> {
         {
             return false;
         }
-        if !connection.is_leased {
+        if !connection.lease.is_on() {
             if connection.hold(LEASE_QUIET).is_err() {
                 return false;
             }
-            connection.is_leased = true;
+            connection.lease.begin();
             engine.counters.leases.increment();
             engine.counters.leased.increment();
         }
@@ -40,7 +37,7 @@ impl Worker<'_> {
     }
 
     pub(super) fn end_lease(&self, connection: &mut Connection) {
-        if std::mem::take(&mut connection.is_leased) {
+        if connection.lease.end() {
             self.engine.counters.leased.decrement();
         }
     }

@@ -208,6 +208,7 @@ impl Worker<'_> {
         if let Outcome::Closed(connection) = &mut outcome {
             self.note_refusal(connection);
             self.end_tcp(connection);
+            self.end_lease(connection);
         }
         match (outcome, &mut self.lead) {
             (Outcome::Away, _) => {}
@@ -216,10 +217,7 @@ impl Worker<'_> {
                 event_loop.requeue(connection, self.buffers.clock.now());
             }
             (Outcome::Yielded(connection), None) => send_home(connection),
-            (Outcome::Closed(mut connection), lead) => {
-                if std::mem::take(&mut connection.is_leased) {
-                    self.engine.counters.leased.decrement();
-                }
+            (Outcome::Closed(connection), lead) => {
                 let home = Arc::clone(connection.home());
                 let token = connection.token();
                 drop(connection);
