@@ -2,8 +2,8 @@
 
 use http::Method;
 
-use crate::connection::{BodyEncoding, ContentLength};
 use crate::error::ParseError;
+use crate::exchange::{BodyEncoding, ContentLength};
 use crate::headers::Headers;
 use crate::target::{parse_target, validate_host};
 
