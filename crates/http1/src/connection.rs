@@ -14,7 +14,7 @@ use crate::framing::Framing;
 use crate::head::RequestHead;
 use crate::headers::Headers;
 use crate::limits::Limits;
-use crate::parse::parse_request_head;
+use crate::parse::{parse_if_plain, parse_request_head};
 use crate::syntax::list_members;
 use crate::version::Version;
 
@@ -135,6 +135,28 @@ impl ServerConnection {
             }
         }
         parsed
+    }
+
+    /// Does the same for a head as nearly every client sends it, if all of it is there. `None` says nothing: then
+    /// [`read_head`](Self::read_head) is to be asked. What is returned fits registers, which shows where requests come by the million.
+    ///
+    /// ```
+    /// use filoplume_http1::{Limits, ServerConnection};
+    ///
+    /// let mut connection = ServerConnection::new();
+    /// let unusual = b"get / HTTP/1.1\r\nHost: h\r\n\r\n";
+    /// assert!(connection.read_plain_head(unusual, &Limits::default()).is_none());
+    /// assert!(connection.read_head(unusual, &Limits::default())?.is_some());
+    /// # Ok::<(), filoplume_http1::ParseError>(())
+    /// ```
+    #[inline]
+    pub fn read_plain_head(&mut self, input: &[u8], limits: &Limits) -> Option<(RequestHead, usize)> {
+        if self.reading != Reading::Head || self.close_reason.is_some() {
+            return None;
+        }
+        let (head, used) = parse_if_plain(input, limits)?;
+        self.begin(&head);
+        Some((head, used))
     }
 
     /// Says that the content was read to its end.

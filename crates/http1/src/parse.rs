@@ -52,21 +52,38 @@ pub fn parse_request_head(input: &[u8], limits: &Limits) -> Result<Option<(Reque
         _ => 0,
     };
     let input = input.get(empty_line_len..).unwrap_or_default();
-    // Bytes over the limit are never looked at: otherwise the answer would depend on whether they are here already.
-    let window = input.get(..limits.head_bytes_max.min(Span::ARENA_BYTES_MAX)).unwrap_or(input);
-    if let Some((storage, used)) = parse_plain_head(window, limits) {
-        let head = RequestHead::from_storage(storage);
-        // Tests and fuzz targets have debug assertions: there each plain head is read in both ways.
-        debug_assert!(
-            matches!(parse_carefully(window, 0, limits), Ok(Some(careful)) if is_same(&careful, &(&head, used))),
-            "the plain way takes {head:?} for something else than the careful one",
-        );
+    let window = window_of(input, limits);
+    if let Some((head, used)) = plain_head(window, limits) {
         return Ok(Some((head, used.saturating_add(empty_line_len))));
     }
     parse_carefully(window, empty_line_len, limits)
 }
 
 /// Parses what is not plain, and decides what is wrong with what cannot be parsed.
+/// The head at the start of `input` if it is plain and whole.
+#[inline]
+pub(crate) fn parse_if_plain(input: &[u8], limits: &Limits) -> Option<(RequestHead, usize)> {
+    plain_head(window_of(input, limits), limits)
+}
+
+/// Bytes over the limit are never looked at: otherwise the answer would depend on whether they are here already.
+#[inline]
+fn window_of<'a>(input: &'a [u8], limits: &Limits) -> &'a [u8] {
+    input.get(..limits.head_bytes_max.min(Span::ARENA_BYTES_MAX)).unwrap_or(input)
+}
+
+#[inline]
+fn plain_head(window: &[u8], limits: &Limits) -> Option<(RequestHead, usize)> {
+    let (storage, used) = parse_plain_head(window, limits)?;
+    let head = RequestHead::from_storage(storage);
+    // Tests and fuzz targets have debug assertions: there each plain head is read in both ways.
+    debug_assert!(
+        matches!(parse_carefully(window, 0, limits), Ok(Some(careful)) if is_same(&careful, &(&head, used))),
+        "the plain way takes {head:?} for something else than the careful one",
+    );
+    Some((head, used))
+}
+
 #[inline(never)]
 fn parse_carefully(
     window: &[u8],

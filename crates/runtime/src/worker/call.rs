@@ -112,6 +112,12 @@ impl Worker<'_> {
         Go::On(connection)
     }
 
+    /// As [`request`](Self::request), out of the common way: there a head comes in registers.
+    #[inline(never)]
+    pub(super) fn request_rarely(&mut self, connection: Box<Connection>, head: RequestHead) -> Go {
+        self.request(connection, head)
+    }
+
     fn plan(&self, service: &dyn Service, request: &mut Request) -> Plan {
         let plan = catch_unwind(AssertUnwindSafe(|| service.plan(request))).unwrap_or_else(|_| {
             self.engine.counters.panics.increment();

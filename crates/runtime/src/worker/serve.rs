@@ -40,9 +40,16 @@ impl Worker<'_> {
         let mut rounds = 0;
         loop {
             let config = &self.engine.config;
-            if connection.http.expects_head() {
-                if let Some(head) = connection.http.next_head(self.buffers, config) {
+            if connection.http.expects_head() && !self.buffers.input.is_empty() {
+                if let Some(head) = connection.http.next_plain_head(self.buffers, config) {
                     match self.request(connection, head) {
+                        Go::On(next) => connection = next,
+                        Go::Away(outcome) => return outcome,
+                    }
+                    continue;
+                }
+                if let Some(head) = connection.http.next_head(self.buffers, config) {
+                    match self.request_rarely(connection, head) {
                         Go::On(next) => connection = next,
                         Go::Away(outcome) => return outcome,
                     }

@@ -131,12 +131,22 @@ impl Http {
         matches!(self.stage, Stage::Head)
     }
 
+    /// Reads the next head if it is a plain one and all there. Only if one is expected. `None`: [`next_head`](Self::next_head) knows more.
+    #[inline(always)]
+    pub(crate) fn next_plain_head(
+        &mut self,
+        buffers: &mut Buffers,
+        config: &ServerConfig,
+    ) -> Option<RequestHead> {
+        let (head, used) = self.messages.read_plain_head(buffers.input.unread(), &config.limits)?;
+        buffers.input.consume(used);
+        self.head = HeadDeadline::Idle;
+        Some(head)
+    }
+
     /// Reads the next head. Only if one is expected. `None`: [`step`](Self::step) says what is needed.
-    #[inline]
+    #[inline(never)]
     pub(crate) fn next_head(&mut self, buffers: &mut Buffers, config: &ServerConfig) -> Option<RequestHead> {
-        if buffers.input.is_empty() {
-            return None;
-        }
         match self.messages.read_head(buffers.input.unread(), &config.limits) {
             Ok(Some((head, used))) => {
                 buffers.input.consume(used);
