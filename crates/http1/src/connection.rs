@@ -14,7 +14,7 @@ use crate::framing::Framing;
 use crate::head::RequestHead;
 use crate::headers::Headers;
 use crate::limits::Limits;
-use crate::parse::{parse_if_plain, parse_request_head};
+use crate::parse::{parse_if_not_plain, parse_if_plain};
 use crate::syntax::list_members;
 use crate::version::Version;
 
@@ -119,26 +119,15 @@ impl ServerConnection {
         input: &[u8],
         limits: &Limits,
     ) -> Result<Option<(RequestHead, usize)>, ParseError> {
-        match self.reading {
-            Reading::Head if self.close_reason.is_none() => {}
-            Reading::Refused(error) => return Err(error),
-            _ => return Ok(None),
+        match self.read_plain_head(input, limits) {
+            Some(plain) => Ok(Some(plain)),
+            None => self.read_other_head(input, limits),
         }
-        // Looked at by reference: a head is large enough that moving it shows.
-        let parsed = parse_request_head(input, limits);
-        match &parsed {
-            Ok(Some((head, _))) => self.begin(head),
-            Ok(None) => self.note_method(input),
-            Err(error) => {
-                self.note_method(input);
-                self.refuse(*error);
-            }
-        }
-        parsed
     }
 
-    /// Does the same for a head as nearly every client sends it, if all of it is there. `None` says nothing: then
-    /// [`read_head`](Self::read_head) is to be asked. What is returned fits registers, which shows where requests come by the million.
+    /// The first half of [`read_head`](Self::read_head): returns a head as nearly every client sends it, if all of it is there. `None` says
+    /// nothing: then [`read_other_head`](Self::read_other_head) is to be asked. What is returned fits registers, which shows where requests come by
+    /// the million.
     ///
     /// ```
     /// use filoplume_http1::{Limits, ServerConnection};
@@ -146,7 +135,7 @@ impl ServerConnection {
     /// let mut connection = ServerConnection::new();
     /// let unusual = b"get / HTTP/1.1\r\nHost: h\r\n\r\n";
     /// assert!(connection.read_plain_head(unusual, &Limits::default()).is_none());
-    /// assert!(connection.read_head(unusual, &Limits::default())?.is_some());
+    /// assert!(connection.read_other_head(unusual, &Limits::default())?.is_some());
     /// # Ok::<(), filoplume_http1::ParseError>(())
     /// ```
     #[inline]
@@ -157,6 +146,33 @@ impl ServerConnection {
         let (head, used) = parse_if_plain(input, limits)?;
         self.begin(&head);
         Some((head, used))
+    }
+
+    /// The second half of [`read_head`](Self::read_head), for what [`read_plain_head`](Self::read_plain_head) did not take.
+    ///
+    /// # Errors
+    ///
+    /// As [`read_head`](Self::read_head).
+    pub fn read_other_head(
+        &mut self,
+        input: &[u8],
+        limits: &Limits,
+    ) -> Result<Option<(RequestHead, usize)>, ParseError> {
+        match self.reading {
+            Reading::Head if self.close_reason.is_none() => {}
+            Reading::Refused(error) => return Err(error),
+            _ => return Ok(None),
+        }
+        let parsed = parse_if_not_plain(input, limits);
+        match &parsed {
+            Ok(Some((head, _))) => self.begin(head),
+            Ok(None) => self.note_method(input),
+            Err(error) => {
+                self.note_method(input);
+                self.refuse(*error);
+            }
+        }
+        parsed
     }
 
     /// Says that the content was read to its end.

@@ -43,37 +43,16 @@ const METHOD_BYTES_MAX: usize = 32;
 /// were there in the calls before.
 #[inline]
 pub fn parse_request_head(input: &[u8], limits: &Limits) -> Result<Option<(RequestHead, usize)>, ParseError> {
-    let empty_line_len = match input {
-        [] => return Ok(None),
-        [b'\r' | b'\n', ..] => match empty_line(input)? {
-            Some(len) => len,
-            None => return Ok(None),
-        },
-        _ => 0,
-    };
-    let input = input.get(empty_line_len..).unwrap_or_default();
-    let window = window_of(input, limits);
-    if let Some((head, used)) = plain_head(window, limits) {
-        return Ok(Some((head, used.saturating_add(empty_line_len))));
+    match parse_if_plain(input, limits) {
+        Some(plain) => Ok(Some(plain)),
+        None => parse_if_not_plain(input, limits),
     }
-    parse_carefully(window, empty_line_len, limits)
 }
 
-/// Parses what is not plain, and decides what is wrong with what cannot be parsed.
 /// The head at the start of `input` if it is plain and whole.
 #[inline]
 pub(crate) fn parse_if_plain(input: &[u8], limits: &Limits) -> Option<(RequestHead, usize)> {
-    plain_head(window_of(input, limits), limits)
-}
-
-/// Bytes over the limit are never looked at: otherwise the answer would depend on whether they are here already.
-#[inline]
-fn window_of<'a>(input: &'a [u8], limits: &Limits) -> &'a [u8] {
-    input.get(..limits.head_bytes_max.min(Span::ARENA_BYTES_MAX)).unwrap_or(input)
-}
-
-#[inline]
-fn plain_head(window: &[u8], limits: &Limits) -> Option<(RequestHead, usize)> {
+    let window = window_of(input, limits);
     let (storage, used) = parse_plain_head(window, limits)?;
     let head = RequestHead::from_storage(storage);
     // Tests and fuzz targets have debug assertions: there each plain head is read in both ways.
@@ -84,6 +63,30 @@ fn plain_head(window: &[u8], limits: &Limits) -> Option<(RequestHead, usize)> {
     Some((head, used))
 }
 
+/// What [`parse_request_head`] says of an `input` that [`parse_if_plain`] did not take.
+pub(crate) fn parse_if_not_plain(
+    input: &[u8],
+    limits: &Limits,
+) -> Result<Option<(RequestHead, usize)>, ParseError> {
+    let empty_line_len = match input {
+        [] => return Ok(None),
+        [b'\r' | b'\n', ..] => match empty_line(input)? {
+            Some(len) => len,
+            None => return Ok(None),
+        },
+        _ => 0,
+    };
+    let input = input.get(empty_line_len..).unwrap_or_default();
+    parse_carefully(window_of(input, limits), empty_line_len, limits)
+}
+
+/// Bytes over the limit are never looked at: otherwise the answer would depend on whether they are here already.
+#[inline]
+fn window_of<'a>(input: &'a [u8], limits: &Limits) -> &'a [u8] {
+    input.get(..limits.head_bytes_max.min(Span::ARENA_BYTES_MAX)).unwrap_or(input)
+}
+
+/// Parses what is not plain, and decides what is wrong with what cannot be parsed.
 #[inline(never)]
 fn parse_carefully(
     window: &[u8],

@@ -22,7 +22,7 @@ fn announces_close(out: &[u8]) -> bool {
     std::str::from_utf8(out).unwrap().contains("\r\nconnection: close\r\n")
 }
 
-/// Asks both ways for the head of a connection that `prepare` has brought somewhere.
+/// Asks in one and in two halves for the head of a connection that `prepare` has brought somewhere. Returns whether the first half took it.
 fn read_both_ways(input: &[u8], prepare: impl Fn(&mut ServerConnection)) -> bool {
     let limits = Limits::default();
     let (mut plain, mut any) = (ServerConnection::new(), ServerConnection::new());
@@ -33,6 +33,9 @@ fn read_both_ways(input: &[u8], prepare: impl Fn(&mut ServerConnection)) -> bool
     match plain.read_plain_head(input, &limits) {
         None => {
             assert_eq!(format!("{plain:?}"), before, "who says nothing has done nothing");
+            let other = plain.read_other_head(input, &limits);
+            assert_eq!(format!("{other:?}"), format!("{expected:?}"));
+            assert_eq!(format!("{plain:?}"), format!("{any:?}"));
             false
         }
         Some((head, used)) => {

@@ -48,7 +48,7 @@ impl Worker<'_> {
                     }
                     continue;
                 }
-                if let Some(head) = connection.http.next_head(self.buffers, config) {
+                if let Some(head) = connection.http.next_other_head(self.buffers, config) {
                     match self.request_rarely(connection, head) {
                         Go::On(next) => connection = next,
                         Go::Away(outcome) => return outcome,

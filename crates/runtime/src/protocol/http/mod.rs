@@ -131,7 +131,7 @@ impl Http {
         matches!(self.stage, Stage::Head)
     }
 
-    /// Reads the next head if it is a plain one and all there. Only if one is expected. `None`: [`next_head`](Self::next_head) knows more.
+    /// Reads the next head if it is a plain one and all there. Only if one is expected. `None`: [`next_other_head`](Self::next_other_head) knows more.
     #[inline(always)]
     pub(crate) fn next_plain_head(
         &mut self,
@@ -144,10 +144,14 @@ impl Http {
         Some(head)
     }
 
-    /// Reads the next head. Only if one is expected. `None`: [`step`](Self::step) says what is needed.
+    /// Reads the next head if it is none of those. `None`: [`step`](Self::step) says what is needed.
     #[inline(never)]
-    pub(crate) fn next_head(&mut self, buffers: &mut Buffers, config: &ServerConfig) -> Option<RequestHead> {
-        match self.messages.read_head(buffers.input.unread(), &config.limits) {
+    pub(crate) fn next_other_head(
+        &mut self,
+        buffers: &mut Buffers,
+        config: &ServerConfig,
+    ) -> Option<RequestHead> {
+        match self.messages.read_other_head(buffers.input.unread(), &config.limits) {
             Ok(Some((head, used))) => {
                 buffers.input.consume(used);
                 self.head = HeadDeadline::Idle;
@@ -161,7 +165,7 @@ impl Http {
         }
     }
 
-    /// Goes on as far as the bytes at hand allow. Heads are read by [`next_head`](Self::next_head).
+    /// Goes on as far as the bytes at hand allow. Heads are read by [`next_plain_head`](Self::next_plain_head) and [`next_other_head`](Self::next_other_head).
     #[inline(always)]
     pub(crate) fn step(&mut self, buffers: &mut Buffers) -> Step {
         if matches!(self.stage, Stage::Head) { Step::Read } else { self.step_rarely(buffers) }
