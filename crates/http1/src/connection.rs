@@ -112,7 +112,7 @@ impl ServerConnection {
     ///
     /// # Errors
     ///
-    /// As [`parse_request_head`]. The connection will close, and every later call gives the same error.
+    /// As [`parse_request_head`](crate::parse_request_head). The connection will close, and every later call gives the same error.
     #[inline]
     pub fn read_head(
         &mut self,
