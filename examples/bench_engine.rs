@@ -1,6 +1,6 @@
 //! What the engine is measured with, from outside: `bench_engine ADDRESS`. The configuration is the default.
 //!
-//! `GET /`, `/plaintext`, `/json`, `/sleep?ms=10`, `/cpu?ms=20`, `/panic`, `/large?n=`, `/stream?n=`;
+//! `GET /`, `/plaintext`, `/json`, `/sleep?ms=10` (or `?us=100`), `/cpu?ms=20`, `/panic`, `/large?n=`, `/stream?n=`;
 //! `POST /echo`, `/length`, `/noread`. SIGTERM stops it gracefully.
 
 use std::env;
@@ -46,12 +46,10 @@ fn answer(request: Request) -> Response {
         ("GET" | "HEAD", "/json") => response.send_json(r#"{"message":"Hello, World!"}"#),
         ("GET" | "HEAD", "/") => response.send_text("Hello from Filoplume!"),
         ("GET", "/sleep") => {
-            thread::sleep(Duration::from_millis(number(&request, "ms", 10)));
+            thread::sleep(time(&request, 10));
             response.send_text("slept")
         }
-        ("GET", "/cpu") => {
-            response.send_text(hash_for(Duration::from_millis(number(&request, "ms", 20))).to_string())
-        }
+        ("GET", "/cpu") => response.send_text(hash_for(time(&request, 20)).to_string()),
         ("GET", "/panic") => panic!("asked to"),
         ("GET" | "HEAD", "/large") => match number(&request, "n", 1024) {
             n if n <= IN_MEMORY_MAX => response.send_bytes(vec![b'x'; usize::try_from(n).unwrap_or(0)]),
@@ -112,6 +110,14 @@ fn failed<'a>(response: &'a mut Response, error: &io::Error) -> &'a mut Response
 
 fn number(request: &Request, name: &str, default: u64) -> u64 {
     request.query_value(name).and_then(|value| value.parse().ok()).unwrap_or(default)
+}
+
+/// How long a handler takes: `us=` microseconds, or `ms=` milliseconds.
+fn time(request: &Request, default_ms: u64) -> Duration {
+    match number(request, "us", 0) {
+        0 => Duration::from_millis(number(request, "ms", default_ms)),
+        us => Duration::from_micros(us),
+    }
 }
 
 /// Keeps a core busy.

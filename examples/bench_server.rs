@@ -1,7 +1,7 @@
 //! What the framework is measured with, from outside: `bench_server ADDRESS [STATIC_FOLDER]`. The same routes as
 //! `bench_engine`, written as an app would; the configuration is the default.
 //!
-//! `GET /`, `/plaintext`, `/json`, `/sleep?ms=10`, `/cpu?ms=20`, `/panic`, `/large?n=`, `/stream?n=`;
+//! `GET /`, `/plaintext`, `/json`, `/sleep?ms=10` (or `?us=100`), `/cpu?ms=20`, `/panic`, `/large?n=`, `/stream?n=`;
 //! `POST /echo`, `/length`, `/noread`; `/static/` serves the folder. SIGTERM stops it gracefully.
 
 use std::env;
@@ -27,9 +27,20 @@ struct Message {
     message: &'static str,
 }
 
+/// How long a handler takes: milliseconds, or microseconds where these are too long.
 #[derive(Deserialize)]
-struct Milliseconds {
+struct Time {
     ms: Option<u64>,
+    us: Option<u64>,
+}
+
+impl Time {
+    fn or_ms(self, default: u64) -> Duration {
+        match (self.us, self.ms) {
+            (Some(us), _) => Duration::from_micros(us),
+            (None, ms) => Duration::from_millis(ms.unwrap_or(default)),
+        }
+    }
 }
 
 #[derive(Deserialize)]
@@ -57,13 +68,11 @@ fn app(static_folder: Option<String>) -> App {
         .get("/", || "Hello from Filoplume!")
         .get("/plaintext", || "Hello, World!")
         .get("/json", || Json(Message { message: "Hello, World!" }))
-        .get("/sleep", |Query(time): Query<Milliseconds>| {
-            thread::sleep(Duration::from_millis(time.ms.unwrap_or(10)));
+        .get("/sleep", |Query(time): Query<Time>| {
+            thread::sleep(time.or_ms(10));
             "slept"
         })
-        .get("/cpu", |Query(time): Query<Milliseconds>| {
-            hash_for(Duration::from_millis(time.ms.unwrap_or(20))).to_string()
-        })
+        .get("/cpu", |Query(time): Query<Time>| hash_for(time.or_ms(20)).to_string())
         .get("/panic", || -> &'static str { panic!("asked to") })
         .get("/large", large)
         .get("/stream", |Query(bytes): Query<Bytes>| {

@@ -7,9 +7,7 @@ use std::time::Duration;
 use actix_web::http::header::ContentType;
 use actix_web::web::{self, Bytes};
 use actix_web::{App, HttpRequest, HttpResponse, HttpServer, Result, rt};
-use common::{
-    BACKLOG, BLOCKING_THREADS_MAX, HELLO, MESSAGE, Message, WORKERS, address_argument, milliseconds, spin,
-};
+use common::{BACKLOG, BLOCKING_THREADS_MAX, HELLO, MESSAGE, Message, WORKERS, address_argument, spin, time};
 
 /// Longer than any scenario keeps an idle connection: actix's default of 5 s would close them.
 const KEEP_ALIVE: Duration = Duration::from_secs(75);
@@ -27,18 +25,18 @@ async fn json() -> web::Json<Message> {
 }
 
 async fn sleep(request: HttpRequest) -> Result<HttpResponse> {
-    let length = milliseconds(request.query_string());
+    let length = time(request.query_string());
     web::block(move || thread::sleep(length)).await?;
     Ok(text(HELLO))
 }
 
 async fn sleep_unmarked(request: HttpRequest) -> HttpResponse {
-    thread::sleep(milliseconds(request.query_string()));
+    thread::sleep(time(request.query_string()));
     text(HELLO)
 }
 
 async fn cpu(request: HttpRequest) -> Result<HttpResponse> {
-    let length = milliseconds(request.query_string());
+    let length = time(request.query_string());
     web::block(move || spin(length)).await?;
     Ok(text(HELLO))
 }

@@ -5,7 +5,7 @@ use std::io;
 use std::thread;
 
 use astra::{Body, Request, Response, ResponseBuilder, Server};
-use common::{BLOCKING_THREADS_MAX, HELLO, address_argument, message_json, milliseconds, spin};
+use common::{BLOCKING_THREADS_MAX, HELLO, address_argument, message_json, spin, time};
 use hyper::{Method, header};
 
 fn answer(mut request: Request) -> Response {
@@ -14,11 +14,11 @@ fn answer(mut request: Request) -> Response {
         (&Method::GET, "/plaintext") => with_type("text/plain", HELLO.into()),
         (&Method::GET, "/json") => with_type("application/json", message_json()),
         (&Method::GET, "/sleep") => {
-            thread::sleep(milliseconds(query));
+            thread::sleep(time(query));
             with_type("text/plain", HELLO.into())
         }
         (&Method::GET, "/cpu") => {
-            spin(milliseconds(query));
+            spin(time(query));
             with_type("text/plain", HELLO.into())
         }
         (&Method::POST, "/length") => match io::copy(&mut request.body_mut().reader(), &mut io::sink()) {

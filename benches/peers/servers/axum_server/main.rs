@@ -8,9 +8,7 @@ use axum::extract::RawQuery;
 use axum::routing::{get, post};
 use axum::serve::ListenerExt;
 use axum::{Json, Router};
-use common::{
-    BACKLOG, BLOCKING_THREADS_MAX, HELLO, MESSAGE, Message, WORKERS, address_argument, milliseconds, spin,
-};
+use common::{BACKLOG, BLOCKING_THREADS_MAX, HELLO, MESSAGE, Message, WORKERS, address_argument, spin, time};
 use tokio::net::TcpSocket;
 use tokio::runtime;
 use tokio::task::spawn_blocking;
@@ -24,18 +22,18 @@ async fn json() -> Json<Message> {
 }
 
 async fn sleep(RawQuery(query): RawQuery) -> &'static str {
-    let length = milliseconds(&query.unwrap_or_default());
+    let length = time(&query.unwrap_or_default());
     spawn_blocking(move || thread::sleep(length)).await.expect("a sleep does not panic");
     HELLO
 }
 
 async fn sleep_unmarked(RawQuery(query): RawQuery) -> &'static str {
-    thread::sleep(milliseconds(&query.unwrap_or_default()));
+    thread::sleep(time(&query.unwrap_or_default()));
     HELLO
 }
 
 async fn cpu(RawQuery(query): RawQuery) -> &'static str {
-    let length = milliseconds(&query.unwrap_or_default());
+    let length = time(&query.unwrap_or_default());
     spawn_blocking(move || spin(length)).await.expect("a spin does not panic");
     HELLO
 }

@@ -46,10 +46,13 @@ pub fn threads_argument() -> usize {
         .map_or(WORKERS, |argument| argument.parse().expect("the second argument is the number of threads"))
 }
 
-/// The value of `ms=` in a target or a query, or 10 ms.
-pub fn milliseconds(target: &str) -> Duration {
-    let digits = target.split(['?', '&']).find_map(|pair| pair.strip_prefix("ms="));
-    Duration::from_millis(digits.and_then(|digits| digits.parse().ok()).unwrap_or(10))
+/// The value of `us=` or `ms=` in a target or a query, or 10 ms.
+pub fn time(target: &str) -> Duration {
+    let value = |name| target.split(['?', '&']).find_map(|pair| pair.strip_prefix(name)?.parse().ok());
+    match value("us=") {
+        Some(us) => Duration::from_micros(us),
+        None => Duration::from_millis(value("ms=").unwrap_or(10)),
+    }
 }
 
 /// Keeps a core busy with hashing until this much time has passed.

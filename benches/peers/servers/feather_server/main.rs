@@ -5,7 +5,7 @@
 
 use std::thread;
 
-use common::{HELLO, MESSAGE, WORKERS, address_argument, milliseconds, spin};
+use common::{HELLO, MESSAGE, WORKERS, address_argument, spin, time};
 use feather::{App, Finalizer, middleware};
 use may::coroutine;
 
@@ -20,21 +20,21 @@ fn main() {
     app.get(
         "/sleep",
         middleware!(|request, response, _context| {
-            coroutine::sleep(milliseconds(request.uri.query().unwrap_or("")));
+            coroutine::sleep(time(request.uri.query().unwrap_or("")));
             response.finish_text(HELLO)
         }),
     );
     app.get(
         "/sleep_unmarked",
         middleware!(|request, response, _context| {
-            thread::sleep(milliseconds(request.uri.query().unwrap_or("")));
+            thread::sleep(time(request.uri.query().unwrap_or("")));
             response.finish_text(HELLO)
         }),
     );
     app.get(
         "/cpu",
         middleware!(|request, response, _context| {
-            spin(milliseconds(request.uri.query().unwrap_or("")));
+            spin(time(request.uri.query().unwrap_or("")));
             response.finish_text(HELLO)
         }),
     );

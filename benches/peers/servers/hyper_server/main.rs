@@ -4,9 +4,7 @@ use std::convert::Infallible;
 use std::io;
 use std::thread;
 
-use common::{
-    BACKLOG, BLOCKING_THREADS_MAX, HELLO, WORKERS, address_argument, message_json, milliseconds, spin,
-};
+use common::{BACKLOG, BLOCKING_THREADS_MAX, HELLO, WORKERS, address_argument, message_json, spin, time};
 use http_body_util::{BodyExt, Full};
 use hyper::body::{Bytes, Incoming};
 use hyper::header::{CONTENT_TYPE, HeaderValue};
@@ -24,16 +22,16 @@ async fn answer(request: Request<Incoming>) -> Result<Response<Full<Bytes>>, Inf
         (&Method::GET, "/plaintext") => text(HELLO),
         (&Method::GET, "/json") => with_type("application/json", message_json()),
         (&Method::GET, "/sleep") => {
-            let length = milliseconds(query);
+            let length = time(query);
             spawn_blocking(move || thread::sleep(length)).await.expect("a sleep does not panic");
             text(HELLO)
         }
         (&Method::GET, "/sleep_unmarked") => {
-            thread::sleep(milliseconds(query));
+            thread::sleep(time(query));
             text(HELLO)
         }
         (&Method::GET, "/cpu") => {
-            let length = milliseconds(query);
+            let length = time(query);
             spawn_blocking(move || spin(length)).await.expect("a spin does not panic");
             text(HELLO)
         }

@@ -5,7 +5,7 @@ use std::env;
 use std::io;
 use std::thread;
 
-use common::{HELLO, address_argument, message_json, milliseconds, spin};
+use common::{HELLO, address_argument, message_json, spin, time};
 use khttp::Method::{Get, Post};
 use khttp::{ConnectionSetupAction, Headers, ResponseHandle, Server};
 
@@ -32,12 +32,12 @@ fn main() -> io::Result<()> {
         response.ok(&headers, message_json())
     });
     let sleep = |context: khttp::RequestContext<'_>, response: &mut ResponseHandle<'_>| {
-        thread::sleep(milliseconds(context.uri.path_and_query()));
+        thread::sleep(time(context.uri.path_and_query()));
         text(response, HELLO)
     };
     app.route(Get, "/sleep", sleep);
     app.route(Get, "/cpu", |context, response| {
-        spin(milliseconds(context.uri.path_and_query()));
+        spin(time(context.uri.path_and_query()));
         text(response, HELLO)
     });
     app.route(Post, "/length", |mut context, response| {

@@ -7,7 +7,7 @@ use std::io::{self, BufRead, Write};
 use std::thread;
 
 use bytes::BufMut;
-use common::{HELLO, MESSAGE, WORKERS, address_argument, milliseconds, spin};
+use common::{HELLO, MESSAGE, WORKERS, address_argument, spin, time};
 use may::coroutine;
 use may_minihttp::{HttpServer, HttpService, Request, Response};
 
@@ -26,15 +26,15 @@ impl HttpService for Routes {
         match path.split('?').next().unwrap_or(path) {
             "/plaintext" => response.body(HELLO),
             "/sleep" => {
-                coroutine::sleep(milliseconds(path));
+                coroutine::sleep(time(path));
                 response.body(HELLO);
             }
             "/sleep_unmarked" => {
-                thread::sleep(milliseconds(path));
+                thread::sleep(time(path));
                 response.body(HELLO);
             }
             "/cpu" => {
-                spin(milliseconds(path));
+                spin(time(path));
                 response.body(HELLO);
             }
             "/length" => {

@@ -4,7 +4,7 @@ use std::convert::Infallible;
 use std::io;
 use std::thread;
 
-use common::{BACKLOG, BLOCKING_THREADS_MAX, HELLO, MESSAGE, WORKERS, address_argument, milliseconds, spin};
+use common::{BACKLOG, BLOCKING_THREADS_MAX, HELLO, MESSAGE, WORKERS, address_argument, spin, time};
 use ntex::SharedCfg;
 use ntex::http::HttpServiceConfig;
 use ntex::rt::{DefaultRuntime, System};
@@ -32,18 +32,18 @@ async fn json() -> HttpResponse {
 }
 
 async fn sleep(request: HttpRequest) -> HttpResponse {
-    let length = milliseconds(request.query_string());
+    let length = time(request.query_string());
     block(move || thread::sleep(length)).await;
     hello()
 }
 
 async fn sleep_unmarked(request: HttpRequest) -> HttpResponse {
-    thread::sleep(milliseconds(request.query_string()));
+    thread::sleep(time(request.query_string()));
     hello()
 }
 
 async fn cpu(request: HttpRequest) -> HttpResponse {
-    let length = milliseconds(request.query_string());
+    let length = time(request.query_string());
     block(move || {
         spin(length);
     })

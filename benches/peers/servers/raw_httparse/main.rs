@@ -13,7 +13,7 @@ use std::mem::MaybeUninit;
 use std::os::fd::RawFd;
 use std::{env, mem, str, thread};
 
-use common::{WORKERS, message_json, milliseconds, spin};
+use common::{WORKERS, message_json, spin, time};
 use memchr::memmem;
 use raw_sockets::epoll::{self, Epoll};
 use raw_sockets::event_loop::{Serve, send_or_keep};
@@ -172,9 +172,9 @@ impl Reference {
             let target = request.path.unwrap_or("");
             connection.wants_json = target == "/json";
             if target.starts_with("/sleep") {
-                thread::sleep(milliseconds(target));
+                thread::sleep(time(target));
             } else if target.starts_with("/cpu") {
-                spin(milliseconds(target));
+                spin(time(target));
             }
         }
     }

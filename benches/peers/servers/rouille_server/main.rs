@@ -4,7 +4,7 @@
 use std::io;
 use std::thread;
 
-use common::{BLOCKING_THREADS_MAX, HELLO, MESSAGE, address_argument, milliseconds, spin};
+use common::{BLOCKING_THREADS_MAX, HELLO, MESSAGE, address_argument, spin, time};
 use rouille::{Request, Response, Server, router};
 
 fn answer(request: &Request) -> Response {
@@ -12,11 +12,11 @@ fn answer(request: &Request) -> Response {
         (GET) (/plaintext) => { Response::text(HELLO) },
         (GET) (/json) => { Response::json(&MESSAGE) },
         (GET) (/sleep) => {
-            thread::sleep(milliseconds(request.raw_query_string()));
+            thread::sleep(time(request.raw_query_string()));
             Response::text(HELLO)
         },
         (GET) (/cpu) => {
-            spin(milliseconds(request.raw_query_string()));
+            spin(time(request.raw_query_string()));
             Response::text(HELLO)
         },
         (POST) (/length) => { length(request) },

@@ -5,7 +5,7 @@ use std::io::{self, Cursor};
 use std::sync::Arc;
 use std::thread;
 
-use common::{BLOCKING_THREADS_MAX, HELLO, address_argument, message_json, milliseconds, spin};
+use common::{BLOCKING_THREADS_MAX, HELLO, address_argument, message_json, spin, time};
 use tiny_http::{Header, Method, Request, Response, Server};
 
 fn answer(request: &mut Request) -> Response<Cursor<Vec<u8>>> {
@@ -17,11 +17,11 @@ fn answer(request: &mut Request) -> Response<Cursor<Vec<u8>>> {
             Response::from_data(message_json()).with_header(json)
         }
         (Method::Get, "/sleep") => {
-            thread::sleep(milliseconds(target));
+            thread::sleep(time(target));
             Response::from_string(HELLO)
         }
         (Method::Get, "/cpu") => {
-            spin(milliseconds(target));
+            spin(time(target));
             Response::from_string(HELLO)
         }
         (Method::Post, "/length") => match io::copy(request.as_reader(), &mut io::sink()) {

@@ -29,9 +29,12 @@ func Address() string {
 	return os.Args[1]
 }
 
-// Milliseconds returns what was asked for, or 10 ms.
-func Milliseconds(text string) time.Duration {
-	number, err := strconv.Atoi(text)
+// Length returns so many microseconds or milliseconds, whichever was asked for, or 10 ms.
+func Length(us, ms string) time.Duration {
+	if number, err := strconv.Atoi(us); err == nil {
+		return time.Duration(number) * time.Microsecond
+	}
+	number, err := strconv.Atoi(ms)
 	if err != nil {
 		number = 10
 	}

@@ -14,7 +14,8 @@ import (
 )
 
 func length(ctx *fasthttp.RequestCtx) time.Duration {
-	return common.Milliseconds(string(ctx.QueryArgs().Peek("ms")))
+	query := ctx.QueryArgs()
+	return common.Length(string(query.Peek("us")), string(query.Peek("ms")))
 }
 
 func answer(ctx *fasthttp.RequestCtx) {

@@ -19,7 +19,8 @@ func text(w http.ResponseWriter, content string) {
 }
 
 func length(r *http.Request) time.Duration {
-	return common.Milliseconds(r.URL.Query().Get("ms"))
+	query := r.URL.Query()
+	return common.Length(query.Get("us"), query.Get("ms"))
 }
 
 func main() {
