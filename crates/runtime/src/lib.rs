@@ -32,11 +32,11 @@ mod connection;
 mod engine;
 mod error;
 mod event_loop;
+mod execution;
 #[cfg(all(test, target_os = "linux"))]
 mod faults;
 mod in_process;
 mod incoming;
-mod learn;
 mod listener;
 mod metrics;
 mod pool;

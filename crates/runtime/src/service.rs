@@ -1,6 +1,6 @@
 //! The contract between the engine and what runs on it: plan from the head, then call.
 
-use crate::learn::{Execution, Route, RouteKey};
+use crate::execution::learn::{Execution, Route, RouteKey};
 use crate::request::Request;
 use crate::response::Response;
 

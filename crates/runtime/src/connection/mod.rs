@@ -1,7 +1,6 @@
 //! The connection manager: what a connection is between two moments of work, and where it waits.
 
 pub(crate) mod deadlines;
-pub(crate) mod lease;
 pub(crate) mod table;
 pub(crate) mod transport;
 pub(crate) mod unsent;
@@ -17,11 +16,11 @@ use crate::buffers::Content;
 use crate::clients::Place;
 use crate::engine::Answerer;
 use crate::event_loop::LoopHandle;
+use crate::execution::lease::Lease;
 use crate::listener::Accepted;
 use crate::protocol::http::Http;
 use crate::protocol::tcp::Tcp;
 use crate::service::Site;
-use lease::Lease;
 use transport::{Peer, Transport};
 use unsent::Unsent;
 

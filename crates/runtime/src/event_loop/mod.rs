@@ -4,11 +4,6 @@
 //! that all threads see is its [`LoopHandle`].
 
 mod accept;
-pub(crate) mod doze;
-#[cfg(all(test, loom))]
-mod models;
-pub(crate) mod slot;
-pub(crate) mod watchdog;
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -25,11 +20,11 @@ use crate::connection::Connection;
 use crate::connection::deadlines::Deadlines;
 use crate::connection::table::{Missed, Table};
 use crate::engine::Engine;
-use crate::learn::RouteKey;
+use crate::execution::doze::Doze;
+use crate::execution::learn::RouteKey;
+use crate::execution::slot::Slot;
 use crate::listener::Accepted;
 use accept::Accepting;
-use doze::Doze;
-use slot::Slot;
 
 /// Events taken from the poller at once. Few in tests, so that they are not enough.
 const EVENTS_MAX: usize = if cfg!(test) { 16 } else { 1024 };

@@ -14,7 +14,7 @@ use crate::buffers::OUTPUT_BYTES;
 use crate::connection::Connection;
 use crate::engine::{Answerer, Engine};
 use crate::event_loop::{EventLoop, LoopHandle};
-use crate::learn::Route;
+use crate::execution::learn::Route;
 use crate::protocol::http::Responded;
 use crate::request::Request;
 use crate::response::Response;

@@ -8,7 +8,7 @@ use super::{Go, Outcome, Worker};
 use crate::connection::Connection;
 use crate::connection::unsent::Flushed;
 use crate::engine::Answerer;
-use crate::learn::{Execution, Route, RouteKey};
+use crate::execution::learn::{Execution, Route, RouteKey};
 use crate::protocol::http::Http;
 use crate::protocol::tcp::{Event, Step};
 use crate::service::Site;

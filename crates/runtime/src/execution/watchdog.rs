@@ -10,10 +10,10 @@ use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use super::LoopHandle;
 use super::doze::Standby;
+use super::learn::Caught;
 use crate::engine::Engine;
-use crate::learn::Caught;
+use crate::event_loop::LoopHandle;
 use crate::scheduling::as_usual;
 use crate::task::Task;
 
