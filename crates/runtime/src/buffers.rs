@@ -5,6 +5,7 @@ use std::cell::Cell;
 use std::fmt;
 
 use crate::clock::Clock;
+use crate::execution::probe::Clocks;
 
 /// Bytes read at once. A content of 64 KiB and its head arrive in one read; untouched pages cost nothing.
 pub(crate) const INPUT_BYTES: usize = 128 * 1024;
@@ -33,6 +34,7 @@ pub(crate) struct Buffers {
     /// Where a response body's reader is read into.
     pub(crate) scratch: Vec<u8>,
     pub(crate) clock: Clock,
+    pub(crate) clocks: Clocks,
 }
 
 impl Buffers {
@@ -44,6 +46,7 @@ impl Buffers {
                 output: Vec::with_capacity(4096),
                 scratch: Vec::new(),
                 clock: Clock::new(),
+                clocks: Clocks::default(),
             })
         });
         buffers.clock.refresh();

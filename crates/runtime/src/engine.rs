@@ -12,7 +12,8 @@ use crate::clock::TIMEOUT_MAX;
 use crate::config::ServerConfig;
 use crate::error::{Kind, Result};
 use crate::event_loop::{EventLoop, LoopHandle};
-use crate::execution::learn::Learned;
+use crate::execution::policy::Place;
+use crate::execution::routes::Routes;
 use crate::execution::watchdog::Watchdog;
 use crate::incoming::IncomingRequest;
 use crate::listener::Bound;
@@ -40,7 +41,7 @@ pub(crate) struct Engine {
     pub(crate) config: ServerConfig,
     pub(crate) answerer: Answerer,
     pub(crate) pool: Pool<Task>,
-    pub(crate) learned: Learned,
+    pub(crate) routes: Routes,
     pub(crate) counters: Counters,
     pub(crate) refusals: Refusals,
     /// Lines about errors of accepting, and about accepting that rests because of them.
@@ -88,7 +89,7 @@ impl Engine {
             config,
             answerer,
             pool: Pool::new(pool, Task::run),
-            learned: Learned::new(),
+            routes: Routes::new(),
             counters: Counters::default(),
             refusals: Refusals::new(),
             accept_log: Throttle::new(),
@@ -137,6 +138,16 @@ impl Engine {
         let own_connections = own.connections();
         let fair = lightest.connections() + 2 + own_connections / 16;
         (own_connections > fair).then_some(lightest)
+    }
+
+    /// A route runs elsewhere from now on.
+    #[inline]
+    pub(crate) fn count_move(&self, to: Option<Place>) {
+        match to {
+            None => {}
+            Some(Place::Pool) => self.counters.routes_learned.increment(),
+            Some(Place::Loop) => self.counters.routes_forgotten.increment(),
+        }
     }
 
     #[inline]
@@ -203,7 +214,12 @@ impl Engine {
             .filter_map(Weak::upgrade)
             .map(|handle| handle.parked())
             .sum();
-        self.counters.read(&self.refusals, self.pool.metrics(), incoming, parked)
+        let service = match &self.answerer {
+            Answerer::Service(site) => Some(&*site.service),
+            Answerer::Program(_) | Answerer::Tcp(_) => None,
+        };
+        let routes = self.routes.read(service);
+        self.counters.read(&self.refusals, self.pool.metrics(), routes, incoming, parked)
     }
 }
 

@@ -8,7 +8,7 @@ use crate::body::{Body, StreamLeft, StreamReturn};
 use crate::buffers::{Buffers, Content as Unread};
 use crate::config::ServerConfig;
 use crate::connection::transport::Peer;
-use crate::execution::learn::Route;
+use crate::execution::key::Route;
 use crate::protocol::http::{Http, Responded, Step, Streaming};
 use crate::request::Request;
 use crate::service::{Content, Plan, Service};

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use crate::body::StreamReturn;
 use crate::connection::Connection;
 use crate::error::{Kind, Result};
-use crate::execution::learn::Route;
+use crate::execution::key::Route;
 use crate::request::Request;
 use crate::response::Response;
 use crate::server::Server;

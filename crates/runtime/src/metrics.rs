@@ -6,6 +6,7 @@ use crossbeam_utils::CachePadded;
 
 use crate::pool::PoolMetrics;
 use crate::refusal::{Refusal, Refusals};
+use crate::route_metrics::RouteMetrics;
 
 /// One number that any thread may change. Relaxed: it orders nothing, it only counts.
 #[derive(Debug, Default)]
@@ -111,9 +112,16 @@ pub struct Metrics {
     /// The threads and their queue.
     pub pool: PoolMetrics,
     refusals: Vec<(Refusal, u64)>,
+    routes: Vec<RouteMetrics>,
 }
 
 impl Metrics {
+    /// Returns what the engine knows of each route that was called: how long its calls compute and
+    /// wait, where they run, and why.
+    pub fn routes(&self) -> &[RouteMetrics] {
+        &self.routes
+    }
+
     /// Returns what was refused since the start: each reason that has occurred, with how often.
     ///
     /// ```
@@ -137,6 +145,7 @@ impl Counters {
         &self,
         refusals: &Refusals,
         pool: PoolMetrics,
+        routes: Vec<RouteMetrics>,
         incoming: usize,
         parked: usize,
     ) -> Metrics {
@@ -166,6 +175,7 @@ impl Counters {
             incoming,
             pool,
             refusals,
+            routes,
         }
     }
 }

@@ -1,6 +1,6 @@
 //! The contract between the engine and what runs on it: plan from the head, then call.
 
-use crate::execution::learn::{Execution, Route, RouteKey};
+use crate::execution::key::{Execution, ExecutionKey, Route};
 use crate::request::Request;
 use crate::response::Response;
 
@@ -46,6 +46,13 @@ pub trait Service: Send + Sync + 'static {
     /// is, saves a call a request by saying `false`.
     fn plans(&self) -> bool {
         true
+    }
+
+    /// Returns what a route is called where people read it, such as `GET /users/{id}`: in
+    /// [`Metrics::routes`](crate::Metrics::routes). `None` by default; then its number is shown.
+    fn route_name(&self, route: u32) -> Option<String> {
+        let _ = route;
+        None
     }
 
     /// Answers the request. May block for as long as it likes: nobody else waits for it.
@@ -121,8 +128,8 @@ impl Plan {
     #[inline]
     pub(crate) fn route_of(&self, request: &Request) -> Route {
         let key = match self.route {
-            Some(number) => RouteKey::numbered(number),
-            None => RouteKey::of_path(request.path()),
+            Some(number) => ExecutionKey::numbered(number),
+            None => ExecutionKey::of_path(request.path()),
         };
         Route { key, execution: self.execution }
     }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use crate::body::StreamReturn;
 use crate::connection::Connection;
 use crate::event_loop::EventLoop;
-use crate::execution::learn::Route;
+use crate::execution::key::Route;
 use crate::request::Request;
 use crate::worker;
 

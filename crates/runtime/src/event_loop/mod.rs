@@ -4,12 +4,13 @@
 //! that all threads see is its [`LoopHandle`].
 
 mod accept;
+mod traffic;
 
 use std::collections::VecDeque;
 use std::fmt;
 use std::io;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use crossbeam_channel::{Receiver, Sender};
@@ -21,10 +22,12 @@ use crate::connection::deadlines::Deadlines;
 use crate::connection::table::{Missed, Table};
 use crate::engine::Engine;
 use crate::execution::doze::Doze;
-use crate::execution::learn::RouteKey;
+use crate::execution::key::ExecutionKey;
+use crate::execution::policy::{Look, OnLoop, Others};
 use crate::execution::slot::Slot;
 use crate::listener::Accepted;
 use accept::Accepting;
+use traffic::Traffic;
 
 /// Events taken from the poller at once. Few in tests, so that they are not enough.
 const EVENTS_MAX: usize = if cfg!(test) { 16 } else { 1024 };
@@ -65,6 +68,10 @@ pub(crate) struct LoopHandle {
     doze: Doze,
     connections: AtomicUsize,
     parked: AtomicUsize,
+    /// The route of the handler that runs while the loop lies in its slot.
+    running: AtomicUsize,
+    /// The system's number of the thread that leads, or led last; 0 if the system has none.
+    leader: AtomicU32,
 }
 
 impl LoopHandle {
@@ -80,6 +87,21 @@ impl LoopHandle {
     /// Connections that were parked when the loop last waited.
     pub(crate) fn parked(&self) -> usize {
         self.parked.load(Ordering::Relaxed)
+    }
+
+    /// The route whose handler runs, or ran last.
+    pub(crate) fn running(&self) -> ExecutionKey {
+        ExecutionKey::at(self.running.load(Ordering::Relaxed))
+    }
+
+    /// The current thread leads from now on.
+    pub(crate) fn led_by(&self, thread: u32) {
+        self.leader.store(thread, Ordering::Relaxed);
+    }
+
+    /// The system's number of the thread that leads, or led last; 0 if the system has none.
+    pub(crate) fn leader(&self) -> u32 {
+        self.leader.load(Ordering::Relaxed)
     }
 
     /// Whether the loop waits for events: nobody runs a handler on it.
@@ -146,10 +168,9 @@ pub(crate) struct EventLoop {
     accepts_in_row: usize,
     full_batches: u32,
     is_draining: bool,
-    /// The route of the handler that runs while the loop lies in its slot.
-    pub(crate) running: RouteKey,
-    /// Calls of each route since the watchdog last caught it here.
-    pub(crate) quick_calls: Box<[u32]>,
+    /// What this loop has seen of each route.
+    routes: Box<[OnLoop]>,
+    traffic: Traffic,
     /// Requests since the shared counter was told.
     pub(crate) requests: u64,
 }
@@ -208,6 +229,8 @@ impl EventLoop {
             doze: Doze::new(),
             connections: AtomicUsize::new(0),
             parked: AtomicUsize::new(0),
+            running: AtomicUsize::new(0),
+            leader: AtomicU32::new(0),
         };
         Ok(Self {
             handle: Arc::new(handle),
@@ -224,8 +247,8 @@ impl EventLoop {
             accepts_in_row: 0,
             full_batches: 0,
             is_draining: false,
-            running: RouteKey::numbered(0),
-            quick_calls: vec![0; RouteKey::COUNT].into_boxed_slice(),
+            routes: vec![OnLoop::default(); ExecutionKey::COUNT].into_boxed_slice(),
+            traffic: Traffic::default(),
             requests: 0,
         })
     }
@@ -304,12 +327,21 @@ impl EventLoop {
         None
     }
 
-    /// A handler returned in time.
-    #[inline]
-    pub(crate) fn has_been_quick(&mut self, key: RouteKey) {
-        if let Some(calls) = self.quick_calls.get_mut(key.index()) {
-            *calls = calls.saturating_add(1);
-        }
+    /// A call of this route begins. Returns how it is to be measured.
+    #[inline(always)]
+    pub(crate) fn begin_call(&mut self, key: ExecutionKey) -> Look {
+        self.handle.running.store(key.index(), Ordering::Relaxed);
+        self.routes[key.index()].begin()
+    }
+
+    /// What this loop has seen of a route.
+    pub(crate) fn route_mut(&mut self, key: ExecutionKey) -> &mut OnLoop {
+        &mut self.routes[key.index()]
+    }
+
+    /// Who else wants the loop at this moment.
+    pub(crate) fn others(&self) -> Others {
+        Others { are_ready: !self.ready.is_empty(), per_second: self.traffic.per_second() }
     }
 
     /// Frees the place of a connection that is gone.
@@ -358,7 +390,9 @@ impl EventLoop {
     fn wait(&mut self, clock: &mut Clock) {
         self.handle.parked.store(self.table.parked_len(), Ordering::Relaxed);
         if self.requests > 0 {
-            self.handle.engine.counters.requests.add(std::mem::take(&mut self.requests));
+            let requests = std::mem::take(&mut self.requests);
+            self.traffic.count(requests);
+            self.handle.engine.counters.requests.add(requests);
         }
         let mut timeout = self.timeout(clock.now());
         self.handle.doze.fall_asleep();
@@ -369,6 +403,7 @@ impl EventLoop {
         self.handle.doze.wake_up();
         self.handle.engine.watchdog.wake();
         clock.refresh();
+        self.traffic.look(clock.now());
         if let Err(error) = result {
             if error.kind() != io::ErrorKind::Interrupted {
                 tracing::error!(%error, "the poller failed");
@@ -411,6 +446,7 @@ impl EventLoop {
                 }
                 continue;
             }
+            self.traffic.meet(token);
             let ended = event.is_read_closed() || event.is_error();
             let readiness = if ended { Readiness::IoAndEnd } else { Readiness::Io };
             self.ready.push_back(Ready { token, readiness });

@@ -11,7 +11,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use super::doze::Standby;
-use super::learn::Caught;
+use super::probe;
 use crate::engine::Engine;
 use crate::event_loop::LoopHandle;
 use crate::scheduling::as_usual;
@@ -60,26 +60,38 @@ impl Watchdog {
     }
 }
 
+/// A turn of a slot, and when it was first seen.
+struct Seen {
+    turn: u64,
+    since: Instant,
+}
+
 fn watch(engine: &Arc<Engine>, handles: &[Arc<LoopHandle>]) {
     let standby = &engine.watchdog.standby;
     standby.enter();
-    let mut turns: Vec<u64> = handles.iter().map(|handle| handle.slot.turn()).collect();
     let mut quiet_since = Instant::now();
+    let seen = |handle: &Arc<LoopHandle>| Seen { turn: handle.slot.turn(), since: quiet_since };
+    let mut turns: Vec<Seen> = handles.iter().map(seen).collect();
     let mut wary_until = quiet_since;
     while !standby.is_stopped() {
         let is_wary = Instant::now() < wary_until;
-        thread::sleep(if is_wary { PERIOD_WARY } else { PERIOD_CALM });
+        let period = if is_wary { PERIOD_WARY } else { PERIOD_CALM };
+        thread::sleep(period);
         let now = Instant::now();
         for (handle, last) in handles.iter().zip(&mut turns) {
             let turn = handle.slot.turn();
             let is_running = turn % 2 == 1;
-            if is_running && turn == *last && hand_over(engine, handle, turn) {
-                wary_until = now + WARY_TIME;
+            if turn != last.turn {
+                *last = Seen { turn, since: now };
+            } else if is_running {
+                let held = now - last.since;
+                if holds(handle, held) && hand_over(engine, handle, turn, held) {
+                    wary_until = now + WARY_TIME;
+                }
             }
-            if is_running || turn != *last {
+            if is_running || last.since == now {
                 quiet_since = now;
             }
-            *last = turn;
         }
         if now - quiet_since >= QUIET_TIME {
             standby.park(|| handles.iter().all(|handle| handle.is_asleep()));
@@ -88,27 +100,36 @@ fn watch(engine: &Arc<Engine>, handles: &[Arc<LoopHandle>]) {
     }
 }
 
-/// Takes a loop from its leader and has another thread lead it. Returns whether a handler blocks.
-fn hand_over(engine: &Engine, handle: &LoopHandle, turn: u64) -> bool {
+/// Whether a call that was seen for this long is to lose its loop. One whose thread waits is; one whose
+/// thread computes, or stands in line for a processor, may take a little longer.
+fn holds(handle: &LoopHandle, held: Duration) -> bool {
+    held >= PERIOD_CALM || probe::is_at_work(handle.leader()) != Some(true)
+}
+
+/// Takes a loop from its leader and has another thread lead it. Returns whether a call held it.
+fn hand_over(engine: &Engine, handle: &LoopHandle, turn: u64, held: Duration) -> bool {
     // First the thread, then the loop: a loop that was taken must not wait for a leader.
     let Some(leader) = engine.pool.reserve() else {
         engine.counters.hand_overs_failed.increment();
+        // The route is to leave the loops all the same: the next of its calls would hold another one.
+        let key = handle.running();
+        if handle.slot.turn() == turn && engine.routes.stuck(key, held) {
+            engine.counters.routes_learned.increment();
+        }
         return true;
     };
     let Some((mut event_loop, taken_turn)) = handle.slot.take() else { return false };
     engine.counters.hand_overs.increment();
     // Between the look and the taking the handler may have returned and another one begun, which
     // is not to blame. The loop cannot be put back: its leader may have missed it already.
-    let mut caught = Caught::ByChance;
-    if taken_turn == turn {
-        let key = event_loop.running;
-        let quick_calls = std::mem::take(&mut event_loop.quick_calls[key.index()]);
-        caught = engine.learned.caught(key, quick_calls);
-        tracing::debug!(quick_calls, ?caught, "a handler did not return in time: its loop changes hands");
-    }
-    if caught == Caught::First {
-        engine.counters.routes_learned.increment();
+    let is_caught = taken_turn == turn;
+    if is_caught {
+        let key = handle.running();
+        tracing::debug!(key = key.index(), "a handler did not return in time: its loop changes hands");
+        if engine.routes.caught(key, event_loop.route_mut(key), held) {
+            engine.counters.routes_learned.increment();
+        }
     }
     leader.run(Task::Lead(event_loop));
-    caught != Caught::ByChance
+    is_caught
 }

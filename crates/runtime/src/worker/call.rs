@@ -3,7 +3,7 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::thread;
-use std::time::Instant;
+use std::time::Duration;
 
 use bytes::Bytes;
 use filoplume_http1::{CloseReason, RequestHead};
@@ -14,12 +14,17 @@ use crate::buffers::OUTPUT_BYTES;
 use crate::connection::Connection;
 use crate::engine::{Answerer, Engine};
 use crate::event_loop::{EventLoop, LoopHandle};
-use crate::execution::learn::Route;
+use crate::execution::key::Route;
+use crate::execution::policy::{Look, Others, Place};
+use crate::execution::probe::{CALLS_PER_CLOSE_LOOK, Clocks};
 use crate::protocol::http::Responded;
 use crate::request::Request;
 use crate::response::Response;
 use crate::service::{Content, Plan, Service, Site};
 use crate::task::Call;
+
+/// A call on the pool that takes longer has probably waited: for its connection, a lease may pay.
+const BLOCKED_MIN: Duration = Duration::from_micros(50);
 
 /// How long a handler's code took, as far as anyone looked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,40 +38,53 @@ pub(super) enum Conduct {
 }
 
 /// Runs code of the handler's. A leader lays its loop into the slot meanwhile, from where it can
-/// be taken; a follower takes the time. What the code has to say it leaves with its caller.
+/// be taken. Calls are measured now and then. What the code has to say it leaves with its caller.
 #[inline(always)]
 pub(super) fn run(
     lead: &mut Option<Box<EventLoop>>,
+    clocks: &mut Clocks,
     engine: &Engine,
     home: &LoopHandle,
     route: Route,
     code: impl FnOnce(),
 ) -> (thread::Result<()>, Conduct) {
     let (result, conduct) = if let Some(mut event_loop) = lead.take() {
-        event_loop.running = route.key;
+        let look = event_loop.begin_call(route.key);
+        let others = if look == Look::Away { Others::default() } else { event_loop.others() };
         let turn = home.slot.lend(event_loop);
+        let probe = clocks.begin(look);
         let result = catch_unwind(AssertUnwindSafe(code));
+        let took = probe.map(|probe| clocks.end(&probe));
         let conduct = match home.slot.take() {
-            Some((mut event_loop, taken_turn)) => {
-                // The loop that is there may be back from others: it was taken, and lent again by its new leader.
-                let is_in_time = taken_turn == turn;
-                if is_in_time {
-                    event_loop.has_been_quick(route.key);
+            Some((mut event_loop, taken_turn)) if taken_turn == turn => {
+                if let Some(took) = took {
+                    let on_loop = event_loop.route_mut(route.key);
+                    engine.count_move(engine.routes.looked_on_loop(route.key, on_loop, took, others));
                 }
                 *lead = Some(event_loop);
-                if is_in_time { Conduct::Inline } else { Conduct::Blocked }
+                Conduct::Inline
+            }
+            // The loop that is there is back from others: it was taken, and lent again by its new leader.
+            Some((event_loop, _)) => {
+                event_loop.handle().led_by(clocks.thread());
+                *lead = Some(event_loop);
+                Conduct::Blocked
             }
             None => Conduct::Blocked,
         };
         (result, conduct)
     } else {
-        let started = Instant::now();
+        let is_due = clocks.is_due();
+        let probe = clocks.begin_on_pool(is_due);
         let result = catch_unwind(AssertUnwindSafe(code));
-        let observed = engine.learned.observed(route.key, started.elapsed());
-        if observed.is_inline_again {
-            engine.counters.routes_forgotten.increment();
-        }
-        (result, if observed.has_blocked { Conduct::Blocked } else { Conduct::Quick })
+        let took = clocks.end_on_pool(&probe);
+        let is_back = if is_due {
+            engine.routes.looked_on_pool(route.key, took, u64::from(CALLS_PER_CLOSE_LOOK))
+        } else {
+            engine.routes.ran_on_pool(route.key, took)
+        };
+        engine.count_move(is_back.then_some(Place::Loop));
+        (result, if took.wall > BLOCKED_MIN { Conduct::Blocked } else { Conduct::Quick })
     };
     if result.is_err() {
         engine.counters.panics.increment();
@@ -153,7 +171,7 @@ impl Worker<'_> {
         if matches!(self.engine.answerer, Answerer::Program(_)) {
             return self.enqueue(connection, request, route, stream);
         }
-        if self.lead.is_some() && (stream.is_some() || self.engine.learned.dispatches(route)) {
+        if stream.is_some() && self.lead.is_some() || !self.runs_here(route) {
             return self.dispatch(connection, Call { request, route, stream });
         }
         self.call_here(connection, request, route, stream)
@@ -169,6 +187,13 @@ impl Worker<'_> {
         self.call(connection, request, route, None)
     }
 
+    /// Whether this thread runs a call of the route itself: always, unless it leads a loop that others want.
+    #[inline(always)]
+    pub(super) fn runs_here(&self, route: Route) -> bool {
+        let Some(event_loop) = &self.lead else { return true };
+        self.engine.routes.runs_here(route, || event_loop.others())
+    }
+
     #[inline(always)]
     fn call_here(
         &mut self,
@@ -177,15 +202,22 @@ impl Worker<'_> {
         route: Route,
         stream: Option<Arc<StreamReturn>>,
     ) -> Go {
-        if self.lead.is_none() && self.engine.learned.dispatches(route) {
+        if self.lead.is_none() && self.engine.routes.may_block(route) {
             // Earlier answers do not wait for a handler that blocks. An error is met again when this answer is written.
             let _ = connection.flush_with(&Bytes::new(), self.buffers, &self.engine.config);
         }
         // Filled in place and lent from here on: a response is large enough that each move of it shows.
         let mut response = None;
-        let Self { engine, lead, .. } = self;
+        let is_new = match &mut self.lead {
+            Some(event_loop) => event_loop.route_mut(route.key).is_new(),
+            None => self.clocks.is_about_due(),
+        };
+        if is_new {
+            self.engine.routes.name(route.key, &request);
+        }
+        let Self { engine, lead, clocks, .. } = self;
         let Some(site) = site_of(engine, &connection) else { return Go::On(connection) };
-        let (_, conduct) = run(lead, engine, connection.home(), route, || {
+        let (_, conduct) = run(lead, clocks, engine, connection.home(), route, || {
             response = Some(site.service.call(request));
         });
         self.take_note(&mut connection, conduct);

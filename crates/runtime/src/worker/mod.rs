@@ -22,6 +22,7 @@ use crate::connection::Connection;
 use crate::connection::unsent::Flushed;
 use crate::engine::Engine;
 use crate::event_loop::{EventLoop, Message, Readiness, Turn};
+use crate::execution::probe::Clocks;
 use crate::refusal::Refusal;
 use crate::scheduling::Batch;
 use crate::tcp::Closed;
@@ -31,6 +32,7 @@ pub(crate) struct Worker<'a> {
     engine: Arc<Engine>,
     buffers: &'a mut Buffers,
     lead: Option<Box<EventLoop>>,
+    clocks: Clocks,
     /// Why the last connection was given up, for whoever waits for a response to be sent.
     error: Option<io::Error>,
 }
@@ -62,7 +64,9 @@ pub(crate) fn lead(event_loop: Box<EventLoop>) {
     let _batch = engine.config.batch_scheduling.then(Batch::begin).flatten();
     #[cfg(all(test, target_os = "linux"))]
     buffers.clock.jumps.clone_from(&engine.config.jumps);
-    let mut worker = Worker { engine, buffers: &mut buffers, lead: Some(event_loop), error: None };
+    let clocks = std::mem::take(&mut buffers.clocks).with_line();
+    event_loop.handle().led_by(clocks.thread());
+    let mut worker = Worker { engine, buffers: &mut buffers, lead: Some(event_loop), clocks, error: None };
     // Handlers are caught where they are called. What comes here is code of theirs that runs
     // elsewhere, such as the drop of a reader: it costs its connection, not the loop.
     while catch_unwind(AssertUnwindSafe(|| worker.lead())).is_err() {
@@ -71,7 +75,9 @@ pub(crate) fn lead(event_loop: Box<EventLoop>) {
         // What was to be written was that connection's.
         worker.buffers.output.clear();
     }
+    let clocks = std::mem::take(&mut worker.clocks);
     drop(worker);
+    buffers.clocks = clocks.without_line();
     buffers.give_back();
 }
 
@@ -84,7 +90,8 @@ pub(crate) fn follow(
     let engine = Arc::clone(&connection.home().engine);
     #[cfg(all(test, target_os = "linux"))]
     buffers.clock.jumps.clone_from(&engine.config.jumps);
-    let mut worker = Worker { engine, buffers: &mut buffers, lead: None, error: None };
+    let clocks = std::mem::take(&mut buffers.clocks);
+    let mut worker = Worker { engine, buffers: &mut buffers, lead: None, clocks, error: None };
     let connection = worker.load(connection);
     let (home, token) = (Arc::clone(connection.home()), connection.token());
     if let Ok(outcome) = catch_unwind(AssertUnwindSafe(|| work(&mut worker, connection))) {
@@ -96,7 +103,9 @@ pub(crate) fn follow(
         home.send(Message::Gone(token));
     }
     let error = worker.error.take();
+    let clocks = std::mem::take(&mut worker.clocks);
     drop(worker);
+    buffers.clocks = clocks;
     buffers.give_back();
     error
 }

@@ -1,6 +1,7 @@
 //! A connection into other hands: the pool's, the program's, or another protocol's.
 
 use std::sync::Arc;
+use std::time::Instant;
 
 use super::{Go, Outcome, Worker};
 use crate::blocking_stream::BlockingStream;
@@ -8,7 +9,7 @@ use crate::body::StreamReturn;
 use crate::connection::Connection;
 use crate::connection::unsent::Flushed;
 use crate::engine::Answerer;
-use crate::execution::learn::Route;
+use crate::execution::key::Route;
 use crate::incoming::{Exchange, IncomingRequest};
 use crate::refusal::Refusal;
 use crate::request::Request;
@@ -28,7 +29,12 @@ impl Worker<'_> {
             Err(outcome) => return Go::Away(outcome),
         };
         self.engine.counters.dispatched.increment();
-        match self.engine.pool.submit(Task::Call(connection, Box::new(call))) {
+        let started = self.clocks.is_due().then(Instant::now);
+        let submitted = self.engine.pool.submit(Task::Call(connection, Box::new(call)));
+        if let Some(started) = started {
+            self.engine.routes.note_dispatch(started.elapsed());
+        }
+        match submitted {
             Ok(()) => Go::Away(Outcome::Away),
             Err(refused) => {
                 let Task::Call(connection, call) = refused.task else {

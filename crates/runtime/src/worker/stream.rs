@@ -51,7 +51,7 @@ impl Worker<'_> {
     pub(super) fn pump(&mut self, mut connection: Box<Connection>) -> Go {
         let Some(route) = connection.http.sending_route() else { return Go::On(connection) };
         let receives = connection.http.sends_what_it_receives();
-        if self.lead.is_some() && (receives || self.engine.learned.dispatches(route)) {
+        if receives && self.lead.is_some() || !self.runs_here(route) {
             return self.resume_elsewhere(connection);
         }
         if receives && !connection.is_held() {
@@ -61,9 +61,9 @@ impl Worker<'_> {
         }
         // The code that runs has the connection's HTTP in hand, and only that.
         let mut http = std::mem::replace(&mut connection.http, Http::new());
-        let Self { engine, buffers, lead, .. } = self;
+        let Self { engine, buffers, lead, clocks, .. } = self;
         let (result, conduct) =
-            run(lead, engine, connection.home(), route, || http.pump(buffers, &engine.config));
+            run(lead, clocks, engine, connection.home(), route, || http.pump(buffers, &engine.config));
         connection.http = http;
         self.take_note(&mut connection, conduct);
         if result.is_err() {

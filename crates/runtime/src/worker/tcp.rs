@@ -8,7 +8,7 @@ use super::{Go, Outcome, Worker};
 use crate::connection::Connection;
 use crate::connection::unsent::Flushed;
 use crate::engine::Answerer;
-use crate::execution::learn::{Execution, Route, RouteKey};
+use crate::execution::key::{Execution, ExecutionKey, Route};
 use crate::protocol::http::Http;
 use crate::protocol::tcp::{Event, Step};
 use crate::service::Site;
@@ -16,7 +16,7 @@ use crate::tcp::{Asked, Borrowed, Closed};
 
 /// All of a service is one route: it blocks, or it does not. Services over HTTP number theirs from zero.
 fn route() -> Route {
-    Route { key: RouteKey::numbered(u32::MAX), execution: Execution::Learned }
+    Route { key: ExecutionKey::numbered(u32::MAX), execution: Execution::Learned }
 }
 
 impl Worker<'_> {
@@ -43,9 +43,7 @@ impl Worker<'_> {
                 rounds += 1;
             }
             let go = match step {
-                Step::Call(event) if self.lead.is_none() || !self.engine.learned.dispatches(route()) => {
-                    self.tell(connection, event)
-                }
+                Step::Call(event) if self.runs_here(route()) => self.tell(connection, event),
                 Step::Read => self.read_tcp(connection),
                 step => self.step_tcp(connection, step),
             };
@@ -118,7 +116,7 @@ impl Worker<'_> {
     /// Has the protocol called, with the loop in its slot meanwhile, and sends what it says.
     #[inline(always)]
     fn tell(&mut self, mut connection: Box<Connection>, event: Event) -> Go {
-        let Self { engine, buffers, lead, .. } = self;
+        let Self { engine, buffers, lead, clocks, .. } = self;
         let Answerer::Tcp(service) = &engine.answerer else {
             return Go::Away(Outcome::Closed(connection));
         };
@@ -126,7 +124,7 @@ impl Worker<'_> {
         let mut asked = Asked::default();
         let mut used = 0;
         let of = (&connection.peer, connection.home(), connection.token());
-        let (result, conduct) = run(lead, engine, connection.home(), route(), || {
+        let (result, conduct) = run(lead, clocks, engine, connection.home(), route(), || {
             used = tcp.call(event, &**service, of, &mut asked, buffers);
         });
         self.take_note(&mut connection, conduct);
@@ -203,8 +201,9 @@ impl Worker<'_> {
         else {
             return;
         };
+        let Self { engine, lead, clocks, .. } = self;
         let (_, conduct) =
-            run(&mut self.lead, &self.engine, connection.home(), route(), move || protocol.close(reason));
+            run(lead, clocks, engine, connection.home(), route(), move || protocol.close(reason));
         if conduct == Conduct::Blocked {
             self.buffers.clock.refresh();
         }

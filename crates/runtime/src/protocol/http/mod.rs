@@ -15,7 +15,7 @@ use http::StatusCode;
 use crate::buffers::{Buffers, Content};
 use crate::clock::Pace;
 use crate::config::ServerConfig;
-use crate::execution::learn::Route;
+use crate::execution::key::Route;
 use crate::protocol::proxy::{ProxyError, parse_proxy_header};
 use crate::refusal::Refusal;
 use crate::request::Request;

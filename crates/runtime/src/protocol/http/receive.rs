@@ -9,7 +9,7 @@ use crate::body::{Body, StreamLeft};
 use crate::buffers::{Buffers, Content};
 use crate::clock::Pace;
 use crate::config::ServerConfig;
-use crate::execution::learn::Route;
+use crate::execution::key::Route;
 use crate::request::Request;
 use crate::service;
 

@@ -12,7 +12,7 @@ use super::{Http, Stage};
 use crate::body::StreamReturn;
 use crate::buffers::Buffers;
 use crate::config::ServerConfig;
-use crate::execution::learn::Route;
+use crate::execution::key::Route;
 use crate::response::{Response, ResponseBody, UpgradeHandler};
 
 /// A body up to this is copied behind its head; a longer one is written from where it is.

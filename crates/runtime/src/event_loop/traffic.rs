@@ -1,0 +1,94 @@
+//! How busy a loop is with the connections that it has: what a call that waits would keep them from.
+
+use std::time::{Duration, Instant};
+
+/// The shortest time over which requests are counted.
+const WINDOW: Duration = Duration::from_millis(20);
+
+/// Requests that several connections bring to one loop.
+#[derive(Debug, Default)]
+pub(super) struct Traffic {
+    per_second: u32,
+    requests: u64,
+    window_began: Option<Instant>,
+    /// The connection that the poller named last.
+    token: Option<usize>,
+    /// Whether it named another one in this window.
+    is_shared: bool,
+}
+
+impl Traffic {
+    /// Requests a second, by the last window. None while there is only one connection that sends:
+    /// its next request waits for the answer to the last one.
+    pub(super) fn per_second(&self) -> u32 {
+        self.per_second
+    }
+
+    pub(super) fn count(&mut self, requests: u64) {
+        self.requests += requests;
+    }
+
+    /// The poller has named a connection.
+    #[inline]
+    pub(super) fn meet(&mut self, token: usize) {
+        if self.token != Some(token) {
+            self.is_shared |= self.token.is_some();
+            self.token = Some(token);
+        }
+    }
+
+    /// Ends the window if it was long enough.
+    #[inline]
+    pub(super) fn look(&mut self, now: Instant) {
+        match self.window_began {
+            Some(began) if now.saturating_duration_since(began) < WINDOW => {}
+            began => self.begin_anew(began, now),
+        }
+    }
+
+    #[cold]
+    fn begin_anew(&mut self, began: Option<Instant>, now: Instant) {
+        let requests = if self.is_shared { self.requests } else { 0 };
+        let millis = began.map_or(u128::MAX, |began| now.saturating_duration_since(began).as_millis().max(1));
+        self.per_second = u32::try_from(u128::from(requests) * 1000 / millis).unwrap_or(u32::MAX);
+        self.requests = 0;
+        self.is_shared = false;
+        self.window_began = Some(now);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Counts requests of these connections, one after the other, within this time.
+    fn after(tokens: &[usize], time: Duration) -> u32 {
+        let mut traffic = Traffic::default();
+        let began = Instant::now();
+        traffic.look(began);
+        for token in tokens {
+            traffic.meet(*token);
+            traffic.count(1);
+        }
+        traffic.look(began + time);
+        traffic.per_second()
+    }
+
+    #[test]
+    fn requests_of_several_connections_are_counted_by_the_second() {
+        assert_eq!(after(&[1, 2, 1, 2], Duration::from_millis(20)), 200);
+        assert_eq!(after(&[1, 2, 1, 2], Duration::from_secs(2)), 2);
+        assert_eq!(after(&[1, 2, 1, 2], Duration::from_secs(20)), 0);
+    }
+
+    #[test]
+    fn one_connection_alone_keeps_nobody_waiting() {
+        assert_eq!(after(&[7; 1000], Duration::from_millis(20)), 0);
+        assert_eq!(after(&[], Duration::from_millis(20)), 0);
+    }
+
+    #[test]
+    fn a_window_is_not_cut_short() {
+        assert_eq!(after(&[1, 2, 3], Duration::from_millis(19)), 0);
+    }
+}

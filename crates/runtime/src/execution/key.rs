@@ -1,0 +1,128 @@
+//! For which calls the engine learns together: a route's number or its path, folded to an entry.
+
+/// Routes told apart. More than this share entries, which costs speed at worst, never an answer.
+const ENTRIES: usize = 1024;
+
+/// An entry of what is learned: the number or the path of a route, folded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct ExecutionKey(u16);
+
+impl ExecutionKey {
+    /// How many entries there are.
+    pub(crate) const COUNT: usize = ENTRIES;
+
+    /// The entry of a route that the service numbered.
+    pub(crate) fn numbered(route: u32) -> Self {
+        Self::fold(mix(START, u64::from(route)))
+    }
+
+    /// The entry of a path, for services that number no routes. Segments with a digit count as
+    /// one and the same: `/users/17` and `/users/42` are one route.
+    #[inline]
+    pub(crate) fn of_path(path: &str) -> Self {
+        let bytes = path.as_bytes();
+        let mut hash = START ^ bytes.len() as u64;
+        let mut words = bytes.chunks_exact(8);
+        for word in &mut words {
+            let word = u64::from_le_bytes(word.try_into().unwrap_or_default());
+            if has_digit(word) {
+                return Self::of_path_with_digits(bytes);
+            }
+            hash = mix(hash, word);
+        }
+        // The last eight once more, whatever of them is new.
+        let rest = match bytes.last_chunk() {
+            Some(last) => u64::from_le_bytes(*last),
+            None => bytes.iter().fold(NO_DIGITS, |word, &byte| word << 8 | u64::from(byte)),
+        };
+        if has_digit(rest) {
+            return Self::of_path_with_digits(bytes);
+        }
+        Self::fold(mix(hash, rest))
+    }
+
+    #[cold]
+    fn of_path_with_digits(path: &[u8]) -> Self {
+        let mut hash = START;
+        for segment in path.split(|&byte| byte == b'/') {
+            hash = mix(hash, u64::from(b'/'));
+            if segment.iter().any(u8::is_ascii_digit) {
+                hash = mix(hash, u64::from(b'#'));
+            } else {
+                hash = segment.iter().fold(hash, |hash, &byte| mix(hash, u64::from(byte)));
+            }
+        }
+        Self::fold(hash)
+    }
+
+    #[inline]
+    #[expect(clippy::cast_possible_truncation, reason = "folded to fewer bits than u16 has")]
+    fn fold(hash: u64) -> Self {
+        Self((hash >> 32) as u16 % ENTRIES as u16)
+    }
+
+    /// The entry at this index.
+    pub(crate) fn at(index: usize) -> Self {
+        Self(u16::try_from(index % ENTRIES).unwrap_or(0))
+    }
+
+    pub(crate) fn index(self) -> usize {
+        usize::from(self.0)
+    }
+}
+
+const START: u64 = 0xcbf2_9ce4_8422_2325;
+
+/// Eight bytes that are no digits.
+const NO_DIGITS: u64 = u64::MAX;
+
+#[inline]
+fn mix(hash: u64, word: u64) -> u64 {
+    (hash.rotate_left(5) ^ word).wrapping_mul(0x9E37_79B9_7F4A_7C15)
+}
+
+/// Whether one of the eight bytes is an ASCII digit: turned so that digits become 0 to 9, and then
+/// the usual test for a byte below 10, which borrows from the high bit.
+#[inline]
+fn has_digit(word: u64) -> bool {
+    const ONES: u64 = 0x0101_0101_0101_0101;
+    let turned = word ^ (ONES * 0x30);
+    turned.wrapping_sub(ONES * 10) & !turned & (ONES * 0x80) != 0
+}
+
+/// Where a handler runs.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Execution {
+    /// Where it costs least, by what was measured.
+    #[default]
+    Learned,
+    Inline,
+    Dispatched,
+}
+
+/// For which route something runs, and where.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Route {
+    pub(crate) key: ExecutionKey,
+    pub(crate) execution: Execution,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn segments_with_digits_are_one_route() {
+        let same = ExecutionKey::of_path("/users/17/posts");
+        assert_eq!(same, ExecutionKey::of_path("/users/42/posts"));
+        assert_ne!(same, ExecutionKey::of_path("/users/17/likes"));
+        assert_eq!(ExecutionKey::of_path("/users/9"), ExecutionKey::of_path("/users/a1b2c3"));
+        assert_ne!(ExecutionKey::of_path("/plaintext"), ExecutionKey::of_path("/sleep"));
+        assert_ne!(ExecutionKey::of_path("/a"), ExecutionKey::of_path("/b"));
+        assert_eq!(
+            ExecutionKey::of_path("/a/long/path/to/item1"),
+            ExecutionKey::of_path("/a/long/path/to/item2")
+        );
+        assert_eq!(ExecutionKey::of_path("/0"), ExecutionKey::of_path("/9"));
+    }
+}
