@@ -30,11 +30,13 @@ pub(crate) struct Table<C> {
     vacant: Option<usize>,
     taken: usize,
     parked: usize,
+    /// Those away of which something was said.
+    missed: usize,
 }
 
 impl<C> Table<C> {
     pub(crate) fn new() -> Self {
-        Self { entries: Vec::new(), vacant: None, taken: 0, parked: 0 }
+        Self { entries: Vec::new(), vacant: None, taken: 0, parked: 0, missed: 0 }
     }
 
     /// Places that are taken, by parked connections and by those away.
@@ -66,6 +68,7 @@ impl<C> Table<C> {
                 Some(connection)
             }
             Entry::Away { missed } => {
+                self.missed += usize::from(missed == Missed::Nothing && said != Missed::Nothing);
                 *entry = Entry::Away { missed: missed.max(said) };
                 None
             }
@@ -74,6 +77,11 @@ impl<C> Table<C> {
                 None
             }
         }
+    }
+
+    /// Whether something was said of a connection that is away.
+    pub(crate) fn has_missed(&self) -> bool {
+        self.missed > 0
     }
 
     /// Connections that are here.
@@ -92,7 +100,10 @@ impl<C> Table<C> {
     /// Returns what was said of a connection while it was away, and forgets it.
     pub(crate) fn take_missed(&mut self, token: usize) -> Missed {
         match self.entries.get_mut(token) {
-            Some(Entry::Away { missed }) => std::mem::take(missed),
+            Some(Entry::Away { missed }) => {
+                self.missed -= usize::from(*missed != Missed::Nothing);
+                std::mem::take(missed)
+            }
             _ => Missed::Nothing,
         }
     }
@@ -101,6 +112,9 @@ impl<C> Table<C> {
     #[inline]
     pub(crate) fn park(&mut self, token: usize, connection: Box<C>) {
         debug_assert!(matches!(self.entries[token], Entry::Away { .. }), "parked twice");
+        if let Entry::Away { missed: Missed::Io | Missed::IoAndEnd } = self.entries[token] {
+            self.missed -= 1;
+        }
         self.entries[token] = Entry::Parked(connection);
         self.parked += 1;
     }
@@ -108,6 +122,7 @@ impl<C> Table<C> {
     /// Gives the place of a connection that is gone to the next one.
     pub(crate) fn release(&mut self, token: usize) {
         debug_assert!(matches!(self.entries[token], Entry::Away { .. }), "released while parked");
+        self.take_missed(token);
         self.entries[token] = Entry::Vacant { next: self.vacant };
         self.vacant = Some(token);
         self.taken -= 1;
@@ -198,6 +213,26 @@ mod tests {
         table.release(2);
         assert_eq!([table.reserve(), table.reserve(), table.reserve()], [2, 0, 3]);
         assert_eq!(table.len(), 4);
+    }
+
+    #[test]
+    fn it_is_known_whether_one_that_is_away_has_missed_anything() {
+        let (mut table, token) = parked();
+        assert!(!table.has_missed());
+        let connection = table.take(token, Missed::Io).unwrap();
+        assert!(!table.has_missed(), "it was told");
+        table.take(token, Missed::Io);
+        table.take(token, Missed::IoAndEnd);
+        assert!(table.has_missed());
+        assert_eq!(table.take_missed(token), Missed::IoAndEnd);
+        assert!(!table.has_missed());
+        table.take(token, Missed::Io);
+        table.park(token, connection);
+        assert!(!table.has_missed(), "parked without being asked, it is forgotten");
+        table.take(token, Missed::Io).unwrap();
+        table.take(token, Missed::Io);
+        table.release(token);
+        assert!(!table.has_missed(), "it is gone");
     }
 
     #[test]

@@ -21,7 +21,7 @@ use crate::connection::Connection;
 use crate::connection::deadlines::Deadlines;
 use crate::connection::table::{Missed, Table};
 use crate::engine::Engine;
-use crate::execution::doze::Doze;
+use crate::execution::doze::{Doze, FOR_EVER};
 use crate::execution::key::ExecutionKey;
 use crate::execution::policy::{Look, OnLoop, Others};
 use crate::execution::slot::Slot;
@@ -66,6 +66,7 @@ pub(crate) struct LoopHandle {
     registry: Registry,
     /// Whether the leader waits in the poller, so that a message needs a wake-up.
     doze: Doze,
+    born: Instant,
     connections: AtomicUsize,
     parked: AtomicUsize,
     /// The route of the handler that runs while the loop lies in its slot.
@@ -123,6 +124,25 @@ impl LoopHandle {
     /// Has a connection looked at, as if its peer had moved. What is said of one that is gone does no harm.
     pub(crate) fn send_look(&self, token: usize) {
         self.send(Message::Look(token));
+    }
+
+    /// Sends a connection back. Its peer wakes the loop when it moves, so there is no need to: unless the peer has
+    /// moved already, or nothing else wakes the loop before the connection's deadline.
+    pub(crate) fn send_back(&self, connection: Box<Connection>) {
+        let deadline = self.time(connection.deadline);
+        if self.engine.is_draining() {
+            self.send(Message::Home(connection));
+        } else if self.outbox.send(Message::Home(connection)).is_ok()
+            && self.doze.needs_waking_before(deadline)
+        {
+            self.wake();
+        }
+    }
+
+    /// A point in time as the sleep of the leader has it.
+    fn time(&self, at: Instant) -> u64 {
+        let since = at.saturating_duration_since(self.born).as_nanos();
+        u64::try_from(since).unwrap_or(FOR_EVER - 1).min(FOR_EVER - 1)
     }
 
     /// Sends a message, or gives it back if the loop is gone.
@@ -227,6 +247,7 @@ impl EventLoop {
             waker: Waker::new(poll.registry(), WAKER)?,
             registry: poll.registry().try_clone()?,
             doze: Doze::new(),
+            born: Instant::now(),
             connections: AtomicUsize::new(0),
             parked: AtomicUsize::new(0),
             running: AtomicUsize::new(0),
@@ -395,7 +416,12 @@ impl EventLoop {
             self.handle.engine.counters.requests.add(requests);
         }
         let mut timeout = self.timeout(clock.now());
-        self.handle.doze.fall_asleep();
+        // What has missed something is to be seen as soon as it is back.
+        let until = match timeout {
+            Some(timeout) if !self.table.has_missed() => self.handle.time(clock.now() + timeout),
+            _ => FOR_EVER,
+        };
+        self.handle.doze.fall_asleep(until);
         if !self.inbox.is_empty() || !self.yielded.is_empty() || self.drain_is_due() {
             timeout = Some(Duration::ZERO);
         }

@@ -7,29 +7,36 @@
 use std::fmt;
 use std::sync::OnceLock;
 
-use crate::sync::atomic::{AtomicBool, Ordering, fence};
+use crate::sync::atomic::{AtomicBool, AtomicU64, Ordering, fence};
 use crate::sync::thread::{self, Thread};
 
-/// Whether a leader waits in its poller.
+/// Whether a leader waits in its poller, and until when.
 #[derive(Debug)]
 pub(crate) struct Doze {
-    is_asleep: AtomicBool,
+    /// A point in time on the clock of whoever uses this; [`AWAKE`] while the leader is.
+    until: AtomicU64,
 }
+
+const AWAKE: u64 = 0;
+
+/// A leader that sleeps without an end, or that waits for something that comes back to it.
+pub(crate) const FOR_EVER: u64 = u64::MAX;
 
 impl Doze {
     pub(crate) fn new() -> Self {
-        Self { is_asleep: AtomicBool::new(false) }
+        Self { until: AtomicU64::new(AWAKE) }
     }
 
-    /// Says that the leader is going to wait. It must look for work once more before it does.
-    pub(crate) fn fall_asleep(&self) {
-        self.is_asleep.store(true, Ordering::Relaxed);
+    /// Says that the leader is going to wait, until this point in time at the latest. It must look for
+    /// work once more before it does.
+    pub(crate) fn fall_asleep(&self, until: u64) {
+        self.until.store(until.max(AWAKE + 1), Ordering::Relaxed);
         fence(Ordering::SeqCst);
     }
 
     /// Says that the leader has left its poller. It must wake the watchdog next.
     pub(crate) fn wake_up(&self) {
-        self.is_asleep.store(false, Ordering::Relaxed);
+        self.until.store(AWAKE, Ordering::Relaxed);
         fence(Ordering::SeqCst);
     }
 
@@ -39,9 +46,16 @@ impl Doze {
         self.is_asleep()
     }
 
+    /// Whether the leader has to be woken to see what the caller has just done before this point in
+    /// time. It does not if it wakes up by then in any case.
+    pub(crate) fn needs_waking_before(&self, time: u64) -> bool {
+        fence(Ordering::SeqCst);
+        time < self.until.load(Ordering::Relaxed)
+    }
+
     /// A look without a fence.
     pub(crate) fn is_asleep(&self) -> bool {
-        self.is_asleep.load(Ordering::Relaxed)
+        self.until.load(Ordering::Relaxed) != AWAKE
     }
 }
 

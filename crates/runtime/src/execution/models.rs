@@ -14,7 +14,7 @@ use std::time::Instant;
 use bytes::Bytes;
 use loom::cell::Cell;
 
-use super::doze::{Doze, Standby};
+use super::doze::{Doze, FOR_EVER, Standby};
 use super::slot::Slot;
 use crate::sync::atomic::{AtomicBool, Ordering};
 use crate::sync::{Condvar, Mutex, thread};
@@ -174,7 +174,11 @@ impl Loop {
 
     /// As `EventLoop::wait`.
     fn wait(&self, has_work: impl Fn() -> bool) {
-        self.doze.fall_asleep();
+        self.wait_until(FOR_EVER, has_work);
+    }
+
+    fn wait_until(&self, until: u64, has_work: impl Fn() -> bool) {
+        self.doze.fall_asleep(until);
         if !has_work() {
             self.poller.poll();
         }
@@ -211,6 +215,57 @@ fn a_message_and_a_leader_that_falls_asleep() {
         for sender in senders {
             sender.join().unwrap();
         }
+    });
+}
+
+/// A connection comes back while the leader falls asleep. Its peer moved meanwhile, and the poller does not say so twice: the
+/// leader must see it come, whether it was told before it looks at the inbox or afterwards.
+#[test]
+fn a_connection_that_comes_back_and_a_leader_that_falls_asleep() {
+    explore("a connection that comes back and a leader that falls asleep", None, || {
+        let handle = Loop::new();
+        let inbox = Arc::new(AtomicBool::new(false));
+        let follower = thread::spawn({
+            let (handle, inbox) = (Arc::clone(&handle), Arc::clone(&inbox));
+            move || {
+                inbox.store(true, Ordering::Release);
+                // Its deadline is later than anything that the leader waits for.
+                if handle.doze.needs_waking_before(FOR_EVER - 1) {
+                    handle.poller.wake();
+                }
+            }
+        });
+        // The first time the leader sleeps it knows of nothing, and is told of the peer; from then on something was missed.
+        handle.poller.wake();
+        let is_back = || inbox.load(Ordering::Acquire);
+        handle.wait_until(1000, is_back);
+        while !is_back() {
+            handle.wait_until(FOR_EVER, is_back);
+        }
+        follower.join().unwrap();
+    });
+}
+
+/// The deadline of a connection that comes back is before everything else that would wake the leader.
+#[test]
+fn a_connection_with_an_early_deadline_and_a_leader_that_falls_asleep() {
+    explore("a connection with an early deadline and a leader that falls asleep", None, || {
+        let handle = Loop::new();
+        let inbox = Arc::new(AtomicBool::new(false));
+        let follower = thread::spawn({
+            let (handle, inbox) = (Arc::clone(&handle), Arc::clone(&inbox));
+            move || {
+                inbox.store(true, Ordering::Release);
+                if handle.doze.needs_waking_before(999) {
+                    handle.poller.wake();
+                }
+            }
+        });
+        let is_back = || inbox.load(Ordering::Acquire);
+        while !is_back() {
+            handle.wait_until(1000, is_back);
+        }
+        follower.join().unwrap();
     });
 }
 
@@ -276,7 +331,7 @@ fn the_watchdog_parks_and_a_leader_wakes() {
     explore("the watchdog parks and a leader wakes", None, || {
         let handle = Loop::new();
         let looked = Arc::new(Poller::new());
-        handle.doze.fall_asleep();
+        handle.doze.fall_asleep(FOR_EVER);
         let watchdog = thread::spawn({
             let (handle, looked) = (Arc::clone(&handle), Arc::clone(&looked));
             move || {
@@ -292,7 +347,7 @@ fn the_watchdog_parks_and_a_leader_wakes() {
             handle.doze.wake_up();
             handle.standby.wake();
             looked.poll();
-            handle.doze.fall_asleep();
+            handle.doze.fall_asleep(FOR_EVER);
             handle.poller.wake();
         }
         watchdog.join().unwrap();
@@ -306,7 +361,7 @@ fn the_watchdog_parks_and_two_leaders_wake() {
         let dozes = Arc::new([Doze::new(), Doze::new()]);
         let looked = Arc::new([Poller::new(), Poller::new()]);
         for doze in dozes.iter() {
-            doze.fall_asleep();
+            doze.fall_asleep(FOR_EVER);
         }
         let leaders = [0, 1].map(|leader| {
             let (standby, dozes, looked) = (Arc::clone(&standby), Arc::clone(&dozes), Arc::clone(&looked));
@@ -331,7 +386,7 @@ fn the_watchdog_parks_and_two_leaders_wake() {
 fn the_watchdog_parks_and_is_stopped() {
     explore("the watchdog parks and is stopped", None, || {
         let handle = Loop::new();
-        handle.doze.fall_asleep();
+        handle.doze.fall_asleep(FOR_EVER);
         let watchdog = thread::spawn({
             let handle = Arc::clone(&handle);
             move || {
@@ -350,7 +405,7 @@ fn the_watchdog_parks_and_is_stopped() {
 fn the_watchdog_is_stopped_while_a_leader_wakes() {
     explore("the watchdog is stopped while a leader wakes", Some(5), || {
         let handle = Loop::new();
-        handle.doze.fall_asleep();
+        handle.doze.fall_asleep(FOR_EVER);
         let watchdog = thread::spawn({
             let handle = Arc::clone(&handle);
             move || {
@@ -366,7 +421,7 @@ fn the_watchdog_is_stopped_while_a_leader_wakes() {
             move || {
                 handle.doze.wake_up();
                 handle.standby.wake();
-                handle.doze.fall_asleep();
+                handle.doze.fall_asleep(FOR_EVER);
             }
         });
         handle.standby.stop();

@@ -208,7 +208,7 @@ impl Worker<'_> {
     fn park(&mut self, connection: Box<Connection>) {
         match &mut self.lead {
             Some(event_loop) => event_loop.park(connection, self.buffers.clock.now()),
-            None => send_home(connection),
+            None => send_back(connection),
         }
     }
 
@@ -239,10 +239,16 @@ impl Worker<'_> {
     }
 }
 
-/// Gives a connection back to the loop that it belongs to.
+/// Gives a connection back to the loop that it belongs to, to be looked at now.
 fn send_home(connection: Box<Connection>) {
     let home = Arc::clone(connection.home());
     home.send(Message::Home(connection));
+}
+
+/// Gives a connection back to the loop that it belongs to, to wait there for its peer.
+fn send_back(connection: Box<Connection>) {
+    let home = Arc::clone(connection.home());
+    home.send_back(connection);
 }
 
 impl fmt::Debug for Worker<'_> {
