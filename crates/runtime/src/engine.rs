@@ -12,6 +12,7 @@ use crate::clock::TIMEOUT_MAX;
 use crate::config::ServerConfig;
 use crate::error::{Kind, Result};
 use crate::event_loop::{EventLoop, LoopHandle};
+use crate::execution::crowd::Crowd;
 use crate::execution::policy::Place;
 use crate::execution::routes::Routes;
 use crate::execution::watchdog::Watchdog;
@@ -42,6 +43,7 @@ pub(crate) struct Engine {
     pub(crate) answerer: Answerer,
     pub(crate) pool: Pool<Task>,
     pub(crate) routes: Routes,
+    pub(crate) crowd: Crowd,
     pub(crate) counters: Counters,
     pub(crate) refusals: Refusals,
     /// Lines about errors of accepting, and about accepting that rests because of them.
@@ -82,7 +84,8 @@ impl Engine {
             .idle_timeout(config.thread_idle_timeout)
             // Leaders come on top of those that may block, and so do those that were caught and have
             // not come back: a loop that is taken needs a leader at once.
-            .urgent_reserve(loops * 4);
+            .urgent_reserve(loops * 4)
+            .patient();
         let clients =
             config.connections_per_client_max.map(|connections| Arc::new(Clients::new(connections)));
         let engine = Arc::new(Self {
@@ -90,6 +93,7 @@ impl Engine {
             answerer,
             pool: Pool::new(pool, Task::run),
             routes: Routes::new(),
+            crowd: Crowd::new(loops),
             counters: Counters::default(),
             refusals: Refusals::new(),
             accept_log: Throttle::new(),

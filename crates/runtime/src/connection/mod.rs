@@ -155,6 +155,17 @@ impl Connection {
         Ok(())
     }
 
+    /// One of its requests blocked its thread, or ran on one and did not.
+    pub(crate) fn note_for_lease(&mut self, has_blocked: bool) {
+        let was_blocking = self.lease.is_blocking();
+        self.lease.note(has_blocked);
+        match (was_blocking, self.lease.is_blocking()) {
+            (false, true) => self.home.engine.crowd.join(),
+            (true, false) => self.home.engine.crowd.leave(),
+            _ => {}
+        }
+    }
+
     #[inline]
     pub(crate) fn is_held(&self) -> bool {
         self.mode == Mode::Blocking
@@ -174,6 +185,9 @@ impl Drop for Connection {
     /// However it ends: half of a content must not be taken for the whole. Nothing but a reset says so where there is
     /// neither a length nor a last chunk (RFC 9112, 6.3 and 8).
     fn drop(&mut self) {
+        if self.lease.is_blocking() {
+            self.home.engine.crowd.leave();
+        }
         if self.http.is_cut_short() {
             self.transport.reset_on_close();
         }

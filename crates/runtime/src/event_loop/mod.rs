@@ -416,6 +416,10 @@ impl EventLoop {
             self.handle.engine.counters.requests.add(requests);
         }
         let mut timeout = self.timeout(clock.now());
+        // Tasks that wait for a thread are looked after by those who have made them.
+        if let Some(late_in) = self.handle.engine.pool.nudge() {
+            timeout = Some(timeout.map_or(late_in, |timeout| timeout.min(late_in)));
+        }
         // What has missed something is to be seen as soon as it is back.
         let until = match timeout {
             Some(timeout) if !self.table.has_missed() => self.handle.time(clock.now() + timeout),

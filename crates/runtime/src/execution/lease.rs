@@ -38,7 +38,13 @@ impl Lease {
     /// Whether a thread should keep the connection, or go on doing so.
     #[inline]
     pub(crate) fn is_due(&self) -> bool {
-        self.blocked >= BLOCKED_MIN && (self.is_on || self.rest == 0)
+        self.is_blocking() && (self.is_on || self.rest == 0)
+    }
+
+    /// Whether the connection's requests block.
+    #[inline]
+    pub(crate) fn is_blocking(&self) -> bool {
+        self.blocked >= BLOCKED_MIN
     }
 
     /// A request blocked its thread, or ran on one and did not.

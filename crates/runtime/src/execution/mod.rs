@@ -2,6 +2,7 @@
 //!
 //! `README.md` beside this file explains the states and the races, and what is decided by what.
 
+pub(crate) mod crowd;
 pub(crate) mod doze;
 pub(crate) mod key;
 pub(crate) mod lease;

@@ -10,6 +10,7 @@ use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
+use super::crowd;
 use super::doze::Standby;
 use super::probe;
 use crate::engine::Engine;
@@ -73,6 +74,7 @@ fn watch(engine: &Arc<Engine>, handles: &[Arc<LoopHandle>]) {
     let seen = |handle: &Arc<LoopHandle>| Seen { turn: handle.slot.turn(), since: quiet_since };
     let mut turns: Vec<Seen> = handles.iter().map(seen).collect();
     let mut wary_until = quiet_since;
+    let mut busy = (quiet_since, 0);
     while !standby.is_stopped() {
         let is_wary = Instant::now() < wary_until;
         let period = if is_wary { PERIOD_WARY } else { PERIOD_CALM };
@@ -92,6 +94,11 @@ fn watch(engine: &Arc<Engine>, handles: &[Arc<LoopHandle>]) {
             if is_running || last.since == now {
                 quiet_since = now;
             }
+        }
+        let (since, busy_before) = busy;
+        if now - since >= crowd::WINDOW {
+            busy = (now, engine.crowd.busy_ns());
+            engine.crowd.decide(busy.1 - busy_before, now - since);
         }
         if now - quiet_since >= QUIET_TIME {
             standby.park(|| handles.iter().all(|handle| handle.is_asleep()));

@@ -39,6 +39,7 @@ pub struct PoolConfig {
     pub(super) queue_capacity: usize,
     pub(super) idle_timeout: Duration,
     pub(super) stack_size: Option<usize>,
+    pub(super) is_patient: bool,
 }
 
 impl PoolConfig {
@@ -91,6 +92,14 @@ impl PoolConfig {
         self
     }
 
+    /// Lets tasks wait for workers that come back, as long as others would take to wake up. Somebody must call
+    /// [`Pool::nudge`](super::Pool::nudge) then: workers may stay away for longer than they were expected.
+    #[allow(dead_code, reason = "only the engine looks after its tasks")]
+    pub(crate) fn patient(mut self) -> Self {
+        self.is_patient = true;
+        self
+    }
+
     /// Returns a pool with these settings. No thread is started before there is a task for it.
     pub fn build(self) -> TaskPool {
         TaskPool::with_config(self)
@@ -117,6 +126,7 @@ impl Default for PoolConfig {
             queue_capacity: QUEUE_CAPACITY,
             idle_timeout: IDLE_TIMEOUT,
             stack_size: None,
+            is_patient: false,
         }
     }
 }

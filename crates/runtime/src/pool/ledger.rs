@@ -77,10 +77,15 @@ impl Ledger {
         self.queued
     }
 
-    /// Decides about one more task.
-    pub(super) fn admit(&mut self, urgency: Urgency) -> Admission {
+    /// Decides about one more task. One that can wait does so if a worker will come for it.
+    pub(super) fn admit(&mut self, urgency: Urgency, can_wait: bool) -> Admission {
         if self.closed {
             return Admission::Closed;
+        }
+        let is_expected = urgency == Urgency::Ordinary && can_wait && self.workers > self.urgent + self.idle;
+        if is_expected && self.queued < self.limits.queue_capacity {
+            self.queued += 1;
+            return Admission::Queue;
         }
         if self.idle > 0 {
             self.claim_idle(urgency);
@@ -126,6 +131,26 @@ impl Ledger {
         Next::Idle
     }
 
+    /// Decides about the oldest task in the queue, which has waited for too long: `Wake` or `Spawn`, and then it is no
+    /// longer queued; `Queue` if there is nothing to be done.
+    pub(super) fn overdue(&mut self) -> Admission {
+        if self.queued == 0 || self.is_short() {
+            return Admission::Queue;
+        }
+        self.queued -= 1;
+        if self.idle > 0 {
+            self.claim_idle(Urgency::Ordinary);
+            return Admission::Wake;
+        }
+        self.workers += 1;
+        Admission::Spawn
+    }
+
+    /// Whether there is no worker to be had for an ordinary task.
+    pub(super) const fn is_short(&self) -> bool {
+        self.idle == 0 && !self.may_spawn(Urgency::Ordinary)
+    }
+
     /// Whether a worker that lies down now should wake up by itself to retire.
     ///
     /// At most `threads_min` workers ever hear "no", because each of them was counted when it did. So whenever there are
@@ -134,14 +159,19 @@ impl Ledger {
         self.workers > self.limits.threads_min
     }
 
-    /// Whether a worker retires that is still on the idle stack after its time; if so it is no longer counted.
-    pub(super) fn idle_expired(&mut self) -> bool {
-        let retires = self.may_expire();
-        if retires {
+    /// What a worker does that is still on the idle stack after its time. `None` if it stays there.
+    pub(super) fn idle_expired(&mut self) -> Option<Next> {
+        if self.queued > 0 {
             self.idle -= 1;
-            self.workers -= 1;
+            self.queued -= 1;
+            return Some(Next::TakeQueued);
         }
-        retires
+        if !self.may_expire() {
+            return None;
+        }
+        self.idle -= 1;
+        self.workers -= 1;
+        Some(Next::Retire)
     }
 
     /// Admits nothing from now on. All idle workers are claimed and are to be woken; returns how many.

@@ -18,11 +18,17 @@ struct World {
     rescuing: usize,
     /// Whether even such a start has failed.
     has_failed_again: bool,
+    /// Whether a task waits though a worker could have been had for it.
+    has_waited: bool,
 }
 
 #[derive(Clone, Copy, Debug)]
 enum Event {
     Admit(Urgency),
+    /// An ordinary task that can wait for a worker that comes back.
+    AdmitPatiently,
+    /// The oldest task in the queue has waited for too long.
+    Overdue,
     Started(Urgency),
     SpawnFailed(Urgency),
     Finished(Urgency),
@@ -43,6 +49,7 @@ impl World {
             has_failed: false,
             rescuing: 0,
             has_failed_again: false,
+            has_waited: false,
         }
     }
 
@@ -56,6 +63,10 @@ impl World {
             if self.busy[urgency as usize] > 0 {
                 events.push(Event::Finished(urgency));
             }
+        }
+        events.push(Event::AdmitPatiently);
+        if self.ledger.queued > 0 {
+            events.push(Event::Overdue);
         }
         if self.ledger.idle > 0 {
             events.push(Event::IdleExpired);
@@ -73,9 +84,31 @@ impl World {
         let mut world = self.clone();
         match event {
             Event::Admit(urgency) => {
-                let admission = world.ledger.admit(urgency);
+                let admission = world.ledger.admit(urgency, false);
                 self.check_admission(urgency, admission);
                 world.apply(urgency, admission);
+            }
+            Event::AdmitPatiently => {
+                let admission = world.ledger.admit(Urgency::Ordinary, true);
+                if admission == Admission::Queue {
+                    assert!(self.ledger.workers > self.ledger.urgent + self.ledger.idle, "one will come");
+                } else {
+                    self.check_admission(Urgency::Ordinary, admission);
+                }
+                world.has_waited |= admission == Admission::Queue;
+                world.apply(Urgency::Ordinary, admission);
+            }
+            Event::Overdue => {
+                let admission = world.ledger.overdue();
+                assert_eq!(
+                    admission == Admission::Queue,
+                    self.ledger.is_short(),
+                    "help comes if there is any"
+                );
+                if admission != Admission::Queue {
+                    assert_eq!(world.ledger.queued + 1, self.ledger.queued);
+                    world.apply(Urgency::Ordinary, admission);
+                }
             }
             Event::Started(urgency) => {
                 world.starting[urgency as usize] -= 1;
@@ -96,10 +129,14 @@ impl World {
                     Next::Idle | Next::Retire => {}
                 }
             }
-            Event::IdleExpired => {
-                let retires = world.ledger.idle_expired();
-                assert_eq!(retires, self.ledger.workers > self.ledger.limits.threads_min);
-            }
+            Event::IdleExpired => match world.ledger.idle_expired() {
+                Some(Next::TakeQueued) => world.busy[Urgency::Ordinary as usize] += 1,
+                Some(next) => {
+                    assert_eq!(next, Next::Retire);
+                    assert!(self.ledger.workers > self.ledger.limits.threads_min);
+                }
+                None => assert!(self.ledger.workers <= self.ledger.limits.threads_min),
+            },
             Event::Close => {
                 world.busy[Urgency::Ordinary as usize] += world.ledger.close();
                 world.rescuing += usize::from(world.ledger.rescue());
@@ -114,6 +151,7 @@ impl World {
                 world.ledger.rescue_failed();
             }
         }
+        world.has_waited &= world.ledger.queued > 0;
         world
     }
 
@@ -158,13 +196,21 @@ impl World {
         assert_eq!(urgent, leading + starting_urgent);
         assert!(workers <= limits.threads_max + limits.urgent_reserve);
         assert!(queued <= limits.queue_capacity);
-        assert!(idle == 0 || queued == 0, "nobody sleeps while a task waits");
+        assert!(
+            idle == 0 || queued == 0 || self.has_waited,
+            "nobody sleeps while a task waits that could not do so"
+        );
+        let comes_back = busy + starting + self.rescuing > 0;
+        assert!(
+            queued == 0 || comes_back || self.has_failed_again || self.has_failed,
+            "somebody will come for what waits"
+        );
         assert!(
             idle == 0 || workers - urgent <= limits.threads_max,
             "the reserve is given back before it idles"
         );
         assert!(idle == 0 || !closed, "nobody sleeps in a closed pool");
-        if queued > 0 && !self.has_failed {
+        if queued > 0 && !self.has_failed && !self.has_waited {
             let is_full = workers - urgent >= limits.threads_max
                 || workers >= limits.threads_max + limits.urgent_reserve;
             assert!(is_full, "a task waits only when no thread may be started");

@@ -6,6 +6,7 @@
 mod config;
 mod ledger;
 mod metrics;
+mod patience;
 mod refused;
 mod reservation;
 mod shared;
@@ -20,7 +21,7 @@ mod models;
 mod tests;
 
 use std::fmt;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 pub use self::config::PoolConfig;
 use self::ledger::Urgency;
@@ -81,9 +82,16 @@ impl<T: Send + 'static> Pool<T> {
         Some(Reservation::new(seat))
     }
 
-    /// Whether tasks wait for a thread. One load, for those who hold a thread and could give it back.
+    /// Whether tasks wait for which there is no thread to be had. One load, for those who hold a thread and could give
+    /// it back.
     pub(crate) fn is_anyone_waiting(&self) -> bool {
-        self.shared.queued_hint() > 0
+        self.shared.short_hint()
+    }
+
+    /// Has tasks run that have waited for too long. Returns when to look again, if tasks wait that will have then. For a
+    /// [patient](PoolConfig::patient) pool; one load if nothing waits.
+    pub(crate) fn nudge(&self) -> Option<Duration> {
+        Shared::nudge(&self.shared)
     }
 
     /// Returns what the pool counts about itself. Takes the lock for a few loads.

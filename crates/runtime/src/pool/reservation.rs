@@ -24,7 +24,7 @@ impl<T> Reservation<T> {
 
     fn hand_over(&mut self, task: Option<T>) {
         if let Some(seat) = self.seat.take() {
-            seat.assign(Assignment { task, urgency: Urgency::Urgent });
+            seat.assign(Assignment { task, urgency: Urgency::Urgent, woken_at: None });
         }
     }
 }

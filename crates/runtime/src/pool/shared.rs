@@ -10,9 +10,9 @@ use super::ledger::Urgency;
 use super::metrics::{PoolMetrics, Totals};
 use super::refused::{Refused, RefusedBecause};
 use super::spawn::{Spawner, ThreadStart};
-use super::state::{Claim, Placement, Rescue, State};
+use super::state::{Claim, Late, Placement, Rescue, State};
 use super::worker::{Assignment, Cell, Seat};
-use crate::sync::atomic::{AtomicUsize, Ordering};
+use crate::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use crate::sync::{Arc, Condvar, Mutex, thread};
 use crate::throttle::Throttle;
 
@@ -22,6 +22,8 @@ pub(super) struct Shared<T> {
     state: Mutex<State<T>>,
     /// The ledger's count of the queue, for [`Shared::queued_hint`]. On a cache line of its own: leaders read it often.
     queued: CachePadded<AtomicUsize>,
+    /// Whether tasks wait for which there is no thread to be had, for [`Shared::short_hint`].
+    is_short: CachePadded<AtomicBool>,
     /// Notified when the last worker has ended.
     all_ended: Condvar,
     pub(super) totals: Totals,
@@ -32,6 +34,8 @@ pub(super) struct Shared<T> {
     thread_name: String,
     stack_size: Option<usize>,
     pub(super) idle_timeout: Duration,
+    /// Where nanoseconds are counted from, in a pool whose tasks may wait for workers that come back.
+    born: Option<Instant>,
 }
 
 impl<T: Send + 'static> Shared<T> {
@@ -39,6 +43,7 @@ impl<T: Send + 'static> Shared<T> {
         Self {
             state: Mutex::new(State::new(config.limits())),
             queued: CachePadded::new(AtomicUsize::new(0)),
+            is_short: CachePadded::new(AtomicBool::new(false)),
             all_ended: Condvar::new(),
             totals: Totals::default(),
             run,
@@ -47,6 +52,7 @@ impl<T: Send + 'static> Shared<T> {
             thread_name: config.thread_name,
             stack_size: config.stack_size,
             idle_timeout: config.idle_timeout,
+            born: config.is_patient.then(Instant::now),
         }
     }
 
@@ -58,6 +64,23 @@ impl<T: Send + 'static> Shared<T> {
     pub(super) fn queued_hint(&self) -> usize {
         // Relaxed: whoever is told a moment too late asks again after its next request.
         self.queued.load(Ordering::Relaxed)
+    }
+
+    /// Whether tasks wait, or waited a moment ago, for which there is no thread to be had.
+    pub(super) fn short_hint(&self) -> bool {
+        self.is_short.load(Ordering::Relaxed)
+    }
+
+    /// Nanoseconds since the pool was made; always 0 in one that has no use for them.
+    pub(super) fn now(&self) -> u64 {
+        let elapsed = self.born.map_or(0, |born| born.elapsed().as_nanos());
+        u64::try_from(elapsed).unwrap_or(u64::MAX)
+    }
+
+    /// A worker that was woken then begins with its task.
+    pub(super) fn note_wake(&self, woken_at: u64) {
+        let took = self.now().saturating_sub(woken_at);
+        self.with_state(|state| state.patience.woke(took));
     }
 
     /// Whether no worker and no task is left; waits for it until the deadline.
@@ -84,17 +107,47 @@ impl<T: Send + 'static> Shared<T> {
         if self.queued.load(Ordering::Relaxed) != queued {
             self.queued.store(queued, Ordering::Relaxed);
         }
+        let is_short = queued > 0 && state.ledger.is_short();
+        if self.is_short.load(Ordering::Relaxed) != is_short {
+            self.is_short.store(is_short, Ordering::Relaxed);
+        }
         result
     }
 
     pub(super) fn place(shared: &Arc<Self>, task: T, urgency: Urgency) -> Result<(), Refused<T>> {
+        let now = shared.now();
         let placement = shared.with_state(|state| {
-            let admission = state.ledger.admit(urgency);
-            state.act(admission, task)
+            let can_wait = shared.born.is_some() && state.patience.waits(now, state.queue.len());
+            let admission = state.ledger.admit(urgency, can_wait);
+            state.act(admission, task, now)
         });
+        Self::carry_out(shared, placement, urgency)
+    }
+
+    /// Has an idle worker, or a new one, run each task that has waited for too long. Returns when the next one will have.
+    pub(super) fn nudge(shared: &Arc<Self>) -> Option<Duration> {
+        // One load where nothing waits.
+        while shared.queued_hint() > 0 && shared.born.is_some() {
+            let now = shared.now();
+            match shared.with_state(|state| state.take_late(now)) {
+                Late::Nothing => return None,
+                Late::In(left) => return Some(Duration::from_nanos(left)),
+                Late::Now(placement) => {
+                    // A task that cannot be placed now is back in the queue, behind a worker that will come for it.
+                    if Self::carry_out(shared, placement, Urgency::Ordinary).is_err() {
+                        return None;
+                    }
+                }
+            }
+        }
+        None
+    }
+
+    fn carry_out(shared: &Arc<Self>, placement: Placement<T>, urgency: Urgency) -> Result<(), Refused<T>> {
         match placement {
             Placement::Spawn(number, task) => {
-                let cell = Arc::new(Cell::new(Some(Assignment { task: Some(task), urgency })));
+                let cell =
+                    Arc::new(Cell::new(Some(Assignment { task: Some(task), urgency, woken_at: None })));
                 match Self::spawn(shared, number, &cell) {
                     Ok(_) => Ok(()),
                     Err(error) => Self::place_again(shared, &cell, urgency, error),
@@ -114,9 +167,10 @@ impl<T: Send + 'static> Shared<T> {
         let Some(task) = cell.take().and_then(|assignment| assignment.task) else {
             unreachable!("a thread that was not started took nothing");
         };
+        let now = shared.now();
         let (placement, rescue) = shared.with_state(|state| {
             let admission = state.ledger.spawn_failed(urgency);
-            (state.act(admission, task), state.rescue())
+            (state.act(admission, task, now), state.rescue())
         });
         Self::start_rescue(shared, rescue);
         shared
@@ -127,7 +181,8 @@ impl<T: Send + 'static> Shared<T> {
     fn conclude(&self, placement: Placement<T>, urgency: Urgency) -> Result<(), Refused<T>> {
         match placement {
             Placement::Wake(seat, task) => {
-                seat.assign(Assignment { task: Some(task), urgency });
+                let woken_at = self.born.map(|_| self.now());
+                seat.assign(Assignment { task: Some(task), urgency, woken_at });
                 Ok(())
             }
             Placement::Queued => Ok(()),
@@ -142,7 +197,7 @@ impl<T: Send + 'static> Shared<T> {
     /// Claims a worker that has nothing to do yet.
     pub(super) fn claim_seat(shared: &Arc<Self>) -> Option<Seat<T>> {
         let placement = shared.with_state(|state| {
-            let admission = state.ledger.admit(Urgency::Urgent);
+            let admission = state.ledger.admit(Urgency::Urgent, false);
             state.claim(admission)
         });
         match placement {
@@ -172,7 +227,7 @@ impl<T: Send + 'static> Shared<T> {
         let body = {
             let shared = Arc::clone(shared);
             let cell = Arc::clone(cell);
-            Box::new(move || shared.work(&cell))
+            Box::new(move || Self::work(&shared, &cell))
         };
         let started = (shared.spawner)(ThreadStart { name, stack_size: shared.stack_size, body });
         match &started {
@@ -193,7 +248,7 @@ impl<T: Send + 'static> Shared<T> {
             (std::mem::take(&mut state.idle), state.rescue())
         });
         for seat in idle {
-            seat.assign(Assignment { task: None, urgency: Urgency::Ordinary });
+            seat.assign(Assignment { task: None, urgency: Urgency::Ordinary, woken_at: None });
         }
         Self::start_rescue(shared, rescue);
     }
@@ -203,7 +258,11 @@ impl<T: Send + 'static> Shared<T> {
         let is_last = match rescue {
             Rescue::NotNeeded { is_empty } => is_empty,
             Rescue::Spawn(number) => {
-                let cell = Arc::new(Cell::new(Some(Assignment { task: None, urgency: Urgency::Ordinary })));
+                let cell = Arc::new(Cell::new(Some(Assignment {
+                    task: None,
+                    urgency: Urgency::Ordinary,
+                    woken_at: None,
+                })));
                 let is_alive = Self::spawn(shared, number, &cell).is_ok();
                 !is_alive && shared.with_state(State::rescue_failed)
             }

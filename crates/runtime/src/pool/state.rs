@@ -3,6 +3,7 @@
 use std::collections::VecDeque;
 
 use super::ledger::{Admission, Ledger, Limits};
+use super::patience::Patience;
 use super::refused::{Refused, RefusedBecause};
 use super::worker::Seat;
 
@@ -11,8 +12,11 @@ pub(super) struct State<T> {
     pub(super) ledger: Ledger,
     /// Last in, first out: the thread that has run last has the warmest caches, and those at the bottom can expire.
     pub(super) idle: Vec<Seat<T>>,
-    pub(super) queue: VecDeque<T>,
+    pub(super) queue: VecDeque<Queued<T>>,
+    pub(super) patience: Patience,
     pub(super) threads_peak: usize,
+    /// Whether the system did not let the last thread be started.
+    pub(super) cannot_spawn: bool,
     threads_named: u64,
     pub(super) threads_retired: u64,
 }
@@ -23,14 +27,25 @@ impl<T> State<T> {
             ledger: Ledger::new(limits),
             idle: Vec::new(),
             queue: VecDeque::new(),
+            patience: Patience::new(),
             threads_peak: 0,
+            cannot_spawn: false,
             threads_named: 0,
             threads_retired: 0,
         }
     }
 
     /// Carries out a decision of the ledger as far as the lock is needed for it.
-    pub(super) fn act(&mut self, admission: Admission, task: T) -> Placement<T> {
+    pub(super) fn act(&mut self, admission: Admission, task: T, now: u64) -> Placement<T> {
+        let task = match admission {
+            Admission::Wake | Admission::Spawn => self.oldest_of(task, now),
+            Admission::Queue | Admission::Refuse | Admission::Closed => task,
+        };
+        self.act_at_once(admission, task, now)
+    }
+
+    /// The same for a task that is the oldest of all.
+    fn act_at_once(&mut self, admission: Admission, task: T, now: u64) -> Placement<T> {
         match admission {
             Admission::Wake => match self.idle.pop() {
                 Some(seat) => Placement::Wake(seat, task),
@@ -41,12 +56,42 @@ impl<T> State<T> {
                 Placement::Spawn(self.next_name(), task)
             }
             Admission::Queue => {
-                self.queue.push_back(task);
+                self.queue.push_back(Queued { task, at: now });
                 Placement::Queued
             }
             Admission::Refuse => Placement::Refused(Refused { task, reason: RefusedBecause::Full }),
             Admission::Closed => Placement::Refused(Refused { task, reason: RefusedBecause::Closed }),
         }
+    }
+
+    /// Whether there is no worker to be had for one more task.
+    pub(super) fn is_short(&self) -> bool {
+        self.ledger.is_short() || (self.cannot_spawn && self.ledger.idle() == 0)
+    }
+
+    /// The task that has waited longest, in exchange for a new one that waits behind the others.
+    fn oldest_of(&mut self, task: T, now: u64) -> T {
+        match self.queue.pop_front() {
+            Some(oldest) => {
+                self.queue.push_back(Queued { task, at: now });
+                oldest.task
+            }
+            None => task,
+        }
+    }
+
+    /// Takes the oldest task out of the queue for another worker if it has waited for too long.
+    pub(super) fn take_late(&mut self, now: u64) -> Late<T> {
+        let Some(oldest) = self.queue.front() else { return Late::Nothing };
+        if self.is_short() {
+            return Late::Nothing;
+        }
+        if let Some(left) = self.patience.left(now, oldest.at) {
+            return Late::In(left);
+        }
+        let Some(oldest) = self.queue.pop_front() else { return Late::Nothing };
+        let admission = self.ledger.overdue();
+        Late::Now(self.act_at_once(admission, oldest.task, now))
     }
 
     /// The same for a worker that will be given its task later.
@@ -93,6 +138,21 @@ impl<T> State<T> {
         self.threads_retired += 1;
         self.ledger.workers() == 0
     }
+}
+
+/// A task that waits, and since when.
+pub(super) struct Queued<T> {
+    pub(super) task: T,
+    pub(super) at: u64,
+}
+
+/// Whether the oldest task that waits has waited for too long.
+pub(super) enum Late<T> {
+    /// Nothing waits, or nobody could be woken.
+    Nothing,
+    /// In so many nanoseconds.
+    In(u64),
+    Now(Placement<T>),
 }
 
 /// What is left to do about a task once the lock is free again.

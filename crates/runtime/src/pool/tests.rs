@@ -86,7 +86,7 @@ fn a_thread_of_the_reserve_ends_after_its_task_and_leaves_the_queue_to_others() 
     pool.submit(task).unwrap();
     urgent_done.recv_timeout(LONG).unwrap();
     wait_until(&pool, |metrics| metrics.threads == 1);
-    assert!(pool.is_anyone_waiting());
+    assert_eq!(pool.metrics().queued, 1);
     drop(hold);
     queued_done.recv_timeout(LONG).unwrap();
     assert!(!pool.is_anyone_waiting());
@@ -176,7 +176,7 @@ fn a_task_whose_thread_cannot_be_started_waits_for_one_that_is_at_work() {
     pool.submit(task).unwrap();
     let (task, done) = signalling();
     pool.submit(task).unwrap();
-    assert!(pool.is_anyone_waiting());
+    assert_eq!(pool.metrics().queued, 1);
     let refused = pool_with_failures(one_thread(), |_| true).submit_urgent(Box::new(|| ())).unwrap_err();
     assert!(matches!(refused.reason, RefusedBecause::CannotSpawn(_)));
     drop(hold);
@@ -206,7 +206,7 @@ fn a_task_that_waits_for_a_thread_that_cannot_be_started_is_rescued() {
     is_starting.recv_timeout(LONG).unwrap();
     let (task, done) = signalling();
     pool.submit(task).unwrap();
-    assert!(pool.is_anyone_waiting());
+    assert_eq!(pool.metrics().queued, 1);
     drop(fail);
     done.recv_timeout(LONG).unwrap();
     // Its own task waited or went back: there was no room beside the one that waits.

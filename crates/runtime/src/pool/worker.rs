@@ -7,6 +7,7 @@ use std::time::Instant;
 
 use super::ledger::{Next, Urgency};
 use super::shared::Shared;
+use super::state::State;
 use crate::sync::{self, Arc, Mutex, thread};
 
 /// What a worker was claimed for.
@@ -15,6 +16,8 @@ pub(super) struct Assignment<T> {
     /// Nothing, if it is only to look at the ledger again: the pool was closed, or a reservation dropped.
     pub(super) task: Option<T>,
     pub(super) urgency: Urgency,
+    /// When the worker was woken for it, if that is of interest.
+    pub(super) woken_at: Option<u64>,
 }
 
 /// Where an assignment is left for one worker.
@@ -66,18 +69,24 @@ enum Step<T> {
 
 impl<T: Send + 'static> Shared<T> {
     /// The whole life of a worker.
-    pub(super) fn work(&self, cell: &Arc<Cell<T>>) {
+    pub(super) fn work(shared: &Arc<Self>, cell: &Arc<Cell<T>>) {
         // The first assignment lies in the cell already, or is on its way if the worker was started for a reservation.
         let mut step = Step::Rest { may_expire: false };
         loop {
             step = match step {
                 Step::Run(assignment) => {
-                    if let Some(task) = assignment.task {
-                        self.run_caught(task);
+                    if let Some(woken_at) = assignment.woken_at {
+                        shared.note_wake(woken_at);
                     }
-                    self.finish(cell, assignment.urgency)
+                    if let Some(task) = assignment.task {
+                        shared.run_caught(task);
+                    }
+                    let next = shared.finish(cell, assignment.urgency);
+                    // There is more to do than this worker can: whoever could help does so.
+                    Self::nudge(shared);
+                    next
                 }
-                Step::Rest { may_expire } => self.rest(cell, may_expire),
+                Step::Rest { may_expire } => shared.rest(cell, may_expire),
                 Step::End => return,
             };
         }
@@ -102,17 +111,19 @@ impl<T: Send + 'static> Shared<T> {
 
     /// One decision of the ledger, acted upon.
     fn finish(&self, cell: &Arc<Cell<T>>, urgency: Urgency) -> Step<T> {
-        let (step, is_last) = self.with_state(|state| match state.ledger.finished(urgency) {
-            Next::TakeQueued => {
-                let task = state.queue.pop_front();
-                debug_assert!(task.is_some(), "the ledger counts the queue");
-                (Step::Run(Assignment { task, urgency: Urgency::Ordinary }), false)
+        let now = self.now();
+        let (step, is_last) = self.with_state(|state| {
+            if urgency == Urgency::Ordinary {
+                state.patience.returned(now);
             }
-            Next::Idle => {
-                state.idle.push(Seat { cell: Arc::clone(cell), thread: thread::current() });
-                (Step::Rest { may_expire: state.ledger.may_expire() }, false)
+            match state.ledger.finished(urgency) {
+                Next::TakeQueued => (take_queued(state), false),
+                Next::Idle => {
+                    state.idle.push(Seat { cell: Arc::clone(cell), thread: thread::current() });
+                    (Step::Rest { may_expire: state.ledger.may_expire() }, false)
+                }
+                Next::Retire => (Step::End, state.retired()),
             }
-            Next::Retire => (Step::End, state.retired()),
         });
         self.announce_end(is_last);
         step
@@ -142,15 +153,25 @@ impl<T: Send + 'static> Shared<T> {
                 // Claimed: an assignment is on its way, and must not be missed.
                 return (Step::Rest { may_expire: false }, false);
             };
-            if !state.ledger.idle_expired() {
+            let Some(next) = state.ledger.idle_expired() else {
                 return (Step::Rest { may_expire: false }, false);
-            }
+            };
             state.idle.remove(position);
+            if next == Next::TakeQueued {
+                return (take_queued(state), false);
+            }
             (Step::End, state.retired())
         });
         self.announce_end(is_last);
         step
     }
+}
+
+/// The oldest task in the queue, which the ledger no longer counts.
+fn take_queued<T>(state: &mut State<T>) -> Step<T> {
+    let task = state.queue.pop_front().map(|queued| queued.task);
+    debug_assert!(task.is_some(), "the ledger counts the queue");
+    Step::Run(Assignment { task, urgency: Urgency::Ordinary, woken_at: None })
 }
 
 fn message_of(payload: &(dyn Any + Send)) -> &str {

@@ -79,6 +79,7 @@ pub(super) fn run(
         let result = catch_unwind(AssertUnwindSafe(code));
         let took = clocks.end_on_pool(&probe);
         let is_back = if is_due {
+            engine.crowd.add_busy(took.wall * CALLS_PER_CLOSE_LOOK);
             engine.routes.looked_on_pool(route.key, took, u64::from(CALLS_PER_CLOSE_LOOK))
         } else {
             engine.routes.ran_on_pool(route.key, took)
@@ -230,9 +231,9 @@ impl Worker<'_> {
     pub(super) fn take_note(&mut self, connection: &mut Connection, conduct: Conduct) {
         match conduct {
             Conduct::Inline => return,
-            Conduct::Quick => connection.lease.note(false),
+            Conduct::Quick => connection.note_for_lease(false),
             Conduct::Blocked => {
-                connection.lease.note(true);
+                connection.note_for_lease(true);
                 if let Some(event_loop) = &mut self.lead {
                     // Others have led meanwhile, and this connection was away for them.
                     event_loop.tell_missed(connection);

@@ -20,6 +20,7 @@ impl Worker<'_> {
             || !self.buffers.input.is_empty()
             || connection.is_writing()
             || !connection.http.is_reading_request()
+            || !engine.crowd.may_lease()
             || engine.pool.is_anyone_waiting()
             || engine.is_draining()
         {
