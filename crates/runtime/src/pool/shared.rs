@@ -107,7 +107,7 @@ impl<T: Send + 'static> Shared<T> {
         if self.queued.load(Ordering::Relaxed) != queued {
             self.queued.store(queued, Ordering::Relaxed);
         }
-        let is_short = queued > 0 && state.ledger.is_short();
+        let is_short = queued > 0 && state.is_short();
         if self.is_short.load(Ordering::Relaxed) != is_short {
             self.is_short.store(is_short, Ordering::Relaxed);
         }
@@ -169,6 +169,7 @@ impl<T: Send + 'static> Shared<T> {
         };
         let now = shared.now();
         let (placement, rescue) = shared.with_state(|state| {
+            state.cannot_spawn = true;
             let admission = state.ledger.spawn_failed(urgency);
             (state.act(admission, task, now), state.rescue())
         });

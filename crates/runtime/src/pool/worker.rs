@@ -113,6 +113,8 @@ impl<T: Send + 'static> Shared<T> {
     fn finish(&self, cell: &Arc<Cell<T>>, urgency: Urgency) -> Step<T> {
         let now = self.now();
         let (step, is_last) = self.with_state(|state| {
+            // Whether one can be started by now is tried with the next task that asks for it.
+            state.cannot_spawn &= state.ledger.queued() > 0;
             if urgency == Urgency::Ordinary {
                 state.patience.returned(now);
             }
