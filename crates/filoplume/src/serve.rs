@@ -56,6 +56,14 @@ impl Service for AppService {
     fn call(&self, request: Request) -> Response {
         self.core.answer(request)
     }
+
+    fn route_name(&self, route: u32) -> Option<String> {
+        if route == NO_ROUTE {
+            return Some("(no route)".to_owned());
+        }
+        let route = self.core.table.route(route)?;
+        Some(format!("{} {}", route.methods, route.pattern))
+    }
 }
 
 impl fmt::Debug for AppService {

@@ -11,5 +11,7 @@ mod models;
 pub(crate) mod policy;
 pub(crate) mod probe;
 pub(crate) mod routes;
+#[cfg(test)]
+mod simulator;
 pub(crate) mod slot;
 pub(crate) mod watchdog;

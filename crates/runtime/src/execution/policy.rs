@@ -51,9 +51,9 @@ const QUICK: Duration = Duration::from_micros(15);
 /// Where no thread clock tells waiting and computing apart, a dispatched call above this was slow.
 const SLOW: Duration = Duration::from_millis(1);
 
-/// The most that one dispatched call counts against going back, in prices: preempted calls look
-/// like waiting ones there, and they are rare.
-const SLOW_PRICES_MAX: i64 = 10;
+/// The most that one dispatched call counts against going back, in prices. With 10 a route of which one
+/// call in ten waits went to and fro; without a bound one call in many thousands would decide.
+const SLOW_PRICES_MAX: i64 = 100;
 
 /// Quick calls in a row that first bring a route back to the loops.
 const ROW_MIN: u32 = 64;

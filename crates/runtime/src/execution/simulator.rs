@@ -1,0 +1,301 @@
+//! A server without threads or clocks, in which the real policy decides: clients in a closed loop, two event loops,
+//! a watchdog and a pool. Each pattern of waits gives the same figures on every machine.
+//!
+//! `cargo test -p filoplume-runtime --lib simulator -- --nocapture` prints the table of docs/decisions/0017.
+
+use std::cmp::Reverse;
+use std::collections::{BinaryHeap, VecDeque};
+use std::time::Duration;
+
+use super::policy::{ALWAYS, Look, OnLoop, Others, Place, Shared, Took};
+
+const LOOPS: usize = 2;
+
+/// What a loop needs for a request beside its handler, and a handler that does not wait.
+const REQUEST: u64 = 4_000;
+const COMPUTES: u64 = 1_000;
+
+/// What a dispatch takes from the loop, and from the thread that runs the call.
+const DISPATCH: u64 = 5_000;
+/// How long that thread needs until it runs.
+const WAKE_UP: u64 = 30_000;
+/// How long an answer and the next request are on their way.
+const CLIENT: u64 = 50_000;
+/// When the watchdog takes a loop.
+const PERIOD: u64 = 750_000;
+/// What the new leader needs until it leads.
+const HAND_OVER: u64 = 30_000;
+
+const SECOND: u64 = 1_000_000_000;
+
+/// How long each call waits, by its number and the time.
+type Waits = fn(u64, u64) -> u64;
+
+struct Simulation {
+    clients: usize,
+    waits: Waits,
+    seconds: u64,
+}
+
+/// What came out.
+#[derive(Debug, Default)]
+struct Outcome {
+    per_second: u64,
+    /// Of requests that did not wait themselves.
+    hits_p99: Duration,
+    /// When the route moved, in milliseconds, and where to.
+    moves: Vec<(u64, Place)>,
+    dispatched: u64,
+    caught: u64,
+    calls: u64,
+}
+
+#[derive(Default)]
+struct Loop {
+    free_at: u64,
+    ready: VecDeque<(u64, usize)>,
+    route: OnLoop,
+    served: u64,
+}
+
+impl Simulation {
+    fn run(&self) -> Outcome {
+        let mut outcome = Outcome::default();
+        let mut loops: Vec<Loop> = (0..LOOPS).map(|_| Loop::default()).collect();
+        let mut shared = Shared::default();
+        let price = Duration::from_nanos(2 * DISPATCH);
+        // Requests on their way, the next one first.
+        let mut arrivals: BinaryHeap<Reverse<(u64, usize)>> =
+            (0..self.clients).map(|client| Reverse((client as u64 * 1_000, client))).collect();
+        let mut hits = Vec::new();
+        loop {
+            // The loop that can begin first serves what is ready there; else the next request arrives.
+            let next = (0..LOOPS)
+                .filter_map(|index| Some((loops[index].free_at.max(loops[index].ready.front()?.0), index)))
+                .min();
+            let arrival = arrivals.peek().map(|Reverse((at, _))| *at);
+            let (now, index) = match (next, arrival) {
+                (Some((at, index)), arrival) if arrival.is_none_or(|arrival| at < arrival) => (at, index),
+                (_, Some(_)) => {
+                    let Reverse((at, client)) = arrivals.pop().unwrap();
+                    loops[client % LOOPS].ready.push_back((at, client));
+                    continue;
+                }
+                (_, None) => break,
+            };
+            if now >= self.seconds * SECOND {
+                break;
+            }
+            let led = &mut loops[index];
+            let (arrived, client) = led.ready.pop_front().unwrap();
+            led.served += 1;
+            let others = Others {
+                are_ready: led.ready.front().is_some_and(|(at, _)| *at <= now),
+                per_second: if self.clients > LOOPS {
+                    u32::try_from(led.served * SECOND / now.max(SECOND / 50)).unwrap()
+                } else {
+                    0
+                },
+            };
+            let waits = (self.waits)(outcome.calls, now);
+            outcome.calls += 1;
+            let others_max = shared.others_max(price);
+            let is_inline = others_max == ALWAYS || (!others.are_ready && others.per_second <= others_max);
+            let took = Took {
+                wall: Duration::from_nanos(COMPUTES + waits),
+                waited: Some(Duration::from_nanos(waits)),
+            };
+            let done = if is_inline {
+                let began = now + REQUEST;
+                let look = led.route.begin();
+                if waits > PERIOD {
+                    outcome.caught += 1;
+                    led.free_at = began + PERIOD + HAND_OVER;
+                    if led.route.caught(Duration::from_nanos(PERIOD), price) {
+                        led.route.start_over();
+                        let is_new = shared.leave(took.wall, outcome.calls);
+                        move_to(&mut outcome, is_new, now, Place::Pool);
+                    }
+                } else {
+                    led.free_at = began + COMPUTES + waits;
+                    let took = if look == Look::Close { took } else { Took { waited: None, ..took } };
+                    if look == Look::Away {
+                    } else if others_max != ALWAYS {
+                        led.route.looked(took, Others::default(), price);
+                        let is_back = shared.looked(took, price, outcome.calls);
+                        move_to(&mut outcome, is_back, now, Place::Loop);
+                    } else if led.route.looked(took, others, price) {
+                        led.route.start_over();
+                        let is_new = shared.leave(took.wall, outcome.calls);
+                        move_to(&mut outcome, is_new, now, Place::Pool);
+                    }
+                }
+                began + COMPUTES + waits
+            } else {
+                outcome.dispatched += 1;
+                led.free_at = now + REQUEST + DISPATCH;
+                let is_back = if outcome.dispatched % 16 == 0 {
+                    shared.looked(took, price, outcome.calls)
+                } else {
+                    let held = took.held_on_pool().unwrap();
+                    shared.count(held, price, outcome.calls)
+                };
+                move_to(&mut outcome, is_back, now, Place::Loop);
+                led.free_at + WAKE_UP + COMPUTES + waits + DISPATCH
+            };
+            if waits == 0 {
+                hits.push(done - arrived);
+            }
+            arrivals.push(Reverse((done + CLIENT, client)));
+        }
+        hits.sort_unstable();
+        let p99 = hits.get(hits.len() * 99 / 100).copied().unwrap_or(0);
+        Outcome { per_second: outcome.calls / self.seconds, hits_p99: Duration::from_nanos(p99), ..outcome }
+    }
+}
+
+fn move_to(outcome: &mut Outcome, moves: bool, now: u64, place: Place) {
+    if moves {
+        outcome.moves.push((now / 1_000_000, place));
+    }
+}
+
+/// What 64 clients see of calls that wait like this.
+fn with_64(waits: Waits) -> Outcome {
+    Simulation { clients: 64, waits, seconds: 2 }.run()
+}
+
+/// Numbers that look like chance, the same in each run.
+fn chance(number: u64) -> u64 {
+    let mixed = (number ^ (number >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    mixed ^ (mixed >> 31)
+}
+
+fn misses(number: u64, one_in: u64, millis: u64) -> u64 {
+    if chance(number) % one_in == 0 { millis * 1_000_000 } else { 0 }
+}
+
+const MILLI: u64 = 1_000_000;
+
+#[test]
+#[allow(clippy::print_stdout, reason = "`--nocapture` shows the table of the decision record")]
+fn the_table_of_the_decision_record() {
+    let patterns: [(&str, Waits); 17] = [
+        ("no waits", |_, _| 0),
+        ("20 us", |_, _| 20_000),
+        ("50 us", |_, _| 50_000),
+        ("100 us", |_, _| 100_000),
+        ("300 us", |_, _| 300_000),
+        ("1 ms", |_, _| MILLI),
+        ("2 ms", |_, _| 2 * MILLI),
+        ("20 ms", |_, _| 20 * MILLI),
+        ("1 of 10: 1 ms", |number, _| misses(number, 10, 1)),
+        ("1 of 10: 5 ms", |number, _| misses(number, 10, 5)),
+        ("1 of 10: 20 ms", |number, _| misses(number, 10, 20)),
+        ("1 of 100: 1 ms", |number, _| misses(number, 100, 1)),
+        ("1 of 100: 5 ms", |number, _| misses(number, 100, 5)),
+        ("1 of 100: 20 ms", |number, _| misses(number, 100, 20)),
+        ("1 of 1,000: 1 ms", |number, _| misses(number, 1_000, 1)),
+        ("1 of 1,000: 5 ms", |number, _| misses(number, 1_000, 5)),
+        ("1 of 1,000: 20 ms", |number, _| misses(number, 1_000, 20)),
+    ];
+    println!(
+        "| a call waits | requests/s | dispatched | hits' p99 | moves | first after |\n|---|---|---|---|---|---|"
+    );
+    for (name, waits) in patterns {
+        let outcome = Simulation { clients: 64, waits, seconds: 1 }.run();
+        let first = outcome.moves.first().map_or("-".to_owned(), |(at, _)| format!("{at} ms"));
+        let hits_p99 = match outcome.hits_p99 {
+            Duration::ZERO => "-".to_owned(),
+            p99 => format!("{p99:.1?}"),
+        };
+        println!(
+            "| {name} | {} | {} % | {hits_p99} | {} | {first} |",
+            outcome.per_second,
+            outcome.dispatched * 100 / outcome.calls,
+            outcome.moves.len(),
+        );
+        assert!(outcome.moves.len() <= 6, "{name} does not oscillate: {:?}", outcome.moves);
+        assert!(outcome.hits_p99 <= Duration::from_millis(3), "{name}: {outcome:?}");
+    }
+}
+
+#[test]
+fn calls_that_do_not_wait_never_leave_the_loops() {
+    let outcome = with_64(|_, _| 0);
+    assert_eq!((outcome.dispatched, outcome.moves.len()), (0, 0));
+}
+
+#[test]
+fn each_wait_that_is_dearer_than_a_dispatch_is_seen_within_milliseconds() {
+    for waits in [
+        (|_, _| 50_000) as Waits,
+        |_, _| 100_000,
+        |_, _| 300_000,
+        |_, _| MILLI,
+        |_, _| 3 * MILLI,
+        |_, _| 100 * MILLI,
+    ] {
+        let outcome = with_64(waits);
+        assert_eq!(outcome.moves.len(), 1, "{outcome:?}");
+        let (at, place) = outcome.moves[0];
+        assert!(at <= 12 && place == Place::Pool, "{outcome:?}");
+    }
+}
+
+#[test]
+fn a_database_that_becomes_slow_is_known_within_a_tenth_of_a_second() {
+    for waits in [
+        (|_, now| if now < SECOND { 0 } else { 100_000 }) as Waits,
+        |_, now| if now < SECOND { 0 } else { MILLI },
+        |_, now| if now < SECOND { 0 } else { 3 * MILLI },
+        |_, now| if now < SECOND { 0 } else { 50 * MILLI },
+    ] {
+        let outcome = with_64(waits);
+        assert_eq!(outcome.moves.len(), 1, "{outcome:?}");
+        assert!((1_000..1_100).contains(&outcome.moves[0].0), "{outcome:?}");
+    }
+}
+
+#[test]
+fn a_route_that_stops_waiting_comes_back() {
+    let outcome = with_64(|_, now| if now < SECOND { MILLI } else { 0 });
+    let places: Vec<Place> = outcome.moves.iter().map(|(_, place)| *place).collect();
+    assert_eq!(places, [Place::Pool, Place::Loop], "{outcome:?}");
+    assert!((1_000..1_050).contains(&outcome.moves[1].0), "{outcome:?}");
+}
+
+#[test]
+fn a_route_that_goes_to_and_fro_moves_with_it_and_not_more_often() {
+    // Half a second each.
+    let waits: Waits = |_, now| if now / (SECOND / 2) % 2 == 0 { MILLI } else { 0 };
+    let outcome = Simulation { clients: 64, waits, seconds: 5 }.run();
+    assert!(outcome.moves.len() <= 12, "{:?}", outcome.moves);
+}
+
+#[test]
+fn a_call_among_a_thousand_that_waits_does_not_send_the_others_away() {
+    for waits in [
+        (|number, _| misses(number, 1_000, 1)) as Waits,
+        |number, _| misses(number, 1_000, 5),
+        |number, _| misses(number, 1_000, 20),
+    ] {
+        let outcome = with_64(waits);
+        assert!(outcome.dispatched * 20 <= outcome.calls, "{outcome:?}");
+    }
+}
+
+#[test]
+fn a_call_among_ten_that_waits_does() {
+    let outcome = with_64(|number, _| misses(number, 10, 1));
+    assert!(outcome.dispatched * 10 >= outcome.calls * 9, "{outcome:?}");
+}
+
+#[test]
+fn a_lone_client_stays_on_its_loop() {
+    for waits in [(|_, _| 100_000) as Waits, |_, _| 700_000] {
+        let outcome = Simulation { clients: 1, waits, seconds: 1 }.run();
+        assert_eq!(outcome.dispatched, 0, "{outcome:?}");
+    }
+}
