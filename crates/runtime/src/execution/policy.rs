@@ -96,6 +96,15 @@ impl Took {
 }
 
 impl Took {
+    /// Whether a long call waited for most of its time. `None` if it was quick, or nobody can say.
+    pub(crate) fn waits(self) -> Option<bool> {
+        match self.waited {
+            _ if self.wall < QUICK => None,
+            None if self.wall > SLOW => Some(true),
+            waited => Some(waited? > self.wall / 2),
+        }
+    }
+
     /// The same for a call on the pool. `None` if that cannot be told.
     pub(crate) fn held_on_pool(self) -> Option<Duration> {
         match self.held() {

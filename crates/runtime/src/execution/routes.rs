@@ -158,8 +158,9 @@ impl Routes {
     pub(crate) fn looked_on_pool(&self, key: ExecutionKey, took: Took, calls: u64) -> bool {
         let entry = &self.entries[key.index()];
         entry.on_pool.add(calls, took);
-        let held = took.held_on_pool();
-        entry.waits.store(held.is_some_and(|held| !held.is_zero()), Ordering::Relaxed);
+        if let Some(waits) = took.waits() {
+            entry.waits.store(waits, Ordering::Relaxed);
+        }
         self.judge(key, took, self.price())
     }
 
@@ -198,13 +199,14 @@ impl Routes {
         }
         let others_max = known.policy.others_max(self.price());
         let is_counting = known.policy.is_counting();
+        let name = known.name.clone().filter(|_| is_back);
         drop(known);
         self.publish(key, others_max);
         if entry.is_counting.load(Ordering::Relaxed) != is_counting {
             entry.is_counting.store(is_counting, Ordering::Relaxed);
         }
         if is_back {
-            tracing::debug!(key = key.index(), "a route is quick again: its calls run on the event loops");
+            tracing::debug!(route = ?name, "a route is quick again: its calls run on the event loops");
         }
         is_back
     }
@@ -218,6 +220,7 @@ impl Routes {
             known.changes(why);
         }
         let others_max = known.policy.others_max(self.price());
+        let name = known.name.clone().filter(|_| is_new);
         drop(known);
         self.publish(key, others_max);
         if is_new {
