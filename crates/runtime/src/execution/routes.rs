@@ -225,7 +225,7 @@ impl Routes {
         self.publish(key, others_max);
         if is_new {
             tracing::debug!(
-                key = key.index(),
+                route = ?name,
                 ?why,
                 "a route holds the event loops: its calls run on the pool"
             );
