@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use crate::generator::Generator;
-use crate::scenario::{ALL, Scenario};
+use crate::scenario::{GROUPS, STANDARD, Scenario, all};
 use crate::server::Server;
 
 pub const HELP: &str = "\
@@ -11,7 +11,7 @@ Measures the peers and ours in one run, in turns, and prints Markdown.
 
 cargo run --release -p measure -- [options]
 
-  --scenarios a,b   only these (--list names them)
+  --scenarios a,b   only these scenarios and groups of them (standard; --list names them)
   --servers x,y     only these; name=path/to/binary adds one that was built before and has our routes
   --rounds N        how often each server is measured in turn (3)
   --seconds S       how long each load lasts (5; the claims have their own)
@@ -77,7 +77,7 @@ pub enum Typed {
 
 pub fn parse(words: impl Iterator<Item = String>) -> Result<Typed, String> {
     let mut args = Args {
-        scenarios: ALL.iter().collect(),
+        scenarios: STANDARD.iter().collect(),
         servers: Server::all(),
         rounds: 3,
         seconds: None,
@@ -99,7 +99,7 @@ pub fn parse(words: impl Iterator<Item = String>) -> Result<Typed, String> {
         }
         let value = words.next().ok_or_else(|| format!("{option} needs a value; see --help"))?;
         match option.as_str() {
-            "--scenarios" => args.scenarios = each(&value, scenario)?,
+            "--scenarios" => args.scenarios = each(&value, scenarios)?.concat(),
             "--servers" => args.servers = each(&value, Server::named)?,
             "--rounds" => args.rounds = positive(&option, &value)?,
             "--seconds" => args.seconds = Some(positive(&option, &value)? as u64),
@@ -135,10 +135,15 @@ fn each<T>(list: &str, one: impl Fn(&str) -> Result<T, String>) -> Result<Vec<T>
     list.split(',').map(one).collect()
 }
 
-fn scenario(name: &str) -> Result<&'static Scenario, String> {
-    ALL.iter()
-        .find(|scenario| scenario.name == name)
-        .ok_or_else(|| format!("no scenario is called {name}; see --list"))
+/// The scenarios of the group with this name, or the one scenario that has it.
+fn scenarios(name: &str) -> Result<Vec<&'static Scenario>, String> {
+    if let Some(group) = GROUPS.iter().find(|group| group.name == name) {
+        return Ok(group.scenarios.iter().collect());
+    }
+    match all().find(|scenario| scenario.name == name) {
+        Some(scenario) => Ok(vec![scenario]),
+        None => Err(format!("no scenario is called {name}; see --list")),
+    }
 }
 
 fn positive(option: &str, value: &str) -> Result<usize, String> {
@@ -176,6 +181,14 @@ mod tests {
             ["ours", "nginx"]
         );
         assert_eq!((args.rounds, args.repeats, args.generator, args.docs), (5, 0, Generator::Wrk, true));
+    }
+
+    #[test]
+    fn a_group_is_all_its_scenarios() {
+        let args = typed("--scenarios cpu,mixed_waits").unwrap();
+        let scenarios: Vec<_> = args.scenarios.iter().map(|scenario| scenario.name).collect();
+        assert_eq!((scenarios.len(), scenarios[0], scenarios[1]), (9, "cpu", "mixed_50us"));
+        assert_eq!(typed("--rounds 1").unwrap().scenarios.len(), STANDARD.len());
     }
 
     #[test]

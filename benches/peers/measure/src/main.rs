@@ -27,6 +27,7 @@ mod server;
 mod size;
 mod startup;
 mod strace;
+mod waits;
 mod wrk;
 
 use std::env;
@@ -42,7 +43,7 @@ use crate::load_clients::Targets;
 use crate::printed::Printed;
 use crate::report::Row;
 use crate::rounds::Built;
-use crate::scenario::{ALL, Scenario};
+use crate::scenario::{GROUPS, Scenario};
 use crate::server::Server;
 
 fn main() -> ExitCode {
@@ -68,9 +69,11 @@ fn main() -> ExitCode {
 }
 
 fn list() {
-    println!("scenarios:");
-    for scenario in ALL {
-        println!("  {:<13} {}", scenario.name, scenario.asks);
+    for group in GROUPS {
+        println!("{}: {}", group.name, group.asks);
+        for scenario in group.scenarios {
+            println!("  {:<21} {}", scenario.name, scenario.asks);
+        }
     }
     println!("servers:");
     for server in Server::all() {
@@ -124,7 +127,10 @@ fn measure(args: &Args) -> io::Result<()> {
 
 fn measure_servers(args: &Args, tools: &Tools, printed: &mut Printed<'_>) -> io::Result<Vec<Chart>> {
     let with_profiling = args.scenarios.iter().any(|scenario| scenario.name.starts_with("instructions"));
-    let (built, absent) = build(&args.servers, with_profiling);
+    let is_asked =
+        |server: &&Server| args.scenarios.iter().any(|scenario| !scenario.entrants(server).is_empty());
+    let servers: Vec<Server> = args.servers.iter().filter(is_asked).cloned().collect();
+    let (built, absent) = build(&servers, with_profiling);
     printed.add(&head(args, "Measured beside the peers", &built, &absent))?;
     let mut charts = Vec::new();
     for scenario in &args.scenarios {

@@ -7,8 +7,8 @@ use crate::clients::Question;
 use crate::generator::{self, Form, Job, PIPELINE_DEPTH, Rates, Spent, Tools};
 use crate::report::{Column, Figures, Show};
 use crate::running::Running;
-use crate::server::{ACTIX, Blocking, ECHO_REFERENCE, Lack, MAY, REFERENCE, ROUTES, Server, Speech};
-use crate::{counts, echo, fair, idle, size, startup};
+use crate::server::{ACTIX, Blocking, ECHO_REFERENCE, Family, Lack, MAY, REFERENCE, ROUTES, Server};
+use crate::{counts, echo, fair, idle, size, startup, waits};
 
 /// One question.
 #[derive(Debug)]
@@ -26,7 +26,15 @@ pub struct Scenario {
     pub measure: fn(&Run<'_>) -> io::Result<Figures>,
 }
 
-/// Which servers a scenario is for. All but the last two are for those that speak HTTP.
+/// Scenarios that can be asked for with one word.
+#[derive(Debug)]
+pub struct Group {
+    pub name: &'static str,
+    pub asks: &'static str,
+    pub scenarios: &'static [Scenario],
+}
+
+/// Which servers a scenario is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Who {
     Everyone,
@@ -42,6 +50,8 @@ pub enum Who {
     SleepingMarked,
     /// The same, with work instead of sleep.
     Working,
+    /// Those that can wait for less than a millisecond, the way their authors want it: the target.
+    Waiting(&'static str),
     /// Echo servers.
     Echoing,
     /// Echo servers that can use two threads.
@@ -49,10 +59,20 @@ pub enum Who {
 }
 
 impl Who {
-    fn speaks(self) -> Speech {
+    fn family(self) -> Family {
         match self {
-            Self::Echoing | Self::EchoingOnTwo => Speech::Echo,
-            _ => Speech::Http,
+            Self::Waiting(_) => Family::Waits,
+            Self::Echoing | Self::EchoingOnTwo => Family::Echo,
+            _ => Family::Standard,
+        }
+    }
+
+    /// The target that is slow, as a server that needs no other target for a mark has it.
+    fn slow(self) -> &'static str {
+        match self {
+            Self::Waiting(target) => target,
+            Self::Working => WORK,
+            _ => SLEEP,
         }
     }
 }
@@ -84,9 +104,10 @@ impl Scenario {
             label: format!("{}{suffix}", server.name),
             slow: slow.to_owned(),
         };
-        if self.who.speaks() != server.speech {
+        if !server.families.contains(&self.who.family()) {
             return Vec::new();
         }
+        let slow = self.who.slow();
         match (self.who, server.blocking) {
             (Who::EchoingOnTwo, _) if server.threads_max < 2 => Vec::new(),
             (Who::Echoing | Who::EchoingOnTwo, _) => vec![entrant("", "")],
@@ -95,12 +116,10 @@ impl Scenario {
             (Who::Rust, _) if server.is_rust() => vec![entrant("", "")],
             (Who::Capturing, _) if [REFERENCE, ROUTES].contains(&&*server.name) => vec![entrant("", "")],
             (Who::Able(_) | Who::Rust | Who::Capturing, _) | (_, Blocking::Never) => Vec::new(),
-            (Who::Working, Blocking::Plain) => vec![entrant("", WORK)],
-            (Who::Working, Blocking::Marked) => vec![entrant(MARKED, WORK)],
-            (Who::Working, Blocking::Cooperative) => vec![entrant(" (has no mark for it)", WORK)],
-            (_, Blocking::Plain) => vec![entrant("", SLEEP)],
-            (Who::SleepingMarked, _) => vec![entrant(MARKED, SLEEP)],
-            (Who::Sleeping, _) => vec![entrant(MARKED, SLEEP), entrant(" (unmarked)", UNMARKED_SLEEP)],
+            (_, Blocking::Plain) => vec![entrant("", slow)],
+            (Who::Working, Blocking::Cooperative) => vec![entrant(" (has no mark for it)", slow)],
+            (Who::Sleeping, _) => vec![entrant(MARKED, slow), entrant(" (unmarked)", UNMARKED_SLEEP)],
+            (Who::SleepingMarked | Who::Waiting(_) | Who::Working, _) => vec![entrant(MARKED, slow)],
         }
     }
 
@@ -109,14 +128,14 @@ impl Scenario {
         match self.who {
             Who::Everyone | Who::Able(_) | Who::Rust | Who::Capturing => REFERENCE.to_owned(),
             Who::Sleeping | Who::SleepingMarked => format!("{MAY}{MARKED}"),
-            Who::Working => format!("{ACTIX}{MARKED}"),
+            Who::Working | Who::Waiting(_) => format!("{ACTIX}{MARKED}"),
             Who::Echoing | Who::EchoingOnTwo => ECHO_REFERENCE.to_owned(),
         }
     }
 
     /// The loads as they are printed: the slow target is the one of a server that needs no mark.
     pub fn printed_jobs(&self) -> Vec<Job> {
-        (self.jobs)(if self.who == Who::Working { WORK } else { SLEEP })
+        (self.jobs)(self.who.slow())
     }
 }
 
@@ -156,7 +175,7 @@ pub const LOAD_COLUMNS: &[Column] = &[
     OTHERS,
 ];
 
-const PAIR_COLUMNS: &[Column] = &[
+pub const PAIR_COLUMNS: &[Column] = &[
     column("rate", "plain/s", 0, Show::Compared),
     column("p99", "plain p99 ms", 2, Show::Median),
     column("longest", "plain max ms", 1, Show::Median),
@@ -169,8 +188,20 @@ const PAIR_COLUMNS: &[Column] = &[
     OTHERS,
 ];
 
-/// Every scenario, in the order of the report.
-pub const ALL: &[Scenario] = &[
+/// Every group. The first is what is measured if nothing else is asked for.
+pub const GROUPS: &[Group] = &[
+    Group { name: "standard", asks: "What is measured without --scenarios.", scenarios: STANDARD },
+    waits::WAITS,
+    waits::MIXED,
+];
+
+/// Every scenario.
+pub fn all() -> impl Iterator<Item = &'static Scenario> {
+    GROUPS.iter().flat_map(|group| group.scenarios)
+}
+
+/// In the order of the report.
+pub const STANDARD: &[Scenario] = &[
     Scenario {
         chart: Some("Plain text on 64 connections"),
         ..load("plain64", "What does a small request cost?", Who::Everyone, |_| vec![plain(64, 2)])
@@ -311,11 +342,11 @@ pub const ALL: &[Scenario] = &[
     echo::IDLE,
 ];
 
-const fn load(name: &'static str, asks: &'static str, who: Who, jobs: fn(&str) -> Vec<Job>) -> Scenario {
+pub const fn load(name: &'static str, asks: &'static str, who: Who, jobs: fn(&str) -> Vec<Job>) -> Scenario {
     Scenario { name, asks, who, repeats: true, columns: LOAD_COLUMNS, jobs, chart: None, measure: single }
 }
 
-fn plain(connections: usize, threads: usize) -> Job {
+pub fn plain(connections: usize, threads: usize) -> Job {
     Job::get(PLAIN, connections, threads)
 }
 
@@ -330,7 +361,7 @@ pub fn single(run: &Run<'_>) -> io::Result<Figures> {
     Ok(figures.problems(rates.problems))
 }
 
-fn pair(run: &Run<'_>) -> io::Result<Figures> {
+pub fn pair(run: &Run<'_>) -> io::Result<Figures> {
     let (rates, spent) = under_load(run)?;
     let [plain, slow] = &rates[..] else { panic!("two jobs have two results") };
     let named = |what: &str, rates: &Rates| -> Vec<String> {
@@ -366,16 +397,36 @@ pub fn per_request(spent: &Spent, requests: u64) -> Figures {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::server::Speech;
 
     #[test]
     fn echo_scenarios_ask_echo_servers_and_the_others_those_that_speak_http() {
-        for scenario in ALL {
+        for scenario in all() {
             for server in Server::all() {
                 let is_echo = server.speech == Speech::Echo;
                 let asked = !scenario.entrants(&server).is_empty();
                 let fits = scenario.name.starts_with("echo") == is_echo;
                 assert!(fits || !asked, "{} asks {}", scenario.name, server.name);
             }
+        }
+    }
+
+    #[test]
+    fn a_word_is_the_name_of_one_scenario_or_group() {
+        let mut names: Vec<_> = all().map(|scenario| scenario.name).collect();
+        names.extend(GROUPS.iter().map(|group| group.name));
+        let count = names.len();
+        names.sort_unstable();
+        names.dedup();
+        assert_eq!(names.len(), count);
+    }
+
+    #[test]
+    fn every_reference_is_in_its_table() {
+        for scenario in all() {
+            let reference = scenario.reference();
+            let mut entrants = Server::all().into_iter().flat_map(|server| scenario.entrants(&server));
+            assert!(entrants.any(|entrant| entrant.label == reference), "{}", scenario.name);
         }
     }
 

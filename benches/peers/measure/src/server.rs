@@ -36,6 +36,16 @@ pub enum Speech {
     Echo,
 }
 
+/// A family of questions. Each server is asked some of them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Family {
+    /// What every server that speaks HTTP is asked.
+    Standard,
+    /// Handlers that wait, for times from 50 µs to 100 ms.
+    Waits,
+    Echo,
+}
+
 /// How a server is told where to listen, and on how many threads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Launch {
@@ -71,6 +81,7 @@ pub struct Server {
     pub threads_max: usize,
     pub blocking: Blocking,
     pub lacks: &'static [Lack],
+    pub families: &'static [Family],
     /// The packages whose versions say what it is.
     pub versions: &'static [&'static str],
 }
@@ -95,6 +106,10 @@ pub const ACTIX: &str = "actix_server";
 
 const NOTHING: &[Lack] = &[];
 
+/// For servers whose timers count milliseconds, and for those that give each connection or each
+/// handler a thread of a fixed pool.
+const STANDARD: &[Family] = &[Family::Standard];
+
 impl Server {
     /// Every server that is known by name, in the order of the reports.
     pub fn all() -> Vec<Self> {
@@ -111,19 +126,19 @@ impl Server {
             package(ACTIX, Marked, NOTHING, &["actix-web"]),
             package("ntex_server", Marked, NOTHING, &["ntex"]),
             package("feather_server", Cooperative, NOTHING, &["feather"]),
-            package("khttp_server", Plain, NOTHING, &["khttp"]),
+            package("khttp_server", Plain, NOTHING, &["khttp"]).asked(STANDARD),
             Self {
                 name: "khttp_threads".to_owned(),
                 arguments: &["threads"],
-                ..package("khttp_server", Plain, NOTHING, &[])
+                ..package("khttp_server", Plain, NOTHING, &[]).asked(STANDARD)
             },
-            package("tiny_http_server", Plain, NOTHING, &["tiny_http"]),
-            package("rouille_server", Plain, NOTHING, &["rouille"]),
-            package("astra_server", Plain, NOTHING, &["astra"]),
+            package("tiny_http_server", Plain, NOTHING, &["tiny_http"]).asked(STANDARD),
+            package("rouille_server", Plain, NOTHING, &["rouille"]).asked(STANDARD),
+            package("astra_server", Plain, NOTHING, &["astra"]).asked(STANDARD),
             foreign("go_net_http", "go", Plain, NOTHING),
             foreign("go_fasthttp", "go", Plain, NOTHING),
-            foreign("node_http", "node_http", Cooperative, NOTHING),
-            foreign("express", "express", Cooperative, NOTHING),
+            foreign("node_http", "node_http", Cooperative, NOTHING).asked(STANDARD),
+            foreign("express", "express", Cooperative, NOTHING).asked(STANDARD),
             foreign("nginx", "nginx", Never, &[Lack::Bodies, Lack::Json]),
             package(ECHO_REFERENCE, Never, NOTHING, &[]).echoing(WORKERS),
             Self {
@@ -163,7 +178,13 @@ impl Server {
 
     /// The same as an echo server that takes its number of threads.
     fn echoing(self, threads_max: usize) -> Self {
-        Self { speech: Speech::Echo, launch: Launch::AddressThreads, threads_max, ..self }
+        let families = &[Family::Echo];
+        Self { speech: Speech::Echo, launch: Launch::AddressThreads, threads_max, families, ..self }
+    }
+
+    /// The same, asked only these families.
+    fn asked(self, families: &'static [Family]) -> Self {
+        Self { families, ..self }
     }
 
     pub fn can(&self, lack: Lack) -> bool {
@@ -209,6 +230,7 @@ fn plain(name: &str, source: Source) -> Server {
         threads_max: WORKERS,
         blocking: Blocking::Plain,
         lacks: NOTHING,
+        families: &[Family::Standard, Family::Waits],
         versions: &[],
     }
 }
