@@ -30,7 +30,7 @@ impl Question {
     /// Whether this is a good answer; `None` when it is not complete.
     fn is_answered_by(self, answer: &[u8]) -> io::Result<Option<bool>> {
         match self {
-            Self::Get(_) => Ok(status_if_complete(answer)?.map(|status| (200..300).contains(&status))),
+            Self::Get(_) => Ok(if_complete(answer)?.map(|(status, _)| (200..300).contains(&status))),
             Self::Echo(length) if answer.len() < length => Ok(None),
             Self::Echo(_) => Ok(Some(answer == self.bytes())),
         }
@@ -159,8 +159,8 @@ fn left(deadline: Instant) -> Duration {
     deadline.saturating_duration_since(Instant::now()).max(Duration::from_millis(1))
 }
 
-/// The status of the answer that this is, if it is all of it.
-fn status_if_complete(input: &[u8]) -> io::Result<Option<u16>> {
+/// The status and the content of the answer that this is, if it is all of it.
+pub fn if_complete(input: &[u8]) -> io::Result<Option<(u16, &[u8])>> {
     let mut headers = [httparse::EMPTY_HEADER; HEADERS_MAX];
     let mut response = httparse::Response::new(&mut headers);
     let head = match response.parse(input) {
@@ -168,14 +168,13 @@ fn status_if_complete(input: &[u8]) -> io::Result<Option<u16>> {
         Ok(httparse::Status::Partial) => return Ok(None),
         Err(error) => return Err(io::Error::other(error)),
     };
-    let status = response.code;
     let length: usize = response
         .headers
         .iter()
         .find(|header| header.name.eq_ignore_ascii_case("content-length"))
         .and_then(|header| std::str::from_utf8(header.value).ok()?.parse().ok())
         .ok_or_else(|| io::Error::other("an answer without Content-Length"))?;
-    Ok(status.filter(|_| input.len() >= head + length))
+    Ok(response.code.zip(input.get(head..head + length)))
 }
 
 #[cfg(test)]
@@ -186,9 +185,9 @@ mod tests {
     fn an_answer_is_complete_with_its_last_byte() {
         let answer = b"HTTP/1.1 204 No Content\r\ncontent-length: 2\r\n\r\nok";
         for cut in 0..answer.len() {
-            assert_eq!(status_if_complete(&answer[..cut]).unwrap(), None, "cut at {cut}");
+            assert_eq!(if_complete(&answer[..cut]).unwrap(), None, "cut at {cut}");
         }
-        assert_eq!(status_if_complete(answer).unwrap(), Some(204));
+        assert_eq!(if_complete(answer).unwrap(), Some((204, b"ok".as_slice())));
     }
 
     #[test]

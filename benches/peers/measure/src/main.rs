@@ -18,6 +18,7 @@ mod load_clients;
 mod machine;
 mod oha;
 mod printed;
+mod probe;
 mod proc;
 mod report;
 mod rounds;

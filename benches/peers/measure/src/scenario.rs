@@ -8,7 +8,7 @@ use crate::generator::{self, Form, Job, PIPELINE_DEPTH, Rates, Spent, Tools};
 use crate::report::{Column, Figures, Show};
 use crate::running::Running;
 use crate::server::{ACTIX, Blocking, ECHO_REFERENCE, Family, Lack, MAY, REFERENCE, ROUTES, Server};
-use crate::{counts, echo, fair, idle, size, startup, waits};
+use crate::{counts, echo, fair, idle, probe, size, startup, waits};
 
 /// One question.
 #[derive(Debug)]
@@ -379,6 +379,7 @@ pub fn pair(run: &Run<'_>) -> io::Result<Figures> {
 pub fn under_load(run: &Run<'_>) -> io::Result<(Vec<Rates>, Spent)> {
     let jobs = (run.scenario.jobs)(run.slow);
     let server = Running::start(run.program)?;
+    probe::check(run.scenario.who, server.address)?;
     generator::observe(server, |server| generator::run(server, run.tools, &jobs, run.seconds))
 }
 
