@@ -49,7 +49,8 @@ impl Generator {
 
     /// This one, or gust where only that can do it.
     fn able(self, job: &Job) -> Self {
-        if matches!(job.form, Form::Echo(_)) { Self::Gust } else { self }
+        let is_rated = self == Self::Wrk && job.rate.is_some();
+        if is_rated || matches!(job.form, Form::Echo(_)) { Self::Gust } else { self }
     }
 
     /// The command as a reader would type it.
@@ -162,6 +163,11 @@ impl Job {
 
     pub fn requests(mut self, requests: u64) -> Self {
         self.requests = Some(requests);
+        self
+    }
+
+    pub fn rate(mut self, per_second: u64) -> Self {
+        self.rate = Some(per_second);
         self
     }
 

@@ -16,6 +16,7 @@ mod gust;
 mod idle;
 mod load_clients;
 mod machine;
+mod misses;
 mod oha;
 mod printed;
 mod probe;

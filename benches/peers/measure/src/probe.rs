@@ -5,6 +5,7 @@ use std::net::{SocketAddr, TcpStream};
 use std::time::{Duration, Instant};
 
 use crate::clients::if_complete;
+use crate::misses::HITS;
 use crate::scenario::Who;
 
 /// A first question may open all connections of a pool.
@@ -21,6 +22,7 @@ const LATE_MAX: Duration = Duration::from_millis(8);
 pub fn check(who: Who, address: SocketAddr) -> io::Result<()> {
     match who {
         Who::Waiting(target) => Probe::connect(address)?.check_wait(target),
+        Who::Missing(target) => Probe::connect(address)?.check_misses(target),
         _ => Ok(()),
     }
 }
@@ -85,12 +87,30 @@ impl Probe {
         }
         Err(io::Error::other(format!("{target} took {fastest:?}")))
     }
+
+    /// As many calls as one miss is one of have exactly one, and calls that only hit are not
+    /// counted.
+    fn check_misses(&mut self, target: &str) -> io::Result<()> {
+        let mut misses = 0;
+        for _ in 0..value(target, "one_in=") {
+            let answer = self.ask_for_ok(target)?;
+            misses += u64::from(answer.content == "miss" && answer.took >= length(target));
+            if self.ask_for_ok(HITS)?.content != "hit" {
+                return Err(io::Error::other(format!("{HITS} is not answered with a hit")));
+            }
+        }
+        if misses == 1 { Ok(()) } else { Err(io::Error::other(format!("{misses} misses at {target}"))) }
+    }
 }
 
 /// The time that `us=` in a target stands for.
 fn length(target: &str) -> Duration {
-    let value = target.split(['?', '&']).find_map(|pair| pair.strip_prefix("us=")?.parse().ok());
-    Duration::from_micros(value.expect("a target with a wait has its microseconds"))
+    Duration::from_micros(value(target, "us="))
+}
+
+fn value(target: &str, name: &str) -> u64 {
+    let value = target.split(['?', '&']).find_map(|pair| pair.strip_prefix(name)?.parse().ok());
+    value.expect("the targets of the scenarios are complete")
 }
 
 fn is_wait(took: Duration, length: Duration) -> bool {

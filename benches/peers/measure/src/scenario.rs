@@ -8,7 +8,7 @@ use crate::generator::{self, Form, Job, PIPELINE_DEPTH, Rates, Spent, Tools};
 use crate::report::{Column, Figures, Show};
 use crate::running::Running;
 use crate::server::{ACTIX, Blocking, ECHO_REFERENCE, Family, Lack, MAY, REFERENCE, ROUTES, Server};
-use crate::{counts, echo, fair, idle, probe, size, startup, waits};
+use crate::{counts, echo, fair, idle, misses, probe, size, startup, waits};
 
 /// One question.
 #[derive(Debug)]
@@ -52,6 +52,8 @@ pub enum Who {
     Working,
     /// Those that can wait for less than a millisecond, the way their authors want it: the target.
     Waiting(&'static str),
+    /// Those with a handler that is quick but for some calls: the target.
+    Missing(&'static str),
     /// Echo servers.
     Echoing,
     /// Echo servers that can use two threads.
@@ -62,6 +64,7 @@ impl Who {
     fn family(self) -> Family {
         match self {
             Self::Waiting(_) => Family::Waits,
+            Self::Missing(_) => Family::Misses,
             Self::Echoing | Self::EchoingOnTwo => Family::Echo,
             _ => Family::Standard,
         }
@@ -70,7 +73,7 @@ impl Who {
     /// The target that is slow, as a server that needs no other target for a mark has it.
     fn slow(self) -> &'static str {
         match self {
-            Self::Waiting(target) => target,
+            Self::Waiting(target) | Self::Missing(target) => target,
             Self::Working => WORK,
             _ => SLEEP,
         }
@@ -119,7 +122,9 @@ impl Scenario {
             (_, Blocking::Plain) => vec![entrant("", slow)],
             (Who::Working, Blocking::Cooperative) => vec![entrant(" (has no mark for it)", slow)],
             (Who::Sleeping, _) => vec![entrant(MARKED, slow), entrant(" (unmarked)", UNMARKED_SLEEP)],
-            (Who::SleepingMarked | Who::Waiting(_) | Who::Working, _) => vec![entrant(MARKED, slow)],
+            (Who::SleepingMarked | Who::Waiting(_) | Who::Missing(_) | Who::Working, _) => {
+                vec![entrant(MARKED, slow)]
+            }
         }
     }
 
@@ -128,7 +133,7 @@ impl Scenario {
         match self.who {
             Who::Everyone | Who::Able(_) | Who::Rust | Who::Capturing => REFERENCE.to_owned(),
             Who::Sleeping | Who::SleepingMarked => format!("{MAY}{MARKED}"),
-            Who::Working | Who::Waiting(_) => format!("{ACTIX}{MARKED}"),
+            Who::Working | Who::Waiting(_) | Who::Missing(_) => format!("{ACTIX}{MARKED}"),
             Who::Echoing | Who::EchoingOnTwo => ECHO_REFERENCE.to_owned(),
         }
     }
@@ -153,27 +158,18 @@ pub const fn column(key: &'static str, title: &'static str, digits: usize, show:
 /// The figure that tells a disturbed round.
 pub const OTHERS_KEY: &str = "others";
 
-const CPU: Column = column("cpu", "CPU µs/request", 2, Show::Compared);
+pub const RATE: Column = column("rate", "requests/s", 0, Show::Compared);
+pub const CPU: Column = column("cpu", "CPU µs/request", 2, Show::Compared);
 pub const USER: Column = column("user", "of it user µs", 2, Show::Median);
-const SWITCHES: Column = column("switches", "context switches/request", 2, Show::Median);
+pub const SWITCHES: Column = column("switches", "context switches/request", 2, Show::Median);
 pub const P50: Column = column("p50", "p50 ms", 2, Show::Median);
 pub const P99: Column = column("p99", "p99 ms", 2, Show::Median);
+pub const LONGEST: Column = column("longest", "max ms", 1, Show::Median);
 pub const THREADS: Column = column("threads", "threads", 0, Show::Median);
 pub const MEMORY: Column = column("memory", "RSS MiB", 1, Show::Median);
 pub const OTHERS: Column = column(OTHERS_KEY, "cores used by others", 2, Show::Median);
 
-pub const LOAD_COLUMNS: &[Column] = &[
-    column("rate", "requests/s", 0, Show::Compared),
-    CPU,
-    USER,
-    SWITCHES,
-    P50,
-    P99,
-    column("longest", "max ms", 1, Show::Median),
-    THREADS,
-    MEMORY,
-    OTHERS,
-];
+pub const LOAD_COLUMNS: &[Column] = &[RATE, CPU, USER, SWITCHES, P50, P99, LONGEST, THREADS, MEMORY, OTHERS];
 
 pub const PAIR_COLUMNS: &[Column] = &[
     column("rate", "plain/s", 0, Show::Compared),
@@ -193,6 +189,7 @@ pub const GROUPS: &[Group] = &[
     Group { name: "standard", asks: "What is measured without --scenarios.", scenarios: STANDARD },
     waits::WAITS,
     waits::MIXED,
+    misses::MISSES,
 ];
 
 /// Every scenario.

@@ -43,6 +43,8 @@ pub enum Family {
     Standard,
     /// Handlers that wait, for times from 50 µs to 100 ms.
     Waits,
+    /// A handler that is quick, but for some calls.
+    Misses,
     Echo,
 }
 
@@ -98,6 +100,9 @@ pub const WORKERS: usize = 2;
 /// Our framework with 200 routes and two middlewares.
 pub const ROUTES: &str = "framework_routes";
 
+/// Our framework with handlers that call other servers.
+pub const BACKENDS_OURS: &str = "backends_ours";
+
 /// The peer that sleeping handlers are compared with.
 pub const MAY: &str = "may_server";
 
@@ -105,6 +110,9 @@ pub const MAY: &str = "may_server";
 pub const ACTIX: &str = "actix_server";
 
 const NOTHING: &[Lack] = &[];
+
+/// Our examples have no `/miss`. The framework has it in [`BACKENDS_OURS`].
+const WITHOUT_MISSES: &[Family] = &[Family::Standard, Family::Waits];
 
 /// For servers whose timers count milliseconds, and for those that give each connection or each
 /// handler a thread of a fixed pool.
@@ -117,8 +125,8 @@ impl Server {
         vec![
             package("raw_epoll", Never, &[Lack::Closing, Lack::Bodies, Lack::Json], &[]),
             package(REFERENCE, Never, NOTHING, &["httparse"]),
-            example("ours", "bench_engine", "filoplume-runtime"),
-            example("framework", "bench_server", "filoplume"),
+            example("ours", "bench_engine", "filoplume-runtime").asked(WITHOUT_MISSES),
+            example("framework", "bench_server", "filoplume").asked(WITHOUT_MISSES),
             package(ROUTES, Never, &[Lack::Bodies, Lack::Json], &[]),
             package(MAY, Cooperative, &[Lack::Closing], &["may_minihttp", "may"]),
             package("hyper_server", Marked, NOTHING, &["hyper", "tokio"]),
@@ -140,6 +148,7 @@ impl Server {
             foreign("node_http", "node_http", Cooperative, NOTHING).asked(STANDARD),
             foreign("express", "express", Cooperative, NOTHING).asked(STANDARD),
             foreign("nginx", "nginx", Never, &[Lack::Bodies, Lack::Json]),
+            package(BACKENDS_OURS, Plain, NOTHING, &[]).asked(&[Family::Misses]),
             package(ECHO_REFERENCE, Never, NOTHING, &[]).echoing(WORKERS),
             Self {
                 launch: Launch::Options,
@@ -198,7 +207,7 @@ impl Server {
 
     /// Whether it is ours, so that a chart can point at it.
     pub fn is_ours(name: &str) -> bool {
-        ["ours", "framework", "echo_ours", "flood", ROUTES].contains(&name)
+        ["ours", "framework", "echo_ours", "flood", ROUTES, BACKENDS_OURS].contains(&name)
     }
 }
 
@@ -230,7 +239,7 @@ fn plain(name: &str, source: Source) -> Server {
         threads_max: WORKERS,
         blocking: Blocking::Plain,
         lacks: NOTHING,
-        families: &[Family::Standard, Family::Waits],
+        families: &[Family::Standard, Family::Waits, Family::Misses],
         versions: &[],
     }
 }

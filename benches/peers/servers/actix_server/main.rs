@@ -1,4 +1,5 @@
-//! The actix-web peer: two workers. `/sleep` and `/cpu` are marked with `web::block`.
+//! The actix-web peer: two workers. `/sleep`, `/cpu` and `/miss` are marked with
+//! `web::block`.
 
 use std::io;
 use std::thread;
@@ -7,7 +8,9 @@ use std::time::Duration;
 use actix_web::http::header::ContentType;
 use actix_web::web::{self, Bytes};
 use actix_web::{App, HttpRequest, HttpResponse, HttpServer, Result, rt};
-use common::{BACKLOG, BLOCKING_THREADS_MAX, HELLO, MESSAGE, Message, WORKERS, address_argument, spin, time};
+use common::{
+    BACKLOG, BLOCKING_THREADS_MAX, HELLO, MESSAGE, Message, WORKERS, address_argument, look_up, spin, time,
+};
 
 /// Longer than any scenario keeps an idle connection: actix's default of 5 s would close them.
 const KEEP_ALIVE: Duration = Duration::from_secs(75);
@@ -41,6 +44,12 @@ async fn cpu(request: HttpRequest) -> Result<HttpResponse> {
     Ok(text(HELLO))
 }
 
+/// What may block is marked, as nobody knows before which call will.
+async fn miss(request: HttpRequest) -> Result<HttpResponse> {
+    let query = request.query_string().to_owned();
+    Ok(text(web::block(move || look_up(&query)).await?))
+}
+
 async fn length(body: Bytes) -> HttpResponse {
     text(body.len().to_string())
 }
@@ -53,6 +62,7 @@ fn main() -> io::Result<()> {
             .route("/sleep", web::get().to(sleep))
             .route("/sleep_unmarked", web::get().to(sleep_unmarked))
             .route("/cpu", web::get().to(cpu))
+            .route("/miss", web::get().to(miss))
             .route("/length", web::post().to(length))
     };
     let server = HttpServer::new(routes)

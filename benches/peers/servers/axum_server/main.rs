@@ -1,4 +1,5 @@
-//! The axum peer: a tokio runtime of two workers. `/sleep` and `/cpu` are marked with `spawn_blocking`.
+//! The axum peer: a tokio runtime of two workers. `/sleep`, `/cpu` and `/miss` are
+//! marked with `spawn_blocking`.
 
 use std::io;
 use std::thread;
@@ -8,7 +9,9 @@ use axum::extract::RawQuery;
 use axum::routing::{get, post};
 use axum::serve::ListenerExt;
 use axum::{Json, Router};
-use common::{BACKLOG, BLOCKING_THREADS_MAX, HELLO, MESSAGE, Message, WORKERS, address_argument, spin, time};
+use common::{
+    BACKLOG, BLOCKING_THREADS_MAX, HELLO, MESSAGE, Message, WORKERS, address_argument, look_up, spin, time,
+};
 use tokio::net::TcpSocket;
 use tokio::runtime;
 use tokio::task::spawn_blocking;
@@ -38,6 +41,12 @@ async fn cpu(RawQuery(query): RawQuery) -> &'static str {
     HELLO
 }
 
+/// What may block is marked, as nobody knows before which call will.
+async fn miss(RawQuery(query): RawQuery) -> &'static str {
+    let done = spawn_blocking(move || look_up(&query.unwrap_or_default()));
+    done.await.expect("a look-up does not panic")
+}
+
 async fn length(body: Bytes) -> String {
     body.len().to_string()
 }
@@ -56,6 +65,7 @@ async fn serve() -> io::Result<()> {
         .route("/sleep", get(sleep))
         .route("/sleep_unmarked", get(sleep_unmarked))
         .route("/cpu", get(cpu))
+        .route("/miss", get(miss))
         .route("/length", post(length));
     axum::serve(listener, routes).await
 }

@@ -3,6 +3,8 @@
 use std::env;
 use std::hash::{DefaultHasher, Hasher};
 use std::net::SocketAddr;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread;
 use std::time::{Duration, Instant};
 
 use serde::Serialize;
@@ -48,11 +50,41 @@ pub fn threads_argument() -> usize {
 
 /// The value of `us=` or `ms=` in a target or a query, or 10 ms.
 pub fn time(target: &str) -> Duration {
-    let value = |name| target.split(['?', '&']).find_map(|pair| pair.strip_prefix(name)?.parse().ok());
-    match value("us=") {
+    match value(target, "us=") {
         Some(us) => Duration::from_micros(us),
-        None => Duration::from_millis(value("ms=").unwrap_or(10)),
+        None => Duration::from_millis(value(target, "ms=").unwrap_or(10)),
     }
+}
+
+/// What `GET /miss` answers when the call was quick.
+pub const HIT: &str = "hit";
+
+/// What `GET /miss` answers when the call had to wait.
+pub const MISS: &str = "miss";
+
+/// How long this call of `/miss?one_in=N&us=M` has to wait; `None` when it hits. Every Nth call of
+/// the process misses, and none when N is 0. Calls with N = 0 are not counted.
+pub fn miss(target: &str) -> Option<Duration> {
+    static CALLS: AtomicU64 = AtomicU64::new(0);
+    let one_in = value(target, "one_in=").filter(|&one_in| one_in > 0)?;
+    let call = CALLS.fetch_add(1, Ordering::Relaxed) + 1;
+    call.is_multiple_of(one_in).then(|| time(target))
+}
+
+/// A handler for `/miss` that blocks its thread when it misses.
+pub fn look_up(target: &str) -> &'static str {
+    match miss(target) {
+        Some(length) => {
+            thread::sleep(length);
+            MISS
+        }
+        None => HIT,
+    }
+}
+
+/// The number that follows `name` in a target or a query.
+pub fn value(target: &str, name: &str) -> Option<u64> {
+    target.split(['?', '&']).find_map(|pair| pair.strip_prefix(name)?.parse().ok())
 }
 
 /// Keeps a core busy with hashing until this much time has passed.
@@ -65,4 +97,24 @@ pub fn spin(length: Duration) -> u64 {
         }
     }
     hasher.finish()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_nth_call_misses_and_hits_are_not_counted() {
+        let calls = |times: usize, target: &'static str| (0..times).filter(move |_| miss(target).is_some());
+        assert_eq!(calls(15, "one_in=10&us=1").count(), 1);
+        assert_eq!(calls(100, "one_in=0").count(), 0);
+        assert_eq!(calls(5, "/miss?one_in=10&us=1").count(), 1);
+    }
+
+    #[test]
+    fn a_time_is_in_microseconds_or_milliseconds() {
+        assert_eq!(time("/sleep?us=5"), Duration::from_micros(5));
+        assert_eq!(time("ms=5"), Duration::from_millis(5));
+        assert_eq!(time("/sleep"), Duration::from_millis(10));
+    }
 }

@@ -1,11 +1,11 @@
 //! The Feather peer: a coroutine of May a connection, on two workers.
 //!
-//! `/sleep` is marked the way May demands: its own cooperative sleep. `/sleep_unmarked` is what a database
-//! driver looks like to it.
+//! `/sleep` and the misses of `/miss` are marked the way May demands: its own cooperative sleep.
+//! `/sleep_unmarked` is what a database driver looks like to it.
 
 use std::thread;
 
-use common::{HELLO, MESSAGE, WORKERS, address_argument, spin, time};
+use common::{HELLO, HIT, MESSAGE, MISS, WORKERS, address_argument, miss, spin, time};
 use feather::{App, Finalizer, middleware};
 use may::coroutine;
 
@@ -36,6 +36,18 @@ fn main() {
         middleware!(|request, response, _context| {
             spin(time(request.uri.query().unwrap_or("")));
             response.finish_text(HELLO)
+        }),
+    );
+    app.get(
+        "/miss",
+        middleware!(|request, response, _context| {
+            match miss(request.uri.query().unwrap_or("")) {
+                Some(length) => {
+                    coroutine::sleep(length);
+                    response.finish_text(MISS)
+                }
+                None => response.finish_text(HIT),
+            }
         }),
     );
     app.post(

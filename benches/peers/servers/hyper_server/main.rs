@@ -1,10 +1,13 @@
-//! The hyper peer: a tokio runtime of two workers. `/sleep` and `/cpu` are marked with `spawn_blocking`.
+//! The hyper peer: a tokio runtime of two workers. `/sleep`, `/cpu` and `/miss` are
+//! marked with `spawn_blocking`.
 
 use std::convert::Infallible;
 use std::io;
 use std::thread;
 
-use common::{BACKLOG, BLOCKING_THREADS_MAX, HELLO, WORKERS, address_argument, message_json, spin, time};
+use common::{
+    BACKLOG, BLOCKING_THREADS_MAX, HELLO, WORKERS, address_argument, look_up, message_json, spin, time,
+};
 use http_body_util::{BodyExt, Full};
 use hyper::body::{Bytes, Incoming};
 use hyper::header::{CONTENT_TYPE, HeaderValue};
@@ -34,6 +37,11 @@ async fn answer(request: Request<Incoming>) -> Result<Response<Full<Bytes>>, Inf
             let length = time(query);
             spawn_blocking(move || spin(length)).await.expect("a spin does not panic");
             text(HELLO)
+        }
+        // What may block is marked, as nobody knows before which call will.
+        (&Method::GET, "/miss") => {
+            let query = query.to_owned();
+            text(spawn_blocking(move || look_up(&query)).await.expect("a look-up does not panic"))
         }
         (&Method::POST, "/length") => match length(request.into_body()).await {
             Ok(length) => text(length.to_string()),

@@ -1,13 +1,13 @@
 //! The May peer: may_minihttp, a coroutine a connection on two workers.
 //!
-//! `/sleep` is marked the way May demands: its own cooperative sleep. `/sleep_unmarked` is what a database
-//! driver looks like to it.
+//! `/sleep` and the misses of `/miss` are marked the way May demands: its own cooperative sleep.
+//! `/sleep_unmarked` is what a database driver looks like to it.
 
 use std::io::{self, BufRead, Write};
 use std::thread;
 
 use bytes::BufMut;
-use common::{HELLO, MESSAGE, WORKERS, address_argument, spin, time};
+use common::{HELLO, HIT, MESSAGE, MISS, WORKERS, address_argument, miss, spin, time};
 use may::coroutine;
 use may_minihttp::{HttpServer, HttpService, Request, Response};
 
@@ -37,6 +37,13 @@ impl HttpService for Routes {
                 spin(time(path));
                 response.body(HELLO);
             }
+            "/miss" => match miss(path) {
+                Some(length) => {
+                    coroutine::sleep(length);
+                    response.body(MISS);
+                }
+                None => response.body(HIT),
+            },
             "/length" => {
                 let length = read_to_end(request)?;
                 write!(response.body_mut().writer(), "{length}")?;

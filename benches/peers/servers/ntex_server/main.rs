@@ -1,10 +1,11 @@
-//! The ntex peer: two workers on tokio. `/sleep` and `/cpu` are marked with `web::block`.
+//! The ntex peer: two workers on tokio. `/sleep`, `/cpu` and `/miss` are marked with
+//! `web::block`.
 
 use std::convert::Infallible;
 use std::io;
 use std::thread;
 
-use common::{BACKLOG, BLOCKING_THREADS_MAX, HELLO, MESSAGE, WORKERS, address_argument, spin, time};
+use common::{BACKLOG, BLOCKING_THREADS_MAX, HELLO, MESSAGE, WORKERS, address_argument, look_up, spin, time};
 use ntex::SharedCfg;
 use ntex::http::HttpServiceConfig;
 use ntex::rt::{DefaultRuntime, System};
@@ -44,23 +45,23 @@ async fn sleep_unmarked(request: HttpRequest) -> HttpResponse {
 
 async fn cpu(request: HttpRequest) -> HttpResponse {
     let length = time(request.query_string());
-    block(move || {
-        spin(length);
-    })
-    .await;
+    block(move || spin(length)).await;
     hello()
+}
+
+/// What may block is marked, as nobody knows before which call will.
+async fn miss(request: HttpRequest) -> HttpResponse {
+    let query = request.query_string().to_owned();
+    text(block(move || look_up(&query)).await)
 }
 
 async fn length(body: Bytes) -> HttpResponse {
     text(body.len().to_string())
 }
 
-async fn block(work: impl FnOnce() + Send + Sync + 'static) {
-    let done = web::block(move || {
-        work();
-        Ok::<_, Infallible>(())
-    });
-    done.await.expect("work does not panic");
+async fn block<T: Send + 'static>(work: impl FnOnce() -> T + Send + Sync + 'static) -> T {
+    let done = web::block(move || Ok::<_, Infallible>(work()));
+    done.await.expect("work does not panic")
 }
 
 async fn serve() -> io::Result<()> {
@@ -71,6 +72,7 @@ async fn serve() -> io::Result<()> {
             .route("/sleep", web::get().to(sleep))
             .route("/sleep_unmarked", web::get().to(sleep_unmarked))
             .route("/cpu", web::get().to(cpu))
+            .route("/miss", web::get().to(miss))
             .route("/length", web::post().to(length))
     };
     let http = HttpServiceConfig::new().set_keepalive(KEEP_ALIVE);

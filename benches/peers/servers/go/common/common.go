@@ -5,6 +5,7 @@ import (
 	"os"
 	"runtime"
 	"strconv"
+	"sync/atomic"
 	"time"
 )
 
@@ -39,6 +40,19 @@ func Length(us, ms string) time.Duration {
 		number = 10
 	}
 	return time.Duration(number) * time.Millisecond
+}
+
+var calls atomic.Uint64
+
+// Miss waits if this call of /miss is one of those that do, and returns what it answers. Every
+// call whose number is a multiple of oneIn misses. When oneIn is 0 none does, and none is counted.
+func Miss(oneIn, us string) string {
+	number, err := strconv.ParseUint(oneIn, 10, 64)
+	if err != nil || number == 0 || calls.Add(1)%number != 0 {
+		return "hit"
+	}
+	time.Sleep(Length(us, ""))
+	return "miss"
 }
 
 // Spin keeps a core busy until this much time has passed.

@@ -37,6 +37,9 @@ func answer(ctx *fasthttp.RequestCtx) {
 	case "/cpu":
 		runtime.KeepAlive(common.Spin(length(ctx)))
 		ctx.SetBodyString(common.Hello)
+	case "/miss":
+		query := ctx.QueryArgs()
+		ctx.SetBodyString(common.Miss(string(query.Peek("one_in")), string(query.Peek("us"))))
 	case "/length":
 		ctx.SetBodyString(strconv.Itoa(len(ctx.PostBody())))
 	default:

@@ -45,6 +45,10 @@ func main() {
 		runtime.KeepAlive(common.Spin(length(r)))
 		text(w, common.Hello)
 	})
+	routes.HandleFunc("GET /miss", func(w http.ResponseWriter, r *http.Request) {
+		query := r.URL.Query()
+		text(w, common.Miss(query.Get("one_in"), query.Get("us")))
+	})
 	routes.HandleFunc("POST /length", func(w http.ResponseWriter, r *http.Request) {
 		length, err := io.Copy(io.Discard, r.Body)
 		if err != nil {
