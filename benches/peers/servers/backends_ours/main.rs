@@ -1,11 +1,17 @@
 //! The framework with handlers that block for other reasons than a sleep. Nothing is marked.
 
+use backends::ROUTES;
 use common::{HELLO, address_argument, look_up};
 use filoplume::prelude::*;
 
 fn main() -> Result<()> {
-    App::new()
+    let mut app = App::new()
         .get("/plaintext", || HELLO)
-        .get("/miss", |request: Request| look_up(request.query().unwrap_or_default()))
-        .listen(address_argument())
+        .get("/miss", |request: Request| look_up(request.query().unwrap_or_default()));
+    for (path, call) in ROUTES {
+        app = app.get(path, |request: Request| -> Result<String> {
+            call(request.query().unwrap_or_default()).map_err(Error::internal)
+        });
+    }
+    app.listen(address_argument())
 }
