@@ -17,6 +17,7 @@ cargo run --release -p measure -- [options]
   --seconds S       how long each load lasts (5; the claims have their own)
   --requests N      how many requests a load is that is a number of them (1000000; the claims have their own)
   --repeats N       how often a round is run again in which others used the machine (2)
+  --beside-busy     keeps one core busy while servers are measured; no round is run again then
   --with gust|wrk   who makes the loads (gust)
   --markdown FILE   appends the report to this file too
   --docs            writes the report between the markers of docs/benchmarks.md, and its charts into docs/charts/
@@ -36,6 +37,7 @@ pub struct Args {
     pub seconds: Option<u64>,
     pub requests: Option<u64>,
     pub repeats: usize,
+    pub beside_busy: bool,
     pub generator: Generator,
     pub markdown: Option<PathBuf>,
     pub docs: bool,
@@ -83,6 +85,7 @@ pub fn parse(words: impl Iterator<Item = String>) -> Result<Typed, String> {
         seconds: None,
         requests: None,
         repeats: 2,
+        beside_busy: false,
         generator: Generator::Gust,
         markdown: None,
         docs: false,
@@ -110,6 +113,9 @@ pub fn parse(words: impl Iterator<Item = String>) -> Result<Typed, String> {
             _ => return Err(format!("there is no option {option}; see --help")),
         }
     }
+    if args.beside_busy && args.mode != Mode::Servers {
+        return Err("--beside-busy is for servers, not for --clients and --claims".to_owned());
+    }
     Ok(Typed::Measure(args))
 }
 
@@ -117,6 +123,7 @@ pub fn parse(words: impl Iterator<Item = String>) -> Result<Typed, String> {
 fn is_switch(option: &str, args: &mut Args) -> bool {
     match option {
         "--docs" => args.docs = true,
+        "--beside-busy" => args.beside_busy = true,
         "--clients" => args.mode = Mode::Clients,
         "--claims" => args.mode = Mode::Claims,
         "--oha" => args.installs_oha = true,
@@ -193,6 +200,7 @@ mod tests {
 
     #[test]
     fn modes_and_short_runs_are_switches() {
+        assert!(typed("--beside-busy --rounds 1").unwrap().beside_busy);
         let args = typed("--claims --quick --rounds 2").unwrap();
         assert_eq!((args.mode, args.rounds, args.seconds(), args.requests()), (Mode::Claims, 2, 1, 20_000));
         let args = typed("--requests 5 --clients --oha").unwrap();
@@ -209,6 +217,7 @@ mod tests {
             ("--rounds", "--rounds needs a value; see --help"),
             ("--with own", "--with needs gust or wrk, not own"),
             ("--scenarios x", "no scenario is called x; see --list"),
+            ("--claims --beside-busy", "--beside-busy is for servers, not for --clients and --claims"),
             ("--loud yes", "there is no option --loud; see --help"),
         ] {
             assert_eq!(typed(words).unwrap_err(), expected);

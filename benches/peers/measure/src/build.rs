@@ -16,6 +16,8 @@ pub struct Program {
     pub speech: Speech,
     pub launch: Launch,
     pub threads: usize,
+    /// What it finds in its environment beside ours.
+    pub environment: Vec<(&'static str, String)>,
     /// A script that starts other processes: ended by being asked to, so that it ends them.
     pub is_script: bool,
     /// The same code with its names kept; the same file where names are always kept.
@@ -40,6 +42,7 @@ impl Program {
             speech: server.speech,
             launch: server.launch,
             threads: server.threads_max,
+            environment: Vec::new(),
             profiling,
             version: version.map(|version| version.trim().to_owned()),
         })
@@ -166,6 +169,7 @@ mod tests {
             speech: Speech::Http,
             launch,
             threads: 2,
+            environment: Vec::new(),
             is_script: false,
             version: None,
         };

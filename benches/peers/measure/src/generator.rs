@@ -233,15 +233,25 @@ pub struct Spent {
     pub switches: u64,
     /// The largest of several looks.
     pub size: Size,
-    /// Cores that neither the server nor the generator used: the noise.
+    /// Cores that neither the server nor the generator used, nor what works for the server: the
+    /// noise.
     pub others: f64,
 }
 
 /// Runs the work against the server, ends the server, and returns what both have to say.
 pub fn observe<T>(server: Running, work: impl FnOnce(&Running) -> io::Result<T>) -> io::Result<(T, Spent)> {
+    observe_beside(server, &[], work)
+}
+
+/// The same where other processes work for the server.
+pub fn observe_beside<T>(
+    server: Running,
+    beside: &[u32],
+    work: impl FnOnce(&Running) -> io::Result<T>,
+) -> io::Result<(T, Spent)> {
     let pid = server.pid();
     let switches_before = live_switches(pid)?;
-    let before = Moment::now(pid)?;
+    let before = Moment::now(pid, beside)?;
     let done = AtomicBool::new(false);
     let (result, size) = thread::scope(|scope| {
         let watcher = scope.spawn(|| {
@@ -258,12 +268,12 @@ pub fn observe<T>(server: Running, work: impl FnOnce(&Running) -> io::Result<T>)
         (result, watcher.join().expect("the watcher does not panic"))
     });
     let result = result?;
-    let after = Moment::now(pid).map_err(|_| io::Error::other("the server ended under the load"))?;
+    let after = Moment::now(pid, beside).map_err(|_| io::Error::other("the server ended under the load"))?;
     let size = size.max(Size::of(pid)?);
     let switches = server.end().saturating_sub(switches_before);
     let cpu = after.server.since(before.server);
     let busy = after.machine.saturating_sub(before.machine);
-    let known = cpu.total() + after.generators.saturating_sub(before.generators);
+    let known = cpu.total() + after.known.saturating_sub(before.known);
     let others = busy.saturating_sub(known).as_secs_f64() / (after.at - before.at).as_secs_f64();
     Ok((result, Spent { cpu, switches, size, others }))
 }
@@ -294,17 +304,17 @@ pub fn run_with(
 struct Moment {
     at: Instant,
     server: CpuTime,
-    generators: Duration,
+    /// Of ourselves, of the generators, and of what works for the server.
+    known: Duration,
     machine: Duration,
 }
 
 impl Moment {
-    fn now(pid: u32) -> io::Result<Self> {
-        Ok(Self {
-            at: Instant::now(),
-            server: CpuTime::of(pid)?,
-            generators: CpuTime::of_one(process::id())?.total() + ended_children().total(),
-            machine: machine_busy()?,
-        })
+    fn now(pid: u32, beside: &[u32]) -> io::Result<Self> {
+        let mut known = CpuTime::of_one(process::id())?.total() + ended_children().total();
+        for &pid in beside {
+            known += CpuTime::of(pid)?.total();
+        }
+        Ok(Self { at: Instant::now(), server: CpuTime::of(pid)?, known, machine: machine_busy()? })
     }
 }

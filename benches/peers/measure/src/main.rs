@@ -2,7 +2,9 @@
 
 mod ab;
 mod args;
+mod backends;
 mod build;
+mod busy;
 mod chart;
 mod child;
 mod claims;
@@ -21,6 +23,7 @@ mod oha;
 mod printed;
 mod probe;
 mod proc;
+mod real;
 mod report;
 mod rounds;
 mod running;
@@ -38,7 +41,9 @@ use std::io;
 use std::process::ExitCode;
 
 use crate::args::{Args, HELP, Mode, Typed};
+use crate::backends::{Backend, Backends};
 use crate::build::Program;
+use crate::busy::BusyLoop;
 use crate::docs::Chart;
 use crate::generator::{BODY_BYTES, Job, Tools};
 use crate::load_clients::Targets;
@@ -132,11 +137,22 @@ fn measure_servers(args: &Args, tools: &Tools, printed: &mut Printed<'_>) -> io:
     let is_asked =
         |server: &&Server| args.scenarios.iter().any(|scenario| !scenario.entrants(server).is_empty());
     let servers: Vec<Server> = args.servers.iter().filter(is_asked).cloned().collect();
-    let (built, absent) = build(&servers, with_profiling);
-    printed.add(&head(args, "Measured beside the peers", &built, &absent))?;
+    let (mut built, absent) = build(&servers, with_profiling);
+    let (backends, not_started) = Backends::start(&wanted_backends(&args.scenarios, &built))?;
+    for built in &mut built {
+        built.program.environment = backends.environment();
+    }
+    let busy = args.beside_busy.then(BusyLoop::start);
+    let beside = busy.as_ref().map_or_else(String::new, BusyLoop::describe);
+    let below = format!("{}{beside}{absent}{not_started}", backends.describe());
+    printed.add(&head(args, "Measured beside the peers", &built, &below))?;
     let mut charts = Vec::new();
     for scenario in &args.scenarios {
-        let rows = rounds::measure(args, tools, scenario, &built);
+        if scenario.who.backend().is_some_and(|backend| !backends.has(backend)) {
+            // The head says why.
+            continue;
+        }
+        let rows = rounds::measure(args, tools, scenario, &built, &backends.pids());
         if rows.is_empty() {
             // None of the servers that were asked for speaks so.
             continue;
@@ -145,6 +161,20 @@ fn measure_servers(args: &Args, tools: &Tools, printed: &mut Printed<'_>) -> io:
         charts.extend(chart(scenario, &rows));
     }
     Ok(charts)
+}
+
+/// What the servers call in these scenarios.
+fn wanted_backends(scenarios: &[&Scenario], built: &[Built<'_>]) -> Vec<Backend> {
+    let mut wanted = Vec::new();
+    for scenario in scenarios {
+        let is_asked = built.iter().any(|built| !scenario.entrants(built.server).is_empty());
+        if let Some(backend) = scenario.who.backend().filter(|_| is_asked)
+            && !wanted.contains(&backend)
+        {
+            wanted.push(backend);
+        }
+    }
+    wanted
 }
 
 /// What could be built, and a line for each that could not.

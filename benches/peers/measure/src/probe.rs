@@ -23,6 +23,7 @@ pub fn check(who: Who, address: SocketAddr) -> io::Result<()> {
     match who {
         Who::Waiting(target) => Probe::connect(address)?.check_wait(target),
         Who::Missing(target) => Probe::connect(address)?.check_misses(target),
+        Who::Calling(call) => Probe::connect(address)?.check_content(call.target, call.content),
         _ => Ok(()),
     }
 }
@@ -74,6 +75,13 @@ impl Probe {
         }
         let content: String = answer.content.chars().take(200).collect();
         Err(io::Error::other(format!("{target} is answered with {}: {content}", answer.status)))
+    }
+
+    fn check_content(&mut self, target: &str, expected: &str) -> io::Result<()> {
+        match self.ask_for_ok(target)?.content {
+            content if content == expected => Ok(()),
+            content => Err(io::Error::other(format!("{target} is answered with {content}"))),
+        }
     }
 
     fn check_wait(&mut self, target: &str) -> io::Result<()> {

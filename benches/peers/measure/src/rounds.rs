@@ -19,8 +19,14 @@ pub struct Built<'a> {
     pub program: Program,
 }
 
-/// Measures every entrant once a round.
-pub fn measure(args: &Args, tools: &Tools, scenario: &Scenario, built: &[Built<'_>]) -> Vec<Row> {
+/// Measures every entrant once a round, while the processes `beside` work for it.
+pub fn measure(
+    args: &Args,
+    tools: &Tools,
+    scenario: &Scenario,
+    built: &[Built<'_>],
+    beside: &[u32],
+) -> Vec<Row> {
     let entrants: Vec<(&Built<'_>, Entrant)> = built
         .iter()
         .flat_map(|built| scenario.entrants(built.server).into_iter().map(move |entrant| (built, entrant)))
@@ -32,7 +38,8 @@ pub fn measure(args: &Args, tools: &Tools, scenario: &Scenario, built: &[Built<'
     let plan = Turns {
         name: scenario.name,
         rounds: if scenario.repeats { args.rounds } else { 1 },
-        repeats_max: args.repeats,
+        // Beside a busy loop every round is disturbed, as it should be.
+        repeats_max: if args.beside_busy { 0 } else { args.repeats },
     };
     plan.measure(rows, |index| {
         let (built, entrant) = &entrants[index];
@@ -43,6 +50,7 @@ pub fn measure(args: &Args, tools: &Tools, scenario: &Scenario, built: &[Built<'
             seconds: args.seconds(),
             requests: args.requests(),
             tools,
+            beside,
             scenario,
         })
     })

@@ -81,7 +81,7 @@ impl Running {
 
     fn spawn(command: &mut Command, program: &Program) -> io::Result<Self> {
         let address = free_address()?;
-        command.args(program.command_line(address));
+        command.args(program.command_line(address)).envs(program.environment.iter().cloned());
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
         let (speech, is_script) = (program.speech, program.is_script);
         Ok(Self { child: command.spawn()?, address, speech, is_script, ended: false })
@@ -167,7 +167,7 @@ pub fn guarded(program: &Path, signal: &str) -> Command {
 }
 
 /// A loopback address whose port nobody has at this moment.
-fn free_address() -> io::Result<SocketAddr> {
+pub fn free_address() -> io::Result<SocketAddr> {
     TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()
 }
 

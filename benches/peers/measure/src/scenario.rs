@@ -2,12 +2,16 @@
 
 use std::io;
 
+use crate::backends::Backend;
 use crate::build::Program;
 use crate::clients::Question;
 use crate::generator::{self, Form, Job, PIPELINE_DEPTH, Rates, Spent, Tools};
+use crate::real::{self, Call};
 use crate::report::{Column, Figures, Show};
 use crate::running::Running;
-use crate::server::{ACTIX, Blocking, ECHO_REFERENCE, Family, Lack, MAY, REFERENCE, ROUTES, Server};
+use crate::server::{
+    ACTIX, BACKENDS_ACTIX, Blocking, ECHO_REFERENCE, Family, Lack, MAY, REFERENCE, ROUTES, Server,
+};
 use crate::{counts, echo, fair, idle, misses, probe, size, startup, waits};
 
 /// One question.
@@ -54,6 +58,8 @@ pub enum Who {
     Waiting(&'static str),
     /// Those with a handler that is quick but for some calls: the target.
     Missing(&'static str),
+    /// Those whose handlers make this call.
+    Calling(&'static Call),
     /// Echo servers.
     Echoing,
     /// Echo servers that can use two threads.
@@ -65,6 +71,7 @@ impl Who {
         match self {
             Self::Waiting(_) => Family::Waits,
             Self::Missing(_) => Family::Misses,
+            Self::Calling(_) => Family::Calls,
             Self::Echoing | Self::EchoingOnTwo => Family::Echo,
             _ => Family::Standard,
         }
@@ -74,8 +81,17 @@ impl Who {
     fn slow(self) -> &'static str {
         match self {
             Self::Waiting(target) | Self::Missing(target) => target,
+            Self::Calling(call) => call.target,
             Self::Working => WORK,
             _ => SLEEP,
+        }
+    }
+
+    /// What has to be there for it.
+    pub fn backend(self) -> Option<Backend> {
+        match self {
+            Self::Calling(call) => Some(call.backend),
+            _ => None,
         }
     }
 }
@@ -97,6 +113,8 @@ pub struct Run<'a> {
     /// In loads that are a number of requests.
     pub requests: u64,
     pub tools: &'a Tools,
+    /// Processes that work for the server: their CPU time is neither its own nor that of others.
+    pub beside: &'a [u32],
     pub scenario: &'a Scenario,
 }
 
@@ -122,9 +140,7 @@ impl Scenario {
             (_, Blocking::Plain) => vec![entrant("", slow)],
             (Who::Working, Blocking::Cooperative) => vec![entrant(" (has no mark for it)", slow)],
             (Who::Sleeping, _) => vec![entrant(MARKED, slow), entrant(" (unmarked)", UNMARKED_SLEEP)],
-            (Who::SleepingMarked | Who::Waiting(_) | Who::Missing(_) | Who::Working, _) => {
-                vec![entrant(MARKED, slow)]
-            }
+            (_, Blocking::Marked | Blocking::Cooperative) => vec![entrant(MARKED, slow)],
         }
     }
 
@@ -134,6 +150,7 @@ impl Scenario {
             Who::Everyone | Who::Able(_) | Who::Rust | Who::Capturing => REFERENCE.to_owned(),
             Who::Sleeping | Who::SleepingMarked => format!("{MAY}{MARKED}"),
             Who::Working | Who::Waiting(_) | Who::Missing(_) => format!("{ACTIX}{MARKED}"),
+            Who::Calling(_) => format!("{BACKENDS_ACTIX}{MARKED}"),
             Who::Echoing | Who::EchoingOnTwo => ECHO_REFERENCE.to_owned(),
         }
     }
@@ -190,6 +207,7 @@ pub const GROUPS: &[Group] = &[
     waits::WAITS,
     waits::MIXED,
     misses::MISSES,
+    real::REAL,
 ];
 
 /// Every scenario.
@@ -377,7 +395,9 @@ pub fn under_load(run: &Run<'_>) -> io::Result<(Vec<Rates>, Spent)> {
     let jobs = (run.scenario.jobs)(run.slow);
     let server = Running::start(run.program)?;
     probe::check(run.scenario.who, server.address)?;
-    generator::observe(server, |server| generator::run(server, run.tools, &jobs, run.seconds))
+    generator::observe_beside(server, run.beside, |server| {
+        generator::run(server, run.tools, &jobs, run.seconds)
+    })
 }
 
 /// What the server spent, shared by the requests.

@@ -45,6 +45,8 @@ pub enum Family {
     Waits,
     /// A handler that is quick, but for some calls.
     Misses,
+    /// Handlers that call other servers.
+    Calls,
     Echo,
 }
 
@@ -103,6 +105,12 @@ pub const ROUTES: &str = "framework_routes";
 /// Our framework with handlers that call other servers.
 pub const BACKENDS_OURS: &str = "backends_ours";
 
+/// The peer that these are compared with.
+pub const BACKENDS_ACTIX: &str = "backends_actix";
+
+/// What they call other servers with.
+const CLIENTS: &[&str] = &["redis", "postgres", "rusqlite", "r2d2", "ureq"];
+
 /// The peer that sleeping handlers are compared with.
 pub const MAY: &str = "may_server";
 
@@ -148,7 +156,9 @@ impl Server {
             foreign("node_http", "node_http", Cooperative, NOTHING).asked(STANDARD),
             foreign("express", "express", Cooperative, NOTHING).asked(STANDARD),
             foreign("nginx", "nginx", Never, &[Lack::Bodies, Lack::Json]),
-            package(BACKENDS_OURS, Plain, NOTHING, &[]).asked(&[Family::Misses]),
+            package(BACKENDS_OURS, Plain, NOTHING, CLIENTS).asked(&[Family::Misses, Family::Calls]),
+            package(BACKENDS_ACTIX, Marked, NOTHING, &["actix-web"]).asked(&[Family::Calls]),
+            package("backends_axum", Marked, NOTHING, &["axum"]).asked(&[Family::Calls]),
             package(ECHO_REFERENCE, Never, NOTHING, &[]).echoing(WORKERS),
             Self {
                 launch: Launch::Options,
@@ -177,6 +187,11 @@ impl Server {
     /// Our example that sends responses to requests it never reads. Only the claims ask it: it answers nobody.
     pub fn flood() -> Self {
         Self { launch: Launch::Options, ..example("flood", "flood", "filoplume-runtime") }
+    }
+
+    /// What the servers with backends call by HTTP. No scenario asks it.
+    pub fn slow_http() -> Self {
+        package("slow_http", Blocking::Never, NOTHING, &[]).asked(&[])
     }
 
     /// Express as most are started: one process.
