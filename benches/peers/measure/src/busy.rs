@@ -15,7 +15,7 @@ const CORE: usize = 0;
 /// How many times it spins before it looks whether it should end.
 const SPINS: u32 = 10_000;
 
-/// Ends when it is dropped. Its CPU time is that of `measure`, and so not counted as that of others.
+/// Ends when it is dropped. Its CPU time is that of `measure`, and so not that of others.
 #[derive(Debug)]
 pub struct BusyLoop {
     ends: Arc<AtomicBool>,

@@ -38,7 +38,7 @@ const COLUMNS: &[Column] = &[
     OTHERS,
 ];
 
-/// Each pattern: its name, how a reader writes it, the calls a miss is one of, and its microseconds.
+/// Each pattern: its name, the calls per miss and the wait as a reader writes them, and its query.
 macro_rules! misses {
     ($(($name:literal, $one_in:literal, $length:literal, $target:literal)),+ $(,)?) => {
         const ALL: &[Scenario] = &[

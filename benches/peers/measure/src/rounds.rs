@@ -38,7 +38,7 @@ pub fn measure(
     let plan = Turns {
         name: scenario.name,
         rounds: if scenario.repeats { args.rounds } else { 1 },
-        // Beside a busy loop every round is disturbed, as it should be.
+        // Who measures beside a busy loop wants to see a disturbed machine.
         repeats_max: if args.beside_busy { 0 } else { args.repeats },
     };
     plan.measure(rows, |index| {
