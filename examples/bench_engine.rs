@@ -1,12 +1,13 @@
 //! What the engine is measured with, from outside: `bench_engine ADDRESS`. The configuration is the default.
 //!
-//! `GET /`, `/plaintext`, `/json`, `/sleep?ms=10` (or `?us=100`), `/cpu?ms=20`, `/panic`, `/large?n=`, `/stream?n=`;
+//! `GET /`, `/plaintext`, `/json`, `/sleep?ms=10` (or `?us=100`), `/miss?one_in=10&us=1000`, `/cpu?ms=20`, `/panic`, `/large?n=`, `/stream?n=`;
 //! `POST /echo`, `/length`, `/noread`. SIGTERM stops it gracefully.
 
 use std::env;
 use std::hint::black_box;
 use std::io::{self, Read};
 use std::process::ExitCode;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -49,6 +50,9 @@ fn answer(request: Request) -> Response {
             thread::sleep(time(&request, 10));
             response.send_text("slept")
         }
+        ("GET", "/miss") => {
+            response.send_text(miss(number(&request, "one_in", 10), number(&request, "us", 1000)))
+        }
         ("GET", "/cpu") => response.send_text(hash_for(time(&request, 20)).to_string()),
         ("GET", "/panic") => panic!("asked to"),
         ("GET" | "HEAD", "/large") => match number(&request, "n", 1024) {
@@ -61,7 +65,7 @@ fn answer(request: Request) -> Response {
         ("POST", "/echo") => return echo(request),
         ("POST", "/length") => return length(request),
         ("POST", "/noread") => response.send_text("not read"),
-        (_, "/" | "/plaintext" | "/json" | "/sleep" | "/cpu" | "/panic" | "/large" | "/stream") => {
+        (_, "/" | "/plaintext" | "/json" | "/sleep" | "/miss" | "/cpu" | "/panic" | "/large" | "/stream") => {
             response.status(405);
             response.add_header("allow", "GET, HEAD").expect("a valid header")
         }
@@ -72,6 +76,16 @@ fn answer(request: Request) -> Response {
         _ => response.status(404).send_text("not found"),
     };
     response
+}
+
+/// A cache that misses: one call in so many waits for so long.
+fn miss(one_in: u64, us: u64) -> &'static str {
+    static CALLS: AtomicU64 = AtomicU64::new(0);
+    if one_in == 0 || CALLS.fetch_add(1, Ordering::Relaxed) % one_in != 0 {
+        return "hit";
+    }
+    thread::sleep(Duration::from_micros(us));
+    "miss"
 }
 
 /// The body back, byte for byte, with its type.

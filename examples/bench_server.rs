@@ -1,13 +1,14 @@
 //! What the framework is measured with, from outside: `bench_server ADDRESS [STATIC_FOLDER]`. The same routes as
 //! `bench_engine`, written as an app would; the configuration is the default.
 //!
-//! `GET /`, `/plaintext`, `/json`, `/sleep?ms=10` (or `?us=100`), `/cpu?ms=20`, `/panic`, `/large?n=`, `/stream?n=`;
+//! `GET /`, `/plaintext`, `/json`, `/sleep?ms=10` (or `?us=100`), `/miss?one_in=10&us=1000`, `/cpu?ms=20`, `/panic`, `/large?n=`, `/stream?n=`;
 //! `POST /echo`, `/length`, `/noread`; `/static/` serves the folder. SIGTERM stops it gracefully.
 
 use std::env;
 use std::hint::black_box;
 use std::io::{self, Read};
 use std::process::ExitCode;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -44,6 +45,12 @@ impl Time {
 }
 
 #[derive(Deserialize)]
+struct Misses {
+    one_in: u64,
+    us: u64,
+}
+
+#[derive(Deserialize)]
 struct Bytes {
     n: Option<u64>,
 }
@@ -72,6 +79,7 @@ fn app(static_folder: Option<String>) -> App {
             thread::sleep(time.or_ms(10));
             "slept"
         })
+        .get("/miss", miss)
         .get("/cpu", |Query(time): Query<Time>| hash_for(time.or_ms(20)).to_string())
         .get("/panic", || -> &'static str { panic!("asked to") })
         .get("/large", large)
@@ -85,6 +93,16 @@ fn app(static_folder: Option<String>) -> App {
         Some(folder) => app.files("/static", StaticFiles::folder(folder)),
         None => app,
     }
+}
+
+/// A cache that misses: one call in so many waits for so long.
+fn miss(Query(pattern): Query<Misses>) -> &'static str {
+    static CALLS: AtomicU64 = AtomicU64::new(0);
+    if pattern.one_in == 0 || CALLS.fetch_add(1, Ordering::Relaxed) % pattern.one_in != 0 {
+        return "hit";
+    }
+    thread::sleep(Duration::from_micros(pattern.us));
+    "miss"
 }
 
 fn large(Query(bytes): Query<Bytes>) -> Result<Response> {

@@ -119,9 +119,6 @@ pub const ACTIX: &str = "actix_server";
 
 const NOTHING: &[Lack] = &[];
 
-/// Our examples have no `/miss`. The framework has it in [`BACKENDS_OURS`].
-const WITHOUT_MISSES: &[Family] = &[Family::Standard, Family::Waits];
-
 /// For servers whose timers count milliseconds, and for those that give each connection or each
 /// handler a thread of a fixed pool.
 const STANDARD: &[Family] = &[Family::Standard];
@@ -133,8 +130,8 @@ impl Server {
         vec![
             package("raw_epoll", Never, &[Lack::Closing, Lack::Bodies, Lack::Json], &[]),
             package(REFERENCE, Never, NOTHING, &["httparse"]),
-            example("ours", "bench_engine", "filoplume-runtime").asked(WITHOUT_MISSES),
-            example("framework", "bench_server", "filoplume").asked(WITHOUT_MISSES),
+            example("ours", "bench_engine", "filoplume-runtime"),
+            example("framework", "bench_server", "filoplume"),
             package(ROUTES, Never, &[Lack::Bodies, Lack::Json], &[]),
             package(MAY, Cooperative, &[Lack::Closing], &["may_minihttp", "may"]),
             package("hyper_server", Marked, NOTHING, &["hyper", "tokio"]),

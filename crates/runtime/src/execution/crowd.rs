@@ -25,6 +25,8 @@ pub(crate) struct Crowd {
     /// Leases that do no harm.
     least: usize,
     connections: AtomicUsize,
+    /// Threads that calls needed in the last window.
+    needed: AtomicUsize,
     /// The time that calls have taken on the pool, in nanoseconds.
     busy_ns: AtomicU64,
     may_lease: AtomicBool,
@@ -35,6 +37,7 @@ impl Crowd {
         Self {
             least: processors * LEASES_PER_PROCESSOR,
             connections: AtomicUsize::new(0),
+            needed: AtomicUsize::new(0),
             busy_ns: AtomicU64::new(0),
             may_lease: AtomicBool::new(true),
         }
@@ -42,7 +45,11 @@ impl Crowd {
 
     /// The requests of one more connection block.
     pub(crate) fn join(&self) {
-        self.connections.fetch_add(1, Ordering::Relaxed);
+        let connections = self.connections.fetch_add(1, Ordering::Relaxed) + 1;
+        // A crowd that comes at once is not let have all its threads until the window ends.
+        if connections > self.least && self.may_lease() {
+            self.decide();
+        }
     }
 
     /// Those of one no longer do, or it is gone.
@@ -60,9 +67,15 @@ impl Crowd {
         self.busy_ns.load(Ordering::Relaxed)
     }
 
-    /// Decides anew, when calls have taken so much time in the last window.
-    pub(crate) fn decide(&self, busy_ns: u64, window: Duration) {
+    /// Ends a window, in which calls have taken so much time.
+    pub(crate) fn end_window(&self, busy_ns: u64, window: Duration) {
         let needed = usize::try_from(u128::from(busy_ns) / window.as_nanos().max(1)).unwrap_or(usize::MAX);
+        self.needed.store(needed, Ordering::Relaxed);
+        self.decide();
+    }
+
+    fn decide(&self) {
+        let needed = self.needed.load(Ordering::Relaxed);
         let connections = self.connections.load(Ordering::Relaxed);
         let may_lease = may_lease(self.may_lease(), connections, needed, self.least);
         if may_lease != self.may_lease() {
@@ -112,13 +125,16 @@ mod tests {
     #[test]
     fn what_is_needed_is_the_time_of_calls_in_the_time_of_the_window() {
         let crowd = Crowd::new(2);
-        (0..100).for_each(|_| crowd.join());
-        crowd.decide(10 * 50_000_000, Duration::from_millis(50));
+        (0..64).for_each(|_| crowd.join());
+        assert!(crowd.may_lease());
+        (0..36).for_each(|_| crowd.join());
+        assert!(!crowd.may_lease(), "100 connections, and nobody knows what they need");
+        crowd.end_window(10 * 50_000_000, Duration::from_millis(50));
         assert!(!crowd.may_lease(), "100 connections, 10 threads");
-        crowd.decide(60 * 50_000_000, Duration::from_millis(50));
+        crowd.end_window(60 * 50_000_000, Duration::from_millis(50));
         assert!(crowd.may_lease(), "60 threads");
         (0..36).for_each(|_| crowd.leave());
-        crowd.decide(0, Duration::from_millis(50));
+        crowd.end_window(0, Duration::from_millis(50));
         assert!(crowd.may_lease(), "64 connections");
     }
 }

@@ -98,7 +98,7 @@ fn watch(engine: &Arc<Engine>, handles: &[Arc<LoopHandle>]) {
         let (since, busy_before) = busy;
         if now - since >= crowd::WINDOW {
             busy = (now, engine.crowd.busy_ns());
-            engine.crowd.decide(busy.1 - busy_before, now - since);
+            engine.crowd.end_window(busy.1 - busy_before, now - since);
         }
         if now - quiet_since >= QUIET_TIME {
             standby.park(|| handles.iter().all(|handle| handle.is_asleep()));
