@@ -40,6 +40,18 @@ pub struct RouteMetrics {
 }
 
 /// Where the calls of a route run.
+///
+/// ```
+/// use filoplume_runtime::{Request, Runs, Server};
+///
+/// let server = Server::bind("127.0.0.1:0")?;
+/// server.spawn(|_: Request| "Hello!")?;
+/// let metrics = server.metrics().expect("it serves");
+/// let on_pool = metrics.routes().iter().filter(|route| route.runs == Runs::OnPool).count();
+/// assert_eq!(on_pool, 0);
+/// # server.shutdown_handle().shutdown();
+/// # Ok::<(), filoplume_runtime::Error>(())
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Runs {
@@ -50,6 +62,22 @@ pub enum Runs {
 }
 
 /// Why the calls of a route run where they do.
+///
+/// ```
+/// use filoplume_runtime::{Request, Server, Why};
+///
+/// let server = Server::bind("127.0.0.1:0")?;
+/// server.spawn(|_: Request| "Hello!")?;
+/// for route in server.metrics().expect("it serves").routes() {
+///     match route.why {
+///         Why::Waited(time) => println!("{} waits, for {time:?} when it was found", route.name),
+///         Why::Caught => println!("{} did not return in time", route.name),
+///         _ => {}
+///     }
+/// }
+/// # server.shutdown_handle().shutdown();
+/// # Ok::<(), filoplume_runtime::Error>(())
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Why {
