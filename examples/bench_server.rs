@@ -47,7 +47,7 @@ impl Time {
 #[derive(Deserialize)]
 struct Misses {
     one_in: u64,
-    us: u64,
+    us: Option<u64>,
 }
 
 #[derive(Deserialize)]
@@ -101,7 +101,7 @@ fn miss(Query(pattern): Query<Misses>) -> &'static str {
     if pattern.one_in == 0 || CALLS.fetch_add(1, Ordering::Relaxed) % pattern.one_in != 0 {
         return "hit";
     }
-    thread::sleep(Duration::from_micros(pattern.us));
+    thread::sleep(Duration::from_micros(pattern.us.unwrap_or(1000)));
     "miss"
 }
 
