@@ -23,7 +23,7 @@ use crate::connection::table::{Missed, Table};
 use crate::engine::Engine;
 use crate::execution::doze::{Doze, FOR_EVER};
 use crate::execution::key::ExecutionKey;
-use crate::execution::policy::{Look, OnLoop, Others};
+use crate::execution::policy::{OnLoop, Others};
 use crate::execution::slot::Slot;
 use crate::listener::Accepted;
 use accept::Accepting;
@@ -348,9 +348,9 @@ impl EventLoop {
         None
     }
 
-    /// A call of this route begins. Returns how it is to be measured.
+    /// A call of this route begins. Returns whether it is to be measured.
     #[inline(always)]
-    pub(crate) fn begin_call(&mut self, key: ExecutionKey) -> Look {
+    pub(crate) fn begin_call(&mut self, key: ExecutionKey) -> bool {
         self.handle.running.store(key.index(), Ordering::Relaxed);
         self.routes[key.index()].begin()
     }

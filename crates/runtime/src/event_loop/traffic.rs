@@ -11,8 +11,8 @@ pub(super) struct Traffic {
     per_second: u32,
     requests: u64,
     window_began: Option<Instant>,
-    /// The connection that the poller named last.
-    token: Option<usize>,
+    /// The connection that the poller named last, counted from 1; 0 if it has named none.
+    place: usize,
     /// Whether it named another one in this window.
     is_shared: bool,
 }
@@ -31,9 +31,10 @@ impl Traffic {
     /// The poller has named a connection.
     #[inline]
     pub(super) fn meet(&mut self, token: usize) {
-        if self.token != Some(token) {
-            self.is_shared |= self.token.is_some();
-            self.token = Some(token);
+        let place = token + 1;
+        if self.place != place {
+            self.is_shared |= self.place != 0;
+            self.place = place;
         }
     }
 

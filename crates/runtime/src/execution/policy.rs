@@ -68,8 +68,6 @@ const ALONE_WAIT_MAX: Duration = Duration::from_millis(1);
 /// How one call is measured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Look {
-    /// Not at all.
-    Away,
     /// By the clock on the wall.
     Brief,
     /// By the clocks of its thread, too: how long it waited, and how long it computed.
@@ -154,18 +152,17 @@ pub(crate) struct OnLoop {
 }
 
 impl OnLoop {
-    /// How the call that begins now is measured.
+    /// A call begins. Returns whether it is to be measured: then [`look`](Self::look) says how.
     #[inline(always)]
-    pub(crate) fn begin(&mut self) -> Look {
-        if self.left > 0 {
-            self.left -= 1;
-            return Look::Away;
-        }
-        self.look()
+    pub(crate) fn begin(&mut self) -> bool {
+        let is_due = self.left == 0;
+        self.left = self.left.wrapping_sub(1);
+        is_due
     }
 
-    #[inline(never)]
-    fn look(&mut self) -> Look {
+    /// How the call that has begun is measured.
+    pub(crate) fn look(&mut self) -> Look {
+        self.left = 0;
         if !self.is_known {
             self.is_known = true;
             self.closely = FIRST_LOOKS;
@@ -175,12 +172,6 @@ impl OnLoop {
             return Look::Close;
         }
         if self.is_long { Look::Close } else { Look::Brief }
-    }
-
-    /// Whether no call of the route was seen here.
-    #[inline]
-    pub(crate) fn is_new(&self) -> bool {
-        !self.is_known
     }
 
     /// How many calls the look that has just been taken stands for.
@@ -340,6 +331,9 @@ impl Shared {
 
 /// The bound of a route whose calls run on the loops, however many others there are.
 pub(crate) const ALWAYS: u32 = u32::MAX;
+
+/// The same for a route that was never called.
+pub(crate) const NEVER_CALLED: u32 = u32::MAX - 1;
 
 fn nanos(duration: Duration) -> i64 {
     i64::try_from(duration.as_nanos()).unwrap_or(i64::MAX)

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use parking_lot::Mutex;
 
 use super::key::{Execution, ExecutionKey, Route};
-use super::policy::{ALWAYS, OnLoop, Others, Place, Shared, Took};
+use super::policy::{ALWAYS, NEVER_CALLED, OnLoop, Others, Place, Shared, Took};
 use crate::request::Request;
 use crate::route_metrics::{RouteMetrics, Runs, Why};
 use crate::service::Service;
@@ -74,33 +74,57 @@ enum Name {
 impl Routes {
     pub(crate) fn new() -> Self {
         Self {
-            others_max: (0..ExecutionKey::COUNT).map(|_| AtomicU32::new(ALWAYS)).collect(),
+            others_max: (0..ExecutionKey::COUNT).map(|_| AtomicU32::new(NEVER_CALLED)).collect(),
             entries: (0..ExecutionKey::COUNT).map(|_| Entry::default()).collect(),
             price_ns: AtomicU32::new(ns(PRICE_AT_FIRST)),
         }
     }
 
-    /// Whether a call of this route runs on the loop that has read its request.
+    /// Whether a call of this route runs on the loop that has read its request. The first one gives the route its name.
     #[inline]
-    pub(crate) fn runs_here(&self, route: Route, others: impl FnOnce() -> Others) -> bool {
+    pub(crate) fn runs_here(
+        &self,
+        route: Route,
+        request: Option<&Request>,
+        others: impl FnOnce() -> Others,
+    ) -> bool {
         match route.execution {
             Execution::Learned => {
                 let others_max = self.others_max[route.key.index()].load(Ordering::Relaxed);
-                others_max == ALWAYS || (others_max > 0 && is_alone(others(), others_max))
+                others_max == ALWAYS || self.runs_here_slow(route.key, request, others_max, others)
             }
             Execution::Inline => true,
             Execution::Dispatched => false,
         }
     }
 
+    #[cold]
+    fn runs_here_slow(
+        &self,
+        key: ExecutionKey,
+        request: Option<&Request>,
+        others_max: u32,
+        others: impl FnOnce() -> Others,
+    ) -> bool {
+        if others_max == NEVER_CALLED {
+            if let Some(request) = request {
+                self.name(key, request);
+            }
+            return true;
+        }
+        others_max > 0 && is_alone(others(), others_max)
+    }
+
     /// Whether calls of this route may hold their thread for long.
     pub(crate) fn may_block(&self, route: Route) -> bool {
-        !self.runs_here(route, || Others { are_ready: true, per_second: u32::MAX })
+        !self.runs_here(route, None, || Others { are_ready: true, per_second: u32::MAX })
     }
 
     /// Keeps how a route is called, for those who read the metrics.
     #[cold]
     pub(crate) fn name(&self, key: ExecutionKey, request: &Request) {
+        let is_new = &self.others_max[key.index()];
+        let _ = is_new.compare_exchange(NEVER_CALLED, ALWAYS, Ordering::Relaxed, Ordering::Relaxed);
         let mut known = self.entries[key.index()].known.lock();
         if known.name.is_none() {
             known.name = Some(match request.route() {
@@ -124,7 +148,7 @@ impl Routes {
         let calls = u64::from(on_loop.calls_per_look());
         entry.on_loops.add(calls, took);
         let price = self.price();
-        if self.others_max[key.index()].load(Ordering::Relaxed) != ALWAYS {
+        if self.others_max[key.index()].load(Ordering::Relaxed) < NEVER_CALLED {
             // It ran here because its loop was idle.
             on_loop.looked(took, Others::default(), price);
             return self.judge(key, took, price).then_some(Place::Loop);

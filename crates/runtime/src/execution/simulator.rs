@@ -113,7 +113,7 @@ impl Simulation {
             };
             let done = if is_inline {
                 let began = now + REQUEST;
-                let look = led.route.begin();
+                let look = led.route.begin().then(|| led.route.look());
                 if waits > self.period {
                     outcome.caught += 1;
                     led.free_at = began + self.period + HAND_OVER;
@@ -124,8 +124,8 @@ impl Simulation {
                     }
                 } else {
                     led.free_at = began + COMPUTES + waits;
-                    let took = if look == Look::Close { took } else { Took { waited: None, ..took } };
-                    if look == Look::Away {
+                    let took = if look == Some(Look::Close) { took } else { Took { waited: None, ..took } };
+                    if look.is_none() {
                     } else if others_max != ALWAYS {
                         led.route.looked(took, Others::default(), price);
                         let is_back = shared.looked(took, price, outcome.calls);

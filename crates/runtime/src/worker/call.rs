@@ -15,8 +15,8 @@ use crate::connection::Connection;
 use crate::engine::{Answerer, Engine};
 use crate::event_loop::{EventLoop, LoopHandle};
 use crate::execution::key::Route;
-use crate::execution::policy::{Look, Others, Place};
-use crate::execution::probe::{CALLS_PER_CLOSE_LOOK, Clocks};
+use crate::execution::policy::{Others, Place};
+use crate::execution::probe::{CALLS_PER_CLOSE_LOOK, Clocks, Probe};
 use crate::protocol::http::Responded;
 use crate::request::Request;
 use crate::response::Response;
@@ -49,15 +49,14 @@ pub(super) fn run(
     code: impl FnOnce(),
 ) -> (thread::Result<()>, Conduct) {
     let (result, conduct) = if let Some(mut event_loop) = lead.take() {
-        let look = event_loop.begin_call(route.key);
-        let others = if look == Look::Away { Others::default() } else { event_loop.others() };
+        let is_due = event_loop.begin_call(route.key);
+        let look = if is_due { Some(begin_look(&mut event_loop, clocks, route)) } else { None };
         let turn = home.slot.lend(event_loop);
-        let probe = clocks.begin(look);
         let result = catch_unwind(AssertUnwindSafe(code));
-        let took = probe.map(|probe| clocks.end(&probe));
+        let looked = look.map(|(probe, others)| (clocks.end(&probe), others));
         let conduct = match home.slot.take() {
             Some((mut event_loop, taken_turn)) if taken_turn == turn => {
-                if let Some(took) = took {
+                if let Some((took, others)) = looked {
                     let on_loop = event_loop.route_mut(route.key);
                     engine.count_move(engine.routes.looked_on_loop(route.key, on_loop, took, others));
                 }
@@ -92,6 +91,13 @@ pub(super) fn run(
         tracing::error!("a handler panicked");
     }
     (result, conduct)
+}
+
+/// Begins to measure a call that a loop is about to be lent for, and notes who else wants the loop.
+#[cold]
+fn begin_look(event_loop: &mut EventLoop, clocks: &Clocks, route: Route) -> (Probe, Others) {
+    let look = event_loop.route_mut(route.key).look();
+    (clocks.begin(look), event_loop.others())
 }
 
 /// Who answers the requests of a connection. `None` if the program does.
@@ -172,7 +178,7 @@ impl Worker<'_> {
         if matches!(self.engine.answerer, Answerer::Program(_)) {
             return self.enqueue(connection, request, route, stream);
         }
-        if stream.is_some() && self.lead.is_some() || !self.runs_here(route) {
+        if stream.is_some() && self.lead.is_some() || !self.runs_here(route, Some(&request)) {
             return self.dispatch(connection, Call { request, route, stream });
         }
         self.call_here(connection, request, route, stream)
@@ -190,9 +196,9 @@ impl Worker<'_> {
 
     /// Whether this thread runs a call of the route itself: always, unless it leads a loop that others want.
     #[inline(always)]
-    pub(super) fn runs_here(&self, route: Route) -> bool {
+    pub(super) fn runs_here(&self, route: Route, request: Option<&Request>) -> bool {
         let Some(event_loop) = &self.lead else { return true };
-        self.engine.routes.runs_here(route, || event_loop.others())
+        self.engine.routes.runs_here(route, request, || event_loop.others())
     }
 
     #[inline(always)]
@@ -209,11 +215,8 @@ impl Worker<'_> {
         }
         // Filled in place and lent from here on: a response is large enough that each move of it shows.
         let mut response = None;
-        let is_new = match &mut self.lead {
-            Some(event_loop) => event_loop.route_mut(route.key).is_new(),
-            None => self.clocks.is_about_due(),
-        };
-        if is_new {
+        if self.lead.is_none() && self.clocks.is_about_due() {
+            // One that was never called on a loop has no name yet.
             self.engine.routes.name(route.key, &request);
         }
         let Self { engine, lead, clocks, .. } = self;

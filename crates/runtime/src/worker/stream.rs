@@ -51,7 +51,7 @@ impl Worker<'_> {
     pub(super) fn pump(&mut self, mut connection: Box<Connection>) -> Go {
         let Some(route) = connection.http.sending_route() else { return Go::On(connection) };
         let receives = connection.http.sends_what_it_receives();
-        if receives && self.lead.is_some() || !self.runs_here(route) {
+        if receives && self.lead.is_some() || !self.runs_here(route, None) {
             return self.resume_elsewhere(connection);
         }
         if receives && !connection.is_held() {

@@ -43,7 +43,7 @@ impl Worker<'_> {
                 rounds += 1;
             }
             let go = match step {
-                Step::Call(event) if self.runs_here(route()) => self.tell(connection, event),
+                Step::Call(event) if self.runs_here(route(), None) => self.tell(connection, event),
                 Step::Read => self.read_tcp(connection),
                 step => self.step_tcp(connection, step),
             };
