@@ -69,6 +69,19 @@ impl Latencies {
         self.0.len()
     }
 
+    /// What half of them do not exceed.
+    #[track_caller]
+    pub fn median(&self) -> Duration {
+        let mut sorted = self.0.clone();
+        sorted.sort();
+        sorted[(sorted.len() - 1) / 2]
+    }
+
+    /// The longest one.
+    pub fn longest(&self) -> Duration {
+        self.0.iter().max().copied().unwrap_or_default()
+    }
+
     /// What 99 of 100 do not exceed.
     #[track_caller]
     pub fn p99(&self) -> Duration {
@@ -80,7 +93,6 @@ impl Latencies {
 
 impl fmt::Display for Latencies {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let longest = self.0.iter().max().copied().unwrap_or_default();
-        write!(f, "{} answers, p99 {:?}, longest {longest:?}", self.count(), self.p99())
+        write!(f, "{} answers, p99 {:?}, longest {:?}", self.count(), self.p99(), self.longest())
     }
 }

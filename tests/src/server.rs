@@ -5,7 +5,7 @@ use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
 
 use filoplume_runtime::tcp::TcpService;
-use filoplume_runtime::{Metrics, Request, Response, Server, ServerConfig, Service};
+use filoplume_runtime::{Metrics, Request, Response, RouteMetrics, Server, ServerConfig, Service};
 
 use crate::client::Client;
 use crate::wait::{DEADLINE, eventually};
@@ -83,6 +83,20 @@ impl TestServer {
     /// Its numbers.
     pub fn metrics(&self) -> Metrics {
         self.server.metrics().expect("the server serves")
+    }
+
+    /// Its numbers of one route. Fails if no call of the route was counted.
+    #[track_caller]
+    pub fn route(&self, name: &str) -> RouteMetrics {
+        let metrics = self.metrics();
+        let found = metrics.routes().iter().find(|route| route.name == name);
+        found.unwrap_or_else(|| panic!("no call of {name}: {:?}", metrics.routes())).clone()
+    }
+
+    /// How often a route was moved from the event loops to the pool, or back.
+    pub fn moves(&self) -> u64 {
+        let metrics = self.metrics();
+        metrics.routes_learned + metrics.routes_forgotten
     }
 
     /// Waits until no connection is left.
