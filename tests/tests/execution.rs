@@ -1,0 +1,263 @@
+//! Where the calls of a route run: what the engine sees of them, when it moves them to the pool,
+//! and when it takes them back. What neighbours notice of it is in `execution_neighbours`.
+//!
+//! Some tests ask fresh servers until one shows what is expected. Another program on the machine
+//! can keep a call from returning, and the watchdog then rightly takes its loop; but nothing makes
+//! the engine see what is not there.
+
+#![allow(clippy::unwrap_used, reason = "a panic is how a test fails")]
+#![allow(clippy::print_stderr, reason = "a test that is skipped says so")]
+
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Condvar, Mutex};
+use std::thread::{self, available_parallelism};
+use std::time::{Duration, Instant};
+
+use filoplume::prelude::{App, Next};
+use filoplume::{Context, Error, Extract};
+use filoplume_runtime::{Request, Runs, ServerConfig, Why};
+use filoplume_tests::{Load, TestServer, eventually, one_at_a_time, site};
+
+/// A wait that the watchdog is far too slow for.
+const SHORT: Duration = Duration::from_micros(300);
+
+/// A wait of which the watchdog, with a period of 3 ms, sees little.
+const MILLISECOND: Duration = Duration::from_millis(1);
+
+/// Requests of one client that is alone. A third of them wait for long enough together to send
+/// their route away from a loop that others want.
+const ALONE: usize = 30;
+
+/// A site whose `/waits` does so for this long.
+fn waits(wait: Duration) -> TestServer {
+    TestServer::start(move |request: Request| {
+        if request.path() == "/waits" {
+            thread::sleep(wait);
+        }
+        site(request)
+    })
+}
+
+/// Asks again and again over one connection. Returns how often that left the loop: requests that
+/// were dispatched, and leases that began.
+fn left_the_loop_of_one_client(server: &TestServer, target: &str) -> u64 {
+    let left = || server.metrics().dispatched + server.metrics().leases;
+    let before = left();
+    let mut client = server.client();
+    for _ in 0..ALONE {
+        assert_eq!(client.get(target).status, 200);
+    }
+    left() - before
+}
+
+/// Computes for this long, if nothing else takes the processor.
+fn compute(time: Duration) {
+    let end = Instant::now() + time;
+    while Instant::now() < end {}
+}
+
+#[test]
+fn a_wait_that_is_shorter_than_the_watchdogs_period_is_seen() {
+    let _alone = one_at_a_time();
+    for wait in [SHORT, MILLISECOND] {
+        eventually("the waits are the reason", || {
+            let server = waits(wait);
+            let load = Load::start(server.address(), 8, "/waits");
+            load.goes_on_until("the route leaves the loops", || server.metrics().routes_learned >= 1);
+            load.reaches(2000);
+            eventually("it is seen to wait rather than compute", || {
+                let route = server.route("/waits");
+                route.waiting > route.computing * 4
+            });
+            let route = server.route("/waits");
+            assert_eq!(route.runs, Runs::OnPool, "{route:?}");
+            load.stop();
+            matches!(route.why, Why::Waited(waited) if waited >= wait / 2)
+        });
+    }
+}
+
+#[test]
+fn one_client_alone_has_its_short_waits_on_its_loop() {
+    let _alone = one_at_a_time();
+    eventually("no request leaves the loop", || left_the_loop_of_one_client(&waits(SHORT), "/waits") == 0);
+}
+
+#[test]
+fn short_waits_leave_the_loops_while_several_clients_ask() {
+    let _alone = one_at_a_time();
+    let server = waits(SHORT);
+    left_the_loop_of_one_client(&server, "/waits");
+    let load = Load::start(server.address(), 8, "/waits");
+    eventually("all eight are served by the pool", || {
+        let metrics = server.metrics();
+        metrics.routes_learned >= 1 && metrics.dispatched + metrics.leases >= 8
+    });
+    load.each_reaches(100);
+    load.stop();
+    eventually("one that is left has its waits on its loop again", || {
+        left_the_loop_of_one_client(&server, "/waits") == 0
+    });
+}
+
+#[test]
+fn a_lock_that_only_others_hold_sends_its_route_away_under_load_only() {
+    let _alone = one_at_a_time();
+    if available_parallelism().map_or(1, usize::from) < 2 {
+        eprintln!("SKIPPED: on one processor the holder of a lock is done before another asks for it");
+        return;
+    }
+    let locks = || {
+        let lock = Mutex::new(());
+        TestServer::with(ServerConfig::default().event_loops(2), move |request: Request| {
+            let guard = lock.lock().unwrap();
+            compute(Duration::from_micros(200));
+            drop(guard);
+            site(request)
+        })
+    };
+    stays_alone_and_leaves_under_load(locks);
+}
+
+#[test]
+fn two_permits_send_their_route_away_under_load_only() {
+    let _alone = one_at_a_time();
+    let permits = || {
+        let (permits, returned) = (Mutex::new(2), Condvar::new());
+        TestServer::with(ServerConfig::default().event_loops(2), move |request: Request| {
+            let mut left = returned.wait_while(permits.lock().unwrap(), |left| *left == 0).unwrap();
+            *left -= 1;
+            drop(left);
+            thread::sleep(Duration::from_micros(200));
+            *permits.lock().unwrap() += 1;
+            returned.notify_one();
+            site(request)
+        })
+    };
+    stays_alone_and_leaves_under_load(permits);
+}
+
+fn stays_alone_and_leaves_under_load(serve: impl Fn() -> TestServer) {
+    eventually("no request of a lone client leaves the loop", || {
+        left_the_loop_of_one_client(&serve(), "/contended") == 0
+    });
+    let server = serve();
+    left_the_loop_of_one_client(&server, "/contended");
+    let load = Load::start(server.address(), 16, "/contended");
+    load.goes_on_until("the route leaves the loops", || server.metrics().routes_learned >= 1);
+    load.each_reaches(50);
+    load.stop();
+}
+
+/// An extractor that waits, as one that asks a database for a session does.
+struct Waiting;
+
+impl Extract for Waiting {
+    type Rejection = Error;
+
+    fn extract(_: &mut Request, _: &Context<'_>) -> Result<Self, Error> {
+        thread::sleep(MILLISECOND);
+        Ok(Self)
+    }
+}
+
+#[test]
+fn a_wait_in_middleware_or_in_an_extractor_is_seen_as_well() {
+    let _alone = one_at_a_time();
+    let middleware = App::new().get("/", || "hi").with(|request: Request, next: Next<'_>| {
+        thread::sleep(MILLISECOND);
+        next.run(request)
+    });
+    let extractor = App::new().get("/", |_: Waiting| "hi");
+    for (what, app) in [("middleware", middleware), ("an extractor", extractor)] {
+        let server = TestServer::start(app.build().unwrap());
+        let load = Load::start(server.address(), 8, "/");
+        load.goes_on_until(what, || server.metrics().routes_learned >= 1);
+        load.reaches(1000);
+        load.stop();
+        let metrics = server.metrics();
+        let [route] = metrics.routes() else { panic!("{what}: one route was called: {metrics:?}") };
+        assert_eq!(route.runs, Runs::OnPool, "{what}: {route:?}");
+        assert!(route.waiting > route.computing * 4, "{what}: {route:?}");
+    }
+}
+
+/// A site whose `/changes` waits while it is told to.
+fn changes(is_waiting: &Arc<AtomicBool>) -> TestServer {
+    let is_waiting = Arc::clone(is_waiting);
+    TestServer::start(move |request: Request| {
+        if is_waiting.load(Ordering::Relaxed) {
+            thread::sleep(MILLISECOND);
+        }
+        site(request)
+    })
+}
+
+#[test]
+fn a_route_that_stops_waiting_comes_back_to_the_loops() {
+    let _alone = one_at_a_time();
+    let is_waiting = Arc::new(AtomicBool::new(true));
+    let server = changes(&is_waiting);
+    let load = Load::start(server.address(), 8, "/changes");
+    load.goes_on_until("the route leaves the loops", || server.metrics().routes_learned >= 1);
+    load.each_reaches(20);
+    assert_eq!(server.route("/changes").runs, Runs::OnPool);
+    is_waiting.store(false, Ordering::Relaxed);
+    eventually("the route is back, because its calls are quick", || {
+        let route = server.route("/changes");
+        (route.runs, route.why) == (Runs::OnLoop, Why::Quick)
+    });
+    let served = load.served();
+    load.reaches(served + 1000);
+    load.stop();
+}
+
+#[test]
+fn a_route_that_waits_in_long_phases_moves_about_once_a_phase() {
+    let _alone = one_at_a_time();
+    let is_waiting = Arc::new(AtomicBool::new(true));
+    let server = changes(&is_waiting);
+    let load = Load::start(server.address(), 8, "/changes");
+    for phase in 0..6 {
+        is_waiting.store(phase % 2 == 0, Ordering::Relaxed);
+        let (began, served) = (Instant::now(), load.served());
+        eventually("the phase ends", || began.elapsed() >= Duration::from_secs(1));
+        let served = load.served() - served;
+        assert!(served >= 100, "{served} answers in phase {phase}");
+    }
+    load.stop();
+    assert!(server.moves() <= 12, "{} moves", server.moves());
+}
+
+#[test]
+fn a_call_among_a_thousand_that_waits_does_not_send_the_others_away() {
+    let _alone = one_at_a_time();
+    let calls = AtomicUsize::new(0);
+    let server = TestServer::start(move |request: Request| {
+        if calls.fetch_add(1, Ordering::Relaxed) % 1000 == 999 {
+            thread::sleep(Duration::from_millis(20));
+        }
+        site(request)
+    });
+    let load = Load::start(server.address(), 16, "/rare");
+    load.reaches(20_000);
+    let (route, moves) = (server.route("/rare"), server.moves());
+    assert!(route.runs == Runs::OnLoop || moves <= 4, "{moves} moves: {route:?}");
+    load.stop();
+}
+
+#[test]
+fn a_route_that_computes_is_not_taken_for_one_that_waits() {
+    let _alone = one_at_a_time();
+    eventually("it stays on the loops", || {
+        let server = TestServer::start(|request: Request| {
+            compute(Duration::from_micros(200));
+            site(request)
+        });
+        let load = Load::start(server.address(), 4, "/computes");
+        load.reaches(3000);
+        let route = server.route("/computes");
+        load.stop();
+        route.runs == Runs::OnLoop && route.waiting * 4 < route.computing
+    });
+}
