@@ -279,3 +279,44 @@ fn a_request_that_waits_for_a_thread_in_vain_gets_another() {
         }
     }
 }
+
+/// The route is known to wait, and an idle loop may run a lone call of it. One that hangs must not do so
+/// again and again: each takes a leader.
+#[test]
+fn calls_that_hang_on_idle_loops_leave_them_their_leaders() {
+    let _alone = one_at_a_time();
+    let gate = Gate::new();
+    let server = TestServer::with(ServerConfig::default().event_loops(2).threads_max(4), {
+        let (gate, lock) = (gate.clone(), Mutex::new(()));
+        move |request: Request| {
+            match request.path() {
+                "/held" => {
+                    let _guard = lock.lock().unwrap();
+                    gate.pass();
+                }
+                "/locked" => drop(lock.lock().unwrap()),
+                _ => {}
+            }
+            site(request)
+        }
+    });
+    let mut plain = server.client();
+    let mut holder = server.client();
+    ask(&mut holder, "/held");
+    gate.holds(1);
+    let mut blocked = Vec::new();
+    for number in 1..=20 {
+        let mut client = server.client();
+        ask(&mut client, "/locked");
+        blocked.push(client);
+        ask(&mut plain, "/still-there");
+        if let Err(ended) = plain.try_response() {
+            gate.open();
+            panic!("after {number} calls that hang: {ended}, {:?}", server.metrics());
+        }
+    }
+    gate.open();
+    for client in &mut blocked {
+        assert_eq!(client.response().status, 200);
+    }
+}

@@ -29,7 +29,8 @@ pub struct RouteMetrics {
     pub calls: u64,
     /// The time in which its calls computed, of all threads together.
     pub computing: Duration,
-    /// The time in which its calls waited: for a database, a lock, a disk.
+    /// The time in which its calls waited: for a database, a lock, a disk. Of calls on the pool the time is in it in which
+    /// their threads stood in line for a processor.
     pub waiting: Duration,
     /// Where its next call runs.
     pub runs: Runs,
@@ -87,6 +88,9 @@ pub enum Why {
     /// Its calls waited on the event loops, and that cost others more than dispatches would have.
     /// The last one waited for this long.
     Waited(Duration),
+    /// Its calls computed on the event loops for longer than others should stand behind them. The last one took
+    /// this long.
+    Computed(Duration),
     /// A call did not return, and the watchdog took the event loop from it.
     Caught,
     /// It ran on the pool, and enough calls in a row were quick.

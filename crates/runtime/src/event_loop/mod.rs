@@ -132,9 +132,11 @@ impl LoopHandle {
         let deadline = self.time(connection.deadline);
         if self.engine.is_draining() {
             self.send(Message::Home(connection));
-        } else if self.outbox.send(Message::Home(connection)).is_ok()
-            && self.doze.needs_waking_before(deadline)
-        {
+            return;
+        }
+        // It waits for its peer from now on; the leader counts anew before it sleeps.
+        self.parked.fetch_add(1, Ordering::Relaxed);
+        if self.outbox.send(Message::Home(connection)).is_ok() && self.doze.needs_waking_before(deadline) {
             self.wake();
         }
     }

@@ -58,7 +58,9 @@ impl ExecutionKey {
     #[inline]
     #[expect(clippy::cast_possible_truncation, reason = "folded to fewer bits than u16 has")]
     fn fold(hash: u64) -> Self {
-        Self((hash >> 32) as u16 % ENTRIES as u16)
+        // The last letters of a path are in the high bits, and a multiplication carries upwards only.
+        let hash = (hash ^ (hash >> 32)).wrapping_mul(0x9E37_79B9_7F4A_7C15);
+        Self((hash >> 54) as u16 % ENTRIES as u16)
     }
 
     /// The entry at this index.
@@ -124,5 +126,17 @@ mod tests {
             ExecutionKey::of_path("/a/long/path/to/item2")
         );
         assert_eq!(ExecutionKey::of_path("/0"), ExecutionKey::of_path("/9"));
+    }
+
+    #[test]
+    fn paths_that_differ_in_their_last_letters_are_told_apart() {
+        for (one, other) in [
+            ("/orders/add", "/orders/all"),
+            ("/locked/a", "/locked/b"),
+            ("/report.csv", "/report.css"),
+            ("/abcdefgh/x", "/abcdefgh/y"),
+        ] {
+            assert_ne!(ExecutionKey::of_path(one), ExecutionKey::of_path(other), "{one} and {other}");
+        }
     }
 }

@@ -33,6 +33,9 @@ const WAIT_MIN: Duration = Duration::from_micros(20);
 /// The most that one call counts for. The watchdog takes the loop from one that takes longer.
 const HELD_MAX: Duration = Duration::from_millis(3);
 
+/// A call that is caught so many calls after another one that waited counts for as much as any can.
+const CAUGHT_IN_A_ROW: u8 = 4;
+
 /// What a loop loses to a route, beyond the price of dispatches, before the route leaves it: 2 ms, in
 /// nanoseconds.
 const LOSS_MAX: i64 = 2_000_000;
@@ -82,14 +85,16 @@ pub(crate) struct Took {
     /// How much of it the thread neither ran nor could have run. `None` if nobody looked closely,
     /// or the system cannot say.
     pub(crate) waited: Option<Duration>,
+    /// How much of it the thread ran, under the same condition. The rest it stood in line for a processor.
+    pub(crate) ran: Option<Duration>,
 }
 
 impl Took {
     /// How long it kept a thread from other work that this thread could have done.
-    fn held(self) -> Option<Duration> {
+    pub(crate) fn held(self) -> Option<Duration> {
         let waited = self.waited?;
-        let computed = self.wall.saturating_sub(waited);
-        Some(if computed >= COMPUTE_LONG { self.wall } else { waited })
+        let ran = self.ran.unwrap_or(self.wall.saturating_sub(waited));
+        Some(if ran >= COMPUTE_LONG { waited + ran } else { waited })
     }
 }
 
@@ -213,9 +218,11 @@ impl OnLoop {
         // Those that were not looked at since the last look.
         let calls = i64::from(CALLS_PER_LOOK.saturating_sub(1 + self.left)) * i64::from(self.closely == 0);
         self.add(-nanos(price) * calls);
+        // One after the other they take a leader each, and there are few of those.
+        let is_next = self.closely > LOOKS_AFTER_WAIT - CAUGHT_IN_A_ROW;
         self.closely = LOOKS_AFTER_WAIT;
         self.left = 0;
-        self.add(nanos(held.min(HELD_MAX)))
+        self.add(nanos(if is_next { HELD_MAX } else { held.min(HELD_MAX) }))
     }
 
     /// The route has left the loops, or came back: what was is forgotten.
@@ -280,6 +287,12 @@ impl Shared {
         let is_relapse = self.row > 0 && calls_since < u64::from(ROW_MAX);
         self.row = if is_relapse { (self.row * 2).min(ROW_MAX) } else { ROW_MIN };
         true
+    }
+
+    /// A call did not return: however long its route's calls have taken so far, none runs on a loop only because that is
+    /// idle.
+    pub(crate) fn caught(&mut self) {
+        self.held_ns = self.held_ns.max(2 * nanos(ALONE_WAIT_MAX));
     }
 
     /// Takes in a call that was measured on the pool, or on a loop that was idle. Returns whether it

@@ -16,8 +16,10 @@ pub(crate) const CALLS_PER_CLOSE_LOOK: u32 = 16;
 #[derive(Debug, Default)]
 pub(crate) struct Clocks {
     line: Line,
-    /// Calls and dispatches so far, of which one in [`CALLS_PER_CLOSE_LOOK`] is measured.
-    count: u32,
+    /// Calls and dispatches to come before one is measured: [`CALLS_PER_CLOSE_LOOK`] on average, and never
+    /// in step with clients that alternate.
+    left: u32,
+    chance: u32,
 }
 
 /// A call that is being measured.
@@ -44,12 +46,13 @@ impl Clocks {
     /// Ends it.
     pub(crate) fn end(&self, probe: &Probe) -> Took {
         let wall = probe.started.elapsed();
-        let waited = probe.before.zip(self.spent_since(probe)).map(|(before, after)| {
-            let ran = after.on_processor.saturating_sub(before.on_processor);
+        let spent = probe.before.zip(self.spent_since(probe));
+        let ran = spent.map(|(before, after)| after.on_processor.saturating_sub(before.on_processor));
+        let waited = spent.zip(ran).map(|((before, after), ran)| {
             let stood_in_line = after.in_line.saturating_sub(before.in_line);
             wall.saturating_sub(ran + stood_in_line)
         });
-        Took { wall, waited }
+        Took { wall, waited, ran }
     }
 
     /// Begins to measure a call on the pool. The time in line is not asked for there.
@@ -62,23 +65,20 @@ impl Clocks {
     /// Ends it.
     pub(crate) fn end_on_pool(&self, probe: &Probe) -> Took {
         let wall = probe.started.elapsed();
-        let waited = probe.before.and_then(|before| {
-            let ran = on_processor()?.saturating_sub(before.on_processor);
-            Some(wall.saturating_sub(ran))
-        });
-        Took { wall, waited }
+        let ran = probe.before.and_then(|before| Some(on_processor()?.saturating_sub(before.on_processor)));
+        Took { wall, waited: ran.map(|ran| wall.saturating_sub(ran)), ran }
     }
 
     /// Counts one more, and returns whether it is to be measured. The first one is.
     pub(crate) fn is_due(&mut self) -> bool {
-        let is_due = self.is_about_due();
-        self.count = self.count.wrapping_add(1);
-        is_due
-    }
-
-    /// Whether the next one is to be measured.
-    pub(crate) fn is_about_due(&self) -> bool {
-        self.count % CALLS_PER_CLOSE_LOOK == 0
+        if self.left > 0 {
+            self.left -= 1;
+            return false;
+        }
+        // The constants of a linear congruential generator (Numerical Recipes, 7.1).
+        self.chance = self.chance.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+        self.left = self.chance >> 16 & (2 * CALLS_PER_CLOSE_LOOK - 1);
+        true
     }
 
     /// The same for a thread that begins to lead. It has a descriptor more until it does not.

@@ -120,6 +120,12 @@ impl Routes {
         !self.runs_here(route, None, || Others { are_ready: true, per_second: u32::MAX })
     }
 
+    /// Whether no call of the route was seen.
+    #[inline]
+    pub(crate) fn is_new(&self, key: ExecutionKey) -> bool {
+        self.others_max[key.index()].load(Ordering::Relaxed) == NEVER_CALLED
+    }
+
     /// Keeps how a route is called, for those who read the metrics.
     #[cold]
     pub(crate) fn name(&self, key: ExecutionKey, request: &Request) {
@@ -155,8 +161,12 @@ impl Routes {
         }
         if on_loop.looked(took, others, price) {
             on_loop.start_over();
-            let held = took.waited.unwrap_or(took.wall);
-            return self.leave(key, held, Why::Waited(held)).then_some(Place::Pool);
+            let held = took.held().unwrap_or(took.wall);
+            let why = match took.waited {
+                Some(waited) if waited * 2 > held => Why::Waited(waited),
+                _ => Why::Computed(held),
+            };
+            return self.leave(key, held, why).then_some(Place::Pool);
         }
         None
     }
@@ -164,7 +174,9 @@ impl Routes {
     /// The watchdog has taken a loop from a call of this route. Returns whether the route leaves the
     /// loops because of that.
     pub(crate) fn caught(&self, key: ExecutionKey, on_loop: &mut OnLoop, held: Duration) -> bool {
-        if !on_loop.caught(held, self.price()) {
+        // A route of the pool ran here because the loop was idle: nothing more is needed to know it.
+        let is_known = self.others_max[key.index()].load(Ordering::Relaxed) < NEVER_CALLED;
+        if !on_loop.caught(held, self.price()) && !is_known {
             return false;
         }
         on_loop.start_over();
@@ -240,6 +252,9 @@ impl Routes {
         let calls_on_loops = entry.on_loops.calls.load(Ordering::Relaxed);
         let mut known = entry.known.lock();
         let is_new = known.policy.leave(held, calls_on_loops);
+        if why == Why::Caught {
+            known.policy.caught();
+        }
         if is_new {
             known.changes(why);
         }
@@ -325,7 +340,7 @@ impl Counted {
         let times = |time: Duration| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX).saturating_mul(calls);
         self.calls.fetch_add(calls, Ordering::Relaxed);
         let waited = took.waited.unwrap_or_default();
-        self.computing_ns.fetch_add(times(took.wall.saturating_sub(waited)), Ordering::Relaxed);
+        self.computing_ns.fetch_add(times(took.ran.unwrap_or(took.wall)), Ordering::Relaxed);
         if !waited.is_zero() {
             self.waiting_ns.fetch_add(times(waited), Ordering::Relaxed);
         }

@@ -110,6 +110,7 @@ impl Simulation {
             let took = Took {
                 wall: Duration::from_nanos(COMPUTES + waits),
                 waited: Some(Duration::from_nanos(waits)),
+                ran: Some(Duration::from_nanos(COMPUTES)),
             };
             let done = if is_inline {
                 let began = now + REQUEST;
@@ -124,7 +125,11 @@ impl Simulation {
                     }
                 } else {
                     led.free_at = began + COMPUTES + waits;
-                    let took = if look == Some(Look::Close) { took } else { Took { waited: None, ..took } };
+                    let took = if look == Some(Look::Close) {
+                        took
+                    } else {
+                        Took { waited: None, ran: None, ..took }
+                    };
                     if look.is_none() {
                     } else if others_max != ALWAYS {
                         led.route.looked(took, Others::default(), price);

@@ -215,8 +215,7 @@ impl Worker<'_> {
         }
         // Filled in place and lent from here on: a response is large enough that each move of it shows.
         let mut response = None;
-        if self.lead.is_none() && self.clocks.is_about_due() {
-            // One that was never called on a loop has no name yet.
+        if self.lead.is_none() && self.engine.routes.is_new(route.key) {
             self.engine.routes.name(route.key, &request);
         }
         let Self { engine, lead, clocks, .. } = self;
