@@ -33,8 +33,9 @@ const WAIT_MIN: Duration = Duration::from_micros(20);
 /// The most that one call counts for. The watchdog takes the loop from one that takes longer.
 const HELD_MAX: Duration = Duration::from_millis(3);
 
-/// A call that is caught so many calls after another one that waited counts for as much as any can.
-const CAUGHT_IN_A_ROW: u8 = 4;
+/// A call that is caught right after another one counts for as much as any can: fewer than so many looks
+/// were taken between them.
+const CAUGHT_IN_A_ROW: u8 = 2;
 
 /// What a loop loses to a route, beyond the price of dispatches, before the route leaves it: 2 ms, in
 /// nanoseconds.
