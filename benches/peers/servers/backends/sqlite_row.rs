@@ -19,7 +19,7 @@ const BUSY_MAX: Duration = Duration::from_secs(10);
 static READERS: LazyPool<SqliteConnectionManager> = LazyLock::new(|| pool::kept(open(CONNECTIONS)));
 
 /// SQLite has one writer at a time. Handlers that wait for one connection are woken as soon as it
-/// is free; those with a connection each would look again after longer and longer sleeps.
+/// is free; writers with a connection each would poll for the lock, with longer and longer sleeps.
 static WRITER: LazyPool<SqliteConnectionManager> = LazyLock::new(|| pool::kept(open(1)));
 
 pub fn read(key: u32) -> Result<String, Error> {

@@ -288,7 +288,7 @@ fn a_route_that_stops_waiting_comes_back() {
 
 #[test]
 fn a_route_that_goes_to_and_fro_moves_with_it_and_not_more_often() {
-    // Half a second each.
+    // Each phase lasts half a second.
     let waits: Waits = |_, now| if now / (SECOND / 2) % 2 == 0 { MILLI } else { 0 };
     let outcome = Simulation::of(64, waits, 5).run();
     assert!(outcome.moves.len() <= 12, "{:?}", outcome.moves);
