@@ -218,23 +218,30 @@ fn a_message_and_a_leader_that_falls_asleep() {
     });
 }
 
+/// A follower that sends one connection home, as `LoopHandle::send_back` does. Returns where it
+/// arrives, and the follower.
+fn send_back(handle: &Arc<Loop>, deadline: u64) -> (Arc<AtomicBool>, thread::JoinHandle<()>) {
+    let inbox = Arc::new(AtomicBool::new(false));
+    let follower = thread::spawn({
+        let (handle, inbox) = (Arc::clone(handle), Arc::clone(&inbox));
+        move || {
+            inbox.store(true, Ordering::Release);
+            if handle.doze.needs_waking_before(deadline) {
+                handle.poller.wake();
+            }
+        }
+    });
+    (inbox, follower)
+}
+
 /// A connection comes back while the leader falls asleep. Its peer moved meanwhile, and the poller does not say so twice: the
 /// leader must see it come, whether it was told before it looks at the inbox or afterwards.
 #[test]
 fn a_connection_that_comes_back_and_a_leader_that_falls_asleep() {
     explore("a connection that comes back and a leader that falls asleep", None, || {
         let handle = Loop::new();
-        let inbox = Arc::new(AtomicBool::new(false));
-        let follower = thread::spawn({
-            let (handle, inbox) = (Arc::clone(&handle), Arc::clone(&inbox));
-            move || {
-                inbox.store(true, Ordering::Release);
-                // Its deadline is later than anything that the leader waits for.
-                if handle.doze.needs_waking_before(FOR_EVER - 1) {
-                    handle.poller.wake();
-                }
-            }
-        });
+        // Its deadline is later than anything that the leader waits for.
+        let (inbox, follower) = send_back(&handle, FOR_EVER - 1);
         // The first time the leader sleeps it knows of nothing, and is told of the peer; from then on something was missed.
         handle.poller.wake();
         let is_back = || inbox.load(Ordering::Acquire);
@@ -251,16 +258,7 @@ fn a_connection_that_comes_back_and_a_leader_that_falls_asleep() {
 fn a_connection_with_an_early_deadline_and_a_leader_that_falls_asleep() {
     explore("a connection with an early deadline and a leader that falls asleep", None, || {
         let handle = Loop::new();
-        let inbox = Arc::new(AtomicBool::new(false));
-        let follower = thread::spawn({
-            let (handle, inbox) = (Arc::clone(&handle), Arc::clone(&inbox));
-            move || {
-                inbox.store(true, Ordering::Release);
-                if handle.doze.needs_waking_before(999) {
-                    handle.poller.wake();
-                }
-            }
-        });
+        let (inbox, follower) = send_back(&handle, 999);
         let is_back = || inbox.load(Ordering::Acquire);
         while !is_back() {
             handle.wait_until(1000, is_back);

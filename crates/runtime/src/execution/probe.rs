@@ -245,6 +245,21 @@ mod tests {
         assert_eq!(took.waited, None);
     }
 
+    /// Clients that alternate between routes would otherwise have one of them measured always, and
+    /// the others never.
+    #[test]
+    fn the_measured_calls_are_in_step_with_no_clients() {
+        for routes in [2_usize, 3, 4, 5, 8, 16, 32] {
+            let mut clocks = Clocks::default();
+            let mut looks = vec![0_usize; routes];
+            for call in 0..routes * 16_000 {
+                looks[call % routes] += usize::from(clocks.is_due());
+            }
+            // One in 16.5 of 16,000 calls of each route: 970.
+            assert!(looks.iter().all(|looks| (700..1300).contains(looks)), "{looks:?}");
+        }
+    }
+
     #[test]
     fn a_system_without_thread_clocks_says_so() {
         HAS_NO_CLOCK.set(true);
