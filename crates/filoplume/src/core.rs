@@ -4,7 +4,7 @@ use std::any::Any;
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use filoplume_runtime::{Method, Request, Response, ResponseBody, StatusCode};
+use filoplume_runtime::{Method, Request, Response, ResponseBody, StatusCode, note_caught_panic};
 
 use crate::app::Settings;
 use crate::context::{Context, States};
@@ -86,6 +86,7 @@ impl Core {
     pub(crate) fn panicked(&self, panic: &(dyn Any + Send), context: Context<'_>) -> Response {
         let route = context.route().unwrap_or("no route");
         let method = context.asked.method().as_str();
+        note_caught_panic();
         let panicked = Panicked::caught(panic);
         tracing::error!(method, route, panic = panicked.message, "a handler panicked");
         Error::internal(panicked).into_pending_response()

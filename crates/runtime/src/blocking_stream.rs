@@ -2,10 +2,12 @@
 
 use std::fmt;
 use std::io::{self, Read, Write};
+use std::net::Shutdown;
 use std::sync::Arc;
 use std::time::Duration;
 
 use crate::clients::Place;
+use crate::connection::transport::Transport;
 
 /// A connection that a thread has for itself: reads and writes block. What the peer had sent already, behind its
 /// request for another protocol, comes first. Given by [`Response::upgrade`](crate::Response::upgrade),
@@ -34,15 +36,15 @@ use crate::clients::Place;
 /// # Ok::<(), filoplume_runtime::InvalidHeader>(())
 /// ```
 pub struct BlockingStream {
-    socket: socket2::Socket,
+    transport: Transport,
     unread: Vec<u8>,
     /// It is a connection of its client as long as any handle lives.
     place: Option<Arc<Place>>,
 }
 
 impl BlockingStream {
-    pub(crate) fn new(socket: socket2::Socket, unread: Vec<u8>, place: Option<Arc<Place>>) -> Self {
-        Self { socket, unread, place }
+    pub(crate) fn new(transport: Transport, unread: Vec<u8>, place: Option<Arc<Place>>) -> Self {
+        Self { transport, unread, place }
     }
 
     /// Sets how long a read may wait; `None` is for ever.
@@ -51,7 +53,7 @@ impl BlockingStream {
     ///
     /// If the duration is zero or the system refuses.
     pub fn set_read_timeout(&self, timeout: Option<Duration>) -> io::Result<()> {
-        self.socket.set_read_timeout(timeout)
+        self.transport.set_read_timeout(timeout)
     }
 
     /// Sets how long a write may wait; `None` is for ever.
@@ -60,7 +62,7 @@ impl BlockingStream {
     ///
     /// If the duration is zero or the system refuses.
     pub fn set_write_timeout(&self, timeout: Option<Duration>) -> io::Result<()> {
-        self.socket.set_write_timeout(timeout)
+        self.transport.set_write_timeout(timeout)
     }
 
     /// Returns a second handle, so that one thread can read while another writes. Bytes that were
@@ -70,7 +72,8 @@ impl BlockingStream {
     ///
     /// If the system has no descriptor left.
     pub fn try_clone(&self) -> io::Result<Self> {
-        Ok(Self { socket: self.socket.try_clone()?, unread: Vec::new(), place: self.place.clone() })
+        let transport = self.transport.second_handle()?;
+        Ok(Self { transport, unread: Vec::new(), place: self.place.clone() })
     }
 
     /// Ends the direction to the peer.
@@ -78,15 +81,15 @@ impl BlockingStream {
     /// # Errors
     ///
     /// If the peer is gone.
-    pub fn shutdown_write(&self) -> io::Result<()> {
-        self.socket.shutdown(std::net::Shutdown::Write)
+    pub fn shutdown_write(&mut self) -> io::Result<()> {
+        self.transport.shutdown(Shutdown::Write)
     }
 }
 
 impl Read for BlockingStream {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         if self.unread.is_empty() {
-            return (&self.socket).read(buffer);
+            return self.transport.read(buffer);
         }
         let length = self.unread.len().min(buffer.len());
         buffer[..length].copy_from_slice(&self.unread[..length]);
@@ -97,7 +100,7 @@ impl Read for BlockingStream {
 
 impl Write for BlockingStream {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        (&self.socket).write(bytes)
+        self.transport.write(bytes)
     }
 
     fn flush(&mut self) -> io::Result<()> {

@@ -1,7 +1,7 @@
 //! The content of a request: in memory, or read from the connection as it arrives.
 
 use std::fmt;
-use std::io::{self, Read, Write};
+use std::io::{self, Read};
 use std::net::Shutdown;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -13,7 +13,7 @@ use parking_lot::Mutex;
 
 use crate::buffers::Content;
 use crate::clock::Pace;
-use crate::connection::transport::is_would_block;
+use crate::connection::transport::{Transport, is_would_block};
 
 /// What a peer is told when a handler begins to read a content that it held back (RFC 9110, 15.2.1).
 const CONTINUE: &[u8] = b"HTTP/1.1 100 Continue\r\n\r\n";
@@ -232,7 +232,7 @@ impl From<ContentError> for io::Error {
 /// The reading half of a connection, in the hands of a handler. When it is dropped it leaves what
 /// it knows in `returns`, for the one who goes on with the connection.
 pub(crate) struct ContentStream {
-    socket: socket2::Socket,
+    transport: Transport,
     /// Content that was decoded before the stream began.
     prefix: Content,
     /// Bytes that were read and not decoded.
@@ -245,8 +245,6 @@ pub(crate) struct ContentStream {
     owes_continue: bool,
     failed: bool,
     returns: Arc<StreamReturn>,
-    #[cfg(all(test, target_os = "linux"))]
-    pub(crate) faults: Option<Arc<crate::faults::Plan>>,
 }
 
 /// Where a stream leaves its state.
@@ -283,7 +281,7 @@ impl StreamReturn {
 
 impl ContentStream {
     pub(crate) fn new(
-        socket: socket2::Socket,
+        transport: Transport,
         decoder: ContentDecoder,
         prefix: Content,
         unread: Vec<u8>,
@@ -292,7 +290,7 @@ impl ContentStream {
     ) -> (Self, Arc<StreamReturn>) {
         let returns = Arc::new(StreamReturn::default());
         let stream = Self {
-            socket,
+            transport,
             prefix,
             unread,
             decoder: Some(decoder),
@@ -301,8 +299,6 @@ impl ContentStream {
             owes_continue,
             failed: false,
             returns: Arc::clone(&returns),
-            #[cfg(all(test, target_os = "linux"))]
-            faults: None,
         };
         (stream, returns)
     }
@@ -357,10 +353,9 @@ impl ContentStream {
         let unread = self.unread.len();
         self.unread.resize(unread + READ_AHEAD_BYTES, 0);
         let result = loop {
-            match self.read_socket(unread) {
+            match self.transport.read(&mut self.unread[unread..]) {
                 Ok(0) => break Err(ContentError::Ended.into()),
                 Ok(read) => break Ok(read),
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(error) if is_would_block(&error) => {
                     if Instant::now() >= self.pace.deadline() {
                         break Err(ContentError::TooSlow.into());
@@ -384,16 +379,15 @@ impl ContentStream {
 impl ContentStream {
     /// Has the peer go on. What has begun is finished as long as there is time: a response behind half of this one would be
     /// none.
-    fn send_continue(&self) -> io::Result<()> {
+    fn send_continue(&mut self) -> io::Result<()> {
         let mut left = CONTINUE;
         while !left.is_empty() {
-            let error = match self.write_socket(left) {
+            let error = match self.transport.write(left) {
                 Ok(written) if written > 0 => {
                     left = left.get(written..).unwrap_or_default();
                     continue;
                 }
                 Ok(_) => io::ErrorKind::WriteZero.into(),
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
                 Err(error) if !is_would_block(&error) => error,
                 Err(_) if Instant::now() >= self.pace.deadline() => ContentError::TooSlow.into(),
                 Err(_) => {
@@ -404,34 +398,11 @@ impl ContentStream {
             };
             if left.len() < CONTINUE.len() {
                 // It is gone, or it is now.
-                let _ = self.socket.shutdown(Shutdown::Both);
+                let _ = self.transport.shutdown(Shutdown::Both);
             }
             return Err(error);
         }
         Ok(())
-    }
-
-    fn write_socket(&self, bytes: &[u8]) -> io::Result<usize> {
-        #[cfg(all(test, target_os = "linux"))]
-        let bytes = match &self.faults {
-            Some(plan) => &bytes[..plan.before(crate::faults::Call::Write, bytes.len())?],
-            None => bytes,
-        };
-        (&self.socket).write(bytes)
-    }
-
-    /// Reads behind the bytes that are there.
-    fn read_socket(&mut self, unread: usize) -> io::Result<usize> {
-        let room = &mut self.unread[unread..];
-        #[cfg(all(test, target_os = "linux"))]
-        let room = match &self.faults {
-            Some(plan) => {
-                let length = plan.before(crate::faults::Call::Read, room.len())?;
-                &mut room[..length]
-            }
-            None => room,
-        };
-        (&self.socket).read(room)
     }
 }
 

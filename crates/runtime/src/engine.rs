@@ -20,6 +20,10 @@ use crate::incoming::IncomingRequest;
 use crate::listener::Bound;
 use crate::metrics::{Counters, Metrics};
 use crate::pool::{Pool, PoolConfig};
+use crate::protocol::Guest;
+use crate::protocol::http::Http;
+use crate::protocol::preamble::Preamble;
+use crate::protocol::raw::Raw;
 use crate::queue::MessageQueue;
 use crate::refusal::Refusals;
 use crate::service::Site;
@@ -30,11 +34,11 @@ use crate::throttle::Throttle;
 /// Who answers the requests.
 pub(crate) enum Answerer {
     /// A service, called by the engine.
-    Service(Site),
+    Service(Arc<Site>),
     /// The program, which pulls.
     Program(MessageQueue<IncomingRequest>),
-    /// No requests are asked: bytes are. Where a connection becomes HTTP, it knows its [`Site`].
-    Tcp(Box<dyn TcpService>),
+    /// Nobody, for bytes come instead of requests. Where a connection becomes HTTP, it knows its [`Site`].
+    Tcp(Arc<dyn TcpService>),
 }
 
 /// The shared side of a running server.
@@ -43,7 +47,7 @@ pub(crate) struct Engine {
     pub(crate) answerer: Answerer,
     pub(crate) pool: Pool<Task>,
     pub(crate) routes: Routes,
-    pub(crate) crowd: Crowd,
+    pub(crate) crowd: Arc<Crowd>,
     pub(crate) counters: Counters,
     pub(crate) refusals: Refusals,
     /// Lines about errors of accepting, and about accepting that rests because of them.
@@ -93,7 +97,7 @@ impl Engine {
             answerer,
             pool: Pool::new(pool, Task::run),
             routes: Routes::new(),
-            crowd: Crowd::new(loops),
+            crowd: Arc::new(Crowd::new(loops)),
             counters: Counters::default(),
             refusals: Refusals::new(),
             accept_log: Throttle::new(),
@@ -129,6 +133,16 @@ impl Engine {
         Ok(engine)
     }
 
+    /// What is spoken on a connection that was accepted.
+    pub(crate) fn first_guest(&self, expects_proxy_header: bool) -> Guest {
+        let guest = match &self.answerer {
+            Answerer::Service(site) => Guest::Http(Http::new(Some(Arc::clone(site)))),
+            Answerer::Program(_) => Guest::Http(Http::new(None)),
+            Answerer::Tcp(service) => Guest::Raw(Box::new(Raw::new(Arc::clone(service)))),
+        };
+        if expects_proxy_header { Guest::Preamble(Box::new(Preamble::before(guest))) } else { guest }
+    }
+
     /// The loop with the fewest connections beside `own`, if that has clearly more than its share.
     pub(crate) fn lighter_loop(&self, own: &LoopHandle) -> Option<Arc<LoopHandle>> {
         let loops = self.loops.get()?;
@@ -142,6 +156,13 @@ impl Engine {
         let own_connections = own.connections();
         let fair = lightest.connections() + 2 + own_connections / 16;
         (own_connections > fair).then_some(lightest)
+    }
+
+    /// Code of the program has panicked.
+    #[cold]
+    pub(crate) fn note_panic(&self, what: &'static str) {
+        self.counters.panics.increment();
+        tracing::error!("{what}");
     }
 
     /// A route runs elsewhere from now on.

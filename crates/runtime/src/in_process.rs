@@ -9,7 +9,9 @@ use crate::buffers::{Buffers, Content as Unread};
 use crate::config::ServerConfig;
 use crate::connection::transport::Peer;
 use crate::execution::key::Route;
-use crate::protocol::http::{Http, Responded, Step, Streaming};
+use crate::panics::take_caught;
+use crate::protocol::Step;
+use crate::protocol::http::{Http, Responded, Streaming};
 use crate::request::Request;
 use crate::service::{Content, Plan, Service};
 
@@ -30,7 +32,7 @@ use crate::service::{Content, Plan, Service};
 pub fn answer_in_process(service: &dyn Service, peer: Peer, input: &[u8], config: &ServerConfig) -> Vec<u8> {
     let mut buffers = Buffers::take();
     buffers.input.load(Unread::of(input.to_vec()));
-    let mut exchange = Exchange { service, peer, config, http: Http::new(), sent: Vec::new() };
+    let mut exchange = Exchange { service, peer, config, http: Http::new(None), sent: Vec::new() };
     while exchange.goes_on(&mut buffers) {}
     exchange.collect(&mut buffers);
     buffers.give_back();
@@ -63,9 +65,16 @@ impl Exchange<'_> {
                 self.http.pump(buffers, self.config);
                 self.collect(buffers);
             }
-            // No proxy is expected before what has no listener.
-            Step::Peer(_) | Step::RefuseProxy(_) => return false,
-            Step::Read | Step::Linger | Step::Close => return false,
+            // What comes is the end, or another protocol; the others are steps of other guests.
+            Step::Read
+            | Step::Linger
+            | Step::Close
+            | Step::Leave
+            | Step::Flush
+            | Step::Wait
+            | Step::Named(_)
+            | Step::RefuseProxy(_)
+            | Step::Tell(_) => return false,
         }
         true
     }
@@ -111,6 +120,8 @@ impl Exchange<'_> {
         buffers: &mut Buffers,
     ) {
         let mut response = self.service.call(request);
+        // There is no engine that counts them.
+        take_caught();
         let responded = self.http.respond(&mut response, route, stream, buffers, self.config);
         self.collect(buffers);
         if let Responded::Large(content) = responded {

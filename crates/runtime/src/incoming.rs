@@ -3,15 +3,12 @@
 use std::fmt;
 use std::io;
 use std::ops::{Deref, DerefMut};
-use std::sync::Arc;
 
-use crate::body::StreamReturn;
-use crate::connection::Connection;
 use crate::error::{Kind, Result};
-use crate::execution::key::Route;
 use crate::request::Request;
 use crate::response::Response;
 use crate::server::Server;
+use crate::task::ReplyTo;
 use crate::worker;
 
 /// The requests of a server, one after the other. Ends when the server has shut down.
@@ -82,24 +79,17 @@ impl Iterator for Incoming {
 /// ```
 pub struct IncomingRequest {
     request: Option<Request>,
-    exchange: Option<Exchange>,
-}
-
-/// What it takes to answer.
-pub(crate) struct Exchange {
-    pub(crate) connection: Box<Connection>,
-    pub(crate) route: Route,
-    pub(crate) stream: Option<Arc<StreamReturn>>,
+    reply_to: Option<ReplyTo>,
 }
 
 impl IncomingRequest {
-    pub(crate) fn new(request: Request, exchange: Exchange) -> Self {
-        Self { request: Some(request), exchange: Some(exchange) }
+    pub(crate) fn new(request: Request, reply_to: ReplyTo) -> Self {
+        Self { request: Some(request), reply_to: Some(reply_to) }
     }
 
-    pub(crate) fn into_parts(mut self) -> (Option<Request>, Exchange) {
-        let exchange = self.exchange.take().expect("taken once, by the one who ends the request");
-        (self.request.take(), exchange)
+    pub(crate) fn into_parts(mut self) -> (Option<Request>, ReplyTo) {
+        let reply_to = self.reply_to.take().expect("taken once, by the one who ends the request");
+        (self.request.take(), reply_to)
     }
 
     /// Answers the request.
@@ -109,17 +99,15 @@ impl IncomingRequest {
     /// If the system fails. A peer that is gone is none: nobody is left to tell, and it is no reason to stop for the
     /// others. What the peer has not taken yet when this returns is sent by the engine.
     pub fn respond(self, response: impl Into<Response>) -> Result<()> {
-        let (request, exchange) = self.into_parts();
+        let (request, reply_to) = self.into_parts();
         // A content that is still arriving goes back to the connection.
         drop(request);
-        finish(exchange, response.into())
+        finish(reply_to, response.into())
     }
 }
 
-fn finish(exchange: Exchange, response: Response) -> Result<()> {
-    let Exchange { connection, route, stream } = exchange;
-    let error =
-        worker::follow(connection, |worker, connection| worker.finish(connection, response, route, stream));
+fn finish(reply_to: ReplyTo, response: Response) -> Result<()> {
+    let error = worker::follow_reply(reply_to, |worker, reply_to| worker.finish(response, reply_to));
     match error {
         Some(source) if !is_gone(&source) => Err(Kind::Respond { source }.into()),
         _ => Ok(()),
@@ -157,10 +145,10 @@ impl DerefMut for IncomingRequest {
 impl Drop for IncomingRequest {
     fn drop(&mut self) {
         drop(self.request.take());
-        if let Some(exchange) = self.exchange.take() {
+        if let Some(reply_to) = self.reply_to.take() {
             tracing::warn!("a request was dropped unanswered");
             // The peer may be gone: then there is nobody to tell.
-            let _ = finish(exchange, Response::new(500));
+            let _ = finish(reply_to, Response::new(500));
         }
     }
 }

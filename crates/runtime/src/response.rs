@@ -9,6 +9,7 @@ use filoplume_http1::{Headers, InvalidHeader, StaticField};
 use http::{Extensions, StatusCode};
 
 use crate::blocking_stream::BlockingStream;
+use crate::tcp::Protocol;
 
 static TEXT: StaticField = StaticField::new("content-type: text/plain; charset=utf-8\r\n");
 static HTML: StaticField = StaticField::new("content-type: text/html; charset=utf-8\r\n");
@@ -30,13 +31,18 @@ pub struct Response {
     status: StatusCode,
     headers: Headers,
     body: ResponseBody,
-    upgrade: Option<UpgradeHandler>,
+    upgrade: Option<Upgrade>,
     /// `None` until someone puts something in.
     extensions: Option<Box<Extensions>>,
 }
 
-/// What takes over a socket after a `101`.
-pub(crate) type UpgradeHandler = Box<dyn FnOnce(BlockingStream) + Send>;
+/// What follows on a connection after a `101`.
+pub(crate) enum Upgrade {
+    /// A thread of the pool, which has the connection for itself.
+    Thread(Box<dyn FnOnce(BlockingStream) + Send>),
+    /// A raw protocol on the event loop.
+    Protocol(Box<dyn Protocol>),
+}
 
 /// The body of a response: bytes, or a reader that the engine empties while it sends.
 ///
@@ -158,6 +164,7 @@ impl Response {
 
     /// Returns a `101` after which `handler` has the connection for itself, on a thread of the pool.
     /// The headers that the protocol wants, such as `Upgrade`, are up to the caller.
+    /// [`upgrade_to`](Self::upgrade_to) needs no thread for each connection.
     ///
     /// ```
     /// use std::io::{Read, Write};
@@ -170,7 +177,38 @@ impl Response {
     /// # Ok::<(), filoplume_runtime::InvalidHeader>(())
     /// ```
     pub fn upgrade(handler: impl FnOnce(BlockingStream) + Send + 'static) -> Self {
-        Self { status: StatusCode::SWITCHING_PROTOCOLS, upgrade: Some(Box::new(handler)), ..Self::default() }
+        Self::upgraded_by(Upgrade::Thread(Box::new(handler)))
+    }
+
+    /// Returns a `101` after which the connection speaks `protocol`, on the event loop: a connection
+    /// that is silent needs no thread. Its events are [`tcp::Protocol`](Protocol)'s, beginning with
+    /// [`open`](Protocol::open). The headers that the protocol wants, such as `Upgrade`, are up to the caller.
+    ///
+    /// ```
+    /// use filoplume_runtime::tcp::{Io, Protocol};
+    /// use filoplume_runtime::Response;
+    ///
+    /// /// Sends back what it is sent.
+    /// struct Echo;
+    ///
+    /// impl Protocol for Echo {
+    ///     fn data(&mut self, bytes: &[u8], io: &mut Io<'_>) -> usize {
+    ///         io.send(bytes);
+    ///         bytes.len()
+    ///     }
+    /// }
+    ///
+    /// let mut response = Response::upgrade_to(Echo);
+    /// response.add_header("upgrade", "echo")?;
+    /// assert_eq!(response.status_code(), 101);
+    /// # Ok::<(), filoplume_runtime::InvalidHeader>(())
+    /// ```
+    pub fn upgrade_to(protocol: impl Protocol) -> Self {
+        Self::upgraded_by(Upgrade::Protocol(Box::new(protocol)))
+    }
+
+    fn upgraded_by(upgrade: Upgrade) -> Self {
+        Self { status: StatusCode::SWITCHING_PROTOCOLS, upgrade: Some(upgrade), ..Self::default() }
     }
 
     /// Returns the body.
@@ -213,7 +251,7 @@ impl Response {
         (!self.status.is_informational()).then_some((self.status, &self.headers, content))
     }
 
-    pub(crate) fn into_parts(self) -> (StatusCode, Headers, ResponseBody, Option<UpgradeHandler>) {
+    pub(crate) fn into_parts(self) -> (StatusCode, Headers, ResponseBody, Option<Upgrade>) {
         (self.status, self.headers, self.body, self.upgrade)
     }
 }
@@ -264,6 +302,15 @@ impl fmt::Debug for Response {
             .field("headers", &self.headers)
             .field("body", &self.body)
             .finish_non_exhaustive()
+    }
+}
+
+impl fmt::Debug for Upgrade {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Thread(_) => "Thread",
+            Self::Protocol(_) => "Protocol",
+        })
     }
 }
 

@@ -86,7 +86,7 @@ impl Server {
     ///
     /// If the engine cannot start, or serves already.
     pub fn serve(&self, service: impl Service) -> Result<()> {
-        let engine = self.start(Answerer::Service(Site::new(service)), None)?;
+        let engine = self.start(Answerer::Service(Arc::new(Site::new(service))), None)?;
         engine.wait();
         Ok(())
     }
@@ -98,7 +98,7 @@ impl Server {
     ///
     /// As [`serve`](Self::serve).
     pub fn spawn(&self, service: impl Service) -> Result<()> {
-        self.start(Answerer::Service(Site::new(service)), None).map(drop)
+        self.start(Answerer::Service(Arc::new(Site::new(service))), None).map(drop)
     }
 
     /// Serves a raw TCP service until the server is shut down: what comes is not HTTP, unless
@@ -115,7 +115,7 @@ impl Server {
     ///
     /// If the server is serving already, or a thread, a poller or a listener cannot be made.
     pub fn serve_tcp(&self, service: impl TcpService) -> Result<()> {
-        let engine = self.start(Answerer::Tcp(Box::new(service)), None)?;
+        let engine = self.start(Answerer::Tcp(Arc::new(service)), None)?;
         engine.wait();
         Ok(())
     }
@@ -126,7 +126,7 @@ impl Server {
     ///
     /// If the server is serving already, or a thread, a poller or a listener cannot be made.
     pub fn spawn_tcp(&self, service: impl TcpService) -> Result<()> {
-        self.start(Answerer::Tcp(Box::new(service)), None).map(drop)
+        self.start(Answerer::Tcp(Arc::new(service)), None).map(drop)
     }
 
     /// Waits until the server has shut down. Returns at once if it does not serve.

@@ -1,5 +1,7 @@
 //! The contract between the engine and what runs on it: plan from the head, then call.
 
+use std::fmt;
+
 use crate::execution::key::{Execution, ExecutionKey, Route};
 use crate::request::Request;
 use crate::response::Response;
@@ -84,6 +86,12 @@ impl Site {
     pub(crate) fn new(service: impl Service) -> Self {
         let plans = service.plans();
         Self { service: Box::new(service), plans }
+    }
+}
+
+impl fmt::Debug for Site {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Site").field("plans", &self.plans).finish_non_exhaustive()
     }
 }
 

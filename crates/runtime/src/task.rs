@@ -15,7 +15,7 @@ pub(crate) enum Task {
     /// Lead an event loop.
     Lead(Box<EventLoop>),
     /// Run a handler that may block, and write its response.
-    Call(Box<Connection>, Box<Call>),
+    Call(Box<Call>),
     /// Go on with a response whose body's reader may block.
     Resume(Box<Connection>),
     /// Run what took over a connection.
@@ -25,6 +25,14 @@ pub(crate) enum Task {
 /// A request on its way to its handler.
 pub(crate) struct Call {
     pub(crate) request: Request,
+    pub(crate) reply_to: ReplyTo,
+}
+
+/// Where the response to a request goes: here, the connection itself, which nobody else needs before
+/// the exchange is over. A protocol with several exchanges on a connection would have the response sent
+/// to the connection's loop instead, by a message with its token.
+pub(crate) struct ReplyTo {
+    pub(crate) connection: Box<Connection>,
     pub(crate) route: Route,
     /// Where a streamed content comes back to.
     pub(crate) stream: Option<Arc<StreamReturn>>,
@@ -34,8 +42,9 @@ impl Task {
     pub(crate) fn run(self) {
         match self {
             Self::Lead(event_loop) => worker::lead(event_loop),
-            Self::Call(connection, call) => {
-                worker::follow(connection, |worker, connection| worker.answer(connection, *call));
+            Self::Call(call) => {
+                let Call { request, reply_to } = *call;
+                worker::follow_reply(reply_to, |worker, reply_to| worker.answer(Call { request, reply_to }));
             }
             Self::Resume(connection) => {
                 worker::follow(connection, |worker, connection| worker.serve(connection));
@@ -49,7 +58,7 @@ impl fmt::Debug for Task {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Lead(_) => "Lead",
-            Self::Call(..) => "Call",
+            Self::Call(_) => "Call",
             Self::Resume(_) => "Resume",
             Self::Detached(_) => "Detached",
         })

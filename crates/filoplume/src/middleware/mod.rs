@@ -29,7 +29,7 @@ mod verdict;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
-use filoplume_runtime::{Request, Response};
+use filoplume_runtime::{Request, Response, note_caught_panic};
 
 pub use basic_auth::BasicAuth;
 pub use bearer_auth::BearerAuth;
@@ -204,7 +204,10 @@ impl<'a> Next<'a> {
     /// If the handler or middleware further in panics.
     pub fn run_catching(self, request: Request) -> std::result::Result<Response, String> {
         let result = catch_unwind(AssertUnwindSafe(|| self.run(request)));
-        let response = result.map_err(|panic| panic_message(&*panic))?;
+        let response = result.map_err(|panic| {
+            note_caught_panic();
+            panic_message(&*panic)
+        })?;
         match Error::of(&response).and_then(Error::downcast_ref::<Panicked>) {
             Some(panicked) => Err(panicked.message.clone()),
             None => Ok(response),

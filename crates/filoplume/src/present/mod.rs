@@ -11,7 +11,7 @@ use std::borrow::Cow;
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use filoplume_runtime::{Method, Request, Response, StatusCode};
+use filoplume_runtime::{Method, Request, Response, StatusCode, note_caught_panic};
 
 use self::accept::{Accept, Format};
 use self::development::{Findings, Snapshot};
@@ -96,6 +96,7 @@ impl Core {
             // The panic hook has said where; what middleware did to the response is not lost for that.
             presented.unwrap_or_else(|_| {
                 tracing::error!("what presents errors panicked");
+                note_caught_panic();
                 None
             })
         });

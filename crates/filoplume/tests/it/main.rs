@@ -11,6 +11,7 @@ mod presentation;
 mod redis_server;
 mod routing;
 mod security;
+mod serving;
 mod sessions;
 mod static_files;
 mod templates;

@@ -1,4 +1,8 @@
 //! The connection manager: what a connection is between two moments of work, and where it waits.
+//!
+//! A connection is a transport and a guest. The transport moves bytes and knows nothing of what they mean;
+//! the guest gives them meaning and knows no socket. What else is here says where the connection waits,
+//! and for how long.
 
 pub(crate) mod deadlines;
 pub(crate) mod table;
@@ -14,13 +18,11 @@ use mio::{Interest, Token};
 
 use crate::buffers::Content;
 use crate::clients::Place;
-use crate::engine::Answerer;
 use crate::event_loop::LoopHandle;
+use crate::execution::crowd::Member;
 use crate::execution::lease::Lease;
 use crate::listener::Accepted;
-use crate::protocol::http::Http;
-use crate::protocol::tcp::Tcp;
-use crate::service::Site;
+use crate::protocol::Guest;
 use transport::{Peer, Transport};
 use unsent::Unsent;
 
@@ -32,17 +34,13 @@ pub(crate) struct Connection {
     pub(crate) peer: Peer,
     /// Its place among the connections of its client, where that is bounded.
     pub(crate) place: Option<Arc<Place>>,
-    pub(crate) http: Http,
-    /// What it speaks instead, if the server is one of a raw TCP service.
-    pub(crate) tcp: Option<Box<Tcp>>,
-    /// Who answers its requests, if it has become HTTP since.
-    pub(crate) site: Option<Arc<Site>>,
+    pub(crate) guest: Guest,
     /// Bytes that were read and not used, kept while nobody works on the connection.
     pub(crate) leftover: Content,
     /// Bytes that the socket did not take yet.
     pub(crate) unsent: Option<Box<Unsent>>,
-    home: Arc<LoopHandle>,
-    token: usize,
+    pub(crate) home: Arc<LoopHandle>,
+    pub(crate) token: usize,
     mode: Mode,
     /// When its loop looks at it again if its peer stays silent.
     pub(crate) deadline: Instant,
@@ -55,6 +53,8 @@ pub(crate) struct Connection {
     pub(crate) has_end: bool,
     /// Whether a thread keeps it, and what that has brought.
     pub(crate) lease: Lease,
+    /// While its requests block.
+    crowd: Option<Member>,
     /// How often it has let others have their turn.
     pub(crate) yields: u32,
 }
@@ -75,14 +75,11 @@ enum Mode {
 impl Connection {
     pub(crate) fn new(accepted: Accepted, home: Arc<LoopHandle>, token: usize, deadline: Instant) -> Self {
         let Accepted { transport, peer, expects_proxy_header, place } = accepted;
-        let is_raw = matches!(home.engine.answerer, Answerer::Tcp(_));
         Self {
             transport,
             peer,
             place,
-            tcp: is_raw.then(|| Box::new(Tcp::new(expects_proxy_header))),
-            site: None,
-            http: if expects_proxy_header { Http::behind_proxy() } else { Http::new() },
+            guest: home.engine.first_guest(expects_proxy_header),
             leftover: Content::default(),
             unsent: None,
             home,
@@ -93,6 +90,7 @@ impl Connection {
             can_read: true,
             has_end: false,
             lease: Lease::default(),
+            crowd: None,
             yields: 0,
         }
     }
@@ -157,12 +155,9 @@ impl Connection {
 
     /// One of its requests blocked its thread, or ran on one and did not.
     pub(crate) fn note_for_lease(&mut self, has_blocked: bool) {
-        let was_blocking = self.lease.is_blocking();
         self.lease.note(has_blocked);
-        match (was_blocking, self.lease.is_blocking()) {
-            (false, true) => self.home.engine.crowd.join(),
-            (true, false) => self.home.engine.crowd.leave(),
-            _ => {}
+        if self.lease.is_blocking() != self.crowd.is_some() {
+            self.crowd = self.lease.is_blocking().then(|| self.home.engine.crowd.join());
         }
     }
 
@@ -178,19 +173,6 @@ impl Connection {
             self.mode = Mode::Unregistered;
         }
         Ok(())
-    }
-}
-
-impl Drop for Connection {
-    /// However it ends: half of a content must not be taken for the whole. Nothing but a reset says so where there is
-    /// neither a length nor a last chunk (RFC 9112, 6.3 and 8).
-    fn drop(&mut self) {
-        if self.lease.is_blocking() {
-            self.home.engine.crowd.leave();
-        }
-        if self.http.is_cut_short() {
-            self.transport.reset_on_close();
-        }
     }
 }
 

@@ -24,6 +24,8 @@ use crate::faults::{Call, Plan, Watched};
 #[derive(Debug)]
 pub(crate) struct Transport {
     socket: Socket,
+    /// Whether the peer must not take the end of the connection for that of a content.
+    resets: bool,
     #[cfg(all(test, target_os = "linux"))]
     faults: Option<Box<Faulty>>,
 }
@@ -78,6 +80,7 @@ impl Transport {
     pub(crate) fn tcp(stream: TcpStream) -> Self {
         Self {
             socket: Socket::Tcp(stream),
+            resets: false,
             #[cfg(all(test, target_os = "linux"))]
             faults: None,
         }
@@ -87,13 +90,14 @@ impl Transport {
     pub(crate) fn unix(stream: UnixStream) -> Self {
         Self {
             socket: Socket::Unix(stream),
+            resets: false,
             #[cfg(all(test, target_os = "linux"))]
             faults: None,
         }
     }
 
     #[inline]
-    pub(crate) fn read(&self, buffer: &mut [u8]) -> io::Result<usize> {
+    pub(crate) fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         retry(|| {
             #[cfg(all(test, target_os = "linux"))]
             let buffer = {
@@ -104,7 +108,7 @@ impl Transport {
         })
     }
 
-    pub(crate) fn read_vectored(&self, parts: &mut [IoSliceMut<'_>]) -> io::Result<usize> {
+    pub(crate) fn read_vectored(&mut self, parts: &mut [IoSliceMut<'_>]) -> io::Result<usize> {
         retry(|| {
             #[cfg(all(test, target_os = "linux"))]
             {
@@ -118,7 +122,7 @@ impl Transport {
     }
 
     #[inline]
-    pub(crate) fn write(&self, bytes: &[u8]) -> io::Result<usize> {
+    pub(crate) fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         retry(|| {
             #[cfg(all(test, target_os = "linux"))]
             let bytes = &bytes[..self.before(Call::Write, bytes.len())?];
@@ -126,7 +130,7 @@ impl Transport {
         })
     }
 
-    pub(crate) fn write_vectored(&self, parts: &[IoSlice<'_>]) -> io::Result<usize> {
+    pub(crate) fn write_vectored(&mut self, parts: &[IoSlice<'_>]) -> io::Result<usize> {
         retry(|| {
             #[cfg(all(test, target_os = "linux"))]
             {
@@ -170,18 +174,16 @@ impl Transport {
     }
 
     /// Ends the direction to the peer: it reads to the end of what was written, then sees the end.
-    pub(crate) fn shutdown_write(&self) -> io::Result<()> {
+    pub(crate) fn shutdown(&mut self, direction: Shutdown) -> io::Result<()> {
         #[cfg(all(test, target_os = "linux"))]
         self.before(Call::Shutdown, 0)?;
-        each!(&self.socket, socket => socket.shutdown(Shutdown::Write))
+        each!(&self.socket, socket => socket.shutdown(direction))
     }
 
-    /// Lets the peer see that the end is no orderly one. A Unix socket has no way to say so.
-    pub(crate) fn reset_on_close(&self) {
-        // If it fails the connection is gone already.
-        each!(&self.socket, socket => {
-            let _ = SockRef::from(socket).set_linger(Some(Duration::ZERO));
-        });
+    /// Sets whether the connection ends with a reset, if it ends now. That says that half of a
+    /// content is not the whole, where neither a length nor a last chunk does (RFC 9112, 6.3 and 8).
+    pub(crate) fn set_resets(&mut self, resets: bool) {
+        self.resets = resets;
     }
 
     /// Lets reads and writes wait for the peer, `timeout` at most.
@@ -208,9 +210,45 @@ impl Transport {
         each!(&self.socket, socket => SockRef::from(socket).set_nonblocking(true))
     }
 
-    /// A second handle to the same socket, for the one who reads a content while another writes the response.
-    pub(crate) fn try_clone(&self) -> io::Result<socket2::Socket> {
-        each!(&self.socket, socket => SockRef::from(socket).try_clone())
+    /// Sets how long each read may wait. `None`: until the peer moves.
+    pub(crate) fn set_read_timeout(&self, timeout: Option<Duration>) -> io::Result<()> {
+        each!(&self.socket, socket => SockRef::from(socket).set_read_timeout(timeout))
+    }
+
+    /// Sets how long each write may wait. `None`: until the peer moves.
+    pub(crate) fn set_write_timeout(&self, timeout: Option<Duration>) -> io::Result<()> {
+        each!(&self.socket, socket => SockRef::from(socket).set_write_timeout(timeout))
+    }
+
+    /// Opens a second handle, for a thread that reads while another one writes. Only the transport
+    /// may do that: one that keeps a session above its socket has to share the session as well.
+    pub(crate) fn second_handle(&self) -> io::Result<Self> {
+        let clone = |socket: SockRef<'_>| socket.try_clone();
+        #[cfg_attr(
+            not(all(test, target_os = "linux")),
+            expect(unused_mut, reason = "only tests let it fail")
+        )]
+        let mut handle = match &self.socket {
+            Socket::Tcp(socket) => Self::tcp(TcpStream::from_std(clone(socket.into())?.into())),
+            #[cfg(unix)]
+            Socket::Unix(socket) => Self::unix(UnixStream::from_std(clone(socket.into())?.into())),
+        };
+        #[cfg(all(test, target_os = "linux"))]
+        if let Some(faulty) = &self.faults {
+            handle.fail_as(&faulty.plan);
+        }
+        Ok(handle)
+    }
+}
+
+impl Drop for Transport {
+    fn drop(&mut self) {
+        if self.resets {
+            // If it fails the connection is gone already.
+            each!(&self.socket, socket => {
+                let _ = SockRef::from(socket).set_linger(Some(Duration::ZERO));
+            });
+        }
     }
 }
 

@@ -35,7 +35,7 @@ impl Unsent {
     }
 
     /// Goes on until the socket takes no more.
-    fn flush(&mut self, transport: &Transport) -> io::Result<Flushed> {
+    fn flush(&mut self, transport: &mut Transport) -> io::Result<Flushed> {
         while let Some(part) = self.parts.front_mut() {
             match transport.write(part) {
                 Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
@@ -159,7 +159,7 @@ impl Connection {
 
     fn flush_unsent(&mut self) -> io::Result<Flushed> {
         let Some(unsent) = &mut self.unsent else { return Ok(Flushed::All) };
-        let flushed = unsent.flush(&self.transport)?;
+        let flushed = unsent.flush(&mut self.transport)?;
         if flushed == Flushed::All {
             self.unsent = None;
         }

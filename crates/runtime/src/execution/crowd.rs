@@ -5,6 +5,7 @@
 //! times the time that each takes. A crowd of connections that each wait a little would hold many
 //! times as many threads, and every request would wake another one.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
@@ -32,6 +33,16 @@ pub(crate) struct Crowd {
     may_lease: AtomicBool,
 }
 
+/// A connection whose requests block.
+#[derive(Debug)]
+pub(crate) struct Member(Arc<Crowd>);
+
+impl Drop for Member {
+    fn drop(&mut self) {
+        self.0.connections.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
 impl Crowd {
     pub(crate) fn new(processors: usize) -> Self {
         Self {
@@ -43,18 +54,14 @@ impl Crowd {
         }
     }
 
-    /// The requests of one more connection block.
-    pub(crate) fn join(&self) {
+    /// The requests of one more connection block, until what is returned is dropped.
+    pub(crate) fn join(self: &Arc<Self>) -> Member {
         let connections = self.connections.fetch_add(1, Ordering::Relaxed) + 1;
         // A crowd that comes at once is not let have all its threads until the window ends.
         if connections > self.least && self.may_lease() {
             self.decide();
         }
-    }
-
-    /// Those of one no longer do, or it is gone.
-    pub(crate) fn leave(&self) {
-        self.connections.fetch_sub(1, Ordering::Relaxed);
+        Member(Arc::clone(self))
     }
 
     /// Calls on the pool have taken this time together.
@@ -124,16 +131,16 @@ mod tests {
 
     #[test]
     fn what_is_needed_is_the_time_of_calls_in_the_time_of_the_window() {
-        let crowd = Crowd::new(2);
-        (0..64).for_each(|_| crowd.join());
+        let crowd = Arc::new(Crowd::new(2));
+        let _first: Vec<Member> = (0..64).map(|_| crowd.join()).collect();
         assert!(crowd.may_lease());
-        (0..36).for_each(|_| crowd.join());
+        let others: Vec<Member> = (0..36).map(|_| crowd.join()).collect();
         assert!(!crowd.may_lease(), "100 connections, and nobody knows what they need");
         crowd.end_window(10 * 50_000_000, Duration::from_millis(50));
         assert!(!crowd.may_lease(), "100 connections, 10 threads");
         crowd.end_window(60 * 50_000_000, Duration::from_millis(50));
         assert!(crowd.may_lease(), "60 threads");
-        (0..36).for_each(|_| crowd.leave());
+        drop(others);
         crowd.end_window(0, Duration::from_millis(50));
         assert!(crowd.may_lease(), "64 connections");
     }

@@ -63,6 +63,11 @@ impl ExecutionKey {
         Self((hash >> 54) as u16 % ENTRIES as u16)
     }
 
+    /// The entry of the protocol that follows when a request of this route has upgraded its connection.
+    pub(crate) fn of_upgrade(self) -> Self {
+        Self::at(self.index() + ENTRIES / 2)
+    }
+
     /// The entry at this index.
     pub(crate) fn at(index: usize) -> Self {
         Self(u16::try_from(index % ENTRIES).unwrap_or(0))

@@ -1,152 +1,61 @@
 //! One request, from its head to its response.
 
+use std::ops::ControlFlow::{Break, Continue};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
-use std::thread;
-use std::time::Duration;
 
 use bytes::Bytes;
 use filoplume_http1::{CloseReason, RequestHead};
 
-use super::{Go, Outcome, Worker};
+use super::run::{Conduct, run};
+use super::{Flow, Outcome, Worker};
 use crate::body::StreamReturn;
 use crate::buffers::OUTPUT_BYTES;
 use crate::connection::Connection;
-use crate::engine::{Answerer, Engine};
-use crate::event_loop::{EventLoop, LoopHandle};
 use crate::execution::key::Route;
-use crate::execution::policy::{Others, Place};
-use crate::execution::probe::{CALLS_PER_CLOSE_LOOK, Clocks, Probe};
 use crate::protocol::http::Responded;
 use crate::request::Request;
 use crate::response::Response;
-use crate::service::{Content, Plan, Service, Site};
-use crate::task::Call;
-
-/// A call on the pool that takes longer has probably waited: for its connection, a lease may pay.
-const BLOCKED_MIN: Duration = Duration::from_micros(50);
-
-/// How long a handler's code took, as far as anyone looked.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Conduct {
-    /// It ran on the event loop and returned in time.
-    Inline,
-    /// It ran on a thread of the pool and did not block.
-    Quick,
-    /// It blocked its thread.
-    Blocked,
-}
-
-/// Runs code of the handler's. A leader lays its loop into the slot meanwhile, from where it can
-/// be taken. Calls are measured now and then. What the code has to say it leaves with its caller.
-#[inline(always)]
-pub(super) fn run(
-    lead: &mut Option<Box<EventLoop>>,
-    clocks: &mut Clocks,
-    engine: &Engine,
-    home: &LoopHandle,
-    route: Route,
-    code: impl FnOnce(),
-) -> (thread::Result<()>, Conduct) {
-    let (result, conduct) = if let Some(mut event_loop) = lead.take() {
-        let is_due = event_loop.begin_call(route.key);
-        let look = if is_due { Some(begin_look(&mut event_loop, clocks, route)) } else { None };
-        let turn = home.slot.lend(event_loop);
-        let result = catch_unwind(AssertUnwindSafe(code));
-        let looked = look.map(|(probe, others)| (clocks.end(&probe), others));
-        let conduct = match home.slot.take() {
-            Some((mut event_loop, taken_turn)) if taken_turn == turn => {
-                if let Some((took, others)) = looked {
-                    let on_loop = event_loop.route_mut(route.key);
-                    engine.count_move(engine.routes.looked_on_loop(route.key, on_loop, took, others));
-                }
-                *lead = Some(event_loop);
-                Conduct::Inline
-            }
-            // The loop that is there is back from others: it was taken, and lent again by its new leader.
-            Some((event_loop, _)) => {
-                event_loop.handle().led_by(clocks.thread());
-                *lead = Some(event_loop);
-                Conduct::Blocked
-            }
-            None => Conduct::Blocked,
-        };
-        (result, conduct)
-    } else {
-        let is_due = clocks.is_due();
-        let probe = clocks.begin_on_pool(is_due);
-        let result = catch_unwind(AssertUnwindSafe(code));
-        let took = clocks.end_on_pool(&probe);
-        let is_back = if is_due {
-            engine.crowd.add_busy(took.wall * CALLS_PER_CLOSE_LOOK);
-            engine.routes.looked_on_pool(route.key, took, u64::from(CALLS_PER_CLOSE_LOOK))
-        } else {
-            engine.routes.ran_on_pool(route.key, took)
-        };
-        engine.count_move(is_back.then_some(Place::Loop));
-        (result, if took.wall > BLOCKED_MIN { Conduct::Blocked } else { Conduct::Quick })
-    };
-    if result.is_err() {
-        engine.counters.panics.increment();
-        tracing::error!("a handler panicked");
-    }
-    (result, conduct)
-}
-
-/// Begins to measure a call that a loop is about to be lent for, and notes who else wants the loop.
-#[cold]
-fn begin_look(event_loop: &mut EventLoop, clocks: &Clocks, route: Route) -> (Probe, Others) {
-    let look = event_loop.route_mut(route.key).look();
-    (clocks.begin(look), event_loop.others())
-}
-
-/// Who answers the requests of a connection. `None` if the program does.
-#[inline(always)]
-fn site_of<'a>(engine: &'a Engine, connection: &'a Connection) -> Option<&'a Site> {
-    match &engine.answerer {
-        Answerer::Service(site) => Some(site),
-        Answerer::Program(_) => None,
-        Answerer::Tcp(_) => connection.site.as_deref(),
-    }
-}
+use crate::service::{Content, Plan, Service};
+use crate::task::{Call, ReplyTo};
 
 impl Worker<'_> {
     /// Has a request planned, and answered if it has no content.
     #[inline(always)]
-    pub(super) fn request(&mut self, mut connection: Box<Connection>, head: RequestHead) -> Go {
+    pub(super) fn request(&mut self, mut connection: Box<Connection>, head: RequestHead) -> Flow {
         match &mut self.lead {
             Some(event_loop) => event_loop.requests += 1,
             None => self.engine.counters.requests.increment(),
         }
         let mut request = Request::new(head, connection.peer);
-        let plan = match site_of(&self.engine, &connection) {
+        let plan = match connection.guest.as_http().and_then(|http| http.site()) {
             Some(site) if site.plans => self.plan(&*site.service, &mut request),
             _ => Plan::default(),
         };
         let route = plan.route_of(&request);
-        let config = &self.engine.config;
         if let Content::Refused(response) = plan.content {
             return self.refuse(connection, &request, response, route);
         }
         if !request.head().framing().has_content() {
             return self.call(connection, request, route, None);
         }
-        let content_bytes_max = plan.content_bytes_max.unwrap_or(config.content_bytes_max);
-        let http = &mut connection.http;
-        http.begin_content(request, route, &plan.content, content_bytes_max, self.buffers, config);
-        Go::On(connection)
+        if let Some(http) = connection.guest.as_http_mut() {
+            let config = &self.engine.config;
+            let content_bytes_max = plan.content_bytes_max.unwrap_or(config.content_bytes_max);
+            http.begin_content(request, route, &plan.content, content_bytes_max, self.buffers, config);
+        }
+        Continue(connection)
     }
 
     /// As [`request`](Self::request), out of the common way: there a head comes in registers.
     #[inline(never)]
-    pub(super) fn request_rarely(&mut self, connection: Box<Connection>, head: RequestHead) -> Go {
+    pub(super) fn request_cold(&mut self, connection: Box<Connection>, head: RequestHead) -> Flow {
         self.request(connection, head)
     }
 
     fn plan(&self, service: &dyn Service, request: &mut Request) -> Plan {
         let plan = catch_unwind(AssertUnwindSafe(|| service.plan(request))).unwrap_or_else(|_| {
-            self.engine.counters.panics.increment();
-            tracing::error!(path = request.path(), "the plan of a request panicked");
+            self.engine.note_panic("the plan of a request panicked");
             Plan::refuse(Response::new(500))
         });
         request.set_route(plan.route);
@@ -161,9 +70,11 @@ impl Worker<'_> {
         request: &Request,
         mut response: Box<Response>,
         route: Route,
-    ) -> Go {
-        connection.http.leave_unread(request, self.buffers, &self.engine.config);
-        self.respond(connection, &mut response, route, None)
+    ) -> Flow {
+        if let Some(http) = connection.guest.as_http_mut() {
+            http.leave_unread(request, self.buffers, &self.engine.config);
+        }
+        self.respond(ReplyTo { connection, route, stream: None }, &mut response)
     }
 
     /// Has a request answered: by the program, on the pool, or here.
@@ -174,24 +85,27 @@ impl Worker<'_> {
         request: Request,
         route: Route,
         stream: Option<Arc<StreamReturn>>,
-    ) -> Go {
-        if matches!(self.engine.answerer, Answerer::Program(_)) {
-            return self.enqueue(connection, request, route, stream);
+    ) -> Flow {
+        let is_streamed = stream.is_some();
+        let reply_to = ReplyTo { connection, route, stream };
+        if reply_to.connection.guest.as_http().is_some_and(|http| http.site().is_none()) {
+            return self.enqueue(request, reply_to);
         }
-        if stream.is_some() && self.lead.is_some() || !self.runs_here(route, Some(&request)) {
-            return self.dispatch(connection, Call { request, route, stream });
+        if is_streamed && self.lead.is_some() || !self.runs_here(route, Some(&request)) {
+            return self.dispatch(request, reply_to);
         }
-        self.call_here(connection, request, route, stream)
+        self.call_here(request, reply_to)
     }
 
     #[inline(never)]
-    pub(super) fn call_collected(
+    pub(super) fn call_cold(
         &mut self,
         connection: Box<Connection>,
         request: Request,
         route: Route,
-    ) -> Go {
-        self.call(connection, request, route, None)
+        stream: Option<Arc<StreamReturn>>,
+    ) -> Flow {
+        self.call(connection, request, route, stream)
     }
 
     /// Whether this thread runs a call of the route itself: always, unless it leads a loop that others want.
@@ -202,13 +116,9 @@ impl Worker<'_> {
     }
 
     #[inline(always)]
-    fn call_here(
-        &mut self,
-        mut connection: Box<Connection>,
-        request: Request,
-        route: Route,
-        stream: Option<Arc<StreamReturn>>,
-    ) -> Go {
+    fn call_here(&mut self, request: Request, mut reply_to: ReplyTo) -> Flow {
+        let ReplyTo { connection, route, .. } = &mut reply_to;
+        let route = *route;
         if self.lead.is_none() && self.engine.routes.may_block(route) {
             // Earlier answers do not wait for a handler that blocks. An error is met again when this answer is written.
             let _ = connection.flush_with(&Bytes::new(), self.buffers, &self.engine.config);
@@ -218,14 +128,15 @@ impl Worker<'_> {
         if self.lead.is_none() && self.engine.routes.is_new(route.key) {
             self.engine.routes.name(route.key, &request);
         }
-        let Self { engine, lead, clocks, .. } = self;
-        let Some(site) = site_of(engine, &connection) else { return Go::On(connection) };
-        let (_, conduct) = run(lead, clocks, engine, connection.home(), route, || {
-            response = Some(site.service.call(request));
-        });
-        self.take_note(&mut connection, conduct);
+        if let Some(site) = connection.guest.as_http().and_then(|http| http.site()) {
+            let Self { engine, lead, clocks, .. } = self;
+            let (_, conduct) = run(lead, clocks, engine, &connection.home, route, || {
+                response = Some(site.service.call(request));
+            });
+            self.take_note(connection, conduct);
+        }
         let response = response.get_or_insert_with(|| Response::new(500));
-        self.respond(connection, response, route, stream)
+        self.respond(reply_to, response)
     }
 
     /// Remembers for a lease whether the connection's requests block, and that time has passed.
@@ -246,58 +157,53 @@ impl Worker<'_> {
     }
 
     /// Answers a request that was dispatched, then goes on with its connection.
-    pub(crate) fn answer(&mut self, connection: Box<Connection>, call: Call) -> Outcome {
-        let Call { request, route, stream } = call;
-        let go = self.call_here(connection, request, route, stream);
-        self.go_on(go)
+    pub(crate) fn answer(&mut self, call: Call) -> Outcome {
+        let flow = self.call_here(call.request, call.reply_to);
+        self.go_on(flow)
     }
 
     /// Sends the answer that the program gave, then goes on with the connection.
-    pub(crate) fn finish(
-        &mut self,
-        connection: Box<Connection>,
-        mut response: Response,
-        route: Route,
-        stream: Option<Arc<StreamReturn>>,
-    ) -> Outcome {
-        let go = self.respond(connection, &mut response, route, stream);
-        self.go_on(go)
+    pub(crate) fn finish(&mut self, mut response: Response, reply_to: ReplyTo) -> Outcome {
+        let flow = self.respond(reply_to, &mut response);
+        self.go_on(flow)
     }
 
     /// Goes on with a connection whose response has begun.
-    fn go_on(&mut self, go: Go) -> Outcome {
-        let mut connection = match go {
-            Go::On(connection) => connection,
-            Go::Away(outcome) => return outcome,
+    fn go_on(&mut self, flow: Flow) -> Outcome {
+        let mut connection = match flow {
+            Continue(connection) => connection,
+            Break(outcome) => return outcome,
         };
         // The handler has read its content: reads need not wait any more.
-        let is_read = !connection.lease.is_on() && !connection.http.sends_what_it_receives();
+        let sends_what_it_receives =
+            connection.guest.as_http().is_some_and(|http| http.sends_what_it_receives());
+        let is_read = !connection.lease.is_on() && !sends_what_it_receives;
         let released = if is_read { connection.release_hold() } else { Ok(()) };
-        match released {
-            Ok(()) => self.serve(connection),
-            Err(error) => self.give_up(connection, error),
-        }
+        let flow = self.check(connection, released);
+        self.serve_on(flow)
     }
 
     /// Encodes a response and begins to send it.
     #[inline(always)]
-    pub(super) fn respond(
-        &mut self,
-        mut connection: Box<Connection>,
-        response: &mut Response,
-        route: Route,
-        stream: Option<Arc<StreamReturn>>,
-    ) -> Go {
-        if self.engine.is_draining() && !self.has_more_requests(&mut connection) {
-            connection.http.close_after_response(CloseReason::Shutdown);
+    pub(super) fn respond(&mut self, reply_to: ReplyTo, response: &mut Response) -> Flow {
+        let ReplyTo { mut connection, route, stream } = reply_to;
+        let closes = self.engine.is_draining() && !self.has_more_requests(&mut connection);
+        let Some(http) = connection.guest.as_http_mut() else { return Break(Outcome::Closed(connection)) };
+        if closes {
+            http.close_after_response(CloseReason::Shutdown);
         }
         let config = &self.engine.config;
-        let flushed = match connection.http.respond(response, route, stream, self.buffers, config) {
-            Responded::Encoded if self.buffers.output.len() < OUTPUT_BYTES => return Go::On(connection),
-            Responded::Encoded => self.flush(&mut connection),
-            Responded::Large(content) => connection.flush_with(&content, self.buffers, config),
-            Responded::Upgrade(handler) => return Go::Away(self.detach(connection, handler)),
-        };
-        self.go(connection, flushed)
+        match http.respond(response, route, stream, self.buffers, config) {
+            Responded::Encoded if self.buffers.output.len() < OUTPUT_BYTES => Continue(connection),
+            Responded::Encoded => self.flush(connection),
+            Responded::Begun => {
+                connection.transport.set_resets(http.is_cut_short());
+                Continue(connection)
+            }
+            Responded::Large(content) => {
+                let flushed = connection.flush_with(&content, self.buffers, config);
+                self.flushed(connection, flushed)
+            }
+        }
     }
 }

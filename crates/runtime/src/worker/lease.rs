@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use super::Worker;
 use crate::connection::Connection;
+use crate::protocol::http::Http;
 
 /// How long the thread waits before it gives the connection back. A client in a closed loop comes
 /// sooner; and this is how long others may have to wait for a thread on a lease.
@@ -19,7 +20,7 @@ impl Worker<'_> {
             || !connection.lease.is_due()
             || !self.buffers.input.is_empty()
             || connection.is_writing()
-            || !connection.http.is_reading_request()
+            || !connection.guest.as_http().is_some_and(Http::is_reading_request)
             || !engine.crowd.may_lease()
             || engine.pool.is_anyone_waiting()
             || engine.is_draining()

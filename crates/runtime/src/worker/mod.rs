@@ -8,23 +8,26 @@
 mod call;
 mod lease;
 mod pass_on;
+mod raw;
+mod read;
+mod run;
 mod serve;
 mod stream;
-mod tcp;
 
 use std::fmt;
 use std::io;
+use std::ops::ControlFlow;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use crate::buffers::Buffers;
 use crate::connection::Connection;
-use crate::connection::unsent::Flushed;
 use crate::engine::Engine;
-use crate::event_loop::{EventLoop, Message, Readiness, Turn};
+use crate::event_loop::{EventLoop, LoopHandle, Message, Readiness, Turn};
 use crate::execution::probe::Clocks;
 use crate::refusal::Refusal;
 use crate::scheduling::Batch;
+use crate::task::ReplyTo;
 use crate::tcp::Closed;
 
 /// A thread's means: its buffers, and the loop if it leads one.
@@ -51,10 +54,7 @@ pub(crate) enum Outcome {
 }
 
 /// Whether a thread goes on with the connection in its hand.
-enum Go {
-    On(Box<Connection>),
-    Away(Outcome),
-}
+type Flow = ControlFlow<Outcome, Box<Connection>>;
 
 /// Leads until the loop is taken or has ended.
 pub(crate) fn lead(event_loop: Box<EventLoop>) {
@@ -70,8 +70,7 @@ pub(crate) fn lead(event_loop: Box<EventLoop>) {
     // Handlers are caught where they are called. What comes here is code of theirs that runs
     // elsewhere, such as the drop of a reader: it costs its connection, not the loop.
     while catch_unwind(AssertUnwindSafe(|| worker.lead())).is_err() {
-        worker.engine.counters.panics.increment();
-        tracing::error!("a panic outside of a handler's call: its connection is lost");
+        worker.engine.note_panic("a panic outside of a handler's call: its connection is lost");
         // What was to be written was that connection's.
         worker.buffers.output.clear();
     }
@@ -98,8 +97,7 @@ pub(crate) fn follow(
         worker.put(outcome);
     } else {
         // As for a leader; the place of the connection is free again.
-        worker.engine.counters.panics.increment();
-        tracing::error!("a panic outside of a handler's call: its connection is lost");
+        worker.engine.note_panic("a panic outside of a handler's call: its connection is lost");
         home.send(Message::Gone(token));
     }
     let error = worker.error.take();
@@ -108,6 +106,15 @@ pub(crate) fn follow(
     buffers.clocks = clocks;
     buffers.give_back();
     error
+}
+
+/// As [`follow`], for a response.
+pub(crate) fn follow_reply(
+    reply_to: ReplyTo,
+    work: impl FnOnce(&mut Worker<'_>, ReplyTo) -> Outcome,
+) -> Option<io::Error> {
+    let ReplyTo { connection, route, stream } = reply_to;
+    follow(connection, |worker, connection| work(worker, ReplyTo { connection, route, stream }))
 }
 
 impl Worker<'_> {
@@ -138,7 +145,8 @@ impl Worker<'_> {
             }
             Readiness::Look => self.serve(connection),
             Readiness::Expired if connection.deadline > self.buffers.clock.now() => {
-                self.wait_rarely(connection)
+                let flow = self.wait_cold(connection);
+                self.serve_on(flow)
             }
             Readiness::Expired => {
                 self.engine.counters.timed_out.increment();
@@ -146,31 +154,17 @@ impl Worker<'_> {
                 if is_stuck {
                     self.engine.refusals.note(Refusal::Stalled, connection.peer);
                 }
-                match &mut connection.tcp {
-                    Some(tcp) => tcp.expire(is_stuck),
-                    None => connection.http.expire(is_stuck, self.buffers),
-                }
+                connection.guest.expire(is_stuck, self.buffers);
                 self.serve(connection)
             }
         };
         self.put(outcome);
     }
 
-    /// Goes on once everything is written.
-    fn go(&mut self, connection: Box<Connection>, flushed: io::Result<Flushed>) -> Go {
-        match flushed {
-            Ok(Flushed::All) => Go::On(connection),
-            Ok(Flushed::Some) => Go::Away(self.wait_rarely(connection)),
-            Err(error) => Go::Away(self.give_up(connection, error)),
-        }
-    }
-
     fn give_up(&mut self, mut connection: Box<Connection>, error: io::Error) -> Outcome {
         tracing::debug!(%error, peer = %connection.peer, "a connection broke");
         self.end_lease(&mut connection);
-        if let Some(tcp) = &mut connection.tcp {
-            tcp.break_off(Closed::Broken);
-        }
+        connection.guest.break_off(Closed::Broken);
         self.error = Some(error);
         Outcome::Closed(connection)
     }
@@ -200,7 +194,7 @@ impl Worker<'_> {
         self.buffers.output.clear();
         match outcome {
             Outcome::Parked(connection) => self.park(connection),
-            outcome => self.put_rarely(outcome),
+            outcome => self.put_cold(outcome),
         }
     }
 
@@ -213,10 +207,10 @@ impl Worker<'_> {
     }
 
     #[inline(never)]
-    fn put_rarely(&mut self, mut outcome: Outcome) {
+    fn put_cold(&mut self, mut outcome: Outcome) {
         if let Outcome::Closed(connection) = &mut outcome {
             self.note_refusal(connection);
-            self.end_tcp(connection);
+            self.end_raw(connection);
             self.end_lease(connection);
         }
         match (outcome, &mut self.lead) {
@@ -226,15 +220,20 @@ impl Worker<'_> {
                 event_loop.requeue(connection, self.buffers.clock.now());
             }
             (Outcome::Yielded(connection), None) => send_home(connection),
-            (Outcome::Closed(connection), lead) => {
+            (Outcome::Closed(connection), _) => {
                 let home = Arc::clone(connection.home());
                 let token = connection.token();
                 drop(connection);
-                match lead {
-                    Some(event_loop) => event_loop.release(token),
-                    None => home.send(Message::Gone(token)),
-                }
+                self.release(&home, token);
             }
+        }
+    }
+
+    /// Frees the place of a connection that is gone.
+    fn release(&mut self, home: &LoopHandle, token: usize) {
+        match &mut self.lead {
+            Some(event_loop) => event_loop.release(token),
+            None => home.send(Message::Gone(token)),
         }
     }
 }

@@ -1,128 +1,157 @@
-//! One connection, from its bytes to its next wait.
+//! One connection, from its bytes to its next wait: the steps of its guest, one after the other.
 
-use std::io::{self, IoSliceMut};
-use std::net::SocketAddr;
+use std::convert::Infallible;
+use std::io;
+use std::net::{Shutdown, SocketAddr};
+use std::ops::ControlFlow::{self, Break, Continue};
 
-use super::{Go, Outcome, Worker};
+use super::read::Filled;
+use super::{Flow, Outcome, Worker};
 use crate::connection::Connection;
-use crate::connection::transport::{Peer, is_would_block};
+use crate::connection::transport::Peer;
 use crate::connection::unsent::Flushed;
-use crate::protocol::http::Step;
 use crate::protocol::proxy::ProxyError;
+use crate::protocol::raw::Event;
+use crate::protocol::{Guest, Step};
 use crate::refusal::Refusal;
 
 /// Reads and pieces of a body in a row before a leader looks at its other connections.
-pub(super) const ROUNDS_MAX: u32 = 4;
-
-/// What a read brought.
-pub(super) enum Filled {
-    /// Bytes; there may be more if all the room was used.
-    Some {
-        may_have_more: bool,
-    },
-    Nothing,
-    End,
-}
+const ROUNDS_MAX: u32 = 4;
 
 impl Worker<'_> {
     /// Works on a connection until it has to wait.
-    pub(crate) fn serve(&mut self, mut connection: Box<Connection>) -> Outcome {
-        if connection.tcp.is_some() {
-            return self.serve_tcp(connection);
-        }
-        if connection.is_writing() {
-            match self.flush(&mut connection) {
-                Ok(Flushed::All) => {}
-                Ok(Flushed::Some) => return self.wait_rarely(connection),
-                Err(error) => return self.give_up(connection, error),
-            }
-        }
-        let mut rounds = 0;
-        loop {
-            let config = &self.engine.config;
-            if connection.http.expects_head() && !self.buffers.input.is_empty() {
-                if let Some(head) = connection.http.next_plain_head(self.buffers, config) {
-                    match self.request(connection, head) {
-                        Go::On(next) => connection = next,
-                        Go::Away(outcome) => return outcome,
-                    }
-                    continue;
-                }
-                if let Some(head) = connection.http.next_other_head(self.buffers, config) {
-                    match self.request_rarely(connection, head) {
-                        Go::On(next) => connection = next,
-                        Go::Away(outcome) => return outcome,
-                    }
-                    continue;
-                }
-            }
-            let go = match connection.http.step(self.buffers) {
-                Step::Read => {
-                    match self.flush_now(&mut connection) {
-                        Ok(Flushed::All) => {}
-                        Ok(Flushed::Some) => return self.wait_rarely(connection),
-                        Err(error) => return self.give_up(connection, error),
-                    }
-                    if !connection.can_read && !self.keeps(&mut connection) {
-                        return self.wait(connection);
-                    }
-                    if self.lead.is_some() && rounds == ROUNDS_MAX {
-                        return self.yielded(connection);
-                    }
-                    rounds += 1;
-                    match self.read(&mut connection) {
-                        Ok(Filled::Some { may_have_more }) => {
-                            connection.can_read = may_have_more || connection.has_end;
-                        }
-                        Ok(Filled::Nothing) => {
-                            connection.can_read = false;
-                            return self.wait_rarely(connection);
-                        }
-                        Ok(Filled::End) => connection.http.end_of_input(),
-                        Err(error) => return self.give_up(connection, error),
-                    }
-                    continue;
-                }
-                Step::Again => Go::On(connection),
-                Step::Peer(address) => {
-                    if !self.is_named(&mut connection, address) {
-                        return Outcome::Closed(connection);
-                    }
-                    Go::On(connection)
-                }
-                Step::RefuseProxy(error) => return self.refuse_proxy(connection, error),
-                Step::Call(request, route) => self.call_collected(connection, request, route),
-                Step::Stream(streaming) => self.stream(connection, *streaming),
-                Step::Pump if self.lead.is_some() && rounds == ROUNDS_MAX => return self.yielded(connection),
-                Step::Pump => {
-                    rounds += 1;
-                    self.pump(connection)
-                }
-                Step::Linger => self.linger(connection),
-                Step::Close => match self.flush(&mut connection) {
-                    Ok(Flushed::All) => return Outcome::Closed(connection),
-                    Ok(Flushed::Some) => return self.wait_rarely(connection),
-                    Err(error) => return self.give_up(connection, error),
-                },
-            };
-            match go {
-                Go::On(next) => connection = next,
-                Go::Away(outcome) => return outcome,
-            }
+    pub(crate) fn serve(&mut self, connection: Box<Connection>) -> Outcome {
+        let Break(outcome) = self.steps(connection);
+        outcome
+    }
+
+    /// Works on a connection until it has to wait, if it has not yet.
+    pub(super) fn serve_on(&mut self, flow: Flow) -> Outcome {
+        match flow {
+            Continue(connection) => self.serve(connection),
+            Break(outcome) => outcome,
         }
     }
 
-    /// Closes without a word: who does not begin as agreed may not speak HTTP either.
+    /// Does what the guest needs next, again and again. A head that is all there needs no step: most
+    /// requests are only that.
+    #[inline(always)]
+    fn steps(&mut self, mut connection: Box<Connection>) -> ControlFlow<Outcome, Infallible> {
+        if connection.is_writing() {
+            connection = self.flush(connection)?;
+        }
+        let mut rounds = 0;
+        loop {
+            if let Guest::Http(http) = &mut connection.guest {
+                if http.expects_head() {
+                    if self.buffers.input.is_empty() {
+                        connection = self.read(connection, &mut rounds)?;
+                        continue;
+                    }
+                    let config = &self.engine.config;
+                    if let Some(head) = http.next_plain_head(self.buffers, config) {
+                        connection = self.request(connection, head)?;
+                        continue;
+                    }
+                    if let Some(head) = http.next_other_head(self.buffers, config) {
+                        connection = self.request_cold(connection, head)?;
+                        continue;
+                    }
+                }
+            }
+            connection = self.step(connection, &mut rounds)?;
+        }
+    }
+
+    /// Does what is not needed for each request.
+    #[inline(never)]
+    fn step(&mut self, mut connection: Box<Connection>, rounds: &mut u32) -> Flow {
+        match connection.guest.step(self.buffers) {
+            Step::Again => Continue(connection),
+            Step::Read => self.read(connection, rounds),
+            Step::Flush => self.flush(connection),
+            Step::Wait => self.wait(connection),
+            Step::Linger => self.linger(connection),
+            Step::Close => Break(Outcome::Closed(self.flush(connection)?)),
+            Step::Leave => {
+                let connection = self.flush(connection)?;
+                self.succeed(connection)
+            }
+            Step::Named(address) => {
+                if !self.is_named(&mut connection, address) {
+                    return Break(Outcome::Closed(connection));
+                }
+                self.succeed(connection)
+            }
+            Step::RefuseProxy(error) => Break(self.refuse_proxy(connection, error)),
+            Step::Call(request, route) => self.call_cold(connection, request, route, None),
+            Step::Stream(streaming) => self.stream(connection, *streaming),
+            Step::Pump => {
+                let connection = self.begin_round(connection, rounds)?;
+                self.pump(connection)
+            }
+            Step::Tell(event) => self.tell(connection, event, rounds),
+        }
+    }
+
+    /// Reads what the peer has sent, or leaves the connection until there is something.
+    #[inline(always)]
+    fn read(&mut self, connection: Box<Connection>, rounds: &mut u32) -> Flow {
+        let mut connection = self.flush_inline(connection)?;
+        if !connection.can_read && !self.keeps(&mut connection) {
+            return self.wait(connection);
+        }
+        let mut connection = self.begin_round(connection, rounds)?;
+        match self.fill(&mut connection) {
+            Ok(Filled::Some { may_have_more }) => {
+                connection.can_read = may_have_more || connection.has_end;
+                Continue(connection)
+            }
+            Ok(Filled::Nothing) => {
+                connection.can_read = false;
+                self.wait_cold(connection)
+            }
+            Ok(Filled::End) => {
+                connection.guest.end_of_input();
+                Continue(connection)
+            }
+            Err(error) => Break(self.give_up(connection, error)),
+        }
+    }
+
+    /// Has a raw protocol called, here or on a thread of the pool.
+    #[inline(always)]
+    fn tell(&mut self, mut connection: Box<Connection>, event: Event, rounds: &mut u32) -> Flow {
+        // It may ask for these again without a byte from its peer: others have their turn between.
+        if matches!(event, Event::Open | Event::Drained) {
+            connection = self.begin_round(connection, rounds)?;
+        }
+        self.tell_raw(connection, event)
+    }
+
+    /// Begins one more read, or piece of a body. After some of them a leader looks at its other connections first.
+    #[inline(always)]
+    fn begin_round(&mut self, connection: Box<Connection>, rounds: &mut u32) -> Flow {
+        if self.lead.is_some() && *rounds == ROUNDS_MAX {
+            return Break(self.yielded(connection));
+        }
+        *rounds += 1;
+        Continue(connection)
+    }
+
+    /// Closes without a response: a peer that omits the PROXY header is not trusted to speak HTTP.
     #[cold]
-    pub(super) fn refuse_proxy(&self, connection: Box<Connection>, error: ProxyError) -> Outcome {
+    fn refuse_proxy(&self, connection: Box<Connection>, error: ProxyError) -> Outcome {
         tracing::debug!(%error, "a PROXY header is refused");
         self.engine.refusals.note(Refusal::ProxyHeader, connection.peer);
         Outcome::Closed(connection)
     }
 
-    /// A proxy has said whom it speaks for. Returns whether that client may have one more connection.
+    /// Records the client's address from the PROXY header. Returns `false` if that client already has
+    /// its maximum of connections.
     #[cold]
-    pub(super) fn is_named(&self, connection: &mut Connection, address: SocketAddr) -> bool {
+    fn is_named(&self, connection: &mut Connection, address: Option<SocketAddr>) -> bool {
+        let Some(address) = address else { return true };
         connection.peer = Peer::Tcp(address);
         let Some(clients) = &self.engine.clients else { return true };
         connection.place = clients.admit(address.ip());
@@ -135,150 +164,96 @@ impl Worker<'_> {
     /// Counts a refusal that was noted by the protocol.
     #[cold]
     pub(super) fn note_refusal(&self, connection: &mut Connection) {
-        if let Some(refusal) = connection.http.take_refusal() {
+        if let Some(refusal) = connection.guest.take_refusal() {
             self.engine.refusals.note(refusal, connection.peer);
         }
     }
 
     /// Ends our direction and goes on reading what the peer still sends.
-    fn linger(&mut self, mut connection: Box<Connection>) -> Go {
+    fn linger(&mut self, mut connection: Box<Connection>) -> Flow {
         self.note_refusal(&mut connection);
-        match self.flush(&mut connection) {
-            Ok(Flushed::All) => {}
-            Ok(Flushed::Some) => return Go::Away(self.wait_rarely(connection)),
-            Err(error) => return Go::Away(self.give_up(connection, error)),
-        }
-        if let Err(error) = connection.transport.shutdown_write() {
-            return Go::Away(self.give_up(connection, error));
-        }
-        connection.http.linger(self.buffers.clock.now() + self.engine.config.linger_timeout);
+        let mut connection = self.flush(connection)?;
+        let ended = connection.transport.shutdown(Shutdown::Write);
+        let mut connection = self.check(connection, ended)?;
+        connection.guest.linger(self.buffers.clock.now() + self.engine.config.linger_timeout);
         connection.can_read = true;
-        Go::On(connection)
+        Continue(connection)
     }
 
+    /// Sends the output. Breaks off if the peer must read first, or is gone.
     #[inline(never)]
-    pub(super) fn flush(&mut self, connection: &mut Connection) -> io::Result<Flushed> {
-        self.flush_now(connection)
+    pub(super) fn flush(&mut self, connection: Box<Connection>) -> Flow {
+        self.flush_inline(connection)
     }
 
     /// As [`flush`](Self::flush), laid into the way of every request.
     #[inline(always)]
-    pub(super) fn flush_now(&mut self, connection: &mut Connection) -> io::Result<Flushed> {
+    pub(super) fn flush_inline(&mut self, mut connection: Box<Connection>) -> Flow {
+        let flushed = self.flush_output(&mut connection);
+        self.flushed(connection, flushed)
+    }
+
+    #[inline(always)]
+    pub(super) fn flush_output(&mut self, connection: &mut Connection) -> io::Result<Flushed> {
         if connection.is_flushed(self.buffers) {
             return Ok(Flushed::All);
         }
         connection.flush(self.buffers, &self.engine.config)
     }
 
-    /// Whether anything was received behind the request at hand: while the server drains, that is answered too. Looks
-    /// at the socket itself, because what came while the connection was away is known to its loop only.
-    #[cold]
-    pub(super) fn has_more_requests(&mut self, connection: &mut Connection) -> bool {
-        if !self.buffers.input.is_empty() {
-            return true;
-        }
-        if connection.is_held() && connection.transport.set_nonblocking().is_err() {
-            return false;
-        }
-        match self.read(connection) {
-            Ok(Filled::Some { may_have_more }) => {
-                connection.can_read = may_have_more || connection.has_end;
-                true
-            }
-            Ok(Filled::Nothing) => {
-                connection.can_read = false;
-                false
-            }
-            // Met again by the next read.
-            Ok(Filled::End) | Err(_) => {
-                connection.can_read = true;
-                false
-            }
-        }
-    }
-
+    /// Goes on once everything is sent.
     #[inline(always)]
-    fn read(&mut self, connection: &mut Connection) -> io::Result<Filled> {
-        if !connection.http.expects_head() {
-            return self.read_content(connection);
+    pub(super) fn flushed(&mut self, connection: Box<Connection>, flushed: io::Result<Flushed>) -> Flow {
+        match flushed {
+            Ok(Flushed::All) => Continue(connection),
+            Ok(Flushed::Some) => self.wait_cold(connection),
+            Err(error) => Break(self.give_up(connection, error)),
         }
-        self.read_input(connection)
     }
 
+    /// Goes on unless the system has failed.
+    pub(super) fn check(&mut self, connection: Box<Connection>, result: io::Result<()>) -> Flow {
+        match result {
+            Ok(()) => Continue(connection),
+            Err(error) => Break(self.give_up(connection, error)),
+        }
+    }
+
+    /// Leaves a connection to its peer, or to those who send to it. Goes on with one that ends instead,
+    /// because the server drains.
     #[inline(always)]
-    pub(super) fn read_input(&mut self, connection: &mut Connection) -> io::Result<Filled> {
-        let input = self.buffers.input.spare();
-        let room = input.len();
-        match connection.transport.read(input) {
-            Ok(0) => Ok(Filled::End),
-            Ok(read) => {
-                self.buffers.input.filled(read);
-                Ok(Filled::Some { may_have_more: read == room })
-            }
-            Err(error) if is_would_block(&error) => Ok(Filled::Nothing),
-            Err(error) => Err(error),
-        }
-    }
-
-    /// Reads into the content at hand, if it takes bytes as they come.
-    #[inline(never)]
-    fn read_content(&mut self, connection: &mut Connection) -> io::Result<Filled> {
-        let Some(content) = connection.http.content_spare() else {
-            return self.read_input(connection);
-        };
-        // What follows the content in the same read goes to the input.
-        let room = content.len();
-        let parts = &mut [IoSliceMut::new(content), IoSliceMut::new(self.buffers.input.spare())];
-        match connection.transport.read_vectored(parts) {
-            Ok(0) => Ok(Filled::End),
-            Ok(read) => {
-                connection.http.content_filled(read.min(room));
-                let behind = read.saturating_sub(room);
-                self.buffers.input.filled(behind);
-                Ok(Filled::Some { may_have_more: self.buffers.input.is_full() })
-            }
-            Err(error) if is_would_block(&error) => Ok(Filled::Nothing),
-            Err(error) => Err(error),
-        }
-    }
-
-    /// Leaves a connection to its peer.
-    #[inline(always)]
-    pub(super) fn wait(&mut self, mut connection: Box<Connection>) -> Outcome {
+    pub(super) fn wait(&mut self, mut connection: Box<Connection>) -> Flow {
         self.end_lease(&mut connection);
         let has_input = !self.buffers.input.is_empty();
         if let Some(unsent) = &connection.unsent {
             connection.deadline = unsent.deadline();
         } else {
-            if self.engine.is_draining() && connection.http.is_idle() && !has_input {
-                return Outcome::Closed(connection);
+            if self.engine.is_draining() && connection.guest.drain(has_input) {
+                return Continue(connection);
             }
             let now = self.buffers.clock.now();
-            if let Some(deadline) = connection.http.deadline(now, has_input, &self.engine.config) {
+            if let Some(deadline) = connection.guest.deadline(now, has_input, &self.engine.config) {
                 connection.deadline = deadline;
             }
         }
-        self.leave(connection)
-    }
-
-    /// Leaves a connection whose deadline is set.
-    #[inline(always)]
-    pub(super) fn leave(&mut self, mut connection: Box<Connection>) -> Outcome {
         self.unload(&mut connection);
-        match connection.watch(connection.is_writing()) {
-            Ok(()) => Outcome::Parked(connection),
-            Err(error) => self.give_up(connection, error),
+        let is_writing = connection.is_writing();
+        match connection.watch(is_writing) {
+            Ok(()) => Break(Outcome::Parked(connection)),
+            Err(error) => Break(self.give_up(connection, error)),
         }
     }
 
     #[inline(never)]
-    pub(super) fn wait_rarely(&mut self, connection: Box<Connection>) -> Outcome {
-        if connection.tcp.is_some() { self.wait_tcp(connection) } else { self.wait(connection) }
+    pub(super) fn wait_cold(&mut self, connection: Box<Connection>) -> Flow {
+        self.wait(connection)
     }
 
     /// Lets the loop's other connections have their turn.
-    pub(super) fn yielded(&mut self, mut connection: Box<Connection>) -> Outcome {
-        if let Err(error) = self.flush(&mut connection).and_then(|_| connection.watch(false)) {
+    #[inline(never)]
+    fn yielded(&mut self, mut connection: Box<Connection>) -> Outcome {
+        let flushed = self.flush_output(&mut connection);
+        if let Err(error) = flushed.and_then(|_| connection.watch(false)) {
             return self.give_up(connection, error);
         }
         self.unload(&mut connection);

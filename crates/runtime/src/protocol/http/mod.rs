@@ -6,19 +6,22 @@
 mod receive;
 mod send;
 
-use std::net::SocketAddr;
+use std::sync::Arc;
 use std::time::Instant;
 
 use filoplume_http1::{CloseReason, ContentDecoder, Next, ParseError, RequestHead, ServerConnection};
 use http::StatusCode;
 
+use super::raw::Raw;
+use super::{Guest, Step, Successor};
 use crate::buffers::{Buffers, Content};
 use crate::clock::Pace;
 use crate::config::ServerConfig;
 use crate::execution::key::Route;
-use crate::protocol::proxy::{ProxyError, parse_proxy_header};
 use crate::refusal::Refusal;
 use crate::request::Request;
+use crate::response::Upgrade;
+use crate::service::Site;
 use receive::Receiving;
 pub(crate) use send::Responded;
 use send::Sending;
@@ -26,6 +29,8 @@ use send::Sending;
 /// HTTP/1.1 on one connection, between two moments of work.
 #[derive(Debug)]
 pub(crate) struct Http {
+    /// Who answers the requests. `None`: the program, which pulls them.
+    site: Option<Arc<Site>>,
     messages: ServerConnection,
     stage: Stage,
     /// What is left of the content when the response is written.
@@ -49,8 +54,6 @@ enum HeadDeadline {
 /// Where the exchange at hand is.
 #[derive(Debug)]
 enum Stage {
-    /// Before the first request: a proxy says first whom it speaks for.
-    ProxyHeader,
     /// Between two requests, or within a head; and as long as the handler has the request.
     Head,
     /// The head is read; the content is collected.
@@ -59,6 +62,8 @@ enum Stage {
     Sending(Box<Sending>),
     /// The response is written; the rest of the content is skipped.
     Skipping(Box<Skipping>),
+    /// A `101` is written: another protocol follows.
+    Leaving(Upgrade, Route),
     /// Everything is said that will be said.
     Closing { lingers: bool },
     /// As [`Closing`](Self::Closing), within a content whose end is that of the connection.
@@ -75,29 +80,6 @@ struct Skipping {
     pace: Pace,
 }
 
-/// What is needed for the exchange to go on.
-#[derive(Debug)]
-pub(crate) enum Step {
-    /// Another look: the stage has changed.
-    Again,
-    /// The peer is another one than the socket says; then another look.
-    Peer(SocketAddr),
-    /// The end of the connection, which does not begin as it has to.
-    RefuseProxy(ProxyError),
-    /// More bytes of the peer.
-    Read,
-    /// The handler of a request whose content is complete, then [`Http::respond`].
-    Call(Request, Route),
-    /// The handler of a request whose content is still to come.
-    Stream(Box<Streaming>),
-    /// The next piece of the response body, by [`Http::pump`].
-    Pump,
-    /// The end of the peer's direction; ours ends now.
-    Linger,
-    /// The connection is done.
-    Close,
-}
-
 /// A request whose handler reads the content itself.
 #[derive(Debug)]
 pub(crate) struct Streaming {
@@ -110,8 +92,9 @@ pub(crate) struct Streaming {
 }
 
 impl Http {
-    pub(crate) fn new() -> Self {
+    pub(crate) fn new(site: Option<Arc<Site>>) -> Self {
         Self {
+            site,
             messages: ServerConnection::new(),
             stage: Stage::Head,
             skipping: None,
@@ -120,9 +103,10 @@ impl Http {
         }
     }
 
-    /// A connection whose first bytes are a PROXY header.
-    pub(crate) fn behind_proxy() -> Self {
-        Self { stage: Stage::ProxyHeader, ..Self::new() }
+    /// Who answers the requests. `None`: the program, which pulls them.
+    #[inline]
+    pub(crate) fn site(&self) -> Option<&Site> {
+        self.site.as_deref()
     }
 
     /// Whether a head is what comes next.
@@ -168,17 +152,17 @@ impl Http {
     /// Goes on as far as the bytes at hand allow. Heads are read by [`next_plain_head`](Self::next_plain_head) and [`next_other_head`](Self::next_other_head).
     #[inline(always)]
     pub(crate) fn step(&mut self, buffers: &mut Buffers) -> Step {
-        if matches!(self.stage, Stage::Head) { Step::Read } else { self.step_rarely(buffers) }
+        if matches!(self.stage, Stage::Head) { Step::Read } else { self.step_cold(buffers) }
     }
 
     #[inline(never)]
-    fn step_rarely(&mut self, buffers: &mut Buffers) -> Step {
+    fn step_cold(&mut self, buffers: &mut Buffers) -> Step {
         match &mut self.stage {
-            Stage::ProxyHeader => self.read_proxy_header(buffers),
             Stage::Head => Step::Read,
             Stage::Receiving(_) => self.receive(buffers),
             Stage::Sending(_) => Step::Pump,
             Stage::Skipping(_) => self.skip(buffers),
+            Stage::Leaving(..) => Step::Leave,
             Stage::Closing { lingers: true } => Step::Linger,
             Stage::Closing { lingers: false } | Stage::CutShort => Step::Close,
             Stage::Lingering { .. } => {
@@ -188,21 +172,27 @@ impl Http {
         }
     }
 
-    fn read_proxy_header(&mut self, buffers: &mut Buffers) -> Step {
-        match parse_proxy_header(buffers.input.unread()) {
-            Ok(None) => Step::Read,
-            Ok(Some(header)) => {
-                buffers.input.consume(header.len);
-                self.stage = Stage::Head;
-                header.source.map_or(Step::Again, Step::Peer)
+    /// Takes what follows a `101`.
+    pub(crate) fn leave(&mut self) -> Option<Successor> {
+        match std::mem::replace(&mut self.stage, Stage::Closing { lingers: false }) {
+            Stage::Leaving(Upgrade::Thread(handler), _) => Some(Successor::Thread(handler)),
+            Stage::Leaving(Upgrade::Protocol(protocol), route) => {
+                Some(Successor::Guest(Guest::Raw(Box::new(Raw::upgraded(protocol, route)))))
             }
-            Err(error) => Step::RefuseProxy(error),
+            stage => {
+                self.stage = stage;
+                None
+            }
         }
     }
 
-    /// Whether the connection is between two requests, or before its first.
-    pub(crate) fn is_idle(&self) -> bool {
-        matches!(self.stage, Stage::Head | Stage::ProxyHeader)
+    /// Ends the connection if it is between two requests, or before its first. Returns whether it is.
+    pub(crate) fn drain(&mut self, has_input: bool) -> bool {
+        let is_idle = matches!(self.stage, Stage::Head) && !has_input;
+        if is_idle {
+            self.close(CloseReason::Shutdown, false);
+        }
+        is_idle
     }
 
     /// Whether a handler could go on at once if there were input.
@@ -223,14 +213,12 @@ impl Http {
         if is_idle && self.head == HeadDeadline::Idle {
             return Some(now + config.keep_alive_timeout);
         }
-        self.deadline_rarely(now, has_input, config)
+        self.deadline_cold(now, has_input, config)
     }
 
     #[inline(never)]
-    fn deadline_rarely(&mut self, now: Instant, has_input: bool, config: &ServerConfig) -> Option<Instant> {
+    fn deadline_cold(&mut self, now: Instant, has_input: bool, config: &ServerConfig) -> Option<Instant> {
         match &self.stage {
-            // It counts against the deadline of the first head.
-            Stage::ProxyHeader => None,
             Stage::Head => match self.head {
                 HeadDeadline::First | HeadDeadline::Begun => None,
                 HeadDeadline::Idle if !has_input => Some(now + config.keep_alive_timeout),
@@ -242,7 +230,9 @@ impl Http {
             Stage::Receiving(receiving) => Some(receiving.deadline()),
             Stage::Skipping(skipping) => Some(skipping.pace.deadline()),
             Stage::Lingering { until } => Some(*until),
-            Stage::Sending(_) | Stage::Closing { .. } | Stage::CutShort => Some(now + config.write_timeout),
+            Stage::Sending(_) | Stage::Leaving(..) | Stage::Closing { .. } | Stage::CutShort => {
+                Some(now + config.write_timeout)
+            }
         }
     }
 
@@ -311,12 +301,12 @@ impl Http {
     fn settle(&mut self, has_input: bool) {
         let next = self.messages.next();
         if !(next == Some(Next::KeepAlive) && matches!(self.stage, Stage::Head)) {
-            self.settle_rarely(next, has_input);
+            self.settle_cold(next, has_input);
         }
     }
 
     #[inline(never)]
-    fn settle_rarely(&mut self, next: Option<Next>, has_input: bool) {
+    fn settle_cold(&mut self, next: Option<Next>, has_input: bool) {
         match next {
             Some(Next::KeepAlive) => self.stage = Stage::Head,
             Some(Next::Close(reason)) => {

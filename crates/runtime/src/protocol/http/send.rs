@@ -13,7 +13,7 @@ use crate::body::StreamReturn;
 use crate::buffers::Buffers;
 use crate::config::ServerConfig;
 use crate::execution::key::Route;
-use crate::response::{Response, ResponseBody, UpgradeHandler};
+use crate::response::{Response, ResponseBody};
 
 /// A body up to this is copied behind its head; a longer one is written from where it is.
 const COPY_BYTES_MAX: usize = 8 * 1024;
@@ -51,12 +51,12 @@ impl Sending {
 
 /// What is left to do with a response.
 pub(crate) enum Responded {
-    /// Nothing: it is in the output, or follows from its reader.
+    /// Nothing: it is in the output.
     Encoded,
+    /// Its body follows from its reader.
+    Begun,
     /// This content is to be written behind the output.
     Large(Bytes),
-    /// The connection is to be taken over once the output is written.
-    Upgrade(UpgradeHandler),
 }
 
 impl Http {
@@ -84,11 +84,11 @@ impl Http {
                 return Responded::Encoded;
             }
         }
-        self.respond_rarely(response, route, stream, buffers, config)
+        self.respond_cold(response, route, stream, buffers, config)
     }
 
     #[inline(never)]
-    fn respond_rarely(
+    fn respond_cold(
         &mut self,
         response: &mut Response,
         route: Route,
@@ -120,8 +120,9 @@ impl Http {
         };
         let encoding =
             self.messages.write_head(status, &headers, length, buffers.clock.date(), &mut buffers.output);
-        if let (true, Some(handler)) = (is_upgrade, upgrade) {
-            return Responded::Upgrade(handler);
+        if let (true, Some(upgrade)) = (is_upgrade, upgrade) {
+            self.stage = Stage::Leaving(upgrade, route);
+            return Responded::Encoded;
         }
         let framing = match encoding {
             BodyEncoding::None => None,
@@ -140,6 +141,7 @@ impl Http {
             }
             (ResponseBody::Sized { reader, .. } | ResponseBody::Unsized(reader), Some(framing)) => {
                 self.stage = Stage::Sending(Box::new(Sending { reader, framing, route, stream }));
+                return Responded::Begun;
             }
             (_, _) => {
                 if let Some(returns) = stream {

@@ -1,27 +1,29 @@
-//! A raw TCP service on one connection: what its protocol is told next, and what it asked for.
+//! A raw protocol on one connection: what its protocol is told next, and what it asked for.
 //!
-//! Like [`Http`](super::http::Http), [`Tcp`] never reads or writes a socket, and never calls the protocol by itself. It says
-//! what comes next, a [`Step`], and the thread that holds the connection does it.
+//! Like [`Http`](super::http::Http), [`Raw`] never reads or writes a socket, and never calls the
+//! protocol by itself. It says what comes next, a [`Step`], and the thread that holds the connection
+//! does it.
 
 use std::fmt;
-use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Instant;
 
-use crate::blocking_stream::BlockingStream;
+use super::http::Http;
+use super::{Guest, Step, Successor};
 use crate::buffers::Buffers;
 use crate::clock::Pace;
 use crate::config::ServerConfig;
 use crate::connection::transport::Peer;
 use crate::event_loop::LoopHandle;
-use crate::protocol::proxy::{ProxyError, parse_proxy_header};
+use crate::execution::key::{Execution, ExecutionKey, Route};
 use crate::service::Site;
 use crate::tcp::{Asked, Borrowed, Closed, End, Io, Mailbox, Protocol, TcpService};
 
-/// A raw TCP service on one connection, between two moments of work.
-pub(crate) struct Tcp {
-    /// Made when the peer is known; gone when it was told of the end.
-    protocol: Option<Box<dyn Protocol>>,
+/// A raw protocol on one connection, between two moments of work.
+pub(crate) struct Raw {
+    actor: Actor,
+    /// For the execution policy.
+    route: Route,
     stage: Stage,
     /// Unread bytes that the protocol has seen and has no use for yet.
     seen: usize,
@@ -37,10 +39,17 @@ pub(crate) struct Tcp {
     mailbox: Option<Arc<Mailbox>>,
 }
 
+/// The code of the program that is told of the connection.
+enum Actor {
+    /// Made by this service with the first event.
+    Expected(Arc<dyn TcpService>),
+    Present(Box<dyn Protocol>),
+    /// It was told of the end.
+    Gone,
+}
+
 /// How far the connection is.
 enum Stage {
-    /// A proxy says first whom it speaks for.
-    ProxyHeader,
     /// The protocol has not been told of anything.
     New,
     Open,
@@ -48,10 +57,8 @@ enum Stage {
     Closing(Closed),
     /// Only the end of what the peer sends is waited for, so that the last bytes reach it.
     Lingering(Closed, Instant),
-    /// To be given away once everything is sent.
-    Detaching(Box<dyn FnOnce(BlockingStream) + Send>),
-    /// To go on in HTTP once everything is sent.
-    Becoming(Arc<Site>),
+    /// Another guest follows, or a thread, once everything is sent.
+    Leaving(Successor),
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -71,37 +78,26 @@ pub(crate) enum Event {
     Deadline,
 }
 
-/// What is needed for the connection to go on.
-pub(crate) enum Step {
-    /// Another look: the stage has changed.
-    Again,
-    /// The peer is another one than the socket says; then another look.
-    Peer(SocketAddr),
-    /// The end of the connection, which does not begin as it has to.
-    RefuseProxy(ProxyError),
-    /// A call of the protocol, by [`Tcp::call`].
-    Call(Event),
-    /// The output sent.
-    Flush,
-    /// More bytes of the peer.
-    Read,
-    /// Another thread's bytes, or the deadline: the peer has ended.
-    Wait,
-    /// The end of the peer's direction; ours ends now.
-    Linger(Closed),
-    /// The socket is somebody else's.
-    Detach(Box<dyn FnOnce(BlockingStream) + Send>),
-    /// HTTP from here on.
-    Become(Arc<Site>),
-    /// The connection is done.
-    Close,
-}
+impl Raw {
+    /// A connection of a raw service. All of its calls are one route: they block, or they do not.
+    pub(crate) fn new(service: Arc<dyn TcpService>) -> Self {
+        // Services over HTTP number their routes from zero.
+        let key = ExecutionKey::numbered(u32::MAX);
+        Self::of(Actor::Expected(service), Route { key, execution: Execution::Learned })
+    }
 
-impl Tcp {
-    pub(crate) fn new(expects_proxy_header: bool) -> Self {
+    /// A connection that a request of this route has upgraded. What its messages cost is learned apart
+    /// from what the requests do.
+    pub(crate) fn upgraded(protocol: Box<dyn Protocol>, route: Route) -> Self {
+        let key = route.key.of_upgrade();
+        Self::of(Actor::Present(protocol), Route { key, execution: Execution::Learned })
+    }
+
+    fn of(actor: Actor, route: Route) -> Self {
         Self {
-            protocol: None,
-            stage: if expects_proxy_header { Stage::ProxyHeader } else { Stage::New },
+            actor,
+            route,
+            stage: Stage::New,
             seen: 0,
             pace: None,
             timeout: None,
@@ -112,11 +108,15 @@ impl Tcp {
         }
     }
 
+    pub(crate) fn route(&self) -> Route {
+        self.route
+    }
+
     /// Goes on as far as the bytes at hand allow. What other threads have left is put into the output.
     #[inline(always)]
     pub(crate) fn step(&mut self, buffers: &mut Buffers) -> Step {
         if !matches!(self.stage, Stage::Open) {
-            return self.step_rarely(buffers);
+            return self.step_cold(buffers);
         }
         if let Some(mailbox) = &self.mailbox {
             if mailbox.take(&mut buffers.output) {
@@ -128,47 +128,34 @@ impl Tcp {
             }
         }
         if self.has_expired {
-            return Step::Call(Event::Deadline);
+            return Step::Tell(Event::Deadline);
         }
         if self.notify_drained {
-            return Step::Call(Event::Drained);
+            return Step::Tell(Event::Drained);
         }
         if buffers.input.len() > self.seen {
-            return Step::Call(Event::Data);
+            return Step::Tell(Event::Data);
         }
         match self.input {
             Side::Open => Step::Read,
-            Side::Ended => Step::Call(Event::End),
+            Side::Ended => Step::Tell(Event::End),
             Side::Told => Step::Wait,
         }
     }
 
     #[inline(never)]
-    fn step_rarely(&mut self, buffers: &mut Buffers) -> Step {
+    fn step_cold(&mut self, buffers: &mut Buffers) -> Step {
         match &self.stage {
-            Stage::ProxyHeader => match parse_proxy_header(buffers.input.unread()) {
-                Ok(None) if self.has_expired || self.input != Side::Open => {
-                    self.stage = Stage::Closing(Closed::TimedOut);
-                    Step::Again
-                }
-                Ok(None) => Step::Read,
-                Ok(Some(header)) => {
-                    buffers.input.consume(header.len);
-                    self.stage = Stage::New;
-                    header.source.map_or(Step::Again, Step::Peer)
-                }
-                Err(error) => Step::RefuseProxy(error),
-            },
-            Stage::New => Step::Call(Event::Open),
+            Stage::New => Step::Tell(Event::Open),
             Stage::Open => Step::Again,
             // Closing a socket with unread bytes in it, or before they come, resets the connection, and what was sent may be lost.
-            &Stage::Closing(reason) if self.input == Side::Open && !self.has_expired => Step::Linger(reason),
+            Stage::Closing(_) if self.input == Side::Open && !self.has_expired => Step::Linger,
             Stage::Closing(_) => Step::Close,
             Stage::Lingering(..) => {
                 buffers.input.clear();
                 if self.has_expired || self.input != Side::Open { Step::Close } else { Step::Read }
             }
-            Stage::Detaching(_) | Stage::Becoming(_) => self.step_over(buffers),
+            Stage::Leaving(_) => self.step_over(buffers),
         }
     }
 
@@ -180,12 +167,15 @@ impl Tcp {
             }
             return Step::Flush;
         }
+        Step::Leave
+    }
+
+    pub(crate) fn leave(&mut self) -> Option<Successor> {
         match std::mem::replace(&mut self.stage, Stage::Closing(Closed::Detached)) {
-            Stage::Detaching(handler) => Step::Detach(handler),
-            Stage::Becoming(site) => Step::Become(site),
+            Stage::Leaving(successor) => Some(successor),
             stage => {
                 self.stage = stage;
-                Step::Again
+                None
             }
         }
     }
@@ -195,13 +185,15 @@ impl Tcp {
     pub(crate) fn call(
         &mut self,
         event: Event,
-        service: &dyn TcpService,
         of: (&Peer, &Arc<LoopHandle>, usize),
         asked: &mut Asked,
         buffers: &mut Buffers,
     ) -> usize {
         let (peer, home, token) = of;
-        let protocol = self.protocol.get_or_insert_with(|| service.accept(*peer));
+        if let Actor::Expected(service) = &self.actor {
+            self.actor = Actor::Present(service.accept(*peer));
+        }
+        let Actor::Present(protocol) = &mut self.actor else { return 0 };
         let given = buffers.input.unread();
         let mut io = Io {
             peer,
@@ -237,7 +229,8 @@ impl Tcp {
     fn succeed(&mut self, asked: &mut Asked) {
         let Some(End::Succeed(successor)) = asked.end.take() else { return };
         *asked = Asked { sent_back: asked.sent_back, has_rare: true, is_succeeded: true, ..Asked::default() };
-        if let Some(mut predecessor) = self.protocol.replace(successor) {
+        let predecessor = std::mem::replace(&mut self.actor, Actor::Present(successor));
+        if let Actor::Present(mut predecessor) = predecessor {
             predecessor.close(Closed::Succeeded);
         }
     }
@@ -258,11 +251,11 @@ impl Tcp {
             self.seen = 0;
             return asked.sent_back;
         }
-        self.called_rarely(event, used, std::mem::take(asked), buffers, config)
+        self.called_cold(event, used, std::mem::take(asked), buffers, config)
     }
 
     #[inline(never)]
-    fn called_rarely(
+    fn called_cold(
         &mut self,
         event: Event,
         used: usize,
@@ -304,8 +297,8 @@ impl Tcp {
                 Side::Ended | Side::Told => Closed::ByPeer,
             }),
             Some(End::TooLong) => self.close(Closed::TooLong),
-            Some(End::Detach(handler)) => self.stage = Stage::Detaching(handler),
-            Some(End::Http(site)) => self.stage = Stage::Becoming(site),
+            Some(End::Detach(handler)) => self.stage = Stage::Leaving(Successor::Thread(handler)),
+            Some(End::Http(site)) => self.stage = Stage::Leaving(as_http(site)),
             // It was taken by the call.
             Some(End::Succeed(_)) => {}
             None if is_succeeded => {
@@ -314,7 +307,10 @@ impl Tcp {
             }
             None if unread == 0 => {}
             None => {
-                let unread_max = self.protocol.as_ref().map_or(0, |protocol| protocol.unread_bytes_max());
+                let unread_max = match &self.actor {
+                    Actor::Present(protocol) => protocol.unread_bytes_max(),
+                    Actor::Expected(_) | Actor::Gone => 0,
+                };
                 if unread > unread_max {
                     self.close(Closed::TooLong);
                 } else if self.pace.is_none() {
@@ -344,9 +340,8 @@ impl Tcp {
         }
     }
 
-    /// Nothing more is said or read.
-    pub(crate) fn close(&mut self, reason: Closed) {
-        if matches!(self.stage, Stage::ProxyHeader | Stage::New | Stage::Open) {
+    fn close(&mut self, reason: Closed) {
+        if matches!(self.stage, Stage::New | Stage::Open) {
             self.stage = Stage::Closing(reason);
         }
     }
@@ -358,8 +353,10 @@ impl Tcp {
     }
 
     /// Our direction is closed too; what still comes is thrown away.
-    pub(crate) fn linger(&mut self, reason: Closed, until: Instant) {
-        self.stage = Stage::Lingering(reason, until);
+    pub(crate) fn linger(&mut self, until: Instant) {
+        if let Stage::Closing(reason) = self.stage {
+            self.stage = Stage::Lingering(reason, until);
+        }
     }
 
     /// So many bytes have come.
@@ -385,16 +382,20 @@ impl Tcp {
         }
     }
 
-    /// Whether nothing that was begun would be lost.
-    pub(crate) fn is_idle(&self) -> bool {
-        self.seen == 0 && matches!(self.stage, Stage::ProxyHeader | Stage::New | Stage::Open)
+    /// Ends the connection if nothing that was begun would be lost. Returns whether that is so.
+    pub(crate) fn drain(&mut self) -> bool {
+        let is_idle =
+            self.seen == 0 && self.input == Side::Open && matches!(self.stage, Stage::New | Stage::Open);
+        if is_idle {
+            self.close(Closed::Shutdown);
+        }
+        is_idle
     }
 
     /// When the peer must have sent more, if the connection waits for it from now on. `None` keeps the deadline that runs.
     #[inline(always)]
     pub(crate) fn deadline(&self, now: Instant, config: &ServerConfig) -> Option<Instant> {
         match self.stage {
-            Stage::ProxyHeader => None,
             Stage::Lingering(_, until) => Some(until),
             _ => match (self.timeout, &self.pace) {
                 (Some(timeout), _) => Some(timeout),
@@ -405,7 +406,7 @@ impl Tcp {
     }
 
     /// Takes the protocol out, to be told why it is over. It is told nothing more.
-    pub(crate) fn take_protocol(&mut self) -> Option<(Box<dyn Protocol>, Closed)> {
+    pub(crate) fn take_protocol(&mut self) -> Option<(Box<dyn Protocol>, Closed, Route)> {
         if let Some(mailbox) = self.mailbox.take() {
             mailbox.end();
         }
@@ -413,21 +414,29 @@ impl Tcp {
             Stage::Closing(reason) | Stage::Lingering(reason, _) => reason,
             _ => Closed::Shutdown,
         };
-        Some((self.protocol.take()?, reason))
+        match std::mem::replace(&mut self.actor, Actor::Gone) {
+            Actor::Present(protocol) => Some((protocol, reason, self.route)),
+            Actor::Expected(_) | Actor::Gone => None,
+        }
     }
 }
 
-impl Drop for Tcp {
+impl Drop for Raw {
     fn drop(&mut self) {
         // What is left when a server ends by its deadline.
-        if let Some((mut protocol, reason)) = self.take_protocol() {
+        if let Some((mut protocol, reason, _)) = self.take_protocol() {
             protocol.close(reason);
         }
     }
 }
 
-impl fmt::Debug for Tcp {
+impl fmt::Debug for Raw {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Tcp").field("seen", &self.seen).field("input", &self.input).finish_non_exhaustive()
+        f.debug_struct("Raw").field("seen", &self.seen).field("input", &self.input).finish_non_exhaustive()
     }
+}
+
+/// HTTP, answered by this service, as on a connection that has just been accepted.
+fn as_http(site: Arc<Site>) -> Successor {
+    Successor::Guest(Guest::Http(Http::new(Some(site))))
 }

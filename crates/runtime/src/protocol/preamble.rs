@@ -1,0 +1,46 @@
+//! What comes before the first byte of a protocol: a PROXY header, where the listener expects one.
+
+use super::proxy::parse_proxy_header;
+use super::{Guest, Step, Successor};
+use crate::buffers::Buffers;
+
+/// A connection whose first bytes are a PROXY header.
+#[derive(Debug)]
+pub(crate) struct Preamble {
+    /// What follows the header.
+    next: Option<Guest>,
+    /// Nothing follows: the peer has ended, or was too slow.
+    is_over: bool,
+}
+
+impl Preamble {
+    pub(crate) fn before(next: Guest) -> Self {
+        Self { next: Some(next), is_over: false }
+    }
+
+    #[inline(never)]
+    pub(crate) fn step(&mut self, buffers: &mut Buffers) -> Step {
+        match parse_proxy_header(buffers.input.unread()) {
+            Ok(None) if self.is_over => Step::Close,
+            Ok(None) => Step::Read,
+            Ok(Some(header)) => {
+                buffers.input.consume(header.len);
+                Step::Named(header.source)
+            }
+            Err(error) => Step::RefuseProxy(error),
+        }
+    }
+
+    pub(crate) fn end(&mut self) {
+        self.is_over = true;
+    }
+
+    pub(crate) fn drain(&mut self, has_input: bool) -> bool {
+        self.is_over |= !has_input;
+        self.is_over
+    }
+
+    pub(crate) fn leave(&mut self) -> Option<Successor> {
+        self.next.take().map(Successor::Guest)
+    }
+}
