@@ -4,9 +4,10 @@ use std::collections::BTreeMap;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender};
 use std::time::Duration;
 
+use serde::{Deserialize, Serialize};
+
 use crate::histogram::Histogram;
 use crate::outbox::Delivery;
-use crate::run::Moment;
 use crate::tally::Slice;
 
 /// Most moments that a course has: more would not be seen.
@@ -151,6 +152,29 @@ impl Collector {
         self.reached.iter_mut().for_each(|reached| *reached /= 2);
         for (at, slice) in std::mem::take(&mut self.open) {
             self.open.entry(at / 2).or_insert_with(Slice::new).merge(&slice);
+        }
+    }
+}
+
+/// A piece of time. Latencies in nanoseconds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Moment {
+    pub(crate) responses: u64,
+    pub(crate) errors: u64,
+    pub(crate) p50: u64,
+    pub(crate) p99: u64,
+    pub(crate) max: u64,
+}
+
+impl Moment {
+    /// Both as one.
+    pub(crate) fn with(self, other: Self) -> Self {
+        Self {
+            responses: self.responses + other.responses,
+            errors: self.errors + other.errors,
+            p50: self.p50.max(other.p50),
+            p99: self.p99.max(other.p99),
+            max: self.max.max(other.max),
         }
     }
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use crate::collector::Collected;
+use crate::collector::{Collected, Moment};
 use crate::cpu::CpuTime;
 use crate::histogram::Latency;
 use crate::outbox::Finished;
@@ -104,16 +104,6 @@ pub(crate) struct Client {
 pub(crate) struct Course {
     pub(crate) seconds_per_moment: f64,
     pub(crate) moments: Vec<Moment>,
-}
-
-/// A piece of time. Latencies in nanoseconds.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub(crate) struct Moment {
-    pub(crate) responses: u64,
-    pub(crate) errors: u64,
-    pub(crate) p50: u64,
-    pub(crate) p99: u64,
-    pub(crate) max: u64,
 }
 
 /// CPU time while requests were counted.
@@ -273,19 +263,6 @@ impl Connections {
             least: served.first().copied().unwrap_or(0),
             median: served.get(served.len() / 2).copied().unwrap_or(0),
             most: served.last().copied().unwrap_or(0),
-        }
-    }
-}
-
-impl Moment {
-    /// Both as one.
-    pub(crate) fn with(self, other: Self) -> Self {
-        Self {
-            responses: self.responses + other.responses,
-            errors: self.errors + other.errors,
-            p50: self.p50.max(other.p50),
-            p99: self.p99.max(other.p99),
-            max: self.max.max(other.max),
         }
     }
 }

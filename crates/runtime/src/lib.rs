@@ -22,59 +22,43 @@
 //! - [`ServerConfig`] has every bound, with its default.
 //! - [`TaskPool`] and [`MessageQueue`] are the engine's own, for use beside it.
 
-mod blocking_stream;
-mod body;
+mod budget;
 mod buffers;
-mod clients;
 mod clock;
 mod config;
-mod connection;
 mod engine;
 mod error;
-mod event_loop;
 mod execution;
 #[cfg(all(test, target_os = "linux"))]
 mod faults;
-mod in_process;
-mod incoming;
-mod listener;
 mod metrics;
-mod panics;
 mod pool;
 mod protocol;
 mod queue;
-mod refusal;
-mod request;
-mod response;
-mod route_metrics;
-mod scheduling;
 mod server;
 mod service;
-#[cfg(unix)]
-mod signal;
 mod sync;
-mod task;
-pub mod tcp;
-mod throttle;
-mod worker;
+mod transport;
 
 pub use filoplume_http1::{Headers, InvalidHeader, Limits, ParseError, StaticField, Version};
 pub use http::{Method, StatusCode};
 
-pub use crate::blocking_stream::BlockingStream;
-pub use crate::body::{Body, ContentError};
+pub use crate::budget::refusal::Refusal;
 pub use crate::config::ServerConfig;
-pub use crate::connection::transport::Peer;
+pub use crate::engine::incoming::IncomingRequest;
 pub use crate::error::{Error, Result};
-pub use crate::in_process::answer_in_process;
-pub use crate::incoming::{Incoming, IncomingRequest};
+pub use crate::execution::metrics::{RouteMetrics, Runs, Why};
 pub use crate::metrics::Metrics;
-pub use crate::panics::note_caught_panic;
 pub use crate::pool::{PoolConfig, PoolError, PoolMetrics, TaskPool};
 pub use crate::queue::{MessageQueue, RecvError, SendError};
-pub use crate::refusal::Refusal;
-pub use crate::request::Request;
-pub use crate::response::{Response, ResponseBody};
-pub use crate::route_metrics::{RouteMetrics, Runs, Why};
+pub use crate::server::in_process::answer_in_process;
+pub use crate::server::incoming::Incoming;
 pub use crate::server::{Server, ServerBuilder, ShutdownHandle};
+pub use crate::service::blocking_stream::BlockingStream;
+pub use crate::service::body::{Body, ContentError};
+pub use crate::service::panics::note_caught_panic;
+pub use crate::service::request::Request;
+pub use crate::service::response::{Response, ResponseBody};
+pub use crate::service::tcp;
 pub use crate::service::{Plan, Service};
+pub use crate::transport::Peer;

@@ -4,9 +4,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use crossbeam_utils::CachePadded;
 
+use crate::budget::refusal::{Refusal, Refusals};
+use crate::execution::metrics::RouteMetrics;
 use crate::pool::PoolMetrics;
-use crate::refusal::{Refusal, Refusals};
-use crate::route_metrics::RouteMetrics;
 
 /// One number that any thread may change. Relaxed: it orders nothing, it only counts.
 #[derive(Debug, Default)]

@@ -2,10 +2,11 @@
 
 use std::fmt::Write;
 
+use crate::collector::Moment;
 use crate::histogram::{Latency, PERCENTILES};
 use crate::report::chart::{Chart, Curve, Point, escape, ticks};
 use crate::report::{float, text};
-use crate::run::{Moment, Run};
+use crate::run::Run;
 use crate::units;
 
 const STYLE: &str = "

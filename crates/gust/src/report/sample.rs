@@ -2,9 +2,10 @@
 
 use std::collections::BTreeMap;
 
+use crate::collector::Moment;
 use crate::cpu::CpuTime;
 use crate::histogram::{Histogram, Latency};
-use crate::run::{Client, Connections, Course, FORMAT, Load, Moment, Run};
+use crate::run::{Client, Connections, Course, FORMAT, Load, Run};
 use crate::tally::Errors;
 
 /// At a constant rate, with a bit of everything.

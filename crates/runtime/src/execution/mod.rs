@@ -6,11 +6,13 @@ pub(crate) mod crowd;
 pub(crate) mod doze;
 pub(crate) mod key;
 pub(crate) mod lease;
+pub(crate) mod metrics;
 #[cfg(all(test, loom))]
 mod models;
 pub(crate) mod policy;
 pub(crate) mod probe;
 pub(crate) mod routes;
+pub(crate) mod scheduling;
 #[cfg(test)]
 mod simulator;
 pub(crate) mod slot;

@@ -16,9 +16,9 @@ use loom::cell::Cell;
 
 use super::doze::{Doze, FOR_EVER, Standby};
 use super::slot::Slot;
+use crate::service::tcp::Letters;
 use crate::sync::atomic::{AtomicBool, Ordering};
 use crate::sync::{Condvar, Mutex, thread};
-use crate::tcp::Letters;
 
 #[allow(clippy::print_stdout, reason = "`--nocapture` shows how far a model has walked")]
 fn explore(name: &str, preemptions: Option<usize>, model: impl Fn() + Send + Sync + 'static) {

@@ -9,10 +9,8 @@ use std::time::{Duration, Instant};
 use parking_lot::Mutex;
 
 use super::key::{Execution, ExecutionKey, Route};
+use super::metrics::{RouteMetrics, Runs, Why};
 use super::policy::{ALWAYS, NEVER_CALLED, OnLoop, Others, Place, Shared, Took};
-use crate::request::Request;
-use crate::route_metrics::{RouteMetrics, Runs, Why};
-use crate::service::Service;
 
 /// What a dispatch is taken to cost before one was measured.
 const PRICE_AT_FIRST: Duration = Duration::from_micros(10);
@@ -24,6 +22,13 @@ const PRICE_MAX: Duration = Duration::from_micros(40);
 
 /// The longest path that is kept as the name of a route.
 const NAME_CHARS_MAX: usize = 64;
+
+/// A request, as far as its route's name goes.
+pub(crate) trait Called {
+    /// The number that the service gave to the route.
+    fn route(&self) -> Option<u32>;
+    fn path(&self) -> &str;
+}
 
 /// The routes of one server.
 #[derive(Debug)]
@@ -85,13 +90,13 @@ impl Routes {
     pub(crate) fn runs_here(
         &self,
         route: Route,
-        request: Option<&Request>,
+        called: Option<&dyn Called>,
         others: impl FnOnce() -> Others,
     ) -> bool {
         match route.execution {
             Execution::Learned => {
                 let others_max = self.others_max[route.key.index()].load(Ordering::Relaxed);
-                others_max == ALWAYS || self.runs_here_slow(route.key, request, others_max, others)
+                others_max == ALWAYS || self.runs_here_slow(route.key, called, others_max, others)
             }
             Execution::Inline => true,
             Execution::Dispatched => false,
@@ -102,13 +107,13 @@ impl Routes {
     fn runs_here_slow(
         &self,
         key: ExecutionKey,
-        request: Option<&Request>,
+        called: Option<&dyn Called>,
         others_max: u32,
         others: impl FnOnce() -> Others,
     ) -> bool {
         if others_max == NEVER_CALLED {
-            if let Some(request) = request {
-                self.name(key, request);
+            if let Some(called) = called {
+                self.name(key, called);
             }
             return true;
         }
@@ -128,14 +133,14 @@ impl Routes {
 
     /// Keeps how a route is called, for those who read the metrics.
     #[cold]
-    pub(crate) fn name(&self, key: ExecutionKey, request: &Request) {
+    pub(crate) fn name(&self, key: ExecutionKey, called: &dyn Called) {
         let is_new = &self.others_max[key.index()];
         let _ = is_new.compare_exchange(NEVER_CALLED, ALWAYS, Ordering::Relaxed, Ordering::Relaxed);
         let mut known = self.entries[key.index()].known.lock();
         if known.name.is_none() {
-            known.name = Some(match request.route() {
+            known.name = Some(match called.route() {
                 Some(number) => Name::Number(number),
-                None => Name::Path(request.path().chars().take(NAME_CHARS_MAX).collect()),
+                None => Name::Path(called.path().chars().take(NAME_CHARS_MAX).collect()),
             });
         }
     }
@@ -293,20 +298,17 @@ impl Routes {
         self.price_ns.store(ns((before * 7 + price) / 8), Ordering::Relaxed);
     }
 
-    /// What is known of the routes that were called. The service knows what they are called.
-    pub(crate) fn read(&self, service: Option<&dyn Service>) -> Vec<RouteMetrics> {
-        self.entries.iter().filter_map(|entry| entry.read(service)).collect()
+    /// What is known of the routes that were called. `name_of` knows those with a number.
+    pub(crate) fn read(&self, name_of: &dyn Fn(u32) -> Option<String>) -> Vec<RouteMetrics> {
+        self.entries.iter().filter_map(|entry| entry.read(name_of)).collect()
     }
 }
 
 impl Entry {
-    fn read(&self, service: Option<&dyn Service>) -> Option<RouteMetrics> {
+    fn read(&self, name_of: &dyn Fn(u32) -> Option<String>) -> Option<RouteMetrics> {
         let known = self.known.lock();
         let name = match known.name.as_ref()? {
-            Name::Number(number) => {
-                let name = service.and_then(|service| service.route_name(*number));
-                name.unwrap_or_else(|| format!("route {number}"))
-            }
+            Name::Number(number) => name_of(*number).unwrap_or_else(|| format!("route {number}")),
             Name::Path(path) => path.to_string(),
         };
         let sum = |of: fn(&Counted) -> &AtomicU64| {

@@ -10,13 +10,10 @@ use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use super::crowd;
+use super::crowd::{self, Crowd};
 use super::doze::Standby;
 use super::probe;
-use crate::engine::Engine;
-use crate::event_loop::LoopHandle;
-use crate::scheduling::as_usual;
-use crate::task::Task;
+use super::scheduling::as_usual;
 
 /// The period while handlers have been caught of late: what blocks once tends to block again.
 const PERIOD_WARY: Duration = Duration::from_micros(500);
@@ -32,21 +29,41 @@ const WARY_TIME: Duration = Duration::from_secs(1);
 /// some looks cost the machine.
 const QUIET_TIME: Duration = Duration::from_millis(60);
 
+/// A loop, as far as the watchdog knows it.
+pub(crate) trait Watched: Send + Sync + 'static {
+    /// The turn of its slot: odd while a handler runs.
+    fn turn(&self) -> u64;
+
+    /// The system's number of the thread that leads it, or led it last; 0 if the system has none.
+    fn leader(&self) -> u32;
+
+    /// Whether it waits for events: nobody runs a handler on it.
+    fn is_asleep(&self) -> bool;
+
+    /// Takes the loop from the call of this turn, which has been seen for `held`, and has another
+    /// thread lead it. Returns whether that call held it.
+    fn hand_over(&self, turn: u64, held: Duration) -> bool;
+}
+
 /// The side of the watchdog that leaders see.
 #[derive(Debug)]
 pub(crate) struct Watchdog {
-    standby: Standby,
+    standby: Arc<Standby>,
 }
 
 impl Watchdog {
     pub(crate) fn new() -> Self {
-        Self { standby: Standby::new() }
+        Self { standby: Arc::new(Standby::new()) }
     }
 
-    pub(crate) fn start(&self, engine: &Arc<Engine>, handles: Vec<Arc<LoopHandle>>) -> io::Result<()> {
-        let watched = Arc::clone(engine);
-        let name = format!("{}-watchdog", engine.config.thread_name);
-        thread::Builder::new().name(name).spawn(as_usual(move || watch(&watched, &handles)))?;
+    pub(crate) fn start(
+        &self,
+        name: String,
+        loops: Vec<Arc<impl Watched>>,
+        crowd: Arc<Crowd>,
+    ) -> io::Result<()> {
+        let standby = Arc::clone(&self.standby);
+        thread::Builder::new().name(name).spawn(as_usual(move || watch(&standby, &loops, &crowd)))?;
         Ok(())
     }
 
@@ -67,12 +84,11 @@ struct Seen {
     since: Instant,
 }
 
-fn watch(engine: &Arc<Engine>, handles: &[Arc<LoopHandle>]) {
-    let standby = &engine.watchdog.standby;
+fn watch<W: Watched>(standby: &Standby, loops: &[Arc<W>], crowd: &Crowd) {
     standby.enter();
     let mut quiet_since = Instant::now();
-    let seen = |handle: &Arc<LoopHandle>| Seen { turn: handle.slot.turn(), since: quiet_since };
-    let mut turns: Vec<Seen> = handles.iter().map(seen).collect();
+    let seen = |watched: &Arc<W>| Seen { turn: watched.turn(), since: quiet_since };
+    let mut turns: Vec<Seen> = loops.iter().map(seen).collect();
     let mut wary_until = quiet_since;
     let mut busy = (quiet_since, 0);
     while !standby.is_stopped() {
@@ -80,14 +96,14 @@ fn watch(engine: &Arc<Engine>, handles: &[Arc<LoopHandle>]) {
         let period = if is_wary { PERIOD_WARY } else { PERIOD_CALM };
         thread::sleep(period);
         let now = Instant::now();
-        for (handle, last) in handles.iter().zip(&mut turns) {
-            let turn = handle.slot.turn();
+        for (watched, last) in loops.iter().zip(&mut turns) {
+            let turn = watched.turn();
             let is_running = turn % 2 == 1;
             if turn != last.turn {
                 *last = Seen { turn, since: now };
             } else if is_running {
                 let held = now - last.since;
-                if holds(handle, held) && hand_over(engine, handle, turn, held) {
+                if holds(&**watched, held) && watched.hand_over(turn, held) {
                     wary_until = now + WARY_TIME;
                 }
             }
@@ -97,11 +113,11 @@ fn watch(engine: &Arc<Engine>, handles: &[Arc<LoopHandle>]) {
         }
         let (since, busy_before) = busy;
         if now - since >= crowd::WINDOW {
-            busy = (now, engine.crowd.busy_ns());
-            engine.crowd.end_window(busy.1 - busy_before, now - since);
+            busy = (now, crowd.busy_ns());
+            crowd.end_window(busy.1 - busy_before, now - since);
         }
         if now - quiet_since >= QUIET_TIME {
-            standby.park(|| handles.iter().all(|handle| handle.is_asleep()));
+            standby.park(|| loops.iter().all(|watched| watched.is_asleep()));
             quiet_since = Instant::now();
         }
     }
@@ -109,34 +125,6 @@ fn watch(engine: &Arc<Engine>, handles: &[Arc<LoopHandle>]) {
 
 /// Whether a call that was seen for this long is to lose its loop. One whose thread waits is; one whose
 /// thread computes, or stands in line for a processor, may take a little longer.
-fn holds(handle: &LoopHandle, held: Duration) -> bool {
-    held >= PERIOD_CALM || probe::is_at_work(handle.leader()) != Some(true)
-}
-
-/// Takes a loop from its leader and has another thread lead it. Returns whether a call held it.
-fn hand_over(engine: &Engine, handle: &LoopHandle, turn: u64, held: Duration) -> bool {
-    // First the thread, then the loop: a loop that was taken must not wait for a leader.
-    let Some(leader) = engine.pool.reserve() else {
-        engine.counters.hand_overs_failed.increment();
-        // The route is to leave the loops all the same: the next of its calls would hold another one.
-        let key = handle.running();
-        if handle.slot.turn() == turn && engine.routes.stuck(key, held) {
-            engine.counters.routes_learned.increment();
-        }
-        return true;
-    };
-    let Some((mut event_loop, taken_turn)) = handle.slot.take() else { return false };
-    engine.counters.hand_overs.increment();
-    // Between the look and the taking the handler may have returned and another one begun, which
-    // is not to blame. The loop cannot be put back: its leader may have missed it already.
-    let is_caught = taken_turn == turn;
-    if is_caught {
-        let key = handle.running();
-        tracing::debug!(key = key.index(), "a handler did not return in time: its loop changes hands");
-        if engine.routes.caught(key, event_loop.route_mut(key), held) {
-            engine.counters.routes_learned.increment();
-        }
-    }
-    leader.run(Task::Lead(event_loop));
-    is_caught
+fn holds(watched: &impl Watched, held: Duration) -> bool {
+    held >= PERIOD_CALM || probe::is_at_work(watched.leader()) != Some(true)
 }

@@ -12,9 +12,9 @@ use super::refused::{Refused, RefusedBecause};
 use super::spawn::{Spawner, ThreadStart};
 use super::state::{Claim, Late, Placement, Rescue, State};
 use super::worker::{Assignment, Cell, Seat};
+use crate::budget::throttle::Throttle;
 use crate::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use crate::sync::{Arc, Condvar, Mutex, thread};
-use crate::throttle::Throttle;
 
 /// What handles and workers share.
 pub(super) struct Shared<T> {

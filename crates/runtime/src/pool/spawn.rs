@@ -2,7 +2,7 @@
 
 use std::io;
 
-use crate::scheduling::as_usual;
+use crate::execution::scheduling::as_usual;
 use crate::sync::thread;
 
 /// A thread to be.

@@ -37,13 +37,13 @@ pub(crate) mod raw;
 use std::net::SocketAddr;
 use std::time::Instant;
 
-use crate::blocking_stream::BlockingStream;
+use crate::budget::refusal::Refusal;
 use crate::buffers::Buffers;
 use crate::config::ServerConfig;
 use crate::execution::key::Route;
-use crate::refusal::Refusal;
-use crate::request::Request;
-use crate::tcp::{Closed, Protocol};
+use crate::service::blocking_stream::BlockingStream;
+use crate::service::request::Request;
+use crate::service::tcp::{Closed, Protocol};
 use http::{Http, Streaming};
 use preamble::Preamble;
 use proxy::ProxyError;

@@ -5,7 +5,7 @@
 //! does it.
 
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::Instant;
 
 use super::http::Http;
@@ -13,11 +13,10 @@ use super::{Guest, Step, Successor};
 use crate::buffers::Buffers;
 use crate::clock::Pace;
 use crate::config::ServerConfig;
-use crate::connection::transport::Peer;
-use crate::event_loop::LoopHandle;
 use crate::execution::key::{Execution, ExecutionKey, Route};
 use crate::service::Site;
-use crate::tcp::{Asked, Borrowed, Closed, End, Io, Mailbox, Protocol, TcpService};
+use crate::service::tcp::{Asked, Borrowed, Closed, End, Io, Look, Mailbox, Protocol, TcpService};
+use crate::transport::Peer;
 
 /// A raw protocol on one connection, between two moments of work.
 pub(crate) struct Raw {
@@ -185,7 +184,7 @@ impl Raw {
     pub(crate) fn call(
         &mut self,
         event: Event,
-        of: (&Peer, &Arc<LoopHandle>, usize),
+        of: (&Peer, &dyn Fn() -> Weak<dyn Look>, usize),
         asked: &mut Asked,
         buffers: &mut Buffers,
     ) -> usize {

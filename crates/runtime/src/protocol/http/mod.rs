@@ -14,14 +14,14 @@ use http::StatusCode;
 
 use super::raw::Raw;
 use super::{Guest, Step, Successor};
+use crate::budget::refusal::Refusal;
 use crate::buffers::{Buffers, Content};
 use crate::clock::Pace;
 use crate::config::ServerConfig;
 use crate::execution::key::Route;
-use crate::refusal::Refusal;
-use crate::request::Request;
-use crate::response::Upgrade;
 use crate::service::Site;
+use crate::service::request::Request;
+use crate::service::response::Upgrade;
 use receive::Receiving;
 pub(crate) use send::Responded;
 use send::Sending;

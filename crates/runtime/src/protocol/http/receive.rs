@@ -5,13 +5,13 @@ use std::time::Instant;
 use filoplume_http1::{ContentDecoder, Framing, ParseError};
 
 use super::{Http, Skipping, Stage, Step, Streaming};
-use crate::body::{Body, StreamLeft};
 use crate::buffers::{Buffers, Content};
 use crate::clock::Pace;
 use crate::config::ServerConfig;
 use crate::execution::key::Route;
-use crate::request::Request;
 use crate::service;
+use crate::service::body::{Body, StreamLeft};
+use crate::service::request::Request;
 
 /// A request whose content is being collected.
 #[derive(Debug)]

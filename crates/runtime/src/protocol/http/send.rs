@@ -9,11 +9,11 @@ use filoplume_http1::{BodyEncoding, CHUNK_END, CloseReason, ContentLength, LAST_
 use http::StatusCode;
 
 use super::{Http, Stage};
-use crate::body::StreamReturn;
 use crate::buffers::Buffers;
 use crate::config::ServerConfig;
 use crate::execution::key::Route;
-use crate::response::{Response, ResponseBody};
+use crate::service::body::StreamReturn;
+use crate::service::response::{Response, ResponseBody};
 
 /// A body up to this is copied behind its head; a longer one is written from where it is.
 const COPY_BYTES_MAX: usize = 8 * 1024;

@@ -1,0 +1,168 @@
+//! Bytes on their way out: written as far as the socket takes them, and the rest kept with the connection.
+
+use std::collections::VecDeque;
+use std::io::{self, IoSlice};
+use std::time::Instant;
+
+use bytes::{Buf, Bytes};
+
+use super::Connection;
+use crate::buffers::Buffers;
+use crate::clock::Pace;
+use crate::config::ServerConfig;
+use crate::transport::{Transport, is_would_block};
+
+/// Bytes that the socket did not take, in order. Nothing else is done for a connection before they are gone.
+#[derive(Debug)]
+pub(crate) struct Unsent {
+    parts: VecDeque<Bytes>,
+    pace: Pace,
+}
+
+/// What became of the bytes that were to be written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Flushed {
+    /// The socket has taken them all.
+    All,
+    /// Some are kept until the peer reads.
+    Some,
+}
+
+impl Unsent {
+    /// When the peer must have taken them, as far as it took any.
+    pub(crate) fn deadline(&self) -> Instant {
+        self.pace.deadline()
+    }
+
+    /// Goes on until the socket takes no more.
+    fn flush(&mut self, transport: &mut Transport) -> io::Result<Flushed> {
+        while let Some(part) = self.parts.front_mut() {
+            match transport.write(part) {
+                Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
+                Ok(written) => {
+                    self.pace.advance(written);
+                    part.advance(written);
+                    if part.is_empty() {
+                        self.parts.pop_front();
+                    }
+                }
+                Err(error) if is_would_block(&error) => return Ok(Flushed::Some),
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(Flushed::All)
+    }
+}
+
+impl Connection {
+    /// Whether the peer must take bytes before anything else.
+    #[inline]
+    pub(crate) fn is_writing(&self) -> bool {
+        self.unsent.is_some()
+    }
+
+    /// Whether there is nothing to write.
+    #[inline]
+    pub(crate) fn is_flushed(&self, buffers: &Buffers) -> bool {
+        self.unsent.is_none() && buffers.output.is_empty()
+    }
+
+    /// Writes the output; keeps what the socket does not take.
+    #[inline(always)]
+    pub(crate) fn flush(&mut self, buffers: &mut Buffers, config: &ServerConfig) -> io::Result<Flushed> {
+        if self.unsent.is_none() {
+            if let Ok(written) = self.transport.write(&buffers.output) {
+                if written == buffers.output.len() {
+                    buffers.output.clear();
+                    return Ok(Flushed::All);
+                }
+                self.keep_unsent(written, &Bytes::new(), buffers, config);
+            }
+        }
+        self.flush_with(&Bytes::new(), buffers, config)
+    }
+
+    /// Writes what is unsent, then the output, then `content`; keeps what the socket does not take.
+    #[inline(never)]
+    pub(crate) fn flush_with(
+        &mut self,
+        content: &Bytes,
+        buffers: &mut Buffers,
+        config: &ServerConfig,
+    ) -> io::Result<Flushed> {
+        self.flush_unsent()?;
+        let output = &mut buffers.output;
+        if output.is_empty() && content.is_empty() {
+            return Ok(if self.unsent.is_some() { Flushed::Some } else { Flushed::All });
+        }
+        let mut written = 0;
+        if self.unsent.is_none() {
+            let result = if content.is_empty() {
+                self.transport.write(output)
+            } else {
+                self.transport.write_vectored(&[IoSlice::new(output), IoSlice::new(content)])
+            };
+            written = match result {
+                Ok(written) => written,
+                Err(error) if is_would_block(&error) => 0,
+                Err(error) => return Err(error),
+            };
+            if written == output.len() + content.len() {
+                output.clear();
+                return Ok(Flushed::All);
+            }
+        }
+        self.keep_unsent(written, content, buffers, config);
+        self.flush_unsent()
+    }
+
+    /// Writes the first `length` unread bytes of the input, without a copy, then the output. Consumes them; keeps what the
+    /// socket does not take.
+    #[inline]
+    pub(crate) fn send_back(
+        &mut self,
+        length: usize,
+        buffers: &mut Buffers,
+        config: &ServerConfig,
+    ) -> io::Result<Flushed> {
+        let bytes = buffers.input.unread().get(..length).unwrap_or_default();
+        let written = if self.unsent.is_none() {
+            match self.transport.write(bytes) {
+                Ok(written) => written,
+                Err(error) if is_would_block(&error) => 0,
+                Err(error) => return Err(error),
+            }
+        } else {
+            0
+        };
+        let rest = bytes.get(written..).unwrap_or_default();
+        if !rest.is_empty() {
+            // In front of what was said behind them.
+            buffers.output.splice(0..0, rest.iter().copied());
+        }
+        buffers.input.consume(length);
+        if self.is_flushed(buffers) { Ok(Flushed::All) } else { self.flush(buffers, config) }
+    }
+
+    #[cold]
+    fn keep_unsent(&mut self, written: usize, content: &Bytes, buffers: &mut Buffers, config: &ServerConfig) {
+        let unsent = self.unsent.get_or_insert_with(|| {
+            let pace = Pace::new(buffers.clock.now(), config.write_timeout, config.bytes_per_second_min);
+            Box::new(Unsent { parts: VecDeque::new(), pace })
+        });
+        let of_head = written.min(buffers.output.len());
+        let head = Bytes::copy_from_slice(&buffers.output[of_head..]);
+        buffers.output.clear();
+        let content = content.slice((written - of_head)..);
+        unsent.parts.extend([head, content].into_iter().filter(|part| !part.is_empty()));
+    }
+
+    fn flush_unsent(&mut self) -> io::Result<Flushed> {
+        let Some(unsent) = &mut self.unsent else { return Ok(Flushed::All) };
+        let flushed = unsent.flush(&mut self.transport)?;
+        if flushed == Flushed::All {
+            self.unsent = None;
+        }
+        Ok(flushed)
+    }
+}

@@ -1,0 +1,128 @@
+//! How a loop takes in new connections: as many as are allowed, each where there is room for it.
+
+use std::io;
+use std::time::{Duration, Instant};
+
+use mio::Token;
+
+use super::{EventLoop, FIRST_LISTENER, Message};
+use crate::budget::refusal::Refusal;
+use crate::engine::connection::Connection;
+use crate::engine::listener::{Accepted, Listener, is_of_one_connection};
+use crate::transport::Peer;
+
+/// Connections accepted in a row before those that are ready get their turn.
+const ACCEPTS_MAX: usize = 64;
+
+/// How long a listener rests after an error that will not go away by itself, such as a lack of descriptors.
+const ACCEPT_REST: Duration = Duration::from_millis(100);
+
+#[derive(Debug)]
+pub(super) struct Accepting {
+    listener: Listener,
+    /// Whether there may be more to accept: the poller tells only once.
+    pub(super) is_ready: bool,
+}
+
+impl EventLoop {
+    pub(crate) fn add_listener(&mut self, mut listener: Listener) -> io::Result<()> {
+        listener.register(self.poll.registry(), Token(FIRST_LISTENER + self.listeners.len()))?;
+        self.listeners.push(Accepting { listener, is_ready: false });
+        Ok(())
+    }
+
+    /// Accepts one connection for this loop; what is more than its share goes to another.
+    pub(super) fn accept(&mut self, now: Instant) -> Option<Box<Connection>> {
+        if self.accept_again_at.is_some_and(|at| now < at) {
+            return None;
+        }
+        while let Some(index) = self.listeners.iter().position(|accepting| accepting.is_ready) {
+            if self.accepts_in_row >= ACCEPTS_MAX {
+                return None;
+            }
+            let engine = &self.handle.engine;
+            let connections_max = engine.config.connections_max;
+            if engine.counters.connections.get() >= connections_max as u64 {
+                if let Some(left_out) = engine.full_log.admit() {
+                    tracing::warn!(
+                        connections_max,
+                        left_out,
+                        "no more connections are allowed: new ones wait"
+                    );
+                }
+                self.accept_again_at = Some(now + ACCEPT_REST);
+                return None;
+            }
+            match self.accept_from(index) {
+                Ok(mut accepted) => {
+                    engine.counters.accepted.increment();
+                    self.accepts_in_row += 1;
+                    if !self.has_place(&mut accepted) {
+                        // Closed at once: an answer would have to wait for its request to be read.
+                        continue;
+                    }
+                    let Some(accepted) = self.pass_to_lighter(accepted) else { continue };
+                    self.handle.count_connection();
+                    return Some(self.adopt(accepted, now));
+                }
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    self.listeners[index].is_ready = false;
+                    if self.is_draining {
+                        self.listeners.remove(index);
+                    }
+                }
+                Err(error) if is_of_one_connection(&error) => {}
+                Err(error) => {
+                    // The poller will not tell again: the backlog is tried after a rest.
+                    if let Some(left_out) = engine.accept_log.admit() {
+                        tracing::warn!(%error, rest = ?ACCEPT_REST, left_out, "accepting rests");
+                    }
+                    engine.counters.accept_errors.increment();
+                    self.accept_again_at = Some(now + ACCEPT_REST);
+                    return None;
+                }
+            }
+        }
+        None
+    }
+
+    fn accept_from(&self, index: usize) -> io::Result<Accepted> {
+        let listener = &self.listeners[index].listener;
+        #[cfg(all(test, target_os = "linux"))]
+        if let Some(plan) = &self.handle.engine.config.faults {
+            plan.before(crate::faults::Call::Accept, 0)?;
+            let mut accepted = listener.accept()?;
+            accepted.transport.fail_as(plan);
+            return Ok(accepted);
+        }
+        listener.accept()
+    }
+
+    /// Whether the client may have one more connection. Behind a PROXY header it is not known yet who that is.
+    fn has_place(&self, accepted: &mut Accepted) -> bool {
+        let engine = &self.handle.engine;
+        let (Some(clients), Peer::Tcp(address)) = (&engine.clients, accepted.peer) else { return true };
+        if accepted.expects_proxy_header {
+            return true;
+        }
+        accepted.place = clients.admit(address.ip());
+        if accepted.place.is_none() {
+            engine.refusals.note(Refusal::ClientConnections, accepted.peer);
+        }
+        accepted.place.is_some()
+    }
+
+    /// Gives a connection to a loop with fewer, if this one has more than its share. Returns it otherwise.
+    fn pass_to_lighter(&self, accepted: Accepted) -> Option<Accepted> {
+        let engine = &self.handle.engine;
+        // A loop that drains may be gone before the message is there.
+        let lighter = if engine.is_draining() { None } else { engine.lighter_loop(&self.handle) };
+        let Some(lighter) = lighter else { return Some(accepted) };
+        // Counted here and not on arrival: a burst would all go to the same loop.
+        lighter.count_connection();
+        match lighter.try_send(Message::Adopt(accepted)) {
+            Err(Message::Adopt(accepted)) => Some(accepted),
+            _ => None,
+        }
+    }
+}

@@ -1,0 +1,107 @@
+//! A request that the program has pulled, with the right to answer it.
+
+use std::fmt;
+use std::io;
+use std::ops::{Deref, DerefMut};
+
+use crate::engine::task::ReplyTo;
+use crate::engine::worker;
+use crate::error::{Kind, Result};
+use crate::service::request::Request;
+use crate::service::response::Response;
+
+/// A request that the program owns, with the right to answer it. Dropped unanswered it is a `500`.
+///
+/// ```no_run
+/// use filoplume_runtime::{Response, Server};
+///
+/// let server = Server::bind("127.0.0.1:5000")?;
+/// while let Some(request) = server.incoming().next() {
+///     match request.path() {
+///         "/" => request.respond("Hello!")?,
+///         _ => request.respond(Response::new(404))?,
+///     }
+/// }
+/// # Ok::<(), filoplume_runtime::Error>(())
+/// ```
+pub struct IncomingRequest {
+    request: Option<Request>,
+    reply_to: Option<ReplyTo>,
+}
+
+impl IncomingRequest {
+    pub(crate) fn new(request: Request, reply_to: ReplyTo) -> Self {
+        Self { request: Some(request), reply_to: Some(reply_to) }
+    }
+
+    pub(crate) fn into_parts(mut self) -> (Option<Request>, ReplyTo) {
+        let reply_to = self.reply_to.take().expect("taken once, by the one who ends the request");
+        (self.request.take(), reply_to)
+    }
+
+    /// Answers the request.
+    ///
+    /// # Errors
+    ///
+    /// If the system fails. A peer that is gone is none: nobody is left to tell, and it is no reason to stop for the
+    /// others. What the peer has not taken yet when this returns is sent by the engine.
+    pub fn respond(self, response: impl Into<Response>) -> Result<()> {
+        let (request, reply_to) = self.into_parts();
+        // A content that is still arriving goes back to the connection.
+        drop(request);
+        finish(reply_to, response.into())
+    }
+}
+
+fn finish(reply_to: ReplyTo, response: Response) -> Result<()> {
+    let error = worker::follow_reply(reply_to, |worker, reply_to| worker.finish(response, reply_to));
+    match error {
+        Some(source) if !is_gone(&source) => Err(Kind::Respond { source }.into()),
+        _ => Ok(()),
+    }
+}
+
+/// Whether an error of the socket says that the peer has gone away.
+fn is_gone(error: &io::Error) -> bool {
+    use io::ErrorKind;
+    matches!(
+        error.kind(),
+        ErrorKind::BrokenPipe
+            | ErrorKind::ConnectionReset
+            | ErrorKind::ConnectionAborted
+            | ErrorKind::NotConnected
+            | ErrorKind::UnexpectedEof
+            | ErrorKind::WriteZero
+    )
+}
+
+impl Deref for IncomingRequest {
+    type Target = Request;
+
+    fn deref(&self) -> &Request {
+        self.request.as_ref().expect("there until the request is answered")
+    }
+}
+
+impl DerefMut for IncomingRequest {
+    fn deref_mut(&mut self) -> &mut Request {
+        self.request.as_mut().expect("there until the request is answered")
+    }
+}
+
+impl Drop for IncomingRequest {
+    fn drop(&mut self) {
+        drop(self.request.take());
+        if let Some(reply_to) = self.reply_to.take() {
+            tracing::warn!("a request was dropped unanswered");
+            // The peer may be gone: then there is nobody to tell.
+            let _ = finish(reply_to, Response::new(500));
+        }
+    }
+}
+
+impl fmt::Debug for IncomingRequest {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("IncomingRequest").field(&self.request).finish()
+    }
+}

@@ -1,0 +1,267 @@
+//! The threads at work: event loops, connections, and the workers that take a connection step by step
+//! through its guest. This file has what all of them share.
+//!
+//! The parts hold each other: a connection knows its loop, a loop the engine, the engine its loops. So they
+//! are one room, with the rest of the crate below it and only `server` above.
+
+pub(crate) mod connection;
+pub(crate) mod event_loop;
+pub(crate) mod incoming;
+pub(crate) mod listener;
+pub(crate) mod task;
+pub(crate) mod worker;
+
+use std::fmt;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock, Weak};
+use std::time::{Duration, Instant};
+
+use parking_lot::{Condvar, Mutex};
+
+use crate::budget::clients::Clients;
+use crate::budget::refusal::Refusals;
+use crate::budget::throttle::Throttle;
+use crate::clock::TIMEOUT_MAX;
+use crate::config::ServerConfig;
+use crate::engine::event_loop::{EventLoop, LoopHandle};
+use crate::engine::incoming::IncomingRequest;
+use crate::engine::listener::Bound;
+use crate::engine::task::Task;
+use crate::error::{Kind, Result};
+use crate::execution::crowd::Crowd;
+use crate::execution::policy::Place;
+use crate::execution::routes::Routes;
+use crate::execution::watchdog::Watchdog;
+use crate::metrics::{Counters, Metrics};
+use crate::pool::{Pool, PoolConfig};
+use crate::protocol::Guest;
+use crate::protocol::http::Http;
+use crate::protocol::preamble::Preamble;
+use crate::protocol::raw::Raw;
+use crate::queue::MessageQueue;
+use crate::service::Site;
+use crate::service::tcp::TcpService;
+
+/// Who answers the requests.
+pub(crate) enum Answerer {
+    /// A service, called by the engine.
+    Service(Arc<Site>),
+    /// The program, which pulls.
+    Program(MessageQueue<IncomingRequest>),
+    /// Nobody, for bytes come instead of requests. Where a connection becomes HTTP, it knows its [`Site`].
+    Tcp(Arc<dyn TcpService>),
+}
+
+/// The shared side of a running server.
+pub(crate) struct Engine {
+    pub(crate) config: ServerConfig,
+    pub(crate) answerer: Answerer,
+    pub(crate) pool: Pool<Task>,
+    pub(crate) routes: Routes,
+    pub(crate) crowd: Arc<Crowd>,
+    pub(crate) counters: Counters,
+    pub(crate) refusals: Refusals,
+    /// Lines about errors of accepting, and about accepting that rests because of them.
+    pub(crate) accept_log: Throttle,
+    /// Lines about connections that wait because there are as many as allowed.
+    pub(crate) full_log: Throttle,
+    /// Only where each client may have so many connections.
+    pub(crate) clients: Option<Arc<Clients>>,
+    pub(crate) watchdog: Watchdog,
+    /// Weak, because a loop's handle holds the engine.
+    loops: OnceLock<Box<[Weak<LoopHandle>]>>,
+    life: Life,
+}
+
+/// How far the server is on its way to its end.
+#[derive(Debug, Default)]
+struct Life {
+    state: Mutex<LifeState>,
+    ended: Condvar,
+    is_draining: std::sync::atomic::AtomicBool,
+    loops_running: AtomicUsize,
+}
+
+#[derive(Debug, Default)]
+struct LifeState {
+    drain_deadline: Option<Instant>,
+    has_ended: bool,
+}
+
+impl Engine {
+    /// Starts the event loops on the bound addresses.
+    pub(crate) fn start(config: ServerConfig, bound: Vec<Bound>, answerer: Answerer) -> Result<Arc<Self>> {
+        let loops = config.event_loops;
+        let pool = PoolConfig::new()
+            .thread_name(config.thread_name.clone())
+            .threads_max(config.threads_max)
+            .queue_capacity(config.queue_capacity)
+            .idle_timeout(config.thread_idle_timeout)
+            // Leaders come on top of those that may block, and so do those that were caught and have
+            // not come back: a loop that is taken needs a leader at once.
+            .urgent_reserve(loops * 4)
+            .patient();
+        let clients =
+            config.connections_per_client_max.map(|connections| Arc::new(Clients::new(connections)));
+        let engine = Arc::new(Self {
+            config,
+            answerer,
+            pool: Pool::new(pool, Task::run),
+            routes: Routes::new(),
+            crowd: Arc::new(Crowd::new(loops)),
+            counters: Counters::default(),
+            refusals: Refusals::new(),
+            accept_log: Throttle::new(),
+            full_log: Throttle::new(),
+            clients,
+            watchdog: Watchdog::new(),
+            loops: OnceLock::new(),
+            life: Life::default(),
+        });
+        let started = |what| move |source| Kind::Start { what, source };
+        let mut event_loops = Vec::with_capacity(loops);
+        for _ in 0..loops {
+            event_loops.push(EventLoop::new(&engine).map_err(started("an event loop"))?);
+        }
+        for bound in bound {
+            let listeners = bound.listen(engine.config.backlog, loops).map_err(started("to listen"))?;
+            for (event_loop, listener) in event_loops.iter_mut().zip(listeners) {
+                event_loop.add_listener(listener).map_err(started("to listen"))?;
+            }
+        }
+        let handles: Vec<_> = event_loops.iter().map(|event_loop| Arc::clone(event_loop.handle())).collect();
+        let _ = engine.loops.set(handles.iter().map(Arc::downgrade).collect());
+        engine.life.loops_running.store(loops, Ordering::SeqCst);
+        let name = format!("{}-watchdog", engine.config.thread_name);
+        let crowd = Arc::clone(&engine.crowd);
+        engine.watchdog.start(name, handles, crowd).map_err(started("the watchdog"))?;
+        for event_loop in event_loops {
+            if let Err(refused) = engine.pool.submit_urgent(Task::Lead(Box::new(event_loop))) {
+                engine.shutdown(Duration::ZERO);
+                let source = std::io::Error::other(format!("{:?}", refused.reason));
+                return Err(Kind::Start { what: "a leader", source }.into());
+            }
+        }
+        tracing::info!(loops, "serving");
+        Ok(engine)
+    }
+
+    /// What is spoken on a connection that was accepted.
+    pub(crate) fn first_guest(&self, expects_proxy_header: bool) -> Guest {
+        let guest = match &self.answerer {
+            Answerer::Service(site) => Guest::Http(Http::new(Some(Arc::clone(site)))),
+            Answerer::Program(_) => Guest::Http(Http::new(None)),
+            Answerer::Tcp(service) => Guest::Raw(Box::new(Raw::new(Arc::clone(service)))),
+        };
+        if expects_proxy_header { Guest::Preamble(Box::new(Preamble::before(guest))) } else { guest }
+    }
+
+    /// The loop with the fewest connections beside `own`, if that has clearly more than its share.
+    pub(crate) fn lighter_loop(&self, own: &LoopHandle) -> Option<Arc<LoopHandle>> {
+        let loops = self.loops.get()?;
+        if loops.len() < 2 {
+            return None;
+        }
+        let others =
+            loops.iter().filter_map(Weak::upgrade).filter(|other| !std::ptr::eq(&raw const **other, own));
+        let lightest = others.min_by_key(|other| other.connections())?;
+        // The tolerance keeps short-lived connections, whose counts always waver, on the loop that accepted them.
+        let own_connections = own.connections();
+        let fair = lightest.connections() + 2 + own_connections / 16;
+        (own_connections > fair).then_some(lightest)
+    }
+
+    /// Code of the program has panicked.
+    #[cold]
+    pub(crate) fn note_panic(&self, what: &'static str) {
+        self.counters.panics.increment();
+        tracing::error!("{what}");
+    }
+
+    /// A route runs elsewhere from now on.
+    #[inline]
+    pub(crate) fn count_move(&self, to: Option<Place>) {
+        match to {
+            None => {}
+            Some(Place::Pool) => self.counters.routes_learned.increment(),
+            Some(Place::Loop) => self.counters.routes_forgotten.increment(),
+        }
+    }
+
+    #[inline]
+    pub(crate) fn is_draining(&self) -> bool {
+        self.life.is_draining.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn drain_deadline(&self) -> Option<Instant> {
+        self.life.state.lock().drain_deadline
+    }
+
+    /// Stops accepting and lets what was begun come to its end, until `timeout` from now. A second
+    /// call can only shorten the time.
+    pub(crate) fn shutdown(&self, timeout: Duration) {
+        let deadline = Instant::now() + timeout.min(TIMEOUT_MAX);
+        {
+            let mut state = self.life.state.lock();
+            let sooner = state.drain_deadline.is_none_or(|current| deadline < current);
+            if sooner {
+                state.drain_deadline = Some(deadline);
+            }
+        }
+        if !self.life.is_draining.swap(true, Ordering::SeqCst) {
+            tracing::info!(?timeout, "shutting down");
+        }
+        for handle in self.loops.get().into_iter().flatten().filter_map(Weak::upgrade) {
+            handle.wake();
+        }
+    }
+
+    /// One of the loops is gone; the last one ends the server.
+    pub(crate) fn loop_ended(&self) {
+        if self.life.loops_running.fetch_sub(1, Ordering::SeqCst) > 1 {
+            return;
+        }
+        if let Answerer::Program(queue) = &self.answerer {
+            queue.close();
+        }
+        self.pool.close();
+        self.watchdog.stop();
+        self.life.state.lock().has_ended = true;
+        self.life.ended.notify_all();
+        tracing::info!("stopped");
+    }
+
+    /// Waits until the server has ended.
+    pub(crate) fn wait(&self) {
+        let mut state = self.life.state.lock();
+        while !state.has_ended {
+            self.life.ended.wait(&mut state);
+        }
+    }
+
+    pub(crate) fn metrics(&self) -> Metrics {
+        let incoming = match &self.answerer {
+            Answerer::Service { .. } | Answerer::Tcp(_) => 0,
+            Answerer::Program(queue) => queue.len(),
+        };
+        let parked = self
+            .loops
+            .get()
+            .into_iter()
+            .flatten()
+            .filter_map(Weak::upgrade)
+            .map(|handle| handle.parked())
+            .sum();
+        let routes = self.routes.read(&|number| match &self.answerer {
+            Answerer::Service(site) => site.service.route_name(number),
+            Answerer::Program(_) | Answerer::Tcp(_) => None,
+        });
+        self.counters.read(&self.refusals, self.pool.metrics(), routes, incoming, parked)
+    }
+}
+
+impl fmt::Debug for Engine {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Engine").field("config", &self.config).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,66 @@
+//! What a thread of the engine's pool is given to do.
+
+use std::fmt;
+use std::sync::Arc;
+
+use crate::engine::connection::Connection;
+use crate::engine::event_loop::EventLoop;
+use crate::engine::worker;
+use crate::execution::key::Route;
+use crate::service::body::StreamReturn;
+use crate::service::request::Request;
+
+/// A piece of work for a pool thread.
+pub(crate) enum Task {
+    /// Lead an event loop.
+    Lead(Box<EventLoop>),
+    /// Run a handler that may block, and write its response.
+    Call(Box<Call>),
+    /// Go on with a response whose body's reader may block.
+    Resume(Box<Connection>),
+    /// Run what took over a connection.
+    Detached(Box<dyn FnOnce() + Send>),
+}
+
+/// A request on its way to its handler.
+pub(crate) struct Call {
+    pub(crate) request: Request,
+    pub(crate) reply_to: ReplyTo,
+}
+
+/// Where the response to a request goes: here, the connection itself, which nobody else needs before
+/// the exchange is over. A protocol with several exchanges on a connection would have the response sent
+/// to the connection's loop instead, by a message with its token.
+pub(crate) struct ReplyTo {
+    pub(crate) connection: Box<Connection>,
+    pub(crate) route: Route,
+    /// Where a streamed content comes back to.
+    pub(crate) stream: Option<Arc<StreamReturn>>,
+}
+
+impl Task {
+    pub(crate) fn run(self) {
+        match self {
+            Self::Lead(event_loop) => worker::lead(event_loop),
+            Self::Call(call) => {
+                let Call { request, reply_to } = *call;
+                worker::follow_reply(reply_to, |worker, reply_to| worker.answer(Call { request, reply_to }));
+            }
+            Self::Resume(connection) => {
+                worker::follow(connection, |worker, connection| worker.serve(connection));
+            }
+            Self::Detached(run) => run(),
+        }
+    }
+}
+
+impl fmt::Debug for Task {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Lead(_) => "Lead",
+            Self::Call(_) => "Call",
+            Self::Resume(_) => "Resume",
+            Self::Detached(_) => "Detached",
+        })
+    }
+}

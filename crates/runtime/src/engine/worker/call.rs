@@ -1,0 +1,210 @@
+//! One request, from its head to its response.
+
+use std::ops::ControlFlow::{Break, Continue};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+
+use bytes::Bytes;
+use filoplume_http1::{CloseReason, RequestHead};
+
+use super::run::{Conduct, run};
+use super::{Flow, Outcome, Worker};
+use crate::buffers::OUTPUT_BYTES;
+use crate::engine::connection::Connection;
+use crate::engine::task::{Call, ReplyTo};
+use crate::execution::key::Route;
+use crate::execution::routes::Called;
+use crate::protocol::http::Responded;
+use crate::service::body::StreamReturn;
+use crate::service::request::Request;
+use crate::service::response::Response;
+use crate::service::{Content, Plan, Service};
+
+impl Worker<'_> {
+    /// Has a request planned, and answered if it has no content.
+    #[inline(always)]
+    pub(super) fn request(&mut self, mut connection: Box<Connection>, head: RequestHead) -> Flow {
+        match &mut self.lead {
+            Some(event_loop) => event_loop.requests += 1,
+            None => self.engine.counters.requests.increment(),
+        }
+        let mut request = Request::new(head, connection.peer);
+        let plan = match connection.guest.as_http().and_then(|http| http.site()) {
+            Some(site) if site.plans => self.plan(&*site.service, &mut request),
+            _ => Plan::default(),
+        };
+        let route = plan.route_of(&request);
+        if let Content::Refused(response) = plan.content {
+            return self.refuse(connection, &request, response, route);
+        }
+        if !request.head().framing().has_content() {
+            return self.call(connection, request, route, None);
+        }
+        if let Some(http) = connection.guest.as_http_mut() {
+            let config = &self.engine.config;
+            let content_bytes_max = plan.content_bytes_max.unwrap_or(config.content_bytes_max);
+            http.begin_content(request, route, &plan.content, content_bytes_max, self.buffers, config);
+        }
+        Continue(connection)
+    }
+
+    /// As [`request`](Self::request), out of the common way: there a head comes in registers.
+    #[inline(never)]
+    pub(super) fn request_cold(&mut self, connection: Box<Connection>, head: RequestHead) -> Flow {
+        self.request(connection, head)
+    }
+
+    fn plan(&self, service: &dyn Service, request: &mut Request) -> Plan {
+        let plan = catch_unwind(AssertUnwindSafe(|| service.plan(request))).unwrap_or_else(|_| {
+            self.engine.note_panic("the plan of a request panicked");
+            Plan::refuse(Response::new(500))
+        });
+        request.set_route(plan.route);
+        plan
+    }
+
+    /// Answers without the content being read.
+    #[inline(never)]
+    fn refuse(
+        &mut self,
+        mut connection: Box<Connection>,
+        request: &Request,
+        mut response: Box<Response>,
+        route: Route,
+    ) -> Flow {
+        if let Some(http) = connection.guest.as_http_mut() {
+            http.leave_unread(request, self.buffers, &self.engine.config);
+        }
+        self.respond(ReplyTo { connection, route, stream: None }, &mut response)
+    }
+
+    /// Has a request answered: by the program, on the pool, or here.
+    #[inline(always)]
+    pub(super) fn call(
+        &mut self,
+        connection: Box<Connection>,
+        request: Request,
+        route: Route,
+        stream: Option<Arc<StreamReturn>>,
+    ) -> Flow {
+        let is_streamed = stream.is_some();
+        let reply_to = ReplyTo { connection, route, stream };
+        if reply_to.connection.guest.as_http().is_some_and(|http| http.site().is_none()) {
+            return self.enqueue(request, reply_to);
+        }
+        if is_streamed && self.lead.is_some() || !self.runs_here(route, Some(&request)) {
+            return self.dispatch(request, reply_to);
+        }
+        self.call_here(request, reply_to)
+    }
+
+    #[inline(never)]
+    pub(super) fn call_cold(
+        &mut self,
+        connection: Box<Connection>,
+        request: Request,
+        route: Route,
+        stream: Option<Arc<StreamReturn>>,
+    ) -> Flow {
+        self.call(connection, request, route, stream)
+    }
+
+    /// Whether this thread runs a call of the route itself: always, unless it leads a loop that others want.
+    #[inline(always)]
+    pub(super) fn runs_here(&self, route: Route, called: Option<&dyn Called>) -> bool {
+        let Some(event_loop) = &self.lead else { return true };
+        self.engine.routes.runs_here(route, called, || event_loop.others())
+    }
+
+    #[inline(always)]
+    fn call_here(&mut self, request: Request, mut reply_to: ReplyTo) -> Flow {
+        let ReplyTo { connection, route, .. } = &mut reply_to;
+        let route = *route;
+        if self.lead.is_none() && self.engine.routes.may_block(route) {
+            // Earlier answers do not wait for a handler that blocks. An error is met again when this answer is written.
+            let _ = connection.flush_with(&Bytes::new(), self.buffers, &self.engine.config);
+        }
+        // Filled in place and lent from here on: a response is large enough that each move of it shows.
+        let mut response = None;
+        if self.lead.is_none() && self.engine.routes.is_new(route.key) {
+            self.engine.routes.name(route.key, &request);
+        }
+        if let Some(site) = connection.guest.as_http().and_then(|http| http.site()) {
+            let Self { engine, lead, clocks, .. } = self;
+            let (_, conduct) = run(lead, clocks, engine, &connection.home, route, || {
+                response = Some(site.service.call(request));
+            });
+            self.take_note(connection, conduct);
+        }
+        let response = response.get_or_insert_with(|| Response::new(500));
+        self.respond(reply_to, response)
+    }
+
+    /// Remembers for a lease whether the connection's requests block, and that time has passed.
+    #[inline(always)]
+    pub(super) fn take_note(&mut self, connection: &mut Connection, conduct: Conduct) {
+        match conduct {
+            Conduct::Inline => return,
+            Conduct::Quick => connection.note_for_lease(false),
+            Conduct::Blocked => {
+                connection.note_for_lease(true);
+                if let Some(event_loop) = &mut self.lead {
+                    // Others have led meanwhile, and this connection was away for them.
+                    event_loop.tell_missed(connection);
+                }
+            }
+        }
+        self.buffers.clock.refresh();
+    }
+
+    /// Answers a request that was dispatched, then goes on with its connection.
+    pub(crate) fn answer(&mut self, call: Call) -> Outcome {
+        let flow = self.call_here(call.request, call.reply_to);
+        self.go_on(flow)
+    }
+
+    /// Sends the answer that the program gave, then goes on with the connection.
+    pub(crate) fn finish(&mut self, mut response: Response, reply_to: ReplyTo) -> Outcome {
+        let flow = self.respond(reply_to, &mut response);
+        self.go_on(flow)
+    }
+
+    /// Goes on with a connection whose response has begun.
+    fn go_on(&mut self, flow: Flow) -> Outcome {
+        let mut connection = match flow {
+            Continue(connection) => connection,
+            Break(outcome) => return outcome,
+        };
+        // The handler has read its content: reads need not wait any more.
+        let sends_what_it_receives =
+            connection.guest.as_http().is_some_and(|http| http.sends_what_it_receives());
+        let is_read = !connection.lease.is_on() && !sends_what_it_receives;
+        let released = if is_read { connection.release_hold() } else { Ok(()) };
+        let flow = self.check(connection, released);
+        self.serve_on(flow)
+    }
+
+    /// Encodes a response and begins to send it.
+    #[inline(always)]
+    pub(super) fn respond(&mut self, reply_to: ReplyTo, response: &mut Response) -> Flow {
+        let ReplyTo { mut connection, route, stream } = reply_to;
+        let closes = self.engine.is_draining() && !self.has_more_requests(&mut connection);
+        let Some(http) = connection.guest.as_http_mut() else { return Break(Outcome::Closed(connection)) };
+        if closes {
+            http.close_after_response(CloseReason::Shutdown);
+        }
+        let config = &self.engine.config;
+        match http.respond(response, route, stream, self.buffers, config) {
+            Responded::Encoded if self.buffers.output.len() < OUTPUT_BYTES => Continue(connection),
+            Responded::Encoded => self.flush(connection),
+            Responded::Begun => {
+                connection.transport.set_resets(http.is_cut_short());
+                Continue(connection)
+            }
+            Responded::Large(content) => {
+                let flushed = connection.flush_with(&content, self.buffers, config);
+                self.flushed(connection, flushed)
+            }
+        }
+    }
+}

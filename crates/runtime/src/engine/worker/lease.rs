@@ -1,0 +1,46 @@
+//! The lease: a thread keeps a connection that blocks it again and again, as long as nobody else
+//! waits for a thread, and waits for its next request itself.
+
+use std::time::Duration;
+
+use super::Worker;
+use crate::engine::connection::Connection;
+use crate::protocol::http::Http;
+
+/// How long the thread waits before it gives the connection back. A client in a closed loop comes
+/// sooner; and this is how long others may have to wait for a thread on a lease.
+const LEASE_QUIET: Duration = Duration::from_millis(4);
+
+impl Worker<'_> {
+    /// Whether this thread keeps a connection that waits for its next request: it has blocked its
+    /// thread again and again, and nobody else waits for one.
+    pub(super) fn keeps(&mut self, connection: &mut Connection) -> bool {
+        let engine = &self.engine;
+        if self.lead.is_some()
+            || !connection.lease.is_due()
+            || !self.buffers.input.is_empty()
+            || connection.is_writing()
+            || !connection.guest.as_http().is_some_and(Http::is_reading_request)
+            || !engine.crowd.may_lease()
+            || engine.pool.is_anyone_waiting()
+            || engine.is_draining()
+        {
+            return false;
+        }
+        if !connection.lease.is_on() {
+            if connection.hold(LEASE_QUIET).is_err() {
+                return false;
+            }
+            connection.lease.begin();
+            engine.counters.leases.increment();
+            engine.counters.leased.increment();
+        }
+        true
+    }
+
+    pub(super) fn end_lease(&self, connection: &mut Connection) {
+        if connection.lease.end() {
+            self.engine.counters.leased.decrement();
+        }
+    }
+}

@@ -1,0 +1,257 @@
+//! A thread at work on connections: it reads, has requests planned and answered, writes, and puts
+//! the connection where it waits.
+//!
+//! The same code runs for a leader, who has an event loop in hand, and for a follower, who has
+//! not. A leader becomes a follower when its loop is taken while a handler runs. This is the one
+//! place that knows both the loop's side and the protocol's side.
+
+mod call;
+mod lease;
+mod pass_on;
+mod raw;
+mod read;
+mod run;
+mod serve;
+mod stream;
+
+use std::fmt;
+use std::io;
+use std::ops::ControlFlow;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+
+use crate::budget::refusal::Refusal;
+use crate::buffers::Buffers;
+use crate::engine::Engine;
+use crate::engine::connection::Connection;
+use crate::engine::event_loop::{EventLoop, LoopHandle, Message, Readiness, Turn};
+use crate::engine::task::ReplyTo;
+use crate::execution::probe::Clocks;
+use crate::execution::scheduling::Batch;
+use crate::service::tcp::Closed;
+
+/// A thread's means: its buffers, and the loop if it leads one.
+pub(crate) struct Worker<'a> {
+    engine: Arc<Engine>,
+    buffers: &'a mut Buffers,
+    lead: Option<Box<EventLoop>>,
+    clocks: Clocks,
+    /// Why the last connection was given up, for whoever waits for a response to be sent.
+    error: Option<io::Error>,
+}
+
+/// Where a connection is when its thread turns away.
+#[derive(Debug)]
+pub(crate) enum Outcome {
+    /// Here: its peer must move first.
+    Parked(Box<Connection>),
+    /// Here: it could go on, but others wait.
+    Yielded(Box<Connection>),
+    /// Here, and to be closed.
+    Closed(Box<Connection>),
+    /// In other hands.
+    Away,
+}
+
+/// Whether a thread goes on with the connection in its hand.
+type Flow = ControlFlow<Outcome, Box<Connection>>;
+
+/// Leads until the loop is taken or has ended.
+pub(crate) fn lead(event_loop: Box<EventLoop>) {
+    let mut buffers = Buffers::take();
+    let engine = Arc::clone(&event_loop.handle().engine);
+    // Until this thread no longer leads.
+    let _batch = engine.config.batch_scheduling.then(Batch::begin).flatten();
+    #[cfg(all(test, target_os = "linux"))]
+    buffers.clock.jumps.clone_from(&engine.config.jumps);
+    let clocks = std::mem::take(&mut buffers.clocks).with_line();
+    event_loop.handle().led_by(clocks.thread());
+    let mut worker = Worker { engine, buffers: &mut buffers, lead: Some(event_loop), clocks, error: None };
+    // Handlers are caught where they are called. What comes here is code of theirs that runs
+    // elsewhere, such as the drop of a reader: it costs its connection, not the loop.
+    while catch_unwind(AssertUnwindSafe(|| worker.lead())).is_err() {
+        worker.engine.note_panic("a panic outside of a handler's call: its connection is lost");
+        // What was to be written was that connection's.
+        worker.buffers.output.clear();
+    }
+    let clocks = std::mem::take(&mut worker.clocks);
+    drop(worker);
+    buffers.clocks = clocks.without_line();
+    buffers.give_back();
+}
+
+/// Works on one connection without leading. Returns why it was given up, if it was.
+pub(crate) fn follow(
+    connection: Box<Connection>,
+    work: impl FnOnce(&mut Worker<'_>, Box<Connection>) -> Outcome,
+) -> Option<io::Error> {
+    let mut buffers = Buffers::take();
+    let engine = Arc::clone(&connection.home().engine);
+    #[cfg(all(test, target_os = "linux"))]
+    buffers.clock.jumps.clone_from(&engine.config.jumps);
+    let clocks = std::mem::take(&mut buffers.clocks);
+    let mut worker = Worker { engine, buffers: &mut buffers, lead: None, clocks, error: None };
+    let connection = worker.load(connection);
+    let (home, token) = (Arc::clone(connection.home()), connection.token());
+    if let Ok(outcome) = catch_unwind(AssertUnwindSafe(|| work(&mut worker, connection))) {
+        worker.put(outcome);
+    } else {
+        // As for a leader; the place of the connection is free again.
+        worker.engine.note_panic("a panic outside of a handler's call: its connection is lost");
+        home.send(Message::Closed(token));
+    }
+    let error = worker.error.take();
+    let clocks = std::mem::take(&mut worker.clocks);
+    drop(worker);
+    buffers.clocks = clocks;
+    buffers.give_back();
+    error
+}
+
+/// As [`follow`], for a response.
+pub(crate) fn follow_reply(
+    reply_to: ReplyTo,
+    work: impl FnOnce(&mut Worker<'_>, ReplyTo) -> Outcome,
+) -> Option<io::Error> {
+    let ReplyTo { connection, route, stream } = reply_to;
+    follow(connection, |worker, connection| work(worker, ReplyTo { connection, route, stream }))
+}
+
+impl Worker<'_> {
+    /// Takes turns until the loop is taken or has ended.
+    fn lead(&mut self) {
+        while let Some(event_loop) = &mut self.lead {
+            match event_loop.next(&mut self.buffers.clock) {
+                Turn::Serve(connection, readiness) => self.serve_ready(connection, readiness),
+                Turn::Again => {}
+                Turn::Ended => return,
+            }
+        }
+    }
+
+    /// Works on a connection that its loop found ready.
+    #[inline]
+    fn serve_ready(&mut self, connection: Box<Connection>, readiness: Readiness) {
+        let mut connection = self.load(connection);
+        let outcome = match readiness {
+            Readiness::Io | Readiness::Drain => {
+                connection.can_read = true;
+                self.serve(connection)
+            }
+            Readiness::IoAndEnd => {
+                connection.can_read = true;
+                connection.has_end = true;
+                self.serve(connection)
+            }
+            Readiness::Look => self.serve(connection),
+            Readiness::Expired if connection.deadline > self.buffers.clock.now() => {
+                let flow = self.wait_cold(connection);
+                self.serve_on(flow)
+            }
+            Readiness::Expired => {
+                self.engine.counters.timed_out.increment();
+                let is_stuck = connection.unsent.take().is_some();
+                if is_stuck {
+                    self.engine.refusals.note(Refusal::Stalled, connection.peer);
+                }
+                connection.guest.expire(is_stuck, self.buffers);
+                self.serve(connection)
+            }
+        };
+        self.put(outcome);
+    }
+
+    fn give_up(&mut self, mut connection: Box<Connection>, error: io::Error) -> Outcome {
+        tracing::debug!(%error, peer = %connection.peer, "a connection broke");
+        self.end_lease(&mut connection);
+        connection.guest.break_off(Closed::Broken);
+        self.error = Some(error);
+        Outcome::Closed(connection)
+    }
+
+    /// Takes up what a connection had left over.
+    #[inline(always)]
+    fn load(&mut self, mut connection: Box<Connection>) -> Box<Connection> {
+        if connection.leftover.is_empty() {
+            self.buffers.input.clear();
+        } else {
+            self.buffers.input.load(std::mem::take(&mut connection.leftover));
+        }
+        connection
+    }
+
+    /// Leaves with a connection what was read and not used.
+    #[inline]
+    fn unload(&mut self, connection: &mut Connection) {
+        if !self.buffers.input.is_empty() {
+            connection.leftover = self.buffers.input.take_leftover();
+        }
+    }
+
+    /// Puts a connection where it waits from now on.
+    #[inline(always)]
+    fn put(&mut self, outcome: Outcome) {
+        self.buffers.output.clear();
+        match outcome {
+            Outcome::Parked(connection) => self.park(connection),
+            outcome => self.put_cold(outcome),
+        }
+    }
+
+    #[inline(always)]
+    fn park(&mut self, connection: Box<Connection>) {
+        match &mut self.lead {
+            Some(event_loop) => event_loop.park(connection, self.buffers.clock.now()),
+            None => send_back(connection),
+        }
+    }
+
+    #[inline(never)]
+    fn put_cold(&mut self, mut outcome: Outcome) {
+        if let Outcome::Closed(connection) = &mut outcome {
+            self.note_refusal(connection);
+            self.end_raw(connection);
+            self.end_lease(connection);
+        }
+        match (outcome, &mut self.lead) {
+            (Outcome::Away, _) => {}
+            (Outcome::Parked(connection), _) => self.park(connection),
+            (Outcome::Yielded(connection), Some(event_loop)) => {
+                event_loop.requeue(connection, self.buffers.clock.now());
+            }
+            (Outcome::Yielded(connection), None) => send_home(connection),
+            (Outcome::Closed(connection), _) => {
+                let home = Arc::clone(connection.home());
+                let token = connection.token();
+                drop(connection);
+                self.release(&home, token);
+            }
+        }
+    }
+
+    /// Frees the place of a connection that is gone.
+    fn release(&mut self, home: &LoopHandle, token: usize) {
+        match &mut self.lead {
+            Some(event_loop) => event_loop.release(token),
+            None => home.send(Message::Closed(token)),
+        }
+    }
+}
+
+/// Gives a connection back to the loop that it belongs to, to be looked at now.
+fn send_home(connection: Box<Connection>) {
+    let home = Arc::clone(connection.home());
+    home.send(Message::Returned(connection));
+}
+
+/// Gives a connection back to the loop that it belongs to, to wait there for its peer.
+fn send_back(connection: Box<Connection>) {
+    let home = Arc::clone(connection.home());
+    home.send_back(connection);
+}
+
+impl fmt::Debug for Worker<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Worker").field("leads", &self.lead.is_some()).finish_non_exhaustive()
+    }
+}

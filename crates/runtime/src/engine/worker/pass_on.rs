@@ -1,0 +1,149 @@
+//! A connection into other hands: the pool's, the program's, or another protocol's.
+
+use std::ops::ControlFlow::{self, Break, Continue};
+use std::sync::Arc;
+use std::time::Instant;
+
+use super::{Flow, Outcome, Worker};
+use crate::budget::refusal::Refusal;
+use crate::engine::Answerer;
+use crate::engine::connection::Connection;
+use crate::engine::incoming::IncomingRequest;
+use crate::engine::task::{Call, ReplyTo, Task};
+use crate::protocol::{Guest, Successor};
+use crate::service::blocking_stream::BlockingStream;
+use crate::service::request::Request;
+use crate::service::response::Response;
+use crate::service::tcp::Closed;
+
+/// How long a client is asked to stay away when every queue is full, in seconds.
+const RETRY_AFTER: &str = "1";
+
+impl Worker<'_> {
+    /// Gives a request to the pool.
+    #[inline(never)]
+    pub(super) fn dispatch(&mut self, request: Request, reply_to: ReplyTo) -> Flow {
+        let reply_to = self.let_go(reply_to)?;
+        self.engine.counters.dispatched.increment();
+        let started = self.clocks.is_due().then(Instant::now);
+        let submitted = self.engine.pool.submit(Task::Call(Box::new(Call { request, reply_to })));
+        if let Some(started) = started {
+            self.engine.routes.note_dispatch(started.elapsed());
+        }
+        match submitted {
+            Ok(()) => Break(Outcome::Away),
+            Err(refused) => {
+                let Task::Call(call) = refused.task else {
+                    unreachable!("the pool gives back what it was given")
+                };
+                let Call { request, reply_to } = *call;
+                drop(request);
+                self.overloaded(reply_to)
+            }
+        }
+    }
+
+    /// Gives a request to the program.
+    #[inline(never)]
+    pub(super) fn enqueue(&mut self, request: Request, reply_to: ReplyTo) -> Flow {
+        let reply_to = self.let_go(reply_to)?;
+        let engine = Arc::clone(&self.engine);
+        let Answerer::Program(queue) = &engine.answerer else { return Continue(reply_to.connection) };
+        match queue.send(IncomingRequest::new(request, reply_to)) {
+            Ok(()) => Break(Outcome::Away),
+            Err(refused) => {
+                let (request, reply_to) = refused.into_message().into_parts();
+                drop(request);
+                self.overloaded(reply_to)
+            }
+        }
+    }
+
+    /// Has a thread of the pool go on with a connection whose next step may block.
+    pub(super) fn resume_elsewhere(&mut self, connection: Box<Connection>) -> Flow {
+        let connection = self.flush_and_unload(connection)?;
+        match self.engine.pool.submit(Task::Resume(connection)) {
+            Ok(()) => Break(Outcome::Away),
+            Err(refused) => {
+                let Task::Resume(mut connection) = refused.task else {
+                    unreachable!("the pool gives back what it was given")
+                };
+                // Its response has begun: there is no status left to refuse it with.
+                self.engine.refusals.note(Refusal::Overloaded, connection.peer);
+                connection.guest.break_off(Closed::Overloaded);
+                Break(Outcome::Closed(connection))
+            }
+        }
+    }
+
+    /// Puts another guest into the place of the one that leaves, or gives the connection to a thread.
+    #[cold]
+    pub(super) fn succeed(&mut self, mut connection: Box<Connection>) -> Flow {
+        let is_upgrade = matches!(connection.guest, Guest::Http(_));
+        match connection.guest.leave() {
+            Some(Successor::Guest(guest)) => {
+                if is_upgrade {
+                    self.engine.counters.upgraded.increment();
+                }
+                if !matches!(connection.guest, Guest::Preamble(_)) {
+                    connection.deadline = self.buffers.clock.now() + self.engine.config.head_timeout;
+                }
+                connection.guest = guest;
+                // The end of what the peer sends may have been read, and is to be read again.
+                connection.can_read = true;
+                Continue(connection)
+            }
+            Some(Successor::Thread(handler)) => Break(self.detach(connection, handler)),
+            None => Break(Outcome::Closed(connection)),
+        }
+    }
+
+    /// Gives a connection to a thread of the pool, which has it for itself.
+    fn detach(
+        &mut self,
+        mut connection: Box<Connection>,
+        handler: Box<dyn FnOnce(BlockingStream) + Send>,
+    ) -> Outcome {
+        if let Err(error) = connection.unwatch().and_then(|()| connection.transport.set_waiting()) {
+            return self.give_up(connection, error);
+        }
+        self.end_raw(&mut connection);
+        self.end_lease(&mut connection);
+        let Connection { transport, place, peer, home, token, .. } = *connection;
+        let stream = BlockingStream::new(transport, self.buffers.input.take_rest(), place);
+        if self.engine.pool.submit(Task::Detached(Box::new(move || handler(stream)))).is_ok() {
+            self.engine.counters.upgraded.increment();
+        } else {
+            self.engine.refusals.note(Refusal::Overloaded, peer);
+        }
+        self.release(&home, token);
+        Outcome::Away
+    }
+
+    /// Readies a connection for another owner: earlier answers are on their way and do not wait
+    /// for the next one, and what was read goes with it.
+    fn let_go(&mut self, reply_to: ReplyTo) -> ControlFlow<Outcome, ReplyTo> {
+        let connection = self.flush_and_unload(reply_to.connection)?;
+        Continue(ReplyTo { connection, ..reply_to })
+    }
+
+    fn flush_and_unload(&mut self, mut connection: Box<Connection>) -> Flow {
+        if let Err(error) = self.flush_output(&mut connection) {
+            return Break(self.give_up(connection, error));
+        }
+        self.unload(&mut connection);
+        Continue(connection)
+    }
+
+    /// Every thread is busy and the queue is full: says so at once.
+    fn overloaded(&mut self, reply_to: ReplyTo) -> Flow {
+        self.engine.refusals.note(Refusal::Overloaded, reply_to.connection.peer);
+        let mut connection = self.load(reply_to.connection);
+        // It was held to be read by its handler; here it would hold up a loop.
+        let released = connection.release_hold();
+        let connection = self.check(connection, released)?;
+        let mut response = Response::new(503);
+        response.add_header("retry-after", RETRY_AFTER).expect("a valid header");
+        self.respond(ReplyTo { connection, ..reply_to }, &mut response)
+    }
+}

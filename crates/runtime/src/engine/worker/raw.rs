@@ -1,0 +1,62 @@
+//! A raw protocol: what it is told, and what it says.
+
+use std::ops::ControlFlow::{Break, Continue};
+use std::sync::{Arc, Weak};
+
+use super::run::{Conduct, run};
+use super::{Flow, Outcome, Worker};
+use crate::engine::connection::Connection;
+use crate::protocol::Guest;
+use crate::protocol::raw::Event;
+use crate::service::tcp::{Asked, Borrowed, Closed, Look};
+
+impl Worker<'_> {
+    /// Has the protocol called, with the loop in its slot meanwhile, and sends what it says.
+    #[inline(always)]
+    pub(super) fn tell_raw(&mut self, mut connection: Box<Connection>, event: Event) -> Flow {
+        let Connection { guest, peer, home, token, .. } = &mut *connection;
+        let Guest::Raw(raw) = guest else { return Break(Outcome::Closed(connection)) };
+        let route = raw.route();
+        if !self.runs_here(route, None) {
+            return self.resume_elsewhere(connection);
+        }
+        let Self { engine, buffers, lead, clocks, .. } = self;
+        let mut asked = Asked::default();
+        let mut used = 0;
+        let (result, conduct) = run(lead, clocks, engine, home, route, || {
+            used = raw.call(
+                event,
+                (peer, &|| Arc::downgrade(home) as Weak<dyn Look>, *token),
+                &mut asked,
+                buffers,
+            );
+        });
+        self.take_note(&mut connection, conduct);
+        let Guest::Raw(raw) = &mut connection.guest else { return Break(Outcome::Closed(connection)) };
+        if result.is_err() {
+            raw.break_off(Closed::Panicked);
+            // Half of an answer, perhaps.
+            self.buffers.output.clear();
+            return Continue(connection);
+        }
+        let Borrowed(sent_back) = raw.called(event, used, &mut asked, self.buffers, &self.engine.config);
+        if sent_back == 0 {
+            self.buffers.input.consume(used);
+            return self.flush_inline(connection);
+        }
+        let flushed = connection.send_back(sent_back, self.buffers, &self.engine.config);
+        self.buffers.input.consume(used - sent_back);
+        self.flushed(connection, flushed)
+    }
+
+    /// Tells a raw protocol that its connection is over: code of the program, which may block like any other.
+    #[cold]
+    pub(super) fn end_raw(&mut self, connection: &mut Connection) {
+        let Some((mut protocol, reason, route)) = connection.guest.take_protocol() else { return };
+        let Self { engine, lead, clocks, .. } = self;
+        let (_, conduct) = run(lead, clocks, engine, &connection.home, route, move || protocol.close(reason));
+        if conduct == Conduct::Blocked {
+            self.buffers.clock.refresh();
+        }
+    }
+}

@@ -1,0 +1,262 @@
+//! One connection, from its bytes to its next wait: the steps of its guest, one after the other.
+
+use std::convert::Infallible;
+use std::io;
+use std::net::{Shutdown, SocketAddr};
+use std::ops::ControlFlow::{self, Break, Continue};
+
+use super::read::Filled;
+use super::{Flow, Outcome, Worker};
+use crate::budget::refusal::Refusal;
+use crate::engine::connection::Connection;
+use crate::engine::connection::unsent::Flushed;
+use crate::protocol::proxy::ProxyError;
+use crate::protocol::raw::Event;
+use crate::protocol::{Guest, Step};
+use crate::transport::Peer;
+
+/// Reads and pieces of a body in a row before a leader looks at its other connections.
+const ROUNDS_MAX: u32 = 4;
+
+impl Worker<'_> {
+    /// Works on a connection until it has to wait.
+    pub(crate) fn serve(&mut self, connection: Box<Connection>) -> Outcome {
+        let Break(outcome) = self.steps(connection);
+        outcome
+    }
+
+    /// Works on a connection until it has to wait, if it has not yet.
+    pub(super) fn serve_on(&mut self, flow: Flow) -> Outcome {
+        match flow {
+            Continue(connection) => self.serve(connection),
+            Break(outcome) => outcome,
+        }
+    }
+
+    /// Does what the guest needs next, again and again. A head that is all there needs no step: most
+    /// requests are only that.
+    #[inline(always)]
+    fn steps(&mut self, mut connection: Box<Connection>) -> ControlFlow<Outcome, Infallible> {
+        if connection.is_writing() {
+            connection = self.flush(connection)?;
+        }
+        let mut rounds = 0;
+        loop {
+            if let Guest::Http(http) = &mut connection.guest {
+                if http.expects_head() {
+                    if self.buffers.input.is_empty() {
+                        connection = self.read(connection, &mut rounds)?;
+                        continue;
+                    }
+                    let config = &self.engine.config;
+                    if let Some(head) = http.next_plain_head(self.buffers, config) {
+                        connection = self.request(connection, head)?;
+                        continue;
+                    }
+                    if let Some(head) = http.next_other_head(self.buffers, config) {
+                        connection = self.request_cold(connection, head)?;
+                        continue;
+                    }
+                }
+            }
+            connection = self.step(connection, &mut rounds)?;
+        }
+    }
+
+    /// Does what is not needed for each request.
+    #[inline(never)]
+    fn step(&mut self, mut connection: Box<Connection>, rounds: &mut u32) -> Flow {
+        match connection.guest.step(self.buffers) {
+            Step::Again => Continue(connection),
+            Step::Read => self.read(connection, rounds),
+            Step::Flush => self.flush(connection),
+            Step::Wait => self.wait(connection),
+            Step::Linger => self.linger(connection),
+            Step::Close => Break(Outcome::Closed(self.flush(connection)?)),
+            Step::Leave => {
+                let connection = self.flush(connection)?;
+                self.succeed(connection)
+            }
+            Step::Named(address) => {
+                if !self.is_named(&mut connection, address) {
+                    return Break(Outcome::Closed(connection));
+                }
+                self.succeed(connection)
+            }
+            Step::RefuseProxy(error) => Break(self.refuse_proxy(connection, error)),
+            Step::Call(request, route) => self.call_cold(connection, request, route, None),
+            Step::Stream(streaming) => self.stream(connection, *streaming),
+            Step::Pump => {
+                let connection = self.begin_round(connection, rounds)?;
+                self.pump(connection)
+            }
+            Step::Tell(event) => self.tell(connection, event, rounds),
+        }
+    }
+
+    /// Reads what the peer has sent, or leaves the connection until there is something.
+    #[inline(always)]
+    fn read(&mut self, connection: Box<Connection>, rounds: &mut u32) -> Flow {
+        let mut connection = self.flush_inline(connection)?;
+        if !connection.can_read && !self.keeps(&mut connection) {
+            return self.wait(connection);
+        }
+        let mut connection = self.begin_round(connection, rounds)?;
+        match self.fill(&mut connection) {
+            Ok(Filled::Some { may_have_more }) => {
+                connection.can_read = may_have_more || connection.has_end;
+                Continue(connection)
+            }
+            Ok(Filled::Nothing) => {
+                connection.can_read = false;
+                self.wait_cold(connection)
+            }
+            Ok(Filled::End) => {
+                connection.guest.end_of_input();
+                Continue(connection)
+            }
+            Err(error) => Break(self.give_up(connection, error)),
+        }
+    }
+
+    /// Has a raw protocol called, here or on a thread of the pool.
+    #[inline(always)]
+    fn tell(&mut self, mut connection: Box<Connection>, event: Event, rounds: &mut u32) -> Flow {
+        // It may ask for these again without a byte from its peer: others have their turn between.
+        if matches!(event, Event::Open | Event::Drained) {
+            connection = self.begin_round(connection, rounds)?;
+        }
+        self.tell_raw(connection, event)
+    }
+
+    /// Begins one more read, or piece of a body. After some of them a leader looks at its other connections first.
+    #[inline(always)]
+    fn begin_round(&mut self, connection: Box<Connection>, rounds: &mut u32) -> Flow {
+        if self.lead.is_some() && *rounds == ROUNDS_MAX {
+            return Break(self.yielded(connection));
+        }
+        *rounds += 1;
+        Continue(connection)
+    }
+
+    /// Closes without a response: a peer that omits the PROXY header is not trusted to speak HTTP.
+    #[cold]
+    fn refuse_proxy(&self, connection: Box<Connection>, error: ProxyError) -> Outcome {
+        tracing::debug!(%error, "a PROXY header is refused");
+        self.engine.refusals.note(Refusal::ProxyHeader, connection.peer);
+        Outcome::Closed(connection)
+    }
+
+    /// Records the client's address from the PROXY header. Returns `false` if that client already has
+    /// its maximum of connections.
+    #[cold]
+    fn is_named(&self, connection: &mut Connection, address: Option<SocketAddr>) -> bool {
+        let Some(address) = address else { return true };
+        connection.peer = Peer::Tcp(address);
+        let Some(clients) = &self.engine.clients else { return true };
+        connection.place = clients.admit(address.ip());
+        if connection.place.is_none() {
+            self.engine.refusals.note(Refusal::ClientConnections, connection.peer);
+        }
+        connection.place.is_some()
+    }
+
+    /// Counts a refusal that was noted by the protocol.
+    #[cold]
+    pub(super) fn note_refusal(&self, connection: &mut Connection) {
+        if let Some(refusal) = connection.guest.take_refusal() {
+            self.engine.refusals.note(refusal, connection.peer);
+        }
+    }
+
+    /// Ends our direction and goes on reading what the peer still sends.
+    fn linger(&mut self, mut connection: Box<Connection>) -> Flow {
+        self.note_refusal(&mut connection);
+        let mut connection = self.flush(connection)?;
+        let ended = connection.transport.shutdown(Shutdown::Write);
+        let mut connection = self.check(connection, ended)?;
+        connection.guest.linger(self.buffers.clock.now() + self.engine.config.linger_timeout);
+        connection.can_read = true;
+        Continue(connection)
+    }
+
+    /// Sends the output. Breaks off if the peer must read first, or is gone.
+    #[inline(never)]
+    pub(super) fn flush(&mut self, connection: Box<Connection>) -> Flow {
+        self.flush_inline(connection)
+    }
+
+    /// As [`flush`](Self::flush), laid into the way of every request.
+    #[inline(always)]
+    pub(super) fn flush_inline(&mut self, mut connection: Box<Connection>) -> Flow {
+        let flushed = self.flush_output(&mut connection);
+        self.flushed(connection, flushed)
+    }
+
+    #[inline(always)]
+    pub(super) fn flush_output(&mut self, connection: &mut Connection) -> io::Result<Flushed> {
+        if connection.is_flushed(self.buffers) {
+            return Ok(Flushed::All);
+        }
+        connection.flush(self.buffers, &self.engine.config)
+    }
+
+    /// Goes on once everything is sent.
+    #[inline(always)]
+    pub(super) fn flushed(&mut self, connection: Box<Connection>, flushed: io::Result<Flushed>) -> Flow {
+        match flushed {
+            Ok(Flushed::All) => Continue(connection),
+            Ok(Flushed::Some) => self.wait_cold(connection),
+            Err(error) => Break(self.give_up(connection, error)),
+        }
+    }
+
+    /// Goes on unless the system has failed.
+    pub(super) fn check(&mut self, connection: Box<Connection>, result: io::Result<()>) -> Flow {
+        match result {
+            Ok(()) => Continue(connection),
+            Err(error) => Break(self.give_up(connection, error)),
+        }
+    }
+
+    /// Leaves a connection to its peer, or to those who send to it. Goes on with one that ends instead,
+    /// because the server drains.
+    #[inline(always)]
+    pub(super) fn wait(&mut self, mut connection: Box<Connection>) -> Flow {
+        self.end_lease(&mut connection);
+        let has_input = !self.buffers.input.is_empty();
+        if let Some(unsent) = &connection.unsent {
+            connection.deadline = unsent.deadline();
+        } else {
+            if self.engine.is_draining() && connection.guest.drain(has_input) {
+                return Continue(connection);
+            }
+            let now = self.buffers.clock.now();
+            if let Some(deadline) = connection.guest.deadline(now, has_input, &self.engine.config) {
+                connection.deadline = deadline;
+            }
+        }
+        self.unload(&mut connection);
+        let is_writing = connection.is_writing();
+        match connection.watch(is_writing) {
+            Ok(()) => Break(Outcome::Parked(connection)),
+            Err(error) => Break(self.give_up(connection, error)),
+        }
+    }
+
+    #[inline(never)]
+    pub(super) fn wait_cold(&mut self, connection: Box<Connection>) -> Flow {
+        self.wait(connection)
+    }
+
+    /// Lets the loop's other connections have their turn.
+    #[inline(never)]
+    fn yielded(&mut self, mut connection: Box<Connection>) -> Outcome {
+        let flushed = self.flush_output(&mut connection);
+        if let Err(error) = flushed.and_then(|_| connection.watch(false)) {
+            return self.give_up(connection, error);
+        }
+        self.unload(&mut connection);
+        Outcome::Yielded(connection)
+    }
+}

@@ -1,0 +1,66 @@
+//! Contents that a handler reads, and bodies that it gives, piece by piece.
+
+use std::ops::ControlFlow::{Break, Continue};
+
+use super::run::run;
+use super::{Flow, Outcome, Worker};
+use crate::clock::Pace;
+use crate::engine::connection::Connection;
+use crate::engine::connection::unsent::Flushed;
+use crate::protocol::Guest;
+use crate::protocol::http::Streaming;
+use crate::service::body::{Body, ContentStream, STREAM_TICK};
+
+impl Worker<'_> {
+    /// Lets the handler read the content from the connection.
+    #[inline(never)]
+    pub(super) fn stream(&mut self, mut connection: Box<Connection>, streaming: Streaming) -> Flow {
+        let flushed = self.flush_output(&mut connection);
+        if let (Ok(Flushed::Some), Some(http)) = (&flushed, connection.guest.as_http_mut()) {
+            // The handler would wait for a content whose peer may wait for these answers, and an interim response would
+            // come before their end.
+            http.stream_later(streaming, self.buffers.clock.now(), &self.engine.config);
+            return self.wait_cold(connection);
+        }
+        let mut connection = self.flushed(connection, flushed)?;
+        self.end_lease(&mut connection);
+        let handle = connection.hold(STREAM_TICK).and_then(|()| connection.transport.second_handle());
+        let handle = match handle {
+            Ok(handle) => handle,
+            Err(error) => return Break(self.give_up(connection, error)),
+        };
+        let Streaming { mut request, route, decoder, prefix, owes_continue } = streaming;
+        let config = &self.engine.config;
+        let pace = Pace::new(self.buffers.clock.now(), config.content_timeout, config.bytes_per_second_min);
+        let unread = self.buffers.input.take_rest();
+        let (stream, returns) = ContentStream::new(handle, decoder, prefix, unread, pace, owes_continue);
+        request.set_body(Body::from_stream(stream));
+        self.call_cold(connection, request, route, Some(returns))
+    }
+
+    /// Sends the next piece of a body that comes from a reader.
+    #[inline(never)]
+    pub(super) fn pump(&mut self, mut connection: Box<Connection>) -> Flow {
+        let Some(http) = connection.guest.as_http() else { return Break(Outcome::Closed(connection)) };
+        let receives = http.sends_what_it_receives();
+        let Some(route) = http.sending_route() else { return Continue(connection) };
+        if receives && self.lead.is_some() || !self.runs_here(route, None) {
+            return self.resume_elsewhere(connection);
+        }
+        if receives && !connection.is_held() {
+            let held = connection.hold(STREAM_TICK);
+            connection = self.check(connection, held)?;
+        }
+        let Connection { guest: Guest::Http(http), home, transport, .. } = &mut *connection else {
+            return Break(Outcome::Closed(connection));
+        };
+        let Self { engine, buffers, lead, clocks, .. } = self;
+        let (result, conduct) = run(lead, clocks, engine, home, route, || http.pump(buffers, &engine.config));
+        if result.is_err() {
+            http.break_off();
+        }
+        transport.set_resets(http.is_cut_short());
+        self.take_note(&mut connection, conduct);
+        self.flush(connection)
+    }
+}

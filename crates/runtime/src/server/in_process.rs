@@ -1,0 +1,135 @@
+//! A service asked without a socket: the bytes go through the same HTTP code as those of a connection.
+
+use std::sync::Arc;
+
+use filoplume_http1::RequestHead;
+
+use crate::buffers::{Buffers, Content as Unread};
+use crate::config::ServerConfig;
+use crate::execution::key::Route;
+use crate::protocol::Step;
+use crate::protocol::http::{Http, Responded, Streaming};
+use crate::service::body::{Body, StreamLeft, StreamReturn};
+use crate::service::panics::take_caught;
+use crate::service::request::Request;
+use crate::service::{Content, Plan, Service};
+use crate::transport::Peer;
+
+/// Returns what a server with this service would send to a peer that sends `input` and then nothing more: heads,
+/// contents and refusals as on the wire. Deadlines do not run, and a panic of the service is the caller's.
+///
+/// For tests of services: see the framework's test client for a comfortable one.
+///
+/// ```
+/// use filoplume_runtime::{Peer, Request, Response, ServerConfig, answer_in_process};
+///
+/// let service = |request: Request| Response::from(format!("{} it is", request.path()));
+/// let answer = answer_in_process(&service, Peer::Unix, b"GET /cats HTTP/1.1\r\nHost: a\r\n\r\n", &ServerConfig::default());
+/// let answer = String::from_utf8(answer)?;
+/// assert!(answer.starts_with("HTTP/1.1 200 OK\r\n") && answer.ends_with("\r\n\r\n/cats it is"));
+/// # Ok::<(), std::string::FromUtf8Error>(())
+/// ```
+pub fn answer_in_process(service: &dyn Service, peer: Peer, input: &[u8], config: &ServerConfig) -> Vec<u8> {
+    let mut buffers = Buffers::take();
+    buffers.input.load(Unread::of(input.to_vec()));
+    let mut exchange = Exchange { service, peer, config, http: Http::new(None), sent: Vec::new() };
+    while exchange.goes_on(&mut buffers) {}
+    exchange.collect(&mut buffers);
+    buffers.give_back();
+    exchange.sent
+}
+
+struct Exchange<'a> {
+    service: &'a dyn Service,
+    peer: Peer,
+    config: &'a ServerConfig,
+    http: Http,
+    sent: Vec<u8>,
+}
+
+impl Exchange<'_> {
+    /// Takes one step; `false` if there is none left to take.
+    fn goes_on(&mut self, buffers: &mut Buffers) -> bool {
+        if self.http.expects_head() {
+            let plain = self.http.next_plain_head(buffers, self.config);
+            if let Some(head) = plain.or_else(|| self.http.next_other_head(buffers, self.config)) {
+                self.begin(head, buffers);
+                return true;
+            }
+        }
+        match self.http.step(buffers) {
+            Step::Again => {}
+            Step::Call(request, route) => self.call(request, route, None, buffers),
+            Step::Stream(streaming) => self.stream(*streaming, buffers),
+            Step::Pump => {
+                self.http.pump(buffers, self.config);
+                self.collect(buffers);
+            }
+            // What comes is the end, or another protocol; the others are steps of other guests.
+            Step::Read
+            | Step::Linger
+            | Step::Close
+            | Step::Leave
+            | Step::Flush
+            | Step::Wait
+            | Step::Named(_)
+            | Step::RefuseProxy(_)
+            | Step::Tell(_) => return false,
+        }
+        true
+    }
+
+    fn begin(&mut self, head: RequestHead, buffers: &mut Buffers) {
+        let mut request = Request::new(head, self.peer);
+        let plan = if self.service.plans() { self.service.plan(&mut request) } else { Plan::default() };
+        let route = plan.route_of(&request);
+        request.set_route(plan.route);
+        if let Content::Refused(mut response) = plan.content {
+            self.http.leave_unread(&request, buffers, self.config);
+            self.http.respond(&mut response, route, None, buffers, self.config);
+        } else if request.head().framing().has_content() {
+            let bytes_max = plan.content_bytes_max.unwrap_or(self.config.content_bytes_max);
+            self.http.begin_content(request, route, &plan.content, bytes_max, buffers, self.config);
+        } else {
+            self.call(request, route, None, buffers);
+        }
+    }
+
+    /// The content is long or of unknown length: all of it that was sent is decoded here.
+    fn stream(&mut self, streaming: Streaming, buffers: &mut Buffers) {
+        let Streaming { mut request, route, mut decoder, prefix, .. } = streaming;
+        let mut content = prefix.as_slice().to_vec();
+        while let Ok(decoded) = decoder.decode(buffers.input.unread()) {
+            content.extend_from_slice(buffers.input.unread().get(decoded.data).unwrap_or_default());
+            buffers.input.consume(decoded.consumed);
+            if decoded.consumed == 0 {
+                break;
+            }
+        }
+        let returns = Arc::new(StreamReturn::default());
+        returns.leave(StreamLeft { is_stuck: !decoder.is_complete(), decoder, unread: Vec::new() });
+        request.set_body(Body::from(content));
+        self.call(request, route, Some(returns), buffers);
+    }
+
+    fn call(
+        &mut self,
+        request: Request,
+        route: Route,
+        stream: Option<Arc<StreamReturn>>,
+        buffers: &mut Buffers,
+    ) {
+        let mut response = self.service.call(request);
+        // There is no engine that counts them.
+        take_caught();
+        let responded = self.http.respond(&mut response, route, stream, buffers, self.config);
+        self.collect(buffers);
+        if let Responded::Large(content) = responded {
+            self.sent.extend_from_slice(&content);
+        }
+    }
+
+    fn collect(&mut self, buffers: &mut Buffers) {
+        self.sent.append(&mut buffers.output);
+    }
+}

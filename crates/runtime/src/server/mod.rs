@@ -1,0 +1,409 @@
+//! What the user holds: a server, from its addresses to its end.
+
+pub(crate) mod in_process;
+pub(crate) mod incoming;
+#[cfg(unix)]
+mod signal;
+
+use std::fmt;
+use std::net::{SocketAddr, TcpListener, ToSocketAddrs};
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use parking_lot::Mutex;
+
+use self::incoming::Incoming;
+use crate::config::ServerConfig;
+use crate::engine::incoming::IncomingRequest;
+use crate::engine::listener::{self, Bound};
+use crate::engine::{Answerer, Engine};
+use crate::error::{Error, Kind, Result};
+use crate::metrics::Metrics;
+use crate::queue::{MessageQueue, RecvError};
+use crate::service::tcp::TcpService;
+use crate::service::{Service, Site};
+
+/// A server that is bound to its addresses. It begins to answer when it is told how: by
+/// [`serve`](Self::serve) or [`incoming`](Self::incoming). Clones are handles to the same server.
+///
+/// ```no_run
+/// use filoplume_runtime::{Response, Server};
+///
+/// let server = Server::bind("127.0.0.1:5000")?;
+/// server.incoming().for_each(|_request| {
+///     let mut response = Response::default();
+///     response.send_text("Hello from Filoplume!");
+///     response
+/// })?;
+/// # Ok::<(), filoplume_runtime::Error>(())
+/// ```
+#[derive(Clone)]
+pub struct Server {
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    local_addrs: Vec<SocketAddr>,
+    state: Mutex<State>,
+}
+
+enum State {
+    Bound {
+        config: Box<ServerConfig>,
+        bound: Vec<Bound>,
+    },
+    Serving {
+        engine: Arc<Engine>,
+        requests: Option<MessageQueue<IncomingRequest>>,
+    },
+    /// Shut down before it served, or failed to start.
+    Ended,
+}
+
+impl Server {
+    /// Binds an address, with the default configuration. The first one counts that can be bound, if a name has several.
+    ///
+    /// # Errors
+    ///
+    /// If the address cannot be resolved or bound, such as one that is in use.
+    pub fn bind(address: impl ToSocketAddrs + ToString) -> Result<Self> {
+        Self::builder().bind(address)?.build()
+    }
+
+    /// Returns a builder, for several addresses and a configuration.
+    pub fn builder() -> ServerBuilder {
+        ServerBuilder::default()
+    }
+
+    /// Returns the address of the first TCP listener, with the port that the system chose for port 0.
+    pub fn local_addr(&self) -> Option<SocketAddr> {
+        self.shared.local_addrs.first().copied()
+    }
+
+    /// Returns the addresses of all TCP listeners.
+    pub fn local_addrs(&self) -> &[SocketAddr] {
+        &self.shared.local_addrs
+    }
+
+    /// Answers requests with `service` until the server has shut down.
+    ///
+    /// # Errors
+    ///
+    /// If the engine cannot start, or serves already.
+    pub fn serve(&self, service: impl Service) -> Result<()> {
+        let engine = self.start(Answerer::Service(Arc::new(Site::new(service))), None)?;
+        engine.wait();
+        Ok(())
+    }
+
+    /// Begins to answer requests with `service` and returns at once. The server goes on when its handles are dropped;
+    /// keep one, or a [`ShutdownHandle`], to end it.
+    ///
+    /// # Errors
+    ///
+    /// As [`serve`](Self::serve).
+    pub fn spawn(&self, service: impl Service) -> Result<()> {
+        self.start(Answerer::Service(Arc::new(Site::new(service))), None).map(drop)
+    }
+
+    /// Serves a raw TCP service until the server is shut down: what comes is not HTTP, unless
+    /// the service says so ([`tcp::http`](crate::tcp::http)).
+    ///
+    /// ```no_run
+    /// use filoplume_runtime::{Server, tcp};
+    ///
+    /// Server::bind("127.0.0.1:7")?.serve_tcp(tcp::bytes(|bytes| bytes.into()))?;
+    /// # Ok::<(), filoplume_runtime::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// If the server is serving already, or a thread, a poller or a listener cannot be made.
+    pub fn serve_tcp(&self, service: impl TcpService) -> Result<()> {
+        let engine = self.start(Answerer::Tcp(Arc::new(service)), None)?;
+        engine.wait();
+        Ok(())
+    }
+
+    /// As [`serve_tcp`](Self::serve_tcp), but returns at once. The [`tcp`](crate::tcp) module has examples.
+    ///
+    /// # Errors
+    ///
+    /// If the server is serving already, or a thread, a poller or a listener cannot be made.
+    pub fn spawn_tcp(&self, service: impl TcpService) -> Result<()> {
+        self.start(Answerer::Tcp(Arc::new(service)), None).map(drop)
+    }
+
+    /// Waits until the server has shut down. Returns at once if it does not serve.
+    pub fn wait(&self) {
+        if let Some(engine) = self.engine() {
+            engine.wait();
+        }
+    }
+
+    /// Returns the requests, to be pulled one by one or handled by a closure.
+    pub fn incoming(&self) -> Incoming {
+        Incoming::new(self.clone())
+    }
+
+    /// Waits for the next request.
+    ///
+    /// # Errors
+    ///
+    /// If the server has shut down, or [`unblock`](Self::unblock) was called.
+    pub fn recv(&self) -> Result<IncomingRequest, RecvError> {
+        self.requests()?.recv()
+    }
+
+    /// Returns the next request if one waits already.
+    ///
+    /// # Errors
+    ///
+    /// As [`recv`](Self::recv), and if none waits.
+    pub fn try_recv(&self) -> Result<IncomingRequest, RecvError> {
+        self.requests()?.try_recv()
+    }
+
+    /// Waits for the next request, `timeout` at most.
+    ///
+    /// # Errors
+    ///
+    /// As [`recv`](Self::recv), and if the time is over.
+    pub fn recv_timeout(&self, timeout: Duration) -> Result<IncomingRequest, RecvError> {
+        self.requests()?.recv_timeout(timeout)
+    }
+
+    /// Makes one thread that waits in [`recv`](Self::recv), or the next one that would, return without a request.
+    pub fn unblock(&self) {
+        if let Ok(requests) = self.requests() {
+            requests.unblock();
+        }
+    }
+
+    /// Returns a handle that shuts the server down, from any thread.
+    pub fn shutdown_handle(&self) -> ShutdownHandle {
+        ShutdownHandle { server: self.clone() }
+    }
+
+    /// Shuts down on SIGTERM and SIGINT; a second signal ends the process at once.
+    ///
+    /// # Errors
+    ///
+    /// If the system does not let this program listen to signals.
+    #[cfg(unix)]
+    pub fn shutdown_on_signals(&self) -> Result<()> {
+        signal::shutdown_on_signals(self.shutdown_handle()).map_err(|source| Kind::Signals { source }.into())
+    }
+
+    /// Returns a reading of all counters and gauges; `None` if the server does not serve yet.
+    pub fn metrics(&self) -> Option<Metrics> {
+        self.engine().map(|engine| engine.metrics())
+    }
+
+    fn engine(&self) -> Option<Arc<Engine>> {
+        match &*self.shared.state.lock() {
+            State::Serving { engine, .. } => Some(Arc::clone(engine)),
+            State::Bound { .. } | State::Ended => None,
+        }
+    }
+
+    fn start(
+        &self,
+        answerer: Answerer,
+        requests: Option<MessageQueue<IncomingRequest>>,
+    ) -> Result<Arc<Engine>> {
+        let mut state = self.shared.state.lock();
+        match std::mem::replace(&mut *state, State::Ended) {
+            State::Bound { config, bound } => {
+                let engine = Engine::start(*config, bound, answerer)?;
+                *state = State::Serving { engine: Arc::clone(&engine), requests };
+                Ok(engine)
+            }
+            other => {
+                *state = other;
+                Err(Kind::AlreadyServing.into())
+            }
+        }
+    }
+
+    /// The queue of requests; pulling the first one starts the engine.
+    fn requests(&self) -> Result<MessageQueue<IncomingRequest>, RecvError> {
+        let capacity = match &*self.shared.state.lock() {
+            State::Serving { requests, .. } => return requests.clone().ok_or(RecvError::Closed),
+            State::Bound { config, .. } => config.queue_capacity,
+            State::Ended => return Err(RecvError::Closed),
+        };
+        let requests = MessageQueue::new(capacity);
+        match self.start(Answerer::Program(requests.clone()), Some(requests.clone())) {
+            Ok(_) => Ok(requests),
+            // Another thread was faster.
+            Err(error) if error.is_already_serving() => match &*self.shared.state.lock() {
+                State::Serving { requests: Some(requests), .. } => Ok(requests.clone()),
+                _ => Err(RecvError::Closed),
+            },
+            Err(error) => {
+                tracing::error!(%error, "the server cannot start");
+                Err(RecvError::Closed)
+            }
+        }
+    }
+}
+
+impl fmt::Debug for Server {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Server").field("local_addrs", &self.shared.local_addrs).finish_non_exhaustive()
+    }
+}
+
+/// Collects addresses and the configuration of a [`Server`].
+///
+/// ```
+/// use filoplume_runtime::{Server, ServerConfig};
+///
+/// let server = Server::builder()
+///     .bind("127.0.0.1:0")?
+///     .bind("[::1]:0")?
+///     .config(ServerConfig::strict())
+///     .build()?;
+/// assert_eq!(server.local_addrs().len(), 2);
+/// # Ok::<(), filoplume_runtime::Error>(())
+/// ```
+#[derive(Debug, Default)]
+#[must_use = "a builder does nothing until `build` is called"]
+pub struct ServerBuilder {
+    config: ServerConfig,
+    bound: Vec<Bound>,
+}
+
+impl ServerBuilder {
+    /// Binds an address, beside those bound before. Peers wait until the server serves.
+    ///
+    /// # Errors
+    ///
+    /// If the address cannot be resolved or bound.
+    pub fn bind(mut self, address: impl ToSocketAddrs + ToString) -> Result<Self> {
+        let name = address.to_string();
+        self.bound.push(listener::bind(address, &name)?);
+        Ok(self)
+    }
+
+    /// Binds a Unix socket, beside those bound before. The file goes away with the server.
+    ///
+    /// # Errors
+    ///
+    /// If the path cannot be bound; a file that a dead server left is replaced.
+    #[cfg(unix)]
+    pub fn bind_unix(mut self, path: impl AsRef<Path>) -> Result<Self> {
+        self.bound.push(listener::bind_unix(path.as_ref())?);
+        Ok(self)
+    }
+
+    /// Takes a socket that was bound elsewhere, such as by a supervisor.
+    ///
+    /// # Errors
+    ///
+    /// If the system does not answer for it.
+    pub fn listener(mut self, listener: TcpListener) -> Result<Self> {
+        let bound = Bound::from_std(listener).map_err(|source| Kind::Start { what: "to listen", source })?;
+        self.bound.push(bound);
+        Ok(self)
+    }
+
+    /// Expects a PROXY header at the start of every connection to the address that was bound last, and takes from it who
+    /// [the peer](crate::Request::peer) is. Both versions are understood.
+    ///
+    /// It belongs to an address and not to the configuration because it is a matter of trust: whoever reaches the
+    /// address can pretend to be anybody, so only proxies may reach it, and the address beside it for health checks and
+    /// the neighbours has none. For the same reason the header is not optional: a connection without a valid one is
+    /// closed, logged and counted in [`Metrics::proxy_headers_refused`](crate::Metrics::proxy_headers_refused).
+    ///
+    /// A proxy that speaks for itself (`LOCAL`), does not know its client (`UNKNOWN`, `UNSPEC`), or has it by something else
+    /// than TCP is shown as the socket has it. The header counts against the [deadline of the
+    /// head](ServerConfig::head_timeout) and has at most 536 bytes, which is what fits the smallest segment.
+    ///
+    /// ```
+    /// use filoplume_runtime::Server;
+    ///
+    /// let server = Server::builder()
+    ///     .bind("127.0.0.1:0")?
+    ///     .proxy_protocol()?
+    ///     .bind("127.0.0.1:0")? // without
+    ///     .build()?;
+    /// # drop(server);
+    /// # Ok::<(), filoplume_runtime::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// If nothing was bound before.
+    pub fn proxy_protocol(mut self) -> Result<Self> {
+        let bound = self.bound.last_mut().ok_or(Kind::NoListener)?;
+        bound.expects_proxy_header = true;
+        Ok(self)
+    }
+
+    /// Sets the configuration.
+    pub fn config(mut self, config: ServerConfig) -> Self {
+        self.config = config;
+        self
+    }
+
+    /// Returns the server.
+    ///
+    /// # Errors
+    ///
+    /// If no address was bound.
+    pub fn build(self) -> Result<Server> {
+        if self.bound.is_empty() {
+            return Err(Error::from(Kind::NoListener));
+        }
+        let local_addrs = self.bound.iter().filter_map(Bound::local_address).collect();
+        let state = Mutex::new(State::Bound { config: Box::new(self.config), bound: self.bound });
+        Ok(Server { shared: Arc::new(Shared { local_addrs, state }) })
+    }
+}
+
+/// Shuts a server down. Clones are handles to the same server.
+///
+/// ```
+/// use filoplume_runtime::{Request, Server};
+///
+/// let server = Server::bind("127.0.0.1:0")?;
+/// server.spawn(|_: Request| "Hello!")?;
+/// let handle = server.shutdown_handle();
+/// std::thread::spawn(move || handle.shutdown());
+/// server.wait();
+/// # Ok::<(), filoplume_runtime::Error>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct ShutdownHandle {
+    server: Server,
+}
+
+impl ShutdownHandle {
+    /// Stops accepting, finishes what was begun, closes idle connections, and ends by the
+    /// configured [drain timeout](ServerConfig::drain_timeout) at the latest. Returns at once.
+    pub fn shutdown(&self) {
+        self.end(None);
+    }
+
+    /// As [`shutdown`](Self::shutdown), with a timeout of its own. Called again it can only shorten the time.
+    pub fn shutdown_within(&self, timeout: Duration) {
+        self.end(Some(timeout));
+    }
+
+    fn end(&self, timeout: Option<Duration>) {
+        let engine = {
+            let mut state = self.server.shared.state.lock();
+            match &mut *state {
+                State::Serving { engine, .. } => Arc::clone(engine),
+                bound => {
+                    *bound = State::Ended;
+                    return;
+                }
+            }
+        };
+        engine.shutdown(timeout.unwrap_or(engine.config.drain_timeout));
+    }
+}

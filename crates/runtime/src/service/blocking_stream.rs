@@ -1,0 +1,115 @@
+//! A socket that the engine has let go of: after a `101`, or at once.
+
+use std::fmt;
+use std::io::{self, Read, Write};
+use std::net::Shutdown;
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::budget::clients::Place;
+use crate::transport::Transport;
+
+/// A connection that a thread has for itself: reads and writes block. What the peer had sent already, behind its
+/// request for another protocol, comes first. Given by [`Response::upgrade`](crate::Response::upgrade),
+/// [`tcp::blocking`](crate::tcp::blocking) and [`tcp::Io::detach`](crate::tcp::Io::detach).
+///
+/// ```
+/// use std::io::{Read, Write};
+/// use std::time::Duration;
+/// use filoplume_runtime::{BlockingStream, Response};
+///
+/// /// Sends back what it is sent.
+/// fn echo(mut socket: BlockingStream) -> std::io::Result<()> {
+///     socket.set_read_timeout(Some(Duration::from_secs(60)))?;
+///     let mut bytes = [0; 1024];
+///     loop {
+///         match socket.read(&mut bytes)? {
+///             0 => return Ok(()),
+///             count => socket.write_all(&bytes[..count])?,
+///         }
+///     }
+/// }
+///
+/// let mut response = Response::upgrade(|socket| drop(echo(socket)));
+/// response.set_header("upgrade", "echo")?;
+/// assert_eq!(response.status_code(), 101);
+/// # Ok::<(), filoplume_runtime::InvalidHeader>(())
+/// ```
+pub struct BlockingStream {
+    transport: Transport,
+    unread: Vec<u8>,
+    /// It is a connection of its client as long as any handle lives.
+    place: Option<Arc<Place>>,
+}
+
+impl BlockingStream {
+    pub(crate) fn new(transport: Transport, unread: Vec<u8>, place: Option<Arc<Place>>) -> Self {
+        Self { transport, unread, place }
+    }
+
+    /// Sets how long a read may wait; `None` is for ever.
+    ///
+    /// # Errors
+    ///
+    /// If the duration is zero or the system refuses.
+    pub fn set_read_timeout(&self, timeout: Option<Duration>) -> io::Result<()> {
+        self.transport.set_read_timeout(timeout)
+    }
+
+    /// Sets how long a write may wait; `None` is for ever.
+    ///
+    /// # Errors
+    ///
+    /// If the duration is zero or the system refuses.
+    pub fn set_write_timeout(&self, timeout: Option<Duration>) -> io::Result<()> {
+        self.transport.set_write_timeout(timeout)
+    }
+
+    /// Returns a second handle, so that one thread can read while another writes. Bytes that were
+    /// read ahead stay with this one.
+    ///
+    /// # Errors
+    ///
+    /// If the system has no descriptor left.
+    pub fn try_clone(&self) -> io::Result<Self> {
+        let transport = self.transport.second_handle()?;
+        Ok(Self { transport, unread: Vec::new(), place: self.place.clone() })
+    }
+
+    /// Ends the direction to the peer.
+    ///
+    /// # Errors
+    ///
+    /// If the peer is gone.
+    pub fn shutdown_write(&mut self) -> io::Result<()> {
+        self.transport.shutdown(Shutdown::Write)
+    }
+}
+
+impl Read for BlockingStream {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        if self.unread.is_empty() {
+            return self.transport.read(buffer);
+        }
+        let length = self.unread.len().min(buffer.len());
+        buffer[..length].copy_from_slice(&self.unread[..length]);
+        self.unread.drain(..length);
+        Ok(length)
+    }
+}
+
+impl Write for BlockingStream {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.transport.write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+impl fmt::Debug for BlockingStream {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("BlockingStream").field("unread", &self.unread.len()).finish_non_exhaustive()
+    }
+}

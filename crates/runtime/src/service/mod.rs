@@ -1,0 +1,200 @@
+//! The contract between the engine and what runs on it: plan from the head, then call.
+
+pub(crate) mod blocking_stream;
+pub(crate) mod body;
+pub(crate) mod panics;
+pub(crate) mod request;
+pub(crate) mod response;
+pub mod tcp;
+
+use std::fmt;
+
+use crate::execution::key::{Execution, ExecutionKey, Route};
+use crate::service::request::Request;
+use crate::service::response::Response;
+
+/// What answers requests.
+///
+/// Every `Fn(Request) -> impl Into<Response>` is a service. Frameworks implement the trait to
+/// decide from the head alone, before any content is read.
+///
+/// ```
+/// use filoplume_runtime::{Plan, Request, Response, Service};
+///
+/// struct Uploads;
+///
+/// impl Service for Uploads {
+///     fn plan(&self, request: &mut Request) -> Plan {
+///         match request.path() {
+///             "/upload" => Plan::new().streamed(),
+///             "/ping" => Plan::new().inline(),
+///             _ => Plan::refuse(Response::new(404)),
+///         }
+///     }
+///
+///     fn call(&self, mut request: Request) -> Response {
+///         let mut response = Response::default();
+///         match std::io::copy(request.body_mut(), &mut std::io::sink()) {
+///             Ok(length) => response.send_text(format!("{length} bytes")),
+///             Err(_) => response.status(400),
+///         };
+///         response
+///     }
+/// }
+/// ```
+pub trait Service: Send + Sync + 'static {
+    /// Decides what becomes of a request whose head is complete and whose content was not read.
+    /// Runs on the event loop: it must not block. What it puts into the request's extensions is there
+    /// when [`call`](Self::call) gets it.
+    fn plan(&self, request: &mut Request) -> Plan {
+        let _ = request;
+        Plan::default()
+    }
+
+    /// Returns whether [`plan`](Self::plan) has anything to say. A service without a plan of its own, as every closure
+    /// is, saves a call a request by saying `false`.
+    fn plans(&self) -> bool {
+        true
+    }
+
+    /// Returns what a route is called where people read it, such as `GET /users/{id}`: in
+    /// [`Metrics::routes`](crate::Metrics::routes). `None` by default; then its number is shown.
+    fn route_name(&self, route: u32) -> Option<String> {
+        let _ = route;
+        None
+    }
+
+    /// Answers the request. May block for as long as it likes: nobody else waits for it.
+    fn call(&self, request: Request) -> Response;
+}
+
+impl<F, R> Service for F
+where
+    F: Fn(Request) -> R + Send + Sync + 'static,
+    R: Into<Response>,
+{
+    fn plans(&self) -> bool {
+        false
+    }
+
+    #[inline]
+    fn call(&self, request: Request) -> Response {
+        self(request).into()
+    }
+}
+
+/// A service over HTTP, and whether it plans.
+pub(crate) struct Site {
+    pub(crate) service: Box<dyn Service>,
+    pub(crate) plans: bool,
+}
+
+impl Site {
+    pub(crate) fn new(service: impl Service) -> Self {
+        let plans = service.plans();
+        Self { service: Box::new(service), plans }
+    }
+}
+
+impl fmt::Debug for Site {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Site").field("plans", &self.plans).finish_non_exhaustive()
+    }
+}
+
+/// What becomes of a request: how its content is taken, and where its handler runs.
+///
+/// ```
+/// use filoplume_runtime::{Plan, Request, Response};
+///
+/// fn plan(request: &Request) -> Plan {
+///     match request.path() {
+///         "/upload" => Plan::new().streamed().content_bytes_max(1 << 30),
+///         "/health" => Plan::new().inline(),
+///         "/gone" => Plan::refuse(Response::new(410)),
+///         _ => Plan::new(),
+///     }
+/// }
+/// # let _: fn(&Request) -> Plan = plan;
+/// ```
+#[derive(Debug, Default)]
+#[must_use]
+pub struct Plan {
+    pub(crate) content: Content,
+    pub(crate) content_bytes_max: Option<u64>,
+    pub(crate) execution: Execution,
+    pub(crate) route: Option<u32>,
+}
+
+/// How the content of a request is taken.
+#[derive(Debug, Default)]
+pub(crate) enum Content {
+    /// Collected if it is short, streamed if it is long or of unknown length.
+    #[default]
+    Any,
+    Buffered,
+    Streamed,
+    /// Not at all: this is the answer.
+    Refused(Box<Response>),
+}
+
+impl Plan {
+    /// The route of a request with this plan.
+    #[inline]
+    pub(crate) fn route_of(&self, request: &Request) -> Route {
+        let key = match self.route {
+            Some(number) => ExecutionKey::numbered(number),
+            None => ExecutionKey::of_path(request.path()),
+        };
+        Route { key, execution: self.execution }
+    }
+
+    /// Returns the plan that suits most: a short content is collected, a long one streamed, and
+    /// the engine learns whether the handler blocks.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Returns the plan not to read the content, and to answer with `response` at once.
+    pub fn refuse(response: Response) -> Self {
+        Self { content: Content::Refused(Box::new(response)), ..Self::default() }
+    }
+
+    /// Collects the content before the handler runs; one over the bound is answered `413`.
+    pub fn buffered(mut self) -> Self {
+        self.content = Content::Buffered;
+        self
+    }
+
+    /// Runs the handler at once, on a thread of the pool, and lets it read the content as it arrives.
+    pub fn streamed(mut self) -> Self {
+        self.content = Content::Streamed;
+        self
+    }
+
+    /// Sets the longest content for this request instead of the server's bound.
+    pub fn content_bytes_max(mut self, bytes: u64) -> Self {
+        self.content_bytes_max = Some(bytes);
+        self
+    }
+
+    /// Runs the handler on the event loop whatever was learned. It still stalls nobody: a loop is
+    /// taken from a handler that does not return.
+    pub fn inline(mut self) -> Self {
+        self.execution = Execution::Inline;
+        self
+    }
+
+    /// Runs the handler on a thread of the pool whatever was learned.
+    pub fn dispatched(mut self) -> Self {
+        self.execution = Execution::Dispatched;
+        self
+    }
+
+    /// Names the route for which the engine learns, and which the call finds in [`Request::route`]. Without a number the
+    /// engine goes by the path, where segments with a digit count as one, which costs a little more.
+    pub fn route(mut self, number: u32) -> Self {
+        self.route = Some(number);
+        self
+    }
+}

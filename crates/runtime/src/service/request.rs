@@ -1,0 +1,243 @@
+//! What a handler is asked.
+
+use std::fmt;
+
+use filoplume_http1::{Framing, Headers, RequestHead, Version};
+use http::{Extensions, Method};
+
+use crate::execution::routes::Called;
+use crate::service::body::Body;
+use crate::transport::Peer;
+
+/// A request: its head, and its content in memory or as a reader.
+///
+/// ```
+/// use filoplume_runtime::{Request, Response};
+///
+/// fn handle(request: Request) -> Response {
+///     match (request.method().as_str(), request.path()) {
+///         ("GET", "/") => Response::from("Hello!"),
+///         ("POST", "/length") => Response::from(format!("{:?} bytes", request.body().len())),
+///         _ => Response::new(404),
+///     }
+/// }
+/// ```
+pub struct Request {
+    head: RequestHead,
+    body: Body,
+    peer: Peer,
+    /// What the plan called the route.
+    route: Option<u32>,
+    extensions: Extensions,
+}
+
+impl Request {
+    #[inline]
+    pub(crate) fn new(head: RequestHead, peer: Peer) -> Self {
+        Self { head, body: Body::default(), peer, route: None, extensions: Extensions::new() }
+    }
+
+    pub(crate) fn set_body(&mut self, body: Body) {
+        self.body = body;
+    }
+
+    #[inline]
+    pub(crate) fn set_route(&mut self, route: Option<u32>) {
+        self.route = route;
+    }
+
+    pub(crate) fn head(&self) -> &RequestHead {
+        &self.head
+    }
+
+    /// Returns the method.
+    pub fn method(&self) -> &Method {
+        self.head.method()
+    }
+
+    /// Replaces the method, such as by that of an `X-HTTP-Method-Override`. The number that the plan gave the
+    /// [route](Self::route) is forgotten: what was planned was another request. How the content ends, and whether the
+    /// response has one, stays as the peer's method decides.
+    pub fn set_method(&mut self, method: Method) {
+        self.head.set_method(method);
+        self.route = None;
+    }
+
+    /// Returns the target as it was sent (RFC 9112, 3.2).
+    pub fn target(&self) -> &str {
+        self.head.target()
+    }
+
+    /// Returns the path, still percent-encoded.
+    pub fn path(&self) -> &str {
+        self.head.path()
+    }
+
+    /// Returns what stands behind the `?`, still percent-encoded.
+    pub fn query(&self) -> Option<&str> {
+        self.head.query()
+    }
+
+    /// Returns the value of the first query parameter of that name, still percent-encoded.
+    pub fn query_value(&self, name: &str) -> Option<&str> {
+        let pairs = self.query()?.split('&');
+        pairs
+            .map(|pair| pair.split_once('=').unwrap_or((pair, "")))
+            .find(|(key, _)| *key == name)
+            .map(|(_, value)| value)
+    }
+
+    /// Returns the host and port that the peer asked for (RFC 9112, 3.3).
+    pub fn authority(&self) -> Option<&str> {
+        self.head.authority()
+    }
+
+    /// Returns the version.
+    pub fn version(&self) -> Version {
+        self.head.version()
+    }
+
+    /// Returns the headers.
+    pub fn headers(&self) -> &Headers {
+        self.head.headers()
+    }
+
+    /// Returns the headers, to change them. How the content ends was decided before.
+    pub fn headers_mut(&mut self) -> &mut Headers {
+        self.head.headers_mut()
+    }
+
+    /// Returns the value of the first header of that name, whatever the case, if it is UTF-8.
+    pub fn header(&self, name: &str) -> Option<&str> {
+        self.head.headers().get_str(name)
+    }
+
+    /// Returns the protocol that the peer would like to change to (RFC 9110, 7.8).
+    pub fn wants_upgrade(&self) -> Option<&str> {
+        self.head.wants_upgrade()
+    }
+
+    /// Returns the length of the content as the peer announced it: 0 if there is none, `None` if it comes in chunks.
+    /// Known before the content is read, as in [`Service::plan`](crate::Service::plan).
+    pub fn content_length(&self) -> Option<u64> {
+        match self.head.framing() {
+            Framing::Empty => Some(0),
+            Framing::Length(length) => Some(length),
+            Framing::Chunked => None,
+        }
+    }
+
+    /// Returns the content.
+    pub fn body(&self) -> &Body {
+        &self.body
+    }
+
+    /// Returns the content, to read it.
+    pub fn body_mut(&mut self) -> &mut Body {
+        &mut self.body
+    }
+
+    /// Takes the whole request out, and leaves a `GET /` without headers and content behind.
+    pub fn take(&mut self) -> Self {
+        let empty = Self::new(RequestHead::empty(), self.peer);
+        std::mem::replace(self, empty)
+    }
+
+    /// Returns the content and lets go of the rest.
+    pub fn into_body(self) -> Body {
+        self.body
+    }
+
+    /// Returns who sent the request: as the socket knows it, or as a proxy said in a [PROXY
+    /// header](crate::ServerBuilder::proxy_protocol).
+    pub fn peer(&self) -> Peer {
+        self.peer
+    }
+
+    /// Returns the number that the plan gave to the route: what a [`Service`](crate::Service) found out in its plan and
+    /// need not look for again in its call. It costs nothing, unlike something in the [extensions](Self::extensions).
+    ///
+    /// ```
+    /// use filoplume_runtime::{Plan, Request, Response, Service};
+    ///
+    /// struct Pages;
+    ///
+    /// impl Service for Pages {
+    ///     fn plan(&self, request: &mut Request) -> Plan {
+    ///         match request.path() {
+    ///             "/" => Plan::new().route(0),
+    ///             "/about" => Plan::new().route(1),
+    ///             _ => Plan::refuse(Response::new(404)),
+    ///         }
+    ///     }
+    ///
+    ///     fn call(&self, request: Request) -> Response {
+    ///         Response::from(if request.route() == Some(1) { "about us" } else { "welcome" })
+    ///     }
+    /// }
+    /// ```
+    #[inline]
+    pub fn route(&self) -> Option<u32> {
+        self.route
+    }
+
+    /// Returns what was put beside the request, by type. The first thing that is put there allocates.
+    pub fn extensions(&self) -> &Extensions {
+        &self.extensions
+    }
+
+    /// Returns what was put beside the request, to change it.
+    pub fn extensions_mut(&mut self) -> &mut Extensions {
+        &mut self.extensions
+    }
+}
+
+impl TryFrom<Request> for http::Request<Body> {
+    type Error = http::Error;
+
+    fn try_from(request: Request) -> Result<Self, Self::Error> {
+        let mut converted = http::Request::builder()
+            .method(request.head.method().clone())
+            .uri(request.head.target())
+            .version(request.head.version().into())
+            .body(request.body)?;
+        *converted.headers_mut() = http::HeaderMap::from(request.head.headers());
+        *converted.extensions_mut() = request.extensions;
+        Ok(converted)
+    }
+}
+
+impl<B: Into<Body>> TryFrom<http::Request<B>> for Request {
+    type Error = filoplume_http1::ParseError;
+
+    /// Fails if the target or the version is none that HTTP/1.1 can express.
+    fn try_from(request: http::Request<B>) -> Result<Self, Self::Error> {
+        let (parts, body) = request.into_parts();
+        let version = Version::try_from(parts.version)?;
+        let mut head = RequestHead::new(parts.method, &parts.uri.to_string(), version)?;
+        *head.headers_mut() = Headers::from(&parts.headers);
+        Ok(Self { head, body: body.into(), peer: Peer::Unix, route: None, extensions: parts.extensions })
+    }
+}
+
+impl fmt::Debug for Request {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Request")
+            .field("method", self.method())
+            .field("target", &self.target())
+            .field("headers", self.headers())
+            .field("body", &self.body)
+            .field("peer", &self.peer)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Called for Request {
+    fn route(&self) -> Option<u32> {
+        self.route()
+    }
+
+    fn path(&self) -> &str {
+        self.path()
+    }
+}

@@ -1,0 +1,326 @@
+//! What a handler answers.
+
+use std::fmt;
+use std::io::Read;
+use std::sync::OnceLock;
+
+use bytes::Bytes;
+use filoplume_http1::{Headers, InvalidHeader, StaticField};
+use http::{Extensions, StatusCode};
+
+use crate::service::blocking_stream::BlockingStream;
+use crate::service::tcp::Protocol;
+
+static TEXT: StaticField = StaticField::new("content-type: text/plain; charset=utf-8\r\n");
+static HTML: StaticField = StaticField::new("content-type: text/html; charset=utf-8\r\n");
+static JSON: StaticField = StaticField::new("content-type: application/json\r\n");
+static OCTETS: StaticField = StaticField::new("content-type: application/octet-stream\r\n");
+
+/// An answer: a status, headers and a body.
+///
+/// ```
+/// use filoplume_runtime::Response;
+///
+/// let mut response = Response::default();
+/// response.status(201).send_json(r#"{"id":17}"#);
+/// response.add_header("location", "/users/17")?;
+/// # Ok::<(), filoplume_runtime::InvalidHeader>(())
+/// ```
+#[derive(Default)]
+pub struct Response {
+    status: StatusCode,
+    headers: Headers,
+    body: ResponseBody,
+    upgrade: Option<Upgrade>,
+    /// `None` until someone puts something in.
+    extensions: Option<Box<Extensions>>,
+}
+
+/// What follows on a connection after a `101`.
+pub(crate) enum Upgrade {
+    /// A thread of the pool, which has the connection for itself.
+    Thread(Box<dyn FnOnce(BlockingStream) + Send>),
+    /// A raw protocol on the event loop.
+    Protocol(Box<dyn Protocol>),
+}
+
+/// The body of a response: bytes, or a reader that the engine empties while it sends.
+///
+/// ```
+/// use filoplume_runtime::{Response, ResponseBody};
+///
+/// let response = Response::from("Hello!");
+/// match response.body() {
+///     ResponseBody::Bytes(bytes) => assert_eq!(&bytes[..], b"Hello!"),
+///     _ => panic!("text is in memory"),
+/// }
+/// ```
+#[derive(Default)]
+pub enum ResponseBody {
+    /// No content.
+    #[default]
+    Empty,
+    /// Content in memory.
+    Bytes(Bytes),
+    /// Content of a known length. The connection closes if the reader ends early.
+    Sized {
+        /// Where the content comes from. It may block.
+        reader: Box<dyn Read + Send>,
+        /// How many bytes are taken from it.
+        length: u64,
+    },
+    /// Content of unknown length, sent in chunks. If the reader fails, the connection closes
+    /// without the last chunk, so that the peer can tell.
+    Unsized(Box<dyn Read + Send>),
+}
+
+impl Response {
+    /// Returns an empty response with a status code. A number that is no status code becomes `500`.
+    pub fn new(status: u16) -> Self {
+        let mut response = Self::default();
+        response.status(status);
+        response
+    }
+
+    /// Sets the status. A number that is no status code becomes `500`.
+    pub fn status(&mut self, status: u16) -> &mut Self {
+        self.status = StatusCode::from_u16(status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+        self
+    }
+
+    /// Returns the status.
+    pub fn status_code(&self) -> StatusCode {
+        self.status
+    }
+
+    /// Adds a header, beside others of the same name.
+    ///
+    /// Framing is the engine's: `Content-Length`, `Transfer-Encoding` and `Connection` are not sent
+    /// as given, except that `Connection: close` closes.
+    ///
+    /// # Errors
+    ///
+    /// If the name is no token or the value has a control character, such as a line end.
+    pub fn add_header(&mut self, name: &str, value: impl AsRef<[u8]>) -> Result<&mut Self, InvalidHeader> {
+        self.headers.append(name, value)?;
+        Ok(self)
+    }
+
+    /// Sets a header in place of all others of the same name.
+    ///
+    /// # Errors
+    ///
+    /// As [`add_header`](Self::add_header).
+    pub fn set_header(&mut self, name: &str, value: impl AsRef<[u8]>) -> Result<&mut Self, InvalidHeader> {
+        self.headers.insert(name, value)?;
+        Ok(self)
+    }
+
+    /// Returns the headers.
+    pub fn headers(&self) -> &Headers {
+        &self.headers
+    }
+
+    /// Returns the headers, to change them.
+    pub fn headers_mut(&mut self) -> &mut Headers {
+        &mut self.headers
+    }
+
+    /// Answers with plain text in UTF-8.
+    pub fn send_text(&mut self, text: impl Into<Bytes>) -> &mut Self {
+        self.send(&TEXT, text)
+    }
+
+    /// Answers with HTML in UTF-8.
+    pub fn send_html(&mut self, html: impl Into<Bytes>) -> &mut Self {
+        self.send(&HTML, html)
+    }
+
+    /// Answers with JSON that is text already.
+    pub fn send_json(&mut self, json: impl Into<Bytes>) -> &mut Self {
+        self.send(&JSON, json)
+    }
+
+    /// Answers with bytes. Their type is `application/octet-stream` unless a header says otherwise.
+    pub fn send_bytes(&mut self, bytes: impl Into<Bytes>) -> &mut Self {
+        if !self.headers.contains("content-type") {
+            self.headers.insert_static(&OCTETS);
+        }
+        self.body = ResponseBody::Bytes(bytes.into());
+        self
+    }
+
+    /// Answers with `length` bytes of a reader.
+    pub fn send_reader(&mut self, reader: impl Read + Send + 'static, length: u64) -> &mut Self {
+        self.body = ResponseBody::Sized { reader: Box::new(reader), length };
+        self
+    }
+
+    /// Answers with all that a reader gives, in chunks.
+    pub fn send_stream(&mut self, reader: impl Read + Send + 'static) -> &mut Self {
+        self.body = ResponseBody::Unsized(Box::new(reader));
+        self
+    }
+
+    /// Returns a `101` after which `handler` has the connection for itself, on a thread of the pool.
+    /// The headers that the protocol wants, such as `Upgrade`, are up to the caller.
+    /// [`upgrade_to`](Self::upgrade_to) needs no thread for each connection.
+    ///
+    /// ```
+    /// use std::io::{Read, Write};
+    /// use filoplume_runtime::Response;
+    ///
+    /// let mut response = Response::upgrade(|mut socket| {
+    ///     let _ = socket.write_all(b"hello in another protocol");
+    /// });
+    /// response.add_header("upgrade", "greeting")?;
+    /// # Ok::<(), filoplume_runtime::InvalidHeader>(())
+    /// ```
+    pub fn upgrade(handler: impl FnOnce(BlockingStream) + Send + 'static) -> Self {
+        Self::upgraded_by(Upgrade::Thread(Box::new(handler)))
+    }
+
+    /// Returns a `101` after which the connection speaks `protocol`, on the event loop: a connection
+    /// that is silent needs no thread. Its events are [`tcp::Protocol`](Protocol)'s, beginning with
+    /// [`open`](Protocol::open). The headers that the protocol wants, such as `Upgrade`, are up to the caller.
+    ///
+    /// ```
+    /// use filoplume_runtime::tcp::{Io, Protocol};
+    /// use filoplume_runtime::Response;
+    ///
+    /// /// Sends back what it is sent.
+    /// struct Echo;
+    ///
+    /// impl Protocol for Echo {
+    ///     fn data(&mut self, bytes: &[u8], io: &mut Io<'_>) -> usize {
+    ///         io.send(bytes);
+    ///         bytes.len()
+    ///     }
+    /// }
+    ///
+    /// let mut response = Response::upgrade_to(Echo);
+    /// response.add_header("upgrade", "echo")?;
+    /// assert_eq!(response.status_code(), 101);
+    /// # Ok::<(), filoplume_runtime::InvalidHeader>(())
+    /// ```
+    pub fn upgrade_to(protocol: impl Protocol) -> Self {
+        Self::upgraded_by(Upgrade::Protocol(Box::new(protocol)))
+    }
+
+    fn upgraded_by(upgrade: Upgrade) -> Self {
+        Self { status: StatusCode::SWITCHING_PROTOCOLS, upgrade: Some(upgrade), ..Self::default() }
+    }
+
+    /// Returns the body.
+    pub fn body(&self) -> &ResponseBody {
+        &self.body
+    }
+
+    /// Returns the body, to change it.
+    pub fn body_mut(&mut self) -> &mut ResponseBody {
+        &mut self.body
+    }
+
+    /// Returns what was put beside the response, by type. It is not sent: it is for those in this process who pass the
+    /// response on, such as middleware.
+    pub fn extensions(&self) -> &Extensions {
+        static NONE: OnceLock<Extensions> = OnceLock::new();
+        self.extensions.as_deref().unwrap_or_else(|| NONE.get_or_init(Extensions::new))
+    }
+
+    /// Returns what was put beside the response, to change it.
+    pub fn extensions_mut(&mut self) -> &mut Extensions {
+        self.extensions.get_or_insert_default()
+    }
+
+    #[inline]
+    fn send(&mut self, content_type: &'static StaticField, content: impl Into<Bytes>) -> &mut Self {
+        self.headers.insert_static(content_type);
+        self.body = ResponseBody::Bytes(content.into());
+        self
+    }
+
+    /// The parts of a response that is all there and short: nothing to stream, nothing to take over.
+    #[inline]
+    pub(crate) fn as_plain(&self, bytes_max: usize) -> Option<(StatusCode, &Headers, &[u8])> {
+        let content: &[u8] = match &self.body {
+            ResponseBody::Bytes(bytes) if bytes.len() <= bytes_max => bytes,
+            ResponseBody::Empty => &[],
+            _ => return None,
+        };
+        (!self.status.is_informational()).then_some((self.status, &self.headers, content))
+    }
+
+    pub(crate) fn into_parts(self) -> (StatusCode, Headers, ResponseBody, Option<Upgrade>) {
+        (self.status, self.headers, self.body, self.upgrade)
+    }
+}
+
+impl<B: Into<Bytes>> From<http::Response<B>> for Response {
+    fn from(response: http::Response<B>) -> Self {
+        let (parts, body) = response.into_parts();
+        Self {
+            status: parts.status,
+            headers: Headers::from(&parts.headers),
+            body: ResponseBody::Bytes(body.into()),
+            upgrade: None,
+            extensions: Some(Box::new(parts.extensions)),
+        }
+    }
+}
+
+impl From<Response> for http::Response<ResponseBody> {
+    fn from(response: Response) -> Self {
+        let mut converted = Self::new(response.body);
+        *converted.status_mut() = response.status;
+        *converted.headers_mut() = http::HeaderMap::from(&response.headers);
+        *converted.extensions_mut() = response.extensions.map(|extensions| *extensions).unwrap_or_default();
+        converted
+    }
+}
+
+impl From<&'static str> for Response {
+    fn from(text: &'static str) -> Self {
+        let mut response = Self::default();
+        response.send_text(text);
+        response
+    }
+}
+
+impl From<String> for Response {
+    fn from(text: String) -> Self {
+        let mut response = Self::default();
+        response.send_text(text);
+        response
+    }
+}
+
+impl fmt::Debug for Response {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Response")
+            .field("status", &self.status)
+            .field("headers", &self.headers)
+            .field("body", &self.body)
+            .finish_non_exhaustive()
+    }
+}
+
+impl fmt::Debug for Upgrade {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Thread(_) => "Thread",
+            Self::Protocol(_) => "Protocol",
+        })
+    }
+}
+
+impl fmt::Debug for ResponseBody {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Empty => f.write_str("Empty"),
+            Self::Bytes(bytes) => write!(f, "{} bytes", bytes.len()),
+            Self::Sized { length, .. } => write!(f, "reader of {length} bytes"),
+            Self::Unsized(_) => f.write_str("reader"),
+        }
+    }
+}

@@ -1,0 +1,117 @@
+//! A closure over messages that say how long they are.
+
+use std::fmt;
+use std::sync::Arc;
+
+use super::{Io, Protocol, Reply, TcpService};
+use crate::transport::Peer;
+
+/// The longest message, unless something else is set.
+const MESSAGE_BYTES_MAX: usize = 1024 * 1024;
+
+/// Bytes in front of a message that say how many follow.
+const PREFIX_BYTES: usize = 4;
+
+/// Returns a service that answers each message with what `answer` makes of it, as a message. In front of a message stands its
+/// length in bytes, as four bytes, the most significant first. A peer that announces more than 1 MiB is cut off;
+/// [`Messages::message_bytes_max`] sets another bound.
+///
+/// ```
+/// use std::io::{Read, Write};
+/// use filoplume_runtime::{Server, tcp};
+///
+/// let server = Server::bind("127.0.0.1:0")?;
+/// server.spawn_tcp(tcp::messages(|message| message.len().to_string().into()))?;
+///
+/// let mut client = std::net::TcpStream::connect(server.local_addr().unwrap())?;
+/// client.write_all(b"\0\0\0\x05hello")?;
+/// let mut answer = [0; 5];
+/// client.read_exact(&mut answer)?;
+/// assert_eq!(&answer, b"\0\0\0\x015");
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub fn messages<F>(answer: F) -> Messages<F>
+where
+    F: for<'a> Fn(&'a [u8]) -> Reply<'a> + Send + Sync + 'static,
+{
+    Messages { answer: Arc::new(answer), message_bytes_max: MESSAGE_BYTES_MAX }
+}
+
+/// The service that [`messages()`] returns.
+///
+/// ```
+/// use filoplume_runtime::tcp;
+///
+/// let service = tcp::messages(|message| message.into()).message_bytes_max(64 * 1024);
+/// # drop(service);
+/// ```
+pub struct Messages<F> {
+    answer: Arc<F>,
+    message_bytes_max: usize,
+}
+
+impl<F> Messages<F> {
+    /// Sets the length of the longest message, without the four bytes in front of it. Default: 1 MiB.
+    #[must_use]
+    pub fn message_bytes_max(mut self, bytes: usize) -> Self {
+        self.message_bytes_max = bytes;
+        self
+    }
+}
+
+impl<F> TcpService for Messages<F>
+where
+    F: for<'a> Fn(&'a [u8]) -> Reply<'a> + Send + Sync + 'static,
+{
+    fn accept(&self, _peer: Peer) -> Box<dyn Protocol> {
+        Box::new(OfMessages { answer: Arc::clone(&self.answer), message_bytes_max: self.message_bytes_max })
+    }
+}
+
+struct OfMessages<F> {
+    answer: Arc<F>,
+    message_bytes_max: usize,
+}
+
+impl<F> Protocol for OfMessages<F>
+where
+    F: for<'a> Fn(&'a [u8]) -> Reply<'a> + Send + Sync + 'static,
+{
+    fn data(&mut self, bytes: &[u8], io: &mut Io<'_>) -> usize {
+        let mut rest = bytes;
+        while let Some((prefix, behind)) = rest.split_first_chunk::<PREFIX_BYTES>() {
+            let length = u32::from_be_bytes(*prefix) as usize;
+            if length > self.message_bytes_max {
+                io.refuse_as_too_long();
+                break;
+            }
+            let Some((message, behind)) = behind.split_at_checked(length) else { break };
+            rest = behind;
+            let reply = (self.answer)(message);
+            if let Some(reply) = reply.bytes {
+                let Ok(length) = u32::try_from(reply.len()) else {
+                    tracing::error!(bytes = reply.len(), "an answer is longer than its length can say");
+                    io.close();
+                    break;
+                };
+                io.send(&length.to_be_bytes());
+                io.send(&reply);
+            }
+            if reply.closes {
+                io.close();
+                break;
+            }
+        }
+        bytes.len() - rest.len()
+    }
+
+    fn unread_bytes_max(&self) -> usize {
+        self.message_bytes_max.saturating_add(PREFIX_BYTES)
+    }
+}
+
+impl<F> fmt::Debug for Messages<F> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Messages").field("message_bytes_max", &self.message_bytes_max).finish_non_exhaustive()
+    }
+}
