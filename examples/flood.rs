@@ -2,7 +2,7 @@
 //! `flood [-t THREADS] [-p PORT]`, on port 8001 if nothing is said.
 //!
 //! Some figures of millions of requests a second were made this way: load generators that count responses take these for
-//! answers. What an honest server reaches is in `docs/benchmarks.md`, beside this one. A good load generator notices
+//! answers. What an honest server reaches is in `docs/benchmarks/claims.md`, beside this one. A good load generator notices
 //! (`gust` calls such responses unsolicited).
 
 use std::error::Error;

@@ -20,7 +20,7 @@ cargo run --release -p measure -- [options]
   --beside-busy     keeps one core busy while servers are measured; no round is run again then
   --with gust|wrk   who makes the loads (gust)
   --markdown FILE   appends the report to this file too
-  --docs            writes the report between the markers of docs/benchmarks.md, and its charts into docs/charts/
+  --docs            writes the report between the markers of its page in docs/benchmarks/, and its charts into docs/charts/
   --clients         measures load generators instead of servers: gust, wrk, ab and oha, all against the same servers
   --claims          repeats what others claimed, with the same command lines and their servers
   --oha             installs oha below the target folder, if it is not there, for --clients

@@ -1,25 +1,29 @@
-//! Puts a report between two markers of the documentation, and its charts beside it.
+//! Puts a report between two markers of a page of the documentation, and its charts into a folder beside.
 
 use std::fs;
 use std::io;
 
 use crate::build::main_folder;
 
-/// A part of the page, between two markers.
+/// A part of a page, between two markers.
 #[derive(Clone, Copy, Debug)]
-pub struct Place(pub &'static str);
+pub struct Place {
+    /// Below the folder of the documentation.
+    page: &'static str,
+    marker: &'static str,
+}
 
-pub const MEASURED: Place = Place("measured");
-pub const CLIENTS: Place = Place("clients");
-pub const CLAIMS: Place = Place("claims");
+pub const MEASURED: Place = Place { page: "benchmarks/peers.md", marker: "measured" };
+pub const CLIENTS: Place = Place { page: "benchmarks/load-generators.md", marker: "clients" };
+pub const CLAIMS: Place = Place { page: "benchmarks/claims.md", marker: "claims" };
 
 impl Place {
     fn begin(self) -> String {
-        format!("<!-- {}:begin -->", self.0)
+        format!("<!-- {}:begin -->", self.marker)
     }
 
     fn end(self) -> String {
-        format!("<!-- {}:end -->", self.0)
+        format!("<!-- {}:end -->", self.marker)
     }
 }
 
@@ -34,7 +38,7 @@ pub struct Chart {
 /// Writes the charts, and the report in place of what was measured before.
 pub fn write(place: Place, report: &str, charts: &[Chart]) -> io::Result<()> {
     let docs = main_folder().join("docs");
-    let page = docs.join("benchmarks.md");
+    let page = docs.join(place.page);
     let text = fs::read_to_string(&page)?;
     // Nothing is written if there is no place for it.
     let text = replaced(place, &text, &section(report, charts)).map_err(io::Error::other)?;
@@ -47,25 +51,25 @@ pub fn write(place: Place, report: &str, charts: &[Chart]) -> io::Result<()> {
     fs::write(page, text)
 }
 
-/// The report one level of headings lower, below links to the charts.
+/// The report without its title, with links to the charts between its head and its parts.
 fn section(report: &str, charts: &[Chart]) -> String {
     let mut head_and_rest = report.splitn(2, "\n## ");
     let head = head_and_rest.next().unwrap_or("");
-    // The heading above the markers is the page's own.
+    // The title above the markers is the page's own.
     let head = head.lines().filter(|line| !line.starts_with("# ")).collect::<Vec<_>>().join("\n");
     let mut section = format!("{}\n", head.trim());
     for chart in charts {
-        section.push_str(&format!("\n![{}](charts/{}.svg)\n", chart.title, chart.name));
+        section.push_str(&format!("\n![{}](../charts/{}.svg)\n", chart.title, chart.name));
     }
     if let Some(rest) = head_and_rest.next() {
-        section.push_str(&format!("\n### {}\n", rest.trim_end().replace("\n## ", "\n### ")));
+        section.push_str(&format!("\n## {}\n", rest.trim_end()));
     }
     section
 }
 
 /// The text with everything between the markers replaced.
 fn replaced(place: Place, text: &str, section: &str) -> Result<String, String> {
-    let missing = |marker: &str| format!("docs/benchmarks.md has no {marker}");
+    let missing = |marker: &str| format!("docs/{} has no {marker}", place.page);
     let (opening, closing) = (place.begin(), place.end());
     let begin = text.find(&opening).ok_or_else(|| missing(&opening))? + opening.len();
     let end = text[begin..].find(&closing).ok_or_else(|| missing(&closing))? + begin;
@@ -94,12 +98,20 @@ mod tests {
     }
 
     #[test]
-    fn a_section_has_charts_first_and_headings_below_its_own() {
+    fn every_place_is_on_its_page() {
+        for place in [MEASURED, CLIENTS, CLAIMS] {
+            let text = fs::read_to_string(main_folder().join("docs").join(place.page)).unwrap();
+            assert!(replaced(place, &text, "new").is_ok(), "{}", place.page);
+        }
+    }
+
+    #[test]
+    fn a_section_has_its_charts_below_the_head() {
         let chart = Chart { name: "plain64".to_owned(), title: "Plain".to_owned(), svg: String::new() };
         let report = "# Measured\n\n- a machine\n\n## plain64\n\ntable\n\n## sleep\n\ntable\n";
         assert_eq!(
             section(report, &[chart]),
-            "- a machine\n\n![Plain](charts/plain64.svg)\n\n### plain64\n\ntable\n\n### sleep\n\ntable\n"
+            "- a machine\n\n![Plain](../charts/plain64.svg)\n\n## plain64\n\ntable\n\n## sleep\n\ntable\n"
         );
     }
 }

@@ -7,7 +7,7 @@
 //!
 //! Threads that run handlers stay under the usual policy: who was asleep for a database answers when the database has. Whoever
 //! gave the program another policy keeps it, and a nice value is never touched. Elsewhere than on Linux all this does nothing.
-//! docs/decisions/0016 has the reasons, docs/benchmarks.md the figures.
+//! docs/decisions/0016 has the reasons, docs/benchmarks/tried.md the figures.
 
 #[cfg(target_os = "linux")]
 pub(crate) use linux::{Batch, as_usual};
