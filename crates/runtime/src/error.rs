@@ -23,6 +23,10 @@ pub struct Error {
 /// The result of whatever an engine does.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
+#[cfg_attr(
+    not(unix),
+    expect(dead_code, reason = "without Unix sockets and signals two of them cannot occur")
+)]
 #[derive(Debug)]
 pub(crate) enum Kind {
     Resolve { address: String, source: io::Error },

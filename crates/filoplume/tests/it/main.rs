@@ -1,7 +1,6 @@
 //! Apps called in process, by subject. One binary, because each costs a link.
 
 mod client_address;
-mod compile_errors;
 mod conditional;
 mod cookies;
 mod extractors;

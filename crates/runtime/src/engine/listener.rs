@@ -2,6 +2,7 @@
 
 use std::io;
 use std::net::{SocketAddr, ToSocketAddrs};
+#[cfg(unix)]
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -35,9 +36,11 @@ enum BoundSocket {
 }
 
 /// A socket file that goes away with its owner.
+#[cfg(unix)]
 #[derive(Debug)]
 pub(crate) struct UnixPath(PathBuf);
 
+#[cfg(unix)]
 impl Drop for UnixPath {
     fn drop(&mut self) {
         // Nobody to tell: a file that is gone already is just what was wanted.

@@ -7,6 +7,7 @@ mod signal;
 
 use std::fmt;
 use std::net::{SocketAddr, TcpListener, ToSocketAddrs};
+#[cfg(unix)]
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;

@@ -17,5 +17,5 @@ fn mistakes_are_explained() {
         println!("skipped: the messages are those of {VERSION}, and this is {version}");
         return;
     }
-    trybuild::TestCases::new().compile_fail("tests/compile_errors/*.rs");
+    trybuild::TestCases::new().compile_fail("cases/*.rs");
 }
