@@ -27,6 +27,24 @@ impl Doze {
         Self { until: AtomicU64::new(AWAKE) }
     }
 
+    /// Has the leader wait in `poll`, until this point in time at the latest, and then wakes the watchdog.
+    /// `poll` is told whether there is work already, and does not wait then. `has_work` is asked after the
+    /// leader has said that it sleeps: whoever makes work later sees it asleep.
+    #[inline]
+    pub(crate) fn sleep<T>(
+        &self,
+        until: u64,
+        has_work: impl FnOnce() -> bool,
+        poll: impl FnOnce(bool) -> T,
+        wake_watchdog: impl FnOnce(),
+    ) -> T {
+        self.fall_asleep(until);
+        let result = poll(has_work());
+        self.wake_up();
+        wake_watchdog();
+        result
+    }
+
     /// Says that the leader is going to wait, until this point in time at the latest. It must look for
     /// work once more before it does.
     pub(crate) fn fall_asleep(&self, until: u64) {

@@ -172,18 +172,17 @@ impl Loop {
         })
     }
 
-    /// As `EventLoop::wait`.
     fn wait(&self, has_work: impl Fn() -> bool) {
         self.wait_until(FOR_EVER, has_work);
     }
 
     fn wait_until(&self, until: u64, has_work: impl Fn() -> bool) {
-        self.doze.fall_asleep(until);
-        if !has_work() {
-            self.poller.poll();
-        }
-        self.doze.wake_up();
-        self.standby.wake();
+        let poll = |has_work: bool| {
+            if !has_work {
+                self.poller.poll();
+            }
+        };
+        self.doze.sleep(until, has_work, poll, || self.standby.wake());
     }
 }
 

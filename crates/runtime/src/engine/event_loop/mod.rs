@@ -290,13 +290,17 @@ impl EventLoop {
             Some(timeout) if !self.table.has_missed() => self.handle.time(clock.now() + timeout),
             _ => FOR_EVER,
         };
-        self.handle.doze.fall_asleep(until);
-        if !self.inbox.is_empty() || !self.yielded.is_empty() || self.drain_is_due() {
-            timeout = Some(Duration::ZERO);
-        }
-        let result = self.poll.poll(&mut self.events, timeout);
-        self.handle.doze.wake_up();
-        self.handle.engine.watchdog.wake();
+        let (inbox, yielded, handle) = (&self.inbox, &self.yielded, &self.handle);
+        let is_draining = self.is_draining;
+        let has_work =
+            || !inbox.is_empty() || !yielded.is_empty() || (!is_draining && handle.engine.is_draining());
+        let (poll, events) = (&mut self.poll, &mut self.events);
+        let result = handle.doze.sleep(
+            until,
+            has_work,
+            |has_work| poll.poll(events, if has_work { Some(Duration::ZERO) } else { timeout }),
+            || handle.engine.watchdog.wake(),
+        );
         clock.refresh();
         self.traffic.look(clock.now());
         if let Err(error) = result {
