@@ -5,11 +5,11 @@
 
 use http::Method;
 
-use crate::client_head::{ResponseFraming, ResponseHead, parse_response_head};
-use crate::content::ContentDecoder;
+use crate::content::decoder::ContentDecoder;
 use crate::error::ParseError;
-use crate::framing::Framing;
 use crate::limits::Limits;
+use crate::request::framing::Framing;
+use crate::response::head::{ResponseFraming, ResponseHead, parse_response_head};
 
 /// Reads the responses of one connection, one after the other.
 ///

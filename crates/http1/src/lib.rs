@@ -18,44 +18,34 @@
     )
 )]
 
-mod chunked;
 mod client;
-mod client_encode;
-mod client_head;
-mod client_plain;
-mod connection;
 mod content;
 mod date;
-mod encode;
 mod error;
-mod exchange;
-mod framing;
-mod head;
-mod headers;
+mod fields;
 mod limits;
-mod parse;
-mod plain;
-mod span;
+mod request;
+mod response;
+mod scan;
+mod server;
 mod syntax;
-mod target;
 #[cfg(test)]
 mod variations;
 mod version;
-mod words;
 
-pub use crate::chunked::{CHUNK_END, LAST_CHUNK, encode_chunk_head, encode_last_chunk};
 pub use crate::client::{PeerClosed, ResponseEvent, ResponseReader};
-pub use crate::client_encode::OutgoingRequest;
-pub use crate::client_head::{ResponseFraming, ResponseHead, parse_response_head};
-pub use crate::connection::ServerConnection;
-pub use crate::content::{ContentDecoder, Decoded};
+pub use crate::content::chunked::{CHUNK_END, LAST_CHUNK, encode_chunk_head, encode_last_chunk};
+pub use crate::content::decoder::{ContentDecoder, Decoded};
 pub use crate::date::Date;
-pub use crate::encode::write_refusal;
 pub use crate::error::ParseError;
-pub use crate::exchange::{BodyEncoding, CloseReason, ContentLength, Next};
-pub use crate::framing::Framing;
-pub use crate::head::RequestHead;
-pub use crate::headers::{Headers, InvalidHeader, StaticField};
+pub use crate::fields::headers::{Headers, InvalidHeader, StaticField};
 pub use crate::limits::Limits;
-pub use crate::parse::parse_request_head;
+pub use crate::request::encode::OutgoingRequest;
+pub use crate::request::framing::Framing;
+pub use crate::request::head::RequestHead;
+pub use crate::request::parse::parse_request_head;
+pub use crate::response::encode::write_refusal;
+pub use crate::response::head::{ResponseFraming, ResponseHead, parse_response_head};
+pub use crate::server::connection::ServerConnection;
+pub use crate::server::exchange::{BodyEncoding, CloseReason, ContentLength, Next};
 pub use crate::version::Version;

@@ -81,7 +81,7 @@ pub(crate) static TOKEN: Class = Class::alphanumeric_and(b"!#$%&'*+-.^_`|~");
 /// `unreserved / sub-delims`: a registered name, without its percent-encodings.
 pub(crate) static REG_NAME: Class = Class::alphanumeric_and(b"-._~!$&'()*+,;=");
 
-/// What a path may have in it here: see [`parse_target`](crate::target::parse_target).
+/// What a path may have in it here: see [`parse_target`](crate::request::target::parse_target).
 pub(crate) static TARGET_PATH: Class = Class::alphanumeric_and(b"!\"$%&'()*+,-./:;<=>@[]^_`{|}~");
 
 /// What a field value may have in it: everything but controls, of which HTAB is allowed. Bytes from 0x80

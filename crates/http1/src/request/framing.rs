@@ -1,8 +1,8 @@
 //! How a message ends, and what else the fields of a request decide.
 
 use crate::error::ParseError;
+use crate::request::target::validate_host;
 use crate::syntax::{is_token, list_members};
-use crate::target::validate_host;
 use crate::version::Version;
 
 /// How the content of a request ends (RFC 9112 section 6). There is no value for "not sure".

@@ -5,11 +5,11 @@
 
 use std::ops::Range;
 
-use crate::content::Decoded;
+use crate::content::decoder::Decoded;
 use crate::error::ParseError;
-use crate::headers::Headers;
+use crate::fields::headers::Headers;
 use crate::limits::Limits;
-use crate::parse::parse_trailers;
+use crate::request::parse::parse_trailers;
 use crate::syntax::TOKEN;
 
 /// What ends the data of one chunk.

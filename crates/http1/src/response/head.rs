@@ -8,11 +8,11 @@ use std::mem::MaybeUninit;
 use http::{Method, StatusCode};
 use httparse::{Header, ParserConfig, Response, Status};
 
-use crate::client_plain::parse_plain_response_head;
 use crate::error::ParseError;
-use crate::framing::{parse_length, refusal_of_coding};
 use crate::limits::Limits;
-use crate::parse::offset;
+use crate::request::framing::{parse_length, refusal_of_coding};
+use crate::request::parse::offset;
+use crate::response::plain::parse_plain_response_head;
 use crate::syntax::{list_members, trim_ows};
 use crate::version::Version;
 

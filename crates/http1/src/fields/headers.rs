@@ -6,8 +6,8 @@ use std::fmt;
 
 use http::{HeaderMap, HeaderName, HeaderValue};
 
-use crate::head::HeadParts;
-use crate::span::Span;
+use crate::fields::span::Span;
+use crate::request::head::HeadParts;
 use crate::syntax::{Class, TOKEN, VALUE, is_value, trim_ows};
 
 /// A case-insensitive multimap of fields in order of arrival.

@@ -5,7 +5,7 @@ use std::net::Ipv6Addr;
 use http::Method;
 
 use crate::error::ParseError;
-use crate::span::Span;
+use crate::fields::span::Span;
 use crate::syntax::{REG_NAME, TARGET_PATH};
 
 /// Where the parts of a target lie in it.

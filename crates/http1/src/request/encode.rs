@@ -3,9 +3,9 @@
 use http::Method;
 
 use crate::error::ParseError;
-use crate::exchange::{BodyEncoding, ContentLength};
-use crate::headers::Headers;
-use crate::target::{parse_target, validate_host};
+use crate::fields::headers::Headers;
+use crate::request::target::{parse_target, validate_host};
+use crate::server::exchange::{BodyEncoding, ContentLength};
 
 /// The head of a request that is to be sent, always as HTTP/1.1.
 ///

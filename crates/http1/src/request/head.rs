@@ -5,10 +5,10 @@ use std::fmt;
 use http::Method;
 
 use crate::error::ParseError;
-use crate::framing::{Facts, FieldFacts, Framing};
-use crate::headers::{Headers, Storage};
-use crate::span::Span;
-use crate::target::{TargetParts, parse_target};
+use crate::fields::headers::{Headers, Storage};
+use crate::fields::span::Span;
+use crate::request::framing::{Facts, FieldFacts, Framing};
+use crate::request::target::{TargetParts, parse_target};
 use crate::version::Version;
 
 /// The head of a request: request line, fields, and what follows from them.
@@ -244,7 +244,7 @@ impl fmt::Debug for RequestHead {
 mod tests {
     use super::*;
     use crate::limits::Limits;
-    use crate::parse::parse_request_head;
+    use crate::request::parse::parse_request_head;
 
     fn parse(input: &str) -> RequestHead {
         parse_request_head(input.as_bytes(), &Limits::default()).unwrap().unwrap().0

@@ -5,16 +5,16 @@
 use http::{Method, StatusCode};
 
 use crate::date::Date;
-use crate::encode::{
+use crate::error::ParseError;
+use crate::fields::headers::Headers;
+use crate::limits::Limits;
+use crate::request::framing::Framing;
+use crate::request::head::RequestHead;
+use crate::request::parse::{parse_if_not_plain, parse_if_plain};
+use crate::response::encode::{
     ConnectionField, LengthField, write_ok_head, write_refusal, write_refusal_head, write_response_head,
 };
-use crate::error::ParseError;
-use crate::exchange::{BodyEncoding, CloseReason, ContentLength, Next};
-use crate::framing::Framing;
-use crate::head::RequestHead;
-use crate::headers::Headers;
-use crate::limits::Limits;
-use crate::parse::{parse_if_not_plain, parse_if_plain};
+use crate::server::exchange::{BodyEncoding, CloseReason, ContentLength, Next};
 use crate::syntax::list_members;
 use crate::version::Version;
 

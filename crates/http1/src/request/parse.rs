@@ -6,13 +6,13 @@ use http::Method;
 use httparse::{Header, Request, Status};
 
 use crate::error::ParseError;
-use crate::framing::FieldFacts;
-use crate::head::{HeadParts, RequestHead};
-use crate::headers::{Field, Headers, Storage};
+use crate::fields::headers::{Field, Headers, Storage};
+use crate::fields::span::Span;
 use crate::limits::Limits;
-use crate::plain::parse_plain_head;
-use crate::span::Span;
-use crate::target::parse_target;
+use crate::request::framing::FieldFacts;
+use crate::request::head::{HeadParts, RequestHead};
+use crate::request::plain::parse_plain_head;
+use crate::request::target::parse_target;
 use crate::version::Version;
 
 /// Fields that fit the first attempt. Almost every head does, and the index of one with more is larger

@@ -1,7 +1,7 @@
 //! Plain heads, as nearly every client sends them, in one pass.
 //!
 //! This pass refuses nothing: what it does not take, be it wrong, incomplete or just unusual, is left to the
-//! careful way in [`parse`](crate::parse), which is the one that decides. So there is no rule here to be kept up to
+//! careful way in [`parse`](crate::request::parse), which is the one that decides. So there is no rule here to be kept up to
 //! date; it has to take only what the careful way takes, and understand the same by it. Wherever there are debug
 //! assertions, as in tests and fuzz targets, every head that is taken here is read in both ways and compared.
 //!
@@ -10,15 +10,15 @@
 
 use http::Method;
 
-use crate::framing::{Facts, FieldFacts};
-use crate::head::HeadParts;
-use crate::headers::{Field, Storage};
+use crate::fields::headers::{Field, Storage};
+use crate::fields::span::Span;
 use crate::limits::Limits;
-use crate::span::Span;
+use crate::request::framing::{Facts, FieldFacts};
+use crate::request::head::HeadParts;
+use crate::request::target::TargetParts;
+use crate::scan::{begins_with_host, name_run, path_run, query_run, value_run};
 use crate::syntax::REG_NAME;
-use crate::target::TargetParts;
 use crate::version::Version;
-use crate::words::{begins_with_host, name_run, path_run, query_run, value_run};
 
 /// The longest port without zeros in front of it.
 const PORT_BYTES_MAX: usize = 5;
@@ -168,7 +168,7 @@ fn plain_field(window: &[u8], at: usize, line: &[u8], facts: &mut FieldFacts) ->
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::parse::parse_request_head;
+    use crate::request::parse::parse_request_head;
     use crate::variations::{with_every_byte, with_every_piece};
 
     /// What clients really send.

@@ -2,11 +2,11 @@
 
 use std::ops::Range;
 
-use crate::chunked::ChunkedDecoder;
+use crate::content::chunked::ChunkedDecoder;
 use crate::error::ParseError;
-use crate::framing::Framing;
-use crate::headers::Headers;
+use crate::fields::headers::Headers;
 use crate::limits::Limits;
+use crate::request::framing::Framing;
 
 /// Finds the content in the bytes behind a head, and its end.
 ///

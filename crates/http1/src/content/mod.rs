@@ -1,0 +1,4 @@
+//! The content of a message.
+
+pub(crate) mod chunked;
+pub(crate) mod decoder;

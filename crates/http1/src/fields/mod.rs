@@ -1,0 +1,4 @@
+//! The fields of a message.
+
+pub(crate) mod headers;
+pub(crate) mod span;

@@ -1,0 +1,5 @@
+//! The heads of responses.
+
+pub(crate) mod encode;
+pub(crate) mod head;
+mod plain;
