@@ -7,8 +7,8 @@ use http::Method;
 
 use crate::content::decoder::ContentDecoder;
 use crate::error::ParseError;
+use crate::framing::Framing;
 use crate::limits::Limits;
-use crate::request::framing::Framing;
 use crate::response::head::{ResponseFraming, ResponseHead, parse_response_head};
 
 /// Reads the responses of one connection, one after the other.

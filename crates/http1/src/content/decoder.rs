@@ -5,8 +5,8 @@ use std::ops::Range;
 use crate::content::chunked::ChunkedDecoder;
 use crate::error::ParseError;
 use crate::fields::headers::Headers;
+use crate::framing::Framing;
 use crate::limits::Limits;
-use crate::request::framing::Framing;
 
 /// Finds the content in the bytes behind a head, and its end.
 ///

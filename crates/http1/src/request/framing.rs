@@ -1,37 +1,10 @@
-//! How a message ends, and what else the fields of a request decide.
+//! What the fields of a request decide: how it ends, whom it is for, and what follows it.
 
 use crate::error::ParseError;
+use crate::framing::{Framing, FramingFields};
 use crate::request::target::validate_host;
-use crate::syntax::{is_token, list_members};
+use crate::syntax::list_members;
 use crate::version::Version;
-
-/// How the content of a request ends (RFC 9112 section 6). There is no value for "not sure".
-///
-/// ```
-/// use filoplume_http1::{Framing, Limits, parse_request_head};
-///
-/// let input = b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\n\r\nHello";
-/// let (head, _) = parse_request_head(input, &Limits::default())?.expect("the head is whole");
-/// assert_eq!(head.framing(), Framing::Length(5));
-/// # Ok::<(), filoplume_http1::ParseError>(())
-/// ```
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Framing {
-    /// There is no content.
-    Empty,
-    /// The content has this many bytes.
-    Length(u64),
-    /// The content ends with the chunk of size zero and the trailer section.
-    Chunked,
-}
-
-impl Framing {
-    /// Returns whether there is content to be read behind the head.
-    #[inline]
-    pub const fn has_content(self) -> bool {
-        !matches!(self, Self::Empty | Self::Length(0))
-    }
-}
 
 /// What is known after the last field, decided once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -60,8 +33,7 @@ impl Facts {
 )]
 pub(crate) struct FieldFacts {
     host: bool,
-    length: Option<u64>,
-    coding: bool,
+    framing: FramingFields,
     expects_continue: bool,
     close: bool,
     keep_alive: bool,
@@ -82,8 +54,8 @@ impl FieldFacts {
                 self.note_connection(value);
                 Ok(())
             }
-            14 if name.eq_ignore_ascii_case(b"content-length") => self.note_length(value),
-            17 if name.eq_ignore_ascii_case(b"transfer-encoding") => self.note_coding(version, value),
+            14 if name.eq_ignore_ascii_case(b"content-length") => self.framing.note_length(value),
+            17 if name.eq_ignore_ascii_case(b"transfer-encoding") => self.framing.note_coding(version, value),
             _ => Ok(()),
         }
     }
@@ -94,12 +66,7 @@ impl FieldFacts {
         if host_required && !self.host && version == Version::Http11 {
             return Err(ParseError::HostMissing);
         }
-        let framing = match (self.coding, self.length) {
-            (true, Some(_)) => return Err(ParseError::AmbiguousLength),
-            (true, None) => Framing::Chunked,
-            (false, Some(length)) => Framing::Length(length),
-            (false, None) => Framing::Empty,
-        };
+        let framing = self.framing.finish()?;
         Ok(Facts {
             framing,
             // Without content there is nothing to wait for.
@@ -150,54 +117,6 @@ impl FieldFacts {
             }
         }
     }
-
-    fn note_length(&mut self, value: &[u8]) -> Result<(), ParseError> {
-        // Repeated is refused even if equal: a peer that sends it so has been tampered with.
-        if self.length.is_some() {
-            return Err(ParseError::LengthRepeated);
-        }
-        self.length = Some(parse_length(value).ok_or(ParseError::LengthInvalid)?);
-        Ok(())
-    }
-
-    fn note_coding(&mut self, version: Version, value: &[u8]) -> Result<(), ParseError> {
-        if version == Version::Http10 {
-            return Err(ParseError::CodingInHttp10);
-        }
-        if self.coding {
-            return Err(ParseError::CodingInvalid);
-        }
-        if !value.eq_ignore_ascii_case(b"chunked") {
-            return Err(refusal_of_coding(value));
-        }
-        self.coding = true;
-        Ok(())
-    }
-}
-
-/// `1*DIGIT`, nothing around it. `str::parse` would take a plus sign.
-pub(crate) fn parse_length(value: &[u8]) -> Option<u64> {
-    if value.is_empty() {
-        return None;
-    }
-    value.iter().try_fold(0u64, |length, &byte| {
-        let digit = byte.checked_sub(b'0').filter(|&digit| digit <= 9)?;
-        length.checked_mul(10)?.checked_add(u64::from(digit))
-    })
-}
-
-/// A list that ends in its only `chunked` could be decoded by somebody (501); any other has no known end (400).
-pub(crate) fn refusal_of_coding(value: &[u8]) -> ParseError {
-    let mut codings = list_members(value).rev();
-    match codings.next() {
-        Some(last) if last.eq_ignore_ascii_case(b"chunked") => {}
-        _ => return ParseError::CodingInvalid,
-    }
-    if codings.all(|coding| is_token(coding) && !coding.eq_ignore_ascii_case(b"chunked")) {
-        ParseError::CodingUnsupported
-    } else {
-        ParseError::CodingInvalid
-    }
 }
 
 #[cfg(test)]
@@ -209,14 +128,6 @@ mod tests {
         let mut facts = FieldFacts::default();
         facts.note(version, name.as_bytes(), value.as_bytes())?;
         facts.finish(version, false)
-    }
-
-    #[test]
-    fn there_is_content_unless_its_length_is_zero() {
-        assert!(!Framing::Empty.has_content());
-        assert!(!Framing::Length(0).has_content());
-        assert!(Framing::Length(1).has_content());
-        assert!(Framing::Chunked.has_content());
     }
 
     #[test]

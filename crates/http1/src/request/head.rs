@@ -7,7 +7,8 @@ use http::Method;
 use crate::error::ParseError;
 use crate::fields::headers::{Headers, Storage};
 use crate::fields::span::Span;
-use crate::request::framing::{Facts, FieldFacts, Framing};
+use crate::framing::Framing;
+use crate::request::framing::{Facts, FieldFacts};
 use crate::request::target::{TargetParts, parse_target};
 use crate::version::Version;
 

@@ -9,8 +9,8 @@ use http::{Method, StatusCode};
 use httparse::{Header, ParserConfig, Response, Status};
 
 use crate::error::ParseError;
+use crate::framing::{Framing, FramingFields};
 use crate::limits::Limits;
-use crate::request::framing::{parse_length, refusal_of_coding};
 use crate::request::parse::offset;
 use crate::response::plain::parse_plain_response_head;
 use crate::syntax::{list_members, trim_ows};
@@ -274,8 +274,7 @@ fn reason(error: httparse::Error) -> ParseError {
 /// Collects what single fields say about the end of the message.
 #[derive(Default)]
 pub(crate) struct FieldFacts {
-    length: Option<u64>,
-    coding: bool,
+    framing: FramingFields,
     close: bool,
     keep_alive: bool,
 }
@@ -286,21 +285,9 @@ impl FieldFacts {
     pub(crate) fn note(&mut self, version: Version, name: &[u8], value: &[u8]) -> Result<(), ParseError> {
         match name.len() {
             10 if name.eq_ignore_ascii_case(b"connection") => self.note_connection(value),
-            14 if name.eq_ignore_ascii_case(b"content-length") => {
-                self.note_length(parse_length(value))?;
-            }
+            14 if name.eq_ignore_ascii_case(b"content-length") => self.framing.note_length(value)?,
             17 if name.eq_ignore_ascii_case(b"transfer-encoding") => {
-                if version == Version::Http10 {
-                    return Err(ParseError::CodingInHttp10);
-                }
-                if self.coding {
-                    return Err(ParseError::CodingInvalid);
-                }
-                // We never send TE, so nothing but chunked may come.
-                if !value.eq_ignore_ascii_case(b"chunked") {
-                    return Err(refusal_of_coding(value));
-                }
-                self.coding = true;
+                self.framing.note_coding(version, value)?;
             }
             _ => {}
         }
@@ -310,11 +297,7 @@ impl FieldFacts {
     /// Takes note of a length, which is `None` where there should be a number and is none.
     #[inline]
     pub(crate) fn note_length(&mut self, length: Option<u64>) -> Result<(), ParseError> {
-        if self.length.is_some() {
-            return Err(ParseError::LengthRepeated);
-        }
-        self.length = Some(length.ok_or(ParseError::LengthInvalid)?);
-        Ok(())
+        self.framing.note_number(length)
     }
 
     /// Whether a field with a name of this length may be one that [`note`](Self::note) knows.
@@ -340,12 +323,12 @@ impl FieldFacts {
             _ if *method == Method::HEAD => return Ok(ResponseFraming::Empty),
             _ => {}
         }
-        match (self.coding, self.length) {
-            (true, Some(_)) => Err(ParseError::AmbiguousLength),
-            (true, None) => Ok(ResponseFraming::Chunked),
-            (false, Some(length)) => Ok(ResponseFraming::Length(length)),
-            (false, None) => Ok(ResponseFraming::UntilClose),
-        }
+        Ok(match self.framing.finish()? {
+            Framing::Chunked => ResponseFraming::Chunked,
+            Framing::Length(length) => ResponseFraming::Length(length),
+            // No field: a request would have no content, a response ends with the connection.
+            Framing::Empty => ResponseFraming::UntilClose,
+        })
     }
 
     #[inline]

@@ -7,8 +7,8 @@ use http::{Method, StatusCode};
 use crate::date::Date;
 use crate::error::ParseError;
 use crate::fields::headers::Headers;
+use crate::framing::Framing;
 use crate::limits::Limits;
-use crate::request::framing::Framing;
 use crate::request::head::RequestHead;
 use crate::request::parse::{parse_if_not_plain, parse_if_plain};
 use crate::response::encode::{
