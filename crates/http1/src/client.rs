@@ -5,11 +5,11 @@
 
 use http::Method;
 
-use crate::content::decoder::ContentDecoder;
+use crate::content::ContentDecoder;
 use crate::error::ParseError;
 use crate::framing::Framing;
 use crate::limits::Limits;
-use crate::response::head::{ResponseFraming, ResponseHead, parse_response_head};
+use crate::response::{ResponseFraming, ResponseHead, parse_response_head};
 
 /// Reads the responses of one connection, one after the other.
 ///

@@ -18,6 +18,16 @@
     )
 )]
 
+// A module uses only what stands below it. `request` and `response` do not know each other, and
+// neither do `server` and `client`. A tidy test holds this order.
+//
+//   server     client       the order of messages on one connection
+//   request    response     heads, read and written
+//   content                 what lies behind a head
+//   fields                  the fields, and the memory they lie in
+//   framing                 how a message ends: one rule for both sides
+//   scan  syntax  limits  error  version  date
+
 mod client;
 mod content;
 mod date;
@@ -35,18 +45,16 @@ mod variations;
 mod version;
 
 pub use crate::client::{PeerClosed, ResponseEvent, ResponseReader};
-pub use crate::content::chunked::{CHUNK_END, LAST_CHUNK, encode_chunk_head, encode_last_chunk};
-pub use crate::content::decoder::{ContentDecoder, Decoded};
+pub use crate::content::{
+    BodyEncoding, CHUNK_END, ContentDecoder, ContentLength, Decoded, LAST_CHUNK, encode_chunk_head,
+    encode_last_chunk,
+};
 pub use crate::date::Date;
 pub use crate::error::ParseError;
-pub use crate::fields::headers::{Headers, InvalidHeader, StaticField};
+pub use crate::fields::{Headers, InvalidHeader, StaticField};
 pub use crate::framing::Framing;
 pub use crate::limits::Limits;
-pub use crate::request::encode::OutgoingRequest;
-pub use crate::request::head::RequestHead;
-pub use crate::request::parse::parse_request_head;
-pub use crate::response::encode::write_refusal;
-pub use crate::response::head::{ResponseFraming, ResponseHead, parse_response_head};
-pub use crate::server::connection::ServerConnection;
-pub use crate::server::exchange::{BodyEncoding, CloseReason, ContentLength, Next};
+pub use crate::request::{OutgoingRequest, RequestHead, parse_request_head};
+pub use crate::response::{ResponseFraming, ResponseHead, parse_response_head, write_refusal};
+pub use crate::server::{CloseReason, Next, ServerConnection};
 pub use crate::version::Version;

@@ -5,11 +5,11 @@
 
 use std::ops::Range;
 
-use crate::content::decoder::Decoded;
+use crate::content::decoded::Decoded;
+use crate::content::trailers::parse_trailers;
 use crate::error::ParseError;
-use crate::fields::headers::Headers;
+use crate::fields::Headers;
 use crate::limits::Limits;
-use crate::request::parse::parse_trailers;
 use crate::syntax::TOKEN;
 
 /// What ends the data of one chunk.

@@ -1,10 +1,9 @@
 //! The content of a request: framed bytes in, runs of data out.
 
-use std::ops::Range;
-
 use crate::content::chunked::ChunkedDecoder;
+use crate::content::decoded::Decoded;
 use crate::error::ParseError;
-use crate::fields::headers::Headers;
+use crate::fields::Headers;
 use crate::framing::Framing;
 use crate::limits::Limits;
 
@@ -33,24 +32,6 @@ pub struct ContentDecoder(State);
 enum State {
     Length { left: u64 },
     Chunked(ChunkedDecoder),
-}
-
-/// What one call of [`ContentDecoder::decode`] found.
-///
-/// ```
-/// use filoplume_http1::{ContentDecoder, Framing, Limits};
-///
-/// let mut decoder = ContentDecoder::new(Framing::Length(5), 1024, &Limits::default())?;
-/// let decoded = decoder.decode(b"HelloGET /")?;
-/// assert_eq!((decoded.data, decoded.consumed), (0..5, 5));
-/// # Ok::<(), filoplume_http1::ParseError>(())
-/// ```
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Decoded {
-    /// Bytes of the input that are done with, data included. Zero if more input is needed, or nothing is left to decode.
-    pub consumed: usize,
-    /// Where data lies in the input, always among the consumed bytes. May be empty when only framing was read.
-    pub data: Range<usize>,
 }
 
 impl ContentDecoder {

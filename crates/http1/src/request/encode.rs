@@ -2,10 +2,10 @@
 
 use http::Method;
 
+use crate::content::{BodyEncoding, ContentLength};
 use crate::error::ParseError;
-use crate::fields::headers::Headers;
+use crate::fields::Headers;
 use crate::request::target::{parse_target, validate_host};
-use crate::server::exchange::{BodyEncoding, ContentLength};
 
 /// The head of a request that is to be sent, always as HTTP/1.1.
 ///

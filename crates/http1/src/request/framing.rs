@@ -1,29 +1,11 @@
 //! What the fields of a request decide: how it ends, whom it is for, and what follows it.
 
 use crate::error::ParseError;
+use crate::fields::Facts;
 use crate::framing::{Framing, FramingFields};
 use crate::request::target::validate_host;
 use crate::syntax::list_members;
 use crate::version::Version;
-
-/// What is known after the last field, decided once.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Facts {
-    pub(crate) framing: Framing,
-    pub(crate) expects_continue: bool,
-    pub(crate) is_persistent: bool,
-    pub(crate) connection_has_upgrade: bool,
-}
-
-impl Facts {
-    /// What follows from no field at all.
-    pub(crate) const NONE: Self = Self {
-        framing: Framing::Empty,
-        expects_continue: false,
-        is_persistent: true,
-        connection_has_upgrade: false,
-    };
-}
 
 /// Collects what single fields say, one after the other.
 #[derive(Default)]

@@ -5,11 +5,10 @@ use std::fmt;
 use http::Method;
 
 use crate::error::ParseError;
-use crate::fields::headers::{Headers, Storage};
-use crate::fields::span::Span;
+use crate::fields::{Facts, HeadParts, Headers, Span, Storage};
 use crate::framing::Framing;
-use crate::request::framing::{Facts, FieldFacts};
-use crate::request::target::{TargetParts, parse_target};
+use crate::request::framing::FieldFacts;
+use crate::request::target::parse_target;
 use crate::version::Version;
 
 /// The head of a request: request line, fields, and what follows from them.
@@ -34,31 +33,10 @@ pub struct RequestHead {
     detached: Option<Box<Detached>>,
 }
 
-/// What a head says beside its fields.
-#[derive(Clone, Debug)]
-pub(crate) struct HeadParts {
-    pub(crate) method: Method,
-    pub(crate) version: Version,
-    pub(crate) facts: Facts,
-    pub(crate) target: TargetParts,
-}
-
 /// The head of a request whose fields may be replaced.
 struct Detached {
     parts: HeadParts,
     target: Box<str>,
-}
-
-impl Default for HeadParts {
-    fn default() -> Self {
-        Self::NONE
-    }
-}
-
-impl HeadParts {
-    /// What a storage says that no head was parsed into.
-    pub(crate) const NONE: Self =
-        Self { method: Method::GET, version: Version::Http11, facts: Facts::NONE, target: TargetParts::NONE };
 }
 
 impl RequestHead {

@@ -10,12 +10,9 @@
 
 use http::Method;
 
-use crate::fields::headers::{Field, Storage};
-use crate::fields::span::Span;
+use crate::fields::{Facts, Field, HeadParts, Span, Storage, TargetParts};
 use crate::limits::Limits;
-use crate::request::framing::{Facts, FieldFacts};
-use crate::request::head::HeadParts;
-use crate::request::target::TargetParts;
+use crate::request::framing::FieldFacts;
 use crate::scan::{begins_with_host, name_run, path_run, query_run, value_run};
 use crate::syntax::REG_NAME;
 use crate::version::Version;

@@ -5,22 +5,8 @@ use std::net::Ipv6Addr;
 use http::Method;
 
 use crate::error::ParseError;
-use crate::fields::span::Span;
+use crate::fields::{Span, TargetParts};
 use crate::syntax::{REG_NAME, TARGET_PATH};
-
-/// Where the parts of a target lie in it.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct TargetParts {
-    /// Empty in an absolute form without a path, and in an authority form.
-    pub(crate) path: Span,
-    pub(crate) query: Option<Span>,
-    /// From the target only; else `Host` says it.
-    pub(crate) authority: Option<Span>,
-}
-
-impl TargetParts {
-    pub(crate) const NONE: Self = Self { path: Span::EMPTY, query: None, authority: None };
-}
 
 /// Takes a target apart.
 ///

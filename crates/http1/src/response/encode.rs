@@ -3,7 +3,7 @@
 use http::StatusCode;
 
 use crate::date::Date;
-use crate::fields::headers::Headers;
+use crate::fields::Headers;
 
 /// What the `Connection` field says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

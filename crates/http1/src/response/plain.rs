@@ -1,7 +1,7 @@
 //! Plain response heads, as nearly every server sends them, in one pass.
 //!
 //! As for requests in [`plain`](crate::request::plain): this pass refuses nothing. What it does not take, be it wrong, incomplete
-//! or just unusual, is left to the careful way in [`client_head`](crate::response::head), which is the one that decides;
+//! or just unusual, is left to the careful way in [`parse`](crate::response::parse), which is the one that decides;
 //! what it takes has to mean the same to that one. Wherever there are debug assertions both are compared.
 //!
 //! It is here for load generators, which have to be cheaper than what they measure. A head is not taken apart: of its
@@ -10,7 +10,8 @@
 use http::{Method, StatusCode};
 
 use crate::limits::Limits;
-use crate::response::head::{FieldFacts, ResponseHead};
+use crate::response::framing::FieldFacts;
+use crate::response::head::ResponseHead;
 use crate::scan::{Start, first_word, letter_run, name_run, printable_run};
 use crate::version::Version;
 
@@ -175,7 +176,7 @@ mod tests {
     use proptest::sample::{Index, select};
 
     use super::*;
-    use crate::response::head::parse_carefully;
+    use crate::response::parse::parse_carefully;
     use crate::variations::{with_every_byte, with_every_piece};
 
     /// What servers really send.

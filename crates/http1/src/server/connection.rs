@@ -4,17 +4,18 @@
 
 use http::{Method, StatusCode};
 
+use crate::content::{BodyEncoding, ContentLength};
 use crate::date::Date;
 use crate::error::ParseError;
-use crate::fields::headers::Headers;
+use crate::fields::Headers;
 use crate::framing::Framing;
 use crate::limits::Limits;
-use crate::request::head::RequestHead;
-use crate::request::parse::{parse_if_not_plain, parse_if_plain};
-use crate::response::encode::{
+use crate::request::{RequestHead, parse_if_not_plain, parse_if_plain};
+use crate::response::{
     ConnectionField, LengthField, write_ok_head, write_refusal, write_refusal_head, write_response_head,
 };
-use crate::server::exchange::{BodyEncoding, CloseReason, ContentLength, Next};
+use crate::server::exchange::{CloseReason, Next};
+use crate::server::framing::{MethodKind, RequestFacts};
 use crate::syntax::list_members;
 use crate::version::Version;
 
@@ -64,23 +65,6 @@ enum Writing {
     Head,
     Content,
     Complete,
-}
-
-/// What the response has to know about the request.
-#[derive(Clone, Copy, Debug)]
-struct RequestFacts {
-    version: Version,
-    method: MethodKind,
-    /// The peer waits for 100 and has not got it.
-    expects_continue: bool,
-}
-
-/// The methods that change how a response is framed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum MethodKind {
-    Head,
-    Connect,
-    Other,
 }
 
 impl Default for ServerConnection {
@@ -238,7 +222,7 @@ impl ServerConnection {
         ) = (self.writing, status, self.request.method, content, headers.wire_lines())
         {
             self.writing = Writing::Content;
-            write_ok_head(lines, length, self.connection_field(false), date, out);
+            write_ok_head(lines, length, self.request.connection_field(self.close_reason, false), date, out);
             return BodyEncoding::Length(length);
         }
         self.write_head_rarely(status, headers, content, date, out)
@@ -261,7 +245,7 @@ impl ServerConnection {
             return BodyEncoding::None;
         }
         self.writing = Writing::Content;
-        let (length, encoding) = self.response_framing(status, content);
+        let (length, encoding) = self.request.response_framing(status, content);
         if encoding == BodyEncoding::UntilClose {
             self.close(CloseReason::UntilClose);
         }
@@ -269,13 +253,13 @@ impl ServerConnection {
         if plain.is_none() && asks_to_close(headers) {
             self.close(CloseReason::HandlerAsked);
         }
-        if self.is_handed_over(status) {
+        if self.request.is_handed_over(status) {
             // Another protocol begins, whatever was to become of this one.
             self.close_reason = Some(CloseReason::Upgraded);
         }
         let has_upgrade =
             status == StatusCode::SWITCHING_PROTOCOLS || (plain.is_none() && headers.contains("upgrade"));
-        let connection = self.connection_field(has_upgrade);
+        let connection = self.request.connection_field(self.close_reason, has_upgrade);
         write_response_head(status, headers, length, connection, Some(date), out);
         encoding
     }
@@ -416,57 +400,6 @@ impl ServerConnection {
             self.request.expects_continue = false;
         }
         write_response_head(status, headers, LengthField::Absent, ConnectionField::Absent, None, out);
-    }
-
-    /// Decides how a response ends (RFC 9112 section 6.3, RFC 9110 section 8.6).
-    fn response_framing(&self, status: StatusCode, content: ContentLength) -> (LengthField, BodyEncoding) {
-        match status {
-            // No length even if one is known: it would be that of another response.
-            StatusCode::NO_CONTENT | StatusCode::NOT_MODIFIED => {
-                return (LengthField::Absent, BodyEncoding::None);
-            }
-            StatusCode::RESET_CONTENT => return (LengthField::Length(0), BodyEncoding::None),
-            _ if self.is_handed_over(status) => return (LengthField::Absent, BodyEncoding::None),
-            _ => {}
-        }
-        match (self.request.method, content) {
-            (MethodKind::Head, ContentLength::Known(length)) => {
-                (LengthField::Length(length), BodyEncoding::None)
-            }
-            (MethodKind::Head, ContentLength::Unknown | ContentLength::None) => {
-                (LengthField::Absent, BodyEncoding::None)
-            }
-            (_, ContentLength::Known(0) | ContentLength::None) => {
-                (LengthField::Length(0), BodyEncoding::None)
-            }
-            (_, ContentLength::Known(length)) => (LengthField::Length(length), BodyEncoding::Length(length)),
-            (_, ContentLength::Unknown) => match self.request.version {
-                Version::Http11 => (LengthField::Chunked, BodyEncoding::Chunked),
-                Version::Http10 => (LengthField::Absent, BodyEncoding::UntilClose),
-            },
-        }
-    }
-
-    /// Whether another protocol begins behind this head.
-    #[inline]
-    fn is_handed_over(&self, status: StatusCode) -> bool {
-        status == StatusCode::SWITCHING_PROTOCOLS
-            || (self.request.method == MethodKind::Connect && status.is_success())
-    }
-
-    #[inline]
-    fn connection_field(&self, has_upgrade: bool) -> ConnectionField {
-        match (self.close_reason, has_upgrade) {
-            (Some(CloseReason::Upgraded), true) => ConnectionField::Upgrade,
-            (Some(CloseReason::Upgraded), false) => ConnectionField::Absent,
-            (Some(_), true) => ConnectionField::UpgradeAndClose,
-            (Some(_), false) => ConnectionField::Close,
-            (None, true) => ConnectionField::Upgrade,
-            (None, false) => match self.request.version {
-                Version::Http10 => ConnectionField::KeepAlive,
-                Version::Http11 => ConnectionField::Absent,
-            },
-        }
     }
 }
 
