@@ -104,8 +104,8 @@ fn parse_length(value: &[u8]) -> Option<u64> {
     })
 }
 
-/// Why a value that is not just `chunked` is refused. A list that ends in its only `chunked` could be
-/// decoded by somebody (501); any other has no known end (400).
+/// Why a value that is not just `chunked` is refused. A list that ends in its only `chunked` could
+/// be decoded by somebody (501); any other has no known end (400).
 fn refusal_of_coding(value: &[u8]) -> ParseError {
     let mut codings = list_members(value).rev();
     match codings.next() {

@@ -1,12 +1,14 @@
-//! HTTP/1.0 and HTTP/1.1 as bytes in, bytes out, for servers and for clients: no socket, no clock, no thread.
+//! HTTP/1.0 and HTTP/1.1 as bytes in, bytes out, for servers and for clients: no socket, no clock,
+//! no thread.
 //!
-//! What a peer sends never panics and is never guessed at: when it is in doubt where a message ends (RFC 9112
-//! section 6), the request is refused and the connection closes. The answer is the same wherever the network cuts
-//! the bytes.
+//! What a peer sends never panics and is never guessed at: when it is in doubt where a message ends
+//! (RFC 9112 section 6), the request is refused and the connection closes. The answer is the same
+//! wherever the network cuts the bytes.
 //!
-//! [`ServerConnection`] keeps the order of messages; [`ContentDecoder`] finds the content behind a head;
-//! [`ServerConnection::write_head`] frames the response. For clients [`OutgoingRequest`] writes a request's head and
-//! [`ResponseReader`] reads what comes back. What is accepted is bounded by [`Limits`].
+//! [`ServerConnection`] keeps the order of messages; [`ContentDecoder`] finds the content behind a
+//! head; [`ServerConnection::write_head`] frames the response. For clients [`OutgoingRequest`]
+//! writes a request's head and [`ResponseReader`] reads what comes back. What is accepted is
+//! bounded by [`Limits`].
 
 #![warn(clippy::indexing_slicing, clippy::arithmetic_side_effects)]
 #![cfg_attr(

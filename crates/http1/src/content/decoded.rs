@@ -14,8 +14,10 @@ use std::ops::Range;
 /// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Decoded {
-    /// Bytes of the input that are done with, data included. Zero if more input is needed, or nothing is left to decode.
+    /// Bytes of the input that are done with, data included. Zero if more input is needed, or
+    /// nothing is left to decode.
     pub consumed: usize,
-    /// Where data lies in the input, always among the consumed bytes. May be empty when only framing was read.
+    /// Where data lies in the input, always among the consumed bytes. May be empty when only
+    /// framing was read.
     pub data: Range<usize>,
 }

@@ -39,7 +39,8 @@ impl ContentDecoder {
     ///
     /// # Errors
     ///
-    /// [`ParseError::ContentTooLong`] if the declared length is over `content_bytes_max`. Nothing is allocated for it either way.
+    /// [`ParseError::ContentTooLong`] if the declared length is over `content_bytes_max`. Nothing
+    /// is allocated for it either way.
     #[inline]
     pub fn new(framing: Framing, content_bytes_max: u64, limits: &Limits) -> Result<Self, ParseError> {
         match framing {
@@ -50,12 +51,14 @@ impl ContentDecoder {
         }
     }
 
-    /// Returns the next run of data at the start of `input`. The caller drops the consumed bytes and calls again until
-    /// the content [is complete](Self::is_complete); no byte behind its end is ever consumed.
+    /// Returns the next run of data at the start of `input`. The caller drops the consumed bytes
+    /// and calls again until the content [is complete](Self::is_complete); no byte behind its end
+    /// is ever consumed.
     ///
     /// # Errors
     ///
-    /// The content is too long or not framed as RFC 9112 section 7.1 says. Every later call gives the same error.
+    /// The content is too long or not framed as RFC 9112 section 7.1 says. Every later call gives
+    /// the same error.
     #[inline]
     pub fn decode(&mut self, input: &[u8]) -> Result<Decoded, ParseError> {
         match &mut self.0 {
@@ -86,8 +89,8 @@ impl ContentDecoder {
         }
     }
 
-    /// Returns the trailer fields of chunked content that is complete (RFC 9112 section 7.1.2). Fields that RFC 9110
-    /// section 6.5.1 forbids there are not among them.
+    /// Returns the trailer fields of chunked content that is complete (RFC 9112 section 7.1.2).
+    /// Fields that RFC 9110 section 6.5.1 forbids there are not among them.
     pub fn trailers(&self) -> Option<&Headers> {
         match &self.0 {
             State::Length { .. } => None,

@@ -20,7 +20,8 @@ pub enum ContentLength {
     Known(u64),
     /// It will turn out while it is written.
     Unknown,
-    /// There is no content and no length is to be announced where that is allowed, e.g. for 101 or the answer to `HEAD`.
+    /// There is no content and no length is to be announced where that is allowed, e.g. for 101 or
+    /// the answer to `HEAD`.
     None,
 }
 

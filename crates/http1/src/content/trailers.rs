@@ -6,7 +6,8 @@ use crate::error::ParseError;
 use crate::fields::Headers;
 use crate::limits::Limits;
 
-/// Returns the fields of a whole trailer section, which ends with its empty line. Line ends were checked before.
+/// Returns the fields of a whole trailer section, which ends with its empty line. Line ends were
+/// checked before.
 pub(crate) fn parse_trailers(section: &[u8], fields_max: usize) -> Result<Headers, ParseError> {
     let mut index = [httparse::EMPTY_HEADER; Limits::FIELDS_CAP];
     let index = index.get_mut(..fields_max.min(Limits::FIELDS_CAP)).unwrap_or_default();
@@ -32,8 +33,9 @@ pub(crate) fn parse_trailers(section: &[u8], fields_max: usize) -> Result<Header
 /// In a trailer section these can only be an attempt to confuse.
 const REFUSED_IN_TRAILERS: [&str; 3] = ["content-length", "transfer-encoding", "host"];
 
-/// Fields that must be known before the content (RFC 9110 section 6.5.1): authentication, request modifiers,
-/// response control, and how the content is to be read. A recipient may ignore them, so we do.
+/// Fields that must be known before the content (RFC 9110 section 6.5.1): authentication, request
+/// modifiers, response control, and how the content is to be read. A recipient may ignore them, so
+/// we do.
 const DROPPED_IN_TRAILERS: [&str; 28] = [
     "age",
     "authorization",

@@ -14,9 +14,9 @@ use crate::syntax::trim_ows;
 /// A case-insensitive multimap of fields in order of arrival.
 ///
 /// Names and values lie in one buffer with an index beside it, so a field costs no allocation of
-/// its own; buffers return to a small stash of the thread when they are dropped. An empty map has no
-/// buffer and is as large as two pointers. What is in the map can be sent as it is: names are tokens and values have no
-/// control byte but HTAB.
+/// its own; buffers return to a small stash of the thread when they are dropped. An empty map has
+/// no buffer and is as large as two pointers. What is in the map can be sent as it is: names are
+/// tokens and values have no control byte but HTAB.
 ///
 /// ```
 /// use filoplume_http1::Headers;
@@ -90,8 +90,8 @@ impl Headers {
     ///
     /// # Errors
     ///
-    /// The name is no token, or the value has a control byte other than HTAB: with CR or LF in it, a value could
-    /// end the field and begin another one.
+    /// The name is no token, or the value has a control byte other than HTAB: with CR or LF in it,
+    /// a value could end the field and begin another one.
     pub fn append(&mut self, name: &str, value: impl AsRef<[u8]>) -> Result<(), InvalidHeader> {
         let value = trim_ows(value.as_ref());
         validate(name.as_bytes(), value)?;

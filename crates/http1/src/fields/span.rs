@@ -42,7 +42,8 @@ impl Span {
     }
 }
 
-/// Where a part begins in the whole it was cut from. (An empty part may lie elsewhere; nobody looks inside of it.)
+/// Where a part begins in the whole it was cut from. (An empty part may lie elsewhere; nobody looks
+/// inside of it.)
 #[inline]
 pub(crate) fn offset(whole: &[u8], part: &[u8]) -> usize {
     part.as_ptr().addr().wrapping_sub(whole.as_ptr().addr())

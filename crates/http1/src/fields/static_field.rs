@@ -22,8 +22,8 @@ pub struct StaticField {
 }
 
 impl StaticField {
-    /// Returns the field of a whole line, such as `"content-type: text/html\r\n"`: a name, a colon and one space, a
-    /// value, a line end.
+    /// Returns the field of a whole line, such as `"content-type: text/html\r\n"`: a name, a colon
+    /// and one space, a value, a line end.
     ///
     /// # Panics
     ///

@@ -5,15 +5,17 @@ use std::cell::{Cell, RefCell};
 use crate::fields::parts::HeadParts;
 use crate::fields::span::Span;
 
-/// The arena and its index. Bytes between the spans (colons, line ends, a request line) belong to nobody.
+/// The arena and its index. Bytes between the spans (colons, line ends, a request line) belong to
+/// nobody.
 pub(crate) struct Storage {
     pub(crate) bytes: Vec<u8>,
-    /// Whether the arena is just what a response sends: the fields as lines, none removed, and none that
-    /// decides anything (see [`is_deciding`](crate::fields::static_field::is_deciding)).
+    /// Whether the arena is just what a response sends: the fields as lines, none removed, and none
+    /// that decides anything (see [`is_deciding`](crate::fields::static_field::is_deciding)).
     pub(crate) is_wire: bool,
     pub(crate) fields: Vec<Field>,
-    /// The target of a request that was parsed into this storage. It is here to be recycled with the rest, and it is
-    /// a copy because a `str` that was checked once need not be checked at each look.
+    /// The target of a request that was parsed into this storage. It is here to be recycled with
+    /// the rest, and it is a copy because a `str` that was checked once need not be checked at each
+    /// look.
     pub(crate) target: String,
     /// What else that request's head says: here, so that a head is moved as a pointer.
     pub(crate) parts: HeadParts,
@@ -31,7 +33,8 @@ impl Default for Storage {
     }
 }
 
-/// Where a field lies in the arena. Half the size of four `usize`; [`Headers::append`] keeps arenas below 4 GiB.
+/// Where a field lies in the arena. Half the size of four `usize`;
+/// [`Headers::append`](crate::Headers::append) keeps arenas below 4 GiB.
 #[derive(Clone, Copy)]
 pub(crate) struct Field {
     pub(crate) name: Span,
@@ -47,7 +50,8 @@ const STASH_FIELDS_MAX: usize = 128;
 
 /// Storages that a thread keeps for later.
 struct Stash {
-    /// The one that was given back last. As long as requests come one after the other there is no second one.
+    /// The one that was given back last. As long as requests come one after the other there is no
+    /// second one.
     last: Cell<Option<Box<Storage>>>,
     #[expect(clippy::vec_box, reason = "what is stashed are the boxes: a map is as large as a pointer")]
     others: RefCell<Vec<Box<Storage>>>,
@@ -69,7 +73,8 @@ impl Stash {
 }
 
 impl Storage {
-    /// Returns an empty storage, used before if there is one. It need not come from the thread that dropped it.
+    /// Returns an empty storage, used before if there is one. It need not come from the thread that
+    /// dropped it.
     #[inline]
     pub(crate) fn take() -> Box<Self> {
         STASH.try_with(|stash| stash.last.take()).ok().flatten().unwrap_or_else(Self::take_other)
@@ -80,11 +85,12 @@ impl Storage {
         STASH.try_with(|stash| stash.others.try_borrow_mut().ok()?.pop()).ok().flatten().unwrap_or_default()
     }
 
-    /// Copies the target out of the request line at the start of the arena. Returns whether it is text.
+    /// Copies the target out of the request line at the start of the arena. Returns whether it is
+    /// text.
     #[inline]
     pub(crate) fn keep_target(&mut self, start: usize, end: usize) -> bool {
-        // Checked from the start of the allocation in whole blocks, as far as the line goes: there the check takes
-        // sixteen bytes at a time, and elsewhere one.
+        // Checked from the start of the allocation in whole blocks, as far as the line goes: there
+        // the check takes sixteen bytes at a time, and elsewhere one.
         let blocks = self.bytes.get(..end.next_multiple_of(16)).unwrap_or(&self.bytes);
         let target = std::str::from_utf8(blocks).ok().and_then(|text| text.get(start..end));
         self.target.push_str(target.unwrap_or_default());
@@ -144,7 +150,8 @@ mod tests {
         })
     }
 
-    /// Gives storages of these capacities back, and returns which of so many that are taken then were used before.
+    /// Gives storages of these capacities back, and returns which of so many that are taken then
+    /// were used before.
     fn kept(given: Vec<(usize, usize)>, taken: usize) -> Vec<(usize, usize)> {
         // What other tests have left.
         (0..STASH_LEN_MAX).for_each(|_| drop(Storage::take()));

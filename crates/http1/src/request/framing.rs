@@ -1,4 +1,4 @@
-//! What the fields of a request decide: how it ends, whom it is for, and what follows it.
+//! What the fields of a request decide: how it ends, which host it is for, and what may follow it.
 
 use crate::error::ParseError;
 use crate::fields::Facts;
@@ -23,7 +23,8 @@ pub(crate) struct FieldFacts {
 }
 
 impl FieldFacts {
-    /// Takes note of one field. The length of the name rules out most fields before a byte is compared.
+    /// Takes note of one field. The length of the name rules out most fields before a byte is
+    /// compared.
     #[inline]
     pub(crate) fn note(&mut self, version: Version, name: &[u8], value: &[u8]) -> Result<(), ParseError> {
         match name.len() {
@@ -42,7 +43,8 @@ impl FieldFacts {
         }
     }
 
-    /// Returns what the fields mean together. `host_required` is false only for heads made in this process.
+    /// Returns what the fields mean together. `host_required` is false only for heads made in this
+    /// process.
     #[inline]
     pub(crate) fn finish(self, version: Version, host_required: bool) -> Result<Facts, ParseError> {
         if host_required && !self.host && version == Version::Http11 {

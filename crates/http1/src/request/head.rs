@@ -62,8 +62,8 @@ impl RequestHead {
         Self::from_parts(method, target, version, Headers::new())
     }
 
-    /// Returns a head made in this process with fields, which mean what they would mean on the wire.
-    /// Unlike there, `Host` may be absent.
+    /// Returns a head made in this process with fields, which mean what they would mean on the
+    /// wire. Unlike there, `Host` may be absent.
     ///
     /// # Errors
     ///
@@ -122,8 +122,8 @@ impl RequestHead {
         }
     }
 
-    /// Returns the path, not decoded: `/` if an absolute form has none, `*` for the asterisk form, nothing for the
-    /// authority form of `CONNECT`.
+    /// Returns the path, not decoded: `/` if an absolute form has none, `*` for the asterisk form,
+    /// nothing for the authority form of `CONNECT`.
     #[inline]
     pub fn path(&self) -> &str {
         let parts = self.parts();
@@ -139,8 +139,8 @@ impl RequestHead {
         self.parts().target.query.map(|query| query.of_text(self.target()))
     }
 
-    /// Returns the host, and the port if there is one, that the request is for: of the target, which overrides
-    /// `Host` (RFC 9112 section 3.2.2), else of `Host`. Never empty.
+    /// Returns the host, and the port if there is one, that the request is for: of the target,
+    /// which overrides `Host` (RFC 9112 section 3.2.2), else of `Host`. Never empty.
     pub fn authority(&self) -> Option<&str> {
         match self.parts().target.authority {
             Some(authority) => Some(authority.of_text(self.target())),
@@ -160,8 +160,8 @@ impl RequestHead {
         &self.headers
     }
 
-    /// Returns the fields, to be changed. [`framing`](Self::framing) and what else was decided when the head was
-    /// parsed stays as it was on the wire.
+    /// Returns the fields, to be changed. [`framing`](Self::framing) and what else was decided when
+    /// the head was parsed stays as it was on the wire.
     pub fn headers_mut(&mut self) -> &mut Headers {
         // The caller may replace the storage that the rest lies in.
         self.detach();
@@ -186,13 +186,15 @@ impl RequestHead {
         self.parts().facts.framing
     }
 
-    /// Returns whether the peer waits for `100 Continue` before it sends the content (RFC 9110 section 10.1.1).
+    /// Returns whether the peer waits for `100 Continue` before it sends the content (RFC 9110
+    /// section 10.1.1).
     #[inline]
     pub fn expects_continue(&self) -> bool {
         self.parts().facts.expects_continue
     }
 
-    /// Returns the value of `Upgrade` if `Connection` lists it and the version allows it (RFC 9110 section 7.8).
+    /// Returns the value of `Upgrade` if `Connection` lists it and the version allows it (RFC 9110
+    /// section 7.8).
     pub fn wants_upgrade(&self) -> Option<&str> {
         if !self.parts().facts.connection_has_upgrade {
             return None;
@@ -200,7 +202,8 @@ impl RequestHead {
         self.headers.get_str("upgrade").filter(|protocols| !protocols.is_empty())
     }
 
-    /// Returns whether the peer would send another request on this connection (RFC 9112 section 9.3).
+    /// Returns whether the peer would send another request on this connection (RFC 9112 section
+    /// 9.3).
     #[inline]
     pub fn is_persistent(&self) -> bool {
         self.parts().facts.is_persistent

@@ -1,4 +1,5 @@
-//! Bytes to heads. httparse finds the tokens; what it tolerates and RFC 9112 does not is refused here.
+//! Bytes to heads. httparse finds the tokens; what it tolerates and RFC 9112 does not is refused
+//! here.
 
 use std::mem::MaybeUninit;
 
@@ -14,14 +15,15 @@ use crate::request::plain::parse_plain_head;
 use crate::request::target::parse_target;
 use crate::version::Version;
 
-/// Fields that fit the first attempt. Almost every head does, and the index of one with more is larger
-/// than a cache likes.
+/// Fields that fit the first attempt. Almost every head does, and the index of one with more is
+/// larger than a cache likes.
 const FIELDS_FEW: usize = 32;
 
 /// Longest method accepted. The longest registered one has 17 bytes (`UPDATEREDIRECTREF`).
 const METHOD_BYTES_MAX: usize = 32;
 
-/// Returns the head at the start of `input` and how many bytes it has, or `None` if more bytes are needed.
+/// Returns the head at the start of `input` and how many bytes it has, or `None` if more bytes are
+/// needed.
 ///
 /// One empty line before it is skipped and counted (RFC 9112 section 2.2).
 ///
@@ -38,8 +40,8 @@ const METHOD_BYTES_MAX: usize = 32;
 ///
 /// # Errors
 ///
-/// The bytes cannot become a head that all readers understand in the same way. It does not matter how many of them
-/// were there in the calls before.
+/// The bytes cannot become a head that all readers understand in the same way. It does not matter
+/// how many of them were there in the calls before.
 #[inline]
 pub fn parse_request_head(input: &[u8], limits: &Limits) -> Result<Option<(RequestHead, usize)>, ParseError> {
     match parse_if_plain(input, limits) {
@@ -79,7 +81,8 @@ pub(crate) fn parse_if_not_plain(
     parse_carefully(window_of(input, limits), empty_line_len, limits)
 }
 
-/// Bytes over the limit are never looked at: otherwise the answer would depend on whether they are here already.
+/// Bytes over the limit are never looked at: otherwise the answer would depend on whether they are
+/// here already.
 #[inline]
 fn window_of<'a>(input: &'a [u8], limits: &Limits) -> &'a [u8] {
     input.get(..limits.head_bytes_max.min(Span::ARENA_BYTES_MAX)).unwrap_or(input)
@@ -200,8 +203,8 @@ fn incomplete(window: &[u8], limits: &Limits) -> Result<Option<(RequestHead, usi
     Err(ParseError::HeadTooLong)
 }
 
-/// Tells a version that is not spoken from one that is none. httparse gives up at the first wrong byte, which may be
-/// too early to know.
+/// Tells a version that is not spoken from one that is none. httparse gives up at the first wrong
+/// byte, which may be too early to know.
 #[cold]
 fn wrong_version(window: &[u8]) -> Result<Option<(RequestHead, usize)>, ParseError> {
     let text = window.splitn(3, |&byte| byte == b' ').nth(2).unwrap_or_default();
@@ -237,7 +240,8 @@ mod tests {
         parse_carefully(input.as_bytes(), 0, &Limits::default()).unwrap().unwrap()
     }
 
-    /// What the comparison of the two ways is worth: it is what every other test of plain heads stands on.
+    /// What the comparison of the two ways is worth: it is what every other test of plain heads
+    /// stands on.
     #[test]
     fn readings_that_differ_in_one_thing_are_not_the_same() {
         const HEAD: &str = "GET /a?b HTTP/1.1\r\nHost: h\r\nX: y\r\n\r\n";

@@ -23,7 +23,8 @@ use crate::version::Version;
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ResponseFraming {
-    /// There is no content, whatever the fields say: it answers `HEAD`, or its status is 1xx, 204 or 304.
+    /// There is no content, whatever the fields say: it answers `HEAD`, or its status is 1xx, 204
+    /// or 304.
     Empty,
     /// The content has this many bytes.
     Length(u64),
@@ -44,7 +45,8 @@ pub(crate) struct FieldFacts {
 }
 
 impl FieldFacts {
-    /// Takes note of one field. The length of the name rules out most fields before a byte is compared.
+    /// Takes note of one field. The length of the name rules out most fields before a byte is
+    /// compared.
     #[inline]
     pub(crate) fn note(&mut self, version: Version, name: &[u8], value: &[u8]) -> Result<(), ParseError> {
         match name.len() {

@@ -91,7 +91,8 @@ impl<'a> ResponseHead<'a> {
         ResponseHead { bytes, ..*self }
     }
 
-    /// Returns the fields in the order they came, names as they came, values without the whitespace around them.
+    /// Returns the fields in the order they came, names as they came, values without the whitespace
+    /// around them.
     pub fn fields(&self) -> impl Iterator<Item = (&'a [u8], &'a [u8])> + use<'a> {
         let lines = self.bytes.split(|&byte| byte == b'\n').skip(1);
         lines.filter_map(|line| {

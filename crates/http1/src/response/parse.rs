@@ -20,8 +20,8 @@ use crate::version::Version;
 /// Fields that fit the first attempt, as for requests.
 const FIELDS_FEW: usize = 32;
 
-/// Returns the head of the response at the start of `input` and how many bytes it has, or `None` if more bytes are
-/// needed. `method` is that of the request it answers.
+/// Returns the head of the response at the start of `input` and how many bytes it has, or `None` if
+/// more bytes are needed. `method` is that of the request it answers.
 ///
 /// ```
 /// use filoplume_http1::{Limits, ResponseFraming, parse_response_head};
@@ -38,8 +38,8 @@ const FIELDS_FEW: usize = 32;
 ///
 /// # Errors
 ///
-/// The bytes cannot become a head, or its fields leave in doubt where the message ends. It does not matter how many
-/// of them were there in the calls before.
+/// The bytes cannot become a head, or its fields leave in doubt where the message ends. It does not
+/// matter how many of them were there in the calls before.
 #[inline]
 pub fn parse_response_head<'a>(
     input: &'a [u8],
@@ -52,7 +52,8 @@ pub fn parse_response_head<'a>(
         Some(b'\r' | b'\n') => return Err(ParseError::StatusLineInvalid),
         Some(_) => {}
     }
-    // Bytes over the limit are never looked at: otherwise the answer would depend on whether they are here already.
+    // Bytes over the limit are never looked at: otherwise the answer would depend on whether they
+    // are here already.
     let window = input.get(..limits.head_bytes_max).unwrap_or(input);
     if let Some((head, used)) = parse_plain_response_head(window, method, limits) {
         // Tests and fuzz targets have debug assertions: there each plain head is read in both ways.

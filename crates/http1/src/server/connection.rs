@@ -1,6 +1,8 @@
-//! The order of messages on one connection of a server: which bytes may come next, keep alive or close, and why.
+//! The order of messages on one connection of a server: which bytes may come next, keep alive or
+//! close, and why.
 //!
-//! No buffer and no content passes through here: ten thousand idle connections hold one of these each.
+//! No buffer and no content passes through here: ten thousand idle connections hold one of these
+//! each.
 
 use http::{Method, StatusCode};
 
@@ -21,8 +23,8 @@ use crate::version::Version;
 
 /// The order of messages on one connection of a server.
 ///
-/// It has two halves, the request that is read and the response that is written. When both are complete,
-/// [`next`](Self::next) decides whether another request may follow.
+/// It has two halves, the request that is read and the response that is written. When both are
+/// complete, [`next`](Self::next) decides whether another request may follow.
 ///
 /// ```
 /// use filoplume_http1::{BodyEncoding, ContentLength, Date, Headers, Limits, Next, ServerConnection};
@@ -167,7 +169,8 @@ impl ServerConnection {
         }
     }
 
-    /// Says that the content will not be read to its end: nobody knows then where the next request begins.
+    /// Says that the content will not be read to its end: nobody knows then where the next request
+    /// begins.
     pub fn content_abandoned(&mut self) {
         if self.reading == Reading::Content {
             self.reading = Reading::Complete;
@@ -182,8 +185,8 @@ impl ServerConnection {
         }
     }
 
-    /// Appends `100 Continue` if the peer waits for it, and returns whether it did (RFC 9110 section 10.1.1): once
-    /// a request, and not after the final head.
+    /// Appends `100 Continue` if the peer waits for it, and returns whether it did (RFC 9110
+    /// section 10.1.1): once a request, and not after the final head.
     pub fn write_continue(&mut self, out: &mut Vec<u8>) -> bool {
         let is_due = self.request.expects_continue
             && self.reading == Reading::Content
@@ -197,12 +200,13 @@ impl ServerConnection {
 
     /// Appends the head of a response and returns how its content is to be written.
     ///
-    /// Framing is decided here: `Content-Length`, `Transfer-Encoding`, `Connection` and `Keep-Alive` in `headers` are not
-    /// copied. A `Connection: close` there is obeyed, and `Upgrade` is listed in `Connection` as RFC 9110 section 7.8 demands.
-    /// `Date` is added if there is none.
+    /// Framing is decided here: `Content-Length`, `Transfer-Encoding`, `Connection` and
+    /// `Keep-Alive` in `headers` are not copied. A `Connection: close` there is obeyed, and
+    /// `Upgrade` is listed in `Connection` as RFC 9110 section 7.8 demands. `Date` is added if
+    /// there is none.
     ///
-    /// A status of 1xx other than 101 is an interim response: the final one is still due. It is not written to HTTP/1.0, and
-    /// nothing is written at all when a final head was written before.
+    /// A status of 1xx other than 101 is an interim response: the final one is still due. It is not
+    /// written to HTTP/1.0, and nothing is written at all when a final head was written before.
     #[inline]
     pub fn write_head(
         &mut self,
@@ -264,8 +268,8 @@ impl ServerConnection {
         encoding
     }
 
-    /// Appends the answer to a request that is refused, as [`write_refusal`] does, but without content if it is a `HEAD`
-    /// (RFC 9110 section 9.3.2).
+    /// Appends the answer to a request that is refused, as [`write_refusal`] does, but without
+    /// content if it is a `HEAD` (RFC 9110 section 9.3.2).
     ///
     /// ```
     /// use filoplume_http1::{Date, Limits, ServerConnection};
@@ -304,7 +308,8 @@ impl ServerConnection {
         self.close_reason.get_or_insert(reason);
     }
 
-    /// Returns what follows if both halves are complete: start over, or hang up. Nothing else decides this.
+    /// Returns what follows if both halves are complete: start over, or hang up. Nothing else
+    /// decides this.
     #[inline]
     #[expect(clippy::should_implement_trait, reason = "it is not an iterator: `None` means not yet")]
     pub fn next(&mut self) -> Option<Next> {

@@ -20,7 +20,8 @@ pub enum CloseReason {
     Http10,
     /// What the peer sent could not be understood.
     Refused(ParseError),
-    /// The content of the request was not read to its end, so it is unknown where the next one begins.
+    /// The content of the request was not read to its end, so it is unknown where the next one
+    /// begins.
     ContentUnread,
     /// The response says `Connection: close`.
     HandlerAsked,
