@@ -1,15 +1,16 @@
-//! The order of responses on one connection of a client: which bytes may come next, and whether another may follow.
+//! The order of responses on one connection of a client: which bytes may come next, and whether
+//! another may follow.
 //!
-//! No buffer lives here: the caller holds the bytes, drops those that are done with, and calls again. In the steady
-//! state nothing is allocated for a response, but for trailer fields.
+//! No buffer lives here: the caller holds the bytes, drops those that are done with, and calls
+//! again. In the steady state nothing is allocated for a response, but for trailer fields.
 
 use http::Method;
 
-use crate::client_head::{ResponseFraming, ResponseHead, parse_response_head};
 use crate::content::ContentDecoder;
 use crate::error::ParseError;
 use crate::framing::Framing;
 use crate::limits::Limits;
+use crate::response::{ResponseFraming, ResponseHead, parse_response_head};
 
 /// Reads the responses of one connection, one after the other.
 ///
@@ -43,9 +44,10 @@ pub struct ResponseReader {
 
 /// The last head and what it meant.
 ///
-/// Servers say the same again and again, but for the date, which changes once a second. The same bytes, to the same
-/// method and under the same limits, mean the same: to compare them costs a fraction of parsing them. Where no head
-/// comes twice, looking and remembering are in vain, so that it is tried only now and then.
+/// Servers say the same again and again, but for the date, which changes once a second. The same
+/// bytes, to the same method and under the same limits, mean the same: to compare them costs a
+/// fraction of parsing them. Where no head comes twice, looking and remembering are in vain, so
+/// that it is tried only now and then.
 #[derive(Debug)]
 struct LastHead {
     bytes: Vec<u8>,
@@ -65,7 +67,8 @@ const MISSES_MAX: u8 = 4;
 /// Heads that are then parsed before the next attempt.
 const PAUSE_HEADS: u8 = 128;
 
-/// Longest head that is remembered. A longer one is rare, and its comparison is not what takes the time.
+/// Longest head that is remembered. A longer one is rare, and its comparison is not what takes the
+/// time.
 const REMEMBERED_BYTES_MAX: usize = 1024;
 
 /// What the next byte belongs to.
@@ -145,8 +148,9 @@ impl ResponseReader {
         self.is_persistent = true;
     }
 
-    /// Returns how many bytes of `input` are done with, and the next thing the peer said, or `None` if more bytes are
-    /// needed or [nothing may follow](Self::is_persistent). `method` is that of the request that is answered next.
+    /// Returns how many bytes of `input` are done with, and the next thing the peer said, or `None`
+    /// if more bytes are needed or [nothing may follow](Self::is_persistent). `method` is that of
+    /// the request that is answered next.
     ///
     /// # Errors
     ///

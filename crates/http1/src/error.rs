@@ -24,7 +24,8 @@ pub enum ParseError {
     StatusLineInvalid,
     /// The method is longer than any that is registered, so it is none that we know.
     MethodTooLong,
-    /// The target has none of the four forms, or one that does not suit the method (RFC 9112 section 3.2).
+    /// The target has none of the four forms, or one that does not suit the method (RFC 9112
+    /// section 3.2).
     TargetInvalid,
     /// The target is longer than [`Limits::target_bytes_max`](crate::Limits::target_bytes_max).
     TargetTooLong,
@@ -32,9 +33,11 @@ pub enum ParseError {
     VersionInvalid,
     /// The version is well-formed, but neither 1.0 nor 1.1.
     VersionUnsupported,
-    /// A line ends in something else than CR LF, or more than one empty line comes before the request.
+    /// A line ends in something else than CR LF, or more than one empty line comes before the
+    /// request.
     LineEndInvalid,
-    /// A field name is empty or has a byte that is no token byte, or whitespace stands before the colon.
+    /// A field name is empty or has a byte that is no token byte, or whitespace stands before the
+    /// colon.
     FieldNameInvalid,
     /// A field value has a control byte, or is continued on the next line.
     FieldValueInvalid,
@@ -62,15 +65,18 @@ pub enum ParseError {
     CodingInHttp10,
     /// `Expect` asks for something else than `100-continue` (RFC 9110 section 10.1.1).
     ExpectationUnknown,
-    /// The content is longer than the caller of [`ContentDecoder::new`](crate::ContentDecoder::new) allows.
+    /// The content is longer than the caller of [`ContentDecoder::new`](crate::ContentDecoder::new)
+    /// allows.
     ContentTooLong,
     /// A chunk size is missing, is not hexadecimal, or does not fit 64 bits.
     ChunkSizeInvalid,
-    /// A chunk line is longer than [`Limits::chunk_line_bytes_max`](crate::Limits::chunk_line_bytes_max).
+    /// A chunk line is longer than
+    /// [`Limits::chunk_line_bytes_max`](crate::Limits::chunk_line_bytes_max).
     ChunkLineTooLong,
     /// A chunk extension is malformed (RFC 9112 section 7.1.1).
     ChunkExtensionInvalid,
-    /// All chunk extensions together exceed [`Limits::chunk_extension_bytes_max`](crate::Limits::chunk_extension_bytes_max).
+    /// All chunk extensions together exceed
+    /// [`Limits::chunk_extension_bytes_max`](crate::Limits::chunk_extension_bytes_max).
     ChunkExtensionsTooLong,
     /// A chunk line or the data of a chunk is not followed by CR LF.
     ChunkEndInvalid,
@@ -78,7 +84,8 @@ pub enum ParseError {
     TrailerInvalid,
     /// A trailer field would change framing or routing (RFC 9110 section 6.5.1).
     TrailerForbidden,
-    /// The trailer section is longer than [`Limits::trailer_bytes_max`](crate::Limits::trailer_bytes_max).
+    /// The trailer section is longer than
+    /// [`Limits::trailer_bytes_max`](crate::Limits::trailer_bytes_max).
     TrailerTooLong,
 }
 

@@ -1,8 +1,11 @@
-//! How a message ends, and what else the fields of a request decide.
+//! How a message ends, as far as its fields say: one rule for requests and responses (RFC 9112
+//! section 6).
+//!
+//! It knows neither side. What follows for a request is in `request::framing`, and what follows for
+//! a response, whose status and request come first, in `response::framing`.
 
 use crate::error::ParseError;
 use crate::syntax::{is_token, list_members};
-use crate::target::validate_host;
 use crate::version::Version;
 
 /// How the content of a request ends (RFC 9112 section 6). There is no value for "not sure".
@@ -33,150 +36,65 @@ impl Framing {
     }
 }
 
-/// What is known after the last field, decided once.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Facts {
-    pub(crate) framing: Framing,
-    pub(crate) expects_continue: bool,
-    pub(crate) is_persistent: bool,
-    pub(crate) connection_has_upgrade: bool,
-}
-
-impl Facts {
-    /// What follows from no field at all.
-    pub(crate) const NONE: Self = Self {
-        framing: Framing::Empty,
-        expects_continue: false,
-        is_persistent: true,
-        connection_has_upgrade: false,
-    };
-}
-
-/// Collects what single fields say, one after the other.
+/// What `Content-Length` and `Transfer-Encoding` have said so far. Each may occur once.
 #[derive(Default)]
-#[expect(
-    clippy::struct_excessive_bools,
-    reason = "each is one independent fact: a field or an option was seen"
-)]
-pub(crate) struct FieldFacts {
-    host: bool,
+pub(crate) struct FramingFields {
     length: Option<u64>,
-    coding: bool,
-    expects_continue: bool,
-    close: bool,
-    keep_alive: bool,
-    upgrade: bool,
+    is_chunked: bool,
 }
 
-impl FieldFacts {
-    /// Takes note of one field. The length of the name rules out most fields before a byte is compared.
+impl FramingFields {
+    /// Takes note of a `Content-Length`: one number and no list (RFC 9110 section 8.6).
+    pub(crate) fn note_length(&mut self, value: &[u8]) -> Result<(), ParseError> {
+        self.note_number(parse_length(value))
+    }
+
+    /// Takes note of a length, which is `None` where there should be a number and is none.
     #[inline]
-    pub(crate) fn note(&mut self, version: Version, name: &[u8], value: &[u8]) -> Result<(), ParseError> {
-        match name.len() {
-            // The one field that every request has is worth a comparison without a loop.
-            4 if matches!(name, [b'h' | b'H', b'o' | b'O', b's' | b'S', b't' | b'T']) => {
-                self.note_host(value)
-            }
-            6 if name.eq_ignore_ascii_case(b"expect") => self.note_expect(version, value),
-            10 if name.eq_ignore_ascii_case(b"connection") => {
-                self.note_connection(value);
-                Ok(())
-            }
-            14 if name.eq_ignore_ascii_case(b"content-length") => self.note_length(value),
-            17 if name.eq_ignore_ascii_case(b"transfer-encoding") => self.note_coding(version, value),
-            _ => Ok(()),
-        }
-    }
-
-    /// Returns what the fields mean together. `host_required` is false only for heads made in this process.
-    #[inline]
-    pub(crate) fn finish(self, version: Version, host_required: bool) -> Result<Facts, ParseError> {
-        if host_required && !self.host && version == Version::Http11 {
-            return Err(ParseError::HostMissing);
-        }
-        let framing = match (self.coding, self.length) {
-            (true, Some(_)) => return Err(ParseError::AmbiguousLength),
-            (true, None) => Framing::Chunked,
-            (false, Some(length)) => Framing::Length(length),
-            (false, None) => Framing::Empty,
-        };
-        Ok(Facts {
-            framing,
-            // Without content there is nothing to wait for.
-            expects_continue: self.expects_continue
-                && !matches!(framing, Framing::Empty | Framing::Length(0)),
-            is_persistent: !self.close && (version == Version::Http11 || self.keep_alive),
-            // An HTTP/1.0 peer cannot upgrade (RFC 9110 section 7.8).
-            connection_has_upgrade: self.upgrade && version == Version::Http11,
-        })
-    }
-
-    #[inline]
-    fn note_host(&mut self, value: &[u8]) -> Result<(), ParseError> {
-        self.note_valid_host()?;
-        // Empty is legal: the target then has no authority (RFC 9112 section 3.2).
-        if value.is_empty() { Ok(()) } else { validate_host(value).map(|_| ()) }
-    }
-
-    /// Takes note of a `Host` whose value is known to be one.
-    #[inline]
-    pub(crate) fn note_valid_host(&mut self) -> Result<(), ParseError> {
-        if self.host {
-            return Err(ParseError::HostRepeated);
-        }
-        self.host = true;
-        Ok(())
-    }
-
-    fn note_expect(&mut self, version: Version, value: &[u8]) -> Result<(), ParseError> {
-        // HTTP/1.0 does not know expectations (RFC 9110 section 10.1.1).
-        if version == Version::Http10 {
-            return Ok(());
-        }
-        if !value.eq_ignore_ascii_case(b"100-continue") {
-            return Err(ParseError::ExpectationUnknown);
-        }
-        self.expects_continue = true;
-        Ok(())
-    }
-
-    fn note_connection(&mut self, value: &[u8]) {
-        for option in list_members(value) {
-            match option.len() {
-                5 if option.eq_ignore_ascii_case(b"close") => self.close = true,
-                7 if option.eq_ignore_ascii_case(b"upgrade") => self.upgrade = true,
-                10 if option.eq_ignore_ascii_case(b"keep-alive") => self.keep_alive = true,
-                _ => {}
-            }
-        }
-    }
-
-    fn note_length(&mut self, value: &[u8]) -> Result<(), ParseError> {
+    pub(crate) fn note_number(&mut self, length: Option<u64>) -> Result<(), ParseError> {
         // Repeated is refused even if equal: a peer that sends it so has been tampered with.
         if self.length.is_some() {
             return Err(ParseError::LengthRepeated);
         }
-        self.length = Some(parse_length(value).ok_or(ParseError::LengthInvalid)?);
+        self.length = Some(length.ok_or(ParseError::LengthInvalid)?);
         Ok(())
     }
 
-    fn note_coding(&mut self, version: Version, value: &[u8]) -> Result<(), ParseError> {
+    /// Takes note of a `Transfer-Encoding` (RFC 9112 section 6.1): nothing but `chunked`, once, is
+    /// decoded, and HTTP/1.0 does not know it. We never send `TE`, so a server has no reason to use
+    /// another coding.
+    pub(crate) fn note_coding(&mut self, version: Version, value: &[u8]) -> Result<(), ParseError> {
         if version == Version::Http10 {
             return Err(ParseError::CodingInHttp10);
         }
-        if self.coding {
+        if self.is_chunked {
             return Err(ParseError::CodingInvalid);
         }
         if !value.eq_ignore_ascii_case(b"chunked") {
             return Err(refusal_of_coding(value));
         }
-        self.coding = true;
+        self.is_chunked = true;
         Ok(())
+    }
+
+    /// Returns what the fields mean together (RFC 9112 section 6.3). [`Framing::Empty`] is what
+    /// follows for a request if there is none of them.
+    ///
+    /// Both of them are refused, though the coding could override the length: some reader may have
+    /// believed the length.
+    #[inline]
+    pub(crate) fn finish(&self) -> Result<Framing, ParseError> {
+        match (self.is_chunked, self.length) {
+            (true, Some(_)) => Err(ParseError::AmbiguousLength),
+            (true, None) => Ok(Framing::Chunked),
+            (false, Some(length)) => Ok(Framing::Length(length)),
+            (false, None) => Ok(Framing::Empty),
+        }
     }
 }
 
 /// `1*DIGIT`, nothing around it. `str::parse` would take a plus sign.
-pub(crate) fn parse_length(value: &[u8]) -> Option<u64> {
+fn parse_length(value: &[u8]) -> Option<u64> {
     if value.is_empty() {
         return None;
     }
@@ -186,8 +104,9 @@ pub(crate) fn parse_length(value: &[u8]) -> Option<u64> {
     })
 }
 
-/// A list that ends in its only `chunked` could be decoded by somebody (501); any other has no known end (400).
-pub(crate) fn refusal_of_coding(value: &[u8]) -> ParseError {
+/// Why a value that is not just `chunked` is refused. A list that ends in its only `chunked` could
+/// be decoded by somebody (501); any other has no known end (400).
+fn refusal_of_coding(value: &[u8]) -> ParseError {
     let mut codings = list_members(value).rev();
     match codings.next() {
         Some(last) if last.eq_ignore_ascii_case(b"chunked") => {}
@@ -204,13 +123,6 @@ pub(crate) fn refusal_of_coding(value: &[u8]) -> ParseError {
 mod tests {
     use super::*;
 
-    /// What one field means, without a `Host`.
-    fn facts(version: Version, name: &str, value: &str) -> Result<Facts, ParseError> {
-        let mut facts = FieldFacts::default();
-        facts.note(version, name.as_bytes(), value.as_bytes())?;
-        facts.finish(version, false)
-    }
-
     #[test]
     fn there_is_content_unless_its_length_is_zero() {
         assert!(!Framing::Empty.has_content());
@@ -219,27 +131,69 @@ mod tests {
         assert!(Framing::Chunked.has_content());
     }
 
+    /// What these values of `Transfer-Encoding` mean, each in a field of its own.
+    fn of_codings(version: Version, values: &[&str]) -> Result<Framing, ParseError> {
+        let mut fields = FramingFields::default();
+        for value in values {
+            fields.note_coding(version, value.as_bytes())?;
+        }
+        fields.finish()
+    }
+
+    /// What these values of `Content-Length` mean, each in a field of its own.
+    fn of_lengths(values: &[&str]) -> Result<Framing, ParseError> {
+        let mut fields = FramingFields::default();
+        for value in values {
+            fields.note_length(value.as_bytes())?;
+        }
+        fields.finish()
+    }
+
     #[test]
-    fn a_name_of_the_same_length_is_another_field() {
-        for (name, value) in [
-            ("hose", "a b"),
-            ("expert", "100-continue"),
-            ("expert", "200-ok"),
-            ("connexions", "close, upgrade"),
-            ("content-weight", "5"),
-            ("transfer-recoding", "chunked"),
+    fn nothing_but_chunked_is_a_coding_that_is_decoded() {
+        for value in ["chunked", "Chunked", "CHUNKED"] {
+            assert_eq!(of_codings(Version::Http11, &[value]), Ok(Framing::Chunked), "{value}");
+            assert_eq!(of_codings(Version::Http10, &[value]), Err(ParseError::CodingInHttp10), "{value}");
+        }
+        for value in ["gzip, chunked", "gzip,chunked", "a, b, Chunked", "identity, chunked"] {
+            assert_eq!(of_codings(Version::Http11, &[value]), Err(ParseError::CodingUnsupported), "{value}");
+        }
+        for value in [
+            "",
+            ",",
+            "gzip",
+            "identity",
+            "xchunked",
+            "chunke",
+            "chunked;a",
+            "chunked, gzip",
+            "chunked,",
+            ", chunked",
+            "chunked, chunked",
+            "gzip,, chunked",
+            "a b, chunked",
         ] {
-            assert_eq!(facts(Version::Http11, name, value), Ok(Facts::NONE), "{name}");
+            assert_eq!(of_codings(Version::Http11, &[value]), Err(ParseError::CodingInvalid), "{value}");
         }
     }
 
     #[test]
-    fn an_option_of_the_same_length_is_another_one() {
-        assert_eq!(facts(Version::Http11, "connection", "clone, upgrape"), Ok(Facts::NONE));
-        // With HTTP/1.0 only one option keeps the connection.
-        let is_persistent =
-            |value: &str| facts(Version::Http10, "connection", value).map(|facts| facts.is_persistent);
-        assert_eq!(is_persistent("keep-alive"), Ok(true));
-        assert_eq!(is_persistent("keep-aline"), Ok(false));
+    fn a_length_is_one_number_of_64_bits() {
+        for (value, length) in [("0", 0), ("5", 5), ("005", 5), ("18446744073709551615", u64::MAX)] {
+            assert_eq!(of_lengths(&[value]), Ok(Framing::Length(length)), "{value}");
+        }
+        for value in ["", "+5", "-5", "5 ", "0x5", "5, 5", "5,", "18446744073709551616"] {
+            assert_eq!(of_lengths(&[value]), Err(ParseError::LengthInvalid), "{value}");
+        }
+    }
+
+    #[test]
+    fn each_field_occurs_once_and_only_one_of_them() {
+        assert_eq!(of_codings(Version::Http11, &["chunked", "chunked"]), Err(ParseError::CodingInvalid));
+        assert_eq!(of_lengths(&["5", "5"]), Err(ParseError::LengthRepeated));
+        assert_eq!(of_lengths(&["5", "x"]), Err(ParseError::LengthRepeated));
+        assert_eq!(FramingFields::default().finish(), Ok(Framing::Empty));
+        let both = FramingFields { length: Some(5), is_chunked: true };
+        assert_eq!(both.finish(), Err(ParseError::AmbiguousLength));
     }
 }

@@ -15,7 +15,8 @@ pub struct Limits {
     pub head_bytes_max: usize,
     /// Longest request target. Over it: 414.
     pub target_bytes_max: usize,
-    /// Most fields in a head or a trailer section, never more than [`Limits::FIELDS_CAP`]. Over it: 431.
+    /// Most fields in a head or a trailer section, never more than [`Limits::FIELDS_CAP`]. Over it:
+    /// 431.
     pub fields_max: usize,
     /// Longest chunk line: size and extensions, without its line end. Over it: 400.
     pub chunk_line_bytes_max: usize,

@@ -81,14 +81,15 @@ pub(crate) static TOKEN: Class = Class::alphanumeric_and(b"!#$%&'*+-.^_`|~");
 /// `unreserved / sub-delims`: a registered name, without its percent-encodings.
 pub(crate) static REG_NAME: Class = Class::alphanumeric_and(b"-._~!$&'()*+,;=");
 
-/// What a path may have in it here: see [`parse_target`](crate::target::parse_target).
+/// What a path may have in it here: see `request::target`.
 pub(crate) static TARGET_PATH: Class = Class::alphanumeric_and(b"!\"$%&'()*+,-./:;<=>@[]^_`{|}~");
 
-/// What a field value may have in it: everything but controls, of which HTAB is allowed. Bytes from 0x80
-/// (`obs-text`) are let through as opaque data (RFC 9110 section 5.5).
+/// What a field value may have in it: everything but controls, of which HTAB is allowed. Bytes from
+/// 0x80 (`obs-text`) are let through as opaque data (RFC 9110 section 5.5).
 pub(crate) static VALUE: Class = Class::no_controls_and(b"\t");
 
-/// `VALUE.has_all`, but compared instead of looked up: values are short, and this was measured to be cheaper.
+/// `VALUE.has_all`, but compared instead of looked up: values are short, and this was measured to
+/// be cheaper.
 #[inline]
 pub(crate) fn is_value(value: &[u8]) -> bool {
     value.iter().all(|&byte| (byte >= 0x20 && byte != 0x7f) || byte == b'\t')

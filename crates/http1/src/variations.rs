@@ -1,6 +1,7 @@
 //! Heads that are nearly one that is known, for tests that compare two ways to read it.
 
-/// Calls `check` with each byte inserted at each place of `head`, and put into the place of what stands there.
+/// Calls `check` with each byte inserted at each place of `head`, and put into the place of what
+/// stands there.
 pub(crate) fn with_every_byte(head: &str, check: impl Fn(&[u8])) {
     for place in 0..=head.len() {
         for byte in 0..=u8::MAX {

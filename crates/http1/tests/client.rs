@@ -1,4 +1,5 @@
-//! What a client makes of the bytes a server sends, wherever the network cuts them, and what it sends itself.
+//! What a client makes of the bytes a server sends, wherever the network cuts them, and what it
+//! sends itself.
 
 #![allow(clippy::unwrap_used, reason = "a test may panic: that is a failure")]
 #![allow(clippy::needless_pass_by_value, reason = "rows read better with values")]
@@ -15,7 +16,8 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::sample::select;
 
-/// The same bytes must mean the same wherever the network cuts them. The connection ends behind them.
+/// The same bytes must mean the same wherever the network cuts them. The connection ends behind
+/// them.
 #[track_caller]
 fn check(input: impl AsRef<[u8]>, expected: Expect) {
     check_answer(&Method::GET, input.as_ref(), expected);
@@ -152,7 +154,8 @@ fn some_answers_have_no_content_whatever_they_say() {
     );
 }
 
-/// A head that comes again is recognised; what it means depends on what was asked and what is allowed.
+/// A head that comes again is recognised; what it means depends on what was asked and what is
+/// allowed.
 #[test]
 fn the_same_head_may_mean_something_else() {
     const HEAD: &[u8] = b"HTTP/1.1 200 OK\r\nA: b\r\nContent-Length: 3\r\n\r\n";
@@ -241,7 +244,8 @@ fn persistence_follows_version_and_options() {
     );
 }
 
-/// A client may send another request when the response is complete, and only if the connection stays (RFC 9112 section 9.3).
+/// A client may send another request when the response is complete, and only if the connection
+/// stays (RFC 9112 section 9.3).
 #[test]
 fn a_reader_knows_whether_a_response_is_complete_and_another_may_follow() {
     let limits = Limits::default();

@@ -1,6 +1,7 @@
 //! The conformance corpus, at every cut of the bytes.
 //!
-//! `UPDATE_EXPECT=1` writes what was found into the files: read the difference before you believe it.
+//! `UPDATE_EXPECT=1` writes what was found into the files: read the difference before you believe
+//! it.
 
 #![allow(clippy::unwrap_used, reason = "a test may panic: that is a failure")]
 
@@ -88,8 +89,8 @@ fn each_message_of_a_case_has_an_outcome_and_only_the_last_may_be_the_end() {
     }
 }
 
-/// What the fuzz targets begin with, so that they need not find HTTP by themselves: whole inputs, and chunks without
-/// their heads.
+/// What the fuzz targets begin with, so that they need not find HTTP by themselves: whole inputs,
+/// and chunks without their heads.
 #[test]
 fn the_corpus_has_seeds_for_the_fuzz_targets() {
     let cases = read_corpus(&folder());

@@ -1,8 +1,9 @@
 //! Our reading of request heads beside httparse's, and beside the rules written down a second time.
 //!
-//! httparse finds tokens; what it takes and RFC 9112 does not is refused by us. The intended differences are a list of
-//! rules, [`RULES`], each written here in another way than in the library. A head that httparse takes has to be taken by
-//! us exactly if it breaks none of them, and then it has to mean the same.
+//! httparse finds tokens; what it takes and RFC 9112 does not is refused by us. The intended
+//! differences are a list of rules, [`RULES`], each written here in another way than in the
+//! library. A head that httparse takes has to be taken by us exactly if it breaks none of them, and
+//! then it has to mean the same.
 
 #![allow(clippy::unwrap_used, reason = "a test may panic: that is a failure")]
 
@@ -51,7 +52,8 @@ const RULES: &[Rule] = &[
     }),
     // It has no longest method.
     (ParseError::MethodTooLong, |seen| seen.method.len() > 32),
-    // It does not look into a target: what no two readers may read differently, and which form suits which method.
+    // It does not look into a target: what no two readers may read differently, and which form
+    // suits which method.
     (ParseError::TargetInvalid, |seen| target_error(seen) == Some(ParseError::TargetInvalid)),
     (ParseError::HostInvalid, |seen| target_error(seen) == Some(ParseError::HostInvalid)),
     // It knows no field: Host,
@@ -224,7 +226,8 @@ fn compare(input: &[u8]) -> Option<ParseError> {
             }
         }
         (Ok(Status::Partial), Ok(None)) => {}
-        // Empty lines, and LF before a request, are refused as soon as they are seen; so is what is over a bound.
+        // Empty lines, and LF before a request, are refused as soon as they are seen; so is what is
+        // over a bound.
         (Ok(Status::Partial), Err(ParseError::LineEndInvalid)) => {
             assert!(input.starts_with(b"\n") || input.starts_with(b"\r\n\r") || input.starts_with(b"\r\n\n"));
         }

@@ -16,7 +16,8 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::sample::{Index, select};
 
-/// Pieces that requests are made of, good and bad: random bytes alone would never get past the method.
+/// Pieces that requests are made of, good and bad: random bytes alone would never get past the
+/// method.
 const PIECES: &[&[u8]] = &[
     b"GET / HTTP/1.1\r\n",
     b"POST /a?b HTTP/1.1\r\n",

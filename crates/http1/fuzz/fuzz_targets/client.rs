@@ -1,6 +1,8 @@
-//! A client's reader never panics, never stalls with bytes in hand, and finds the same in a stream at every cut.
+//! A client's reader never panics, never stalls with bytes in hand, and finds the same in a stream
+//! at every cut.
 //!
-//! Fuzz targets have debug assertions, so every head that is plain is read in both ways here and compared.
+//! Fuzz targets have debug assertions, so every head that is plain is read in both ways here and
+//! compared.
 
 #![no_main]
 

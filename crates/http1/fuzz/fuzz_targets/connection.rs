@@ -1,4 +1,5 @@
-//! A connection that answers everything never panics, never stalls with bytes in hand, and does the same at every cut.
+//! A connection that answers everything never panics, never stalls with bytes in hand, and does the
+//! same at every cut.
 
 #![no_main]
 

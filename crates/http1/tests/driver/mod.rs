@@ -35,7 +35,8 @@ pub(crate) fn check_limits(input: impl AsRef<[u8]>, limits: &Limits, expected: E
     }
 }
 
-/// Compares what is made of all cuts of the input, and returns how many there were, or the one that differs.
+/// Compares what is made of all cuts of the input, and returns how many there were, or the one that
+/// differs.
 pub(crate) fn at_every_cut(
     input: &[u8],
     limits: &Limits,

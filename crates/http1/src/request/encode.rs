@@ -2,10 +2,10 @@
 
 use http::Method;
 
+use crate::content::{BodyEncoding, ContentLength};
 use crate::error::ParseError;
-use crate::exchange::{BodyEncoding, ContentLength};
-use crate::headers::Headers;
-use crate::target::{parse_target, validate_host};
+use crate::fields::Headers;
+use crate::request::target::{parse_target, validate_host};
 
 /// The head of a request that is to be sent, always as HTTP/1.1.
 ///
@@ -34,8 +34,8 @@ pub struct OutgoingRequest<'a> {
     pub target: &'a str,
     /// What `Host` says, unless it is among the headers. May be empty.
     pub authority: &'a str,
-    /// The fields. Those that frame a message or say what becomes of the connection are left out: they follow from
-    /// `content` and `closes`.
+    /// The fields. Those that frame a message or say what becomes of the connection are left out:
+    /// they follow from `content` and `closes`.
     pub headers: &'a Headers,
     /// What is known about the length of the content.
     pub content: ContentLength,
@@ -48,8 +48,8 @@ impl OutgoingRequest<'_> {
     ///
     /// # Errors
     ///
-    /// The target does not suit the method, or the authority, or a `Host` among the headers, is none. Nothing was
-    /// appended then.
+    /// The target does not suit the method, or the authority, or a `Host` among the headers, is
+    /// none. Nothing was appended then.
     pub fn write_head(&self, out: &mut Vec<u8>) -> Result<BodyEncoding, ParseError> {
         parse_target(self.method, self.target.as_bytes())?;
         let mut hosts = self.headers.get_all("host");

@@ -1,27 +1,30 @@
-//! The order of messages on one connection of a server: which bytes may come next, keep alive or close, and why.
+//! The order of messages on one connection of a server: which bytes may come next, keep alive or
+//! close, and why.
 //!
-//! No buffer and no content passes through here: ten thousand idle connections hold one of these each.
+//! No buffer and no content passes through here: ten thousand idle connections hold one of these
+//! each.
 
 use http::{Method, StatusCode};
 
+use crate::content::{BodyEncoding, ContentLength};
 use crate::date::Date;
-use crate::encode::{
+use crate::error::ParseError;
+use crate::fields::Headers;
+use crate::framing::Framing;
+use crate::limits::Limits;
+use crate::request::{RequestHead, parse_if_not_plain, parse_if_plain};
+use crate::response::{
     ConnectionField, LengthField, write_ok_head, write_refusal, write_refusal_head, write_response_head,
 };
-use crate::error::ParseError;
-use crate::exchange::{BodyEncoding, CloseReason, ContentLength, Next};
-use crate::framing::Framing;
-use crate::head::RequestHead;
-use crate::headers::Headers;
-use crate::limits::Limits;
-use crate::parse::{parse_if_not_plain, parse_if_plain};
+use crate::server::exchange::{CloseReason, Next};
+use crate::server::framing::{MethodKind, RequestFacts};
 use crate::syntax::list_members;
 use crate::version::Version;
 
 /// The order of messages on one connection of a server.
 ///
-/// It has two halves, the request that is read and the response that is written. When both are complete,
-/// [`next`](Self::next) decides whether another request may follow.
+/// It has two halves, the request that is read and the response that is written. When both are
+/// complete, [`next`](Self::next) decides whether another request may follow.
 ///
 /// ```
 /// use filoplume_http1::{BodyEncoding, ContentLength, Date, Headers, Limits, Next, ServerConnection};
@@ -64,23 +67,6 @@ enum Writing {
     Head,
     Content,
     Complete,
-}
-
-/// What the response has to know about the request.
-#[derive(Clone, Copy, Debug)]
-struct RequestFacts {
-    version: Version,
-    method: MethodKind,
-    /// The peer waits for 100 and has not got it.
-    expects_continue: bool,
-}
-
-/// The methods that change how a response is framed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum MethodKind {
-    Head,
-    Connect,
-    Other,
 }
 
 impl Default for ServerConnection {
@@ -183,7 +169,8 @@ impl ServerConnection {
         }
     }
 
-    /// Says that the content will not be read to its end: nobody knows then where the next request begins.
+    /// Says that the content will not be read to its end: nobody knows then where the next request
+    /// begins.
     pub fn content_abandoned(&mut self) {
         if self.reading == Reading::Content {
             self.reading = Reading::Complete;
@@ -198,8 +185,8 @@ impl ServerConnection {
         }
     }
 
-    /// Appends `100 Continue` if the peer waits for it, and returns whether it did (RFC 9110 section 10.1.1): once
-    /// a request, and not after the final head.
+    /// Appends `100 Continue` if the peer waits for it, and returns whether it did (RFC 9110
+    /// section 10.1.1): once a request, and not after the final head.
     pub fn write_continue(&mut self, out: &mut Vec<u8>) -> bool {
         let is_due = self.request.expects_continue
             && self.reading == Reading::Content
@@ -213,12 +200,13 @@ impl ServerConnection {
 
     /// Appends the head of a response and returns how its content is to be written.
     ///
-    /// Framing is decided here: `Content-Length`, `Transfer-Encoding`, `Connection` and `Keep-Alive` in `headers` are not
-    /// copied. A `Connection: close` there is obeyed, and `Upgrade` is listed in `Connection` as RFC 9110 section 7.8 demands.
-    /// `Date` is added if there is none.
+    /// Framing is decided here: `Content-Length`, `Transfer-Encoding`, `Connection` and
+    /// `Keep-Alive` in `headers` are not copied. A `Connection: close` there is obeyed, and
+    /// `Upgrade` is listed in `Connection` as RFC 9110 section 7.8 demands. `Date` is added if
+    /// there is none.
     ///
-    /// A status of 1xx other than 101 is an interim response: the final one is still due. It is not written to HTTP/1.0, and
-    /// nothing is written at all when a final head was written before.
+    /// A status of 1xx other than 101 is an interim response: the final one is still due. It is not
+    /// written to HTTP/1.0, and nothing is written at all when a final head was written before.
     #[inline]
     pub fn write_head(
         &mut self,
@@ -238,7 +226,7 @@ impl ServerConnection {
         ) = (self.writing, status, self.request.method, content, headers.wire_lines())
         {
             self.writing = Writing::Content;
-            write_ok_head(lines, length, self.connection_field(false), date, out);
+            write_ok_head(lines, length, self.request.connection_field(self.close_reason, false), date, out);
             return BodyEncoding::Length(length);
         }
         self.write_head_rarely(status, headers, content, date, out)
@@ -261,7 +249,7 @@ impl ServerConnection {
             return BodyEncoding::None;
         }
         self.writing = Writing::Content;
-        let (length, encoding) = self.response_framing(status, content);
+        let (length, encoding) = self.request.response_framing(status, content);
         if encoding == BodyEncoding::UntilClose {
             self.close(CloseReason::UntilClose);
         }
@@ -269,19 +257,19 @@ impl ServerConnection {
         if plain.is_none() && asks_to_close(headers) {
             self.close(CloseReason::HandlerAsked);
         }
-        if self.is_handed_over(status) {
+        if self.request.is_handed_over(status) {
             // Another protocol begins, whatever was to become of this one.
             self.close_reason = Some(CloseReason::Upgraded);
         }
         let has_upgrade =
             status == StatusCode::SWITCHING_PROTOCOLS || (plain.is_none() && headers.contains("upgrade"));
-        let connection = self.connection_field(has_upgrade);
+        let connection = self.request.connection_field(self.close_reason, has_upgrade);
         write_response_head(status, headers, length, connection, Some(date), out);
         encoding
     }
 
-    /// Appends the answer to a request that is refused, as [`write_refusal`] does, but without content if it is a `HEAD`
-    /// (RFC 9110 section 9.3.2).
+    /// Appends the answer to a request that is refused, as [`write_refusal`] does, but without
+    /// content if it is a `HEAD` (RFC 9110 section 9.3.2).
     ///
     /// ```
     /// use filoplume_http1::{Date, Limits, ServerConnection};
@@ -320,7 +308,8 @@ impl ServerConnection {
         self.close_reason.get_or_insert(reason);
     }
 
-    /// Returns what follows if both halves are complete: start over, or hang up. Nothing else decides this.
+    /// Returns what follows if both halves are complete: start over, or hang up. Nothing else
+    /// decides this.
     #[inline]
     #[expect(clippy::should_implement_trait, reason = "it is not an iterator: `None` means not yet")]
     pub fn next(&mut self) -> Option<Next> {
@@ -416,57 +405,6 @@ impl ServerConnection {
             self.request.expects_continue = false;
         }
         write_response_head(status, headers, LengthField::Absent, ConnectionField::Absent, None, out);
-    }
-
-    /// Decides how a response ends (RFC 9112 section 6.3, RFC 9110 section 8.6).
-    fn response_framing(&self, status: StatusCode, content: ContentLength) -> (LengthField, BodyEncoding) {
-        match status {
-            // No length even if one is known: it would be that of another response.
-            StatusCode::NO_CONTENT | StatusCode::NOT_MODIFIED => {
-                return (LengthField::Absent, BodyEncoding::None);
-            }
-            StatusCode::RESET_CONTENT => return (LengthField::Length(0), BodyEncoding::None),
-            _ if self.is_handed_over(status) => return (LengthField::Absent, BodyEncoding::None),
-            _ => {}
-        }
-        match (self.request.method, content) {
-            (MethodKind::Head, ContentLength::Known(length)) => {
-                (LengthField::Length(length), BodyEncoding::None)
-            }
-            (MethodKind::Head, ContentLength::Unknown | ContentLength::None) => {
-                (LengthField::Absent, BodyEncoding::None)
-            }
-            (_, ContentLength::Known(0) | ContentLength::None) => {
-                (LengthField::Length(0), BodyEncoding::None)
-            }
-            (_, ContentLength::Known(length)) => (LengthField::Length(length), BodyEncoding::Length(length)),
-            (_, ContentLength::Unknown) => match self.request.version {
-                Version::Http11 => (LengthField::Chunked, BodyEncoding::Chunked),
-                Version::Http10 => (LengthField::Absent, BodyEncoding::UntilClose),
-            },
-        }
-    }
-
-    /// Whether another protocol begins behind this head.
-    #[inline]
-    fn is_handed_over(&self, status: StatusCode) -> bool {
-        status == StatusCode::SWITCHING_PROTOCOLS
-            || (self.request.method == MethodKind::Connect && status.is_success())
-    }
-
-    #[inline]
-    fn connection_field(&self, has_upgrade: bool) -> ConnectionField {
-        match (self.close_reason, has_upgrade) {
-            (Some(CloseReason::Upgraded), true) => ConnectionField::Upgrade,
-            (Some(CloseReason::Upgraded), false) => ConnectionField::Absent,
-            (Some(_), true) => ConnectionField::UpgradeAndClose,
-            (Some(_), false) => ConnectionField::Close,
-            (None, true) => ConnectionField::Upgrade,
-            (None, false) => match self.request.version {
-                Version::Http10 => ConnectionField::KeepAlive,
-                Version::Http11 => ConnectionField::Absent,
-            },
-        }
     }
 }
 

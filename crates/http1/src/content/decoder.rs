@@ -1,11 +1,10 @@
 //! The content of a request: framed bytes in, runs of data out.
 
-use std::ops::Range;
-
-use crate::chunked::ChunkedDecoder;
+use crate::content::chunked::ChunkedDecoder;
+use crate::content::decoded::Decoded;
 use crate::error::ParseError;
+use crate::fields::Headers;
 use crate::framing::Framing;
-use crate::headers::Headers;
 use crate::limits::Limits;
 
 /// Finds the content in the bytes behind a head, and its end.
@@ -35,30 +34,13 @@ enum State {
     Chunked(ChunkedDecoder),
 }
 
-/// What one call of [`ContentDecoder::decode`] found.
-///
-/// ```
-/// use filoplume_http1::{ContentDecoder, Framing, Limits};
-///
-/// let mut decoder = ContentDecoder::new(Framing::Length(5), 1024, &Limits::default())?;
-/// let decoded = decoder.decode(b"HelloGET /")?;
-/// assert_eq!((decoded.data, decoded.consumed), (0..5, 5));
-/// # Ok::<(), filoplume_http1::ParseError>(())
-/// ```
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Decoded {
-    /// Bytes of the input that are done with, data included. Zero if more input is needed, or nothing is left to decode.
-    pub consumed: usize,
-    /// Where data lies in the input, always among the consumed bytes. May be empty when only framing was read.
-    pub data: Range<usize>,
-}
-
 impl ContentDecoder {
     /// Returns a decoder for the content of one request.
     ///
     /// # Errors
     ///
-    /// [`ParseError::ContentTooLong`] if the declared length is over `content_bytes_max`. Nothing is allocated for it either way.
+    /// [`ParseError::ContentTooLong`] if the declared length is over `content_bytes_max`. Nothing
+    /// is allocated for it either way.
     #[inline]
     pub fn new(framing: Framing, content_bytes_max: u64, limits: &Limits) -> Result<Self, ParseError> {
         match framing {
@@ -69,12 +51,14 @@ impl ContentDecoder {
         }
     }
 
-    /// Returns the next run of data at the start of `input`. The caller drops the consumed bytes and calls again until
-    /// the content [is complete](Self::is_complete); no byte behind its end is ever consumed.
+    /// Returns the next run of data at the start of `input`. The caller drops the consumed bytes
+    /// and calls again until the content [is complete](Self::is_complete); no byte behind its end
+    /// is ever consumed.
     ///
     /// # Errors
     ///
-    /// The content is too long or not framed as RFC 9112 section 7.1 says. Every later call gives the same error.
+    /// The content is too long or not framed as RFC 9112 section 7.1 says. Every later call gives
+    /// the same error.
     #[inline]
     pub fn decode(&mut self, input: &[u8]) -> Result<Decoded, ParseError> {
         match &mut self.0 {
@@ -105,8 +89,8 @@ impl ContentDecoder {
         }
     }
 
-    /// Returns the trailer fields of chunked content that is complete (RFC 9112 section 7.1.2). Fields that RFC 9110
-    /// section 6.5.1 forbids there are not among them.
+    /// Returns the trailer fields of chunked content that is complete (RFC 9112 section 7.1.2).
+    /// Fields that RFC 9110 section 6.5.1 forbids there are not among them.
     pub fn trailers(&self) -> Option<&Headers> {
         match &self.0 {
             State::Length { .. } => None,

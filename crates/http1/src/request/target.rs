@@ -5,28 +5,15 @@ use std::net::Ipv6Addr;
 use http::Method;
 
 use crate::error::ParseError;
-use crate::span::Span;
+use crate::fields::{Span, TargetParts};
 use crate::syntax::{REG_NAME, TARGET_PATH};
-
-/// Where the parts of a target lie in it.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct TargetParts {
-    /// Empty in an absolute form without a path, and in an authority form.
-    pub(crate) path: Span,
-    pub(crate) query: Option<Span>,
-    /// From the target only; else `Host` says it.
-    pub(crate) authority: Option<Span>,
-}
-
-impl TargetParts {
-    pub(crate) const NONE: Self = Self { path: Span::EMPTY, query: None, authority: None };
-}
 
 /// Takes a target apart.
 ///
-/// Refused is what two readers could understand differently: controls, spaces, bytes outside of ASCII, fragments, user
-/// information, and a backslash in the path (a separator for some). `"<>^{|}` and the backtick are forbidden by RFC 3986 too, but
-/// browsers and scripts send them and nobody reads them differently.
+/// Refused is what two readers could understand differently: controls, spaces, bytes outside of
+/// ASCII, fragments, user information, and a backslash in the path (a separator for some).
+/// `"<>^{|}` and the backtick are forbidden by RFC 3986 too, but browsers and scripts send them and
+/// nobody reads them differently.
 #[inline]
 pub(crate) fn parse_target(method: &Method, target: &[u8]) -> Result<TargetParts, ParseError> {
     match target {
@@ -94,7 +81,8 @@ pub(crate) enum Port {
     Number,
 }
 
-/// Checks `uri-host [ ":" port ]` (RFC 9110 section 7.2, RFC 3986 section 3.2.2). The host may not be empty.
+/// Checks `uri-host [ ":" port ]` (RFC 9110 section 7.2, RFC 3986 section 3.2.2). The host may not
+/// be empty.
 #[inline]
 pub(crate) fn validate_host(host: &[u8]) -> Result<Port, ParseError> {
     let name_len = REG_NAME.span(host);

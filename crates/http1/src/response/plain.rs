@@ -1,24 +1,27 @@
 //! Plain response heads, as nearly every server sends them, in one pass.
 //!
-//! As for requests in [`plain`](crate::plain): this pass refuses nothing. What it does not take, be it wrong, incomplete
-//! or just unusual, is left to the careful way in [`client_head`](crate::client_head), which is the one that decides;
-//! what it takes has to mean the same to that one. Wherever there are debug assertions both are compared.
+//! As for requests in `request::plain`: this pass refuses nothing. What it does not take, be it
+//! wrong, incomplete or just unusual, is left to the careful way in
+//! [`parse`](crate::response::parse), which is the one that decides; what it takes has to mean the
+//! same to that one. Wherever there are debug assertions both are compared.
 //!
-//! It is here for load generators, which have to be cheaper than what they measure. A head is not taken apart: of its
-//! fields only those are looked at that say where the message ends, and of the others only that they are well-formed.
+//! It is here for load generators, which have to be cheaper than what they measure. A head is not
+//! taken apart: of its fields only those are looked at that say where the message ends, and of the
+//! others only that they are well-formed.
 
 use http::{Method, StatusCode};
 
-use crate::client_head::{FieldFacts, ResponseHead};
 use crate::limits::Limits;
+use crate::response::framing::FieldFacts;
+use crate::response::head::ResponseHead;
+use crate::scan::{Start, first_word, letter_run, name_run, printable_run};
 use crate::version::Version;
-use crate::words::{Start, first_word, letter_run, name_run, printable_run};
 
 /// The status line that is by far the most common.
 const OK_LINE: &[u8] = b"HTTP/1.1 200 OK\r\n";
 
-// Names that nearly every answer has: to compare them as words costs less than to find their ends. The second words
-// follow `content-`.
+// Names that nearly every answer has: to compare them as words costs less than to find their ends.
+// The second words follow `content-`.
 const CONTENT: Start = Start::new(b"content-");
 const LENGTH: Start = Start::new(b"length: ");
 const TYPE: Start = Start::new(b"type:\0\0\0");
@@ -35,7 +38,8 @@ const DATE_LINE_BYTES: usize = 37;
 /// More digits could be more than a length has bits for.
 const DIGITS_MAX: usize = 19;
 
-/// Returns the head at the start of `window` and how many bytes it has, or `None` if it is not plain or not whole.
+/// Returns the head at the start of `window` and how many bytes it has, or `None` if it is not
+/// plain or not whole.
 #[inline]
 pub(crate) fn parse_plain_response_head<'a>(
     window: &'a [u8],
@@ -121,7 +125,8 @@ fn plain_length<'a>(value: &'a [u8], facts: &mut FieldFacts) -> Option<&'a [u8]>
     rest.strip_prefix(b"\r\n")
 }
 
-/// Returns what is behind a line with a date of the usual length. It may say anything: nobody asks for it here.
+/// Returns what is behind a line with a date of the usual length. It may say anything: nobody asks
+/// for it here.
 #[inline(always)]
 fn behind_date(line: &[u8]) -> Option<&[u8]> {
     let (line, behind) = line.split_first_chunk::<DATE_LINE_BYTES>()?;
@@ -175,7 +180,7 @@ mod tests {
     use proptest::sample::{Index, select};
 
     use super::*;
-    use crate::client_head::parse_carefully;
+    use crate::response::parse::parse_carefully;
     use crate::variations::{with_every_byte, with_every_piece};
 
     /// What servers really send.

@@ -1,4 +1,5 @@
-//! Bytes to heads. httparse finds the tokens; what it tolerates and RFC 9112 does not is refused here.
+//! Bytes to heads. httparse finds the tokens; what it tolerates and RFC 9112 does not is refused
+//! here.
 
 use std::mem::MaybeUninit;
 
@@ -6,23 +7,23 @@ use http::Method;
 use httparse::{Header, Request, Status};
 
 use crate::error::ParseError;
-use crate::framing::FieldFacts;
-use crate::head::{HeadParts, RequestHead};
-use crate::headers::{Field, Headers, Storage};
+use crate::fields::{Field, HeadParts, Span, Storage, offset};
 use crate::limits::Limits;
-use crate::plain::parse_plain_head;
-use crate::span::Span;
-use crate::target::parse_target;
+use crate::request::framing::FieldFacts;
+use crate::request::head::RequestHead;
+use crate::request::plain::parse_plain_head;
+use crate::request::target::parse_target;
 use crate::version::Version;
 
-/// Fields that fit the first attempt. Almost every head does, and the index of one with more is larger
-/// than a cache likes.
+/// Fields that fit the first attempt. Almost every head does, and the index of one with more is
+/// larger than a cache likes.
 const FIELDS_FEW: usize = 32;
 
 /// Longest method accepted. The longest registered one has 17 bytes (`UPDATEREDIRECTREF`).
 const METHOD_BYTES_MAX: usize = 32;
 
-/// Returns the head at the start of `input` and how many bytes it has, or `None` if more bytes are needed.
+/// Returns the head at the start of `input` and how many bytes it has, or `None` if more bytes are
+/// needed.
 ///
 /// One empty line before it is skipped and counted (RFC 9112 section 2.2).
 ///
@@ -39,8 +40,8 @@ const METHOD_BYTES_MAX: usize = 32;
 ///
 /// # Errors
 ///
-/// The bytes cannot become a head that all readers understand in the same way. It does not matter how many of them
-/// were there in the calls before.
+/// The bytes cannot become a head that all readers understand in the same way. It does not matter
+/// how many of them were there in the calls before.
 #[inline]
 pub fn parse_request_head(input: &[u8], limits: &Limits) -> Result<Option<(RequestHead, usize)>, ParseError> {
     match parse_if_plain(input, limits) {
@@ -80,7 +81,8 @@ pub(crate) fn parse_if_not_plain(
     parse_carefully(window_of(input, limits), empty_line_len, limits)
 }
 
-/// Bytes over the limit are never looked at: otherwise the answer would depend on whether they are here already.
+/// Bytes over the limit are never looked at: otherwise the answer would depend on whether they are
+/// here already.
 #[inline]
 fn window_of<'a>(input: &'a [u8], limits: &Limits) -> &'a [u8] {
     input.get(..limits.head_bytes_max.min(Span::ARENA_BYTES_MAX)).unwrap_or(input)
@@ -188,12 +190,6 @@ fn attempt_with_many_fields(
     attempt::<{ Limits::FIELDS_CAP }>(window, empty_line_len, limits)
 }
 
-/// Where a part begins in the whole it was cut from. (An empty part may lie elsewhere; nobody looks inside of it.)
-#[inline]
-pub(crate) fn offset(whole: &[u8], part: &[u8]) -> usize {
-    part.as_ptr().addr().wrapping_sub(whole.as_ptr().addr())
-}
-
 /// A head that does not end in the window: too long, or not all there yet.
 #[cold]
 fn incomplete(window: &[u8], limits: &Limits) -> Result<Option<(RequestHead, usize)>, ParseError> {
@@ -207,8 +203,8 @@ fn incomplete(window: &[u8], limits: &Limits) -> Result<Option<(RequestHead, usi
     Err(ParseError::HeadTooLong)
 }
 
-/// Tells a version that is not spoken from one that is none. httparse gives up at the first wrong byte, which may be
-/// too early to know.
+/// Tells a version that is not spoken from one that is none. httparse gives up at the first wrong
+/// byte, which may be too early to know.
 #[cold]
 fn wrong_version(window: &[u8]) -> Result<Option<(RequestHead, usize)>, ParseError> {
     let text = window.splitn(3, |&byte| byte == b' ').nth(2).unwrap_or_default();
@@ -236,69 +232,6 @@ fn reason(error: httparse::Error) -> ParseError {
     }
 }
 
-/// Returns the fields of a whole trailer section, which ends with its empty line. Line ends were checked before.
-pub(crate) fn parse_trailers(section: &[u8], fields_max: usize) -> Result<Headers, ParseError> {
-    let mut index = [httparse::EMPTY_HEADER; Limits::FIELDS_CAP];
-    let index = index.get_mut(..fields_max.min(Limits::FIELDS_CAP)).unwrap_or_default();
-    let fields = match httparse::parse_headers(section, index) {
-        Ok(Status::Complete((used, fields))) if used == section.len() => fields,
-        Err(httparse::Error::TooManyHeaders) => return Err(ParseError::TooManyFields),
-        _ => return Err(ParseError::TrailerInvalid),
-    };
-    let mut trailers = Headers::new();
-    for field in fields {
-        if is_one_of(field.name, &REFUSED_IN_TRAILERS) {
-            return Err(ParseError::TrailerForbidden);
-        }
-        if !is_one_of(field.name, &DROPPED_IN_TRAILERS) {
-            trailers
-                .append_valid(field.name.as_bytes(), field.value)
-                .map_err(|_| ParseError::TrailerTooLong)?;
-        }
-    }
-    Ok(trailers)
-}
-
-/// In a trailer section these can only be an attempt to confuse.
-const REFUSED_IN_TRAILERS: [&str; 3] = ["content-length", "transfer-encoding", "host"];
-
-/// Fields that must be known before the content (RFC 9110 section 6.5.1): authentication, request modifiers,
-/// response control, and how the content is to be read. A recipient may ignore them, so we do.
-const DROPPED_IN_TRAILERS: [&str; 28] = [
-    "age",
-    "authorization",
-    "cache-control",
-    "connection",
-    "content-encoding",
-    "content-range",
-    "content-type",
-    "cookie",
-    "date",
-    "expect",
-    "expires",
-    "forwarded",
-    "if-match",
-    "if-modified-since",
-    "if-none-match",
-    "if-range",
-    "if-unmodified-since",
-    "keep-alive",
-    "location",
-    "max-forwards",
-    "origin",
-    "pragma",
-    "proxy-authorization",
-    "range",
-    "set-cookie",
-    "te",
-    "trailer",
-    "upgrade",
-];
-
-fn is_one_of(name: &str, names: &[&str]) -> bool {
-    names.iter().any(|one| one.eq_ignore_ascii_case(name))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -307,7 +240,8 @@ mod tests {
         parse_carefully(input.as_bytes(), 0, &Limits::default()).unwrap().unwrap()
     }
 
-    /// What the comparison of the two ways is worth: it is what every other test of plain heads stands on.
+    /// What the comparison of the two ways is worth: it is what every other test of plain heads
+    /// stands on.
     #[test]
     fn readings_that_differ_in_one_thing_are_not_the_same() {
         const HEAD: &str = "GET /a?b HTTP/1.1\r\nHost: h\r\nX: y\r\n\r\n";
@@ -327,14 +261,5 @@ mod tests {
             assert_eq!(other_used, used);
             assert!(!is_same(&read(HEAD), &(&other, used)), "{other:?}");
         }
-    }
-
-    #[test]
-    fn a_trailer_section_ends_where_its_fields_end() {
-        let fields = |section: &[u8]| parse_trailers(section, 2).map(|fields| fields.len());
-        assert_eq!(fields(b"a: b\r\nc: d\r\n\r\n"), Ok(2));
-        assert_eq!(fields(b"a: b\r\n\r\nc: d\r\n\r\n"), Err(ParseError::TrailerInvalid));
-        assert_eq!(fields(b"a: b\r\n"), Err(ParseError::TrailerInvalid));
-        assert_eq!(fields(b"a: b\r\nc: d\r\ne: f\r\n\r\n"), Err(ParseError::TooManyFields));
     }
 }

@@ -107,54 +107,6 @@ fn equal_is_the_same_fields_in_the_same_order() {
     assert_eq!(format!("{:?}", make(&[("a", "b")])), r#"{"a": "b"}"#);
 }
 
-/// A name is a token, and a value has no control byte but HTAB (RFC 9110 sections 5.1 and 5.5).
-#[test]
-fn a_static_field_is_the_line_of_a_token_and_a_value() {
-    let is_taken = |line: String| {
-        let line: &'static str = line.leak();
-        std::panic::catch_unwind(|| StaticField::new(line)).is_ok()
-    };
-    for byte in 0..=0x7f {
-        let shown = char::from(byte);
-        assert_eq!(is_taken(format!("a{shown}b: c\r\n")), TOKEN.has(byte), "{byte:#04x} in the name");
-        assert_eq!(is_taken(format!("a: b{shown}c\r\n")), VALUE.has(byte), "{byte:#04x} in the value");
-    }
-    for line in ["a: \r\n", "a: \u{e9}\r\n"] {
-        assert!(is_taken(line.into()), "{line:?}");
-    }
-    for line in ["", "a", "\r\n", ": b\r\n", "a:b\r\n", "a: b", "a: b\n", "a: b\r", "\u{e9}: b\r\n"] {
-        assert!(!is_taken(line.into()), "{line:?}");
-    }
-}
-
-#[test]
-fn large_buffers_are_not_hoarded() {
-    let mut headers = Headers::new();
-    headers.append("a", vec![b'x'; STASH_BYTES_MAX * 2]).unwrap();
-    drop(headers);
-    assert!(stashed().into_iter().all(|capacity| capacity <= STASH_BYTES_MAX));
-    let many: Vec<Headers> = (0..STASH_LEN_MAX * 2)
-        .map(|_| {
-            let mut headers = Headers::new();
-            headers.append("a", "b").unwrap();
-            headers
-        })
-        .collect();
-    drop(many);
-    assert_eq!(stashed().len(), STASH_LEN_MAX);
-}
-
-/// The capacities of what this thread keeps.
-fn stashed() -> Vec<usize> {
-    STASH.with(|stash| {
-        let last = stash.last.take();
-        let others = stash.others.borrow();
-        let capacities = last.iter().chain(others.iter()).map(|storage| storage.bytes.capacity()).collect();
-        stash.last.set(last);
-        capacities
-    })
-}
-
 #[test]
 fn a_map_is_empty_without_fields_of_either_kind() {
     static STORED: StaticField = StaticField::new("cache-control: no-store\r\n");
@@ -202,19 +154,6 @@ fn fields_that_decide_are_not_sent_without_a_look() {
 }
 
 #[test]
-fn names_decide_whole_and_in_any_case() {
-    for name in ["date", "Upgrade", "CONNECTION", "Keep-Alive", "content-length", "Transfer-Encoding"] {
-        assert!(is_deciding(name.as_bytes()), "{name}");
-    }
-    for name in
-        ["", "data", "upgrades", "upgrad3", "connectiom", "keep-alivf", "content-lengtg", "transfer-encodinh"]
-    {
-        assert!(!is_deciding(name.as_bytes()), "{name}");
-    }
-    assert!(is_same_name(b"", b"") && !is_same_name(b"ab", b"a") && !is_same_name(b"a", b"ab"));
-}
-
-#[test]
 fn a_static_field_replaces_those_of_its_name() {
     static PLAIN: StaticField = StaticField::new("content-type: text/plain\r\n");
     let lines = |headers: &Headers| headers.iter().map(|(name, _)| name.to_owned()).collect::<Vec<_>>();
@@ -229,27 +168,4 @@ fn a_static_field_replaces_those_of_its_name() {
     headers.remove("a");
     headers.insert_static(&PLAIN);
     assert_eq!(lines(&headers), ["content-type"]);
-}
-
-/// Gives storages of these capacities back, and returns which of so many that are taken then were used before.
-fn kept(given: Vec<(usize, usize)>, taken: usize) -> Vec<(usize, usize)> {
-    // What other tests have left.
-    (0..STASH_LEN_MAX).for_each(|_| drop(Storage::take()));
-    for (bytes, fields) in given {
-        let bytes = Vec::with_capacity(bytes);
-        let storage = Storage { bytes, fields: Vec::with_capacity(fields), ..Storage::default() };
-        Box::new(storage).give_back();
-    }
-    let storages: Vec<_> = (0..taken).map(|_| Storage::take()).collect();
-    let capacities = storages.iter().map(|storage| (storage.bytes.capacity(), storage.fields.capacity()));
-    capacities.filter(|&capacities| capacities != (0, 0)).collect()
-}
-
-#[test]
-fn a_thread_keeps_storages_up_to_their_bounds() {
-    assert_eq!(kept(vec![(100, 10), (200, 20), (300, 30)], 4), [(300, 30), (200, 20), (100, 10)]);
-    assert_eq!(kept(vec![(STASH_BYTES_MAX, STASH_FIELDS_MAX)], 2).len(), 1);
-    assert_eq!(kept(vec![(STASH_BYTES_MAX + 1, 1), (1, STASH_FIELDS_MAX + 1)], 3), []);
-    assert_eq!(kept(vec![(8, 4); 2 * STASH_LEN_MAX], 2 * STASH_LEN_MAX).len(), STASH_LEN_MAX);
-    assert_eq!(STASH_BYTES_MAX, 8192);
 }

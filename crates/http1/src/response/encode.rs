@@ -3,7 +3,7 @@
 use http::StatusCode;
 
 use crate::date::Date;
-use crate::headers::Headers;
+use crate::fields::Headers;
 
 /// What the `Connection` field says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -47,7 +47,8 @@ pub(crate) fn write_ok_head(
     write_length(length, out);
 }
 
-/// Appends a whole head. Framing, `Connection` and `Keep-Alive` among the caller's fields are left out.
+/// Appends a whole head. Framing, `Connection` and `Keep-Alive` among the caller's fields are left
+/// out.
 pub(crate) fn write_response_head(
     status: StatusCode,
     headers: &Headers,
@@ -112,8 +113,8 @@ fn write_length(length: u64, out: &mut Vec<u8>) {
     out.extend_from_slice(b"\r\n\r\n");
 }
 
-/// Appends a whole response to a request that was refused: it says `close`, and its text is the reason phrase only,
-/// because the peer is told the status and the log is told the reason.
+/// Appends a whole response to a request that was refused: it says `close`, and its text is the
+/// reason phrase only, because the peer is told the status and the log is told the reason.
 ///
 /// `extra` is one more field, e.g. `("retry-after", "1")`; it is left out if it could not be sent.
 ///
@@ -153,7 +154,8 @@ pub(crate) fn write_refusal_head(
     text
 }
 
-/// The status line always says HTTP/1.1: it is the version of the sender, not of the message (RFC 9110 section 2.5).
+/// The status line always says HTTP/1.1: it is the version of the sender, not of the message (RFC
+/// 9110 section 2.5).
 fn write_status_line(status: StatusCode, out: &mut Vec<u8>) {
     let line: &[u8] = match status.as_u16() {
         200 => b"HTTP/1.1 200 OK\r\n",

@@ -1,21 +1,22 @@
-//! Fields of a message: one arena of bytes and an index, recycled on drop.
+//! The map of fields, as the user holds it.
 
-use std::cell::{Cell, RefCell};
-use std::error::Error;
 use std::fmt;
 
 use http::{HeaderMap, HeaderName, HeaderValue};
 
-use crate::head::HeadParts;
-use crate::span::Span;
-use crate::syntax::{Class, TOKEN, VALUE, is_value, trim_ows};
+use crate::fields::invalid::{InvalidHeader, validate};
+use crate::fields::parts::HeadParts;
+use crate::fields::span::Span;
+use crate::fields::static_field::{StaticField, is_deciding};
+use crate::fields::storage::{Field, Storage};
+use crate::syntax::trim_ows;
 
 /// A case-insensitive multimap of fields in order of arrival.
 ///
 /// Names and values lie in one buffer with an index beside it, so a field costs no allocation of
-/// its own; buffers return to a small stash of the thread when they are dropped. An empty map has no
-/// buffer and is as large as two pointers. What is in the map can be sent as it is: names are tokens and values have no
-/// control byte but HTAB.
+/// its own; buffers return to a small stash of the thread when they are dropped. An empty map has
+/// no buffer and is as large as two pointers. What is in the map can be sent as it is: names are
+/// tokens and values have no control byte but HTAB.
 ///
 /// ```
 /// use filoplume_http1::Headers;
@@ -33,63 +34,6 @@ pub struct Headers {
     /// The first field, if it is one that needs no storage: most responses have no other.
     first: Option<&'static StaticField>,
     storage: Option<Box<Storage>>,
-}
-
-/// The arena and its index. Bytes between the spans (colons, line ends, a request line) belong to nobody.
-pub(crate) struct Storage {
-    pub(crate) bytes: Vec<u8>,
-    /// Whether the arena is just what a response sends: the fields as lines, none removed, and none that
-    /// decides anything (see [`is_deciding`]).
-    pub(crate) is_wire: bool,
-    pub(crate) fields: Vec<Field>,
-    /// The target of a request that was parsed into this storage. It is here to be recycled with the rest, and it is
-    /// a copy because a `str` that was checked once need not be checked at each look.
-    pub(crate) target: String,
-    /// What else that request's head says: here, so that a head is moved as a pointer.
-    pub(crate) parts: HeadParts,
-}
-
-impl Default for Storage {
-    fn default() -> Self {
-        Self {
-            bytes: Vec::new(),
-            is_wire: true,
-            fields: Vec::new(),
-            target: String::new(),
-            parts: HeadParts::NONE,
-        }
-    }
-}
-
-/// Whether a field of a response means something to the encoder, which then has to look at each.
-const fn is_deciding(name: &[u8]) -> bool {
-    match name.len() {
-        4 => is_same_name(name, b"date"),
-        7 => is_same_name(name, b"upgrade"),
-        10 => is_same_name(name, b"connection") || is_same_name(name, b"keep-alive"),
-        14 => is_same_name(name, b"content-length"),
-        17 => is_same_name(name, b"transfer-encoding"),
-        _ => false,
-    }
-}
-
-/// `eq_ignore_ascii_case`, which is not `const` in the oldest Rust that we support.
-const fn is_same_name(mut left: &[u8], mut right: &[u8]) -> bool {
-    while let ([first, left_rest @ ..], [second, right_rest @ ..]) = (left, right) {
-        if !first.eq_ignore_ascii_case(second) {
-            return false;
-        }
-        left = left_rest;
-        right = right_rest;
-    }
-    left.is_empty() && right.is_empty()
-}
-
-/// Where a field lies in the arena. Half the size of four `usize`; [`Headers::append`] keeps arenas below 4 GiB.
-#[derive(Clone, Copy)]
-pub(crate) struct Field {
-    pub(crate) name: Span,
-    pub(crate) value: Span,
 }
 
 impl Headers {
@@ -146,8 +90,8 @@ impl Headers {
     ///
     /// # Errors
     ///
-    /// The name is no token, or the value has a control byte other than HTAB: with CR or LF in it, a value could
-    /// end the field and begin another one.
+    /// The name is no token, or the value has a control byte other than HTAB: with CR or LF in it,
+    /// a value could end the field and begin another one.
     pub fn append(&mut self, name: &str, value: impl AsRef<[u8]>) -> Result<(), InvalidHeader> {
         let value = trim_ows(value.as_ref());
         validate(name.as_bytes(), value)?;
@@ -318,70 +262,6 @@ impl Headers {
     }
 }
 
-/// A field that is known when the program is built, and valid if it builds.
-///
-/// ```
-/// use filoplume_http1::{Headers, StaticField};
-///
-/// // What is no field line is an error of the compiler.
-/// static NO_STORE: StaticField = StaticField::new("cache-control: no-store\r\n");
-///
-/// let mut headers = Headers::new();
-/// headers.insert_static(&NO_STORE);
-/// assert_eq!(headers.get_str("cache-control"), Some("no-store"));
-/// ```
-#[derive(Clone, Copy, Debug)]
-pub struct StaticField {
-    line: &'static str,
-    name_len: usize,
-    is_deciding: bool,
-}
-
-impl StaticField {
-    /// Returns the field of a whole line, such as `"content-type: text/html\r\n"`: a name, a colon and one space, a
-    /// value, a line end.
-    ///
-    /// # Panics
-    ///
-    /// The line is not of that form. In a `const` that is an error of the compiler.
-    pub const fn new(line: &'static str) -> Self {
-        let mut rest = line.as_bytes();
-        let mut name_len: usize = 0;
-        while let [byte, tail @ ..] = rest {
-            if *byte == b':' {
-                break;
-            }
-            assert!(TOKEN.has_const(*byte), "a field name has a byte that is no token byte");
-            name_len = name_len.saturating_add(1);
-            rest = tail;
-        }
-        assert!(name_len > 0, "a field has a name");
-        let [b':', b' ', value @ .., b'\r', b'\n'] = rest else {
-            panic!("a field line has a colon and a space, and ends in CR LF");
-        };
-        let mut value = value;
-        while let [byte, tail @ ..] = value {
-            assert!(VALUE.has_const(*byte), "a field value has a control byte");
-            value = tail;
-        }
-        let (name, _) = line.as_bytes().split_at(name_len);
-        Self { line, name_len, is_deciding: is_deciding(name) }
-    }
-
-    fn name(&self) -> &'static str {
-        self.line.get(..self.name_len).unwrap_or_default()
-    }
-
-    fn value(&self) -> &'static [u8] {
-        let line = self.line.as_bytes();
-        line.get(self.name_len.saturating_add(2)..line.len().saturating_sub(2)).unwrap_or_default()
-    }
-
-    fn is_named(&self, name: &str) -> bool {
-        self.name().eq_ignore_ascii_case(name)
-    }
-}
-
 impl Drop for Headers {
     #[inline]
     fn drop(&mut self) {
@@ -449,146 +329,9 @@ impl From<&Headers> for HeaderMap {
     }
 }
 
-/// Why a field cannot be sent.
-///
-/// ```
-/// use filoplume_http1::Headers;
-///
-/// let error = Headers::new().append("content type", "text/html").unwrap_err();
-/// assert_eq!(error.to_string(), "field name has byte 0x20 at 7");
-/// ```
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum InvalidHeader {
-    /// The name is empty.
-    NameEmpty,
-    /// The name has a byte that is no token byte (RFC 9110 section 5.6.2).
-    Name {
-        /// The byte.
-        byte: u8,
-        /// Its position in the name.
-        at: usize,
-    },
-    /// The value has a control byte (RFC 9110 section 5.5).
-    Value {
-        /// The byte.
-        byte: u8,
-        /// Its position in the value, behind leading whitespace.
-        at: usize,
-    },
-    /// All fields together would exceed 4 GiB.
-    TooLong,
-}
-
-impl fmt::Display for InvalidHeader {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::NameEmpty => f.write_str("field name is empty"),
-            Self::Name { byte, at } => write!(f, "field name has byte {byte:#04x} at {at}"),
-            Self::Value { byte, at } => write!(f, "field value has byte {byte:#04x} at {at}"),
-            Self::TooLong => f.write_str("fields are too long together"),
-        }
-    }
-}
-
-impl Error for InvalidHeader {}
-
-#[inline]
-fn validate(name: &[u8], value: &[u8]) -> Result<(), InvalidHeader> {
-    if !name.is_empty() && name.iter().all(|&byte| TOKEN.has(byte)) && is_value(value) {
-        Ok(())
-    } else {
-        Err(reason(name, value))
-    }
-}
-
-/// Finds what is wrong with a field that is known to be wrong.
-#[cold]
-fn reason(name: &[u8], value: &[u8]) -> InvalidHeader {
-    let first_outside =
-        |class: &Class, bytes: &[u8]| bytes.iter().copied().enumerate().find(|&(_, byte)| !class.has(byte));
-    match (first_outside(&TOKEN, name), first_outside(&VALUE, value)) {
-        (Some((at, byte)), _) => InvalidHeader::Name { byte, at },
-        (None, Some((at, byte))) => InvalidHeader::Value { byte, at },
-        (None, None) => InvalidHeader::NameEmpty,
-    }
-}
-
 #[inline]
 fn is_named(bytes: &[u8], field: &Field, name: &str) -> bool {
     field.name.len as usize == name.len() && field.name.of(bytes).eq_ignore_ascii_case(name.as_bytes())
-}
-
-/// Most buffers that a thread keeps: a head and a response for each request of a long pipeline.
-const STASH_LEN_MAX: usize = 32;
-/// Largest arena that is kept. Heads over it are rare, and a thread must not hoard them.
-const STASH_BYTES_MAX: usize = 8 * 1024;
-/// Largest index that is kept.
-const STASH_FIELDS_MAX: usize = 128;
-
-/// Storages that a thread keeps for later.
-struct Stash {
-    /// The one that was given back last. As long as requests come one after the other there is no second one.
-    last: Cell<Option<Box<Storage>>>,
-    #[expect(clippy::vec_box, reason = "what is stashed are the boxes: a map is as large as a pointer")]
-    others: RefCell<Vec<Box<Storage>>>,
-}
-
-thread_local! {
-    static STASH: Stash = const { Stash { last: Cell::new(None), others: RefCell::new(Vec::new()) } };
-}
-
-impl Stash {
-    #[inline(never)]
-    fn keep(&self, storage: Box<Storage>) {
-        if let Ok(mut others) = self.others.try_borrow_mut() {
-            if others.len().saturating_add(1) < STASH_LEN_MAX {
-                others.push(storage);
-            }
-        }
-    }
-}
-
-impl Storage {
-    /// Returns an empty storage, used before if there is one. It need not come from the thread that dropped it.
-    #[inline]
-    pub(crate) fn take() -> Box<Self> {
-        STASH.try_with(|stash| stash.last.take()).ok().flatten().unwrap_or_else(Self::take_other)
-    }
-
-    #[inline(never)]
-    fn take_other() -> Box<Self> {
-        STASH.try_with(|stash| stash.others.try_borrow_mut().ok()?.pop()).ok().flatten().unwrap_or_default()
-    }
-
-    /// Copies the target out of the request line at the start of the arena. Returns whether it is text.
-    #[inline]
-    pub(crate) fn keep_target(&mut self, start: usize, end: usize) -> bool {
-        // Checked from the start of the allocation in whole blocks, as far as the line goes: there the check takes
-        // sixteen bytes at a time, and elsewhere one.
-        let blocks = self.bytes.get(..end.next_multiple_of(16)).unwrap_or(&self.bytes);
-        let target = std::str::from_utf8(blocks).ok().and_then(|text| text.get(start..end));
-        self.target.push_str(target.unwrap_or_default());
-        target.is_some()
-    }
-
-    #[inline(never)]
-    pub(crate) fn give_back(mut self: Box<Self>) {
-        let bytes = self.bytes.capacity().max(self.target.capacity());
-        if bytes > STASH_BYTES_MAX || self.fields.capacity() > STASH_FIELDS_MAX {
-            return;
-        }
-        self.bytes.clear();
-        self.fields.clear();
-        self.target.clear();
-        self.is_wire = true;
-        // Fails while the thread ends: then the storage is simply freed.
-        let _ = STASH.try_with(|stash| {
-            if let Some(other) = stash.last.replace(Some(self)) {
-                stash.keep(other);
-            }
-        });
-    }
 }
 
 #[cfg(test)]

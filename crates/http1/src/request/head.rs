@@ -5,10 +5,10 @@ use std::fmt;
 use http::Method;
 
 use crate::error::ParseError;
-use crate::framing::{Facts, FieldFacts, Framing};
-use crate::headers::{Headers, Storage};
-use crate::span::Span;
-use crate::target::{TargetParts, parse_target};
+use crate::fields::{Facts, HeadParts, Headers, Span, Storage};
+use crate::framing::Framing;
+use crate::request::framing::FieldFacts;
+use crate::request::target::parse_target;
 use crate::version::Version;
 
 /// The head of a request: request line, fields, and what follows from them.
@@ -33,31 +33,10 @@ pub struct RequestHead {
     detached: Option<Box<Detached>>,
 }
 
-/// What a head says beside its fields.
-#[derive(Clone, Debug)]
-pub(crate) struct HeadParts {
-    pub(crate) method: Method,
-    pub(crate) version: Version,
-    pub(crate) facts: Facts,
-    pub(crate) target: TargetParts,
-}
-
 /// The head of a request whose fields may be replaced.
 struct Detached {
     parts: HeadParts,
     target: Box<str>,
-}
-
-impl Default for HeadParts {
-    fn default() -> Self {
-        Self::NONE
-    }
-}
-
-impl HeadParts {
-    /// What a storage says that no head was parsed into.
-    pub(crate) const NONE: Self =
-        Self { method: Method::GET, version: Version::Http11, facts: Facts::NONE, target: TargetParts::NONE };
 }
 
 impl RequestHead {
@@ -83,8 +62,8 @@ impl RequestHead {
         Self::from_parts(method, target, version, Headers::new())
     }
 
-    /// Returns a head made in this process with fields, which mean what they would mean on the wire.
-    /// Unlike there, `Host` may be absent.
+    /// Returns a head made in this process with fields, which mean what they would mean on the
+    /// wire. Unlike there, `Host` may be absent.
     ///
     /// # Errors
     ///
@@ -143,8 +122,8 @@ impl RequestHead {
         }
     }
 
-    /// Returns the path, not decoded: `/` if an absolute form has none, `*` for the asterisk form, nothing for the
-    /// authority form of `CONNECT`.
+    /// Returns the path, not decoded: `/` if an absolute form has none, `*` for the asterisk form,
+    /// nothing for the authority form of `CONNECT`.
     #[inline]
     pub fn path(&self) -> &str {
         let parts = self.parts();
@@ -160,8 +139,8 @@ impl RequestHead {
         self.parts().target.query.map(|query| query.of_text(self.target()))
     }
 
-    /// Returns the host, and the port if there is one, that the request is for: of the target, which overrides
-    /// `Host` (RFC 9112 section 3.2.2), else of `Host`. Never empty.
+    /// Returns the host, and the port if there is one, that the request is for: of the target,
+    /// which overrides `Host` (RFC 9112 section 3.2.2), else of `Host`. Never empty.
     pub fn authority(&self) -> Option<&str> {
         match self.parts().target.authority {
             Some(authority) => Some(authority.of_text(self.target())),
@@ -181,8 +160,8 @@ impl RequestHead {
         &self.headers
     }
 
-    /// Returns the fields, to be changed. [`framing`](Self::framing) and what else was decided when the head was
-    /// parsed stays as it was on the wire.
+    /// Returns the fields, to be changed. [`framing`](Self::framing) and what else was decided when
+    /// the head was parsed stays as it was on the wire.
     pub fn headers_mut(&mut self) -> &mut Headers {
         // The caller may replace the storage that the rest lies in.
         self.detach();
@@ -207,13 +186,15 @@ impl RequestHead {
         self.parts().facts.framing
     }
 
-    /// Returns whether the peer waits for `100 Continue` before it sends the content (RFC 9110 section 10.1.1).
+    /// Returns whether the peer waits for `100 Continue` before it sends the content (RFC 9110
+    /// section 10.1.1).
     #[inline]
     pub fn expects_continue(&self) -> bool {
         self.parts().facts.expects_continue
     }
 
-    /// Returns the value of `Upgrade` if `Connection` lists it and the version allows it (RFC 9110 section 7.8).
+    /// Returns the value of `Upgrade` if `Connection` lists it and the version allows it (RFC 9110
+    /// section 7.8).
     pub fn wants_upgrade(&self) -> Option<&str> {
         if !self.parts().facts.connection_has_upgrade {
             return None;
@@ -221,7 +202,8 @@ impl RequestHead {
         self.headers.get_str("upgrade").filter(|protocols| !protocols.is_empty())
     }
 
-    /// Returns whether the peer would send another request on this connection (RFC 9112 section 9.3).
+    /// Returns whether the peer would send another request on this connection (RFC 9112 section
+    /// 9.3).
     #[inline]
     pub fn is_persistent(&self) -> bool {
         self.parts().facts.is_persistent
@@ -244,7 +226,7 @@ impl fmt::Debug for RequestHead {
 mod tests {
     use super::*;
     use crate::limits::Limits;
-    use crate::parse::parse_request_head;
+    use crate::request::parse::parse_request_head;
 
     fn parse(input: &str) -> RequestHead {
         parse_request_head(input.as_bytes(), &Limits::default()).unwrap().unwrap().0

@@ -1,15 +1,15 @@
 //! Chunks, both ways (RFC 9112 section 7.1).
 //!
-//! The decoder is a machine that takes one byte of framing at a time: it keeps no line, so it makes no
-//! difference where the network cut it. Only a trailer section is collected.
+//! The decoder is a machine that takes one byte of framing at a time: it keeps no line, so it makes
+//! no difference where the network cut it. Only a trailer section is collected.
 
 use std::ops::Range;
 
-use crate::content::Decoded;
+use crate::content::decoded::Decoded;
+use crate::content::trailers::parse_trailers;
 use crate::error::ParseError;
-use crate::headers::Headers;
+use crate::fields::Headers;
 use crate::limits::Limits;
-use crate::parse::parse_trailers;
 use crate::syntax::TOKEN;
 
 /// What ends the data of one chunk.
@@ -99,7 +99,8 @@ enum State {
     Data(u64),
     DataCarriageReturn,
     DataLineFeed,
-    /// The first byte behind the last chunk: an empty trailer section, as nearly all are, is not collected.
+    /// The first byte behind the last chunk: an empty trailer section, as nearly all are, is not
+    /// collected.
     TrailersStart,
     TrailersLineFeed,
     Trailers,
@@ -107,8 +108,9 @@ enum State {
     Refused(ParseError),
 }
 
-/// `*( ";" name [ "=" ( token / quoted-string ) ] )`. Around `;` and `=` there may be the whitespace that RFC 9112 calls "bad", and
-/// must be taken; nowhere else, so not at the end of a line.
+/// `*( ";" name [ "=" ( token / quoted-string ) ] )`. Around `;` and `=` there may be the
+/// whitespace that RFC 9112 calls "bad", and must be taken; nowhere else, so not at the end of a
+/// line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Extension {
     /// Whitespace before the first `;`.

@@ -1,24 +1,23 @@
 //! Plain heads, as nearly every client sends them, in one pass.
 //!
-//! This pass refuses nothing: what it does not take, be it wrong, incomplete or just unusual, is left to the
-//! careful way in [`parse`](crate::parse), which is the one that decides. So there is no rule here to be kept up to
-//! date; it has to take only what the careful way takes, and understand the same by it. Wherever there are debug
-//! assertions, as in tests and fuzz targets, every head that is taken here is read in both ways and compared.
+//! This pass refuses nothing: what it does not take, be it wrong, incomplete or just unusual, is
+//! left to the careful way in [`parse`](crate::request::parse), which is the one that decides. So
+//! there is no rule here to be kept up to date; it has to take only what the careful way takes, and
+//! understand the same by it. Wherever there are debug assertions, as in tests and fuzz targets,
+//! every head that is taken here is read in both ways and compared.
 //!
-//! It is here because a general parser has to be ready for everything at every byte, and a second pass has to find
-//! again what the first one knew. For a short head both together were almost half of the instructions of a request.
+//! It is here because a general parser has to be ready for everything at every byte, and a second
+//! pass has to find again what the first one knew. For a short head both together were almost half
+//! of the instructions of a request.
 
 use http::Method;
 
-use crate::framing::{Facts, FieldFacts};
-use crate::head::HeadParts;
-use crate::headers::{Field, Storage};
+use crate::fields::{Facts, Field, HeadParts, Span, Storage, TargetParts};
 use crate::limits::Limits;
-use crate::span::Span;
+use crate::request::framing::FieldFacts;
+use crate::scan::{begins_with_host, name_run, path_run, query_run, value_run};
 use crate::syntax::REG_NAME;
-use crate::target::TargetParts;
 use crate::version::Version;
-use crate::words::{begins_with_host, name_run, path_run, query_run, value_run};
 
 /// The longest port without zeros in front of it.
 const PORT_BYTES_MAX: usize = 5;
@@ -26,7 +25,8 @@ const PORT_BYTES_MAX: usize = 5;
 /// What stands between the target and the fields.
 const VERSION: &[u8] = b" HTTP/1.1\r\n";
 
-/// Returns the head at the start of `window` and how many bytes it has, or `None` if it is not plain or not whole.
+/// Returns the head at the start of `window` and how many bytes it has, or `None` if it is not
+/// plain or not whole.
 #[inline(never)]
 pub(crate) fn parse_plain_head(window: &[u8], limits: &Limits) -> Option<(Box<Storage>, usize)> {
     let (method, target_start) = plain_method(window)?;
@@ -168,7 +168,7 @@ fn plain_field(window: &[u8], at: usize, line: &[u8], facts: &mut FieldFacts) ->
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::parse::parse_request_head;
+    use crate::request::parse::parse_request_head;
     use crate::variations::{with_every_byte, with_every_piece};
 
     /// What clients really send.

@@ -41,3 +41,10 @@ impl Span {
         (self.start as usize).saturating_add(self.len as usize)
     }
 }
+
+/// Where a part begins in the whole it was cut from. (An empty part may lie elsewhere; nobody looks
+/// inside of it.)
+#[inline]
+pub(crate) fn offset(whole: &[u8], part: &[u8]) -> usize {
+    part.as_ptr().addr().wrapping_sub(whole.as_ptr().addr())
+}

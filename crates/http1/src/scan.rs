@@ -1,28 +1,33 @@
 //! Runs of bytes, measured eight at a time without a branch between them.
 //!
-//! A test on a word marks the bytes that end a run by their highest bit. Sums and differences carry from one byte
-//! into the next, so a mark is only meant for the first byte that has one: those before it are surely of the run,
-//! those behind it nobody asks about. What lies behind the end of the input reads as zeros, which end every run.
+//! A test on a word marks the bytes that end a run by their highest bit. Sums and differences carry
+//! from one byte into the next, so a mark is only meant for the first byte that has one: those
+//! before it are surely of the run, those behind it nobody asks about. What lies behind the end of
+//! the input reads as zeros, which end every run.
 
 const ONES: u64 = u64::from_ne_bytes([0x01; 8]);
 const HIGHS: u64 = u64::from_ne_bytes([0x80; 8]);
 
-/// One vector of every x86-64 and every ARM of 64 bits. Twice as much made long values cheaper and common ones dearer.
+/// One vector of every x86-64 and every ARM of 64 bits. Twice as much made long values cheaper and
+/// common ones dearer.
 const BLOCK_BYTES: usize = 16;
 
-/// Returns how many bytes from `start` are path bytes: what [`TARGET_PATH`](crate::syntax::TARGET_PATH) has.
+/// Returns how many bytes from `start` are path bytes: what
+/// [`TARGET_PATH`](crate::syntax::TARGET_PATH) has.
 #[inline(always)]
 pub(crate) fn path_run(bytes: &[u8], start: usize) -> usize {
     run(bytes, start, |word| not_visible(word) | equal(word, b'#') | equal(word, b'?') | equal(word, b'\\'))
 }
 
-/// Returns how many bytes from `start` are query bytes: those of a path, question marks and backslashes.
+/// Returns how many bytes from `start` are query bytes: those of a path, question marks and
+/// backslashes.
 #[inline(always)]
 pub(crate) fn query_run(bytes: &[u8], start: usize) -> usize {
     run(bytes, start, |word| not_visible(word) | equal(word, b'#'))
 }
 
-/// Returns how many bytes from `start` are letters, digits and hyphens, of which field names nearly always are.
+/// Returns how many bytes from `start` are letters, digits and hyphens, of which field names nearly
+/// always are.
 #[inline(always)]
 pub(crate) fn name_run(bytes: &[u8], start: usize) -> usize {
     run(bytes, start, |word| {
@@ -33,10 +38,12 @@ pub(crate) fn name_run(bytes: &[u8], start: usize) -> usize {
     })
 }
 
-/// Returns how many bytes from `start` are value bytes: what [`VALUE`](crate::syntax::VALUE) has, except HTAB.
+/// Returns how many bytes from `start` are value bytes: what [`VALUE`](crate::syntax::VALUE) has,
+/// except HTAB.
 #[inline(always)]
 pub(crate) fn value_run(bytes: &[u8], start: usize) -> usize {
-    // Values may be long. A block without an end is passed in a few vector instructions, which the compiler finds.
+    // Values may be long. A block without an end is passed in a few vector instructions, which the
+    // compiler finds.
     let mut rest = bytes.get(start..).unwrap_or_default();
     let mut blocks_len: usize = 0;
     while let Some((block, behind)) = rest.split_first_chunk::<BLOCK_BYTES>() {
@@ -50,7 +57,8 @@ pub(crate) fn value_run(bytes: &[u8], start: usize) -> usize {
     run(bytes, start, |word| (below(word, 0x20) | equal(word, 0x7f)) & !word).wrapping_add(blocks_len)
 }
 
-/// Returns how many bytes at the start are letters and hyphens: [`name_run`] for names without digits, and cheaper.
+/// Returns how many bytes at the start are letters and hyphens: [`name_run`] for names without
+/// digits, and cheaper.
 #[inline(always)]
 pub(crate) fn letter_run(bytes: &[u8]) -> usize {
     run_of_words(bytes, |word| {
@@ -60,7 +68,8 @@ pub(crate) fn letter_run(bytes: &[u8]) -> usize {
     })
 }
 
-/// Returns how many bytes at the start are visible ASCII or spaces: [`value_run`] for values that are short, and cheaper.
+/// Returns how many bytes at the start are visible ASCII or spaces: [`value_run`] for values that
+/// are short, and cheaper.
 #[inline(always)]
 pub(crate) fn printable_run(bytes: &[u8]) -> usize {
     run_of_words(bytes, |word| below(word, 0x20) | word.wrapping_add(ONES) | word)
@@ -173,8 +182,8 @@ fn below(word: u64, limit: u8) -> u64 {
     word.wrapping_sub(u64::from_ne_bytes([limit; 8]))
 }
 
-/// Marks bytes from `least` to 0x7f, and perhaps some from 0x80 up. As long as all bytes are below 0x80 nothing carries,
-/// so every mark is meant, and so is its absence.
+/// Marks bytes from `least` to 0x7f, and perhaps some from 0x80 up. As long as all bytes are below
+/// 0x80 nothing carries, so every mark is meant, and so is its absence.
 #[inline(always)]
 fn from(word: u64, least: u8) -> u64 {
     word.wrapping_add(u64::from_ne_bytes([0x80_u8.wrapping_sub(least); 8]))
@@ -197,7 +206,8 @@ mod tests {
     use super::*;
     use crate::syntax::{TARGET_PATH, VALUE};
 
-    /// Puts every byte at every place of runs of several lengths, with and without something behind them.
+    /// Puts every byte at every place of runs of several lengths, with and without something behind
+    /// them.
     #[track_caller]
     fn check(run: fn(&[u8], usize) -> usize, has: impl Fn(u8) -> bool) {
         check_pairs(run, &has);

@@ -1,0 +1,172 @@
+//! Bytes to heads of responses. httparse finds the tokens; what it tolerates and RFC 9112 does not
+//! is refused here, with one exception: the space behind a status code may be missing, because
+//! servers in use leave it out.
+//!
+//! Nothing is allocated.
+
+use std::mem::MaybeUninit;
+
+use http::{Method, StatusCode};
+use httparse::{Header, ParserConfig, Response, Status};
+
+use crate::error::ParseError;
+use crate::fields::offset;
+use crate::limits::Limits;
+use crate::response::framing::FieldFacts;
+use crate::response::head::ResponseHead;
+use crate::response::plain::parse_plain_response_head;
+use crate::version::Version;
+
+/// Fields that fit the first attempt, as for requests.
+const FIELDS_FEW: usize = 32;
+
+/// Returns the head of the response at the start of `input` and how many bytes it has, or `None` if
+/// more bytes are needed. `method` is that of the request it answers.
+///
+/// ```
+/// use filoplume_http1::{Limits, ResponseFraming, parse_response_head};
+/// use http::Method;
+///
+/// let input = b"HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nmeow";
+/// let (head, used) = parse_response_head(input, &Method::GET, &Limits::default())?.expect("the head is whole");
+/// assert_eq!(head.status(), 200);
+/// assert_eq!(head.framing(), ResponseFraming::Length(4));
+/// assert_eq!(head.field("content-length"), Some(b"4".as_slice()));
+/// assert_eq!(&input[used..], b"meow");
+/// # Ok::<(), filoplume_http1::ParseError>(())
+/// ```
+///
+/// # Errors
+///
+/// The bytes cannot become a head, or its fields leave in doubt where the message ends. It does not
+/// matter how many of them were there in the calls before.
+#[inline]
+pub fn parse_response_head<'a>(
+    input: &'a [u8],
+    method: &Method,
+    limits: &Limits,
+) -> Result<Option<(ResponseHead<'a>, usize)>, ParseError> {
+    match input.first() {
+        None => return Ok(None),
+        // Only a server has to put up with an empty line first (RFC 9112 section 2.2).
+        Some(b'\r' | b'\n') => return Err(ParseError::StatusLineInvalid),
+        Some(_) => {}
+    }
+    // Bytes over the limit are never looked at: otherwise the answer would depend on whether they
+    // are here already.
+    let window = input.get(..limits.head_bytes_max).unwrap_or(input);
+    if let Some((head, used)) = parse_plain_response_head(window, method, limits) {
+        // Tests and fuzz targets have debug assertions: there each plain head is read in both ways.
+        debug_assert!(
+            matches!(parse_carefully(window, method, limits), Ok(Some((other, end))) if head.is_same(&other) && used == end),
+            "the plain way takes {head:?} for something else than the careful one",
+        );
+        return Ok(Some((head, used)));
+    }
+    parse_carefully(window, method, limits)
+}
+
+/// Parses what is not plain, and decides what is wrong with what cannot be parsed.
+#[inline(never)]
+pub(crate) fn parse_carefully<'a>(
+    window: &'a [u8],
+    method: &Method,
+    limits: &Limits,
+) -> Result<Option<(ResponseHead<'a>, usize)>, ParseError> {
+    attempt::<FIELDS_FEW>(window, method, limits)
+}
+
+/// Parses with room for `N` fields, and with all the room there is if that was not enough.
+#[inline]
+fn attempt<'a, const N: usize>(
+    window: &'a [u8],
+    method: &Method,
+    limits: &Limits,
+) -> Result<Option<(ResponseHead<'a>, usize)>, ParseError> {
+    let mut index = [const { MaybeUninit::<Header<'_>>::uninit() }; N];
+    let index = index.get_mut(..limits.fields_max.min(N)).unwrap_or_default();
+    let mut response = Response::new(&mut []);
+    let config = ParserConfig::default();
+    let used = match config.parse_response_with_uninit_headers(&mut response, window, index) {
+        Ok(Status::Complete(used)) => used,
+        Ok(Status::Partial) if window.len() < limits.head_bytes_max => return Ok(None),
+        Ok(Status::Partial) => return Err(ParseError::HeadTooLong),
+        Err(httparse::Error::TooManyHeaders) if N < Limits::FIELDS_CAP && limits.fields_max > N => {
+            return attempt_with_many_fields(window, method, limits);
+        }
+        Err(error) => return Err(reason(error)),
+    };
+    let (Some(version), Some(code)) = (response.version, response.code) else {
+        return Err(ParseError::StatusLineInvalid);
+    };
+    let version = if version == 0 { Version::Http10 } else { Version::Http11 };
+    let status = StatusCode::from_u16(code).map_err(|_| ParseError::StatusLineInvalid)?;
+    let bytes = window.get(..used).unwrap_or_default();
+    if !bytes.ends_with(b"\r\n\r\n") {
+        return Err(ParseError::LineEndInvalid);
+    }
+    let mut facts = FieldFacts::default();
+    for header in response.headers.iter() {
+        let name = header.name.as_bytes();
+        let start = offset(window, name);
+        // A field begins its line, so the line before has to end here; httparse lets LF alone pass.
+        if window.get(start.wrapping_sub(2)..start) != Some(b"\r\n") {
+            return Err(ParseError::LineEndInvalid);
+        }
+        facts.note(version, name, header.value)?;
+    }
+    let head = ResponseHead::from_facts(version, status, &facts, method, bytes)?;
+    Ok(Some((head, used)))
+}
+
+/// A function of its own, so that the stack of the common case stays small.
+#[cold]
+#[inline(never)]
+fn attempt_with_many_fields<'a>(
+    window: &'a [u8],
+    method: &Method,
+    limits: &Limits,
+) -> Result<Option<(ResponseHead<'a>, usize)>, ParseError> {
+    attempt::<{ Limits::FIELDS_CAP }>(window, method, limits)
+}
+
+#[cold]
+fn reason(error: httparse::Error) -> ParseError {
+    match error {
+        httparse::Error::HeaderName => ParseError::FieldNameInvalid,
+        httparse::Error::HeaderValue => ParseError::FieldValueInvalid,
+        httparse::Error::TooManyHeaders => ParseError::TooManyFields,
+        httparse::Error::NewLine => ParseError::LineEndInvalid,
+        httparse::Error::Version | httparse::Error::Token | httparse::Error::Status => {
+            ParseError::StatusLineInvalid
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::response::framing::ResponseFraming;
+
+    #[test]
+    fn a_limit_over_the_cap_is_the_cap() {
+        let limits =
+            Limits { fields_max: Limits::FIELDS_CAP + 1, head_bytes_max: 1 << 20, ..Limits::default() };
+        let parsed = |fields: usize| {
+            let head = format!("HTTP/1.1 200 OK\r\n{}\r\n", "a: b\r\n".repeat(fields));
+            parse_response_head(head.as_bytes(), &Method::GET, &limits).map(|parsed| parsed.is_some())
+        };
+        assert_eq!(parsed(Limits::FIELDS_CAP), Ok(true));
+        assert_eq!(parsed(Limits::FIELDS_CAP + 1), Err(ParseError::TooManyFields));
+    }
+
+    #[test]
+    fn a_name_of_the_same_length_is_another_field() {
+        for field in ["connexions: close", "content-weight: 5", "transfer-recoding: chunked"] {
+            let input = format!("HTTP/1.1 200 OK\r\ncontent-length: 0\r\n{field}\r\n\r\n");
+            let parsed = parse_response_head(input.as_bytes(), &Method::GET, &Limits::default());
+            let parsed = parsed.map(|parsed| parsed.map(|(head, _)| (head.framing(), head.is_persistent())));
+            assert_eq!(parsed, Ok(Some((ResponseFraming::Length(0), true))), "{field}");
+        }
+    }
+}

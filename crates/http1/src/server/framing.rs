@@ -1,0 +1,88 @@
+//! How a response is framed: what follows from the request, the status and what is known of the
+//! content. The handler has no say in it.
+
+use http::StatusCode;
+
+use crate::content::{BodyEncoding, ContentLength};
+use crate::response::{ConnectionField, LengthField};
+use crate::server::exchange::CloseReason;
+use crate::version::Version;
+
+/// What the response has to know about the request.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct RequestFacts {
+    pub(crate) version: Version,
+    pub(crate) method: MethodKind,
+    /// The peer waits for 100 and has not got it.
+    pub(crate) expects_continue: bool,
+}
+
+/// The methods that change how a response is framed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum MethodKind {
+    Head,
+    Connect,
+    Other,
+}
+
+impl RequestFacts {
+    /// Decides how a response ends (RFC 9112 section 6.3, RFC 9110 section 8.6).
+    pub(crate) fn response_framing(
+        &self,
+        status: StatusCode,
+        content: ContentLength,
+    ) -> (LengthField, BodyEncoding) {
+        match status {
+            // No length even if one is known: it would be that of another response.
+            StatusCode::NO_CONTENT | StatusCode::NOT_MODIFIED => {
+                return (LengthField::Absent, BodyEncoding::None);
+            }
+            StatusCode::RESET_CONTENT => return (LengthField::Length(0), BodyEncoding::None),
+            _ if self.is_handed_over(status) => return (LengthField::Absent, BodyEncoding::None),
+            _ => {}
+        }
+        match (self.method, content) {
+            (MethodKind::Head, ContentLength::Known(length)) => {
+                (LengthField::Length(length), BodyEncoding::None)
+            }
+            (MethodKind::Head, ContentLength::Unknown | ContentLength::None) => {
+                (LengthField::Absent, BodyEncoding::None)
+            }
+            (_, ContentLength::Known(0) | ContentLength::None) => {
+                (LengthField::Length(0), BodyEncoding::None)
+            }
+            (_, ContentLength::Known(length)) => (LengthField::Length(length), BodyEncoding::Length(length)),
+            (_, ContentLength::Unknown) => match self.version {
+                Version::Http11 => (LengthField::Chunked, BodyEncoding::Chunked),
+                Version::Http10 => (LengthField::Absent, BodyEncoding::UntilClose),
+            },
+        }
+    }
+
+    /// Whether another protocol begins behind this head.
+    #[inline]
+    pub(crate) fn is_handed_over(&self, status: StatusCode) -> bool {
+        status == StatusCode::SWITCHING_PROTOCOLS
+            || (self.method == MethodKind::Connect && status.is_success())
+    }
+
+    /// What `Connection` says, if the connection is to close for this reason, or not at all.
+    #[inline]
+    pub(crate) fn connection_field(
+        &self,
+        close_reason: Option<CloseReason>,
+        has_upgrade: bool,
+    ) -> ConnectionField {
+        match (close_reason, has_upgrade) {
+            (Some(CloseReason::Upgraded), true) => ConnectionField::Upgrade,
+            (Some(CloseReason::Upgraded), false) => ConnectionField::Absent,
+            (Some(_), true) => ConnectionField::UpgradeAndClose,
+            (Some(_), false) => ConnectionField::Close,
+            (None, true) => ConnectionField::Upgrade,
+            (None, false) => match self.version {
+                Version::Http10 => ConnectionField::KeepAlive,
+                Version::Http11 => ConnectionField::Absent,
+            },
+        }
+    }
+}
