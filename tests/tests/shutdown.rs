@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use filoplume_runtime::{Request, Response, Server, ServerConfig};
+use filoplume_runtime::{Plan, Request, Response, Server, ServerConfig, Service};
 use filoplume_tests::{Child, Client, Ended, Example, Gate, TestServer, eventually, site};
 
 fn ask(client: &mut Client, target: &str) {
@@ -297,5 +297,46 @@ fn pipelined_requests_that_were_received_are_answered() {
         assert_eq!(response.closes(), n == count - 1, "{n} of {count}: {response:?}");
     }
     client.is_closed();
+    server.server().wait();
+}
+
+/// Sends back the content of a request while it comes, once the gate is open.
+struct Mirror {
+    gate: Gate,
+}
+
+impl Service for Mirror {
+    fn plan(&self, _: &mut Request) -> Plan {
+        Plan::new().streamed()
+    }
+
+    fn call(&self, request: Request) -> Response {
+        self.gate.pass();
+        let mut response = Response::default();
+        response.send_stream(request.into_body());
+        response
+    }
+}
+
+#[test]
+fn a_content_that_is_sent_back_while_it_comes_is_finished_whole() {
+    let gate = Gate::new();
+    let server = TestServer::with(ServerConfig::default(), Mirror { gate: gate.clone() });
+    let mut client = server.client();
+    let content: Vec<u8> = (0..1_000_000_u32).map(|n| n.to_le_bytes()[n as usize % 3]).collect();
+    client.send(format!("POST / HTTP/1.1\r\nHost: t\r\nContent-Length: {}\r\n\r\n", content.len()));
+    gate.holds(1);
+    let mut sender = client.tcp().try_clone().unwrap();
+    let sends = thread::spawn({
+        let content = content.clone();
+        move || std::io::Write::write_all(&mut sender, &content).unwrap()
+    });
+    server.server().shutdown_handle().shutdown();
+    eventually("nobody listens", || Client::try_connect(server.address()).is_err());
+    // Its content lies in the socket when the response begins: it is the handler's, not the next request.
+    gate.open();
+    let response = client.response();
+    assert_eq!((response.status, response.body == content), (200, true), "{} bytes", response.body.len());
+    sends.join().unwrap();
     server.server().wait();
 }

@@ -99,7 +99,7 @@ impl ServerConnection {
     /// # Errors
     ///
     /// As [`parse_request_head`](crate::parse_request_head). The connection will close, and every later call gives the same error.
-    #[inline]
+    #[inline(always)]
     pub fn read_head(
         &mut self,
         input: &[u8],
@@ -111,21 +111,9 @@ impl ServerConnection {
         }
     }
 
-    /// The first half of [`read_head`](Self::read_head): returns a head as nearly every client sends it, if all of it is there. `None` says
-    /// nothing: then [`read_other_head`](Self::read_other_head) is to be asked. What is returned fits registers, which shows where requests come by
-    /// the million.
-    ///
-    /// ```
-    /// use filoplume_http1::{Limits, ServerConnection};
-    ///
-    /// let mut connection = ServerConnection::new();
-    /// let unusual = b"get / HTTP/1.1\r\nHost: h\r\n\r\n";
-    /// assert!(connection.read_plain_head(unusual, &Limits::default()).is_none());
-    /// assert!(connection.read_other_head(unusual, &Limits::default())?.is_some());
-    /// # Ok::<(), filoplume_http1::ParseError>(())
-    /// ```
-    #[inline]
-    pub fn read_plain_head(&mut self, input: &[u8], limits: &Limits) -> Option<(RequestHead, usize)> {
+    /// A head as nearly every client sends it, if all of it is there. `None` says nothing.
+    #[inline(always)]
+    pub(super) fn read_plain_head(&mut self, input: &[u8], limits: &Limits) -> Option<(RequestHead, usize)> {
         if self.reading != Reading::Head || self.close_reason.is_some() {
             return None;
         }
@@ -134,12 +122,9 @@ impl ServerConnection {
         Some((head, used))
     }
 
-    /// The second half of [`read_head`](Self::read_head), for what [`read_plain_head`](Self::read_plain_head) did not take.
-    ///
-    /// # Errors
-    ///
-    /// As [`read_head`](Self::read_head).
-    pub fn read_other_head(
+    /// Any other head. Apart, so that the common ones stay in registers.
+    #[inline(never)]
+    pub(super) fn read_other_head(
         &mut self,
         input: &[u8],
         limits: &Limits,

@@ -9,3 +9,6 @@ mod framing;
 
 pub use crate::server::connection::ServerConnection;
 pub use crate::server::exchange::{CloseReason, Next};
+
+#[cfg(test)]
+mod tests;

@@ -29,8 +29,8 @@ pub(crate) struct Call {
 }
 
 /// Where the response to a request goes: here, the connection itself, which nobody else needs before
-/// the exchange is over. A protocol with several exchanges on a connection would have the response sent
-/// to the connection's loop instead, by a message with its token.
+/// the exchange is over. A protocol with several exchanges on a connection would leave the response in a
+/// mailbox of its guest, and have the loop look at the connection by [`Message::Look`](super::event_loop::Message::Look).
 pub(crate) struct ReplyTo {
     pub(crate) connection: Box<Connection>,
     pub(crate) route: Route,

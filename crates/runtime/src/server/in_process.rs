@@ -51,8 +51,7 @@ impl Exchange<'_> {
     /// Takes one step; `false` if there is none left to take.
     fn goes_on(&mut self, buffers: &mut Buffers) -> bool {
         if self.http.expects_head() {
-            let plain = self.http.next_plain_head(buffers, self.config);
-            if let Some(head) = plain.or_else(|| self.http.next_other_head(buffers, self.config)) {
+            if let Some(head) = self.http.next_head(buffers, self.config) {
                 self.begin(head, buffers);
                 return true;
             }

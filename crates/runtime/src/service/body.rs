@@ -270,6 +270,11 @@ impl StreamReturn {
         self.left.lock().take()
     }
 
+    /// Whether the handler is done with it.
+    pub(crate) fn is_left(&self) -> bool {
+        self.left.lock().is_some()
+    }
+
     pub(crate) fn leave(&self, left: StreamLeft) {
         *self.left.lock() = Some(left);
     }

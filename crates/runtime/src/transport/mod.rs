@@ -1,4 +1,9 @@
 //! The socket below a connection: TCP or Unix, non-blocking with a poller or blocking with a lease.
+//!
+//! A session above the socket, such as TLS, would be a variant of `Socket`. What the worker asks of it
+//! beyond reads and writes is here already: [`has_more`](Transport::has_more), [`settle`](Transport::settle),
+//! [`farewell`](Transport::farewell) and [`abandon`](Transport::abandon). Its handshake belongs into `read` and
+//! `write`. A write that returns an error has sent nothing: it is tried again with the same bytes.
 
 use std::fmt;
 use std::io::{self, IoSlice, IoSliceMut, Read, Write};
@@ -178,6 +183,37 @@ impl Transport {
         #[cfg(all(test, target_os = "linux"))]
         self.before(Call::Shutdown, 0)?;
         each!(&self.socket, socket => socket.shutdown(direction))
+    }
+
+    /// Whether a read may bring something that the poller does not tell of, because it was received with
+    /// what was read before. A plain socket keeps nothing.
+    #[inline]
+    #[expect(clippy::unused_self, reason = "a session above the socket would have an answer of its own")]
+    pub(crate) const fn has_more(&self) -> bool {
+        false
+    }
+
+    /// Sends what the transport has to say of its own, before its connection waits. Returns whether the
+    /// socket did not take all of it. A plain socket says nothing.
+    #[inline]
+    #[expect(clippy::unused_self, reason = "a session above the socket would have an answer of its own")]
+    pub(crate) const fn settle(&mut self) -> bool {
+        false
+    }
+
+    /// Says to the peer that this is the end. Returns as [`settle`](Self::settle). The end of a plain
+    /// socket is its close.
+    #[inline]
+    #[expect(clippy::unused_self, reason = "a session above the socket would have an answer of its own")]
+    pub(crate) const fn farewell(&mut self) -> bool {
+        false
+    }
+
+    /// Gives up what [`settle`](Self::settle) could not send. Returns whether that was anything.
+    #[inline]
+    #[expect(clippy::unused_self, reason = "a session above the socket would have an answer of its own")]
+    pub(crate) const fn abandon(&mut self) -> bool {
+        false
     }
 
     /// Sets whether the connection ends with a reset, if it ends now. That says that half of a

@@ -48,12 +48,6 @@ impl Worker<'_> {
         Continue(connection)
     }
 
-    /// As [`request`](Self::request), out of the common way: there a head comes in registers.
-    #[inline(never)]
-    pub(super) fn request_cold(&mut self, connection: Box<Connection>, head: RequestHead) -> Flow {
-        self.request(connection, head)
-    }
-
     fn plan(&self, service: &dyn Service, request: &mut Request) -> Plan {
         let plan = catch_unwind(AssertUnwindSafe(|| service.plan(request))).unwrap_or_else(|_| {
             self.engine.note_panic("the plan of a request panicked");
@@ -188,7 +182,9 @@ impl Worker<'_> {
     #[inline(always)]
     pub(super) fn respond(&mut self, reply_to: ReplyTo, response: &mut Response) -> Flow {
         let ReplyTo { mut connection, route, stream } = reply_to;
-        let closes = self.engine.is_draining() && !self.has_more_requests(&mut connection);
+        // What comes is the content's, as long as somebody reads that.
+        let is_being_read = stream.as_ref().is_some_and(|returns| !returns.is_left());
+        let closes = self.engine.is_draining() && (is_being_read || !self.has_more_requests(&mut connection));
         let Some(http) = connection.guest.as_http_mut() else { return Break(Outcome::Closed(connection)) };
         if closes {
             http.close_after_response(CloseReason::Shutdown);

@@ -150,7 +150,7 @@ impl Worker<'_> {
             }
             Readiness::Expired => {
                 self.engine.counters.timed_out.increment();
-                let is_stuck = connection.unsent.take().is_some();
+                let is_stuck = connection.unsent.take().is_some() | connection.transport.abandon();
                 if is_stuck {
                     self.engine.refusals.note(Refusal::Stalled, connection.peer);
                 }

@@ -48,13 +48,8 @@ impl Worker<'_> {
                         connection = self.read(connection, &mut rounds)?;
                         continue;
                     }
-                    let config = &self.engine.config;
-                    if let Some(head) = http.next_plain_head(self.buffers, config) {
+                    if let Some(head) = http.next_head(self.buffers, &self.engine.config) {
                         connection = self.request(connection, head)?;
-                        continue;
-                    }
-                    if let Some(head) = http.next_other_head(self.buffers, config) {
-                        connection = self.request_cold(connection, head)?;
                         continue;
                     }
                 }
@@ -72,7 +67,13 @@ impl Worker<'_> {
             Step::Flush => self.flush(connection),
             Step::Wait => self.wait(connection),
             Step::Linger => self.linger(connection),
-            Step::Close => Break(Outcome::Closed(self.flush(connection)?)),
+            Step::Close => {
+                let mut connection = self.flush(connection)?;
+                if connection.transport.farewell() {
+                    return self.wait(connection);
+                }
+                Break(Outcome::Closed(connection))
+            }
             Step::Leave => {
                 let connection = self.flush(connection)?;
                 self.succeed(connection)
@@ -98,7 +99,7 @@ impl Worker<'_> {
     #[inline(always)]
     fn read(&mut self, connection: Box<Connection>, rounds: &mut u32) -> Flow {
         let mut connection = self.flush_inline(connection)?;
-        if !connection.can_read && !self.keeps(&mut connection) {
+        if !connection.can_read && !connection.transport.has_more() && !self.keeps(&mut connection) {
             return self.wait(connection);
         }
         let mut connection = self.begin_round(connection, rounds)?;
@@ -237,7 +238,7 @@ impl Worker<'_> {
             }
         }
         self.unload(&mut connection);
-        let is_writing = connection.is_writing();
+        let is_writing = connection.is_writing() | connection.transport.settle();
         match connection.watch(is_writing) {
             Ok(()) => Break(Outcome::Parked(connection)),
             Err(error) => Break(self.give_up(connection, error)),

@@ -115,27 +115,10 @@ impl Http {
         matches!(self.stage, Stage::Head)
     }
 
-    /// Reads the next head if it is a plain one and all there. Only if one is expected. `None`: [`next_other_head`](Self::next_other_head) knows more.
+    /// Reads the next head. Only if one is expected. `None`: [`step`](Self::step) says what is needed.
     #[inline(always)]
-    pub(crate) fn next_plain_head(
-        &mut self,
-        buffers: &mut Buffers,
-        config: &ServerConfig,
-    ) -> Option<RequestHead> {
-        let (head, used) = self.messages.read_plain_head(buffers.input.unread(), &config.limits)?;
-        buffers.input.consume(used);
-        self.head = HeadDeadline::Idle;
-        Some(head)
-    }
-
-    /// Reads the next head if it is none of those. `None`: [`step`](Self::step) says what is needed.
-    #[inline(never)]
-    pub(crate) fn next_other_head(
-        &mut self,
-        buffers: &mut Buffers,
-        config: &ServerConfig,
-    ) -> Option<RequestHead> {
-        match self.messages.read_other_head(buffers.input.unread(), &config.limits) {
+    pub(crate) fn next_head(&mut self, buffers: &mut Buffers, config: &ServerConfig) -> Option<RequestHead> {
+        match self.messages.read_head(buffers.input.unread(), &config.limits) {
             Ok(Some((head, used))) => {
                 buffers.input.consume(used);
                 self.head = HeadDeadline::Idle;
@@ -149,7 +132,7 @@ impl Http {
         }
     }
 
-    /// Goes on as far as the bytes at hand allow. Heads are read by [`next_plain_head`](Self::next_plain_head) and [`next_other_head`](Self::next_other_head).
+    /// Goes on as far as the bytes at hand allow. Heads are read by [`next_head`](Self::next_head).
     #[inline(always)]
     pub(crate) fn step(&mut self, buffers: &mut Buffers) -> Step {
         if matches!(self.stage, Stage::Head) { Step::Read } else { self.step_cold(buffers) }
