@@ -290,39 +290,48 @@ impl Raw {
             self.pace = None;
         }
         match end {
-            Some(End::Close) => self.close(match self.input {
-                Side::Open if event == Event::Deadline => Closed::TimedOut,
-                Side::Open => Closed::ByProtocol,
-                Side::Ended | Side::Told => Closed::ByPeer,
-            }),
-            Some(End::TooLong) => self.close(Closed::TooLong),
-            Some(End::Detach(handler)) => self.stage = Stage::Leaving(Successor::Thread(handler)),
-            Some(End::Http(site)) => self.stage = Stage::Leaving(as_http(site)),
-            // It was taken by the call.
-            Some(End::Succeed(_)) => {}
+            Some(end) => self.end_as(end, event),
             None if is_succeeded => {
                 self.begin_anew();
                 return Borrowed(sent_back);
             }
             None if unread == 0 => {}
-            None => {
-                let unread_max = match &self.actor {
-                    Actor::Present(protocol) => protocol.unread_bytes_max(),
-                    Actor::Expected(_) | Actor::Gone => 0,
-                };
-                if unread > unread_max {
-                    self.close(Closed::TooLong);
-                } else if self.pace.is_none() {
-                    let now = buffers.clock.now();
-                    self.pace = Some(Pace::new(now, config.content_timeout, config.bytes_per_second_min));
-                }
-            }
+            None => self.wait_for_more(unread, buffers.clock.now(), config),
         }
         // What it is told of the connection itself shows it no bytes.
         if matches!(event, Event::Data | Event::End) {
             self.seen = unread;
         }
         Borrowed(sent_back)
+    }
+
+    /// The protocol wants to end.
+    fn end_as(&mut self, end: End, event: Event) {
+        match end {
+            End::Close => self.close(match self.input {
+                Side::Open if event == Event::Deadline => Closed::TimedOut,
+                Side::Open => Closed::ByProtocol,
+                Side::Ended | Side::Told => Closed::ByPeer,
+            }),
+            End::TooLong => self.close(Closed::TooLong),
+            End::Detach(handler) => self.stage = Stage::Leaving(Successor::Thread(handler)),
+            End::Http(site) => self.stage = Stage::Leaving(as_http(site)),
+            // It was taken by the call.
+            End::Succeed(_) => {}
+        }
+    }
+
+    /// The protocol has left bytes unused: more must come, in time and within its bound.
+    fn wait_for_more(&mut self, unread: usize, now: Instant, config: &ServerConfig) {
+        let unread_max = match &self.actor {
+            Actor::Present(protocol) => protocol.unread_bytes_max(),
+            Actor::Expected(_) | Actor::Gone => 0,
+        };
+        if unread > unread_max {
+            self.close(Closed::TooLong);
+        } else if self.pace.is_none() {
+            self.pace = Some(Pace::new(now, config.content_timeout, config.bytes_per_second_min));
+        }
     }
 
     /// The protocol is another one, which knows of nothing yet.

@@ -37,6 +37,18 @@ enum SendFraming {
     UntilClose,
 }
 
+impl SendFraming {
+    /// `None` if no body is sent.
+    fn of(encoding: BodyEncoding) -> Option<Self> {
+        match encoding {
+            BodyEncoding::None => None,
+            BodyEncoding::Length(left) => Some(Self::Length { left }),
+            BodyEncoding::Chunked => Some(Self::Chunked),
+            BodyEncoding::UntilClose => Some(Self::UntilClose),
+        }
+    }
+}
+
 impl fmt::Debug for Sending {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Sending").field("framing", &self.framing).finish_non_exhaustive()
@@ -112,25 +124,13 @@ impl Http {
                 self.end_stream(returns.take(), buffers, config);
             }
         }
-        let length = match &body {
-            ResponseBody::Empty => ContentLength::Known(0),
-            ResponseBody::Bytes(bytes) => ContentLength::Known(bytes.len() as u64),
-            ResponseBody::Sized { length, .. } => ContentLength::Known(*length),
-            ResponseBody::Unsized(_) => ContentLength::Unknown,
-        };
-        let encoding =
-            self.messages.write_head(status, &headers, length, buffers.clock.date(), &mut buffers.output);
+        let (length, date) = (length_of(&body), buffers.clock.date());
+        let encoding = self.messages.write_head(status, &headers, length, date, &mut buffers.output);
         if let (true, Some(upgrade)) = (is_upgrade, upgrade) {
             self.stage = Stage::Leaving(upgrade, route);
             return Responded::Encoded;
         }
-        let framing = match encoding {
-            BodyEncoding::None => None,
-            BodyEncoding::Length(left) => Some(SendFraming::Length { left }),
-            BodyEncoding::Chunked => Some(SendFraming::Chunked),
-            BodyEncoding::UntilClose => Some(SendFraming::UntilClose),
-        };
-        match (body, framing) {
+        match (body, SendFraming::of(encoding)) {
             (ResponseBody::Bytes(bytes), Some(_)) => {
                 self.messages.write_done();
                 self.settle(!buffers.input.is_empty());
@@ -227,6 +227,15 @@ impl Http {
     /// Whether the body's reader reads the request's content: both directions are at work.
     pub(crate) fn sends_what_it_receives(&self) -> bool {
         matches!(&self.stage, Stage::Sending(sending) if sending.stream.is_some())
+    }
+}
+
+fn length_of(body: &ResponseBody) -> ContentLength {
+    match body {
+        ResponseBody::Empty => ContentLength::Known(0),
+        ResponseBody::Bytes(bytes) => ContentLength::Known(bytes.len() as u64),
+        ResponseBody::Sized { length, .. } => ContentLength::Known(*length),
+        ResponseBody::Unsized(_) => ContentLength::Unknown,
     }
 }
 
