@@ -26,26 +26,24 @@
 extern crate self as filoplume;
 
 mod app;
-pub mod conditional;
-mod context;
+mod client;
 mod core;
 #[cfg(any(feature = "multipart", feature = "static-files"))]
 mod disk;
-mod error;
+mod error_response;
 pub mod extract;
 #[cfg(all(test, target_os = "linux"))]
 mod faults;
-mod handler;
 #[cfg(feature = "cookies")]
 mod key;
 mod log;
 pub mod middleware;
 pub mod prelude;
-mod present;
 #[cfg(feature = "redis")]
 mod redis_pool;
 pub mod response;
 pub mod routing;
+mod semantics;
 mod serve;
 #[cfg(feature = "sessions")]
 pub mod session;
@@ -54,7 +52,6 @@ mod static_files;
 #[cfg(feature = "templates")]
 pub mod template;
 pub mod testing;
-mod weight;
 
 pub use filoplume_runtime::{
     BlockingStream, Body, Headers, InvalidHeader, Method, Metrics, Peer, Request, Response, ResponseBody,
@@ -62,8 +59,10 @@ pub use filoplume_runtime::{
 };
 
 pub use crate::app::App;
-pub use crate::context::Context;
-pub use crate::error::{Error, FieldError, Result};
+pub use crate::core::context::Context;
+pub use crate::core::error::{Error, FieldError, Result};
+pub use crate::core::handler::{Handler, Parameters};
+pub use crate::error_response::Asked;
 #[cfg(feature = "cookies")]
 pub use crate::extract::Cookies;
 #[cfg(feature = "json")]
@@ -75,13 +74,12 @@ pub use crate::extract::Valid;
 pub use crate::extract::{ClientAddr, Extension, Extract, Header, Path, State};
 #[cfg(feature = "form")]
 pub use crate::extract::{Form, Query};
-pub use crate::handler::{Handler, Parameters};
 #[cfg(feature = "cookies")]
 pub use crate::key::Key;
 pub use crate::middleware::{Middleware, Next};
-pub use crate::present::Asked;
 pub use crate::response::{Html, IntoResponse, Redirect};
 pub use crate::routing::{Route, Router};
+pub use crate::semantics::conditional;
 pub use crate::serve::{AppService, RunningApp};
 #[cfg(feature = "sessions")]
 pub use crate::session::{Flash, Session};

@@ -9,8 +9,8 @@ use std::sync::Arc;
 use filoplume_runtime::{Plan, Request, Response, Server, ServerBuilder, Service, ShutdownHandle};
 
 use crate::app::App;
-use crate::core::Core;
-use crate::error::{Error, Result};
+use crate::app::Core;
+use crate::core::error::{Error, Result};
 use crate::log::tell_without_subscriber;
 use crate::routing::{Found, NO_ROUTE};
 

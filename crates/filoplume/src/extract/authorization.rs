@@ -8,8 +8,8 @@ use base64::engine::general_purpose::STANDARD;
 use filoplume_runtime::{Request, StatusCode};
 
 use super::{Extract, ExtractOptional, Refusal};
-use crate::context::Context;
-use crate::error::Error;
+use crate::core::context::Context;
+use crate::core::error::Error;
 
 /// The user and password that a client sent (RFC 7617). Nothing has looked at them yet: see
 /// [`BasicAuth`](crate::middleware::BasicAuth) for what does.

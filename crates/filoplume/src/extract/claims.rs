@@ -9,8 +9,8 @@ use filoplume_runtime::Request;
 use serde::de::DeserializeOwned;
 
 use super::{AuthorizationRejection, Extract, ExtractOptional, REALM, Refusal, Scheme};
-use crate::context::Context;
-use crate::error::Error;
+use crate::core::context::Context;
+use crate::core::error::Error;
 use crate::middleware::{VerifiedClaims, invalid_token};
 use crate::routing::RouteOptions;
 

@@ -10,8 +10,8 @@ use filoplume_http1::ParseError;
 use filoplume_runtime::{Request, StatusCode};
 
 use super::{Extract, Refusal, Takes};
-use crate::context::Context;
-use crate::error::Error;
+use crate::core::context::Context;
+use crate::core::error::Error;
 use crate::routing::CONTENT_BYTES_MAX;
 
 /// The content, collected. Refused with `413` if it is longer than the route accepts: 2 MiB, unless

@@ -10,13 +10,13 @@ use filoplume_runtime::{Request, Response, StatusCode};
 use parking_lot::Mutex;
 use percent_encoding::{AsciiSet, CONTROLS, percent_decode_str, utf8_percent_encode};
 
-use super::media_type::trim;
 use super::{Extract, Refusal};
-use crate::context::Context;
-use crate::error::{Error, Result};
+use crate::core::context::Context;
+use crate::core::error::{Error, Result};
 use crate::key::Key;
 use crate::middleware::{Middleware, Next, is_panic};
 use crate::routing::RouteOptions;
+use crate::semantics::media_type::trim;
 
 /// Most cookies that are read of a request; the rest is left out. No browser keeps more for a site.
 ///

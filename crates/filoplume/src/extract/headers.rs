@@ -3,8 +3,8 @@
 use std::net::Ipv6Addr;
 
 use super::TypedHeader;
-use super::media_type::{self, essence, is_token, trim};
-use crate::weight::{WEIGHT_MAX, Weight, parse_weight};
+use crate::semantics::media_type::{self, essence, is_token, trim};
+use crate::semantics::weight::{WEIGHT_MAX, Weight, parse_weight};
 
 /// `Accept` (RFC 9110, 12.5.1): which types of content the client would like.
 ///

@@ -3,7 +3,6 @@
 mod authorization;
 #[cfg(feature = "jwt")]
 mod claims;
-mod client_address;
 mod content;
 #[cfg(feature = "cookies")]
 mod cookies;
@@ -13,20 +12,16 @@ mod header;
 pub mod headers;
 #[cfg(feature = "json")]
 mod json;
-mod media_type;
 #[cfg(feature = "multipart")]
 mod multipart;
-mod optional;
 mod path;
 mod percent;
 #[cfg(any(feature = "json", feature = "form", feature = "validate"))]
 mod place;
 mod plain;
-mod proxies;
 #[cfg(feature = "form")]
 mod query;
 mod state;
-mod takes;
 #[cfg(feature = "form")]
 mod urlencoded;
 #[cfg(feature = "validate")]
@@ -38,11 +33,14 @@ use std::io;
 use filoplume_http1::ParseError;
 use filoplume_runtime::{ContentError, Request, StatusCode};
 
+pub use crate::client::{ClientAddr, Proxies};
+pub use crate::core::optional::ExtractOptional;
+pub use crate::core::takes::Takes;
+pub(crate) use crate::core::takes::{check_takes, most};
 pub use authorization::{AuthorizationRejection, Basic, Bearer, Scheme};
 pub(crate) use authorization::{REALM, quoted};
 #[cfg(feature = "jwt")]
 pub use claims::{Claims, ClaimsRejection};
-pub use client_address::ClientAddr;
 pub use content::ContentRejection;
 #[cfg(feature = "cookies")]
 pub use cookie::{self, Cookie, SameSite};
@@ -59,23 +57,19 @@ pub use header::{Header, HeaderProblem, HeaderRejection, TypedHeader};
 pub use json::{Json, JsonRejection};
 #[cfg(feature = "multipart")]
 pub use multipart::{Field, Multipart, MultipartLimits, MultipartProblem, MultipartRejection};
-pub use optional::ExtractOptional;
 pub use path::{Path, PathRejection};
 pub use percent::EncodingError;
 pub use plain::{Extension, ExtensionRejection, HeaderMap, RawQuery, Target};
-pub use proxies::Proxies;
 #[cfg(feature = "form")]
 pub use query::{Query, QueryRejection};
 pub use state::State;
-pub use takes::Takes;
-pub(crate) use takes::{check_takes, most};
 #[cfg(feature = "form")]
 pub use urlencoded::FieldsError;
 #[cfg(feature = "validate")]
 pub use valid::{InvalidFields, Valid, ValidRejection};
 
-use crate::context::Context;
-use crate::error::Error;
+use crate::core::context::Context;
+use crate::core::error::Error;
 use crate::response::IntoResponse;
 use crate::routing::RouteOptions;
 

@@ -9,8 +9,8 @@ use garde::Validate;
 
 use super::place::shortened;
 use super::{Extract, Refusal, Takes, refuse};
-use crate::context::Context;
-use crate::error::{Error, FieldError, Result};
+use crate::core::context::Context;
+use crate::core::error::{Error, FieldError, Result};
 use crate::response::IntoResponse;
 use crate::routing::RouteOptions;
 

@@ -5,7 +5,7 @@ use std::fmt;
 use filoplume_runtime::{Request, Response};
 
 use super::verdict::{Verdict, secrets_match};
-use crate::error::{Error, Result};
+use crate::core::error::{Error, Result};
 use crate::extract::{AuthorizationRejection, Basic, REALM, Scheme, quoted};
 use crate::middleware::{Middleware, Next};
 

@@ -2,7 +2,7 @@
 
 use filoplume_runtime::{Request, Response};
 
-use crate::error::Result;
+use crate::core::error::Result;
 use crate::middleware::{Middleware, Next};
 use crate::routing::RouteOptions;
 

@@ -5,9 +5,9 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use filoplume_runtime::{Headers, Request, Response};
 
-use crate::error::{Error, Result};
+use crate::core::error::{Error, Result};
+use crate::error_response::Panicked;
 use crate::middleware::{Middleware, Next};
-use crate::present::Panicked;
 use crate::response::IntoResponse;
 
 /// Answers with a page of the program when something further in panics.

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use filoplume_runtime::{Request, Response, ResponseBody, StatusCode};
 use parking_lot::{Condvar, Mutex};
 
-use crate::error::{Error, Result};
+use crate::core::error::{Error, Result};
 use crate::middleware::client_network::client_network;
 use crate::middleware::{Middleware, Next};
 use crate::routing::RouteOptions;

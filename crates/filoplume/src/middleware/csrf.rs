@@ -10,8 +10,8 @@ use percent_encoding::percent_decode_str;
 use serde::ser::{Serialize, Serializer};
 use subtle::ConstantTimeEq;
 
-use crate::context::Context;
-use crate::error::{Error, Result};
+use crate::core::context::Context;
+use crate::core::error::{Error, Result};
 use crate::extract::{ContentRejection, Extract, Takes};
 use crate::middleware::{Middleware, Next};
 use crate::routing::{CONTENT_BYTES_MAX, RouteOptions};

@@ -13,7 +13,7 @@ use serde::Serialize;
 use serde_json::{Map, Value};
 
 use super::bearer_auth::invalid_token;
-use crate::error::{Error, Result};
+use crate::core::error::{Error, Result};
 use crate::extract::{AuthorizationRejection, Bearer, REALM};
 use crate::middleware::{Middleware, Next};
 use crate::routing::RouteOptions;

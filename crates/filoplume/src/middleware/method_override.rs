@@ -2,7 +2,7 @@
 
 use filoplume_runtime::{Body, Method, Request, Response, StatusCode};
 
-use crate::error::{Error, Result};
+use crate::core::error::{Error, Result};
 use crate::extract::ContentRejection;
 use crate::extract::refuse;
 use crate::middleware::{Middleware, Next};

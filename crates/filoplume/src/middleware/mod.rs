@@ -23,7 +23,6 @@ mod security_headers;
 #[cfg(feature = "sessions")]
 mod sessions;
 mod timeout;
-mod vary;
 mod verdict;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -61,9 +60,9 @@ pub use sessions::Sessions;
 pub use timeout::{TimeLeft, TimeoutBudget};
 pub use verdict::{Verdict, secrets_match};
 
-use crate::context::Context;
-use crate::error::{Error, Result};
-use crate::present::Panicked;
+use crate::core::context::Context;
+use crate::core::error::{Error, Result};
+use crate::error_response::Panicked;
 use crate::response::IntoResponse;
 use crate::routing::RouteOptions;
 

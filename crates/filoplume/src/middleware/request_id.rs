@@ -8,8 +8,8 @@ use std::sync::{Arc, OnceLock};
 
 use filoplume_runtime::{Request, Response};
 
-use crate::context::Context;
-use crate::error::Result;
+use crate::core::context::Context;
+use crate::core::error::Result;
 use crate::extract::{Extension, ExtensionRejection, Extract};
 use crate::middleware::catch_panic::contain;
 use crate::middleware::{Middleware, Next};

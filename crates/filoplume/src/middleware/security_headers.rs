@@ -8,8 +8,8 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use filoplume_runtime::{Request, Response};
 
-use crate::context::Context;
-use crate::error::Result;
+use crate::core::context::Context;
+use crate::core::error::Result;
 use crate::extract::{Extension, ExtensionRejection, Extract};
 use crate::middleware::catch_panic::contain;
 use crate::middleware::concurrency_limit::whole_seconds;

@@ -5,8 +5,8 @@ use std::time::{Duration, Instant};
 
 use filoplume_runtime::{Request, Response, StatusCode};
 
-use crate::context::Context;
-use crate::error::{Error, Result};
+use crate::core::context::Context;
+use crate::core::error::{Error, Result};
 use crate::extract::{Extension, ExtensionRejection, Extract};
 use crate::middleware::{Middleware, Next};
 use crate::routing::RouteOptions;

@@ -1,6 +1,5 @@
 //! What handlers return.
 
-mod convert;
 mod html;
 mod reader;
 mod redirect;
@@ -11,7 +10,7 @@ pub use html::Html;
 pub use reader::Reader;
 pub use redirect::Redirect;
 
-use crate::error::Result;
+use crate::core::error::Result;
 
 /// Something that becomes a response.
 ///

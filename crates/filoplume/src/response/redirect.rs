@@ -2,7 +2,7 @@
 
 use filoplume_runtime::{Response, StatusCode};
 
-use crate::error::Result;
+use crate::core::error::Result;
 use crate::response::IntoResponse;
 
 /// An answer that sends the client elsewhere.

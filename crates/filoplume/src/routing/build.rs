@@ -4,8 +4,8 @@ use std::panic::Location;
 
 use filoplume_runtime::Method;
 
-use crate::context::States;
-use crate::handler::Endpoint;
+use crate::core::context::States;
+use crate::core::handler::Endpoint;
 use crate::middleware::Layer;
 use crate::routing::pattern::{Capture, Pattern, join};
 use crate::routing::route::{MethodHandler, Methods};

@@ -1,15 +1,14 @@
 //! Routes: which handler answers which method and path.
 
 mod build;
-mod options;
 mod pattern;
 mod route;
 mod router;
 mod table;
 
+pub(crate) use crate::core::options::CONTENT_BYTES_MAX;
+pub use crate::core::options::RouteOptions;
 pub(crate) use build::build;
-pub(crate) use options::CONTENT_BYTES_MAX;
-pub use options::RouteOptions;
 pub(crate) use pattern::Captures;
 #[cfg(test)]
 pub(crate) use pattern::Pattern;

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use filoplume_runtime::Method;
 
-use crate::handler::{Endpoint, Handler, Parameters, erase};
+use crate::core::handler::{Endpoint, Handler, Parameters, erase};
 use crate::middleware::{Layer, Middleware};
 use crate::response::IntoResponse;
 use crate::routing::RouteOptions;

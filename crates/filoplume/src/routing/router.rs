@@ -4,8 +4,8 @@ use std::fmt;
 use std::panic::Location;
 use std::sync::Arc;
 
-use crate::context::States;
-use crate::handler::{Endpoint, Handler, Parameters, erase};
+use crate::core::context::States;
+use crate::core::handler::{Endpoint, Handler, Parameters, erase};
 use crate::middleware::{Layer, Middleware};
 use crate::response::IntoResponse;
 use crate::routing::pattern::{check_prefix, join};

@@ -5,8 +5,8 @@ use std::panic::Location;
 
 use filoplume_runtime::{Method, Request};
 
-use crate::context::States;
-use crate::handler::Endpoint;
+use crate::core::context::States;
+use crate::core::handler::Endpoint;
 use crate::middleware::Layer;
 use crate::routing::RouteOptions;
 use crate::routing::pattern::{Capture, normal_form};

@@ -4,8 +4,8 @@ use filoplume_runtime::Request;
 use serde::ser::{Serialize, SerializeStruct, Serializer};
 
 use super::Session;
-use crate::context::Context;
-use crate::error::{Error, Result};
+use crate::core::context::Context;
+use crate::core::error::{Error, Result};
 use crate::extract::Extract;
 use crate::routing::RouteOptions;
 

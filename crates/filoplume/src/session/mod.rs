@@ -33,8 +33,8 @@ pub use redis::RedisStore;
 pub use sqlite::SqliteStore;
 pub use store::SessionStore;
 
-use crate::context::Context;
-use crate::error::{Error, Result};
+use crate::core::context::Context;
+use crate::core::error::{Error, Result};
 use crate::extract::Extract;
 use crate::routing::RouteOptions;
 use keeper::Live;

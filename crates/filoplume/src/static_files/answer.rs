@@ -9,12 +9,12 @@ use super::content::{Found, Source, Stored};
 use super::encoding::{Coding, accepted};
 use super::multipart_ranges::Parts;
 use super::path::FilePath;
-use super::range::{ByteRange, Selection, select};
-use crate::conditional::{Conditions, Verdict, not_modified};
-use crate::context::Context;
-use crate::error::{Error, Result};
-use crate::handler::{Handler, Parameters};
+use crate::core::context::Context;
+use crate::core::error::{Error, Result};
+use crate::core::handler::{Handler, Parameters};
 use crate::routing::RouteOptions;
+use crate::semantics::conditional::{Conditions, Verdict, not_modified};
+use crate::semantics::range::{ByteRange, Selection, select};
 
 /// The methods that are answered where a file is.
 const ALLOW: &str = "GET, HEAD, OPTIONS";

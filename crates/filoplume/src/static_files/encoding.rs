@@ -1,6 +1,6 @@
 //! Files that lie compressed beside their originals, and which of them a client takes (RFC 9110, 12.5.3).
 
-use crate::weight::{WEIGHT_MAX, Weight, parse_weight};
+use crate::semantics::weight::{WEIGHT_MAX, Weight, parse_weight};
 
 /// A coding of which a sibling may be there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

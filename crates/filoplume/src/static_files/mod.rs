@@ -8,7 +8,6 @@ mod encoding;
 mod folder;
 mod multipart_ranges;
 mod path;
-mod range;
 
 use std::fmt;
 use std::path::PathBuf;

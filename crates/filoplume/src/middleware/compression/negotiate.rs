@@ -1,7 +1,7 @@
 //! What a client accepts (RFC 9110, 12.4.2 and 12.5.3).
 
 use super::Coding;
-use crate::weight::{WEIGHT_MAX, Weight, parse_weight};
+use crate::semantics::weight::{WEIGHT_MAX, Weight, parse_weight};
 
 /// What follows from `Accept-Encoding`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

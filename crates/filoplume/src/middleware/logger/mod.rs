@@ -10,8 +10,8 @@ use std::time::{Duration, Instant, SystemTime};
 use filoplume_runtime::{Method, Peer, Request, Response, ResponseBody, StatusCode, Version};
 use parking_lot::Mutex;
 
-use crate::context::Context;
-use crate::error::{Error, Result};
+use crate::core::context::Context;
+use crate::core::error::{Error, Result};
 use crate::middleware::catch_panic::contain;
 use crate::middleware::{Middleware, Next, RequestId};
 

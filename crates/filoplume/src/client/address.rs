@@ -5,9 +5,9 @@ use std::net::IpAddr;
 
 use filoplume_runtime::{Peer, Request};
 
-use super::Extract;
-use super::headers::split_port;
-use crate::context::Context;
+use crate::core::context::Context;
+use crate::extract::Extract;
+use crate::extract::headers::split_port;
 
 /// Who asks: the client's address, and the scheme and host of its request, as far as they are known.
 ///

@@ -8,10 +8,10 @@ use std::sync::Arc;
 
 use filoplume_runtime::{Request, Response, StatusCode};
 
-use crate::core::Core;
-use crate::error::Error;
+use crate::app::Core;
+use crate::core::error::Error;
+use crate::error_response::Asked;
 use crate::extract::ClientAddr;
-use crate::present::Asked;
 use crate::routing::{Captures, CompiledRoute};
 
 /// Where a request is being answered: the app, the route, and the state that belongs to it.

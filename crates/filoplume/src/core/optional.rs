@@ -2,9 +2,9 @@
 
 use filoplume_runtime::Request;
 
-use super::{Extract, Takes};
-use crate::context::Context;
-use crate::error::Result;
+use crate::core::context::Context;
+use crate::core::error::Result;
+use crate::extract::{Extract, Takes};
 use crate::routing::RouteOptions;
 
 /// An extractor of something that may not be there. `Option<T>` is a parameter then: `None` if it is not

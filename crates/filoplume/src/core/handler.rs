@@ -4,8 +4,8 @@ use std::marker::PhantomData;
 
 use filoplume_runtime::{Request, Response};
 
-use crate::context::Context;
-use crate::error::Result;
+use crate::core::context::Context;
+use crate::core::error::Result;
 use crate::extract::{Extract, check_takes, most};
 use crate::response::IntoResponse;
 use crate::routing::RouteOptions;

@@ -25,7 +25,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use filoplume_runtime::{Headers, Method, Response, StatusCode};
 
-use crate::error::{Error, Result};
+use crate::core::error::{Error, Result};
 
 /// The first second that an HTTP-date cannot tell: the year has four digits.
 const DATE_END: Duration = Duration::from_secs(253_402_300_800);

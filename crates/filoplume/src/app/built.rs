@@ -7,11 +7,11 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use filoplume_runtime::{Method, Request, Response, ResponseBody, StatusCode, note_caught_panic};
 
 use crate::app::Settings;
-use crate::context::{Context, States};
-use crate::error::Error;
+use crate::core::context::{Context, States};
+use crate::core::error::Error;
+use crate::error_response::{Asked, Panicked};
 use crate::log::tell_without_subscriber;
 use crate::middleware::{End, Layer, Layers, Next};
-use crate::present::{Asked, Panicked};
 use crate::routing::{CompiledRoute, Found, Table};
 
 /// An app that answers: what all threads share.

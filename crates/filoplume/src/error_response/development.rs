@@ -3,8 +3,8 @@
 use filoplume_runtime::{Request, Response};
 
 use super::hints;
-use crate::context::Context;
-use crate::error::Error;
+use crate::core::context::Context;
+use crate::core::error::Error;
 use crate::routing::CompiledRoute;
 
 /// A request as the page for developers shows it.

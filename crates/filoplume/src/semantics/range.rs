@@ -8,15 +8,15 @@ const RANGES_MAX: usize = 32;
 
 /// Some of the bytes of a content, at least one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct ByteRange {
-    pub(super) start: u64,
+pub(crate) struct ByteRange {
+    pub(crate) start: u64,
     /// The last byte that belongs to it.
-    pub(super) last: u64,
+    pub(crate) last: u64,
 }
 
 /// What is sent of a content.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Selection {
+pub(crate) enum Selection {
     /// All of it: the field asks for what we do not give, or is no `Range`.
     Whole,
     /// One range: `206`.
@@ -28,19 +28,19 @@ pub(super) enum Selection {
 }
 
 impl ByteRange {
-    pub(super) fn length(self) -> u64 {
+    pub(crate) fn length(self) -> u64 {
         self.last - self.start + 1
     }
 
     /// The value of a `Content-Range`.
-    pub(super) fn of(self, length: u64) -> impl fmt::Display {
+    pub(crate) fn of(self, length: u64) -> impl fmt::Display {
         let Self { start, last } = self;
         format!("bytes {start}-{last}/{length}")
     }
 }
 
 /// Returns what the value of a `Range` selects of a content of `length` bytes.
-pub(super) fn select(value: &str, length: u64) -> Selection {
+pub(crate) fn select(value: &str, length: u64) -> Selection {
     let Some(specs) = parse(value) else { return Selection::Whole };
     if length == 0 && specs.iter().any(|spec| matches!(spec, Spec::Last(1..))) {
         // "The last five bytes" of nothing are satisfied by nothing, which no `Content-Range` can say.

@@ -7,8 +7,8 @@ use std::str::FromStr;
 use filoplume_runtime::{Peer, Request};
 
 use super::ClientAddr;
-use super::headers::split_port;
-use super::media_type::trim;
+use crate::extract::headers::split_port;
+use crate::semantics::media_type::trim;
 
 /// The proxies whose word is taken for who asks: for [`App::trust_proxies`](crate::App::trust_proxies).
 ///
@@ -235,7 +235,7 @@ impl Element {
         let mut element = Self::default();
         // Parameters begin behind a `;` elsewhere.
         let text = format!(";{text}");
-        for parameter in super::media_type::parameters(&text) {
+        for parameter in crate::semantics::media_type::parameters(&text) {
             let (name, value) = parameter.ok()?;
             let slot = match name.to_ascii_lowercase().as_str() {
                 "for" => &mut element.node,

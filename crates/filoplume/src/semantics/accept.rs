@@ -4,11 +4,11 @@ use std::cmp::Reverse;
 
 use filoplume_runtime::Headers;
 
-use crate::weight::{WEIGHT_MAX, Weight, parse_weight};
+use crate::semantics::weight::{WEIGHT_MAX, Weight, parse_weight};
 
 /// A form in which an error can be read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Format {
+pub(crate) enum Format {
     /// What is sent to those who take anything: scripts, tools, `fetch`.
     Json,
     Html,
@@ -28,7 +28,7 @@ const KEPT_BYTES_MAX: usize = 160;
 /// What stood in `Accept`. It is asked of every request and read of few: so it is copied to where nothing is
 /// allocated, and taken apart when an error is there.
 #[derive(Clone)]
-pub(super) struct Accept {
+pub(crate) struct Accept {
     /// Set if the text was too long to be kept.
     decided: Option<Format>,
     /// How much of `bytes` is text. Nothing: anything is fine.
@@ -38,7 +38,7 @@ pub(super) struct Accept {
 
 impl Accept {
     #[inline(always)]
-    pub(super) fn of(headers: &Headers) -> Self {
+    pub(crate) fn of(headers: &Headers) -> Self {
         let mut accept = Self { decided: None, length: 0, bytes: [0; KEPT_BYTES_MAX] };
         let mut values = headers.get_all("accept");
         if let Some(value) = values.next() {
@@ -63,7 +63,7 @@ impl Accept {
         preferred(&headers.get_all("accept").collect::<Vec<_>>().join(&b','))
     }
 
-    pub(super) fn format(&self) -> Format {
+    pub(crate) fn format(&self) -> Format {
         self.decided.unwrap_or_else(|| preferred(self.bytes.get(..self.length).unwrap_or_default()))
     }
 }

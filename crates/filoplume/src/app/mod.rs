@@ -1,16 +1,18 @@
 //! The app as it is written: routes, middleware, state and settings, collected until it starts.
 
+mod built;
+
 use std::error::Error as StdError;
 use std::fmt;
 
 use filoplume_runtime::{Response, ServerConfig};
 
-use crate::core::Core;
-use crate::error::{Error, Result};
+pub(crate) use self::built::Core;
+use crate::core::error::{Error, Result};
+use crate::core::handler::{Handler, Parameters};
+use crate::error_response::{Asked, Presenter, note_places_of_panics};
 use crate::extract::Proxies;
-use crate::handler::{Handler, Parameters};
 use crate::middleware::{Layer, Middleware};
-use crate::present::{Asked, Presenter, note_places_of_panics};
 use crate::response::IntoResponse;
 use crate::routing::{Route, Router, Routes, build};
 use crate::serve::AppService;

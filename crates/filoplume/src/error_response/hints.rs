@@ -6,7 +6,7 @@ use filoplume_runtime::{Response, StatusCode};
 
 use super::Panicked;
 use super::development::RouteLine;
-use crate::error::Error;
+use crate::core::error::Error;
 use crate::extract::ExtensionRejection;
 use crate::routing::CompiledRoute;
 

@@ -1,10 +1,8 @@
 //! The one place where errors become what a client reads: problem details (RFC 9457), HTML, or plain text.
 
-mod accept;
 mod development;
 mod hints;
 mod html;
-mod panics;
 mod problem;
 
 use std::borrow::Cow;
@@ -13,12 +11,12 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use filoplume_runtime::{Method, Request, Response, StatusCode, note_caught_panic};
 
-use self::accept::{Accept, Format};
 use self::development::{Findings, Snapshot};
-pub(crate) use self::panics::{Panicked, note_places_of_panics};
-use crate::context::Context;
-use crate::core::Core;
-use crate::error::Error;
+use crate::app::Core;
+use crate::core::context::Context;
+use crate::core::error::Error;
+pub(crate) use crate::core::panics::{Panicked, note_places_of_panics};
+use crate::semantics::accept::{Accept, Format};
 
 /// What was asked, as far as it matters to how an error is presented.
 ///

@@ -6,7 +6,7 @@ use std::convert::Infallible;
 use bytes::Bytes;
 use filoplume_runtime::{Headers, InvalidHeader, Response, StatusCode};
 
-use crate::error::{Error, Result};
+use crate::core::error::{Error, Result};
 use crate::response::IntoResponse;
 
 impl IntoResponse for Response {
