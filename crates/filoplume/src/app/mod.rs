@@ -1,21 +1,24 @@
 //! The app as it is written: routes, middleware, state and settings, collected until it starts.
 
-mod built;
+mod built_app;
 
 use std::error::Error as StdError;
 use std::fmt;
 
 use filoplume_runtime::{Response, ServerConfig};
 
-pub(crate) use self::built::Core;
+pub(crate) use self::built_app::BuiltApp;
+use crate::client::Proxies;
+use crate::core::asked::Asked;
 use crate::core::error::{Error, Result};
 use crate::core::handler::{Handler, Parameters};
-use crate::error_response::{Asked, Presenter, note_places_of_panics};
-use crate::extract::Proxies;
-use crate::middleware::{Layer, Middleware};
-use crate::response::IntoResponse;
+use crate::core::middleware::{Layer, Middleware};
+use crate::core::panics::note_places_of_panics;
+use crate::core::response::IntoResponse;
+use crate::core::settings::Settings;
 use crate::routing::{Route, Router, Routes, build};
-use crate::serve::AppService;
+#[cfg(feature = "static-files")]
+use crate::static_files::StaticFiles;
 
 /// An app: what is asked for goes through its middleware to the handler of a route.
 ///
@@ -41,18 +44,6 @@ pub struct App {
     pub(crate) config: ServerConfig,
     pub(crate) settings: Settings,
 }
-
-/// What is set for the whole app beside its routes.
-#[derive(Default)]
-pub(crate) struct Settings {
-    pub(crate) is_development: bool,
-    pub(crate) presenter: Option<Presenter>,
-    pub(crate) translators: Vec<Translator>,
-    pub(crate) proxies: Proxies,
-}
-
-/// Says how an error of another crate is answered.
-type Translator = Box<dyn Fn(&(dyn StdError + 'static)) -> Option<Error> + Send + Sync>;
 
 impl App {
     /// Returns an app without routes.
@@ -316,37 +307,38 @@ impl App {
         self.router.routes()
     }
 
-    /// Returns the app as a service for a [`Server`](filoplume_runtime::Server), for those who bind it themselves.
+    /// Serves files below a prefix. At `/` they are the fallback: whatever has a route of its own goes there.
     ///
-    /// ```
+    /// ```no_run
     /// use filoplume::prelude::*;
     ///
-    /// let app = App::new().get("/{a}", || "one").get("/{b}", || "other");
-    /// let error = app.build().unwrap_err();
-    /// assert!(format!("{error:?}").contains("the app cannot start"));
+    /// let app = App::new()
+    ///     .get("/api/hello", || "Hello!")
+    ///     .files("/downloads", StaticFiles::folder("downloads"))
+    ///     .files("/", StaticFiles::folder("public"));
     /// ```
-    ///
-    /// # Errors
-    ///
-    /// If routes conflict, patterns are wrong, or a route takes a state that was not given.
-    pub fn build(self) -> Result<AppService> {
-        Ok(AppService::new(self.into_core()?))
+    #[cfg(feature = "static-files")]
+    #[track_caller]
+    pub fn files(mut self, prefix: &str, files: StaticFiles) -> Self {
+        self.router = self.router.files(prefix, files);
+        self
     }
 
-    pub(crate) fn into_core(self) -> Result<Core> {
+    pub(crate) fn into_built(self) -> Result<BuiltApp> {
         let layers: Box<[Layer]> = self.router.layers.as_slice().into();
-        let states = self.router.states.clone();
+        let mut settings = self.settings;
+        settings.states = self.router.states.clone();
         let mut router = self.router;
         router.layers.clear();
         let table = build(router, &layers).map_err(|mistakes| {
             let list: Vec<_> = mistakes.iter().map(|mistake| format!("\n  - {mistake}")).collect();
             Error::start_up(format!("the app cannot start:{}", list.concat()))
         })?;
-        if self.settings.is_development {
+        if settings.is_development {
             tracing::warn!("development mode is on: whoever asks is shown errors, routes and requests");
             note_places_of_panics();
         }
-        Ok(Core { table, layers, states, settings: self.settings })
+        Ok(BuiltApp { table, layers, settings })
     }
 }
 

@@ -1,13 +1,10 @@
 //! Who asks.
 
-use std::convert::Infallible;
 use std::net::IpAddr;
 
 use filoplume_runtime::{Peer, Request};
 
-use crate::core::context::Context;
-use crate::extract::Extract;
-use crate::extract::headers::split_port;
+use crate::semantics::authority::split_port;
 
 /// Who asks: the client's address, and the scheme and host of its request, as far as they are known.
 ///
@@ -86,13 +83,5 @@ impl std::fmt::Display for ClientAddr {
             Some(ip) => ip.fmt(f),
             None => f.write_str("unknown"),
         }
-    }
-}
-
-impl Extract for ClientAddr {
-    type Rejection = Infallible;
-
-    fn extract(request: &mut Request, context: &Context<'_>) -> Result<Self, Infallible> {
-        Ok(context.client(request))
     }
 }

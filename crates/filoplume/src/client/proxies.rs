@@ -7,7 +7,7 @@ use std::str::FromStr;
 use filoplume_runtime::{Peer, Request};
 
 use super::ClientAddr;
-use crate::extract::headers::split_port;
+use crate::semantics::authority::split_port;
 use crate::semantics::media_type::trim;
 
 /// The proxies whose word is taken for who asks: for [`App::trust_proxies`](crate::App::trust_proxies).

@@ -1,18 +1,19 @@
 //! What an app knows of a request beside the request itself.
 
-use std::any::{Any, TypeId, type_name};
 use std::fmt;
 use std::net::IpAddr;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::Arc;
 
 use filoplume_runtime::{Request, Response, StatusCode};
 
-use crate::app::Core;
-use crate::core::error::Error;
-use crate::error_response::Asked;
-use crate::extract::ClientAddr;
-use crate::routing::{Captures, CompiledRoute};
+use super::asked::Asked;
+use super::captures::Captures;
+use super::error::Error;
+use super::route::CompiledRoute;
+use super::settings::Settings;
+use super::site::Site;
+use super::states::States;
+use crate::client::ClientAddr;
 
 /// Where a request is being answered: the app, the route, and the state that belongs to it.
 ///
@@ -38,7 +39,8 @@ use crate::routing::{Captures, CompiledRoute};
 /// ```
 #[derive(Clone, Copy)]
 pub struct Context<'a> {
-    pub(crate) core: &'a Core,
+    pub(crate) site: &'a dyn Site,
+    pub(crate) settings: &'a Settings,
     pub(crate) route: Option<&'a CompiledRoute>,
     pub(crate) asked: &'a Asked,
 }
@@ -96,7 +98,7 @@ impl<'a> Context<'a> {
     /// app.test().get("/").send().assert_header("cache-control", "max-age=60");
     /// ```
     pub fn is_development(&self) -> bool {
-        self.core.settings.is_development
+        self.settings.is_development
     }
 
     /// Returns the captures in the path of the request by name, still percent-encoded, in the order of the pattern.
@@ -146,7 +148,7 @@ impl<'a> Context<'a> {
     /// client.get("/").send().assert_status(308).assert_header("location", "https://example.org/");
     /// ```
     pub fn client(&self, request: &Request) -> ClientAddr {
-        self.core.settings.proxies.client(request)
+        self.settings.proxies.client(request)
     }
 
     /// Returns the address of who asks, behind the proxies that the app trusts; `None` if it came over a Unix socket
@@ -164,7 +166,7 @@ impl<'a> Context<'a> {
     /// # app.test().get("/").send().assert_status(200);
     /// ```
     pub fn client_ip(&self, request: &Request) -> Option<IpAddr> {
-        self.core.settings.proxies.client_ip(request)
+        self.settings.proxies.client_ip(request)
     }
 
     /// Returns the longest content that the route accepts, in bytes; `None` if the server's bound decides.
@@ -186,19 +188,19 @@ impl<'a> Context<'a> {
     /// all answers.
     pub(crate) fn handle(self, request: Request) -> Response {
         let Some(route) = self.route else {
-            return self.core.pending(Error::status(StatusCode::NOT_FOUND), self);
+            return self.pending(Error::status(StatusCode::NOT_FOUND));
         };
         match catch_unwind(AssertUnwindSafe(|| route.endpoint.call(request, &self))) {
             Ok(Ok(response)) => response,
-            Ok(Err(error)) => self.core.pending(error, self),
-            Err(panic) => self.core.panicked(&*panic, self),
+            Ok(Err(error)) => self.pending(error),
+            Err(panic) => self.panicked(&*panic),
         }
     }
 
     fn states(&self) -> &'a States {
         match self.route {
             Some(route) => &route.states,
-            None => &self.core.states,
+            None => &self.settings.states,
         }
     }
 }
@@ -206,36 +208,5 @@ impl<'a> Context<'a> {
 impl fmt::Debug for Context<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Context").field("route", &self.route()).finish_non_exhaustive()
-    }
-}
-
-/// Values by type. There are few: a row is faster than a map.
-#[derive(Clone, Default)]
-pub(crate) struct States {
-    values: Vec<(TypeId, Arc<dyn Any + Send + Sync>)>,
-}
-
-impl States {
-    /// Adds a value; returns the name of its type if there was one of that type already.
-    pub(crate) fn insert<T: Send + Sync + 'static>(&mut self, value: T) -> Option<&'static str> {
-        let id = TypeId::of::<T>();
-        let is_taken = self.has(id);
-        self.values.push((id, Arc::new(value)));
-        is_taken.then(type_name::<T>)
-    }
-
-    pub(crate) fn get<T: 'static>(&self) -> Option<&T> {
-        let id = TypeId::of::<T>();
-        let (_, value) = self.values.iter().find(|(of, _)| *of == id)?;
-        value.downcast_ref()
-    }
-
-    pub(crate) fn has(&self, id: TypeId) -> bool {
-        self.values.iter().any(|(of, _)| *of == id)
-    }
-
-    /// Puts those of an outer router behind, so that the inner ones are found first.
-    pub(crate) fn extend_outer(&mut self, outer: &Self) {
-        self.values.extend(outer.values.iter().cloned());
     }
 }

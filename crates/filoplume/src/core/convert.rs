@@ -6,8 +6,8 @@ use std::convert::Infallible;
 use bytes::Bytes;
 use filoplume_runtime::{Headers, InvalidHeader, Response, StatusCode};
 
-use crate::core::error::{Error, Result};
-use crate::response::IntoResponse;
+use super::error::{Error, Result};
+use super::response::IntoResponse;
 
 impl IntoResponse for Response {
     #[inline]
@@ -50,7 +50,7 @@ impl IntoResponse for Infallible {
 
 impl IntoResponse for InvalidHeader {
     fn into_response(self) -> Result<Response> {
-        Err(self.into())
+        Err(Error::internal(self))
     }
 }
 
@@ -143,7 +143,7 @@ impl<N: AsRef<str>, V: AsRef<[u8]>, const COUNT: usize, T: IntoResponse> IntoRes
         let (headers, value) = self;
         let mut response = value.into_response()?;
         for (name, value) in headers {
-            response.set_header(name.as_ref(), value)?;
+            response.set_header(name.as_ref(), value).map_err(Error::internal)?;
         }
         Ok(response)
     }
@@ -155,7 +155,7 @@ impl<T: IntoResponse> IntoResponse for (Headers, T) {
         let (headers, value) = self;
         let mut response = value.into_response()?;
         for (name, value) in headers.iter() {
-            response.add_header(name, value)?;
+            response.add_header(name, value).map_err(Error::internal)?;
         }
         Ok(response)
     }

@@ -272,7 +272,7 @@ impl Error {
         name: impl Into<Cow<'static, str>>,
         value: impl serde::Serialize,
     ) -> Result<Self> {
-        let json = serde_json::to_string(&value)?;
+        let json = serde_json::to_string(&value).map_err(Self::internal)?;
         self.inner.members.push((name.into(), json));
         Ok(self)
     }
@@ -438,17 +438,6 @@ impl Inner {
             source: None,
             is_start_up: false,
         }
-    }
-}
-
-impl<E> From<E> for Error
-where
-    E: StdError + Send + Sync + 'static,
-{
-    #[track_caller]
-    fn from(error: E) -> Self {
-        let known = crate::extract::known_refusal(&error);
-        known.unwrap_or_else(|| Self::status(StatusCode::INTERNAL_SERVER_ERROR)).with_source(error)
     }
 }
 

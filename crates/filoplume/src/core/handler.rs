@@ -4,11 +4,12 @@ use std::marker::PhantomData;
 
 use filoplume_runtime::{Request, Response};
 
-use crate::core::context::Context;
-use crate::core::error::Result;
-use crate::extract::{Extract, check_takes, most};
-use crate::response::IntoResponse;
-use crate::routing::RouteOptions;
+use super::context::Context;
+use super::error::Result;
+use super::extract::Extract;
+use super::options::RouteOptions;
+use super::response::IntoResponse;
+use super::takes::{check_takes, most};
 
 /// What answers the requests of a route: a closure or function with up to twelve [extractors](Extract) as parameters
 /// that returns something that [becomes a response](IntoResponse). It may block for as long as it likes.

@@ -2,10 +2,11 @@
 
 use filoplume_runtime::Request;
 
-use crate::core::context::Context;
-use crate::core::error::Result;
-use crate::extract::{Extract, Takes};
-use crate::routing::RouteOptions;
+use super::context::Context;
+use super::error::Result;
+use super::extract::Extract;
+use super::options::RouteOptions;
+use super::takes::Takes;
 
 /// An extractor of something that may not be there. `Option<T>` is a parameter then: `None` if it is not
 /// there, and refused as `T` is if it is there and wrong.

@@ -6,8 +6,10 @@ use std::sync::Arc;
 
 use filoplume_runtime::{Plan, Request};
 
-use crate::extract::Takes;
-use crate::middleware::Layer;
+use super::middleware::Layer;
+#[cfg(feature = "cookies")]
+use super::middleware::Middleware;
+use super::takes::Takes;
 
 /// The longest content that is accepted unless a route says otherwise. Forms and JSON of people are far below.
 pub(crate) const CONTENT_BYTES_MAX: u64 = 2 * 1024 * 1024;
@@ -48,8 +50,8 @@ pub struct RouteOptions {
     provided: Vec<TypeId>,
     /// What is taken and no middleware further out provides: a sentence for each.
     unprovided: Vec<&'static str>,
-    #[cfg(feature = "cookies")]
-    sends_cookies: bool,
+    /// The middleware that parameters of the handler bring along, and how it is made.
+    implied: Vec<(TypeId, fn() -> Layer)>,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -71,8 +73,7 @@ impl RouteOptions {
             mistakes: Vec::new(),
             provided: Vec::new(),
             unprovided: Vec::new(),
-            #[cfg(feature = "cookies")]
-            sends_cookies: false,
+            implied: Vec::new(),
         }
     }
 
@@ -189,10 +190,13 @@ impl RouteOptions {
         self
     }
 
-    /// Asks for the cookies that the handler sets to be sent.
+    /// Puts a middleware right around the handler, once for all parameters that ask for it.
     #[cfg(feature = "cookies")]
-    pub(crate) fn send_cookies(&mut self) {
-        self.sends_cookies = true;
+    pub(crate) fn imply<M: Middleware + Default>(&mut self) {
+        let id = TypeId::of::<M>();
+        if !self.implied.iter().any(|(of, _)| *of == id) {
+            self.implied.push((id, || Arc::new(M::default())));
+        }
     }
 
     /// Asks for a pattern with captures; an app whose pattern has none does not start.
@@ -259,11 +263,7 @@ impl RouteOptions {
 
     /// The middleware that parameters of the handler bring along.
     pub(crate) fn implied_layers(&self) -> Vec<Layer> {
-        #[cfg(feature = "cookies")]
-        if self.sends_cookies {
-            return vec![Arc::new(crate::extract::SendCookies)];
-        }
-        Vec::new()
+        self.implied.iter().map(|(_, make)| make()).collect()
     }
 
     /// The longest content, unless the server's bound decides.

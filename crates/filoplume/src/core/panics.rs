@@ -12,8 +12,6 @@ use std::fmt;
 use std::panic;
 use std::sync::Once;
 
-use crate::middleware::panic_message;
-
 /// A panic, as the cause of a `500`.
 #[derive(Debug)]
 pub(crate) struct Panicked {
@@ -68,3 +66,9 @@ impl fmt::Display for Panicked {
 }
 
 impl StdError for Panicked {}
+
+/// What a panic said.
+pub(crate) fn panic_message(panic: &(dyn Any + Send)) -> String {
+    let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
+    text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_else(|| "no message".to_owned())
+}

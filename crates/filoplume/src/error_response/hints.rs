@@ -4,11 +4,11 @@ use std::io;
 
 use filoplume_runtime::{Response, StatusCode};
 
-use super::Panicked;
 use super::development::RouteLine;
 use crate::core::error::Error;
+use crate::core::panics::Panicked;
+use crate::core::route::CompiledRoute;
 use crate::extract::ExtensionRejection;
-use crate::routing::CompiledRoute;
 
 /// Returns what to do, if something can be said.
 pub(super) fn hint(

@@ -13,9 +13,9 @@ use percent_encoding::{AsciiSet, CONTROLS, percent_decode_str, utf8_percent_enco
 use super::{Extract, Refusal};
 use crate::core::context::Context;
 use crate::core::error::{Error, Result};
+use crate::core::middleware::{Middleware, Next, is_panic};
+use crate::core::options::RouteOptions;
 use crate::key::Key;
-use crate::middleware::{Middleware, Next, is_panic};
-use crate::routing::RouteOptions;
 use crate::semantics::media_type::trim;
 
 /// Most cookies that are read of a request; the rest is left out. No browser keeps more for a site.
@@ -431,7 +431,7 @@ impl Extract for Cookies {
     }
 
     fn configure(options: &mut RouteOptions) {
-        options.send_cookies();
+        options.imply::<SendCookies>();
     }
 }
 
@@ -484,7 +484,8 @@ impl Refusal for CookiesRejection {
 }
 
 /// Sends what a handler set. Routes whose handlers take [`Cookies`] have it around them.
-pub(crate) struct SendCookies;
+#[derive(Default)]
+struct SendCookies;
 
 impl Middleware for SendCookies {
     fn handle(&self, mut request: Request, next: Next<'_>) -> Result<Response> {

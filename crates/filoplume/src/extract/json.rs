@@ -14,7 +14,7 @@ use super::place::{place, shortened};
 use super::{ContentRejection, Extract, ExtractOptional, Refusal, Takes};
 use crate::core::context::Context;
 use crate::core::error::{Error, Result};
-use crate::response::IntoResponse;
+use crate::core::response::IntoResponse;
 use crate::semantics::media_type::essence;
 
 /// JSON: as a parameter the content read as a `T`, as a result a `T` sent as `application/json`.

@@ -11,9 +11,10 @@ use serde::de::{self, DeserializeOwned, Deserializer, EnumAccess, IntoDeserializ
 
 use super::percent::{self, EncodingError};
 use super::{Extract, Refusal};
+use crate::core::captures::Captures;
 use crate::core::context::Context;
 use crate::core::error::Error;
-use crate::routing::{Captures, RouteOptions};
+use crate::core::options::RouteOptions;
 
 /// The captures of the path: one as a value, several as a tuple in their order or as a struct by their names.
 ///

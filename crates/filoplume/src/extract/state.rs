@@ -7,7 +7,7 @@ use filoplume_runtime::Request;
 
 use super::Extract;
 use crate::core::context::Context;
-use crate::routing::RouteOptions;
+use crate::core::options::RouteOptions;
 
 /// A clone of the state of this type that was given to [`App::state`](crate::App::state), or to a router.
 ///

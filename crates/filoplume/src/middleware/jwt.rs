@@ -12,11 +12,10 @@ use jsonwebtoken::{DecodingKey, EncodingKey, Header, Validation, decode, decode_
 use serde::Serialize;
 use serde_json::{Map, Value};
 
-use super::bearer_auth::invalid_token;
 use crate::core::error::{Error, Result};
-use crate::extract::{AuthorizationRejection, Bearer, REALM};
-use crate::middleware::{Middleware, Next};
-use crate::routing::RouteOptions;
+use crate::core::middleware::{Middleware, Next};
+use crate::core::options::RouteOptions;
+use crate::extract::{AuthorizationRejection, Bearer, REALM, VerifiedClaims, invalid_token};
 
 /// Longest token that is looked at. Those of common issuers are below 4 KiB; checking costs time by length.
 const TOKEN_BYTES_MAX: usize = 8 * 1024;
@@ -458,10 +457,6 @@ impl Middleware for Jwt {
         options.provide::<VerifiedClaims>();
     }
 }
-
-/// What a valid token says, beside the request.
-#[derive(Clone)]
-pub(crate) struct VerifiedClaims(pub(crate) Arc<Value>);
 
 /// Why a token is not valid.
 ///

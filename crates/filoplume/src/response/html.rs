@@ -4,7 +4,7 @@ use bytes::Bytes;
 use filoplume_runtime::Response;
 
 use crate::core::error::Result;
-use crate::response::IntoResponse;
+use crate::core::response::IntoResponse;
 
 /// Text that is sent as `text/html; charset=utf-8`. It is sent as it is: escape what comes from elsewhere, or use templates.
 ///

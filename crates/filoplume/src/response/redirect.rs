@@ -3,7 +3,7 @@
 use filoplume_runtime::{Response, StatusCode};
 
 use crate::core::error::Result;
-use crate::response::IntoResponse;
+use crate::core::response::IntoResponse;
 
 /// An answer that sends the client elsewhere.
 ///

@@ -1,72 +1,8 @@
-//! Which form of an error a client would rather read (RFC 9110, 12.5.1).
+//! Which of several media types a client would rather have (RFC 9110, 12.5.1).
 
 use std::cmp::Reverse;
 
-use filoplume_runtime::Headers;
-
 use crate::semantics::weight::{WEIGHT_MAX, Weight, parse_weight};
-
-/// A form in which an error can be read.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Format {
-    /// What is sent to those who take anything: scripts, tools, `fetch`.
-    Json,
-    Html,
-    Text,
-}
-
-/// The formats with their media types, those first that are taken when the client does not mind.
-const FORMATS: [(Format, &[&str]); 3] = [
-    (Format::Json, &["application/problem+json", "application/json"]),
-    (Format::Html, &["text/html"]),
-    (Format::Text, &["text/plain"]),
-];
-
-/// The longest `Accept` that is kept as it is. Those of browsers have up to 140 bytes.
-const KEPT_BYTES_MAX: usize = 160;
-
-/// What stood in `Accept`. It is asked of every request and read of few: so it is copied to where nothing is
-/// allocated, and taken apart when an error is there.
-#[derive(Clone)]
-pub(crate) struct Accept {
-    /// Set if the text was too long to be kept.
-    decided: Option<Format>,
-    /// How much of `bytes` is text. Nothing: anything is fine.
-    length: usize,
-    bytes: [u8; KEPT_BYTES_MAX],
-}
-
-impl Accept {
-    #[inline(always)]
-    pub(crate) fn of(headers: &Headers) -> Self {
-        let mut accept = Self { decided: None, length: 0, bytes: [0; KEPT_BYTES_MAX] };
-        let mut values = headers.get_all("accept");
-        if let Some(value) = values.next() {
-            if values.next().is_some() {
-                accept.decided = Some(Self::preferred_of_all(headers));
-                return accept;
-            }
-            match accept.bytes.get_mut(..value.len()) {
-                Some(kept) => {
-                    kept.copy_from_slice(value);
-                    accept.length = value.len();
-                }
-                None => accept.decided = Some(preferred(value)),
-            }
-        }
-        accept
-    }
-
-    /// Several fields are one list (RFC 9110, 5.3).
-    #[cold]
-    fn preferred_of_all(headers: &Headers) -> Format {
-        preferred(&headers.get_all("accept").collect::<Vec<_>>().join(&b','))
-    }
-
-    pub(crate) fn format(&self) -> Format {
-        self.decided.unwrap_or_else(|| preferred(self.bytes.get(..self.length).unwrap_or_default()))
-    }
-}
 
 /// One media range with its weight.
 struct Range<'a> {
@@ -75,24 +11,25 @@ struct Range<'a> {
     position: usize,
 }
 
-/// The format with the highest weight. Between equals the one that is named decides, then the one that is named first.
-/// If none is acceptable it is JSON: an error that is not read is no better than one of another type.
+/// Returns what has the highest weight in the value of an `Accept`; `None` if nothing that is offered is acceptable.
+/// Between equals the one that is named decides, then the one that is named first, then the one that is offered first.
+/// Each offer has the media types that stand for it.
 #[inline(never)]
-fn preferred(accept: &[u8]) -> Format {
+pub(crate) fn preferred<T: Copy>(accept: &[u8], offered: &[(T, &[&str])]) -> Option<T> {
     let ranges: Vec<Range<'_>> = split_unquoted(accept, b',')
         .into_iter()
         .enumerate()
         .filter_map(|(position, range)| Range::parse(range, position))
         .collect();
-    let wanted = FORMATS.iter().enumerate().filter_map(|(order, (format, names))| {
+    let wanted = offered.iter().enumerate().filter_map(|(order, (offer, names))| {
         let (specificity, quality, position) =
             names.iter().filter_map(|name| most_specific(&ranges, name)).max()?;
-        (quality > 0).then_some((Reverse(quality), Reverse(specificity), Reverse(position), order, *format))
+        (quality > 0).then_some((Reverse(quality), Reverse(specificity), Reverse(position), order, *offer))
     });
     let best = wanted.min_by_key(|&(quality, specificity, position, order, _)| {
         (quality, specificity, position.0.0, order)
     });
-    best.map_or(Format::Json, |(.., format)| format)
+    best.map(|(.., offer)| offer)
 }
 
 /// How specific the range is that speaks of a media type, its weight, and where it stands.
@@ -155,9 +92,22 @@ fn split_unquoted(text: &[u8], separator: u8) -> Vec<&[u8]> {
 mod tests {
     use super::*;
 
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    enum Format {
+        Json,
+        Html,
+        Text,
+    }
+
+    const FORMATS: [(Format, &[&str]); 3] = [
+        (Format::Json, &["application/problem+json", "application/json"]),
+        (Format::Html, &["text/html"]),
+        (Format::Text, &["text/plain"]),
+    ];
+
     #[track_caller]
     fn check(accept: &str, expected: Format) {
-        assert_eq!(preferred(accept.as_bytes()), expected, "{accept}");
+        assert_eq!(preferred(accept.as_bytes(), &FORMATS).unwrap_or(Format::Json), expected, "{accept}");
     }
 
     #[test]
@@ -215,23 +165,5 @@ mod tests {
         check("text/html;q=2, ;;;, /, text", Format::Json);
         check("text/html;level=1", Format::Json);
         check("x/y;a=\", text/html\"", Format::Json);
-    }
-
-    #[test]
-    fn a_long_accept_is_decided_at_once_and_a_short_one_kept() {
-        let mut headers = Headers::new();
-        headers.append("accept", "text/html").unwrap();
-        assert_eq!(Accept::of(&headers).format(), Format::Html);
-        let long = format!("{}text/html", "image/png;q=0.1, ".repeat(100));
-        headers.insert("accept", long).unwrap();
-        assert_eq!(Accept::of(&headers).format(), Format::Html);
-    }
-
-    #[test]
-    fn several_fields_are_one_list() {
-        let mut headers = Headers::new();
-        headers.append("accept", "application/json;q=0.5").unwrap();
-        headers.append("accept", "text/html").unwrap();
-        assert_eq!(Accept::of(&headers).format(), Format::Html);
     }
 }

@@ -25,8 +25,6 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use filoplume_runtime::{Headers, Method, Response, StatusCode};
 
-use crate::core::error::{Error, Result};
-
 /// The first second that an HTTP-date cannot tell: the year has four digits.
 const DATE_END: Duration = Duration::from_secs(253_402_300_800);
 
@@ -304,25 +302,6 @@ pub enum Verdict {
     Failed,
     /// A list of tags is none, and to guess what it protects would be unsafe: `400`.
     Malformed,
-}
-
-impl Verdict {
-    /// Returns the error that answers conditions which forbid to go on.
-    ///
-    /// # Errors
-    ///
-    /// `412` for [`Failed`](Self::Failed), `400` for [`Malformed`](Self::Malformed).
-    pub fn ok(self) -> Result<()> {
-        match self {
-            Self::Proceed | Self::NotModified => Ok(()),
-            Self::Failed => {
-                Err(Error::new(StatusCode::PRECONDITION_FAILED, "it is not what the condition wants"))
-            }
-            Self::Malformed => {
-                Err(Error::bad_request("`If-Match` or `If-None-Match` is no list of entity tags"))
-            }
-        }
-    }
 }
 
 impl<'a> Conditions<'a> {

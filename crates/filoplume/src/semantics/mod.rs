@@ -1,6 +1,7 @@
 //! What RFC 9110 says about preferences, conditions and ranges, over plain values: no app, no route, no error.
 
 pub(crate) mod accept;
+pub(crate) mod authority;
 pub mod conditional;
 pub(crate) mod media_type;
 #[cfg(feature = "static-files")]

@@ -12,7 +12,7 @@ use super::path::FilePath;
 use crate::core::context::Context;
 use crate::core::error::{Error, Result};
 use crate::core::handler::{Handler, Parameters};
-use crate::routing::RouteOptions;
+use crate::core::options::RouteOptions;
 use crate::semantics::conditional::{Conditions, Verdict, not_modified};
 use crate::semantics::range::{ByteRange, Selection, select};
 
@@ -36,7 +36,7 @@ impl Handler<WholeRequest> for FilesHandler {
 
     fn call(&self, WholeRequest(request): WholeRequest, context: &Context<'_>) -> Result<Response> {
         // Names are decoded here, and what is below the prefix of others is theirs.
-        if let Some(path) = context.core.table.other_place(request.path()) {
+        if let Some(path) = context.site.other_place(request.path()) {
             return redirect_to(&request, &path);
         }
         self.0.answer(&request, context.route().unwrap_or("/*"))

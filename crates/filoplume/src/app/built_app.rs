@@ -1,52 +1,71 @@
 //! An app that answers: the way of a request from the app's middleware to its route, and of an error to the client.
 
-use std::any::Any;
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use filoplume_runtime::{Method, Request, Response, ResponseBody, StatusCode, note_caught_panic};
+use filoplume_runtime::{Method, Request, Response, ResponseBody, StatusCode};
 
-use crate::app::Settings;
-use crate::core::context::{Context, States};
+use crate::core::asked::Asked;
+use crate::core::context::Context;
 use crate::core::error::Error;
-use crate::error_response::{Asked, Panicked};
-use crate::log::tell_without_subscriber;
-use crate::middleware::{End, Layer, Layers, Next};
-use crate::routing::{CompiledRoute, Found, Table};
+use crate::core::middleware::{End, Layer, Layers, Next};
+use crate::core::route::CompiledRoute;
+use crate::core::settings::Settings;
+use crate::core::site::Site;
+use crate::error_response::present;
+use crate::routing::{Found, Table};
 
 /// An app that answers: what all threads share.
-pub(crate) struct Core {
+pub(crate) struct BuiltApp {
     pub(crate) table: Table,
     pub(crate) layers: Box<[Layer]>,
-    pub(crate) states: States,
     pub(crate) settings: Settings,
 }
 
-impl Core {
+impl BuiltApp {
     /// Answers a request: the outermost place.
     pub(crate) fn answer(&self, request: Request) -> Response {
         let asked = Asked::of(&request, self.settings.is_development);
         let route = request.route().and_then(|number| self.table.route(number));
-        let context = Context { core: self, route, asked: &asked };
-        let next = Next { layers: Layers(&self.layers), context, end: End::Route };
+        let context = Context { site: self, settings: &self.settings, route, asked: &asked };
         // What middleware does wrong ends here; the panics of handlers ended before, so that middleware sees their answers.
-        let response = match catch_unwind(AssertUnwindSafe(|| next.run(request))) {
+        let response = match catch_unwind(AssertUnwindSafe(|| self.run(request, context))) {
             Ok(response) => response,
-            Err(panic) => self.panicked(&*panic, context),
+            Err(panic) => context.panicked(&*panic),
         };
         if matches!(response.body(), ResponseBody::Empty) && Error::of(&response).is_some() {
-            return self.present(response, context);
+            return present(response, context, self.table.routes());
         }
         response
     }
 
-    /// Answers a request behind the middleware of the app.
-    pub(crate) fn route(&self, mut request: Request, asked: &Asked) -> Response {
+    #[inline]
+    fn run(&self, request: Request, context: Context<'_>) -> Response {
+        if self.layers.is_empty() {
+            return self.route(request, context.asked);
+        }
+        Next { layers: Layers(&self.layers), context, end: End::Route }.run(request)
+    }
+
+    /// The route that a CORS preflight is about: its middleware may answer, although no handler answers `OPTIONS`.
+    fn preflighted(&self, request: &Request) -> Option<&CompiledRoute> {
+        request.header("origin")?;
+        let method = request.header("access-control-request-method")?;
+        let method = Method::from_bytes(method.as_bytes()).ok()?;
+        match self.table.find(&method, request.path()) {
+            Found::Route(number) => self.table.route(number),
+            _ => None,
+        }
+    }
+}
+
+impl Site for BuiltApp {
+    fn route(&self, mut request: Request, asked: &Asked) -> Response {
         let is_planned = request.route().is_some();
         let error = match self.table.found_for(&request) {
             Found::Route(number) => match self.table.route(number) {
                 Some(route) if !route.options.refuses_content(&mut request, is_planned) => {
-                    let context = Context { core: self, route: Some(route), asked };
+                    let context = Context { site: self, settings: &self.settings, route: Some(route), asked };
                     if route.layers.is_empty() {
                         return context.handle(request);
                     }
@@ -62,7 +81,8 @@ impl Core {
             Found::Options { allow } => {
                 return match self.preflighted(&request) {
                     Some(route) => {
-                        let context = Context { core: self, route: Some(route), asked };
+                        let context =
+                            Context { site: self, settings: &self.settings, route: Some(route), asked };
                         Next { layers: Layers(&route.layers), context, end: End::Options }.run(request)
                     }
                     None => allowed(allow),
@@ -81,30 +101,7 @@ impl Core {
         error.into_pending_response()
     }
 
-    /// The response that stands for a panic, and the line in the log.
-    #[cold]
-    pub(crate) fn panicked(&self, panic: &(dyn Any + Send), context: Context<'_>) -> Response {
-        let route = context.route().unwrap_or("no route");
-        let method = context.asked.method().as_str();
-        note_caught_panic();
-        let panicked = Panicked::caught(panic);
-        tracing::error!(method, route, panic = panicked.message, "a handler panicked");
-        Error::internal(panicked).into_pending_response()
-    }
-
-    /// The route that a CORS preflight is about: its middleware may answer, although no handler answers `OPTIONS`.
-    fn preflighted(&self, request: &Request) -> Option<&CompiledRoute> {
-        request.header("origin")?;
-        let method = request.header("access-control-request-method")?;
-        let method = Method::from_bytes(method.as_bytes()).ok()?;
-        match self.table.find(&method, request.path()) {
-            Found::Route(number) => self.table.route(number),
-            _ => None,
-        }
-    }
-
-    /// The answer to `OPTIONS` behind the middleware of a route.
-    pub(crate) fn answer_options(&self, request: &Request) -> Response {
+    fn answer_options(&self, request: &Request) -> Response {
         match self.table.find(request.method(), request.path()) {
             Found::Options { allow } => allowed(allow),
             // Middleware changed the method on the way.
@@ -112,38 +109,15 @@ impl Core {
         }
     }
 
-    /// The response that stands for an error on its way out, and the line in the log for one of ours.
-    #[inline(never)]
-    pub(crate) fn pending(&self, error: Error, context: Context<'_>) -> Response {
-        let error = self.translate(error);
-        if error.status_code().is_server_error() {
-            let route = context.route().unwrap_or("no route");
-            let method = context.asked.method().as_str();
-            tracing::error!(
-                method,
-                route,
-                status = error.status_code().as_u16(),
-                error = error.in_one_line(),
-                "a request failed"
-            );
-            tell_without_subscriber(&format!("{method} {route} failed: {}", error.in_one_line()));
-        }
-        error.into_pending_response()
-    }
-
-    fn translate(&self, error: Error) -> Error {
-        let translated =
-            self.settings.translators.iter().find_map(|translate| error.chain().find_map(translate));
-        match translated {
-            Some(translated) => translated.with_cause_of(error),
-            None => error,
-        }
+    #[cfg(feature = "static-files")]
+    fn other_place(&self, path: &str) -> Option<String> {
+        self.table.other_place(path)
     }
 }
 
-impl fmt::Debug for Core {
+impl fmt::Debug for BuiltApp {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Core").field("table", &self.table).finish_non_exhaustive()
+        f.debug_struct("BuiltApp").field("table", &self.table).finish_non_exhaustive()
     }
 }
 

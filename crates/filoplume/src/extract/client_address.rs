@@ -1,0 +1,17 @@
+//! Who asks, as a parameter.
+
+use std::convert::Infallible;
+
+use filoplume_runtime::Request;
+
+use crate::client::ClientAddr;
+use crate::core::context::Context;
+use crate::core::extract::Extract;
+
+impl Extract for ClientAddr {
+    type Rejection = Infallible;
+
+    fn extract(request: &mut Request, context: &Context<'_>) -> Result<Self, Infallible> {
+        Ok(context.client(request))
+    }
+}
