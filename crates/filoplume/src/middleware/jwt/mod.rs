@@ -1,14 +1,17 @@
 //! JSON Web Tokens (RFC 7519), checked as RFC 8725 recommends.
 
-use std::error::Error as StdError;
+mod error;
+mod key;
+
 use std::fmt;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+pub use self::error::JwtError;
+pub use self::key::JwtKey;
 use filoplume_runtime::{Request, Response};
 pub use jsonwebtoken::Algorithm as JwtAlgorithm;
-use jsonwebtoken::errors::ErrorKind;
-use jsonwebtoken::{DecodingKey, EncodingKey, Header, Validation, decode, decode_header, encode};
+use jsonwebtoken::{Header, Validation, decode, decode_header, encode};
 use serde::Serialize;
 use serde_json::{Map, Value};
 
@@ -68,140 +71,6 @@ struct Settings {
     needs_expiry: bool,
     is_optional: bool,
     realm: String,
-}
-
-/// A key of [`Jwt`], with the one algorithm that it is used with.
-///
-/// ```
-/// use filoplume::middleware::{Jwt, JwtKey};
-///
-/// let jwt = Jwt::new(JwtKey::hs256("a secret of 32 random bytes at least")?.id("2026"));
-/// assert!(JwtKey::hs256("too short").is_err());
-/// # Ok::<(), filoplume::Error>(())
-/// ```
-#[derive(Clone)]
-pub struct JwtKey {
-    id: Option<String>,
-    algorithm: JwtAlgorithm,
-    verifies: DecodingKey,
-    signs: Option<EncodingKey>,
-}
-
-impl JwtKey {
-    /// Returns a key for HMAC with SHA-256, from a secret of at least 32 random bytes (RFC 7518, 3.2).
-    ///
-    /// # Errors
-    ///
-    /// If the secret is shorter.
-    pub fn hs256(secret: impl AsRef<[u8]>) -> Result<Self> {
-        Self::hmac(JwtAlgorithm::HS256, 32, secret.as_ref())
-    }
-
-    /// Returns a key for HMAC with SHA-512, from a secret of at least 64 random bytes (RFC 7518, 3.2).
-    ///
-    /// # Errors
-    ///
-    /// If the secret is shorter.
-    pub fn hs512(secret: impl AsRef<[u8]>) -> Result<Self> {
-        Self::hmac(JwtAlgorithm::HS512, 64, secret.as_ref())
-    }
-
-    fn hmac(algorithm: JwtAlgorithm, bytes_min: usize, secret: &[u8]) -> Result<Self> {
-        let length = secret.len();
-        if length < bytes_min {
-            return Err(Error::start_up(format!(
-                "the secret for {algorithm:?} has {length} bytes, and {bytes_min} are the least (RFC 7518, 3.2): \
-                 make one with `openssl rand -base64 {}`",
-                bytes_min * 3 / 2
-            )));
-        }
-        Ok(Self {
-            id: None,
-            algorithm,
-            verifies: DecodingKey::from_secret(secret),
-            signs: Some(EncodingKey::from_secret(secret)),
-        })
-    }
-
-    /// Returns a key that checks tokens that others issue, from a public key in PEM. Algorithms: RS, PS, ES, `EdDSA`.
-    ///
-    /// ```no_run
-    /// use filoplume::middleware::{Jwt, JwtAlgorithm, JwtKey};
-    ///
-    /// let key = JwtKey::public_pem(JwtAlgorithm::ES256, std::fs::read("issuer.public.pem")?)?;
-    /// let jwt = Jwt::new(key).issuer("https://auth.example").audience("notes");
-    /// # Ok::<(), filoplume::Error>(())
-    /// ```
-    ///
-    /// # Errors
-    ///
-    /// If it is no public key for the algorithm.
-    pub fn public_pem(algorithm: JwtAlgorithm, public: impl AsRef<[u8]>) -> Result<Self> {
-        let verifies = match Family::of(algorithm) {
-            Some(Family::Rsa) => DecodingKey::from_rsa_pem(public.as_ref()),
-            Some(Family::Ec) => DecodingKey::from_ec_pem(public.as_ref()),
-            Some(Family::Ed) => DecodingKey::from_ed_pem(public.as_ref()),
-            None => return Err(wrong_key(algorithm, "it works with a secret, not with a public key")),
-        };
-        let verifies = verifies.map_err(|error| wrong_key(algorithm, &error.to_string()))?;
-        Ok(Self { id: None, algorithm, verifies, signs: None })
-    }
-
-    /// Returns a key that issues and checks tokens, from both keys in PEM. Algorithms: RS, PS, ES, `EdDSA`.
-    ///
-    /// ```no_run
-    /// use filoplume::middleware::{Jwt, JwtAlgorithm, JwtKey};
-    ///
-    /// let (private, public) = (std::fs::read("private.pem")?, std::fs::read("public.pem")?);
-    /// let jwt = Jwt::new(JwtKey::pair_pem(JwtAlgorithm::EdDSA, private, public)?.id("2026"));
-    /// # Ok::<(), filoplume::Error>(())
-    /// ```
-    ///
-    /// # Errors
-    ///
-    /// If they are no keys for the algorithm.
-    pub fn pair_pem(
-        algorithm: JwtAlgorithm,
-        private: impl AsRef<[u8]>,
-        public: impl AsRef<[u8]>,
-    ) -> Result<Self> {
-        let mut key = Self::public_pem(algorithm, public)?;
-        let signs = match Family::of(algorithm) {
-            Some(Family::Rsa) => EncodingKey::from_rsa_pem(private.as_ref()),
-            Some(Family::Ec) => EncodingKey::from_ec_pem(private.as_ref()),
-            Some(Family::Ed) | None => EncodingKey::from_ed_pem(private.as_ref()),
-        };
-        key.signs = Some(signs.map_err(|error| wrong_key(algorithm, &error.to_string()))?);
-        Ok(key)
-    }
-
-    /// Names the key. Tokens that name one (`kid`) are checked with that one only.
-    #[must_use]
-    pub fn id(mut self, id: impl Into<String>) -> Self {
-        self.id = Some(id.into());
-        self
-    }
-}
-
-enum Family {
-    Rsa,
-    Ec,
-    Ed,
-}
-
-impl Family {
-    fn of(algorithm: JwtAlgorithm) -> Option<Self> {
-        Some(match algorithm {
-            JwtAlgorithm::HS256 | JwtAlgorithm::HS384 | JwtAlgorithm::HS512 => return None,
-            JwtAlgorithm::ES256 | JwtAlgorithm::ES384 => Self::Ec,
-            JwtAlgorithm::EdDSA => Self::Ed,
-            _ => Self::Rsa,
-        })
-    }
-}
-
-fn wrong_key(algorithm: JwtAlgorithm, why: &str) -> Error {
-    Error::start_up(format!("this is no key for {algorithm:?}: {why}"))
 }
 
 impl Jwt {
@@ -458,93 +327,6 @@ impl Middleware for Jwt {
     }
 }
 
-/// Why a token is not valid.
-///
-/// ```
-/// use filoplume::middleware::{Jwt, JwtError};
-///
-/// let jwt = Jwt::hs256("a secret of 32 random bytes at least")?;
-/// let told = match jwt.verify("made up") {
-///     Ok(claims) => format!("welcome, {}", claims["sub"]),
-///     Err(JwtError::Expired) => "log in again".to_owned(),
-///     Err(error) => error.to_string(),
-/// };
-/// assert_eq!(told, "the token is malformed");
-/// # Ok::<(), filoplume::Error>(())
-/// ```
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum JwtError {
-    /// It is no token, or longer than 8 KiB, or names something critical (`crit`).
-    Malformed,
-    /// It names a key that is not there, or names none of several.
-    UnknownKey,
-    /// It names another algorithm than its key is for.
-    Algorithm,
-    /// The signature is wrong.
-    Signature,
-    /// `exp` is over.
-    Expired,
-    /// `nbf` is not yet.
-    NotYetValid,
-    /// `iss` is another one.
-    Issuer,
-    /// `aud` is another one, or one where none is named.
-    Audience,
-    /// A claim is missing or malformed: this one.
-    Claim(String),
-}
-
-impl JwtError {
-    fn of(kind: &ErrorKind) -> Self {
-        match kind {
-            ErrorKind::InvalidSignature => Self::Signature,
-            ErrorKind::InvalidAlgorithm | ErrorKind::InvalidAlgorithmName | ErrorKind::MissingAlgorithm => {
-                Self::Algorithm
-            }
-            ErrorKind::ExpiredSignature => Self::Expired,
-            ErrorKind::ImmatureSignature => Self::NotYetValid,
-            ErrorKind::InvalidIssuer => Self::Issuer,
-            ErrorKind::InvalidAudience => Self::Audience,
-            ErrorKind::MissingRequiredClaim(claim) | ErrorKind::InvalidClaimFormat(claim) => {
-                Self::Claim(claim.clone())
-            }
-            _ => Self::Malformed,
-        }
-    }
-
-    /// What the client is told: what it can do something about.
-    fn description(&self) -> &'static str {
-        match self {
-            Self::Expired => "the token has expired",
-            Self::NotYetValid => "the token is not valid yet",
-            Self::Audience => "the token is for another audience",
-            Self::Issuer => "the token is from another issuer",
-            Self::Claim(_) => "the token lacks a claim",
-            Self::Malformed | Self::UnknownKey | Self::Algorithm | Self::Signature => {
-                "the token is not valid"
-            }
-        }
-    }
-}
-
-impl fmt::Display for JwtError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Malformed => f.write_str("the token is malformed"),
-            Self::UnknownKey => f.write_str("the token is signed with a key that is not known"),
-            Self::Algorithm => f.write_str("the token names another algorithm than its key is for"),
-            Self::Signature => f.write_str("the signature of the token is wrong"),
-            Self::Claim(claim) => write!(f, "the claim `{claim}` of the token is missing or malformed"),
-            Self::Expired | Self::NotYetValid | Self::Issuer | Self::Audience => {
-                f.write_str(self.description())
-            }
-        }
-    }
-}
-
-impl StdError for JwtError {}
-
 impl fmt::Debug for Jwt {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let settings = &self.settings;
@@ -556,14 +338,5 @@ impl fmt::Debug for Jwt {
     }
 }
 
-impl fmt::Debug for JwtKey {
-    // Never the secret.
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut debug = f.debug_struct("JwtKey");
-        debug.field("id", &self.id).field("algorithm", &self.algorithm).finish_non_exhaustive()
-    }
-}
-
 #[cfg(test)]
-#[path = "jwt_tests.rs"]
 mod tests;

@@ -1,11 +1,14 @@
 //! What goes wrong, and how it is answered: one type for handlers, middleware and start-up.
 
+mod print;
+mod with;
+
 use std::borrow::Cow;
 use std::error::Error as StdError;
 use std::fmt;
 use std::sync::Arc;
 
-use filoplume_runtime::{Headers, InvalidHeader, Response, StatusCode};
+use filoplume_runtime::{Headers, Response, StatusCode};
 
 /// A failure: a status, what the peer may know of it, and what only the log may know.
 ///
@@ -174,135 +177,6 @@ impl Error {
         error
     }
 
-    /// Sets the cause. It is logged, never sent.
-    ///
-    /// ```
-    /// use filoplume::prelude::*;
-    ///
-    /// fn quantity(text: String) -> Result<String> {
-    ///     let count: u32 = text.parse().map_err(|error| Error::bad_request("no number").with_source(error))?;
-    ///     Ok(format!("{count} pieces"))
-    /// }
-    ///
-    /// let client = App::new().post("/", quantity).test();
-    /// client.post("/").body("many").send().assert_status(400).assert_contains("no number");
-    /// ```
-    #[must_use]
-    #[doc(alias = "with_cause")]
-    pub fn with_source(mut self, source: impl Into<Box<dyn StdError + Send + Sync>>) -> Self {
-        self.inner.source = Some(source.into());
-        self
-    }
-
-    /// Takes over the cause of another error, unless it has one.
-    pub(crate) fn with_cause_of(mut self, other: Self) -> Self {
-        if self.inner.source.is_none() {
-            self.inner.source = other.inner.source;
-        }
-        self
-    }
-
-    /// Adds what is wrong with one field.
-    ///
-    /// ```
-    /// use filoplume::prelude::*;
-    ///
-    /// let app = App::new().post("/sign-up", || {
-    ///     Err::<(), _>(Error::unprocessable("please look at the form again").with_field("email", "is taken"))
-    /// });
-    /// let response = app.test().post("/sign-up").send();
-    /// response.assert_status(422).assert_contains(r#""field":"email""#);
-    /// ```
-    #[must_use]
-    pub fn with_field(mut self, field: impl Into<String>, message: impl Into<String>) -> Self {
-        self.inner.fields.push(FieldError { field: field.into(), message: message.into() });
-        self
-    }
-
-    /// Sets the URI that names this kind of problem (RFC 9457, 3.1.1).
-    ///
-    /// ```
-    /// use filoplume::prelude::*;
-    ///
-    /// let app = App::new().post("/buy", || {
-    ///     let error = Error::new(StatusCode::PAYMENT_REQUIRED, "30 are missing");
-    ///     Err::<(), _>(error.with_type("https://example.org/problems/no-money").with_title("Not enough money"))
-    /// });
-    /// app.test().post("/buy").send().assert_contains(r#""type":"https://example.org/problems/no-money""#);
-    /// ```
-    #[must_use]
-    pub fn with_type(mut self, uri: impl Into<Cow<'static, str>>) -> Self {
-        self.inner.problem_type = Some(uri.into());
-        self
-    }
-
-    /// Sets the title of this kind of problem, for one that has a [type](Self::with_type) of its own (RFC 9457, 3.1.3).
-    /// Otherwise it is the name of the status.
-    ///
-    /// ```
-    /// use filoplume::Error;
-    ///
-    /// let error = Error::conflict("bob has it").with_type("https://example.org/problems/lent").with_title("Lent out");
-    /// assert_eq!(error.title(), Some("Lent out"));
-    /// ```
-    #[must_use]
-    pub fn with_title(mut self, title: impl Into<Cow<'static, str>>) -> Self {
-        self.inner.title = Some(title.into());
-        self
-    }
-
-    /// Adds a member to the problem details that JSON clients get (RFC 9457, 3.2).
-    ///
-    /// ```
-    /// use filoplume::prelude::*;
-    ///
-    /// let app = App::new().post("/buy", || {
-    ///     Err::<(), _>(Error::conflict("not enough money").with_member("balance", 30)?)
-    /// });
-    /// assert!(app.test().post("/buy").send().text().contains(r#""balance":30"#));
-    /// # Ok::<(), Error>(())
-    /// ```
-    ///
-    /// # Errors
-    ///
-    /// If the value cannot be JSON.
-    #[cfg(feature = "json")]
-    pub fn with_member(
-        mut self,
-        name: impl Into<Cow<'static, str>>,
-        value: impl serde::Serialize,
-    ) -> Result<Self> {
-        let json = serde_json::to_string(&value).map_err(Self::internal)?;
-        self.inner.members.push((name.into(), json));
-        Ok(self)
-    }
-
-    /// Adds a header to the answer, such as `WWW-Authenticate` or `Retry-After`.
-    ///
-    /// ```
-    /// use filoplume::prelude::*;
-    ///
-    /// let app = App::new().get("/", || -> Result<()> {
-    ///     Err(Error::unavailable("back in a minute").with_header("retry-after", "60")?)
-    /// });
-    /// app.test().get("/").send().assert_status(503).assert_header("retry-after", "60");
-    /// ```
-    ///
-    /// # Errors
-    ///
-    /// If the name is no token or the value has a control character.
-    pub fn with_header(mut self, name: &str, value: impl AsRef<[u8]>) -> Result<Self, InvalidHeader> {
-        self.inner.headers.append(name, value)?;
-        Ok(self)
-    }
-
-    /// As `with_header`, for what is known to be valid.
-    pub(crate) fn with_known_header(mut self, name: &str, value: impl AsRef<[u8]>) -> Self {
-        let added = self.inner.headers.append(name, value);
-        debug_assert!(added.is_ok(), "{name} is a valid header");
-        self
-    }
-
     /// Returns the status of the answer.
     pub fn status_code(&self) -> StatusCode {
         self.inner.status
@@ -441,40 +315,6 @@ impl Inner {
     }
 }
 
-impl fmt::Display for Error {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match (&self.inner.detail, &self.inner.source) {
-            (Some(detail), _) => f.write_str(detail),
-            (None, Some(source)) => write!(f, "{source}"),
-            (None, None) => write!(f, "{}", self.inner.status),
-        }
-    }
-}
-
-impl fmt::Debug for Error {
-    // `fn main() -> Result` prints this form: it should read like a text.
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if !self.inner.is_start_up && self.inner.status != StatusCode::INTERNAL_SERVER_ERROR {
-            write!(f, "{}: ", self.inner.status)?;
-        }
-        write!(f, "{self}")?;
-        for field in &self.inner.fields {
-            write!(f, "\n  {}: {}", field.field, field.message)?;
-        }
-        let told = usize::from(self.inner.detail.is_none());
-        let mut before = self.to_string();
-        for cause in self.chain().skip(told) {
-            let cause = cause.to_string();
-            // Many errors tell their cause already.
-            if !before.ends_with(&cause) {
-                write!(f, "\n  caused by: {cause}")?;
-            }
-            before = cause;
-        }
-        Ok(())
-    }
-}
-
 /// A text as an error.
 #[derive(Debug)]
 pub(crate) struct Message(pub(crate) String);
@@ -488,44 +328,4 @@ impl fmt::Display for Message {
 impl StdError for Message {}
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn an_error_of_another_crate_is_a_plain_500() {
-        let error = Error::from(std::io::Error::other("disk on fire"));
-        assert_eq!(error.status_code(), 500);
-        assert_eq!(error.detail(), None, "its text is not for the peer");
-        assert_eq!(format!("{error:?}"), "disk on fire");
-        assert!(error.downcast_ref::<std::io::Error>().is_some());
-    }
-
-    #[test]
-    fn a_cause_that_was_told_is_not_told_again() {
-        #[derive(Debug)]
-        struct Outer(std::io::Error);
-        impl fmt::Display for Outer {
-            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                write!(f, "cannot read the list: {}", self.0)
-            }
-        }
-        impl StdError for Outer {
-            fn source(&self) -> Option<&(dyn StdError + 'static)> {
-                Some(&self.0)
-            }
-        }
-        let error = Error::from(Outer(std::io::Error::other("disk on fire")));
-        assert_eq!(format!("{error:?}"), "cannot read the list: disk on fire");
-    }
-
-    #[test]
-    fn what_is_printed_names_status_fields_and_causes() {
-        let error = Error::unprocessable("the order is wrong")
-            .with_field("items[0].count", "must be positive")
-            .with_source(Message("count is 0".to_owned()));
-        assert_eq!(
-            format!("{error:?}"),
-            "422 Unprocessable Entity: the order is wrong\n  items[0].count: must be positive\n  caused by: count is 0"
-        );
-    }
-}
+mod tests;

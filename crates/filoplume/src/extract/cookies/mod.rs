@@ -1,20 +1,20 @@
 //! Cookies (RFC 6265): those that came, and those to be sent.
 
+mod parameter;
+
 use std::borrow::Cow;
 use std::error::Error as StdError;
 use std::fmt;
 use std::sync::Arc;
 
 use cookie::{Cookie, SameSite};
-use filoplume_runtime::{Request, Response, StatusCode};
+use filoplume_runtime::{Request, Response};
 use parking_lot::Mutex;
 use percent_encoding::{AsciiSet, CONTROLS, percent_decode_str, utf8_percent_encode};
 
-use super::{Extract, Refusal};
+pub use self::parameter::CookiesRejection;
 use crate::core::context::Context;
 use crate::core::error::{Error, Result};
-use crate::core::middleware::{Middleware, Next, is_panic};
-use crate::core::options::RouteOptions;
 use crate::key::Key;
 use crate::semantics::media_type::trim;
 
@@ -423,136 +423,5 @@ impl fmt::Display for InvalidCookie {
 
 impl StdError for InvalidCookie {}
 
-impl Extract for Cookies {
-    type Rejection = CookiesRejection;
-
-    fn extract(request: &mut Request, _: &Context<'_>) -> Result<Self, CookiesRejection> {
-        request.extensions().get::<Self>().cloned().ok_or(CookiesRejection { _private: () })
-    }
-
-    fn configure(options: &mut RouteOptions) {
-        options.imply::<SendCookies>();
-    }
-}
-
-/// [`Cookies`] was called by an extractor that does not pass [`Extract::configure`] on: cookies would not be sent.
-///
-/// ```
-/// use filoplume::extract::CookiesRejection;
-/// use filoplume::prelude::*;
-/// use filoplume::routing::RouteOptions;
-/// use filoplume::{Context, Extract};
-///
-/// /// The theme that somebody has chosen.
-/// struct Theme(String);
-///
-/// impl Extract for Theme {
-///     type Rejection = CookiesRejection;
-///
-///     fn extract(request: &mut Request, context: &Context<'_>) -> Result<Self, CookiesRejection> {
-///         let cookies = Cookies::extract(request, context)?;
-///         Ok(Self(cookies.get("theme").unwrap_or("light".to_owned())))
-///     }
-///
-///     fn configure(options: &mut RouteOptions) {
-///         Cookies::configure(options);
-///     }
-/// }
-///
-/// App::new().get("/", |Theme(theme): Theme| theme).test().get("/").send().assert_text("light");
-/// ```
-#[derive(Clone, Debug)]
-pub struct CookiesRejection {
-    _private: (),
-}
-
-impl fmt::Display for CookiesRejection {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(
-            "an extractor takes `Cookies` and does not say so: call `Cookies::configure(options)` in its `configure`, \
-             or use `Cookies::of(request)`, which only reads",
-        )
-    }
-}
-
-impl StdError for CookiesRejection {}
-
-impl Refusal for CookiesRejection {
-    fn describe(&self) -> Error {
-        Error::status(StatusCode::INTERNAL_SERVER_ERROR)
-    }
-}
-
-/// Sends what a handler set. Routes whose handlers take [`Cookies`] have it around them.
-#[derive(Default)]
-struct SendCookies;
-
-impl Middleware for SendCookies {
-    fn handle(&self, mut request: Request, next: Next<'_>) -> Result<Response> {
-        let cookies = Cookies::of(&request);
-        let context = next.context();
-        request.extensions_mut().insert(cookies.clone());
-        let mut response = next.run(request);
-        if !is_panic(&response) {
-            cookies.write_to(&mut response, &context)?;
-        }
-        Ok(response)
-    }
-}
-
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn sent(cookie: impl Into<Cookie<'static>>) -> Result<String, String> {
-        let mut response = Response::default();
-        add_set_cookie(&mut response, cookie.into(), true).map_err(|error| error.to_string())?;
-        Ok(response.headers().get_str("set-cookie").unwrap_or_default().to_owned())
-    }
-
-    #[test]
-    fn pairs_are_read_leniently() {
-        let read = |pair: &str| parse(pair.as_bytes());
-        let pair = |name: &str, value: &str| Some((name.to_owned(), value.to_owned()));
-        assert_eq!(read(" a=b "), pair("a", "b"));
-        assert_eq!(read("a=\"b\""), pair("a", "b"));
-        assert_eq!(read("a=b=c"), pair("a", "b=c"));
-        assert_eq!(read("a="), pair("a", ""));
-        assert_eq!(read("a=%C3%A4%20%3B"), pair("a", "ä ;"));
-        assert_eq!(read("a=100%"), pair("a", "100%"));
-        assert_eq!(read("a=%FF"), pair("a", "%FF"), "no UTF-8: left as it is");
-        assert_eq!(read("=b"), None);
-        assert_eq!(read("a"), None);
-        assert_eq!(read(""), None);
-        assert_eq!(parse(b"a=\xff"), None);
-    }
-
-    #[test]
-    fn values_are_encoded_so_that_they_come_back() {
-        for value in ["plain", "a b", "a;b, c", "100%", "%41", "\"quoted\"", "ä\\ö", "line\r\nend", ""] {
-            let line = sent(("name", value)).expect("it can be sent");
-            let (pair, attributes) = line.split_once(';').expect("it has attributes");
-            assert_eq!(attributes, " HttpOnly; SameSite=Lax; Secure; Path=/", "{line}");
-            assert_eq!(parse(pair.as_bytes()), Some(("name".to_owned(), value.to_owned())), "{line}");
-        }
-    }
-
-    #[test]
-    fn what_would_be_dropped_or_misread_is_refused() {
-        assert!(sent(("na me", "x")).is_err_and(|error| error.contains("no token")));
-        assert!(sent(("", "x")).is_err());
-        assert!(sent(("a\r\nset-cookie: b", "x")).is_err());
-        let cookie = Cookie::build(("a", "b")).path("/; Domain=evil.example");
-        assert!(sent(cookie).is_err_and(|error| error.contains("semicolon")));
-        let long = "x".repeat(SET_COOKIE_BYTES_MAX);
-        assert!(sent(("a", long)).is_err_and(|error| error.contains("4096") && error.contains("session")));
-    }
-
-    #[test]
-    fn prefixes_are_kept_as_promised() {
-        let cookie = Cookie::build(("__Host-a", "b")).path("/x").domain("example.org").secure(false);
-        assert_eq!(sent(cookie), Ok("__Host-a=b; HttpOnly; SameSite=Lax; Secure; Path=/".to_owned()));
-        let cookie = Cookie::build(("a", "b")).same_site(SameSite::None).http_only(false);
-        assert_eq!(sent(cookie), Ok("a=b; SameSite=None; Secure; Path=/".to_owned()));
-    }
-}
+mod tests;
