@@ -134,12 +134,7 @@ impl Files {
         if !self.options.is_precompressed {
             return Ok(plain(stored));
         }
-        let lines: Vec<&str> = request
-            .headers()
-            .get_all("accept-encoding")
-            .filter_map(|line| std::str::from_utf8(line).ok())
-            .collect();
-        for coding in accepted(&lines.join(",")) {
+        for coding in accepted(request.headers().get_all("accept-encoding")) {
             if let Found::File(sibling) = self.source.find(&format!("{path}{}", coding.suffix))? {
                 return Ok(Representation { coding: Some(coding), ..plain(sibling) });
             }
