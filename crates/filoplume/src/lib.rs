@@ -18,9 +18,9 @@
 //! - [`Error`] is what goes wrong, and how it is answered.
 //! - [`testing`] calls an app without a socket.
 //!
-//! Of the engine below, what an app can need is here too: [`ServerConfig`] with its [`Limits`] says how the server behaves,
-//! [`ServerBuilder`] binds it in other ways, [`TaskPool`] runs what should not wait for an answer, within a [`PoolConfig`], and [`tcp`]
-//! serves what is not HTTP.
+//! Of the engine below, what an app can need is here too: [`ServerConfig`] with its [`Limits`] says
+//! how the server behaves, [`ServerBuilder`] binds it in other ways, [`TaskPool`] runs what should
+//! not wait for an answer, within a [`PoolConfig`], and [`tcp`] serves what is not HTTP.
 //!
 //! What an app does not use it does not build: `json` and `form` are on by default, and `full` is every feature. `etag`, `multipart`,
 //! `validate`, `templates`, `static-files`, `embed`, `cookies`, `sessions`, `sqlite`, `redis`, `jwt` and `compression` bring what they

@@ -1,8 +1,8 @@
-//! What everything else in the framework needs, and what needs nothing of it: errors, what a handler takes and returns,
-//! what stands around it, and where a request is being answered.
+//! What everything else in the framework needs, and what needs nothing of it: errors, what a
+//! handler takes and returns, what stands around it, and where a request is being answered.
 //!
-//! Who makes an app and who answers with it is further up. They fill what is plain here ([`route`], [`settings`],
-//! [`states`]) and are asked through one trait ([`site`]).
+//! Who makes an app and who answers with it is further up. They fill what is plain here ([`route`],
+//! [`settings`], [`states`]) and are asked through one trait ([`site`]).
 
 mod accept;
 pub(crate) mod asked;

@@ -6,9 +6,9 @@ use super::error::Result;
 
 /// Something that becomes a response.
 ///
-/// Text and bytes, [`Html`](crate::Html), `Json`, a status, [`Redirect`](crate::Redirect), files and
-/// [readers](crate::response::Reader), `()`, pairs of a status or headers
-/// with any of these, `Option` (`None` is a `404`) and `Result`.
+/// Text and bytes, [`Html`](crate::Html), `Json`, a status, [`Redirect`](crate::Redirect), files
+/// and [readers](crate::response::Reader), `()`, pairs of a status or headers with any of these,
+/// `Option` (`None` is a `404`) and `Result`.
 ///
 /// ```
 /// use filoplume::prelude::*;

@@ -4,8 +4,8 @@ use filoplume_runtime::{Request, Response};
 
 use super::asked::Asked;
 
-/// What those who answer for an app ask of it that takes its table of routes. A request without middleware comes by
-/// without asking.
+/// What those who answer for an app ask of it that takes its table of routes. A request without
+/// middleware comes by without asking.
 pub(crate) trait Site: Send + Sync {
     /// Answers a request behind the middleware of the app.
     fn route(&self, request: Request, asked: &Asked) -> Response;

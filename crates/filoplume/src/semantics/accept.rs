@@ -11,9 +11,9 @@ struct Range<'a> {
     position: usize,
 }
 
-/// Returns what has the highest weight in the value of an `Accept`; `None` if nothing that is offered is acceptable.
-/// Between equals the one that is named decides, then the one that is named first, then the one that is offered first.
-/// Each offer has the media types that stand for it.
+/// Returns what has the highest weight in the value of an `Accept`; `None` if nothing that is
+/// offered is acceptable. Between equals the one that is named decides, then the one that is named
+/// first, then the one that is offered first. Each offer has the media types that stand for it.
 #[inline(never)]
 pub(crate) fn preferred<T: Copy>(accept: &[u8], offered: &[(T, &[&str])]) -> Option<T> {
     let ranges: Vec<Range<'_>> = split_unquoted(accept, b',')

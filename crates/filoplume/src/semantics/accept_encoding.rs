@@ -50,8 +50,8 @@ impl AcceptEncoding {
         said.or(self.any).unwrap_or(0)
     }
 
-    /// Returns the weight of what is not coded, if it was said: otherwise it is acceptable, and anything else is
-    /// preferred.
+    /// Returns the weight of what is not coded, if it was said: otherwise it is acceptable, and
+    /// anything else is preferred.
     pub(crate) fn identity(&self) -> Option<Weight> {
         self.identity.or(self.any.filter(|&any| any == 0))
     }

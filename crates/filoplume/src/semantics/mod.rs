@@ -1,4 +1,5 @@
-//! What RFC 9110 says about preferences, conditions and ranges, over plain values: no app, no route, no error.
+//! What RFC 9110 says about preferences, conditions and ranges, over plain values: no app, no
+//! route, no error.
 
 pub(crate) mod accept;
 #[cfg(any(feature = "compression", feature = "static-files"))]

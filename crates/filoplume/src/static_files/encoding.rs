@@ -19,7 +19,8 @@ const CODINGS: [Coding; 3] = [
     Coding { name: "gzip", suffix: ".gz" },
 ];
 
-/// Returns the codings that the client prefers to no coding, the best first, by the values of `Accept-Encoding`.
+/// Returns the codings that the client prefers to no coding, the best first, by the values of
+/// `Accept-Encoding`.
 pub(super) fn accepted<'a>(values: impl Iterator<Item = &'a [u8]>) -> impl Iterator<Item = Coding> {
     let said = AcceptEncoding::of(values);
     // What is not mentioned is acceptable, but it is the last choice.
