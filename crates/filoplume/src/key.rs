@@ -4,7 +4,7 @@ use std::fmt;
 
 use cookie::{Cookie, CookieJar};
 
-use crate::error::{Error, Result};
+use crate::core::error::{Error, Result};
 
 /// Shortest secret that a key is made of: as long as the keys that are derived from it.
 const SECRET_BYTES_MIN: usize = 32;

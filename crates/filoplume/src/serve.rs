@@ -8,9 +8,8 @@ use std::sync::Arc;
 
 use filoplume_runtime::{Plan, Request, Response, Server, ServerBuilder, Service, ShutdownHandle};
 
-use crate::app::App;
-use crate::core::Core;
-use crate::error::{Error, Result};
+use crate::app::{App, BuiltApp};
+use crate::core::error::{Error, Result};
 use crate::log::tell_without_subscriber;
 use crate::routing::{Found, NO_ROUTE};
 
@@ -29,19 +28,19 @@ use crate::routing::{Found, NO_ROUTE};
 /// ```
 #[derive(Clone)]
 pub struct AppService {
-    core: Arc<Core>,
+    app: Arc<BuiltApp>,
 }
 
 impl AppService {
-    pub(crate) fn new(core: Core) -> Self {
-        Self { core: Arc::new(core) }
+    pub(crate) fn new(app: BuiltApp) -> Self {
+        Self { app: Arc::new(app) }
     }
 }
 
 impl Service for AppService {
     #[inline]
     fn plan(&self, request: &mut Request) -> Plan {
-        let table = &self.core.table;
+        let table = &self.app.table;
         match table.find(request.method(), request.path()) {
             Found::Route(number) => match table.route(number) {
                 Some(route) => route.options.plan(request, number),
@@ -54,25 +53,42 @@ impl Service for AppService {
 
     #[inline]
     fn call(&self, request: Request) -> Response {
-        self.core.answer(request)
+        self.app.answer(request)
     }
 
     fn route_name(&self, route: u32) -> Option<String> {
         if route == NO_ROUTE {
             return Some("(no route)".to_owned());
         }
-        let route = self.core.table.route(route)?;
+        let route = self.app.table.route(route)?;
         Some(format!("{} {}", route.methods, route.pattern))
     }
 }
 
 impl fmt::Debug for AppService {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.core.fmt(f)
+        self.app.fmt(f)
     }
 }
 
 impl App {
+    /// Returns the app as a service for a [`Server`], for those who bind it themselves.
+    ///
+    /// ```
+    /// use filoplume::prelude::*;
+    ///
+    /// let app = App::new().get("/{a}", || "one").get("/{b}", || "other");
+    /// let error = app.build().unwrap_err();
+    /// assert!(format!("{error:?}").contains("the app cannot start"));
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// If routes conflict, patterns are wrong, or a route takes a state that was not given.
+    pub fn build(self) -> Result<AppService> {
+        Ok(AppService::new(self.into_built()?))
+    }
+
     /// Answers requests at an address, such as `127.0.0.1:5000`, until SIGTERM or SIGINT. What was begun is finished
     /// first; a second signal ends the process at once.
     ///

@@ -11,7 +11,7 @@ use minijinja::{AutoEscape, Environment, ErrorKind, UndefinedBehavior, Value};
 use serde::Serialize;
 
 pub use crate::context;
-use crate::error::{Error, Result};
+use crate::core::error::{Error, Result};
 use crate::response::Html;
 
 /// How deep folders of templates are looked into at the start. A link that leads into its own folder ends there.

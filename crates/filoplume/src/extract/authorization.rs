@@ -8,8 +8,8 @@ use base64::engine::general_purpose::STANDARD;
 use filoplume_runtime::{Request, StatusCode};
 
 use super::{Extract, ExtractOptional, Refusal};
-use crate::context::Context;
-use crate::error::Error;
+use crate::core::context::Context;
+use crate::core::error::Error;
 
 /// The user and password that a client sent (RFC 7617). Nothing has looked at them yet: see
 /// [`BasicAuth`](crate::middleware::BasicAuth) for what does.
@@ -247,6 +247,16 @@ impl Refusal for AuthorizationRejection {
 
 /// What is protected, unless the program says how it is called.
 pub(crate) const REALM: &str = "protected";
+
+/// The `401` for a token that is wrong (RFC 6750, 3.1).
+pub(crate) fn invalid_token(realm: &str, detail: &'static str, description: Option<&str>) -> Error {
+    let realm = quoted(realm);
+    let mut challenge = format!("Bearer realm={realm}, error=\"invalid_token\"");
+    if let Some(description) = description {
+        challenge += &format!(", error_description={}", quoted(description));
+    }
+    Error::unauthorized(detail).with_known_header("www-authenticate", challenge)
+}
 
 /// A `quoted-string` (RFC 9110, 5.6.4). What cannot stand in one becomes a space.
 pub(crate) fn quoted(text: &str) -> String {

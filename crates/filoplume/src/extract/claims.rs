@@ -8,11 +8,10 @@ use std::sync::Arc;
 use filoplume_runtime::Request;
 use serde::de::DeserializeOwned;
 
-use super::{AuthorizationRejection, Extract, ExtractOptional, REALM, Refusal, Scheme};
-use crate::context::Context;
-use crate::error::Error;
-use crate::middleware::{VerifiedClaims, invalid_token};
-use crate::routing::RouteOptions;
+use super::{AuthorizationRejection, Extract, ExtractOptional, REALM, Refusal, Scheme, invalid_token};
+use crate::core::context::Context;
+use crate::core::error::Error;
+use crate::core::options::RouteOptions;
 
 /// What a valid token says, read as a `T`. The token was checked by [`Jwt`](crate::middleware::Jwt); an app whose handler
 /// takes claims without it does not start.
@@ -39,6 +38,10 @@ use crate::routing::RouteOptions;
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Claims<T>(pub T);
+
+/// What a valid token says, beside the request.
+#[derive(Clone)]
+pub(crate) struct VerifiedClaims(pub(crate) Arc<serde_json::Value>);
 
 impl<T: DeserializeOwned> Extract for Claims<T> {
     type Rejection = ClaimsRejection;

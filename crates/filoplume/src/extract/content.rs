@@ -10,9 +10,9 @@ use filoplume_http1::ParseError;
 use filoplume_runtime::{Request, StatusCode};
 
 use super::{Extract, Refusal, Takes};
-use crate::context::Context;
-use crate::error::Error;
-use crate::routing::CONTENT_BYTES_MAX;
+use crate::core::context::Context;
+use crate::core::error::Error;
+use crate::core::options::CONTENT_BYTES_MAX;
 
 /// The content, collected. Refused with `413` if it is longer than the route accepts: 2 MiB, unless
 /// [`Route::content_bytes_max`](crate::Route::content_bytes_max) says otherwise.

@@ -8,11 +8,11 @@ use bytes::Bytes;
 use filoplume_runtime::{Method, Request, StatusCode};
 use serde::de::DeserializeOwned;
 
-use super::media_type::essence;
 use super::urlencoded::{self, FieldsError};
 use super::{ContentRejection, Extract, ExtractOptional, Refusal, Takes};
-use crate::context::Context;
-use crate::error::Error;
+use crate::core::context::Context;
+use crate::core::error::Error;
+use crate::semantics::media_type::essence;
 
 /// What `application/x-www-form-urlencoded` is called.
 const CONTENT_TYPE: &str = "application/x-www-form-urlencoded";

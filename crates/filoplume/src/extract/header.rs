@@ -7,8 +7,8 @@ use std::ops::{Deref, DerefMut};
 use filoplume_runtime::Request;
 
 use super::{Extract, ExtractOptional, Refusal};
-use crate::context::Context;
-use crate::error::Error;
+use crate::core::context::Context;
+use crate::core::error::Error;
 
 /// A header as a type. There are some in [`headers`](super::headers); those of an app are made so:
 ///

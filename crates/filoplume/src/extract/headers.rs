@@ -1,10 +1,9 @@
 //! Typed headers, for [`Header`](super::Header).
 
-use std::net::Ipv6Addr;
-
 use super::TypedHeader;
-use super::media_type::{self, essence, is_token, trim};
-use crate::weight::{WEIGHT_MAX, Weight, parse_weight};
+use crate::semantics::authority::split_port;
+use crate::semantics::media_type::{self, essence, is_token, trim};
+use crate::semantics::weight::{WEIGHT_MAX, Weight, parse_weight};
 
 /// `Accept` (RFC 9110, 12.5.1): which types of content the client would like.
 ///
@@ -173,22 +172,6 @@ impl TypedHeader for Host {
         let port = port.map(str::parse).transpose().map_err(|_| "its port is no port")?;
         Ok(Self { name: name.to_ascii_lowercase(), port })
     }
-}
-
-/// Takes a host and its port apart (RFC 3986, 3.2.2 and 3.2.3). `None` if it is no host.
-pub(crate) fn split_port(host: &str) -> Option<(&str, Option<&str>)> {
-    if host.starts_with('[') {
-        let (address, rest) = host.split_at(host.find(']')? + 1);
-        address[1..address.len() - 1].parse::<Ipv6Addr>().ok()?;
-        return match rest.strip_prefix(':') {
-            Some(port) => Some((address, Some(port))),
-            None => rest.is_empty().then_some((address, None)),
-        };
-    }
-    let (name, port) = host.split_once(':').map_or((host, None), |(name, port)| (name, Some(port)));
-    let is_name = !name.is_empty()
-        && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-._~%!$&'()*+,;=".contains(&byte));
-    is_name.then_some((name, port))
 }
 
 macro_rules! texts {

@@ -10,12 +10,12 @@ use filoplume_runtime::{Request, Response, StatusCode};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use super::media_type::essence;
 use super::place::{place, shortened};
 use super::{ContentRejection, Extract, ExtractOptional, Refusal, Takes};
-use crate::context::Context;
-use crate::error::{Error, Result};
-use crate::response::IntoResponse;
+use crate::core::context::Context;
+use crate::core::error::{Error, Result};
+use crate::core::response::IntoResponse;
+use crate::semantics::media_type::essence;
 
 /// JSON: as a parameter the content read as a `T`, as a result a `T` sent as `application/json`.
 ///

@@ -8,8 +8,8 @@ use std::fmt;
 use filoplume_runtime::{Body, Headers, Method, Peer, Request, Version};
 
 use super::{Extract, ExtractOptional, Refusal, Takes};
-use crate::context::Context;
-use crate::error::Error;
+use crate::core::context::Context;
+use crate::core::error::Error;
 
 /// The whole request. It is the last parameter, because nothing is left after it.
 impl Extract for Request {

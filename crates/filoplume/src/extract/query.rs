@@ -9,8 +9,8 @@ use serde::de::DeserializeOwned;
 
 use super::urlencoded::{self, FieldsError};
 use super::{Extract, Refusal};
-use crate::context::Context;
-use crate::error::Error;
+use crate::core::context::Context;
+use crate::core::error::Error;
 
 /// The query, what stands behind the `?`, read as a `T`: mostly a struct with `#[derive(Deserialize)]`.
 ///

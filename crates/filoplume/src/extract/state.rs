@@ -6,8 +6,8 @@ use std::ops::{Deref, DerefMut};
 use filoplume_runtime::Request;
 
 use super::Extract;
-use crate::context::Context;
-use crate::routing::RouteOptions;
+use crate::core::context::Context;
+use crate::core::options::RouteOptions;
 
 /// A clone of the state of this type that was given to [`App::state`](crate::App::state), or to a router.
 ///

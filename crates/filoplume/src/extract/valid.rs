@@ -8,11 +8,12 @@ use filoplume_runtime::{Request, Response, StatusCode};
 use garde::Validate;
 
 use super::place::shortened;
-use super::{Extract, Refusal, Takes, refuse};
-use crate::context::Context;
-use crate::error::{Error, FieldError, Result};
-use crate::response::IntoResponse;
-use crate::routing::RouteOptions;
+use super::{Extract, Refusal, Takes};
+use crate::core::context::Context;
+use crate::core::error::{Error, FieldError, Result};
+use crate::core::extract::refuse;
+use crate::core::options::RouteOptions;
+use crate::core::response::IntoResponse;
 
 /// Most fields that are told to be wrong. A list of a million wrong items is not to become an answer of a
 /// hundred megabytes.

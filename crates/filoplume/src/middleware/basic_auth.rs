@@ -5,9 +5,9 @@ use std::fmt;
 use filoplume_runtime::{Request, Response};
 
 use super::verdict::{Verdict, secrets_match};
-use crate::error::{Error, Result};
+use crate::core::error::{Error, Result};
+use crate::core::middleware::{Middleware, Next};
 use crate::extract::{AuthorizationRejection, Basic, REALM, Scheme, quoted};
-use crate::middleware::{Middleware, Next};
 
 /// Lets those through whose user and password are right; the others are answered `401`, with a challenge.
 ///

@@ -5,9 +5,9 @@ use std::fmt;
 use filoplume_runtime::{Request, Response};
 
 use super::verdict::{Verdict, secrets_match};
-use crate::error::{Error, Result};
-use crate::extract::{Bearer, REALM, quoted};
-use crate::middleware::{Middleware, Next};
+use crate::core::error::{Error, Result};
+use crate::core::middleware::{Middleware, Next};
+use crate::extract::{Bearer, REALM, invalid_token, quoted};
 
 /// Lets those through whose token is right; the others are answered `401`, and `400` if what they sent is no token, with
 /// a challenge that says why (RFC 6750, 3).
@@ -96,16 +96,6 @@ impl Middleware for BearerAuth {
         }
         Ok(next.run(request))
     }
-}
-
-/// The `401` for a token that is wrong (RFC 6750, 3.1).
-pub(crate) fn invalid_token(realm: &str, detail: &'static str, description: Option<&str>) -> Error {
-    let realm = quoted(realm);
-    let mut challenge = format!("Bearer realm={realm}, error=\"invalid_token\"");
-    if let Some(description) = description {
-        challenge += &format!(", error_description={}", quoted(description));
-    }
-    Error::unauthorized(detail).with_known_header("www-authenticate", challenge)
 }
 
 impl fmt::Debug for BearerAuth {

@@ -2,9 +2,9 @@
 
 use filoplume_runtime::{Request, Response};
 
-use crate::error::Result;
-use crate::middleware::{Middleware, Next};
-use crate::routing::RouteOptions;
+use crate::core::error::Result;
+use crate::core::middleware::{Middleware, Next};
+use crate::core::options::RouteOptions;
 
 /// Refuses contents of requests that are longer than so many bytes with `413`.
 ///

@@ -5,10 +5,10 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use filoplume_runtime::{Headers, Request, Response};
 
-use crate::error::{Error, Result};
-use crate::middleware::{Middleware, Next};
-use crate::present::Panicked;
-use crate::response::IntoResponse;
+use crate::core::error::{Error, Result};
+use crate::core::middleware::{Middleware, Next};
+use crate::core::panics::Panicked;
+use crate::core::response::IntoResponse;
 
 /// Answers with a page of the program when something further in panics.
 ///
@@ -86,5 +86,5 @@ fn add_missing(headers: &mut Headers, others: &Headers) -> Result<()> {
 pub(crate) fn contain(request: Request, next: Next<'_>) -> Response {
     let context = next.context();
     let result = catch_unwind(AssertUnwindSafe(|| next.run(request)));
-    result.unwrap_or_else(|panic| context.core.panicked(&*panic, context))
+    result.unwrap_or_else(|panic| context.panicked(&*panic))
 }

@@ -4,7 +4,7 @@ use std::net::IpAddr;
 
 use filoplume_runtime::Request;
 
-use crate::context::Context;
+use crate::core::context::Context;
 
 /// Returns what the client has at least: an IPv4 address, or 64 bits of an IPv6 one, of which it has all the others too.
 /// `None` if it came over a Unix socket.

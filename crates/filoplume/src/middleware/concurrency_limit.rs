@@ -9,10 +9,10 @@ use std::time::{Duration, Instant};
 use filoplume_runtime::{Request, Response, ResponseBody, StatusCode};
 use parking_lot::{Condvar, Mutex};
 
-use crate::error::{Error, Result};
+use crate::core::error::{Error, Result};
+use crate::core::middleware::{Middleware, Next};
+use crate::core::options::RouteOptions;
 use crate::middleware::client_network::client_network;
-use crate::middleware::{Middleware, Next};
-use crate::routing::RouteOptions;
 
 /// Longest wait. Nobody waits longer for an answer, and the clock can express it.
 const WAIT_MAX: Duration = Duration::from_secs(3600);

@@ -5,11 +5,11 @@ use std::time::Duration;
 
 use filoplume_runtime::{Headers, Method, Request, Response, StatusCode};
 
-use crate::error::Result;
+use crate::core::error::Result;
+use crate::core::middleware::{Middleware, Next};
+use crate::core::options::RouteOptions;
 use crate::middleware::catch_panic::contain;
-use crate::middleware::vary::add_vary;
-use crate::middleware::{Middleware, Next};
-use crate::routing::RouteOptions;
+use crate::semantics::vary::add_vary;
 
 /// Tells browsers which pages of other sites may read what is answered here.
 ///

@@ -10,11 +10,13 @@ use percent_encoding::percent_decode_str;
 use serde::ser::{Serialize, Serializer};
 use subtle::ConstantTimeEq;
 
-use crate::context::Context;
-use crate::error::{Error, Result};
-use crate::extract::{ContentRejection, Extract, Takes};
-use crate::middleware::{Middleware, Next};
-use crate::routing::{CONTENT_BYTES_MAX, RouteOptions};
+use crate::core::context::Context;
+use crate::core::error::{Error, Result};
+use crate::core::extract::Extract;
+use crate::core::middleware::{Middleware, Next};
+use crate::core::options::{CONTENT_BYTES_MAX, RouteOptions};
+use crate::core::takes::Takes;
+use crate::extract::ContentRejection;
 use crate::session::{CSRF_SECRET, Session, random_token};
 
 /// The header in which scripts send the token.

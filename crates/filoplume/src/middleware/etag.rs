@@ -6,8 +6,8 @@ use filoplume_runtime::{Headers, Method, Request, Response, ResponseBody, Status
 use sha2::{Digest, Sha256};
 
 use super::{Middleware, Next};
-use crate::conditional::{Conditions, EntityTag, Validators, Verdict, not_modified};
-use crate::error::Result;
+use crate::core::error::Result;
+use crate::semantics::conditional::{Conditions, EntityTag, Validators, Verdict, not_modified};
 
 /// How much of the hash is in a tag: 128 bits do not meet by chance, nor on purpose with less than 2⁶⁴ tries.
 const HASH_BYTES: usize = 16;

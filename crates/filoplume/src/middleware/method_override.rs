@@ -2,11 +2,11 @@
 
 use filoplume_runtime::{Body, Method, Request, Response, StatusCode};
 
-use crate::error::{Error, Result};
+use crate::core::error::{Error, Result};
+use crate::core::extract::refuse;
+use crate::core::middleware::{Middleware, Next};
+use crate::core::options::CONTENT_BYTES_MAX;
 use crate::extract::ContentRejection;
-use crate::extract::refuse;
-use crate::middleware::{Middleware, Next};
-use crate::routing::CONTENT_BYTES_MAX;
 
 /// Takes a `POST` for a `PUT`, `PATCH` or `DELETE` if it says so: in `x-http-method-override`, or as `_method` in the
 /// query or in a form.

@@ -8,12 +8,13 @@ use std::sync::{Arc, OnceLock};
 
 use filoplume_runtime::{Request, Response};
 
-use crate::context::Context;
-use crate::error::Result;
-use crate::extract::{Extension, ExtensionRejection, Extract};
+use crate::core::context::Context;
+use crate::core::error::Result;
+use crate::core::extract::Extract;
+use crate::core::middleware::{Middleware, Next};
+use crate::core::options::RouteOptions;
+use crate::extract::{Extension, ExtensionRejection};
 use crate::middleware::catch_panic::contain;
-use crate::middleware::{Middleware, Next};
-use crate::routing::RouteOptions;
 
 /// Longest id that is taken over from a client. A W3C `traceparent` has 55 characters.
 const ID_BYTES_MAX: usize = 64;

@@ -8,14 +8,15 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use filoplume_runtime::{Request, Response};
 
-use crate::context::Context;
-use crate::error::Result;
-use crate::extract::{Extension, ExtensionRejection, Extract};
+use crate::core::context::Context;
+use crate::core::error::Result;
+use crate::core::extract::Extract;
+use crate::core::middleware::{Middleware, Next};
+use crate::core::options::RouteOptions;
+use crate::core::response::IntoResponse;
+use crate::extract::{Extension, ExtensionRejection};
 use crate::middleware::catch_panic::contain;
 use crate::middleware::concurrency_limit::whole_seconds;
-use crate::middleware::{Middleware, Next};
-use crate::response::IntoResponse;
-use crate::routing::RouteOptions;
 
 /// What stands for the nonce in a policy.
 const NONCE: &str = "{nonce}";

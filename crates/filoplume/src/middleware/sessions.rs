@@ -7,12 +7,12 @@ use std::time::Duration;
 use cookie::{Cookie, SameSite};
 use filoplume_runtime::{Request, Response};
 
-use crate::error::Result;
+use crate::core::error::Result;
+use crate::core::middleware::{Middleware, Next, is_panic};
+use crate::core::options::RouteOptions;
 use crate::extract::{Cookies, add_set_cookie};
 use crate::key::Key;
-use crate::middleware::vary::add_vary;
-use crate::middleware::{Middleware, Next, is_panic};
-use crate::routing::RouteOptions;
+use crate::semantics::vary::add_vary;
 use crate::session::{Keeper, Lifetime, Outcome, Place, Session, SessionStore};
 
 /// When a session ends that nobody uses: people come back the next day.

@@ -5,11 +5,12 @@ use std::time::{Duration, Instant};
 
 use filoplume_runtime::{Request, Response, StatusCode};
 
-use crate::context::Context;
-use crate::error::{Error, Result};
-use crate::extract::{Extension, ExtensionRejection, Extract};
-use crate::middleware::{Middleware, Next};
-use crate::routing::RouteOptions;
+use crate::core::context::Context;
+use crate::core::error::{Error, Result};
+use crate::core::extract::Extract;
+use crate::core::middleware::{Middleware, Next};
+use crate::core::options::RouteOptions;
+use crate::extract::{Extension, ExtensionRejection};
 
 /// Gives each request a time in which it is to be answered, and handlers a [`TimeLeft`] to ask how much of it is left.
 ///

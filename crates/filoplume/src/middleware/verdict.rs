@@ -2,7 +2,7 @@
 
 use subtle::ConstantTimeEq;
 
-use crate::error::{Error, Result};
+use crate::core::error::{Error, Result};
 
 /// What a closure of [`BasicAuth`](crate::middleware::BasicAuth) or [`BearerAuth`](crate::middleware::BearerAuth) says:
 /// `bool`, or `Option` of who it is, which handlers take as [`Extension`](crate::Extension); either in a `Result`,

@@ -3,8 +3,8 @@
 use bytes::Bytes;
 use filoplume_runtime::Response;
 
-use crate::error::Result;
-use crate::response::IntoResponse;
+use crate::core::error::Result;
+use crate::core::response::IntoResponse;
 
 /// Text that is sent as `text/html; charset=utf-8`. It is sent as it is: escape what comes from elsewhere, or use templates.
 ///

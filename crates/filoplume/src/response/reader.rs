@@ -5,8 +5,8 @@ use std::io::Read;
 
 use filoplume_runtime::Response;
 
-use crate::error::Result;
-use crate::response::IntoResponse;
+use crate::core::error::Result;
+use crate::core::response::IntoResponse;
 
 /// Content that comes from a reader while it is sent, in constant memory. The reader may block.
 ///

@@ -2,8 +2,8 @@
 
 use filoplume_runtime::{Response, StatusCode};
 
-use crate::error::Result;
-use crate::response::IntoResponse;
+use crate::core::error::Result;
+use crate::core::response::IntoResponse;
 
 /// An answer that sends the client elsewhere.
 ///

@@ -4,14 +4,17 @@ use std::panic::Location;
 
 use filoplume_runtime::Method;
 
-use crate::context::States;
-use crate::handler::Endpoint;
-use crate::middleware::Layer;
-use crate::routing::pattern::{Capture, Pattern, join};
+use crate::core::captures::Capture;
+use crate::core::handler::Endpoint;
+use crate::core::middleware::Layer;
+use crate::core::options::RouteOptions;
+use crate::core::route::CompiledRoute;
+use crate::core::states::States;
+use crate::routing::Route;
+use crate::routing::pattern::{Pattern, join};
 use crate::routing::route::{MethodHandler, Methods};
 use crate::routing::router::{Fallback, Placed, Router};
-use crate::routing::table::{CompiledRoute, Entry, Table, allow};
-use crate::routing::{Route, RouteOptions};
+use crate::routing::table::{Entry, Table, allow};
 
 /// What stands in lists of routes in place of methods.
 const FALLBACK: &str = "FALLBACK";

@@ -1,20 +1,17 @@
 //! Routes: which handler answers which method and path.
 
 mod build;
-mod options;
 mod pattern;
 mod route;
 mod router;
 mod table;
 
+pub use crate::core::options::RouteOptions;
 pub(crate) use build::build;
-pub(crate) use options::CONTENT_BYTES_MAX;
-pub use options::RouteOptions;
-pub(crate) use pattern::Captures;
 #[cfg(test)]
 pub(crate) use pattern::Pattern;
 #[cfg(feature = "static-files")]
 pub(crate) use pattern::check_prefix;
 pub use route::{Route, any, delete, get, head, on, options, patch, post, put};
 pub use router::{RouteInfo, Router, Routes};
-pub(crate) use table::{CompiledRoute, Found, NO_ROUTE, Table};
+pub(crate) use table::{Found, NO_ROUTE, Table};

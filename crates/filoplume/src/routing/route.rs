@@ -6,10 +6,10 @@ use std::sync::Arc;
 
 use filoplume_runtime::Method;
 
-use crate::handler::{Endpoint, Handler, Parameters, erase};
-use crate::middleware::{Layer, Middleware};
-use crate::response::IntoResponse;
-use crate::routing::RouteOptions;
+use crate::core::handler::{Endpoint, Handler, Parameters, erase};
+use crate::core::middleware::{Layer, Middleware};
+use crate::core::options::RouteOptions;
+use crate::core::response::IntoResponse;
 
 /// The handlers of one path, by method, with middleware and options of their own.
 ///

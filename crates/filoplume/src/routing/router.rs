@@ -4,10 +4,10 @@ use std::fmt;
 use std::panic::Location;
 use std::sync::Arc;
 
-use crate::context::States;
-use crate::handler::{Endpoint, Handler, Parameters, erase};
-use crate::middleware::{Layer, Middleware};
-use crate::response::IntoResponse;
+use crate::core::handler::{Endpoint, Handler, Parameters, erase};
+use crate::core::middleware::{Layer, Middleware};
+use crate::core::response::IntoResponse;
+use crate::core::states::States;
 use crate::routing::pattern::{check_prefix, join};
 use crate::routing::{Route, delete, get, patch, post, put};
 

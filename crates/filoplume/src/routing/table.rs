@@ -5,11 +5,8 @@ use std::panic::Location;
 
 use filoplume_runtime::{Method, Request};
 
-use crate::context::States;
-use crate::handler::Endpoint;
-use crate::middleware::Layer;
-use crate::routing::RouteOptions;
-use crate::routing::pattern::{Capture, normal_form};
+use crate::core::route::CompiledRoute;
+use crate::routing::pattern::normal_form;
 
 /// The number in a plan of what no route answers.
 pub(crate) const NO_ROUTE: u32 = u32::MAX;
@@ -37,21 +34,6 @@ pub(super) struct Entry {
     pub(super) any: Option<u32>,
     /// The value of `Allow` (RFC 9110, 10.2.1).
     pub(super) allow: String,
-}
-
-/// A handler with what belongs to it.
-pub(crate) struct CompiledRoute {
-    pub(crate) pattern: String,
-    /// The captures of the pattern; of a nested fallback those of its prefix.
-    pub(crate) captures: Vec<Capture>,
-    /// The methods, as they are printed.
-    pub(crate) methods: String,
-    pub(crate) written_at: &'static Location<'static>,
-    pub(crate) endpoint: Box<dyn Endpoint>,
-    /// The middleware of routers and the route; that of the app comes before.
-    pub(crate) layers: Box<[Layer]>,
-    pub(crate) states: States,
-    pub(crate) options: RouteOptions,
 }
 
 /// What answers a method and a path.
@@ -100,8 +82,8 @@ impl Table {
     }
 
     /// Returns all routes, fallbacks included.
-    pub(crate) fn routes(&self) -> impl Iterator<Item = &CompiledRoute> {
-        self.routes.iter()
+    pub(crate) fn routes(&self) -> &[CompiledRoute] {
+        &self.routes
     }
 
     #[inline(never)]

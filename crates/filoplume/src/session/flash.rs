@@ -4,10 +4,10 @@ use filoplume_runtime::Request;
 use serde::ser::{Serialize, SerializeStruct, Serializer};
 
 use super::Session;
-use crate::context::Context;
-use crate::error::{Error, Result};
-use crate::extract::Extract;
-use crate::routing::RouteOptions;
+use crate::core::context::Context;
+use crate::core::error::{Error, Result};
+use crate::core::extract::Extract;
+use crate::core::options::RouteOptions;
 
 /// The name under which a session keeps them.
 const NAME: &str = "filoplume.flash";

@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use super::record::{Changes, Lifetime, Record};
 use super::{CSRF_SECRET, SessionStore};
-use crate::error::{Error, Result};
+use crate::core::error::{Error, Result};
 use crate::key::Key;
 
 /// Random bytes of an id: more than anyone can guess, or two sessions share.

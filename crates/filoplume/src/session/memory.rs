@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use parking_lot::Mutex;
 
 use super::SessionStore;
-use crate::error::Result;
+use crate::core::error::Result;
 
 /// How much memory the records may take, unless the program says otherwise: some 100,000 small sessions.
 const BYTES_MAX: usize = 64 * 1024 * 1024;

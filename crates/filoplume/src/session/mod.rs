@@ -33,10 +33,10 @@ pub use redis::RedisStore;
 pub use sqlite::SqliteStore;
 pub use store::SessionStore;
 
-use crate::context::Context;
-use crate::error::{Error, Result};
-use crate::extract::Extract;
-use crate::routing::RouteOptions;
+use crate::core::context::Context;
+use crate::core::error::{Error, Result};
+use crate::core::extract::Extract;
+use crate::core::options::RouteOptions;
 use keeper::Live;
 
 /// The name under which a session keeps what proves that a form is its own. It ends with [`Session::renew`].

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use serde_json::{Map, Value};
 
-use crate::error::{Error, Result};
+use crate::core::error::{Error, Result};
 
 /// Longest session that is kept on the server. It is read and written whole; more belongs into a database.
 const RECORD_BYTES_MAX: usize = 256 * 1024;

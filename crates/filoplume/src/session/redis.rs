@@ -6,7 +6,7 @@ use std::time::Duration;
 use redis::{Cmd, FromRedisValue, cmd};
 
 use super::SessionStore;
-use crate::error::{Error, Result};
+use crate::core::error::{Error, Result};
 use crate::redis_pool::RedisPool;
 
 /// How long connecting, and each command, may take.

@@ -8,7 +8,7 @@ use parking_lot::Mutex;
 use rusqlite::{Connection, OptionalExtension, params};
 
 use super::{SessionStore, now};
-use crate::error::Result;
+use crate::core::error::Result;
 
 /// How long another process may hold the file.
 const BUSY_TIMEOUT: Duration = Duration::from_secs(5);

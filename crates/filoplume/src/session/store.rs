@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::error::Result;
+use crate::core::error::Result;
 
 /// A place for sessions. [`MemoryStore`](super::MemoryStore), `SqliteStore` and `RedisStore` are in the box; others
 /// implement this for any database.

@@ -9,12 +9,12 @@ use super::content::{Found, Source, Stored};
 use super::encoding::{Coding, accepted};
 use super::multipart_ranges::Parts;
 use super::path::FilePath;
-use super::range::{ByteRange, Selection, select};
-use crate::conditional::{Conditions, Verdict, not_modified};
-use crate::context::Context;
-use crate::error::{Error, Result};
-use crate::handler::{Handler, Parameters};
-use crate::routing::RouteOptions;
+use crate::core::context::Context;
+use crate::core::error::{Error, Result};
+use crate::core::handler::{Handler, Parameters};
+use crate::core::options::RouteOptions;
+use crate::semantics::conditional::{Conditions, Verdict, not_modified};
+use crate::semantics::range::{ByteRange, Selection, select};
 
 /// The methods that are answered where a file is.
 const ALLOW: &str = "GET, HEAD, OPTIONS";
@@ -36,7 +36,7 @@ impl Handler<WholeRequest> for FilesHandler {
 
     fn call(&self, WholeRequest(request): WholeRequest, context: &Context<'_>) -> Result<Response> {
         // Names are decoded here, and what is below the prefix of others is theirs.
-        if let Some(path) = context.core.table.other_place(request.path()) {
+        if let Some(path) = context.site.other_place(request.path()) {
             return redirect_to(&request, &path);
         }
         self.0.answer(&request, context.route().unwrap_or("/*"))
@@ -134,12 +134,7 @@ impl Files {
         if !self.options.is_precompressed {
             return Ok(plain(stored));
         }
-        let lines: Vec<&str> = request
-            .headers()
-            .get_all("accept-encoding")
-            .filter_map(|line| std::str::from_utf8(line).ok())
-            .collect();
-        for coding in accepted(&lines.join(",")) {
+        for coding in accepted(request.headers().get_all("accept-encoding")) {
             if let Found::File(sibling) = self.source.find(&format!("{path}{}", coding.suffix))? {
                 return Ok(Representation { coding: Some(coding), ..plain(sibling) });
             }

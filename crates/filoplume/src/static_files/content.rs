@@ -9,10 +9,10 @@ use std::time::SystemTime;
 use bytes::Bytes;
 use filoplume_runtime::ResponseBody;
 
-use super::range::ByteRange;
-use crate::conditional::Validators;
+use crate::core::error::{Error, Result};
 use crate::disk::File;
-use crate::error::{Error, Result};
+use crate::semantics::conditional::Validators;
+use crate::semantics::range::ByteRange;
 
 /// What is read at once and sent from memory. As much as the engine reads at a time from a longer file.
 const MEMORY_BYTES_MAX: u64 = 64 * 1024;

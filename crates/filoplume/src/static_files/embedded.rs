@@ -9,8 +9,8 @@ use bytes::Bytes;
 use rust_embed::RustEmbed;
 
 use super::content::{Content, Found, Source, Stored};
-use crate::conditional::{EntityTag, Validators};
-use crate::error::Result;
+use crate::core::error::Result;
+use crate::semantics::conditional::{EntityTag, Validators};
 
 /// How much of the hash of a file is in its tag: 128 bits do not meet by chance, nor on purpose with less than 2⁶⁴ tries.
 const HASH_BYTES: usize = 16;

@@ -1,6 +1,7 @@
 //! Files that lie compressed beside their originals, and which of them a client takes (RFC 9110, 12.5.3).
 
-use crate::weight::{WEIGHT_MAX, Weight, parse_weight};
+use crate::semantics::accept_encoding::AcceptEncoding;
+use crate::semantics::weight::{WEIGHT_MAX, Weight};
 
 /// A coding of which a sibling may be there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -18,43 +19,18 @@ const CODINGS: [Coding; 3] = [
     Coding { name: "gzip", suffix: ".gz" },
 ];
 
-/// Returns the codings that the client prefers to no coding, the best first.
-pub(super) fn accepted(accept_encoding: &str) -> impl Iterator<Item = Coding> {
-    let weights: Vec<(&str, Weight)> = accept_encoding.split(',').filter_map(weighted).collect();
-    let weight_of = |name: &str| {
-        let find = |wanted: &str| weights.iter().find(|(of, _)| of.eq_ignore_ascii_case(wanted));
-        let alias = if name == "gzip" { find("x-gzip") } else { None };
-        find(name).or(alias).or_else(|| find("*")).map_or(0, |(_, weight)| *weight)
-    };
-    let identity = weights.iter().find(|(of, _)| of.eq_ignore_ascii_case("identity"));
+/// Returns the codings that the client prefers to no coding, the best first, by the values of
+/// `Accept-Encoding`.
+pub(super) fn accepted<'a>(values: impl Iterator<Item = &'a [u8]>) -> impl Iterator<Item = Coding> {
+    let said = AcceptEncoding::of(values);
     // What is not mentioned is acceptable, but it is the last choice.
-    let at_least = identity.map_or(1, |(_, weight)| (*weight).max(1));
+    let at_least = said.identity().map_or(1, |weight| weight.max(1));
     let mut accepted: Vec<(Weight, Coding)> =
-        CODINGS.iter().map(|coding| (weight_of(coding.name), *coding)).collect();
+        CODINGS.iter().map(|coding| (said.weight(coding.name), *coding)).collect();
     accepted.retain(|(weight, _)| *weight >= at_least);
     // Stable: ours among equals.
     accepted.sort_by_key(|(weight, _)| WEIGHT_MAX - weight);
     accepted.into_iter().map(|(_, coding)| coding)
-}
-
-/// A coding and its weight; `None` if it is not well-formed.
-fn weighted(element: &str) -> Option<(&str, Weight)> {
-    let mut parts = element.split(';');
-    let name = parts.next()?.trim();
-    if name.is_empty() {
-        return None;
-    }
-    let weight = match parts.next() {
-        None => WEIGHT_MAX,
-        Some(parameter) => {
-            let (key, value) = parameter.trim().split_once('=')?;
-            if !key.eq_ignore_ascii_case("q") {
-                return None;
-            }
-            parse_weight(value)?
-        }
-    };
-    Some((name, weight))
 }
 
 #[cfg(test)]
@@ -85,7 +61,8 @@ mod tests {
             ("br;q=, br;level=3, ;q=1, gzip;q=-1", ""),
         ];
         for (accept, expected) in rows {
-            let names: Vec<&str> = accepted(accept).map(|coding| coding.name).collect();
+            let names: Vec<&str> =
+                accepted([accept.as_bytes()].into_iter()).map(|coding| coding.name).collect();
             assert_eq!(names.join(" "), expected, "{accept}");
         }
     }

@@ -9,9 +9,9 @@ use std::time::Duration;
 use std::time::SystemTime;
 
 use super::content::{Content, Found, OpenFile, Source, Stored};
-use crate::conditional::{EntityTag, Validators};
+use crate::core::error::{Error, Result};
 use crate::disk::File;
-use crate::error::{Error, Result};
+use crate::semantics::conditional::{EntityTag, Validators};
 
 /// How coarse the clock of a file system is at most that tells fractions of seconds: a timer tick of 10 ms, twice.
 #[cfg(unix)]

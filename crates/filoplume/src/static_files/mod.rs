@@ -8,7 +8,6 @@ mod encoding;
 mod folder;
 mod multipart_ranges;
 mod path;
-mod range;
 
 use std::fmt;
 use std::path::PathBuf;
@@ -21,10 +20,9 @@ use self::answer::{Files, FilesHandler};
 use self::content::Source;
 use self::folder::{Folder, Symlinks};
 use self::path::FilePath;
-use crate::app::App;
 use crate::routing::{Router, check_prefix, get};
 
-/// Files to be served, with how: given to an app or a router with [`files`](App::files).
+/// Files to be served, with how: given to an app or a router with [`files`](crate::App::files).
 ///
 /// ```no_run
 /// use filoplume::prelude::*;
@@ -405,23 +403,5 @@ impl Router {
         // The prefix itself is redirected to the first of the two by the table of routes.
         self.route(&format!("{prefix}/"), get(FilesHandler(Arc::clone(&files))))
             .route(&format!("{prefix}/{{*file}}"), get(FilesHandler(files)))
-    }
-}
-
-impl App {
-    /// Serves files below a prefix. At `/` they are the fallback: whatever has a route of its own goes there.
-    ///
-    /// ```no_run
-    /// use filoplume::prelude::*;
-    ///
-    /// let app = App::new()
-    ///     .get("/api/hello", || "Hello!")
-    ///     .files("/downloads", StaticFiles::folder("downloads"))
-    ///     .files("/", StaticFiles::folder("public"));
-    /// ```
-    #[track_caller]
-    pub fn files(mut self, prefix: &str, files: StaticFiles) -> Self {
-        self.router = self.router.files(prefix, files);
-        self
     }
 }

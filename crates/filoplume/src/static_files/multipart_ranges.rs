@@ -8,7 +8,7 @@ use std::io::{self, Read};
 use std::vec;
 
 use super::content::Content;
-use super::range::ByteRange;
+use crate::semantics::range::ByteRange;
 
 /// What all parts have in common.
 struct Common {

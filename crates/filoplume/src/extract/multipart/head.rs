@@ -5,8 +5,8 @@ use std::borrow::Cow;
 use filoplume_runtime::Headers;
 use percent_encoding::percent_decode_str;
 
-use super::super::media_type::{essence, parameters, trim};
 use super::rejection::MultipartProblem;
+use crate::semantics::media_type::{essence, parameters, trim};
 
 /// What the head of a part says.
 #[derive(Debug, Default)]

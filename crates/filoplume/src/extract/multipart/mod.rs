@@ -17,7 +17,7 @@ pub use rejection::{MultipartProblem, MultipartRejection};
 use self::head::{BoundaryMissing, boundary};
 use self::parser::Parser;
 use super::{Extract, Takes};
-use crate::context::Context;
+use crate::core::context::Context;
 
 /// A form with files, `multipart/form-data`: its fields one after the other, as they arrive, in constant memory.
 ///

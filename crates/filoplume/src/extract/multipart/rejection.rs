@@ -7,7 +7,7 @@ use std::io::{self, ErrorKind};
 use filoplume_runtime::StatusCode;
 
 use super::super::{ContentRejection, Refusal};
-use crate::error::Error;
+use crate::core::error::Error;
 
 /// Why [`Multipart`](super::Multipart) refused.
 ///

@@ -11,10 +11,10 @@ use filoplume_runtime::{Headers, Method, Request, Response, ResponseBody};
 
 use self::encode::encoder;
 use self::negotiate::{Choice, choose};
-use crate::error::Result;
-use crate::middleware::vary::add_vary;
-use crate::middleware::{Middleware, Next};
-use crate::routing::RouteOptions;
+use crate::core::error::Result;
+use crate::core::middleware::{Middleware, Next};
+use crate::core::options::RouteOptions;
+use crate::semantics::vary::add_vary;
 
 /// Shortest content that is compressed. Below about a packet nothing is gained, and short texts grow.
 const BYTES_MIN: u64 = 1024;

@@ -1,7 +1,8 @@
-//! What a client accepts (RFC 9110, 12.4.2 and 12.5.3).
+//! Which coding a response gets (RFC 9110, 12.5.3).
 
 use super::Coding;
-use crate::weight::{WEIGHT_MAX, Weight, parse_weight};
+use crate::semantics::accept_encoding::AcceptEncoding;
+use crate::semantics::weight::Weight;
 
 /// What follows from `Accept-Encoding`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -14,11 +15,11 @@ pub(super) struct Choice {
 
 /// Chooses one of the codings that are offered, the best first.
 pub(super) fn choose<'a>(values: impl Iterator<Item = &'a [u8]>, offered: &[Coding]) -> Choice {
-    let accepted = Accepted::of(values);
+    let accepted = AcceptEncoding::of(values);
     let identity = accepted.identity();
     let mut best: Option<(Weight, Coding)> = None;
     for &coding in offered {
-        let weight = accepted.weight(coding);
+        let weight = accepted.weight(coding.name());
         // Of equal weights the one that is offered first.
         if weight > 0 && best.is_none_or(|(most, _)| weight > most) {
             best = Some((weight, coding));
@@ -27,65 +28,6 @@ pub(super) fn choose<'a>(values: impl Iterator<Item = &'a [u8]>, offered: &[Codi
     // Who would rather have it plain says so with a higher weight.
     let best = best.filter(|(weight, _)| identity.is_none_or(|identity| *weight >= identity));
     Choice { coding: best.map(|(_, coding)| coding), refuses_identity: identity == Some(0) }
-}
-
-/// The weights that were said.
-#[derive(Debug, Default)]
-struct Accepted {
-    zstd: Option<Weight>,
-    brotli: Option<Weight>,
-    gzip: Option<Weight>,
-    identity: Option<Weight>,
-    any: Option<Weight>,
-}
-
-impl Accepted {
-    fn of<'a>(values: impl Iterator<Item = &'a [u8]>) -> Self {
-        let mut accepted = Self::default();
-        let values = values.filter_map(|value| std::str::from_utf8(value).ok());
-        for item in values.flat_map(|value| value.split(',')) {
-            let mut parts = item.split(';');
-            let name = parts.next().unwrap_or_default().trim();
-            // What cannot be understood is not accepted.
-            let Some(weight) = weight_of(parts) else { continue };
-            let place = match name.to_ascii_lowercase().as_str() {
-                "zstd" => &mut accepted.zstd,
-                "br" => &mut accepted.brotli,
-                "gzip" | "x-gzip" => &mut accepted.gzip,
-                "identity" => &mut accepted.identity,
-                "*" => &mut accepted.any,
-                _ => continue,
-            };
-            // Said twice: the first counts.
-            place.get_or_insert(weight);
-        }
-        accepted
-    }
-
-    fn weight(&self, coding: Coding) -> Weight {
-        let said = match coding {
-            Coding::Zstd => self.zstd,
-            Coding::Brotli => self.brotli,
-            Coding::Gzip => self.gzip,
-        };
-        said.or(self.any).unwrap_or(0)
-    }
-
-    /// The weight of what is not compressed, if it was said: otherwise it is acceptable, and anything else is preferred.
-    fn identity(&self) -> Option<Weight> {
-        self.identity.or(self.any.filter(|&any| any == 0))
-    }
-}
-
-/// The weight among the parameters of an item; `None` if it is malformed.
-fn weight_of<'a>(parameters: impl Iterator<Item = &'a str>) -> Option<Weight> {
-    for parameter in parameters {
-        let (name, value) = parameter.split_once('=').unwrap_or((parameter, ""));
-        if name.trim().eq_ignore_ascii_case("q") {
-            return parse_weight(value.trim());
-        }
-    }
-    Some(WEIGHT_MAX)
 }
 
 #[cfg(test)]

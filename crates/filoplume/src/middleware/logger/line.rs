@@ -120,7 +120,7 @@ mod tests {
 
     use super::super::Asked;
     use super::*;
-    use crate::error::Error;
+    use crate::core::error::Error;
 
     fn asked(target: &str, user_agent: &str) -> Asked {
         Asked {

@@ -10,10 +10,11 @@ use std::time::{Duration, Instant, SystemTime};
 use filoplume_runtime::{Method, Peer, Request, Response, ResponseBody, StatusCode, Version};
 use parking_lot::Mutex;
 
-use crate::context::Context;
-use crate::error::{Error, Result};
+use crate::core::context::Context;
+use crate::core::error::{Error, Result};
+use crate::core::middleware::{Middleware, Next};
+use crate::middleware::RequestId;
 use crate::middleware::catch_panic::contain;
-use crate::middleware::{Middleware, Next, RequestId};
 
 /// Writes one line for each request: method, path, route, status, bytes, duration, client, peer, request id, and the
 /// error if there is one.

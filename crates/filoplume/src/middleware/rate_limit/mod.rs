@@ -14,12 +14,12 @@ use self::bucket::{Bucket, Verdict};
 use self::memory::Memory;
 #[cfg(feature = "redis")]
 pub use self::redis_counters::{RedisCounters, WhenRedisFails};
-use crate::context::Context;
-use crate::error::{Error, Result};
+use crate::core::context::Context;
+use crate::core::error::{Error, Result};
+use crate::core::middleware::{Middleware, Next};
+use crate::core::options::RouteOptions;
 use crate::middleware::client_network::client_network;
 use crate::middleware::concurrency_limit::whole_seconds;
-use crate::middleware::{Middleware, Next};
-use crate::routing::RouteOptions;
 
 /// Clients that are remembered: about 5 MiB.
 const KEYS_MAX: usize = 100_000;

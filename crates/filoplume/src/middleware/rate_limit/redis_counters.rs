@@ -8,7 +8,7 @@ use parking_lot::Mutex;
 use redis::{Connection, ErrorKind, RedisError, RedisResult};
 
 use super::bucket::{Bucket, Verdict};
-use crate::error::{Error, Result};
+use crate::core::error::{Error, Result};
 use crate::redis_pool::RedisPool;
 
 /// How long Redis may take to connect, and to answer. It takes less than a millisecond, or something is wrong.

@@ -1,0 +1,134 @@
+//! An app that answers: the way of a request from the app's middleware to its route, and of an error to the client.
+
+use std::fmt;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use filoplume_runtime::{Method, Request, Response, ResponseBody, StatusCode};
+
+use crate::core::asked::Asked;
+use crate::core::context::Context;
+use crate::core::error::Error;
+use crate::core::middleware::{End, Layer, Layers, Next};
+use crate::core::route::CompiledRoute;
+use crate::core::settings::Settings;
+use crate::core::site::Site;
+use crate::error_response::present;
+use crate::routing::{Found, Table};
+
+/// An app that answers: what all threads share.
+pub(crate) struct BuiltApp {
+    pub(crate) table: Table,
+    pub(crate) layers: Box<[Layer]>,
+    pub(crate) settings: Settings,
+}
+
+impl BuiltApp {
+    /// Answers a request: the outermost place.
+    pub(crate) fn answer(&self, request: Request) -> Response {
+        let asked = Asked::of(&request, self.settings.is_development);
+        let route = request.route().and_then(|number| self.table.route(number));
+        let context = Context { site: self, settings: &self.settings, route, asked: &asked };
+        // What middleware does wrong ends here; the panics of handlers ended before, so that middleware sees their answers.
+        let response = match catch_unwind(AssertUnwindSafe(|| self.run(request, context))) {
+            Ok(response) => response,
+            Err(panic) => context.panicked(&*panic),
+        };
+        if matches!(response.body(), ResponseBody::Empty) && Error::of(&response).is_some() {
+            return present(response, context, self.table.routes());
+        }
+        response
+    }
+
+    #[inline]
+    fn run(&self, request: Request, context: Context<'_>) -> Response {
+        if self.layers.is_empty() {
+            return self.route(request, context.asked);
+        }
+        Next { layers: Layers(&self.layers), context, end: End::Route }.run(request)
+    }
+
+    /// The route that a CORS preflight is about: its middleware may answer, although no handler answers `OPTIONS`.
+    fn preflighted(&self, request: &Request) -> Option<&CompiledRoute> {
+        request.header("origin")?;
+        let method = request.header("access-control-request-method")?;
+        let method = Method::from_bytes(method.as_bytes()).ok()?;
+        match self.table.find(&method, request.path()) {
+            Found::Route(number) => self.table.route(number),
+            _ => None,
+        }
+    }
+}
+
+impl Site for BuiltApp {
+    fn route(&self, mut request: Request, asked: &Asked) -> Response {
+        let is_planned = request.route().is_some();
+        let error = match self.table.found_for(&request) {
+            Found::Route(number) => match self.table.route(number) {
+                Some(route) if !route.options.refuses_content(&mut request, is_planned) => {
+                    let context = Context { site: self, settings: &self.settings, route: Some(route), asked };
+                    if route.layers.is_empty() {
+                        return context.handle(request);
+                    }
+                    return Next { layers: Layers(&route.layers), context, end: End::Handler }.run(request);
+                }
+                Some(route) => {
+                    let max = route.options.bytes_max().unwrap_or(u64::MAX);
+                    let detail = format!("the content is longer than the {max} bytes that are accepted here");
+                    Error::new(StatusCode::PAYLOAD_TOO_LARGE, detail)
+                }
+                None => Error::status(StatusCode::NOT_FOUND),
+            },
+            Found::Options { allow } => {
+                return match self.preflighted(&request) {
+                    Some(route) => {
+                        let context =
+                            Context { site: self, settings: &self.settings, route: Some(route), asked };
+                        Next { layers: Layers(&route.layers), context, end: End::Options }.run(request)
+                    }
+                    None => allowed(allow),
+                };
+            }
+            Found::Elsewhere { path } => {
+                let query = request.query().map(|query| format!("?{query}")).unwrap_or_default();
+                return empty(StatusCode::PERMANENT_REDIRECT, "location", &format!("{path}{query}"));
+            }
+            Found::OtherMethods { allow } => {
+                Error::status(StatusCode::METHOD_NOT_ALLOWED).with_known_header("allow", allow)
+            }
+            Found::Tunnel => Error::new(StatusCode::NOT_IMPLEMENTED, "this server opens no tunnels"),
+            Found::Nothing => Error::status(StatusCode::NOT_FOUND),
+        };
+        error.into_pending_response()
+    }
+
+    fn answer_options(&self, request: &Request) -> Response {
+        match self.table.find(request.method(), request.path()) {
+            Found::Options { allow } => allowed(allow),
+            // Middleware changed the method on the way.
+            _ => Error::status(StatusCode::NOT_FOUND).into_pending_response(),
+        }
+    }
+
+    #[cfg(feature = "static-files")]
+    fn other_place(&self, path: &str) -> Option<String> {
+        self.table.other_place(path)
+    }
+}
+
+impl fmt::Debug for BuiltApp {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("BuiltApp").field("table", &self.table).finish_non_exhaustive()
+    }
+}
+
+/// What `OPTIONS` is answered with (RFC 9110, 9.3.7).
+fn allowed(allow: &str) -> Response {
+    empty(StatusCode::NO_CONTENT, "allow", allow)
+}
+
+fn empty(status: StatusCode, name: &str, value: &str) -> Response {
+    let mut response = Response::new(status.as_u16());
+    // Both come from what was matched, where no control character can be.
+    let _ = response.set_header(name, value);
+    response
+}

@@ -1,0 +1,67 @@
+//! What is remembered of a request for the answer to an error.
+
+use std::fmt;
+
+use filoplume_runtime::{Method, Request};
+
+use super::accept::{Accept, Format};
+use super::snapshot::Snapshot;
+
+/// What was asked, as far as it matters to how an error is presented.
+///
+/// ```
+/// use filoplume::prelude::*;
+///
+/// let app = App::new().present_errors(|error, asked| {
+///     let page = Html(format!("<h1>{}</h1>", error.status_code()));
+///     if asked.wants_html() { page.into_response().ok() } else { None }
+/// });
+/// let client = app.test();
+/// client.get("/nowhere").header("accept", "text/html").send().assert_text("<h1>404 Not Found</h1>");
+/// client.get("/nowhere").send().assert_header("content-type", "application/problem+json");
+/// ```
+#[derive(Clone)]
+pub struct Asked {
+    method: Method,
+    accept: Accept,
+    /// In development only: the request as it came.
+    snapshot: Option<Box<Snapshot>>,
+}
+
+impl Asked {
+    /// Remembers of a request what an error page needs. On the way of every request: nothing is decided here.
+    #[inline(always)]
+    pub(crate) fn of(request: &Request, is_development: bool) -> Self {
+        let snapshot = if is_development { Some(Box::new(Snapshot::of(request))) } else { None };
+        Self { method: request.method().clone(), accept: Accept::of(request.headers()), snapshot }
+    }
+
+    /// Returns the method.
+    pub fn method(&self) -> &Method {
+        &self.method
+    }
+
+    /// Returns the form in which the client would rather read an error.
+    pub(crate) fn format(&self) -> Format {
+        self.accept.format()
+    }
+
+    /// Returns the request as it came; in development only.
+    pub(crate) fn snapshot(&self) -> Option<&Snapshot> {
+        self.snapshot.as_deref()
+    }
+
+    /// Returns whether the client would rather read HTML than JSON or plain text, as browsers say they would.
+    pub fn wants_html(&self) -> bool {
+        self.format() == Format::Html
+    }
+}
+
+impl fmt::Debug for Asked {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Asked")
+            .field("method", &self.method)
+            .field("format", &self.accept.format())
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,25 @@
+//! Conditions that forbid to go on, as errors.
+
+use filoplume_runtime::StatusCode;
+
+use super::error::{Error, Result};
+use crate::semantics::conditional::Verdict;
+
+impl Verdict {
+    /// Returns the error that answers conditions which forbid to go on.
+    ///
+    /// # Errors
+    ///
+    /// `412` for [`Failed`](Self::Failed), `400` for [`Malformed`](Self::Malformed).
+    pub fn ok(self) -> Result<()> {
+        match self {
+            Self::Proceed | Self::NotModified => Ok(()),
+            Self::Failed => {
+                Err(Error::new(StatusCode::PRECONDITION_FAILED, "it is not what the condition wants"))
+            }
+            Self::Malformed => {
+                Err(Error::bad_request("`If-Match` or `If-None-Match` is no list of entity tags"))
+            }
+        }
+    }
+}

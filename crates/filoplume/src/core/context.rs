@@ -1,0 +1,212 @@
+//! What an app knows of a request beside the request itself.
+
+use std::fmt;
+use std::net::IpAddr;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use filoplume_runtime::{Request, Response, StatusCode};
+
+use super::asked::Asked;
+use super::captures::Captures;
+use super::error::Error;
+use super::route::CompiledRoute;
+use super::settings::Settings;
+use super::site::Site;
+use super::states::States;
+use crate::client::ClientAddr;
+
+/// Where a request is being answered: the app, the route, and the state that belongs to it.
+///
+/// Extractors are given it beside the request; middleware has it in [`Next::context`](crate::Next::context).
+///
+/// ```
+/// use filoplume::prelude::*;
+/// use filoplume::{Context, Extract};
+///
+/// /// The pattern that matched, such as for counters.
+/// struct Pattern(String);
+///
+/// impl Extract for Pattern {
+///     type Rejection = Error;
+///
+///     fn extract(_: &mut Request, context: &Context<'_>) -> Result<Self> {
+///         Ok(Self(context.route().unwrap_or("none").to_owned()))
+///     }
+/// }
+///
+/// let app = App::new().get("/users/{id}", |Pattern(pattern): Pattern| pattern);
+/// app.test().get("/users/17").send().assert_text("/users/{id}");
+/// ```
+#[derive(Clone, Copy)]
+pub struct Context<'a> {
+    pub(crate) site: &'a dyn Site,
+    pub(crate) settings: &'a Settings,
+    pub(crate) route: Option<&'a CompiledRoute>,
+    pub(crate) asked: &'a Asked,
+}
+
+impl<'a> Context<'a> {
+    /// Returns the pattern of the route, such as `/users/{id}`; `None` if no route matched.
+    ///
+    /// ```
+    /// use filoplume::prelude::*;
+    ///
+    /// let app = App::new().get("/users/{id}", || "ada").with(|request: Request, next: Next| {
+    ///     let route = next.context().route().unwrap_or("none");
+    ///     let mut response = next.run(request);
+    ///     response.set_header("x-route", route)?;
+    ///     Ok::<_, Error>(response)
+    /// });
+    /// let client = app.test();
+    /// client.get("/users/17").send().assert_header("x-route", "/users/{id}");
+    /// client.get("/nowhere").send().assert_header("x-route", "none");
+    /// ```
+    pub fn route(&self) -> Option<&'a str> {
+        self.route.map(|route| &*route.pattern)
+    }
+
+    /// Returns a state that was given to the app or to the route's router; the nearest one, if several have the type.
+    ///
+    /// ```
+    /// use filoplume::prelude::*;
+    ///
+    /// struct Closed(bool);
+    ///
+    /// let app = App::new().get("/", || "hi").state(Closed(true)).with(|request: Request, next: Next| {
+    ///     match next.context().state::<Closed>() {
+    ///         Some(Closed(true)) => Err(Error::unavailable("closed today")),
+    ///         _ => Ok(next.run(request)),
+    ///     }
+    /// });
+    /// app.test().get("/").send().assert_status(503);
+    /// ```
+    pub fn state<T: Send + Sync + 'static>(&self) -> Option<&'a T> {
+        self.states().get::<T>()
+    }
+
+    /// Returns whether the app runs in development mode, where errors are shown with their causes.
+    ///
+    /// ```
+    /// use filoplume::prelude::*;
+    ///
+    /// let app = App::new().get("/", || "hi").with(|request: Request, next: Next| {
+    ///     let caching = if next.context().is_development() { "no-store" } else { "max-age=60" };
+    ///     let mut response = next.run(request);
+    ///     response.set_header("cache-control", caching)?;
+    ///     Ok::<_, Error>(response)
+    /// });
+    /// app.test().get("/").send().assert_header("cache-control", "max-age=60");
+    /// ```
+    pub fn is_development(&self) -> bool {
+        self.settings.is_development
+    }
+
+    /// Returns the captures in the path of the request by name, still percent-encoded, in the order of the pattern.
+    ///
+    /// ```
+    /// use filoplume::prelude::*;
+    ///
+    /// let app = App::new().get("/{tenant}/notes", || "all notes").with(|request: Request, next: Next| {
+    ///     let context = next.context();
+    ///     match context.captures(request.path()).as_slice() {
+    ///         [("tenant", "acme"), ..] => Ok(next.run(request)),
+    ///         _ => Err(Error::not_found("no such tenant")),
+    ///     }
+    /// });
+    /// let client = app.test();
+    /// client.get("/acme/notes").send().assert_status(200);
+    /// client.get("/other/notes").send().assert_status(404);
+    /// ```
+    pub fn captures<'p>(&'p self, path: &'p str) -> Vec<(&'p str, &'p str)> {
+        self.captures_in(path).iter().collect()
+    }
+
+    /// The captures of the route in a path that it matches.
+    #[inline]
+    pub(crate) fn captures_in<'p>(&'p self, path: &'p str) -> Captures<'p> {
+        let captures = self.route.map(|route| route.captures.as_slice()).unwrap_or_default();
+        Captures::new(captures, path)
+    }
+
+    /// Returns who asks, behind the proxies that the app trusts. See [`ClientAddr`].
+    ///
+    /// ```
+    /// use filoplume::prelude::*;
+    /// use filoplume::extract::Proxies;
+    ///
+    /// let app = App::new()
+    ///     .get("/", || "hi")
+    ///     .trust_proxies(Proxies::loopback().x_forwarded_proto())
+    ///     .with(|request: Request, next: Next| {
+    ///         if next.context().client(&request).is_https() {
+    ///             return Ok(next.run(request));
+    ///         }
+    ///         Redirect::permanent(format!("https://example.org{}", request.target())).into_response()
+    ///     });
+    /// let client = app.test();
+    /// client.get("/").header("x-forwarded-proto", "https").send().assert_text("hi");
+    /// client.get("/").send().assert_status(308).assert_header("location", "https://example.org/");
+    /// ```
+    pub fn client(&self, request: &Request) -> ClientAddr {
+        self.settings.proxies.client(request)
+    }
+
+    /// Returns the address of who asks, behind the proxies that the app trusts; `None` if it came over a Unix socket
+    /// and no proxy said more.
+    ///
+    /// ```
+    /// use filoplume::prelude::*;
+    ///
+    /// let app = App::new().get("/", || "secret").with(|request: Request, next: Next| {
+    ///     match next.context().client_ip(&request) {
+    ///         Some(ip) if ip.is_loopback() => Ok(next.run(request)),
+    ///         _ => Err(Error::forbidden("from this machine only")),
+    ///     }
+    /// });
+    /// # app.test().get("/").send().assert_status(200);
+    /// ```
+    pub fn client_ip(&self, request: &Request) -> Option<IpAddr> {
+        self.settings.proxies.client_ip(request)
+    }
+
+    /// Returns the longest content that the route accepts, in bytes; `None` if the server's bound decides.
+    ///
+    /// ```
+    /// use filoplume::prelude::*;
+    ///
+    /// let app = App::new().post("/", |text: String| text).with(|request: Request, next: Next| {
+    ///     assert_eq!(next.context().content_bytes_max(), Some(2 * 1024 * 1024));
+    ///     next.run(request)
+    /// });
+    /// app.test().post("/").body("hi").send().assert_text("hi");
+    /// ```
+    pub fn content_bytes_max(&self) -> Option<u64> {
+        self.route.and_then(|route| route.options.bytes_max())
+    }
+
+    /// Has the handler of the route answer. A panic is an answer too, so that middleware does to it what it does to
+    /// all answers.
+    pub(crate) fn handle(self, request: Request) -> Response {
+        let Some(route) = self.route else {
+            return self.pending(Error::status(StatusCode::NOT_FOUND));
+        };
+        match catch_unwind(AssertUnwindSafe(|| route.endpoint.call(request, &self))) {
+            Ok(Ok(response)) => response,
+            Ok(Err(error)) => self.pending(error),
+            Err(panic) => self.panicked(&*panic),
+        }
+    }
+
+    fn states(&self) -> &'a States {
+        match self.route {
+            Some(route) => &route.states,
+            None => &self.settings.states,
+        }
+    }
+}
+
+impl fmt::Debug for Context<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Context").field("route", &self.route()).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,172 @@
+//! How plain values become responses.
+
+use std::borrow::Cow;
+use std::convert::Infallible;
+
+use bytes::Bytes;
+use filoplume_runtime::{Headers, InvalidHeader, Response, StatusCode};
+
+use super::error::{Error, Result};
+use super::response::IntoResponse;
+
+impl IntoResponse for Response {
+    #[inline]
+    fn into_response(self) -> Result<Response> {
+        Ok(self)
+    }
+}
+
+impl<T: IntoResponse, E: IntoResponse> IntoResponse for Result<T, E> {
+    #[inline]
+    fn into_response(self) -> Result<Response> {
+        match self {
+            Ok(value) => value.into_response(),
+            Err(error) => error.into_response(),
+        }
+    }
+}
+
+/// `None` is a `404`.
+impl<T: IntoResponse> IntoResponse for Option<T> {
+    fn into_response(self) -> Result<Response> {
+        match self {
+            Some(value) => value.into_response(),
+            None => Err(Error::status(StatusCode::NOT_FOUND)),
+        }
+    }
+}
+
+impl IntoResponse for Error {
+    fn into_response(self) -> Result<Response> {
+        Err(self)
+    }
+}
+
+impl IntoResponse for Infallible {
+    fn into_response(self) -> Result<Response> {
+        match self {}
+    }
+}
+
+impl IntoResponse for InvalidHeader {
+    fn into_response(self) -> Result<Response> {
+        Err(Error::internal(self))
+    }
+}
+
+/// An empty `200`.
+impl IntoResponse for () {
+    fn into_response(self) -> Result<Response> {
+        Ok(Response::default())
+    }
+}
+
+/// A status without content. One that stands for an error is presented as such.
+impl IntoResponse for StatusCode {
+    fn into_response(self) -> Result<Response> {
+        if self.is_client_error() || self.is_server_error() {
+            return Err(Error::status(self));
+        }
+        Ok(Response::new(self.as_u16()))
+    }
+}
+
+macro_rules! texts {
+    ($($type:ty => $convert:expr),+ $(,)?) => {
+        $(
+            /// As `text/plain; charset=utf-8`.
+            impl IntoResponse for $type {
+                #[inline]
+                fn into_response(self) -> Result<Response> {
+                    let mut response = Response::default();
+                    response.send_text($convert(self));
+                    Ok(response)
+                }
+            }
+        )+
+    };
+}
+
+texts! {
+    &'static str => Bytes::from,
+    String => Bytes::from,
+    Box<str> => |text: Self| Bytes::from(String::from(text)),
+    Cow<'static, str> => |text: Self| match text {
+        Cow::Borrowed(text) => Bytes::from(text),
+        Cow::Owned(text) => Bytes::from(text),
+    },
+}
+
+macro_rules! octets {
+    ($($type:ty),+ $(,)?) => {
+        $(
+            /// As `application/octet-stream`.
+            impl IntoResponse for $type {
+                fn into_response(self) -> Result<Response> {
+                    let mut response = Response::default();
+                    response.send_bytes(self);
+                    Ok(response)
+                }
+            }
+        )+
+    };
+}
+
+octets!(Bytes, Vec<u8>, &'static [u8]);
+
+impl<const N: usize> IntoResponse for &'static [u8; N] {
+    fn into_response(self) -> Result<Response> {
+        self.as_slice().into_response()
+    }
+}
+
+impl<B: Into<Bytes>> IntoResponse for http::Response<B> {
+    fn into_response(self) -> Result<Response> {
+        Ok(self.into())
+    }
+}
+
+impl<T: IntoResponse> IntoResponse for (StatusCode, T) {
+    fn into_response(self) -> Result<Response> {
+        let (status, value) = self;
+        let mut response = value.into_response()?;
+        response.status(status.as_u16());
+        Ok(response)
+    }
+}
+
+/// The headers are set, in place of those of the same name.
+impl<N: AsRef<str>, V: AsRef<[u8]>, const COUNT: usize, T: IntoResponse> IntoResponse
+    for ([(N, V); COUNT], T)
+{
+    fn into_response(self) -> Result<Response> {
+        let (headers, value) = self;
+        let mut response = value.into_response()?;
+        for (name, value) in headers {
+            response.set_header(name.as_ref(), value).map_err(Error::internal)?;
+        }
+        Ok(response)
+    }
+}
+
+/// The headers are added, beside those of the same name.
+impl<T: IntoResponse> IntoResponse for (Headers, T) {
+    fn into_response(self) -> Result<Response> {
+        let (headers, value) = self;
+        let mut response = value.into_response()?;
+        for (name, value) in headers.iter() {
+            response.add_header(name, value).map_err(Error::internal)?;
+        }
+        Ok(response)
+    }
+}
+
+impl<H, T> IntoResponse for (StatusCode, H, T)
+where
+    (H, T): IntoResponse,
+{
+    fn into_response(self) -> Result<Response> {
+        let (status, headers, value) = self;
+        (status, (headers, value)).into_response()
+    }
+}

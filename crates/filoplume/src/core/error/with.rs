@@ -1,0 +1,139 @@
+//! What is added to an error on its way.
+
+use std::borrow::Cow;
+use std::error::Error as StdError;
+
+use filoplume_runtime::InvalidHeader;
+
+use super::{Error, FieldError, Result};
+
+impl Error {
+    /// Sets the cause. It is logged, never sent.
+    ///
+    /// ```
+    /// use filoplume::prelude::*;
+    ///
+    /// fn quantity(text: String) -> Result<String> {
+    ///     let count: u32 = text.parse().map_err(|error| Error::bad_request("no number").with_source(error))?;
+    ///     Ok(format!("{count} pieces"))
+    /// }
+    ///
+    /// let client = App::new().post("/", quantity).test();
+    /// client.post("/").body("many").send().assert_status(400).assert_contains("no number");
+    /// ```
+    #[must_use]
+    #[doc(alias = "with_cause")]
+    pub fn with_source(mut self, source: impl Into<Box<dyn StdError + Send + Sync>>) -> Self {
+        self.inner.source = Some(source.into());
+        self
+    }
+
+    /// Takes over the cause of another error, unless it has one.
+    pub(crate) fn with_cause_of(mut self, other: Self) -> Self {
+        if self.inner.source.is_none() {
+            self.inner.source = other.inner.source;
+        }
+        self
+    }
+
+    /// Adds what is wrong with one field.
+    ///
+    /// ```
+    /// use filoplume::prelude::*;
+    ///
+    /// let app = App::new().post("/sign-up", || {
+    ///     Err::<(), _>(Error::unprocessable("please look at the form again").with_field("email", "is taken"))
+    /// });
+    /// let response = app.test().post("/sign-up").send();
+    /// response.assert_status(422).assert_contains(r#""field":"email""#);
+    /// ```
+    #[must_use]
+    pub fn with_field(mut self, field: impl Into<String>, message: impl Into<String>) -> Self {
+        self.inner.fields.push(FieldError { field: field.into(), message: message.into() });
+        self
+    }
+
+    /// Sets the URI that names this kind of problem (RFC 9457, 3.1.1).
+    ///
+    /// ```
+    /// use filoplume::prelude::*;
+    ///
+    /// let app = App::new().post("/buy", || {
+    ///     let error = Error::new(StatusCode::PAYMENT_REQUIRED, "30 are missing");
+    ///     Err::<(), _>(error.with_type("https://example.org/problems/no-money").with_title("Not enough money"))
+    /// });
+    /// app.test().post("/buy").send().assert_contains(r#""type":"https://example.org/problems/no-money""#);
+    /// ```
+    #[must_use]
+    pub fn with_type(mut self, uri: impl Into<Cow<'static, str>>) -> Self {
+        self.inner.problem_type = Some(uri.into());
+        self
+    }
+
+    /// Sets the title of this kind of problem, for one that has a [type](Self::with_type) of its own (RFC 9457, 3.1.3).
+    /// Otherwise it is the name of the status.
+    ///
+    /// ```
+    /// use filoplume::Error;
+    ///
+    /// let error = Error::conflict("bob has it").with_type("https://example.org/problems/lent").with_title("Lent out");
+    /// assert_eq!(error.title(), Some("Lent out"));
+    /// ```
+    #[must_use]
+    pub fn with_title(mut self, title: impl Into<Cow<'static, str>>) -> Self {
+        self.inner.title = Some(title.into());
+        self
+    }
+
+    /// Adds a member to the problem details that JSON clients get (RFC 9457, 3.2).
+    ///
+    /// ```
+    /// use filoplume::prelude::*;
+    ///
+    /// let app = App::new().post("/buy", || {
+    ///     Err::<(), _>(Error::conflict("not enough money").with_member("balance", 30)?)
+    /// });
+    /// assert!(app.test().post("/buy").send().text().contains(r#""balance":30"#));
+    /// # Ok::<(), Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// If the value cannot be JSON.
+    #[cfg(feature = "json")]
+    pub fn with_member(
+        mut self,
+        name: impl Into<Cow<'static, str>>,
+        value: impl serde::Serialize,
+    ) -> Result<Self> {
+        let json = serde_json::to_string(&value).map_err(Self::internal)?;
+        self.inner.members.push((name.into(), json));
+        Ok(self)
+    }
+
+    /// Adds a header to the answer, such as `WWW-Authenticate` or `Retry-After`.
+    ///
+    /// ```
+    /// use filoplume::prelude::*;
+    ///
+    /// let app = App::new().get("/", || -> Result<()> {
+    ///     Err(Error::unavailable("back in a minute").with_header("retry-after", "60")?)
+    /// });
+    /// app.test().get("/").send().assert_status(503).assert_header("retry-after", "60");
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// If the name is no token or the value has a control character.
+    pub fn with_header(mut self, name: &str, value: impl AsRef<[u8]>) -> Result<Self, InvalidHeader> {
+        self.inner.headers.append(name, value)?;
+        Ok(self)
+    }
+
+    /// As `with_header`, for what is known to be valid.
+    pub(crate) fn with_known_header(mut self, name: &str, value: impl AsRef<[u8]>) -> Self {
+        let added = self.inner.headers.append(name, value);
+        debug_assert!(added.is_ok(), "{name} is a valid header");
+        self
+    }
+}

@@ -1,0 +1,51 @@
+//! Failures on their way out: responses that stand for an error, and the lines in the log.
+
+use std::any::Any;
+
+use filoplume_runtime::{Response, note_caught_panic};
+
+use super::context::Context;
+use super::error::Error;
+use super::panics::Panicked;
+use crate::log::tell_without_subscriber;
+
+impl Context<'_> {
+    /// The response that stands for a panic, and the line in the log.
+    #[cold]
+    pub(crate) fn panicked(self, panic: &(dyn Any + Send)) -> Response {
+        let route = self.route().unwrap_or("no route");
+        let method = self.asked.method().as_str();
+        note_caught_panic();
+        let panicked = Panicked::caught(panic);
+        tracing::error!(method, route, panic = panicked.message, "a handler panicked");
+        Error::internal(panicked).into_pending_response()
+    }
+
+    /// The response that stands for an error on its way out, and the line in the log for one of ours.
+    #[inline(never)]
+    pub(crate) fn pending(self, error: Error) -> Response {
+        let error = self.translate(error);
+        if error.status_code().is_server_error() {
+            let route = self.route().unwrap_or("no route");
+            let method = self.asked.method().as_str();
+            tracing::error!(
+                method,
+                route,
+                status = error.status_code().as_u16(),
+                error = error.in_one_line(),
+                "a request failed"
+            );
+            tell_without_subscriber(&format!("{method} {route} failed: {}", error.in_one_line()));
+        }
+        error.into_pending_response()
+    }
+
+    fn translate(self, error: Error) -> Error {
+        let translated =
+            self.settings.translators.iter().find_map(|translate| error.chain().find_map(translate));
+        match translated {
+            Some(translated) => translated.with_cause_of(error),
+            None => error,
+        }
+    }
+}

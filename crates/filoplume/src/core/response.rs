@@ -1,0 +1,69 @@
+//! What becomes a response.
+
+use filoplume_runtime::Response;
+
+use super::error::Result;
+
+/// Something that becomes a response.
+///
+/// Text and bytes, [`Html`](crate::Html), `Json`, a status, [`Redirect`](crate::Redirect), files
+/// and [readers](crate::response::Reader), `()`, pairs of a status or headers with any of these,
+/// `Option` (`None` is a `404`) and `Result`.
+///
+/// ```
+/// use filoplume::prelude::*;
+///
+/// let app = App::new()
+///     .get("/text", || "as text/plain")
+///     .get("/html", || Html("<p>as text/html"))
+///     .get("/made", || (StatusCode::CREATED, [("location", "/made/17")], "made"))
+///     .get("/maybe", || None::<&str>);
+/// let client = app.test();
+/// client.get("/made").send().assert_status(201).assert_header("location", "/made/17");
+/// client.get("/maybe").send().assert_status(404);
+/// ```
+///
+/// Types of the app become responses by implementing it; an error type then says itself how it is answered:
+///
+/// ```
+/// use filoplume::prelude::*;
+///
+/// enum Refused { SoldOut, NoMoney { missing: u32 } }
+///
+/// impl IntoResponse for Refused {
+///     fn into_response(self) -> Result<Response> {
+///         Err(match self {
+///             Self::SoldOut => Error::conflict("sold out"),
+///             Self::NoMoney { missing } => Error::new(StatusCode::PAYMENT_REQUIRED, format!("{missing} are missing")),
+///         })
+///     }
+/// }
+///
+/// fn buy(Path(price): Path<u32>) -> Result<&'static str, Refused> {
+///     match price {
+///         0 => Err(Refused::SoldOut),
+///         1..=100 => Ok("bought"),
+///         _ => Err(Refused::NoMoney { missing: price - 100 }),
+///     }
+/// }
+///
+/// let client = App::new().post("/buy/{price}", buy).test();
+/// client.post("/buy/0").send().assert_status(409);
+/// client.post("/buy/120").send().assert_status(402);
+/// ```
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` does not become a response",
+    label = "not a response",
+    note = "handlers return text, bytes, `Json(value)`, `Html(text)`, a `StatusCode`, `Redirect`, a `Response`, `()`",
+    note = "or `(status, value)`, `Option<value>`, `Result<value, Error>`; the error of a `Result` must become a response too",
+    note = "a struct with `#[derive(Serialize)]` is answered as `Json(value)`",
+    note = "handlers are not `async`: they may block"
+)]
+pub trait IntoResponse {
+    /// Makes the response.
+    ///
+    /// # Errors
+    ///
+    /// If it is an error, or cannot be made.
+    fn into_response(self) -> Result<Response>;
+}

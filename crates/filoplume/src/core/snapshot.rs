@@ -1,0 +1,60 @@
+//! A request as it came, for those who develop the app.
+
+use filoplume_runtime::Request;
+
+/// A request as the page for developers shows it.
+#[derive(Clone, Debug)]
+pub(crate) struct Snapshot {
+    pub(crate) method: String,
+    pub(crate) target: String,
+    pub(crate) path: String,
+    pub(crate) headers: Vec<(String, String)>,
+}
+
+/// The longest header value that is shown.
+const VALUE_CHARS_MAX: usize = 1000;
+
+/// Parts of the names of headers that give access to something. A page may be shown to others, or end in a bug report.
+const SECRETS: [&str; 9] =
+    ["auth", "cookie", "token", "secret", "password", "key", "session", "credential", "signature"];
+
+impl Snapshot {
+    pub(crate) fn of(request: &Request) -> Self {
+        let headers = request.headers().iter();
+        Self {
+            method: request.method().to_string(),
+            target: request.target().to_owned(),
+            path: request.path().to_owned(),
+            headers: headers.map(|(name, value)| (name.to_owned(), shown(name, value))).collect(),
+        }
+    }
+}
+
+fn shown(name: &str, value: &[u8]) -> String {
+    let name = name.to_ascii_lowercase();
+    if SECRETS.iter().any(|secret| name.contains(secret)) {
+        return format!("(hidden, {} bytes)", value.len());
+    }
+    let text = String::from_utf8_lossy(value);
+    match text.char_indices().nth(VALUE_CHARS_MAX) {
+        Some((end, _)) => format!("{}…", &text[..end]),
+        None => text.into_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn secrets_are_not_shown() {
+        assert_eq!(shown("Authorization", b"Bearer abc"), "(hidden, 10 bytes)");
+        assert_eq!(shown("Cookie", b"a=b"), "(hidden, 3 bytes)");
+        for name in ["X-CSRF-Token", "X-Api-Key", "X-Auth-Key", "X-Session-Id", "Proxy-Authorization"] {
+            assert_eq!(shown(name, b"abc"), "(hidden, 3 bytes)", "{name}");
+        }
+        assert_eq!(shown("Accept", b"*/*"), "*/*");
+        assert_eq!(shown("X-Bytes", b"a\xff"), "a\u{fffd}");
+        assert_eq!(shown("X-Long", &[b'a'; 2000]).chars().count(), 1001);
+    }
+}

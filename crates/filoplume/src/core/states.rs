@@ -1,0 +1,35 @@
+//! Values that an app or a router was given.
+
+use std::any::{Any, TypeId, type_name};
+use std::sync::Arc;
+
+/// Values by type. There are few: a row is faster than a map.
+#[derive(Clone, Default)]
+pub(crate) struct States {
+    values: Vec<(TypeId, Arc<dyn Any + Send + Sync>)>,
+}
+
+impl States {
+    /// Adds a value; returns the name of its type if there was one of that type already.
+    pub(crate) fn insert<T: Send + Sync + 'static>(&mut self, value: T) -> Option<&'static str> {
+        let id = TypeId::of::<T>();
+        let is_taken = self.has(id);
+        self.values.push((id, Arc::new(value)));
+        is_taken.then(type_name::<T>)
+    }
+
+    pub(crate) fn get<T: 'static>(&self) -> Option<&T> {
+        let id = TypeId::of::<T>();
+        let (_, value) = self.values.iter().find(|(of, _)| *of == id)?;
+        value.downcast_ref()
+    }
+
+    pub(crate) fn has(&self, id: TypeId) -> bool {
+        self.values.iter().any(|(of, _)| *of == id)
+    }
+
+    /// Puts those of an outer router behind, so that the inner ones are found first.
+    pub(crate) fn extend_outer(&mut self, outer: &Self) {
+        self.values.extend(outer.values.iter().cloned());
+    }
+}

@@ -1,0 +1,151 @@
+//! What a developer can do about an error.
+
+use std::io;
+
+use filoplume_runtime::{Response, StatusCode};
+
+use super::development::RouteLine;
+use crate::core::error::Error;
+use crate::core::panics::Panicked;
+use crate::core::route::CompiledRoute;
+use crate::extract::ExtensionRejection;
+
+/// Returns what to do, if something can be said.
+pub(super) fn hint(
+    error: &Error,
+    response: &Response,
+    route: Option<&CompiledRoute>,
+    routes: &[RouteLine<'_>],
+) -> Option<String> {
+    let hint = match response.status_code() {
+        StatusCode::NOT_FOUND if route.is_none() => return Some(not_found(routes)),
+        StatusCode::NOT_FOUND => "The route matched; its handler or middleware answered 404.".to_owned(),
+        StatusCode::METHOD_NOT_ALLOWED => {
+            let allow = response.headers().get_str("allow").unwrap_or("no method");
+            format!("The path has routes for other methods: {allow}.")
+        }
+        StatusCode::UNSUPPORTED_MEDIA_TYPE => {
+            "The client has to say in `Content-Type` what it sends. The test client's `json`, `form` and `multipart` do, \
+             and so do `curl --json`, `curl -d` for a form and `curl -F` for one with files."
+                .to_owned()
+        }
+        StatusCode::PAYLOAD_TOO_LARGE => {
+            "The route takes less. `Route::content_bytes_max` sets how much, and what a handler reads as `Body` is not \
+             collected."
+                .to_owned()
+        }
+        StatusCode::INTERNAL_SERVER_ERROR => return internal(error),
+        _ => return None,
+    };
+    Some(hint)
+}
+
+fn not_found(routes: &[RouteLine<'_>]) -> String {
+    let alike: Vec<_> = routes.iter().filter(|route| route.is_alike).collect();
+    match alike.as_slice() {
+        [] if routes.is_empty() => {
+            "The app has no routes yet: add one with `.get(\"/\", || \"Hello!\")`.".to_owned()
+        }
+        [] => "No route matches the path.".to_owned(),
+        alike => {
+            let names: Vec<_> =
+                alike.iter().take(3).map(|route| format!("{} {}", route.methods, route.pattern)).collect();
+            format!("No route matches the path. Was {} meant?", names.join(" or "))
+        }
+    }
+}
+
+fn internal(error: &Error) -> Option<String> {
+    if error.downcast_ref::<Panicked>().is_some() {
+        return Some(
+            "A panic is a mistake of the program. What can go wrong is better returned: as `Result`, with `?`.".to_owned(),
+        );
+    }
+    if error.downcast_ref::<ExtensionRejection>().is_some() {
+        return Some(
+            "`Extension` is filled by middleware. Is that middleware added with `.with(..)` to the app, the router or the \
+             route, and does it run before?"
+                .to_owned(),
+        );
+    }
+    let io_error = error.downcast_ref::<io::Error>();
+    if io_error.is_some_and(|error| error.kind() == io::ErrorKind::NotFound) {
+        let folder = std::env::current_dir().map(|folder| folder.display().to_string()).unwrap_or_default();
+        return Some(format!("A file is missing. Relative paths begin at the working directory, {folder}."));
+    }
+    error.source().map(|_| {
+        "This error came through a `?`. `App::map_error` says how its type is answered; `Error::new` says it in place."
+            .to_owned()
+    })
+}
+
+/// The longest texts that are compared: the time grows with the product.
+const COMPARED_BYTES_MAX: usize = 200;
+
+/// Whether a path may be meant for a pattern: a few letters differ, or a prefix is missing.
+pub(super) fn are_alike(pattern: &str, path: &str) -> bool {
+    if pattern.len() > COMPARED_BYTES_MAX || path.len() > COMPARED_BYTES_MAX {
+        return false;
+    }
+    let (pattern, path) = (pattern.trim_end_matches('/'), path.trim_end_matches('/'));
+    if path.len() > 1 && pattern.ends_with(path) {
+        return true;
+    }
+    let (patterns, paths): (Vec<_>, Vec<_>) = (pattern.split('/').collect(), path.split('/').collect());
+    if patterns.len() != paths.len() {
+        return false;
+    }
+    let mut differences = 0;
+    let mut same_letters = 0;
+    for (pattern, segment) in patterns.iter().zip(&paths) {
+        if pattern.contains('{') {
+            differences += usize::from(segment.is_empty());
+            continue;
+        }
+        let distance = distance(&pattern.to_lowercase(), &segment.to_lowercase());
+        differences += distance;
+        same_letters += pattern.len().saturating_sub(distance);
+    }
+    // Something must be recognised, else each short path resembles all others.
+    differences <= 3 && same_letters > differences
+}
+
+/// How many letters are to be inserted, removed or replaced (Levenshtein).
+fn distance(left: &str, right: &str) -> usize {
+    let right: Vec<char> = right.chars().collect();
+    let mut row: Vec<usize> = (0..=right.len()).collect();
+    for (at, left) in left.chars().enumerate() {
+        let mut diagonal = at;
+        row[0] = at + 1;
+        for (at, &right) in right.iter().enumerate() {
+            let replaced = diagonal + usize::from(left != right);
+            diagonal = row[at + 1];
+            row[at + 1] = replaced.min(diagonal + 1).min(row[at] + 1);
+        }
+    }
+    row[right.len()]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_few_letters_or_a_prefix_make_no_stranger() {
+        assert!(are_alike("/users/{id}", "/user/17"));
+        assert!(are_alike("/users", "/Users"));
+        assert!(are_alike("/api/users", "/users"));
+        assert!(are_alike("/about", "/abuot"));
+        assert!(!are_alike("/about", "/users"));
+        assert!(!are_alike("/a", "/b"));
+        assert!(!are_alike("/users/{id}", "/users"));
+        assert!(!are_alike("/", "/nowhere"));
+    }
+
+    #[test]
+    fn distances_are_counted_in_letters() {
+        assert_eq!(distance("", "abc"), 3);
+        assert_eq!(distance("kitten", "sitting"), 3);
+        assert_eq!(distance("größe", "große"), 1);
+    }
+}

@@ -1,0 +1,93 @@
+//! The one place where errors become what a client reads: problem details (RFC 9457), HTML, or plain text.
+
+mod development;
+mod hints;
+mod html;
+mod problem;
+
+use std::borrow::Cow;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use filoplume_runtime::{Response, StatusCode, note_caught_panic};
+
+use self::development::Findings;
+use crate::core::Format;
+use crate::core::context::Context;
+use crate::core::error::Error;
+use crate::core::route::CompiledRoute;
+use crate::semantics::vary::add_vary;
+
+/// All that is said of an error, whatever the form.
+struct Report<'a> {
+    status: StatusCode,
+    title: Cow<'a, str>,
+    error: &'a Error,
+    /// What only developers may see.
+    findings: Option<Findings<'a>>,
+}
+
+/// Gives the response that stands for an error its content. Its status and headers stay, whoever set them.
+#[inline(never)]
+pub(crate) fn present(mut response: Response, context: Context<'_>, routes: &[CompiledRoute]) -> Response {
+    let status = response.status_code();
+    // Middleware may have made something else of it, such as a redirect to a login: that has no content.
+    if !(status.is_client_error() || status.is_server_error()) {
+        return response;
+    }
+    let Some(error) = Error::of(&response) else { return response };
+    let own = context.settings.presenter.as_ref().and_then(|present| {
+        let presented = catch_unwind(AssertUnwindSafe(|| present(error, context.asked)));
+        // The panic hook has said where; what middleware did to the response is not lost for that.
+        presented.unwrap_or_else(|_| {
+            tracing::error!("what presents errors panicked");
+            note_caught_panic();
+            None
+        })
+    });
+    let mut content = own.unwrap_or_else(|| content_of(error, &response, context, routes));
+    let content_type = content.headers().get("content-type").map(<[u8]>::to_vec);
+    if let Some(content_type) = content_type {
+        // It was a header before.
+        let _ = response.set_header("content-type", content_type);
+    }
+    if context.settings.is_development {
+        let _ = response.set_header("cache-control", "no-store");
+    }
+    // Another `Accept` gets another content (RFC 9110, 12.5.5).
+    add_vary(response.headers_mut(), "accept");
+    *response.body_mut() = std::mem::take(content.body_mut());
+    response
+}
+
+fn content_of(
+    error: &Error,
+    response: &Response,
+    context: Context<'_>,
+    routes: &[CompiledRoute],
+) -> Response {
+    let status = response.status_code();
+    let title = match error.title() {
+        Some(title) => Cow::Borrowed(title),
+        // RFC 9457, 4.2.1: without a type of its own the title is that of the status.
+        None => status.canonical_reason().map_or_else(|| nameless(status), Cow::Borrowed),
+    };
+    let snapshot = context.asked.snapshot();
+    let findings = snapshot.map(|snapshot| Findings::of(error, response, snapshot, context.route, routes));
+    let report = Report { status, title, error, findings };
+    let mut content = Response::default();
+    match context.asked.format() {
+        Format::Html => content.send_html(html::page(&report)),
+        Format::Json => {
+            content.send_json(problem::details(&report));
+            let _ = content.set_header("content-type", "application/problem+json");
+            &mut content
+        }
+        Format::Text => content.send_text(problem::text(&report)),
+    };
+    content
+}
+
+/// For codes that nobody registered.
+fn nameless(status: StatusCode) -> Cow<'static, str> {
+    Cow::Borrowed(if status.is_client_error() { "Client Error" } else { "Server Error" })
+}

@@ -1,0 +1,90 @@
+//! Cookies as a parameter, and the middleware that it brings along.
+
+use std::error::Error as StdError;
+use std::fmt;
+
+use filoplume_runtime::{Request, Response, StatusCode};
+
+use super::Cookies;
+use crate::core::context::Context;
+use crate::core::error::{Error, Result};
+use crate::core::extract::{Extract, Refusal};
+use crate::core::middleware::{Middleware, Next, is_panic};
+use crate::core::options::RouteOptions;
+
+impl Extract for Cookies {
+    type Rejection = CookiesRejection;
+
+    fn extract(request: &mut Request, _: &Context<'_>) -> Result<Self, CookiesRejection> {
+        request.extensions().get::<Self>().cloned().ok_or(CookiesRejection { _private: () })
+    }
+
+    fn configure(options: &mut RouteOptions) {
+        options.imply::<SendCookies>();
+    }
+}
+
+/// [`Cookies`] was called by an extractor that does not pass [`Extract::configure`] on: cookies would not be sent.
+///
+/// ```
+/// use filoplume::extract::CookiesRejection;
+/// use filoplume::prelude::*;
+/// use filoplume::routing::RouteOptions;
+/// use filoplume::{Context, Extract};
+///
+/// /// The theme that somebody has chosen.
+/// struct Theme(String);
+///
+/// impl Extract for Theme {
+///     type Rejection = CookiesRejection;
+///
+///     fn extract(request: &mut Request, context: &Context<'_>) -> Result<Self, CookiesRejection> {
+///         let cookies = Cookies::extract(request, context)?;
+///         Ok(Self(cookies.get("theme").unwrap_or("light".to_owned())))
+///     }
+///
+///     fn configure(options: &mut RouteOptions) {
+///         Cookies::configure(options);
+///     }
+/// }
+///
+/// App::new().get("/", |Theme(theme): Theme| theme).test().get("/").send().assert_text("light");
+/// ```
+#[derive(Clone, Debug)]
+pub struct CookiesRejection {
+    _private: (),
+}
+
+impl fmt::Display for CookiesRejection {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(
+            "an extractor takes `Cookies` and does not say so: call `Cookies::configure(options)` in its `configure`, \
+             or use `Cookies::of(request)`, which only reads",
+        )
+    }
+}
+
+impl StdError for CookiesRejection {}
+
+impl Refusal for CookiesRejection {
+    fn describe(&self) -> Error {
+        Error::status(StatusCode::INTERNAL_SERVER_ERROR)
+    }
+}
+
+/// Sends what a handler set. Routes whose handlers take [`Cookies`] have it around them.
+#[derive(Default)]
+struct SendCookies;
+
+impl Middleware for SendCookies {
+    fn handle(&self, mut request: Request, next: Next<'_>) -> Result<Response> {
+        let cookies = Cookies::of(&request);
+        let context = next.context();
+        request.extensions_mut().insert(cookies.clone());
+        let mut response = next.run(request);
+        if !is_panic(&response) {
+            cookies.write_to(&mut response, &context)?;
+        }
+        Ok(response)
+    }
+}

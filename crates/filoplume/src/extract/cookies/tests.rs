@@ -1,0 +1,55 @@
+//! Cookies as they are read and written.
+
+use super::*;
+
+fn sent(cookie: impl Into<Cookie<'static>>) -> Result<String, String> {
+    let mut response = Response::default();
+    add_set_cookie(&mut response, cookie.into(), true).map_err(|error| error.to_string())?;
+    Ok(response.headers().get_str("set-cookie").unwrap_or_default().to_owned())
+}
+
+#[test]
+fn pairs_are_read_leniently() {
+    let read = |pair: &str| parse(pair.as_bytes());
+    let pair = |name: &str, value: &str| Some((name.to_owned(), value.to_owned()));
+    assert_eq!(read(" a=b "), pair("a", "b"));
+    assert_eq!(read("a=\"b\""), pair("a", "b"));
+    assert_eq!(read("a=b=c"), pair("a", "b=c"));
+    assert_eq!(read("a="), pair("a", ""));
+    assert_eq!(read("a=%C3%A4%20%3B"), pair("a", "ä ;"));
+    assert_eq!(read("a=100%"), pair("a", "100%"));
+    assert_eq!(read("a=%FF"), pair("a", "%FF"), "no UTF-8: left as it is");
+    assert_eq!(read("=b"), None);
+    assert_eq!(read("a"), None);
+    assert_eq!(read(""), None);
+    assert_eq!(parse(b"a=\xff"), None);
+}
+
+#[test]
+fn values_are_encoded_so_that_they_come_back() {
+    for value in ["plain", "a b", "a;b, c", "100%", "%41", "\"quoted\"", "ä\\ö", "line\r\nend", ""] {
+        let line = sent(("name", value)).expect("it can be sent");
+        let (pair, attributes) = line.split_once(';').expect("it has attributes");
+        assert_eq!(attributes, " HttpOnly; SameSite=Lax; Secure; Path=/", "{line}");
+        assert_eq!(parse(pair.as_bytes()), Some(("name".to_owned(), value.to_owned())), "{line}");
+    }
+}
+
+#[test]
+fn what_would_be_dropped_or_misread_is_refused() {
+    assert!(sent(("na me", "x")).is_err_and(|error| error.contains("no token")));
+    assert!(sent(("", "x")).is_err());
+    assert!(sent(("a\r\nset-cookie: b", "x")).is_err());
+    let cookie = Cookie::build(("a", "b")).path("/; Domain=evil.example");
+    assert!(sent(cookie).is_err_and(|error| error.contains("semicolon")));
+    let long = "x".repeat(SET_COOKIE_BYTES_MAX);
+    assert!(sent(("a", long)).is_err_and(|error| error.contains("4096") && error.contains("session")));
+}
+
+#[test]
+fn prefixes_are_kept_as_promised() {
+    let cookie = Cookie::build(("__Host-a", "b")).path("/x").domain("example.org").secure(false);
+    assert_eq!(sent(cookie), Ok("__Host-a=b; HttpOnly; SameSite=Lax; Secure; Path=/".to_owned()));
+    let cookie = Cookie::build(("a", "b")).same_site(SameSite::None).http_only(false);
+    assert_eq!(sent(cookie), Ok("a=b; SameSite=None; Secure; Path=/".to_owned()));
+}

@@ -1,0 +1,190 @@
+//! The captures of the path, typed.
+
+mod deserializer;
+
+use std::error::Error as StdError;
+use std::fmt;
+use std::ops::{Deref, DerefMut};
+
+use filoplume_runtime::{Request, StatusCode};
+use serde::de::{self, DeserializeOwned};
+
+use self::deserializer::Typed;
+use super::percent::EncodingError;
+use super::{Extract, Refusal};
+use crate::core::captures::Captures;
+use crate::core::context::Context;
+use crate::core::error::Error;
+use crate::core::options::RouteOptions;
+
+/// The captures of the path: one as a value, several as a tuple in their order or as a struct by their names.
+///
+/// Captures are percent-decoded after the path was matched, so an encoded slash is part of a value and never a
+/// separator. Everything that serde can read from text is possible: numbers, `bool`, `char`, text, enums by name,
+/// `Option`, and types such as `uuid::Uuid`.
+///
+/// ```
+/// use filoplume::prelude::*;
+/// use serde::Deserialize;
+///
+/// #[derive(Deserialize)]
+/// struct Page { book: String, page: u32 }
+///
+/// let app = App::new()
+///     .get("/users/{id}", |Path(id): Path<u64>| format!("user {id}"))
+///     .get("/from/{from}/to/{to}", |Path((from, to)): Path<(String, String)>| format!("{from} to {to}"))
+///     .get("/books/{book}/{page}", |Path(at): Path<Page>| format!("{} at {}", at.book, at.page));
+/// let client = app.test();
+/// client.get("/users/17").send().assert_text("user 17");
+/// client.get("/from/K%C3%B6ln/to/Bonn").send().assert_text("Köln to Bonn");
+/// client.get("/books/dune/12").send().assert_text("dune at 12");
+/// client.get("/users/me").send().assert_status(400);
+/// ```
+///
+/// Refused with `400` if a capture cannot be decoded or is not what the type wants.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Path<T>(pub T);
+
+impl<T: DeserializeOwned> Extract for Path<T> {
+    type Rejection = PathRejection;
+
+    fn extract(request: &mut Request, context: &Context<'_>) -> Result<Self, PathRejection> {
+        let captures = context.captures_in(request.path());
+        T::deserialize(Typed(&captures)).map(Self).map_err(|refused| refused.into_rejection(&captures))
+    }
+
+    fn configure(options: &mut RouteOptions) {
+        options.require_captures();
+    }
+}
+
+impl<T> Deref for Path<T> {
+    type Target = T;
+
+    fn deref(&self) -> &T {
+        &self.0
+    }
+}
+
+impl<T> DerefMut for Path<T> {
+    fn deref_mut(&mut self) -> &mut T {
+        &mut self.0
+    }
+}
+
+/// Why [`Path`] refused.
+///
+/// ```
+/// use filoplume::extract::PathRejection;
+/// use filoplume::prelude::*;
+///
+/// fn note(id: Result<Path<u64>, PathRejection>) -> Result<String> {
+///     match id {
+///         Ok(Path(id)) => Ok(format!("note {id}")),
+///         Err(PathRejection::Invalid { .. }) => Err(Error::not_found("notes have numbers")),
+///         Err(rejection) => Err(rejection.into()),
+///     }
+/// }
+///
+/// App::new().get("/notes/{id}", note).test().get("/notes/first").send().assert_status(404);
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum PathRejection {
+    /// A capture is not encoded as it should be.
+    Encoding {
+        /// The name of the capture.
+        capture: String,
+        /// What is wrong with it.
+        error: EncodingError,
+    },
+    /// A capture cannot be read as what the handler wants.
+    Invalid {
+        /// The name of the capture.
+        capture: String,
+        /// What is wrong with it.
+        message: String,
+    },
+    /// The type does not fit the pattern, such as a tuple of two for a pattern with one capture: a mistake of the program.
+    Mismatch {
+        /// What does not fit.
+        message: String,
+    },
+}
+
+impl fmt::Display for PathRejection {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Encoding { capture, error } => write!(f, "`{capture}` in the path {error}"),
+            Self::Invalid { capture, message } => write!(f, "`{capture}` in the path is wrong: {message}"),
+            Self::Mismatch { message } => write!(f, "the type of `Path` does not fit the pattern: {message}"),
+        }
+    }
+}
+
+impl StdError for PathRejection {}
+
+impl Refusal for PathRejection {
+    fn describe(&self) -> Error {
+        match self {
+            Self::Encoding { capture, error } => {
+                Error::bad_request(self.to_string()).with_field(capture, error.to_string())
+            }
+            Self::Invalid { capture, message } => {
+                Error::bad_request(self.to_string()).with_field(capture, message)
+            }
+            Self::Mismatch { .. } => Error::status(StatusCode::INTERNAL_SERVER_ERROR),
+        }
+    }
+}
+
+/// What serde finds wrong, and where.
+#[derive(Debug)]
+enum Refused {
+    Plain(String),
+    At(String, String),
+    Encoding(String, EncodingError),
+}
+
+impl Refused {
+    fn at(self, name: &str) -> Self {
+        match self {
+            Self::Plain(message) => Self::At(name.to_owned(), message),
+            at => at,
+        }
+    }
+
+    #[cold]
+    fn into_rejection(self, captures: &Captures<'_>) -> PathRejection {
+        match self {
+            Self::At(capture, message) => PathRejection::Invalid { capture, message },
+            Self::Encoding(capture, error) => PathRejection::Encoding { capture, error },
+            Self::Plain(message) => match captures.iter().next() {
+                Some((name, _)) if captures.len() == 1 => {
+                    PathRejection::Invalid { capture: name.to_owned(), message }
+                }
+                _ => PathRejection::Mismatch { message },
+            },
+        }
+    }
+}
+
+impl fmt::Display for Refused {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Plain(message) | Self::At(_, message) => f.write_str(message),
+            Self::Encoding(_, error) => error.fmt(f),
+        }
+    }
+}
+
+impl StdError for Refused {}
+
+impl de::Error for Refused {
+    fn custom<T: fmt::Display>(message: T) -> Self {
+        Self::Plain(message.to_string())
+    }
+}
+
+#[cfg(test)]
+mod tests;

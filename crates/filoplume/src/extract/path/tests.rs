@@ -1,0 +1,77 @@
+//! Captures as serde reads them.
+
+use std::collections::HashMap;
+
+use serde::Deserialize;
+
+use super::*;
+use crate::routing::Pattern;
+
+fn read<T: DeserializeOwned>(captures: &[(&str, &str)]) -> Result<T, String> {
+    let pattern: String = captures.iter().map(|(name, _)| format!("/{{{name}}}")).collect();
+    let path: String = captures.iter().map(|(_, text)| format!("/{text}")).collect();
+    let pattern = Pattern::parse(&pattern).unwrap();
+    let captures = Captures::new(&pattern.captures, &path);
+    T::deserialize(Typed(&captures)).map_err(|refused| match refused {
+        Refused::Plain(message) => message,
+        Refused::At(name, message) => format!("{name}: {message}"),
+        Refused::Encoding(name, error) => format!("{name} {error}"),
+    })
+}
+
+#[derive(Debug, Deserialize, PartialEq)]
+#[serde(rename_all = "lowercase")]
+enum Color {
+    Red,
+    Green,
+}
+
+#[derive(Debug, Deserialize, PartialEq)]
+struct Id(u64);
+
+#[derive(Debug, Deserialize, PartialEq)]
+struct Both {
+    color: Color,
+    id: Option<Id>,
+}
+
+#[test]
+fn one_capture_is_a_value() {
+    assert_eq!(read(&[("id", "17")]), Ok(17_u64));
+    assert_eq!(read(&[("id", "17")]), Ok(Id(17)));
+    assert_eq!(read(&[("id", "17")]), Ok((17_i8,)));
+    assert_eq!(read(&[("id", "-1.5")]), Ok(-1.5_f32));
+    assert_eq!(read(&[("name", "a b")]), Ok("a b".to_owned()));
+    assert_eq!(read(&[("letter", "%C3%B6")]), Ok('ö'));
+    assert_eq!(read(&[("name", "a%2Fb+c")]), Ok("a/b+c".to_owned()));
+    assert_eq!(read(&[("color", "red")]), Ok(Color::Red));
+}
+
+#[test]
+fn several_are_a_tuple_a_struct_a_list_or_a_map() {
+    let captures = [("color", "green"), ("id", "3")];
+    assert_eq!(read(&captures), Ok((Color::Green, 3_u8)));
+    assert_eq!(read(&captures), Ok(Both { color: Color::Green, id: Some(Id(3)) }));
+    assert_eq!(read(&captures), Ok(vec!["green".to_owned(), "3".to_owned()]));
+    let map = HashMap::from([("color".to_owned(), "green".to_owned()), ("id".to_owned(), "3".to_owned())]);
+    assert_eq!(read(&captures), Ok(map));
+}
+
+#[test]
+fn what_is_wrong_is_named() {
+    assert_eq!(read::<u8>(&[("id", "256")]), Err("id: `256` is not a whole number from 0 to 255".to_owned()));
+    assert_eq!(read::<String>(&[("id", "%ff")]), Err("id is not UTF-8".to_owned()));
+    assert!(
+        read::<(u8, String)>(&[("a", "1"), ("b", "%4")]).is_err_and(|message| message.starts_with("b has"))
+    );
+    let captures = [("color", "blue"), ("id", "3")];
+    assert_eq!(
+        read::<Both>(&captures),
+        Err("color: unknown variant `blue`, expected `red` or `green`".to_owned())
+    );
+    assert_eq!(
+        read::<(u8, u8, u8)>(&captures),
+        Err("it has 3 values, and the pattern has 2 captures".to_owned())
+    );
+    assert!(read::<u8>(&captures).is_err_and(|message| message.contains("use a tuple")));
+}

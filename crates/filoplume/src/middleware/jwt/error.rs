@@ -1,0 +1,93 @@
+//! Why a token is not valid.
+
+use std::error::Error as StdError;
+use std::fmt;
+
+use jsonwebtoken::errors::ErrorKind;
+
+/// Why a token is not valid.
+///
+/// ```
+/// use filoplume::middleware::{Jwt, JwtError};
+///
+/// let jwt = Jwt::hs256("a secret of 32 random bytes at least")?;
+/// let told = match jwt.verify("made up") {
+///     Ok(claims) => format!("welcome, {}", claims["sub"]),
+///     Err(JwtError::Expired) => "log in again".to_owned(),
+///     Err(error) => error.to_string(),
+/// };
+/// assert_eq!(told, "the token is malformed");
+/// # Ok::<(), filoplume::Error>(())
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum JwtError {
+    /// It is no token, or longer than 8 KiB, or names something critical (`crit`).
+    Malformed,
+    /// It names a key that is not there, or names none of several.
+    UnknownKey,
+    /// It names another algorithm than its key is for.
+    Algorithm,
+    /// The signature is wrong.
+    Signature,
+    /// `exp` is over.
+    Expired,
+    /// `nbf` is not yet.
+    NotYetValid,
+    /// `iss` is another one.
+    Issuer,
+    /// `aud` is another one, or one where none is named.
+    Audience,
+    /// A claim is missing or malformed: this one.
+    Claim(String),
+}
+
+impl JwtError {
+    pub(super) fn of(kind: &ErrorKind) -> Self {
+        match kind {
+            ErrorKind::InvalidSignature => Self::Signature,
+            ErrorKind::InvalidAlgorithm | ErrorKind::InvalidAlgorithmName | ErrorKind::MissingAlgorithm => {
+                Self::Algorithm
+            }
+            ErrorKind::ExpiredSignature => Self::Expired,
+            ErrorKind::ImmatureSignature => Self::NotYetValid,
+            ErrorKind::InvalidIssuer => Self::Issuer,
+            ErrorKind::InvalidAudience => Self::Audience,
+            ErrorKind::MissingRequiredClaim(claim) | ErrorKind::InvalidClaimFormat(claim) => {
+                Self::Claim(claim.clone())
+            }
+            _ => Self::Malformed,
+        }
+    }
+
+    /// What the client is told: what it can do something about.
+    pub(super) fn description(&self) -> &'static str {
+        match self {
+            Self::Expired => "the token has expired",
+            Self::NotYetValid => "the token is not valid yet",
+            Self::Audience => "the token is for another audience",
+            Self::Issuer => "the token is from another issuer",
+            Self::Claim(_) => "the token lacks a claim",
+            Self::Malformed | Self::UnknownKey | Self::Algorithm | Self::Signature => {
+                "the token is not valid"
+            }
+        }
+    }
+}
+
+impl fmt::Display for JwtError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Malformed => f.write_str("the token is malformed"),
+            Self::UnknownKey => f.write_str("the token is signed with a key that is not known"),
+            Self::Algorithm => f.write_str("the token names another algorithm than its key is for"),
+            Self::Signature => f.write_str("the signature of the token is wrong"),
+            Self::Claim(claim) => write!(f, "the claim `{claim}` of the token is missing or malformed"),
+            Self::Expired | Self::NotYetValid | Self::Issuer | Self::Audience => {
+                f.write_str(self.description())
+            }
+        }
+    }
+}
+
+impl StdError for JwtError {}

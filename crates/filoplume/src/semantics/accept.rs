@@ -1,0 +1,169 @@
+//! Which of several media types a client would rather have (RFC 9110, 12.5.1).
+
+use std::cmp::Reverse;
+
+use crate::semantics::weight::{WEIGHT_MAX, Weight, parse_weight};
+
+/// One media range with its weight.
+struct Range<'a> {
+    media_type: &'a [u8],
+    quality: Weight,
+    position: usize,
+}
+
+/// Returns what has the highest weight in the value of an `Accept`; `None` if nothing that is
+/// offered is acceptable. Between equals the one that is named decides, then the one that is named
+/// first, then the one that is offered first. Each offer has the media types that stand for it.
+#[inline(never)]
+pub(crate) fn preferred<T: Copy>(accept: &[u8], offered: &[(T, &[&str])]) -> Option<T> {
+    let ranges: Vec<Range<'_>> = split_unquoted(accept, b',')
+        .into_iter()
+        .enumerate()
+        .filter_map(|(position, range)| Range::parse(range, position))
+        .collect();
+    let wanted = offered.iter().enumerate().filter_map(|(order, (offer, names))| {
+        let (specificity, quality, position) =
+            names.iter().filter_map(|name| most_specific(&ranges, name)).max()?;
+        (quality > 0).then_some((Reverse(quality), Reverse(specificity), Reverse(position), order, *offer))
+    });
+    let best = wanted.min_by_key(|&(quality, specificity, position, order, _)| {
+        (quality, specificity, position.0.0, order)
+    });
+    best.map(|(.., offer)| offer)
+}
+
+/// How specific the range is that speaks of a media type, its weight, and where it stands.
+fn most_specific(ranges: &[Range<'_>], name: &str) -> Option<(u8, Weight, Reverse<usize>)> {
+    let matching = ranges.iter().filter_map(|range| {
+        let specificity = range.specificity_for(name.as_bytes())?;
+        Some((specificity, range.quality, Reverse(range.position)))
+    });
+    matching.max()
+}
+
+impl<'a> Range<'a> {
+    fn parse(range: &'a [u8], position: usize) -> Option<Self> {
+        let mut parts = split_unquoted(range, b';').into_iter().map(<[u8]>::trim_ascii);
+        let media_type = parts.next().filter(|media_type| media_type.contains(&b'/'))?;
+        let mut quality = WEIGHT_MAX;
+        for parameter in parts {
+            let equals = parameter.iter().position(|&byte| byte == b'=')?;
+            let (name, value) = (&parameter[..equals], &parameter[equals + 1..]);
+            if name.eq_ignore_ascii_case(b"q") {
+                quality = parse_weight(std::str::from_utf8(value).ok()?)?;
+            } else if !(name.eq_ignore_ascii_case(b"charset") && value.eq_ignore_ascii_case(b"utf-8")) {
+                // A kind of it that is not what is sent here.
+                return None;
+            }
+        }
+        Some(Self { media_type, quality, position })
+    }
+
+    fn specificity_for(&self, name: &[u8]) -> Option<u8> {
+        if self.media_type.eq_ignore_ascii_case(name) {
+            return Some(2);
+        }
+        let any = self.media_type.strip_suffix(b"*")?;
+        match any {
+            b"*/" => Some(0),
+            [.., b'/'] => {
+                name.get(..any.len()).is_some_and(|start| start.eq_ignore_ascii_case(any)).then_some(1)
+            }
+            _ => None,
+        }
+    }
+}
+
+/// The parts between separators that do not stand in quotes.
+fn split_unquoted(text: &[u8], separator: u8) -> Vec<&[u8]> {
+    let (mut is_quoted, mut is_escaped) = (false, false);
+    let parts = text.split(|&byte| {
+        let ends = byte == separator && !is_quoted;
+        if byte == b'"' && !is_escaped {
+            is_quoted = !is_quoted;
+        }
+        is_escaped = is_quoted && byte == b'\\' && !is_escaped;
+        ends
+    });
+    parts.map(<[u8]>::trim_ascii).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    enum Format {
+        Json,
+        Html,
+        Text,
+    }
+
+    const FORMATS: [(Format, &[&str]); 3] = [
+        (Format::Json, &["application/problem+json", "application/json"]),
+        (Format::Html, &["text/html"]),
+        (Format::Text, &["text/plain"]),
+    ];
+
+    #[track_caller]
+    fn check(accept: &str, expected: Format) {
+        assert_eq!(preferred(accept.as_bytes(), &FORMATS).unwrap_or(Format::Json), expected, "{accept}");
+    }
+
+    #[test]
+    fn browsers_read_html() {
+        check("text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8", Format::Html);
+        check(
+            "text/html,application/xhtml+xml,application/xml;q=0.9,image/avif,image/webp,image/apng,*/*;q=0.8,application/signed-exchange;v=b3;q=0.7",
+            Format::Html,
+        );
+    }
+
+    #[test]
+    fn scripts_and_tools_read_json() {
+        check("*/*", Format::Json);
+        check("", Format::Json);
+        check("application/json, text/plain, */*", Format::Json);
+        check("application/*", Format::Json);
+        check("image/avif,image/webp,*/*;q=0.8", Format::Json);
+    }
+
+    #[test]
+    fn the_highest_weight_decides() {
+        check("text/html;q=0.5, application/json;q=0.4", Format::Html);
+        check("text/html;q=0.4, application/json;q=0.5", Format::Json);
+        check("text/html;q=0.4, */*;q=0.5", Format::Json);
+        check("text/html;q=0.123, text/plain;q=0.124", Format::Text);
+    }
+
+    #[test]
+    fn between_equals_the_first_that_is_named_decides() {
+        check("application/json, text/html", Format::Json);
+        check("text/html, application/json", Format::Html);
+        check("*/*, text/html", Format::Html);
+        check("text/*", Format::Html);
+    }
+
+    #[test]
+    fn what_is_more_specific_goes_before_a_wildcard() {
+        check("*/*;q=1, application/json;q=0, application/problem+json;q=0", Format::Html);
+        check("text/*, text/html;q=0", Format::Text);
+        check("application/*;q=0, */*", Format::Html);
+        check("application/json, */*;q=0.1", Format::Json);
+    }
+
+    #[test]
+    fn plain_text_is_for_those_who_say_so() {
+        check("text/plain", Format::Text);
+        check("TEXT/Plain; charset=UTF-8", Format::Text);
+    }
+
+    #[test]
+    fn what_cannot_be_served_or_read_is_json() {
+        check("image/png", Format::Json);
+        check("text/html;q=0", Format::Json);
+        check("text/html;q=2, ;;;, /, text", Format::Json);
+        check("text/html;level=1", Format::Json);
+        check("x/y;a=\", text/html\"", Format::Json);
+    }
+}
