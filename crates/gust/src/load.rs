@@ -11,11 +11,12 @@ use signal_hook::iterator::Signals;
 use crate::blocking;
 use crate::collector::{Collector, Live, Watch};
 use crate::cpu::CpuTime;
-use crate::outbox::{Finished, Outbox};
+use crate::outbox::{Delivery, Finished, Outbox};
 use crate::plan::Plan;
 use crate::progress::Progress;
 use crate::run::{CpuUsed, Run};
 use crate::shared::Shared;
+use crate::tally::Slice;
 use crate::units::{MILLISECOND, Nanos, nanos};
 use crate::worker;
 
@@ -48,37 +49,22 @@ pub(crate) fn run(plan: &Plan, is_quiet: bool) -> Result<Run, String> {
         let mut signals = signals;
         let shared = &shared;
         scope.spawn(move || signals.forever().for_each(|_| shared.stop()));
-        let mut threads = Vec::new();
-        for (index, returned) in returned.into_iter().enumerate() {
-            let outbox = Outbox::new(index, sender.clone(), returned, tick, nanos(plan.warmup));
-            let builder = thread::Builder::new().name(format!("gust-{index}"));
-            let thread = builder.spawn_scoped(scope, move || {
-                if plan.is_blocking {
-                    Ok(blocking::run(plan, shared, index, outbox))
-                } else {
-                    worker::run(plan, shared, index, outbox)
-                }
-            });
-            match thread {
-                Ok(thread) => threads.push(thread),
-                Err(error) => {
-                    shared.stop();
-                    stopper.close();
-                    return (Err(error), None, None);
-                }
+        let threads = match start(scope, plan, shared, &sender, returned, tick) {
+            Ok(threads) => threads,
+            Err(error) => {
+                shared.stop();
+                stopper.close();
+                return (Err(error), None, None);
             }
-        }
+        };
         drop(sender);
         let mut before = CpuUsed { client: CpuTime::own(), server: plan.server.and_then(CpuTime::of) };
         let collected =
             collector.run(&slices, &mut Counting { progress: &mut progress, plan, before: &mut before });
+        let server = plan.server.and_then(CpuTime::of).zip(before.server);
         let cpu = CpuUsed {
             client: CpuTime::own().since(before.client),
-            server: plan
-                .server
-                .and_then(CpuTime::of)
-                .zip(before.server)
-                .map(|(after, before)| after.since(before)),
+            server: server.map(|(after, before)| after.since(before)),
         };
         stopper.close();
         let threads: io::Result<Vec<Finished>> =
@@ -94,6 +80,30 @@ pub(crate) fn run(plan: &Plan, is_quiet: bool) -> Result<Run, String> {
         return Err("nothing was collected".to_owned());
     };
     Ok(Run::new(plan, collected, &threads, cpu, tick))
+}
+
+/// Starts the threads that make the load.
+fn start<'scope>(
+    scope: &'scope thread::Scope<'scope, '_>,
+    plan: &'scope Plan,
+    shared: &'scope Shared,
+    sender: &mpsc::Sender<Delivery>,
+    returned: Vec<mpsc::Receiver<Box<Slice>>>,
+    tick: Nanos,
+) -> io::Result<Vec<thread::ScopedJoinHandle<'scope, io::Result<Finished>>>> {
+    let numbered = returned.into_iter().enumerate();
+    let start_one = |(index, returned)| {
+        let outbox = Outbox::new(index, sender.clone(), returned, tick, nanos(plan.warmup));
+        let builder = thread::Builder::new().name(format!("gust-{index}"));
+        builder.spawn_scoped(scope, move || {
+            if plan.is_blocking {
+                Ok(blocking::run(plan, shared, index, outbox))
+            } else {
+                worker::run(plan, shared, index, outbox)
+            }
+        })
+    };
+    numbered.map(start_one).collect()
 }
 
 /// Raises the number of open files to what the system lets us have. If that is too few, connects fail and are counted.

@@ -18,6 +18,32 @@ fn body(run: &Run, out: &mut String) -> std::fmt::Result {
     writeln!(out, "{}", run.target)?;
     writeln!(out, "{}", load(&run.load))?;
     writeln!(out)?;
+    amounts(run, out)?;
+    if !run.statuses.is_empty() {
+        let statuses: Vec<_> = run
+            .statuses
+            .iter()
+            .map(|(status, &count)| format!("{status}: {}", units::count(count)))
+            .collect();
+        writeln!(out, "statuses       {}", statuses.join(", "))?;
+    }
+    writeln!(out, "errors         {}", errors(run))?;
+    writeln!(out)?;
+    connections(run, out)?;
+    writeln!(out)?;
+    latencies(run, out)?;
+    writeln!(out)?;
+    cost(run, out)?;
+    let warnings = run.warnings();
+    if !warnings.is_empty() {
+        writeln!(out)?;
+        warnings.iter().try_for_each(|warning| writeln!(out, "WARNING  {warning}"))?;
+    }
+    Ok(())
+}
+
+/// How much was sent and answered.
+fn amounts(run: &Run, out: &mut String) -> std::fmt::Result {
     if run.load.protocol == "tcp" {
         let (sent, answered) = (float(run.requests) / run.seconds.max(1e-9), run.per_second());
         writeln!(
@@ -55,26 +81,6 @@ fn body(run: &Run, out: &mut String) -> std::fmt::Result {
         units::bytes(float(run.bytes_received)),
         per_second(run.bytes_received)
     )?;
-    if !run.statuses.is_empty() {
-        let statuses: Vec<_> = run
-            .statuses
-            .iter()
-            .map(|(status, &count)| format!("{status}: {}", units::count(count)))
-            .collect();
-        writeln!(out, "statuses       {}", statuses.join(", "))?;
-    }
-    writeln!(out, "errors         {}", errors(run))?;
-    writeln!(out)?;
-    connections(run, out)?;
-    writeln!(out)?;
-    latencies(run, out)?;
-    writeln!(out)?;
-    cost(run, out)?;
-    let warnings = run.warnings();
-    if !warnings.is_empty() {
-        writeln!(out)?;
-        warnings.iter().try_for_each(|warning| writeln!(out, "WARNING  {warning}"))?;
-    }
     Ok(())
 }
 

@@ -214,11 +214,11 @@ impl ServerConnection {
             write_ok_head(lines, length, self.request.connection_field(self.close_reason, false), date, out);
             return BodyEncoding::Length(length);
         }
-        self.write_head_rarely(status, headers, content, date, out)
+        self.write_head_cold(status, headers, content, date, out)
     }
 
     #[inline(never)]
-    fn write_head_rarely(
+    fn write_head_cold(
         &mut self,
         status: StatusCode,
         headers: &Headers,
@@ -412,7 +412,7 @@ mod tests {
             }
             let (content, mut out) = (ContentLength::Known(length), Vec::new());
             let encoding = if is_rare {
-                connection.write_head_rarely(StatusCode::OK, headers, content, &date, &mut out)
+                connection.write_head_cold(StatusCode::OK, headers, content, &date, &mut out)
             } else {
                 connection.write_head(StatusCode::OK, headers, content, &date, &mut out)
             };

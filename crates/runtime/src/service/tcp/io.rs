@@ -100,19 +100,19 @@ impl Io<'_> {
         }
     }
 
-    fn rarely(&mut self) -> &mut Asked {
+    fn asked_cold(&mut self) -> &mut Asked {
         self.asked.has_rare = true;
         self.asked
     }
 
     /// Closes the connection once everything is sent. Nothing is read any more.
     pub fn close(&mut self) {
-        self.rarely().end.get_or_insert(End::Close);
+        self.asked_cold().end.get_or_insert(End::Close);
     }
 
     /// As [`close`](Self::close), and says why.
     pub(super) fn refuse_as_too_long(&mut self) {
-        self.rarely().end = Some(End::TooLong);
+        self.asked_cold().end = Some(End::TooLong);
     }
 
     /// Has [`deadline`](super::Protocol::deadline) called when `timeout` from now is over, whatever comes until then. Replaces the
@@ -122,13 +122,13 @@ impl Io<'_> {
         const FOR_EVER: Duration = Duration::from_secs(100 * 365 * 24 * 3600);
 
         let timeout = self.now + timeout.min(FOR_EVER);
-        self.rarely().timeout = Some(timeout);
+        self.asked_cold().timeout = Some(timeout);
     }
 
     /// Has [`drained`](super::Protocol::drained) called once the socket has taken all that was sent: for who sends a lot, a piece at
     /// a time.
     pub fn notify_drained(&mut self) {
-        self.rarely().notify_drained = true;
+        self.asked_cold().notify_drained = true;
     }
 
     /// Returns a handle with which any thread can send to this connection, as long as it is open.
@@ -140,7 +140,7 @@ impl Io<'_> {
     /// Gives the connection to a thread of the pool, as a plain blocking socket, once everything is sent. The protocol is over
     /// then; what it was given and did not use comes first in the stream.
     pub fn detach(&mut self, handler: impl FnOnce(BlockingStream) + Send + 'static) {
-        self.rarely().end = Some(End::Detach(Box::new(handler)));
+        self.asked_cold().end = Some(End::Detach(Box::new(handler)));
     }
 
     /// Gives the connection to another protocol: `successor` is told that it is [open](super::Protocol::open), and then of all that this
@@ -182,12 +182,12 @@ impl Io<'_> {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn continue_as(&mut self, successor: impl Protocol) {
-        self.rarely().end = Some(End::Succeed(Box::new(successor)));
+        self.asked_cold().end = Some(End::Succeed(Box::new(successor)));
     }
 
     /// Gives the connection to the engine's own HTTP.
     pub(super) fn continue_as_http(&mut self, site: Arc<Site>) {
-        self.rarely().end = Some(End::Http(site));
+        self.asked_cold().end = Some(End::Http(site));
     }
 }
 
