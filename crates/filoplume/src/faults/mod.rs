@@ -1,6 +1,9 @@
 //! Faults of the disk, for tests: the Nth read, write or creation of a file fails, or moves one byte only.
 //!
 //! A plan belongs to a folder, so tests do not disturb each other. Nothing of this is in a build that is not a test.
+//!
+//! The plan of the engine is alike and its own: a crate for the tests of both would have to be published with
+//! them, for forty lines.
 
 #![allow(clippy::unwrap_used, reason = "a panic is how a test fails")]
 

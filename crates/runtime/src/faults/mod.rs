@@ -3,6 +3,9 @@
 //!
 //! A plan belongs to the configuration of one server, so tests do not disturb each other. Nothing of this is in a
 //! build that is not a test.
+//!
+//! The plan of the framework is alike and its own: a crate for the tests of both would have to be published with
+//! them, for forty lines.
 
 #![allow(clippy::unwrap_used, reason = "a panic is how a test fails")]
 #![cfg_attr(loom, allow(dead_code, reason = "models have no sockets"))]
