@@ -1,6 +1,6 @@
 //! A request as it came, for those who develop the app.
 
-use filoplume_runtime::Request;
+use filoplume_runtime::{Headers, Request};
 
 /// A request as the page for developers shows it.
 #[derive(Clone, Debug)]
@@ -13,10 +13,6 @@ pub(crate) struct Snapshot {
 
 /// The longest header value that is shown.
 const VALUE_CHARS_MAX: usize = 1000;
-
-/// Parts of the names of headers that give access to something. A page may be shown to others, or end in a bug report.
-const SECRETS: [&str; 9] =
-    ["auth", "cookie", "token", "secret", "password", "key", "session", "credential", "signature"];
 
 impl Snapshot {
     pub(crate) fn of(request: &Request) -> Self {
@@ -31,8 +27,8 @@ impl Snapshot {
 }
 
 fn shown(name: &str, value: &[u8]) -> String {
-    let name = name.to_ascii_lowercase();
-    if SECRETS.iter().any(|secret| name.contains(secret)) {
+    // The page may be shown to others, or end in a bug report.
+    if Headers::is_secret(name) {
         return format!("(hidden, {} bytes)", value.len());
     }
     let text = String::from_utf8_lossy(value);

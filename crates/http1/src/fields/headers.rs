@@ -1,5 +1,6 @@
 //! The map of fields, as the user holds it.
 
+use std::borrow::Cow;
 use std::fmt;
 
 use http::{HeaderMap, HeaderName, HeaderValue};
@@ -35,6 +36,10 @@ pub struct Headers {
     first: Option<&'static StaticField>,
     storage: Option<Box<Storage>>,
 }
+
+/// Parts of the names of fields that give access to something.
+const SECRETS: [&str; 9] =
+    ["auth", "cookie", "token", "secret", "password", "key", "session", "credential", "signature"];
 
 impl Headers {
     /// Returns an empty map. It does not allocate.
@@ -73,6 +78,26 @@ impl Headers {
         let first = self.first.filter(|first| first.is_named(name)).map(StaticField::value);
         let others = self.fields().iter().filter(move |field| is_named(bytes, field, name));
         first.into_iter().chain(others.map(|field| field.value.of(bytes)))
+    }
+
+    /// Returns whether a field of this name, in any case, may give access to something: one with `auth`,
+    /// `cookie`, `token`, `secret`, `password`, `key`, `session`, `credential` or `signature` in its name.
+    /// `Debug` hides the values of these.
+    ///
+    /// ```
+    /// use filoplume_http1::Headers;
+    ///
+    /// let mut headers = Headers::new();
+    /// headers.append("Cookie", "session=17")?;
+    /// assert!(Headers::is_secret("cookie") && Headers::is_secret("X-Api-Key"));
+    /// assert_eq!(format!("{headers:?}"), r#"{"Cookie": "(hidden, 10 bytes)"}"#);
+    /// # Ok::<(), filoplume_http1::InvalidHeader>(())
+    /// ```
+    pub fn is_secret(name: &str) -> bool {
+        let name = name.as_bytes();
+        SECRETS.iter().any(|secret| {
+            name.windows(secret.len()).any(|window| window.eq_ignore_ascii_case(secret.as_bytes()))
+        })
     }
 
     /// Returns whether a name occurs.
@@ -284,11 +309,18 @@ impl Clone for Headers {
     }
 }
 
+/// A value as it may stand in a log.
+fn shown<'a>(name: &str, value: &'a [u8]) -> Cow<'a, str> {
+    if Headers::is_secret(name) {
+        return format!("(hidden, {} bytes)", value.len()).into();
+    }
+    String::from_utf8_lossy(value)
+}
+
+/// Shows all fields but the values of [secret](Headers::is_secret) ones, of which it shows the length.
 impl fmt::Debug for Headers {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_map()
-            .entries(self.iter().map(|(name, value)| (name, String::from_utf8_lossy(value))))
-            .finish()
+        f.debug_map().entries(self.iter().map(|(name, value)| (name, shown(name, value)))).finish()
     }
 }
 
