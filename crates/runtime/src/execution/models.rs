@@ -16,7 +16,7 @@ use loom::cell::Cell;
 
 use super::doze::{Doze, FOR_EVER, Standby};
 use super::slot::Slot;
-use crate::service::tcp::Letters;
+use crate::service::tcp::SendQueue;
 use crate::sync::atomic::{AtomicBool, Ordering};
 use crate::sync::{Condvar, Mutex, thread};
 
@@ -266,20 +266,20 @@ fn a_connection_with_an_early_deadline_and_a_leader_that_falls_asleep() {
     });
 }
 
-/// The loop is told of the first letter only, until somebody looks: none waits for ever for the next one.
+/// The loop is told of the first bytes only, until somebody looks: none waits for ever for the next one.
 #[test]
-fn letters_for_a_connection_and_a_leader_that_falls_asleep() {
-    explore("letters and a leader that falls asleep", Some(3), || {
+fn bytes_for_a_connection_and_a_leader_that_falls_asleep() {
+    explore("bytes for a connection and a leader that falls asleep", Some(3), || {
         let handle = Loop::new();
-        let letters = Arc::new(Letters::new());
+        let queue = Arc::new(SendQueue::new());
         // Messages, in the order in which they are sent.
         let inbox = Arc::new([AtomicBool::new(false), AtomicBool::new(false)]);
         let sender = thread::spawn({
-            let (handle, letters, inbox) = (Arc::clone(&handle), Arc::clone(&letters), Arc::clone(&inbox));
+            let (handle, queue, inbox) = (Arc::clone(&handle), Arc::clone(&queue), Arc::clone(&inbox));
             move || {
                 let mut messages = inbox.iter();
                 for _ in 0..2 {
-                    if letters.put(Bytes::from_static(b"x")).unwrap() {
+                    if queue.put(Bytes::from_static(b"x")).unwrap() {
                         messages.next().unwrap().store(true, Ordering::Release);
                         if handle.doze.needs_waking() {
                             handle.poller.wake();
@@ -294,7 +294,7 @@ fn letters_for_a_connection_and_a_leader_that_falls_asleep() {
             let is_new = || inbox[messages].load(Ordering::Acquire);
             if is_new() {
                 messages += 1;
-                assert!(!letters.take(&mut received), "it is open");
+                assert!(!queue.take(&mut received), "it is open");
             } else {
                 handle.wait(is_new);
             }

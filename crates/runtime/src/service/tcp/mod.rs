@@ -44,7 +44,7 @@ pub use lines::{Lines, lines};
 pub use messages::{Messages, messages};
 pub use reply::Reply;
 #[cfg(all(test, loom))]
-pub(crate) use sender::Letters;
+pub(crate) use sender::SendQueue;
 pub(crate) use sender::{Look, Mailbox};
 pub use sender::{SendError, Sender};
 

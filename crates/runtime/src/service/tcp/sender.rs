@@ -89,7 +89,7 @@ impl Sender {
     /// [`SendError::Full`] if the peer is too far behind, [`SendError::Closed`] if the connection is over. The bytes are
     /// not sent then, not even a part of them.
     pub fn send(&self, bytes: impl Into<Bytes>) -> Result<(), SendError> {
-        if self.mailbox.letters.put(bytes.into())? {
+        if self.mailbox.queue.put(bytes.into())? {
             self.mailbox.tell();
         }
         Ok(())
@@ -97,20 +97,20 @@ impl Sender {
 
     /// Closes the connection once everything is sent.
     pub fn close(&self) {
-        if self.mailbox.letters.close() {
+        if self.mailbox.queue.close() {
             self.mailbox.tell();
         }
     }
 
     /// Whether the connection is open.
     pub fn is_open(&self) -> bool {
-        self.mailbox.letters.0.lock().state == State::Open
+        self.mailbox.queue.0.lock().state == State::Open
     }
 }
 
 impl fmt::Debug for Sender {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let waiting = self.mailbox.letters.0.lock();
+        let waiting = self.mailbox.queue.0.lock();
         f.debug_struct("Sender").field("bytes", &waiting.bytes).field("state", &waiting.state).finish()
     }
 }
@@ -126,12 +126,12 @@ pub(crate) struct Mailbox {
     /// Weak: a program may keep senders for longer than the server lives.
     home: Weak<dyn Look>,
     token: usize,
-    letters: Letters,
+    queue: SendQueue,
 }
 
 impl Mailbox {
     pub(crate) fn new(home: Weak<dyn Look>, token: usize) -> Self {
-        Self { home, token, letters: Letters::new() }
+        Self { home, token, queue: SendQueue::new() }
     }
 
     /// Has the connection looked at.
@@ -143,22 +143,22 @@ impl Mailbox {
 
     /// Moves what waits behind the output. Returns whether the connection is to be closed behind it.
     pub(crate) fn take(&self, output: &mut Vec<u8>) -> bool {
-        self.letters.take(output)
+        self.queue.take(output)
     }
 
     /// As [`take`](Self::take), and nothing more is accepted from then on.
     pub(crate) fn take_last(&self, output: &mut Vec<u8>) -> bool {
-        self.letters.take_last(output)
+        self.queue.take_last(output)
     }
 
     /// The connection is over: nothing is taken any more.
     pub(crate) fn end(&self) {
-        self.letters.end();
+        self.queue.end();
     }
 }
 
 /// What waits. Each change says whether the connection's loop must be told of it: one look serves all that comes until it happens.
-pub(crate) struct Letters(Mutex<Waiting>);
+pub(crate) struct SendQueue(Mutex<Waiting>);
 
 #[derive(Debug, Default)]
 struct Waiting {
@@ -189,7 +189,7 @@ impl Waiting {
     }
 }
 
-impl Letters {
+impl SendQueue {
     pub(crate) fn new() -> Self {
         Self(Mutex::new(Waiting::default()))
     }
