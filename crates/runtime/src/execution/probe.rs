@@ -192,7 +192,7 @@ fn second_number(text: &[u8]) -> Option<u64> {
     for &byte in text.get(second..)? {
         match byte {
             b'0'..=b'9' => {
-                number = Some(number.unwrap_or(0).checked_mul(10)?.checked_add(u64::from(byte - b'0'))?)
+                number = Some(number.unwrap_or(0).checked_mul(10)?.checked_add(u64::from(byte - b'0'))?);
             }
             b' ' => return number,
             _ => return None,
