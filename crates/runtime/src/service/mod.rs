@@ -8,6 +8,9 @@ pub(crate) mod response;
 pub mod tcp;
 
 use std::fmt;
+use std::sync::OnceLock;
+
+use http::Extensions;
 
 use crate::execution::key::{Execution, ExecutionKey, Route};
 use crate::service::request::Request;
@@ -197,4 +200,10 @@ impl Plan {
         self.route = Some(number);
         self
     }
+}
+
+/// What nobody has put anything into.
+fn no_extensions() -> &'static Extensions {
+    static NONE: OnceLock<Extensions> = OnceLock::new();
+    NONE.get_or_init(Extensions::new)
 }

@@ -7,6 +7,7 @@ use http::{Extensions, Method};
 
 use crate::execution::routes::Called;
 use crate::service::body::Body;
+use crate::service::no_extensions;
 use crate::transport::Peer;
 
 /// A request: its head, and its content in memory or as a reader.
@@ -28,13 +29,14 @@ pub struct Request {
     peer: Peer,
     /// What the plan called the route.
     route: Option<u32>,
-    extensions: Extensions,
+    /// `None` until someone asks to put something in.
+    extensions: Option<Extensions>,
 }
 
 impl Request {
     #[inline]
     pub(crate) fn new(head: RequestHead, peer: Peer) -> Self {
-        Self { head, body: Body::default(), peer, route: None, extensions: Extensions::new() }
+        Self { head, body: Body::default(), peer, route: None, extensions: None }
     }
 
     pub(crate) fn set_body(&mut self, body: Body) {
@@ -183,12 +185,15 @@ impl Request {
 
     /// Returns what was put beside the request, by type. The first thing that is put there allocates.
     pub fn extensions(&self) -> &Extensions {
-        &self.extensions
+        match &self.extensions {
+            Some(extensions) => extensions,
+            None => no_extensions(),
+        }
     }
 
     /// Returns what was put beside the request, to change it.
     pub fn extensions_mut(&mut self) -> &mut Extensions {
-        &mut self.extensions
+        self.extensions.get_or_insert_default()
     }
 }
 
@@ -202,7 +207,7 @@ impl TryFrom<Request> for http::Request<Body> {
             .version(request.head.version().into())
             .body(request.body)?;
         *converted.headers_mut() = http::HeaderMap::from(request.head.headers());
-        *converted.extensions_mut() = request.extensions;
+        *converted.extensions_mut() = request.extensions.unwrap_or_default();
         Ok(converted)
     }
 }
@@ -216,7 +221,13 @@ impl<B: Into<Body>> TryFrom<http::Request<B>> for Request {
         let version = Version::try_from(parts.version)?;
         let mut head = RequestHead::new(parts.method, &parts.uri.to_string(), version)?;
         *head.headers_mut() = Headers::from(&parts.headers);
-        Ok(Self { head, body: body.into(), peer: Peer::Unix, route: None, extensions: parts.extensions })
+        Ok(Self {
+            head,
+            body: body.into(),
+            peer: Peer::Unix,
+            route: None,
+            extensions: Some(parts.extensions),
+        })
     }
 }
 

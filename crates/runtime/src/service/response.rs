@@ -2,13 +2,14 @@
 
 use std::fmt;
 use std::io::Read;
-use std::sync::OnceLock;
+use std::mem;
 
 use bytes::Bytes;
 use filoplume_http1::{Headers, InvalidHeader, StaticField};
 use http::{Extensions, StatusCode};
 
 use crate::service::blocking_stream::BlockingStream;
+use crate::service::no_extensions;
 use crate::service::tcp::Protocol;
 
 static TEXT: StaticField = StaticField::new("content-type: text/plain; charset=utf-8\r\n");
@@ -224,8 +225,10 @@ impl Response {
     /// Returns what was put beside the response, by type. It is not sent: it is for those in this process who pass the
     /// response on, such as middleware.
     pub fn extensions(&self) -> &Extensions {
-        static NONE: OnceLock<Extensions> = OnceLock::new();
-        self.extensions.as_deref().unwrap_or_else(|| NONE.get_or_init(Extensions::new))
+        match &self.extensions {
+            Some(extensions) => extensions,
+            None => no_extensions(),
+        }
     }
 
     /// Returns what was put beside the response, to change it.
@@ -236,7 +239,11 @@ impl Response {
     #[inline]
     fn send(&mut self, content_type: &'static StaticField, content: impl Into<Bytes>) -> &mut Self {
         self.headers.insert_static(content_type);
-        self.body = ResponseBody::Bytes(content.into());
+        // As a rule there was none before, and then a comparison is all that it takes to free it.
+        if let ResponseBody::Bytes(before) = mem::replace(&mut self.body, ResponseBody::Bytes(content.into()))
+        {
+            drop(before);
+        }
         self
     }
 

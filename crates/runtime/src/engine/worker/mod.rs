@@ -181,11 +181,16 @@ impl Worker<'_> {
     }
 
     /// Leaves with a connection what was read and not used.
-    #[inline]
+    #[inline(always)]
     fn unload(&mut self, connection: &mut Connection) {
         if !self.buffers.input.is_empty() {
-            connection.leftover = self.buffers.input.take_leftover();
+            self.unload_input(connection);
         }
+    }
+
+    #[inline(never)]
+    fn unload_input(&mut self, connection: &mut Connection) {
+        connection.leftover = self.buffers.input.take_leftover();
     }
 
     /// Puts a connection where it waits from now on.

@@ -9,6 +9,7 @@ use crate::engine::event_loop::{EventLoop, LoopHandle};
 use crate::execution::key::Route;
 use crate::execution::policy::{Others, Place};
 use crate::execution::probe::{CALLS_PER_CLOSE_LOOK, Clocks, Probe};
+use crate::execution::slot::free_other;
 use crate::service::panics::take_caught;
 
 /// A call on the pool that takes longer has probably waited: for its connection, a lease may pay.
@@ -71,18 +72,25 @@ fn run_leading(
                 let on_loop = event_loop.route_mut(route.key);
                 engine.count_move(engine.routes.looked_on_loop(route.key, on_loop, took, others));
             }
-            *lead = Some(event_loop);
+            lead_again(lead, event_loop);
             Conduct::Inline
         }
         // The loop that is there is back from others: it was taken, and lent again by its new leader.
         Some((event_loop, _)) => {
             event_loop.handle().led_by(clocks.thread());
-            *lead = Some(event_loop);
+            lead_again(lead, event_loop);
             Conduct::Blocked
         }
         None => Conduct::Blocked,
     };
     (result, conduct)
+}
+
+#[inline(always)]
+fn lead_again(lead: &mut Option<Box<EventLoop>>, event_loop: Box<EventLoop>) {
+    if let Some(other) = lead.replace(event_loop) {
+        free_other(other);
+    }
 }
 
 /// Begins to measure a call that a loop is about to be lent for, and notes who else wants the loop.

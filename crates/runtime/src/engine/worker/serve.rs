@@ -99,7 +99,10 @@ impl Worker<'_> {
     #[inline(always)]
     fn read(&mut self, connection: Box<Connection>, rounds: &mut u32) -> Flow {
         let mut connection = self.flush_inline(connection)?;
-        if !connection.can_read && !connection.transport.has_more() && !self.keeps(&mut connection) {
+        if !connection.can_read
+            && !connection.transport.has_more()
+            && (self.lead.is_some() || !self.keeps(&mut connection))
+        {
             return self.wait(connection);
         }
         let mut connection = self.begin_round(connection, rounds)?;
