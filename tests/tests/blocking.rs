@@ -241,7 +241,11 @@ fn connections_behind_a_blocking_one_on_the_same_loop_go_on() {
 #[test]
 fn a_full_queue_is_said_at_once_and_the_rest_is_answered() {
     let gate = Gate::new();
-    let config = ServerConfig::default().event_loops(1).threads_max(4).queue_capacity(3);
+    let config = ServerConfig::default()
+        .event_loops(1)
+        .threads_max(4)
+        .queue_capacity(3)
+        .queue_timeout(Duration::from_secs(60));
     let server = gated(config, &gate, true);
     let mut clients: Vec<Client> = (0..20).map(|_| server.client()).collect();
     for client in &mut clients {
@@ -249,13 +253,13 @@ fn a_full_queue_is_said_at_once_and_the_rest_is_answered() {
     }
     eventually("every request is with a handler, queued or refused", || {
         let metrics = server.metrics();
-        usize::try_from(metrics.overloaded).unwrap() + metrics.pool.queued + gate.waiting() == 20
+        usize::try_from(metrics.overloaded).unwrap() + metrics.waiting + gate.waiting() == 20
     });
     let metrics = server.metrics();
     let refused = usize::try_from(metrics.overloaded).unwrap();
-    assert_eq!(metrics.pool.queued, 3, "{metrics:?}");
+    assert_eq!(metrics.waiting, 3, "{metrics:?}");
     assert!(gate.waiting() >= 3, "{metrics:?}");
-    assert_eq!(refused + metrics.pool.queued + gate.waiting(), 20);
+    assert_eq!(refused + metrics.waiting + gate.waiting(), 20);
     // Those that were refused know it while the others wait.
     server.client().is_alive();
     let mut found = HashSet::new();
@@ -288,7 +292,8 @@ fn the_pool_grows_to_its_limit_and_shrinks_again() {
     for client in &mut clients {
         ask(client, "/gate");
     }
-    eventually("the pool is at its limit", || server.metrics().pool.threads >= 30);
+    // The leaders come on top, and a ninth is left to other routes.
+    eventually("the route has all that it may", || server.metrics().pool.threads >= 27);
     gate.open();
     for client in &mut clients {
         assert_eq!(client.response().status, 200);

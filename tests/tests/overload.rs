@@ -80,7 +80,7 @@ fn load(server: &TestServer, clients: usize) -> Outcome {
         scope.spawn(|| {
             let mut held_up = Duration::ZERO;
             while Instant::now() < until {
-                let queued = server.metrics().pool.queued;
+                let queued = server.metrics().waiting;
                 assert!(queued <= PLACES, "{queued} wait");
                 let slept = Instant::now();
                 thread::sleep(Duration::from_millis(2));
@@ -110,6 +110,6 @@ fn three_times_what_can_be_done_costs_those_who_are_accepted_nothing() {
     let counted: Vec<_> = metrics.refusals().collect();
     assert_eq!(counted, [(Refusal::Overloaded, over.refused.count() as u64)]);
     // When it is over, it is over.
-    eventually("nothing waits", || server.metrics().pool.queued == 0);
+    eventually("nothing waits", || server.metrics().waiting == 0);
     assert_eq!(server.client().get("/").status, 200);
 }

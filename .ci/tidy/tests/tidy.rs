@@ -92,7 +92,8 @@ const ROOMS: &[(&str, &[&[&str]])] = &[
         "crates/runtime/src",
         &[
             &["sync", "clock", "error", "transport"],
-            &["config", "budget", "execution"],
+            &["config", "execution"],
+            &["budget"],
             &["pool", "queue", "buffers"],
             &["service", "metrics"],
             &["protocol"],

@@ -11,9 +11,12 @@ use crate::clock::TIMEOUT_MAX;
 /// some room costs a few megabytes of touched stack.
 pub(crate) const THREADS_MAX: usize = 512;
 
-/// Requests that may wait for a thread. Two rounds of [`THREADS_MAX`]: who would wait longer is
-/// better served by a quick 503.
-pub(crate) const QUEUE_CAPACITY: usize = 1024;
+/// Requests that may wait for the program in [`Incoming`](crate::Incoming). Nobody knows how fast it pulls.
+pub(crate) const INCOMING_CAPACITY: usize = 1024;
+
+/// How long a request may wait for a thread. Ten thousand clients are served within it if their handlers take 10 ms each;
+/// and a client that waits for longer has often gone.
+pub(crate) const QUEUE_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Connections held at once; more wait in the system's backlog until one closes.
 pub(crate) const CONNECTIONS_MAX: usize = 65_536;
@@ -35,7 +38,8 @@ pub struct ServerConfig {
     pub(crate) event_loops: usize,
     pub(crate) threads_max: usize,
     pub(crate) thread_idle_timeout: Duration,
-    pub(crate) queue_capacity: usize,
+    pub(crate) queue_capacity: Option<usize>,
+    pub(crate) queue_timeout: Duration,
     pub(crate) connections_max: usize,
     pub(crate) connections_per_client_max: Option<usize>,
     pub(crate) backlog: u32,
@@ -64,7 +68,8 @@ impl Default for ServerConfig {
             event_loops: available_parallelism().map_or(1, usize::from),
             threads_max: THREADS_MAX,
             thread_idle_timeout: Duration::from_secs(10),
-            queue_capacity: QUEUE_CAPACITY,
+            queue_capacity: None,
+            queue_timeout: QUEUE_TIMEOUT,
             connections_max: CONNECTIONS_MAX,
             connections_per_client_max: None,
             backlog: BACKLOG,
@@ -154,9 +159,19 @@ impl ServerConfig {
     }
 
     /// Sets how many requests may wait for a thread, or in [`Incoming`](crate::Incoming) for the
-    /// program; one more is answered `503` with `Retry-After`. Default: 1024.
+    /// program; one more is answered `503` with `Retry-After`. Default: as many as there are connections, since
+    /// [`queue_timeout`](Self::queue_timeout) is the bound that matters; 1024 in `Incoming`.
     pub fn queue_capacity(mut self, requests: usize) -> Self {
-        self.queue_capacity = requests.max(1);
+        self.queue_capacity = Some(requests.max(1));
+        self
+    }
+
+    /// Sets how long a request may wait for a thread. What would wait longer, by the rate at which its route was served in
+    /// that time, is answered `503` with `Retry-After` at once; what has waited for so long is answered the same. While
+    /// more comes than can be served, requests wait for as long as a call of their route takes, and no longer.
+    /// Default: 2 s.
+    pub fn queue_timeout(mut self, timeout: Duration) -> Self {
+        self.queue_timeout = timeout.min(TIMEOUT_MAX);
         self
     }
 

@@ -85,7 +85,7 @@ pub struct Metrics {
     /// Connections closed since the start because they did not begin with a valid PROXY header where one is
     /// [expected](crate::ServerBuilder::proxy_protocol).
     pub proxy_headers_refused: u64,
-    /// Requests answered `503` since the start because every queue was full.
+    /// Requests answered `503` since the start because no thread would have been free in time.
     pub overloaded: u64,
     /// Connections ended by a deadline since the start.
     pub timed_out: u64,
@@ -107,6 +107,8 @@ pub struct Metrics {
     pub routes_forgotten: u64,
     /// Connections detached since the start after a `101`.
     pub upgraded: u64,
+    /// Requests that wait for a thread of the pool now.
+    pub waiting: usize,
     /// Requests that wait in [`Incoming`](crate::Incoming) now.
     pub incoming: usize,
     /// The threads and their queue.
@@ -148,6 +150,7 @@ impl Counters {
         routes: Vec<RouteMetrics>,
         incoming: usize,
         parked: usize,
+        waiting: usize,
     ) -> Metrics {
         let refusals = refusals.read();
         let sum = |counts: fn(Refusal) -> bool| {
@@ -172,6 +175,7 @@ impl Counters {
             routes_learned: self.routes_learned.get(),
             routes_forgotten: self.routes_forgotten.get(),
             upgraded: self.upgraded.get(),
+            waiting,
             incoming,
             pool,
             refusals,

@@ -3,4 +3,5 @@
 
 pub(crate) mod clients;
 pub(crate) mod refusal;
+pub(crate) mod seats;
 pub(crate) mod throttle;

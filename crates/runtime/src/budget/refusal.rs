@@ -95,8 +95,13 @@ impl Refusals {
     }
 
     /// Counts a refusal, and logs it unless there was a line about the same reason within a second.
-    #[cold]
     pub(crate) fn note(&self, refusal: Refusal, peer: Peer) {
+        self.note_because(refusal, peer, String::new);
+    }
+
+    /// The same, and the log says more of the reason.
+    #[cold]
+    pub(crate) fn note_because(&self, refusal: Refusal, peer: Peer, because: impl FnOnce() -> String) {
         let Some(row) = Refusal::all().position(|known| known == refusal).and_then(|row| self.rows.get(row))
         else {
             return;
@@ -104,10 +109,12 @@ impl Refusals {
         row.count.fetch_add(1, Ordering::Relaxed);
         let Some(left_out) = row.log.admit() else { return };
         let status = refusal.status();
+        let because = because();
+        let because = (!because.is_empty()).then_some(because);
         if refusal.concerns_operator() {
-            tracing::warn!(reason = %refusal, status, %peer, left_out, "refused");
+            tracing::warn!(reason = %refusal, status, %peer, because, left_out, "refused");
         } else {
-            tracing::info!(reason = %refusal, status, %peer, left_out, "refused");
+            tracing::info!(reason = %refusal, status, %peer, because, left_out, "refused");
         }
     }
 

@@ -54,7 +54,7 @@ impl IncomingRequest {
 }
 
 fn finish(reply_to: ReplyTo, response: Response) -> Result<()> {
-    let error = worker::follow_reply(reply_to, |worker, reply_to| worker.finish(response, reply_to));
+    let error = worker::follow_reply(reply_to, None, |worker, reply_to| worker.finish(response, reply_to));
     match error {
         Some(source) if !is_gone(&source) => Err(Kind::Respond { source }.into()),
         _ => Ok(()),

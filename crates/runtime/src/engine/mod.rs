@@ -8,6 +8,7 @@ pub(crate) mod connection;
 pub(crate) mod event_loop;
 pub(crate) mod incoming;
 pub(crate) mod listener;
+pub(crate) mod seat;
 pub(crate) mod task;
 pub(crate) mod worker;
 
@@ -20,13 +21,14 @@ use parking_lot::{Condvar, Mutex};
 
 use crate::budget::clients::Clients;
 use crate::budget::refusal::Refusals;
+use crate::budget::seats::Seats;
 use crate::budget::throttle::Throttle;
 use crate::clock::TIMEOUT_MAX;
 use crate::config::ServerConfig;
 use crate::engine::event_loop::{EventLoop, LoopHandle};
 use crate::engine::incoming::IncomingRequest;
 use crate::engine::listener::Bound;
-use crate::engine::task::Task;
+use crate::engine::task::{Call, Task};
 use crate::error::{Kind, Result};
 use crate::execution::crowd::Crowd;
 use crate::execution::policy::Place;
@@ -57,6 +59,8 @@ pub(crate) struct Engine {
     pub(crate) config: ServerConfig,
     pub(crate) answerer: Answerer,
     pub(crate) pool: Pool<Task>,
+    /// Who may have a thread of the pool. Waits are bounded here, so the pool's own queue is as long as it needs to be.
+    pub(crate) seats: Seats<Box<Call>>,
     pub(crate) routes: Routes,
     pub(crate) crowd: Arc<Crowd>,
     pub(crate) counters: Counters,
@@ -95,7 +99,7 @@ impl Engine {
         let pool = PoolConfig::new()
             .thread_name(config.thread_name.clone())
             .threads_max(config.threads_max)
-            .queue_capacity(config.queue_capacity)
+            .queue_capacity(config.connections_max)
             .idle_timeout(config.thread_idle_timeout)
             // Leaders come on top of those that may block, and so do those that were caught and have
             // not come back: a loop that is taken needs a leader at once.
@@ -103,10 +107,13 @@ impl Engine {
             .patient();
         let clients =
             config.connections_per_client_max.map(|connections| Arc::new(Clients::new(connections)));
+        let waiting_max = config.queue_capacity.unwrap_or(config.connections_max);
+        let seats = Seats::new(config.threads_max, waiting_max, config.queue_timeout);
         let engine = Arc::new(Self {
             config,
             answerer,
             pool: Pool::new(pool, Task::run),
+            seats,
             routes: Routes::new(),
             crowd: Arc::new(Crowd::new(loops)),
             counters: Counters::default(),
@@ -224,6 +231,8 @@ impl Engine {
         if let Answerer::Program(queue) = &self.answerer {
             queue.close();
         }
+        // They hold this engine: nobody else would ever drop them.
+        drop(self.seats.close());
         self.pool.close();
         self.watchdog.stop();
         self.life.state.lock().has_ended = true;
@@ -252,11 +261,17 @@ impl Engine {
             .filter_map(Weak::upgrade)
             .map(|handle| handle.parked())
             .sum();
-        let routes = self.routes.read(&|number| match &self.answerer {
+        let routes = self.routes.read(&|number| self.route_name(number));
+        let waiting = self.seats.waiting();
+        self.counters.read(&self.refusals, self.pool.metrics(), routes, incoming, parked, waiting)
+    }
+
+    /// What the service calls a route that it has numbered.
+    pub(crate) fn route_name(&self, number: u32) -> Option<String> {
+        match &self.answerer {
             Answerer::Service(site) => site.service.route_name(number),
             Answerer::Program(_) | Answerer::Tcp(_) => None,
-        });
-        self.counters.read(&self.refusals, self.pool.metrics(), routes, incoming, parked)
+        }
     }
 }
 

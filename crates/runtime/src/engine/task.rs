@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use crate::engine::connection::Connection;
 use crate::engine::event_loop::EventLoop;
+use crate::engine::seat::Seat;
 use crate::engine::worker;
 use crate::execution::key::Route;
 use crate::service::body::StreamReturn;
@@ -15,11 +16,11 @@ pub(crate) enum Task {
     /// Lead an event loop.
     Lead(Box<EventLoop>),
     /// Run a handler that may block, and write its response.
-    Call(Box<Call>),
+    Call(Box<Call>, Seat),
     /// Go on with a response whose body's reader may block.
-    Resume(Box<Connection>),
+    Resume(Box<Connection>, Seat),
     /// Run what took over a connection.
-    Detached(Box<dyn FnOnce() + Send>),
+    Detached(Box<dyn FnOnce() + Send>, Seat),
 }
 
 /// A request on its way to its handler.
@@ -42,15 +43,23 @@ impl Task {
     pub(crate) fn run(self) {
         match self {
             Self::Lead(event_loop) => worker::lead(event_loop),
-            Self::Call(call) => {
+            Self::Call(call, seat) => {
                 let Call { request, reply_to } = *call;
-                worker::follow_reply(reply_to, |worker, reply_to| worker.answer(Call { request, reply_to }));
+                worker::follow_reply(reply_to, Some(seat), |worker, reply_to| {
+                    worker.answer(Call { request, reply_to })
+                });
             }
-            Self::Resume(connection) => {
-                worker::follow(connection, |worker, connection| worker.serve(connection));
+            Self::Resume(connection, seat) => {
+                worker::follow(connection, Some(seat), |worker, connection| worker.serve(connection));
             }
-            Self::Detached(run) => run(),
+            Self::Detached(run, _seat) => run(),
         }
+    }
+}
+
+impl fmt::Debug for Call {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Call").field("route", &self.reply_to.route).finish_non_exhaustive()
     }
 }
 
@@ -58,9 +67,9 @@ impl fmt::Debug for Task {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Lead(_) => "Lead",
-            Self::Call(_) => "Call",
-            Self::Resume(_) => "Resume",
-            Self::Detached(_) => "Detached",
+            Self::Call(..) => "Call",
+            Self::Resume(..) => "Resume",
+            Self::Detached(..) => "Detached",
         })
     }
 }

@@ -4,7 +4,7 @@
 const ENTRIES: usize = 1024;
 
 /// An entry of what is learned: the number or the path of a route, folded.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct ExecutionKey(u16);
 
 impl ExecutionKey {

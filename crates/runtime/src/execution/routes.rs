@@ -299,18 +299,31 @@ impl Routes {
     }
 
     /// What is known of the routes that were called. `name_of` knows those with a number.
+    /// What a route is called, if any of its calls was looked at.
+    pub(crate) fn name_of(
+        &self,
+        key: ExecutionKey,
+        name_of: &dyn Fn(u32) -> Option<String>,
+    ) -> Option<String> {
+        self.entries[key.index()].name(name_of)
+    }
+
     pub(crate) fn read(&self, name_of: &dyn Fn(u32) -> Option<String>) -> Vec<RouteMetrics> {
         self.entries.iter().filter_map(|entry| entry.read(name_of)).collect()
     }
 }
 
 impl Entry {
-    fn read(&self, name_of: &dyn Fn(u32) -> Option<String>) -> Option<RouteMetrics> {
-        let known = self.known.lock();
-        let name = match known.name.as_ref()? {
+    fn name(&self, name_of: &dyn Fn(u32) -> Option<String>) -> Option<String> {
+        Some(match self.known.lock().name.as_ref()? {
             Name::Number(number) => name_of(*number).unwrap_or_else(|| format!("route {number}")),
             Name::Path(path) => path.to_string(),
-        };
+        })
+    }
+
+    fn read(&self, name_of: &dyn Fn(u32) -> Option<String>) -> Option<RouteMetrics> {
+        let name = self.name(name_of)?;
+        let known = self.known.lock();
         let sum = |of: fn(&Counted) -> &AtomicU64| {
             of(&self.on_loops).load(Ordering::Relaxed) + of(&self.on_pool).load(Ordering::Relaxed)
         };

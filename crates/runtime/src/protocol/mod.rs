@@ -40,6 +40,7 @@ use std::time::Instant;
 use crate::budget::refusal::Refusal;
 use crate::buffers::Buffers;
 use crate::config::ServerConfig;
+use crate::execution::key::ExecutionKey;
 use crate::execution::key::Route;
 use crate::service::blocking_stream::BlockingStream;
 use crate::service::request::Request;
@@ -93,7 +94,7 @@ pub(crate) enum Step {
 pub(crate) enum Successor {
     Guest(Guest),
     /// A thread of the pool, which has the connection for itself.
-    Thread(Box<dyn FnOnce(BlockingStream) + Send>),
+    Thread(Box<dyn FnOnce(BlockingStream) + Send>, ExecutionKey),
 }
 
 impl Guest {

@@ -314,7 +314,7 @@ impl Raw {
                 Side::Ended | Side::Told => Closed::ByPeer,
             }),
             End::TooLong => self.close(Closed::TooLong),
-            End::Detach(handler) => self.stage = Stage::Leaving(Successor::Thread(handler)),
+            End::Detach(handler) => self.stage = Stage::Leaving(Successor::Thread(handler, self.route.key)),
             End::Http(site) => self.stage = Stage::Leaving(as_http(site)),
             // It was taken by the call.
             End::Succeed(_) => {}

@@ -15,7 +15,7 @@ use std::time::Duration;
 use parking_lot::Mutex;
 
 use self::incoming::Incoming;
-use crate::config::ServerConfig;
+use crate::config::{INCOMING_CAPACITY, ServerConfig};
 use crate::engine::incoming::IncomingRequest;
 use crate::engine::listener::{self, Bound};
 use crate::engine::{Answerer, Engine};
@@ -232,7 +232,7 @@ impl Server {
     fn requests(&self) -> Result<MessageQueue<IncomingRequest>, RecvError> {
         let capacity = match &*self.shared.state.lock() {
             State::Serving { requests, .. } => return requests.clone().ok_or(RecvError::Closed),
-            State::Bound { config, .. } => config.queue_capacity,
+            State::Bound { config, .. } => config.queue_capacity.unwrap_or(INCOMING_CAPACITY),
             State::Ended => return Err(RecvError::Closed),
         };
         let requests = MessageQueue::new(capacity);

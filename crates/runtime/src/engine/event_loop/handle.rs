@@ -13,7 +13,7 @@ use super::{EventLoop, WAKER};
 use crate::engine::Engine;
 use crate::engine::connection::Connection;
 use crate::engine::listener::Accepted;
-use crate::engine::task::Task;
+use crate::engine::task::{Call, Task};
 use crate::execution::doze::{Doze, FOR_EVER};
 use crate::execution::key::ExecutionKey;
 use crate::execution::slot::Slot;
@@ -29,6 +29,8 @@ pub(crate) enum Message {
     Closed(usize),
     /// Other threads have left something for a connection.
     Look(usize),
+    /// A request has waited for a thread for too long.
+    Late(Box<Call>),
     /// Another loop accepted more than its share.
     Adopt(Accepted),
 }

@@ -23,6 +23,7 @@ use crate::engine::connection::Connection;
 use crate::engine::connection::deadlines::Deadlines;
 use crate::engine::connection::table::{Missed, Table};
 use crate::engine::listener::Accepted;
+use crate::engine::task::Call;
 use crate::execution::doze::FOR_EVER;
 use crate::execution::key::ExecutionKey;
 use crate::execution::policy::{OnLoop, Others};
@@ -107,6 +108,8 @@ pub(crate) enum Readiness {
 pub(crate) enum Turn {
     /// Work on this connection.
     Serve(Box<Connection>, Readiness),
+    /// Refuse this request, which has waited for a thread for too long.
+    Refuse(Box<Call>),
     /// Nothing was ready; look again.
     Again,
     /// All is done.
@@ -162,8 +165,8 @@ impl EventLoop {
             return Turn::Serve(connection, Readiness::Io);
         }
         while let Ok(message) = self.inbox.try_recv() {
-            if let Some((connection, readiness)) = self.receive(message, clock.now()) {
-                return Turn::Serve(connection, readiness);
+            if let Some(turn) = self.receive(message, clock.now()) {
+                return turn;
             }
         }
         if self.is_draining && self.has_drained(clock.now()) {
@@ -254,12 +257,12 @@ impl EventLoop {
         missed != Missed::Nothing
     }
 
-    /// Takes in what another thread sent. Returns a connection if there is something to do for it now.
-    fn receive(&mut self, message: Message, now: Instant) -> Option<(Box<Connection>, Readiness)> {
+    /// Takes in what another thread sent. Returns what there is to do about it now.
+    fn receive(&mut self, message: Message, now: Instant) -> Option<Turn> {
         match message {
             Message::Returned(mut connection) => {
                 if self.tell_missed(&mut connection) || self.is_draining {
-                    return Some((connection, Readiness::Io));
+                    return Some(Turn::Serve(connection, Readiness::Io));
                 }
                 self.park(connection, now);
                 None
@@ -268,8 +271,12 @@ impl EventLoop {
                 self.release(token);
                 None
             }
-            Message::Look(token) => Some((self.table.take(token, Missed::Io)?, Readiness::Look)),
-            Message::Adopt(accepted) => Some((self.adopt(accepted, now), Readiness::Io)),
+            Message::Look(token) => Some(Turn::Serve(self.table.take(token, Missed::Io)?, Readiness::Look)),
+            Message::Adopt(accepted) => Some(Turn::Serve(self.adopt(accepted, now), Readiness::Io)),
+            Message::Late(mut call) => {
+                self.tell_missed(&mut call.reply_to.connection);
+                Some(Turn::Refuse(call))
+            }
         }
     }
 
@@ -283,6 +290,9 @@ impl EventLoop {
         let mut timeout = self.timeout(clock.now());
         // Tasks that wait for a thread are looked after by those who have made them.
         if let Some(late_in) = self.handle.engine.pool.nudge() {
+            timeout = Some(timeout.map_or(late_in, |timeout| timeout.min(late_in)));
+        }
+        if let Some(late_in) = self.send_late_home() {
             timeout = Some(timeout.map_or(late_in, |timeout| timeout.min(late_in)));
         }
         // What has missed something is to be seen as soon as it is back.
@@ -320,6 +330,17 @@ impl EventLoop {
         if self.drain_is_due() {
             self.drain();
         }
+    }
+
+    /// Has the requests refused, each by its own loop, that have waited for a thread for too long. Returns when to look
+    /// again.
+    fn send_late_home(&self) -> Option<Duration> {
+        let (late, next) = self.handle.engine.seats.expired();
+        for call in late {
+            let home = Arc::clone(call.reply_to.connection.home());
+            home.send(Message::Late(call));
+        }
+        next
     }
 
     fn timeout(&self, now: Instant) -> Option<Duration> {

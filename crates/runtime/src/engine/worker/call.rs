@@ -11,6 +11,7 @@ use super::run::{Conduct, run};
 use super::{Flow, Outcome, Worker};
 use crate::buffers::OUTPUT_BYTES;
 use crate::engine::connection::Connection;
+use crate::engine::seat::Seat;
 use crate::engine::task::{Call, ReplyTo};
 use crate::execution::key::Route;
 use crate::execution::routes::Called;
@@ -86,7 +87,11 @@ impl Worker<'_> {
         if reply_to.connection.guest.as_http().is_some_and(|http| http.site().is_none()) {
             return self.enqueue(request, reply_to);
         }
-        if is_streamed && self.lead.is_some() || !self.runs_here(route, Some(&request)) {
+        let runs_here = match &self.lead {
+            Some(_) => !is_streamed && self.runs_here(route, Some(&request)),
+            None => self.has_seat_for(route),
+        };
+        if !runs_here {
             return self.dispatch(request, reply_to);
         }
         self.call_here(request, reply_to)
@@ -108,6 +113,20 @@ impl Worker<'_> {
     pub(super) fn runs_here(&self, route: Route, called: Option<&dyn Called>) -> bool {
         let Some(event_loop) = &self.lead else { return true };
         self.engine.routes.runs_here(route, called, || event_loop.others())
+    }
+
+    /// Whether this thread of the pool may go on with a request of this route. Others that wait come first, or
+    /// those who hold their connections open would keep their threads as well.
+    #[inline(never)]
+    fn has_seat_for(&mut self, route: Route) -> bool {
+        match &mut self.seat {
+            Some(_) if self.engine.seats.waiting() > 0 => false,
+            Some(seat) => seat.change(route.key),
+            None => {
+                self.seat = Some(Seat::force(&self.engine, route.key));
+                true
+            }
+        }
     }
 
     #[inline(always)]
@@ -154,6 +173,17 @@ impl Worker<'_> {
     /// Answers a request that was dispatched, then goes on with its connection.
     pub(crate) fn answer(&mut self, call: Call) -> Outcome {
         let flow = self.call_here(call.request, call.reply_to);
+        self.go_on(flow)
+    }
+
+    /// Refuses a request that waited, then goes on with its connection.
+    #[cold]
+    pub(crate) fn refuse_waiting(&mut self, call: Call) -> Outcome {
+        let Call { request, reply_to } = call;
+        // A content that is still arriving goes back to the connection.
+        drop(request);
+        let full = self.engine.seats.look(reply_to.route.key);
+        let flow = self.overloaded(reply_to, &full);
         self.go_on(flow)
     }
 

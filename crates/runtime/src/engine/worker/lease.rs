@@ -22,6 +22,7 @@ impl Worker<'_> {
             || !connection.guest.as_http().is_some_and(Http::is_reading_request)
             || !engine.crowd.may_lease()
             || engine.pool.is_anyone_waiting()
+            || engine.seats.waiting() > 0
             || engine.is_draining()
         {
             return false;

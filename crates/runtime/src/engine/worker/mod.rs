@@ -25,7 +25,8 @@ use crate::buffers::Buffers;
 use crate::engine::Engine;
 use crate::engine::connection::Connection;
 use crate::engine::event_loop::{EventLoop, LoopHandle, Message, Readiness, Turn};
-use crate::engine::task::ReplyTo;
+use crate::engine::seat::Seat;
+use crate::engine::task::{Call, ReplyTo};
 use crate::execution::probe::Clocks;
 use crate::execution::scheduling::Batch;
 use crate::service::tcp::Closed;
@@ -35,6 +36,8 @@ pub(crate) struct Worker<'a> {
     engine: Arc<Engine>,
     buffers: &'a mut Buffers,
     lead: Option<Box<EventLoop>>,
+    /// This thread's place among those of the pool. A leader needs none, and neither does a thread of the program's.
+    seat: Option<Seat>,
     clocks: Clocks,
     /// Why the last connection was given up, for whoever waits for a response to be sent.
     error: Option<io::Error>,
@@ -66,7 +69,8 @@ pub(crate) fn lead(event_loop: Box<EventLoop>) {
     buffers.clock.jumps.clone_from(&engine.config.jumps);
     let clocks = std::mem::take(&mut buffers.clocks).with_line();
     event_loop.handle().led_by(clocks.thread());
-    let mut worker = Worker { engine, buffers: &mut buffers, lead: Some(event_loop), clocks, error: None };
+    let mut worker =
+        Worker { engine, buffers: &mut buffers, lead: Some(event_loop), seat: None, clocks, error: None };
     // Handlers are caught where they are called. What comes here is code of theirs that runs
     // elsewhere, such as the drop of a reader: it costs its connection, not the loop.
     while catch_unwind(AssertUnwindSafe(|| worker.lead())).is_err() {
@@ -83,6 +87,7 @@ pub(crate) fn lead(event_loop: Box<EventLoop>) {
 /// Works on one connection without leading. Returns why it was given up, if it was.
 pub(crate) fn follow(
     connection: Box<Connection>,
+    seat: Option<Seat>,
     work: impl FnOnce(&mut Worker<'_>, Box<Connection>) -> Outcome,
 ) -> Option<io::Error> {
     let mut buffers = Buffers::take();
@@ -90,7 +95,7 @@ pub(crate) fn follow(
     #[cfg(all(test, target_os = "linux"))]
     buffers.clock.jumps.clone_from(&engine.config.jumps);
     let clocks = std::mem::take(&mut buffers.clocks);
-    let mut worker = Worker { engine, buffers: &mut buffers, lead: None, clocks, error: None };
+    let mut worker = Worker { engine, buffers: &mut buffers, lead: None, seat, clocks, error: None };
     let connection = worker.load(connection);
     let (home, token) = (Arc::clone(connection.home()), connection.token());
     if let Ok(outcome) = catch_unwind(AssertUnwindSafe(|| work(&mut worker, connection))) {
@@ -111,10 +116,11 @@ pub(crate) fn follow(
 /// As [`follow`], for a response.
 pub(crate) fn follow_reply(
     reply_to: ReplyTo,
+    seat: Option<Seat>,
     work: impl FnOnce(&mut Worker<'_>, ReplyTo) -> Outcome,
 ) -> Option<io::Error> {
     let ReplyTo { connection, route, stream } = reply_to;
-    follow(connection, |worker, connection| work(worker, ReplyTo { connection, route, stream }))
+    follow(connection, seat, |worker, connection| work(worker, ReplyTo { connection, route, stream }))
 }
 
 impl Worker<'_> {
@@ -123,6 +129,7 @@ impl Worker<'_> {
         while let Some(event_loop) = &mut self.lead {
             match event_loop.next(&mut self.buffers.clock) {
                 Turn::Serve(connection, readiness) => self.serve_ready(connection, readiness),
+                Turn::Refuse(call) => self.refuse_late(*call),
                 Turn::Again => {}
                 Turn::Ended => return,
             }
@@ -158,6 +165,13 @@ impl Worker<'_> {
                 self.serve(connection)
             }
         };
+        self.put(outcome);
+    }
+
+    /// Refuses a request that has waited for a thread for too long.
+    #[cold]
+    fn refuse_late(&mut self, call: Call) {
+        let outcome = self.refuse_waiting(call);
         self.put(outcome);
     }
 
@@ -241,6 +255,13 @@ impl Worker<'_> {
             None => home.send(Message::Closed(token)),
         }
     }
+}
+
+/// Refuses a request that a seat was found for, and no thread.
+#[cold]
+pub(crate) fn refuse(call: Call) {
+    let Call { request, reply_to } = call;
+    follow_reply(reply_to, None, |worker, reply_to| worker.refuse_waiting(Call { request, reply_to }));
 }
 
 /// Gives a connection back to the loop that it belongs to, to be looked at now.

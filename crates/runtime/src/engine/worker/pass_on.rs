@@ -6,39 +6,45 @@ use std::time::Instant;
 
 use super::{Flow, Outcome, Worker};
 use crate::budget::refusal::Refusal;
+use crate::budget::seats::{Entered, Full};
 use crate::engine::Answerer;
 use crate::engine::connection::Connection;
 use crate::engine::incoming::IncomingRequest;
+use crate::engine::seat::Seat;
 use crate::engine::task::{Call, ReplyTo, Task};
+use crate::execution::key::{ExecutionKey, Route};
 use crate::protocol::{Guest, Successor};
 use crate::service::blocking_stream::BlockingStream;
 use crate::service::request::Request;
 use crate::service::response::Response;
 use crate::service::tcp::Closed;
 
-/// How long a client is asked to stay away when every queue is full, in seconds.
-const RETRY_AFTER: &str = "1";
+/// How long a client is asked to stay away when the queue of the program is full, in seconds.
+const RETRY_AFTER: u64 = 1;
 
 impl Worker<'_> {
-    /// Gives a request to the pool.
+    /// Gives a request to the pool: to a thread if its route may have one, or to the line of those that wait.
     #[inline(never)]
     pub(super) fn dispatch(&mut self, request: Request, reply_to: ReplyTo) -> Flow {
         let reply_to = self.let_go(reply_to)?;
         self.engine.counters.dispatched.increment();
         let started = self.clocks.is_due().then(Instant::now);
-        let submitted = self.engine.pool.submit(Task::Call(Box::new(Call { request, reply_to })));
+        let key = reply_to.route.key;
+        let entered = match self.engine.seats.enter(key, Box::new(Call { request, reply_to })) {
+            Entered::Seated(call) => Seat::taken(&self.engine, key).run(call).map_err(|call| (call, None)),
+            Entered::Waits => Ok(()),
+            Entered::Refused(call, full) => Err((call, Some(full))),
+        };
         if let Some(started) = started {
             self.engine.routes.note_dispatch(started.elapsed());
         }
-        match submitted {
+        match entered {
             Ok(()) => Break(Outcome::Away),
-            Err(refused) => {
-                let Task::Call(call) = refused.task else {
-                    unreachable!("the pool gives back what it was given")
-                };
+            Err((call, full)) => {
                 let Call { request, reply_to } = *call;
                 drop(request);
-                self.overloaded(reply_to)
+                let full = full.unwrap_or_else(|| self.engine.seats.look(key));
+                self.overloaded(reply_to, &full)
             }
         }
     }
@@ -54,18 +60,21 @@ impl Worker<'_> {
             Err(refused) => {
                 let (request, reply_to) = refused.into_message().into_parts();
                 drop(request);
-                self.overloaded(reply_to)
+                self.engine.refusals.note(Refusal::Overloaded, reply_to.connection.peer);
+                self.answer_overloaded(reply_to, RETRY_AFTER)
             }
         }
     }
 
     /// Has a thread of the pool go on with a connection whose next step may block.
-    pub(super) fn resume_elsewhere(&mut self, connection: Box<Connection>) -> Flow {
+    pub(super) fn resume_elsewhere(&mut self, connection: Box<Connection>, route: Route) -> Flow {
         let connection = self.flush_and_unload(connection)?;
-        match self.engine.pool.submit(Task::Resume(connection)) {
+        // What has begun is finished, whatever others have.
+        let seat = Seat::force(&self.engine, route.key);
+        match self.engine.pool.submit(Task::Resume(connection, seat)) {
             Ok(()) => Break(Outcome::Away),
             Err(refused) => {
-                let Task::Resume(mut connection) = refused.task else {
+                let Task::Resume(mut connection, _) = refused.task else {
                     unreachable!("the pool gives back what it was given")
                 };
                 // Its response has begun: there is no status left to refuse it with.
@@ -93,7 +102,7 @@ impl Worker<'_> {
                 connection.can_read = true;
                 Continue(connection)
             }
-            Some(Successor::Thread(handler)) => Break(self.detach(connection, handler)),
+            Some(Successor::Thread(handler, key)) => Break(self.detach(connection, handler, key)),
             None => Break(Outcome::Closed(connection)),
         }
     }
@@ -103,6 +112,7 @@ impl Worker<'_> {
         &mut self,
         mut connection: Box<Connection>,
         handler: Box<dyn FnOnce(BlockingStream) + Send>,
+        key: ExecutionKey,
     ) -> Outcome {
         if let Err(error) = connection.unwatch().and_then(|()| connection.transport.set_waiting()) {
             return self.give_up(connection, error);
@@ -111,7 +121,10 @@ impl Worker<'_> {
         self.end_lease(&mut connection);
         let Connection { transport, place, peer, home, token, .. } = *connection;
         let stream = BlockingStream::new(transport, self.buffers.input.take_rest(), place);
-        if self.engine.pool.submit(Task::Detached(Box::new(move || handler(stream)))).is_ok() {
+        let is_taken = Seat::try_take(&self.engine, key).is_some_and(|seat| {
+            self.engine.pool.submit(Task::Detached(Box::new(move || handler(stream)), seat)).is_ok()
+        });
+        if is_taken {
             self.engine.counters.upgraded.increment();
         } else {
             self.engine.refusals.note(Refusal::Overloaded, peer);
@@ -135,15 +148,24 @@ impl Worker<'_> {
         Continue(connection)
     }
 
-    /// Every thread is busy and the queue is full: says so at once.
-    fn overloaded(&mut self, reply_to: ReplyTo) -> Flow {
-        self.engine.refusals.note(Refusal::Overloaded, reply_to.connection.peer);
+    /// No thread will be free in time: says so at once, and in the log what has them.
+    pub(super) fn overloaded(&mut self, reply_to: ReplyTo, full: &Full) -> Flow {
+        let (refusals, routes) = (&self.engine.refusals, &self.engine.routes);
+        refusals.note_because(Refusal::Overloaded, reply_to.connection.peer, || {
+            let name = routes.name_of(reply_to.route.key, &|number| self.engine.route_name(number));
+            format!("{}: {full}", name.as_deref().unwrap_or("a route"))
+        });
+        let seconds = full.wait.map_or(1, |wait| wait.as_secs().saturating_add(1));
+        self.answer_overloaded(reply_to, seconds)
+    }
+
+    fn answer_overloaded(&mut self, reply_to: ReplyTo, retry_after: u64) -> Flow {
         let mut connection = self.load(reply_to.connection);
         // It was held to be read by its handler; here it would hold up a loop.
         let released = connection.release_hold();
         let connection = self.check(connection, released)?;
         let mut response = Response::new(503);
-        response.add_header("retry-after", RETRY_AFTER).expect("a valid header");
+        response.add_header("retry-after", retry_after.to_string()).expect("a valid header");
         self.respond(ReplyTo { connection, ..reply_to }, &mut response)
     }
 }

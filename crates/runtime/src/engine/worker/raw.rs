@@ -18,7 +18,7 @@ impl Worker<'_> {
         let Guest::Raw(raw) = guest else { return Break(Outcome::Closed(connection)) };
         let route = raw.route();
         if !self.runs_here(route, None) {
-            return self.resume_elsewhere(connection);
+            return self.resume_elsewhere(connection, route);
         }
         let Self { engine, buffers, lead, clocks, .. } = self;
         let mut asked = Asked::default();

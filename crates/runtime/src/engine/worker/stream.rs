@@ -45,7 +45,7 @@ impl Worker<'_> {
         let receives = http.sends_what_it_receives();
         let Some(route) = http.sending_route() else { return Continue(connection) };
         if receives && self.lead.is_some() || !self.runs_here(route, None) {
-            return self.resume_elsewhere(connection);
+            return self.resume_elsewhere(connection, route);
         }
         if receives && !connection.is_held() {
             let held = connection.hold(STREAM_TICK);

@@ -158,7 +158,9 @@ impl Http {
     /// Takes what follows a `101`.
     pub(crate) fn leave(&mut self) -> Option<Successor> {
         match std::mem::replace(&mut self.stage, Stage::Closing { lingers: false }) {
-            Stage::Leaving(Upgrade::Thread(handler), _) => Some(Successor::Thread(handler)),
+            Stage::Leaving(Upgrade::Thread(handler), route) => {
+                Some(Successor::Thread(handler, route.key.of_upgrade()))
+            }
             Stage::Leaving(Upgrade::Protocol(protocol), route) => {
                 Some(Successor::Guest(Guest::Raw(Box::new(Raw::upgraded(protocol, route)))))
             }
