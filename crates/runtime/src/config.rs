@@ -195,15 +195,16 @@ impl ServerConfig {
         self
     }
 
-    /// Sets how long a content may take, beside the time that [`bytes_per_second_min`](Self::bytes_per_second_min)
-    /// grants for what has arrived. Default: 30 s.
+    /// Sets how long a peer may be silent within a content. Bytes that arrive extend the deadline at
+    /// [`bytes_per_second_min`](Self::bytes_per_second_min), but never beyond this time from now. Time in which a handler
+    /// that streams the content does not read does not count. Default: 30 s.
     pub fn content_timeout(mut self, timeout: Duration) -> Self {
         self.content_timeout = timeout.min(TIMEOUT_MAX);
         self
     }
 
-    /// Sets how long a response may wait for a peer that does not read, beside the time that
-    /// [`bytes_per_second_min`](Self::bytes_per_second_min) grants for what it took. Default: 30 s.
+    /// Sets how long a response may wait for a peer that does not read. Bytes that it takes extend the deadline at
+    /// [`bytes_per_second_min`](Self::bytes_per_second_min), but never beyond this time from now. Default: 30 s.
     pub fn write_timeout(mut self, timeout: Duration) -> Self {
         self.write_timeout = timeout.min(TIMEOUT_MAX);
         self
@@ -223,8 +224,8 @@ impl ServerConfig {
         self
     }
 
-    /// Sets the pace that prolongs the deadlines of contents and responses: bytes moved, over this,
-    /// is the time added. Default: 1024.
+    /// Sets the pace that extends the deadlines of contents and responses: bytes moved, over this, is the time added.
+    /// The time does not accumulate: no deadline is further away than its timeout. Default: 1024.
     pub fn bytes_per_second_min(mut self, bytes: u64) -> Self {
         self.bytes_per_second_min = bytes.max(1);
         self
