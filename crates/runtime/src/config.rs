@@ -15,7 +15,7 @@ pub(crate) const THREADS_MAX: usize = 512;
 /// better served by a quick 503.
 pub(crate) const QUEUE_CAPACITY: usize = 1024;
 
-/// Connections held at once; more wait in the system's backlog until one closes.
+/// Connections held at once. One more has an idle one closed, or waits in the system's backlog.
 pub(crate) const CONNECTIONS_MAX: usize = 65_536;
 
 /// The length of the system's queue of connections that were not accepted yet.
@@ -37,6 +37,7 @@ pub struct ServerConfig {
     pub(crate) thread_idle_timeout: Duration,
     pub(crate) queue_capacity: usize,
     pub(crate) connections_max: usize,
+    pub(crate) raise_descriptor_limit: bool,
     pub(crate) connections_per_client_max: Option<usize>,
     pub(crate) backlog: u32,
     pub(crate) head_timeout: Duration,
@@ -66,6 +67,7 @@ impl Default for ServerConfig {
             thread_idle_timeout: Duration::from_secs(10),
             queue_capacity: QUEUE_CAPACITY,
             connections_max: CONNECTIONS_MAX,
+            raise_descriptor_limit: true,
             connections_per_client_max: None,
             backlog: BACKLOG,
             head_timeout: Duration::from_secs(10),
@@ -160,10 +162,19 @@ impl ServerConfig {
         self
     }
 
-    /// Sets how many connections are held at once; more wait in the system's backlog.
-    /// Default: 65,536.
+    /// Sets how many connections are held at once. There are fewer if the system's limit of open files does not allow as many:
+    /// [`Metrics::connections_max`](crate::Metrics::connections_max) is what holds. For one more the connection is closed that
+    /// has been idle for the longest time between two requests, or else the one whose head is unfinished for the longest time;
+    /// if there is neither, the new one waits. Default: 65,536.
     pub fn connections_max(mut self, connections: usize) -> Self {
         self.connections_max = connections.max(1);
+        self
+    }
+
+    /// Sets whether the server raises the soft limit of open files of this process to its hard limit when it starts. Programs
+    /// that a handler starts inherit it. Default: yes; without effect on Windows.
+    pub fn raise_descriptor_limit(mut self, is_on: bool) -> Self {
+        self.raise_descriptor_limit = is_on;
         self
     }
 

@@ -40,6 +40,7 @@ pub(crate) struct Counters {
     pub(crate) accepted: Counter,
     pub(crate) accept_errors: Counter,
     pub(crate) connections: Counter,
+    pub(crate) connections_shed: Counter,
     pub(crate) requests: Counter,
     pub(crate) timed_out: Counter,
     pub(crate) panics: Counter,
@@ -76,6 +77,11 @@ pub struct Metrics {
     pub accept_errors: u64,
     /// Connections open now.
     pub connections: u64,
+    /// How many there may be: [`connections_max`](crate::ServerConfig::connections_max), or fewer if the system's limit of open
+    /// files does not allow as many.
+    pub connections_max: u64,
+    /// Connections without a request that were closed since the start to make room for new ones.
+    pub connections_shed: u64,
     /// Connections parked with their event loop, without thread or buffer, when the loop last waited.
     pub parked: u64,
     /// Requests handed to the service since the start.
@@ -148,6 +154,7 @@ impl Counters {
         routes: Vec<RouteMetrics>,
         incoming: usize,
         parked: usize,
+        connections_max: usize,
     ) -> Metrics {
         let refusals = refusals.read();
         let sum = |counts: fn(Refusal) -> bool| {
@@ -157,6 +164,8 @@ impl Counters {
             accepted: self.accepted.get(),
             accept_errors: self.accept_errors.get(),
             connections: self.connections.get(),
+            connections_max: connections_max as u64,
+            connections_shed: self.connections_shed.get(),
             parked: parked as u64,
             requests: self.requests.get(),
             refused: sum(|refusal| matches!(refusal, Refusal::Request(_))),

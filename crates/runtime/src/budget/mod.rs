@@ -2,5 +2,6 @@
 //! its reason, and logged at a bounded rate.
 
 pub(crate) mod clients;
+pub(crate) mod descriptors;
 pub(crate) mod refusal;
 pub(crate) mod throttle;

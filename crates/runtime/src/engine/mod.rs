@@ -19,6 +19,7 @@ use std::time::{Duration, Instant};
 use parking_lot::{Condvar, Mutex};
 
 use crate::budget::clients::Clients;
+use crate::budget::descriptors;
 use crate::budget::refusal::Refusals;
 use crate::budget::throttle::Throttle;
 use crate::clock::TIMEOUT_MAX;
@@ -55,6 +56,8 @@ pub(crate) enum Answerer {
 /// The shared side of a running server.
 pub(crate) struct Engine {
     pub(crate) config: ServerConfig,
+    /// As configured, or fewer if there are not enough descriptors.
+    pub(crate) connections_max: usize,
     pub(crate) answerer: Answerer,
     pub(crate) pool: Pool<Task>,
     pub(crate) routes: Routes,
@@ -65,6 +68,8 @@ pub(crate) struct Engine {
     pub(crate) accept_log: Throttle,
     /// Lines about connections that wait because there are as many as allowed.
     pub(crate) full_log: Throttle,
+    /// Lines about connections that are closed to make room.
+    pub(crate) shed_log: Throttle,
     /// Only where each client may have so many connections.
     pub(crate) clients: Option<Arc<Clients>>,
     pub(crate) watchdog: Watchdog,
@@ -92,6 +97,7 @@ impl Engine {
     /// Starts the event loops on the bound addresses.
     pub(crate) fn start(config: ServerConfig, bound: Vec<Bound>, answerer: Answerer) -> Result<Arc<Self>> {
         let loops = config.event_loops;
+        let connections_max = connections_max(&config);
         let pool = PoolConfig::new()
             .thread_name(config.thread_name.clone())
             .threads_max(config.threads_max)
@@ -104,6 +110,7 @@ impl Engine {
         let clients =
             config.connections_per_client_max.map(|connections| Arc::new(Clients::new(connections)));
         let engine = Arc::new(Self {
+            connections_max,
             config,
             answerer,
             pool: Pool::new(pool, Task::run),
@@ -113,6 +120,7 @@ impl Engine {
             refusals: Refusals::new(),
             accept_log: Throttle::new(),
             full_log: Throttle::new(),
+            shed_log: Throttle::new(),
             clients,
             watchdog: Watchdog::new(),
             loops: OnceLock::new(),
@@ -169,6 +177,16 @@ impl Engine {
         let own_connections = own.connections();
         let fair = lightest.connections() + 2 + own_connections / 16;
         (own_connections > fair).then_some(lightest)
+    }
+
+    /// Another loop than `own` that has connections parked: the one with the most of them, or the next after so many.
+    pub(crate) fn fuller_loop(&self, own: &LoopHandle, skipped: usize) -> Option<Arc<LoopHandle>> {
+        let loops = self.loops.get()?.iter().filter_map(Weak::upgrade);
+        let mut others: Vec<_> =
+            loops.filter(|other| !std::ptr::eq(&raw const **other, own) && other.parked() > 0).collect();
+        others.sort_by_key(|other| std::cmp::Reverse(other.parked()));
+        let index = skipped.checked_rem(others.len())?;
+        Some(others.swap_remove(index))
     }
 
     /// Code of the program has panicked.
@@ -256,8 +274,32 @@ impl Engine {
             Answerer::Service(site) => site.service.route_name(number),
             Answerer::Program(_) | Answerer::Tcp(_) => None,
         });
-        self.counters.read(&self.refusals, self.pool.metrics(), routes, incoming, parked)
+        self.counters.read(
+            &self.refusals,
+            self.pool.metrics(),
+            routes,
+            incoming,
+            parked,
+            self.connections_max,
+        )
     }
+}
+
+/// How many connections there may be. Raises the limit of open files first, if the program lets it.
+fn connections_max(config: &ServerConfig) -> usize {
+    if config.raise_descriptor_limit {
+        descriptors::raise_limit();
+    }
+    let descriptors_max = descriptors::limit();
+    let connections_max = descriptors::connections_max(config.connections_max, descriptors_max);
+    tracing::info!(
+        connections_max,
+        configured = config.connections_max,
+        descriptors_max,
+        connections_per_client_max = config.connections_per_client_max,
+        "limits"
+    );
+    connections_max
 }
 
 impl fmt::Debug for Engine {
