@@ -38,7 +38,7 @@ pub struct ServerConfig {
     pub(crate) queue_capacity: usize,
     pub(crate) connections_max: usize,
     pub(crate) raise_descriptor_limit: bool,
-    pub(crate) connections_per_client_max: Option<usize>,
+    pub(crate) connections_per_client_max: PerClient,
     pub(crate) backlog: u32,
     pub(crate) head_timeout: Duration,
     pub(crate) keep_alive_timeout: Duration,
@@ -59,6 +59,16 @@ pub struct ServerConfig {
     pub(crate) jumps: Option<std::sync::Arc<crate::faults::Jumps>>,
 }
 
+/// How many connections one client may hold.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum PerClient {
+    /// Half of all, if it comes from the open internet.
+    Half,
+    /// So many, wherever it comes from.
+    Bounded(usize),
+    Unbounded,
+}
+
 impl Default for ServerConfig {
     fn default() -> Self {
         Self {
@@ -68,7 +78,7 @@ impl Default for ServerConfig {
             queue_capacity: QUEUE_CAPACITY,
             connections_max: CONNECTIONS_MAX,
             raise_descriptor_limit: true,
-            connections_per_client_max: None,
+            connections_per_client_max: PerClient::Half,
             backlog: BACKLOG,
             head_timeout: Duration::from_secs(10),
             keep_alive_timeout: Duration::from_secs(75),
@@ -104,7 +114,7 @@ impl ServerConfig {
             content_bytes_max: 1024 * 1024,
             unread_content_bytes_max: 64 * 1024,
             connections_max: 16_384,
-            connections_per_client_max: Some(512),
+            connections_per_client_max: PerClient::Bounded(512),
             ..Self::default()
         }
     }
@@ -116,6 +126,7 @@ impl ServerConfig {
             content_timeout: Duration::from_secs(120),
             write_timeout: Duration::from_secs(120),
             content_bytes_max: 1024 * 1024 * 1024,
+            connections_per_client_max: PerClient::Unbounded,
             ..Self::default()
         }
     }
@@ -181,9 +192,14 @@ impl ServerConfig {
     /// Sets how many connections one client may hold: an IPv4 address, or an IPv6 network of 64 bits. One more is closed
     /// without a word, and counted as [`Refusal::ClientConnections`](crate::Refusal::ClientConnections). Where a
     /// [PROXY header](crate::ServerBuilder::proxy_protocol) names the client, it is that client; connections over Unix sockets
-    /// are not counted. An HTTP proxy is one client: leave it off behind one. Default: no bound.
+    /// are not counted. `None` is no bound: for a server behind an HTTP proxy, which is one client.
+    ///
+    /// Default: half of [`Metrics::connections_max`](crate::Metrics::connections_max), so that no client keeps out all others.
+    /// The default does not count loopback, private, link-local and shared addresses (RFC 1918, 4193, 3927 and 6598), because
+    /// a client that comes from one of these is as a rule a proxy.
     pub fn connections_per_client_max(mut self, connections: impl Into<Option<usize>>) -> Self {
-        self.connections_per_client_max = connections.into().map(|connections| connections.max(1));
+        let bounded = |connections: usize| PerClient::Bounded(connections.max(1));
+        self.connections_per_client_max = connections.into().map_or(PerClient::Unbounded, bounded);
         self
     }
 

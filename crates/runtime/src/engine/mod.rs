@@ -23,7 +23,7 @@ use crate::budget::descriptors;
 use crate::budget::refusal::Refusals;
 use crate::budget::throttle::Throttle;
 use crate::clock::TIMEOUT_MAX;
-use crate::config::ServerConfig;
+use crate::config::{PerClient, ServerConfig};
 use crate::engine::event_loop::{EventLoop, LoopHandle};
 use crate::engine::incoming::IncomingRequest;
 use crate::engine::listener::Bound;
@@ -107,8 +107,11 @@ impl Engine {
             // not come back: a loop that is taken needs a leader at once.
             .urgent_reserve(loops * 4)
             .patient();
-        let clients =
-            config.connections_per_client_max.map(|connections| Arc::new(Clients::new(connections)));
+        let clients = match config.connections_per_client_max {
+            PerClient::Half => Some(Arc::new(Clients::public((connections_max / 2).max(1)))),
+            PerClient::Bounded(connections) => Some(Arc::new(Clients::new(connections))),
+            PerClient::Unbounded => None,
+        };
         let engine = Arc::new(Self {
             connections_max,
             config,
@@ -296,7 +299,7 @@ fn connections_max(config: &ServerConfig) -> usize {
         connections_max,
         configured = config.connections_max,
         descriptors_max,
-        connections_per_client_max = config.connections_per_client_max,
+        connections_per_client_max = ?config.connections_per_client_max,
         "limits"
     );
     connections_max

@@ -143,11 +143,12 @@ impl EventLoop {
         if accepted.expects_proxy_header {
             return true;
         }
-        accepted.place = clients.admit(address.ip());
-        if accepted.place.is_none() {
+        let Ok(place) = clients.admit(address.ip()) else {
             engine.refusals.note(Refusal::ClientConnections, accepted.peer);
-        }
-        accepted.place.is_some()
+            return false;
+        };
+        accepted.place = place;
+        true
     }
 
     /// Gives a connection to a loop with fewer, if this one has more than its share. Returns it otherwise.
