@@ -232,7 +232,7 @@ fn without_descriptors_the_server_waits_and_recovers() {
     for client in &mut clients {
         ask(client, "/");
     }
-    eventually("the server is out of descriptors", || child.process().descriptors() >= 40);
+    eventually("the server is full", || child.process().descriptors() >= 25);
     let before = child.process().cpu_time();
     let started = Instant::now();
     while started.elapsed() < Duration::from_millis(1500) {
@@ -257,7 +257,7 @@ fn those_who_waited_for_a_descriptor_are_served_when_there_is_one() {
     for client in &mut clients {
         ask(client, "/");
     }
-    eventually("the server is out of descriptors", || child.process().descriptors() >= 40);
+    eventually("the server is full", || child.process().descriptors() >= 25);
     // Each that was served makes room for another.
     let mut served = 0;
     eventually("all are served", || {

@@ -7,7 +7,7 @@ use std::io::Read;
 use std::time::{Duration, Instant};
 
 use filoplume_runtime::{Limits, Plan, Request, Response, ServerConfig, Service};
-use filoplume_tests::{Client, Ended, TestServer, eventually, site};
+use filoplume_tests::{Client, Ended, Gate, TestServer, eventually, site};
 
 const SHORT: Duration = Duration::from_millis(300);
 
@@ -293,9 +293,21 @@ fn the_default_bounds_of_a_head_hold() {
 fn connections_over_the_bound_wait_and_are_not_dropped() {
     for loops in [1, 2] {
         let config = ServerConfig::default().connections_max(4).event_loops(loops);
-        let server = TestServer::with(config, site);
+        let gate = Gate::new();
+        let server = TestServer::with(config, {
+            let gate = gate.clone();
+            move |request: Request| {
+                if request.path() == "/gate" {
+                    gate.pass();
+                }
+                site(request)
+            }
+        });
         let mut first: Vec<Client> = (0..4).map(|_| server.client()).collect();
-        first.iter_mut().for_each(Client::is_alive);
+        for client in &mut first {
+            ask(client, "/gate");
+        }
+        gate.holds(4);
         let mut waiting: Vec<Client> = (0..3).map(|_| server.client()).collect();
         for client in &mut waiting {
             ask(client, "/waited");
@@ -303,8 +315,11 @@ fn connections_over_the_bound_wait_and_are_not_dropped() {
         for client in &mut waiting {
             client.is_silent_for(Duration::from_millis(50));
         }
-        first.iter_mut().for_each(Client::is_alive);
         assert!(server.metrics().connections <= 4, "{:?}", server.metrics());
+        gate.open();
+        for client in &mut first {
+            assert_eq!(client.response().text(), "GET /gate");
+        }
         drop(first);
         for client in &mut waiting {
             assert_eq!(client.response().text(), "GET /waited");

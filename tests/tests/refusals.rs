@@ -152,6 +152,41 @@ fn a_client_has_no_more_connections_than_it_may() {
 }
 
 #[test]
+fn by_default_a_public_client_has_half_of_the_connections() {
+    let server = TestServer::behind_proxy(ServerConfig::default().connections_max(20), site);
+    let named = |source: &str| {
+        let mut client = server.client();
+        let (family, destination) =
+            if source.contains(':') { ("TCP6", "2001:db8::9") } else { ("TCP4", "192.0.2.9") };
+        client.send(format!("PROXY {family} {source} {destination} 56324 443\r\n"));
+        client
+    };
+    for (first, second, other) in
+        [("203.0.113.7", "203.0.113.7", "203.0.113.8"), ("2001:db8::1", "2001:db8::2", "2001:db8:0:1::1")]
+    {
+        let refused = count(&server, Refusal::ClientConnections);
+        let mut clients: Vec<Client> = (0..10).map(|_| named(first)).collect();
+        clients.iter_mut().for_each(Client::is_alive);
+        is_turned_away(&mut named(second));
+        assert_eq!(count(&server, Refusal::ClientConnections), refused + 1);
+        named(other).is_alive();
+        drop(clients);
+        server.is_left_by_all();
+    }
+    // A proxy on a private network speaks for many.
+    let mut clients: Vec<Client> = (0..15).map(|_| named("10.0.0.1")).collect();
+    clients.iter_mut().for_each(Client::is_alive);
+}
+
+#[test]
+fn by_default_this_machine_is_not_bounded() {
+    let server = TestServer::with(ServerConfig::default().connections_max(20), site);
+    let mut clients: Vec<Client> = (0..20).map(|_| server.client()).collect();
+    clients.iter_mut().for_each(Client::is_alive);
+    assert_eq!(count(&server, Refusal::ClientConnections), 0);
+}
+
+#[test]
 fn places_come_back_however_a_connection_ends() {
     let server = TestServer::with(limited(4), |request: Request| {
         if request.path() == "/sleep" {

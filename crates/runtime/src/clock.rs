@@ -68,28 +68,36 @@ fn date_at(time: SystemTime) -> (Date, Duration) {
 /// The longest timeout, a century: it stands for what no clock can say.
 pub(crate) const TIMEOUT_MAX: Duration = Duration::from_secs(100 * 365 * 24 * 3600);
 
-/// A deadline that moves only with the bytes that move: who sends or takes a byte a second runs
-/// into it, who keeps the pace does not.
+/// A deadline that moves only with the bytes that move. Each byte adds the time that it may take at
+/// the minimum pace, but the deadline is never more than `grace` ahead: earlier bytes pay neither for
+/// silence nor for a trickle.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Pace {
-    started: Instant,
+    deadline: Instant,
     grace: Duration,
     bytes_per_second_min: u64,
-    moved: u64,
 }
 
 impl Pace {
     pub(crate) fn new(started: Instant, grace: Duration, bytes_per_second_min: u64) -> Self {
-        Self { started, grace, bytes_per_second_min, moved: 0 }
+        Self { deadline: started + grace, grace, bytes_per_second_min }
     }
 
-    pub(crate) fn advance(&mut self, bytes: usize) {
-        self.moved = self.moved.saturating_add(bytes as u64);
+    /// Adds the time that is due for `bytes`, which have moved by `now`.
+    pub(crate) fn advance(&mut self, bytes: usize, now: Instant) {
+        let nanoseconds = bytes as u128 * 1_000_000_000 / u128::from(self.bytes_per_second_min);
+        let earned = u64::try_from(nanoseconds).map_or(TIMEOUT_MAX, Duration::from_nanos).min(TIMEOUT_MAX);
+        // A clock that was read before the start must not take time away.
+        self.deadline = (self.deadline + earned).min(now + self.grace).max(self.deadline);
+    }
+
+    /// Adds time in which nothing could move for a reason that is not the peer's.
+    pub(crate) fn excuse(&mut self, time: Duration) {
+        self.deadline += time.min(TIMEOUT_MAX);
     }
 
     pub(crate) fn deadline(&self) -> Instant {
-        let earned = Duration::from_secs(self.moved / self.bytes_per_second_min).min(TIMEOUT_MAX);
-        self.started + self.grace + earned
+        self.deadline
     }
 }
 
@@ -125,15 +133,52 @@ mod tests {
         assert_eq!(clock.date(), &Date::new(UNIX_EPOCH + DAY));
     }
 
+    const GRACE: Duration = Duration::from_secs(30);
+
     #[test]
-    fn a_trickle_earns_no_time() {
+    fn a_trickle_ends_at_a_deadline_that_hardly_moves() {
         let started = Instant::now();
-        let mut pace = Pace::new(started, Duration::from_secs(30), 1024);
-        for _ in 0..1000 {
-            pace.advance(1);
+        let mut pace = Pace::new(started, GRACE, 1000);
+        let mut now = started;
+        while now < pace.deadline() {
+            pace.advance(1, now);
+            now += Duration::from_secs(1);
         }
-        assert_eq!(pace.deadline(), started + Duration::from_secs(30));
-        pace.advance(1024 * 60);
-        assert_eq!(pace.deadline(), started + Duration::from_secs(90));
+        assert_eq!(now, started + Duration::from_secs(31));
+    }
+
+    #[test]
+    fn a_peer_that_keeps_the_pace_never_meets_its_deadline() {
+        let mut now = Instant::now();
+        let mut pace = Pace::new(now, GRACE, 1024);
+        for _ in 0..1000 {
+            now += Duration::from_secs(10);
+            assert!(now < pace.deadline());
+            pace.advance(10 * 1024, now);
+        }
+    }
+
+    #[test]
+    fn silence_has_the_same_bound_whatever_was_moved_before() {
+        let started = Instant::now();
+        let mut pace = Pace::new(started, GRACE, 1024);
+        let now = started + Duration::from_secs(1);
+        pace.advance(900_000, now);
+        assert_eq!(pace.deadline(), now + GRACE);
+        pace.advance(usize::MAX, now);
+        assert_eq!(pace.deadline(), now + GRACE);
+        // A trickle does not live on what a burst has earned.
+        pace.advance(1, now + GRACE / 2);
+        assert!(pace.deadline() < now + GRACE + Duration::from_millis(1));
+    }
+
+    #[test]
+    fn time_that_is_not_the_peers_moves_the_deadline() {
+        let started = Instant::now();
+        let mut pace = Pace::new(started, GRACE, 1024);
+        pace.excuse(Duration::from_secs(100));
+        assert_eq!(pace.deadline(), started + GRACE + Duration::from_secs(100));
+        pace.advance(0, started);
+        assert_eq!(pace.deadline(), started + GRACE + Duration::from_secs(100), "it never moves back");
     }
 }

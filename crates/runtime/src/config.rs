@@ -18,7 +18,7 @@ pub(crate) const INCOMING_CAPACITY: usize = 1024;
 /// and a client that waits for longer has often gone.
 pub(crate) const QUEUE_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// Connections held at once; more wait in the system's backlog until one closes.
+/// Connections held at once. One more has an idle one closed, or waits in the system's backlog.
 pub(crate) const CONNECTIONS_MAX: usize = 65_536;
 
 /// The length of the system's queue of connections that were not accepted yet.
@@ -41,7 +41,8 @@ pub struct ServerConfig {
     pub(crate) queue_capacity: Option<usize>,
     pub(crate) queue_timeout: Duration,
     pub(crate) connections_max: usize,
-    pub(crate) connections_per_client_max: Option<usize>,
+    pub(crate) raise_descriptor_limit: bool,
+    pub(crate) connections_per_client_max: PerClient,
     pub(crate) backlog: u32,
     pub(crate) head_timeout: Duration,
     pub(crate) keep_alive_timeout: Duration,
@@ -62,6 +63,16 @@ pub struct ServerConfig {
     pub(crate) jumps: Option<std::sync::Arc<crate::faults::Jumps>>,
 }
 
+/// How many connections one client may hold.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum PerClient {
+    /// Half of all, if it comes from the open internet.
+    Half,
+    /// So many, wherever it comes from.
+    Bounded(usize),
+    Unbounded,
+}
+
 impl Default for ServerConfig {
     fn default() -> Self {
         Self {
@@ -71,7 +82,8 @@ impl Default for ServerConfig {
             queue_capacity: None,
             queue_timeout: QUEUE_TIMEOUT,
             connections_max: CONNECTIONS_MAX,
-            connections_per_client_max: None,
+            raise_descriptor_limit: true,
+            connections_per_client_max: PerClient::Half,
             backlog: BACKLOG,
             head_timeout: Duration::from_secs(10),
             keep_alive_timeout: Duration::from_secs(75),
@@ -107,7 +119,7 @@ impl ServerConfig {
             content_bytes_max: 1024 * 1024,
             unread_content_bytes_max: 64 * 1024,
             connections_max: 16_384,
-            connections_per_client_max: Some(512),
+            connections_per_client_max: PerClient::Bounded(512),
             ..Self::default()
         }
     }
@@ -119,6 +131,7 @@ impl ServerConfig {
             content_timeout: Duration::from_secs(120),
             write_timeout: Duration::from_secs(120),
             content_bytes_max: 1024 * 1024 * 1024,
+            connections_per_client_max: PerClient::Unbounded,
             ..Self::default()
         }
     }
@@ -175,19 +188,33 @@ impl ServerConfig {
         self
     }
 
-    /// Sets how many connections are held at once; more wait in the system's backlog.
-    /// Default: 65,536.
+    /// Sets how many connections are held at once. There are fewer if the system's limit of open files does not allow as many:
+    /// [`Metrics::connections_max`](crate::Metrics::connections_max) is what holds. For one more the connection is closed that
+    /// has been idle for the longest time between two requests, or else the one whose head is unfinished for the longest time;
+    /// if there is neither, the new one waits. Default: 65,536.
     pub fn connections_max(mut self, connections: usize) -> Self {
         self.connections_max = connections.max(1);
+        self
+    }
+
+    /// Sets whether the server raises the soft limit of open files of this process to its hard limit when it starts. Programs
+    /// that a handler starts inherit it. Default: yes; without effect on Windows.
+    pub fn raise_descriptor_limit(mut self, is_on: bool) -> Self {
+        self.raise_descriptor_limit = is_on;
         self
     }
 
     /// Sets how many connections one client may hold: an IPv4 address, or an IPv6 network of 64 bits. One more is closed
     /// without a word, and counted as [`Refusal::ClientConnections`](crate::Refusal::ClientConnections). Where a
     /// [PROXY header](crate::ServerBuilder::proxy_protocol) names the client, it is that client; connections over Unix sockets
-    /// are not counted. An HTTP proxy is one client: leave it off behind one. Default: no bound.
+    /// are not counted. `None` is no bound: for a server behind an HTTP proxy, which is one client.
+    ///
+    /// Default: half of [`Metrics::connections_max`](crate::Metrics::connections_max), so that no client keeps out all others.
+    /// The default does not count loopback, private, link-local and shared addresses (RFC 1918, 4193, 3927 and 6598), because
+    /// a client that comes from one of these is as a rule a proxy.
     pub fn connections_per_client_max(mut self, connections: impl Into<Option<usize>>) -> Self {
-        self.connections_per_client_max = connections.into().map(|connections| connections.max(1));
+        let bounded = |connections: usize| PerClient::Bounded(connections.max(1));
+        self.connections_per_client_max = connections.into().map_or(PerClient::Unbounded, bounded);
         self
     }
 
@@ -210,15 +237,16 @@ impl ServerConfig {
         self
     }
 
-    /// Sets how long a content may take, beside the time that [`bytes_per_second_min`](Self::bytes_per_second_min)
-    /// grants for what has arrived. Default: 30 s.
+    /// Sets how long a peer may be silent within a content. Bytes that arrive extend the deadline at
+    /// [`bytes_per_second_min`](Self::bytes_per_second_min), but never beyond this time from now. Time in which a handler
+    /// that streams the content does not read does not count. Default: 30 s.
     pub fn content_timeout(mut self, timeout: Duration) -> Self {
         self.content_timeout = timeout.min(TIMEOUT_MAX);
         self
     }
 
-    /// Sets how long a response may wait for a peer that does not read, beside the time that
-    /// [`bytes_per_second_min`](Self::bytes_per_second_min) grants for what it took. Default: 30 s.
+    /// Sets how long a response may wait for a peer that does not read. Bytes that it takes extend the deadline at
+    /// [`bytes_per_second_min`](Self::bytes_per_second_min), but never beyond this time from now. Default: 30 s.
     pub fn write_timeout(mut self, timeout: Duration) -> Self {
         self.write_timeout = timeout.min(TIMEOUT_MAX);
         self
@@ -238,8 +266,8 @@ impl ServerConfig {
         self
     }
 
-    /// Sets the pace that prolongs the deadlines of contents and responses: bytes moved, over this,
-    /// is the time added. Default: 1024.
+    /// Sets the pace that extends the deadlines of contents and responses: bytes moved, over this, is the time added.
+    /// The time does not accumulate: no deadline is further away than its timeout. Default: 1024.
     pub fn bytes_per_second_min(mut self, bytes: u64) -> Self {
         self.bytes_per_second_min = bytes.max(1);
         self

@@ -40,6 +40,7 @@ pub(crate) struct Counters {
     pub(crate) accepted: Counter,
     pub(crate) accept_errors: Counter,
     pub(crate) connections: Counter,
+    pub(crate) connections_shed: Counter,
     pub(crate) requests: Counter,
     pub(crate) timed_out: Counter,
     pub(crate) panics: Counter,
@@ -51,6 +52,15 @@ pub(crate) struct Counters {
     pub(crate) routes_learned: Counter,
     pub(crate) routes_forgotten: Counter,
     pub(crate) upgraded: Counter,
+}
+
+/// What is known elsewhere, at the moment of a reading.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Gauges {
+    pub(crate) incoming: usize,
+    pub(crate) parked: usize,
+    pub(crate) waiting: usize,
+    pub(crate) connections_max: usize,
 }
 
 /// A reading of all counters and gauges of an engine.
@@ -76,6 +86,11 @@ pub struct Metrics {
     pub accept_errors: u64,
     /// Connections open now.
     pub connections: u64,
+    /// How many there may be: [`connections_max`](crate::ServerConfig::connections_max), or fewer if the system's limit of open
+    /// files does not allow as many.
+    pub connections_max: u64,
+    /// Connections without a request that were closed since the start to make room for new ones.
+    pub connections_shed: u64,
     /// Connections parked with their event loop, without thread or buffer, when the loop last waited.
     pub parked: u64,
     /// Requests handed to the service since the start.
@@ -148,10 +163,9 @@ impl Counters {
         refusals: &Refusals,
         pool: PoolMetrics,
         routes: Vec<RouteMetrics>,
-        incoming: usize,
-        parked: usize,
-        waiting: usize,
+        gauges: Gauges,
     ) -> Metrics {
+        let Gauges { incoming, parked, waiting, connections_max } = gauges;
         let refusals = refusals.read();
         let sum = |counts: fn(Refusal) -> bool| {
             refusals.iter().filter(|(refusal, _)| counts(*refusal)).map(|(_, count)| count).sum()
@@ -160,6 +174,8 @@ impl Counters {
             accepted: self.accepted.get(),
             accept_errors: self.accept_errors.get(),
             connections: self.connections.get(),
+            connections_max: connections_max as u64,
+            connections_shed: self.connections_shed.get(),
             parked: parked as u64,
             requests: self.requests.get(),
             refused: sum(|refusal| matches!(refusal, Refusal::Request(_))),

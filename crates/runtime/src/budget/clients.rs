@@ -1,5 +1,5 @@
-//! Who holds how many connections, where that is bounded. Only clients that hold one are known, so the table is
-//! never longer than the list of connections.
+//! How many connections each client holds, where that is bounded. Only clients that hold one are known, so the table
+//! is never longer than the list of connections.
 
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv6Addr};
@@ -14,8 +14,14 @@ const CAPACITY_KEPT: usize = 1024;
 #[derive(Debug)]
 pub(crate) struct Clients {
     connections_max: usize,
+    /// Whether clients on this machine and on private networks are counted too.
+    counts_private: bool,
     counts: Mutex<HashMap<IpAddr, usize>>,
 }
+
+/// The client has as many connections as it may.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Full;
 
 /// One connection's place among those of its client. Dropped, it is free again.
 #[derive(Debug)]
@@ -25,21 +31,31 @@ pub(crate) struct Place {
 }
 
 impl Clients {
+    /// Bounds every client.
     pub(crate) fn new(connections_max: usize) -> Self {
-        Self { connections_max, counts: Mutex::new(HashMap::new()) }
+        Self { connections_max, counts_private: true, counts: Mutex::new(HashMap::new()) }
     }
 
-    /// Returns a place for one more connection; `None` if the client has all that it may have.
-    pub(crate) fn admit(self: &Arc<Self>, address: IpAddr) -> Option<Arc<Place>> {
+    /// Bounds clients on the open internet. Those on this machine and on private networks are as a rule proxies, which speak
+    /// for many.
+    pub(crate) fn public(connections_max: usize) -> Self {
+        Self { counts_private: false, ..Self::new(connections_max) }
+    }
+
+    /// Returns a place for one more connection; `None` if the client is not counted.
+    pub(crate) fn admit(self: &Arc<Self>, address: IpAddr) -> Result<Option<Arc<Place>>, Full> {
+        if !self.counts_private && is_private(address) {
+            return Ok(None);
+        }
         let client = client_of(address);
         let mut counts = self.counts.lock();
         let count = counts.entry(client).or_default();
         if *count >= self.connections_max {
-            return None;
+            return Err(Full);
         }
         *count += 1;
         drop(counts);
-        Some(Arc::new(Place { clients: Arc::clone(self), client }))
+        Ok(Some(Arc::new(Place { clients: Arc::clone(self), client })))
     }
 
     fn release(&self, client: IpAddr) {
@@ -72,6 +88,21 @@ fn client_of(address: IpAddr) -> IpAddr {
     }
 }
 
+/// Whether packets of the open internet cannot come from an address: this machine, a network of its own, or the address space
+/// between a carrier or cloud and its customers (RFC 6598).
+fn is_private(address: IpAddr) -> bool {
+    match address.to_canonical() {
+        IpAddr::V4(address) => {
+            let [first, second, ..] = address.octets();
+            let is_shared = first == 100 && second & 0b1100_0000 == 64;
+            address.is_loopback() || address.is_private() || address.is_link_local() || is_shared
+        }
+        IpAddr::V6(address) => {
+            address.is_loopback() || address.is_unique_local() || address.is_unicast_link_local()
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -86,12 +117,12 @@ mod tests {
         let one = address("192.0.2.1");
         let first = clients.admit(one).unwrap();
         let second = clients.admit(one).unwrap();
-        assert!(clients.admit(one).is_none());
-        assert!(clients.admit(address("192.0.2.2")).is_some(), "another one is not concerned");
+        assert_eq!(clients.admit(one).unwrap_err(), Full);
+        assert!(clients.admit(address("192.0.2.2")).is_ok(), "another one is not concerned");
         drop(first);
-        let third = clients.admit(one);
+        let third = clients.admit(one).unwrap();
         assert!(third.is_some());
-        assert!(clients.admit(one).is_none());
+        assert_eq!(clients.admit(one).unwrap_err(), Full);
         drop((second, third));
         assert!(clients.counts.lock().is_empty(), "who has no connection is forgotten");
     }
@@ -105,6 +136,32 @@ mod tests {
             ("::ffff:192.0.2.1", "::ffff:192.0.2.2", false),
         ] {
             assert_eq!(client_of(address(a)) == client_of(address(b)), is_same, "{a} and {b}");
+        }
+    }
+
+    #[test]
+    fn private_addresses_are_counted_only_where_every_client_is() {
+        for (text, is_private) in [
+            ("127.0.0.1", true),
+            ("10.1.2.3", true),
+            ("172.16.0.1", true),
+            ("172.32.0.1", false),
+            ("192.168.1.1", true),
+            ("169.254.1.1", true),
+            ("100.64.0.1", true),
+            ("100.127.255.255", true),
+            ("100.128.0.1", false),
+            ("192.0.2.1", false),
+            ("::ffff:10.1.2.3", true),
+            ("::ffff:192.0.2.1", false),
+            ("::1", true),
+            ("fd00::1", true),
+            ("fe80::1", true),
+            ("2001:db8::1", false),
+        ] {
+            let (all, public) = (Arc::new(Clients::new(1)), Arc::new(Clients::public(1)));
+            assert!(all.admit(address(text)).unwrap().is_some(), "{text}");
+            assert_eq!(public.admit(address(text)).unwrap().is_none(), is_private, "{text}");
         }
     }
 

@@ -2,6 +2,7 @@
 //! its reason, and logged at a bounded rate.
 
 pub(crate) mod clients;
+pub(crate) mod descriptors;
 pub(crate) mod refusal;
 pub(crate) mod seats;
 pub(crate) mod throttle;

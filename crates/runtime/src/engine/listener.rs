@@ -248,3 +248,18 @@ pub(crate) fn is_of_one_connection(error: &io::Error) -> bool {
             | ErrorKind::HostUnreachable
     )
 }
+
+/// Whether an error of `accept` says that the process, or the system, has no descriptor left.
+pub(crate) fn is_out_of_descriptors(error: &io::Error) -> bool {
+    #[cfg(unix)]
+    {
+        use rustix::io::Errno;
+        matches!(Errno::from_io_error(error), Some(Errno::MFILE | Errno::NFILE))
+    }
+    #[cfg(not(unix))]
+    {
+        /// `WSAEMFILE`.
+        const TOO_MANY_SOCKETS: i32 = 10_024;
+        error.raw_os_error() == Some(TOO_MANY_SOCKETS)
+    }
+}

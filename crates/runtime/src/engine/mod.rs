@@ -20,11 +20,12 @@ use std::time::{Duration, Instant};
 use parking_lot::{Condvar, Mutex};
 
 use crate::budget::clients::Clients;
+use crate::budget::descriptors;
 use crate::budget::refusal::Refusals;
 use crate::budget::seats::Seats;
 use crate::budget::throttle::Throttle;
 use crate::clock::TIMEOUT_MAX;
-use crate::config::ServerConfig;
+use crate::config::{PerClient, ServerConfig};
 use crate::engine::event_loop::{EventLoop, LoopHandle};
 use crate::engine::incoming::IncomingRequest;
 use crate::engine::listener::Bound;
@@ -34,7 +35,7 @@ use crate::execution::crowd::Crowd;
 use crate::execution::policy::Place;
 use crate::execution::routes::Routes;
 use crate::execution::watchdog::Watchdog;
-use crate::metrics::{Counters, Metrics};
+use crate::metrics::{Counters, Gauges, Metrics};
 use crate::pool::{Pool, PoolConfig};
 use crate::protocol::Guest;
 use crate::protocol::http::Http;
@@ -57,6 +58,8 @@ pub(crate) enum Answerer {
 /// The shared side of a running server.
 pub(crate) struct Engine {
     pub(crate) config: ServerConfig,
+    /// As configured, or fewer if there are not enough descriptors.
+    pub(crate) connections_max: usize,
     pub(crate) answerer: Answerer,
     pub(crate) pool: Pool<Task>,
     /// Who may have a thread of the pool. Waits are bounded here, so the pool's own queue is as long as it needs to be.
@@ -69,6 +72,8 @@ pub(crate) struct Engine {
     pub(crate) accept_log: Throttle,
     /// Lines about connections that wait because there are as many as allowed.
     pub(crate) full_log: Throttle,
+    /// Lines about connections that are closed to make room.
+    pub(crate) shed_log: Throttle,
     /// Only where each client may have so many connections.
     pub(crate) clients: Option<Arc<Clients>>,
     pub(crate) watchdog: Watchdog,
@@ -96,6 +101,7 @@ impl Engine {
     /// Starts the event loops on the bound addresses.
     pub(crate) fn start(config: ServerConfig, bound: Vec<Bound>, answerer: Answerer) -> Result<Arc<Self>> {
         let loops = config.event_loops;
+        let connections_max = connections_max(&config);
         let pool = PoolConfig::new()
             .thread_name(config.thread_name.clone())
             .threads_max(config.threads_max)
@@ -105,11 +111,15 @@ impl Engine {
             // not come back: a loop that is taken needs a leader at once.
             .urgent_reserve(loops * 4)
             .patient();
-        let clients =
-            config.connections_per_client_max.map(|connections| Arc::new(Clients::new(connections)));
-        let waiting_max = config.queue_capacity.unwrap_or(config.connections_max);
+        let clients = match config.connections_per_client_max {
+            PerClient::Half => Some(Arc::new(Clients::public((connections_max / 2).max(1)))),
+            PerClient::Bounded(connections) => Some(Arc::new(Clients::new(connections))),
+            PerClient::Unbounded => None,
+        };
+        let waiting_max = config.queue_capacity.unwrap_or(connections_max);
         let seats = Seats::new(config.threads_max, waiting_max, config.queue_timeout);
         let engine = Arc::new(Self {
+            connections_max,
             config,
             answerer,
             pool: Pool::new(pool, Task::run),
@@ -120,6 +130,7 @@ impl Engine {
             refusals: Refusals::new(),
             accept_log: Throttle::new(),
             full_log: Throttle::new(),
+            shed_log: Throttle::new(),
             clients,
             watchdog: Watchdog::new(),
             loops: OnceLock::new(),
@@ -176,6 +187,16 @@ impl Engine {
         let own_connections = own.connections();
         let fair = lightest.connections() + 2 + own_connections / 16;
         (own_connections > fair).then_some(lightest)
+    }
+
+    /// Another loop than `own` that has connections parked: the one with the most of them, or the next after so many.
+    pub(crate) fn fuller_loop(&self, own: &LoopHandle, skipped: usize) -> Option<Arc<LoopHandle>> {
+        let loops = self.loops.get()?.iter().filter_map(Weak::upgrade);
+        let mut others: Vec<_> =
+            loops.filter(|other| !std::ptr::eq(&raw const **other, own) && other.parked() > 0).collect();
+        others.sort_by_key(|other| std::cmp::Reverse(other.parked()));
+        let index = skipped.checked_rem(others.len())?;
+        Some(others.swap_remove(index))
     }
 
     /// Code of the program has panicked.
@@ -262,8 +283,9 @@ impl Engine {
             .map(|handle| handle.parked())
             .sum();
         let routes = self.routes.read(&|number| self.route_name(number));
-        let waiting = self.seats.waiting();
-        self.counters.read(&self.refusals, self.pool.metrics(), routes, incoming, parked, waiting)
+        let (waiting, connections_max) = (self.seats.waiting(), self.connections_max);
+        let gauges = Gauges { incoming, parked, waiting, connections_max };
+        self.counters.read(&self.refusals, self.pool.metrics(), routes, gauges)
     }
 
     /// What the service calls a route that it has numbered.
@@ -273,6 +295,23 @@ impl Engine {
             Answerer::Program(_) | Answerer::Tcp(_) => None,
         }
     }
+}
+
+/// How many connections there may be. Raises the limit of open files first, if the program lets it.
+fn connections_max(config: &ServerConfig) -> usize {
+    if config.raise_descriptor_limit {
+        descriptors::raise_limit();
+    }
+    let descriptors_max = descriptors::limit();
+    let connections_max = descriptors::connections_max(config.connections_max, descriptors_max);
+    tracing::info!(
+        connections_max,
+        configured = config.connections_max,
+        descriptors_max,
+        connections_per_client_max = ?config.connections_per_client_max,
+        "limits"
+    );
+    connections_max
 }
 
 impl fmt::Debug for Engine {

@@ -90,6 +90,17 @@ pub(crate) enum Step {
     Tell(Event),
 }
 
+/// What a connection waits for, and so what is lost if it is closed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Waiting {
+    /// The next request: nothing is lost.
+    Idle,
+    /// The rest of a head, or the first byte of a new connection: nothing that was accepted is lost.
+    Head,
+    /// Something else.
+    Other,
+}
+
 /// What follows a guest on its connection.
 pub(crate) enum Successor {
     Guest(Guest),
@@ -162,6 +173,15 @@ impl Guest {
             Self::Preamble(preamble) => preamble.drain(has_input),
             Self::Http(http) => http.drain(has_input),
             Self::Raw(raw) => raw.drain(),
+        }
+    }
+
+    /// What the connection waits for. For one that is parked.
+    pub(crate) fn waits_for(&self, has_input: bool) -> Waiting {
+        match self {
+            Self::Preamble(_) => Waiting::Head,
+            Self::Http(http) => http.waits_for(has_input),
+            Self::Raw(_) => Waiting::Other,
         }
     }
 

@@ -368,9 +368,9 @@ impl Raw {
     }
 
     /// So many bytes have come.
-    pub(crate) fn has_read(&mut self, bytes: usize) {
+    pub(crate) fn has_read(&mut self, bytes: usize, now: Instant) {
         if let Some(pace) = &mut self.pace {
-            pace.advance(bytes);
+            pace.advance(bytes, now);
         }
     }
 

@@ -241,6 +241,8 @@ pub(crate) struct ContentStream {
     /// How much of it may still be read, beside what the decoder was told.
     bytes_left: u64,
     pace: Pace,
+    /// When the peer was last waited for. What passes from then to the next read is the handler's time.
+    waited_until: Instant,
     /// The peer waits for a word before it sends.
     owes_continue: bool,
     failed: bool,
@@ -301,6 +303,7 @@ impl ContentStream {
             decoder: Some(decoder),
             bytes_left: u64::MAX,
             pace,
+            waited_until: Instant::now(),
             owes_continue,
             failed: false,
             returns: Arc::clone(&returns),
@@ -344,7 +347,9 @@ impl ContentStream {
         Ok(read)
     }
 
+    /// Waits for more bytes of the peer. Only this time counts against its pace.
     fn receive(&mut self) -> io::Result<()> {
+        self.pace.excuse(self.waited_until.elapsed());
         if std::mem::take(&mut self.owes_continue) {
             if self.returns.response_begun.load(Ordering::Relaxed) {
                 self.owes_continue = true;
@@ -372,9 +377,11 @@ impl ContentStream {
             }
         };
         self.unread.truncate(unread + *result.as_ref().unwrap_or(&0));
-        self.pace.advance(*result.as_ref().unwrap_or(&0));
+        let now = Instant::now();
+        self.waited_until = now;
+        self.pace.advance(*result.as_ref().unwrap_or(&0), now);
         // Checked after a read too: a byte now and then must not hold the thread.
-        if Instant::now() >= self.pace.deadline() {
+        if now >= self.pace.deadline() {
             return Err(ContentError::TooSlow.into());
         }
         result.map(drop)

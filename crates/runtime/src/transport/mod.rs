@@ -7,6 +7,7 @@
 
 use std::fmt;
 use std::io::{self, IoSlice, IoSliceMut, Read, Write};
+use std::mem::MaybeUninit;
 use std::net::{Shutdown, SocketAddr};
 #[cfg(target_os = "linux")]
 use std::os::fd::AsFd;
@@ -254,6 +255,12 @@ impl Transport {
     /// Sets how long each write may wait. `None`: until the peer moves.
     pub(crate) fn set_write_timeout(&self, timeout: Option<Duration>) -> io::Result<()> {
         each!(&self.socket, socket => SockRef::from(socket).set_write_timeout(timeout))
+    }
+
+    /// Whether bytes of the peer lie in the socket.
+    pub(crate) fn has_unread(&self) -> bool {
+        let mut byte = [MaybeUninit::uninit()];
+        each!(&self.socket, socket => SockRef::from(socket).peek(&mut byte).is_ok_and(|peeked| peeked > 0))
     }
 
     /// Opens a second handle, for a thread that reads while another one writes. Only the transport

@@ -128,10 +128,12 @@ impl<C> Table<C> {
         self.taken -= 1;
     }
 
-    /// The tokens of all parked connections.
-    pub(crate) fn parked_tokens(&self) -> Vec<usize> {
-        let parked = |(token, entry): (usize, &Entry<C>)| matches!(entry, Entry::Parked(_)).then_some(token);
-        self.entries.iter().enumerate().filter_map(parked).collect()
+    /// All parked connections, with their tokens.
+    pub(crate) fn parked(&self) -> impl Iterator<Item = (usize, &C)> {
+        self.entries.iter().enumerate().filter_map(|(token, entry)| match entry {
+            Entry::Parked(connection) => Some((token, &**connection)),
+            Entry::Away { .. } | Entry::Vacant { .. } => None,
+        })
     }
 }
 
@@ -241,9 +243,10 @@ mod tests {
         let second = table.reserve();
         let third = table.reserve();
         table.park(third, Box::new("third"));
-        assert_eq!(table.parked_tokens(), [first, third]);
+        let listed = |table: &Table<_>| table.parked().map(|(token, _)| token).collect::<Vec<_>>();
+        assert_eq!(listed(&table), [first, third]);
         table.release(second);
-        assert_eq!(table.parked_tokens(), [first, third]);
+        assert_eq!(listed(&table), [first, third]);
     }
 
     #[test]

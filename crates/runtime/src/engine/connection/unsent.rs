@@ -35,12 +35,12 @@ impl Unsent {
     }
 
     /// Goes on until the socket takes no more.
-    fn flush(&mut self, transport: &mut Transport) -> io::Result<Flushed> {
+    fn flush(&mut self, transport: &mut Transport, now: Instant) -> io::Result<Flushed> {
         while let Some(part) = self.parts.front_mut() {
             match transport.write(part) {
                 Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
                 Ok(written) => {
-                    self.pace.advance(written);
+                    self.pace.advance(written, now);
                     part.advance(written);
                     if part.is_empty() {
                         self.parts.pop_front();
@@ -90,7 +90,7 @@ impl Connection {
         buffers: &mut Buffers,
         config: &ServerConfig,
     ) -> io::Result<Flushed> {
-        self.flush_unsent()?;
+        self.flush_unsent(buffers.clock.now())?;
         let output = &mut buffers.output;
         if output.is_empty() && content.is_empty() {
             return Ok(if self.unsent.is_some() { Flushed::Some } else { Flushed::All });
@@ -113,7 +113,7 @@ impl Connection {
             }
         }
         self.keep_unsent(written, content, buffers, config);
-        self.flush_unsent()
+        self.flush_unsent(buffers.clock.now())
     }
 
     /// Writes the first `length` unread bytes of the input, without a copy, then the output. Consumes them; keeps what the
@@ -157,9 +157,9 @@ impl Connection {
         unsent.parts.extend([head, content].into_iter().filter(|part| !part.is_empty()));
     }
 
-    fn flush_unsent(&mut self) -> io::Result<Flushed> {
+    fn flush_unsent(&mut self, now: Instant) -> io::Result<Flushed> {
         let Some(unsent) = &mut self.unsent else { return Ok(Flushed::All) };
-        let flushed = unsent.flush(&mut self.transport)?;
+        let flushed = unsent.flush(&mut self.transport, now)?;
         if flushed == Flushed::All {
             self.unsent = None;
         }

@@ -1,6 +1,7 @@
 //! How a loop takes in new connections: as many as are allowed, each where there is room for it.
 
 use std::io;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use mio::Token;
@@ -8,14 +9,14 @@ use mio::Token;
 use super::{EventLoop, FIRST_LISTENER, Message};
 use crate::budget::refusal::Refusal;
 use crate::engine::connection::Connection;
-use crate::engine::listener::{Accepted, Listener, is_of_one_connection};
+use crate::engine::listener::{Accepted, Listener, is_of_one_connection, is_out_of_descriptors};
 use crate::transport::Peer;
 
 /// Connections accepted in a row before those that are ready get their turn.
 const ACCEPTS_MAX: usize = 64;
 
 /// How long a listener rests after an error that will not go away by itself, such as a lack of descriptors.
-const ACCEPT_REST: Duration = Duration::from_millis(100);
+pub(super) const ACCEPT_REST: Duration = Duration::from_millis(100);
 
 #[derive(Debug)]
 pub(super) struct Accepting {
@@ -36,34 +37,36 @@ impl EventLoop {
         if self.accept_again_at.is_some_and(|at| now < at) {
             return None;
         }
+        loop {
+            // Accepted before there is room: the poller does not tell whether anybody still waits, and nobody is closed for nobody.
+            let accepted = match self.waiting.take() {
+                Some(accepted) => accepted,
+                None => self.next_accepted(now)?,
+            };
+            if !self.has_room(now) {
+                self.waiting = Some(accepted);
+                return None;
+            }
+            let Some(accepted) = self.pass_to_lighter(accepted) else { continue };
+            self.handle.count_connection();
+            return Some(self.adopt(accepted, now));
+        }
+    }
+
+    /// Accepts one connection, from whichever listener has one.
+    fn next_accepted(&mut self, now: Instant) -> Option<Accepted> {
         while let Some(index) = self.listeners.iter().position(|accepting| accepting.is_ready) {
             if self.accepts_in_row >= ACCEPTS_MAX {
                 return None;
             }
-            let engine = &self.handle.engine;
-            let connections_max = engine.config.connections_max;
-            if engine.counters.connections.get() >= connections_max as u64 {
-                if let Some(left_out) = engine.full_log.admit() {
-                    tracing::warn!(
-                        connections_max,
-                        left_out,
-                        "no more connections are allowed: new ones wait"
-                    );
-                }
-                self.accept_again_at = Some(now + ACCEPT_REST);
-                return None;
-            }
+            self.accepts_in_row += 1;
             match self.accept_from(index) {
                 Ok(mut accepted) => {
-                    engine.counters.accepted.increment();
-                    self.accepts_in_row += 1;
-                    if !self.has_place(&mut accepted) {
-                        // Closed at once: an answer would have to wait for its request to be read.
-                        continue;
+                    self.handle.engine.counters.accepted.increment();
+                    if self.has_place(&mut accepted) {
+                        return Some(accepted);
                     }
-                    let Some(accepted) = self.pass_to_lighter(accepted) else { continue };
-                    self.handle.count_connection();
-                    return Some(self.adopt(accepted, now));
+                    // Closed at once: an answer would have to wait for its request to be read.
                 }
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                     self.listeners[index].is_ready = false;
@@ -73,17 +76,52 @@ impl EventLoop {
                 }
                 Err(error) if is_of_one_connection(&error) => {}
                 Err(error) => {
-                    // The poller will not tell again: the backlog is tried after a rest.
-                    if let Some(left_out) = engine.accept_log.admit() {
-                        tracing::warn!(%error, rest = ?ACCEPT_REST, left_out, "accepting rests");
+                    self.handle.engine.counters.accept_errors.increment();
+                    if !(is_out_of_descriptors(&error) && self.make_room(now)) {
+                        self.rest_after(&error, now);
+                        return None;
                     }
-                    engine.counters.accept_errors.increment();
-                    self.accept_again_at = Some(now + ACCEPT_REST);
-                    return None;
                 }
             }
         }
         None
+    }
+
+    /// The poller will not tell again: the backlog is tried after a rest.
+    #[cold]
+    fn rest_after(&mut self, error: &io::Error, now: Instant) {
+        self.accept_again_at = Some(now + ACCEPT_REST);
+        if is_out_of_descriptors(error) {
+            self.ask_for_room();
+        }
+        if let Some(left_out) = self.handle.engine.accept_log.admit() {
+            tracing::warn!(%error, rest = ?ACCEPT_REST, left_out, "accepting rests");
+        }
+    }
+
+    /// Whether there may be one more connection. If not, one that holds nothing is closed; if this loop has none, another loop is
+    /// asked to close one of its own, and accepting rests meanwhile.
+    fn has_room(&mut self, now: Instant) -> bool {
+        let engine = &self.handle.engine;
+        let connections_max = engine.connections_max;
+        if engine.counters.connections.get() < connections_max as u64 || self.make_room(now) {
+            return true;
+        }
+        self.accept_again_at = Some(now + ACCEPT_REST);
+        self.ask_for_room();
+        if let Some(left_out) = self.handle.engine.full_log.admit() {
+            tracing::warn!(connections_max, left_out, "no more connections are allowed: new ones wait");
+        }
+        false
+    }
+
+    /// Asks another loop to close a connection that holds nothing; each in turn as long as none does.
+    #[cold]
+    fn ask_for_room(&mut self) {
+        if let Some(other) = self.handle.engine.fuller_loop(&self.handle, self.asked_in_vain) {
+            other.send(Message::MakeRoom(Arc::clone(&self.handle)));
+            self.asked_in_vain += 1;
+        }
     }
 
     fn accept_from(&self, index: usize) -> io::Result<Accepted> {
@@ -105,11 +143,12 @@ impl EventLoop {
         if accepted.expects_proxy_header {
             return true;
         }
-        accepted.place = clients.admit(address.ip());
-        if accepted.place.is_none() {
+        let Ok(place) = clients.admit(address.ip()) else {
             engine.refusals.note(Refusal::ClientConnections, accepted.peer);
-        }
-        accepted.place.is_some()
+            return false;
+        };
+        accepted.place = place;
+        true
     }
 
     /// Gives a connection to a loop with fewer, if this one has more than its share. Returns it otherwise.

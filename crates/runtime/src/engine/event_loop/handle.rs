@@ -33,6 +33,10 @@ pub(crate) enum Message {
     Late(Box<Call>),
     /// Another loop accepted more than its share.
     Adopt(Accepted),
+    /// A loop has a new connection and no place for it: this one closes a connection that is idle.
+    MakeRoom(Arc<LoopHandle>),
+    /// Another loop has closed one.
+    RoomMade,
 }
 
 /// The side of an event loop that every thread may use.

@@ -5,6 +5,7 @@
 
 mod accept;
 mod handle;
+mod shed;
 mod traffic;
 
 use std::collections::VecDeque;
@@ -29,6 +30,7 @@ use crate::execution::key::ExecutionKey;
 use crate::execution::policy::{OnLoop, Others};
 use accept::Accepting;
 pub(crate) use handle::{LoopHandle, Message};
+use shed::Candidates;
 use traffic::Traffic;
 
 /// Events taken from the poller at once. Few in tests, so that they are not enough.
@@ -63,6 +65,12 @@ pub(crate) struct EventLoop {
     deadlines: Deadlines,
     listeners: Vec<Accepting>,
     accept_again_at: Option<Instant>,
+    /// Accepted, and waiting for room.
+    waiting: Option<Accepted>,
+    /// Connections that may be closed to make room.
+    candidates: Candidates,
+    /// How many other loops had no room to make, one after the other.
+    asked_in_vain: usize,
     accepts_in_row: usize,
     full_batches: u32,
     is_draining: bool,
@@ -133,6 +141,9 @@ impl EventLoop {
             deadlines: Deadlines::default(),
             listeners: Vec::new(),
             accept_again_at: None,
+            waiting: None,
+            candidates: Candidates::default(),
+            asked_in_vain: 0,
             accepts_in_row: 0,
             full_batches: 0,
             is_draining: false,
@@ -238,6 +249,9 @@ impl EventLoop {
         self.table.release(token);
         self.handle.connections.fetch_sub(1, Ordering::Relaxed);
         self.handle.engine.counters.connections.decrement();
+        if self.waiting.is_some() {
+            self.accept_again_at = None;
+        }
     }
 
     fn adopt(&mut self, accepted: Accepted, now: Instant) -> Box<Connection> {
@@ -276,6 +290,17 @@ impl EventLoop {
             Message::Late(mut call) => {
                 self.tell_missed(&mut call.reply_to.connection);
                 Some(Turn::Refuse(call))
+            }
+            Message::MakeRoom(asker) => {
+                if self.make_room(now) {
+                    asker.send(Message::RoomMade);
+                }
+                None
+            }
+            Message::RoomMade => {
+                self.accept_again_at = None;
+                self.asked_in_vain = 0;
+                None
             }
         }
     }
@@ -344,7 +369,7 @@ impl EventLoop {
     }
 
     fn timeout(&self, now: Instant) -> Option<Duration> {
-        let can_accept = self.listeners.iter().any(|accepting| accepting.is_ready);
+        let can_accept = self.waiting.is_some() || self.listeners.iter().any(|accepting| accepting.is_ready);
         let accept_at = can_accept.then(|| self.accept_again_at.unwrap_or(now));
         let drain_at = if self.is_draining { self.handle.engine.drain_deadline() } else { None };
         let next = [self.deadlines.next(), accept_at, drain_at].into_iter().flatten().min()?;
@@ -401,12 +426,12 @@ impl EventLoop {
         for accepting in &mut self.listeners {
             accepting.is_ready = true;
         }
-        let parked = self.table.parked_tokens();
-        self.ready.extend(parked.into_iter().map(|token| Ready { token, readiness: Readiness::Drain }));
+        let parked = self.table.parked();
+        self.ready.extend(parked.map(|(token, _)| Ready { token, readiness: Readiness::Drain }));
     }
 
     fn has_drained(&self, now: Instant) -> bool {
-        if self.listeners.is_empty() && self.table.len() == 0 {
+        if self.listeners.is_empty() && self.waiting.is_none() && self.table.len() == 0 {
             return true;
         }
         let is_late = self.handle.engine.drain_deadline().is_some_and(|deadline| deadline <= now);

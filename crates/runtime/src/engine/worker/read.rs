@@ -35,7 +35,7 @@ impl Worker<'_> {
         let before = self.buffers.input.len();
         let filled = self.read_input(connection);
         if let Guest::Raw(raw) = &mut connection.guest {
-            raw.has_read(self.buffers.input.len() - before);
+            raw.has_read(self.buffers.input.len() - before, self.buffers.clock.now());
         }
         filled
     }
@@ -70,7 +70,7 @@ impl Worker<'_> {
         match transport.read_vectored(parts) {
             Ok(0) => Ok(Filled::End),
             Ok(read) => {
-                http.content_filled(read.min(room));
+                http.content_filled(read.min(room), self.buffers.clock.now());
                 let behind = read.saturating_sub(room);
                 self.buffers.input.filled(behind);
                 Ok(Filled::Some { may_have_more: self.buffers.input.is_full() })

@@ -158,11 +158,12 @@ impl Worker<'_> {
         let Some(address) = address else { return true };
         connection.peer = Peer::Tcp(address);
         let Some(clients) = &self.engine.clients else { return true };
-        connection.place = clients.admit(address.ip());
-        if connection.place.is_none() {
+        let Ok(place) = clients.admit(address.ip()) else {
             self.engine.refusals.note(Refusal::ClientConnections, connection.peer);
-        }
-        connection.place.is_some()
+            return false;
+        };
+        connection.place = place;
+        true
     }
 
     /// Counts a refusal that was noted by the protocol.

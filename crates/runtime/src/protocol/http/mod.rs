@@ -13,7 +13,7 @@ use filoplume_http1::{CloseReason, ContentDecoder, Next, ParseError, RequestHead
 use http::StatusCode;
 
 use super::raw::Raw;
-use super::{Guest, Step, Successor};
+use super::{Guest, Step, Successor, Waiting};
 use crate::budget::refusal::Refusal;
 use crate::buffers::{Buffers, Content};
 use crate::clock::Pace;
@@ -178,6 +178,16 @@ impl Http {
             self.close(CloseReason::Shutdown, false);
         }
         is_idle
+    }
+
+    /// What the connection waits for. For one that is parked.
+    pub(crate) fn waits_for(&self, has_input: bool) -> Waiting {
+        match (&self.stage, self.head) {
+            (Stage::Head, HeadDeadline::First | HeadDeadline::Begun) => Waiting::Head,
+            (Stage::Head, HeadDeadline::Idle) if !has_input => Waiting::Idle,
+            // With input it has only let others have their turn.
+            _ => Waiting::Other,
+        }
     }
 
     /// Whether a handler could go on at once if there were input.

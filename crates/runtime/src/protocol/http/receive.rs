@@ -93,7 +93,7 @@ impl Http {
             match receiving.decoder.decode(buffers.input.unread()) {
                 Ok(decoded) => {
                     receiving.content.extend(buffers.input.unread().get(decoded.data).unwrap_or_default());
-                    receiving.pace.advance(decoded.consumed);
+                    receiving.pace.advance(decoded.consumed, buffers.clock.now());
                     buffers.input.consume(decoded.consumed);
                     if receiving.decoder.is_complete() {
                         return self.call();
@@ -123,7 +123,7 @@ impl Http {
     }
 
     /// Takes note of what was read into [`content_spare`](Self::content_spare).
-    pub(crate) fn content_filled(&mut self, read: usize) {
+    pub(crate) fn content_filled(&mut self, read: usize, now: Instant) {
         let Stage::Receiving(receiving) = &mut self.stage else { return };
         let before = receiving.content.len();
         receiving.content.filled(read);
@@ -131,7 +131,7 @@ impl Http {
         // Of a content with a length every byte within it is data: decoding only counts.
         let decoded = receiving.decoder.decode(new);
         debug_assert!(decoded.is_ok_and(|decoded| decoded.consumed == read), "read beyond the content");
-        receiving.pace.advance(read);
+        receiving.pace.advance(read, now);
     }
 
     fn call(&mut self) -> Step {
@@ -185,6 +185,8 @@ impl Http {
             self.messages.content_abandoned();
             return;
         };
+        // The handler may have taken its time: it does not count against the peer.
+        buffers.clock.refresh();
         let mut unread = left.unread;
         unread.extend_from_slice(buffers.input.unread());
         buffers.input.load(Content::of(unread));
@@ -228,7 +230,7 @@ impl Http {
                 break self.messages.content_abandoned();
             };
             buffers.input.consume(decoded.consumed);
-            skipping.pace.advance(decoded.consumed);
+            skipping.pace.advance(decoded.consumed, buffers.clock.now());
             if skipping.decoder.is_complete() {
                 break self.messages.content_done();
             }
