@@ -534,7 +534,7 @@ fn a_content_that_a_handler_reads_and_that_does_not_come_is_no_error_of_the_prog
     let server = TestServer::with(config, app.build().unwrap());
     let begin = || {
         let mut client = server.client();
-        client.send("POST / HTTP/1.1\r\nHost: t\r\nContent-Length: 100\r\n\r\nsome");
+        client.send("POST / HTTP/1.1\r\nHost: t\r\nContent-Length: 100\r\n\r\nmore than is collected");
         assert_eq!(statuses.recv_timeout(DEADLINE).unwrap(), 0, "it has begun");
         client
     };

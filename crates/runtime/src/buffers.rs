@@ -17,6 +17,9 @@ pub(crate) const OUTPUT_BYTES: usize = 64 * 1024;
 /// the handler in the storage it was read into, which returns here when the handler drops it.
 const SPARE_STORAGES: usize = 2;
 
+/// The least room for a content of which little has arrived: who announces much and sends little takes no more.
+const CONTENT_STEP_BYTES: usize = 16 * 1024;
+
 /// A rest up to this is copied out of a thread's buffer and in again, so that it takes no more memory than it has bytes. A longer
 /// one is moved: who sends a long message a byte at a time must not have all of it copied for each.
 const LEFTOVER_COPY_MAX: usize = 64 * 1024;
@@ -235,7 +238,7 @@ impl Content {
     pub(crate) fn spare(&mut self, expected: usize) -> &mut [u8] {
         let full = self.start + expected;
         if self.storage.len() == self.end {
-            let grown = (self.storage.len() * 2).max(INPUT_BYTES).min(full);
+            let grown = (self.storage.len() * 2).max(CONTENT_STEP_BYTES).min(full);
             self.storage.resize(grown, 0);
         }
         let room = self.storage.len().min(full);
@@ -244,6 +247,11 @@ impl Content {
 
     pub(crate) fn filled(&mut self, read: usize) {
         self.end += read;
+    }
+
+    /// The memory that it takes.
+    pub(crate) fn capacity(&self) -> usize {
+        self.storage.capacity()
     }
 
     pub(crate) fn into_bytes(mut self) -> bytes::Bytes {

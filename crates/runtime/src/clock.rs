@@ -73,31 +73,67 @@ pub(crate) const TIMEOUT_MAX: Duration = Duration::from_secs(100 * 365 * 24 * 36
 /// silence nor for a trickle.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Pace {
+    usual: Budget,
+    pressed: Budget,
+}
+
+/// While memory or threads are short, who is slower than this, or silent for so long, loses its place.
+const PRESSED_GRACE: Duration = Duration::from_secs(1);
+const PRESSED_BYTES_PER_SECOND_MIN: u64 = 64 * 1024;
+
+impl Pace {
+    pub(crate) fn new(started: Instant, grace: Duration, bytes_per_second_min: u64) -> Self {
+        let pressed_min = bytes_per_second_min.max(PRESSED_BYTES_PER_SECOND_MIN);
+        Self {
+            usual: Budget::new(started, grace, bytes_per_second_min),
+            pressed: Budget::new(started, grace.min(PRESSED_GRACE), pressed_min),
+        }
+    }
+
+    /// Adds the time that is due for `bytes`, which have moved by `now`.
+    pub(crate) fn advance(&mut self, bytes: usize, now: Instant) {
+        self.usual.advance(bytes, now);
+        self.pressed.advance(bytes, now);
+    }
+
+    /// Adds time in which nothing could move for a reason that is not the peer's.
+    pub(crate) fn excuse(&mut self, time: Duration) {
+        self.usual.excuse(time);
+        self.pressed.excuse(time);
+    }
+
+    pub(crate) fn deadline(&self) -> Instant {
+        self.usual.deadline
+    }
+
+    /// The deadline while something is short that this peer holds.
+    pub(crate) fn pressed_deadline(&self) -> Instant {
+        self.pressed.deadline.min(self.usual.deadline)
+    }
+}
+
+/// Time that is earned by bytes.
+#[derive(Clone, Copy, Debug)]
+struct Budget {
     deadline: Instant,
     grace: Duration,
     bytes_per_second_min: u64,
 }
 
-impl Pace {
-    pub(crate) fn new(started: Instant, grace: Duration, bytes_per_second_min: u64) -> Self {
+impl Budget {
+    fn new(started: Instant, grace: Duration, bytes_per_second_min: u64) -> Self {
         Self { deadline: started + grace, grace, bytes_per_second_min }
     }
 
-    /// Adds the time that is due for `bytes`, which have moved by `now`.
-    pub(crate) fn advance(&mut self, bytes: usize, now: Instant) {
+    fn advance(&mut self, bytes: usize, now: Instant) {
         let nanoseconds = bytes as u128 * 1_000_000_000 / u128::from(self.bytes_per_second_min);
         let earned = u64::try_from(nanoseconds).map_or(TIMEOUT_MAX, Duration::from_nanos).min(TIMEOUT_MAX);
         // A clock that was read before the start must not take time away.
         self.deadline = (self.deadline + earned).min(now + self.grace).max(self.deadline);
     }
 
-    /// Adds time in which nothing could move for a reason that is not the peer's.
-    pub(crate) fn excuse(&mut self, time: Duration) {
+    fn excuse(&mut self, time: Duration) {
         self.deadline += time.min(TIMEOUT_MAX);
-    }
-
-    pub(crate) fn deadline(&self) -> Instant {
-        self.deadline
     }
 }
 

@@ -40,6 +40,7 @@ pub struct ServerConfig {
     pub(crate) thread_idle_timeout: Duration,
     pub(crate) queue_capacity: Option<usize>,
     pub(crate) queue_timeout: Duration,
+    pub(crate) memory_max: Option<usize>,
     pub(crate) connections_max: usize,
     pub(crate) raise_descriptor_limit: bool,
     pub(crate) connections_per_client_max: PerClient,
@@ -81,6 +82,7 @@ impl Default for ServerConfig {
             thread_idle_timeout: Duration::from_secs(10),
             queue_capacity: None,
             queue_timeout: QUEUE_TIMEOUT,
+            memory_max: None,
             connections_max: CONNECTIONS_MAX,
             raise_descriptor_limit: true,
             connections_per_client_max: PerClient::Half,
@@ -185,6 +187,15 @@ impl ServerConfig {
     /// Default: 2 s.
     pub fn queue_timeout(mut self, timeout: Duration) -> Self {
         self.queue_timeout = timeout.min(TIMEOUT_MAX);
+        self
+    }
+
+    /// Sets how many bytes the engine buffers of all peers together: contents, until their handlers take or drop them, and what
+    /// waits to be read or sent. From half of it on, peers that are silent for a second, or slower than 64 KiB/s, are
+    /// ended; from three quarters on, a content of more than 64 KiB is answered `503`; beyond it, each content that would
+    /// grow. Default: a quarter of the memory of the machine or the container; 1 GiB where the system does not say.
+    pub fn memory_max(mut self, bytes: usize) -> Self {
+        self.memory_max = Some(bytes);
         self
     }
 

@@ -61,6 +61,8 @@ pub(crate) struct Gauges {
     pub(crate) parked: usize,
     pub(crate) waiting: usize,
     pub(crate) connections_max: usize,
+    pub(crate) memory_used: usize,
+    pub(crate) memory_max: usize,
 }
 
 /// A reading of all counters and gauges of an engine.
@@ -124,6 +126,10 @@ pub struct Metrics {
     pub upgraded: u64,
     /// Requests that wait for a thread of the pool now.
     pub waiting: usize,
+    /// Bytes that are buffered of all peers now.
+    pub memory_used: usize,
+    /// How many there may be: [`memory_max`](crate::ServerConfig::memory_max).
+    pub memory_max: usize,
     /// Requests that wait in [`Incoming`](crate::Incoming) now.
     pub incoming: usize,
     /// The threads and their queue.
@@ -165,7 +171,7 @@ impl Counters {
         routes: Vec<RouteMetrics>,
         gauges: Gauges,
     ) -> Metrics {
-        let Gauges { incoming, parked, waiting, connections_max } = gauges;
+        let Gauges { incoming, parked, waiting, connections_max, memory_used, memory_max } = gauges;
         let refusals = refusals.read();
         let sum = |counts: fn(Refusal) -> bool| {
             refusals.iter().filter(|(refusal, _)| counts(*refusal)).map(|(_, count)| count).sum()
@@ -192,6 +198,8 @@ impl Counters {
             routes_forgotten: self.routes_forgotten.get(),
             upgraded: self.upgraded.get(),
             waiting,
+            memory_used,
+            memory_max,
             incoming,
             pool,
             refusals,

@@ -318,9 +318,11 @@ impl RouteOptions {
         // A peer that asks before it sends what nobody takes is better told at once.
         let is_unwanted = self.takes == Takes::Nothing && request.headers().contains("expect");
         let plan = if is_unwanted { plan.streamed() } else { plan };
-        match self.bytes_max() {
-            Some(bytes) => plan.content_bytes_max(bytes),
-            None => plan,
+        match (self.takes, self.bytes_max()) {
+            // It is wanted whole, so it is collected whole: a slow peer holds no thread.
+            (Takes::Content, Some(bytes)) => plan.content_bytes_max(bytes).buffered_content_bytes_max(bytes),
+            (_, Some(bytes)) => plan.content_bytes_max(bytes),
+            (_, None) => plan,
         }
     }
 }

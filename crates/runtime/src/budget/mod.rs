@@ -3,6 +3,8 @@
 
 pub(crate) mod clients;
 pub(crate) mod descriptors;
+pub(crate) mod memory;
 pub(crate) mod refusal;
 pub(crate) mod seats;
+pub(crate) mod streams;
 pub(crate) mod throttle;

@@ -29,8 +29,11 @@ pub enum Refusal {
     Late,
     /// The peer did not take its response in time: the connection was cut.
     Stalled,
-    /// Every thread was busy and the queue was full: `503`, or the end of a connection whose response had begun.
+    /// No thread would have been free [in time](crate::ServerConfig::queue_timeout): `503`, or the end of a connection whose response had begun.
     Overloaded,
+    /// So much is buffered of all peers that no more could be: `503`. See
+    /// [`memory_max`](crate::ServerConfig::memory_max).
+    Memory,
     /// The client has [as many connections as it may](crate::ServerConfig::connections_per_client_max): closed.
     ClientConnections,
     /// The connection does not begin with a valid [PROXY header](crate::ServerBuilder::proxy_protocol): closed.
@@ -38,8 +41,14 @@ pub enum Refusal {
 }
 
 /// The reasons beside those of the parser, in the order of their rows.
-const OTHERS: [Refusal; 5] =
-    [Refusal::Late, Refusal::Stalled, Refusal::Overloaded, Refusal::ClientConnections, Refusal::ProxyHeader];
+const OTHERS: [Refusal; 6] = [
+    Refusal::Late,
+    Refusal::Stalled,
+    Refusal::Overloaded,
+    Refusal::Memory,
+    Refusal::ClientConnections,
+    Refusal::ProxyHeader,
+];
 
 const ROWS: usize = ParseError::ALL.len() + OTHERS.len();
 
@@ -49,7 +58,7 @@ impl Refusal {
         match self {
             Self::Request(error) => Some(error.status()),
             Self::Late => Some(408),
-            Self::Overloaded => Some(503),
+            Self::Overloaded | Self::Memory => Some(503),
             Self::Stalled | Self::ClientConnections | Self::ProxyHeader => None,
         }
     }
@@ -60,7 +69,7 @@ impl Refusal {
 
     /// Whether the operator may have to do something; else it is what the open internet sends every day.
     fn concerns_operator(self) -> bool {
-        matches!(self, Self::Overloaded | Self::ClientConnections | Self::ProxyHeader)
+        matches!(self, Self::Overloaded | Self::Memory | Self::ClientConnections | Self::ProxyHeader)
     }
 }
 
@@ -70,7 +79,8 @@ impl fmt::Display for Refusal {
             Self::Request(error) => error.fmt(f),
             Self::Late => f.write_str("request did not come in time"),
             Self::Stalled => f.write_str("peer did not take its response in time"),
-            Self::Overloaded => f.write_str("every thread is busy and the queue is full"),
+            Self::Overloaded => f.write_str("no thread would be free in time"),
+            Self::Memory => f.write_str("the memory for what peers send and are sent is used up"),
             Self::ClientConnections => f.write_str("client has too many connections"),
             Self::ProxyHeader => f.write_str("no valid PROXY header"),
         }

@@ -21,8 +21,10 @@ use parking_lot::{Condvar, Mutex};
 
 use crate::budget::clients::Clients;
 use crate::budget::descriptors;
+use crate::budget::memory::Memory;
 use crate::budget::refusal::Refusals;
 use crate::budget::seats::Seats;
+use crate::budget::streams::Streams;
 use crate::budget::throttle::Throttle;
 use crate::clock::TIMEOUT_MAX;
 use crate::config::{PerClient, ServerConfig};
@@ -64,6 +66,10 @@ pub(crate) struct Engine {
     pub(crate) pool: Pool<Task>,
     /// Who may have a thread of the pool. Waits are bounded here, so the pool's own queue is as long as it needs to be.
     pub(crate) seats: Seats<Box<Call>>,
+    /// What may be buffered of all peers.
+    pub(crate) memory: Arc<Memory>,
+    /// Contents that handlers read while they arrive.
+    pub(crate) streams: Arc<Streams>,
     pub(crate) routes: Routes,
     pub(crate) crowd: Arc<Crowd>,
     pub(crate) counters: Counters,
@@ -118,12 +124,16 @@ impl Engine {
         };
         let waiting_max = config.queue_capacity.unwrap_or(connections_max);
         let seats = Seats::new(config.threads_max, waiting_max, config.queue_timeout);
+        let memory = Memory::new(config.memory_max);
+        let streams = Streams::new(config.threads_max);
         let engine = Arc::new(Self {
             connections_max,
             config,
             answerer,
             pool: Pool::new(pool, Task::run),
             seats,
+            memory,
+            streams,
             routes: Routes::new(),
             crowd: Arc::new(Crowd::new(loops)),
             counters: Counters::default(),
@@ -239,6 +249,11 @@ impl Engine {
         if !self.life.is_draining.swap(true, Ordering::SeqCst) {
             tracing::info!(?timeout, "shutting down");
         }
+        self.wake_loops();
+    }
+
+    /// Has all loops look at what has changed for all of them.
+    pub(crate) fn wake_loops(&self) {
         for handle in self.loops.get().into_iter().flatten().filter_map(Weak::upgrade) {
             handle.wake();
         }
@@ -284,7 +299,8 @@ impl Engine {
             .sum();
         let routes = self.routes.read(&|number| self.route_name(number));
         let (waiting, connections_max) = (self.seats.waiting(), self.connections_max);
-        let gauges = Gauges { incoming, parked, waiting, connections_max };
+        let (memory_used, memory_max) = (self.memory.used(), self.memory.bytes_max());
+        let gauges = Gauges { incoming, parked, waiting, connections_max, memory_used, memory_max };
         self.counters.read(&self.refusals, self.pool.metrics(), routes, gauges)
     }
 

@@ -4,12 +4,13 @@ use std::sync::Arc;
 
 use filoplume_http1::RequestHead;
 
+use crate::budget::memory::Memory;
 use crate::buffers::{Buffers, Content as Unread};
 use crate::config::ServerConfig;
 use crate::execution::key::Route;
 use crate::protocol::Step;
-use crate::protocol::http::{Http, Responded, Streaming};
-use crate::service::body::{Body, StreamLeft, StreamReturn};
+use crate::protocol::http::{Http, Responded, Streaming, Taking};
+use crate::service::body::{Body, StreamLeft, StreamReturn, Streamed};
 use crate::service::panics::take_caught;
 use crate::service::request::Request;
 use crate::service::{Content, Plan, Service};
@@ -87,8 +88,10 @@ impl Exchange<'_> {
             self.http.leave_unread(&request, buffers, self.config);
             self.http.respond(&mut response, route, None, buffers, self.config);
         } else if request.head().framing().has_content() {
-            let bytes_max = plan.content_bytes_max.unwrap_or(self.config.content_bytes_max);
-            self.http.begin_content(request, route, &plan.content, bytes_max, buffers, self.config);
+            // Nobody else has anything.
+            let memory = Memory::new(Some(usize::MAX));
+            let taking = Taking::of(&plan, self.config, false, &memory);
+            self.http.begin_content(request, route, &taking, buffers, self.config);
         } else {
             self.call(request, route, None, buffers);
         }
@@ -96,9 +99,13 @@ impl Exchange<'_> {
 
     /// The content is long or of unknown length: all of it that was sent is decoded here.
     fn stream(&mut self, streaming: Streaming, buffers: &mut Buffers) {
-        let Streaming { mut request, route, mut decoder, prefix, .. } = streaming;
+        let Streaming { mut request, route, content: Streamed { mut decoder, prefix, .. } } = streaming;
         let mut content = prefix.as_slice().to_vec();
-        while let Ok(decoded) = decoder.decode(buffers.input.unread()) {
+        loop {
+            let decoded = match decoder.decode(buffers.input.unread()) {
+                Ok(decoded) => decoded,
+                Err(error) => return self.http.refuse_content(error, buffers),
+            };
             content.extend_from_slice(buffers.input.unread().get(decoded.data).unwrap_or_default());
             buffers.input.consume(decoded.consumed);
             if decoded.consumed == 0 {

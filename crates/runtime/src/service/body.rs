@@ -11,6 +11,8 @@ use bytes::Bytes;
 use filoplume_http1::{ContentDecoder, ParseError};
 use parking_lot::Mutex;
 
+use crate::budget::memory::Charge;
+use crate::budget::streams::OpenStream;
 use crate::buffers::Content;
 use crate::clock::Pace;
 use crate::transport::{Transport, is_would_block};
@@ -52,13 +54,24 @@ pub struct Body {
 enum Kind {
     #[default]
     Empty,
-    Memory(Box<Content>),
+    Memory(Box<Held>),
     Stream(Box<ContentStream>),
+}
+
+/// A content in memory, and its part of the budget.
+struct Held {
+    content: Content,
+    /// Given back when the handler drops the content, or takes it as its own.
+    _charge: Charge,
 }
 
 impl Body {
     pub(crate) fn from_content(content: Content) -> Self {
-        Self { kind: Kind::Memory(Box::new(content)) }
+        Self::from_charged(content, Charge::default())
+    }
+
+    pub(crate) fn from_charged(content: Content, charge: Charge) -> Self {
+        Self { kind: Kind::Memory(Box::new(Held { content, _charge: charge })) }
     }
 
     pub(crate) fn from_stream(stream: ContentStream) -> Self {
@@ -69,7 +82,7 @@ impl Body {
     pub fn as_slice(&self) -> Option<&[u8]> {
         match &self.kind {
             Kind::Empty => Some(&[]),
-            Kind::Memory(content) => Some(content.as_slice()),
+            Kind::Memory(held) => Some(held.content.as_slice()),
             Kind::Stream(_) => None,
         }
     }
@@ -78,7 +91,7 @@ impl Body {
     pub fn len(&self) -> Option<u64> {
         match &self.kind {
             Kind::Empty => Some(0),
-            Kind::Memory(content) => Some(content.len() as u64),
+            Kind::Memory(held) => Some(held.content.len() as u64),
             Kind::Stream(stream) => stream.remaining(),
         }
     }
@@ -105,10 +118,10 @@ impl Body {
         let mut content = Content::default();
         content.extend(bytes);
         match &mut self.kind {
-            Kind::Empty => self.kind = Kind::Memory(Box::new(content)),
+            Kind::Empty => *self = Self::from_content(content),
             Kind::Memory(left) => {
-                content.extend(left.as_slice());
-                **left = content;
+                content.extend(left.content.as_slice());
+                left.content = content;
             }
             Kind::Stream(stream) => {
                 content.extend(stream.prefix.as_slice());
@@ -139,7 +152,7 @@ impl Body {
         }
         match self.kind {
             Kind::Empty => Ok(Bytes::new()),
-            Kind::Memory(content) => Ok(content.into_bytes()),
+            Kind::Memory(held) => Ok(held.content.into_bytes()),
             Kind::Stream(stream) => {
                 let mut bytes = Vec::new();
                 stream.take(bytes_max.saturating_add(1)).read_to_end(&mut bytes)?;
@@ -164,9 +177,9 @@ impl Read for Body {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         match &mut self.kind {
             Kind::Empty => Ok(0),
-            Kind::Memory(content) => {
-                let read = content.as_slice().read(buffer)?;
-                content.advance(read);
+            Kind::Memory(held) => {
+                let read = held.content.as_slice().read(buffer)?;
+                held.content.advance(read);
                 Ok(read)
             }
             Kind::Stream(stream) => stream.read(buffer),
@@ -178,7 +191,7 @@ impl fmt::Debug for Body {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.kind {
             Kind::Empty => f.write_str("empty"),
-            Kind::Memory(content) => content.fmt(f),
+            Kind::Memory(held) => held.content.fmt(f),
             Kind::Stream(stream) => stream.fmt(f),
         }
     }
@@ -235,6 +248,9 @@ pub(crate) struct ContentStream {
     transport: Transport,
     /// Content that was decoded before the stream began.
     prefix: Content,
+    /// What that takes of the budget.
+    prefix_charge: Charge,
+    open: OpenStream,
     /// Bytes that were read and not decoded.
     unread: Vec<u8>,
     decoder: Option<ContentDecoder>,
@@ -286,19 +302,32 @@ impl StreamReturn {
     }
 }
 
+/// A content as far as the engine has read it.
+#[derive(Debug)]
+pub(crate) struct Streamed {
+    pub(crate) decoder: ContentDecoder,
+    /// What was decoded already.
+    pub(crate) prefix: Content,
+    pub(crate) prefix_charge: Charge,
+    /// The peer waits for a word before it sends.
+    pub(crate) owes_continue: bool,
+}
+
 impl ContentStream {
     pub(crate) fn new(
         transport: Transport,
-        decoder: ContentDecoder,
-        prefix: Content,
+        open: OpenStream,
+        streaming: Streamed,
         unread: Vec<u8>,
         pace: Pace,
-        owes_continue: bool,
     ) -> (Self, Arc<StreamReturn>) {
         let returns = Arc::new(StreamReturn::default());
+        let Streamed { decoder, prefix, prefix_charge, owes_continue } = streaming;
         let stream = Self {
             transport,
             prefix,
+            prefix_charge,
+            open,
             unread,
             decoder: Some(decoder),
             bytes_left: u64::MAX,
@@ -367,7 +396,7 @@ impl ContentStream {
                 Ok(0) => break Err(ContentError::Ended.into()),
                 Ok(read) => break Ok(read),
                 Err(error) if is_would_block(&error) => {
-                    if Instant::now() >= self.pace.deadline() {
+                    if Instant::now() >= self.deadline() {
                         break Err(ContentError::TooSlow.into());
                     }
                     // Hardly ever: the engine has gone on with the socket while the content is read elsewhere.
@@ -381,10 +410,15 @@ impl ContentStream {
         self.waited_until = now;
         self.pace.advance(*result.as_ref().unwrap_or(&0), now);
         // Checked after a read too: a byte now and then must not hold the thread.
-        if now >= self.pace.deadline() {
+        if now >= self.deadline() {
             return Err(ContentError::TooSlow.into());
         }
         result.map(drop)
+    }
+
+    /// When the peer must have sent more: soon, if threads are short.
+    fn deadline(&self) -> Instant {
+        if self.open.is_pressed() { self.pace.pressed_deadline() } else { self.pace.deadline() }
     }
 }
 
@@ -429,6 +463,10 @@ impl Read for ContentStream {
         let result = if !self.prefix.is_empty() {
             let read = self.prefix.as_slice().read(buffer)?;
             self.prefix.advance(read);
+            if self.prefix.is_empty() {
+                self.prefix = Content::default();
+                self.prefix_charge = Charge::default();
+            }
             Ok(read)
         } else {
             self.read_decoded(buffer)

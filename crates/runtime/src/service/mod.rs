@@ -125,6 +125,7 @@ impl fmt::Debug for Site {
 pub struct Plan {
     pub(crate) content: Content,
     pub(crate) content_bytes_max: Option<u64>,
+    pub(crate) buffered_content_bytes_max: Option<u64>,
     pub(crate) execution: Execution,
     pub(crate) route: Option<u32>,
 }
@@ -132,7 +133,7 @@ pub struct Plan {
 /// How the content of a request is taken.
 #[derive(Debug, Default)]
 pub(crate) enum Content {
-    /// Collected if it is short, streamed if it is long or of unknown length.
+    /// Collected if it is short; if it is long the handler starts when some of it is there.
     #[default]
     Any,
     Buffered,
@@ -178,6 +179,14 @@ impl Plan {
     /// Sets the longest content for this request instead of the server's bound.
     pub fn content_bytes_max(mut self, bytes: u64) -> Self {
         self.content_bytes_max = Some(bytes);
+        self
+    }
+
+    /// Sets the longest content of this request that is collected before the handler runs, instead of the
+    /// [server's bound](crate::ServerConfig::buffered_content_bytes_max): for handlers that want all of it. A slow peer
+    /// holds no thread then.
+    pub fn buffered_content_bytes_max(mut self, bytes: u64) -> Self {
+        self.buffered_content_bytes_max = Some(bytes);
         self
     }
 

@@ -16,6 +16,7 @@ use std::time::Instant;
 use mio::{Interest, Token};
 
 use crate::budget::clients::Place;
+use crate::budget::memory::Charge;
 use crate::buffers::Content;
 use crate::engine::event_loop::LoopHandle;
 use crate::engine::listener::Accepted;
@@ -36,6 +37,8 @@ pub(crate) struct Connection {
     pub(crate) guest: Guest,
     /// Bytes that were read and not used, kept while nobody works on the connection.
     pub(crate) leftover: Content,
+    /// What those take of the budget.
+    pub(crate) leftover_charge: Charge,
     /// Bytes that the socket did not take yet.
     pub(crate) unsent: Option<Box<Unsent>>,
     pub(crate) home: Arc<LoopHandle>,
@@ -80,6 +83,7 @@ impl Connection {
             place,
             guest: home.engine.first_guest(expects_proxy_header),
             leftover: Content::default(),
+            leftover_charge: Charge::default(),
             unsent: None,
             home,
             token,

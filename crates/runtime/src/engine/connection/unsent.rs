@@ -7,6 +7,7 @@ use std::time::Instant;
 use bytes::{Buf, Bytes};
 
 use super::Connection;
+use crate::budget::memory::Charge;
 use crate::buffers::Buffers;
 use crate::clock::Pace;
 use crate::config::ServerConfig;
@@ -17,6 +18,9 @@ use crate::transport::{Transport, is_would_block};
 pub(crate) struct Unsent {
     parts: VecDeque<Bytes>,
     pace: Pace,
+    /// What they take of the budget, until all are gone: a part is freed as a whole. What others hold too, such
+    /// as a file in memory, is there anyway.
+    charge: Charge,
 }
 
 /// What became of the bytes that were to be written.
@@ -32,6 +36,11 @@ impl Unsent {
     /// When the peer must have taken them, as far as it took any.
     pub(crate) fn deadline(&self) -> Instant {
         self.pace.deadline()
+    }
+
+    /// The same while memory is short.
+    pub(crate) fn pressed_deadline(&self) -> Instant {
+        self.pace.pressed_deadline()
     }
 
     /// Goes on until the socket takes no more.
@@ -148,13 +157,16 @@ impl Connection {
     fn keep_unsent(&mut self, written: usize, content: &Bytes, buffers: &mut Buffers, config: &ServerConfig) {
         let unsent = self.unsent.get_or_insert_with(|| {
             let pace = Pace::new(buffers.clock.now(), config.write_timeout, config.bytes_per_second_min);
-            Box::new(Unsent { parts: VecDeque::new(), pace })
+            Box::new(Unsent { parts: VecDeque::new(), pace, charge: Charge::default() })
         });
         let of_head = written.min(buffers.output.len());
         let head = Bytes::copy_from_slice(&buffers.output[of_head..]);
         buffers.output.clear();
+        let is_own = content.is_unique();
         let content = content.slice((written - of_head)..);
+        let own = head.len() + if is_own { content.len() } else { 0 };
         unsent.parts.extend([head, content].into_iter().filter(|part| !part.is_empty()));
+        unsent.charge.add(&self.home.engine.memory, own);
     }
 
     fn flush_unsent(&mut self, now: Instant) -> io::Result<Flushed> {

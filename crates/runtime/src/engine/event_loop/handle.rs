@@ -113,7 +113,8 @@ impl LoopHandle {
     /// moved already, or nothing else wakes the loop before the connection's deadline.
     pub(crate) fn send_back(&self, connection: Box<Connection>) {
         let deadline = self.time(connection.deadline);
-        if self.engine.is_draining() {
+        // While memory is short the loop has to see what this one holds.
+        if self.engine.is_draining() || self.engine.memory.is_pressed() {
             self.send(Message::Returned(connection));
             return;
         }

@@ -5,6 +5,7 @@
 
 mod accept;
 mod handle;
+mod relieve;
 mod shed;
 mod traffic;
 
@@ -73,6 +74,8 @@ pub(crate) struct EventLoop {
     asked_in_vain: usize,
     accepts_in_row: usize,
     full_batches: u32,
+    /// When to look again who has to go, while memory is short.
+    relieve_again_at: Option<Instant>,
     is_draining: bool,
     /// What this loop has seen of each route.
     routes: Box<[OnLoop]>,
@@ -146,6 +149,7 @@ impl EventLoop {
             asked_in_vain: 0,
             accepts_in_row: 0,
             full_batches: 0,
+            relieve_again_at: None,
             is_draining: false,
             routes: vec![OnLoop::default(); ExecutionKey::COUNT].into_boxed_slice(),
             traffic: Traffic::default(),
@@ -320,6 +324,9 @@ impl EventLoop {
         if let Some(late_in) = self.send_late_home() {
             timeout = Some(timeout.map_or(late_in, |timeout| timeout.min(late_in)));
         }
+        if let Some(relief_in) = self.relieve(clock.now()) {
+            timeout = Some(timeout.map_or(relief_in, |timeout| timeout.min(relief_in)));
+        }
         // What has missed something is to be seen as soon as it is back.
         let until = match timeout {
             Some(timeout) if !self.table.has_missed() => self.handle.time(clock.now() + timeout),
@@ -327,8 +334,13 @@ impl EventLoop {
         };
         let (inbox, yielded, handle) = (&self.inbox, &self.yielded, &self.handle);
         let is_draining = self.is_draining;
-        let has_work =
-            || !inbox.is_empty() || !yielded.is_empty() || (!is_draining && handle.engine.is_draining());
+        let has_ready = !self.ready.is_empty();
+        let has_work = || {
+            has_ready
+                || !inbox.is_empty()
+                || !yielded.is_empty()
+                || (!is_draining && handle.engine.is_draining())
+        };
         let (poll, events) = (&mut self.poll, &mut self.events);
         let result = handle.doze.sleep(
             until,

@@ -15,7 +15,7 @@ use crate::engine::seat::Seat;
 use crate::engine::task::{Call, ReplyTo};
 use crate::execution::key::Route;
 use crate::execution::routes::Called;
-use crate::protocol::http::Responded;
+use crate::protocol::http::{Responded, Taking};
 use crate::service::body::StreamReturn;
 use crate::service::request::Request;
 use crate::service::response::Response;
@@ -43,8 +43,9 @@ impl Worker<'_> {
         }
         if let Some(http) = connection.guest.as_http_mut() {
             let config = &self.engine.config;
-            let content_bytes_max = plan.content_bytes_max.unwrap_or(config.content_bytes_max);
-            http.begin_content(request, route, &plan.content, content_bytes_max, self.buffers, config);
+            let is_crowded = self.engine.streams.are_crowded();
+            let taking = Taking::of(&plan, config, is_crowded, &self.engine.memory);
+            http.begin_content(request, route, &taking, self.buffers, config);
         }
         Continue(connection)
     }

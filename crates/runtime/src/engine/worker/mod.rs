@@ -20,6 +20,7 @@ use std::ops::ControlFlow;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
+use crate::budget::memory::Charge;
 use crate::budget::refusal::Refusal;
 use crate::buffers::Buffers;
 use crate::engine::Engine;
@@ -190,6 +191,7 @@ impl Worker<'_> {
             self.buffers.input.clear();
         } else {
             self.buffers.input.load(std::mem::take(&mut connection.leftover));
+            connection.leftover_charge = Charge::default();
         }
         connection
     }
@@ -205,6 +207,7 @@ impl Worker<'_> {
     #[inline(never)]
     fn unload_input(&mut self, connection: &mut Connection) {
         connection.leftover = self.buffers.input.take_leftover();
+        connection.leftover_charge.set(&self.engine.memory, connection.leftover.capacity());
     }
 
     /// Puts a connection where it waits from now on.

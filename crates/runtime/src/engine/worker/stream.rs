@@ -29,11 +29,12 @@ impl Worker<'_> {
             Ok(handle) => handle,
             Err(error) => return Break(self.give_up(connection, error)),
         };
-        let Streaming { mut request, route, decoder, prefix, owes_continue } = streaming;
+        let Streaming { mut request, route, content } = streaming;
+        let open = self.engine.streams.open();
         let config = &self.engine.config;
         let pace = Pace::new(self.buffers.clock.now(), config.content_timeout, config.bytes_per_second_min);
         let unread = self.buffers.input.take_rest();
-        let (stream, returns) = ContentStream::new(handle, decoder, prefix, unread, pace, owes_continue);
+        let (stream, returns) = ContentStream::new(handle, open, content, unread, pace);
         request.set_body(Body::from_stream(stream));
         self.call_cold(connection, request, route, Some(returns))
     }

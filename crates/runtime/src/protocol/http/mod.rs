@@ -15,14 +15,16 @@ use http::StatusCode;
 use super::raw::Raw;
 use super::{Guest, Step, Successor, Waiting};
 use crate::budget::refusal::Refusal;
-use crate::buffers::{Buffers, Content};
+use crate::buffers::Buffers;
 use crate::clock::Pace;
 use crate::config::ServerConfig;
 use crate::execution::key::Route;
 use crate::service::Site;
+use crate::service::body::Streamed;
 use crate::service::request::Request;
 use crate::service::response::Upgrade;
 use receive::Receiving;
+pub(crate) use receive::Taking;
 pub(crate) use send::Responded;
 use send::Sending;
 
@@ -85,10 +87,7 @@ struct Skipping {
 pub(crate) struct Streaming {
     pub(crate) request: Request,
     pub(crate) route: Route,
-    pub(crate) decoder: ContentDecoder,
-    /// What was decoded already.
-    pub(crate) prefix: Content,
-    pub(crate) owes_continue: bool,
+    pub(crate) content: Streamed,
 }
 
 impl Http {
@@ -254,6 +253,14 @@ impl Http {
         self.close(CloseReason::PeerAsked, false);
     }
 
+    /// When the peer of a content must have sent more if memory is short.
+    pub(crate) fn pressed_deadline(&self) -> Option<Instant> {
+        match &self.stage {
+            Stage::Receiving(receiving) => Some(receiving.pressed_deadline()),
+            _ => None,
+        }
+    }
+
     /// Our direction is closed too; what still comes is thrown away.
     pub(crate) fn linger(&mut self, until: Instant) {
         self.stage = Stage::Lingering { until };
@@ -271,6 +278,16 @@ impl Http {
         self.messages.write_refusal(error.status_code(), date, None, out);
         self.refusal = Some(Refusal::Request(error));
         self.close(CloseReason::Refused(error), true);
+    }
+
+    /// Refuses a content for which there is no memory.
+    #[cold]
+    fn refuse_for_memory(&mut self, buffers: &mut Buffers) {
+        let (date, out) = (buffers.clock.date(), &mut buffers.output);
+        let retry_after = Some(("retry-after", "1"));
+        self.messages.write_refusal(StatusCode::SERVICE_UNAVAILABLE, date, retry_after, out);
+        self.refusal = Some(Refusal::Memory);
+        self.close(CloseReason::Error, true);
     }
 
     /// Why the peer is refused, if it is. Told once.

@@ -1,16 +1,18 @@
 //! The content of a request: collected, handed over to be streamed, or skipped.
 
+use std::sync::Arc;
 use std::time::Instant;
 
 use filoplume_http1::{ContentDecoder, Framing, ParseError};
 
 use super::{Http, Skipping, Stage, Step, Streaming};
+use crate::budget::memory::{Charge, Memory};
 use crate::buffers::{Buffers, Content};
 use crate::clock::Pace;
 use crate::config::ServerConfig;
 use crate::execution::key::Route;
 use crate::service;
-use crate::service::body::{Body, StreamLeft};
+use crate::service::body::{Body, StreamLeft, Streamed};
 use crate::service::request::Request;
 
 /// A request whose content is being collected.
@@ -20,6 +22,8 @@ pub(super) struct Receiving {
     route: Route,
     decoder: ContentDecoder,
     content: Content,
+    /// What the content takes of the budget.
+    charge: Charge,
     /// How much is collected; beyond it the content is streamed, if the plan lets it.
     bytes_max: u64,
     may_stream: bool,
@@ -30,6 +34,55 @@ impl Receiving {
     pub(super) fn deadline(&self) -> Instant {
         self.pace.deadline()
     }
+
+    pub(super) fn pressed_deadline(&self) -> Instant {
+        self.pace.pressed_deadline()
+    }
+}
+
+/// How a content is taken: what the plan says, or else the server.
+#[derive(Debug)]
+pub(crate) struct Taking<'a> {
+    plan: &'a service::Content,
+    content_bytes_max: u64,
+    buffered_bytes_max: u64,
+    /// Whether threads are short: then more is collected before a handler starts.
+    is_crowded: bool,
+    memory: &'a Arc<Memory>,
+}
+
+/// A handler of a long content starts when so much is there: a peer that sends nothing costs no thread.
+const STREAM_START_BYTES: u64 = 64 * 1024;
+
+impl<'a> Taking<'a> {
+    pub(crate) fn of(
+        plan: &'a service::Plan,
+        config: &ServerConfig,
+        is_crowded: bool,
+        memory: &'a Arc<Memory>,
+    ) -> Self {
+        Self {
+            plan: &plan.content,
+            content_bytes_max: plan.content_bytes_max.unwrap_or(config.content_bytes_max),
+            buffered_bytes_max: plan.buffered_content_bytes_max.unwrap_or(config.buffered_content_bytes_max),
+            is_crowded,
+            memory,
+        }
+    }
+
+    /// How much is collected before the handler starts.
+    fn collected_max(&self, framing: Framing, is_here: bool, expects_continue: bool) -> u64 {
+        let buffered = self.buffered_bytes_max.min(self.content_bytes_max);
+        let is_long = matches!(framing, Framing::Length(length) if length > buffered);
+        match self.plan {
+            _ if is_here || self.is_crowded => buffered,
+            service::Content::Streamed => 0,
+            // The handler may refuse it, so it is the one that asks for it.
+            _ if is_long && expects_continue => 0,
+            _ if is_long => buffered.min(STREAM_START_BYTES),
+            _ => buffered,
+        }
+    }
 }
 
 impl Http {
@@ -38,16 +91,14 @@ impl Http {
         &mut self,
         request: Request,
         route: Route,
-        plan: &service::Content,
-        content_bytes_max: u64,
+        taking: &Taking<'_>,
         buffers: &mut Buffers,
         config: &ServerConfig,
     ) {
         let framing = request.head().framing();
-        let is_streamed = matches!(plan, service::Content::Streamed);
-        let may_stream = is_streamed || matches!(plan, service::Content::Any);
-        let buffered_max = config.buffered_content_bytes_max.min(content_bytes_max);
-        let accepted_max = if may_stream { content_bytes_max } else { buffered_max };
+        let may_stream = matches!(taking.plan, service::Content::Streamed | service::Content::Any);
+        let buffered_max = taking.buffered_bytes_max.min(taking.content_bytes_max);
+        let accepted_max = if may_stream { taking.content_bytes_max } else { buffered_max };
         let decoder = match ContentDecoder::new(framing, accepted_max, &config.limits) {
             Ok(decoder) => decoder,
             Err(error) => {
@@ -59,15 +110,20 @@ impl Http {
         // What has arrived entirely needs no stream, whatever the plan.
         let arrived = buffers.input.unread().len() as u64;
         let is_here = matches!(framing, Framing::Length(length) if length <= arrived);
-        let is_long = matches!(framing, Framing::Length(length) if length > buffered_max);
-        let bytes_max = if !is_here && (is_streamed || is_long) { 0 } else { buffered_max };
+        let bytes_max = taking.collected_max(framing, is_here, request.head().expects_continue());
+        let is_collected = bytes_max > 0 && !is_here;
+        if is_collected && !taking.memory.may_begin(decoder.remaining_length()) {
+            self.messages.content_abandoned();
+            self.refuse_for_memory(buffers);
+            return;
+        }
         let pace = Pace::new(buffers.clock.now(), config.content_timeout, config.bytes_per_second_min);
-        let content = Content::default();
         self.stage = Stage::Receiving(Box::new(Receiving {
             request,
             route,
             decoder,
-            content,
+            content: Content::default(),
+            charge: Charge::of(taking.memory),
             bytes_max,
             may_stream,
             pace,
@@ -93,6 +149,11 @@ impl Http {
             match receiving.decoder.decode(buffers.input.unread()) {
                 Ok(decoded) => {
                     receiving.content.extend(buffers.input.unread().get(decoded.data).unwrap_or_default());
+                    if !receiving.charge.try_set(receiving.content.capacity()) {
+                        self.messages.content_abandoned();
+                        self.refuse_for_memory(buffers);
+                        return Step::Again;
+                    }
                     receiving.pace.advance(decoded.consumed, buffers.clock.now());
                     buffers.input.consume(decoded.consumed);
                     if receiving.decoder.is_complete() {
@@ -103,6 +164,8 @@ impl Http {
                         return Step::Read;
                     }
                 }
+                // The handler meets it too, and answers it as it answers everything.
+                Err(ParseError::ContentTooLong) if receiving.may_stream => return self.stream(buffers),
                 Err(error) => {
                     self.refuse_content(error, buffers);
                     return Step::Again;
@@ -138,9 +201,9 @@ impl Http {
         let Stage::Receiving(receiving) = std::mem::replace(&mut self.stage, Stage::Head) else {
             return Step::Again;
         };
-        let Receiving { mut request, route, content, .. } = *receiving;
+        let Receiving { mut request, route, content, charge, .. } = *receiving;
         self.messages.content_done();
-        request.set_body(Body::from_content(content));
+        request.set_body(Body::from_charged(content, charge));
         Step::Call(request, route)
     }
 
@@ -149,26 +212,28 @@ impl Http {
         let Stage::Receiving(receiving) = std::mem::replace(&mut self.stage, Stage::Head) else {
             return Step::Again;
         };
-        let Receiving { request, route, decoder, content, may_stream, .. } = *receiving;
+        let Receiving { request, route, decoder, content, charge, may_stream, .. } = *receiving;
         if !may_stream {
             self.refuse_content(ParseError::ContentTooLong, buffers);
             return Step::Again;
         }
         let owes_continue =
             request.head().expects_continue() && buffers.input.is_empty() && content.is_empty();
-        Step::Stream(Box::new(Streaming { request, route, decoder, prefix: content, owes_continue }))
+        let content = Streamed { decoder, prefix: content, prefix_charge: charge, owes_continue };
+        Step::Stream(Box::new(Streaming { request, route, content }))
     }
 
     /// Takes a content back that was to be streamed: earlier answers have to be taken by the peer first.
     pub(crate) fn stream_later(&mut self, streaming: Streaming, now: Instant, config: &ServerConfig) {
-        let Streaming { request, route, decoder, prefix: content, owes_continue: _ } = streaming;
+        let Streaming { request, route, content } = streaming;
+        let Streamed { decoder, prefix: content, prefix_charge: charge, owes_continue: _ } = content;
         let pace = Pace::new(now, config.content_timeout, config.bytes_per_second_min);
         let (bytes_max, may_stream) = (0, true);
-        let receiving = Receiving { request, route, decoder, content, bytes_max, may_stream, pace };
+        let receiving = Receiving { request, route, decoder, content, charge, bytes_max, may_stream, pace };
         self.stage = Stage::Receiving(Box::new(receiving));
     }
 
-    fn refuse_content(&mut self, error: ParseError, buffers: &mut Buffers) {
+    pub(crate) fn refuse_content(&mut self, error: ParseError, buffers: &mut Buffers) {
         self.messages.content_refused(error);
         self.refuse(error, buffers);
     }
