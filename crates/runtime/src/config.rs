@@ -245,7 +245,8 @@ impl ServerConfig {
         self
     }
 
-    /// Sets how long a shutdown waits for what was begun. Default: 10 s.
+    /// Sets how long a shutdown waits for what was begun. A request whose head is not complete has a second: nothing of it was
+    /// accepted. Default: 10 s.
     pub fn drain_timeout(mut self, timeout: Duration) -> Self {
         self.drain_timeout = timeout.min(TIMEOUT_MAX);
         self
