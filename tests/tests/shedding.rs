@@ -146,6 +146,7 @@ fn what_was_accepted_is_never_closed_for_a_new_connection() {
     let mut raw = server.client();
     raw.send("GET /raw HTTP/1.1\r\nHost: t\r\nConnection: upgrade\r\nUpgrade: raw\r\n\r\n");
     assert_eq!(raw.response().status, 101);
+    eventually("all are accepted", || server.metrics().connections == 4);
     let mut new = server.client();
     new.send("GET /waited HTTP/1.1\r\nHost: t\r\n\r\n").is_silent_for(Duration::from_millis(1500));
     assert_eq!(server.metrics().connections_shed, 0);

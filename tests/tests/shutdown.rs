@@ -64,9 +64,6 @@ fn what_was_begun_is_finished() {
     let start = long.read_exactly(1000);
     let mut half = server.client();
     half.send("POST /echo HTTP/1.1\r\nHost: t\r\nContent-Length: 10\r\n\r\nhello");
-    let mut half_head = server.client();
-    half_head.send("GET /half HTTP/1.1\r\nHo");
-    half_head.is_silent_for(Duration::from_millis(50));
     let ended = ends(&server);
     server.server().shutdown_handle().shutdown();
     eventually("nobody listens", || Client::try_connect(server.address()).is_err());
@@ -75,9 +72,6 @@ fn what_was_begun_is_finished() {
     let response = half.response();
     assert_eq!(response.text(), "helloworld");
     assert!(response.closes());
-    half_head.send("st: t\r\n\r\n");
-    assert_eq!(half_head.response().text(), "GET /half");
-    half_head.is_closed();
     let rest = long.read_to_end();
     assert!(start.len() + rest.len() > 30_000_000, "{} bytes came", start.len() + rest.len());
     gate.open();
@@ -88,6 +82,56 @@ fn what_was_begun_is_finished() {
         client.is_closed();
     }
     ended.join().unwrap();
+}
+
+#[test]
+fn unfinished_heads_hold_up_a_shutdown_only_for_a_moment() {
+    let gate = Gate::new();
+    let server = TestServer::with(ServerConfig::default().event_loops(2), gated(&gate));
+    let mut blocked = server.client();
+    ask(&mut blocked, "/gate");
+    gate.holds(1);
+    let mut half: Vec<Client> = (0..50).map(|_| server.client()).collect();
+    for client in &mut half {
+        client.send("GET / HTTP/1.1\r\nHo");
+    }
+    let mut kept = server.client();
+    kept.is_alive();
+    kept.send("GET /half HTTP/1.1\r\nHo");
+    half[0].is_silent_for(Duration::from_millis(50));
+    let ended = ends(&server);
+    let started = Instant::now();
+    server.server().shutdown_handle().shutdown();
+    // Each byte proves that the peer is there, and none gives it more time.
+    let took = half[0].drip(&[b'o'; 1000], Duration::from_millis(20));
+    assert!(took < Duration::from_secs(5), "{took:?}");
+    for client in half.iter_mut().chain([&mut kept]) {
+        assert_eq!(client.response().status, 408);
+    }
+    // They stay, and do not close.
+    assert!(!ended.is_finished(), "what was accepted is finished");
+    gate.open();
+    assert_eq!(blocked.response().text(), "GET /gate");
+    let took = ended.join().unwrap() - started;
+    assert!(took < Duration::from_secs(6), "{took:?}");
+}
+
+#[test]
+fn a_head_that_is_on_its_way_is_answered_though_the_server_drains() {
+    let gate = Gate::new();
+    let server = TestServer::start(gated(&gate));
+    let mut blocked = server.client();
+    ask(&mut blocked, "/gate");
+    gate.holds(1);
+    let mut half = server.client();
+    half.send("GET /half HTTP/1.1\r\nHo").is_silent_for(Duration::from_millis(50));
+    server.server().shutdown_handle().shutdown();
+    half.send("st: t\r\n\r\n");
+    let response = half.response();
+    assert_eq!((response.status, response.closes()), (200, true));
+    half.is_closed();
+    gate.open();
+    server.server().wait();
 }
 
 #[test]

@@ -2,7 +2,8 @@
 
 #![allow(clippy::unwrap_used, reason = "a panic is how a test fails")]
 
-use std::io::{Read, Write};
+use std::io::{ErrorKind, Read, Write};
+use std::sync::mpsc;
 use std::time::Duration;
 
 use filoplume_runtime::{BlockingStream, Request, Response, ServerConfig};
@@ -113,6 +114,59 @@ fn an_upgraded_connection_knows_no_timeout_of_http() {
     client.is_silent_for(short * 5);
     client.send("late");
     assert_eq!(client.read_exactly(4), b"late");
+}
+
+/// How a read or write ends whose peer does not move in time.
+const TIMED_OUT: ErrorKind = if cfg!(windows) { ErrorKind::TimedOut } else { ErrorKind::WouldBlock };
+
+#[test]
+fn a_silent_peer_does_not_hold_a_thread_for_ever() {
+    let (tells, told) = mpsc::channel();
+    let config = ServerConfig::default().event_loops(1).blocking_stream_timeout(Duration::from_millis(300));
+    let server = TestServer::with(config, move |request: Request| {
+        let tells = tells.clone();
+        let writes = request.path() == "/writes";
+        Response::upgrade(move |mut socket: BlockingStream| {
+            let error = if writes {
+                let many = vec![b'w'; 1_000_000];
+                loop {
+                    if let Err(error) = socket.write_all(&many) {
+                        break error;
+                    }
+                }
+            } else {
+                socket.read(&mut [0]).unwrap_err()
+            };
+            tells.send(error.kind()).unwrap();
+        })
+    });
+    for path in ["/reads", "/writes"] {
+        let mut client = server.client();
+        client.send(format!("GET {path} HTTP/1.1\r\nHost: t\r\n\r\n"));
+        assert_eq!(told.recv_timeout(Duration::from_secs(10)), Ok(TIMED_OUT), "{path}");
+        client.read_until_end();
+    }
+    eventually("only the event loop has a thread", || {
+        let pool = server.metrics().pool;
+        pool.threads - pool.idle == 1
+    });
+}
+
+#[test]
+fn a_handler_may_be_more_patient_than_the_configuration() {
+    let short = Duration::from_millis(100);
+    let config = ServerConfig::default().blocking_stream_timeout(short);
+    let server = TestServer::with(config, |_: Request| {
+        Response::upgrade(|socket: BlockingStream| {
+            socket.set_read_timeout(None).unwrap();
+            echo(socket);
+        })
+    });
+    let mut client = server.client();
+    client.send(UPGRADE);
+    assert_eq!(client.response().status, 101);
+    client.is_silent_for(short * 5);
+    assert_eq!(client.send("late").read_exactly(4), b"late");
 }
 
 #[test]

@@ -51,6 +51,7 @@ pub struct ServerConfig {
     pub(crate) write_timeout: Duration,
     pub(crate) linger_timeout: Duration,
     pub(crate) drain_timeout: Duration,
+    pub(crate) blocking_stream_timeout: Option<Duration>,
     pub(crate) bytes_per_second_min: u64,
     pub(crate) buffered_content_bytes_max: u64,
     pub(crate) content_bytes_max: u64,
@@ -93,6 +94,7 @@ impl Default for ServerConfig {
             write_timeout: Duration::from_secs(30),
             linger_timeout: Duration::from_secs(2),
             drain_timeout: Duration::from_secs(10),
+            blocking_stream_timeout: Some(Duration::from_secs(120)),
             bytes_per_second_min: 1024,
             buffered_content_bytes_max: 1024 * 1024,
             content_bytes_max: 64 * 1024 * 1024,
@@ -116,6 +118,7 @@ impl ServerConfig {
             keep_alive_timeout: Duration::from_secs(10),
             content_timeout: Duration::from_secs(10),
             write_timeout: Duration::from_secs(10),
+            blocking_stream_timeout: Some(Duration::from_secs(30)),
             bytes_per_second_min: 8 * 1024,
             buffered_content_bytes_max: 64 * 1024,
             content_bytes_max: 1024 * 1024,
@@ -132,6 +135,7 @@ impl ServerConfig {
             keep_alive_timeout: Duration::from_secs(600),
             content_timeout: Duration::from_secs(120),
             write_timeout: Duration::from_secs(120),
+            blocking_stream_timeout: Some(Duration::from_secs(600)),
             content_bytes_max: 1024 * 1024 * 1024,
             connections_per_client_max: PerClient::Unbounded,
             ..Self::default()
@@ -271,9 +275,19 @@ impl ServerConfig {
         self
     }
 
-    /// Sets how long a shutdown waits for what was begun. Default: 10 s.
+    /// Sets how long a shutdown waits for what was begun. A request whose head is not complete has a second: nothing of it was
+    /// accepted. Default: 10 s.
     pub fn drain_timeout(mut self, timeout: Duration) -> Self {
         self.drain_timeout = timeout.min(TIMEOUT_MAX);
+        self
+    }
+
+    /// Sets how long each read and write of a [`BlockingStream`](crate::BlockingStream) may wait at first; its handler may change
+    /// that. `None` is for ever. Default: 120 s, which is longer than the pauses between the pings of common clients.
+    pub fn blocking_stream_timeout(mut self, timeout: impl Into<Option<Duration>>) -> Self {
+        // A socket takes zero for a mistake.
+        let bounded = |timeout: Duration| timeout.clamp(Duration::from_millis(1), TIMEOUT_MAX);
+        self.blocking_stream_timeout = timeout.into().map(bounded);
         self
     }
 

@@ -515,9 +515,30 @@ fn a_connection_that_is_gone_before_it_is_accepted_holds_up_nobody() {
 }
 
 #[test]
-fn without_descriptors_or_memory_accepting_rests_and_goes_on() {
+fn without_descriptors_an_idle_connection_makes_room() {
     let expected = expected(PLAIN);
-    for error in [Errno::MFILE, Errno::NFILE, Errno::NOMEM, Errno::NOBUFS] {
+    for error in [Errno::MFILE, Errno::NFILE] {
+        let plan = Arc::new(Plan::new(Call::Accept, 2, 4, Fault::Error(error)));
+        let running = PLAIN.server(&plan, Over::Tcp);
+        let server = &running.server;
+        let mut idle = TcpStream::connect(server.local_addr().unwrap()).unwrap();
+        idle.set_read_timeout(Some(PATIENCE)).unwrap();
+        idle.write_all(b"GET / HTTP/1.1\r\nHost: t\r\n\r\n").unwrap();
+        let mut answer = [0; 1024];
+        assert!(idle.read(&mut answer).unwrap() > 0, "{error:?}");
+        assert_eq!(PLAIN.run(&running).0, expected, "{error:?}: accepted in the end");
+        assert_eq!(plan.struck(), 4, "{error:?}");
+        assert_eq!(idle.read(&mut answer).unwrap(), 0, "{error:?}: it is closed");
+        let metrics = server.metrics().unwrap();
+        assert_eq!((metrics.connections_shed, metrics.accept_errors), (1, 4), "{error:?}");
+        running.end();
+    }
+}
+
+#[test]
+fn without_memory_accepting_rests_and_goes_on() {
+    let expected = expected(PLAIN);
+    for error in [Errno::NOMEM, Errno::NOBUFS] {
         // The second and third attempt fail: who is connected already is served meanwhile.
         let plan = Arc::new(Plan::new(Call::Accept, 2, 4, Fault::Error(error)));
         let running = PLAIN.server(&plan, Over::Tcp);

@@ -13,6 +13,11 @@ use crate::transport::Transport;
 /// request for another protocol, comes first. Given by [`Response::upgrade`](crate::Response::upgrade),
 /// [`tcp::blocking`](crate::tcp::blocking) and [`tcp::Io::detach`](crate::tcp::Io::detach).
 ///
+/// A read waits for its peer, and a write for room, for
+/// [`blocking_stream_timeout`](crate::ServerConfig::blocking_stream_timeout) at most, two minutes by default: a silent peer must
+/// not hold a thread for ever. After that it returns an error of the kind that the standard library's sockets return:
+/// `WouldBlock` on Unix, `TimedOut` on Windows. The connection stays usable; a handler that returns the error closes it.
+///
 /// ```
 /// use std::io::{Read, Write};
 /// use std::time::Duration;
@@ -47,7 +52,7 @@ impl BlockingStream {
         Self { transport, unread, place }
     }
 
-    /// Sets how long a read may wait; `None` is for ever.
+    /// Sets how long a read may wait, for all handles of the connection; `None` is for ever.
     ///
     /// # Errors
     ///
@@ -56,7 +61,7 @@ impl BlockingStream {
         self.transport.set_read_timeout(timeout)
     }
 
-    /// Sets how long a write may wait; `None` is for ever.
+    /// Sets how long a write may wait, for all handles of the connection; `None` is for ever.
     ///
     /// # Errors
     ///

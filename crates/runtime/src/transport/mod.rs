@@ -223,22 +223,13 @@ impl Transport {
         self.resets = resets;
     }
 
-    /// Lets reads and writes wait for the peer, `timeout` at most.
-    pub(crate) fn set_blocking(&self, timeout: Duration) -> io::Result<()> {
+    /// Lets reads and writes wait for the peer, `timeout` at most. `None`: until the peer moves.
+    pub(crate) fn set_blocking(&self, timeout: impl Into<Option<Duration>>) -> io::Result<()> {
+        let timeout = timeout.into();
         each!(&self.socket, socket => {
             let socket = SockRef::from(socket);
-            socket.set_read_timeout(Some(timeout))?;
-            socket.set_write_timeout(Some(timeout))?;
-            socket.set_nonblocking(false)
-        })
-    }
-
-    /// Lets reads and writes wait for the peer for ever.
-    pub(crate) fn set_waiting(&self) -> io::Result<()> {
-        each!(&self.socket, socket => {
-            let socket = SockRef::from(socket);
-            socket.set_read_timeout(None)?;
-            socket.set_write_timeout(None)?;
+            socket.set_read_timeout(timeout)?;
+            socket.set_write_timeout(timeout)?;
             socket.set_nonblocking(false)
         })
     }

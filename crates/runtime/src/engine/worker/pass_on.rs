@@ -114,7 +114,8 @@ impl Worker<'_> {
         handler: Box<dyn FnOnce(BlockingStream) + Send>,
         key: ExecutionKey,
     ) -> Outcome {
-        if let Err(error) = connection.unwatch().and_then(|()| connection.transport.set_waiting()) {
+        let timeout = self.engine.config.blocking_stream_timeout;
+        if let Err(error) = connection.unwatch().and_then(|()| connection.transport.set_blocking(timeout)) {
             return self.give_up(connection, error);
         }
         self.end_raw(&mut connection);

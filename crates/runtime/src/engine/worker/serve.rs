@@ -4,6 +4,7 @@ use std::convert::Infallible;
 use std::io;
 use std::net::{Shutdown, SocketAddr};
 use std::ops::ControlFlow::{self, Break, Continue};
+use std::time::Duration;
 
 use super::read::Filled;
 use super::{Flow, Outcome, Worker};
@@ -12,11 +13,18 @@ use crate::engine::connection::Connection;
 use crate::engine::connection::unsent::Flushed;
 use crate::protocol::proxy::ProxyError;
 use crate::protocol::raw::Event;
-use crate::protocol::{Guest, Step};
+use crate::protocol::{Guest, Step, Waiting};
 use crate::transport::Peer;
 
 /// Reads and pieces of a body in a row before a leader looks at its other connections.
 const ROUNDS_MAX: u32 = 4;
+
+/// How long a head that has begun may take when the server drains. It was not accepted, and a head that is on its way takes a
+/// few round trips.
+const DRAIN_HEAD_TIMEOUT: Duration = Duration::from_secs(1);
+
+/// How long a connection lingers at most when the server drains: as above, for the last bytes of a response.
+const DRAIN_LINGER_TIMEOUT: Duration = Duration::from_secs(1);
 
 impl Worker<'_> {
     /// Works on a connection until it has to wait.
@@ -180,7 +188,11 @@ impl Worker<'_> {
         let mut connection = self.flush(connection)?;
         let ended = connection.transport.shutdown(Shutdown::Write);
         let mut connection = self.check(connection, ended)?;
-        connection.guest.linger(self.buffers.clock.now() + self.engine.config.linger_timeout);
+        let mut timeout = self.engine.config.linger_timeout;
+        if self.engine.is_draining() {
+            timeout = timeout.min(DRAIN_LINGER_TIMEOUT);
+        }
+        connection.guest.linger(self.buffers.clock.now() + timeout);
         connection.can_read = true;
         Continue(connection)
     }
@@ -232,20 +244,42 @@ impl Worker<'_> {
         let has_input = !self.buffers.input.is_empty();
         if let Some(unsent) = &connection.unsent {
             connection.deadline = unsent.deadline();
-        } else {
-            if self.engine.is_draining() && connection.guest.drain(has_input) {
+        } else if self.engine.is_draining() {
+            if self.drain(&mut connection, has_input) {
                 return Continue(connection);
             }
-            let now = self.buffers.clock.now();
-            if let Some(deadline) = connection.guest.deadline(now, has_input, &self.engine.config) {
-                connection.deadline = deadline;
-            }
+        } else {
+            self.renew_deadline(&mut connection, has_input);
         }
         self.unload(&mut connection);
         let is_writing = connection.is_writing() | connection.transport.settle();
         match connection.watch(is_writing) {
             Ok(()) => Break(Outcome::Parked(connection)),
             Err(error) => Break(self.give_up(connection, error)),
+        }
+    }
+
+    /// The server drains, and the connection is about to wait. Returns whether it ends instead, because nothing was begun on it.
+    /// A head that was begun has little time left.
+    #[cold]
+    fn drain(&self, connection: &mut Connection, has_input: bool) -> bool {
+        if connection.guest.drain(has_input) {
+            return true;
+        }
+        self.renew_deadline(connection, has_input);
+        if connection.guest.waits_for(has_input) == Waiting::Head {
+            // Never later than it was: the time does not begin anew with each byte.
+            connection.deadline = connection.deadline.min(self.buffers.clock.now() + DRAIN_HEAD_TIMEOUT);
+        }
+        false
+    }
+
+    /// Sets when the peer must have sent more, unless the deadline that runs is kept.
+    #[inline(always)]
+    fn renew_deadline(&self, connection: &mut Connection, has_input: bool) {
+        let now = self.buffers.clock.now();
+        if let Some(deadline) = connection.guest.deadline(now, has_input, &self.engine.config) {
+            connection.deadline = deadline;
         }
     }
 
