@@ -9,6 +9,7 @@ mod memory;
 mod record;
 #[cfg(feature = "redis")]
 mod redis;
+mod segments;
 #[cfg(feature = "sqlite")]
 mod sqlite;
 mod store;
