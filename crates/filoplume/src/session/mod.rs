@@ -4,6 +4,7 @@
 //! of it. Where sessions are kept is a [`SessionStore`], or the browser.
 
 mod flash;
+mod form_secret;
 mod keeper;
 mod memory;
 mod record;
@@ -22,9 +23,9 @@ use filoplume_runtime::Request;
 use parking_lot::{MappedMutexGuard, Mutex, MutexGuard};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use serde_json::Value;
 
 pub use flash::{Flash, FlashMessage};
+pub(crate) use form_secret::FormCookie;
 pub(crate) use keeper::{Keeper, Outcome, Place, random_token};
 pub use memory::MemoryStore;
 pub(crate) use record::Lifetime;
@@ -73,9 +74,20 @@ pub struct Session {
 
 struct Inner {
     keeper: Arc<Keeper>,
-    /// The value of the cookie, if one came.
-    presented: Option<String>,
+    presented: Presented,
     state: Mutex<State>,
+}
+
+/// The values of the cookies that came.
+pub(crate) struct Presented {
+    pub(crate) session: Option<String>,
+    pub(crate) form: Option<String>,
+}
+
+/// What the browser is told when the response is made.
+pub(crate) struct Saved {
+    pub(crate) session: Outcome,
+    pub(crate) form: FormCookie,
 }
 
 enum State {
@@ -113,7 +125,7 @@ impl Session {
         Ok(session)
     }
 
-    pub(crate) fn new(keeper: Arc<Keeper>, presented: Option<String>) -> Self {
+    pub(crate) fn new(keeper: Arc<Keeper>, presented: Presented) -> Self {
         Self { inner: Arc::new(Inner { keeper, presented, state: Mutex::new(State::Unread) }) }
     }
 
@@ -280,7 +292,9 @@ impl Session {
         let inner = &*self.inner;
         let mut state = inner.state.lock();
         if matches!(*state, State::Unread) {
-            *state = State::Live(Box::new(inner.keeper.load(inner.presented.as_deref(), now())?));
+            let Presented { session, form } = &inner.presented;
+            let live = inner.keeper.load_with_form_secret(session.as_deref(), form.as_deref(), now())?;
+            *state = State::Live(Box::new(live));
         }
         MutexGuard::try_map(state, |state| match state {
             State::Live(live) => Some(&mut **live),
@@ -292,23 +306,32 @@ impl Session {
     }
 
     /// Saves what was changed. `None` if nobody used the session.
-    pub(crate) fn save(&self) -> Result<Option<Outcome>> {
+    pub(crate) fn save(&self) -> Result<Option<Saved>> {
+        let keeper = &self.inner.keeper;
         let state = std::mem::replace(&mut *self.inner.state.lock(), State::Saved);
         match state {
-            State::Live(live) => self.inner.keeper.save(*live, now()).map(Some),
+            State::Live(mut live) => {
+                let form = keeper.settle_form_secret(&mut live);
+                Ok(Some(Saved { session: keeper.save(*live, now())?, form }))
+            }
             State::Unread | State::Saved => Ok(None),
         }
     }
 
-    /// The value of a name, made if there is none.
-    pub(crate) fn get_or_insert(&self, name: &str, make: impl FnOnce() -> Result<String>) -> Result<String> {
+    /// Returns the secret that forms are checked with, if there is one.
+    pub(crate) fn csrf_secret(&self) -> Result<Option<String>> {
+        Ok(self.live()?.csrf_secret().map(str::to_owned))
+    }
+
+    /// Returns the secret for forms, made if there is none.
+    pub(crate) fn csrf_secret_or_new(&self) -> Result<String> {
         let mut live = self.live()?;
-        if let Some(Value::String(value)) = live.record.values.get(name) {
-            return Ok(value.clone());
+        if let Some(secret) = live.csrf_secret() {
+            return Ok(secret.to_owned());
         }
-        let value = make()?;
-        live.change(name.to_owned(), Some(value.clone().into()));
-        Ok(value)
+        let secret = random_token()?;
+        live.set_csrf_secret(secret.clone());
+        Ok(secret)
     }
 }
 

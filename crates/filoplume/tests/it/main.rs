@@ -3,6 +3,7 @@
 mod client_address;
 mod conditional;
 mod cookies;
+mod csrf;
 mod extractors;
 mod middleware;
 mod multipart;
