@@ -13,7 +13,9 @@ use crate::core::options::RouteOptions;
 use crate::extract::{Cookies, add_set_cookie};
 use crate::key::Key;
 use crate::semantics::vary::add_vary;
-use crate::session::{FormCookie, Keeper, Lifetime, Outcome, Place, Presented, Saved, Session, SessionStore};
+use crate::session::{
+    FormCookie, Generations, Keeper, Lifetime, Outcome, Place, Presented, Saved, Session, SessionStore,
+};
 
 /// When a session ends that nobody uses: people come back the next day.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(24 * 3600);
@@ -82,8 +84,9 @@ impl Sessions {
     /// Returns sessions that are kept in the cookie, encrypted and authenticated: nothing is kept on the server, and all
     /// instances with the key can read them. They have room for some 2,800 bytes of JSON; more is a `500` that says so.
     ///
-    /// What the browser has is valid until it is too old: logging out ends it in this browser only, and of two requests at
-    /// once the last one counts.
+    /// What the browser has is valid until it is too old: logging out ends it in this browser only,
+    /// unless the app has [`generations`](Self::generations). Of two requests at once the last one
+    /// counts.
     ///
     /// ```
     /// use filoplume::Key;
@@ -98,7 +101,14 @@ impl Sessions {
     fn at(place: Place, key: Key) -> Self {
         let lifetime = Lifetime { idle: IDLE_TIMEOUT, absolute: ABSOLUTE_TIMEOUT };
         Self {
-            keeper: Arc::new(Keeper { name: NAME.to_owned(), place, key, old_keys: Vec::new(), lifetime }),
+            keeper: Arc::new(Keeper {
+                name: NAME.to_owned(),
+                place,
+                key,
+                old_keys: Vec::new(),
+                lifetime,
+                generations: None,
+            }),
             name: None,
             same_site: SameSite::Lax,
             path: "/".to_owned(),
@@ -122,6 +132,36 @@ impl Sessions {
     #[must_use]
     pub fn old_key(mut self, key: Key) -> Self {
         Arc::make_mut(&mut self.keeper).old_keys.push(key);
+        self
+    }
+
+    /// Ends sessions from the server's side, wherever they are kept: those in which a subject
+    /// [logged in](Session::log_in) under a lower generation than its current one are void. This is
+    /// how "log out everywhere" and a changed password end the copies of a cookie too. See
+    /// [`Generations`] for generations in a database, and
+    /// [`MemoryGenerations`](crate::session::MemoryGenerations) for those in memory.
+    ///
+    /// ```
+    /// use std::sync::Arc;
+    /// use filoplume::Key;
+    /// use filoplume::middleware::Sessions;
+    /// use filoplume::prelude::*;
+    /// use filoplume::session::MemoryGenerations;
+    ///
+    /// let generations = Arc::new(MemoryGenerations::new());
+    /// let client = App::new()
+    ///     .post("/login", |session: Session| session.log_in("ada"))
+    ///     .get("/", |session: Session| session.subject())
+    ///     .with(Sessions::in_cookie(Key::generate()).generations(Arc::clone(&generations)))
+    ///     .test();
+    /// client.post("/login").send();
+    /// client.get("/").send().assert_text("ada");
+    /// generations.advance("ada");                                  // log out everywhere
+    /// client.get("/").send().assert_status(404);
+    /// ```
+    #[must_use]
+    pub fn generations(mut self, generations: impl Generations) -> Self {
+        Arc::make_mut(&mut self.keeper).generations = Some(Arc::new(generations));
         self
     }
 

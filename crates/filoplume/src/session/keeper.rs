@@ -5,11 +5,12 @@ use std::time::Duration;
 
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use serde::Deserialize;
 use serde_json::Value;
 
 use super::form_secret::{FormCookie, FormSecret};
 use super::record::{Changes, Lifetime, Record};
-use super::{CSRF_SECRET, SessionStore};
+use super::{CSRF_SECRET, Generations, SUBJECT, SessionStore};
 use crate::core::error::{Error, Result};
 use crate::key::Key;
 
@@ -36,6 +37,7 @@ pub(crate) struct Keeper {
     /// What sessions may have been begun with before.
     pub(crate) old_keys: Vec<Key>,
     pub(crate) lifetime: Lifetime,
+    pub(crate) generations: Option<Arc<dyn Generations>>,
 }
 
 /// Where sessions are kept.
@@ -171,7 +173,28 @@ impl Keeper {
             }
         };
         let alive = found.filter(|(record, _)| record.keep_for(self.lifetime, now).is_some());
-        Ok(alive.map_or_else(|| Live::new(now), |(record, stored)| Live { record, stored, ..Live::new(now) }))
+        let Some((record, stored)) = alive else { return Ok(Live::new(now)) };
+        let is_void = self.is_void(&record)?;
+        let mut live = Live { record, stored, ..Live::new(now) };
+        if is_void {
+            live.destroy();
+        }
+        Ok(live)
+    }
+
+    /// Returns whether the login of a session was revoked since.
+    fn is_void(&self, record: &Record) -> Result<bool> {
+        let (Some(generations), Some(login)) = (&self.generations, record.values.get(SUBJECT)) else {
+            return Ok(false);
+        };
+        // What is no login of this version may have been revoked: it is not trusted.
+        let Ok((subject, generation)) = <(String, u64)>::deserialize(login) else { return Ok(true) };
+        Ok(generation < generations.current(&subject)?)
+    }
+
+    /// Returns the current generation of a subject; 0 if the app has none.
+    pub(crate) fn generation(&self, subject: &str) -> Result<u64> {
+        self.generations.as_ref().map_or(Ok(0), |generations| generations.current(subject))
     }
 
     /// As [`load`](Self::load), with the secret for forms that a browser without a session has.
@@ -327,6 +350,7 @@ mod tests {
             key: Key::generate(),
             old_keys: Vec::new(),
             lifetime: LIFETIME,
+            generations: None,
         }
     }
 

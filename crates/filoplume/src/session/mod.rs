@@ -5,6 +5,7 @@
 
 mod flash;
 mod form_secret;
+mod generations;
 mod keeper;
 mod memory;
 mod record;
@@ -26,6 +27,7 @@ use serde::de::DeserializeOwned;
 
 pub use flash::{Flash, FlashMessage};
 pub(crate) use form_secret::FormCookie;
+pub use generations::{Generations, MemoryGenerations};
 pub(crate) use keeper::{Keeper, Outcome, Place, random_token};
 pub use memory::MemoryStore;
 pub(crate) use record::Lifetime;
@@ -43,6 +45,9 @@ use keeper::Live;
 
 /// The name under which a session keeps what proves that a form is its own. It ends with [`Session::renew`].
 pub(crate) const CSRF_SECRET: &str = "filoplume.csrf";
+
+/// The name under which a session keeps who logged in, and in which generation.
+pub(crate) const SUBJECT: &str = "filoplume.subject";
 
 /// What an app remembers of a browser: values by name. See [`Sessions`](crate::middleware::Sessions).
 ///
@@ -258,10 +263,65 @@ impl Session {
         Ok(())
     }
 
+    /// Notes that somebody logged in, and [renews](Self::renew) the session. `subject` names them for
+    /// good, such as by the key of their row in the database.
+    ///
+    /// If the app has [`Sessions::generations`](crate::middleware::Sessions::generations), the login
+    /// ends as soon as the subject has a higher generation than it has now: in this session, wherever
+    /// it is kept, and in all copies of its cookie. [`clear`](Self::clear) and
+    /// [`destroy`](Self::destroy) end the login of this session only.
+    ///
+    /// ```
+    /// use filoplume::Key;
+    /// use filoplume::prelude::*;
+    ///
+    /// let app = App::new()
+    ///     .post("/login", |session: Session| session.log_in("ada"))      // once the password is checked
+    ///     .get("/", |session: Session| session.subject())
+    ///     .with(middleware::Sessions::in_cookie(Key::generate()));
+    /// let client = app.test();
+    /// client.post("/login").send();
+    /// client.get("/").send().assert_text("ada");
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// If the response was made already, or the generation of the subject cannot be told.
+    pub fn log_in(&self, subject: impl Into<String>) -> Result<()> {
+        let subject = subject.into();
+        // Before the session is locked: the app may ask a database.
+        let generation = self.inner.keeper.generation(&subject)?;
+        let mut live = self.live()?;
+        live.renew();
+        live.change(SUBJECT.to_owned(), Some(serde_json::to_value((subject, generation))?));
+        Ok(())
+    }
+
+    /// Returns who [logged in](Self::log_in), unless that was revoked.
+    ///
+    /// ```
+    /// use filoplume::Key;
+    /// use filoplume::prelude::*;
+    ///
+    /// let app = App::new()
+    ///     .get("/", |session: Session| -> Result<String> {
+    ///         session.subject()?.ok_or_else(|| Error::unauthorized("log in first"))
+    ///     })
+    ///     .with(middleware::Sessions::in_cookie(Key::generate()));
+    /// app.test().get("/").send().assert_status(401);
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// If the response was made already.
+    pub fn subject(&self) -> Result<Option<String>> {
+        Ok(self.get::<(String, u64)>(SUBJECT)?.map(|(subject, _)| subject))
+    }
+
     /// Ends the session, for good, and lets the browser forget it: for logging out. What is kept afterwards begins a new one.
     ///
     /// A session that is kept in the browser ends there only: who has a copy of the cookie can go on with it until it
-    /// is too old.
+    /// is too old, or until the app revokes it by [`Generations`].
     ///
     /// ```
     /// use filoplume::Key;

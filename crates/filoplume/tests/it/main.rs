@@ -9,6 +9,7 @@ mod middleware;
 mod multipart;
 mod presentation;
 mod redis_server;
+mod revocation;
 mod routing;
 mod security;
 mod serving;

@@ -32,7 +32,8 @@ const SWEPT_MAX: usize = 1000;
 /// reads would be a high price for the order in which sessions make room.
 const USE_NOTED_EVERY: i64 = 60 * 1_000_000;
 
-/// Sessions in an SQLite file: they outlive the process, and several processes of one machine can share them.
+/// Sessions in an SQLite file: they outlive the process, and several processes of one machine can
+/// share them.
 ///
 /// ```
 /// use filoplume::Key;
