@@ -54,10 +54,11 @@ const MULTIPART_BYTES_MAX: usize = 2048;
 /// The token is that of the session ([`CsrfToken`]), which stands further out, and another one after
 /// [`Session::renew`]. Behind a proxy that changes `Host` the origin of the site is named with [`trust`](Self::trust).
 ///
-/// A visitor without a session gets none for a form: the token is then bound to a random secret in a
-/// signed cookie (a signed double-submit cookie). Its name is that of the session's cookie with
-/// `-csrf`: `__Host-session-csrf`, which other hosts of the domain cannot set. A session that begins
-/// takes the secret over, so that open pages stay valid; from then on the cookie does not count.
+/// A visitor without a session gets none for a form: the token is then bound to a random secret in
+/// a signed cookie (a signed double-submit cookie). Its name is that of the session's cookie with
+/// `-csrf`: `__Host-session-csrf`, which other hosts of the domain cannot set. A session that
+/// begins takes the secret over, so that open pages stay valid; from then on the cookie does not
+/// count.
 ///
 /// In `multipart/form-data` the field is the first one of the form, so that files need not be read for it.
 /// What no browser sends with its cookies needs none of this: routes for API clients go to a router without it, or are

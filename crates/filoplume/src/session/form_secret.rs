@@ -1,8 +1,8 @@
 //! The secret of the forms of a browser that has no session: a visitor who loads a form needs none.
 //!
 //! A session has its own secret, [`CSRF_SECRET`](super::CSRF_SECRET). A browser without one has a
-//! secret in a signed cookie of its own (a signed double-submit cookie): nothing is stored for it. As
-//! soon as a session came with a request, the secret of that session alone counts.
+//! secret in a signed cookie of its own (a signed double-submit cookie): nothing is stored for it.
+//! As soon as a session came with a request, the secret of that session alone counts.
 
 /// What is known of the secret of a browser without a session.
 #[derive(Default)]

@@ -16,10 +16,10 @@ const SUBJECTS_MAX: usize = 250_000;
 /// The current generation of each subject, for
 /// [`Sessions::generations`](crate::middleware::Sessions::generations).
 ///
-/// A subject is whoever logged in, by the name that
-/// [`Session::log_in`](super::Session::log_in) was given. The login notes the generation of the
-/// subject; a session whose generation is lower than the current one is void. A generation only ever
-/// grows. Apps usually keep it in a column of their table of users, and implement this by a closure:
+/// A subject is whoever logged in, by the name that [`Session::log_in`](super::Session::log_in) was
+/// given. The login notes the generation of the subject; a session whose generation is lower than
+/// the current one is void. A generation only ever grows. Apps usually keep it in a column of their
+/// table of users, and implement this by a closure:
 ///
 /// ```
 /// use std::collections::HashMap;
@@ -48,8 +48,8 @@ const SUBJECTS_MAX: usize = 250_000;
 /// client.get("/").send().assert_status(404);
 /// ```
 ///
-/// It is asked once for each request that uses a session in which somebody logged in, and may block.
-/// For a user who was deleted it returns `u64::MAX`, or an error.
+/// It is asked once for each request that uses a session in which somebody logged in, and may
+/// block. For a user who was deleted it returns `u64::MAX`, or an error.
 pub trait Generations: Send + Sync + 'static {
     /// Returns the current generation of a subject.
     ///
@@ -73,9 +73,9 @@ impl<G: Generations + ?Sized> Generations for Arc<G> {
 
 /// Generations in memory: for one process.
 ///
-/// When the process ends, so do all logins: what was revoked before is not known afterwards, and must
-/// not become valid again. The memory has a bound: with the 250,001st subject that is advanced, the
-/// logins of all subjects end.
+/// When the process ends, so do all logins: what was revoked before is not known afterwards, and
+/// must not become valid again. The memory has a bound: with the 250,001st subject that is
+/// advanced, the logins of all subjects end.
 ///
 /// ```
 /// use std::sync::Arc;
@@ -89,7 +89,8 @@ impl<G: Generations + ?Sized> Generations for Arc<G> {
 ///     .post("/login", |session: Session| session.log_in("ada"))
 ///     .get("/", |session: Session| session.subject())
 ///     .post("/password", |session: Session, State(logins): State<Arc<MemoryGenerations>>| {
-///         // .. once the new password is stored: every login of before ends, and this one begins anew.
+///         // .. once the new password is stored: every login of before ends,
+///         // and this one begins anew.
 ///         logins.advance("ada");
 ///         session.log_in("ada")
 ///     })
@@ -127,8 +128,8 @@ impl MemoryGenerations {
         Self { known: Mutex::new(known) }
     }
 
-    /// Ends all logins of a subject, and returns its new generation: for "log out everywhere", and when
-    /// a password was changed.
+    /// Ends all logins of a subject, and returns its new generation: for "log out everywhere", and
+    /// when a password was changed.
     pub fn advance(&self, subject: impl Into<String>) -> u64 {
         self.known.lock().advance(subject.into())
     }
@@ -147,7 +148,8 @@ impl Known {
     }
 }
 
-/// Microseconds since 1970: a process begins with a higher number than the one before it ended with.
+/// Microseconds since 1970: a process begins with a higher number than the one before it ended
+/// with.
 fn microseconds() -> u64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     u64::try_from(since.as_micros()).unwrap_or(u64::MAX)

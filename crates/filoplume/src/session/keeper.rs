@@ -215,9 +215,10 @@ impl Keeper {
         Ok(live)
     }
 
-    /// Decides where the secret for forms is kept from now on. A session that begins takes over that of
-    /// its browser, so that pages which are open stay valid. Before a login this gives nothing away
-    /// that a planted session would not; [`Session::renew`](super::Session::renew) ends it.
+    /// Decides where the secret for forms is kept from now on. A session that begins takes over
+    /// that of its browser, so that pages which are open stay valid. Before a login this gives
+    /// nothing away that a planted session would not; [`Session::renew`](super::Session::renew)
+    /// ends it.
     pub(crate) fn settle_form_secret(&self, live: &mut Live) -> FormCookie {
         match std::mem::take(&mut live.form_secret) {
             FormSecret::Presented(secret) | FormSecret::Made(secret) if live.has_session() => {

@@ -14,9 +14,9 @@ const BYTES_MAX: usize = 64 * 1024 * 1024;
 
 /// Sessions in memory: for one process, and gone when it ends.
 ///
-/// When the store is full, sessions that no client has presented since they began are evicted first,
-/// the oldest of them first; then the least recently used of the others. A flood of new sessions
-/// therefore ends no session that is in use, as long as those in use fit into 80 % of
+/// When the store is full, sessions that no client has presented since they began are evicted
+/// first, the oldest of them first; then the least recently used of the others. A flood of new
+/// sessions therefore ends no session that is in use, as long as those in use fit into 80 % of
 /// [`bytes_max`](Self::bytes_max). If they do not, the least recently used of them lose that
 /// protection. Expired sessions are removed when new ones begin, up to 8 each time.
 ///
@@ -38,8 +38,8 @@ impl MemoryStore {
         Self { sessions: Mutex::default(), bytes_max: BYTES_MAX }
     }
 
-    /// Sets how much memory the sessions may take, in bytes. A session takes its record and some 400
-    /// bytes; one that is larger than the store is an error.
+    /// Sets how much memory the sessions may take, in bytes. A session takes its record and some
+    /// 400 bytes; one that is larger than the store is an error.
     #[must_use]
     pub fn bytes_max(mut self, bytes: usize) -> Self {
         self.bytes_max = bytes;

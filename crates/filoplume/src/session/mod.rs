@@ -263,12 +263,12 @@ impl Session {
         Ok(())
     }
 
-    /// Notes that somebody logged in, and [renews](Self::renew) the session. `subject` names them for
-    /// good, such as by the key of their row in the database.
+    /// Notes that somebody logged in, and [renews](Self::renew) the session. `subject` names them
+    /// for good, such as by the key of their row in the database.
     ///
-    /// If the app has [`Sessions::generations`](crate::middleware::Sessions::generations), the login
-    /// ends as soon as the subject has a higher generation than it has now: in this session, wherever
-    /// it is kept, and in all copies of its cookie. [`clear`](Self::clear) and
+    /// If the app has [`Sessions::generations`](crate::middleware::Sessions::generations), the
+    /// login ends as soon as the subject has a higher generation than it has now: in this session,
+    /// wherever it is kept, and in all copies of its cookie. [`clear`](Self::clear) and
     /// [`destroy`](Self::destroy) end the login of this session only.
     ///
     /// ```
@@ -276,7 +276,8 @@ impl Session {
     /// use filoplume::prelude::*;
     ///
     /// let app = App::new()
-    ///     .post("/login", |session: Session| session.log_in("ada"))      // once the password is checked
+    ///     // Once the password is checked:
+    ///     .post("/login", |session: Session| session.log_in("ada"))
     ///     .get("/", |session: Session| session.subject())
     ///     .with(middleware::Sessions::in_cookie(Key::generate()));
     /// let client = app.test();

@@ -74,8 +74,8 @@ impl Segments {
         }
     }
 
-    /// Inserts a session on probation, in place of one with the same id. It is up to the caller that
-    /// a record is not longer than `bytes_max`.
+    /// Inserts a session on probation, in place of one with the same id. It is up to the caller
+    /// that a record is not longer than `bytes_max`.
     pub(super) fn insert(&mut self, id: &str, record: &[u8], end: Instant, now: Instant, bytes_max: usize) {
         self.remove(id);
         for _ in 0..EXPIRED_PER_INSERT {

@@ -1,4 +1,5 @@
-//! The rights of the file that has the sessions. SQLite gives its `-wal` and `-shm` those of the file.
+//! The rights of the file that has the sessions. SQLite gives its `-wal` and `-shm` those of the
+//! file.
 
 use std::io;
 use std::path::Path;
@@ -44,8 +45,8 @@ mod unix {
     /// What the group and all others may do.
     const OTHERS: u32 = 0o077;
 
-    /// Logs a warning for each file of a database that others than its owner can use. Its rights are
-    /// left alone: the file may be that of the app, and shared on purpose.
+    /// Logs a warning for each file of a database that others than its owner can use. Its rights
+    /// are left alone: the file may be that of the app, and shared on purpose.
     pub(in super::super) fn warn_if_shared(path: &str) {
         for file in [path.to_owned(), format!("{path}-wal"), format!("{path}-shm")] {
             let Ok(metadata) = std::fs::metadata(&file) else { continue };

@@ -47,26 +47,27 @@ const USE_NOTED_EVERY: i64 = 60 * 1_000_000;
 /// ```
 ///
 /// The file may be that of the app: tables, indexes and triggers have names that begin with
-/// `filoplume_session`. It is used in WAL mode with one connection, whose lock is held for the time of
-/// one short transaction. The last changes may be lost when the machine, not the process, goes down;
-/// the file stays consistent.
+/// `filoplume_session`. It is used in WAL mode with one connection, whose lock is held for the time
+/// of one short transaction. The last changes may be lost when the machine, not the process, goes
+/// down; the file stays consistent.
 ///
-/// The store has a bound, [`sessions_max`](Self::sessions_max). When it is reached, sessions that no
-/// client has presented since they began are deleted first, the oldest of them first; then the least
-/// recently used of the others. A flood of new sessions therefore ends no session that is in use, as
-/// long as those in use are at most 80 % of the bound. If they are more, the least recently used of
-/// them lose that protection. The time of last use is noted once a minute. Each new session deletes
-/// up to 8 expired ones, so that they cannot pile up at any rate of new sessions.
+/// The store has a bound, [`sessions_max`](Self::sessions_max). When it is reached, sessions that
+/// no client has presented since they began are deleted first, the oldest of them first; then the
+/// least recently used of the others. A flood of new sessions therefore ends no session that is in
+/// use, as long as those in use are at most 80 % of the bound. If they are more, the least recently
+/// used of them lose that protection. The time of last use is noted once a minute. Each new session
+/// deletes up to 8 expired ones, so that they cannot pile up at any rate of new sessions.
 pub struct SqliteStore {
     connection: Mutex<Connection>,
     sessions_max: usize,
 }
 
 impl SqliteStore {
-    /// Opens a file, or creates it, and its table. On Unix a new file can be read and written by its
-    /// owner only, and so can the files that SQLite puts beside it. The rights of a file that exists
-    /// are left alone; if others can read or write it, a warning in the log names it. (A path that
-    /// begins with `file:` is a URI for SQLite, which then creates the file with its own rights.)
+    /// Opens a file, or creates it, and its table. On Unix a new file can be read and written by
+    /// its owner only, and so can the files that SQLite puts beside it. The rights of a file that
+    /// exists are left alone; if others can read or write it, a warning in the log names it. (A
+    /// path that begins with `file:` is a URI for SQLite, which then creates the file with its own
+    /// rights.)
     ///
     /// # Errors
     ///
@@ -112,7 +113,8 @@ impl SqliteStore {
     }
 
     /// Deletes expired sessions, and returns how many: up to 1000, so that others do not wait long.
-    /// New sessions do so as well; this is for a file that is to become smaller although none begin.
+    /// New sessions do so as well; this is for a file that is to become smaller although none
+    /// begin.
     ///
     /// # Errors
     ///
@@ -136,8 +138,8 @@ impl SqliteStore {
     }
 }
 
-/// Begins a transaction that writes. A deferred one would fail rather than wait when another process
-/// writes between its first read and its first write.
+/// Begins a transaction that writes. A deferred one would fail rather than wait when another
+/// process writes between its first read and its first write.
 fn begin(connection: &mut Connection) -> rusqlite::Result<Transaction<'_>> {
     connection.transaction_with_behavior(TransactionBehavior::Immediate)
 }

@@ -11,8 +11,8 @@ use crate::core::error::Result;
 pub(super) const LOAD: &str =
     "SELECT record, is_used, at FROM filoplume_sessions WHERE id = ?1 AND ends > ?2";
 
-/// ?1 id, ?2 record, ?3 end in seconds, ?4 now in microseconds. Not `INSERT OR REPLACE`, which would
-/// not run the triggers that count.
+/// ?1 id, ?2 record, ?3 end in seconds, ?4 now in microseconds. Not `INSERT OR REPLACE`, which
+/// would not run the triggers that count.
 pub(super) const INSERT: &str = "INSERT INTO filoplume_sessions (id, record, ends, is_used, at)
      VALUES (?1, ?2, ?3, 0, ?4)
      ON CONFLICT (id) DO UPDATE SET record = ?2, ends = ?3, is_used = 0, at = ?4";
@@ -48,8 +48,8 @@ const TABLE: &str = "
         ends INTEGER NOT NULL
     ) WITHOUT ROWID;";
 
-/// The counts are kept by triggers: several processes may share the file, and the app may delete rows
-/// itself. `SELECT count(*)` would read a whole index for every new session.
+/// The counts are kept by triggers: several processes may share the file, and the app may delete
+/// rows itself. `SELECT count(*)` would read a whole index for every new session.
 const INDEXES_AND_COUNTS: &str = "
     CREATE INDEX IF NOT EXISTS filoplume_sessions_ends ON filoplume_sessions (ends);
     CREATE INDEX IF NOT EXISTS filoplume_sessions_order ON filoplume_sessions (is_used, at);
@@ -73,7 +73,8 @@ const INDEXES_AND_COUNTS: &str = "
     INSERT OR REPLACE INTO filoplume_session_counts
         SELECT 1, count(*) FROM filoplume_sessions WHERE is_used = 1;";
 
-/// Creates what is missing, counts the sessions once, and brings tables of older versions up to date.
+/// Creates what is missing, counts the sessions once, and brings tables of older versions up to
+/// date.
 pub(super) fn create(connection: &mut Connection) -> Result<()> {
     let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
     transaction.execute_batch(TABLE)?;
