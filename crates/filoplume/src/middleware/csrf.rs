@@ -17,7 +17,7 @@ use crate::core::middleware::{Middleware, Next};
 use crate::core::options::{CONTENT_BYTES_MAX, RouteOptions};
 use crate::core::takes::Takes;
 use crate::extract::ContentRejection;
-use crate::session::{CSRF_SECRET, Session, random_token};
+use crate::session::{Session, random_token};
 
 /// The header in which scripts send the token.
 const HEADER: &str = "x-csrf-token";
@@ -53,6 +53,12 @@ const MULTIPART_BYTES_MAX: usize = 2048;
 ///
 /// The token is that of the session ([`CsrfToken`]), which stands further out, and another one after
 /// [`Session::renew`]. Behind a proxy that changes `Host` the origin of the site is named with [`trust`](Self::trust).
+///
+/// A visitor without a session gets none for a form: the token is then bound to a random secret in
+/// a signed cookie (a signed double-submit cookie). Its name is that of the session's cookie with
+/// `-csrf`: `__Host-session-csrf`, which other hosts of the domain cannot set. A session that
+/// begins takes the secret over, so that open pages stay valid; from then on the cookie does not
+/// count.
 ///
 /// In `multipart/form-data` the field is the first one of the form, so that files need not be read for it.
 /// What no browser sends with its cookies needs none of this: routes for API clients go to a router without it, or are
@@ -160,7 +166,7 @@ impl Middleware for Csrf {
                 "the CSRF token is missing: it is sent in the form field `{FIELD}` or the header `{HEADER}`"
             )));
         };
-        let secret: Option<String> = session.get(CSRF_SECRET)?;
+        let secret = session.csrf_secret()?;
         if !secret.is_some_and(|secret| is_token_of(&given, &secret)) {
             return Err(Error::forbidden(
                 "the CSRF token is not that of this session: load the page again, and send its form anew",
@@ -262,7 +268,8 @@ fn split_at<'b>(bytes: &'b [u8], separator: &[u8]) -> Option<(&'b [u8], &'b [u8]
     Some((&bytes[..at], &bytes[at + separator.len()..]))
 }
 
-/// The token of the session, for forms and scripts of its pages. Asking for it begins a session.
+/// The token of the session, for forms and scripts of its pages. Asking for it begins no session: a
+/// browser without one gets a cookie, see [`Csrf`].
 ///
 /// As text, and in templates, it is the token; [`field`](Self::field) is the whole hidden field. It looks different each time,
 /// so that nothing can be learned from the size of compressed pages; all of them are valid.
@@ -296,7 +303,7 @@ impl CsrfToken {
     ///
     /// If the response was made already.
     pub fn of(session: &Session) -> Result<Self> {
-        let secret = session.get_or_insert(CSRF_SECRET, random_token)?;
+        let secret = session.csrf_secret_or_new()?;
         let pad = random_token()?;
         let decode = |text: &str| URL_SAFE_NO_PAD.decode(text).map_err(Error::internal);
         Ok(Self(masked(&decode(&secret)?, &decode(&pad)?)))

@@ -13,7 +13,9 @@ use crate::core::options::RouteOptions;
 use crate::extract::{Cookies, add_set_cookie};
 use crate::key::Key;
 use crate::semantics::vary::add_vary;
-use crate::session::{Keeper, Lifetime, Outcome, Place, Session, SessionStore};
+use crate::session::{
+    FormCookie, Generations, Keeper, Lifetime, Outcome, Place, Presented, Saved, Session, SessionStore,
+};
 
 /// When a session ends that nobody uses: people come back the next day.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(24 * 3600);
@@ -53,7 +55,8 @@ const NAME: &str = "session";
 /// ```
 ///
 /// With a [store](SessionStore) the browser has a random, signed id only; [`in_cookie`](Self::in_cookie) it has the session itself, encrypted.
-/// A session begins when something is kept in it, and is written when something was changed, or to note
+/// A session begins when something is kept in it (a form with a [`CsrfToken`](super::CsrfToken) is
+/// nothing), and is written when something was changed, or to note
 /// that it is in use: each sixteenth of the idle time. A store that fails is a `500`, with a line in the log.
 ///
 /// The cookie is `HttpOnly`, `SameSite=Lax`, and `Secure` unless the app runs in
@@ -81,8 +84,9 @@ impl Sessions {
     /// Returns sessions that are kept in the cookie, encrypted and authenticated: nothing is kept on the server, and all
     /// instances with the key can read them. They have room for some 2,800 bytes of JSON; more is a `500` that says so.
     ///
-    /// What the browser has is valid until it is too old: logging out ends it in this browser only, and of two requests at
-    /// once the last one counts.
+    /// What the browser has is valid until it is too old: logging out ends it in this browser only,
+    /// unless the app has [`generations`](Self::generations). Of two requests at once the last one
+    /// counts.
     ///
     /// ```
     /// use filoplume::Key;
@@ -97,7 +101,14 @@ impl Sessions {
     fn at(place: Place, key: Key) -> Self {
         let lifetime = Lifetime { idle: IDLE_TIMEOUT, absolute: ABSOLUTE_TIMEOUT };
         Self {
-            keeper: Arc::new(Keeper { name: NAME.to_owned(), place, key, old_keys: Vec::new(), lifetime }),
+            keeper: Arc::new(Keeper {
+                name: NAME.to_owned(),
+                place,
+                key,
+                old_keys: Vec::new(),
+                lifetime,
+                generations: None,
+            }),
             name: None,
             same_site: SameSite::Lax,
             path: "/".to_owned(),
@@ -121,6 +132,36 @@ impl Sessions {
     #[must_use]
     pub fn old_key(mut self, key: Key) -> Self {
         Arc::make_mut(&mut self.keeper).old_keys.push(key);
+        self
+    }
+
+    /// Ends sessions from the server's side, wherever they are kept: those in which a subject
+    /// [logged in](Session::log_in) under a lower generation than its current one are void. This is
+    /// how "log out everywhere" and a changed password end the copies of a cookie too. See
+    /// [`Generations`] for generations in a database, and
+    /// [`MemoryGenerations`](crate::session::MemoryGenerations) for those in memory.
+    ///
+    /// ```
+    /// use std::sync::Arc;
+    /// use filoplume::Key;
+    /// use filoplume::middleware::Sessions;
+    /// use filoplume::prelude::*;
+    /// use filoplume::session::MemoryGenerations;
+    ///
+    /// let generations = Arc::new(MemoryGenerations::new());
+    /// let client = App::new()
+    ///     .post("/login", |session: Session| session.log_in("ada"))
+    ///     .get("/", |session: Session| session.subject())
+    ///     .with(Sessions::in_cookie(Key::generate()).generations(Arc::clone(&generations)))
+    ///     .test();
+    /// client.post("/login").send();
+    /// client.get("/").send().assert_text("ada");
+    /// generations.advance("ada");                                  // log out everywhere
+    /// client.get("/").send().assert_status(404);
+    /// ```
+    #[must_use]
+    pub fn generations(mut self, generations: impl Generations) -> Self {
+        Arc::make_mut(&mut self.keeper).generations = Some(Arc::new(generations));
         self
     }
 
@@ -187,8 +228,13 @@ impl Sessions {
         self.name.as_deref().unwrap_or(if can_be_host { "__Host-session" } else { NAME })
     }
 
-    fn cookie(&self, value: String, is_secure: bool) -> Cookie<'static> {
-        let mut cookie = Cookie::new(self.cookie_name_if(is_secure).to_owned(), value);
+    /// The name of the cookie that a browser without a session has for [`Csrf`](super::Csrf).
+    fn form_cookie_name_if(&self, is_secure: bool) -> String {
+        format!("{}-csrf", self.cookie_name_if(is_secure))
+    }
+
+    fn cookie(&self, name: String, value: String) -> Cookie<'static> {
+        let mut cookie = Cookie::new(name, value);
         cookie.set_same_site(self.same_site);
         cookie.set_path(self.path.clone());
         if let Some(domain) = &self.domain {
@@ -197,42 +243,67 @@ impl Sessions {
         cookie
     }
 
-    /// Tells the browser what became of the session.
-    fn tell(&self, outcome: Outcome, is_secure: bool, response: &mut Response) -> Result<()> {
-        let cookie = match outcome {
-            Outcome::Nothing => return mark_personal(response, false),
+    fn removal(&self, name: String) -> Cookie<'static> {
+        let mut cookie = self.cookie(name, String::new());
+        cookie.make_removal();
+        cookie
+    }
+
+    fn session_cookie(&self, outcome: Outcome, is_secure: bool) -> Option<Cookie<'static>> {
+        let name = self.cookie_name_if(is_secure).to_owned();
+        match outcome {
+            Outcome::Nothing => None,
             Outcome::Keep(value, keep_for) => {
-                let mut cookie = self.cookie(value, is_secure);
+                let mut cookie = self.cookie(name, value);
                 if self.is_lasting {
                     // Zero would let the browser forget it.
                     let seconds = i64::try_from(keep_for.as_secs().max(1)).unwrap_or(i64::MAX);
                     cookie.set_max_age(cookie::time::Duration::seconds(seconds));
                 }
-                cookie
+                Some(cookie)
             }
-            Outcome::Forget => {
-                let mut cookie = self.cookie(String::new(), is_secure);
-                cookie.make_removal();
-                cookie
-            }
-        };
-        mark_personal(response, true)?;
-        add_set_cookie(response, cookie, is_secure)
+            Outcome::Forget => Some(self.removal(name)),
+        }
+    }
+
+    /// It lasts until the browser is closed: no page is open any longer then.
+    fn form_cookie(&self, form: FormCookie, is_secure: bool) -> Option<Cookie<'static>> {
+        let name = self.form_cookie_name_if(is_secure);
+        match form {
+            FormCookie::Unchanged => None,
+            FormCookie::Keep(value) => Some(self.cookie(name, value)),
+            FormCookie::Forget => Some(self.removal(name)),
+        }
+    }
+
+    /// Tells the browser what became of the session.
+    fn tell(&self, saved: Saved, is_secure: bool, response: &mut Response) -> Result<()> {
+        let session = self.session_cookie(saved.session, is_secure);
+        let form = self.form_cookie(saved.form, is_secure);
+        mark_personal(response, session.is_some() || form.is_some())?;
+        for cookie in session.into_iter().chain(form) {
+            add_set_cookie(response, cookie, is_secure)?;
+        }
+        Ok(())
     }
 }
 
 impl Middleware for Sessions {
     fn handle(&self, mut request: Request, next: Next<'_>) -> Result<Response> {
         let is_secure = self.is_secure.unwrap_or(!next.context().is_development());
-        let presented = Cookies::of(&request).get(self.cookie_name_if(is_secure));
+        let cookies = Cookies::of(&request);
+        let presented = Presented {
+            session: cookies.get(self.cookie_name_if(is_secure)),
+            form: cookies.get(&self.form_cookie_name_if(is_secure)),
+        };
         let session = Session::new(Arc::clone(&self.keeper), presented);
         request.extensions_mut().insert(session.clone());
         let mut response = next.run(request);
         if is_panic(&response) {
             return Ok(response);
         }
-        if let Some(outcome) = session.save()? {
-            self.tell(outcome, is_secure, &mut response)?;
+        if let Some(saved) = session.save()? {
+            self.tell(saved, is_secure, &mut response)?;
         }
         Ok(response)
     }

@@ -5,10 +5,12 @@ use std::time::Duration;
 
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use serde::Deserialize;
 use serde_json::Value;
 
+use super::form_secret::{FormCookie, FormSecret};
 use super::record::{Changes, Lifetime, Record};
-use super::{CSRF_SECRET, SessionStore};
+use super::{CSRF_SECRET, Generations, SUBJECT, SessionStore};
 use crate::core::error::{Error, Result};
 use crate::key::Key;
 
@@ -23,6 +25,7 @@ const CONFLICTS_MAX: u32 = 16;
 const TOKEN_PURPOSE: &str = "session-token";
 const ID_PURPOSE: &str = "session-id";
 const CONTENT_PURPOSE: &str = "session-content";
+const FORM_PURPOSE: &str = "session-form";
 
 /// Loads and saves sessions.
 #[derive(Clone)]
@@ -34,6 +37,7 @@ pub(crate) struct Keeper {
     /// What sessions may have been begun with before.
     pub(crate) old_keys: Vec<Key>,
     pub(crate) lifetime: Lifetime,
+    pub(crate) generations: Option<Arc<dyn Generations>>,
 }
 
 /// Where sessions are kept.
@@ -50,6 +54,7 @@ pub(crate) struct Live {
     /// What stands for it in the store; `None`: nothing yet.
     stored: Option<Stored>,
     changes: Changes,
+    form_secret: FormSecret,
     /// Ids that end with this request.
     retired: Vec<String>,
     is_renewed: bool,
@@ -79,6 +84,7 @@ impl Live {
             record: Record::new(now),
             stored: None,
             changes: Changes::new(),
+            form_secret: FormSecret::None,
             retired: Vec::new(),
             is_renewed: false,
             is_destroyed: false,
@@ -105,15 +111,38 @@ impl Live {
     pub(crate) fn renew(&mut self) {
         self.retired.extend(self.stored.take().map(|stored| stored.id));
         self.is_renewed = true;
-        // Who had the id before may have had this too.
+        self.form_secret.retire();
+        // Whoever had the id before may have had this too.
         self.change(CSRF_SECRET.to_owned(), None);
     }
 
     pub(crate) fn destroy(&mut self) {
         self.retired.extend(self.stored.take().map(|stored| stored.id));
         self.is_destroyed = true;
+        self.form_secret.retire();
         self.record = Record::new(super::now());
         self.changes.clear();
+    }
+
+    /// Returns whether there is a session, or will be one if nothing is removed from it.
+    fn has_session(&self) -> bool {
+        self.stored.is_some() || !self.record.values.is_empty()
+    }
+
+    /// Returns the secret that forms are checked with: that of the session, or that of a browser
+    /// without one. (The latter is never there if a session came with the request.)
+    pub(crate) fn csrf_secret(&self) -> Option<&str> {
+        let own = self.record.values.get(CSRF_SECRET).and_then(Value::as_str);
+        own.or_else(|| self.form_secret.get())
+    }
+
+    /// Keeps a new secret for forms: in the session if there is one, otherwise in the browser.
+    pub(crate) fn set_csrf_secret(&mut self, secret: String) {
+        if self.has_session() {
+            self.change(CSRF_SECRET.to_owned(), Some(secret.into()));
+        } else {
+            self.form_secret = FormSecret::Made(secret);
+        }
     }
 
     fn is_changed(&self) -> bool {
@@ -144,7 +173,64 @@ impl Keeper {
             }
         };
         let alive = found.filter(|(record, _)| record.keep_for(self.lifetime, now).is_some());
-        Ok(alive.map_or_else(|| Live::new(now), |(record, stored)| Live { record, stored, ..Live::new(now) }))
+        let Some((record, stored)) = alive else { return Ok(Live::new(now)) };
+        let is_void = self.is_void(&record)?;
+        let mut live = Live { record, stored, ..Live::new(now) };
+        if is_void {
+            live.destroy();
+        }
+        Ok(live)
+    }
+
+    /// Returns whether the login of a session was revoked since.
+    fn is_void(&self, record: &Record) -> Result<bool> {
+        let (Some(generations), Some(login)) = (&self.generations, record.values.get(SUBJECT)) else {
+            return Ok(false);
+        };
+        // What is no login of this version may have been revoked: it is not trusted.
+        let Ok((subject, generation)) = <(String, u64)>::deserialize(login) else { return Ok(true) };
+        Ok(generation < generations.current(&subject)?)
+    }
+
+    /// Returns the current generation of a subject; 0 if the app has none.
+    pub(crate) fn generation(&self, subject: &str) -> Result<u64> {
+        self.generations.as_ref().map_or(Ok(0), |generations| generations.current(subject))
+    }
+
+    /// As [`load`](Self::load), with the secret for forms that a browser without a session has.
+    pub(crate) fn load_with_form_secret(
+        &self,
+        presented: Option<&str>,
+        form_cookie: Option<&str>,
+        now: u64,
+    ) -> Result<Live> {
+        let mut live = self.load(presented, now)?;
+        if !live.has_session() {
+            let purpose = self.purpose(FORM_PURPOSE);
+            let secret =
+                form_cookie.and_then(|signed| self.keys().find_map(|key| key.verify(&purpose, signed)));
+            live.form_secret =
+                secret.map_or(FormSecret::None, |secret| FormSecret::Presented(secret.to_owned()));
+        }
+        Ok(live)
+    }
+
+    /// Decides where the secret for forms is kept from now on. A session that begins takes over
+    /// that of its browser, so that pages which are open stay valid. Before a login this gives
+    /// nothing away that a planted session would not; [`Session::renew`](super::Session::renew)
+    /// ends it.
+    pub(crate) fn settle_form_secret(&self, live: &mut Live) -> FormCookie {
+        match std::mem::take(&mut live.form_secret) {
+            FormSecret::Presented(secret) | FormSecret::Made(secret) if live.has_session() => {
+                if live.csrf_secret().is_none() {
+                    live.change(CSRF_SECRET.to_owned(), Some(secret.into()));
+                }
+                FormCookie::Unchanged
+            }
+            FormSecret::Made(secret) => FormCookie::Keep(self.key.sign(&self.purpose(FORM_PURPOSE), &secret)),
+            FormSecret::Retired => FormCookie::Forget,
+            FormSecret::Presented(_) | FormSecret::None => FormCookie::Unchanged,
+        }
     }
 
     fn purpose(&self, of: &str) -> String {
@@ -265,6 +351,7 @@ mod tests {
             key: Key::generate(),
             old_keys: Vec::new(),
             lifetime: LIFETIME,
+            generations: None,
         }
     }
 

@@ -1,23 +1,24 @@
 //! Sessions in the memory of the process.
 
-use std::collections::{BTreeMap, HashMap};
 use std::fmt;
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 
 use super::SessionStore;
-use crate::core::error::Result;
+use super::segments::{Segments, cost};
+use crate::core::error::{Error, Result};
 
-/// How much memory the records may take, unless the program says otherwise: some 100,000 small sessions.
+/// How much memory the sessions may take by default: some 100,000 small sessions.
 const BYTES_MAX: usize = 64 * 1024 * 1024;
-
-/// What a session takes beside its record: the id twice, two map entries.
-const OVERHEAD_BYTES: usize = 256;
 
 /// Sessions in memory: for one process, and gone when it ends.
 ///
-/// When it is full, the sessions that would end first make room.
+/// When the store is full, sessions that no client has presented since they began are evicted
+/// first, the oldest of them first; then the least recently used of the others. A flood of new
+/// sessions therefore ends no session that is in use, as long as those in use fit into 80 % of
+/// [`bytes_max`](Self::bytes_max). If they do not, the least recently used of them lose that
+/// protection. Expired sessions are removed when new ones begin, up to 8 each time.
 ///
 /// ```
 /// use filoplume::Key;
@@ -27,22 +28,8 @@ const OVERHEAD_BYTES: usize = 256;
 /// let sessions = Sessions::new(MemoryStore::new(), Key::generate());
 /// ```
 pub struct MemoryStore {
-    sessions: Mutex<Kept>,
+    sessions: Mutex<Segments>,
     bytes_max: usize,
-}
-
-#[derive(Default)]
-struct Kept {
-    by_id: HashMap<String, Entry>,
-    /// What ends first stands first. The number keeps those apart that end at once.
-    by_end: BTreeMap<(Instant, u64), String>,
-    bytes: usize,
-    next_number: u64,
-}
-
-struct Entry {
-    record: Vec<u8>,
-    end: (Instant, u64),
 }
 
 impl MemoryStore {
@@ -51,7 +38,8 @@ impl MemoryStore {
         Self { sessions: Mutex::default(), bytes_max: BYTES_MAX }
     }
 
-    /// Sets how much memory the sessions may take, in bytes.
+    /// Sets how much memory the sessions may take, in bytes. A session takes its record and some
+    /// 400 bytes; one that is larger than the store is an error.
     #[must_use]
     pub fn bytes_max(mut self, bytes: usize) -> Self {
         self.bytes_max = bytes;
@@ -60,12 +48,20 @@ impl MemoryStore {
 
     /// Returns how many sessions are kept.
     pub fn len(&self) -> usize {
-        self.sessions.lock().by_id.len()
+        self.sessions.lock().len()
     }
 
     /// Returns whether no session is kept.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
+    }
+
+    fn check_size(&self, record: &[u8]) -> Result<()> {
+        if cost(record) <= self.bytes_max {
+            return Ok(());
+        }
+        let (bytes, bytes_max) = (cost(record), self.bytes_max);
+        Err(Error::internal(format!("the session takes {bytes} bytes, and the store has {bytes_max}")))
     }
 }
 
@@ -75,66 +71,38 @@ impl Default for MemoryStore {
     }
 }
 
-impl Kept {
-    fn remove(&mut self, id: &str) {
-        if let Some(entry) = self.by_id.remove(id) {
-            self.by_end.remove(&entry.end);
-            self.bytes -= cost(&entry.record);
-        }
-    }
-
-    fn put(&mut self, id: &str, record: &[u8], keep_for: Duration, bytes_max: usize) {
-        self.remove(id);
-        let now = Instant::now();
-        self.bytes += cost(record);
-        while let Some(first) = self.by_end.first_entry() {
-            if first.key().0 > now && self.bytes <= bytes_max {
-                break;
-            }
-            let id = first.get().clone();
-            self.remove(&id);
-        }
-        self.next_number += 1;
-        let end = (end_of(now, keep_for), self.next_number);
-        self.by_end.insert(end, id.to_owned());
-        self.by_id.insert(id.to_owned(), Entry { record: record.to_owned(), end });
-    }
-}
-
-/// A century stands for what no clock can say.
+/// Returns when a session ends. A century stands for what no clock can say.
 fn end_of(now: Instant, keep_for: Duration) -> Instant {
     const CENTURY: Duration = Duration::from_secs(100 * 365 * 24 * 3600);
     now.checked_add(keep_for.min(CENTURY)).unwrap_or(now)
 }
 
-fn cost(record: &[u8]) -> usize {
-    record.len() + OVERHEAD_BYTES
-}
-
 impl SessionStore for MemoryStore {
     fn load(&self, id: &str) -> Result<Option<Vec<u8>>> {
         let mut sessions = self.sessions.lock();
-        match sessions.by_id.get(id) {
-            Some(entry) if entry.end.0 > Instant::now() => Ok(Some(entry.record.clone())),
-            Some(_) => {
-                sessions.remove(id);
-                Ok(None)
-            }
-            None => Ok(None),
+        let record = sessions.peek(id, Instant::now()).map(<[u8]>::to_owned);
+        match record {
+            Some(_) => sessions.note_use(id, self.bytes_max),
+            None => sessions.remove(id),
         }
+        Ok(record)
     }
 
     fn insert(&self, id: &str, record: &[u8], keep_for: Duration) -> Result<()> {
-        self.sessions.lock().put(id, record, keep_for, self.bytes_max);
+        self.check_size(record)?;
+        let now = Instant::now();
+        self.sessions.lock().insert(id, record, end_of(now, keep_for), now, self.bytes_max);
         Ok(())
     }
 
     fn replace(&self, id: &str, old: &[u8], new: &[u8], keep_for: Duration) -> Result<bool> {
+        self.check_size(new)?;
+        let now = Instant::now();
         let mut sessions = self.sessions.lock();
-        let is_old =
-            sessions.by_id.get(id).is_some_and(|entry| entry.record == old && entry.end.0 > Instant::now());
+        let is_old = sessions.peek(id, now) == Some(old);
         if is_old {
-            sessions.put(id, new, keep_for, self.bytes_max);
+            sessions.insert(id, new, end_of(now, keep_for), now, self.bytes_max);
+            sessions.note_use(id, self.bytes_max);
         }
         Ok(is_old)
     }
@@ -154,25 +122,127 @@ impl fmt::Debug for MemoryStore {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::session::segments::{EXPIRED_PER_INSERT, OVERHEAD_BYTES};
 
     const HOUR: Duration = Duration::from_secs(3600);
 
-    #[test]
-    fn what_ends_first_makes_room() {
-        let store = MemoryStore::new().bytes_max(3 * (OVERHEAD_BYTES + 4));
-        for (id, hours) in [("a", 3), ("b", 1), ("c", 2)] {
-            store.insert(id, b"1234", HOUR * hours).expect("memory does not fail");
-        }
-        assert_eq!(store.len(), 3);
-        store.insert("d", b"1234", HOUR).expect("memory does not fail");
-        let kept = |id: &str| store.load(id).expect("memory does not fail").is_some();
-        assert_eq!([kept("a"), kept("b"), kept("c"), kept("d")], [true, false, true, true]);
-        assert!(store.replace("a", b"1234", &[7; 300], HOUR * 3).expect("memory does not fail"));
-        assert_eq!([kept("a"), kept("c"), kept("d")], [true, false, false]);
+    /// A store with room for so many sessions of four bytes.
+    fn store_for(sessions: usize) -> MemoryStore {
+        MemoryStore::new().bytes_max(sessions * (OVERHEAD_BYTES + 4))
+    }
+
+    fn begin(store: &MemoryStore, id: &str) {
+        store.insert(id, b"1234", HOUR).expect("memory does not fail");
+    }
+
+    fn present(store: &MemoryStore, id: &str) -> bool {
+        store.load(id).expect("memory does not fail").is_some()
+    }
+
+    fn ids(store: &MemoryStore) -> Vec<&'static str> {
+        let sessions = store.sessions.lock();
+        let is_kept = |id: &&str| sessions.peek(id, Instant::now()).is_some();
+        ["a", "b", "c", "d", "e", "f", "g", "h"].into_iter().filter(is_kept).collect()
     }
 
     #[test]
-    fn what_is_over_is_neither_given_out_nor_kept() {
+    fn a_session_that_never_came_back_makes_room_first() {
+        let store = store_for(5);
+        for id in ["a", "b", "c", "d", "e"] {
+            begin(&store, id);
+        }
+        assert!(present(&store, "a") && present(&store, "c"));
+        begin(&store, "f");
+        assert_eq!(ids(&store), ["a", "c", "d", "e", "f"], "the oldest on probation");
+        begin(&store, "g");
+        begin(&store, "h");
+        assert_eq!(ids(&store), ["a", "c", "f", "g", "h"]);
+    }
+
+    #[test]
+    fn sessions_in_use_have_four_fifths_and_the_least_recently_used_leave() {
+        let store = store_for(5);
+        for id in ["a", "b", "c", "d", "e"] {
+            begin(&store, id);
+            assert!(present(&store, id));
+        }
+        // The fifth does not fit into the share: `a` was used least recently.
+        begin(&store, "f");
+        assert_eq!(ids(&store), ["b", "c", "d", "e", "f"]);
+        assert!(present(&store, "b") && present(&store, "f"));
+        begin(&store, "g");
+        assert_eq!(ids(&store), ["b", "d", "e", "f", "g"], "`c` was used before `b`");
+    }
+
+    #[test]
+    fn a_changed_session_is_in_use() {
+        let store = store_for(3);
+        for id in ["a", "b", "c"] {
+            begin(&store, id);
+        }
+        assert!(store.replace("a", b"1234", b"5678", HOUR).expect("memory does not fail"));
+        begin(&store, "d");
+        assert_eq!(ids(&store), ["a", "c", "d"]);
+        let room_of_two = vec![7; OVERHEAD_BYTES + 4];
+        assert!(store.replace("a", b"5678", &room_of_two, HOUR).expect("memory does not fail"));
+        assert_eq!(ids(&store), ["a", "d"]);
+    }
+
+    #[test]
+    fn a_flood_of_new_sessions_ends_none_that_is_in_use() {
+        let store = store_for(15_000);
+        let users: Vec<String> = (0..1000).map(|number| format!("user-{number}")).collect();
+        for user in &users {
+            begin(&store, user);
+            assert!(present(&store, user));
+        }
+        for number in 0..300_000 {
+            store.insert(&format!("flood-{number}"), b"1234", HOUR * 9).expect("memory does not fail");
+        }
+        assert_eq!(store.len(), 15_000);
+        assert!(users.iter().all(|user| present(&store, user)));
+        // Somebody who logs in during the flood has the time of 3,000 new sessions to come back.
+        begin(&store, "late");
+        for number in 0..2999 {
+            begin(&store, &format!("more-{number}"));
+        }
+        assert!(present(&store, "late"));
+    }
+
+    #[test]
+    fn the_cost_of_an_insertion_does_not_grow_with_the_store() {
+        // The fastest of several runs: other work on the machine only makes runs slower.
+        let fastest = |sessions: usize| {
+            let store = store_for(sessions);
+            (0..sessions).for_each(|number| begin(&store, &format!("old-{number}")));
+            let run = |run: usize| {
+                let begun = Instant::now();
+                (0..500).for_each(|number| begin(&store, &format!("{run}-{number}")));
+                begun.elapsed()
+            };
+            (0..10).map(run).min().expect("there were runs")
+        };
+        let (small, large) = (fastest(500), fastest(100_000));
+        assert!(large < small * 40, "200 times the sessions: {small:?}, {large:?}");
+    }
+
+    #[test]
+    fn an_insertion_removes_expired_sessions_a_few_at_a_time() {
+        let store = MemoryStore::new();
+        for number in 0..10 * EXPIRED_PER_INSERT {
+            let (end, now) = (Instant::now(), Instant::now());
+            // As if the clock had moved on only after all of them began.
+            let before = now.checked_sub(HOUR).unwrap_or(now);
+            store.sessions.lock().insert(&number.to_string(), b"1", end, before, usize::MAX);
+        }
+        for batch in 1..=10 {
+            begin(&store, &format!("new-{batch}"));
+            assert_eq!(store.len(), (10 - batch) * EXPIRED_PER_INSERT + batch);
+        }
+    }
+
+    #[test]
+    fn an_expired_session_is_neither_given_out_nor_kept() {
         let store = MemoryStore::new();
         store.insert("a", b"1", Duration::ZERO).expect("memory does not fail");
         assert_eq!(store.load("a").expect("memory does not fail"), None);
@@ -180,6 +250,17 @@ mod tests {
         assert!(!store.replace("b", b"1", b"2", HOUR).expect("memory does not fail"));
         store.insert("c", b"1", Duration::MAX).expect("memory does not fail");
         assert_eq!(store.len(), 1);
-        assert_eq!(store.sessions.lock().bytes, OVERHEAD_BYTES + 1);
+        assert_eq!(store.sessions.lock().bytes(), OVERHEAD_BYTES + 1);
+        store.remove("c").expect("memory does not fail");
+        assert_eq!(store.sessions.lock().bytes(), 0);
+    }
+
+    #[test]
+    fn a_session_that_is_larger_than_the_store_ends_no_other() {
+        let store = store_for(2);
+        begin(&store, "a");
+        store.insert("b", &[7; 1000], HOUR).expect_err("it does not fit");
+        store.replace("a", b"1234", &[7; 1000], HOUR).expect_err("it does not fit");
+        assert_eq!(ids(&store), ["a"]);
     }
 }

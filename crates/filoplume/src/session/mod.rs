@@ -4,11 +4,14 @@
 //! of it. Where sessions are kept is a [`SessionStore`], or the browser.
 
 mod flash;
+mod form_secret;
+mod generations;
 mod keeper;
 mod memory;
 mod record;
 #[cfg(feature = "redis")]
 mod redis;
+mod segments;
 #[cfg(feature = "sqlite")]
 mod sqlite;
 mod store;
@@ -21,9 +24,10 @@ use filoplume_runtime::Request;
 use parking_lot::{MappedMutexGuard, Mutex, MutexGuard};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use serde_json::Value;
 
 pub use flash::{Flash, FlashMessage};
+pub(crate) use form_secret::FormCookie;
+pub use generations::{Generations, MemoryGenerations};
 pub(crate) use keeper::{Keeper, Outcome, Place, random_token};
 pub use memory::MemoryStore;
 pub(crate) use record::Lifetime;
@@ -41,6 +45,9 @@ use keeper::Live;
 
 /// The name under which a session keeps what proves that a form is its own. It ends with [`Session::renew`].
 pub(crate) const CSRF_SECRET: &str = "filoplume.csrf";
+
+/// The name under which a session keeps who logged in, and in which generation.
+pub(crate) const SUBJECT: &str = "filoplume.subject";
 
 /// What an app remembers of a browser: values by name. See [`Sessions`](crate::middleware::Sessions).
 ///
@@ -72,9 +79,20 @@ pub struct Session {
 
 struct Inner {
     keeper: Arc<Keeper>,
-    /// The value of the cookie, if one came.
-    presented: Option<String>,
+    presented: Presented,
     state: Mutex<State>,
+}
+
+/// The values of the cookies that came.
+pub(crate) struct Presented {
+    pub(crate) session: Option<String>,
+    pub(crate) form: Option<String>,
+}
+
+/// What the browser is told when the response is made.
+pub(crate) struct Saved {
+    pub(crate) session: Outcome,
+    pub(crate) form: FormCookie,
 }
 
 enum State {
@@ -112,7 +130,7 @@ impl Session {
         Ok(session)
     }
 
-    pub(crate) fn new(keeper: Arc<Keeper>, presented: Option<String>) -> Self {
+    pub(crate) fn new(keeper: Arc<Keeper>, presented: Presented) -> Self {
         Self { inner: Arc::new(Inner { keeper, presented, state: Mutex::new(State::Unread) }) }
     }
 
@@ -245,10 +263,66 @@ impl Session {
         Ok(())
     }
 
+    /// Notes that somebody logged in, and [renews](Self::renew) the session. `subject` names them
+    /// for good, such as by the key of their row in the database.
+    ///
+    /// If the app has [`Sessions::generations`](crate::middleware::Sessions::generations), the
+    /// login ends as soon as the subject has a higher generation than it has now: in this session,
+    /// wherever it is kept, and in all copies of its cookie. [`clear`](Self::clear) and
+    /// [`destroy`](Self::destroy) end the login of this session only.
+    ///
+    /// ```
+    /// use filoplume::Key;
+    /// use filoplume::prelude::*;
+    ///
+    /// let app = App::new()
+    ///     // Once the password is checked:
+    ///     .post("/login", |session: Session| session.log_in("ada"))
+    ///     .get("/", |session: Session| session.subject())
+    ///     .with(middleware::Sessions::in_cookie(Key::generate()));
+    /// let client = app.test();
+    /// client.post("/login").send();
+    /// client.get("/").send().assert_text("ada");
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// If the response was made already, or the generation of the subject cannot be told.
+    pub fn log_in(&self, subject: impl Into<String>) -> Result<()> {
+        let subject = subject.into();
+        // Before the session is locked: the app may ask a database.
+        let generation = self.inner.keeper.generation(&subject)?;
+        let mut live = self.live()?;
+        live.renew();
+        live.change(SUBJECT.to_owned(), Some(serde_json::to_value((subject, generation))?));
+        Ok(())
+    }
+
+    /// Returns who [logged in](Self::log_in), unless that was revoked.
+    ///
+    /// ```
+    /// use filoplume::Key;
+    /// use filoplume::prelude::*;
+    ///
+    /// let app = App::new()
+    ///     .get("/", |session: Session| -> Result<String> {
+    ///         session.subject()?.ok_or_else(|| Error::unauthorized("log in first"))
+    ///     })
+    ///     .with(middleware::Sessions::in_cookie(Key::generate()));
+    /// app.test().get("/").send().assert_status(401);
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// If the response was made already.
+    pub fn subject(&self) -> Result<Option<String>> {
+        Ok(self.get::<(String, u64)>(SUBJECT)?.map(|(subject, _)| subject))
+    }
+
     /// Ends the session, for good, and lets the browser forget it: for logging out. What is kept afterwards begins a new one.
     ///
     /// A session that is kept in the browser ends there only: who has a copy of the cookie can go on with it until it
-    /// is too old.
+    /// is too old, or until the app revokes it by [`Generations`].
     ///
     /// ```
     /// use filoplume::Key;
@@ -279,7 +353,9 @@ impl Session {
         let inner = &*self.inner;
         let mut state = inner.state.lock();
         if matches!(*state, State::Unread) {
-            *state = State::Live(Box::new(inner.keeper.load(inner.presented.as_deref(), now())?));
+            let Presented { session, form } = &inner.presented;
+            let live = inner.keeper.load_with_form_secret(session.as_deref(), form.as_deref(), now())?;
+            *state = State::Live(Box::new(live));
         }
         MutexGuard::try_map(state, |state| match state {
             State::Live(live) => Some(&mut **live),
@@ -291,23 +367,32 @@ impl Session {
     }
 
     /// Saves what was changed. `None` if nobody used the session.
-    pub(crate) fn save(&self) -> Result<Option<Outcome>> {
+    pub(crate) fn save(&self) -> Result<Option<Saved>> {
+        let keeper = &self.inner.keeper;
         let state = std::mem::replace(&mut *self.inner.state.lock(), State::Saved);
         match state {
-            State::Live(live) => self.inner.keeper.save(*live, now()).map(Some),
+            State::Live(mut live) => {
+                let form = keeper.settle_form_secret(&mut live);
+                Ok(Some(Saved { session: keeper.save(*live, now())?, form }))
+            }
             State::Unread | State::Saved => Ok(None),
         }
     }
 
-    /// The value of a name, made if there is none.
-    pub(crate) fn get_or_insert(&self, name: &str, make: impl FnOnce() -> Result<String>) -> Result<String> {
+    /// Returns the secret that forms are checked with, if there is one.
+    pub(crate) fn csrf_secret(&self) -> Result<Option<String>> {
+        Ok(self.live()?.csrf_secret().map(str::to_owned))
+    }
+
+    /// Returns the secret for forms, made if there is none.
+    pub(crate) fn csrf_secret_or_new(&self) -> Result<String> {
         let mut live = self.live()?;
-        if let Some(Value::String(value)) = live.record.values.get(name) {
-            return Ok(value.clone());
+        if let Some(secret) = live.csrf_secret() {
+            return Ok(secret.to_owned());
         }
-        let value = make()?;
-        live.change(name.to_owned(), Some(value.clone().into()));
-        Ok(value)
+        let secret = random_token()?;
+        live.set_csrf_secret(secret.clone());
+        Ok(secret)
     }
 }
 

@@ -27,9 +27,10 @@ const REPLACE: &str = "if redis.call('GET', KEYS[1]) == ARGV[1] then \
 /// # Ok::<(), filoplume::Error>(())
 /// ```
 ///
-/// Connections that broke are made anew, once for each command. Each answer of the server is waited for two seconds at
-/// most. Sessions end by Redis's own expiry; a server that evicts keys ends them early. TLS is not in it: a tunnel or a
-/// Unix socket is, or a store of your own.
+/// Connections that broke are made anew, once for each command. Each answer of the server is waited
+/// for two seconds at most. Sessions end by Redis's own expiry; a server that evicts keys ends them
+/// early, by its `maxmemory-policy`. TLS is not in it: a tunnel or a Unix socket is, or a store of
+/// your own.
 pub struct RedisStore {
     pool: RedisPool,
     prefix: String,

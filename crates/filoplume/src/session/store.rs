@@ -48,7 +48,9 @@ use crate::core::error::Result;
 /// }
 /// ```
 pub trait SessionStore: Send + Sync + 'static {
-    /// Returns the record of a session, unless it is over.
+    /// Returns the record of a session, unless it is over. It is asked only for what a client has
+    /// presented with a valid signature: a store with a bound keeps such sessions longer than those
+    /// that never came back.
     ///
     /// # Errors
     ///

@@ -3,11 +3,13 @@
 mod client_address;
 mod conditional;
 mod cookies;
+mod csrf;
 mod extractors;
 mod middleware;
 mod multipart;
 mod presentation;
 mod redis_server;
+mod revocation;
 mod routing;
 mod security;
 mod serving;

@@ -252,7 +252,7 @@ fn a_multipart_form_is_taken_with_its_files_unread() {
 fn an_upload_that_still_arrives_is_read_from_its_start() {
     let in_process = shop();
     let token = in_process.get("/").send().text().to_owned();
-    let session = in_process.cookie("__Host-session").expect("it is set");
+    let secret = in_process.cookie("__Host-session-csrf").expect("it is set");
     let app = shop_app().start("127.0.0.1:0").expect("there is a port");
     let head = format!(
         "--b\r\ncontent-disposition: form-data; name=\"_csrf\"\r\n\r\n{token}\r\n--b\r\n\
@@ -264,7 +264,7 @@ fn an_upload_that_still_arrives_is_read_from_its_start() {
         let mut socket = TcpStream::connect(app.local_addr()).expect("it listens");
         write!(
             socket,
-            "POST {path} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\ncookie: __Host-session={session}\r\n\
+            "POST {path} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\ncookie: __Host-session-csrf={secret}\r\n\
              content-type: multipart/form-data; boundary=b\r\ncontent-length: {length}\r\n\r\n"
         )
         .expect("it listens");

@@ -1,0 +1,217 @@
+//! Which logins of a user are void: sessions that are ended from the server's side, wherever they
+//! are kept.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::Arc;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use parking_lot::Mutex;
+
+use crate::core::error::Result;
+
+/// Most subjects that [`MemoryGenerations`] knows one by one: some 30 MB.
+const SUBJECTS_MAX: usize = 250_000;
+
+/// The current generation of each subject, for
+/// [`Sessions::generations`](crate::middleware::Sessions::generations).
+///
+/// A subject is whoever logged in, by the name that [`Session::log_in`](super::Session::log_in) was
+/// given. The login notes the generation of the subject; a session whose generation is lower than
+/// the current one is void. A generation only ever grows. Apps usually keep it in a column of their
+/// table of users, and implement this by a closure:
+///
+/// ```
+/// use std::collections::HashMap;
+/// use std::sync::{Arc, Mutex};
+/// use filoplume::Key;
+/// use filoplume::middleware::Sessions;
+/// use filoplume::prelude::*;
+///
+/// // Stands for: SELECT generation FROM users WHERE id = ?
+/// let users = Arc::new(Mutex::new(HashMap::from([("ada".to_owned(), 1)])));
+/// let table = Arc::clone(&users);
+/// let generation = move |user: &str| -> Result<u64> {
+///     let users = table.lock().unwrap();
+///     users.get(user).copied().ok_or(Error::internal("there is no such user"))
+/// };
+///
+/// let client = App::new()
+///     .post("/login", |session: Session| session.log_in("ada"))
+///     .get("/", |session: Session| session.subject())
+///     .with(Sessions::in_cookie(Key::generate()).generations(generation))
+///     .test();
+/// client.post("/login").send();
+/// client.get("/").send().assert_text("ada");
+/// // UPDATE users SET generation = generation + 1 WHERE id = ?
+/// users.lock().unwrap().insert("ada".to_owned(), 2);
+/// client.get("/").send().assert_status(404);
+/// ```
+///
+/// It is asked once for each request that uses a session in which somebody logged in, and may
+/// block. For a user who was deleted it returns `u64::MAX`, or an error.
+pub trait Generations: Send + Sync + 'static {
+    /// Returns the current generation of a subject.
+    ///
+    /// # Errors
+    ///
+    /// If it cannot be told. The request ends with a `500`: nobody is let in who may be logged out.
+    fn current(&self, subject: &str) -> Result<u64>;
+}
+
+impl<F: Fn(&str) -> Result<u64> + Send + Sync + 'static> Generations for F {
+    fn current(&self, subject: &str) -> Result<u64> {
+        self(subject)
+    }
+}
+
+impl<G: Generations + ?Sized> Generations for Arc<G> {
+    fn current(&self, subject: &str) -> Result<u64> {
+        (**self).current(subject)
+    }
+}
+
+/// Generations in memory: for one process.
+///
+/// When the process ends, so do all logins: what was revoked before is not known afterwards, and
+/// must not become valid again. The memory has a bound: with the 250,001st subject that is
+/// advanced, the logins of all subjects end.
+///
+/// ```
+/// use std::sync::Arc;
+/// use filoplume::Key;
+/// use filoplume::middleware::Sessions;
+/// use filoplume::prelude::*;
+/// use filoplume::session::MemoryGenerations;
+///
+/// let generations = Arc::new(MemoryGenerations::new());
+/// let client = App::new()
+///     .post("/login", |session: Session| session.log_in("ada"))
+///     .get("/", |session: Session| session.subject())
+///     .post("/password", |session: Session, State(logins): State<Arc<MemoryGenerations>>| {
+///         // .. once the new password is stored: every login of before ends,
+///         // and this one begins anew.
+///         logins.advance("ada");
+///         session.log_in("ada")
+///     })
+///     .state(Arc::clone(&generations))
+///     .with(Sessions::in_cookie(Key::generate()).generations(generations))
+///     .test();
+/// client.post("/login").send();
+/// let elsewhere = client.cookie("__Host-session").unwrap();
+/// client.post("/password").send();
+/// client.get("/").send().assert_text("ada");
+/// client.set_cookie("__Host-session", &elsewhere);
+/// client.get("/").send().assert_status(404);
+/// ```
+pub struct MemoryGenerations {
+    known: Mutex<Known>,
+}
+
+struct Known {
+    /// The generation of every subject that is not in the map.
+    of_others: u64,
+    by_subject: HashMap<String, u64>,
+    newest: u64,
+    subjects_max: usize,
+}
+
+impl MemoryGenerations {
+    /// Returns generations that are higher than those of any process before.
+    pub fn new() -> Self {
+        Self::with_subjects_max(SUBJECTS_MAX)
+    }
+
+    fn with_subjects_max(subjects_max: usize) -> Self {
+        let now = microseconds();
+        let known = Known { of_others: now, by_subject: HashMap::new(), newest: now, subjects_max };
+        Self { known: Mutex::new(known) }
+    }
+
+    /// Ends all logins of a subject, and returns its new generation: for "log out everywhere", and
+    /// when a password was changed.
+    pub fn advance(&self, subject: impl Into<String>) -> u64 {
+        self.known.lock().advance(subject.into())
+    }
+}
+
+impl Known {
+    fn advance(&mut self, subject: String) -> u64 {
+        self.newest = microseconds().max(self.newest.saturating_add(1));
+        self.by_subject.insert(subject, self.newest);
+        if self.by_subject.len() > self.subjects_max {
+            // To forget a subject alone would make its logins valid again.
+            self.by_subject.clear();
+            self.of_others = self.newest;
+        }
+        self.newest
+    }
+}
+
+/// Microseconds since 1970: a process begins with a higher number than the one before it ended
+/// with.
+fn microseconds() -> u64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(since.as_micros()).unwrap_or(u64::MAX)
+}
+
+impl Default for MemoryGenerations {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Generations for MemoryGenerations {
+    fn current(&self, subject: &str) -> Result<u64> {
+        let known = self.known.lock();
+        Ok(known.by_subject.get(subject).copied().unwrap_or(known.of_others))
+    }
+}
+
+impl fmt::Debug for MemoryGenerations {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let subjects = self.known.lock().by_subject.len();
+        f.debug_struct("MemoryGenerations").field("subjects", &subjects).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn current(generations: &MemoryGenerations, subject: &str) -> u64 {
+        generations.current(subject).expect("memory does not fail")
+    }
+
+    #[test]
+    fn generations_only_grow_and_each_subject_has_its_own() {
+        let generations = MemoryGenerations::new();
+        let (ada, bob) = (current(&generations, "ada"), current(&generations, "bob"));
+        let first = generations.advance("ada");
+        let second = generations.advance("ada");
+        assert!(ada < first && first < second);
+        assert_eq!((current(&generations, "ada"), current(&generations, "bob")), (second, bob));
+    }
+
+    #[test]
+    fn a_later_process_begins_higher() {
+        let before = MemoryGenerations::new();
+        let last = before.advance("ada");
+        // The clock may be as coarse as it likes.
+        while microseconds() <= last {
+            std::hint::spin_loop();
+        }
+        assert!(current(&MemoryGenerations::new(), "ada") > last);
+    }
+
+    #[test]
+    fn subjects_have_a_bound_that_makes_nothing_valid_again() {
+        let generations = MemoryGenerations::with_subjects_max(3);
+        let advanced: Vec<u64> = ["a", "b", "c", "d"].map(|subject| generations.advance(subject)).into();
+        assert_eq!(generations.known.lock().by_subject.len(), 0);
+        for subject in ["a", "b", "c", "d", "e"] {
+            assert_eq!(current(&generations, subject), advanced[3], "{subject}");
+        }
+        assert!(generations.advance("a") > advanced[3]);
+    }
+}

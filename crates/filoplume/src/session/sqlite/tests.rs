@@ -1,0 +1,292 @@
+//! What a flood, other processes and other users of the machine do to the file.
+
+use super::*;
+
+const HOUR: Duration = Duration::from_secs(3600);
+
+fn in_memory() -> SqliteStore {
+    SqliteStore::open(":memory:").expect("it needs no disk")
+}
+
+fn begin(store: &SqliteStore, id: &str) {
+    store.insert(id, b"1234", HOUR).expect("memory does not fail");
+}
+
+fn present(store: &SqliteStore, id: &str) -> bool {
+    store.load(id).expect("memory does not fail").is_some()
+}
+
+/// The rows as they are, without the use that asking for one is.
+fn ids(store: &SqliteStore) -> Vec<String> {
+    let connection = store.connection.lock();
+    let mut statement = connection.prepare("SELECT id FROM filoplume_sessions ORDER BY id").unwrap();
+    let ids = statement.query_map([], |row| row.get(0)).unwrap();
+    ids.map(Result::unwrap).collect()
+}
+
+fn count(store: &SqliteStore) -> usize {
+    schema::sessions(&store.connection.lock()).unwrap()
+}
+
+#[track_caller]
+fn counts_are_right(store: &SqliteStore) {
+    let connection = store.connection.lock();
+    let of = |sql: &str| {
+        let count: u32 = connection.query_row(sql, [], |row| row.get(0)).unwrap();
+        count as usize
+    };
+    assert_eq!(schema::sessions(&connection).unwrap(), of("SELECT count(*) FROM filoplume_sessions"));
+    let used = of("SELECT count(*) FROM filoplume_sessions WHERE is_used = 1");
+    assert_eq!(schema::used(&connection).unwrap(), used);
+}
+
+#[test]
+fn a_session_that_never_came_back_makes_room_first() {
+    let store = in_memory().sessions_max(5);
+    for id in ["a", "b", "c", "d", "e"] {
+        begin(&store, id);
+    }
+    assert!(present(&store, "a") && present(&store, "c"));
+    begin(&store, "f");
+    assert_eq!(ids(&store), ["a", "c", "d", "e", "f"], "the oldest on probation");
+    begin(&store, "g");
+    begin(&store, "h");
+    assert_eq!(ids(&store), ["a", "c", "f", "g", "h"]);
+    counts_are_right(&store);
+}
+
+#[test]
+fn sessions_in_use_have_four_fifths_and_the_least_recently_used_leave() {
+    let store = in_memory().sessions_max(5);
+    for id in ["a", "b", "c", "d", "e"] {
+        begin(&store, id);
+        assert!(present(&store, id));
+    }
+    // The fifth does not fit into the share: `a` was used least recently.
+    begin(&store, "f");
+    assert_eq!(ids(&store), ["b", "c", "d", "e", "f"]);
+    counts_are_right(&store);
+}
+
+#[test]
+fn use_is_noted_again_after_a_minute() {
+    let store = in_memory();
+    let set = |id: &str, ago: i64| {
+        let at = microseconds() - ago;
+        let connection = store.connection.lock();
+        let set = "UPDATE filoplume_sessions SET is_used = 1, at = ?2 WHERE id = ?1";
+        connection.execute(set, params![id, at]).unwrap();
+        at
+    };
+    let at = |id: &str| -> i64 {
+        let connection = store.connection.lock();
+        connection
+            .query_row("SELECT at FROM filoplume_sessions WHERE id = ?1", [id], |row| row.get(0))
+            .unwrap()
+    };
+    for (id, ago, is_noted) in [
+        ("now", 0, false),
+        ("seconds ago", 30_000_000, false),
+        ("a minute ago", USE_NOTED_EVERY, true),
+        ("before the clock was set back", -3_600_000_000, true),
+    ] {
+        begin(&store, id);
+        let before = set(id, ago);
+        assert!(present(&store, id));
+        assert_eq!(at(id) != before, is_noted, "{id}");
+    }
+}
+
+#[test]
+fn a_flood_of_new_sessions_ends_none_that_is_in_use_and_does_not_grow_the_file() {
+    let store = in_memory().sessions_max(1000);
+    let users: Vec<String> = (0..500).map(|number| format!("user-{number}")).collect();
+    for user in &users {
+        begin(&store, user);
+        assert!(present(&store, user));
+    }
+    for number in 0..20_000 {
+        begin(&store, &format!("flood-{number}"));
+        assert!(count(&store) <= 1000);
+    }
+    assert!(users.iter().all(|user| present(&store, user)));
+    counts_are_right(&store);
+}
+
+#[test]
+fn expired_sessions_do_not_pile_up_at_any_rate() {
+    let store = in_memory();
+    // All within far less than a minute.
+    for number in 0..5000 {
+        store.insert(&number.to_string(), b"1", Duration::ZERO).unwrap();
+        assert!(count(&store) <= 2, "{number}");
+    }
+}
+
+#[test]
+fn a_heap_of_expired_sessions_is_removed_a_few_at_a_time() {
+    let store = in_memory();
+    (0..200).for_each(|number| begin(&store, &format!("old-{number}")));
+    store.connection.lock().execute("UPDATE filoplume_sessions SET ends = 0", []).unwrap();
+    for begun in 1..=25 {
+        begin(&store, &format!("new-{begun}"));
+        assert_eq!(count(&store), 200 - begun * EXPIRED_PER_INSERT + begun);
+    }
+    counts_are_right(&store);
+}
+
+#[test]
+fn a_bound_that_was_lowered_is_reached_a_few_at_a_time() {
+    let store = in_memory();
+    (0..100).for_each(|number| begin(&store, &format!("old-{number}")));
+    let store = store.sessions_max(30);
+    begin(&store, "a");
+    assert_eq!(count(&store), 100 + 1 - MOVED_PER_CALL);
+    (0..20).for_each(|number| begin(&store, &format!("new-{number}")));
+    assert_eq!(count(&store), 30);
+}
+
+#[test]
+fn every_statement_finds_its_rows_by_an_index() {
+    let store = in_memory();
+    let connection = store.connection.lock();
+    for sql in [LOAD, INSERT, REPLACE, DELETE_EXPIRED, DELETE_NEXT, NOTE_USE, RETURN_TO_PROBATION] {
+        let mut statement = connection.prepare(&format!("EXPLAIN QUERY PLAN {sql}")).unwrap();
+        let parameters = vec![rusqlite::types::Null; statement.parameter_count()];
+        let parameters = rusqlite::params_from_iter(parameters);
+        let steps = statement.query_map(parameters, |row| row.get(3)).unwrap();
+        let plan: Vec<String> = steps.map(Result::unwrap).collect();
+        let is_slow = |step: &String| step.contains("SCAN") || step.contains("TEMP B-TREE");
+        assert!(!plan.iter().any(is_slow), "{sql}: {plan:?}");
+    }
+}
+
+#[test]
+fn a_file_of_an_older_version_is_taken_over() {
+    let connection = Connection::open_in_memory().unwrap();
+    connection
+        .execute_batch(
+            "CREATE TABLE filoplume_sessions
+                 (id TEXT NOT NULL PRIMARY KEY, record BLOB NOT NULL, ends INTEGER NOT NULL) WITHOUT ROWID;
+             CREATE INDEX filoplume_sessions_ends ON filoplume_sessions (ends);
+             INSERT INTO filoplume_sessions VALUES ('old', x'31', 99999999999), ('over', x'31', 0);",
+        )
+        .unwrap();
+    let store = SqliteStore::with_connection(connection).unwrap().sessions_max(3);
+    counts_are_right(&store);
+    (0..10).for_each(|number| begin(&store, &number.to_string()));
+    assert_eq!(ids(&store), ["8", "9", "old"]);
+    assert!(present(&store, "old"));
+    // A process of the older version, which knows nothing of the order.
+    let insert = "INSERT OR REPLACE INTO filoplume_sessions (id, record, ends) VALUES ('a', x'31', 1)";
+    store.connection.lock().execute(insert, []).unwrap();
+    counts_are_right(&store);
+    store.connection.lock().execute("DELETE FROM filoplume_sessions", []).unwrap();
+    counts_are_right(&store);
+}
+
+#[test]
+fn an_id_that_begins_again_is_on_probation_again() {
+    let store = in_memory();
+    begin(&store, "a");
+    assert!(present(&store, "a"));
+    begin(&store, "a");
+    assert_eq!(schema::used(&store.connection.lock()).unwrap(), 0);
+    counts_are_right(&store);
+}
+
+#[test]
+fn two_processes_share_a_file_and_its_bound() {
+    let folder = tempfile::tempdir().unwrap();
+    let open = || SqliteStore::open(folder.path().join("sessions.db")).unwrap().sessions_max(40);
+    let stores = [open(), open()];
+    std::thread::scope(|scope| {
+        for (name, store) in ["a", "b"].into_iter().zip(&stores) {
+            scope.spawn(move || {
+                for number in 0..100 {
+                    begin(store, &format!("{name}-{number}"));
+                    assert!(count(store) <= 40);
+                }
+            });
+        }
+    });
+    stores.iter().for_each(counts_are_right);
+}
+
+#[cfg(unix)]
+mod rights {
+    use std::fs;
+    use std::os::unix::fs::PermissionsExt;
+    use std::sync::{Arc, Mutex};
+
+    use super::*;
+
+    fn mode(path: &Path) -> u32 {
+        fs::metadata(path).unwrap().permissions().mode() & 0o777
+    }
+
+    /// Opens a store, and returns it with what was logged meanwhile.
+    fn open_logged(path: &Path) -> (SqliteStore, String) {
+        let log = Arc::new(Mutex::new(Vec::new()));
+        let writer = Writer(Arc::clone(&log));
+        let subscriber = tracing_subscriber::fmt().with_writer(move || writer.clone()).finish();
+        let store = tracing::subscriber::with_default(subscriber, || SqliteStore::open(path)).unwrap();
+        let text = String::from_utf8(log.lock().unwrap().clone()).unwrap();
+        (store, text)
+    }
+
+    #[derive(Clone)]
+    struct Writer(Arc<Mutex<Vec<u8>>>);
+
+    impl std::io::Write for Writer {
+        fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+            self.0.lock().unwrap().extend_from_slice(bytes);
+            Ok(bytes.len())
+        }
+
+        fn flush(&mut self) -> std::io::Result<()> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn a_new_file_and_those_beside_it_are_for_their_owner_only() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("sessions.db");
+        let (store, log) = open_logged(&path);
+        begin(&store, "a");
+        for name in ["sessions.db", "sessions.db-wal", "sessions.db-shm"] {
+            assert_eq!(mode(&folder.path().join(name)), 0o600, "{name}");
+        }
+        assert_eq!(log, "");
+        drop(store);
+        let (_, log) = open_logged(&path);
+        assert_eq!(log, "");
+    }
+
+    #[test]
+    fn a_file_that_others_can_read_is_left_alone_and_named() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("sessions.db");
+        drop(SqliteStore::open(&path).unwrap());
+        for wide in [0o644, 0o640, 0o602] {
+            fs::set_permissions(&path, fs::Permissions::from_mode(wide)).unwrap();
+            let (_, log) = open_logged(&path);
+            assert_eq!(mode(&path), wide);
+            for part in ["WARN", "sessions.db\"", "chmod 600", &format!("{wide:o}")] {
+                assert!(log.contains(part), "{part}: {log}");
+            }
+        }
+    }
+
+    #[test]
+    fn only_paths_of_files_are_created() {
+        let folder = tempfile::tempdir().unwrap();
+        let uri = format!("file:{}?mode=memory", folder.path().join("none.db").display());
+        for path in ["", ":memory:", &uri] {
+            begin(&SqliteStore::open(path).unwrap(), "a");
+        }
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0);
+        SqliteStore::open(folder.path().join("no folder").join("sessions.db")).expect_err("it has no folder");
+    }
+}
