@@ -4,6 +4,7 @@ mod client_address;
 mod conditional;
 mod cookies;
 mod extractors;
+mod guards;
 mod middleware;
 mod multipart;
 mod presentation;
