@@ -1,5 +1,7 @@
 //! Downloads, and files that strangers have uploaded.
 
+#![allow(clippy::unwrap_used, reason = "these are tests, helpers included")]
+
 use std::fs::{self, File};
 use std::io::{Cursor, Read};
 
