@@ -3,6 +3,7 @@
 mod client_address;
 mod conditional;
 mod cookies;
+mod credentials;
 mod downloads;
 mod extractors;
 mod guards;

@@ -178,7 +178,8 @@ impl fmt::Debug for Body {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.kind {
             Kind::Empty => f.write_str("empty"),
-            Kind::Memory(content) => content.fmt(f),
+            // Not the content: forms bring passwords.
+            Kind::Memory(content) => write!(f, "{} bytes", content.len()),
             Kind::Stream(stream) => stream.fmt(f),
         }
     }
