@@ -103,6 +103,7 @@ fn configuration_shows_no_credentials() {
 
 /// An app that looks at its credentials from everywhere.
 fn app() -> App {
+    #[allow(clippy::needless_pass_by_value, reason = "handlers take their parameters by value")]
     fn handler(
         basic: Result<Basic, AuthorizationRejection>,
         bearer: Result<Bearer, AuthorizationRejection>,
