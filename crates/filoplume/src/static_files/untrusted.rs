@@ -8,11 +8,9 @@ use crate::semantics::file_type;
 pub(super) const OCTETS: &str = "application/octet-stream";
 
 /// What every answer says. `sandbox` takes origin and scripts away from a document that a browser shows after all, and
-/// `default-src 'none'` what it would load. Browsers show images in a page with styles of their own.
-pub(super) const UNTRUSTED_HEADERS: [(&str, &str); 2] = [
-    ("x-content-type-options", "nosniff"),
-    ("content-security-policy", "default-src 'none'; style-src 'unsafe-inline'; sandbox"),
-];
+/// `default-src 'none'` what it would load.
+pub(super) const UNTRUSTED_HEADERS: [(&str, &str); 2] =
+    [("x-content-type-options", "nosniff"), ("content-security-policy", "default-src 'none'; sandbox")];
 
 /// Images that browsers show and that cannot contain scripts, unlike `image/svg+xml`.
 const INLINE_IMAGES: [&str; 5] = ["image/avif", "image/gif", "image/jpeg", "image/png", "image/webp"];
