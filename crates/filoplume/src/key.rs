@@ -1,13 +1,23 @@
 //! The secret that cookies are signed and encrypted with. Only this file does cryptography with it.
 
 use std::fmt;
+use std::sync::Arc;
 
-use cookie::{Cookie, CookieJar};
+use aws_lc_rs::aead::{AES_256_GCM, Aad, NONCE_LEN, Nonce, RandomizedNonceKey};
+use aws_lc_rs::{hkdf, hmac, rand};
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 
 use crate::core::error::{Error, Result};
 
 /// Shortest secret that a key is made of: as long as the keys that are derived from it.
 const SECRET_BYTES_MIN: usize = 32;
+
+/// The length of each of the keys that are derived from the secret: for HMAC-SHA256 and for AES-256-GCM.
+const KEY_BYTES: usize = 32;
+
+/// What the derived keys are for, so that the same secret gives other keys elsewhere (RFC 5869, 3.2).
+const DERIVED_FOR: &[u8] = b"filoplume cookies: HMAC-SHA256, AES-256-GCM";
 
 /// The length of a [mac](Key::mac): 32 bytes in base64.
 pub(crate) const MAC_CHARS: usize = 44;
@@ -26,7 +36,13 @@ pub(crate) const MAC_CHARS: usize = 44;
 /// # Ok::<(), filoplume::Error>(())
 /// ```
 #[derive(Clone)]
-pub struct Key(cookie::Key);
+pub struct Key(Arc<Keys>);
+
+struct Keys {
+    signs: hmac::Key,
+    /// Chooses the nonces itself, so none is used twice by mistake.
+    seals: RandomizedNonceKey,
+}
 
 impl Key {
     /// Returns a random key. What it signed is worth nothing after a restart: for tests and first steps.
@@ -35,7 +51,9 @@ impl Key {
     ///
     /// If the system has no randomness.
     pub fn generate() -> Self {
-        Self(cookie::Key::generate())
+        let mut secret = [0; SECRET_BYTES_MIN];
+        rand::fill(&mut secret).expect("the system has randomness");
+        Self::derive_from(&secret)
     }
 
     /// Returns the key that is derived from a secret of at least 32 random bytes.
@@ -52,7 +70,20 @@ impl Key {
                 secret.len()
             )));
         }
-        Ok(Self(cookie::Key::derive_from(secret)))
+        Ok(Self::derive_from(secret))
+    }
+
+    /// HKDF with SHA-256 (RFC 5869).
+    fn derive_from(secret: &[u8]) -> Self {
+        let mut derived = [0; 2 * KEY_BYTES];
+        hkdf::Salt::new(hkdf::HKDF_SHA256, &[])
+            .extract(secret)
+            .expand(&[DERIVED_FOR], DerivedBytes)
+            .and_then(|bytes| bytes.fill(&mut derived))
+            .expect("HKDF gives up to 255 times the length of a hash");
+        let (signs, seals) = derived.split_at(KEY_BYTES);
+        let seals = RandomizedNonceKey::new(&AES_256_GCM, seals).expect("it is as long as AES-256 wants it");
+        Self(Arc::new(Keys { signs: hmac::Key::new(hmac::HMAC_SHA256, signs), seals }))
     }
 
     /// Returns the key whose secret is in a variable of the environment.
@@ -89,32 +120,40 @@ impl Key {
     /// The text of what was [signed](Self::sign), if it was, for the same purpose.
     pub(crate) fn verify<'t>(&self, purpose: &str, signed: &'t str) -> Option<&'t str> {
         let (mac, text) = signed.split_at_checked(MAC_CHARS)?;
-        // The crate compares in constant time; its own signature leaves the name of the cookie out.
-        let cookie = Cookie::new("", format!("{mac}{}", bound(purpose, text)));
-        CookieJar::new().signed(&self.0).verify(cookie).map(|_| text)
+        let mac = STANDARD.decode(mac).ok()?;
+        // In constant time.
+        hmac::verify(&self.0.signs, bound(purpose, text).as_bytes(), &mac).ok().map(|()| text)
     }
 
     /// A keyed hash of the text, in base64.
     pub(crate) fn mac(&self, purpose: &str, text: &str) -> String {
-        let mut jar = CookieJar::new();
-        jar.signed_mut(&self.0).add(Cookie::new("", bound(purpose, text)));
-        let mut signed = jar.get("").map(|cookie| cookie.value().to_owned()).unwrap_or_default();
-        signed.truncate(MAC_CHARS);
-        signed
+        STANDARD.encode(hmac::sign(&self.0.signs, bound(purpose, text).as_bytes()))
     }
 
-    /// The text encrypted and authenticated, with its purpose.
+    /// The text encrypted and authenticated, with its purpose: in base64 the nonce, the encrypted text and the tag.
     pub(crate) fn seal(&self, purpose: &str, text: &str) -> String {
-        let mut jar = CookieJar::new();
-        jar.private_mut(&self.0).add(Cookie::new(purpose.to_owned(), text.to_owned()));
-        jar.get(purpose).map(|cookie| cookie.value().to_owned()).unwrap_or_default()
+        let mut sealed = text.as_bytes().to_vec();
+        let nonce = self.0.seals.seal_in_place_append_tag(Aad::from(purpose), &mut sealed);
+        let nonce = nonce.expect("the system has randomness, and a cookie is shorter than 64 GiB");
+        STANDARD.encode([nonce.as_ref().as_slice(), &sealed].concat())
     }
 
     /// The text of what was [sealed](Self::seal), if it was, for the same purpose.
     pub(crate) fn open(&self, purpose: &str, sealed: &str) -> Option<String> {
-        let cookie = Cookie::new(purpose.to_owned(), sealed.to_owned());
-        let opened = CookieJar::new().private(&self.0).decrypt(cookie)?;
-        Some(opened.value().to_owned())
+        let mut bytes = STANDARD.decode(sealed).ok()?;
+        let (nonce, sealed) = bytes.split_at_mut_checked(NONCE_LEN)?;
+        let nonce = Nonce::try_assume_unique_for_key(nonce).ok()?;
+        let opened = self.0.seals.open_in_place(nonce, Aad::from(purpose), sealed).ok()?;
+        Some(std::str::from_utf8(opened).ok()?.to_owned())
+    }
+}
+
+/// How many bytes are derived from a secret.
+struct DerivedBytes;
+
+impl hkdf::KeyType for DerivedBytes {
+    fn len(&self) -> usize {
+        2 * KEY_BYTES
     }
 }
 
@@ -189,6 +228,28 @@ mod tests {
         assert_eq!(key().open("cart", &sealed[..sealed.len() - 4]), None);
         assert_eq!(key().open("cart", ""), None);
         assert_ne!(key().seal("cart", "three apples"), sealed, "each time with another nonce");
+    }
+
+    /// Sessions outlive the program, so what an older version has written stays readable.
+    #[test]
+    fn what_was_written_before_is_read() {
+        assert_eq!(key().verify("user", "Csp/uqN0Va+5EbfP3y6Jum6emb3EJPDvK4ZDSlERpW0=ada"), Some("ada"));
+        assert_eq!(
+            key().open("cart", "toc/j+IGnWEzprFxptzG6NqCSn/re7UI9S/NImLGLLQQjEIa9LwuOg==").as_deref(),
+            Some("three apples")
+        );
+    }
+
+    #[test]
+    fn what_is_sealed_cannot_be_changed() {
+        let sealed = key().seal("cart", "ä");
+        for at in 0..sealed.len() {
+            let mut changed = sealed.clone().into_bytes();
+            changed[at] ^= 1;
+            assert_eq!(key().open("cart", &String::from_utf8_lossy(&changed)), None, "changed at {at}");
+            assert_eq!(key().open("cart", &sealed[..at]), None, "cut at {at}");
+        }
+        assert_eq!(key().open("", &key().seal("", "")).as_deref(), Some(""));
     }
 
     #[test]

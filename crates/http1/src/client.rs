@@ -4,6 +4,8 @@
 //! No buffer lives here: the caller holds the bytes, drops those that are done with, and calls
 //! again. In the steady state nothing is allocated for a response, but for trailer fields.
 
+use std::fmt;
+
 use http::Method;
 
 use crate::content::ContentDecoder;
@@ -48,7 +50,6 @@ pub struct ResponseReader {
 /// bytes, to the same method and under the same limits, mean the same: to compare them costs a
 /// fraction of parsing them. Where no head comes twice, looking and remembering are in vain, so
 /// that it is tried only now and then.
-#[derive(Debug)]
 struct LastHead {
     bytes: Vec<u8>,
     method: Method,
@@ -59,6 +60,17 @@ struct LastHead {
     misses: u8,
     /// How many heads are still to be parsed without looking.
     pause: u8,
+}
+
+impl fmt::Debug for LastHead {
+    // Not the bytes: there may be a `Set-Cookie` among them.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("LastHead")
+            .field("bytes", &self.bytes.len())
+            .field("meaning", &self.meaning)
+            .field("misses", &self.misses)
+            .finish_non_exhaustive()
+    }
 }
 
 /// Misses in a row after which it looks as if no head came twice.

@@ -120,7 +120,7 @@ impl App {
         self
     }
 
-    /// Adds the routes of a router below a prefix.
+    /// Adds the routes of a router below a prefix. Everything below the prefix is behind [its middleware](Router::nest).
     ///
     /// ```
     /// use filoplume::prelude::*;

@@ -1,6 +1,7 @@
 //! Handlers: closures and functions whose parameters are extractors.
 
 use std::marker::PhantomData;
+use std::sync::Arc;
 
 use filoplume_runtime::{Request, Response};
 
@@ -150,4 +151,17 @@ where
 
 pub(crate) fn erase<P: Parameters>(handler: impl Handler<P, Output: IntoResponse>) -> Box<dyn Endpoint> {
     Box::new(Erased { handler, parameters: PhantomData })
+}
+
+/// An endpoint of several routes.
+pub(crate) struct SharedEndpoint(pub(crate) Arc<dyn Endpoint>);
+
+impl Endpoint for SharedEndpoint {
+    fn call(&self, request: Request, context: &Context<'_>) -> Result<Response> {
+        self.0.call(request, context)
+    }
+
+    fn configure(&self, options: &mut RouteOptions) {
+        self.0.configure(options);
+    }
 }

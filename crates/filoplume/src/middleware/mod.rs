@@ -1,5 +1,6 @@
 //! The onion around handlers: middleware sees a request before them and the response after them.
 
+mod allowed_hosts;
 mod basic_auth;
 mod bearer_auth;
 mod body_limit;
@@ -25,6 +26,7 @@ mod sessions;
 mod timeout;
 mod verdict;
 
+pub use allowed_hosts::AllowedHosts;
 pub use basic_auth::BasicAuth;
 pub use bearer_auth::BearerAuth;
 pub use body_limit::BodyLimit;

@@ -1,9 +1,11 @@
 //! What handlers return.
 
+mod attachment;
 mod html;
 mod reader;
 mod redirect;
 
+pub use attachment::Attachment;
 pub use html::Html;
 pub use reader::Reader;
 pub use redirect::Redirect;

@@ -1,17 +1,22 @@
 //! From routers to the table: everything is checked, and all mistakes are told at once.
 
+mod guards;
+
 use std::panic::Location;
+use std::sync::Arc;
 
 use filoplume_runtime::Method;
 
 use crate::core::captures::Capture;
-use crate::core::handler::Endpoint;
+use crate::core::handler::{Endpoint, SharedEndpoint};
 use crate::core::middleware::Layer;
 use crate::core::options::RouteOptions;
 use crate::core::route::CompiledRoute;
 use crate::core::states::States;
 use crate::routing::Route;
+use crate::routing::guards::{GuardedRouter, KnownFallback};
 use crate::routing::pattern::{Pattern, join};
+use crate::routing::prefix::Prefix;
 use crate::routing::route::{MethodHandler, Methods};
 use crate::routing::router::{Fallback, Placed, Router};
 use crate::routing::table::{Entry, Table, allow};
@@ -21,8 +26,15 @@ const FALLBACK: &str = "FALLBACK";
 
 /// Builds the table of an app. `app_layers` are those that run before a route is chosen.
 pub(crate) fn build(router: Router, app_layers: &[Layer]) -> Result<Table, Vec<String>> {
-    let mut builder = Builder { table: Table::default(), app_layers, mistakes: Vec::new() };
-    builder.add_router(router, "", &[], &States::default());
+    let mut builder = Builder {
+        table: Table::default(),
+        app_layers,
+        mistakes: Vec::new(),
+        guarded: Vec::new(),
+        fallbacks: Vec::new(),
+    };
+    builder.add_router(router, &Surroundings::default());
+    builder.add_guards();
     for entry in &mut builder.table.entries {
         entry.allow = allow(entry.methods.iter().map(|(method, _)| method));
     }
@@ -35,32 +47,68 @@ struct Builder<'a> {
     table: Table,
     app_layers: &'a [Layer],
     mistakes: Vec<String>,
+    guarded: Vec<GuardedRouter>,
+    fallbacks: Vec<KnownFallback>,
 }
 
 /// What an outer router gives its routes.
-#[derive(Clone, Copy)]
-struct Surroundings<'a> {
-    prefix: &'a str,
-    layers: &'a [Layer],
-    states: &'a States,
+#[derive(Default)]
+struct Surroundings {
+    prefix: String,
+    layers: Vec<Layer>,
+    states: States,
+    /// How many of the layers stand before all that lies below some prefix around this one.
+    guarding: usize,
 }
 
 impl Builder<'_> {
-    fn add_router(&mut self, router: Router, prefix: &str, outer_layers: &[Layer], outer_states: &States) {
+    fn add_router(&mut self, router: Router, outer: &Surroundings) {
+        self.add_router_at(router, "", outer, Location::caller());
+    }
+
+    fn add_router_at(
+        &mut self,
+        router: Router,
+        at: &str,
+        outer: &Surroundings,
+        written_at: &'static Location<'static>,
+    ) {
         let Router { routes, nested, layers, mut states, fallback, mistakes } = router;
         self.mistakes.extend(mistakes);
-        let layers = [outer_layers, &layers].concat();
-        states.extend_outer(outer_states);
-        let within = Surroundings { prefix, layers: &layers, states: &states };
-        for Placed { at, what, written_at } in routes {
-            self.add_route(&at, what, written_at, within);
+        states.extend_outer(&outer.states);
+        let mut within = Surroundings {
+            prefix: format!("{}{at}", outer.prefix),
+            layers: [&*outer.layers, &layers].concat(),
+            states,
+            guarding: outer.guarding,
+        };
+        if !at.is_empty() && within.layers.len() > outer.guarding {
+            self.guard(&within, written_at);
+            within.guarding = within.layers.len();
         }
-        for Placed { at, what, .. } in nested {
-            self.add_router(what, &format!("{prefix}{at}"), &layers, &states);
+        for Placed { at, what, written_at } in routes {
+            self.add_route(&at, what, written_at, &within);
+        }
+        for Placed { at, what, written_at } in nested {
+            self.add_router_at(what, &at, &within, written_at);
         }
         if let Some(fallback) = fallback {
-            self.add_fallback(fallback, within);
+            self.add_fallback(fallback, &within);
         }
+    }
+
+    /// Notes that all below a prefix is behind the middleware that was collected on the way to it.
+    fn guard(&mut self, within: &Surroundings, written_at: &'static Location<'static>) {
+        // A prefix that is none was noted by its routes.
+        let Ok(Pattern { matched, captures }) = Pattern::parse(&within.prefix) else { return };
+        self.guarded.push(GuardedRouter {
+            pattern: within.prefix.clone(),
+            prefix: Prefix::of(&matched),
+            captures,
+            layers: within.layers.clone(),
+            states: within.states.clone(),
+            written_at,
+        });
     }
 
     fn add_route(
@@ -68,11 +116,11 @@ impl Builder<'_> {
         pattern: &str,
         route: Route,
         written_at: &'static Location<'static>,
-        within: Surroundings<'_>,
+        within: &Surroundings,
     ) {
         let Route { handlers, layers, adjust } = route;
         // The pattern of a nested route begins with a slash too, so it is looked at alone first.
-        let joined = join(within.prefix, pattern);
+        let joined = join(&within.prefix, pattern);
         let parsed = Pattern::parse(pattern).and_then(|_| Pattern::parse(&joined));
         let Pattern { matched, captures } = match parsed {
             Ok(parsed) => parsed,
@@ -83,7 +131,7 @@ impl Builder<'_> {
         };
         let pattern = joined;
         let Some(entry) = self.entry(&pattern, &matched, written_at) else { return };
-        let layers = [within.layers, &layers].concat();
+        let layers = [&*within.layers, &layers].concat();
         for MethodHandler { methods, endpoint, written_at } in handlers {
             let mut options = self.options(&layers, &*endpoint);
             for adjust in &adjust {
@@ -92,7 +140,7 @@ impl Builder<'_> {
             let number = self.next_number();
             self.claim(entry, &methods, number, written_at);
             let name = format!("{methods} {pattern} ({written_at})");
-            self.check(&name, &captures, &options, within.states);
+            self.check(&name, &captures, &options, &within.states);
             self.table.routes.push(CompiledRoute {
                 pattern: pattern.clone(),
                 captures: captures.clone(),
@@ -129,6 +177,7 @@ impl Builder<'_> {
             methods: Vec::new(),
             any: None,
             allow: String::new(),
+            outside: Vec::new(),
         });
         Some(number)
     }
@@ -188,14 +237,22 @@ impl Builder<'_> {
         }
     }
 
-    fn add_fallback(&mut self, fallback: Fallback, within: Surroundings<'_>) {
+    fn add_fallback(&mut self, fallback: Fallback, within: &Surroundings) {
         let Fallback { endpoint, written_at } = fallback;
-        let options = self.options(within.layers, &*endpoint);
+        let options = self.options(&within.layers, &*endpoint);
         let number = self.next_number();
-        let prefix = within.prefix;
+        let prefix = &*within.prefix;
         let name = format!("the fallback of \"{prefix}/\" ({written_at})");
-        let captures = Pattern::parse(prefix).map(|pattern| pattern.captures).unwrap_or_default();
-        self.check(&name, &captures, &options, within.states);
+        let endpoint: Arc<dyn Endpoint> = endpoint.into();
+        let (matched, captures) = Pattern::parse(prefix)
+            .map_or_else(|_| Default::default(), |pattern| (pattern.matched, pattern.captures));
+        self.fallbacks.push(KnownFallback {
+            number,
+            prefix: Prefix::of(&matched),
+            endpoint: Arc::clone(&endpoint),
+            layers: within.layers.clone(),
+        });
+        self.check(&name, &captures, &options, &within.states);
         if prefix.is_empty() {
             if let Some(first) = self.table.fallback.and_then(|number| self.table.route(number)) {
                 let first = first.written_at;
@@ -235,8 +292,8 @@ impl Builder<'_> {
             captures,
             methods: FALLBACK.to_owned(),
             written_at,
-            endpoint,
-            layers: [within.layers, &options.implied_layers()].concat().into(),
+            endpoint: Box::new(SharedEndpoint(endpoint)),
+            layers: [&*within.layers, &options.implied_layers()].concat().into(),
             states: within.states.clone(),
             options,
         });

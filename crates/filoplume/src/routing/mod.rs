@@ -1,7 +1,9 @@
 //! Routes: which handler answers which method and path.
 
 mod build;
+mod guards;
 mod pattern;
+mod prefix;
 mod route;
 mod router;
 mod table;

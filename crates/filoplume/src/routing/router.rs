@@ -149,6 +149,28 @@ impl Router {
     /// let users = Router::new().nest("/{user}/notes", notes);
     /// App::new().nest("/users", users).test().get("/users/ada/notes").send().assert_text("all notes of ada");
     /// ```
+    ///
+    /// If the router has middleware, what it has no route for is answered by the nearest fallback behind that middleware, not by
+    /// wildcards and captures of routes that are written elsewhere. A route that is written below the prefix stays as it
+    /// is. A catch-all for the same prefix without the middleware is a mistake that is told when the app starts.
+    ///
+    /// ```
+    /// # use filoplume::prelude::*;
+    /// # let site = tempfile::tempdir()?;
+    /// # let public = site.path().to_owned();
+    /// # std::fs::create_dir_all(public.join("admin"))?;
+    /// # std::fs::write(public.join("admin/plan.html"), "the plan")?;
+    /// let admin = Router::new().get("/users", || "all users").with(middleware::BasicAuth::user("ada", "sesame"));
+    /// let client = App::new()
+    ///     .get("/admin/login", || "who are you?")
+    ///     .nest("/admin", admin)
+    ///     .files("/", StaticFiles::folder(public))      // with a file admin/plan.html
+    ///     .test();
+    /// client.get("/admin/login").send().assert_status(200);
+    /// client.get("/admin/plan.html").send().assert_status(401);
+    /// client.get("/admin/plan.html").basic("ada", "sesame").send().assert_text("the plan");
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     #[track_caller]
     pub fn nest(mut self, prefix: &str, router: Self) -> Self {
         let written_at = Location::caller();
@@ -221,6 +243,9 @@ impl Router {
     }
 
     /// Adds middleware around all routes of this router, nested ones included. The first is the outermost.
+    ///
+    /// Once the router is [nested](Self::nest), everything below its prefix is behind it: files, wildcards, captures and the
+    /// fallback of the outer router too. A merged router has no prefix, so there it is around the routes only.
     ///
     /// ```
     /// use filoplume::prelude::*;

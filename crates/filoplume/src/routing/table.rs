@@ -6,6 +6,7 @@ use std::panic::Location;
 use filoplume_runtime::{Method, Request};
 
 use crate::core::route::CompiledRoute;
+use crate::routing::guards::Guards;
 use crate::routing::pattern::normal_form;
 
 /// The number in a plan of what no route answers.
@@ -20,6 +21,8 @@ pub(crate) struct Table {
     /// Fallbacks of nested routers, by their prefixes.
     pub(super) nested_fallbacks: matchit::Router<u32>,
     pub(super) fallback: Option<u32>,
+    /// Prefixes below which nothing is answered without their middleware.
+    pub(super) guards: Guards,
     /// The methods of all routes, for `OPTIONS *`.
     pub(super) allow: String,
 }
@@ -34,6 +37,8 @@ pub(super) struct Entry {
     pub(super) any: Option<u32>,
     /// The value of `Allow` (RFC 9110, 10.2.1).
     pub(super) allow: String,
+    /// The guards that the pattern may lead into although it is not written below their prefix.
+    pub(super) outside: Vec<usize>,
 }
 
 /// What answers a method and a path.
@@ -61,10 +66,18 @@ impl Table {
     /// Returns what answers a request for this method and path.
     #[inline]
     pub(crate) fn find(&self, method: &Method, path: &str) -> Found<'_> {
-        match self.paths.at(path) {
-            Ok(matched) => self.entries[*matched.value].find(method),
-            Err(_) => self.find_none(method, path),
+        match self.number_of_entry(path) {
+            Some(number) => self.entries[number].find(method),
+            None => self.find_none(method, path),
         }
+    }
+
+    /// The entry that matches a path, unless the path belongs to a guard that keeps the entry out.
+    #[inline]
+    fn number_of_entry(&self, path: &str) -> Option<usize> {
+        let number = *self.paths.at(path).ok()?.value;
+        let outside = &self.entries[number].outside;
+        (outside.is_empty() || !self.guards.keeps_out(outside, path)).then_some(number)
     }
 
     /// Returns what was planned for a request, or what answers it if nothing was.
@@ -100,15 +113,17 @@ impl Table {
         if let Some(path) = self.other_place(path) {
             return Found::Elsewhere { path };
         }
-        self.nested_fallback(path).or(self.fallback).map_or(Found::Nothing, Found::Route)
+        self.guards
+            .fallback(path, self.nested_fallback(path).or(self.fallback))
+            .map_or(Found::Nothing, Found::Route)
     }
 
     /// The path in its normal form, if that is a place of others. Who writes a letter of `/private` as `%70` does not get
     /// around the middleware there to what decodes paths, such as static files.
     pub(crate) fn other_place(&self, path: &str) -> Option<String> {
-        let place = |path: &str| match self.paths.at(path) {
-            Ok(matched) => (Some(*matched.value), None),
-            Err(_) => (None, self.nested_fallback(path)),
+        let place = |path: &str| match self.number_of_entry(path) {
+            Some(number) => (Some(number), None),
+            None => (None, self.guards.fallback(path, self.nested_fallback(path))),
         };
         resolved_normal_form(path).filter(|normal| place(normal) != place(path))
     }
@@ -130,7 +145,7 @@ impl Table {
             None => Some(format!("{path}/")),
         };
         let candidates = [other_slash(path), normal.as_deref().and_then(other_slash), normal];
-        candidates.into_iter().rev().flatten().find(|path| self.paths.at(path).is_ok())
+        candidates.into_iter().rev().flatten().find(|path| self.number_of_entry(path).is_some())
     }
 }
 

@@ -9,11 +9,13 @@ use super::content::{Found, Source, Stored};
 use super::encoding::{Coding, accepted};
 use super::multipart_ranges::Parts;
 use super::path::FilePath;
+use super::untrusted::{OCTETS, UNTRUSTED_HEADERS};
 use crate::core::context::Context;
 use crate::core::error::{Error, Result};
 use crate::core::handler::{Handler, Parameters};
 use crate::core::options::RouteOptions;
 use crate::semantics::conditional::{Conditions, Verdict, not_modified};
+use crate::semantics::file_type::content_type;
 use crate::semantics::range::{ByteRange, Selection, select};
 
 /// The methods that are answered where a file is.
@@ -62,6 +64,8 @@ enum Target {
 struct Representation {
     stored: Stored,
     content_type: String,
+    /// The value of `Content-Disposition`, if there is one.
+    disposition: Option<String>,
     coding: Option<Coding>,
     is_fallback: bool,
 }
@@ -129,8 +133,12 @@ impl Files {
 
     /// Chooses between a file and its compressed siblings.
     fn represent(&self, request: &Request, path: &str, stored: Stored) -> Result<Representation> {
-        let content_type = content_type(path);
-        let plain = |stored| Representation { stored, content_type, coding: None, is_fallback: false };
+        let (content_type, disposition) = match &self.options.untrusted {
+            Some(untrusted) => untrusted.describe(path),
+            None => (content_type(path).unwrap_or_else(|| OCTETS.to_owned()), None),
+        };
+        let plain =
+            |stored| Representation { stored, content_type, disposition, coding: None, is_fallback: false };
         if !self.options.is_precompressed {
             return Ok(plain(stored));
         }
@@ -217,6 +225,19 @@ impl Files {
         for (name, value) in self.options.headers.iter() {
             headers.append(name, value)?;
         }
+        if self.options.untrusted.is_some() {
+            // After those of the program, which may not take any of it back.
+            for (name, value) in UNTRUSTED_HEADERS {
+                headers.insert(name, value)?;
+            }
+        }
+        match &file.disposition {
+            Some(value) => headers.insert("content-disposition", value)?,
+            None if self.options.untrusted.is_some() => {
+                headers.remove("content-disposition");
+            }
+            None => {}
+        }
         Ok(())
     }
 }
@@ -283,15 +304,6 @@ fn has_known_ending(path: &str) -> bool {
     mime_guess::from_path(path).first_raw().is_some()
 }
 
-/// The type by the ending of the name. Text is UTF-8.
-fn content_type(path: &str) -> String {
-    match mime_guess::from_path(path).first_raw() {
-        Some(text) if text.starts_with("text/") => format!("{text}; charset=utf-8"),
-        Some(other) => other.to_owned(),
-        None => "application/octet-stream".to_owned(),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -311,24 +323,6 @@ mod tests {
         ];
         for (pattern, path, expected) in rows {
             assert_eq!(below(pattern, path), expected, "{path} below {pattern}");
-        }
-    }
-
-    #[test]
-    fn text_has_a_charset_and_what_is_unknown_is_bytes() {
-        let rows = [
-            ("a.html", "text/html; charset=utf-8"),
-            ("a.CSS", "text/css; charset=utf-8"),
-            ("a.txt", "text/plain; charset=utf-8"),
-            ("a.js", "text/javascript; charset=utf-8"),
-            ("a.json", "application/json"),
-            ("a.svg", "image/svg+xml"),
-            ("a.wasm", "application/wasm"),
-            ("a.unheardof", "application/octet-stream"),
-            ("Makefile", "application/octet-stream"),
-        ];
-        for (path, expected) in rows {
-            assert_eq!(content_type(path), expected);
         }
     }
 

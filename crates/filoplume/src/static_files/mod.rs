@@ -8,6 +8,7 @@ mod encoding;
 mod folder;
 mod multipart_ranges;
 mod path;
+mod untrusted;
 
 use std::fmt;
 use std::path::PathBuf;
@@ -20,6 +21,7 @@ use self::answer::{Files, FilesHandler};
 use self::content::Source;
 use self::folder::{Folder, Symlinks};
 use self::path::FilePath;
+use self::untrusted::Untrusted;
 use crate::routing::{Router, check_prefix, get};
 
 /// Files to be served, with how: given to an app or a router with [`files`](crate::App::files).
@@ -90,6 +92,7 @@ struct Options {
     allows_hidden: bool,
     has_etag: bool,
     symlinks: Symlinks,
+    untrusted: Option<Untrusted>,
 }
 
 impl StaticFiles {
@@ -131,6 +134,7 @@ impl StaticFiles {
             allows_hidden: false,
             has_etag: true,
             symlinks: Symlinks::Inside,
+            untrusted: None,
         };
         Self { from, options, mistakes: Vec::new() }
     }

@@ -2,6 +2,7 @@
 //!
 //! Parsed here and not by a crate, so that the test client keeps cookies whatever features are on.
 
+use std::fmt;
 use std::time::{Duration, SystemTime};
 
 /// The cookies of a client.
@@ -10,12 +11,18 @@ pub(super) struct Jar {
     cookies: Vec<Cookie>,
 }
 
-#[derive(Debug)]
 struct Cookie {
     name: String,
     value: String,
     path: String,
     expires: Option<SystemTime>,
+}
+
+impl fmt::Debug for Cookie {
+    // Values are secrets.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Cookie").field("name", &self.name).field("path", &self.path).finish_non_exhaustive()
+    }
 }
 
 impl Cookie {

@@ -1,11 +1,11 @@
 //! How an exchange is shown when a test fails.
 
+use std::borrow::Cow;
 use std::fmt::{self, Write as _};
 
-use filoplume_runtime::Method;
+use filoplume_runtime::{Headers, Method};
 
 /// What was asked.
-#[derive(Debug)]
 pub(super) struct Asked {
     pub(super) method: Method,
     /// As it was sent, with its line ends.
@@ -19,10 +19,21 @@ const SHOWN_CHARS_MAX: usize = 2000;
 impl fmt::Display for Asked {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for line in self.head.lines() {
-            writeln!(f, "> {line}")?;
+            match line.split_once(": ") {
+                Some((name, value)) => writeln!(f, "> {name}: {}", shown(name, value.as_bytes()))?,
+                None => writeln!(f, "> {line}")?,
+            }
         }
         write_content(f, "> ", &self.body)
     }
+}
+
+/// A value of a header as it is shown: logs of failed tests are read by many.
+pub(super) fn shown<'a>(name: &str, value: &'a [u8]) -> Cow<'a, str> {
+    if Headers::is_secret(name) {
+        return format!("(hidden, {} bytes)", value.len()).into();
+    }
+    String::from_utf8_lossy(value)
 }
 
 /// Writes a content: JSON with line breaks, other text as it is, bytes by their number.

@@ -1,5 +1,6 @@
 //! A request that is being written.
 
+use std::fmt;
 use std::net::SocketAddr;
 
 use base64::Engine as _;
@@ -8,7 +9,7 @@ use filoplume_runtime::{Method, Peer, StatusCode};
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 
 use super::client::TestClient;
-use super::exchange::Asked;
+use super::exchange::{Asked, shown};
 use super::multipart::MultipartForm;
 use super::response::TestResponse;
 
@@ -27,7 +28,7 @@ const CHUNK_BYTES: usize = 1000;
 /// let response = client.post("/login").form(&[("user", "ada"), ("password", "a&b c")]).send();
 /// response.assert_text("user=ada&password=a%26b+c");
 /// ```
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 #[must_use = "nothing is asked until `send` is called"]
 pub struct TestRequest<'a> {
     client: &'a TestClient,
@@ -324,6 +325,21 @@ impl<'a> TestRequest<'a> {
         cookies.retain(|(name, _)| !self.cookies.iter().any(|(own, _)| own == name));
         cookies.extend(self.cookies.iter().cloned());
         cookies.iter().map(|(name, value)| format!("{name}={value}")).collect::<Vec<_>>().join("; ")
+    }
+}
+
+/// Shows no values of secret headers and cookies, and no content.
+impl fmt::Debug for TestRequest<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let headers = self.headers.iter().map(|(name, value)| (name, shown(name, value.as_bytes())));
+        let cookies: Vec<_> = self.cookies.iter().map(|(name, _)| name).collect();
+        f.debug_struct("TestRequest")
+            .field("method", &self.method)
+            .field("target", &self.target)
+            .field("headers", &headers.collect::<Vec<_>>())
+            .field("cookies", &cookies)
+            .field("body_bytes", &self.body.as_ref().map(Vec::len))
+            .finish_non_exhaustive()
     }
 }
 

@@ -4,7 +4,7 @@ use std::fmt;
 
 use filoplume_runtime::{Headers, StatusCode};
 
-use super::exchange::{Asked, compare, write_content};
+use super::exchange::{Asked, compare, shown, write_content};
 use super::parse::{Answer, parse};
 
 /// What an app answered. A failed assertion shows the whole exchange.
@@ -233,13 +233,14 @@ impl TestResponse {
     }
 }
 
-/// The exchange: what was asked behind `>`, what was answered behind `<`.
+/// The exchange: what was asked behind `>`, what was answered behind `<`. Values of [secret](Headers::is_secret) headers are
+/// hidden.
 impl fmt::Debug for TestResponse {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "{}", self.asked)?;
         writeln!(f, "< {}", self.status)?;
         for (name, value) in self.headers.iter() {
-            writeln!(f, "< {name}: {}", String::from_utf8_lossy(value))?;
+            writeln!(f, "< {name}: {}", shown(name, value))?;
         }
         write_content(f, "< ", &self.body)
     }

@@ -3,8 +3,11 @@
 mod client_address;
 mod conditional;
 mod cookies;
+mod credentials;
 mod csrf;
+mod downloads;
 mod extractors;
+mod guards;
 mod middleware;
 mod multipart;
 mod presentation;

@@ -1,6 +1,7 @@
 //! The middleware in the box, and the onion itself.
 #![allow(clippy::unwrap_used, clippy::print_stderr, reason = "these are tests, helpers included")]
 
+mod allowed_hosts;
 mod bodies;
 mod compression;
 mod cors;

@@ -779,7 +779,8 @@ fn an_escape_in_a_prefix_does_not_lead_around_the_router_that_is_there() {
             "/x/../private/plan.txt",
             "/./%70rivate/plan.txt",
         ] {
-            client.get(&format!("{prefix}{escaped}")).send().assert_status(404);
+            let answer = client.get(&format!("{prefix}{escaped}")).send();
+            assert!([401, 404].contains(&answer.status().as_u16()), "{prefix}{escaped}: {answer:?}");
         }
     }
 }

@@ -310,7 +310,7 @@ impl Clone for Headers {
 }
 
 /// A value as it may stand in a log.
-fn shown<'a>(name: &str, value: &'a [u8]) -> Cow<'a, str> {
+pub(crate) fn shown<'a>(name: &str, value: &'a [u8]) -> Cow<'a, str> {
     if Headers::is_secret(name) {
         return format!("(hidden, {} bytes)", value.len()).into();
     }
@@ -353,7 +353,10 @@ impl From<&Headers> for HeaderMap {
         let mut map = Self::new();
         for (name, value) in headers.iter_bytes() {
             // A name over 64 KiB or the 32,768th field does not fit into a `HeaderMap`.
-            if let (Ok(name), Ok(value)) = (HeaderName::from_bytes(name), HeaderValue::from_bytes(value)) {
+            if let (Ok(name), Ok(mut value)) = (HeaderName::from_bytes(name), HeaderValue::from_bytes(value))
+            {
+                // `Debug` of the map hides what is marked so.
+                value.set_sensitive(Headers::is_secret(name.as_str()));
                 let _ = map.try_append(name, value);
             }
         }

@@ -169,3 +169,21 @@ fn a_static_field_replaces_those_of_its_name() {
     headers.insert_static(&PLAIN);
     assert_eq!(lines(&headers), ["content-type"]);
 }
+
+#[test]
+fn no_form_of_a_field_shows_a_secret() {
+    static STATIC: StaticField = StaticField::new("x-api-key: s3same\r\n");
+    let mut headers = Headers::new();
+    headers.append("Set-Cookie", "id=s3same").unwrap();
+    headers.append("x-plain", "plain").unwrap();
+    headers.insert_static(&STATIC);
+    let map = HeaderMap::from(&headers);
+    let head = b"HTTP/1.1 200 OK\r\nSet-Cookie: id=s3same\r\nX-Plain: plain\r\n\r\n";
+    let (head, _) =
+        crate::parse_response_head(head, &http::Method::GET, &crate::Limits::default()).unwrap().unwrap();
+    let bytes = "115, 51, 115, 97, 109, 101";
+    for shown in [format!("{headers:?}"), format!("{map:?}"), format!("{STATIC:?}"), format!("{head:?}")] {
+        assert!(!shown.contains("s3same") && !shown.contains(bytes), "{shown}");
+    }
+    assert!(format!("{map:?} {head:?}").matches("plain\"").count() >= 2);
+}

@@ -1,5 +1,8 @@
 //! Fields that are known when the program is built, and which fields the encoder has to look at.
 
+use std::fmt;
+
+use super::headers::shown;
 use crate::syntax::{TOKEN, VALUE};
 
 /// A field that is known when the program is built, and valid if it builds.
@@ -14,7 +17,7 @@ use crate::syntax::{TOKEN, VALUE};
 /// headers.insert_static(&NO_STORE);
 /// assert_eq!(headers.get_str("cache-control"), Some("no-store"));
 /// ```
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy)]
 pub struct StaticField {
     pub(crate) line: &'static str,
     name_len: usize,
@@ -63,6 +66,13 @@ impl StaticField {
 
     pub(crate) fn is_named(&self, name: &str) -> bool {
         self.name().eq_ignore_ascii_case(name)
+    }
+}
+
+/// Shows the field, but not the value of a [secret](super::Headers::is_secret) one.
+impl fmt::Debug for StaticField {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("StaticField").field(&self.name()).field(&shown(self.name(), self.value())).finish()
     }
 }
 

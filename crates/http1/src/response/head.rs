@@ -1,8 +1,11 @@
 //! The head of a response as a plain value. It borrows the bytes it was found in.
 
+use std::fmt;
+
 use http::{Method, StatusCode};
 
 use crate::error::ParseError;
+use crate::fields::Headers;
 use crate::response::framing::{FieldFacts, ResponseFraming};
 use crate::syntax::trim_ows;
 use crate::version::Version;
@@ -18,7 +21,7 @@ use crate::version::Version;
 /// assert!(head.is_persistent() && used == input.len());
 /// # Ok::<(), filoplume_http1::ParseError>(())
 /// ```
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy)]
 pub struct ResponseHead<'a> {
     status: StatusCode,
     version: Version,
@@ -107,6 +110,24 @@ impl<'a> ResponseHead<'a> {
     pub fn field(&self, name: &str) -> Option<&'a [u8]> {
         let mut fields = self.fields();
         fields.find(|(found, _)| found.eq_ignore_ascii_case(name.as_bytes())).map(|(_, value)| value)
+    }
+}
+
+/// Shows all fields but the values of [secret](crate::Headers::is_secret) ones.
+impl fmt::Debug for ResponseHead<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut headers = Headers::new();
+        for (name, value) in self.fields() {
+            // A field that our own rules refuse is left out.
+            let _ = std::str::from_utf8(name).map(|name| headers.append(name, value));
+        }
+        f.debug_struct("ResponseHead")
+            .field("status", &self.status)
+            .field("version", &self.version)
+            .field("framing", &self.framing)
+            .field("is_persistent", &self.is_persistent)
+            .field("headers", &headers)
+            .finish()
     }
 }
 

@@ -191,7 +191,8 @@ impl fmt::Debug for Body {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.kind {
             Kind::Empty => f.write_str("empty"),
-            Kind::Memory(held) => held.content.fmt(f),
+            // Not the content: forms bring passwords.
+            Kind::Memory(held) => write!(f, "{} bytes", held.content.len()),
             Kind::Stream(stream) => stream.fmt(f),
         }
     }

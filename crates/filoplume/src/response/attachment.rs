@@ -1,0 +1,86 @@
+//! Downloads.
+
+use filoplume_runtime::Response;
+
+use crate::core::error::Result;
+use crate::core::response::IntoResponse;
+use crate::semantics::content_disposition::attachment;
+
+/// A response that browsers save as a file under a name (`Content-Disposition`, RFC 6266).
+///
+/// The content is anything that becomes a response: text, bytes, a [`Reader`](super::Reader) or an open file.
+///
+/// ```
+/// use filoplume::prelude::*;
+/// use filoplume::response::{Attachment, Reader};
+///
+/// let app = App::new()
+///     .get("/bytes", || Attachment::new("report.csv", "day,visits\n1,2\n"))
+///     .get("/reader", || Attachment::new("zeros.bin", Reader::sized(std::io::repeat(0), 3)))
+///     .get("/file", || Ok::<_, Error>(Attachment::new("Übersicht.pdf", std::fs::File::open("report.pdf")?)));
+/// let client = app.test();
+/// let report = client.get("/bytes").send();
+/// report.assert_header("content-disposition", r#"attachment; filename="report.csv""#);
+/// report.assert_header("content-type", "text/csv; charset=utf-8").assert_text("day,visits\n1,2\n");
+/// client.get("/reader").send().assert_header("content-length", "3");
+/// ```
+///
+/// The name may come from anywhere. Of a path the last segment is taken; controls and invisible characters that reorder text
+/// are left out, `"<>:|?*` become `_`, and long names are cut before their ending. Names outside of ASCII are sent
+/// encoded too (`filename*`, RFC 8187).
+///
+/// With the feature `static-files` the type is [guessed](Self::content_type) by the ending of the name. Browsers are told not
+/// to guess by the content (`X-Content-Type-Options: nosniff`).
+#[derive(Clone, Debug)]
+#[must_use = "a response does nothing until a handler returns it"]
+pub struct Attachment<T> {
+    name: String,
+    content_type: Option<String>,
+    content: T,
+}
+
+impl<T: IntoResponse> Attachment<T> {
+    /// Returns a download of this content under this name.
+    pub fn new(name: impl Into<String>, content: T) -> Self {
+        Self { name: name.into(), content_type: None, content }
+    }
+
+    /// Sets the type. Default: by the ending of the name with the feature `static-files`, else that of the content, else
+    /// `application/octet-stream`.
+    ///
+    /// ```
+    /// use filoplume::prelude::*;
+    /// use filoplume::response::Attachment;
+    ///
+    /// let app = App::new().get("/", || Attachment::new("a.dat", "...").content_type("application/x-measures"));
+    /// app.test().get("/").send().assert_header("content-type", "application/x-measures");
+    /// ```
+    pub fn content_type(mut self, content_type: impl Into<String>) -> Self {
+        self.content_type = Some(content_type.into());
+        self
+    }
+}
+
+impl<T: IntoResponse> IntoResponse for Attachment<T> {
+    fn into_response(self) -> Result<Response> {
+        let mut response = self.content.into_response()?;
+        if let Some(content_type) = self.content_type.or_else(|| guess(&self.name)) {
+            response.set_header("content-type", content_type)?;
+        } else if !response.headers().contains("content-type") {
+            response.set_header("content-type", "application/octet-stream")?;
+        }
+        response.set_header("content-disposition", attachment(&self.name))?;
+        response.set_header("x-content-type-options", "nosniff")?;
+        Ok(response)
+    }
+}
+
+#[cfg(feature = "static-files")]
+fn guess(name: &str) -> Option<String> {
+    crate::semantics::file_type::content_type(&crate::semantics::content_disposition::harmless_name(name))
+}
+
+#[cfg(not(feature = "static-files"))]
+fn guess(_: &str) -> Option<String> {
+    None
+}

@@ -1,0 +1,249 @@
+//! Prefixes of nested routers, compared with patterns and with paths.
+//!
+//! A prefix with middleware protects what lies below it, so paths are read generously here: decoded, without regard to
+//! case, with `\` as a separator, and without the segments that a file system leaves out. A path that any reader could
+//! take for one below the prefix counts as one.
+
+use std::borrow::Cow;
+
+use percent_encoding::percent_decode_str;
+
+/// The segments of a prefix or a pattern, with their text folded.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Prefix(Vec<Segment>);
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Segment {
+    Literal(String),
+    /// A capture with the literal text around it.
+    Capture {
+        before: String,
+        after: String,
+    },
+    /// All the rest.
+    Rest,
+}
+
+impl Prefix {
+    /// Reads a pattern in the form in which it is matched: braces that stand for themselves are encoded.
+    pub(super) fn of(matched: &str) -> Self {
+        let mut segments = Vec::new();
+        for segment in matched.split('/') {
+            match segment.split_once('{') {
+                None => push_literals(&mut segments, &fold(segment)),
+                Some((_, name)) if name.starts_with('*') => segments.push(Segment::Rest),
+                Some((before, name)) => {
+                    let after = name.split_once('}').map_or("", |(_, after)| after);
+                    let (before, after) = (fold(before), fold(after));
+                    // An encoded slash separates for a reader who decodes first.
+                    let (outer, before) = before.rsplit_once('/').unwrap_or(("", &before));
+                    let (after, inner) = after.split_once('/').unwrap_or((&after, ""));
+                    push_literals(&mut segments, outer);
+                    segments.push(Segment::Capture { before: before.to_owned(), after: after.to_owned() });
+                    push_literals(&mut segments, inner);
+                }
+            }
+        }
+        Self(segments)
+    }
+
+    /// Whether a pattern is written below this prefix: each of its first segments is the prefix's own or a narrower one.
+    pub(super) fn covers(&self, pattern: &Self) -> bool {
+        self.0.len() <= pattern.0.len() && self.0.iter().zip(&pattern.0).all(|(own, other)| own.covers(other))
+    }
+
+    /// Whether a pattern has captures that may match a path below this prefix.
+    ///
+    /// Only the literal text before the first capture can exclude it: with an encoded slash a capture reaches any depth.
+    pub(super) fn may_be_entered_by(&self, pattern: &Self) -> bool {
+        let is_literal = |segment: &&Segment| matches!(segment, Segment::Literal(_));
+        let head = pattern.0.iter().take_while(is_literal);
+        head.clone().count() < pattern.0.len()
+            && self.0.iter().zip(head).all(|(own, other)| own.covers(other))
+    }
+
+    /// Whether a pattern is this prefix followed by `{*rest}`.
+    pub(super) fn is_filled_by(&self, pattern: &Self) -> bool {
+        self.covers(pattern) && pattern.0.get(self.0.len()) == Some(&Segment::Rest)
+    }
+
+    /// Whether the segments of a path begin with this prefix.
+    fn begins<'p>(&self, mut path: impl Iterator<Item = &'p str>) -> bool {
+        self.0.iter().all(|segment| path.next().is_some_and(|text| segment.fits(text)))
+    }
+
+    pub(super) fn is_longer_than(&self, other: &Self) -> bool {
+        self.0.len() > other.0.len()
+    }
+
+    /// Sorts the narrower prefix first, as routes are chosen: text before captures, longer before shorter.
+    pub(super) fn rank(&self) -> Vec<u8> {
+        let rank = |segment: &Segment| match segment {
+            Segment::Literal(_) => 0,
+            Segment::Capture { before, after } if before.is_empty() && after.is_empty() => 2,
+            Segment::Capture { .. } => 1,
+            Segment::Rest => 3,
+        };
+        self.0.iter().map(rank).chain([3]).collect()
+    }
+}
+
+impl Segment {
+    /// Whether whatever fits the other segment fits this one.
+    fn covers(&self, other: &Self) -> bool {
+        match (self, other) {
+            (_, Self::Rest) | (Self::Rest | Self::Literal(_), Self::Capture { .. }) => false,
+            (_, Self::Literal(text)) => self.fits(text),
+            (Self::Capture { before, after }, Self::Capture { .. }) => {
+                self == other || (before.is_empty() && after.is_empty())
+            }
+        }
+    }
+
+    fn fits(&self, text: &str) -> bool {
+        match self {
+            Self::Literal(literal) => literal == text,
+            Self::Capture { before, after } => {
+                let captured = text.strip_prefix(&**before).and_then(|rest| rest.strip_suffix(&**after));
+                captured.is_some_and(|captured| !captured.is_empty())
+            }
+            Self::Rest => true,
+        }
+    }
+}
+
+/// A path as prefixes are compared with it.
+pub(super) struct Reading<'p> {
+    folded: Cow<'p, str>,
+}
+
+impl<'p> Reading<'p> {
+    pub(super) fn of(path: &'p str) -> Self {
+        Self { folded: fold(path) }
+    }
+
+    /// Whether the path is below a prefix, either as it is written or once its `..` are resolved.
+    pub(super) fn is_below(&self, prefix: &Prefix) -> bool {
+        prefix.begins(self.segments())
+            || (self.segments().any(|segment| segment == "..") && prefix.begins(self.resolved().into_iter()))
+    }
+
+    fn segments(&self) -> impl Iterator<Item = &str> {
+        self.folded.split(['/', '\\']).filter(|segment| !matches!(*segment, "" | "."))
+    }
+
+    fn resolved(&self) -> Vec<&str> {
+        let mut resolved = Vec::new();
+        for segment in self.segments() {
+            if segment == ".." {
+                resolved.pop();
+            } else {
+                resolved.push(segment);
+            }
+        }
+        resolved
+    }
+}
+
+fn push_literals(segments: &mut Vec<Segment>, text: &str) {
+    let names = text.split('/').filter(|name| !name.is_empty());
+    segments.extend(names.map(|name| Segment::Literal(name.to_owned())));
+}
+
+/// Decodes a text and makes letters equal that differ in case only. File systems of macOS and Windows do not tell them
+/// apart, and upper case first finds more that are equal there, such as `ſ` and `s`.
+fn fold(text: &str) -> Cow<'_, str> {
+    let is_folded = |byte: u8| byte.is_ascii() && !byte.is_ascii_uppercase() && byte != b'%';
+    if text.bytes().all(is_folded) {
+        return Cow::Borrowed(text);
+    }
+    Cow::Owned(percent_decode_str(text).decode_utf8_lossy().to_uppercase().to_lowercase())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_path_is_below_a_prefix_if_any_reader_could_take_it_for_one() {
+        let rows = [
+            ("/admin", "/admin", true),
+            ("/admin", "/admin/", true),
+            ("/admin", "/admin/a/b", true),
+            ("/admin", "/administrator", false),
+            ("/admin", "/x/admin", false),
+            ("/admin", "/", false),
+            ("/admin", "/%61dmin/a", true),
+            ("/admin", "/admin%2fa", true),
+            ("/admin", "/%2Fadmin%5Ca", true),
+            ("/admin", "//admin/a", true),
+            ("/admin", "/./admin/a", true),
+            ("/admin", "/x/../admin/a", true),
+            ("/admin", "/x/%2e%2e/admin/a", true),
+            ("/admin", "/x%2f..%2fadmin", true),
+            ("/admin", "/../admin/a", true),
+            ("/admin", "/admin/../a", true),
+            ("/admin", "/ADMIN/a", true),
+            ("/admin", "/%41dmin/a", true),
+            ("/admin", "/adm\\in", false),
+            ("/admin", "\\admin\\a", true),
+            ("/admin", "/%2561dmin", false),
+            ("/Users", "/uſers/a", true),
+            ("/CAFÉ", "/caf%c3%a9/a", true),
+            ("/a%2Fb", "/a/b/c", true),
+            ("/{tenant}/admin", "/x/admin/a", true),
+            ("/{tenant}/admin", "/x/y/admin", false),
+            ("/@{name}", "/@ada/a", true),
+            ("/@{name}", "/@", false),
+            ("/{name}.d", "/x.d/a", true),
+        ];
+        for (prefix, path, expected) in rows {
+            assert_eq!(Reading::of(path).is_below(&Prefix::of(prefix)), expected, "{path} below {prefix}");
+        }
+    }
+
+    #[test]
+    fn a_pattern_is_covered_by_a_prefix_it_is_written_below() {
+        let rows = [
+            ("/admin", "/admin", true),
+            ("/admin", "/admin/{id}", true),
+            ("/admin", "/Admin/{id}", true),
+            ("/admin", "/{page}", false),
+            ("/admin", "/{*rest}", false),
+            ("/admin", "/admin/{*rest}", true),
+            ("/admin/x", "/admin/{*rest}", false),
+            ("/{tenant}", "/{other}/x", true),
+            ("/{tenant}", "/acme/x", true),
+            ("/@{name}", "/@ada/x", true),
+            ("/@{name}", "/{name}/x", false),
+            ("/%7Bx%7D", "/{x}", false),
+        ];
+        for (prefix, pattern, expected) in rows {
+            assert_eq!(Prefix::of(prefix).covers(&Prefix::of(pattern)), expected, "{pattern} below {prefix}");
+        }
+    }
+
+    #[test]
+    fn only_text_before_the_first_capture_keeps_a_pattern_out() {
+        let rows = [
+            ("/admin", "/{page}", true),
+            ("/admin/deep", "/{page}", true),
+            ("/admin", "/{*rest}", true),
+            ("/admin", "/users/{id}", false),
+            ("/admin", "/about", false),
+            ("/static/private", "/static/{*file}", true),
+            ("/{tenant}/admin", "/files/{*file}", true),
+        ];
+        for (prefix, pattern, expected) in rows {
+            let result = Prefix::of(prefix).may_be_entered_by(&Prefix::of(pattern));
+            assert_eq!(result, expected, "{pattern} into {prefix}");
+        }
+    }
+
+    #[test]
+    fn narrower_prefixes_come_first() {
+        let mut prefixes = ["/{a}", "/{a}/b", "/x", "/x/{b}", "/@{a}"];
+        prefixes.sort_by_key(|prefix| Prefix::of(prefix).rank());
+        assert_eq!(prefixes, ["/x/{b}", "/x", "/@{a}", "/{a}/b", "/{a}"]);
+    }
+}

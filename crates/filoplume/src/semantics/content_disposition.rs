@@ -1,0 +1,171 @@
+//! `Content-Disposition` of downloads (RFC 6266), with names that no reader understands differently.
+
+use std::fmt::Write as _;
+
+/// Longest name that is sent, in bytes of UTF-8. File systems take 255; some room is left for the ` (1)` of browsers.
+pub(crate) const NAME_BYTES_MAX: usize = 240;
+
+/// Longest ending that is kept when a name is cut.
+const ENDING_BYTES_MAX: usize = 24;
+
+/// What a file is called if nothing is left of its name.
+const NAME_OTHERWISE: &str = "download";
+
+/// Returns the value that makes browsers save a response under a name, as far as the name is [harmless](harmless_name).
+///
+/// What cannot stand in a quoted string in all browsers is sent a second time, in the encoding of RFC 8187. Those who know
+/// that form prefer it (RFC 6266, 4.3).
+pub(crate) fn attachment(name: &str) -> String {
+    let name = harmless_name(name);
+    let plain: String = name.chars().map(|c| if is_plain(c) { c } else { '_' }).collect();
+    let mut value = format!("attachment; filename=\"{plain}\"");
+    if plain != name {
+        value.push_str("; filename*=UTF-8''");
+        for byte in name.bytes() {
+            if is_attribute_byte(byte) {
+                value.push(char::from(byte));
+            } else {
+                let _ = write!(value, "%{byte:02X}");
+            }
+        }
+    }
+    value
+}
+
+/// Whether a character means itself in a quoted string for everyone: some decode `%41` there, and some do not know `\"`
+/// (RFC 6266, appendix D).
+fn is_plain(character: char) -> bool {
+    matches!(character, ' '..='~') && !matches!(character, '"' | '\\' | '%')
+}
+
+/// `attr-char` of RFC 8187, 3.2.1.
+fn is_attribute_byte(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || b"!#$&+-.^_`|~".contains(&byte)
+}
+
+/// Returns the last segment of a name, without what hides or reorders text, and not too long.
+pub(crate) fn harmless_name(name: &str) -> String {
+    let last = name.rsplit(['/', '\\']).next().unwrap_or_default();
+    // What Windows does not take in names becomes `_`: a colon would lead to another stream of the file.
+    let replace = |character| if "<>:\"|?*".contains(character) { '_' } else { character };
+    let visible: String = last.chars().filter(|character| !is_invisible(*character)).map(replace).collect();
+    // Windows leaves dots and spaces at the end out, so that `a.exe.` is a program there.
+    let trimmed = visible.trim().trim_end_matches(|c: char| c == '.' || c.is_whitespace());
+    let cut = cut(trimmed);
+    if cut.is_empty() { NAME_OTHERWISE.to_owned() } else { cut }
+}
+
+/// Whether a character is a control, ends lines, or shows nothing but changes what is seen, such as U+202E, which shows
+/// `gpj.exe` as `exe.jpg`.
+fn is_invisible(character: char) -> bool {
+    character.is_control()
+        || matches!(
+            character,
+            '\u{ad}'
+                | '\u{61c}'
+                | '\u{180e}'
+                | '\u{200b}'
+                | '\u{200e}'..='\u{200f}'
+                | '\u{2028}'..='\u{202e}'
+                | '\u{2060}'..='\u{206f}'
+                | '\u{feff}'
+                | '\u{fff9}'..='\u{fffb}'
+                | '\u{fffe}'..='\u{ffff}'
+                | '\u{e0000}'..='\u{e007f}'
+        )
+}
+
+/// Shortens a name, and keeps its ending.
+fn cut(name: &str) -> String {
+    if name.len() <= NAME_BYTES_MAX {
+        return name.to_owned();
+    }
+    let ending =
+        name.rfind('.').and_then(|dot| name.get(dot..)).filter(|ending| ending.len() <= ENDING_BYTES_MAX);
+    let ending = ending.unwrap_or_default();
+    let mut end = NAME_BYTES_MAX.saturating_sub(ending.len());
+    while !name.is_char_boundary(end) {
+        end -= 1;
+    }
+    let stem = name.get(..end).unwrap_or_default();
+    format!("{}{ending}", stem.trim_end_matches(|c: char| c == '.' || c.is_whitespace()))
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn plain_names_are_quoted_and_others_encoded_too() {
+        let rows = [
+            ("report.csv", r#"attachment; filename="report.csv""#),
+            ("a b (1).txt", r#"attachment; filename="a b (1).txt""#),
+            ("it's; x=y, z.txt", r#"attachment; filename="it's; x=y, z.txt""#),
+            ("naïve.txt", r#"attachment; filename="na_ve.txt"; filename*=UTF-8''na%C3%AFve.txt"#),
+            ("€ rates.txt", r#"attachment; filename="_ rates.txt"; filename*=UTF-8''%E2%82%AC%20rates.txt"#),
+            ("100%41.txt", r#"attachment; filename="100_41.txt"; filename*=UTF-8''100%2541.txt"#),
+            (
+                "日本.tar.gz",
+                r#"attachment; filename="__.tar.gz"; filename*=UTF-8''%E6%97%A5%E6%9C%AC.tar.gz"#,
+            ),
+        ];
+        for (name, expected) in rows {
+            assert_eq!(attachment(name), expected);
+        }
+    }
+
+    #[test]
+    fn hostile_names_lose_what_makes_them_hostile() {
+        let rows = [
+            ("a\r\nset-cookie: a=b.txt", "aset-cookie_ a=b.txt"),
+            ("a\"; filename=\"evil.exe", "a_; filename=_evil.exe"),
+            ("../../etc/passwd", "passwd"),
+            ("..\\..\\boot.ini", "boot.ini"),
+            ("C:\\x\\y.txt", "y.txt"),
+            ("/", "download"),
+            ("a/", "download"),
+            ("", "download"),
+            (".", "download"),
+            ("..", "download"),
+            (". . .", "download"),
+            (" \t a.txt \n", "a.txt"),
+            ("a.exe. .", "a.exe"),
+            ("a.txt:evil.exe", "a.txt_evil.exe"),
+            ("a.txt::$DATA", "a.txt__$DATA"),
+            ("a\0b\u{7f}\u{85}.txt", "ab.txt"),
+            ("photo\u{202e}gpj.exe", "photogpj.exe"),
+            ("\u{2066}a\u{2069}\u{200f}\u{feff}.txt", "a.txt"),
+            ("a\u{2028}b\u{2029}.txt", "ab.txt"),
+            ("<script>.html", "_script_.html"),
+            (".bashrc", ".bashrc"),
+            ("م\u{200c}ن.txt", "م\u{200c}ن.txt"),
+        ];
+        for (name, expected) in rows {
+            assert_eq!(harmless_name(name), expected, "{name:?}");
+        }
+    }
+
+    #[test]
+    fn long_names_are_cut_between_letters_and_keep_their_ending() {
+        let long = harmless_name(&format!("{}.tar.gz", "ä".repeat(5000)));
+        assert!(long.len() <= NAME_BYTES_MAX && long.ends_with("ä.gz"), "{long}");
+        let ending = harmless_name(&format!("a.{}", "x".repeat(5000)));
+        assert_eq!(ending.len(), NAME_BYTES_MAX);
+        assert_eq!(harmless_name(&format!("{}.txt", ".".repeat(5000))), ".txt");
+    }
+
+    proptest! {
+        #[test]
+        fn whatever_the_name_is_the_value_is_one_parameter(name in any::<String>()) {
+            let value = attachment(&name);
+            prop_assert!(value.bytes().all(|byte| (b' '..=b'~').contains(&byte)), "{value:?}");
+            prop_assert!(matches!(value.matches('"').count(), 2) && !value.contains('\\'), "{value:?}");
+            prop_assert!(value.len() < 64 + NAME_BYTES_MAX * 4);
+            let name = harmless_name(&name);
+            prop_assert!(!name.is_empty() && name.len() <= NAME_BYTES_MAX && !name.contains(['/', '\\', '\r', '\n']));
+            prop_assert_eq!(harmless_name(&name), name);
+        }
+    }
+}

@@ -1,0 +1,30 @@
+//! The media type of a file by the ending of its name.
+
+/// Returns the type of a file with this name, if its ending is known. Text is UTF-8.
+pub(crate) fn content_type(name: &str) -> Option<String> {
+    let known = mime_guess::from_path(name).first_raw()?;
+    Some(if known.starts_with("text/") { format!("{known}; charset=utf-8") } else { known.to_owned() })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn text_has_a_charset_and_what_is_unknown_has_no_type() {
+        let rows = [
+            ("a.html", Some("text/html; charset=utf-8")),
+            ("a.CSS", Some("text/css; charset=utf-8")),
+            ("a.txt", Some("text/plain; charset=utf-8")),
+            ("a.js", Some("text/javascript; charset=utf-8")),
+            ("a.json", Some("application/json")),
+            ("a.svg", Some("image/svg+xml")),
+            ("a.wasm", Some("application/wasm")),
+            ("a.unheardof", None),
+            ("Makefile", None),
+        ];
+        for (path, expected) in rows {
+            assert_eq!(content_type(path).as_deref(), expected, "{path}");
+        }
+    }
+}

@@ -1,0 +1,282 @@
+//! What lies below the prefix of a router with middleware, as somebody without a login would look for it.
+
+use filoplume::middleware::BasicAuth;
+use filoplume::prelude::*;
+use filoplume::routing::any;
+use filoplume::testing::TestClient;
+
+fn auth() -> BasicAuth {
+    BasicAuth::user("ada", "sesame")
+}
+
+/// A folder with `index.html`, `public.html` and `admin/secret.html`.
+fn site() -> tempfile::TempDir {
+    let site = tempfile::tempdir().expect("a folder");
+    let write = |name: &str, text: &str| std::fs::write(site.path().join(name), text).expect("a file");
+    std::fs::create_dir(site.path().join("admin")).expect("a folder");
+    write("index.html", "start");
+    write("public.html", "public");
+    write("admin/index.html", "secret start");
+    write("admin/secret.html", "secret");
+    site
+}
+
+fn method(name: &str) -> Method {
+    Method::from_bytes(name.as_bytes()).expect("a method")
+}
+
+/// Everything that some reader could take for a path below `/admin`.
+const BELOW_ADMIN: &[&str] = &[
+    "/admin",
+    "/admin/",
+    "/admin/secret.html",
+    "/admin/secret.html?x=/public.html",
+    "/%61dmin/secret.html",
+    "/%61%64%6d%69%6E/secret.html",
+    "/admin%2fsecret.html",
+    "/admin%2Fsecret.html",
+    "/admin%5csecret.html",
+    "/admin/%73ecret.html",
+    "/admin//secret.html",
+    "//admin/secret.html",
+    "///admin/secret.html",
+    "/./admin/secret.html",
+    "/%2e/admin/secret.html",
+    "/x/../admin/secret.html",
+    "/x/%2e%2e/admin/secret.html",
+    "/x/..%2fadmin/secret.html",
+    "/../admin/secret.html",
+    "/admin/../admin/",
+    "/admin/../admin/secret.html",
+    "/admin/./secret.html",
+    "/admin/x/../secret.html",
+    "/ADMIN/secret.html",
+    "/Admin/secret.html",
+    "/%41dmin/secret.html",
+    "/admin/unknown",
+    "http://example.org/admin/secret.html",
+    "http://example.org/%61dmin/secret.html",
+];
+
+const METHODS: &[&str] = &["GET", "HEAD", "POST", "OPTIONS", "DELETE", "BREW"];
+
+/// Nobody gets anything but a challenge, or a redirect to where there is one.
+#[track_caller]
+fn check_closed(client: &TestClient, targets: &[&str]) {
+    for target in targets {
+        for name in METHODS {
+            let response = client.request(method(name), target).send();
+            let status = response.status().as_u16();
+            assert!(matches!(status, 401 | 308 | 400), "{name} {target}: {status} {}", response.text());
+            assert!(!response.text().contains("secret"), "{name} {target}: {}", response.text());
+            if let Some(location) = response.header("location") {
+                client.request(method(name), location).send().assert_status(401);
+            }
+        }
+    }
+}
+
+#[test]
+fn files_of_the_outer_router_are_behind_the_login_of_the_prefix() {
+    let site = site();
+    let files = || StaticFiles::folder(site.path());
+    let admin = || Router::new().get("/users", || "users").with(auth());
+    let apps = [
+        App::new().nest("/admin", admin()).files("/", files()),
+        App::new().files("/", files()).nest("/admin", admin()),
+        App::new().merge(Router::new().files("/", files())).nest("/admin", admin()),
+        App::new().merge(Router::new().nest("/admin", admin())).files("/", files()),
+        App::new().merge(Router::new().nest("/admin", Router::new()).with(auth())).files("/", files()),
+        App::new()
+            .nest("/admin", Router::new().nest("/deep", Router::new()).with(auth()))
+            .files("/", files()),
+        App::new()
+            .nest("/admin", Router::new().get("/users", || "users"))
+            .nest("/admin", Router::new().with(auth()))
+            .files("/", files()),
+    ];
+    for app in apps {
+        let client = app.test();
+        check_closed(&client, BELOW_ADMIN);
+        client.get("/").send().assert_text("start");
+        client.get("/public.html").send().assert_text("public");
+        client.get("/administrator").send().assert_status(404);
+        // Behind the login the outer files are there.
+        client.get("/admin/secret.html").basic("ada", "sesame").send().assert_text("secret");
+        client.get("/admin/").basic("ada", "sesame").send().assert_text("secret start");
+        client.get("/admin/nothing").basic("ada", "sesame").send().assert_status(404);
+    }
+}
+
+#[test]
+fn files_below_a_prefix_stay_out_of_a_prefix_within() {
+    let site = site();
+    let app = App::new()
+        .files("/static", StaticFiles::folder(site.path()))
+        .nest("/static/admin", Router::new().get("/users", || "users").with(auth()));
+    let client = app.test();
+    let targets: Vec<_> = BELOW_ADMIN.iter().filter(|target| target.starts_with('/')).collect();
+    let targets: Vec<_> = targets.iter().map(|target| format!("/static{target}")).collect();
+    let targets: Vec<&str> = targets.iter().map(String::as_str).collect();
+    // Dots that lead above `/static` lead nowhere.
+    let targets: Vec<&str> =
+        targets.into_iter().filter(|target| !target.starts_with("/static/../")).collect();
+    check_closed(&client, &targets);
+    client.get("/static/../admin/secret.html").send().assert_status(404);
+    client.get("/static/public.html").send().assert_text("public");
+    client.get("/static/admin/users").basic("ada", "sesame").send().assert_text("users");
+}
+
+#[test]
+fn wildcards_captures_and_fallbacks_of_the_outer_router_do_not_answer() {
+    let path = |request: Request| format!("secret {}", request.path());
+    let admin = || Router::new().get("/users", || "users").with(auth());
+    let apps = [
+        App::new().route("/{*rest}", any(path)).nest("/admin", admin()),
+        App::new().nest("/admin", admin()).route("/{*rest}", any(path)),
+        App::new().nest("/admin", admin()).fallback(path),
+        App::new()
+            .route("/{page}", any(path))
+            .route("/{a}/{b}", any(path))
+            .route("/{a}/{b}/{c}", any(path))
+            .nest("/admin", admin())
+            .fallback(path),
+        App::new().nest("/admin", admin()).nest("/{tenant}", Router::new().route("/{*rest}", any(path))),
+        App::new().nest("/admin", admin()).nest("/{tenant}", Router::new().fallback(path)).fallback(path),
+    ];
+    for app in apps {
+        let client = app.test();
+        check_closed(&client, BELOW_ADMIN);
+        client.get("/about/it").send().assert_text("secret /about/it");
+        client.get("/admin/users").basic("ada", "sesame").send().assert_text("users");
+    }
+}
+
+#[test]
+fn the_innermost_prefix_decides_and_its_outer_middleware_stays() {
+    fn tag(name: &'static str) -> impl Fn(Request, Next<'_>) -> Result<Response> + Send + Sync + 'static {
+        move |request, next| {
+            let mut response = next.run(request);
+            response.add_header("x-by", name)?;
+            Ok(response)
+        }
+    }
+    let inner = Router::new().get("/x", || "x").with(tag("inner"));
+    let outer = Router::new().get("/{*rest}", || "outer").nest("/inner", inner).with(tag("outer"));
+    let client = App::new().nest("/a", outer).get("/{*rest}", || "app").fallback(|| "fallback").test();
+    let by = |path: &str| {
+        let response = client.get(path).send();
+        format!("{} {}", response.text(), response.headers_all("x-by").collect::<Vec<_>>().join(" "))
+    };
+    assert_eq!(by("/a/inner/x"), "x inner outer");
+    assert_eq!(by("/a/inner/y"), "fallback inner outer");
+    assert_eq!(by("/a/y"), "outer outer");
+    assert_eq!(by("/a"), "fallback outer");
+    assert_eq!(by("/b"), "app ");
+    assert_eq!(by("/"), "fallback ");
+}
+
+#[test]
+fn the_fallback_of_the_prefix_comes_first_and_is_behind_the_login_too() {
+    let own = Router::new().get("/users", || "users").fallback(|| "own").with(auth());
+    let client = App::new().nest("/admin", own).get("/{*rest}", || "app").test();
+    client.get("/admin/x").send().assert_status(401);
+    client.get("/admin/x").basic("ada", "sesame").send().assert_text("own");
+
+    // A fallback without the login at the same prefix is put behind it.
+    let (closed, open) = (Router::new().with(auth()), Router::new().fallback(|| "open"));
+    let client = App::new().nest("/admin", closed).nest("/admin", open).test();
+    client.get("/admin/x").send().assert_status(401);
+    client.get("/admin/x").basic("ada", "sesame").send().assert_text("open");
+
+    // Without any fallback it is a plain 404, for those who may know.
+    let client = App::new().nest("/admin", Router::new().with(auth())).test();
+    client.get("/admin/x").send().assert_status(401);
+    client.get("/admin/x").basic("ada", "sesame").send().assert_status(404);
+}
+
+#[test]
+fn what_is_written_below_the_prefix_stays_as_it_is_written() {
+    let app = App::new()
+        .nest("/admin", Router::new().get("/users", || "users").with(auth()))
+        .get("/admin/login", || "login")
+        .get("/admin/help/{*page}", |Path(page): Path<String>| page)
+        .get("/Admin/{id}", |Path(id): Path<String>| id)
+        .nest("/admin/assets", Router::new().get("/a.css", || "a").fallback(|| "none"));
+    let client = app.test();
+    client.get("/admin/login").send().assert_text("login");
+    client.get("/admin/help/a/b").send().assert_text("a/b");
+    client.get("/Admin/1").send().assert_text("1");
+    client.get("/admin/assets/b").send().assert_text("none");
+    client.get("/admin/users").send().assert_status(401);
+    client.get("/admin/login/").send().assert_status(308);
+}
+
+#[test]
+fn a_prefix_with_captures_guards_each_of_its_paths() {
+    let tenant = Router::new().get("/known", || "known").with(auth());
+    let app = App::new()
+        .nest("/t/{tenant}/admin", tenant)
+        .nest("/t", Router::new().fallback(|| "secret"))
+        .fallback(|| "secret");
+    let client = app.test();
+    for target in ["/t/a/admin", "/t/a/admin/x", "/t/a/%61dmin/x", "/t/a/ADMIN/x", "/t/a%2fadmin%2fx"] {
+        client.get(target).send().assert_status(401);
+    }
+    client.get("/t/a/x").send().assert_text("secret");
+}
+
+#[test]
+fn captures_and_state_reach_middleware_and_fallback() {
+    let tenant = Router::new().state(1_u8).with(|request: Request, next: Next<'_>| {
+        let context = next.context();
+        let captures = format!("{:?} {:?}", context.captures(request.path()), context.route());
+        let mut response = next.run(request);
+        response.set_header("x-captures", captures)?;
+        Ok::<_, Error>(response)
+    });
+    let fallback = |State(number): State<u16>| format!("fallback {number}");
+    let client = App::new().nest("/{tenant}", tenant).state(2_u16).fallback(fallback).test();
+    let response = client.get("/acme/x").send();
+    response
+        .assert_text("fallback 2")
+        .assert_header("x-captures", r#"[("tenant", "acme")] Some("/{*rest}")"#);
+}
+
+#[test]
+fn a_catch_all_of_the_same_prefix_without_the_middleware_is_refused() {
+    let site = site();
+    let apps = [
+        App::new()
+            .nest("/admin", Router::new().with(auth()))
+            .files("/admin", StaticFiles::folder(site.path())),
+        App::new().get("/admin/{*rest}", || "").nest("/admin", Router::new().with(auth())),
+        App::new()
+            .nest("/admin", Router::new().get("/{*rest}", || ""))
+            .nest("/admin", Router::new().with(auth())),
+    ];
+    for app in apps {
+        let message = app.start("127.0.0.1:0").expect_err("it is refused").to_string();
+        assert!(message.contains("answers all the rest of \"/admin\" without the middleware"), "{message}");
+        assert_eq!(message.matches("guards.rs:").count(), 2, "both places are named: {message}");
+    }
+    let own =
+        Router::new().files("/files", StaticFiles::folder(site.path())).get("/{*rest}", || "").with(auth());
+    assert!(own_app(own).is_ok());
+}
+
+fn own_app(router: Router) -> Result<()> {
+    App::new().nest("/admin", router).start("127.0.0.1:0").map(|app| app.shutdown())
+}
+
+#[test]
+fn a_slash_at_the_end_is_not_redirected_in_circles() {
+    let app = App::new()
+        .get("/{*rest}", |Path(rest): Path<String>| rest)
+        .nest("/admin", Router::new().get("/users", || "users").get("/list/", || "list").with(auth()));
+    let client = app.test();
+    client.get("/admin/users/").send().assert_status(308).assert_header("location", "/admin/users");
+    client.get("/admin/list").send().assert_status(308).assert_header("location", "/admin/list/");
+    client.get("/admin/x/").send().assert_status(401);
+    client.get("/x/").send().assert_text("x/");
+}
