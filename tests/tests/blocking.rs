@@ -282,6 +282,47 @@ fn a_full_queue_is_said_at_once_and_the_rest_is_answered() {
     }
 }
 
+/// A site where every path below `/hang/` waits at a gate, on whatever thread it is called.
+fn hanging(config: ServerConfig, gate: &Gate) -> TestServer {
+    let gate = gate.clone();
+    TestServer::with(config, move |request: Request| {
+        if request.path().starts_with("/hang/") {
+            gate.pass();
+        }
+        site(request)
+    })
+}
+
+#[test]
+fn loops_have_leaders_however_many_routes_hang_at_once() {
+    let gate = Gate::new();
+    let server = hanging(ServerConfig::default().event_loops(2).threads_max(4), &gate);
+    server.client().is_alive();
+    let mut hanging = Vec::new();
+    for first in 'a'..='h' {
+        for second in 'a'..='h' {
+            let mut client = server.client();
+            ask(&mut client, &format!("/hang/{first}{second}"));
+            hanging.push(client);
+            let started = Instant::now();
+            server.client().is_alive();
+            assert!(
+                started.elapsed() < Duration::from_secs(2),
+                "{} hang, {:?}",
+                hanging.len(),
+                started.elapsed()
+            );
+        }
+    }
+    assert_eq!(server.metrics().hand_overs_failed, 0);
+    gate.open();
+    for client in &mut hanging {
+        assert_eq!(client.response().status, 200);
+        client.is_alive();
+    }
+    eventually("those that were caught retire", || server.metrics().pool.threads <= 4 + 2 + 2);
+}
+
 #[test]
 fn the_pool_grows_to_its_limit_and_shrinks_again() {
     let gate = Gate::new();

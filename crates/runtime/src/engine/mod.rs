@@ -34,11 +34,12 @@ use crate::engine::listener::Bound;
 use crate::engine::task::{Call, Task};
 use crate::error::{Kind, Result};
 use crate::execution::crowd::Crowd;
+use crate::execution::key::ExecutionKey;
 use crate::execution::policy::Place;
 use crate::execution::routes::Routes;
 use crate::execution::watchdog::Watchdog;
 use crate::metrics::{Counters, Gauges, Metrics};
-use crate::pool::{Pool, PoolConfig};
+use crate::pool::{Pool, PoolConfig, Reservation};
 use crate::protocol::Guest;
 use crate::protocol::http::Http;
 use crate::protocol::preamble::Preamble;
@@ -46,6 +47,9 @@ use crate::protocol::raw::Raw;
 use crate::queue::MessageQueue;
 use crate::service::Site;
 use crate::service::tcp::TcpService;
+
+/// Threads that lead, or were caught while they led and have not come back.
+const LEADERS_MAX: usize = ExecutionKey::COUNT;
 
 /// Who answers the requests.
 pub(crate) enum Answerer {
@@ -83,6 +87,8 @@ pub(crate) struct Engine {
     /// Only where each client may have so many connections.
     pub(crate) clients: Option<Arc<Clients>>,
     pub(crate) watchdog: Watchdog,
+    /// The thread that stands by to lead a loop that is taken, while there is work.
+    pub(crate) spare: Mutex<Option<Reservation<Task>>>,
     /// Weak, because a loop's handle holds the engine.
     loops: OnceLock<Box<[Weak<LoopHandle>]>>,
     life: Life,
@@ -114,8 +120,9 @@ impl Engine {
             .queue_capacity(config.connections_max)
             .idle_timeout(config.thread_idle_timeout)
             // Leaders come on top of those that may block, and so do those that were caught and have
-            // not come back: a loop that is taken needs a leader at once.
-            .urgent_reserve(loops * 4)
+            // not come back: a loop that is taken needs a leader at once. A route that was caught does
+            // not run on loops any more, so there are never more of them than routes are told apart.
+            .urgent_reserve(LEADERS_MAX.max(loops * 4))
             .patient();
         let clients = match config.connections_per_client_max {
             PerClient::Half => Some(Arc::new(Clients::public((connections_max / 2).max(1)))),
@@ -143,6 +150,7 @@ impl Engine {
             shed_log: Throttle::new(),
             clients,
             watchdog: Watchdog::new(),
+            spare: Mutex::new(None),
             loops: OnceLock::new(),
             life: Life::default(),
         });
@@ -269,6 +277,7 @@ impl Engine {
         }
         // They hold this engine: nobody else would ever drop them.
         drop(self.seats.close());
+        drop(self.spare.lock().take());
         self.pool.close();
         self.watchdog.stop();
         self.life.state.lock().has_ended = true;

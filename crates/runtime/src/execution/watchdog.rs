@@ -40,6 +40,12 @@ pub(crate) trait Watched: Send + Sync + 'static {
     /// Whether it waits for events: nobody runs a handler on it.
     fn is_asleep(&self) -> bool;
 
+    /// Has a thread stand by that will lead a loop that is taken. Called every period while there is work.
+    fn stand_by(&self);
+
+    /// Lets that thread go: there is nothing to be taken.
+    fn stand_down(&self);
+
     /// Takes the loop from the call of this turn, which has been seen for `held`, and has another
     /// thread lead it. Returns whether that call held it.
     fn hand_over(&self, turn: u64, held: Duration) -> bool;
@@ -94,6 +100,10 @@ fn watch<W: Watched>(standby: &Standby, loops: &[Arc<W>], crowd: &Crowd) {
     while !standby.is_stopped() {
         let is_wary = Instant::now() < wary_until;
         let period = if is_wary { PERIOD_WARY } else { PERIOD_CALM };
+        // Every loop's handle knows the one thread that stands by for all.
+        if let Some(watched) = loops.first() {
+            watched.stand_by();
+        }
         thread::sleep(period);
         let now = Instant::now();
         for (watched, last) in loops.iter().zip(&mut turns) {
@@ -117,9 +127,16 @@ fn watch<W: Watched>(standby: &Standby, loops: &[Arc<W>], crowd: &Crowd) {
             crowd.end_window(busy.1 - busy_before, now - since);
         }
         if now - quiet_since >= QUIET_TIME {
+            if let Some(watched) = loops.first() {
+                watched.stand_down();
+            }
             standby.park(|| loops.iter().all(|watched| watched.is_asleep()));
             quiet_since = Instant::now();
         }
+    }
+    // What stands by would keep the pool from its end.
+    if let Some(watched) = loops.first() {
+        watched.stand_down();
     }
 }
 

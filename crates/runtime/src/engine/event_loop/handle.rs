@@ -162,9 +162,21 @@ impl Watched for LoopHandle {
         self.doze.is_asleep()
     }
 
+    fn stand_by(&self) {
+        let mut spare = self.engine.spare.lock();
+        if spare.is_none() {
+            *spare = self.engine.pool.reserve();
+        }
+    }
+
+    fn stand_down(&self) {
+        drop(self.engine.spare.lock().take());
+    }
+
     fn hand_over(&self, turn: u64, held: Duration) -> bool {
         // First the thread, then the loop: a loop that was taken must not wait for a leader.
-        let Some(leader) = self.engine.pool.reserve() else {
+        let mut spare = self.engine.spare.lock();
+        let Some(leader) = spare.take().or_else(|| self.engine.pool.reserve()) else {
             self.engine.counters.hand_overs_failed.increment();
             // The route is to leave the loops all the same: the next of its calls would hold another one.
             let key = self.running();
@@ -173,7 +185,11 @@ impl Watched for LoopHandle {
             }
             return true;
         };
-        let Some((mut event_loop, taken_turn)) = self.slot.take() else { return false };
+        let Some((mut event_loop, taken_turn)) = self.slot.take() else {
+            *spare = Some(leader);
+            return false;
+        };
+        drop(spare);
         self.engine.counters.hand_overs.increment();
         // Between the look and the taking the handler may have returned and another one begun, which
         // is not to blame. The loop cannot be put back: its leader may have missed it already.
