@@ -44,7 +44,7 @@ impl Backlog {
         Self { wait_max, wait: wait_max, since: None, step: 0, served: [0; STEPS], has_refused: false }
     }
 
-    /// The route has a seat to spare: what was known is of another time.
+    /// The route has a seat to spare, or all that waited have one: what was known is of another time.
     pub(super) fn reset(&mut self) {
         if self.since.is_some() {
             *self = Self::new(self.wait_max);
@@ -68,7 +68,7 @@ impl Backlog {
     /// How long a request would wait behind `waiting` others, if that is known.
     pub(super) fn wait_for(&self, now: u64, waiting: usize) -> Option<u64> {
         let (served, time) = self.rate(now)?;
-        Some(time.saturating_mul(waiting as u64 + 1) / served.max(1))
+        time.saturating_mul(waiting as u64 + 1).checked_div(served)
     }
 
     fn waiting_max(&self, now: u64, seats: usize) -> Option<u64> {

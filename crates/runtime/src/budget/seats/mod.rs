@@ -238,7 +238,10 @@ impl<T> Seats<T> {
             let Some(first) = line.waiting.pop_front() else { continue };
             line.backlog.served(self.now());
             line.taken += 1;
-            if !line.waiting.is_empty() {
+            if line.waiting.is_empty() {
+                // There was enough for all: who waits next does so for another reason.
+                line.backlog.reset();
+            } else {
                 state.turns.push_back(key);
             }
             state.taken += 1;
