@@ -208,7 +208,21 @@ pub const GROUPS: &[Group] = &[
     waits::MIXED,
     misses::MISSES,
     real::REAL,
+    CROWDS,
 ];
+
+const CROWDS: Group = Group {
+    name: "crowds",
+    asks: "Many more clients than threads, whose handlers block for 10 ms. Is anyone refused?",
+    scenarios: &[
+        load("crowd2000", "2,000 clients whose handlers block for 10 ms.", Who::Sleeping, |slow| {
+            vec![Job::get(slow, 2_000, 2)]
+        }),
+        load("crowd10000", "10,000 clients whose handlers block for 10 ms.", Who::Sleeping, |slow| {
+            vec![Job::get(slow, 10_000, 2)]
+        }),
+    ],
+};
 
 /// Every scenario.
 pub fn all() -> impl Iterator<Item = &'static Scenario> {
