@@ -67,11 +67,6 @@ impl Site {
         self.server.metrics()
     }
 
-    /// The server.
-    pub fn server(&self) -> &TestServer {
-        &self.server
-    }
-
     /// So many attackers, or as many as there are descriptors for; then it says so.
     #[track_caller]
     pub fn attackers(&self, count: usize) -> Crowd {
