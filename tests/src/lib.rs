@@ -5,8 +5,10 @@
 
 #![allow(clippy::unwrap_used, reason = "these are tests, and a panic is how one fails")]
 #![allow(clippy::print_stderr, reason = "a test that is skipped says so")]
+#![allow(clippy::print_stdout, reason = "figures are for those who read the output of a test")]
 #![allow(clippy::missing_panics_doc, reason = "every helper panics if the test fails")]
 
+pub mod attack;
 mod browser;
 mod child;
 mod client;

@@ -7,7 +7,7 @@ use std::sync::mpsc;
 use std::time::Duration;
 
 use filoplume_runtime::{Plan, Request, Response, ServerConfig, Service};
-use filoplume_tests::{Client, DEADLINE, Process, TestServer, site};
+use filoplume_tests::{Client, DEADLINE, Process, TestServer, eventually, reset, site};
 
 /// Bytes that are no text and repeat late.
 fn bytes(length: usize) -> Vec<u8> {
@@ -402,6 +402,15 @@ fn a_stream_that_is_no_content_is_an_error_of_the_read() {
     assert_eq!(client.response().status, 400, "the other direction is still open");
     assert_eq!(heard.recv().unwrap(), ErrorKind::UnexpectedEof);
     client.is_closed();
+    // Who resets the connection is no less gone; a handler must not take that for an error of its own.
+    for start in [head, "POST / HTTP/1.1\r\nHost: t\r\nContent-Length: 9\r\nExpect: 100-continue\r\n\r\n"] {
+        let mut client = server.client();
+        let requests = server.metrics().requests;
+        client.send(start);
+        eventually("it is read", || server.metrics().requests > requests);
+        reset(client);
+        assert_eq!(heard.recv().unwrap(), ErrorKind::UnexpectedEof);
+    }
 }
 
 #[test]

@@ -351,6 +351,26 @@ fn links_lead_somewhere() {
     none(&found);
 }
 
+/// A row of the table is a link to a file, and the name of a test in it.
+#[test]
+fn every_promise_names_its_test() {
+    let promises = read("SECURITY.md");
+    let rows: Vec<&str> =
+        promises.lines().filter(|line| line.starts_with("| ") && line.contains(".rs)")).collect();
+    assert!(rows.len() > 20, "the table is not where it was");
+    let has_test = |row: &str| {
+        let (path, rest) = row.split_once("](")?.1.split_once(')')?;
+        let test = rest.split('`').nth(1)?;
+        read(path).contains(&format!("fn {test}(")).then_some(())
+    };
+    let found: Vec<String> = rows
+        .into_iter()
+        .filter(|row| has_test(row).is_none())
+        .map(|row| format!("SECURITY.md: there is no such test: {row}"))
+        .collect();
+    none(&found);
+}
+
 #[test]
 fn no_conflict_is_left_in_a_document() {
     let is_marker = |line: &str| line.starts_with("<<<<<<< ") || line.starts_with(">>>>>>> ");

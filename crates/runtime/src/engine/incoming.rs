@@ -1,7 +1,6 @@
 //! A request that the program has pulled, with the right to answer it.
 
 use std::fmt;
-use std::io;
 use std::ops::{Deref, DerefMut};
 
 use crate::engine::task::ReplyTo;
@@ -9,6 +8,7 @@ use crate::engine::worker;
 use crate::error::{Kind, Result};
 use crate::service::request::Request;
 use crate::service::response::Response;
+use crate::transport::is_gone;
 
 /// A request that the program owns, with the right to answer it. Dropped unanswered it is a `500`.
 ///
@@ -59,20 +59,6 @@ fn finish(reply_to: ReplyTo, response: Response) -> Result<()> {
         Some(source) if !is_gone(&source) => Err(Kind::Respond { source }.into()),
         _ => Ok(()),
     }
-}
-
-/// Whether an error of the socket says that the peer has gone away.
-fn is_gone(error: &io::Error) -> bool {
-    use io::ErrorKind;
-    matches!(
-        error.kind(),
-        ErrorKind::BrokenPipe
-            | ErrorKind::ConnectionReset
-            | ErrorKind::ConnectionAborted
-            | ErrorKind::NotConnected
-            | ErrorKind::UnexpectedEof
-            | ErrorKind::WriteZero
-    )
 }
 
 impl Deref for IncomingRequest {

@@ -15,7 +15,7 @@ use crate::budget::memory::Charge;
 use crate::budget::streams::OpenStream;
 use crate::buffers::Content;
 use crate::clock::Pace;
-use crate::transport::{Transport, is_would_block};
+use crate::transport::{Transport, is_gone, is_would_block};
 
 /// What a peer is told when a handler begins to read a content that it held back (RFC 9110, 15.2.1).
 const CONTINUE: &[u8] = b"HTTP/1.1 100 Continue\r\n\r\n";
@@ -403,6 +403,7 @@ impl ContentStream {
                     // Hardly ever: the engine has gone on with the socket while the content is read elsewhere.
                     std::thread::sleep(Duration::from_millis(1));
                 }
+                Err(error) if is_gone(&error) => break Err(ContentError::Ended.into()),
                 Err(error) => break Err(error),
             }
         };
@@ -434,7 +435,8 @@ impl ContentStream {
                     left = left.get(written..).unwrap_or_default();
                     continue;
                 }
-                Ok(_) => io::ErrorKind::WriteZero.into(),
+                Ok(_) => ContentError::Ended.into(),
+                Err(error) if is_gone(&error) => ContentError::Ended.into(),
                 Err(error) if !is_would_block(&error) => error,
                 Err(_) if Instant::now() >= self.pace.deadline() => ContentError::TooSlow.into(),
                 Err(_) => {

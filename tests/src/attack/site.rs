@@ -1,0 +1,203 @@
+//! What is attacked: an app with routes of each kind.
+
+use std::collections::HashMap;
+use std::net::{SocketAddr, TcpStream};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Condvar, Mutex, OnceLock, PoisonError};
+use std::thread;
+use std::time::Duration;
+
+use filoplume::Key;
+use filoplume::extract::{Form, Json, Multipart, Query};
+use filoplume::middleware::{Csrf, CsrfToken, Sessions};
+use filoplume::prelude::{App, Body, Html, Result, Router, Session};
+use filoplume::session::MemoryStore;
+use filoplume_runtime::{Metrics, ServerConfig};
+
+use super::crowd::{self, Crowd};
+use crate::server::TestServer;
+
+/// What `/big` answers.
+const BIG: usize = 4 << 20;
+
+/// Routes that differ only by their number.
+const NUMBERED: usize = 40;
+
+/// All sessions together: a few hundred.
+const SESSIONS_BYTES_MAX: usize = 512 * 1024;
+
+/// How long a call of `/database` takes while there is no outage.
+const QUERY: Duration = Duration::from_millis(10);
+
+/// How long it takes while there is one, unless it is over sooner.
+const OUTAGE: Duration = Duration::from_secs(5);
+
+/// A server with an app of which attackers can ask everything that costs something.
+#[derive(Debug)]
+pub struct Site {
+    server: TestServer,
+    waits: Arc<Waits>,
+}
+
+/// Handlers that wait until their time is over, or they are let go.
+#[derive(Debug, Default)]
+struct Waits {
+    /// Grows when they are let go.
+    round: Mutex<u64>,
+    changed: Condvar,
+    is_outage: AtomicBool,
+}
+
+impl Site {
+    /// Starts it.
+    #[track_caller]
+    pub fn start(config: ServerConfig) -> Self {
+        let waits = Arc::new(Waits::default());
+        let app = app(&waits).build().expect("the app has no mistakes");
+        Self { server: TestServer::with(config, app), waits }
+    }
+
+    /// Where it listens.
+    pub fn address(&self) -> SocketAddr {
+        self.server.address()
+    }
+
+    /// Its numbers.
+    pub fn metrics(&self) -> Metrics {
+        self.server.metrics()
+    }
+
+    /// So many attackers, or as many as there are descriptors for; then it says so.
+    #[track_caller]
+    pub fn attackers(&self, count: usize) -> Crowd {
+        // Both ends are in this process, and others need some.
+        let room = descriptors() / 2 - 100;
+        if count > room {
+            eprintln!("only {room} attackers of {count}: there are too few descriptors");
+        }
+        Crowd::connect(self.address(), count.min(room))
+    }
+
+    /// One attacker more, whose connection blocks for no longer than tests wait.
+    #[track_caller]
+    pub fn attacker(&self, index: usize) -> TcpStream {
+        let stream = crowd::connect(self.address(), index);
+        stream.set_nonblocking(false).expect("an option of every system");
+        stream.set_read_timeout(Some(crate::DEADLINE)).expect("an option of every system");
+        stream
+    }
+
+    /// Ends all calls of `/slow` and of `/database` that wait.
+    pub fn let_go(&self) {
+        *self.waits.round.lock().unwrap_or_else(PoisonError::into_inner) += 1;
+        self.waits.changed.notify_all();
+    }
+
+    /// Has `/database` hang, or not.
+    pub fn outage(&self, is_on: bool) {
+        self.waits.is_outage.store(is_on, Ordering::SeqCst);
+        if !is_on {
+            self.let_go();
+        }
+    }
+}
+
+/// A handler that fails must not hold up the end of the server.
+impl Drop for Site {
+    fn drop(&mut self) {
+        self.outage(false);
+    }
+}
+
+impl Waits {
+    fn wait(&self, time: Duration) {
+        let round = self.round.lock().unwrap_or_else(PoisonError::into_inner);
+        let before = *round;
+        let waited = self.changed.wait_timeout_while(round, time, |round| *round == before);
+        drop(waited);
+    }
+}
+
+/// For how many connections an engine in this process says that there are descriptors.
+fn descriptors() -> usize {
+    static DESCRIPTORS: OnceLock<usize> = OnceLock::new();
+    *DESCRIPTORS.get_or_init(|| {
+        let server = TestServer::start(crate::site);
+        usize::try_from(server.metrics().connections_max).unwrap_or(usize::MAX)
+    })
+}
+
+fn app(waits: &Arc<Waits>) -> App {
+    let slow = |waits: &Arc<Waits>| {
+        let waits = Arc::clone(waits);
+        move |Query(query): Query<HashMap<String, u64>>| {
+            waits.wait(Duration::from_millis(query.get("ms").copied().unwrap_or(0)));
+            "slow"
+        }
+    };
+    let database = {
+        let waits = Arc::clone(waits);
+        move || {
+            if waits.is_outage.load(Ordering::SeqCst) {
+                waits.wait(OUTAGE);
+            } else {
+                thread::sleep(QUERY);
+            }
+            "rows"
+        }
+    };
+    let accounts = Router::new()
+        .get("/visits", visits)
+        .get("/form", |token: CsrfToken| Html(format!("<form method=post>{}</form>", token.field())))
+        .post("/form", |Form(fields): Form<HashMap<String, String>>| format!("{} fields", fields.len()))
+        .with(Sessions::new(MemoryStore::new().bytes_max(SESSIONS_BYTES_MAX), Key::generate()).secure(false))
+        .with(Csrf::new());
+    let app = App::new()
+        .get("/", || "plain")
+        .get("/health", || "healthy")
+        .get("/blocking", || {
+            thread::sleep(Duration::from_millis(50));
+            "blocked"
+        })
+        .post("/json", |Json(value): Json<serde_json::Value>| Json(value))
+        .post("/form", |Form(fields): Form<HashMap<String, String>>| format!("{} fields", fields.len()))
+        .post("/upload", upload)
+        .post("/multipart", multipart)
+        .get("/big", big)
+        .get("/big/own", || big().to_owned())
+        .get("/brief", || {
+            thread::sleep(QUERY);
+            "brief"
+        })
+        .get("/database", database)
+        .get("/slow", slow(waits))
+        .nest("/account", accounts);
+    (0..NUMBERED).fold(app, |app, number| app.get(&format!("/slow/{number}"), slow(waits)))
+}
+
+/// Always the same bytes, for which nobody needs memory: what is attacked is not how fast a machine can make them.
+fn big() -> &'static str {
+    static TEXT: OnceLock<String> = OnceLock::new();
+    TEXT.get_or_init(|| "x".repeat(BIG))
+}
+
+fn upload(mut body: Body) -> Result<String> {
+    let bytes = std::io::copy(&mut body, &mut std::io::sink())?;
+    Ok(format!("{bytes} bytes"))
+}
+
+fn multipart(mut form: Multipart) -> Result<String> {
+    let mut fields = 0;
+    while let Some(field) = form.next_field()? {
+        field.bytes()?;
+        fields += 1;
+    }
+    Ok(format!("{fields} fields"))
+}
+
+#[expect(clippy::needless_pass_by_value, reason = "a handler is given its parameters")]
+fn visits(session: Session) -> Result<String> {
+    let visits = session.get::<u32>("visits")?.unwrap_or(0) + 1;
+    session.insert("visits", visits)?;
+    Ok(format!("visit {visits}"))
+}

@@ -1,0 +1,288 @@
+//! Peers that are slow, silent or many, beside good clients: these are served as if nobody else were there.
+//!
+//! Each attack meets the default configuration and the strict one. What it may cost, and what the good clients ask, is in
+//! `filoplume_tests::attack`; run with `--nocapture` to see the figures.
+
+#![cfg(target_os = "linux")]
+#![allow(clippy::unwrap_used, reason = "a panic is how a test fails")]
+
+use std::io::{Read, Write};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use filoplume_tests::attack::{Attack, Crowd, Site};
+use filoplume_tests::eventually_within;
+
+/// How long an attack goes on when its connections are there.
+const LASTS: Duration = Duration::from_millis(800);
+
+/// A moment of it.
+const MOMENT: Duration = Duration::from_millis(200);
+
+fn post(target: &str, headers: &str) -> String {
+    format!("POST {target} HTTP/1.1\r\nHost: t\r\n{headers}\r\n\r\n")
+}
+
+fn json(length: usize) -> String {
+    post("/json", &format!("Content-Type: application/json\r\nContent-Length: {length}"))
+}
+
+/// The first bytes of something long.
+fn start_of(head: &str, content: &str) -> Vec<u8> {
+    [head.as_bytes(), content.as_bytes()].concat()
+}
+
+/// So many attackers, each with the same to say.
+fn crowd(site: &Site, count: usize, bytes: impl AsRef<[u8]>) -> Crowd {
+    let mut crowd = site.attackers(count);
+    crowd.send(bytes);
+    crowd
+}
+
+#[test]
+fn slow_heads() {
+    Attack::new("600 heads, a byte now and then").is_withstood(|site| {
+        let mut crowd = crowd(site, 600, "GET / HTTP/1.1\r\nHost: t\r\nX-Slow: ");
+        crowd.drip(b"x", MOMENT, LASTS);
+        crowd
+    });
+}
+
+#[test]
+fn idle_connections_where_few_fit() {
+    // Nobody is closed for them who may still be about to say something: that takes a second.
+    let attack = Attack::new("1,000 idle connections, 500 fit").newcomers_may_wait(Duration::from_secs(2));
+    attack.connections_max(500).is_withstood(|site| {
+        let mut crowd = crowd(site, 1000, "");
+        crowd.stays_for(LASTS + Duration::from_secs(1));
+        let metrics = site.metrics();
+        // Each loop may have one in hand that it makes room for.
+        assert!(metrics.connections <= 502 && metrics.connections_shed >= 400, "{metrics:?}");
+        crowd
+    });
+}
+
+#[test]
+fn kept_connections_where_few_fit() {
+    Attack::new("1,000 connections that were answered, 500 fit").connections_max(500).is_withstood(|site| {
+        let mut crowd = site.attackers(1000);
+        for _ in 0..3 {
+            crowd.send("GET / HTTP/1.1\r\nHost: t\r\n\r\n").stays_for(LASTS / 3);
+        }
+        crowd
+    });
+}
+
+/// Contents that are announced and do not come hold memory for what came, and no thread.
+fn unfinished(name: &'static str, count: usize, bytes: &[u8]) {
+    Attack::new(name).is_withstood(|site| {
+        let mut crowd = crowd(site, count, bytes);
+        crowd.stays_for(LASTS);
+        crowd
+    });
+}
+
+#[test]
+fn unfinished_json() {
+    unfinished("600 JSON contents", 600, &start_of(&json(1_900_000), &format!("{:<80}", "{\"a\":")));
+}
+
+#[test]
+fn unfinished_multipart() {
+    let head = post("/multipart", "Content-Type: multipart/form-data; boundary=b\r\nContent-Length: 1900000");
+    let part = "--b\r\nContent-Disposition: form-data; name=\"a\"\r\n\r\nxxxxxxxxxxxxxxxx";
+    unfinished("600 multipart contents", 600, &start_of(&head, part));
+}
+
+#[test]
+fn unfinished_forms() {
+    let head = post("/form", "Content-Type: application/x-www-form-urlencoded\r\nContent-Length: 1900000");
+    unfinished("600 forms", 600, &start_of(&head, &format!("a={:x<80}", "")));
+}
+
+#[test]
+fn unfinished_chunks() {
+    let head = post("/json", "Content-Type: application/json\r\nTransfer-Encoding: chunked");
+    unfinished("600 chunked contents", 600, &start_of(&head, &format!("100000\r\n{:<80}", "{\"a\":")));
+}
+
+#[test]
+fn unfinished_uploads() {
+    let head = post("/upload", "Content-Length: 900000");
+    unfinished("600 uploads", 600, &start_of(&head, &"x".repeat(80)));
+}
+
+#[test]
+fn uploads_that_are_asked_to_continue_and_do_not() {
+    let head = post("/upload", "Content-Length: 900000\r\nExpect: 100-continue");
+    unfinished("600 uploads that expect 100", 600, head.as_bytes());
+}
+
+#[test]
+fn chunked_uploads_that_are_asked_to_continue_and_do_not() {
+    let head = post("/upload", "Transfer-Encoding: chunked\r\nExpect: 100-continue");
+    unfinished("600 chunked uploads that expect 100", 600, head.as_bytes());
+}
+
+#[test]
+fn trickled_contents() {
+    for (name, bytes) in [("300 contents of 0.5 KiB/s", 102), ("300 contents of 1 KiB/s", 205)] {
+        Attack::new(name).is_withstood(|site| {
+            let mut collected = crowd(site, 150, start_of(&json(1_900_000), "[\""));
+            let mut streamed = crowd(site, 150, post("/upload", "Content-Length: 900000"));
+            let end = Instant::now() + LASTS;
+            while Instant::now() < end {
+                collected.send(vec![b'x'; bytes]);
+                streamed.send(vec![b'x'; bytes]).stays_for(MOMENT);
+            }
+            (collected, streamed)
+        });
+    }
+}
+
+/// What comes quickly is taken, and what follows slowly then holds memory, and of a stream a thread.
+#[test]
+fn contents_that_stop_late() {
+    // An upload that is read as it comes has a thread when its start is there: a strict server collects 64 KiB first.
+    let attack = Attack::new("30 JSON and 30 uploads that stop after 900 KB");
+    attack.is_withstood(|site| {
+        let mut collected = crowd(site, 30, start_of(&json(1_900_000), "[\""));
+        let mut streamed = crowd(site, 30, post("/upload", "Content-Length: 1000000"));
+        let content = vec![b'x'; 900_000];
+        collected.send_all_within(LASTS, &content);
+        streamed.send_all_within(LASTS, &content).stays_for(LASTS);
+        (collected, streamed)
+    });
+}
+
+#[test]
+fn contents_that_stop_late_where_memory_is_short() {
+    let attack = Attack::new("100 JSON that stop after 900 KB, 32 MiB of memory").memory_max(32 << 20);
+    attack.is_withstood(|site| {
+        let mut crowd = crowd(site, 100, start_of(&json(1_900_000), "[\""));
+        crowd.send_all_within(LASTS, &vec![b'x'; 900_000]).stays_for(LASTS);
+        crowd
+    });
+}
+
+#[test]
+fn readers_that_do_not_read() {
+    Attack::new("150 that ask for 4 MiB and do not read").is_withstood(|site| {
+        // A system takes most of it at once from a server on the same machine, and needs its time for that: with twice as
+        // many, one answer in a thousand beside them took a second now and then.
+        let ask = |_| {
+            let mut crowd = crowd(site, 25, "GET /big HTTP/1.1\r\nHost: t\r\n\r\n");
+            crowd.stays_for(MOMENT / 2);
+            crowd
+        };
+        (0..6).map(ask).collect::<Vec<Crowd>>()
+    });
+}
+
+/// What a handler has made is there, however much it is; who does not read it is ended as long as that is too much.
+#[test]
+fn readers_that_do_not_read_where_memory_is_short() {
+    const MEMORY: usize = 64 << 20;
+    let attack =
+        Attack::new("100 that do not read 4 MiB of their own, 64 MiB of memory").may_cost_threads(120);
+    attack.memory_max(MEMORY).may_leave_unread(100 * (4 << 20)).is_withstood(|site| {
+        let mut readers = crowd(site, 100, "GET /big/own HTTP/1.1\r\nHost: t\r\n\r\n");
+        eventually_within(Duration::from_secs(3), "memory is short", || {
+            site.metrics().memory_used >= MEMORY / 2
+        });
+        let is_long_enough = || site.metrics().memory_used < MEMORY / 2;
+        eventually_within(Duration::from_secs(3), "it is not any more", is_long_enough);
+        readers.stays_for(MOMENT);
+        readers
+    });
+}
+
+#[test]
+fn pipelines_that_nobody_reads() {
+    Attack::new("50 pipelines of 1,000 requests").is_withstood(|site| {
+        let mut plain = site.attackers(25);
+        let mut big = site.attackers(25);
+        plain.send_all_within(LASTS, "GET / HTTP/1.1\r\nHost: t\r\n\r\n".repeat(1000).as_bytes());
+        big.send_all_within(LASTS, "GET /big HTTP/1.1\r\nHost: t\r\n\r\n".repeat(1000).as_bytes());
+        big.stays_for(LASTS);
+        (plain, big)
+    });
+}
+
+#[test]
+fn connections_that_come_and_go() {
+    // Those who have gone already wait in the same line as those who come.
+    Attack::new("churn").newcomers_may_wait(Duration::from_secs(1)).is_withstood(|site| {
+        let end = Instant::now() + LASTS;
+        thread::scope(|scope| {
+            for thread in 0..2 {
+                scope.spawn(move || {
+                    for count in 0.. {
+                        if Instant::now() >= end {
+                            break;
+                        }
+                        let mut stream = site.attacker(thread * 250);
+                        match count % 3 {
+                            0 => {}
+                            1 => stream.write_all(b"GET / HT").unwrap(),
+                            _ => stream.write_all(b"GET / HTTP/1.1\r\nHost: t\r\n\r\n").unwrap(),
+                        }
+                        // A reset leaves no port behind that rests for a minute.
+                        socket2::SockRef::from(&stream).set_linger(Some(Duration::ZERO)).unwrap();
+                    }
+                });
+            }
+        });
+    });
+}
+
+/// New sessions without an end: the one that is in use is there afterwards.
+#[test]
+fn new_sessions() {
+    Attack::new("new sessions").is_withstood(|site| {
+        let mut visitor = site.attacker(250);
+        let (mut cookie, mut visits) = (String::new(), 0);
+        let mut visit = || {
+            let head = format!("GET /account/visits HTTP/1.1\r\nHost: t\r\n{cookie}\r\n");
+            visitor.write_all(head.as_bytes()).unwrap();
+            let answer = read_answer(&mut visitor);
+            visits += 1;
+            assert!(answer.ends_with(&format!("visit {visits}")), "visit {visits}: {answer}");
+            if let Some((_, set)) = answer.split_once("set-cookie: ") {
+                cookie = format!("Cookie: {}\r\n", set.split(';').next().unwrap());
+            }
+        };
+        visit();
+        visit();
+        let mut flood = site.attackers(20);
+        let end = Instant::now() + LASTS;
+        let mut asked = 0;
+        while Instant::now() < end {
+            flood.send("GET /account/visits HTTP/1.1\r\nHost: t\r\n\r\n".repeat(8));
+            asked += flood.count() * 8;
+            flood.told();
+            flood.send("GET /account/form HTTP/1.1\r\nHost: t\r\n\r\n").stays_for(MOMENT / 10);
+            visit();
+        }
+        assert!(asked >= 2000, "{asked} sessions were no flood");
+    });
+}
+
+/// One response with a short content.
+fn read_answer(stream: &mut impl Read) -> String {
+    let mut answer = Vec::new();
+    let mut buffer = [0; 4096];
+    loop {
+        let read = stream.read(&mut buffer).unwrap();
+        assert!(read > 0, "the connection ended");
+        answer.extend_from_slice(&buffer[..read]);
+        let text = std::str::from_utf8(&answer).unwrap().to_ascii_lowercase();
+        let Some((head, content)) = text.split_once("\r\n\r\n") else { continue };
+        let length = head.split_once("content-length: ").unwrap().1;
+        if length.split("\r\n").next().unwrap().parse() == Ok(content.len()) {
+            // Header names are in lower case now; cookies must not be.
+            let text = String::from_utf8(answer).unwrap();
+            return text.replace("Set-Cookie: ", "set-cookie: ");
+        }
+    }
+}

@@ -1,0 +1,189 @@
+//! More is asked than can be done, or a database hangs: what is accepted is answered in time, and the rest is told at once.
+//!
+//! Run with `--nocapture` to see the figures.
+
+#![cfg(target_os = "linux")]
+#![allow(clippy::unwrap_used, reason = "a panic is how a test fails")]
+#![allow(clippy::print_stdout, reason = "a figure is for those who read the output of a test")]
+
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use filoplume_runtime::ServerConfig;
+use filoplume_tests::attack::Site;
+use filoplume_tests::{Client, Latencies, eventually_within, one_at_a_time};
+
+/// Threads of the server.
+const THREADS: usize = 16;
+
+/// As many clients as one route of it may have threads.
+const AT_CAPACITY: usize = 15;
+
+/// How long each load lasts.
+const LOAD: Duration = Duration::from_millis(1500);
+
+/// Who is refused comes again later: it is a client, not an attack.
+const AGAIN_AFTER: Duration = Duration::from_millis(50);
+
+fn configs() -> [(&'static str, ServerConfig); 2] {
+    [("default", ServerConfig::default()), ("strict", ServerConfig::strict())]
+}
+
+/// What came of a load.
+#[derive(Default)]
+struct Outcome {
+    accepted: Latencies,
+    refused: Latencies,
+}
+
+impl Outcome {
+    fn say(&self, name: &str) {
+        println!("{name}: accepted {}", self.accepted);
+        if self.refused.count() > 0 {
+            println!("    refused {}", self.refused);
+        }
+    }
+}
+
+/// So many clients ask for `target` again and again until `is_over`, each for the next when it has its answer.
+fn load(site: &Site, clients: usize, target: &str, is_over: impl Fn() -> bool + Sync) -> Outcome {
+    let outcome = Mutex::new(Outcome::default());
+    thread::scope(|scope| {
+        for _ in 0..clients {
+            scope.spawn(|| {
+                let mut client = Client::connect(site.address());
+                let mut own = Outcome::default();
+                while !is_over() {
+                    let started = Instant::now();
+                    let response = client.get(target);
+                    let took = started.elapsed();
+                    match response.status {
+                        200 => own.accepted.add(took),
+                        503 => {
+                            assert!(response.header("retry-after").is_some(), "{response:?}");
+                            own.refused.add(took);
+                            thread::sleep(AGAIN_AFTER);
+                        }
+                        _ => panic!("{response:?}"),
+                    }
+                }
+                let mut outcome = outcome.lock().unwrap();
+                outcome.accepted.extend(&own.accepted);
+                outcome.refused.extend(&own.refused);
+            });
+        }
+    });
+    outcome.into_inner().unwrap()
+}
+
+fn brief(site: &Site, clients: usize) -> Outcome {
+    let end = Instant::now() + LOAD;
+    load(site, clients, "/brief", || Instant::now() >= end)
+}
+
+/// Everything is as on an idle server.
+#[track_caller]
+fn is_normal_within(site: &Site, time: Duration) {
+    eventually_within(time, "nothing waits, and nothing is held", || {
+        let now = site.metrics();
+        (now.connections, now.waiting, now.memory_used) == (0, 0, 0)
+    });
+}
+
+#[test]
+fn three_and_ten_times_as_many_clients_as_threads() {
+    let _alone = one_at_a_time();
+    for (name, config) in configs() {
+        let site = Site::start(config.threads_max(THREADS));
+        // The route is learned.
+        load(&site, 2, "/brief", || site.metrics().requests > 50);
+        let at_capacity = brief(&site, AT_CAPACITY);
+        at_capacity.say(&format!("{name}, {AT_CAPACITY} clients"));
+        assert_eq!(at_capacity.refused.count(), 0);
+        for times in [3, 10] {
+            // What was learned about the backlog is of the load before.
+            is_normal_within(&site, Duration::from_secs(2));
+            let over = brief(&site, THREADS * times);
+            over.say(&format!("{name}, {} clients", THREADS * times));
+            assert!(over.accepted.count() * 10 >= at_capacity.accepted.count() * 8, "goodput falls");
+            let round = at_capacity.accepted.p99() * u32::try_from(times).unwrap();
+            assert!(over.accepted.p99() <= round * 2 + Duration::from_millis(100), "{}", over.accepted);
+            assert_eq!(over.refused.count(), 0, "all can be served in time");
+        }
+        is_normal_within(&site, Duration::from_secs(2));
+    }
+}
+
+/// Who waits for too long is refused instead, and learns that at once.
+#[test]
+fn more_than_can_be_served_in_time() {
+    let _alone = one_at_a_time();
+    for (name, config) in configs() {
+        let site = Site::start(config.threads_max(THREADS).queue_timeout(Duration::from_millis(40)));
+        load(&site, 2, "/brief", || site.metrics().requests > 50);
+        let at_capacity = brief(&site, AT_CAPACITY);
+        at_capacity.say(&format!("{name}, 40 ms, {AT_CAPACITY} clients"));
+        for times in [5, 15] {
+            let over = brief(&site, THREADS * times);
+            over.say(&format!("{name}, 40 ms, {} clients", THREADS * times));
+            assert!(over.refused.count() > 0, "it was not too much");
+            assert!(over.accepted.count() * 10 >= at_capacity.accepted.count() * 8, "goodput falls");
+            assert!(over.accepted.p99() <= Duration::from_millis(350), "{}", over.accepted);
+            assert!(over.refused.p99() <= Duration::from_millis(350), "{}", over.refused);
+        }
+        is_normal_within(&site, Duration::from_secs(2));
+    }
+}
+
+/// Eight of ten clients ask for what hangs; the others, and the health check, are none the worse for it.
+#[test]
+fn a_database_that_hangs() {
+    let _alone = one_at_a_time();
+    for (name, config) in configs() {
+        let site = Site::start(config.threads_max(64));
+        let (is_over, is_done) = (AtomicBool::new(false), AtomicBool::new(false));
+        let [before, during, after] = thread::scope(|scope| {
+            let database = scope.spawn(|| load(&site, 80, "/database", || is_done.load(Ordering::SeqCst)));
+            let others = |clients, target: &'static str, time| {
+                is_over.store(false, Ordering::SeqCst);
+                let asking = scope.spawn({
+                    let (site, is_over) = (&site, &is_over);
+                    move || load(site, clients, target, || is_over.load(Ordering::SeqCst))
+                });
+                let health = scope.spawn({
+                    let (site, is_over) = (&site, &is_over);
+                    move || load(site, 1, "/health", || is_over.load(Ordering::SeqCst))
+                });
+                thread::sleep(time);
+                is_over.store(true, Ordering::SeqCst);
+                (asking.join().unwrap(), health.join().unwrap())
+            };
+            let before = others(20, "/brief", Duration::from_millis(700));
+            site.outage(true);
+            let during = others(20, "/brief", Duration::from_secs(2));
+            site.outage(false);
+            let ended = Instant::now();
+            eventually_within(Duration::from_secs(2), "the calls that hung are over", || {
+                let now = site.metrics();
+                now.waiting < 80
+            });
+            println!("{name}: the line is short after {:?}", ended.elapsed());
+            let after = others(20, "/brief", Duration::from_millis(700));
+            is_done.store(true, Ordering::SeqCst);
+            let database = database.join().unwrap();
+            database.say(&format!("{name}, database"));
+            [before, during, after]
+        });
+        for (when, (others, health)) in [("before", &before), ("during", &during), ("after", &after)] {
+            others.say(&format!("{name}, others {when}"));
+            health.say(&format!("{name}, health {when}"));
+            assert_eq!((others.refused.count(), health.refused.count()), (0, 0), "{when}");
+            let bound = before.0.accepted.p99() * 2 + Duration::from_millis(50);
+            assert!(others.accepted.p99() <= bound, "{when}: {} over {bound:?}", others.accepted);
+            assert!(health.accepted.p99() <= Duration::from_millis(250), "{when}: {}", health.accepted);
+        }
+        is_normal_within(&site, Duration::from_secs(2));
+    }
+}
