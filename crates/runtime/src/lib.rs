@@ -43,6 +43,7 @@ mod transport;
 pub use filoplume_http1::{Headers, InvalidHeader, Limits, ParseError, StaticField, Version};
 pub use http::{Method, StatusCode};
 
+pub use crate::budget::permits::Permits;
 pub use crate::budget::refusal::Refusal;
 pub use crate::config::ServerConfig;
 pub use crate::engine::incoming::IncomingRequest;

@@ -4,7 +4,7 @@ use std::any::{TypeId, type_name};
 #[cfg(feature = "cookies")]
 use std::sync::Arc;
 
-use filoplume_runtime::{Plan, Request};
+use filoplume_runtime::{Permits, Plan, Request};
 
 use super::middleware::Layer;
 #[cfg(feature = "cookies")]
@@ -43,6 +43,8 @@ pub struct RouteOptions {
     takes: Takes,
     content_bytes_max: Option<u64>,
     execution: Execution,
+    permits: Option<Permits>,
+    is_vital: bool,
     needs_captures: bool,
     needs_states: Vec<(TypeId, &'static str)>,
     mistakes: Vec<String>,
@@ -68,6 +70,8 @@ impl RouteOptions {
             takes: Takes::Nothing,
             content_bytes_max: None,
             execution: Execution::default(),
+            permits: None,
+            is_vital: false,
             needs_captures: false,
             needs_states: Vec::new(),
             mistakes: Vec::new(),
@@ -96,6 +100,55 @@ impl RouteOptions {
     pub fn dispatched(&mut self) -> &mut Self {
         self.execution = Execution::Dispatched;
         self
+    }
+
+    /// Calls the handler when one of these permits is free: see [`Route::uses`](crate::Route::uses). A route that
+    /// would use two kinds of them is a mistake.
+    ///
+    /// ```
+    /// use filoplume::prelude::*;
+    /// use filoplume::Permits;
+    ///
+    /// let (database, mail) = (Permits::new("database", 16), Permits::new("mail", 2));
+    /// let route = get(|| "sent").uses(&database).uses(&mail);
+    /// let error = App::new().route("/", route).build().unwrap_err();
+    /// assert!(format!("{error:?}").contains("uses the permits \"database\" and \"mail\""));
+    /// ```
+    pub fn uses(&mut self, permits: &Permits) -> &mut Self {
+        if permits.count() == 0 {
+            self.mistake(format!(
+                "there are 0 permits \"{}\": no request would ever have one",
+                permits.name()
+            ));
+        }
+        match &self.permits {
+            Some(first) if first != permits => {
+                let (first, second) = (first.name().to_owned(), permits.name());
+                self.mistake(format!(
+                    "it uses the permits \"{first}\" and \"{second}\": a route has one kind of them"
+                ))
+            }
+            _ => {
+                self.permits = Some(permits.clone());
+                self
+            }
+        }
+    }
+
+    /// Runs the handler even if other routes have all threads: see [`Route::vital`](crate::Route::vital). A vital route
+    /// that [uses](Self::uses) permits is a mistake: it would wait for those who have them.
+    pub fn vital(&mut self) -> &mut Self {
+        self.is_vital = true;
+        self
+    }
+
+    /// What is wrong with the options together.
+    pub(crate) fn contradiction(&self) -> Option<String> {
+        let permits = self.permits.as_ref().filter(|_| self.is_vital)?;
+        Some(format!(
+            "it is vital and uses the permits \"{}\": it would wait for others that have them",
+            permits.name()
+        ))
     }
 
     /// Asks for a state of this type; an app that has none does not start.
@@ -304,6 +357,12 @@ impl RouteOptions {
             Execution::Learned => {}
             Execution::Inline => plan = plan.inline(),
             Execution::Dispatched => plan = plan.dispatched(),
+        }
+        if let Some(permits) = &self.permits {
+            plan = plan.uses(permits);
+        }
+        if self.is_vital {
+            plan = plan.vital();
         }
         if request.content_length() == Some(0) { plan } else { self.plan_content(request, plan) }
     }

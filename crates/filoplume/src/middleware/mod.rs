@@ -18,6 +18,7 @@ mod etag;
 mod jwt;
 mod logger;
 mod method_override;
+mod permits;
 mod rate_limit;
 mod request_id;
 mod security_headers;

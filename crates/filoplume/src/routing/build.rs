@@ -329,6 +329,9 @@ impl Builder<'_> {
                 self.mistakes.push(mistake.clone());
             }
         }
+        if let Some(mistake) = options.contradiction() {
+            self.mistakes.push(format!("{name}: {mistake}"));
+        }
         if options.needs_captures() && captures.is_empty() {
             self.mistakes
                 .push(format!("{name} takes `Path<..>`, and its pattern captures nothing: write `{{name}}`"));

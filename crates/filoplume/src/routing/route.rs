@@ -4,7 +4,7 @@ use std::fmt;
 use std::panic::Location;
 use std::sync::Arc;
 
-use filoplume_runtime::Method;
+use filoplume_runtime::{Method, Permits};
 
 use crate::core::handler::{Endpoint, Handler, Parameters, erase};
 use crate::core::middleware::{Layer, Middleware};
@@ -220,6 +220,49 @@ impl Route {
     pub fn dispatched(self) -> Self {
         self.adjust(|options| {
             options.dispatched();
+        })
+    }
+
+    /// Calls the handlers when one of these permits is free, for what they use and what there is little of: the connections
+    /// of a pool, say. Requests wait without a thread, in the order in which they came, for
+    /// [`queue_timeout`](crate::ServerConfig::queue_timeout) at most, and routes that share permits have them in turns. So
+    /// 16 connections need about as many threads, and meet no time-out of the pool, whatever number of clients is there.
+    ///
+    /// ```
+    /// use filoplume::prelude::*;
+    /// use filoplume::Permits;
+    ///
+    /// let database = Permits::new("database", 16);                 // as many as the pool has connections
+    /// let app = App::new()
+    ///     .route("/notes", get(|| "all notes").uses(&database))
+    ///     .route("/search", get(|| "what was found").uses(&database))
+    ///     .get("/about", || "needs no database");
+    /// app.test().get("/notes").send().assert_text("all notes");
+    /// ```
+    ///
+    /// A permit is given back when the handler has returned, or panicked. For all routes of a router or an app: permits
+    /// are [middleware](crate::Middleware) too, `.with(database.clone())`. A route uses one kind of permits; an app with
+    /// a route of two does not start. The [test client](crate::App::test) calls one handler at a time and asks for none.
+    pub fn uses(self, permits: &Permits) -> Self {
+        let permits = permits.clone();
+        self.adjust(move |options| {
+            options.uses(&permits);
+        })
+    }
+
+    /// Runs the handlers even if other routes have all threads: for what must be answered then, such as whether the
+    /// server is well. Eight threads are kept for all vital routes together; what comes beyond that is taken like any
+    /// other request.
+    ///
+    /// ```
+    /// use filoplume::prelude::*;
+    ///
+    /// let app = App::new().route("/health", get(|| "the disk can be written").vital());
+    /// app.test().get("/health").send().assert_status(200);
+    /// ```
+    pub fn vital(self) -> Self {
+        self.adjust(|options| {
+            options.vital();
         })
     }
 

@@ -4,6 +4,7 @@
 pub(crate) mod clients;
 pub(crate) mod descriptors;
 pub(crate) mod memory;
+pub(crate) mod permits;
 pub(crate) mod refusal;
 pub(crate) mod seats;
 pub(crate) mod streams;

@@ -23,7 +23,7 @@ use crate::budget::clients::Clients;
 use crate::budget::descriptors;
 use crate::budget::memory::Memory;
 use crate::budget::refusal::Refusals;
-use crate::budget::seats::Seats;
+use crate::budget::seats::{Seats, VITAL_SEATS};
 use crate::budget::streams::Streams;
 use crate::budget::throttle::Throttle;
 use crate::clock::TIMEOUT_MAX;
@@ -122,7 +122,8 @@ impl Engine {
             // Leaders come on top of those that may block, and so do those that were caught and have
             // not come back: a loop that is taken needs a leader at once. A route that was caught does
             // not run on loops any more, so there are never more of them than routes are told apart.
-            .urgent_reserve(LEADERS_MAX.max(loops * 4))
+            // Vital requests come on top as well.
+            .urgent_reserve(LEADERS_MAX.max(loops * 4) + VITAL_SEATS)
             .patient();
         let clients = match config.connections_per_client_max {
             PerClient::Half => Some(Arc::new(Clients::public((connections_max / 2).max(1)))),
@@ -133,12 +134,12 @@ impl Engine {
         let seats = Seats::new(config.threads_max, waiting_max, config.queue_timeout);
         let memory = Memory::new(config.memory_max);
         let streams = Streams::new(config.threads_max);
-        let engine = Arc::new(Self {
+        let engine = Arc::new_cyclic(|engine: &Weak<Self>| Self {
             connections_max,
             config,
             answerer,
             pool: Pool::new(pool, Task::run),
-            seats,
+            seats: seats.telling(Weak::<Self>::clone(engine)),
             memory,
             streams,
             routes: Routes::new(),

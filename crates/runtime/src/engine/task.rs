@@ -3,6 +3,8 @@
 use std::fmt;
 use std::sync::Arc;
 
+use crate::budget::permits::{Permit, Permits};
+use crate::budget::seats::Needs;
 use crate::engine::connection::Connection;
 use crate::engine::event_loop::EventLoop;
 use crate::engine::seat::Seat;
@@ -27,6 +29,8 @@ pub(crate) enum Task {
 pub(crate) struct Call {
     pub(crate) request: Request,
     pub(crate) reply_to: ReplyTo,
+    /// Of what its handler uses, from when it has a seat.
+    pub(crate) permit: Permit,
 }
 
 /// Where the response to a request goes: here, the connection itself, which nobody else needs before
@@ -44,9 +48,9 @@ impl Task {
         match self {
             Self::Lead(event_loop) => worker::lead(event_loop),
             Self::Call(call, seat) => {
-                let Call { request, reply_to } = *call;
+                let Call { request, reply_to, permit } = *call;
                 worker::follow_reply(reply_to, Some(seat), |worker, reply_to| {
-                    worker.answer(Call { request, reply_to })
+                    worker.answer(Call { request, reply_to, permit })
                 });
             }
             Self::Resume(connection, seat) => {
@@ -54,6 +58,23 @@ impl Task {
             }
             Self::Detached(run, _seat) => run(),
         }
+    }
+}
+
+impl Call {
+    /// A request that has not entered.
+    pub(crate) fn new(request: Request, reply_to: ReplyTo) -> Self {
+        Self { request, reply_to, permit: Permit::default() }
+    }
+}
+
+impl Needs for Box<Call> {
+    fn permits(&self) -> Option<&Permits> {
+        self.request.permits()
+    }
+
+    fn hold(&mut self, permit: Permit) {
+        self.permit = permit;
     }
 }
 

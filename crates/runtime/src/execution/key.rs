@@ -112,6 +112,15 @@ pub(crate) enum Execution {
 pub(crate) struct Route {
     pub(crate) key: ExecutionKey,
     pub(crate) execution: Execution,
+    /// It is answered whatever other routes do.
+    pub(crate) is_vital: bool,
+}
+
+impl Route {
+    /// A route of which nothing is known.
+    pub(crate) fn learned(key: ExecutionKey) -> Self {
+        Self { key, execution: Execution::Learned, is_vital: false }
+    }
 }
 
 #[cfg(test)]

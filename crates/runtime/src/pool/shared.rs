@@ -119,7 +119,7 @@ impl<T: Send + 'static> Shared<T> {
         let placement = shared.with_state(|state| {
             let can_wait = shared.born.is_some() && state.patience.waits(now, state.queue.len());
             let admission = state.ledger.admit(urgency, can_wait);
-            state.act(admission, task, now)
+            state.act(admission, task, urgency, now)
         });
         Self::carry_out(shared, placement, urgency)
     }
@@ -171,7 +171,7 @@ impl<T: Send + 'static> Shared<T> {
         let (placement, rescue) = shared.with_state(|state| {
             state.cannot_spawn = true;
             let admission = state.ledger.spawn_failed(urgency);
-            (state.act(admission, task, now), state.rescue())
+            (state.act(admission, task, urgency, now), state.rescue())
         });
         Self::start_rescue(shared, rescue);
         shared

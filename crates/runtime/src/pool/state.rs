@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use super::ledger::{Admission, Ledger, Limits};
+use super::ledger::{Admission, Ledger, Limits, Urgency};
 use super::patience::Patience;
 use super::refused::{Refused, RefusedBecause};
 use super::worker::Seat;
@@ -36,10 +36,11 @@ impl<T> State<T> {
     }
 
     /// Carries out a decision of the ledger as far as the lock is needed for it.
-    pub(super) fn act(&mut self, admission: Admission, task: T, now: u64) -> Placement<T> {
-        let task = match admission {
-            Admission::Wake | Admission::Spawn => self.oldest_of(task, now),
-            Admission::Queue | Admission::Refuse | Admission::Closed => task,
+    pub(super) fn act(&mut self, admission: Admission, task: T, urgency: Urgency, now: u64) -> Placement<T> {
+        let task = match (admission, urgency) {
+            (Admission::Wake | Admission::Spawn, Urgency::Ordinary) => self.oldest_of(task, now),
+            // What is urgent does not wait behind others, and its worker is not theirs.
+            _ => task,
         };
         self.act_at_once(admission, task, now)
     }

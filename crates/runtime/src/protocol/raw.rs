@@ -13,7 +13,7 @@ use super::{Guest, Step, Successor};
 use crate::buffers::Buffers;
 use crate::clock::Pace;
 use crate::config::ServerConfig;
-use crate::execution::key::{Execution, ExecutionKey, Route};
+use crate::execution::key::{ExecutionKey, Route};
 use crate::service::Site;
 use crate::service::tcp::{Asked, Borrowed, Closed, End, Io, Look, Mailbox, Protocol, TcpService};
 use crate::transport::Peer;
@@ -82,14 +82,14 @@ impl Raw {
     pub(crate) fn new(service: Arc<dyn TcpService>) -> Self {
         // Services over HTTP number their routes from zero.
         let key = ExecutionKey::numbered(u32::MAX);
-        Self::of(Actor::Expected(service), Route { key, execution: Execution::Learned })
+        Self::of(Actor::Expected(service), Route::learned(key))
     }
 
     /// A connection that a request of this route has upgraded. What its messages cost is learned apart
     /// from what the requests do.
     pub(crate) fn upgraded(protocol: Box<dyn Protocol>, route: Route) -> Self {
         let key = route.key.of_upgrade();
-        Self::of(Actor::Present(protocol), Route { key, execution: Execution::Learned })
+        Self::of(Actor::Present(protocol), Route::learned(key))
     }
 
     fn of(actor: Actor, route: Route) -> Self {

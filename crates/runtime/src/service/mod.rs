@@ -12,6 +12,7 @@ use std::sync::OnceLock;
 
 use http::Extensions;
 
+use crate::budget::permits::Permits;
 use crate::execution::key::{Execution, ExecutionKey, Route};
 use crate::service::request::Request;
 use crate::service::response::Response;
@@ -128,6 +129,8 @@ pub struct Plan {
     pub(crate) buffered_content_bytes_max: Option<u64>,
     pub(crate) execution: Execution,
     pub(crate) route: Option<u32>,
+    pub(crate) permits: Option<Permits>,
+    pub(crate) is_vital: bool,
 }
 
 /// How the content of a request is taken.
@@ -150,7 +153,7 @@ impl Plan {
             Some(number) => ExecutionKey::numbered(number),
             None => ExecutionKey::of_path(request.path()),
         };
-        Route { key, execution: self.execution }
+        Route { key, execution: self.execution, is_vital: self.is_vital }
     }
 
     /// Returns the plan that suits most: a short content is collected, a long one streamed, and
@@ -207,6 +210,37 @@ impl Plan {
     /// engine goes by the path, where segments with a digit count as one, which costs a little more.
     pub fn route(mut self, number: u32) -> Self {
         self.route = Some(number);
+        self
+    }
+
+    /// Calls the handler when one of these permits is free, and gives it back when the handler has returned. Requests
+    /// wait in the line of their route without a thread, for
+    /// [`queue_timeout`](crate::ServerConfig::queue_timeout) at most. A request uses one kind of permits: the last call counts.
+    ///
+    /// ```
+    /// use filoplume_runtime::{Permits, Plan};
+    ///
+    /// let database = Permits::new("database", 16);
+    /// let plan = Plan::new().uses(&database);
+    /// # let _ = plan;
+    /// ```
+    pub fn uses(mut self, permits: &Permits) -> Self {
+        self.permits = Some(permits.clone());
+        self
+    }
+
+    /// Runs the handler even if other routes have all threads, for what must be answered then, such as whether the
+    /// server is alive. Eight threads are kept for such requests; more of them at once are taken like others, and so is
+    /// one that [uses](Self::uses) permits.
+    ///
+    /// ```
+    /// use filoplume_runtime::Plan;
+    ///
+    /// let plan = Plan::new().vital();
+    /// # let _ = plan;
+    /// ```
+    pub fn vital(mut self) -> Self {
+        self.is_vital = true;
         self
     }
 }

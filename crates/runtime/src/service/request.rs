@@ -5,6 +5,7 @@ use std::fmt;
 use filoplume_http1::{Framing, Headers, RequestHead, Version};
 use http::{Extensions, Method};
 
+use crate::budget::permits::Permits;
 use crate::execution::routes::Called;
 use crate::service::body::Body;
 use crate::service::no_extensions;
@@ -29,6 +30,8 @@ pub struct Request {
     peer: Peer,
     /// What the plan called the route.
     route: Option<u32>,
+    /// What the plan says that its handler uses.
+    permits: Option<Permits>,
     /// `None` until someone asks to put something in.
     extensions: Option<Extensions>,
 }
@@ -36,7 +39,7 @@ pub struct Request {
 impl Request {
     #[inline]
     pub(crate) fn new(head: RequestHead, peer: Peer) -> Self {
-        Self { head, body: Body::default(), peer, route: None, extensions: None }
+        Self { head, body: Body::default(), peer, route: None, permits: None, extensions: None }
     }
 
     pub(crate) fn set_body(&mut self, body: Body) {
@@ -46,6 +49,17 @@ impl Request {
     #[inline]
     pub(crate) fn set_route(&mut self, route: Option<u32>) {
         self.route = route;
+    }
+
+    /// What must be free before its handler is called.
+    #[inline]
+    pub(crate) fn permits(&self) -> Option<&Permits> {
+        self.permits.as_ref()
+    }
+
+    #[cold]
+    pub(crate) fn set_permits(&mut self, permits: Option<Permits>) {
+        self.permits = permits;
     }
 
     pub(crate) fn head(&self) -> &RequestHead {
@@ -226,6 +240,7 @@ impl<B: Into<Body>> TryFrom<http::Request<B>> for Request {
             body: body.into(),
             peer: Peer::Unix,
             route: None,
+            permits: None,
             extensions: Some(parts.extensions),
         })
     }

@@ -1,14 +1,89 @@
 //! Seats without the engine: items are numbers.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Weak};
 use std::thread;
 use std::time::Duration;
 
-use super::{Entered, Full, Seats};
+use parking_lot::Mutex;
+
+use super::{Entered, Full, Needs, Seats, VITAL_SEATS};
+use crate::budget::permits::{Permit, Permits, Waits};
 use crate::execution::key::ExecutionKey;
 
 const LONG: Duration = Duration::from_secs(3600);
+
+impl Needs for i32 {}
+impl Needs for u32 {}
+impl Needs for usize {}
+
+/// A request that needs a permit, and has it from when it is seated.
+#[derive(Debug)]
+struct Guest(u32, Permits, Permit);
+
+impl Needs for Guest {
+    fn permits(&self) -> Option<&Permits> {
+        Some(&self.1)
+    }
+
+    fn hold(&mut self, permit: Permit) {
+        self.2 = permit;
+    }
+}
+
+fn guest(number: u32, permits: &Permits) -> Guest {
+    Guest(number, permits.clone(), Permit::default())
+}
+
+/// Seats, and those that were seated because a permit was free.
+struct Hall {
+    seats: Seats<Guest>,
+    seated: Mutex<Vec<(ExecutionKey, Guest)>>,
+}
+
+impl Hall {
+    fn new(seats_max: usize, wait_max: Duration) -> Arc<Self> {
+        Arc::new_cyclic(|hall: &Weak<Self>| Self {
+            seats: Seats::new(seats_max, 100, wait_max).telling(Weak::<Self>::clone(hall)),
+            seated: Mutex::default(),
+        })
+    }
+
+    /// Asks for a seat. Returns whether it waits.
+    fn enter(&self, key: ExecutionKey, guest: Guest) -> bool {
+        match self.seats.enter(key, guest) {
+            Entered::Seated(guest) => self.seated.lock().push((key, guest)),
+            Entered::Waits => return true,
+            Entered::Refused(..) => panic!("there is room"),
+        }
+        false
+    }
+
+    fn seat_all(&self, mut next: Option<(ExecutionKey, Guest)>) {
+        while let Some(seated) = next {
+            self.seated.lock().push(seated);
+            next = self.seats.next();
+        }
+    }
+
+    /// Has the first of those that are seated give its permit back, and then its seat. Returns its number.
+    fn leave(&self) -> u32 {
+        let (key, Guest(number, _, permit)) = self.seated.lock().remove(0);
+        drop(permit);
+        self.seat_all(self.seats.leave(key));
+        number
+    }
+
+    fn seated(&self) -> Vec<u32> {
+        self.seated.lock().iter().map(|(_, guest)| guest.0).collect()
+    }
+}
+
+impl Waits for Hall {
+    fn permit_is_free(self: Arc<Self>) {
+        self.seat_all(self.seats.look());
+    }
+}
 
 fn route(number: usize) -> ExecutionKey {
     ExecutionKey::at(number)
@@ -72,7 +147,7 @@ fn a_request_too_many_is_given_back_with_the_reason() {
         assert!(!matches!(seats.enter(route(1), item), Entered::Refused(..)));
     }
     let Entered::Refused(4, full) = seats.enter(route(1), 4) else { panic!("there is room for two") };
-    assert_eq!(full, Full { taken: 1, taken_in_all: 1, seats_max: 1, waiting: 2, wait: None });
+    assert_eq!(full, Full { taken: 1, taken_in_all: 1, seats_max: 1, waiting: 2, wait: None, permits: None });
 }
 
 #[test]
@@ -145,4 +220,95 @@ fn under_load_every_request_is_run_once() {
     threads.into_iter().for_each(|thread| thread.join().unwrap());
     assert_eq!(ran.load(Ordering::Relaxed), THREADS * REQUESTS);
     assert_eq!((seats.waiting(), seats.state.lock().taken), (0, 0));
+}
+
+#[test]
+fn who_needs_a_permit_waits_for_one_while_seats_are_free() {
+    let (hall, permits) = (Hall::new(10, LONG), Permits::new("database", 2));
+    let waits: Vec<bool> = (0..5).map(|number| hall.enter(route(1), guest(number, &permits))).collect();
+    assert_eq!(waits, [false, false, true, true, true]);
+    assert!(!hall.seats.is_short(), "nobody waits for a seat");
+    assert!(!hall.enter(route(2), guest(9, &Permits::new("other", 1))));
+    for number in [0, 1, 9, 2, 3, 4] {
+        assert_eq!(hall.leave(), number);
+    }
+    assert_eq!((hall.seats.waiting(), permits.available()), (0, 2));
+}
+
+#[test]
+fn routes_that_share_permits_have_them_in_turns() {
+    let (hall, permits) = (Hall::new(10, LONG), Permits::new("database", 1));
+    for (key, number) in [(1, 10), (1, 11), (1, 12), (2, 20), (2, 21)] {
+        hall.enter(route(key), guest(number, &permits));
+    }
+    let served: Vec<u32> = (0..5).map(|_| hall.leave()).collect();
+    assert_eq!(served, [10, 11, 20, 12, 21]);
+}
+
+#[test]
+fn halls_that_share_permits_have_them_in_turns() {
+    let permits = Permits::new("database", 1);
+    let (one, two) = (Hall::new(10, LONG), Hall::new(10, LONG));
+    for number in 0..3 {
+        one.enter(route(1), guest(number, &permits));
+        two.enter(route(1), guest(number + 10, &permits));
+    }
+    let mut served = Vec::new();
+    while permits.available() == 0 {
+        served.push(if one.seated().is_empty() { two.leave() } else { one.leave() });
+    }
+    assert_eq!(served, [0, 10, 1, 11, 2, 12]);
+}
+
+#[test]
+fn a_permit_without_a_seat_is_left_to_others_and_found_again() {
+    let permits = Permits::new("database", 1);
+    let (full, other) = (Hall::new(1, LONG), Hall::new(10, LONG));
+    other.enter(route(1), guest(0, &permits));
+    assert!(full.enter(route(1), guest(1, &permits)));
+    full.seats.force(route(2));
+    assert_eq!(other.leave(), 0);
+    assert_eq!((full.seated().len(), permits.available()), (0, 1), "it has no seat for it");
+    assert!(full.seats.is_short());
+    full.seat_all(full.seats.leave(route(2)));
+    assert_eq!((full.seated(), permits.available()), (vec![1], 0));
+}
+
+#[test]
+fn what_waits_in_vain_for_a_permit_is_taken_out_and_costs_none() {
+    let (hall, permits) = (Hall::new(10, Duration::from_millis(30)), Permits::new("database", 1));
+    hall.enter(route(1), guest(0, &permits));
+    assert!(hall.enter(route(1), guest(1, &permits)));
+    while hall.seats.expired().0.is_empty() {
+        thread::yield_now();
+    }
+    assert!(hall.enter(route(2), guest(2, &permits)));
+    assert_eq!(hall.seats.close().len(), 1);
+    assert_eq!(hall.leave(), 0);
+    assert_eq!((hall.seated().len(), permits.available()), (0, 1));
+}
+
+#[test]
+fn a_route_that_has_no_permit_waits_for_its_turn_however_long_others_had_them_all() {
+    let (hall, permits) = (Hall::new(10, Duration::from_millis(20)), Permits::new("database", 1));
+    hall.enter(route(1), guest(0, &permits));
+    for number in 1..4 {
+        assert!(hall.enter(route(2), guest(number, &permits)));
+        while hall.seats.expired().0.is_empty() {
+            thread::yield_now();
+        }
+    }
+    assert!(hall.enter(route(2), guest(4, &permits)));
+    hall.leave();
+    assert_eq!(hall.seated(), [4]);
+}
+
+#[test]
+fn vital_requests_have_some_seats_of_their_own() {
+    let seats = Seats::<u32>::new(1, 100, LONG);
+    assert_eq!(fill(&seats, route(1)), 1);
+    assert_eq!((0..100).take_while(|_| seats.enter_vital()).count(), VITAL_SEATS);
+    seats.leave_vital();
+    assert!(seats.enter_vital());
+    assert_eq!(seats.leave(route(1)), Some((route(1), 0)), "the others have what they had");
 }

@@ -25,6 +25,7 @@ use crate::engine::connection::Connection;
 use crate::engine::connection::deadlines::Deadlines;
 use crate::engine::connection::table::{Missed, Table};
 use crate::engine::listener::Accepted;
+use crate::engine::seat::hand_out;
 use crate::engine::task::Call;
 use crate::execution::doze::FOR_EVER;
 use crate::execution::key::ExecutionKey;
@@ -373,6 +374,10 @@ impl EventLoop {
     /// again.
     fn send_late_home(&self) -> Option<Duration> {
         let (late, next) = self.handle.engine.seats.expired();
+        if !late.is_empty() {
+            // Who is first now may have another need than who was.
+            hand_out(&self.handle.engine, self.handle.engine.seats.next());
+        }
         for call in late {
             let home = Arc::clone(call.reply_to.connection.home());
             home.send(Message::Late(call));

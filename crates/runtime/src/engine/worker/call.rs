@@ -9,6 +9,7 @@ use filoplume_http1::{CloseReason, RequestHead};
 
 use super::run::{Conduct, run};
 use super::{Flow, Outcome, Worker};
+use crate::budget::permits::Permit;
 use crate::buffers::OUTPUT_BYTES;
 use crate::engine::connection::Connection;
 use crate::engine::seat::Seat;
@@ -51,11 +52,14 @@ impl Worker<'_> {
     }
 
     fn plan(&self, service: &dyn Service, request: &mut Request) -> Plan {
-        let plan = catch_unwind(AssertUnwindSafe(|| service.plan(request))).unwrap_or_else(|_| {
+        let mut plan = catch_unwind(AssertUnwindSafe(|| service.plan(request))).unwrap_or_else(|_| {
             self.engine.note_panic("the plan of a request panicked");
             Plan::refuse(Response::new(500))
         });
         request.set_route(plan.route);
+        if plan.permits.is_some() {
+            request.set_permits(plan.permits.take());
+        }
         plan
     }
 
@@ -95,7 +99,14 @@ impl Worker<'_> {
         if !runs_here {
             return self.dispatch(request, reply_to);
         }
-        self.call_here(request, reply_to)
+        let permit = match request.permits() {
+            None => Permit::default(),
+            Some(permits) => match permits.try_take() {
+                Some(permit) => permit,
+                None => return self.dispatch(request, reply_to),
+            },
+        };
+        self.call_here(request, reply_to, permit)
     }
 
     #[inline(never)]
@@ -121,8 +132,8 @@ impl Worker<'_> {
     #[inline(never)]
     fn has_seat_for(&mut self, route: Route) -> bool {
         match &mut self.seat {
-            Some(_) if self.engine.seats.waiting() > 0 => false,
-            Some(seat) => seat.change(route.key),
+            Some(_) if self.engine.seats.is_short() => false,
+            Some(seat) => seat.change(route),
             None => {
                 self.seat = Some(Seat::force(&self.engine, route.key));
                 true
@@ -131,7 +142,7 @@ impl Worker<'_> {
     }
 
     #[inline(always)]
-    fn call_here(&mut self, request: Request, mut reply_to: ReplyTo) -> Flow {
+    fn call_here(&mut self, request: Request, mut reply_to: ReplyTo, permit: Permit) -> Flow {
         let ReplyTo { connection, route, .. } = &mut reply_to;
         let route = *route;
         if self.lead.is_none() && self.engine.routes.may_block(route) {
@@ -150,6 +161,7 @@ impl Worker<'_> {
             });
             self.take_note(connection, conduct);
         }
+        drop(permit);
         let response = response.get_or_insert_with(|| Response::new(500));
         self.respond(reply_to, response)
     }
@@ -173,17 +185,18 @@ impl Worker<'_> {
 
     /// Answers a request that was dispatched, then goes on with its connection.
     pub(crate) fn answer(&mut self, call: Call) -> Outcome {
-        let flow = self.call_here(call.request, call.reply_to);
+        let flow = self.call_here(call.request, call.reply_to, call.permit);
         self.go_on(flow)
     }
 
     /// Refuses a request that waited, then goes on with its connection.
     #[cold]
     pub(crate) fn refuse_waiting(&mut self, call: Call) -> Outcome {
-        let Call { request, reply_to } = call;
+        let call = Box::new(call);
+        let full = self.engine.seats.why(call.reply_to.route.key, &call);
+        let Call { request, reply_to, .. } = *call;
         // A content that is still arriving goes back to the connection.
         drop(request);
-        let full = self.engine.seats.look(reply_to.route.key);
         let flow = self.overloaded(reply_to, &full);
         self.go_on(flow)
     }

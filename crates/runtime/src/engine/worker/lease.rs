@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use super::Worker;
 use crate::engine::connection::Connection;
+use crate::engine::seat::Seat;
 use crate::protocol::http::Http;
 
 /// How long the thread waits before it gives the connection back. A client in a closed loop comes
@@ -22,7 +23,8 @@ impl Worker<'_> {
             || !connection.guest.as_http().is_some_and(Http::is_reading_request)
             || !engine.crowd.may_lease()
             || engine.pool.is_anyone_waiting()
-            || engine.seats.waiting() > 0
+            || engine.seats.is_short()
+            || self.seat.as_ref().is_some_and(Seat::is_vital)
             || engine.is_draining()
         {
             return false;

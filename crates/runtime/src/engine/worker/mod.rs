@@ -263,8 +263,10 @@ impl Worker<'_> {
 /// Refuses a request that a seat was found for, and no thread.
 #[cold]
 pub(crate) fn refuse(call: Call) {
-    let Call { request, reply_to } = call;
-    follow_reply(reply_to, None, |worker, reply_to| worker.refuse_waiting(Call { request, reply_to }));
+    let Call { request, reply_to, permit } = call;
+    follow_reply(reply_to, None, |worker, reply_to| {
+        worker.refuse_waiting(Call { request, reply_to, permit })
+    });
 }
 
 /// Gives a connection back to the loop that it belongs to, to be looked at now.

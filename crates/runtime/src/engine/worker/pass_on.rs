@@ -29,23 +29,43 @@ impl Worker<'_> {
         let reply_to = self.let_go(reply_to)?;
         self.engine.counters.dispatched.increment();
         let started = self.clocks.is_due().then(Instant::now);
-        let key = reply_to.route.key;
-        let entered = match self.engine.seats.enter(key, Box::new(Call { request, reply_to })) {
-            Entered::Seated(call) => Seat::taken(&self.engine, key).run(call).map_err(|call| (call, None)),
-            Entered::Waits => Ok(()),
-            Entered::Refused(call, full) => Err((call, Some(full))),
-        };
+        let route = reply_to.route;
+        let call = Box::new(Call::new(request, reply_to));
+        let entered = if route.is_vital { self.enter_vital(call) } else { self.enter(call) };
         if let Some(started) = started {
             self.engine.routes.note_dispatch(started.elapsed());
         }
         match entered {
             Ok(()) => Break(Outcome::Away),
             Err((call, full)) => {
-                let Call { request, reply_to } = *call;
+                let full = full.unwrap_or_else(|| self.engine.seats.why(route.key, &call));
+                let Call { request, reply_to, .. } = *call;
                 drop(request);
-                let full = full.unwrap_or_else(|| self.engine.seats.look(key));
                 self.overloaded(reply_to, &full)
             }
+        }
+    }
+
+    /// Has a request run by a thread as soon as there is one, and a permit if it needs that.
+    #[inline]
+    fn enter(&self, call: Box<Call>) -> Result<(), (Box<Call>, Option<Full>)> {
+        let key = call.reply_to.route.key;
+        match self.engine.seats.enter(key, call) {
+            Entered::Seated(call) => Seat::taken(&self.engine, key).run(call).map_err(|call| (call, None)),
+            Entered::Waits => Ok(()),
+            Entered::Refused(call, full) => Err((call, Some(full))),
+        }
+    }
+
+    /// Has a request run by one of the threads that are kept for it, if no other routes may hinder it.
+    #[cold]
+    fn enter_vital(&self, call: Box<Call>) -> Result<(), (Box<Call>, Option<Full>)> {
+        if call.request.permits().is_some() {
+            return self.enter(call);
+        }
+        match Seat::try_take_vital(&self.engine) {
+            Some(seat) => seat.run(call).or_else(|call| self.enter(call)),
+            None => self.enter(call),
         }
     }
 

@@ -1,0 +1,18 @@
+//! Permits for all routes of a router or an app.
+
+use filoplume_runtime::{Permits, Request, Response};
+
+use crate::core::error::Result;
+use crate::core::middleware::{Middleware, Next};
+use crate::core::options::RouteOptions;
+
+/// A setting of the routes that are within: each of them [uses](crate::Route::uses) the permits.
+impl Middleware for Permits {
+    fn handle(&self, request: Request, next: Next<'_>) -> Result<Response> {
+        Ok(next.run(request))
+    }
+
+    fn configure(&self, options: &mut RouteOptions) {
+        options.uses(self);
+    }
+}
