@@ -147,7 +147,7 @@ pub(crate) enum Content {
 
 impl Plan {
     /// The route of a request with this plan.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn route_of(&self, request: &Request) -> Route {
         let key = match self.route {
             Some(number) => ExecutionKey::numbered(number),

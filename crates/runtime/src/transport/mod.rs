@@ -361,7 +361,7 @@ pub(crate) fn is_gone(error: &io::Error) -> bool {
     )
 }
 
-#[inline]
+#[inline(always)]
 fn retry(mut call: impl FnMut() -> io::Result<usize>) -> io::Result<usize> {
     loop {
         match call() {

@@ -100,9 +100,9 @@ impl Worker<'_> {
             return self.dispatch(request, reply_to);
         }
         let permit = match request.permits() {
-            None => Permit::default(),
+            None => None,
             Some(permits) => match permits.try_take() {
-                Some(permit) => permit,
+                Some(permit) => Some(permit),
                 None => return self.dispatch(request, reply_to),
             },
         };
@@ -142,7 +142,7 @@ impl Worker<'_> {
     }
 
     #[inline(always)]
-    fn call_here(&mut self, request: Request, mut reply_to: ReplyTo, permit: Permit) -> Flow {
+    fn call_here(&mut self, request: Request, mut reply_to: ReplyTo, permit: Option<Permit>) -> Flow {
         let ReplyTo { connection, route, .. } = &mut reply_to;
         let route = *route;
         if self.lead.is_none() && self.engine.routes.may_block(route) {
@@ -161,7 +161,9 @@ impl Worker<'_> {
             });
             self.take_note(connection, conduct);
         }
-        drop(permit);
+        if let Some(permit) = permit {
+            drop(permit);
+        }
         let response = response.get_or_insert_with(|| Response::new(500));
         self.respond(reply_to, response)
     }
@@ -185,7 +187,7 @@ impl Worker<'_> {
 
     /// Answers a request that was dispatched, then goes on with its connection.
     pub(crate) fn answer(&mut self, call: Call) -> Outcome {
-        let flow = self.call_here(call.request, call.reply_to, call.permit);
+        let flow = self.call_here(call.request, call.reply_to, Some(call.permit));
         self.go_on(flow)
     }
 
