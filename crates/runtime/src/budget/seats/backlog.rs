@@ -68,7 +68,7 @@ impl Backlog {
     /// How long a request would wait behind `waiting` others, if that is known.
     pub(super) fn wait_for(&self, now: u64, waiting: usize) -> Option<u64> {
         let (served, time) = self.rate(now)?;
-        Some(time.saturating_mul(waiting as u64 + 1) / served.max(1))
+        Some(time.saturating_mul((waiting as u64).saturating_add(1)) / served.max(1))
     }
 
     fn waiting_max(&self, now: u64, seats: usize) -> Option<u64> {
