@@ -9,12 +9,12 @@ use filoplume_http1::{CloseReason, RequestHead};
 
 use super::run::{Conduct, run};
 use super::{Flow, Outcome, Worker};
-use crate::budget::permits::Permit;
+use crate::budget::permits::Permits;
 use crate::buffers::OUTPUT_BYTES;
 use crate::engine::connection::Connection;
 use crate::engine::seat::Seat;
 use crate::engine::task::{Call, ReplyTo};
-use crate::execution::key::Route;
+use crate::execution::key::{ExecutionKey, Route};
 use crate::execution::routes::Called;
 use crate::protocol::http::{Responded, Taking};
 use crate::service::body::StreamReturn;
@@ -25,22 +25,40 @@ use crate::service::{Content, Plan, Service};
 impl Worker<'_> {
     /// Has a request planned, and answered if it has no content.
     #[inline(always)]
-    pub(super) fn request(&mut self, mut connection: Box<Connection>, head: RequestHead) -> Flow {
+    pub(super) fn request(&mut self, connection: Box<Connection>, head: RequestHead) -> Flow {
         match &mut self.lead {
             Some(event_loop) => event_loop.requests += 1,
             None => self.engine.counters.requests.increment(),
         }
         let mut request = Request::new(head, connection.peer);
         let plan = match connection.guest.as_http().and_then(|http| http.site()) {
-            Some(site) if site.plans => self.plan(&*site.service, &mut request),
-            _ => Plan::default(),
+            Some(site) if site.plans => Some(self.plan(&*site.service, &mut request)),
+            _ => None,
         };
-        let route = plan.route_of(&request);
+        let route = match &plan {
+            Some(plan) => plan.route_of(&request),
+            None => Route::learned(ExecutionKey::of_path(request.path())),
+        };
+        if !request.head().framing().has_content() {
+            if let Some(Plan { content: Content::Refused(response), .. }) = plan {
+                return self.refuse(connection, &request, response, route);
+            }
+            return self.call(connection, request, route, None);
+        }
+        self.begin_content(connection, request, route, plan.unwrap_or_default())
+    }
+
+    /// Takes the content of a request as planned.
+    #[inline(never)]
+    fn begin_content(
+        &mut self,
+        mut connection: Box<Connection>,
+        request: Request,
+        route: Route,
+        plan: Plan,
+    ) -> Flow {
         if let Content::Refused(response) = plan.content {
             return self.refuse(connection, &request, response, route);
-        }
-        if !request.head().framing().has_content() {
-            return self.call(connection, request, route, None);
         }
         if let Some(http) = connection.guest.as_http_mut() {
             let config = &self.engine.config;
@@ -99,14 +117,10 @@ impl Worker<'_> {
         if !runs_here {
             return self.dispatch(request, reply_to);
         }
-        let permit = match request.permits() {
-            None => None,
-            Some(permits) => match permits.try_take() {
-                Some(permit) => Some(permit),
-                None => return self.dispatch(request, reply_to),
-            },
-        };
-        self.call_here(request, reply_to, permit)
+        if request.permits().is_some() && !self.takes_permit(&request) {
+            return self.dispatch(request, reply_to);
+        }
+        self.call_here(request, reply_to)
     }
 
     #[inline(never)]
@@ -141,8 +155,21 @@ impl Worker<'_> {
         }
     }
 
+    #[cold]
+    #[inline(never)]
+    fn takes_permit(&mut self, request: &Request) -> bool {
+        self.permit = request.permits().and_then(Permits::try_take);
+        self.permit.is_some()
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn give_permit_back(&mut self) {
+        self.permit = None;
+    }
+
     #[inline(always)]
-    fn call_here(&mut self, request: Request, mut reply_to: ReplyTo, permit: Option<Permit>) -> Flow {
+    fn call_here(&mut self, request: Request, mut reply_to: ReplyTo) -> Flow {
         let ReplyTo { connection, route, .. } = &mut reply_to;
         let route = *route;
         if self.lead.is_none() && self.engine.routes.may_block(route) {
@@ -161,8 +188,8 @@ impl Worker<'_> {
             });
             self.take_note(connection, conduct);
         }
-        if let Some(permit) = permit {
-            drop(permit);
+        if self.permit.is_some() {
+            self.give_permit_back();
         }
         let response = response.get_or_insert_with(|| Response::new(500));
         self.respond(reply_to, response)
@@ -187,7 +214,8 @@ impl Worker<'_> {
 
     /// Answers a request that was dispatched, then goes on with its connection.
     pub(crate) fn answer(&mut self, call: Call) -> Outcome {
-        let flow = self.call_here(call.request, call.reply_to, Some(call.permit));
+        self.permit = Some(call.permit);
+        let flow = self.call_here(call.request, call.reply_to);
         self.go_on(flow)
     }
 

@@ -21,6 +21,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use crate::budget::memory::Charge;
+use crate::budget::permits::Permit;
 use crate::budget::refusal::Refusal;
 use crate::buffers::Buffers;
 use crate::engine::Engine;
@@ -39,6 +40,8 @@ pub(crate) struct Worker<'a> {
     lead: Option<Box<EventLoop>>,
     /// This thread's place among those of the pool. A leader needs none, and neither does a thread of the program's.
     seat: Option<Seat>,
+    /// Of what the handler uses that runs now.
+    permit: Option<Permit>,
     clocks: Clocks,
     /// Why the last connection was given up, for whoever waits for a response to be sent.
     error: Option<io::Error>,
@@ -70,8 +73,15 @@ pub(crate) fn lead(event_loop: Box<EventLoop>) {
     buffers.clock.jumps.clone_from(&engine.config.jumps);
     let clocks = std::mem::take(&mut buffers.clocks).with_line();
     event_loop.handle().led_by(clocks.thread());
-    let mut worker =
-        Worker { engine, buffers: &mut buffers, lead: Some(event_loop), seat: None, clocks, error: None };
+    let mut worker = Worker {
+        engine,
+        buffers: &mut buffers,
+        lead: Some(event_loop),
+        seat: None,
+        permit: None,
+        clocks,
+        error: None,
+    };
     // Handlers are caught where they are called. What comes here is code of theirs that runs
     // elsewhere, such as the drop of a reader: it costs its connection, not the loop.
     while catch_unwind(AssertUnwindSafe(|| worker.lead())).is_err() {
@@ -96,7 +106,8 @@ pub(crate) fn follow(
     #[cfg(all(test, target_os = "linux"))]
     buffers.clock.jumps.clone_from(&engine.config.jumps);
     let clocks = std::mem::take(&mut buffers.clocks);
-    let mut worker = Worker { engine, buffers: &mut buffers, lead: None, seat, clocks, error: None };
+    let mut worker =
+        Worker { engine, buffers: &mut buffers, lead: None, seat, permit: None, clocks, error: None };
     let connection = worker.load(connection);
     let (home, token) = (Arc::clone(connection.home()), connection.token());
     if let Ok(outcome) = catch_unwind(AssertUnwindSafe(|| work(&mut worker, connection))) {
