@@ -14,7 +14,7 @@ use filoplume_tests::attack::{Attack, Crowd, Site};
 use filoplume_tests::eventually_within;
 
 /// How long an attack goes on when its connections are there.
-const LASTS: Duration = Duration::from_millis(800);
+const LASTS: Duration = Duration::from_millis(500);
 
 /// A moment of it.
 const MOMENT: Duration = Duration::from_millis(200);

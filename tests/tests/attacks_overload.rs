@@ -22,7 +22,7 @@ const THREADS: usize = 16;
 const AT_CAPACITY: usize = 15;
 
 /// How long each load lasts.
-const LOAD: Duration = Duration::from_millis(1500);
+const LOAD: Duration = Duration::from_millis(1000);
 
 /// Who is refused comes again later: it is a client, not an attack.
 const AGAIN_AFTER: Duration = Duration::from_millis(50);
