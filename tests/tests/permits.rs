@@ -8,7 +8,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use filoplume_runtime::{Permits, Plan, Refusal, Request, Response, ServerConfig, Service};
-use filoplume_tests::{Client, Gate, TestServer, eventually, site};
+use filoplume_tests::{Client, Gate, Load, TestServer, eventually, site};
 
 /// How long a handler has the database.
 const QUERY: Duration = Duration::from_millis(5);
@@ -139,29 +139,14 @@ fn whatever_the_way_of_a_request_there_are_never_more_than_permits() {
 fn routes_that_share_permits_are_served_alike() {
     let routes = Routes::new(2);
     let server = TestServer::with(ServerConfig::default(), routes.clone());
-    let until = Instant::now() + Duration::from_millis(1500);
-    // Many of the one route, and few of the other.
-    let counts: Vec<usize> = thread::scope(|scope| {
-        let clients: Vec<_> = (0..24)
-            .map(|number| {
-                let server = &server;
-                scope.spawn(move || {
-                    let mut client = server.client();
-                    let target = if number < 20 { "/query" } else { "/other" };
-                    let mut count = 0;
-                    while Instant::now() < until {
-                        assert_eq!(client.get(target).status, 200);
-                        count += 1;
-                    }
-                    count
-                })
-            })
-            .collect();
-        clients.into_iter().map(|client| client.join().unwrap()).collect()
-    });
-    let (many, few): (usize, usize) = (counts[..20].iter().sum(), counts[20..].iter().sum());
+    // Many clients of the one route, and few of the other.
+    let many = Load::start(server.address(), 20, "/query");
+    let few = Load::start(server.address(), 4, "/other");
+    few.each_reaches(50);
+    let counts = (many.stop(), few.stop());
+    let (many, few): (usize, usize) = (counts.0.iter().sum(), counts.1.iter().sum());
     assert!(few * 2 >= many && many * 2 >= few, "{counts:?}");
-    assert!(counts.iter().all(|&count| count > 0), "{counts:?}");
+    assert!(counts.0.iter().all(|&count| count > 0), "{counts:?}");
 }
 
 #[test]

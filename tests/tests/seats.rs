@@ -8,7 +8,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use filoplume_runtime::{Plan, Refusal, Request, Response, ServerConfig, Service};
-use filoplume_tests::{Client, Gate, TestServer, eventually, site};
+use filoplume_tests::{Client, Gate, Load, TestServer, eventually, site};
 
 /// `/gate` waits at the gate, `/brief` for a moment, `/late` too unless it is stuck; each on the pool.
 struct Routes {
@@ -164,25 +164,10 @@ fn a_client_that_is_gone_while_it_waits_costs_nobody_anything() {
 #[test]
 fn those_who_come_back_at_once_do_not_starve_those_who_wait() {
     let server = server(ServerConfig::default().threads_max(4), &Gate::new());
-    let until = Instant::now() + Duration::from_millis(1500);
-    let counts: Vec<usize> = thread::scope(|scope| {
-        let clients: Vec<_> = (0..12)
-            .map(|number| {
-                let server = &server;
-                scope.spawn(move || {
-                    let mut client = server.client();
-                    let target = if number < 6 { "/brief" } else { "/late" };
-                    let mut count = 0;
-                    while Instant::now() < until {
-                        assert_eq!(client.get(target).status, 200);
-                        count += 1;
-                    }
-                    count
-                })
-            })
-            .collect();
-        clients.into_iter().map(|client| client.join().unwrap()).collect()
-    });
+    let one = Load::start(server.address(), 6, "/brief");
+    let other = Load::start(server.address(), 6, "/late");
+    one.each_reaches(50);
+    let counts = [one.stop(), other.stop()].concat();
     let (least, most) = (counts.iter().min().unwrap(), counts.iter().max().unwrap());
     assert!(least * 3 >= *most, "{counts:?}");
 }

@@ -196,8 +196,8 @@ impl ServerConfig {
 
     /// Sets how many bytes the engine buffers of all peers together: contents, until their handlers take or drop them, and what
     /// waits to be read or sent. From half of it on, peers that are silent for a second, or slower than 64 KiB/s, are
-    /// ended; from three quarters on, a content of more than 64 KiB is answered `503`; beyond it, each content that would
-    /// grow. Default: a quarter of the memory of the machine or the container; 1 GiB where the system does not say.
+    /// ended; the last quarter is for contents of up to 64 KiB, and those that are longer are answered `503`. When all is
+    /// used, a response of more than 64 KiB that its peer does not take at once ends with its connection. Default: a quarter of the memory of the machine or the container; 1 GiB where the system does not say.
     pub fn memory_max(mut self, bytes: usize) -> Self {
         self.memory_max = Some(bytes);
         self

@@ -3,8 +3,8 @@
 //!
 //! Nobody ever waits for memory: a content either grows or is refused, so contents that are half there
 //! cannot keep each other from being finished. What comes before that is patience: from half of the budget
-//! on, peers that are silent or slow lose theirs ([`Pace::pressed_deadline`](crate::clock::Pace)); from three
-//! quarters on, no long content is begun.
+//! on, peers that are silent or slow lose theirs ([`Pace::pressed_deadline`](crate::clock::Pace)); the last
+//! quarter is for short contents.
 
 use std::fs;
 use std::sync::Arc;
@@ -19,8 +19,9 @@ const BYTES_UNKNOWN: usize = 1 << 30;
 /// The least budget, whatever the share is: a few contents must fit.
 const BYTES_MIN: usize = 8 << 20;
 
-/// From three quarters of the budget on a content may only begin if it is not longer.
-pub(crate) const SHORT_BYTES: u64 = 64 * 1024;
+/// A content up to this is short. The last quarter of the budget is for short contents: those that are longer
+/// neither begin nor grow in it.
+pub(crate) const SHORT_BYTES: usize = 64 * 1024;
 
 /// How much is buffered, and how much may be.
 #[derive(Debug)]
@@ -48,9 +49,19 @@ impl Memory {
         self.used() >= self.bytes_max / 2
     }
 
+    /// Whether nothing is left.
+    pub(crate) fn is_used_up(&self) -> bool {
+        self.used() > self.bytes_max
+    }
+
     /// Whether a content of this length, if that is known, may begin.
     pub(crate) fn may_begin(&self, length: Option<u64>) -> bool {
-        self.used() < self.bytes_max / 4 * 3 || length.is_some_and(|length| length <= SHORT_BYTES)
+        self.used() < self.long_max() || length.is_some_and(|length| length <= SHORT_BYTES as u64)
+    }
+
+    /// How much may be used for a long content to grow.
+    fn long_max(&self) -> usize {
+        self.bytes_max / 4 * 3
     }
 }
 
@@ -66,13 +77,18 @@ impl Charge {
         Self { memory: Some(Arc::clone(memory)), bytes: 0 }
     }
 
+    pub(crate) fn bytes(&self) -> usize {
+        self.bytes
+    }
+
     /// Has so many bytes from now on, if the budget allows it. It always allows fewer than before.
     pub(crate) fn try_set(&mut self, bytes: usize) -> bool {
         let Some(memory) = &self.memory else { return true };
         if bytes > self.bytes {
             let more = bytes - self.bytes;
             let before = memory.used.fetch_add(more, Ordering::Relaxed);
-            if before.saturating_add(more) > memory.bytes_max {
+            let used_max = if bytes > SHORT_BYTES { memory.long_max() } else { memory.bytes_max };
+            if before.saturating_add(more) > used_max {
                 memory.used.fetch_sub(more, Ordering::Relaxed);
                 return false;
             }
@@ -134,25 +150,37 @@ mod tests {
 
     #[test]
     fn a_charge_that_would_go_beyond_the_budget_leaves_everything_as_it_was() {
-        let memory = Memory::new(Some(100));
+        let memory = Memory::new(Some(1000));
         let (mut one, mut other) = (Charge::of(&memory), Charge::of(&memory));
-        assert!(one.try_set(60) && other.try_set(40));
-        assert!(!one.try_set(61));
-        assert_eq!(memory.used(), 100);
-        assert!(other.try_set(10) && one.try_set(90));
+        assert!(one.try_set(600) && other.try_set(400));
+        assert!(!one.try_set(601));
+        assert_eq!(memory.used(), 1000);
+        assert!(other.try_set(100) && one.try_set(900));
         drop(one);
-        assert_eq!(memory.used(), 10);
-        other.set(&memory, 500);
-        assert_eq!(memory.used(), 500, "what is there is counted");
-        assert!(!other.try_set(501) && other.try_set(5));
+        assert_eq!(memory.used(), 100);
+        other.set(&memory, 5000);
+        assert_eq!(memory.used(), 5000, "what is there is counted");
+        assert!(!other.try_set(5001) && other.try_set(50));
         drop(other);
         assert_eq!(memory.used(), 0);
+    }
+
+    #[test]
+    fn long_contents_leave_room_for_short_ones() {
+        let memory = Memory::new(Some(16 * SHORT_BYTES));
+        let mut long: Vec<Charge> = (0..8).map(|_| Charge::of(&memory)).collect();
+        assert!(long[..6].iter_mut().all(|charge| charge.try_set(2 * SHORT_BYTES)));
+        assert!(!long[6].try_set(SHORT_BYTES + 1));
+        let mut short: Vec<Charge> = (0..4).map(|_| Charge::of(&memory)).collect();
+        assert!(short.iter_mut().all(|charge| charge.try_set(SHORT_BYTES)));
+        assert!(!long[7].try_set(1), "all of it is used");
     }
 
     #[test]
     fn slow_peers_go_first_and_then_only_short_contents_begin() {
         let memory = Memory::new(Some(1000));
         let mut charge = Charge::default();
+        let short = SHORT_BYTES as u64;
         for (used, is_pressed, may_begin_long) in [
             (499, false, true),
             (500, true, true),
@@ -162,9 +190,9 @@ mod tests {
         ] {
             charge.set(&memory, used);
             assert_eq!(memory.is_pressed(), is_pressed, "{used}");
-            assert_eq!(memory.may_begin(Some(SHORT_BYTES + 1)), may_begin_long, "{used}");
+            assert_eq!(memory.may_begin(Some(short + 1)), may_begin_long, "{used}");
             assert_eq!(memory.may_begin(None), may_begin_long, "{used}");
-            assert!(memory.may_begin(Some(SHORT_BYTES)), "{used}");
+            assert!(memory.may_begin(Some(short)), "{used}");
         }
     }
 

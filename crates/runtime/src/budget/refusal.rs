@@ -31,7 +31,7 @@ pub enum Refusal {
     Stalled,
     /// No thread would have been free [in time](crate::ServerConfig::queue_timeout): `503`, or the end of a connection whose response had begun.
     Overloaded,
-    /// So much is buffered of all peers that no more could be: `503`. See
+    /// So much is buffered of all peers that no more could be: `503`, or the end of a connection whose response had begun. See
     /// [`memory_max`](crate::ServerConfig::memory_max).
     Memory,
     /// The client has [as many connections as it may](crate::ServerConfig::connections_per_client_max): closed.

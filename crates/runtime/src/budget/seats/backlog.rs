@@ -18,6 +18,9 @@ const STEPS: usize = 8;
 /// that come back in bursts find something to do.
 const WAIT_MIN: u64 = 20_000_000;
 
+/// What is known of a route for which nobody asks is forgotten after so many times the longest wait.
+const KNOWN_FOR: u64 = 8;
+
 /// A rate is believed after two steps if it is of so many requests.
 const MANY: u64 = 64;
 
@@ -35,13 +38,23 @@ pub(super) struct Backlog {
     /// Requests that left the line for a seat, by step.
     served: [u64; STEPS],
     has_refused: bool,
+    /// When a request last asked to wait.
+    asked_at: u64,
 }
 
 impl Backlog {
     pub(super) const fn new(wait_max: u64) -> Self {
         // No step is of no time.
         let wait_max = if wait_max < STEPS as u64 { STEPS as u64 } else { wait_max };
-        Self { wait_max, wait: wait_max, since: None, step: 0, served: [0; STEPS], has_refused: false }
+        Self {
+            wait_max,
+            wait: wait_max,
+            since: None,
+            step: 0,
+            served: [0; STEPS],
+            has_refused: false,
+            asked_at: 0,
+        }
     }
 
     /// The route has a seat to spare, or all that waited have one: what was known is of another time.
@@ -53,6 +66,10 @@ impl Backlog {
 
     /// Whether one more request may wait behind `waiting` others of a route that has `seats` seats.
     pub(super) fn may_wait(&mut self, now: u64, waiting: usize, seats: usize) -> bool {
+        if waiting == 0 && now.saturating_sub(self.asked_at) > self.wait_max.saturating_mul(KNOWN_FOR) {
+            self.reset();
+        }
+        self.asked_at = now;
         self.go_on(now);
         let may = self.waiting_max(now, seats).is_none_or(|most| (waiting as u64) < most);
         self.has_refused |= !may;
@@ -190,6 +207,14 @@ mod tests {
         assert!(!backlog.may_wait(2_000 * MS, 0, 455));
         backlog.reset();
         assert!(backlog.may_wait(2_001 * MS, 0, 455), "it has come back");
+    }
+
+    #[test]
+    fn what_was_known_long_ago_refuses_nobody() {
+        let mut backlog = Backlog::new(WAIT_MAX);
+        assert!(backlog.may_wait(0, 0, 0));
+        assert!(backlog.may_wait(3_600_000 * MS, 0, 0), "nothing was served, and nobody has asked");
+        assert!(!backlog.may_wait(3_602_000 * MS, 0, 0), "somebody has, and was not served");
     }
 
     #[test]

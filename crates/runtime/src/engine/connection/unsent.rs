@@ -7,7 +7,7 @@ use std::time::Instant;
 use bytes::{Buf, Bytes};
 
 use super::Connection;
-use crate::budget::memory::Charge;
+use crate::budget::memory::{Charge, SHORT_BYTES};
 use crate::buffers::Buffers;
 use crate::clock::Pace;
 use crate::config::ServerConfig;
@@ -30,7 +30,13 @@ pub(crate) enum Flushed {
     All,
     /// Some are kept until the peer reads.
     Some,
+    /// Some are kept although the socket may take more: a leader looks at its other connections first.
+    Paused,
 }
+
+/// Bytes that are given to the socket in one turn. Copying them takes the system some ten microseconds; a socket on
+/// the same machine takes megabytes at once, and everybody else on the loop would wait for that.
+const TURN_BYTES: usize = 256 * 1024;
 
 impl Unsent {
     /// When the peer must have taken them, as far as it took any.
@@ -43,12 +49,17 @@ impl Unsent {
         self.pace.pressed_deadline()
     }
 
-    /// Goes on until the socket takes no more.
+    /// Goes on until the socket takes no more, or the turn is over.
     fn flush(&mut self, transport: &mut Transport, now: Instant) -> io::Result<Flushed> {
+        let mut left = TURN_BYTES;
         while let Some(part) = self.parts.front_mut() {
-            match transport.write(part) {
+            if left == 0 {
+                return Ok(Flushed::Paused);
+            }
+            match transport.write(part.get(..left).unwrap_or(part)) {
                 Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
                 Ok(written) => {
+                    left -= written;
                     self.pace.advance(written, now);
                     part.advance(written);
                     if part.is_empty() {
@@ -99,30 +110,55 @@ impl Connection {
         buffers: &mut Buffers,
         config: &ServerConfig,
     ) -> io::Result<Flushed> {
-        self.flush_unsent(buffers.clock.now())?;
+        let flushed = self.flush_unsent(buffers.clock.now())?;
         let output = &mut buffers.output;
         if output.is_empty() && content.is_empty() {
-            return Ok(if self.unsent.is_some() { Flushed::Some } else { Flushed::All });
+            return Ok(flushed);
         }
-        let mut written = 0;
-        if self.unsent.is_none() {
-            let result = if content.is_empty() {
-                self.transport.write(output)
-            } else {
-                self.transport.write_vectored(&[IoSlice::new(output), IoSlice::new(content)])
-            };
-            written = match result {
-                Ok(written) => written,
-                Err(error) if is_would_block(&error) => 0,
-                Err(error) => return Err(error),
-            };
-            if written == output.len() + content.len() {
-                output.clear();
-                return Ok(Flushed::All);
-            }
+        if flushed != Flushed::All {
+            self.keep_unsent(0, content, buffers, config);
+            return Ok(flushed);
+        }
+        let turn = content.get(..TURN_BYTES).unwrap_or(content);
+        let result = if turn.is_empty() {
+            self.transport.write(output)
+        } else {
+            self.transport.write_vectored(&[IoSlice::new(output), IoSlice::new(turn)])
+        };
+        let written = match result {
+            Ok(written) => written,
+            Err(error) if is_would_block(&error) => 0,
+            Err(error) => return Err(error),
+        };
+        let offered = output.len() + turn.len();
+        if written == offered && turn.len() == content.len() {
+            output.clear();
+            return Ok(Flushed::All);
         }
         self.keep_unsent(written, content, buffers, config);
-        self.flush_unsent(buffers.clock.now())
+        if self.is_too_much() {
+            return self.flush_or_end(buffers.clock.now());
+        }
+        if written == offered { Ok(Flushed::Paused) } else { self.flush_unsent(buffers.clock.now()) }
+    }
+
+    /// Whether what is kept takes more than there is for all.
+    fn is_too_much(&self) -> bool {
+        let own = self.unsent.as_ref().map_or(0, |unsent| unsent.charge.bytes());
+        own > SHORT_BYTES && self.home.engine.memory.is_used_up()
+    }
+
+    /// Gives the socket all that it takes, without turns. If its peer does not take the rest at once, there is no memory to keep
+    /// it in.
+    #[cold]
+    fn flush_or_end(&mut self, now: Instant) -> io::Result<Flushed> {
+        loop {
+            match self.flush_unsent(now)? {
+                Flushed::All => return Ok(Flushed::All),
+                Flushed::Paused => {}
+                Flushed::Some => return Err(io::ErrorKind::OutOfMemory.into()),
+            }
+        }
     }
 
     /// Writes the first `length` unread bytes of the input, without a copy, then the output. Consumes them; keeps what the

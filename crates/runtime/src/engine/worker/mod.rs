@@ -189,6 +189,9 @@ impl Worker<'_> {
 
     fn give_up(&mut self, mut connection: Box<Connection>, error: io::Error) -> Outcome {
         tracing::debug!(%error, peer = %connection.peer, "a connection broke");
+        if error.kind() == io::ErrorKind::OutOfMemory {
+            self.engine.refusals.note(Refusal::Memory, connection.peer);
+        }
         self.end_lease(&mut connection);
         connection.guest.break_off(Closed::Broken);
         self.error = Some(error);

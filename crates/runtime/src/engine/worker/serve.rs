@@ -224,7 +224,29 @@ impl Worker<'_> {
         match flushed {
             Ok(Flushed::All) => Continue(connection),
             Ok(Flushed::Some) => self.wait_cold(connection),
+            Ok(Flushed::Paused) => self.go_on_writing(connection),
             Err(error) => Break(self.give_up(connection, error)),
+        }
+    }
+
+    /// Writes more in the next turn; at once if this thread leads no loop, where others wait for their turns.
+    #[inline(never)]
+    fn go_on_writing(&mut self, mut connection: Box<Connection>) -> Flow {
+        if self.lead.is_some() {
+            return self.wait_for_turn(connection);
+        }
+        let mut flushed = Ok(Flushed::Paused);
+        while let Ok(Flushed::Paused) = flushed {
+            flushed = self.flush_output(&mut connection);
+        }
+        self.flushed(connection, flushed)
+    }
+
+    /// Leaves a connection that could go on to its next turn.
+    pub(super) fn wait_for_turn(&mut self, connection: Box<Connection>) -> Flow {
+        match self.wait_cold(connection) {
+            Break(Outcome::Parked(connection)) => Break(Outcome::Yielded(connection)),
+            flow => flow,
         }
     }
 

@@ -16,11 +16,12 @@ impl Worker<'_> {
     #[inline(never)]
     pub(super) fn stream(&mut self, mut connection: Box<Connection>, streaming: Streaming) -> Flow {
         let flushed = self.flush_output(&mut connection);
-        if let (Ok(Flushed::Some), Some(http)) = (&flushed, connection.guest.as_http_mut()) {
+        let is_left = matches!(flushed, Ok(Flushed::Some | Flushed::Paused));
+        if let (true, Some(http)) = (is_left, connection.guest.as_http_mut()) {
             // The handler would wait for a content whose peer may wait for these answers, and an interim response would
             // come before their end.
             http.stream_later(streaming, self.buffers.clock.now(), &self.engine.config);
-            return self.wait_cold(connection);
+            return self.flushed(connection, flushed);
         }
         let mut connection = self.flushed(connection, flushed)?;
         self.end_lease(&mut connection);
