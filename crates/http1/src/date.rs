@@ -15,12 +15,19 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 /// ```
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Date {
-    /// The whole field line: it is copied into every response.
-    line: [u8; 37],
+    /// The whole field line, and the name of the field that follows it in most responses: it is
+    /// copied into each of them.
+    line: [u8; LINE_BYTES + LENGTH_NAME_BYTES],
 }
 
 /// What stands before the value: the name, a colon and a space.
 const NAME_BYTES: usize = 6;
+
+/// The field line with its end.
+const LINE_BYTES: usize = 37;
+
+/// `content-length`, a colon and a space.
+const LENGTH_NAME_BYTES: usize = 16;
 
 /// The last second with a year of four digits, 9999-12-31T23:59:59Z.
 const SECONDS_MAX: u64 = 253_402_300_799;
@@ -31,7 +38,7 @@ impl Date {
     pub fn new(time: SystemTime) -> Self {
         let seconds = time.duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs()).min(SECONDS_MAX);
         let clamped = UNIX_EPOCH.checked_add(Duration::from_secs(seconds)).unwrap_or(UNIX_EPOCH);
-        let mut line = *b"date: Thu, 01 Jan 1970 00:00:00 GMT\r\n";
+        let mut line = *b"date: Thu, 01 Jan 1970 00:00:00 GMT\r\ncontent-length: ";
         let (_, mut unwritten) = line.split_at_mut(NAME_BYTES);
         // The format has a fixed width, so the write fits and cannot fail.
         let _ =
@@ -47,7 +54,13 @@ impl Date {
 
     /// Returns the whole field, with its line end.
     #[inline]
-    pub(crate) const fn line(&self) -> &[u8; 37] {
+    pub(crate) fn line(&self) -> &[u8] {
+        self.line.split_at(LINE_BYTES).0
+    }
+
+    /// Returns the whole field, its line end, and `content-length: `, whose value has to follow.
+    #[inline]
+    pub(crate) const fn line_and_length_name(&self) -> &[u8; LINE_BYTES + LENGTH_NAME_BYTES] {
         &self.line
     }
 }

@@ -75,6 +75,15 @@ pub(crate) fn printable_run(bytes: &[u8]) -> usize {
     run_of_words(bytes, |word| below(word, 0x20) | word.wrapping_add(ONES) | word)
 }
 
+/// Returns how many of the first eight bytes are digits, before the first that is none.
+#[inline(always)]
+pub(crate) fn digit_run_of_word(bytes: &[u8]) -> usize {
+    let word = first_word(bytes);
+    let digit = from(word, b'0') & !from(word, b'9' + 1);
+    let found = (!digit | word) & HIGHS;
+    found.trailing_zeros() as usize / 8
+}
+
 /// Returns the first eight bytes, from the lowest bit up, with zeros behind the end.
 #[inline(always)]
 pub(crate) fn first_word(bytes: &[u8]) -> u64 {
@@ -267,6 +276,19 @@ mod tests {
             assert_eq!(path_run(bytes, bytes.len()), 0);
             assert_eq!(path_run(bytes, bytes.len() + 9), 0);
         }
+    }
+
+    #[test]
+    fn digits_of_a_word_are_counted() {
+        for place in 0..8 {
+            for byte in 0..=u8::MAX {
+                let mut bytes = *b"09909090";
+                bytes[place] = byte;
+                let expected = if byte.is_ascii_digit() { 8 } else { place };
+                assert_eq!(digit_run_of_word(&bytes), expected, "{byte:#04x} at {place}");
+            }
+        }
+        assert_eq!(digit_run_of_word(b"1234"), 4);
     }
 
     #[test]

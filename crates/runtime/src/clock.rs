@@ -1,5 +1,6 @@
 //! The time as one thread sees it: read once a batch, and the `Date` field made once a second.
 
+use std::cell::Cell;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use filoplume_http1::Date;
@@ -8,6 +9,8 @@ use filoplume_http1::Date;
 #[derive(Debug)]
 pub(crate) struct Clock {
     now: Instant,
+    /// The timeout that was asked for last, and when it ends.
+    ends: Cell<(Duration, Instant)>,
     date: Date,
     date_ends: Instant,
     #[cfg(all(test, target_os = "linux"))]
@@ -20,6 +23,7 @@ impl Clock {
         let (date, valid) = date_at(SystemTime::now());
         Self {
             now,
+            ends: Cell::new((Duration::ZERO, now)),
             date,
             date_ends: now + valid,
             #[cfg(all(test, target_os = "linux"))]
@@ -41,6 +45,7 @@ impl Clock {
     #[inline]
     fn refresh_at(&mut self, now: Instant, wall: impl FnOnce() -> SystemTime) {
         self.now = now;
+        self.ends.set((Duration::ZERO, now));
         if self.now >= self.date_ends {
             let (date, valid) = date_at(wall());
             self.date = date;
@@ -51,6 +56,19 @@ impl Clock {
     #[inline]
     pub(crate) fn now(&self) -> Instant {
         self.now
+    }
+
+    /// Returns when a timeout ends that begins now. Nearly every request of a batch asks for the same
+    /// one, which is added only once.
+    #[inline]
+    pub(crate) fn after(&self, timeout: Duration) -> Instant {
+        let (last, ends) = self.ends.get();
+        if last == timeout {
+            return ends;
+        }
+        let ends = self.now + timeout;
+        self.ends.set((timeout, ends));
+        ends
     }
 
     #[inline]

@@ -176,6 +176,11 @@ impl Headers {
         self.storage.as_ref().map_or(&HeadParts::NONE, |storage| &storage.parts)
     }
 
+    #[inline]
+    pub(crate) fn parts_and_target(&self) -> (&HeadParts, &str) {
+        self.storage.as_ref().map_or((&HeadParts::NONE, ""), |storage| (&storage.parts, &storage.target))
+    }
+
     /// The whole arena, with what lies between the fields.
     #[inline]
     fn bytes(&self) -> &[u8] {

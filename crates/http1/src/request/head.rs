@@ -94,7 +94,7 @@ impl RequestHead {
     }
 
     #[inline]
-    fn parts(&self) -> &HeadParts {
+    pub(crate) fn parts(&self) -> &HeadParts {
         match &self.detached {
             Some(detached) => &detached.parts,
             None => self.headers.parts(),
@@ -126,11 +126,20 @@ impl RequestHead {
     /// nothing for the authority form of `CONNECT`.
     #[inline]
     pub fn path(&self) -> &str {
-        let parts = self.parts();
+        let (parts, target) = self.parts_and_target();
         if parts.target.path.is_empty() && parts.method != Method::CONNECT {
             return "/";
         }
-        parts.target.path.of_text(self.target())
+        parts.target.path.of_text(target)
+    }
+
+    /// Both at once, because where they lie is asked only once then.
+    #[inline]
+    fn parts_and_target(&self) -> (&HeadParts, &str) {
+        match &self.detached {
+            Some(detached) => (&detached.parts, &detached.target),
+            None => self.headers.parts_and_target(),
+        }
     }
 
     /// Returns what follows the first question mark of the target, not decoded.

@@ -15,12 +15,15 @@ use http::Method;
 use crate::fields::{Facts, Field, HeadParts, Span, Storage, TargetParts};
 use crate::limits::Limits;
 use crate::request::framing::FieldFacts;
-use crate::scan::{begins_with_host, name_run, path_run, query_run, value_run};
+use crate::scan::{begins_with_host, digit_run_of_word, name_run, path_run, query_run, value_run};
 use crate::syntax::REG_NAME;
 use crate::version::Version;
 
 /// The longest port without zeros in front of it.
-const PORT_BYTES_MAX: usize = 5;
+const PORT_BYTES_MAX: usize = PORT_MAX.len();
+
+/// The highest port. Digits compare like the numbers that they write.
+const PORT_MAX: &[u8] = b"65535";
 
 /// What stands between the target and the fields.
 const VERSION: &[u8] = b" HTTP/1.1\r\n";
@@ -138,15 +141,11 @@ fn plain_host_len(value: &[u8]) -> Option<usize> {
 /// Returns the length of a port of five digits at most, which is one that can be.
 #[inline(always)]
 fn plain_port_len(bytes: &[u8]) -> Option<usize> {
-    let mut number = 0u32;
-    for (len, &byte) in bytes.iter().enumerate().take(PORT_BYTES_MAX.wrapping_add(1)) {
-        let digit = u32::from(byte.wrapping_sub(b'0'));
-        if digit > 9 {
-            return (len > 0 && number <= u32::from(u16::MAX)).then_some(len);
-        }
-        number = number.wrapping_mul(10).wrapping_add(digit);
+    match digit_run_of_word(bytes) {
+        len @ 1..PORT_BYTES_MAX => Some(len),
+        PORT_BYTES_MAX if bytes.get(..PORT_BYTES_MAX)? <= PORT_MAX => Some(PORT_BYTES_MAX),
+        _ => None,
     }
-    None
 }
 
 /// Returns the lengths of the name and the value of the field at `at`, and takes note of it.

@@ -25,6 +25,8 @@ pub(crate) enum LengthField {
     Chunked,
 }
 
+const LENGTH_NAME: &[u8] = b"content-length: ";
+
 /// Room for a common head, so that it is written without growing.
 const HEAD_BYTES_RESERVED: usize = 256;
 
@@ -40,11 +42,14 @@ pub(crate) fn write_ok_head(
     out.reserve(HEAD_BYTES_RESERVED);
     out.extend_from_slice(b"HTTP/1.1 200 OK\r\n");
     write_wire_lines(lines, out);
-    out.extend_from_slice(date.line());
-    if connection != ConnectionField::Absent {
+    if connection == ConnectionField::Absent {
+        out.extend_from_slice(date.line_and_length_name());
+    } else {
+        out.extend_from_slice(date.line());
         write_connection(connection, out);
+        out.extend_from_slice(LENGTH_NAME);
     }
-    write_length(length, out);
+    write_length_value(length, out);
 }
 
 /// Appends a whole head. Framing, `Connection` and `Keep-Alive` among the caller's fields are left
@@ -108,7 +113,12 @@ fn write_connection(connection: ConnectionField, out: &mut Vec<u8>) {
 /// Appends the length as the last field, and the end of the head.
 #[inline]
 fn write_length(length: u64, out: &mut Vec<u8>) {
-    out.extend_from_slice(b"content-length: ");
+    out.extend_from_slice(LENGTH_NAME);
+    write_length_value(length, out);
+}
+
+#[inline]
+fn write_length_value(length: u64, out: &mut Vec<u8>) {
     out.extend_from_slice(itoa::Buffer::new().format(length).as_bytes());
     out.extend_from_slice(b"\r\n\r\n");
 }

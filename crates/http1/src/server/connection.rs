@@ -9,7 +9,7 @@ use http::{Method, StatusCode};
 use crate::content::{BodyEncoding, ContentLength};
 use crate::date::Date;
 use crate::error::ParseError;
-use crate::fields::Headers;
+use crate::fields::{HeadParts, Headers};
 use crate::framing::Framing;
 use crate::limits::Limits;
 use crate::request::{RequestHead, parse_if_not_plain, parse_if_plain};
@@ -348,19 +348,19 @@ impl ServerConnection {
 
     #[inline]
     fn begin(&mut self, head: &RequestHead) {
-        let method = match *head.method() {
+        let HeadParts { method, version, facts, .. } = head.parts();
+        let method = match *method {
             Method::HEAD => MethodKind::Head,
             Method::CONNECT => MethodKind::Connect,
             _ => MethodKind::Other,
         };
-        self.request =
-            RequestFacts { version: head.version(), method, expects_continue: head.expects_continue() };
-        self.reading = match head.framing() {
+        self.request = RequestFacts { version: *version, method, expects_continue: facts.expects_continue };
+        self.reading = match facts.framing {
             Framing::Empty | Framing::Length(0) => Reading::Complete,
             Framing::Length(_) | Framing::Chunked => Reading::Content,
         };
-        if !head.is_persistent() {
-            self.close(match head.version() {
+        if !facts.is_persistent {
+            self.close(match version {
                 Version::Http10 => CloseReason::Http10,
                 Version::Http11 => CloseReason::PeerAsked,
             });

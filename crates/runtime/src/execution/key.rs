@@ -22,12 +22,11 @@ impl ExecutionKey {
     pub(crate) fn of_path(path: &str) -> Self {
         let bytes = path.as_bytes();
         let mut hash = START ^ bytes.len() as u64;
+        let mut found = 0;
         let mut words = bytes.chunks_exact(8);
         for word in &mut words {
             let word = u64::from_le_bytes(word.try_into().unwrap_or_default());
-            if has_digit(word) {
-                return Self::of_path_with_digits(bytes);
-            }
+            found |= digits(word);
             hash = mix(hash, word);
         }
         // The last eight once more, whatever of them is new.
@@ -35,7 +34,7 @@ impl ExecutionKey {
             Some(last) => u64::from_le_bytes(*last),
             None => bytes.iter().fold(NO_DIGITS, |word, &byte| word << 8 | u64::from(byte)),
         };
-        if has_digit(rest) {
+        if found | digits(rest) != 0 {
             return Self::of_path_with_digits(bytes);
         }
         Self::fold(mix(hash, rest))
@@ -88,13 +87,14 @@ fn mix(hash: u64, word: u64) -> u64 {
     (hash.rotate_left(5) ^ word).wrapping_mul(0x9E37_79B9_7F4A_7C15)
 }
 
-/// Whether one of the eight bytes is an ASCII digit: turned so that digits become 0 to 9, and then
-/// the usual test for a byte below 10, which borrows from the high bit.
+/// Marks digits among the eight bytes; nothing is marked if there is none. The bytes are turned so
+/// that digits become 0 to 9, and then comes the usual test for a byte below 10, which borrows from
+/// the high bit.
 #[inline]
-fn has_digit(word: u64) -> bool {
+fn digits(word: u64) -> u64 {
     const ONES: u64 = 0x0101_0101_0101_0101;
     let turned = word ^ (ONES * 0x30);
-    turned.wrapping_sub(ONES * 10) & !turned & (ONES * 0x80) != 0
+    turned.wrapping_sub(ONES * 10) & !turned & (ONES * 0x80)
 }
 
 /// Where a handler runs.

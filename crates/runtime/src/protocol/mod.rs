@@ -39,6 +39,7 @@ use std::time::Instant;
 
 use crate::budget::refusal::Refusal;
 use crate::buffers::Buffers;
+use crate::clock::Clock;
 use crate::config::ServerConfig;
 use crate::execution::key::ExecutionKey;
 use crate::execution::key::Route;
@@ -153,13 +154,13 @@ impl Guest {
     #[inline(always)]
     pub(crate) fn deadline(
         &mut self,
-        now: Instant,
+        clock: &Clock,
         has_input: bool,
         config: &ServerConfig,
     ) -> Option<Instant> {
         match self {
-            Self::Http(http) => http.deadline(now, has_input, config),
-            Self::Raw(raw) => raw.deadline(now, config),
+            Self::Http(http) => http.deadline(clock, has_input, config),
+            Self::Raw(raw) => raw.deadline(clock, config),
             // It counts against the deadline of what follows.
             Self::Preamble(_) => None,
         }

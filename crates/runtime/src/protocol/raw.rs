@@ -11,7 +11,7 @@ use std::time::Instant;
 use super::http::Http;
 use super::{Guest, Step, Successor};
 use crate::buffers::Buffers;
-use crate::clock::Pace;
+use crate::clock::{Clock, Pace};
 use crate::config::ServerConfig;
 use crate::execution::key::{ExecutionKey, Route};
 use crate::service::Site;
@@ -402,13 +402,13 @@ impl Raw {
 
     /// When the peer must have sent more, if the connection waits for it from now on. `None` keeps the deadline that runs.
     #[inline(always)]
-    pub(crate) fn deadline(&self, now: Instant, config: &ServerConfig) -> Option<Instant> {
+    pub(crate) fn deadline(&self, clock: &Clock, config: &ServerConfig) -> Option<Instant> {
         match self.stage {
             Stage::Lingering(_, until) => Some(until),
             _ => match (self.timeout, &self.pace) {
                 (Some(timeout), _) => Some(timeout),
                 (None, Some(pace)) => Some(pace.deadline()),
-                (None, None) => Some(now + config.keep_alive_timeout),
+                (None, None) => Some(clock.after(config.keep_alive_timeout)),
             },
         }
     }

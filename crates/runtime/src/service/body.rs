@@ -47,15 +47,14 @@ const READ_AHEAD_BYTES: usize = 16 * 1024;
 /// ```
 #[derive(Default)]
 pub struct Body {
-    kind: Kind,
+    /// `None` if there is no content, as in most requests.
+    kind: Option<Box<Kind>>,
 }
 
-#[derive(Default)]
+#[expect(clippy::large_enum_variant, reason = "it lies in one allocation, and is not moved")]
 enum Kind {
-    #[default]
-    Empty,
-    Memory(Box<Held>),
-    Stream(Box<ContentStream>),
+    Memory(Held),
+    Stream(ContentStream),
 }
 
 /// A content in memory, and its part of the budget.
@@ -71,28 +70,28 @@ impl Body {
     }
 
     pub(crate) fn from_charged(content: Content, charge: Charge) -> Self {
-        Self { kind: Kind::Memory(Box::new(Held { content, _charge: charge })) }
+        Self { kind: Some(Box::new(Kind::Memory(Held { content, _charge: charge }))) }
     }
 
     pub(crate) fn from_stream(stream: ContentStream) -> Self {
-        Self { kind: Kind::Stream(Box::new(stream)) }
+        Self { kind: Some(Box::new(Kind::Stream(stream))) }
     }
 
     /// Returns the content if all of it is in memory.
     pub fn as_slice(&self) -> Option<&[u8]> {
-        match &self.kind {
-            Kind::Empty => Some(&[]),
-            Kind::Memory(held) => Some(held.content.as_slice()),
-            Kind::Stream(_) => None,
+        match self.kind.as_deref() {
+            None => Some(&[]),
+            Some(Kind::Memory(held)) => Some(held.content.as_slice()),
+            Some(Kind::Stream(_)) => None,
         }
     }
 
     /// Returns how many bytes are left to read, if that is known.
     pub fn len(&self) -> Option<u64> {
-        match &self.kind {
-            Kind::Empty => Some(0),
-            Kind::Memory(held) => Some(held.content.len() as u64),
-            Kind::Stream(stream) => stream.remaining(),
+        match self.kind.as_deref() {
+            None => Some(0),
+            Some(Kind::Memory(held)) => Some(held.content.len() as u64),
+            Some(Kind::Stream(stream)) => stream.remaining(),
         }
     }
 
@@ -117,13 +116,13 @@ impl Body {
     pub fn unread(&mut self, bytes: &[u8]) {
         let mut content = Content::default();
         content.extend(bytes);
-        match &mut self.kind {
-            Kind::Empty => *self = Self::from_content(content),
-            Kind::Memory(left) => {
+        match self.kind.as_deref_mut() {
+            None => *self = Self::from_content(content),
+            Some(Kind::Memory(left)) => {
                 content.extend(left.content.as_slice());
                 left.content = content;
             }
-            Kind::Stream(stream) => {
+            Some(Kind::Stream(stream)) => {
                 content.extend(stream.prefix.as_slice());
                 stream.prefix = content;
                 // They are read again.
@@ -135,7 +134,7 @@ impl Body {
     /// Bounds what is still arriving, for those who find out later than the plan how much is accepted: a read that goes
     /// beyond `bytes_max` is an error, `InvalidData`, as one beyond the bound of the plan. What is in memory stays.
     pub fn bound(&mut self, bytes_max: u64) {
-        if let Kind::Stream(stream) = &mut self.kind {
+        if let Some(Kind::Stream(stream)) = self.kind.as_deref_mut() {
             stream.bytes_left = stream.bytes_left.min(bytes_max);
         }
     }
@@ -150,10 +149,10 @@ impl Body {
         if self.len().is_some_and(|length| length > bytes_max) {
             return too_long();
         }
-        match self.kind {
-            Kind::Empty => Ok(Bytes::new()),
-            Kind::Memory(held) => Ok(held.content.into_bytes()),
-            Kind::Stream(stream) => {
+        match self.kind.map(|kind| *kind) {
+            None => Ok(Bytes::new()),
+            Some(Kind::Memory(held)) => Ok(held.content.into_bytes()),
+            Some(Kind::Stream(stream)) => {
                 let mut bytes = Vec::new();
                 stream.take(bytes_max.saturating_add(1)).read_to_end(&mut bytes)?;
                 if bytes.len() as u64 > bytes_max {
@@ -175,25 +174,25 @@ impl From<Vec<u8>> for Body {
 
 impl Read for Body {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        match &mut self.kind {
-            Kind::Empty => Ok(0),
-            Kind::Memory(held) => {
+        match self.kind.as_deref_mut() {
+            None => Ok(0),
+            Some(Kind::Memory(held)) => {
                 let read = held.content.as_slice().read(buffer)?;
                 held.content.advance(read);
                 Ok(read)
             }
-            Kind::Stream(stream) => stream.read(buffer),
+            Some(Kind::Stream(stream)) => stream.read(buffer),
         }
     }
 }
 
 impl fmt::Debug for Body {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match &self.kind {
-            Kind::Empty => f.write_str("empty"),
+        match self.kind.as_deref() {
+            None => f.write_str("empty"),
             // Not the content: forms bring passwords.
-            Kind::Memory(held) => write!(f, "{} bytes", held.content.len()),
-            Kind::Stream(stream) => stream.fmt(f),
+            Some(Kind::Memory(held)) => write!(f, "{} bytes", held.content.len()),
+            Some(Kind::Stream(stream)) => stream.fmt(f),
         }
     }
 }

@@ -30,16 +30,21 @@ pub struct Request {
     peer: Peer,
     /// What the plan called the route.
     route: Option<u32>,
+    /// What few requests have: together and boxed, because all requests are moved.
+    rare: Option<Box<Rare>>,
+}
+
+#[derive(Default)]
+struct Rare {
     /// What the plan says that its handler uses.
     permits: Option<Permits>,
-    /// `None` until someone asks to put something in.
-    extensions: Option<Extensions>,
+    extensions: Extensions,
 }
 
 impl Request {
     #[inline]
     pub(crate) fn new(head: RequestHead, peer: Peer) -> Self {
-        Self { head, body: Body::default(), peer, route: None, permits: None, extensions: None }
+        Self { head, body: Body::default(), peer, route: None, rare: None }
     }
 
     pub(crate) fn set_body(&mut self, body: Body) {
@@ -54,12 +59,12 @@ impl Request {
     /// What must be free before its handler is called.
     #[inline]
     pub(crate) fn permits(&self) -> Option<&Permits> {
-        self.permits.as_ref()
+        self.rare.as_ref()?.permits.as_ref()
     }
 
     #[cold]
     pub(crate) fn set_permits(&mut self, permits: Option<Permits>) {
-        self.permits = permits;
+        self.rare.get_or_insert_default().permits = permits;
     }
 
     pub(crate) fn head(&self) -> &RequestHead {
@@ -199,15 +204,15 @@ impl Request {
 
     /// Returns what was put beside the request, by type. The first thing that is put there allocates.
     pub fn extensions(&self) -> &Extensions {
-        match &self.extensions {
-            Some(extensions) => extensions,
+        match &self.rare {
+            Some(rare) => &rare.extensions,
             None => no_extensions(),
         }
     }
 
     /// Returns what was put beside the request, to change it.
     pub fn extensions_mut(&mut self) -> &mut Extensions {
-        self.extensions.get_or_insert_default()
+        &mut self.rare.get_or_insert_default().extensions
     }
 }
 
@@ -221,7 +226,7 @@ impl TryFrom<Request> for http::Request<Body> {
             .version(request.head.version().into())
             .body(request.body)?;
         *converted.headers_mut() = http::HeaderMap::from(request.head.headers());
-        *converted.extensions_mut() = request.extensions.unwrap_or_default();
+        *converted.extensions_mut() = request.rare.unwrap_or_default().extensions;
         Ok(converted)
     }
 }
@@ -240,8 +245,7 @@ impl<B: Into<Body>> TryFrom<http::Request<B>> for Request {
             body: body.into(),
             peer: Peer::Unix,
             route: None,
-            permits: None,
-            extensions: Some(parts.extensions),
+            rare: Some(Box::new(Rare { permits: None, extensions: parts.extensions })),
         })
     }
 }

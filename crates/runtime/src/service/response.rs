@@ -32,7 +32,8 @@ pub struct Response {
     status: StatusCode,
     headers: Headers,
     body: ResponseBody,
-    upgrade: Option<Upgrade>,
+    /// Boxed, because few responses have one and all are moved.
+    upgrade: Option<Box<Upgrade>>,
     /// `None` until someone puts something in.
     extensions: Option<Box<Extensions>>,
 }
@@ -209,7 +210,7 @@ impl Response {
     }
 
     fn upgraded_by(upgrade: Upgrade) -> Self {
-        Self { status: StatusCode::SWITCHING_PROTOCOLS, upgrade: Some(upgrade), ..Self::default() }
+        Self { status: StatusCode::SWITCHING_PROTOCOLS, upgrade: Some(Box::new(upgrade)), ..Self::default() }
     }
 
     /// Returns the body.
@@ -258,7 +259,7 @@ impl Response {
         (!self.status.is_informational()).then_some((self.status, &self.headers, content))
     }
 
-    pub(crate) fn into_parts(self) -> (StatusCode, Headers, ResponseBody, Option<Upgrade>) {
+    pub(crate) fn into_parts(self) -> (StatusCode, Headers, ResponseBody, Option<Box<Upgrade>>) {
         (self.status, self.headers, self.body, self.upgrade)
     }
 }

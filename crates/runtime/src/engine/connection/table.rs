@@ -109,13 +109,13 @@ impl<C> Table<C> {
     }
 
     /// Puts a connection that was away back to its place.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn park(&mut self, token: usize, connection: Box<C>) {
-        debug_assert!(matches!(self.entries[token], Entry::Away { .. }), "parked twice");
-        if let Entry::Away { missed: Missed::Io | Missed::IoAndEnd } = self.entries[token] {
+        let before = std::mem::replace(&mut self.entries[token], Entry::Parked(connection));
+        debug_assert!(matches!(before, Entry::Away { .. }), "parked twice");
+        if let Entry::Away { missed: Missed::Io | Missed::IoAndEnd } = before {
             self.missed -= 1;
         }
-        self.entries[token] = Entry::Parked(connection);
         self.parked += 1;
     }
 

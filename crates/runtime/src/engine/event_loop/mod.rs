@@ -5,6 +5,7 @@
 
 mod accept;
 mod handle;
+mod ready;
 mod relieve;
 mod shed;
 mod traffic;
@@ -32,6 +33,7 @@ use crate::execution::key::ExecutionKey;
 use crate::execution::policy::{OnLoop, Others};
 use accept::Accepting;
 pub(crate) use handle::{LoopHandle, Message};
+use ready::{Ready, ReadyQueue};
 use shed::Candidates;
 use traffic::Traffic;
 
@@ -57,7 +59,7 @@ pub(crate) struct EventLoop {
     events: Events,
     /// What the poller said and nobody has looked at yet. It is part of the loop, not of the
     /// leader: a new leader goes on where the old one was held up.
-    ready: VecDeque<Ready>,
+    ready: ReadyQueue,
     /// Connections that have had their turn and could go on. Whoever becomes ready comes before them: some that always
     /// have something to do must not keep the loop from its poller.
     yielded: VecDeque<Yielded>,
@@ -83,13 +85,6 @@ pub(crate) struct EventLoop {
     traffic: Traffic,
     /// Requests since the shared counter was told.
     pub(crate) requests: u64,
-}
-
-/// A connection to look at.
-#[derive(Clone, Copy, Debug)]
-struct Ready {
-    token: usize,
-    readiness: Readiness,
 }
 
 /// A connection that could go on when it had had its turn.
@@ -137,7 +132,7 @@ impl EventLoop {
             handle: Arc::new(handle),
             poll,
             events: Events::with_capacity(EVENTS_MAX),
-            ready: VecDeque::with_capacity(EVENTS_MAX),
+            ready: ReadyQueue::with_capacity(EVENTS_MAX),
             yielded: VecDeque::new(),
             yielded_in_row: 0,
             inbox,
@@ -165,7 +160,7 @@ impl EventLoop {
     /// Finds the next connection to work on; waits for events when there is none.
     #[inline(always)]
     pub(crate) fn next(&mut self, clock: &mut Clock) -> Turn {
-        while let Some(Ready { token, readiness }) = self.ready.pop_front() {
+        while let Some(Ready { token, readiness }) = self.ready.pop() {
             // One that is away learns of it when it comes home.
             let said = if readiness == Readiness::IoAndEnd { Missed::IoAndEnd } else { Missed::Io };
             if let Some(connection) = self.table.take(token, said) {
@@ -399,10 +394,8 @@ impl EventLoop {
         for event in &self.events {
             events += 1;
             let token = event.token().0;
-            if event.token() == WAKER {
-                continue;
-            }
             if token >= FIRST_LISTENER {
+                // None is found for the waker.
                 if let Some(accepting) = self.listeners.get_mut(token - FIRST_LISTENER) {
                     accepting.is_ready = true;
                 }
@@ -411,7 +404,7 @@ impl EventLoop {
             self.traffic.meet(token);
             let ended = event.is_read_closed() || event.is_error();
             let readiness = if ended { Readiness::IoAndEnd } else { Readiness::Io };
-            self.ready.push_back(Ready { token, readiness });
+            self.ready.push(token, readiness);
         }
         events
     }
@@ -424,7 +417,7 @@ impl EventLoop {
             }
             connection.listed_at = None;
             if connection.deadline <= now {
-                self.ready.push_back(Ready { token, readiness: Readiness::Expired });
+                self.ready.push(token, Readiness::Expired);
                 continue;
             }
             let deadline = connection.deadline;
@@ -443,8 +436,9 @@ impl EventLoop {
         for accepting in &mut self.listeners {
             accepting.is_ready = true;
         }
-        let parked = self.table.parked();
-        self.ready.extend(parked.map(|(token, _)| Ready { token, readiness: Readiness::Drain }));
+        for (token, _) in self.table.parked() {
+            self.ready.push(token, Readiness::Drain);
+        }
     }
 
     fn has_drained(&self, now: Instant) -> bool {

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use super::{EventLoop, Readiness, Ready};
+use super::{EventLoop, Readiness};
 use crate::engine::connection::Connection;
 use crate::protocol::Waiting;
 
@@ -42,7 +42,7 @@ impl EventLoop {
         for token in late {
             let Some(connection) = self.table.parked_mut(token) else { continue };
             connection.deadline = now;
-            self.ready.push_back(Ready { token, readiness: Readiness::Expired });
+            self.ready.push(token, Readiness::Expired);
         }
         Some(RELIEF_INTERVAL)
     }

@@ -11,8 +11,8 @@ pub(super) struct Traffic {
     per_second: u32,
     requests: u64,
     window_began: Option<Instant>,
-    /// The connection that the poller named last, counted from 1; 0 if it has named none.
-    place: usize,
+    /// The connection that the poller named last.
+    last: Option<usize>,
     /// Whether it named another one in this window.
     is_shared: bool,
 }
@@ -31,10 +31,9 @@ impl Traffic {
     /// The poller has named a connection.
     #[inline]
     pub(super) fn meet(&mut self, token: usize) {
-        let place = token + 1;
-        if self.place != place {
-            self.is_shared |= self.place != 0;
-            self.place = place;
+        if self.last != Some(token) {
+            self.is_shared |= self.last.is_some();
+            self.last = Some(token);
         }
     }
 

@@ -30,22 +30,23 @@ impl Worker<'_> {
             Some(event_loop) => event_loop.requests += 1,
             None => self.engine.counters.requests.increment(),
         }
-        let mut request = Request::new(head, connection.peer);
+        let mut lent = None;
+        let request = lent.insert(Request::new(head, connection.peer));
         let plan = match connection.guest.as_http().and_then(|http| http.site()) {
-            Some(site) if site.plans => Some(self.plan(&*site.service, &mut request)),
+            Some(site) if site.plans => Some(self.plan(&*site.service, request)),
             _ => None,
         };
         let route = match &plan {
-            Some(plan) => plan.route_of(&request),
+            Some(plan) => plan.route_of(request),
             None => Route::learned(ExecutionKey::of_path(request.path())),
         };
         if !request.head().framing().has_content() {
             if let Some(Plan { content: Content::Refused(response), .. }) = plan {
-                return self.refuse(connection, &request, response, route);
+                return self.refuse(connection, request, response, route);
             }
-            return self.call(connection, request, route, None);
+            return self.call(connection, &mut lent, route, None);
         }
-        self.begin_content(connection, request, route, plan.unwrap_or_default())
+        self.begin_content(connection, lent, route, plan.unwrap_or_default())
     }
 
     /// Takes the content of a request as planned.
@@ -53,10 +54,11 @@ impl Worker<'_> {
     fn begin_content(
         &mut self,
         mut connection: Box<Connection>,
-        request: Request,
+        request: Option<Request>,
         route: Route,
         plan: Plan,
     ) -> Flow {
+        let Some(request) = request else { return Continue(connection) };
         if let Content::Refused(response) = plan.content {
             return self.refuse(connection, &request, response, route);
         }
@@ -96,29 +98,34 @@ impl Worker<'_> {
         self.respond(ReplyTo { connection, route, stream: None }, &mut response)
     }
 
-    /// Has a request answered: by the program, on the pool, or here.
+    /// Has a request answered: by the program, on the pool, or here. The request is lent as far as
+    /// the one who takes it: it is large enough that each move of it shows.
     #[inline(always)]
-    pub(super) fn call(
+    fn call(
         &mut self,
         connection: Box<Connection>,
-        request: Request,
+        request: &mut Option<Request>,
         route: Route,
         stream: Option<Arc<StreamReturn>>,
     ) -> Flow {
         let is_streamed = stream.is_some();
         let reply_to = ReplyTo { connection, route, stream };
         if reply_to.connection.guest.as_http().is_some_and(|http| http.site().is_none()) {
-            return self.enqueue(request, reply_to);
+            return self.enqueue(take(request), reply_to);
         }
         let runs_here = match &self.lead {
-            Some(_) => !is_streamed && self.runs_here(route, Some(&request)),
+            Some(event_loop) => {
+                let called = request.as_ref().map(|request| request as _);
+                !is_streamed && self.engine.routes.runs_here(route, called, || event_loop.others())
+            }
             None => self.has_seat_for(route),
         };
         if !runs_here {
-            return self.dispatch(request, reply_to);
+            return self.dispatch(take(request), reply_to);
         }
-        if request.permits().is_some() && !self.takes_permit(&request) {
-            return self.dispatch(request, reply_to);
+        let permits = request.as_ref().and_then(Request::permits);
+        if permits.is_some_and(|permits| !self.takes_permit(permits)) {
+            return self.dispatch(take(request), reply_to);
         }
         self.call_here(request, reply_to)
     }
@@ -131,7 +138,7 @@ impl Worker<'_> {
         route: Route,
         stream: Option<Arc<StreamReturn>>,
     ) -> Flow {
-        self.call(connection, request, route, stream)
+        self.call(connection, &mut Some(request), route, stream)
     }
 
     /// Whether this thread runs a call of the route itself: always, unless it leads a loop that others want.
@@ -157,8 +164,8 @@ impl Worker<'_> {
 
     #[cold]
     #[inline(never)]
-    fn takes_permit(&mut self, request: &Request) -> bool {
-        self.permit = request.permits().and_then(Permits::try_take);
+    fn takes_permit(&mut self, permits: &Permits) -> bool {
+        self.permit = permits.try_take();
         self.permit.is_some()
     }
 
@@ -169,22 +176,20 @@ impl Worker<'_> {
     }
 
     #[inline(always)]
-    fn call_here(&mut self, request: Request, mut reply_to: ReplyTo) -> Flow {
+    fn call_here(&mut self, request: &mut Option<Request>, mut reply_to: ReplyTo) -> Flow {
         let ReplyTo { connection, route, .. } = &mut reply_to;
         let route = *route;
-        if self.lead.is_none() && self.engine.routes.may_block(route) {
-            // Earlier answers do not wait for a handler that blocks. An error is met again when this answer is written.
-            let _ = connection.flush_with(&Bytes::new(), self.buffers, &self.engine.config);
+        if self.lead.is_none() {
+            self.begin_on_pool(connection, request.as_ref(), route);
         }
         // Filled in place and lent from here on: a response is large enough that each move of it shows.
         let mut response = None;
-        if self.lead.is_none() && self.engine.routes.is_new(route.key) {
-            self.engine.routes.name(route.key, &request);
-        }
         if let Some(site) = connection.guest.as_http().and_then(|http| http.site()) {
             let Self { engine, lead, clocks, .. } = self;
             let (_, conduct) = run(lead, clocks, engine, &connection.home, route, || {
-                response = Some(site.service.call(request));
+                if let Some(request) = request.take() {
+                    response = Some(site.service.call(request));
+                }
             });
             self.take_note(connection, conduct);
         }
@@ -193,6 +198,18 @@ impl Worker<'_> {
         }
         let response = response.get_or_insert_with(|| Response::new(500));
         self.respond(reply_to, response)
+    }
+
+    /// What precedes a call that no loop waits for.
+    #[inline(never)]
+    fn begin_on_pool(&mut self, connection: &mut Connection, request: Option<&Request>, route: Route) {
+        if self.engine.routes.may_block(route) {
+            // Earlier answers do not wait for a handler that blocks. An error is met again when this answer is written.
+            let _ = connection.flush_with(&Bytes::new(), self.buffers, &self.engine.config);
+        }
+        if let Some(request) = request.filter(|_| self.engine.routes.is_new(route.key)) {
+            self.engine.routes.name(route.key, request);
+        }
     }
 
     /// Remembers for a lease whether the connection's requests block, and that time has passed.
@@ -215,7 +232,7 @@ impl Worker<'_> {
     /// Answers a request that was dispatched, then goes on with its connection.
     pub(crate) fn answer(&mut self, call: Call) -> Outcome {
         self.permit = Some(call.permit);
-        let flow = self.call_here(call.request, call.reply_to);
+        let flow = self.call_here(&mut Some(call.request), call.reply_to);
         self.go_on(flow)
     }
 
@@ -277,4 +294,10 @@ impl Worker<'_> {
             }
         }
     }
+}
+
+/// Takes a request that was lent.
+#[inline(always)]
+fn take(request: &mut Option<Request>) -> Request {
+    request.take().expect("a request is lent until it is taken")
 }

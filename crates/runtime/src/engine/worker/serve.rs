@@ -299,8 +299,8 @@ impl Worker<'_> {
     /// Sets when the peer must have sent more, unless the deadline that runs is kept.
     #[inline(always)]
     fn renew_deadline(&self, connection: &mut Connection, has_input: bool) {
-        let now = self.buffers.clock.now();
-        if let Some(deadline) = connection.guest.deadline(now, has_input, &self.engine.config) {
+        let clock = &self.buffers.clock;
+        if let Some(deadline) = connection.guest.deadline(clock, has_input, &self.engine.config) {
             connection.deadline = deadline;
         }
     }

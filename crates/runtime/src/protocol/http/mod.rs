@@ -16,7 +16,7 @@ use super::raw::Raw;
 use super::{Guest, Step, Successor, Waiting};
 use crate::budget::refusal::Refusal;
 use crate::buffers::Buffers;
-use crate::clock::Pace;
+use crate::clock::{Clock, Pace};
 use crate::config::ServerConfig;
 use crate::execution::key::Route;
 use crate::service::Site;
@@ -199,15 +199,15 @@ impl Http {
     #[inline(always)]
     pub(crate) fn deadline(
         &mut self,
-        now: Instant,
+        clock: &Clock,
         has_input: bool,
         config: &ServerConfig,
     ) -> Option<Instant> {
         let is_idle = matches!(self.stage, Stage::Head) && !has_input;
         if is_idle && self.head == HeadDeadline::Idle {
-            return Some(now + config.keep_alive_timeout);
+            return Some(clock.after(config.keep_alive_timeout));
         }
-        self.deadline_cold(now, has_input, config)
+        self.deadline_cold(clock.now(), has_input, config)
     }
 
     #[inline(never)]

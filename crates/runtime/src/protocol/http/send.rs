@@ -127,7 +127,7 @@ impl Http {
         let (length, date) = (length_of(&body), buffers.clock.date());
         let encoding = self.messages.write_head(status, &headers, length, date, &mut buffers.output);
         if let (true, Some(upgrade)) = (is_upgrade, upgrade) {
-            self.stage = Stage::Leaving(upgrade, route);
+            self.stage = Stage::Leaving(*upgrade, route);
             return Responded::Encoded;
         }
         match (body, SendFraming::of(encoding)) {
