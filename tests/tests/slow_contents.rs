@@ -29,6 +29,11 @@ impl Service for Uploads {
 
     fn call(&self, mut request: Request) -> Response {
         match request.path() {
+            "/upgrade" => {
+                return Response::upgrade(|mut socket| {
+                    let _ = socket.read(&mut [0]);
+                });
+            }
             "/blocks" => thread::sleep(Duration::from_millis(5)),
             "/whole" | "/long" | "/stream" => {
                 let mut bytes = Vec::new();
@@ -194,4 +199,66 @@ fn peers_that_do_not_read_are_ended_when_memory_is_short() {
     });
     eventually("and memory is there again", || server.metrics().memory_used < 16 << 20);
     assert_eq!(server.client().get("/").body.len(), 16 << 20);
+}
+
+fn refused(server: &TestServer) -> u64 {
+    server
+        .metrics()
+        .refusals()
+        .find(|(refusal, _)| *refusal == Refusal::ClientThreads)
+        .map_or(0, |found| found.1)
+}
+
+/// A configuration that counts clients on this machine too.
+fn counted() -> ServerConfig {
+    ServerConfig::default().connections_per_client_max(1000)
+}
+
+#[test]
+fn an_eighth_of_the_threads_read_from_one_client() {
+    let server = server(counted());
+    // More than the loop collects, so that a thread has to read.
+    let mut slow = slow(&server, THREADS / 8, "/stream", 8 << 20, 2 << 20);
+    eventually("all of them have threads", || server.metrics().pool.threads >= THREADS / 8);
+    others_are_served(&server);
+    assert_eq!(refused(&server), 0);
+    let mut one_more = server.client();
+    one_more.send("POST /stream HTTP/1.1\r\nHost: t\r\nContent-Length: 8388608\r\n\r\n");
+    one_more.send(vec![b'x'; (1 << 20) + 1]);
+    let response = one_more.response();
+    assert_eq!((response.status, response.header("retry-after")), (503, Some("1")));
+    assert_eq!(refused(&server), 1);
+    // One of them ends, and its place is free.
+    slow[0].send(vec![b'x'; 6 << 20]);
+    assert_eq!(slow[0].response().text(), format!("{} bytes", 8 << 20));
+    assert_eq!(server.client().post("/stream", vec![b'x'; 2 << 20]).text(), format!("{} bytes", 2 << 20));
+}
+
+#[test]
+fn an_eighth_of_the_threads_have_upgraded_connections_of_one_client() {
+    let server = server(counted());
+    let ask = |client: &mut Client| {
+        client.send("GET /upgrade HTTP/1.1\r\nHost: t\r\n\r\n");
+    };
+    let mut upgraded: Vec<_> = (0..THREADS / 8)
+        .map(|_| {
+            let mut client = server.client();
+            ask(&mut client);
+            assert_eq!(client.response().status, 101);
+            client
+        })
+        .collect();
+    eventually("all of them have threads", || server.metrics().upgraded == THREADS as u64 / 8);
+    let mut one_more = server.client();
+    ask(&mut one_more);
+    assert_eq!(one_more.response().status, 101);
+    one_more.is_closed();
+    assert_eq!(refused(&server), 1);
+    drop(upgraded.pop());
+    eventually("its place is free", || {
+        let mut client = server.client();
+        ask(&mut client);
+        client.response();
+        server.metrics().upgraded == THREADS as u64 / 8 + 1
+    });
 }

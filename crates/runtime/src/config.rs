@@ -224,6 +224,10 @@ impl ServerConfig {
     /// [PROXY header](crate::ServerBuilder::proxy_protocol) names the client, it is that client; connections over Unix sockets
     /// are not counted. `None` is no bound: for a server behind an HTTP proxy, which is one client.
     ///
+    /// Of the threads of the pool, an eighth at most may wait for a client that is counted: those of handlers that read a
+    /// content as it arrives, and those that have an upgraded connection. One more content is refused with `503`, one more
+    /// upgrade with the end of its connection, and counted as [`Refusal::ClientThreads`](crate::Refusal::ClientThreads).
+    ///
     /// Default: half of [`Metrics::connections_max`](crate::Metrics::connections_max), so that no client keeps out all others.
     /// The default does not count loopback, private, link-local and shared addresses (RFC 1918, 4193, 3927 and 6598), because
     /// a client that comes from one of these is as a rule a proxy.

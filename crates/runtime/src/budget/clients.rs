@@ -1,9 +1,10 @@
-//! How many connections each client holds, where that is bounded. Only clients that hold one are known, so the table
+//! How many connections and threads each client holds, where that is bounded. Only clients that hold one are known, so the table
 //! is never longer than the list of connections.
 
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv6Addr};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use parking_lot::Mutex;
 
@@ -16,7 +17,15 @@ pub(crate) struct Clients {
     connections_max: usize,
     /// Whether clients on this machine and on private networks are counted too.
     counts_private: bool,
-    counts: Mutex<HashMap<IpAddr, usize>>,
+    counts: Mutex<HashMap<IpAddr, Count>>,
+}
+
+/// What one client holds.
+#[derive(Debug, Default)]
+struct Count {
+    connections: usize,
+    /// Threads that wait for it.
+    threads: Arc<AtomicUsize>,
 }
 
 /// The client has as many connections as it may.
@@ -28,7 +37,12 @@ pub(crate) struct Full;
 pub(crate) struct Place {
     clients: Arc<Clients>,
     client: IpAddr,
+    threads: Arc<AtomicUsize>,
 }
+
+/// A thread that waits for a client. Dropped, it waits no more.
+#[derive(Debug)]
+pub(crate) struct HeldThread(Arc<Place>);
 
 impl Clients {
     /// Bounds every client.
@@ -50,19 +64,20 @@ impl Clients {
         let client = client_of(address);
         let mut counts = self.counts.lock();
         let count = counts.entry(client).or_default();
-        if *count >= self.connections_max {
+        if count.connections >= self.connections_max {
             return Err(Full);
         }
-        *count += 1;
+        count.connections += 1;
+        let threads = Arc::clone(&count.threads);
         drop(counts);
-        Ok(Some(Arc::new(Place { clients: Arc::clone(self), client })))
+        Ok(Some(Arc::new(Place { clients: Arc::clone(self), client, threads })))
     }
 
     fn release(&self, client: IpAddr) {
         let mut counts = self.counts.lock();
         let Some(count) = counts.get_mut(&client) else { return };
-        *count -= 1;
-        if *count > 0 {
+        count.connections -= 1;
+        if count.connections > 0 {
             return;
         }
         counts.remove(&client);
@@ -71,6 +86,21 @@ impl Clients {
             let wanted = counts.len() * 2;
             counts.shrink_to(wanted);
         }
+    }
+}
+
+impl Place {
+    /// Counts one more thread that waits for this client; `None` if there are `threads_max` already.
+    pub(crate) fn hold_thread(self: &Arc<Self>, threads_max: usize) -> Option<HeldThread> {
+        let is_one_more = |threads| (threads < threads_max).then_some(threads + 1);
+        self.threads.fetch_update(Ordering::Relaxed, Ordering::Relaxed, is_one_more).ok()?;
+        Some(HeldThread(Arc::clone(self)))
+    }
+}
+
+impl Drop for HeldThread {
+    fn drop(&mut self) {
+        self.0.threads.fetch_sub(1, Ordering::Relaxed);
     }
 }
 

@@ -36,17 +36,21 @@ pub enum Refusal {
     Memory,
     /// The client has [as many connections as it may](crate::ServerConfig::connections_per_client_max): closed.
     ClientConnections,
+    /// As many threads [wait for the client](crate::ServerConfig::connections_per_client_max) as may: `503` to a content
+    /// that its handler reads as it arrives, the end of a connection that asked for an upgrade.
+    ClientThreads,
     /// The connection does not begin with a valid [PROXY header](crate::ServerBuilder::proxy_protocol): closed.
     ProxyHeader,
 }
 
 /// The reasons beside those of the parser, in the order of their rows.
-const OTHERS: [Refusal; 6] = [
+const OTHERS: [Refusal; 7] = [
     Refusal::Late,
     Refusal::Stalled,
     Refusal::Overloaded,
     Refusal::Memory,
     Refusal::ClientConnections,
+    Refusal::ClientThreads,
     Refusal::ProxyHeader,
 ];
 
@@ -58,7 +62,7 @@ impl Refusal {
         match self {
             Self::Request(error) => Some(error.status()),
             Self::Late => Some(408),
-            Self::Overloaded | Self::Memory => Some(503),
+            Self::Overloaded | Self::Memory | Self::ClientThreads => Some(503),
             Self::Stalled | Self::ClientConnections | Self::ProxyHeader => None,
         }
     }
@@ -69,7 +73,14 @@ impl Refusal {
 
     /// Whether the operator may have to do something; else it is what the open internet sends every day.
     fn concerns_operator(self) -> bool {
-        matches!(self, Self::Overloaded | Self::Memory | Self::ClientConnections | Self::ProxyHeader)
+        matches!(
+            self,
+            Self::Overloaded
+                | Self::Memory
+                | Self::ClientConnections
+                | Self::ClientThreads
+                | Self::ProxyHeader
+        )
     }
 }
 
@@ -82,6 +93,7 @@ impl fmt::Display for Refusal {
             Self::Overloaded => f.write_str("no thread would be free in time"),
             Self::Memory => f.write_str("the memory for what peers send and are sent is used up"),
             Self::ClientConnections => f.write_str("client has too many connections"),
+            Self::ClientThreads => f.write_str("too many threads wait for the client"),
             Self::ProxyHeader => f.write_str("no valid PROXY header"),
         }
     }

@@ -6,7 +6,7 @@ use std::net::Shutdown;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::budget::clients::Place;
+use crate::budget::streams::OpenStream;
 use crate::transport::Transport;
 
 /// A connection that a thread has for itself: reads and writes block. What the peer had sent already, behind its
@@ -43,13 +43,13 @@ use crate::transport::Transport;
 pub struct BlockingStream {
     transport: Transport,
     unread: Vec<u8>,
-    /// It is a connection of its client as long as any handle lives.
-    place: Option<Arc<Place>>,
+    /// It is a connection of its client, and counts among the streams, as long as any handle lives.
+    open: Arc<OpenStream>,
 }
 
 impl BlockingStream {
-    pub(crate) fn new(transport: Transport, unread: Vec<u8>, place: Option<Arc<Place>>) -> Self {
-        Self { transport, unread, place }
+    pub(crate) fn new(transport: Transport, unread: Vec<u8>, open: OpenStream) -> Self {
+        Self { transport, unread, open: Arc::new(open) }
     }
 
     /// Sets how long a read may wait, for all handles of the connection; `None` is for ever.
@@ -78,7 +78,7 @@ impl BlockingStream {
     /// If the system has no descriptor left.
     pub fn try_clone(&self) -> io::Result<Self> {
         let transport = self.transport.second_handle()?;
-        Ok(Self { transport, unread: Vec::new(), place: self.place.clone() })
+        Ok(Self { transport, unread: Vec::new(), open: Arc::clone(&self.open) })
     }
 
     /// Ends the direction to the peer.

@@ -19,8 +19,8 @@ use crate::service::request::Request;
 use crate::service::response::Response;
 use crate::service::tcp::Closed;
 
-/// How long a client is asked to stay away when the queue of the program is full, in seconds.
-const RETRY_AFTER: u64 = 1;
+/// How long a client is asked to stay away where nothing is measured that would tell, in seconds.
+pub(super) const RETRY_AFTER: u64 = 1;
 
 impl Worker<'_> {
     /// Gives a request to the pool: to a thread if its route may have one, or to the line of those that wait.
@@ -141,14 +141,21 @@ impl Worker<'_> {
         self.end_raw(&mut connection);
         self.end_lease(&mut connection);
         let Connection { transport, place, peer, home, token, .. } = *connection;
-        let stream = BlockingStream::new(transport, self.buffers.input.take_rest(), place);
-        let is_taken = Seat::try_take(&self.engine, key).is_some_and(|seat| {
-            self.engine.pool.submit(Task::Detached(Box::new(move || handler(stream)), seat)).is_ok()
-        });
-        if is_taken {
-            self.engine.counters.upgraded.increment();
-        } else {
-            self.engine.refusals.note(Refusal::Overloaded, peer);
+        let unread = self.buffers.input.take_rest();
+        match self.engine.streams.open(place.as_ref()) {
+            None => self.engine.refusals.note(Refusal::ClientThreads, peer),
+            Some(open) => {
+                let stream = BlockingStream::new(transport, unread, open);
+                let is_taken = Seat::try_take(&self.engine, key).is_some_and(|seat| {
+                    let work = Box::new(move || handler(stream));
+                    self.engine.pool.submit(Task::Detached(work, seat)).is_ok()
+                });
+                if is_taken {
+                    self.engine.counters.upgraded.increment();
+                } else {
+                    self.engine.refusals.note(Refusal::Overloaded, peer);
+                }
+            }
         }
         self.release(&home, token);
         Outcome::Away
@@ -180,7 +187,7 @@ impl Worker<'_> {
         self.answer_overloaded(reply_to, seconds)
     }
 
-    fn answer_overloaded(&mut self, reply_to: ReplyTo, retry_after: u64) -> Flow {
+    pub(super) fn answer_overloaded(&mut self, reply_to: ReplyTo, retry_after: u64) -> Flow {
         let mut connection = self.load(reply_to.connection);
         // It was held to be read by its handler; here it would hold up a loop.
         let released = connection.release_hold();

@@ -2,14 +2,17 @@
 
 use std::ops::ControlFlow::{Break, Continue};
 
+use super::pass_on::RETRY_AFTER;
 use super::run::run;
 use super::{Flow, Outcome, Worker};
+use crate::budget::refusal::Refusal;
 use crate::clock::Pace;
 use crate::engine::connection::Connection;
 use crate::engine::connection::unsent::Flushed;
+use crate::engine::task::ReplyTo;
 use crate::protocol::Guest;
 use crate::protocol::http::Streaming;
-use crate::service::body::{Body, ContentStream, STREAM_TICK};
+use crate::service::body::{Body, ContentStream, STREAM_TICK, StreamLeft, Streamed};
 
 impl Worker<'_> {
     /// Lets the handler read the content from the connection.
@@ -30,14 +33,30 @@ impl Worker<'_> {
             Ok(handle) => handle,
             Err(error) => return Break(self.give_up(connection, error)),
         };
+        let Some(open) = self.engine.streams.open(connection.place.as_ref()) else {
+            return self.refuse_stream(connection, streaming);
+        };
         let Streaming { mut request, route, content } = streaming;
-        let open = self.engine.streams.open();
         let config = &self.engine.config;
         let pace = Pace::new(self.buffers.clock.now(), config.content_timeout, config.bytes_per_second_min);
         let unread = self.buffers.input.take_rest();
         let (stream, returns) = ContentStream::new(handle, open, content, unread, pace);
         request.set_body(Body::from_stream(stream));
         self.call_cold(connection, request, route, Some(returns))
+    }
+
+    /// Answers a request whose content would be read by one more thread than may wait for its client.
+    #[cold]
+    fn refuse_stream(&mut self, mut connection: Box<Connection>, streaming: Streaming) -> Flow {
+        self.engine.refusals.note(Refusal::ClientThreads, connection.peer);
+        let Streamed { decoder, owes_continue, .. } = streaming.content;
+        if let Some(http) = connection.guest.as_http_mut() {
+            let left = StreamLeft { decoder, unread: Vec::new(), is_stuck: owes_continue };
+            http.end_stream(Some(left), self.buffers, &self.engine.config);
+        }
+        self.unload(&mut connection);
+        let reply_to = ReplyTo { connection, route: streaming.route, stream: None };
+        self.answer_overloaded(reply_to, RETRY_AFTER)
     }
 
     /// Sends the next piece of a body that comes from a reader.
