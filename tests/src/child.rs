@@ -25,7 +25,7 @@ pub struct Child {
 impl Example {
     /// Where the program is.
     pub fn path(self) -> PathBuf {
-        let path = profile_folder().join("examples").join(self.0);
+        let path = profile_folder().join(self.0);
         build();
         assert!(path.exists(), "{} was not built", path.display());
         path
@@ -187,7 +187,10 @@ fn profile_folder() -> PathBuf {
     test.parent().and_then(|deps| deps.parent()).expect("tests lie in target/<profile>/deps").to_owned()
 }
 
-/// Builds the examples, once a test program: they must not be older than the engine.
+/// Builds the examples, once per test program: they must not be older than the engine.
+///
+/// The whole workspace is named, and `--examples` with it, because cargo then chooses the same
+/// features of all dependencies as `cargo test --workspace` does, and compiles none of them twice.
 fn build() {
     static BUILT: OnceLock<()> = OnceLock::new();
     BUILT.get_or_init(|| {
@@ -199,7 +202,7 @@ fn build() {
         let target = folder.parent().expect("a target folder");
         let cargo = env::var("CARGO").unwrap_or_else(|_| "cargo".to_owned());
         let built = Command::new(cargo)
-            .args(["build", "--quiet", "--package", "filoplume-examples", "--examples", "--profile", profile])
+            .args(["build", "--quiet", "--workspace", "--bins", "--examples", "--profile", profile])
             .arg("--target-dir")
             .arg(target)
             .current_dir(env!("CARGO_MANIFEST_DIR"))

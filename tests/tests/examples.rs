@@ -2,10 +2,9 @@
 
 #![allow(clippy::unwrap_used, reason = "a panic is how a test fails")]
 
-use std::collections::BTreeSet;
 use std::fs;
 use std::net::{SocketAddr, TcpListener};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 use std::time::Duration;
 
@@ -18,30 +17,45 @@ const FIXED: &str = "127.0.0.1:5000";
 static FIXED_ADDRESS: Mutex<()> = Mutex::new(());
 
 #[test]
-fn each_example_has_a_test() {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../examples");
-    let is_example = |path: &Path| {
-        path.extension().is_some_and(|extension| extension == "rs") || path.join("main.rs").exists()
-    };
-    let names: BTreeSet<String> = fs::read_dir(folder)
-        .unwrap()
-        .map(|entry| entry.unwrap().path())
-        .filter(|path| is_example(path))
-        .map(|path| path.file_stem().unwrap().to_str().unwrap().to_owned())
+fn each_example_is_started_by_a_test() {
+    let tests: String = files_in("tests")
+        .filter(|path| path.extension().is_some_and(|extension| extension == "rs"))
+        .map(|path| fs::read_to_string(path).unwrap())
         .collect();
-    // Those of the framework are asked in `apps.rs`, those that are no web servers in `examples_tcp.rs`.
-    let tested: BTreeSet<String> = ["bench_engine", "bench_server", "engine", "hello", "incoming"]
-        .map(str::to_owned)
+    let untested: Vec<String> = examples()
         .into_iter()
-        .chain(
-            [include_str!("apps.rs"), include_str!("examples_tcp.rs")]
-                .concat()
-                .split("Example(\"")
-                .skip(1)
-                .filter_map(|rest| Some(rest.split_once('"')?.0.to_owned())),
-        )
+        .filter(|name| {
+            // `Asking::start(Example("routing"))`, or `says_hello("hello")` and the like.
+            !["Example", "says_hello", "has_all_that_is_measured"]
+                .iter()
+                .any(|starts| tests.contains(&format!("{starts}(\"{name}\")")))
+        })
         .collect();
-    assert_eq!(names, tested, "an example came or went: change this file with it");
+    assert!(untested.is_empty(), "no test starts {untested:?}");
+}
+
+#[test]
+fn each_folder_of_the_examples_is_a_package_with_its_name() {
+    for folder in files_in("../examples") {
+        let name = folder.file_name().unwrap().to_str().unwrap().to_owned();
+        let manifest = fs::read_to_string(folder.join("Cargo.toml")).unwrap();
+        assert!(manifest.contains(&format!("[package]\nname = \"{name}\"\n")), "{name}: {manifest}");
+    }
+}
+
+/// The programs below `examples/`: each folder with a `main.rs`.
+fn examples() -> Vec<String> {
+    let names: Vec<String> = files_in("../examples")
+        .filter(|path| path.join("src/main.rs").exists())
+        .map(|path| path.file_name().unwrap().to_str().unwrap().to_owned())
+        .collect();
+    assert!(names.iter().any(|name| name == "hello"), "{names:?}");
+    names
+}
+
+fn files_in(folder: &str) -> impl Iterator<Item = PathBuf> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join(folder);
+    fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path())
 }
 
 #[track_caller]

@@ -91,7 +91,7 @@ pub fn output_folder() -> Result<PathBuf, String> {
 /// Builds our load generator.
 pub fn gust() -> Result<PathBuf, String> {
     eprintln!("building gust");
-    cargo(main_folder(), &["--workspace", "--release", "--bin", "gust"])
+    cargo(main_folder(), &["--release", "--package", "gust"])
 }
 
 fn build(server: &Server, profile: &str) -> Result<PathBuf, String> {
@@ -102,7 +102,7 @@ fn build(server: &Server, profile: &str) -> Result<PathBuf, String> {
     match &server.source {
         Source::Package(package) => cargo(peers_folder(), &["--release", "--package", package]),
         Source::Example { name, .. } => {
-            cargo(main_folder(), &["--workspace", "--profile", profile, "--example", name])
+            cargo(main_folder(), &["--profile", profile, "--package", name])
         }
         Source::Foreign(folder) => script(folder, foreign_name(server)),
         Source::Binary(path) => Ok(path.clone()),

@@ -1,0 +1,124 @@
+//! A chat of lines: who connects says a name, and what one says all others read. `line_chat [-t THREADS] [-p PORT]`, on
+//! port 8002 if nothing is said; `nc 127.0.0.1 8002` joins.
+
+use std::collections::BTreeMap;
+use std::error::Error;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use filoplume_runtime::Peer;
+use filoplume_runtime::tcp::{Closed, Io, Protocol, SendError, Sender};
+use tcp_options::TcpOptions;
+
+/// The longest line, and the longest name.
+const LINE_BYTES_MAX: usize = 1024;
+const NAME_BYTES_MAX: usize = 32;
+
+/// Everybody who has a name.
+#[derive(Default)]
+struct Room {
+    members: Mutex<BTreeMap<String, Sender>>,
+}
+
+impl Room {
+    /// Joins, unless the name is taken.
+    fn join(&self, name: &str, sender: Sender) -> bool {
+        {
+            let mut members = self.members();
+            if members.contains_key(name) {
+                return false;
+            }
+            members.insert(name.to_owned(), sender);
+        }
+        self.tell_others(name, &format!("* {name} is here\n"));
+        true
+    }
+
+    fn leave(&self, name: &str) {
+        self.members().remove(name);
+        self.tell_others(name, &format!("* {name} is gone\n"));
+    }
+
+    /// Tells all but one. Who does not read has to go: the others do not wait.
+    fn tell_others(&self, name: &str, line: &str) {
+        for (other, sender) in &*self.members() {
+            if other != name && sender.send(line.to_owned()) == Err(SendError::Full) {
+                sender.close();
+            }
+        }
+    }
+
+    fn members(&self) -> std::sync::MutexGuard<'_, BTreeMap<String, Sender>> {
+        self.members.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+struct Member {
+    room: Arc<Room>,
+    name: Option<String>,
+}
+
+impl Member {
+    fn hear(&mut self, line: &str, io: &mut Io<'_>) {
+        match &self.name {
+            _ if line == "/quit" => {
+                io.send(b"* bye\n");
+                io.close();
+            }
+            Some(name) => self.room.tell_others(name, &format!("{name}: {line}\n")),
+            None => {
+                let fits =
+                    (1..=NAME_BYTES_MAX).contains(&line.len()) && line.chars().all(char::is_alphanumeric);
+                if fits && self.room.join(line, io.sender()) {
+                    self.name = Some(line.to_owned());
+                    io.send(format!("* welcome, {line}\n").as_bytes());
+                } else {
+                    io.send(b"* another name, please\n");
+                }
+            }
+        }
+    }
+}
+
+impl Protocol for Member {
+    fn open(&mut self, io: &mut Io<'_>) {
+        io.send(b"* your name?\n");
+    }
+
+    fn data(&mut self, bytes: &[u8], io: &mut Io<'_>) -> usize {
+        let mut used = 0;
+        for line in bytes.split_inclusive(|&byte| byte == b'\n') {
+            let Some(text) = line.strip_suffix(b"\n") else { break };
+            used += line.len();
+            if text.len() > LINE_BYTES_MAX {
+                io.close();
+                break;
+            }
+            self.hear(String::from_utf8_lossy(text).trim(), io);
+        }
+        used
+    }
+
+    /// Who listens may be silent for as long as they like.
+    fn deadline(&mut self, io: &mut Io<'_>) {
+        if self.name.is_none() {
+            io.close();
+        }
+    }
+
+    fn close(&mut self, _reason: Closed) {
+        if let Some(name) = &self.name {
+            self.room.leave(name);
+        }
+    }
+
+    fn unread_bytes_max(&self) -> usize {
+        LINE_BYTES_MAX
+    }
+}
+
+fn main() -> Result<(), Box<dyn Error>> {
+    let server = TcpOptions::of_arguments(8002)?.server()?;
+    let room = Arc::new(Room::default());
+    server.serve_tcp(move |_: Peer| Member { room: Arc::clone(&room), name: None })?;
+    Ok(())
+}
