@@ -1,21 +1,56 @@
 //! What the compiler says about the mistakes that beginners make.
 //!
-//! A content that is taken twice is found when code is generated, which these tests do not do: see the doc tests of
-//! `Takes`.
+//! A case is `cases/NAME.rs`, a program with one mistake, and `cases/NAME.stderr`, what the compiler
+//! says about it. To write the second file, or to update it: `UPDATE_EXPECT=1 cargo test -p
+//! filoplume-compile-errors`, and then read it as the user would.
 
+#![allow(clippy::unwrap_used, reason = "these are tests")]
+
+use std::fs;
+use std::path::Path;
 use std::process::Command;
 
-/// What a message says changes from one version of the compiler to the next: these are the words of this one.
+use filoplume_compile_errors::Compiler;
+
+/// The messages change from one version of the compiler to the next. The files have those of this
+/// version.
 const VERSION: &str = "rustc 1.95.";
 
 #[test]
 fn mistakes_are_explained() {
-    let compiler = std::env::var("RUSTC").unwrap_or_else(|_| "rustc".to_owned());
-    let version = Command::new(compiler).arg("--version").output().unwrap().stdout;
+    let rustc = std::env::var("RUSTC").unwrap_or_else(|_| "rustc".to_owned());
+    let version = Command::new(rustc).arg("--version").output().unwrap().stdout;
     let version = String::from_utf8(version).unwrap();
     if !version.starts_with(VERSION) {
         println!("skipped: the messages are those of {VERSION}, and this is {version}");
         return;
     }
-    trybuild::TestCases::new().compile_fail("cases/*.rs");
+    let compiler = Compiler::find();
+    let updates = std::env::var_os("UPDATE_EXPECT").is_some();
+    let mut cases: Vec<_> = fs::read_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join("cases"))
+        .unwrap()
+        .map(|entry| entry.unwrap().path())
+        .filter(|path| path.extension().is_some_and(|extension| extension == "rs"))
+        .collect();
+    cases.sort();
+    assert!(!cases.is_empty(), "there are no cases");
+    let mut wrong = String::new();
+    for (case, messages) in cases.iter().zip(compiler.messages_of(&cases)) {
+        let name = case.file_stem().unwrap().to_str().unwrap();
+        let Some(messages) = messages else {
+            wrong += &format!("\n== {name} compiles, so nobody is told of the mistake\n");
+            continue;
+        };
+        let file = case.with_extension("stderr");
+        let expected = fs::read_to_string(&file).unwrap_or_default();
+        if messages == expected {
+            continue;
+        }
+        if updates {
+            fs::write(file, messages).unwrap();
+        } else {
+            wrong += &format!("\n== {name}: expected\n\n{expected}\n== {name}: found\n\n{messages}");
+        }
+    }
+    assert!(wrong.is_empty(), "{wrong}\nTo accept what was found: UPDATE_EXPECT=1.");
 }
