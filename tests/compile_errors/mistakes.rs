@@ -22,7 +22,7 @@ fn mistakes_are_explained() {
     let version = Command::new(rustc).arg("--version").output().unwrap().stdout;
     let version = String::from_utf8(version).unwrap();
     if !version.starts_with(VERSION) {
-        println!("skipped: the messages are those of {VERSION}, and this is {version}");
+        skip::because(&format!("the messages are those of {VERSION}, and this is {}", version.trim()));
         return;
     }
     let compiler = Compiler::find();

@@ -29,7 +29,7 @@ impl Browser {
     /// Starts it with its files in `folder`. `None`, and a word about it, if none is installed.
     pub fn start(folder: &Path) -> Option<Self> {
         let Some(process) = NAMES.iter().find_map(|name| spawn(name, folder)) else {
-            eprintln!("SKIPPED: none of {} is installed", NAMES.join(", "));
+            skip::without("chromium");
             return None;
         };
         Some(Self::connect(process))

@@ -66,7 +66,7 @@ impl Example {
         let can_run =
             Command::new("setpriv").args(user).args(["test", "-x"]).arg(&path).stderr(Stdio::null()).status();
         if !can_run.is_ok_and(|status| status.success()) {
-            eprintln!("SKIPPED: only root, with setpriv, can limit the threads of a child");
+            skip::because("only root, with setpriv, can limit the threads of a child");
             return None;
         }
         let address = free_address();
@@ -171,7 +171,7 @@ impl Drop for Child {
 pub fn installed(program: &str) -> bool {
     let version = Command::new(program).arg("-V").stdin(Stdio::null()).output();
     if version.is_err() {
-        eprintln!("SKIPPED: {program} is not installed");
+        skip::without(program);
     }
     version.is_ok()
 }

@@ -87,7 +87,7 @@ pub fn may_open(descriptors: usize) -> bool {
     }
     let may = limit() >= descriptors;
     if !may {
-        eprintln!("SKIPPED: no more than {} of {descriptors} descriptors", limit());
+        skip::because(&format!("no more than {} of {descriptors} descriptors", limit()));
     }
     may
 }

@@ -63,10 +63,7 @@ fn says_hello(name: &'static str) {
     let _guard = FIXED_ADDRESS.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
     let address: SocketAddr = FIXED.parse().unwrap();
     if TcpListener::bind(address).is_err() {
-        #[expect(clippy::print_stderr, reason = "a test that is skipped says so")]
-        {
-            eprintln!("SKIPPED: {name} has a fixed address, and {FIXED} is in use");
-        }
+        skip::because(&format!("{name} has a fixed address, and {FIXED} is in use"));
         return;
     }
     let child = Example(name).start_at(address);

@@ -70,7 +70,7 @@ fn a_file_system_that_is_full_keeps_no_halves_and_costs_nothing() {
         .stderr(Stdio::null())
         .status();
     if !can_mount.is_ok_and(|status| status.success()) {
-        eprintln!("SKIPPED: nothing can be mounted here, not even for a child alone");
+        skip::because("nothing can be mounted here, not even for a child alone");
         return;
     }
     let script = mount("\"$2\"") + " && exec \"$0\" \"$@\"";

@@ -57,10 +57,7 @@ fn unix(path: &Path) -> Server {
 fn has_ipv6() -> bool {
     let is_there = TcpListener::bind((Ipv6Addr::LOCALHOST, 0)).is_ok();
     if !is_there {
-        #[expect(clippy::print_stderr, reason = "a test that is skipped says so")]
-        {
-            eprintln!("SKIPPED: no IPv6 here");
-        }
+        skip::because("no IPv6 here");
     }
     is_there
 }

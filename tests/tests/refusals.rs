@@ -253,7 +253,7 @@ fn an_upgraded_connection_is_one_of_its_client_until_it_ends() {
 fn another_address_is_another_client() {
     let address = (Ipv6Addr::UNSPECIFIED, 0);
     if TcpListener::bind(address).is_err() {
-        eprintln!("SKIPPED: no IPv6 here");
+        skip::because("no IPv6 here");
         return;
     }
     let server = Server::builder()

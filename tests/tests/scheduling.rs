@@ -2,7 +2,6 @@
 
 #![cfg(target_os = "linux")]
 #![allow(clippy::unwrap_used, reason = "a panic is how a test fails")]
-#![allow(clippy::print_stderr, reason = "a test that is skipped says so")]
 
 use std::collections::HashMap;
 use std::fs;
@@ -64,7 +63,7 @@ impl Service for Policies {
 fn is_usual() -> bool {
     let is_usual = policy() == USUAL;
     if !is_usual {
-        eprintln!("SKIPPED: the tests run under a policy of their own");
+        skip::because("the tests run under a policy of their own");
     }
     is_usual
 }

@@ -3,7 +3,7 @@
 //!
 //! Needs a nightly toolchain; says so and passes where there is none.
 
-#![allow(clippy::unwrap_used, clippy::print_stderr, reason = "these are tests, and one may say why it skips")]
+#![allow(clippy::unwrap_used, reason = "these are tests")]
 
 use std::env;
 use std::fs;
@@ -35,16 +35,13 @@ fn every_public_type_has_an_example() {
     let mut wrong = Vec::new();
     for package in ["filoplume-http1", "filoplume-runtime", "filoplume"] {
         let Some(json) = rustdoc_json(package) else {
-            eprintln!("SKIPPED: no nightly toolchain, the examples of {package} were not looked for");
+            skip::without("nightly");
             return;
         };
         let missing = match examples::missing(&json) {
             Ok(missing) => missing,
             Err(version) => {
-                eprintln!(
-                    "SKIPPED: rustdoc's JSON has format {version}, {} is read",
-                    public_api::FORMAT_VERSION
-                );
+                skip_format(version);
                 return;
             }
         };
@@ -66,13 +63,13 @@ fn every_public_type_has_an_example() {
 
 fn check(package: &str) {
     let Some(json) = rustdoc_json(package) else {
-        eprintln!("SKIPPED: no nightly toolchain, the public surface of {package} was not compared");
+        skip::without("nightly");
         return;
     };
     let lines = match public_api::lines(&json) {
         Ok(lines) => lines,
         Err(version) => {
-            eprintln!("SKIPPED: rustdoc's JSON has format {version}, {} is read", public_api::FORMAT_VERSION);
+            skip_format(version);
             return;
         }
     };
@@ -92,6 +89,10 @@ fn check(package: &str) {
         "the public surface of {package} has changed:\n{}\nif that is meant: UPDATE=1 cargo test -p filoplume-tidy",
         changes.join("\n")
     );
+}
+
+fn skip_format(version: u64) {
+    skip::because(&format!("rustdoc's JSON has format {version}, {} is read", public_api::FORMAT_VERSION));
 }
 
 /// `None` if there is no nightly.

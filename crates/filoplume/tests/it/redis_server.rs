@@ -1,6 +1,6 @@
 //! A Redis of the test's own.
 
-#![allow(clippy::unwrap_used, clippy::print_stderr, reason = "this is for tests, and says what they skip")]
+#![allow(clippy::unwrap_used, reason = "this is for tests")]
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -27,7 +27,7 @@ impl RedisServer {
         let process = match spawn(port, &folder) {
             Ok(process) => process,
             Err(error) if error.kind() == ErrorKind::NotFound => {
-                eprintln!("SKIPPED: redis-server is not installed");
+                skip::without("redis-server");
                 return None;
             }
             Err(error) => panic!("redis-server cannot be started: {error}"),

@@ -104,7 +104,7 @@ mod linux {
         fn on_a_thread(test: impl FnOnce(i32) + Send + 'static) {
             let may_change = thread::spawn(|| Batch::begin().is_some()).join().unwrap();
             if !may_change {
-                return eprintln!("SKIPPED: this process may not choose the batch policy");
+                return skip::because("this process may not choose the batch policy");
             }
             thread::spawn(|| test(getpriority_process(None).unwrap())).join().unwrap();
         }
