@@ -26,6 +26,8 @@
 //! `validate`, `templates`, `static-files`, `embed`, `cookies`, `sessions`, `sqlite`, `redis`, `jwt` and `compression` bring what they
 //! are called after.
 
+#![cfg_attr(docsrs, feature(doc_cfg))]
+
 // The rooms. A file names only rooms that stand above its own.
 //
 //   log, disk, redis_pool     helpers that know nothing of the web
@@ -43,6 +45,11 @@
 
 // The tests and examples of this crate call it by its name.
 extern crate self as filoplume;
+
+/// The examples of the README.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+mod readme {}
 
 mod app;
 mod client;

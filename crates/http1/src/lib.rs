@@ -46,6 +46,11 @@ mod syntax;
 mod variations;
 mod version;
 
+/// The examples of the README.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+mod readme {}
+
 pub use crate::client::{PeerClosed, ResponseEvent, ResponseReader};
 pub use crate::content::{
     BodyEncoding, CHUNK_END, ContentDecoder, ContentLength, Decoded, LAST_CHUNK, encode_chunk_head,

@@ -40,6 +40,11 @@ mod service;
 mod sync;
 mod transport;
 
+/// The examples of the README.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+mod readme {}
+
 pub use filoplume_http1::{Headers, InvalidHeader, Limits, ParseError, StaticField, Version};
 pub use http::{Method, StatusCode};
 
