@@ -21,6 +21,7 @@ cargo run --release -p measure -- [options]
   --with gust|wrk   who makes the loads (gust)
   --markdown FILE   appends the report to this file too
   --docs            writes the report between the markers of its page in docs/benchmarks/, and its charts into docs/charts/
+  --charts          measures nothing, and draws the chart of the README from docs/benchmarks/waits.md
   --clients         measures load generators instead of servers: gust, wrk, ab and oha, all against the same servers
   --claims          repeats what others claimed, with the same command lines and their servers
   --oha             installs oha below the target folder, if it is not there, for --clients
@@ -73,6 +74,8 @@ impl Args {
 #[derive(Debug)]
 pub enum Typed {
     Measure(Args),
+    /// To draw a chart of what was measured before.
+    Charts,
     Help,
     List,
 }
@@ -97,6 +100,7 @@ pub fn parse(words: impl Iterator<Item = String>) -> Result<Typed, String> {
         match option.as_str() {
             "--help" | "-h" => return Ok(Typed::Help),
             "--list" => return Ok(Typed::List),
+            "--charts" => return Ok(Typed::Charts),
             _ if is_switch(&option, &mut args) => continue,
             _ => {}
         }
@@ -227,7 +231,7 @@ mod tests {
     fn typed(words: &str) -> Result<Args, String> {
         match parse(words.split(' ').map(str::to_owned))? {
             Typed::Measure(args) => Ok(args),
-            Typed::Help | Typed::List => Err("no measurement".to_owned()),
+            Typed::Charts | Typed::Help | Typed::List => Err("no measurement".to_owned()),
         }
     }
 }

@@ -101,9 +101,7 @@ fn build(server: &Server, profile: &str) -> Result<PathBuf, String> {
     eprintln!("building {}", server.name);
     match &server.source {
         Source::Package(package) => cargo(peers_folder(), &["--release", "--package", package]),
-        Source::Example { name, .. } => {
-            cargo(main_folder(), &["--profile", profile, "--package", name])
-        }
+        Source::Example { name, .. } => cargo(main_folder(), &["--profile", profile, "--package", name]),
         Source::Foreign(folder) => script(folder, foreign_name(server)),
         Source::Binary(path) => Ok(path.clone()),
     }

@@ -10,6 +10,7 @@ mod child;
 mod claims;
 mod clients;
 mod counts;
+mod curves;
 mod docs;
 mod echo;
 mod fair;
@@ -63,6 +64,7 @@ fn main() -> ExitCode {
             list();
             Ok(())
         }
+        Ok(Typed::Charts) => curves::write().map_err(|error| error.to_string()),
         Ok(Typed::Measure(args)) => measure(&args).map_err(|error| error.to_string()),
         Err(error) => Err(error),
     };
