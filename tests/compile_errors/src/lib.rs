@@ -131,7 +131,7 @@ fn normalized(messages: &str) -> String {
             let (arrow, _) = line.split_at(line.len() - place.len());
             let place = if is_elsewhere { without_line(place) } else { place.replacen("$DIR/", "", 1) };
             lines.push(format!("{arrow}{place}"));
-        } else if is_elsewhere && let Some((number, code)) = line.split_once('|') {
+        } else if let Some((number, code)) = line.split_once('|').filter(|_| is_elsewhere) {
             let is_number = number.chars().all(|c| c == ' ' || c.is_ascii_digit());
             let number = if is_number { " ".repeat(number.len()) } else { number.to_owned() };
             lines.push(format!("{number}|{code}"));
