@@ -5,17 +5,18 @@ mod built_app;
 use std::error::Error as StdError;
 use std::fmt;
 
-use filoplume_runtime::{Response, ServerConfig};
+use filoplume_runtime::{Method, Response, ServerConfig};
 
 pub(crate) use self::built_app::BuiltApp;
 use crate::client::Proxies;
 use crate::core::asked::Asked;
 use crate::core::error::{Error, Result};
-use crate::core::handler::{Handler, Parameters};
+use crate::core::handler::{Handler, Parameters, check_handler};
 use crate::core::middleware::{Layer, Middleware};
 use crate::core::panics::note_places_of_panics;
 use crate::core::response::IntoResponse;
 use crate::core::settings::Settings;
+use crate::core::states::Shared;
 use crate::routing::{Route, Router, Routes, build};
 #[cfg(feature = "static-files")]
 use crate::static_files::StaticFiles;
@@ -67,56 +68,61 @@ impl App {
 
     /// Answers `GET`, and with it `HEAD`.
     #[track_caller]
-    pub fn get<P: Parameters>(
+    pub fn get<P: Parameters, H: Handler<P, Output: IntoResponse>>(
         mut self,
         pattern: &str,
-        handler: impl Handler<P, Output: IntoResponse>,
+        handler: H,
     ) -> Self {
-        self.router = self.router.get(pattern, handler);
+        const { check_handler::<P, H>() };
+        self.router = self.router.answer(Method::GET, pattern, handler);
         self
     }
 
     /// Answers `POST`.
     #[track_caller]
-    pub fn post<P: Parameters>(
+    pub fn post<P: Parameters, H: Handler<P, Output: IntoResponse>>(
         mut self,
         pattern: &str,
-        handler: impl Handler<P, Output: IntoResponse>,
+        handler: H,
     ) -> Self {
-        self.router = self.router.post(pattern, handler);
+        const { check_handler::<P, H>() };
+        self.router = self.router.answer(Method::POST, pattern, handler);
         self
     }
 
     /// Answers `PUT`.
     #[track_caller]
-    pub fn put<P: Parameters>(
+    pub fn put<P: Parameters, H: Handler<P, Output: IntoResponse>>(
         mut self,
         pattern: &str,
-        handler: impl Handler<P, Output: IntoResponse>,
+        handler: H,
     ) -> Self {
-        self.router = self.router.put(pattern, handler);
+        const { check_handler::<P, H>() };
+        self.router = self.router.answer(Method::PUT, pattern, handler);
         self
     }
 
     /// Answers `PATCH`.
     #[track_caller]
-    pub fn patch<P: Parameters>(
+    pub fn patch<P: Parameters, H: Handler<P, Output: IntoResponse>>(
         mut self,
         pattern: &str,
-        handler: impl Handler<P, Output: IntoResponse>,
+        handler: H,
     ) -> Self {
-        self.router = self.router.patch(pattern, handler);
+        const { check_handler::<P, H>() };
+        self.router = self.router.answer(Method::PATCH, pattern, handler);
         self
     }
 
     /// Answers `DELETE`.
     #[track_caller]
-    pub fn delete<P: Parameters>(
+    pub fn delete<P: Parameters, H: Handler<P, Output: IntoResponse>>(
         mut self,
         pattern: &str,
-        handler: impl Handler<P, Output: IntoResponse>,
+        handler: H,
     ) -> Self {
-        self.router = self.router.delete(pattern, handler);
+        const { check_handler::<P, H>() };
+        self.router = self.router.answer(Method::DELETE, pattern, handler);
         self
     }
 
@@ -162,8 +168,9 @@ impl App {
     /// app.test().get("/tea").send().assert_status(404).assert_text("there is no /tea");
     /// ```
     #[track_caller]
-    pub fn fallback<P: Parameters>(mut self, handler: impl Handler<P, Output: IntoResponse>) -> Self {
-        self.router = self.router.fallback(handler);
+    pub fn fallback<P: Parameters, H: Handler<P, Output: IntoResponse>>(mut self, handler: H) -> Self {
+        const { check_handler::<P, H>() };
+        self.router = self.router.answer_rest(handler);
         self
     }
 
@@ -195,7 +202,7 @@ impl App {
     /// app.test().get("/").send().assert_text("be kind");
     /// ```
     #[track_caller]
-    pub fn state<T: Send + Sync + 'static>(mut self, state: T) -> Self {
+    pub fn state<T: Shared + 'static>(mut self, state: T) -> Self {
         self.router = self.router.state(state);
         self
     }

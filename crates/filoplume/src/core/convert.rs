@@ -16,7 +16,19 @@ impl IntoResponse for Response {
     }
 }
 
+/// `Err` is answered with the status that the error says.
 impl<T: IntoResponse, E: IntoResponse> IntoResponse for Result<T, E> {
+    const SAYS_STATUS: bool = T::SAYS_STATUS && E::SAYS_STATUS;
+    const CHECKED: () = {
+        assert!(
+            E::SAYS_STATUS,
+            "the error of this `Result` says no status, so it would be answered with 200: return \
+             `Result<T>` with an error such as `Error::bad_request(text)`, or `Err((StatusCode::BAD_REQUEST, text))`"
+        );
+        let () = T::CHECKED;
+        let () = E::CHECKED;
+    };
+
     #[inline]
     fn into_response(self) -> Result<Response> {
         match self {
@@ -28,6 +40,9 @@ impl<T: IntoResponse, E: IntoResponse> IntoResponse for Result<T, E> {
 
 /// `None` is a `404`.
 impl<T: IntoResponse> IntoResponse for Option<T> {
+    const SAYS_STATUS: bool = T::SAYS_STATUS;
+    const CHECKED: () = T::CHECKED;
+
     fn into_response(self) -> Result<Response> {
         match self {
             Some(value) => value.into_response(),
@@ -56,6 +71,8 @@ impl IntoResponse for InvalidHeader {
 
 /// An empty `200`.
 impl IntoResponse for () {
+    const SAYS_STATUS: bool = false;
+
     fn into_response(self) -> Result<Response> {
         Ok(Response::default())
     }
@@ -76,6 +93,8 @@ macro_rules! texts {
         $(
             /// As `text/plain; charset=utf-8`.
             impl IntoResponse for $type {
+                const SAYS_STATUS: bool = false;
+
                 #[inline]
                 fn into_response(self) -> Result<Response> {
                     let mut response = Response::default();
@@ -102,6 +121,8 @@ macro_rules! octets {
         $(
             /// As `application/octet-stream`.
             impl IntoResponse for $type {
+                const SAYS_STATUS: bool = false;
+
                 fn into_response(self) -> Result<Response> {
                     let mut response = Response::default();
                     response.send_bytes(self);
@@ -115,6 +136,8 @@ macro_rules! octets {
 octets!(Bytes, Vec<u8>, &'static [u8]);
 
 impl<const N: usize> IntoResponse for &'static [u8; N] {
+    const SAYS_STATUS: bool = false;
+
     fn into_response(self) -> Result<Response> {
         self.as_slice().into_response()
     }
@@ -127,6 +150,8 @@ impl<B: Into<Bytes>> IntoResponse for http::Response<B> {
 }
 
 impl<T: IntoResponse> IntoResponse for (StatusCode, T) {
+    const CHECKED: () = T::CHECKED;
+
     fn into_response(self) -> Result<Response> {
         let (status, value) = self;
         let mut response = value.into_response()?;
@@ -139,6 +164,9 @@ impl<T: IntoResponse> IntoResponse for (StatusCode, T) {
 impl<N: AsRef<str>, V: AsRef<[u8]>, const COUNT: usize, T: IntoResponse> IntoResponse
     for ([(N, V); COUNT], T)
 {
+    const SAYS_STATUS: bool = T::SAYS_STATUS;
+    const CHECKED: () = T::CHECKED;
+
     fn into_response(self) -> Result<Response> {
         let (headers, value) = self;
         let mut response = value.into_response()?;
@@ -151,6 +179,9 @@ impl<N: AsRef<str>, V: AsRef<[u8]>, const COUNT: usize, T: IntoResponse> IntoRes
 
 /// The headers are added, beside those of the same name.
 impl<T: IntoResponse> IntoResponse for (Headers, T) {
+    const SAYS_STATUS: bool = T::SAYS_STATUS;
+    const CHECKED: () = T::CHECKED;
+
     fn into_response(self) -> Result<Response> {
         let (headers, value) = self;
         let mut response = value.into_response()?;
@@ -165,6 +196,8 @@ impl<H, T> IntoResponse for (StatusCode, H, T)
 where
     (H, T): IntoResponse,
 {
+    const CHECKED: () = <(H, T)>::CHECKED;
+
     fn into_response(self) -> Result<Response> {
         let (status, headers, value) = self;
         (status, (headers, value)).into_response()

@@ -33,7 +33,7 @@ use super::takes::Takes;
 /// ```
 ///
 /// Extractors run in the order of the parameters, and the first refusal is the answer. As a parameter,
-/// `Result<T, T::Rejection>` leaves the refusal to the handler.
+/// `Result<T, T::Rejection>` leaves the refusal to the handler, and so does `Result<T>`, as an [`Error`].
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot be a parameter of a handler",
     label = "a parameter is no extractor",
@@ -60,16 +60,17 @@ pub trait Extract: Sized {
     }
 }
 
-impl<T: Extract> Extract for Result<T, T::Rejection> {
+/// The refusal is left to the handler, as the extractor's own type or as what that can be turned into: [`Error`], say.
+impl<T: Extract, E: From<T::Rejection>> Extract for Result<T, E> {
     const TAKES: Takes = T::TAKES;
     type Rejection = std::convert::Infallible;
 
     fn extract(request: &mut Request, context: &Context<'_>) -> Result<Self, Self::Rejection> {
-        Ok(T::extract(request, context))
+        Ok(T::extract(request, context).map_err(E::from))
     }
 
     fn configure(options: &mut RouteOptions) {
-        T::configure(options);
+        options.optional(T::configure);
     }
 }
 

@@ -28,8 +28,9 @@ use super::takes::{check_takes, most};
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is not a handler",
     label = "not a handler",
-    note = "a handler is a closure or function with up to twelve parameters, which is `Send + Sync + 'static`",
-    note = "each parameter has its type written: `|Path(id): Path<u64>, State(db): State<Db>|`"
+    note = "a handler is a closure or function with up to twelve parameters; more are gathered in a type of your own that implements `Extract`",
+    note = "each parameter has its type written: `|Path(id): Path<u64>, State(db): State<Db>|`",
+    note = "a handler may be called by several threads at once: it changes what it shares behind a `Mutex` or in atomics, and clones what it gives away"
 )]
 pub trait Handler<P>: Send + Sync + 'static {
     /// What it returns.
@@ -69,13 +70,41 @@ pub trait Parameters: Sized + 'static {
 
     /// Says what a route needs that has these. Called once a route when the app starts.
     fn configure(options: &mut RouteOptions);
+
+    /// Fails to compile if two of them take the same. Evaluated where a route is added.
+    #[doc(hidden)]
+    const CHECKED: () = ();
+}
+
+/// A closure or function that all threads may call.
+///
+/// It stands for `Send + Sync` in the bounds of [`Handler`], so that the compiler's message is about
+/// handlers. The message of `Sync` recommends an `RwLock`, which does not help with a connection: an
+/// `RwLock<T>` can only be shared if `T` can.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` cannot be called by several threads at once",
+    label = "it holds something that threads cannot share",
+    note = "handlers and middleware are `Send + Sync`: look at what this closure captures",
+    note = "a connection that is not `Sync`, such as `rusqlite::Connection`, belongs in a pool: give the pool to `.state(..)` and take it as `State(pool): State<Pool>`; a single connection goes into a `Mutex`",
+    note = "`Rc` becomes `Arc`, `Cell` an atomic, and `RefCell` a `Mutex`"
+)]
+pub trait Shareable: Send + Sync {}
+
+#[diagnostic::do_not_recommend]
+impl<T: Send + Sync> Shareable for T {}
+
+/// Fails to compile if a handler cannot answer as it is written. For a `const` block where a route is
+/// added: the compiler names the place from which that function is called, which is the user's line.
+pub(crate) const fn check_handler<P: Parameters, H: Handler<P, Output: IntoResponse>>() {
+    let () = P::CHECKED;
+    let () = <H::Output as IntoResponse>::CHECKED;
 }
 
 macro_rules! handlers {
     ($($parameter:ident)*) => {
         impl<F, R, $($parameter),*> Handler<($($parameter,)*)> for F
         where
-            F: Fn($($parameter),*) -> R + Send + Sync + 'static,
+            F: Fn($($parameter),*) -> R + Shareable + 'static,
         {
             type Output = R;
 
@@ -90,7 +119,6 @@ macro_rules! handlers {
             #[allow(unused_mut, unused_variables, reason = "a macro for any number of parameters")]
             #[inline]
             fn extract(mut request: Request, context: &Context<'_>) -> Result<Self, Result<Response>> {
-                const { check_takes(&[$($parameter::TAKES),*]) };
                 Ok(($(
                     match $parameter::extract(&mut request, context) {
                         Ok(value) => value,
@@ -103,6 +131,8 @@ macro_rules! handlers {
                 options.take(const { most(&[$($parameter::TAKES),*]) });
                 $($parameter::configure(options);)*
             }
+
+            const CHECKED: () = check_takes(&[$($parameter::TAKES),*]);
         }
     };
 }

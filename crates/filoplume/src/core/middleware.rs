@@ -7,6 +7,7 @@ use filoplume_runtime::{Request, Response, note_caught_panic};
 
 use super::context::Context;
 use super::error::{Error, Result};
+use super::handler::Shareable;
 use super::options::RouteOptions;
 use super::panics::{Panicked, panic_message};
 use super::response::IntoResponse;
@@ -47,18 +48,24 @@ pub trait Middleware: Send + Sync + 'static {
     /// What cannot be answered; it becomes a response on its way out, through the middleware further out.
     fn handle(&self, request: Request, next: Next<'_>) -> Result<Response>;
 
-    /// Changes how the requests of a route are taken. Called once a route when the app starts.
+    /// Changes how the requests of a route are taken, and says what is put beside them. Called once
+    /// per route when the app starts.
+    ///
+    /// Middleware without it, such as a closure, may put anything beside requests. Middleware that
+    /// has it [says](RouteOptions::provide) what that is, so that a handler with an
+    /// [`Extension`](crate::Extension) that nobody puts there is found when the app starts.
     fn configure(&self, options: &mut RouteOptions) {
-        let _ = options;
+        options.provide_anything();
     }
 }
 
 impl<F, R> Middleware for F
 where
-    F: Fn(Request, Next<'_>) -> R + Send + Sync + 'static,
+    F: Fn(Request, Next<'_>) -> R + Shareable + 'static,
     R: IntoResponse,
 {
     fn handle(&self, request: Request, next: Next<'_>) -> Result<Response> {
+        const { R::CHECKED };
         self(request, next).into_response()
     }
 }

@@ -50,6 +50,6 @@ impl<T: ExtractOptional> Extract for Option<T> {
     }
 
     fn configure(options: &mut RouteOptions) {
-        T::configure(options);
+        options.optional(T::configure);
     }
 }

@@ -1,11 +1,13 @@
 //! How the requests of a route are taken: collected at start-up from its handler, its middleware and the program.
 
 use std::any::{TypeId, type_name};
+use std::borrow::Cow;
 #[cfg(feature = "cookies")]
 use std::sync::Arc;
 
 use filoplume_runtime::{Permits, Plan, Request};
 
+use super::captures::Capture;
 use super::middleware::Layer;
 #[cfg(feature = "cookies")]
 use super::middleware::Middleware;
@@ -46,15 +48,24 @@ pub struct RouteOptions {
     permits: Option<Permits>,
     is_vital: bool,
     needs_captures: bool,
+    /// What else must be true of the captures of the pattern.
+    capture_checks: Vec<CaptureCheck>,
     needs_states: Vec<(TypeId, &'static str)>,
     mistakes: Vec<String>,
     /// What the middleware so far puts beside requests.
     provided: Vec<TypeId>,
+    /// Whether some middleware so far does not say what it puts beside requests.
+    provides_anything: bool,
+    /// Whether the parameter that is configured leaves to the handler what is not there.
+    is_optional: bool,
     /// What is taken and no middleware further out provides: a sentence for each.
-    unprovided: Vec<&'static str>,
+    unprovided: Vec<Cow<'static, str>>,
     /// The middleware that parameters of the handler bring along, and how it is made.
     implied: Vec<(TypeId, fn() -> Layer)>,
 }
+
+/// Says what is wrong with the captures of a pattern, if anything is.
+type CaptureCheck = fn(&[Capture]) -> Option<String>;
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Execution {
@@ -73,9 +84,12 @@ impl RouteOptions {
             permits: None,
             is_vital: false,
             needs_captures: false,
+            capture_checks: Vec::new(),
             needs_states: Vec::new(),
             mistakes: Vec::new(),
             provided: Vec::new(),
+            provides_anything: false,
+            is_optional: false,
             unprovided: Vec::new(),
             implied: Vec::new(),
         }
@@ -236,11 +250,37 @@ impl RouteOptions {
     /// let error = App::new().get("/", |User(name): User| name).build().unwrap_err();
     /// assert!(format!("{error:?}").contains("add `.with(Login)`"));
     /// ```
-    pub fn require<T: 'static>(&mut self, otherwise: &'static str) -> &mut Self {
+    pub fn require<T: 'static>(&mut self, otherwise: impl Into<Cow<'static, str>>) -> &mut Self {
+        let otherwise = otherwise.into();
         if !self.provided.contains(&TypeId::of::<T>()) && !self.unprovided.contains(&otherwise) {
             self.unprovided.push(otherwise);
         }
         self
+    }
+
+    /// Asks for a value of any type beside the request. It may come from middleware that does not say what it
+    /// provides, and a handler may do without it.
+    pub(crate) fn require_extension<T: 'static>(&mut self) {
+        if self.provides_anything || self.is_optional {
+            return;
+        }
+        let name = type_name::<T>();
+        self.require::<T>(format!(
+            "it takes `Extension<{name}>`, and no middleware around it puts one beside the request: add `.with(..)` with \
+             the one that does; if that implements `configure`, it says `options.provide::<{name}>()` there"
+        ));
+    }
+
+    /// Notes that there is middleware of which nobody knows what it puts beside requests.
+    pub(crate) fn provide_anything(&mut self) {
+        self.provides_anything = true;
+    }
+
+    /// Configures a parameter whose refusal the handler deals with.
+    pub(crate) fn optional(&mut self, configure: impl FnOnce(&mut Self)) {
+        let outer = std::mem::replace(&mut self.is_optional, true);
+        configure(self);
+        self.is_optional = outer;
     }
 
     /// Puts a middleware right around the handler, once for all parameters that ask for it.
@@ -256,6 +296,12 @@ impl RouteOptions {
     pub fn require_captures(&mut self) -> &mut Self {
         self.needs_captures = true;
         self
+    }
+
+    /// As [`require_captures`](Self::require_captures), for captures that also fit a type.
+    pub(crate) fn require_captures_that(&mut self, check: CaptureCheck) {
+        self.needs_captures = true;
+        self.capture_checks.push(check);
     }
 
     /// Says what is wrong with how a middleware or extractor was set up; the app does not start and tells it, once for all
@@ -306,11 +352,16 @@ impl RouteOptions {
         self.needs_captures
     }
 
+    /// What is wrong with the captures of the pattern, a sentence for each parameter.
+    pub(crate) fn capture_mistakes(&self, captures: &[Capture]) -> Vec<String> {
+        self.capture_checks.iter().filter_map(|check| check(captures)).collect()
+    }
+
     pub(crate) fn needs_states(&self) -> &[(TypeId, &'static str)] {
         &self.needs_states
     }
 
-    pub(crate) fn unprovided(&self) -> &[&'static str] {
+    pub(crate) fn unprovided(&self) -> &[Cow<'static, str>] {
         &self.unprovided
     }
 

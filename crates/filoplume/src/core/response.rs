@@ -60,6 +60,35 @@ use super::error::Result;
     note = "handlers are not `async`: they may block"
 )]
 pub trait IntoResponse {
+    /// Whether it says with which status it is answered when it stands in an `Err`. Text, bytes and other plain contents
+    /// do not: they would be answered with `200`. A handler that returns a `Result` with such an error does not compile.
+    ///
+    /// ```compile_fail,E0080
+    /// use filoplume::prelude::*;
+    ///
+    /// // error: the error of this `Result` says no status, so it would be answered with 200
+    /// App::new().get("/", || -> Result<String, String> { Err("no tea".to_owned()) });
+    /// ```
+    ///
+    /// So it does:
+    ///
+    /// ```
+    /// use filoplume::prelude::*;
+    ///
+    /// let app = App::new()
+    ///     .get("/tea", || -> Result<String> { Err(Error::not_found("no tea")) })
+    ///     .get("/milk", || -> Result<String, (StatusCode, String)> {
+    ///         Err((StatusCode::NOT_FOUND, "no milk".to_owned()))
+    ///     });
+    /// app.test().get("/tea").send().assert_status(404);
+    /// app.test().get("/milk").send().assert_status(404).assert_text("no milk");
+    /// ```
+    const SAYS_STATUS: bool = true;
+
+    /// Fails to compile if it cannot be answered as it is meant. Evaluated where a route is added.
+    #[doc(hidden)]
+    const CHECKED: () = ();
+
     /// Makes the response.
     ///
     /// # Errors

@@ -9,6 +9,21 @@ pub(crate) struct States {
     values: Vec<(TypeId, Arc<dyn Any + Send + Sync>)>,
 }
 
+/// A value that all threads may use.
+///
+/// It stands for `Send + Sync` where a state is given or taken, so that the compiler's message is
+/// about states: that of `Sync` recommends an `RwLock`, which does not help with a connection.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` cannot be a state: threads cannot share it",
+    label = "it is not `Send + Sync`",
+    note = "a connection that is not `Sync`, such as `rusqlite::Connection`, belongs in a pool: `.state(pool)` with `State(pool): State<Pool>`; a single connection goes into an `Arc<Mutex<..>>`",
+    note = "`Rc` becomes `Arc`, `Cell` an atomic, and `RefCell` a `Mutex`"
+)]
+pub trait Shared: Send + Sync {}
+
+#[diagnostic::do_not_recommend]
+impl<T: Send + Sync> Shared for T {}
+
 impl States {
     /// Adds a value; returns the name of its type if there was one of that type already.
     pub(crate) fn insert<T: Send + Sync + 'static>(&mut self, value: T) -> Option<&'static str> {

@@ -78,6 +78,8 @@ fn is_json(content_type: &str) -> bool {
 }
 
 impl<T: Serialize> IntoResponse for Json<T> {
+    const SAYS_STATUS: bool = false;
+
     fn into_response(self) -> Result<Response> {
         let mut response = Response::default();
         response.send_json(serde_json::to_vec(&self.0)?);

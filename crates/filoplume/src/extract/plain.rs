@@ -10,6 +10,7 @@ use filoplume_runtime::{Body, Headers, Method, Peer, Request, Version};
 use super::{Extract, ExtractOptional, Refusal, Takes};
 use crate::core::context::Context;
 use crate::core::error::Error;
+use crate::core::options::RouteOptions;
 
 /// The whole request. It is the last parameter, because nothing is left after it.
 impl Extract for Request {
@@ -109,6 +110,9 @@ impl Extract for RawQuery {
 
 /// What middleware put beside the request with [`Request::extensions_mut`].
 ///
+/// An app does not start if none of the middleware around the route can have put it there: no closure,
+/// and none that [says](RouteOptions::provide) it does. As `Option<Extension<T>>` it may be missing.
+///
 /// ```
 /// use filoplume::prelude::*;
 ///
@@ -132,6 +136,10 @@ impl<T: Clone + Send + Sync + 'static> Extract for Extension<T> {
     fn extract(request: &mut Request, _: &Context<'_>) -> Result<Self, ExtensionRejection> {
         let value = request.extensions().get::<T>().cloned();
         value.map(Self).ok_or(ExtensionRejection { type_name: type_name::<T>() })
+    }
+
+    fn configure(options: &mut RouteOptions) {
+        options.require_extension::<T>();
     }
 }
 

@@ -8,6 +8,7 @@ use filoplume_runtime::Request;
 use super::Extract;
 use crate::core::context::Context;
 use crate::core::options::RouteOptions;
+use crate::core::states::Shared;
 
 /// A clone of the state of this type that was given to [`App::state`](crate::App::state), or to a router.
 ///
@@ -29,7 +30,7 @@ use crate::core::options::RouteOptions;
 #[derive(Clone, Copy, Debug, Default)]
 pub struct State<T>(pub T);
 
-impl<T: Clone + Send + Sync + 'static> Extract for State<T> {
+impl<T: Clone + Shared + 'static> Extract for State<T> {
     type Rejection = Infallible;
 
     fn extract(_: &mut Request, context: &Context<'_>) -> Result<Self, Infallible> {

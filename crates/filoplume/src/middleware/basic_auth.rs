@@ -7,6 +7,7 @@ use filoplume_runtime::{Request, Response};
 use super::verdict::{Verdict, secrets_match};
 use crate::core::error::{Error, Result};
 use crate::core::middleware::{Middleware, Next};
+use crate::core::options::RouteOptions;
 use crate::extract::{AuthorizationRejection, Basic, REALM, Scheme, quoted};
 
 /// Lets those through whose user and password are right; the others are answered `401`, with a challenge.
@@ -37,6 +38,8 @@ use crate::extract::{AuthorizationRejection, Basic, REALM, Scheme, quoted};
 /// 15.5.2). Who guesses is stopped by a rate limit further out.
 pub struct BasicAuth {
     verify: Verify,
+    /// Says what stands beside a request whose credentials are right.
+    provide: fn(&mut RouteOptions),
     realm: String,
 }
 
@@ -51,7 +54,10 @@ impl BasicAuth {
             let identity = verify(basic).into_identity()?;
             Ok(identity.map(|identity| request.extensions_mut().insert(identity)).is_some())
         });
-        Self { verify, realm: REALM.to_owned() }
+        let provide = |options: &mut RouteOptions| {
+            options.provide::<V::Identity>();
+        };
+        Self { verify, provide, realm: REALM.to_owned() }
     }
 
     /// Returns middleware for one user. Both are compared in a time that tells nothing about them.
@@ -90,6 +96,10 @@ impl Middleware for BasicAuth {
                 .with_known_header("www-authenticate", challenge));
         }
         Ok(next.run(request))
+    }
+
+    fn configure(&self, options: &mut RouteOptions) {
+        (self.provide)(options);
     }
 }
 

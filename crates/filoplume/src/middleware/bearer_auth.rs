@@ -7,6 +7,7 @@ use filoplume_runtime::{Request, Response};
 use super::verdict::{Verdict, secrets_match};
 use crate::core::error::{Error, Result};
 use crate::core::middleware::{Middleware, Next};
+use crate::core::options::RouteOptions;
 use crate::extract::{Bearer, REALM, invalid_token, quoted};
 
 /// Lets those through whose token is right; the others are answered `401`, and `400` if what they sent is no token, with
@@ -32,6 +33,8 @@ use crate::extract::{Bearer, REALM, invalid_token, quoted};
 /// Keep hashes of tokens, not tokens, and look them up by these. For JSON Web Tokens there is `Jwt`.
 pub struct BearerAuth {
     verify: Verify,
+    /// Says what stands beside a request whose credentials are right.
+    provide: fn(&mut RouteOptions),
     realm: String,
 }
 
@@ -45,7 +48,10 @@ impl BearerAuth {
             let identity = verify(token).into_identity()?;
             Ok(identity.map(|identity| request.extensions_mut().insert(identity)).is_some())
         });
-        Self { verify, realm: REALM.to_owned() }
+        let provide = |options: &mut RouteOptions| {
+            options.provide::<V::Identity>();
+        };
+        Self { verify, provide, realm: REALM.to_owned() }
     }
 
     /// Returns middleware for tokens that are configured, compared in a time that tells nothing about them.
@@ -95,6 +101,10 @@ impl Middleware for BearerAuth {
             return Err(invalid_token(&self.realm, "the token is not valid", None));
         }
         Ok(next.run(request))
+    }
+
+    fn configure(&self, options: &mut RouteOptions) {
+        (self.provide)(options);
     }
 }
 

@@ -7,6 +7,7 @@ use filoplume_runtime::{Headers, Request, Response};
 
 use crate::core::error::{Error, Result};
 use crate::core::middleware::{Middleware, Next};
+use crate::core::options::RouteOptions;
 use crate::core::panics::Panicked;
 use crate::core::response::IntoResponse;
 
@@ -64,6 +65,9 @@ impl Middleware for CatchPanic {
             _ => Ok(response),
         }
     }
+
+    // It puts nothing beside requests.
+    fn configure(&self, _: &mut RouteOptions) {}
 }
 
 impl fmt::Debug for CatchPanic {

@@ -43,8 +43,8 @@ pub struct RequestIds {
     trusts_incoming: bool,
 }
 
-/// The id of a request, given by [`RequestIds`]. As a parameter of a handler it is refused with `500` where that is
-/// missing.
+/// The id of a request, given by [`RequestIds`]. An app with a handler that takes one does not start
+/// without it.
 ///
 /// ```
 /// use filoplume::middleware::{RequestId, RequestIds};
@@ -106,6 +106,7 @@ impl Middleware for RequestIds {
     }
 
     fn configure(&self, options: &mut RouteOptions) {
+        options.provide::<RequestId>();
         if http::HeaderName::try_from(&self.header).is_err() {
             options.mistake(format!("RequestIds: `{}` is no name for a header", self.header.escape_debug()));
         }
@@ -140,6 +141,12 @@ impl Extract for RequestId {
 
     fn extract(request: &mut Request, context: &Context<'_>) -> Result<Self, ExtensionRejection> {
         Extension::extract(request, context).map(|Extension(id)| id)
+    }
+
+    fn configure(options: &mut RouteOptions) {
+        options.require::<Self>(
+            "it takes a `RequestId`, and requests have none: add `.with(middleware::RequestIds::new())` to the app",
+        );
     }
 }
 

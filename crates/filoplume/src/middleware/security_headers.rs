@@ -300,6 +300,9 @@ impl Middleware for SecurityHeaders {
     }
 
     fn configure(&self, options: &mut RouteOptions) {
+        if self.has_nonce() {
+            options.provide::<CspNonce>();
+        }
         for (name, value) in &self.ready {
             if let Err(invalid) = Response::default().set_header(name, value) {
                 let (name, value) = (name.escape_debug(), value.escape_debug());
@@ -360,9 +363,18 @@ impl Extract for CspNonce {
     fn extract(request: &mut Request, context: &Context<'_>) -> Result<Self, ExtensionRejection> {
         Extension::extract(request, context).map(|Extension(nonce)| nonce)
     }
+
+    fn configure(options: &mut RouteOptions) {
+        options.require::<Self>(
+            "it takes a `CspNonce`, and no policy asks for one: add `.with(middleware::SecurityHeaders::..)` with a \
+             policy that has `'nonce'`",
+        );
+    }
 }
 
 impl IntoResponse for CspNonce {
+    const SAYS_STATUS: bool = false;
+
     fn into_response(self) -> Result<Response> {
         self.0.to_string().into_response()
     }

@@ -52,8 +52,8 @@ pub struct TimeoutBudget {
 /// How much time was spent on a request before it got here.
 type Spent = Box<dyn Fn(&Request) -> Option<Duration> + Send + Sync>;
 
-/// How much time is left to answer a request, as [`TimeoutBudget`] set it. A copy that can be handed on. As a
-/// parameter of a handler it is refused with `500` where no budget was set.
+/// How much time is left to answer a request, as [`TimeoutBudget`] set it. A copy that can be handed on. An
+/// app with a handler that takes one does not start where no budget is set.
 ///
 /// ```
 /// use std::time::Duration;
@@ -131,6 +131,7 @@ impl Middleware for TimeoutBudget {
     }
 
     fn configure(&self, options: &mut RouteOptions) {
+        options.provide::<TimeLeft>();
         if self.duration.is_zero() {
             options.mistake("TimeoutBudget: a duration of zero leaves no time for any request");
         }
@@ -196,5 +197,11 @@ impl Extract for TimeLeft {
 
     fn extract(request: &mut Request, context: &Context<'_>) -> Result<Self, ExtensionRejection> {
         Extension::extract(request, context).map(|Extension(time)| time)
+    }
+
+    fn configure(options: &mut RouteOptions) {
+        options.require::<Self>(
+            "it takes a `TimeLeft`, and requests have no deadline: add `.with(middleware::TimeoutBudget::new(..))` to the app",
+        );
     }
 }

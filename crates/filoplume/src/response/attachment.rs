@@ -62,6 +62,9 @@ impl<T: IntoResponse> Attachment<T> {
 }
 
 impl<T: IntoResponse> IntoResponse for Attachment<T> {
+    const SAYS_STATUS: bool = T::SAYS_STATUS;
+    const CHECKED: () = T::CHECKED;
+
     fn into_response(self) -> Result<Response> {
         let mut response = self.content.into_response()?;
         if let Some(content_type) = self.content_type.or_else(|| guess(&self.name)) {

@@ -18,6 +18,8 @@ use crate::core::response::IntoResponse;
 pub struct Html<T>(pub T);
 
 impl<T: Into<Bytes>> IntoResponse for Html<T> {
+    const SAYS_STATUS: bool = false;
+
     fn into_response(self) -> Result<Response> {
         let mut response = Response::default();
         response.send_html(self.0);

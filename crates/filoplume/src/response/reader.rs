@@ -46,6 +46,8 @@ impl<R: Read + Send + 'static> Reader<R> {
 }
 
 impl<R: Read + Send + 'static> IntoResponse for Reader<R> {
+    const SAYS_STATUS: bool = false;
+
     fn into_response(self) -> Result<Response> {
         let mut response = Response::default();
         match self.length {
@@ -58,6 +60,8 @@ impl<R: Read + Send + 'static> IntoResponse for Reader<R> {
 
 /// The content of the file from where it is read next. The type is up to the handler: `([("content-type", ..)], file)`.
 impl IntoResponse for File {
+    const SAYS_STATUS: bool = false;
+
     fn into_response(mut self) -> Result<Response> {
         let length = self.metadata()?.len();
         let position = std::io::Seek::stream_position(&mut self)?;

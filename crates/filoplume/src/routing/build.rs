@@ -335,6 +335,10 @@ impl Builder<'_> {
         if options.needs_captures() && captures.is_empty() {
             self.mistakes
                 .push(format!("{name} takes `Path<..>`, and its pattern captures nothing: write `{{name}}`"));
+            return;
+        }
+        for mistake in options.capture_mistakes(captures) {
+            self.mistakes.push(format!("{name}: {mistake}"));
         }
     }
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use filoplume_runtime::{Method, Permits};
 
-use crate::core::handler::{Endpoint, Handler, Parameters, erase};
+use crate::core::handler::{Endpoint, Handler, Parameters, check_handler, erase};
 use crate::core::middleware::{Layer, Middleware};
 use crate::core::options::RouteOptions;
 use crate::core::response::IntoResponse;
@@ -44,6 +44,18 @@ pub(crate) enum Methods {
     Any,
 }
 
+impl Methods {
+    fn of(methods: impl IntoIterator<Item = Method>) -> Self {
+        let mut some: Vec<Method> = Vec::new();
+        for method in methods {
+            if !some.contains(&method) {
+                some.push(method);
+            }
+        }
+        Self::Some(some)
+    }
+}
+
 impl fmt::Display for Methods {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -69,7 +81,8 @@ macro_rules! methods {
             #[doc = concat!("app.test().", stringify!($name), "(\"/notes\").send().assert_status(200);")]
             /// ```
             #[track_caller]
-            pub fn $name<P: Parameters>(handler: impl Handler<P, Output: IntoResponse>) -> Route {
+            pub fn $name<P: Parameters, H: Handler<P, Output: IntoResponse>>(handler: H) -> Route {
+                const { check_handler::<P, H>() };
                 Route::new().add(Methods::Some(vec![Method::$method]), handler)
             }
         )+
@@ -78,7 +91,8 @@ macro_rules! methods {
             $(
                 #[doc = concat!("Answers `", stringify!($method), "` too.")]
                 #[track_caller]
-                pub fn $name<P: Parameters>(self, handler: impl Handler<P, Output: IntoResponse>) -> Self {
+                pub fn $name<P: Parameters, H: Handler<P, Output: IntoResponse>>(self, handler: H) -> Self {
+                    const { check_handler::<P, H>() };
                     self.add(Methods::Some(vec![Method::$method]), handler)
                 }
             )+
@@ -107,7 +121,8 @@ methods! {
 /// # Ok::<(), Error>(())
 /// ```
 #[track_caller]
-pub fn any<P: Parameters>(handler: impl Handler<P, Output: IntoResponse>) -> Route {
+pub fn any<P: Parameters, H: Handler<P, Output: IntoResponse>>(handler: H) -> Route {
+    const { check_handler::<P, H>() };
     Route::new().add(Methods::Any, handler)
 }
 
@@ -121,11 +136,12 @@ pub fn any<P: Parameters>(handler: impl Handler<P, Output: IntoResponse>) -> Rou
 /// app.test().put("/vote").send().assert_text("counted");
 /// ```
 #[track_caller]
-pub fn on<P: Parameters>(
+pub fn on<P: Parameters, H: Handler<P, Output: IntoResponse>>(
     methods: impl IntoIterator<Item = Method>,
-    handler: impl Handler<P, Output: IntoResponse>,
+    handler: H,
 ) -> Route {
-    Route::new().on(methods, handler)
+    const { check_handler::<P, H>() };
+    Route::new().add(Methods::of(methods), handler)
 }
 
 impl Route {
@@ -146,24 +162,20 @@ impl Route {
 
     /// Answers every method too for which there is no other handler.
     #[track_caller]
-    pub fn any<P: Parameters>(self, handler: impl Handler<P, Output: IntoResponse>) -> Self {
+    pub fn any<P: Parameters, H: Handler<P, Output: IntoResponse>>(self, handler: H) -> Self {
+        const { check_handler::<P, H>() };
         self.add(Methods::Any, handler)
     }
 
     /// Answers several methods too, with one handler.
     #[track_caller]
-    pub fn on<P: Parameters>(
+    pub fn on<P: Parameters, H: Handler<P, Output: IntoResponse>>(
         self,
         methods: impl IntoIterator<Item = Method>,
-        handler: impl Handler<P, Output: IntoResponse>,
+        handler: H,
     ) -> Self {
-        let mut some: Vec<Method> = Vec::new();
-        for method in methods {
-            if !some.contains(&method) {
-                some.push(method);
-            }
-        }
-        self.add(Methods::Some(some), handler)
+        const { check_handler::<P, H>() };
+        self.add(Methods::of(methods), handler)
     }
 
     /// Adds middleware around the handlers of this route, within that of the router and the app.

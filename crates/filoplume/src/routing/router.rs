@@ -4,12 +4,15 @@ use std::fmt;
 use std::panic::Location;
 use std::sync::Arc;
 
-use crate::core::handler::{Endpoint, Handler, Parameters, erase};
+use filoplume_runtime::Method;
+
+use crate::core::handler::{Endpoint, Handler, Parameters, check_handler, erase};
 use crate::core::middleware::{Layer, Middleware};
 use crate::core::response::IntoResponse;
-use crate::core::states::States;
+use crate::core::states::{Shared, States};
 use crate::routing::pattern::{check_prefix, join};
-use crate::routing::{Route, delete, get, patch, post, put};
+use crate::routing::Route;
+use crate::routing::route::Methods;
 
 /// Routes that belong together, to be [nested](Self::nest) below a prefix or [merged](Self::merge) into an app.
 ///
@@ -107,36 +110,68 @@ impl Router {
 
     /// Answers `GET`, and with it `HEAD`.
     #[track_caller]
-    pub fn get<P: Parameters>(self, pattern: &str, handler: impl Handler<P, Output: IntoResponse>) -> Self {
-        self.route(pattern, get(handler))
+    pub fn get<P: Parameters, H: Handler<P, Output: IntoResponse>>(
+        self,
+        pattern: &str,
+        handler: H,
+    ) -> Self {
+        const { check_handler::<P, H>() };
+        self.answer(Method::GET, pattern, handler)
     }
 
     /// Answers `POST`.
     #[track_caller]
-    pub fn post<P: Parameters>(self, pattern: &str, handler: impl Handler<P, Output: IntoResponse>) -> Self {
-        self.route(pattern, post(handler))
+    pub fn post<P: Parameters, H: Handler<P, Output: IntoResponse>>(
+        self,
+        pattern: &str,
+        handler: H,
+    ) -> Self {
+        const { check_handler::<P, H>() };
+        self.answer(Method::POST, pattern, handler)
     }
 
     /// Answers `PUT`.
     #[track_caller]
-    pub fn put<P: Parameters>(self, pattern: &str, handler: impl Handler<P, Output: IntoResponse>) -> Self {
-        self.route(pattern, put(handler))
+    pub fn put<P: Parameters, H: Handler<P, Output: IntoResponse>>(
+        self,
+        pattern: &str,
+        handler: H,
+    ) -> Self {
+        const { check_handler::<P, H>() };
+        self.answer(Method::PUT, pattern, handler)
     }
 
     /// Answers `PATCH`.
     #[track_caller]
-    pub fn patch<P: Parameters>(self, pattern: &str, handler: impl Handler<P, Output: IntoResponse>) -> Self {
-        self.route(pattern, patch(handler))
+    pub fn patch<P: Parameters, H: Handler<P, Output: IntoResponse>>(
+        self,
+        pattern: &str,
+        handler: H,
+    ) -> Self {
+        const { check_handler::<P, H>() };
+        self.answer(Method::PATCH, pattern, handler)
     }
 
     /// Answers `DELETE`.
     #[track_caller]
-    pub fn delete<P: Parameters>(
+    pub fn delete<P: Parameters, H: Handler<P, Output: IntoResponse>>(
         self,
+        pattern: &str,
+        handler: H,
+    ) -> Self {
+        const { check_handler::<P, H>() };
+        self.answer(Method::DELETE, pattern, handler)
+    }
+
+    /// Adds a route with one method. Its handler was checked by the compiler.
+    #[track_caller]
+    pub(crate) fn answer<P: Parameters>(
+        self,
+        method: Method,
         pattern: &str,
         handler: impl Handler<P, Output: IntoResponse>,
     ) -> Self {
-        self.route(pattern, delete(handler))
+        self.route(pattern, Route::new().add(Methods::Some(vec![method]), handler))
     }
 
     /// Adds the routes of another router below a prefix, which may capture. Its `/` is the prefix itself:
@@ -211,7 +246,16 @@ impl Router {
     /// client.get("/other").send().assert_text("<h1>Lost?</h1>");
     /// ```
     #[track_caller]
-    pub fn fallback<P: Parameters>(mut self, handler: impl Handler<P, Output: IntoResponse>) -> Self {
+    pub fn fallback<P: Parameters, H: Handler<P, Output: IntoResponse>>(self, handler: H) -> Self {
+        const { check_handler::<P, H>() };
+        self.answer_rest(handler)
+    }
+
+    #[track_caller]
+    pub(crate) fn answer_rest<P: Parameters>(
+        mut self,
+        handler: impl Handler<P, Output: IntoResponse>,
+    ) -> Self {
         let written_at = Location::caller();
         if let Some(before) = &self.fallback {
             let first = before.written_at;
@@ -275,7 +319,7 @@ impl Router {
     /// client.get("/books").send().assert_text("The Attic");
     /// ```
     #[track_caller]
-    pub fn state<T: Send + Sync + 'static>(mut self, state: T) -> Self {
+    pub fn state<T: Shared + 'static>(mut self, state: T) -> Self {
         if let Some(name) = self.states.insert(state) {
             let written_at = Location::caller();
             self.mistakes.push(format!(

@@ -17,7 +17,7 @@ impl<'a> Typed<'a> {
     fn only(self) -> Result<Text<'a>, Refused> {
         match (self.0.len(), self.texts().next()) {
             (1, Some(text)) => Ok(text),
-            (count, _) => Err(de::Error::custom(format_args!(
+            (count, _) => Err(Refused::Mismatch(format!(
                 "it is one value, and the pattern has {count} captures: use a tuple or a struct"
             ))),
         }
@@ -29,7 +29,7 @@ impl<'a> Typed<'a> {
 
     fn sequence<'de, V: Visitor<'de>>(self, wanted: Option<usize>, visitor: V) -> Result<V::Value, Refused> {
         if let Some(wanted) = wanted.filter(|&wanted| wanted != self.0.len()) {
-            return Err(de::Error::custom(format_args!(
+            return Err(Refused::Mismatch(format!(
                 "it has {wanted} values, and the pattern has {} captures",
                 self.0.len()
             )));

@@ -1,6 +1,7 @@
 //! The captures of the path, typed.
 
 mod deserializer;
+mod probe;
 
 use std::error::Error as StdError;
 use std::fmt;
@@ -41,7 +42,10 @@ use crate::core::options::RouteOptions;
 /// client.get("/users/me").send().assert_status(400);
 /// ```
 ///
-/// Refused with `400` if a capture cannot be decoded or is not what the type wants.
+/// Refused with `400` if a capture cannot be decoded or is not what the type wants. A type that no path
+/// of the pattern fits, such as a tuple of two for one capture or a struct with a field that is not
+/// captured, is a mistake of the program: the app does not start and says so, with the line of the route.
+/// What cannot be known then, such as what an untagged `enum` wants, is a `500` and a line in the log.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Path<T>(pub T);
 
@@ -54,7 +58,7 @@ impl<T: DeserializeOwned> Extract for Path<T> {
     }
 
     fn configure(options: &mut RouteOptions) {
-        options.require_captures();
+        options.require_captures_that(probe::mismatch::<T>);
     }
 }
 
@@ -142,6 +146,8 @@ impl Refusal for PathRejection {
 #[derive(Debug)]
 enum Refused {
     Plain(String),
+    /// The type reads no path that the pattern matches.
+    Mismatch(String),
     At(String, String),
     Encoding(String, EncodingError),
 }
@@ -159,6 +165,7 @@ impl Refused {
         match self {
             Self::At(capture, message) => PathRejection::Invalid { capture, message },
             Self::Encoding(capture, error) => PathRejection::Encoding { capture, error },
+            Self::Mismatch(message) => PathRejection::Mismatch { message },
             Self::Plain(message) => match captures.iter().next() {
                 Some((name, _)) if captures.len() == 1 => {
                     PathRejection::Invalid { capture: name.to_owned(), message }
@@ -172,7 +179,7 @@ impl Refused {
 impl fmt::Display for Refused {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Plain(message) | Self::At(_, message) => f.write_str(message),
+            Self::Plain(message) | Self::Mismatch(message) | Self::At(_, message) => f.write_str(message),
             Self::Encoding(_, error) => error.fmt(f),
         }
     }
@@ -183,6 +190,14 @@ impl StdError for Refused {}
 impl de::Error for Refused {
     fn custom<T: fmt::Display>(message: T) -> Self {
         Self::Plain(message.to_string())
+    }
+
+    fn missing_field(field: &'static str) -> Self {
+        Self::Mismatch(format!("no capture fills the field `{field}`"))
+    }
+
+    fn unknown_field(field: &str, _: &'static [&'static str]) -> Self {
+        Self::Mismatch(format!("there is no field for the capture `{field}`"))
     }
 }
 

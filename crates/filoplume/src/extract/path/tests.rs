@@ -13,7 +13,7 @@ fn read<T: DeserializeOwned>(captures: &[(&str, &str)]) -> Result<T, String> {
     let pattern = Pattern::parse(&pattern).unwrap();
     let captures = Captures::new(&pattern.captures, &path);
     T::deserialize(Typed(&captures)).map_err(|refused| match refused {
-        Refused::Plain(message) => message,
+        Refused::Plain(message) | Refused::Mismatch(message) => message,
         Refused::At(name, message) => format!("{name}: {message}"),
         Refused::Encoding(name, error) => format!("{name} {error}"),
     })
