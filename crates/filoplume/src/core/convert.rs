@@ -7,7 +7,7 @@ use bytes::Bytes;
 use filoplume_runtime::{Headers, InvalidHeader, Response, StatusCode};
 
 use super::error::{Error, Result};
-use super::response::IntoResponse;
+use super::response::{ErrorResponse, IntoResponse};
 
 impl IntoResponse for Response {
     #[inline]
@@ -17,7 +17,7 @@ impl IntoResponse for Response {
 }
 
 /// `Err` is answered with the status that the error says.
-impl<T: IntoResponse, E: IntoResponse> IntoResponse for Result<T, E> {
+impl<T: IntoResponse, E: ErrorResponse> IntoResponse for Result<T, E> {
     const SAYS_STATUS: bool = T::SAYS_STATUS && E::SAYS_STATUS;
     const CHECKED: () = {
         assert!(

@@ -38,6 +38,7 @@ use super::takes::Takes;
     message = "`{Self}` cannot be a parameter of a handler",
     label = "a parameter is no extractor",
     note = "parameters of handlers are extractors, such as `Path<T>`, `Query<T>`, `Json<T>`, `State<T>`, `Request`, `String`",
+    note = "they are owned: `Request` and `String`, not `&Request` and `&str`",
     note = "a capture of the path is taken as `Path(value): Path<{Self}>`, a value that was given to `.state(..)` as `State(value): State<{Self}>`"
 )]
 pub trait Extract: Sized {

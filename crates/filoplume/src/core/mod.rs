@@ -14,6 +14,7 @@ pub(crate) mod error;
 pub(crate) mod extract;
 pub(crate) mod handler;
 pub(crate) mod middleware;
+pub(crate) mod names;
 pub(crate) mod optional;
 pub(crate) mod options;
 pub(crate) mod panics;

@@ -1,6 +1,6 @@
 //! How the requests of a route are taken: collected at start-up from its handler, its middleware and the program.
 
-use std::any::{TypeId, type_name};
+use std::any::TypeId;
 use std::borrow::Cow;
 #[cfg(feature = "cookies")]
 use std::sync::Arc;
@@ -11,6 +11,7 @@ use super::captures::Capture;
 use super::middleware::Layer;
 #[cfg(feature = "cookies")]
 use super::middleware::Middleware;
+use super::names::type_name_of;
 use super::takes::Takes;
 
 /// The longest content that is accepted unless a route says otherwise. Forms and JSON of people are far below.
@@ -50,7 +51,7 @@ pub struct RouteOptions {
     needs_captures: bool,
     /// What else must be true of the captures of the pattern.
     capture_checks: Vec<CaptureCheck>,
-    needs_states: Vec<(TypeId, &'static str)>,
+    needs_states: Vec<(TypeId, String)>,
     mistakes: Vec<String>,
     /// What the middleware so far puts beside requests.
     provided: Vec<TypeId>,
@@ -191,7 +192,7 @@ impl RouteOptions {
     /// assert!(app.build().is_err(), "no `Motto` was given");
     /// ```
     pub fn require_state<T: 'static>(&mut self) -> &mut Self {
-        self.needs_states.push((TypeId::of::<T>(), type_name::<T>()));
+        self.needs_states.push((TypeId::of::<T>(), type_name_of::<T>()));
         self
     }
 
@@ -264,7 +265,7 @@ impl RouteOptions {
         if self.provides_anything || self.is_optional {
             return;
         }
-        let name = type_name::<T>();
+        let name = type_name_of::<T>();
         self.require::<T>(format!(
             "it takes `Extension<{name}>`, and no middleware around it puts one beside the request: add `.with(..)` with \
              the one that does; if that implements `configure`, it says `options.provide::<{name}>()` there"
@@ -357,7 +358,7 @@ impl RouteOptions {
         self.capture_checks.iter().filter_map(|check| check(captures)).collect()
     }
 
-    pub(crate) fn needs_states(&self) -> &[(TypeId, &'static str)] {
+    pub(crate) fn needs_states(&self) -> &[(TypeId, String)] {
         &self.needs_states
     }
 

@@ -55,8 +55,8 @@ use super::error::Result;
     message = "`{Self}` does not become a response",
     label = "not a response",
     note = "handlers return text, bytes, `Json(value)`, `Html(text)`, a `StatusCode`, `Redirect`, a `Response`, `()`",
-    note = "or `(status, value)`, `Option<value>`, `Result<value, Error>`; the error of a `Result` must become a response too",
-    note = "a struct with `#[derive(Serialize)]` is answered as `Json(value)`",
+    note = "or `(StatusCode, value)`, `Option<value>`, `Result<value>`",
+    note = "a struct with `#[derive(Serialize)]`, a list or a number is answered as `Json(value)`, a number as text as `n.to_string()`",
     note = "handlers are not `async`: they may block"
 )]
 pub trait IntoResponse {
@@ -96,3 +96,18 @@ pub trait IntoResponse {
     /// If it is an error, or cannot be made.
     fn into_response(self) -> Result<Response>;
 }
+
+/// What can be the error of a `Result` that a handler returns.
+///
+/// It stands for [`IntoResponse`] there, so that the compiler's message is about errors.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` cannot be the error of a `Result` that a handler returns",
+    label = "its error does not become a response",
+    note = "return `filoplume::Result<T>`: `?` turns every `std::error::Error` into an `Error`, which is a `500` that is logged",
+    note = "`.map_err(|error| Error::bad_request(error.to_string()))?` chooses another status; an error type of your own says it with `impl IntoResponse`",
+    note = "a `Box<dyn std::error::Error>` becomes one by `.map_err(Error::internal)?`"
+)]
+pub trait ErrorResponse: IntoResponse {}
+
+#[diagnostic::do_not_recommend]
+impl<E: IntoResponse> ErrorResponse for E {}

@@ -7,6 +7,7 @@ use sha2::{Digest, Sha256};
 
 use super::{Middleware, Next};
 use crate::core::error::Result;
+use crate::core::options::RouteOptions;
 use crate::semantics::conditional::{Conditions, EntityTag, Validators, Verdict, not_modified};
 
 /// How much of the hash is in a tag: 128 bits do not meet by chance, nor on purpose with less than 2⁶⁴ tries.
@@ -103,6 +104,9 @@ impl Middleware for ETag {
         }
         Ok(response)
     }
+
+    // It puts nothing beside requests.
+    fn configure(&self, _: &mut RouteOptions) {}
 }
 
 fn has_conditions(headers: &Headers) -> bool {

@@ -5,7 +5,7 @@ use filoplume_runtime::{Body, Method, Request, Response, StatusCode};
 use crate::core::error::{Error, Result};
 use crate::core::extract::refuse;
 use crate::core::middleware::{Middleware, Next};
-use crate::core::options::CONTENT_BYTES_MAX;
+use crate::core::options::{CONTENT_BYTES_MAX, RouteOptions};
 use crate::extract::ContentRejection;
 
 /// Takes a `POST` for a `PUT`, `PATCH` or `DELETE` if it says so: in `x-http-method-override`, or as `_method` in the
@@ -134,6 +134,9 @@ impl Middleware for MethodOverride {
         }
         Ok(next.run(request))
     }
+
+    // It puts nothing beside requests.
+    fn configure(&self, _: &mut RouteOptions) {}
 }
 
 impl MethodOverride {

@@ -92,8 +92,8 @@ pub enum Frames {
     Anywhere,
 }
 
-/// The random text of one response that marks its own scripts and styles, for a policy with `{nonce}`. As a parameter
-/// of a handler it is refused with `500` where there is no such policy.
+/// The random text of one response that marks its own scripts and styles, for a policy with `{nonce}`. An app
+/// with a handler that takes one does not start without such a policy.
 ///
 /// ```
 /// use filoplume::middleware::{CspNonce, SecurityHeaders};
@@ -366,8 +366,8 @@ impl Extract for CspNonce {
 
     fn configure(options: &mut RouteOptions) {
         options.require::<Self>(
-            "it takes a `CspNonce`, and no policy asks for one: add `.with(middleware::SecurityHeaders::..)` with a \
-             policy that has `'nonce'`",
+            "it takes a `CspNonce`, and no policy has `{nonce}`: add `.with(middleware::SecurityHeaders::new()\
+             .content_security_policy(\"script-src 'nonce-{nonce}'\"))` to the app",
         );
     }
 }

@@ -315,8 +315,12 @@ impl Builder<'_> {
     fn check(&mut self, name: &str, captures: &[Capture], options: &RouteOptions, states: &States) {
         for (id, type_name) in options.needs_states() {
             if !states.has(*id) {
+                let others = match states.names() {
+                    [] => String::new(),
+                    names => format!("; what was given is `{}`", names.join("`, `")),
+                };
                 self.mistakes.push(format!(
-                    "{name} takes `State<{type_name}>`, and no such state was given: add `.state(..)` to the app"
+                    "{name} takes `State<{type_name}>`, and no such state was given: add `.state(..)` to the app{others}"
                 ));
             }
         }

@@ -21,7 +21,7 @@ impl Pattern {
     /// `{{` and `}}` are braces.
     pub(crate) fn parse(text: &str) -> Result<Self, String> {
         if !text.starts_with('/') {
-            return Err("a pattern begins with `/`".to_owned());
+            return Err(format!("a pattern begins with `/`: write \"/{text}\""));
         }
         check_for_other_notations(text)?;
         let mut pattern = Self { matched: String::with_capacity(text.len()), captures: Vec::new() };
@@ -136,10 +136,16 @@ pub(crate) fn join(prefix: &str, pattern: &str) -> String {
 /// Whether a prefix can be one: `/api`, not `api`, `/api/` or `/{*rest}`.
 pub(crate) fn check_prefix(prefix: &str) -> Result<(), String> {
     if !prefix.starts_with('/') {
-        return Err("a prefix begins with `/`".to_owned());
+        return Err(match prefix {
+            "" => "a prefix begins with `/`; to join routers without a prefix use `merge`".to_owned(),
+            _ => format!("a prefix begins with `/`: write \"/{prefix}\""),
+        });
     }
     if prefix.ends_with('/') {
-        return Err("a prefix ends without `/`; to join routers without a prefix use `merge`".to_owned());
+        return Err(match prefix.trim_end_matches('/') {
+            "" => "a prefix ends without `/`; to join routers without a prefix use `merge`".to_owned(),
+            shorter => format!("a prefix ends without `/`: write \"{shorter}\""),
+        });
     }
     if prefix.contains("{*") {
         return Err("a prefix cannot capture all the rest".to_owned());

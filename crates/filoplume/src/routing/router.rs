@@ -10,8 +10,8 @@ use crate::core::handler::{Endpoint, Handler, Parameters, check_handler, erase};
 use crate::core::middleware::{Layer, Middleware};
 use crate::core::response::IntoResponse;
 use crate::core::states::{Shared, States};
-use crate::routing::pattern::{check_prefix, join};
 use crate::routing::Route;
+use crate::routing::pattern::{check_prefix, join};
 use crate::routing::route::Methods;
 
 /// Routes that belong together, to be [nested](Self::nest) below a prefix or [merged](Self::merge) into an app.
@@ -110,33 +110,21 @@ impl Router {
 
     /// Answers `GET`, and with it `HEAD`.
     #[track_caller]
-    pub fn get<P: Parameters, H: Handler<P, Output: IntoResponse>>(
-        self,
-        pattern: &str,
-        handler: H,
-    ) -> Self {
+    pub fn get<P: Parameters, H: Handler<P, Output: IntoResponse>>(self, pattern: &str, handler: H) -> Self {
         const { check_handler::<P, H>() };
         self.answer(Method::GET, pattern, handler)
     }
 
     /// Answers `POST`.
     #[track_caller]
-    pub fn post<P: Parameters, H: Handler<P, Output: IntoResponse>>(
-        self,
-        pattern: &str,
-        handler: H,
-    ) -> Self {
+    pub fn post<P: Parameters, H: Handler<P, Output: IntoResponse>>(self, pattern: &str, handler: H) -> Self {
         const { check_handler::<P, H>() };
         self.answer(Method::POST, pattern, handler)
     }
 
     /// Answers `PUT`.
     #[track_caller]
-    pub fn put<P: Parameters, H: Handler<P, Output: IntoResponse>>(
-        self,
-        pattern: &str,
-        handler: H,
-    ) -> Self {
+    pub fn put<P: Parameters, H: Handler<P, Output: IntoResponse>>(self, pattern: &str, handler: H) -> Self {
         const { check_handler::<P, H>() };
         self.answer(Method::PUT, pattern, handler)
     }

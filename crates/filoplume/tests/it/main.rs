@@ -9,6 +9,7 @@ mod downloads;
 mod extractors;
 mod guards;
 mod middleware;
+mod mistakes;
 mod multipart;
 mod presentation;
 mod redis_server;

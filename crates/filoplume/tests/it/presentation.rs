@@ -34,6 +34,11 @@ fn broken() -> Broken {
     Broken(std::io::Error::other("password 1234 was refused"))
 }
 
+/// It could put anything beside requests, and does not.
+fn nothing(request: Request, next: Next<'_>) -> Response {
+    next.run(request)
+}
+
 fn app() -> App {
     App::new()
         .get("/gone", || Error::new(StatusCode::GONE, "it <left> & \"went\""))
@@ -47,7 +52,7 @@ fn app() -> App {
         })
         .get("/users/{id}", |Path(id): Path<u64>| id.to_string())
         .post("/users", |Json(_): Json<Value>| "made")
-        .get("/extension", |Extension(()): Extension<()>| "there")
+        .route("/extension", get(|Extension(()): Extension<()>| "there").with(nothing))
 }
 
 #[track_caller]

@@ -533,12 +533,14 @@ fn routes_can_be_printed() {
 
 /// What `main` prints, without the numbers of lines.
 #[track_caller]
-fn check_mistakes(app: App, expected: &Expect) {
+pub(crate) fn check_mistakes(app: App, expected: &Expect) {
+    let place = format!("{}:", std::panic::Location::caller().file());
+    let place = place.trim_start_matches("crates/filoplume/tests/it/");
     let error = app.build().expect_err("the app has mistakes");
     let mut text = format!("{error:?}\n").replace("crates/filoplume/tests/it/", "");
     let mut shown = String::new();
-    while let Some(at) = text.find("routing.rs:") {
-        let end = at + "routing.rs:".len();
+    while let Some(at) = text.find(place) {
+        let end = at + place.len();
         shown.push_str(&text[..end]);
         shown.push('_');
         text = text[end..]
@@ -567,31 +569,35 @@ fn bad_patterns_are_told_all_at_once() {
         .get("/{a b}", || "")
         .nest("api", Router::new())
         .nest("/api/", Router::new())
+        .nest("/", Router::new())
+        .nest("", Router::new())
         .nest("/{*all}", Router::new())
         .nest("/{x}", Router::new().get("/{x}", || ""));
     check_mistakes(
         app,
         &expect![[r#"
-        the app cannot start:
-          - nest "api" (routing.rs:_): a prefix begins with `/`
-          - nest "/api/" (routing.rs:_): a prefix ends without `/`; to join routers without a prefix use `merge`
-          - nest "/{*all}" (routing.rs:_): a prefix cannot capture all the rest
-          - route "users" (routing.rs:_): a pattern begins with `/`
-          - route "" (routing.rs:_): a pattern begins with `/`
-          - route "/users/:id" (routing.rs:_): captures are written in braces: `{id}` instead of `:id`
-          - route "/files/*rest" (routing.rs:_): captures are written in braces: `{*rest}` instead of `*rest`
-          - route "/users/<int:id>" (routing.rs:_): captures are written in braces: `{id}` instead of `<int:id>`
-          - route "/users/{id:[0-9]+}" (routing.rs:_): a capture has no pattern of its own: write `{id}`, and the type of `Path` decides what it can be
-          - route "/search?q={q}" (routing.rs:_): `?` is no part of a path; queries are read with `Query`
-          - route "/{id" (routing.rs:_): a `{` is not closed; one that stands for itself is doubled
-          - route "/id}" (routing.rs:_): a `}` closes nothing; one that stands for itself is doubled
-          - route "/{}" (routing.rs:_): a capture has a name: `{id}`, `{*rest}`
-          - route "/{a}-{b}" (routing.rs:_): a segment has one capture; take it apart in the handler
-          - route "/{*rest}/more" (routing.rs:_): `{*rest}` captures all the rest, so it is the last segment
-          - route "/{a}/{a}" (routing.rs:_): two captures have the name `a`
-          - route "/{a b}" (routing.rs:_): the name of a capture has letters, digits, `_`, `-` and `.`, unlike `a b`
-          - route "/{x}/{x}" (routing.rs:_): two captures have the name `x`
-    "#]],
+            the app cannot start:
+              - nest "api" (routing.rs:_): a prefix begins with `/`: write "/api"
+              - nest "/api/" (routing.rs:_): a prefix ends without `/`: write "/api"
+              - nest "/" (routing.rs:_): a prefix ends without `/`; to join routers without a prefix use `merge`
+              - nest "" (routing.rs:_): a prefix begins with `/`; to join routers without a prefix use `merge`
+              - nest "/{*all}" (routing.rs:_): a prefix cannot capture all the rest
+              - route "users" (routing.rs:_): a pattern begins with `/`: write "/users"
+              - route "" (routing.rs:_): a pattern begins with `/`: write "/"
+              - route "/users/:id" (routing.rs:_): captures are written in braces: `{id}` instead of `:id`
+              - route "/files/*rest" (routing.rs:_): captures are written in braces: `{*rest}` instead of `*rest`
+              - route "/users/<int:id>" (routing.rs:_): captures are written in braces: `{id}` instead of `<int:id>`
+              - route "/users/{id:[0-9]+}" (routing.rs:_): a capture has no pattern of its own: write `{id}`, and the type of `Path` decides what it can be
+              - route "/search?q={q}" (routing.rs:_): `?` is no part of a path; queries are read with `Query`
+              - route "/{id" (routing.rs:_): a `{` is not closed; one that stands for itself is doubled
+              - route "/id}" (routing.rs:_): a `}` closes nothing; one that stands for itself is doubled
+              - route "/{}" (routing.rs:_): a capture has a name: `{id}`, `{*rest}`
+              - route "/{a}-{b}" (routing.rs:_): a segment has one capture; take it apart in the handler
+              - route "/{*rest}/more" (routing.rs:_): `{*rest}` captures all the rest, so it is the last segment
+              - route "/{a}/{a}" (routing.rs:_): two captures have the name `a`
+              - route "/{a b}" (routing.rs:_): the name of a capture has letters, digits, `_`, `-` and `.`, unlike `a b`
+              - route "/{x}/{x}" (routing.rs:_): two captures have the name `x`
+        "#]],
     );
 }
 
@@ -663,12 +669,12 @@ fn what_handlers_take_is_there_or_the_app_does_not_start() {
     check_mistakes(
         app,
         &expect![[r#"
-        the app cannot start:
-          - there are two states of type `it::routing::what_handlers_take_is_there_or_the_app_does_not_start::Db` (routing.rs:_); wrap one in a type of its own
-          - GET /state (routing.rs:_) takes `State<alloc::sync::Arc<u8>>`, and no such state was given: add `.state(..)` to the app
-          - GET /path (routing.rs:_) takes `Path<..>`, and its pattern captures nothing: write `{name}`
-          - the fallback of "/" (routing.rs:_) takes `Path<..>`, and its pattern captures nothing: write `{name}`
-    "#]],
+            the app cannot start:
+              - there are two states of type `it::routing::what_handlers_take_is_there_or_the_app_does_not_start::Db` (routing.rs:_); wrap one in a type of its own
+              - GET /state (routing.rs:_) takes `State<Arc<u8>>`, and no such state was given: add `.state(..)` to the app; what was given is `it::routing::what_handlers_take_is_there_or_the_app_does_not_start::Db`, `it::routing::what_handlers_take_is_there_or_the_app_does_not_start::Db`
+              - GET /path (routing.rs:_) takes `Path<..>`, and its pattern captures nothing: write `{name}`
+              - the fallback of "/" (routing.rs:_) takes `Path<..>`, and its pattern captures nothing: write `{name}`
+        "#]],
     );
 }
 

@@ -7,14 +7,16 @@
 //! counts only if it is what the whole deserialization ends with, so a type that makes up for an error
 //! is left alone, and so is everything that the probe cannot know.
 
-use std::any::type_name;
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use serde::de::value::StrDeserializer;
-use serde::de::{self, DeserializeOwned, DeserializeSeed, Deserializer, IntoDeserializer, MapAccess, Visitor};
+use serde::de::{
+    self, DeserializeOwned, DeserializeSeed, Deserializer, IntoDeserializer, MapAccess, Visitor,
+};
 
 use crate::core::captures::Capture;
+use crate::core::names::type_name_of;
 
 /// Texts that stand for captures until a field of a struct accepts one: a number, a word, and what is
 /// often parsed. A field that accepts none of them hides whether those behind it are needed.
@@ -39,7 +41,7 @@ pub(super) fn mismatch<T: DeserializeOwned>(captures: &[Capture]) -> Option<Stri
         // It is code of the user, and this is no request: what it does with a sample is no matter.
         let result = catch_unwind(AssertUnwindSafe(|| T::deserialize(probe)));
         if let Ok(Err(Verdict::Mismatch(reason))) = result {
-            return Some(format!("`Path<{}>` does not fit its pattern: {reason}", type_name::<T>()));
+            return Some(format!("`Path<{}>` does not fit the pattern: {reason}", type_name_of::<T>()));
         }
         // The next sample for the capture that was not accepted, if there is one.
         let sample = failed.and_then(|index: usize| samples.get_mut(index))?;
@@ -77,7 +79,7 @@ impl de::Error for Verdict {
 
     fn missing_field(field: &'static str) -> Self {
         Self::Mismatch(format!(
-            "no capture fills the field `{field}`: write `{{{field}}}` in the pattern, or make it an `Option` or \
+            "no capture fills the field `{field}`: write `{{{field}}}` in the pattern, or make the field an `Option` or \
              `#[serde(default)]`"
         ))
     }
@@ -98,11 +100,11 @@ struct Probe<'a> {
 }
 
 impl Probe<'_> {
-    /// The pattern, as a sentence ends with it.
+    /// What the pattern captures, as a part of a sentence.
     fn captured(&self) -> String {
         match self.names {
-            [name] => format!("it captures one, `{name}`"),
-            names => format!("it captures {}, {}", names.len(), listed(names)),
+            [name] => format!("the pattern has one capture, `{name}`"),
+            names => format!("the pattern has {} captures, {}", names.len(), listed(names)),
         }
     }
 
@@ -121,10 +123,12 @@ impl Probe<'_> {
             return Verdict::Unknown;
         }
         let values = if wanted == 1 { "value" } else { "values" };
-        Verdict::Mismatch(format!(
-            "it is a tuple of {wanted} {values}, and {}: the tuple has a type for each capture",
-            self.captured()
-        ))
+        let captured = self.captured();
+        let advice = match self.names {
+            [_] => "take that as `Path<T>`, or write more captures",
+            _ => "the tuple has one type for each capture",
+        };
+        Verdict::Mismatch(format!("it is a tuple of {wanted} {values}, and {captured}: {advice}"))
     }
 }
 
@@ -365,15 +369,13 @@ mod tests {
         check::<(u32, u32)>(
             "/{id}",
             expect![
-                "`Path<(u32, u32)>` does not fit its pattern: it is a tuple of 2 values, and it captures one, `id`: \
-                 the tuple has a type for each capture"
+                "`Path<(u32, u32)>` does not fit the pattern: it is a tuple of 2 values, and the pattern has one capture, `id`: take that as `Path<T>`, or write more captures"
             ],
         );
         check::<(u32,)>(
             "/{a}/{b}",
             expect![
-                "`Path<(u32,)>` does not fit its pattern: it is a tuple of 1 value, and it captures 2, `a`, `b`: the \
-                 tuple has a type for each capture"
+                "`Path<(u32,)>` does not fit the pattern: it is a tuple of 1 value, and the pattern has 2 captures, `a`, `b`: the tuple has one type for each capture"
             ],
         );
         fits::<(u32,)>("/{id}");
@@ -386,8 +388,7 @@ mod tests {
         check::<u32>(
             "/{a}/{b}",
             expect![
-                "`Path<u32>` does not fit its pattern: it is one value, and it captures 2, `a`, `b`: take a tuple with \
-                 a type for each, or a struct with a field for each"
+                "`Path<u32>` does not fit the pattern: it is one value, and the pattern has 2 captures, `a`, `b`: take a tuple with a type for each, or a struct with a field for each"
             ],
         );
         #[derive(Deserialize)]
@@ -411,7 +412,7 @@ mod tests {
         check::<Page>(
             "/{book}",
             expect![
-                "`Path<filoplume::extract::path::probe::tests::Page>` does not fit its pattern: no capture fills the \
+                "`Path<filoplume::extract::path::probe::tests::Page>` does not fit the pattern: no capture fills the \
                  field `page`: write `{page}` in the pattern, or make it an `Option` or `#[serde(default)]`"
             ],
         );
@@ -489,8 +490,7 @@ mod tests {
         check::<Strict>(
             "/{a}/{b}",
             expect![
-                "`Path<filoplume::extract::path::probe::tests::Strict>` does not fit its pattern: it has no field for the \
-                 capture `b`: its fields are `a`"
+                "`Path<filoplume::extract::path::probe::tests::Strict>` does not fit the pattern: it has no field for the capture `b`: its fields are `a`"
             ],
         );
     }

@@ -13,6 +13,7 @@ use parking_lot::Mutex;
 use crate::core::context::Context;
 use crate::core::error::{Error, Result};
 use crate::core::middleware::{Middleware, Next};
+use crate::core::options::RouteOptions;
 use crate::middleware::RequestId;
 use crate::middleware::catch_panic::contain;
 
@@ -225,6 +226,9 @@ impl Middleware for Logger {
         });
         Ok(response)
     }
+
+    // It puts nothing beside requests.
+    fn configure(&self, _: &mut RouteOptions) {}
 }
 
 impl fmt::Debug for Logger {

@@ -137,14 +137,6 @@ fn a_request_id_is_taken_over_only_if_told_and_harmless() {
 }
 
 #[test]
-fn an_extractor_whose_middleware_is_missing_says_so_in_the_log_only() {
-    let app = App::new().get("/", |id: RequestId| id.to_string());
-    let response = app.test().get("/").send();
-    response.assert_status(500);
-    assert!(!response.text().contains("RequestId"), "{response:?}");
-}
-
-#[test]
 fn security_headers_leave_what_a_handler_set() {
     let app = App::new()
         .get("/", || "hi")

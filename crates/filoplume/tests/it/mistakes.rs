@@ -1,0 +1,146 @@
+//! What an app says at its start about the mistakes of those who are new to it: the route with its
+//! line, what is wrong, and the way out. What the compiler says is in `tests/compile_errors`.
+
+use expect_test::expect;
+use filoplume::Context;
+use filoplume::extract::Extract;
+use filoplume::middleware::{CspNonce, RequestId, RequestIds, TimeLeft};
+use filoplume::prelude::*;
+use filoplume::routing::RouteOptions;
+use serde::Deserialize;
+
+use crate::routing::check_mistakes;
+
+#[derive(Deserialize)]
+#[expect(dead_code, reason = "only what it asks for matters")]
+struct Page {
+    book: String,
+    page: u32,
+}
+
+#[derive(Clone)]
+struct User;
+
+#[test]
+fn captures_fit_what_the_handler_takes() {
+    let app = App::new()
+        .get("/one/{id}", |Path((_, _)): Path<(u32, u32)>| "")
+        .get("/two/{a}/{b}", |Path(_): Path<u32>| "")
+        .get("/books/{book}", |Path(_): Path<Page>| "")
+        .get("/none", |Path(_): Path<String>| "")
+        .get("/lenient/{id}", |_: Result<Path<(u32, u32)>>| "")
+        .nest("/shops/{shop}", Router::new().get("/{item}", |Path(_): Path<String>| ""));
+    check_mistakes(
+        app,
+        &expect![[r#"
+            the app cannot start:
+              - GET /one/{id} (mistakes.rs:_): `Path<(u32, u32)>` does not fit the pattern: it is a tuple of 2 values, and the pattern has one capture, `id`: take that as `Path<T>`, or write more captures
+              - GET /two/{a}/{b} (mistakes.rs:_): `Path<u32>` does not fit the pattern: it is one value, and the pattern has 2 captures, `a`, `b`: take a tuple with a type for each, or a struct with a field for each
+              - GET /books/{book} (mistakes.rs:_): `Path<it::mistakes::Page>` does not fit the pattern: no capture fills the field `page`: write `{page}` in the pattern, or make the field an `Option` or `#[serde(default)]`
+              - GET /none (mistakes.rs:_) takes `Path<..>`, and its pattern captures nothing: write `{name}`
+              - GET /lenient/{id} (mistakes.rs:_): `Path<(u32, u32)>` does not fit the pattern: it is a tuple of 2 values, and the pattern has one capture, `id`: take that as `Path<T>`, or write more captures
+              - GET /shops/{shop}/{item} (mistakes.rs:_): `Path<String>` does not fit the pattern: it is one value, and the pattern has 2 captures, `shop`, `item`: take a tuple with a type for each, or a struct with a field for each
+        "#]],
+    );
+}
+
+#[test]
+fn what_a_handler_takes_from_middleware_is_put_there() {
+    let app = App::new()
+        .get("/user", |_: Extension<User>| "")
+        .get("/id", |_: RequestId| "")
+        .get("/time", |_: TimeLeft| "")
+        .get("/nonce", |_: CspNonce| "")
+        .get("/session", |_: Session| "")
+        .with(middleware::Logger::new());
+    check_mistakes(
+        app,
+        &expect![[r#"
+        the app cannot start:
+          - GET /user (mistakes.rs:_): it takes `Extension<it::mistakes::User>`, and no middleware around it puts one beside the request: add `.with(..)` with the one that does; if that implements `configure`, it says `options.provide::<it::mistakes::User>()` there
+          - GET /id (mistakes.rs:_): it takes a `RequestId`, and requests have none: add `.with(middleware::RequestIds::new())` to the app
+          - GET /time (mistakes.rs:_): it takes a `TimeLeft`, and requests have no deadline: add `.with(middleware::TimeoutBudget::new(..))` to the app
+          - GET /nonce (mistakes.rs:_): it takes a `CspNonce`, and no policy has `{nonce}`: add `.with(middleware::SecurityHeaders::new().content_security_policy("script-src 'nonce-{nonce}'"))` to the app
+          - GET /session (mistakes.rs:_): it uses a session, and there are none: add `.with(Sessions::new(store, key))` to the app, before what uses them
+    "#]],
+    );
+}
+
+#[test]
+fn what_a_closure_puts_there_cannot_be_known() {
+    let put = |mut request: Request, next: Next| {
+        request.extensions_mut().insert(User);
+        next.run(request)
+    };
+    let app = App::new().get("/", |_: Extension<User>| "there").with(put);
+    app.test().get("/").send().assert_text("there");
+    // It is not around this route.
+    let app = App::new()
+        .get("/", |_: Extension<User>| "there")
+        .nest("/in", Router::new().get("/", |_: Extension<User>| "there").with(put));
+    check_mistakes(
+        app,
+        &expect![[r#"
+        the app cannot start:
+          - GET / (mistakes.rs:_): it takes `Extension<it::mistakes::User>`, and no middleware around it puts one beside the request: add `.with(..)` with the one that does; if that implements `configure`, it says `options.provide::<it::mistakes::User>()` there
+    "#]],
+    );
+}
+
+#[test]
+fn what_may_be_missing_may_be_missing() {
+    let app = App::new()
+        .get("/option", |user: Option<Extension<User>>| user.is_some().to_string())
+        .get("/result", |user: Result<Extension<User>>| user.is_ok().to_string())
+        .get("/id", |Extension(id): Extension<RequestId>| id.to_string())
+        .with(RequestIds::new());
+    let client = app.test();
+    client.get("/option").send().assert_text("false");
+    client.get("/result").send().assert_text("false");
+    client.get("/id").send().assert_status(200);
+}
+
+/// An extractor of the app that says what it needs.
+struct Admin;
+
+impl Extract for Admin {
+    type Rejection = Error;
+
+    fn extract(_: &mut Request, _: &Context<'_>) -> Result<Self> {
+        Ok(Self)
+    }
+
+    fn configure(options: &mut RouteOptions) {
+        Session::configure(options);
+        Path::<(String, u32)>::configure(options);
+    }
+}
+
+#[test]
+fn an_extractor_of_the_app_says_what_it_needs() {
+    check_mistakes(
+        App::new().get("/{name}", |_: Admin| ""),
+        &expect![[r#"
+            the app cannot start:
+              - GET /{name} (mistakes.rs:_): it uses a session, and there are none: add `.with(Sessions::new(store, key))` to the app, before what uses them
+              - GET /{name} (mistakes.rs:_): `Path<(String, u32)>` does not fit the pattern: it is a tuple of 2 values, and the pattern has one capture, `name`: take that as `Path<T>`, or write more captures
+        "#]],
+    );
+}
+
+#[test]
+fn states_are_given_once_and_by_the_type_that_is_taken() {
+    let app = App::new()
+        .get("/", |State(_): State<String>| "")
+        .state(std::sync::Arc::new(String::new()))
+        .state(1_u8)
+        .state(2_u8);
+    check_mistakes(
+        app,
+        &expect![[r#"
+            the app cannot start:
+              - there are two states of type `u8` (mistakes.rs:_); wrap one in a type of its own
+              - GET / (mistakes.rs:_) takes `State<String>`, and no such state was given: add `.state(..)` to the app; what was given is `Arc<String>`, `u8`, `u8`
+        "#]],
+    );
+}
