@@ -81,6 +81,9 @@ pub trait Parameters: Sized + 'static {
 /// It stands for `Send + Sync` in the bounds of [`Handler`], so that the compiler's message is about
 /// handlers. The message of `Sync` recommends an `RwLock`, which does not help with a connection: an
 /// `RwLock<T>` can only be shared if `T` can.
+///
+/// It is a trait of the closure itself, by its parameter: otherwise the compiler notices that what the
+/// closure returns has the trait, and recommends to call it.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot be called by several threads at once",
     label = "it holds something that threads cannot share",
@@ -88,10 +91,10 @@ pub trait Parameters: Sized + 'static {
     note = "a connection that is not `Sync`, such as `rusqlite::Connection`, belongs in a pool: give the pool to `.state(..)` and take it as `State(pool): State<Pool>`; a single connection goes into a `Mutex`",
     note = "`Rc` becomes `Arc`, `Cell` an atomic, and `RefCell` a `Mutex`"
 )]
-pub trait Shareable: Send + Sync {}
+pub trait Shareable<Of = Self>: Send + Sync {}
 
 #[diagnostic::do_not_recommend]
-impl<T: Send + Sync> Shareable for T {}
+impl<T: Send + Sync> Shareable<T> for T {}
 
 /// Fails to compile if a handler cannot answer as it is written. For a `const` block where a route is
 /// added: the compiler names the place from which that function is called, which is the user's line.

@@ -38,7 +38,8 @@ use super::response::IntoResponse;
     message = "`{Self}` is not middleware",
     label = "not middleware",
     note = "middleware is a closure `|request: Request, next: Next| -> Result<Response>`, or a type that implements `Middleware`",
-    note = "both parameters need their types written: `|request: Request, next: Next| ...`"
+    note = "both parameters need their types written: `|request: Request, next: Next| ...`",
+    note = "it is `Send + Sync`: what it captures is shared by threads, such as an `Arc` rather than an `Rc`, and a pool rather than a connection"
 )]
 pub trait Middleware: Send + Sync + 'static {
     /// Answers the request, mostly by [`next.run(request)`](Next::run).

@@ -54,7 +54,8 @@ pub(crate) const fn check_takes(parameters: &[Takes]) {
             Takes::Content | Takes::Stream => {
                 assert!(
                     !content_is_taken,
-                    "two parameters of this handler take the content of the request: only one can have it"
+                    "two parameters of this handler take the content of the request: only one can have it, \
+                     as `String`, `Bytes`, `Json<T>` or `Form<T>`, and the handler reads the rest from that one"
                 );
                 content_is_taken = true;
             }

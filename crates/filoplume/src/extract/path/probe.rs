@@ -412,8 +412,7 @@ mod tests {
         check::<Page>(
             "/{book}",
             expect![
-                "`Path<filoplume::extract::path::probe::tests::Page>` does not fit the pattern: no capture fills the \
-                 field `page`: write `{page}` in the pattern, or make it an `Option` or `#[serde(default)]`"
+                "`Path<filoplume::extract::path::probe::tests::Page>` does not fit the pattern: no capture fills the field `page`: write `{page}` in the pattern, or make the field an `Option` or `#[serde(default)]`"
             ],
         );
         fits::<Page>("/{book}/{page}");
