@@ -1,0 +1,9 @@
+use filoplume::prelude::*;
+
+fn hello() -> &'static str {
+    "hello"
+}
+
+fn main() {
+    let _ = App::new().get("/", hello());
+}
