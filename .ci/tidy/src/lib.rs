@@ -14,6 +14,8 @@ mod guide {
     mod routing {}
     #[doc = include_str!("../../../docs/guide/handlers.md")]
     mod handlers {}
+    #[doc = include_str!("../../../docs/guide/mistakes.md")]
+    mod mistakes {}
     #[doc = include_str!("../../../docs/guide/state.md")]
     mod state {}
     #[doc = include_str!("../../../docs/guide/errors.md")]

@@ -2,7 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "these are tests")]
 
-use std::collections::HashSet;
+use std::collections::{BTreeSet, HashSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -307,6 +307,29 @@ fn every_setting_is_in_the_guide() {
     assert!(settings.len() > 20, "the settings are no longer found: {settings:?}");
     let missing: Vec<_> = settings.iter().filter(|name| !guide.contains(&format!("`{name}`"))).collect();
     assert!(missing.is_empty(), "not in docs/guide/configuration.md: {missing:?}");
+}
+
+/// The compiler's advice and the guide name the extractors that can be in an `Option`: those that are.
+#[test]
+fn the_guide_knows_what_may_be_missing() {
+    let source = rust_files("crates/filoplume/src");
+    let implemented: BTreeSet<String> = source
+        .iter()
+        .flat_map(|file| file.text.lines())
+        .filter(|line| line.starts_with("impl"))
+        .filter_map(|line| line.split_once("ExtractOptional for ")?.1.split_once(" {"))
+        .map(|(name, _)| name.to_owned())
+        .collect();
+    let listed = |text: &str, start: &str| {
+        let sentence = text.split_once(start).and_then(|(_, rest)| rest.split(['.', ';', '"']).next());
+        let names = sentence.unwrap_or_default().split('`').skip(1).step_by(2);
+        names.filter(|name| *name != "Option").map(str::to_owned).collect::<BTreeSet<_>>()
+    };
+    let optional = read("crates/filoplume/src/core/optional.rs");
+    let guide = read("docs/guide/handlers.md");
+    assert!(implemented.len() > 5, "the implementations are no longer found: {implemented:?}");
+    assert_eq!(listed(&optional, "`Option` is possible for"), implemented, "the compiler's advice");
+    assert_eq!(listed(&guide, "It is possible for"), implemented, "docs/guide/handlers.md");
 }
 
 /// `Type::function` is a function in a file that has the type; `Enum::Variant` is two words of one file.
