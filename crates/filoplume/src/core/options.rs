@@ -48,8 +48,7 @@ pub struct RouteOptions {
     execution: Execution,
     permits: Option<Permits>,
     is_vital: bool,
-    needs_captures: bool,
-    /// What else must be true of the captures of the pattern.
+    /// What reads captures, and what must be true of them.
     capture_checks: Vec<CaptureCheck>,
     needs_states: Vec<(TypeId, String)>,
     mistakes: Vec<String>,
@@ -84,7 +83,6 @@ impl RouteOptions {
             execution: Execution::default(),
             permits: None,
             is_vital: false,
-            needs_captures: false,
             capture_checks: Vec::new(),
             needs_states: Vec::new(),
             mistakes: Vec::new(),
@@ -295,13 +293,12 @@ impl RouteOptions {
 
     /// Asks for a pattern with captures; an app whose pattern has none does not start.
     pub fn require_captures(&mut self) -> &mut Self {
-        self.needs_captures = true;
+        self.capture_checks.push(|_| None);
         self
     }
 
     /// As [`require_captures`](Self::require_captures), for captures that also fit a type.
     pub(crate) fn require_captures_that(&mut self, check: CaptureCheck) {
-        self.needs_captures = true;
         self.capture_checks.push(check);
     }
 
@@ -350,7 +347,7 @@ impl RouteOptions {
     }
 
     pub(crate) fn needs_captures(&self) -> bool {
-        self.needs_captures
+        !self.capture_checks.is_empty()
     }
 
     /// What is wrong with the captures of the pattern, a sentence for each parameter.

@@ -80,8 +80,9 @@ pub trait IntoResponse {
     ///     .get("/milk", || -> Result<String, (StatusCode, String)> {
     ///         Err((StatusCode::NOT_FOUND, "no milk".to_owned()))
     ///     });
-    /// app.test().get("/tea").send().assert_status(404);
-    /// app.test().get("/milk").send().assert_status(404).assert_text("no milk");
+    /// let client = app.test();
+    /// client.get("/tea").send().assert_status(404);
+    /// client.get("/milk").send().assert_status(404).assert_text("no milk");
     /// ```
     const SAYS_STATUS: bool = true;
 

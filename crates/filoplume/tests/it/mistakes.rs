@@ -68,7 +68,7 @@ fn what_a_handler_takes_from_middleware_is_put_there() {
 
 #[test]
 fn what_a_closure_puts_there_cannot_be_known() {
-    let put = |mut request: Request, next: Next| {
+    let put = |mut request: Request, next: Next<'_>| {
         request.extensions_mut().insert(User);
         next.run(request)
     };

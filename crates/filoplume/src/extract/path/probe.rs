@@ -340,14 +340,14 @@ mod tests {
     use crate::routing::Pattern;
 
     #[track_caller]
-    fn check<T: DeserializeOwned>(pattern: &str, expected: Expect) {
+    fn check<T: DeserializeOwned>(pattern: &str, expected: &Expect) {
         let pattern = Pattern::parse(pattern).unwrap();
         expected.assert_eq(&mismatch::<T>(&pattern.captures).unwrap_or_else(|| "fits".to_owned()));
     }
 
     #[track_caller]
     fn fits<T: DeserializeOwned>(pattern: &str) {
-        check::<T>(pattern, expect!["fits"]);
+        check::<T>(pattern, &expect!["fits"]);
     }
 
     #[derive(Deserialize)]
@@ -368,13 +368,13 @@ mod tests {
     fn a_tuple_has_a_type_for_each_capture() {
         check::<(u32, u32)>(
             "/{id}",
-            expect![
+            &expect![
                 "`Path<(u32, u32)>` does not fit the pattern: it is a tuple of 2 values, and the pattern has one capture, `id`: take that as `Path<T>`, or write more captures"
             ],
         );
         check::<(u32,)>(
             "/{a}/{b}",
-            expect![
+            &expect![
                 "`Path<(u32,)>` does not fit the pattern: it is a tuple of 1 value, and the pattern has 2 captures, `a`, `b`: the tuple has one type for each capture"
             ],
         );
@@ -387,7 +387,7 @@ mod tests {
     fn one_value_is_for_one_capture() {
         check::<u32>(
             "/{a}/{b}",
-            expect![
+            &expect![
                 "`Path<u32>` does not fit the pattern: it is one value, and the pattern has 2 captures, `a`, `b`: take a tuple with a type for each, or a struct with a field for each"
             ],
         );
@@ -411,7 +411,7 @@ mod tests {
     fn a_struct_has_its_fields_filled() {
         check::<Page>(
             "/{book}",
-            expect![
+            &expect![
                 "`Path<filoplume::extract::path::probe::tests::Page>` does not fit the pattern: no capture fills the field `page`: write `{page}` in the pattern, or make the field an `Option` or `#[serde(default)]`"
             ],
         );
@@ -488,7 +488,7 @@ mod tests {
     fn captures_without_a_field_are_a_mistake_where_unknown_fields_are_denied() {
         check::<Strict>(
             "/{a}/{b}",
-            expect![
+            &expect![
                 "`Path<filoplume::extract::path::probe::tests::Strict>` does not fit the pattern: it has no field for the capture `b`: its fields are `a`"
             ],
         );
