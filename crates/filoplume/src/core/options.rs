@@ -58,7 +58,7 @@ pub struct RouteOptions {
     provides_anything: bool,
     /// Whether the parameter that is configured leaves to the handler what is not there.
     is_optional: bool,
-    /// What is taken and no middleware further out provides: a sentence for each.
+    /// What is taken and no middleware further out provides, or nothing can: a sentence for each.
     unprovided: Vec<Cow<'static, str>>,
     /// The middleware that parameters of the handler bring along, and how it is made.
     implied: Vec<(TypeId, fn() -> Layer)>,
@@ -268,6 +268,11 @@ impl RouteOptions {
             "it takes `Extension<{name}>`, and no middleware around it puts one beside the request: add `.with(..)` with \
              the one that does; if that implements `configure`, it says `options.provide::<{name}>()` there"
         ));
+    }
+
+    /// Says what is wrong with a parameter of this route.
+    pub(crate) fn refuse_route(&mut self, mistake: String) {
+        self.unprovided.push(mistake.into());
     }
 
     /// Notes that there is middleware of which nobody knows what it puts beside requests.

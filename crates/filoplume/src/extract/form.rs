@@ -8,10 +8,12 @@ use bytes::Bytes;
 use filoplume_runtime::{Method, Request, StatusCode};
 use serde::de::DeserializeOwned;
 
+use super::fields_probe;
 use super::urlencoded::{self, FieldsError};
 use super::{ContentRejection, Extract, ExtractOptional, Refusal, Takes};
 use crate::core::context::Context;
 use crate::core::error::Error;
+use crate::core::options::RouteOptions;
 use crate::semantics::media_type::essence;
 
 /// What `application/x-www-form-urlencoded` is called.
@@ -60,6 +62,12 @@ impl<T: DeserializeOwned> Extract for Form<T> {
         }
         let content = Bytes::extract(request, context).map_err(FormRejection::Content)?;
         urlencoded::read(&content).map(Self).map_err(FormRejection::Fields)
+    }
+
+    fn configure(options: &mut RouteOptions) {
+        if let Some(mistake) = fields_probe::mismatch::<T>("Form") {
+            options.refuse_route(mistake);
+        }
     }
 }
 

@@ -8,6 +8,8 @@ mod content;
 #[cfg(feature = "cookies")]
 mod cookies;
 #[cfg(feature = "form")]
+mod fields_probe;
+#[cfg(feature = "form")]
 mod form;
 mod header;
 pub mod headers;

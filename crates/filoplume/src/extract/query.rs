@@ -7,10 +7,12 @@ use std::ops::{Deref, DerefMut};
 use filoplume_runtime::Request;
 use serde::de::DeserializeOwned;
 
+use super::fields_probe;
 use super::urlencoded::{self, FieldsError};
 use super::{Extract, Refusal};
 use crate::core::context::Context;
 use crate::core::error::Error;
+use crate::core::options::RouteOptions;
 
 /// The query, what stands behind the `?`, read as a `T`: mostly a struct with `#[derive(Deserialize)]`.
 ///
@@ -49,6 +51,12 @@ impl<T: DeserializeOwned> Extract for Query<T> {
     fn extract(request: &mut Request, _: &Context<'_>) -> Result<Self, QueryRejection> {
         let query = request.query().unwrap_or_default();
         urlencoded::read(query.as_bytes()).map(Self).map_err(QueryRejection)
+    }
+
+    fn configure(options: &mut RouteOptions) {
+        if let Some(mistake) = fields_probe::mismatch::<T>("Query") {
+            options.refuse_route(mistake);
+        }
     }
 }
 

@@ -45,6 +45,23 @@ fn captures_fit_what_the_handler_takes() {
 }
 
 #[test]
+fn a_query_has_names() {
+    let app = App::new()
+        .get("/one", |Query(_): Query<u32>| "")
+        .get("/list", |Query(_): Query<Vec<String>>| "")
+        .post("/form", |Form(_): Form<String>| "");
+    check_mistakes(
+        app,
+        &expect![[r#"
+        the app cannot start:
+          - GET /one (mistakes.rs:_): it takes `Query<u32>`, one value, and what comes there is names with values: take a struct with `#[derive(Deserialize)]` and a field for each name
+          - GET /list (mistakes.rs:_): it takes `Query<Vec<String>>`, a list of values, and what comes there is names with values: take a struct with `#[derive(Deserialize)]` and a field for each name
+          - POST /form (mistakes.rs:_): it takes `Form<String>`, one value, and what comes there is names with values: take a struct with `#[derive(Deserialize)]` and a field for each name
+    "#]],
+    );
+}
+
+#[test]
 fn what_a_handler_takes_from_middleware_is_put_there() {
     let app = App::new()
         .get("/user", |_: Extension<User>| "")
