@@ -224,8 +224,9 @@ impl Builder<'_> {
                     let first = routes.get(before as usize).map_or(written_at, |route| route.written_at);
                     let method = method.map_or("ANY", Method::as_str);
                     let pattern = &entry.pattern;
-                    self.mistakes
-                        .push(format!("{method} {pattern} has two handlers: {first} and {written_at}"));
+                    self.mistakes.push(format!(
+                        "{method} {pattern} has two handlers: {first} and {written_at}; keep one of them"
+                    ));
                 }
                 (None, Some(method)) => entry.methods.push((method.clone(), number)),
                 (None, None) => entry.any = Some(number),
@@ -256,7 +257,8 @@ impl Builder<'_> {
         if prefix.is_empty() {
             if let Some(first) = self.table.fallback.and_then(|number| self.table.route(number)) {
                 let first = first.written_at;
-                self.mistakes.push(format!("there are two fallbacks: {first} and {written_at}"));
+                self.mistakes
+                    .push(format!("there are two fallbacks: {first} and {written_at}; keep one of them"));
             }
             self.table.fallback = Some(number);
         } else {

@@ -628,15 +628,15 @@ fn conflicts_name_both_routes() {
         &expect![[r#"
             the app cannot start:
               - route "/users/{name}" (routing.rs:_) conflicts with route "/users/{id}" (routing.rs:_): both match the same paths: give the captures the same names
-              - GET /same has two handlers: routing.rs:_ and routing.rs:_
-              - ANY /anything has two handlers: routing.rs:_ and routing.rs:_
+              - GET /same has two handlers: routing.rs:_ and routing.rs:_; keep one of them
+              - ANY /anything has two handlers: routing.rs:_ and routing.rs:_; keep one of them
               - route "/files/{name}.txt" (routing.rs:_) conflicts with route "/files/{*a}" (routing.rs:_): captures at the same place are of one kind, either all with text before them or all with text behind them, and `{*rest}` shares its place with no capture; what is left over can be answered by a fallback
               - route "/{name}.txt" (routing.rs:_) conflicts with route "/v{major}" (routing.rs:_): captures at the same place are of one kind, either all with text before them or all with text behind them, and `{*rest}` shares its place with no capture; what is left over can be answered by a fallback
               - route "/files/{*b}" (routing.rs:_) conflicts with route "/files/{*a}" (routing.rs:_): both match the same paths: give the captures the same names
-              - GET /caf%C3%A9 has two handlers: routing.rs:_ and routing.rs:_
-              - GET /api/x has two handlers: routing.rs:_ and routing.rs:_
+              - GET /caf%C3%A9 has two handlers: routing.rs:_ and routing.rs:_; keep one of them
+              - GET /api/x has two handlers: routing.rs:_ and routing.rs:_; keep one of them
               - the fallback of "/api/" (routing.rs:_) has the prefix of another fallback (routing.rs:_)
-              - there are two fallbacks: routing.rs:_ and routing.rs:_
+              - there are two fallbacks: routing.rs:_ and routing.rs:_; keep one of them
         "#]],
     );
 }
