@@ -117,6 +117,32 @@ fn what_may_be_missing_may_be_missing() {
     client.get("/id").send().assert_status(200);
 }
 
+#[test]
+fn a_refusal_is_left_to_a_handler_that_takes_a_result() {
+    let add = |number: Result<Json<u32>>| match number {
+        Ok(Json(number)) => Ok((number + 1).to_string()),
+        Err(error) => Err(error.with_field("number", "is wanted")),
+    };
+    let client = App::new().post("/", add).test();
+    client.post("/").json(&serde_json::json!(1)).send().assert_text("2");
+    client.post("/").json(&serde_json::json!("one")).send().assert_status(422).assert_contains("is wanted");
+    client.post("/").body("1").send().assert_status(415).assert_contains("is wanted");
+}
+
+#[test]
+fn an_error_with_a_status_may_have_any_content() {
+    let app = App::new()
+        .get("/pair", || Err::<(), _>((StatusCode::CONFLICT, "lent out")))
+        .get("/status", || Err::<(), _>(StatusCode::GONE))
+        .get("/json", || Err::<(), _>((StatusCode::CONFLICT, Json(1))))
+        .get("/redirect", || Err::<(), _>(Redirect::to("/login")));
+    let client = app.test();
+    client.get("/pair").send().assert_status(409).assert_text("lent out");
+    client.get("/status").send().assert_status(410);
+    client.get("/json").send().assert_status(409).assert_text("1");
+    client.get("/redirect").send().assert_status(303);
+}
+
 /// An extractor of the app that says what it needs.
 struct Admin;
 
