@@ -309,7 +309,7 @@ fn every_setting_is_in_the_guide() {
     assert!(missing.is_empty(), "not in docs/guide/configuration.md: {missing:?}");
 }
 
-/// The compiler's advice and the guide name the extractors that can be in an `Option`: those that are.
+/// The compiler's advice and the guide name the extractors that can be in an `Option`.
 #[test]
 fn the_guide_knows_what_may_be_missing() {
     let source = rust_files("crates/filoplume/src");

@@ -32,8 +32,9 @@ use super::takes::Takes;
 /// app.test().get("/").header("accept-language", "eo, en").send().assert_text("so you speak eo");
 /// ```
 ///
-/// Extractors run in the order of the parameters, and the first refusal is the answer. As a parameter,
-/// `Result<T, T::Rejection>` leaves the refusal to the handler, and so does `Result<T>`, as an [`Error`].
+/// Extractors run in the order of the parameters, and the first refusal is the answer. As a
+/// parameter, `Result<T, T::Rejection>` leaves the refusal to the handler, and so does `Result<T>`,
+/// as an [`Error`].
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot be a parameter of a handler",
     label = "a parameter is no extractor",
@@ -61,7 +62,8 @@ pub trait Extract: Sized {
     }
 }
 
-/// The refusal is left to the handler, as the extractor's own type or as what that can be turned into: [`Error`], say.
+/// The refusal is left to the handler, as the extractor's own type or as what that can be turned
+/// into: [`Error`], say.
 impl<T: Extract, E: From<T::Rejection>> Extract for Result<T, E> {
     const TAKES: Takes = T::TAKES;
     type Rejection = std::convert::Infallible;

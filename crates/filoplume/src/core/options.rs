@@ -257,8 +257,8 @@ impl RouteOptions {
         self
     }
 
-    /// Asks for a value of any type beside the request. It may come from middleware that does not say what it
-    /// provides, and a handler may do without it.
+    /// Asks for a value of any type beside the request. It may come from middleware that does not
+    /// say what it provides, and a handler may do without it.
     pub(crate) fn require_extension<T: 'static>(&mut self) {
         if self.provides_anything || self.is_optional {
             return;
@@ -271,6 +271,7 @@ impl RouteOptions {
     }
 
     /// Says what is wrong with a parameter of this route.
+    #[cfg(feature = "form")]
     pub(crate) fn refuse_route(&mut self, mistake: String) {
         self.unprovided.push(mistake.into());
     }

@@ -92,8 +92,8 @@ pub enum Frames {
     Anywhere,
 }
 
-/// The random text of one response that marks its own scripts and styles, for a policy with `{nonce}`. An app
-/// with a handler that takes one does not start without such a policy.
+/// The random text of one response that marks its own scripts and styles, for a policy with
+/// `{nonce}`. An app with a handler that takes one does not start without such a policy.
 ///
 /// ```
 /// use filoplume::middleware::{CspNonce, SecurityHeaders};
