@@ -78,12 +78,12 @@ pub trait Parameters: Sized + 'static {
 
 /// A closure or function that all threads may call.
 ///
-/// It stands for `Send + Sync` in the bounds of [`Handler`], so that the compiler's message is about
-/// handlers. The message of `Sync` recommends an `RwLock`, which does not help with a connection: an
-/// `RwLock<T>` can only be shared if `T` can.
+/// It stands for `Send + Sync` in the bounds of [`Handler`], so that the compiler's message is
+/// about handlers. The message of `Sync` recommends an `RwLock`, which does not help with a
+/// connection: an `RwLock<T>` can only be shared if `T` can.
 ///
-/// It is a trait of the closure itself, by its parameter: otherwise the compiler notices that what the
-/// closure returns has the trait, and recommends to call it.
+/// It is a trait of the closure itself, by its parameter: otherwise the compiler notices that what
+/// the closure returns has the trait, and recommends to call it.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot be called by several threads at once",
     label = "it holds something that threads cannot share",
@@ -96,8 +96,9 @@ pub trait Shareable<Of = Self>: Send + Sync {}
 #[diagnostic::do_not_recommend]
 impl<T: Send + Sync> Shareable<T> for T {}
 
-/// Fails to compile if a handler cannot answer as it is written. For a `const` block where a route is
-/// added: the compiler names the place from which that function is called, which is the user's line.
+/// Fails to compile if a handler cannot answer as it is written. For a `const` block where a route
+/// is added: the compiler names the place from which that function is called, which is the user's
+/// line.
 pub(crate) const fn check_handler<P: Parameters, H: Handler<P, Output: IntoResponse>>() {
     let () = P::CHECKED;
     let () = <H::Output as IntoResponse>::CHECKED;

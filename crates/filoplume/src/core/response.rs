@@ -62,7 +62,8 @@ use super::error::Result;
 pub trait IntoResponse {
     /// Whether it says with which status it is answered when it stands in an `Err`. Text, bytes and
     /// other plain contents do not: they would be answered with `200`. A handler that returns a
-    /// `Result` with such an error does not compile. `cargo build` finds it, `cargo check` does not.
+    /// `Result` with such an error does not compile. `cargo build` finds it, `cargo check` does
+    /// not.
     ///
     /// ```compile_fail,E0080
     /// use filoplume::prelude::*;

@@ -4,8 +4,8 @@
 ///
 /// A content cannot be taken twice, and nothing is left behind a parameter that takes the whole
 /// request. Handlers that would do that do not compile. It is found when code is generated, by
-/// `cargo build`, `test` and `run`: `cargo check` does not evaluate it. The last note of the message
-/// has the line where the route is added.
+/// `cargo build`, `test` and `run`: `cargo check` does not evaluate it. The last note of the
+/// message has the line where the route is added.
 ///
 /// ```compile_fail,E0080
 /// use filoplume::prelude::*;

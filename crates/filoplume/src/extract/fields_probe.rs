@@ -1,8 +1,8 @@
 //! Whether a type can be read from the fields of a query or a form, found out when the app starts.
 //!
 //! A type says by its `Deserialize` what it reads. A number or a text cannot be read from names and
-//! values, whatever these are. As with the [types of paths](super::path), the verdict counts only if it
-//! is what the whole deserialization ends with.
+//! values, whatever these are. As with the [types of paths](super::path), the verdict counts only
+//! if it is what the whole deserialization ends with.
 
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -11,7 +11,8 @@ use serde::de::{self, DeserializeOwned, DeserializeSeed, Deserializer, SeqAccess
 
 use crate::core::names::type_name_of;
 
-/// Says why a type can be read from no fields, if that is so. `extractor` is what takes it: `Query`.
+/// Says why a type can be read from no fields, if that is so. `extractor` is what takes it:
+/// `Query`.
 pub(super) fn mismatch<T: DeserializeOwned>(extractor: &str) -> Option<String> {
     // It is code of the user, and this is no request.
     let result = catch_unwind(AssertUnwindSafe(|| T::deserialize(Probe::Fields)));

@@ -110,8 +110,9 @@ impl Extract for RawQuery {
 
 /// What middleware put beside the request with [`Request::extensions_mut`].
 ///
-/// An app does not start if none of the middleware around the route can have put it there: no closure,
-/// and none that [says](RouteOptions::provide) it does. As `Option<Extension<T>>` it may be missing.
+/// An app does not start if none of the middleware around the route can have put it there: no
+/// closure, and none that [says](RouteOptions::provide) it does. As `Option<Extension<T>>` it may
+/// be missing.
 ///
 /// ```
 /// use filoplume::prelude::*;

@@ -43,8 +43,8 @@ pub struct RequestIds {
     trusts_incoming: bool,
 }
 
-/// The id of a request, given by [`RequestIds`]. An app with a handler that takes one does not start
-/// without it.
+/// The id of a request, given by [`RequestIds`]. An app with a handler that takes one does not
+/// start without it.
 ///
 /// ```
 /// use filoplume::middleware::{RequestId, RequestIds};

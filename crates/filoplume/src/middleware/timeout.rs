@@ -52,8 +52,8 @@ pub struct TimeoutBudget {
 /// How much time was spent on a request before it got here.
 type Spent = Box<dyn Fn(&Request) -> Option<Duration> + Send + Sync>;
 
-/// How much time is left to answer a request, as [`TimeoutBudget`] set it. A copy that can be handed
-/// on. An app with a handler that takes one does not start where no budget is set.
+/// How much time is left to answer a request, as [`TimeoutBudget`] set it. A copy that can be
+/// handed on. An app with a handler that takes one does not start where no budget is set.
 ///
 /// ```
 /// use std::time::Duration;

@@ -42,10 +42,11 @@ use crate::core::options::RouteOptions;
 /// client.get("/users/me").send().assert_status(400);
 /// ```
 ///
-/// Refused with `400` if a capture cannot be decoded or is not what the type wants. A type that no path
-/// of the pattern fits, such as a tuple of two for one capture or a struct with a field that is not
-/// captured, is a mistake of the program: the app does not start and says so, with the line of the route.
-/// What cannot be known then, such as what an untagged `enum` wants, is a `500` and a line in the log.
+/// Refused with `400` if a capture cannot be decoded or is not what the type wants. A type that no
+/// path of the pattern fits, such as a tuple of two for one capture or a struct with a field that
+/// is not captured, is a mistake of the program: the app does not start and says so, with the line
+/// of the route. What cannot be known then, such as what an untagged `enum` wants, is a `500` and a
+/// line in the log.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Path<T>(pub T);
 

@@ -1,11 +1,11 @@
 //! Whether a type fits the captures of a pattern, found out when the app starts.
 //!
 //! A type says by its `Deserialize` what it reads: a tuple of how many values, a struct with which
-//! fields. So it is deserialized once from a probe that knows the names of the captures and no values.
-//! Only what fails with every path is a mistake: a tuple of another length, several captures for one
-//! value, a field that no capture fills and that is neither optional nor has a default. The verdict
-//! counts only if it is what the whole deserialization ends with, so a type that makes up for an error
-//! is left alone, and so is everything that the probe cannot know.
+//! fields. So it is deserialized once from a probe that knows the names of the captures and no
+//! values. Only what fails with every path is a mistake: a tuple of another length, several
+//! captures for one value, a field that no capture fills and that is neither optional nor has a
+//! default. The verdict counts only if it is what the whole deserialization ends with, so a type
+//! that makes up for an error is left alone, and so is everything that the probe cannot know.
 
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -18,8 +18,8 @@ use serde::de::{
 use crate::core::captures::Capture;
 use crate::core::names::type_name_of;
 
-/// Texts that stand for captures until a field of a struct accepts one: a number, a word, and what is
-/// often parsed. A field that accepts none of them hides whether those behind it are needed.
+/// Texts that stand for captures until a field of a struct accepts one: a number, a word, and what
+/// is often parsed. A field that accepts none of them hides whether those behind it are needed.
 const SAMPLES: [&str; 8] = [
     "1",
     "a",
@@ -31,7 +31,8 @@ const SAMPLES: [&str; 8] = [
     "true",
 ];
 
-/// Says why a type can be read from no path that a pattern with these captures matches, if that is so.
+/// Says why a type can be read from no path that a pattern with these captures matches, if that is
+/// so.
 pub(super) fn mismatch<T: DeserializeOwned>(captures: &[Capture]) -> Option<String> {
     let names: Vec<&str> = captures.iter().map(|capture| &*capture.name).collect();
     let mut samples = vec![0; names.len()];
