@@ -6,7 +6,7 @@ use std::net::{SocketAddr, ToSocketAddrs};
 use std::path::Path;
 use std::sync::Arc;
 
-use filoplume_runtime::{Plan, Request, Response, Server, ServerBuilder, Service, ShutdownHandle};
+use filoplume_runtime::{Plan, Request, Response, Server, ServerBuilder, ServerConfig, Service, ShutdownHandle};
 
 use crate::app::{App, BuiltApp};
 use crate::core::error::{Error, Result};
@@ -56,6 +56,10 @@ impl Service for AppService {
         self.app.answer(request)
     }
 
+    fn config(&self) -> Option<ServerConfig> {
+        self.app.config.clone()
+    }
+
     fn route_name(&self, route: u32) -> Option<String> {
         if route == NO_ROUTE {
             return Some("(no route)".to_owned());
@@ -102,9 +106,8 @@ impl App {
     ///
     /// If the app has mistakes (see [`build`](Self::build)), or the address cannot be bound.
     pub fn listen(self, address: impl ToSocketAddrs + ToString) -> Result<()> {
-        let config = self.config.clone();
         let service = self.build()?;
-        listen_on(Server::builder().bind(address).map_err(start_up)?.config(config), service)
+        listen_on(Server::builder().bind(address).map_err(start_up)?, service)
     }
 
     /// As [`listen`](Self::listen), at a Unix socket, for a proxy on the same machine. The file goes away with the server.
@@ -122,9 +125,8 @@ impl App {
     /// As `listen`. A file that a server left which is gone is no hindrance.
     #[cfg(unix)]
     pub fn listen_unix(self, path: impl AsRef<Path>) -> Result<()> {
-        let config = self.config.clone();
         let service = self.build()?;
-        let builder = Server::builder().bind_unix(path.as_ref()).map_err(start_up)?.config(config);
+        let builder = Server::builder().bind_unix(path.as_ref()).map_err(start_up)?;
         say_where(&path.as_ref().display().to_string());
         listen_on(builder, service)
     }
@@ -151,9 +153,8 @@ impl App {
     ///
     /// As [`listen`](Self::listen).
     pub fn start(self, address: impl ToSocketAddrs + ToString) -> Result<RunningApp> {
-        let config = self.config.clone();
         let service = self.build()?;
-        let server = Server::builder().bind(address).map_err(start_up)?.config(config).build();
+        let server = Server::builder().bind(address).map_err(start_up)?.build();
         let server = server.map_err(start_up)?;
         let Some(local_addr) = server.local_addr() else {
             return Err(Error::start_up("the system does not say which port was taken"));

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use filoplume_runtime::{Method, Request, Response, ResponseBody, StatusCode};
+use filoplume_runtime::{Method, Request, Response, ResponseBody, ServerConfig, StatusCode};
 
 use crate::core::asked::Asked;
 use crate::core::context::Context;
@@ -20,6 +20,8 @@ pub(crate) struct BuiltApp {
     pub(crate) table: Table,
     pub(crate) layers: Box<[Layer]>,
     pub(crate) settings: Settings,
+    /// What the program set for the server.
+    pub(crate) config: Option<ServerConfig>,
 }
 
 impl BuiltApp {

@@ -42,7 +42,8 @@ use crate::static_files::StaticFiles;
 #[must_use = "an app does nothing until `listen`, `build` or `test` is called"]
 pub struct App {
     pub(crate) router: Router,
-    pub(crate) config: ServerConfig,
+    /// `None` if the program set none.
+    pub(crate) config: Option<ServerConfig>,
     pub(crate) settings: Settings,
 }
 
@@ -285,7 +286,10 @@ impl App {
         self
     }
 
-    /// Sets how the server behaves: timeouts, threads, limits.
+    /// Sets how the server behaves: timeouts, threads, limits. The app keeps it, whoever binds the
+    /// server: [`listen`](Self::listen), [`start`](Self::start), the [test client](Self::test), and a
+    /// [`Server`](crate::Server) that is given what [`build`](Self::build) returns. Only a
+    /// configuration that is set on the [server's own builder](crate::ServerBuilder::config) replaces it.
     ///
     /// ```
     /// use std::time::Duration;
@@ -297,7 +301,7 @@ impl App {
     /// # Ok::<(), Error>(())
     /// ```
     pub fn config(mut self, config: ServerConfig) -> Self {
-        self.config = config;
+        self.config = Some(config);
         self
     }
 
@@ -345,7 +349,7 @@ impl App {
             tracing::warn!("development mode is on: whoever asks is shown errors, routes and requests");
             note_places_of_panics();
         }
-        Ok(BuiltApp { table, layers, settings })
+        Ok(BuiltApp { table, layers, settings, config: self.config })
     }
 }
 

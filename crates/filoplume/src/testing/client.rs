@@ -2,7 +2,7 @@
 
 use std::net::{Ipv4Addr, SocketAddr};
 
-use filoplume_runtime::{Method, Peer, ServerConfig, answer_in_process};
+use filoplume_runtime::{Method, Peer, ServerConfig, Service, answer_in_process};
 use parking_lot::Mutex;
 
 use super::cookies::Jar;
@@ -47,9 +47,8 @@ impl App {
     /// If the app has mistakes, with their list.
     #[track_caller]
     pub fn test(self) -> TestClient {
-        let config = self.config.clone();
         match self.build() {
-            Ok(service) => TestClient::new(service, config),
+            Ok(service) => TestClient::new(service),
             Err(error) => panic!("{error:?}"),
         }
     }
@@ -67,7 +66,8 @@ macro_rules! methods {
 }
 
 impl TestClient {
-    fn new(service: AppService, config: ServerConfig) -> Self {
+    fn new(service: AppService) -> Self {
+        let config = service.config().unwrap_or_default();
         let peer = Peer::Tcp(SocketAddr::from((Ipv4Addr::LOCALHOST, 49152)));
         Self { service, config, peer, jar: Some(Mutex::default()) }
     }

@@ -17,6 +17,47 @@ fn status(address: SocketAddr, target: &str) -> u16 {
     answer.split(' ').nth(1).unwrap().parse().unwrap()
 }
 
+/// A built app that was bound by other means had the default configuration.
+#[test]
+fn an_app_keeps_its_configuration_unless_the_builder_sets_another() {
+    let with_max = |max| ServerConfig::default().connections_max(max).raise_descriptor_limit(false);
+    let app = || App::new().get("/", || "hi");
+    let rows = [
+        (None, None, None),
+        (Some(7), None, Some(7)),
+        (None, Some(9), Some(9)),
+        (Some(7), Some(9), Some(9)),
+    ];
+    for (of_app, of_builder, expected) in rows {
+        let app = of_app.into_iter().fold(app(), |app, max| app.config(with_max(max)));
+        let mut builder = Server::builder().bind("127.0.0.1:0").unwrap();
+        if let Some(max) = of_builder {
+            builder = builder.config(with_max(max));
+        }
+        let server = builder.build().unwrap();
+        server.spawn(app.build().unwrap()).unwrap();
+        let max = server.metrics().unwrap().connections_max;
+        match expected {
+            Some(expected) => assert_eq!(max, expected, "{of_app:?} {of_builder:?}"),
+            None => assert!(max > 9, "{max}"),
+        }
+        server.shutdown_handle().shutdown();
+        server.wait();
+    }
+}
+
+/// The same as one protocol among others.
+#[test]
+fn an_app_keeps_its_configuration_behind_raw_tcp() {
+    let config = ServerConfig::default().connections_max(7).raise_descriptor_limit(false);
+    let app = App::new().get("/", || "hi").config(config).build().unwrap();
+    let server = Server::bind("127.0.0.1:0").unwrap();
+    server.spawn_tcp(filoplume::tcp::http(app)).unwrap();
+    assert_eq!(server.metrics().unwrap().connections_max, 7);
+    server.shutdown_handle().shutdown();
+    server.wait();
+}
+
 #[test]
 fn panics_are_counted_once_whoever_answers_them() {
     let app = App::new()

@@ -61,6 +61,17 @@ pub(crate) enum Answerer {
     Tcp(Arc<dyn TcpService>),
 }
 
+impl Answerer {
+    /// Returns the configuration that the service wants.
+    pub(crate) fn config(&self) -> Option<ServerConfig> {
+        match self {
+            Self::Service(site) => site.service.config(),
+            Self::Tcp(service) => service.config(),
+            Self::Program(_) => None,
+        }
+    }
+}
+
 /// The shared side of a running server.
 pub(crate) struct Engine {
     pub(crate) config: ServerConfig,

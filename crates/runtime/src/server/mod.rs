@@ -51,7 +51,8 @@ struct Shared {
 
 enum State {
     Bound {
-        config: Box<ServerConfig>,
+        /// `None`: the builder was given none.
+        config: Option<Box<ServerConfig>>,
         bound: Vec<Bound>,
     },
     Serving {
@@ -217,7 +218,8 @@ impl Server {
         let mut state = self.shared.state.lock();
         match std::mem::replace(&mut *state, State::Ended) {
             State::Bound { config, bound } => {
-                let engine = Engine::start(*config, bound, answerer)?;
+                let config = choose_config(config, answerer.config());
+                let engine = Engine::start(config, bound, answerer)?;
                 *state = State::Serving { engine: Arc::clone(&engine), requests };
                 Ok(engine)
             }
@@ -232,7 +234,9 @@ impl Server {
     fn requests(&self) -> Result<MessageQueue<IncomingRequest>, RecvError> {
         let capacity = match &*self.shared.state.lock() {
             State::Serving { requests, .. } => return requests.clone().ok_or(RecvError::Closed),
-            State::Bound { config, .. } => config.queue_capacity.unwrap_or(INCOMING_CAPACITY),
+            State::Bound { config, .. } => {
+                config.as_ref().and_then(|config| config.queue_capacity).unwrap_or(INCOMING_CAPACITY)
+            }
             State::Ended => return Err(RecvError::Closed),
         };
         let requests = MessageQueue::new(capacity);
@@ -257,6 +261,19 @@ impl fmt::Debug for Server {
     }
 }
 
+/// Returns the configuration that counts: the builder's, else the service's, else the default.
+fn choose_config(built: Option<Box<ServerConfig>>, own: Option<ServerConfig>) -> ServerConfig {
+    match (built, own) {
+        (Some(built), own) => {
+            if own.is_some() {
+                tracing::warn!("the configuration of the server builder replaces that of the service");
+            }
+            *built
+        }
+        (None, own) => own.unwrap_or_default(),
+    }
+}
+
 /// Collects addresses and the configuration of a [`Server`].
 ///
 /// ```
@@ -273,7 +290,7 @@ impl fmt::Debug for Server {
 #[derive(Debug, Default)]
 #[must_use = "a builder does nothing until `build` is called"]
 pub struct ServerBuilder {
-    config: ServerConfig,
+    config: Option<Box<ServerConfig>>,
     bound: Vec<Bound>,
 }
 
@@ -344,9 +361,10 @@ impl ServerBuilder {
         Ok(self)
     }
 
-    /// Sets the configuration.
+    /// Sets the configuration. It replaces all of the [service's own](Service::config), if that has one; without a
+    /// call of this method the service's own counts, and otherwise the default.
     pub fn config(mut self, config: ServerConfig) -> Self {
-        self.config = config;
+        self.config = Some(Box::new(config));
         self
     }
 
@@ -360,7 +378,7 @@ impl ServerBuilder {
             return Err(Error::from(Kind::NoListener));
         }
         let local_addrs = self.bound.iter().filter_map(Bound::local_address).collect();
-        let state = Mutex::new(State::Bound { config: Box::new(self.config), bound: self.bound });
+        let state = Mutex::new(State::Bound { config: self.config, bound: self.bound });
         Ok(Server { shared: Arc::new(Shared { local_addrs, state }) })
     }
 }

@@ -13,6 +13,7 @@ use std::sync::OnceLock;
 use http::Extensions;
 
 use crate::budget::permits::Permits;
+use crate::config::ServerConfig;
 use crate::execution::key::{Execution, ExecutionKey, Route};
 use crate::service::request::Request;
 use crate::service::response::Response;
@@ -65,6 +66,12 @@ pub trait Service: Send + Sync + 'static {
     /// [`Metrics::routes`](crate::Metrics::routes). `None` by default; then its number is shown.
     fn route_name(&self, route: u32) -> Option<String> {
         let _ = route;
+        None
+    }
+
+    /// Returns the configuration that the service wants to be served with. Called once, when the server starts. A
+    /// configuration that was given to the [builder](crate::ServerBuilder::config) replaces it.
+    fn config(&self) -> Option<ServerConfig> {
         None
     }
 

@@ -4,6 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use super::{Io, Protocol, TcpService};
+use crate::config::ServerConfig;
 use crate::service::{Service, Site};
 use crate::transport::Peer;
 
@@ -73,6 +74,10 @@ impl Protocol for Http {
 impl TcpService for Http {
     fn accept(&self, _peer: Peer) -> Box<dyn Protocol> {
         Box::new(self.clone())
+    }
+
+    fn config(&self) -> Option<ServerConfig> {
+        self.site.service.config()
     }
 }
 

@@ -33,6 +33,7 @@ mod messages;
 mod reply;
 mod sender;
 
+use crate::config::ServerConfig;
 use crate::service::blocking_stream::BlockingStream;
 use crate::transport::Peer;
 
@@ -86,6 +87,12 @@ const UNREAD_BYTES_MAX: usize = 64 * 1024;
 pub trait TcpService: Send + Sync + 'static {
     /// Returns the state machine for a connection that was accepted.
     fn accept(&self, peer: Peer) -> Box<dyn Protocol>;
+
+    /// Returns the configuration that the service wants to be served with. Called once, when the server starts. A
+    /// configuration that was given to the [builder](crate::ServerBuilder::config) replaces it.
+    fn config(&self) -> Option<ServerConfig> {
+        None
+    }
 }
 
 impl<F, P> TcpService for F
