@@ -4,6 +4,7 @@ use filoplume_runtime::{Response, StatusCode};
 
 use crate::core::error::Result;
 use crate::core::response::IntoResponse;
+use crate::semantics::uri::encoded;
 
 /// An answer that sends the client elsewhere.
 ///
@@ -14,6 +15,18 @@ use crate::core::response::IntoResponse;
 ///
 /// let app = App::new().post("/notes", || Redirect::to("/notes"));
 /// app.test().post("/notes").send().assert_status(303).assert_header("location", "/notes");
+/// ```
+///
+/// What a URL cannot hold is sent percent-encoded: spaces, quotes, backslashes, controls, and
+/// characters outside of ASCII. What is encoded already stays, and so does what has a meaning in a
+/// URL, such as `/`, `?`, `#` and `&`: a value that may contain these is encoded before it is put
+/// into a target.
+///
+/// ```
+/// use filoplume::prelude::*;
+///
+/// let app = App::new().get("/", || Redirect::to("/café menu?day=%C3%A4"));
+/// app.test().get("/").send().assert_header("location", "/caf%C3%A9%20menu?day=%C3%A4");
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Redirect {
@@ -72,7 +85,7 @@ impl Redirect {
 impl IntoResponse for Redirect {
     fn into_response(self) -> Result<Response> {
         let mut response = Response::new(self.status.as_u16());
-        response.set_header("location", self.target)?;
+        response.set_header("location", encoded(&self.target).as_bytes())?;
         Ok(response)
     }
 }

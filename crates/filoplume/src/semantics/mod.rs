@@ -12,5 +12,6 @@ pub(crate) mod file_type;
 pub(crate) mod media_type;
 #[cfg(feature = "static-files")]
 pub(crate) mod range;
+pub(crate) mod uri;
 pub(crate) mod vary;
 pub(crate) mod weight;
