@@ -31,7 +31,7 @@ pub(super) fn hint(
         }
         StatusCode::PAYLOAD_TOO_LARGE => {
             "The route takes less. `Route::content_bytes_max` sets how much, and what a handler reads as `Body` is not \
-             collected."
+             collected. The fields of a form have limits of their own: `MultipartLimits`."
                 .to_owned()
         }
         StatusCode::INTERNAL_SERVER_ERROR => return internal(error),
@@ -56,6 +56,9 @@ fn not_found(routes: &[RouteLine<'_>]) -> String {
 }
 
 fn internal(error: &Error) -> Option<String> {
+    if let Some(advice) = error.lost_response() {
+        return Some(advice + ".");
+    }
     if error.downcast_ref::<Panicked>().is_some() {
         return Some(
             "A panic is a mistake of the program. What can go wrong is better returned: as `Result`, with `?`.".to_owned(),

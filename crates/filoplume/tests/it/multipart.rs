@@ -228,3 +228,24 @@ proptest! {
         prop_assert!(!answer.status().is_server_error(), "{answer:?}");
     }
 }
+
+/// A field had a limit of 32 MiB of its own, whatever the route accepted.
+#[test]
+fn a_field_may_be_as_long_as_the_route_accepts() {
+    const MEBIBYTE: usize = 1024 * 1024;
+    let count = |mut form: Multipart| -> Result<String> {
+        let Some(mut field) = form.next_field()? else { return Err(Error::bad_request("an empty form")) };
+        Ok(std::io::copy(&mut field, &mut std::io::sink())?.to_string())
+    };
+    let app = App::new()
+        .route("/raised", post(count).content_bytes_max(40 * MEBIBYTE as u64))
+        .route("/lowered", post(count).content_bytes_max(100));
+    let client = app.test();
+    let send = |path: &str, length: usize| {
+        let content = form(&[("name=a; filename=b", &"x".repeat(length))]);
+        client.post(path).header("content-type", TYPE).body(content).send()
+    };
+    send("/raised", 33 * MEBIBYTE).assert_status(200).assert_text(&(33 * MEBIBYTE).to_string());
+    send("/raised", 41 * MEBIBYTE).assert_status(413);
+    send("/lowered", 200).assert_status(413);
+}

@@ -10,9 +10,6 @@ const HEAD_BYTES_MAX: usize = 8 * 1024;
 /// Longest field in memory. Texts that people type are far below.
 const MEMORY_BYTES_MAX: u64 = 1024 * 1024;
 
-/// Longest field as a stream: photos and documents.
-const FIELD_BYTES_MAX: u64 = 32 * 1024 * 1024;
-
 /// Longest form. The server's own bound is as high: [`ServerConfig::content_bytes_max`](crate::ServerConfig::content_bytes_max).
 const TOTAL_BYTES_MAX: u64 = 64 * 1024 * 1024;
 
@@ -38,7 +35,8 @@ pub struct MultipartLimits {
     pub(super) parts_max: usize,
     pub(super) head_bytes_max: usize,
     pub(super) memory_bytes_max: u64,
-    pub(super) field_bytes_max: u64,
+    /// `None`: as long as the form.
+    pub(super) field_bytes_max: Option<u64>,
     /// `None`: what the route says.
     pub(super) total_bytes_max: Option<u64>,
 }
@@ -49,7 +47,7 @@ impl Default for MultipartLimits {
             parts_max: PARTS_MAX,
             head_bytes_max: HEAD_BYTES_MAX,
             memory_bytes_max: MEMORY_BYTES_MAX,
-            field_bytes_max: FIELD_BYTES_MAX,
+            field_bytes_max: None,
             total_bytes_max: None,
         }
     }
@@ -74,20 +72,23 @@ impl MultipartLimits {
     }
 
     /// Sets the longest field that [`bytes`](super::Field::bytes) and [`text`](super::Field::text) collect in
-    /// memory. Default: 1 MiB.
+    /// memory. Default: 1 MiB, whatever the route accepts: a limit that was raised for a file on its way to the
+    /// disk is not one for a text in memory.
     pub fn memory_bytes_max(mut self, bytes: u64) -> Self {
         self.memory_bytes_max = bytes;
         self
     }
 
-    /// Sets the longest field, whether it is read, saved or skipped. Default: 32 MiB.
+    /// Sets the longest field, whether it is read, saved or skipped. Default: as long as the form may be
+    /// ([`total_bytes_max`](Self::total_bytes_max)), so that a route that accepts more accepts longer files.
     pub fn field_bytes_max(mut self, bytes: u64) -> Self {
-        self.field_bytes_max = bytes;
+        self.field_bytes_max = Some(bytes);
         self
     }
 
     /// Sets the longest form, everything included. Default: what the route accepts
-    /// ([`Route::content_bytes_max`](crate::Route::content_bytes_max)), or 64 MiB. The server's bound stands before it.
+    /// ([`Route::content_bytes_max`](crate::Route::content_bytes_max)), or 64 MiB. What the route accepts, or else the
+    /// server's bound, stands before it: a form cannot be longer than the content.
     pub fn total_bytes_max(mut self, bytes: u64) -> Self {
         self.total_bytes_max = Some(bytes);
         self
@@ -97,6 +98,10 @@ impl MultipartLimits {
     pub(super) fn on_route(mut self, content_bytes_max: Option<u64>) -> Self {
         self.total_bytes_max = self.total_bytes_max.or(content_bytes_max);
         self
+    }
+
+    pub(super) fn field(&self) -> u64 {
+        self.field_bytes_max.unwrap_or_else(|| self.total())
     }
 
     pub(super) fn total(&self) -> u64 {

@@ -210,11 +210,10 @@ impl<R: Read> Parser<R> {
         loop {
             let State::Content { ready, is_delimited } = self.state else { return Ok(0) };
             if ready > 0 || is_delimited {
-                if self.part > 0 && self.field_bytes + ready as u64 > self.limits.field_bytes_max {
-                    return Err(MultipartRejection::FieldTooLong {
-                        field: self.head.name.clone(),
-                        bytes_max: self.limits.field_bytes_max,
-                    });
+                let bytes_max = self.limits.field();
+                if self.part > 0 && self.field_bytes + ready as u64 > bytes_max {
+                    let field = self.head.name.clone();
+                    return Err(MultipartRejection::FieldTooLong { field, bytes_max });
                 }
                 return Ok(ready);
             }
