@@ -18,11 +18,8 @@ use crate::routing::guards::{GuardedRouter, KnownFallback};
 use crate::routing::pattern::{Pattern, join};
 use crate::routing::prefix::Prefix;
 use crate::routing::route::{MethodHandler, Methods};
-use crate::routing::router::{Fallback, Placed, Router};
+use crate::routing::router::{FALLBACK, Fallback, Placed, Router};
 use crate::routing::table::{Entry, Table, allow};
-
-/// What stands in lists of routes in place of methods.
-const FALLBACK: &str = "FALLBACK";
 
 /// Builds the table of an app. `app_layers` are those that run before a route is chosen.
 pub(crate) fn build(router: Router, app_layers: &[Layer]) -> Result<Table, Vec<String>> {

@@ -81,6 +81,9 @@ pub struct Router {
     pub(crate) mistakes: Vec<String>,
 }
 
+/// What stands in lists of routes in place of methods.
+pub(crate) const FALLBACK: &str = "FALLBACK";
+
 /// Something at a pattern or prefix.
 pub(crate) struct Placed<T> {
     pub(crate) at: String,
@@ -272,6 +275,14 @@ impl Router {
         for Placed { at, what, .. } in &self.nested {
             what.list(&format!("{prefix}{at}"), routes);
         }
+        // Files at the root of a router are its fallback.
+        if let Some(fallback) = &self.fallback {
+            routes.push(RouteInfo {
+                methods: FALLBACK.to_owned(),
+                pattern: format!("{prefix}/*"),
+                written_at: fallback.written_at.to_string(),
+            });
+        }
     }
 
     /// Adds middleware around all routes of this router, nested ones included. The first is the outermost.
@@ -354,7 +365,8 @@ pub struct Routes(pub(crate) Vec<RouteInfo>);
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct RouteInfo {
-    /// The methods, separated by commas, or `ANY`.
+    /// The methods, separated by commas, or `ANY`; of a fallback, and of files at the root of a
+    /// router, `FALLBACK`.
     pub methods: String,
     /// The pattern, prefixes included.
     pub pattern: String,

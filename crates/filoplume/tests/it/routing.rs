@@ -513,15 +513,22 @@ fn routes_can_be_printed() {
         .get("/", || "")
         .route("/notes/{id}", get(|| "").on([Method::PUT, method("PURGE")], || "").any(|| ""))
         .nest("/api", Router::new().get("/", || "").nest("/v1", Router::new().post("/x", || "")))
-        .merge(Router::new().get("/merged", || ""));
+        .nest("/docs", Router::new().files("/", StaticFiles::folder("src")))
+        .files("/src", StaticFiles::folder("src"))
+        .merge(Router::new().get("/merged", || ""))
+        .fallback(|| StatusCode::NOT_FOUND);
     expect![[r#"
         GET        /
         GET        /notes/{id}
         PUT,PURGE  /notes/{id}
         ANY        /notes/{id}
+        GET        /src/
+        GET        /src/{*file}
         GET        /api
         POST       /api/v1/x
+        FALLBACK   /docs/*
         GET        /merged
+        FALLBACK   /*
     "#]]
     .assert_eq(&app.routes().to_string());
     let places: Vec<_> = app.routes().iter().map(|route| route.written_at.clone()).collect();

@@ -2,13 +2,14 @@
 
 use std::sync::Arc;
 
-use super::{Builder, FALLBACK};
+use super::Builder;
 use crate::core::error::Error;
 use crate::core::handler::{Endpoint, SharedEndpoint, erase};
 use crate::core::middleware::Layer;
 use crate::core::route::CompiledRoute;
 use crate::routing::guards::{Guard, GuardedRouter, all_layers, has_layers, joined};
 use crate::routing::prefix::Prefix;
+use crate::routing::router::FALLBACK;
 
 impl Builder<'_> {
     /// Adds the guards. All routes and fallbacks are known by now.
