@@ -33,7 +33,8 @@ use crate::transport::Peer;
 pub fn answer_in_process(service: &dyn Service, peer: Peer, input: &[u8], config: &ServerConfig) -> Vec<u8> {
     let mut buffers = Buffers::take();
     buffers.input.load(Unread::of(input.to_vec()));
-    let mut exchange = Exchange { service, peer, config, http: Http::new(None), sent: Vec::new() };
+    let mut exchange =
+        Exchange { service, peer, config, http: Http::new(None), sent: Vec::new(), route_number: None };
     while exchange.goes_on(&mut buffers) {}
     exchange.collect(&mut buffers);
     buffers.give_back();
@@ -46,6 +47,8 @@ struct Exchange<'a> {
     config: &'a ServerConfig,
     http: Http,
     sent: Vec<u8>,
+    /// Of the request at hand.
+    route_number: Option<u32>,
 }
 
 impl Exchange<'_> {
@@ -62,7 +65,10 @@ impl Exchange<'_> {
             Step::Call(request, route) => self.call(request, route, None, buffers),
             Step::Stream(streaming) => self.stream(*streaming, buffers),
             Step::Pump => {
-                self.http.pump(buffers, self.config);
+                if let Some(error) = self.http.pump(buffers, self.config) {
+                    let name = self.route_number.and_then(|number| self.service.route_name(number));
+                    self.service.body_failed(name.as_deref(), &error);
+                }
                 self.collect(buffers);
             }
             // What comes is the end, or another protocol; the others are steps of other guests.
@@ -84,6 +90,7 @@ impl Exchange<'_> {
         let plan = if self.service.plans() { self.service.plan(&mut request) } else { Plan::default() };
         let route = plan.route_of(&request);
         request.set_route(plan.route);
+        self.route_number = plan.route;
         if let Content::Refused(mut response) = plan.content {
             self.http.leave_unread(&request, buffers, self.config);
             self.http.respond(&mut response, route, None, buffers, self.config);

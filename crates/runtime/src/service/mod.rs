@@ -8,6 +8,7 @@ pub(crate) mod response;
 pub mod tcp;
 
 use std::fmt;
+use std::io;
 use std::sync::OnceLock;
 
 use http::Extensions;
@@ -75,8 +76,19 @@ pub trait Service: Send + Sync + 'static {
         None
     }
 
+    /// Is told that a response was broken off because the reader of its body failed or ended early. The status was
+    /// sent before that, so the peer learns it from the connection, which is closed. `route` is what it
+    /// [is called](Self::route_name). Writes a warning to the log unless the service has more to say.
+    fn body_failed(&self, route: Option<&str>, error: &io::Error) {
+        warn_of_failed_body(route, error);
+    }
+
     /// Answers the request. May block for as long as it likes: nobody else waits for it.
     fn call(&self, request: Request) -> Response;
+}
+
+pub(crate) fn warn_of_failed_body(route: Option<&str>, error: &io::Error) {
+    tracing::warn!(route, %error, "the reader of a response body failed");
 }
 
 impl<F, R> Service for F

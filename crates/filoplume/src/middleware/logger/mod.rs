@@ -1,10 +1,12 @@
 //! One line for each request.
 
 mod line;
+mod sent;
 
 use std::fmt;
-use std::io::{self, Write};
+use std::io::Write;
 use std::net::IpAddr;
+use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
 use filoplume_runtime::{Method, Peer, Request, Response, ResponseBody, StatusCode, Version};
@@ -14,6 +16,7 @@ use crate::core::context::Context;
 use crate::core::error::{Error, Result};
 use crate::core::middleware::{Middleware, Next};
 use crate::core::options::RouteOptions;
+use crate::log::{write_to_stderr, write_to_stdout};
 use crate::middleware::RequestId;
 use crate::middleware::catch_panic::contain;
 
@@ -35,15 +38,51 @@ use crate::middleware::catch_panic::contain;
 /// What a client sent is escaped: it cannot begin a line, leave its field, or send commands to a terminal. The query is
 /// written too; a program that has secrets there should [leave it out](Self::without_query).
 ///
-/// The line is written when the handler has answered. A response that is a stream is sent after that: its bytes
-/// are not known then, and its duration is that of the handler. An error has no bytes yet either. Middleware further
-/// out is not seen, so the logger goes first, or second behind [`RequestIds`](super::RequestIds).
+/// The line is written when the handler has answered, or, if the response comes from a reader, when that has ended:
+/// its duration and its bytes are then those of the whole response. If the response is broken off, because the reader
+/// failed or the client left, the line has the bytes that were read, and the reason as its error; the combined format
+/// has no place for one.
+///
+/// ```
+/// use std::fs::File;
+/// use std::io::{self, Read};
+/// use filoplume::prelude::*;
+/// use filoplume::response::Reader;
+///
+/// struct Failing;
+///
+/// impl Read for Failing {
+///     fn read(&mut self, _: &mut [u8]) -> io::Result<usize> {
+///         Err(io::Error::other("the disk is gone"))
+///     }
+/// }
+///
+/// # let folder = tempfile::tempdir()?;
+/// # let path = folder.path().join("access.log");
+/// let logger = middleware::Logger::new().json().to(File::create(&path)?);
+/// let client = App::new().get("/", || Reader::new(io::Cursor::new("some").chain(Failing))).with(logger).test();
+/// client.raw("GET / HTTP/1.1\r\nHost: a\r\n\r\n");
+/// let line = std::fs::read_to_string(&path)?;
+/// assert!(line.contains(r#""bytes":4"#) && line.contains(r#""error":"broken off: the disk is gone""#), "{line}");
+/// # Ok::<(), io::Error>(())
+/// ```
+///
+/// An error has no bytes yet, because it gets its content further out. Middleware further out is not seen, so the
+/// logger goes first, or second behind [`RequestIds`](super::RequestIds).
 pub struct Logger {
-    format: Format,
-    /// `None`: the default of the format.
-    sink: Option<Mutex<Box<dyn Write + Send>>>,
+    output: Output,
     writes_query: bool,
 }
+
+/// Where the lines go, and how they look. Clones are the same place.
+#[derive(Clone)]
+struct Output {
+    format: Format,
+    /// `None`: the default of the format.
+    sink: Option<Sink>,
+}
+
+type Sink = Arc<Mutex<Box<dyn Write + Send>>>;
 
 /// How a line looks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -65,7 +104,8 @@ struct Entry<'a> {
     bytes: Option<u64>,
     duration: Duration,
     request_id: Option<&'a str>,
-    error: Option<&'a Error>,
+    /// What the peer is told and all causes, in one line; or why the response was broken off.
+    error: Option<&'a str>,
 }
 
 /// What is known of a request before it is handed on.
@@ -85,7 +125,7 @@ struct Asked {
 impl Logger {
     /// Returns a logger that sends `tracing` events, or writes to stderr where nobody listens to them.
     pub fn new() -> Self {
-        Self { format: Format::Short, sink: None, writes_query: true }
+        Self { output: Output { format: Format::Short, sink: None }, writes_query: true }
     }
 
     /// Writes lines in Apache's combined log format, which many tools read:
@@ -97,7 +137,7 @@ impl Logger {
     /// Times are in UTC. The third field, the user, is always `-`.
     #[must_use]
     pub fn combined(mut self) -> Self {
-        self.format = Format::Combined;
+        self.output.format = Format::Combined;
         self
     }
 
@@ -111,7 +151,7 @@ impl Logger {
     /// `referer`, `user_agent`, `error`. What is not known is left out.
     #[must_use]
     pub fn json(mut self) -> Self {
-        self.format = Format::Json;
+        self.output.format = Format::Json;
         self
     }
 
@@ -139,7 +179,7 @@ impl Logger {
     /// ```
     #[must_use]
     pub fn to(mut self, sink: impl Write + Send + 'static) -> Self {
-        self.sink = Some(Mutex::new(Box::new(sink)));
+        self.output.sink = Some(Arc::new(Mutex::new(Box::new(sink))));
         self
     }
 
@@ -164,7 +204,7 @@ impl Logger {
     }
 
     fn ask(&self, request: &Request, context: Context<'_>) -> Asked {
-        let header = |name| match self.format {
+        let header = |name| match self.output.format {
             Format::Short => None,
             Format::Combined | Format::Json => {
                 request.headers().get(name).map(|value| String::from_utf8_lossy(value).into_owned())
@@ -182,7 +222,9 @@ impl Logger {
             request_id: request.extensions().get().cloned(),
         }
     }
+}
 
+impl Output {
     fn log(&self, entry: &Entry<'_>) {
         if self.format == Format::Short && self.sink.is_none() && tracing::dispatcher::has_been_set() {
             return entry.send_event();
@@ -192,12 +234,12 @@ impl Logger {
             Format::Combined => entry.to_combined(),
             Format::Json => entry.to_json(),
         };
-        // There is nowhere to tell that a log cannot be written.
-        let _ = match (&self.sink, self.format) {
-            (Some(sink), _) => sink.lock().write_all(line.as_bytes()),
-            (None, Format::Short) => io::stderr().lock().write_all(line.as_bytes()),
-            (None, Format::Combined | Format::Json) => io::stdout().lock().write_all(line.as_bytes()),
-        };
+        match (&self.sink, self.format) {
+            // There is nowhere to tell that a log cannot be written.
+            (Some(sink), _) => drop(sink.lock().write_all(line.as_bytes())),
+            (None, Format::Short) => write_to_stderr(&line),
+            (None, Format::Combined | Format::Json) => write_to_stdout(&line),
+        }
     }
 }
 
@@ -212,16 +254,20 @@ impl Middleware for Logger {
         let started = Instant::now();
         let context = next.context();
         let asked = self.ask(&request, context);
-        let response = contain(request, next);
-        let error = Error::of(&response);
+        let mut response = contain(request, next);
+        if asked.method != Method::HEAD && sent::is_streamed(&response) {
+            sent::log_when_sent(&self.output, asked, context.route(), started, &mut response);
+            return Ok(response);
+        }
+        let error = Error::of(&response).map(Error::in_one_line);
         let request_id = asked.request_id.as_ref().or_else(|| response.extensions().get());
-        self.log(&Entry {
+        self.output.log(&Entry {
             status: response.status_code(),
             route: context.route(),
             bytes: bytes_of(&response, error.is_some()),
             duration: started.elapsed(),
             request_id: request_id.map(RequestId::as_str),
-            error,
+            error: error.as_deref(),
             asked: &asked,
         });
         Ok(response)
@@ -233,7 +279,7 @@ impl Middleware for Logger {
 
 impl fmt::Debug for Logger {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Logger").field("format", &self.format).finish_non_exhaustive()
+        f.debug_struct("Logger").field("format", &self.output.format).finish_non_exhaustive()
     }
 }
 
@@ -264,16 +310,11 @@ impl Entry<'_> {
             client,
             peer = %peer,
             request_id = self.request_id,
-            error = self.error_text(),
+            error = self.error,
         );
     }
 
     fn duration_us(&self) -> u64 {
         u64::try_from(self.duration.as_micros()).unwrap_or(u64::MAX)
-    }
-
-    /// What the peer is told and all causes, in one line.
-    fn error_text(&self) -> Option<String> {
-        self.error.map(Error::in_one_line)
     }
 }

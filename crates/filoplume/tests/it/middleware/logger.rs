@@ -83,7 +83,104 @@ fn errors_and_panics_are_in_the_line() {
     assert_eq!(lines[2]["status"], 404);
     assert!(lines[2].get("route").is_none() && lines[2].get("bytes").is_none());
     assert_eq!(lines[3]["status"], 200);
-    assert!(lines[3].get("bytes").is_none(), "a stream is not sent yet");
+    assert_eq!(lines[3]["bytes"], 3, "a stream is logged when it was sent");
+    assert!(lines[3].get("error").is_none());
+}
+
+/// Gives some bytes, and then fails.
+struct Failing;
+
+impl io::Read for Failing {
+    fn read(&mut self, _: &mut [u8]) -> io::Result<usize> {
+        Err(io::Error::other("the disk is gone"))
+    }
+}
+
+/// The line said 200, and nothing else.
+#[test]
+fn a_response_that_is_broken_off_is_logged_as_such() {
+    use filoplume::response::Reader;
+
+    let sink = Sink::default();
+    let text = || io::Cursor::new("abc");
+    let client = App::new()
+        .get("/whole", move || Reader::sized(text(), 3))
+        .get("/failing", move || Reader::new(io::Read::chain(text(), Failing)))
+        .get("/short", move || Reader::sized(text(), 5))
+        .with(Logger::new().json().to(sink.clone()))
+        .test();
+    for path in ["/whole", "/failing", "/short"] {
+        client.raw(format!("GET {path} HTTP/1.1\r\nHost: a\r\n\r\n"));
+    }
+    client.raw("HEAD /whole HTTP/1.1\r\nHost: a\r\n\r\n");
+    let text = sink.text();
+    let lines: Vec<_> = text
+        .lines()
+        .map(|line| {
+            let line: serde_json::Value = serde_json::from_str(line).unwrap();
+            format!(
+                "{} {} {} {} {}",
+                line["method"], line["path"], line["status"], line["bytes"], line["error"]
+            )
+        })
+        .collect();
+    assert_eq!(
+        lines,
+        [
+            r#""GET" "/whole" 200 3 null"#,
+            r#""GET" "/failing" 200 3 "broken off: the disk is gone""#,
+            r#""GET" "/short" 200 3 "broken off: the reader ended early""#,
+            r#""HEAD" "/whole" 200 3 null"#,
+        ]
+    );
+}
+
+/// What the tests below run in a process of their own.
+#[test]
+#[ignore = "run by other tests"]
+fn logs_to_stderr_and_stdout() {
+    App::new()
+        .get("/captured", || "hi")
+        .with(Logger::new())
+        .test()
+        .get("/captured")
+        .send()
+        .assert_status(200);
+    let logger = Logger::new().combined();
+    App::new().get("/captured", || "hi").with(logger).test().get("/captured").send().assert_status(200);
+    let app = App::new().get("/captured", || "hi").with(Logger::new()).start("127.0.0.1:0").unwrap();
+    let mut stream = std::net::TcpStream::connect(app.local_addr()).unwrap();
+    stream.write_all(b"GET /captured HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n").unwrap();
+    io::copy(&mut stream, &mut io::sink()).unwrap();
+}
+
+fn run_apart(option: &str, stderr: std::process::Stdio) -> std::process::Output {
+    let program = std::env::current_exe().unwrap();
+    let name = "middleware::logger::logs_to_stderr_and_stdout";
+    let mut command = std::process::Command::new(program);
+    command.args(["--exact", name, "--include-ignored", option]).stderr(stderr).output().unwrap()
+}
+
+#[test]
+fn tests_capture_what_is_logged() {
+    let output = run_apart("--quiet", std::process::Stdio::piped());
+    assert!(output.status.success(), "{output:?}");
+    let printed = [output.stdout, output.stderr].concat();
+    let printed = String::from_utf8(printed).unwrap();
+    assert!(!printed.contains("/captured"), "{printed}");
+
+    let output = run_apart("--nocapture", std::process::Stdio::piped());
+    let (stdout, stderr) = (String::from_utf8(output.stdout), String::from_utf8(output.stderr));
+    assert_eq!(stderr.unwrap().matches("200 GET /captured").count(), 2);
+    assert!(stdout.unwrap().contains("\"GET /captured HTTP/1.1\" 200 2"));
+}
+
+/// `eprint!` alone would panic.
+#[cfg(target_os = "linux")]
+#[test]
+fn a_log_that_cannot_be_written_is_no_error() {
+    let full = std::fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
+    assert!(run_apart("--nocapture", full.into()).status.success());
 }
 
 #[test]

@@ -1,5 +1,6 @@
 //! Contents that a handler reads, and bodies that it gives, piece by piece.
 
+use std::io;
 use std::ops::ControlFlow::{Break, Continue};
 
 use super::pass_on::RETRY_AFTER;
@@ -7,12 +8,15 @@ use super::run::run;
 use super::{Flow, Outcome, Worker};
 use crate::budget::refusal::Refusal;
 use crate::clock::Pace;
+use crate::engine::Engine;
 use crate::engine::connection::Connection;
 use crate::engine::connection::unsent::Flushed;
 use crate::engine::task::ReplyTo;
 use crate::protocol::Guest;
 use crate::protocol::http::Streaming;
 use crate::service::body::{Body, ContentStream, STREAM_TICK, StreamLeft, Streamed};
+use crate::execution::key::Route;
+use crate::service::{Site, warn_of_failed_body};
 
 impl Worker<'_> {
     /// Lets the handler read the content from the connection.
@@ -76,12 +80,28 @@ impl Worker<'_> {
             return Break(Outcome::Closed(connection));
         };
         let Self { engine, buffers, lead, clocks, .. } = self;
-        let (result, conduct) = run(lead, clocks, engine, home, route, || http.pump(buffers, &engine.config));
+        let (result, conduct) = run(lead, clocks, engine, home, route, || {
+            if let Some(error) = http.pump(buffers, &engine.config) {
+                tell_of_failed_body(engine, http.site(), route, &error);
+            }
+        });
         if result.is_err() {
             http.break_off();
         }
         transport.set_resets(http.is_cut_short());
         self.take_note(&mut connection, conduct);
         self.flush(connection)
+    }
+}
+
+/// Says that a response whose head was sent could not be finished. The service may have more to say of it than
+/// the engine.
+#[cold]
+fn tell_of_failed_body(engine: &Engine, site: Option<&Site>, route: Route, error: &io::Error) {
+    let name_of = |number| site.and_then(|site| site.service.route_name(number));
+    let name = engine.routes.name_of(route.key, &name_of);
+    match site {
+        Some(site) => site.service.body_failed(name.as_deref(), error),
+        None => warn_of_failed_body(name.as_deref(), error),
     }
 }

@@ -163,9 +163,10 @@ impl Http {
         }
     }
 
-    /// Reads the next piece of the response body into the output. Runs the handler's code.
-    pub(crate) fn pump(&mut self, buffers: &mut Buffers, config: &ServerConfig) {
-        let Stage::Sending(sending) = &mut self.stage else { return };
+    /// Reads the next piece of the response body into the output. Runs the handler's code. Returns why the
+    /// response was broken off, if its reader failed.
+    pub(crate) fn pump(&mut self, buffers: &mut Buffers, config: &ServerConfig) -> Option<io::Error> {
+        let Stage::Sending(sending) = &mut self.stage else { return None };
         let Buffers { output, scratch, .. } = buffers;
         if scratch.len() < PUMP_BYTES {
             scratch.resize(PUMP_BYTES, 0);
@@ -179,8 +180,8 @@ impl Http {
         let piece = match result {
             Ok(read) => scratch.get(..read).unwrap_or_default(),
             Err(error) => {
-                tracing::warn!(%error, "the reader of a response body failed");
-                return self.break_off();
+                self.break_off();
+                return Some(error);
             }
         };
         match &mut sending.framing {
@@ -188,11 +189,12 @@ impl Http {
                 *left -= piece.len() as u64;
                 output.extend_from_slice(piece);
                 if piece.is_empty() && *left > 0 {
-                    tracing::warn!(missing = *left, "the reader of a response body ended early");
-                    return self.break_off();
+                    let error = format!("it ended {left} bytes early");
+                    self.break_off();
+                    return Some(io::Error::new(io::ErrorKind::UnexpectedEof, error));
                 }
                 if *left > 0 {
-                    return;
+                    return None;
                 }
             }
             SendFraming::Chunked if piece.is_empty() => output.extend_from_slice(LAST_CHUNK),
@@ -200,12 +202,12 @@ impl Http {
                 encode_chunk_head(piece.len(), output);
                 output.extend_from_slice(piece);
                 output.extend_from_slice(CHUNK_END);
-                return;
+                return None;
             }
             SendFraming::UntilClose => {
                 output.extend_from_slice(piece);
                 if !piece.is_empty() {
-                    return;
+                    return None;
                 }
             }
         }
@@ -217,6 +219,7 @@ impl Http {
         }
         self.messages.write_done();
         self.settle(!buffers.input.is_empty());
+        None
     }
 
     /// Ends the connection without the end of the response: the peer must not take it for whole.

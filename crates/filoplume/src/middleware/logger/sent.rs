@@ -1,0 +1,117 @@
+//! Responses that come from a reader: their line is written when that is known to have ended.
+
+use std::io::{self, Read};
+use std::thread;
+use std::time::Instant;
+
+use filoplume_runtime::{Response, ResponseBody, StatusCode};
+
+use super::{Asked, Entry, Output};
+use crate::middleware::RequestId;
+
+/// Whether the content of a response is read while it is sent.
+pub(super) fn is_streamed(response: &Response) -> bool {
+    matches!(response.body(), ResponseBody::Sized { .. } | ResponseBody::Unsized(_))
+}
+
+/// Has the line written when the response was sent, or broken off.
+pub(super) fn log_when_sent(
+    output: &Output,
+    asked: Asked,
+    route: Option<&str>,
+    started: Instant,
+    response: &mut Response,
+) {
+    let length = match response.body() {
+        ResponseBody::Sized { length, .. } => Some(*length),
+        _ => None,
+    };
+    let request_id = asked.request_id.clone().or_else(|| response.extensions().get().cloned());
+    let line = Line {
+        output: output.clone(),
+        status: response.status_code(),
+        route: route.map(str::to_owned),
+        request_id,
+        asked,
+        started,
+        length,
+        bytes: 0,
+        end: None,
+    };
+    let body = std::mem::take(response.body_mut());
+    *response.body_mut() = match body {
+        ResponseBody::Sized { reader, length } => {
+            ResponseBody::Sized { reader: Box::new(Logged { reader, line }), length }
+        }
+        ResponseBody::Unsized(reader) => ResponseBody::Unsized(Box::new(Logged { reader, line })),
+        other => other,
+    };
+}
+
+/// A reader whose end is logged.
+struct Logged {
+    // Before the line, so that it is dropped first: what it does to end is in the duration.
+    reader: Box<dyn Read + Send>,
+    line: Line,
+}
+
+impl Read for Logged {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let result = self.reader.read(buffer);
+        match &result {
+            Ok(0) if !buffer.is_empty() => self.line.end = Some(Ok(())),
+            Ok(read) => self.line.bytes += *read as u64,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => self.line.end = Some(Err(error.to_string())),
+        }
+        result
+    }
+}
+
+/// What is known of the response, until it is logged.
+struct Line {
+    output: Output,
+    asked: Asked,
+    status: StatusCode,
+    route: Option<String>,
+    request_id: Option<RequestId>,
+    started: Instant,
+    /// What was announced.
+    length: Option<u64>,
+    /// What was read.
+    bytes: u64,
+    /// How the reader ended, if it did.
+    end: Option<Result<(), String>>,
+}
+
+impl Line {
+    /// Why the response is not whole.
+    fn reason(&self) -> Option<String> {
+        // A reader of known length is not asked again when it has given that.
+        let is_whole = self.length.is_some_and(|length| self.bytes >= length);
+        let reason = match (&self.end, self.length) {
+            (Some(Err(error)), _) => error,
+            _ if is_whole => return None,
+            (Some(Ok(())), None) => return None,
+            (Some(Ok(())), Some(_)) => "the reader ended early",
+            (None, _) if thread::panicking() => "the reader panicked",
+            (None, _) => "the connection ended before the response",
+        };
+        Some(format!("broken off: {reason}"))
+    }
+}
+
+impl Drop for Line {
+    fn drop(&mut self) {
+        let error = self.reason();
+        self.output.log(&Entry {
+            asked: &self.asked,
+            status: self.status,
+            route: self.route.as_deref(),
+            bytes: Some(self.bytes),
+            duration: self.started.elapsed(),
+            request_id: self.request_id.as_ref().map(RequestId::as_str),
+            error: error.as_deref(),
+        });
+    }
+}
