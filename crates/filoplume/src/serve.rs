@@ -1,12 +1,15 @@
 //! The way from the engine to the app and back. Only this file names the engine's server.
 
 use std::fmt;
+use std::io;
 use std::net::{SocketAddr, ToSocketAddrs};
 #[cfg(unix)]
 use std::path::Path;
 use std::sync::Arc;
 
-use filoplume_runtime::{Plan, Request, Response, Server, ServerBuilder, ServerConfig, Service, ShutdownHandle};
+use filoplume_runtime::{
+    Plan, Request, Response, Server, ServerBuilder, ServerConfig, Service, ShutdownHandle,
+};
 
 use crate::app::{App, BuiltApp};
 use crate::core::error::{Error, Result};
@@ -54,6 +57,12 @@ impl Service for AppService {
     #[inline]
     fn call(&self, request: Request) -> Response {
         self.app.answer(request)
+    }
+
+    fn body_failed(&self, route: Option<&str>, error: &io::Error) {
+        let route = route.unwrap_or("(no route)");
+        tracing::warn!(route, %error, "the reader of a response body failed");
+        tell_without_subscriber(&format!("{route} was broken off: {error}"));
     }
 
     fn config(&self) -> Option<ServerConfig> {
@@ -133,6 +142,9 @@ impl App {
 
     /// Begins to answer requests at an address on threads of its own, and returns at once. For tests over a socket and
     /// for programs that do something else beside; port 0 takes one that is free.
+    ///
+    /// Signals are left to the program: without more, SIGTERM and Ctrl-C end the process at once, and responses that are
+    /// on their way are cut. [`RunningApp::shutdown_on_signals`] finishes them first, as [`listen`](Self::listen) does.
     ///
     /// ```
     /// use std::io::{Read, Write};
@@ -219,12 +231,36 @@ impl RunningApp {
         self.server.shutdown_handle()
     }
 
+    /// Shuts the app down on SIGTERM and SIGINT, as [`App::listen`] does: what was begun is finished first, and a second
+    /// signal ends the process at once. [`wait`](Self::wait) then returns when the app has ended.
+    ///
+    /// ```no_run
+    /// use filoplume::prelude::*;
+    ///
+    /// fn main() -> filoplume::Result<()> {
+    ///     let app = App::new().get("/", || "hi").start("127.0.0.1:5000")?;
+    ///     app.shutdown_on_signals()?;
+    ///     // .. what the program does beside
+    ///     app.wait();
+    ///     Ok(())
+    /// }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// If the system does not let this program listen to signals.
+    #[cfg(unix)]
+    pub fn shutdown_on_signals(&self) -> Result<()> {
+        self.server.shutdown_on_signals().map_err(start_up)
+    }
+
     /// Returns the server that the app runs on, with its counters and gauges.
     pub fn server(&self) -> &Server {
         &self.server
     }
 
-    /// Waits until the app has been shut down by a [handle](Self::shutdown_handle).
+    /// Waits until the app has been shut down, by a [handle](Self::shutdown_handle) or, if it
+    /// [listens to them](Self::shutdown_on_signals), by a signal.
     ///
     /// ```
     /// use std::thread;

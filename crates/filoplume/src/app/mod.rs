@@ -10,7 +10,7 @@ use filoplume_runtime::{Method, Response, ServerConfig};
 pub(crate) use self::built_app::BuiltApp;
 use crate::client::Proxies;
 use crate::core::asked::Asked;
-use crate::core::error::{Error, Result};
+use crate::core::error::{Error, Result, responder};
 use crate::core::handler::{Handler, Parameters, check_handler};
 use crate::core::middleware::{Layer, Middleware};
 use crate::core::panics::note_places_of_panics;
@@ -228,6 +228,49 @@ impl App {
         map: impl Fn(&E) -> Error + Send + Sync + 'static,
     ) -> Self {
         self.settings.translators.push(Box::new(move |error| error.downcast_ref().map(&map)));
+        self
+    }
+
+    /// Has errors of type `E` answered as their [`IntoResponse`] says, also when they became an [`Error`] by `?`, which
+    /// otherwise makes a plain `500` of them. A handler that returns `Result<_, E>` needs no call of this method.
+    ///
+    /// ```
+    /// use std::fmt;
+    /// use filoplume::prelude::*;
+    ///
+    /// #[derive(Debug)]
+    /// struct SoldOut;
+    ///
+    /// impl std::error::Error for SoldOut {}
+    ///
+    /// impl fmt::Display for SoldOut {
+    ///     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    ///         f.write_str("sold out")
+    ///     }
+    /// }
+    ///
+    /// impl IntoResponse for SoldOut {
+    ///     fn into_response(self) -> Result<Response> {
+    ///         Err(Error::conflict(self.to_string()))
+    ///     }
+    /// }
+    ///
+    /// fn take() -> Result<u32, SoldOut> {
+    ///     Err(SoldOut)
+    /// }
+    ///
+    /// fn buy() -> Result<String> {
+    ///     Ok(format!("{} are left", take()?))
+    /// }
+    ///
+    /// let client = App::new().post("/buy", buy).error_response::<SoldOut>().test();
+    /// client.post("/buy").send().assert_status(409).assert_contains("sold out");
+    /// ```
+    pub fn error_response<E>(mut self) -> Self
+    where
+        E: StdError + IntoResponse + Send + Sync + 'static,
+    {
+        self.settings.responders.push(responder::<E>);
         self
     }
 

@@ -24,7 +24,11 @@ impl Context<'_> {
     /// The response that stands for an error on its way out, and the line in the log for one of ours.
     #[inline(never)]
     pub(crate) fn pending(self, error: Error) -> Response {
-        let error = self.translate(error);
+        let error = match self.translate(error).answer_itself(&self.settings.responders) {
+            Ok(Ok(response)) => return response,
+            Ok(Err(own)) => own,
+            Err(error) => error,
+        };
         if error.status_code().is_server_error() {
             let route = self.route().unwrap_or("no route");
             let method = self.asked.method().as_str();
@@ -36,6 +40,10 @@ impl Context<'_> {
                 "a request failed"
             );
             tell_without_subscriber(&format!("{method} {route} failed: {}", error.in_one_line()));
+            if let Some(advice) = error.lost_response() {
+                tracing::warn!(method, route, "{advice}");
+                tell_without_subscriber(&advice);
+            }
         }
         error.into_pending_response()
     }

@@ -56,6 +56,7 @@ use super::error::Result;
     label = "not a response",
     note = "handlers return text, bytes, `Json(value)`, `Html(text)`, a `StatusCode`, `Redirect`, a `Response`, `()`",
     note = "or `(StatusCode, value)`, `Option<value>`, `Result<value>`",
+    note = "the error of a `Result` becomes a response too: for one of yours, `impl IntoResponse` says the status",
     note = "a struct with `#[derive(Serialize)]`, a list or a number is answered as `Json(value)`, a number as text as `n.to_string()`",
     note = "handlers are not `async`: they may block"
 )]

@@ -5,7 +5,7 @@ use std::error::Error as StdError;
 use filoplume_runtime::Response;
 
 use super::asked::Asked;
-use super::error::Error;
+use super::error::{Error, Responder};
 use super::states::States;
 use crate::client::Proxies;
 
@@ -15,6 +15,8 @@ pub(crate) struct Settings {
     pub(crate) is_development: bool,
     pub(crate) presenter: Option<Presenter>,
     pub(crate) translators: Vec<Translator>,
+    /// For errors that say themselves how they are answered.
+    pub(crate) responders: Vec<Responder>,
     pub(crate) proxies: Proxies,
     pub(crate) states: States,
 }

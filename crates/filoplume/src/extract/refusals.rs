@@ -21,18 +21,15 @@ use super::{AuthorizationRejection, ContentRejection, ExtensionRejection, Header
 use super::{FormRejection, QueryRejection};
 #[cfg(feature = "validate")]
 use super::{InvalidFields, ValidRejection};
-use crate::core::error::{Error, Result};
+use crate::core::error::{Error, Failure, Result};
 use crate::core::extract::{Refusal, refuse};
 use crate::core::response::IntoResponse;
 
-impl<E> From<E> for Error
-where
-    E: StdError + Send + Sync + 'static,
-{
+impl<E: Failure> From<E> for Error {
     #[track_caller]
     fn from(error: E) -> Self {
-        let known = known_refusal(&error);
-        known.unwrap_or_else(|| Self::status(StatusCode::INTERNAL_SERVER_ERROR)).with_source(error)
+        let error_of_others = || Self::status(StatusCode::INTERNAL_SERVER_ERROR).converted_from::<E>();
+        known_refusal(&error).unwrap_or_else(error_of_others).with_source(error)
     }
 }
 

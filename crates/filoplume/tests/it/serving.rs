@@ -2,8 +2,10 @@
 
 #![allow(clippy::unwrap_used, reason = "a panic is how a test fails")]
 
-use std::io::{Read, Write};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
 
 use filoplume::Server;
 use filoplume::prelude::*;
@@ -22,12 +24,8 @@ fn status(address: SocketAddr, target: &str) -> u16 {
 fn an_app_keeps_its_configuration_unless_the_builder_sets_another() {
     let with_max = |max| ServerConfig::default().connections_max(max).raise_descriptor_limit(false);
     let app = || App::new().get("/", || "hi");
-    let rows = [
-        (None, None, None),
-        (Some(7), None, Some(7)),
-        (None, Some(9), Some(9)),
-        (Some(7), Some(9), Some(9)),
-    ];
+    let rows =
+        [(None, None, None), (Some(7), None, Some(7)), (None, Some(9), Some(9)), (Some(7), Some(9), Some(9))];
     for (of_app, of_builder, expected) in rows {
         let app = of_app.into_iter().fold(app(), |app, max| app.config(with_max(max)));
         let mut builder = Server::builder().bind("127.0.0.1:0").unwrap();
@@ -89,4 +87,56 @@ fn panics_are_counted_once_whoever_answers_them() {
     }
     server.shutdown_handle().shutdown();
     server.wait();
+}
+
+/// What the test below runs in a process of its own, because it is sent a signal.
+#[cfg(unix)]
+#[test]
+#[ignore = "run by another test"]
+fn serves_until_a_signal() {
+    let app = App::new().get("/", || {
+        println!("called");
+        // Until the test writes a line.
+        std::io::stdin().lines().next();
+        "finished"
+    });
+    let app = app.start("127.0.0.1:0").unwrap();
+    app.shutdown_on_signals().unwrap();
+    println!("address {}", app.local_addr());
+    app.wait();
+    println!("drained");
+}
+
+#[cfg(unix)]
+#[test]
+fn a_started_app_finishes_what_was_begun_when_a_signal_comes() {
+    let mut child = Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", "serving::serves_until_a_signal", "--include-ignored", "--nocapture"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+    // libtest begins the line in which the test prints first.
+    let mut line_with = |text: &str| {
+        let line = lines.by_ref().map(Result::unwrap).find(|line| line.contains(text)).unwrap();
+        line.rsplit(' ').next().unwrap().to_owned()
+    };
+    let address: SocketAddr = line_with("address ").parse().unwrap();
+    let mut stream = TcpStream::connect(address).unwrap();
+    stream.write_all(b"GET / HTTP/1.1\r\nHost: t\r\n\r\n").unwrap();
+    line_with("called");
+    assert!(Command::new("kill").args(["-s", "TERM", &child.id().to_string()]).status().unwrap().success());
+    let deadline = Instant::now() + Duration::from_secs(60);
+    // The signal has arrived when nobody is let in any more.
+    while TcpStream::connect(address).is_ok() {
+        assert!(Instant::now() < deadline, "the signal had no effect");
+        std::thread::yield_now();
+    }
+    child.stdin.take().unwrap().write_all(b"\n").unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    assert!(answer.ends_with("\r\n\r\nfinished"), "{answer}");
+    line_with("drained");
+    assert!(child.wait().unwrap().success());
 }

@@ -1,5 +1,6 @@
 //! What goes wrong, and how it is answered: one type for handlers, middleware and start-up.
 
+mod own_response;
 mod print;
 mod with;
 
@@ -10,10 +11,12 @@ use std::sync::Arc;
 
 use filoplume_runtime::{Headers, Response, StatusCode};
 
+pub(crate) use self::own_response::{Responder, responder};
+
 /// A failure: a status, what the peer may know of it, and what only the log may know.
 ///
-/// Every error type of other crates becomes one by `?`, as a plain `500`: its text is for the log. What the peer is
-/// told is said by [`Error::new`] and its short forms. An error ends the chain of handlers; the one
+/// Every error type of other crates becomes one by `?`, as a plain `500`: its text is for the log. So does one of yours,
+/// unless [the app knows it](crate::App::error_response). What the peer is told is said by [`Error::new`] and its short forms. An error ends the chain of handlers; the one
 /// place that presents errors makes it `application/problem+json` (RFC 9457) or HTML, as the client prefers.
 ///
 /// ```
@@ -61,7 +64,21 @@ struct Inner {
     headers: Headers,
     source: Option<Box<dyn StdError + Send + Sync>>,
     is_start_up: bool,
+    /// Made of its source by `?`.
+    is_converted: bool,
+    /// The name of the type of the source, if that knows another answer than this one.
+    own_response: Option<&'static str>,
 }
+
+/// What `?` makes an [`Error`] of: every `std::error::Error` that threads may share.
+#[diagnostic::on_unimplemented(
+    message = "`?` cannot make an `Error` of `{Self}`",
+    label = "`?` takes what implements `std::error::Error`; or return `Result<_, {Self}>`, and `IntoResponse` says its status"
+)]
+pub trait Failure: StdError + Send + Sync + 'static {}
+
+#[diagnostic::do_not_recommend]
+impl<E: StdError + Send + Sync + 'static> Failure for E {}
 
 /// What is wrong with one field of the input.
 ///
@@ -311,6 +328,8 @@ impl Inner {
             headers: Headers::new(),
             source: None,
             is_start_up: false,
+            is_converted: false,
+            own_response: None,
         }
     }
 }
