@@ -111,6 +111,6 @@ pub use crate::serve::{AppService, RunningApp};
 #[cfg(feature = "sessions")]
 pub use crate::session::{Flash, Session};
 #[cfg(feature = "static-files")]
-pub use crate::static_files::StaticFiles;
+pub use crate::static_files::{FileResponse, StaticFiles};
 #[cfg(feature = "templates")]
 pub use crate::template::Templates;

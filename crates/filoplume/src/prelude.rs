@@ -17,7 +17,7 @@ pub use crate::routing::{Route, Router, any, delete, get, patch, post, put};
 #[cfg(feature = "sessions")]
 pub use crate::session::{Flash, Session};
 #[cfg(feature = "static-files")]
-pub use crate::static_files::StaticFiles;
+pub use crate::static_files::{FileResponse, StaticFiles};
 #[cfg(feature = "templates")]
 pub use crate::template::{Templates, context};
 pub use crate::{App, Body, Error, Method, Request, Response, Result, ServerConfig, StatusCode};

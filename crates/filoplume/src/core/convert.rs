@@ -8,6 +8,7 @@ use filoplume_runtime::{Headers, InvalidHeader, Response, StatusCode};
 
 use super::error::{Error, Result};
 use super::response::{ErrorResponse, IntoResponse};
+use crate::semantics::conditional::RequestConditions;
 
 impl IntoResponse for Response {
     #[inline]
@@ -28,6 +29,7 @@ impl<T: IntoResponse, E: ErrorResponse> IntoResponse for Result<T, E> {
         let () = T::CHECKED;
         let () = E::CHECKED;
     };
+    const IS_CONDITIONAL: bool = T::IS_CONDITIONAL || E::IS_CONDITIONAL;
 
     #[inline]
     fn into_response(self) -> Result<Response> {
@@ -36,18 +38,30 @@ impl<T: IntoResponse, E: ErrorResponse> IntoResponse for Result<T, E> {
             Err(error) => error.into_response(),
         }
     }
+
+    fn into_conditional_response(self, conditions: &RequestConditions) -> Result<Response> {
+        match self {
+            Ok(value) => value.into_conditional_response(conditions),
+            Err(error) => error.into_conditional_response(conditions),
+        }
+    }
 }
 
 /// `None` is a `404`.
 impl<T: IntoResponse> IntoResponse for Option<T> {
     const SAYS_STATUS: bool = T::SAYS_STATUS;
     const CHECKED: () = T::CHECKED;
+    const IS_CONDITIONAL: bool = T::IS_CONDITIONAL;
 
     fn into_response(self) -> Result<Response> {
         match self {
             Some(value) => value.into_response(),
             None => Err(Error::status(StatusCode::NOT_FOUND)),
         }
+    }
+
+    fn into_conditional_response(self, conditions: &RequestConditions) -> Result<Response> {
+        self.map_or_else(|| None::<()>.into_response(), |value| value.into_conditional_response(conditions))
     }
 }
 
@@ -149,6 +163,7 @@ impl<B: Into<Bytes>> IntoResponse for http::Response<B> {
     }
 }
 
+/// What has a status of its own is sent whole, whatever the conditions of the request.
 impl<T: IntoResponse> IntoResponse for (StatusCode, T) {
     const CHECKED: () = T::CHECKED;
 
@@ -166,30 +181,51 @@ impl<N: AsRef<str>, V: AsRef<[u8]>, const COUNT: usize, T: IntoResponse> IntoRes
 {
     const SAYS_STATUS: bool = T::SAYS_STATUS;
     const CHECKED: () = T::CHECKED;
+    const IS_CONDITIONAL: bool = T::IS_CONDITIONAL;
 
     fn into_response(self) -> Result<Response> {
         let (headers, value) = self;
-        let mut response = value.into_response()?;
-        for (name, value) in headers {
-            response.set_header(name.as_ref(), value).map_err(Error::internal)?;
-        }
-        Ok(response)
+        set_headers(value.into_response()?, headers)
     }
+
+    fn into_conditional_response(self, conditions: &RequestConditions) -> Result<Response> {
+        let (headers, value) = self;
+        set_headers(value.into_conditional_response(conditions)?, headers)
+    }
+}
+
+fn set_headers<N: AsRef<str>, V: AsRef<[u8]>, const COUNT: usize>(
+    mut response: Response,
+    headers: [(N, V); COUNT],
+) -> Result<Response> {
+    for (name, value) in headers {
+        response.set_header(name.as_ref(), value).map_err(Error::internal)?;
+    }
+    Ok(response)
 }
 
 /// The headers are added, beside those of the same name.
 impl<T: IntoResponse> IntoResponse for (Headers, T) {
     const SAYS_STATUS: bool = T::SAYS_STATUS;
     const CHECKED: () = T::CHECKED;
+    const IS_CONDITIONAL: bool = T::IS_CONDITIONAL;
 
     fn into_response(self) -> Result<Response> {
         let (headers, value) = self;
-        let mut response = value.into_response()?;
-        for (name, value) in headers.iter() {
-            response.add_header(name, value).map_err(Error::internal)?;
-        }
-        Ok(response)
+        add_headers(value.into_response()?, &headers)
     }
+
+    fn into_conditional_response(self, conditions: &RequestConditions) -> Result<Response> {
+        let (headers, value) = self;
+        add_headers(value.into_conditional_response(conditions)?, &headers)
+    }
+}
+
+fn add_headers(mut response: Response, headers: &Headers) -> Result<Response> {
+    for (name, value) in headers.iter() {
+        response.add_header(name, value).map_err(Error::internal)?;
+    }
+    Ok(response)
 }
 
 impl<H, T> IntoResponse for (StatusCode, H, T)

@@ -9,7 +9,7 @@ use super::context::Context;
 use super::error::Result;
 use super::extract::Extract;
 use super::options::RouteOptions;
-use super::response::IntoResponse;
+use super::response::{IntoResponse, respond};
 use super::takes::{check_takes, most};
 
 /// What answers the requests of a route: a closure or function with up to twelve [extractors](Extract) as parameters
@@ -172,10 +172,9 @@ where
     P: Parameters,
 {
     fn call(&self, request: Request, context: &Context<'_>) -> Result<Response> {
-        match P::extract(request, context) {
-            Ok(parameters) => self.handler.call(parameters, context).into_response(),
-            Err(answer) => answer,
-        }
+        respond(request, |request| {
+            P::extract(request, context).map(|parameters| self.handler.call(parameters, context))
+        })
     }
 
     fn configure(&self, options: &mut RouteOptions) {

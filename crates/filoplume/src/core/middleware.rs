@@ -10,7 +10,7 @@ use super::error::{Error, Result};
 use super::handler::Shareable;
 use super::options::RouteOptions;
 use super::panics::{Panicked, panic_message};
-use super::response::IntoResponse;
+use super::response::{IntoResponse, respond};
 
 /// Something around handlers, for an app, a router or one route.
 ///
@@ -67,7 +67,7 @@ where
 {
     fn handle(&self, request: Request, next: Next<'_>) -> Result<Response> {
         const { R::CHECKED };
-        self(request, next).into_response()
+        respond(request, |request| Ok(self(request, next)))
     }
 }
 

@@ -1,8 +1,9 @@
 //! What becomes a response.
 
-use filoplume_runtime::Response;
+use filoplume_runtime::{Request, Response};
 
 use super::error::Result;
+use crate::semantics::conditional::RequestConditions;
 
 /// Something that becomes a response.
 ///
@@ -93,12 +94,49 @@ pub trait IntoResponse {
     #[doc(hidden)]
     const CHECKED: () = ();
 
+    /// Whether the response depends on the conditions and the range of the request, as that of a
+    /// [file](crate::FileResponse) does. A type that wraps another one says what that says.
+    const IS_CONDITIONAL: bool = false;
+
     /// Makes the response.
     ///
     /// # Errors
     ///
     /// If it is an error, or cannot be made.
     fn into_response(self) -> Result<Response>;
+
+    /// Makes the response to a request with these conditions. What a handler or a middleware closure returns is asked
+    /// for it in place of [`into_response`](Self::into_response) if it [is conditional](Self::IS_CONDITIONAL).
+    ///
+    /// # Errors
+    ///
+    /// If it is an error, cannot be made, or the conditions forbid it.
+    fn into_conditional_response(self, conditions: &RequestConditions) -> Result<Response>
+    where
+        Self: Sized,
+    {
+        let _ = conditions;
+        self.into_response()
+    }
+}
+
+/// Answers with what `answer` returns, for a request that it may be given.
+#[inline]
+pub(crate) fn respond<R: IntoResponse>(
+    request: Request,
+    answer: impl FnOnce(Request) -> std::result::Result<R, Result<Response>>,
+) -> Result<Response> {
+    if const { R::IS_CONDITIONAL } {
+        let conditions = RequestConditions::of(&request);
+        return match answer(request) {
+            Ok(value) => value.into_conditional_response(&conditions),
+            Err(refusal) => refusal,
+        };
+    }
+    match answer(request) {
+        Ok(value) => value.into_response(),
+        Err(refusal) => refusal,
+    }
 }
 
 /// What can be the error of a `Result` that a handler returns.

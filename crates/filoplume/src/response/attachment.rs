@@ -1,9 +1,10 @@
 //! Downloads.
 
-use filoplume_runtime::Response;
+use filoplume_runtime::{Response, StatusCode};
 
 use crate::core::error::Result;
 use crate::core::response::IntoResponse;
+use crate::semantics::conditional::RequestConditions;
 use crate::semantics::content_disposition::attachment;
 
 /// A response that browsers save as a file under a name (`Content-Disposition`, RFC 6266).
@@ -64,18 +65,34 @@ impl<T: IntoResponse> Attachment<T> {
 impl<T: IntoResponse> IntoResponse for Attachment<T> {
     const SAYS_STATUS: bool = T::SAYS_STATUS;
     const CHECKED: () = T::CHECKED;
+    const IS_CONDITIONAL: bool = T::IS_CONDITIONAL;
 
     fn into_response(self) -> Result<Response> {
-        let mut response = self.content.into_response()?;
-        if let Some(content_type) = self.content_type.or_else(|| guess(&self.name)) {
-            response.set_header("content-type", content_type)?;
-        } else if !response.headers().contains("content-type") {
-            response.set_header("content-type", "application/octet-stream")?;
-        }
-        response.set_header("content-disposition", attachment(&self.name))?;
-        response.set_header("x-content-type-options", "nosniff")?;
-        Ok(response)
+        let Self { name, content_type, content } = self;
+        describe(content.into_response()?, &name, content_type)
     }
+
+    fn into_conditional_response(self, conditions: &RequestConditions) -> Result<Response> {
+        let Self { name, content_type, content } = self;
+        describe(content.into_conditional_response(conditions)?, &name, content_type)
+    }
+}
+
+fn describe(mut response: Response, name: &str, content_type: Option<String>) -> Result<Response> {
+    if response.status_code() == StatusCode::NOT_MODIFIED {
+        return Ok(response);
+    }
+    let current = response.headers().get_str("content-type").unwrap_or_default();
+    if response.status_code() == StatusCode::PARTIAL_CONTENT && current.starts_with("multipart/byteranges") {
+        // It says how the parts are told apart; each has a type of its own.
+    } else if let Some(content_type) = content_type.or_else(|| guess(name)) {
+        response.set_header("content-type", content_type)?;
+    } else if !response.headers().contains("content-type") {
+        response.set_header("content-type", "application/octet-stream")?;
+    }
+    response.set_header("content-disposition", attachment(name))?;
+    response.set_header("x-content-type-options", "nosniff")?;
+    Ok(response)
 }
 
 #[cfg(feature = "static-files")]

@@ -21,9 +21,13 @@
 //!
 //! Nothing here reads a clock, a file or a socket.
 
+mod request;
+
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use filoplume_runtime::{Headers, Method, Response, StatusCode};
+
+pub use self::request::RequestConditions;
 
 /// The first second that an HTTP-date cannot tell: the year has four digits.
 const DATE_END: Duration = Duration::from_secs(253_402_300_800);

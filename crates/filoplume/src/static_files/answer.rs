@@ -2,21 +2,19 @@
 
 use std::sync::Arc;
 
-use filoplume_runtime::{Headers, Method, Request, Response, ResponseBody, StatusCode};
+use filoplume_runtime::{Headers, Method, Request, Response, StatusCode};
 
 use super::Options;
 use super::content::{Found, Source, Stored};
 use super::encoding::{Coding, accepted};
-use super::multipart_ranges::Parts;
 use super::path::FilePath;
+use super::send::send;
 use super::untrusted::{OCTETS, UNTRUSTED_HEADERS};
 use crate::core::context::Context;
 use crate::core::error::{Error, Result};
 use crate::core::handler::{Handler, Parameters};
 use crate::core::options::RouteOptions;
-use crate::semantics::conditional::{Conditions, Verdict, not_modified};
 use crate::semantics::file_type::content_type;
-use crate::semantics::range::{ByteRange, Selection, select};
 
 /// The methods that are answered where a file is.
 const ALLOW: &str = "GET, HEAD, OPTIONS";
@@ -150,49 +148,14 @@ impl Files {
         Ok(plain(stored))
     }
 
-    /// Conditions come before ranges (RFC 9110, 13.2.2).
     fn send(&self, request: &Request, file: Representation) -> Result<Response> {
         let mut response = Response::default();
         self.describe(&file, response.headers_mut())?;
-        let Representation { stored: Stored { mut content, length, validators }, content_type, .. } = file;
-        let validators = if self.options.has_etag { validators } else { validators.without_etag() };
-        let conditions = Conditions::of(request.headers());
-        let verdict = conditions.evaluate(request.method(), Some(&validators));
-        verdict.ok()?;
-        if verdict == Verdict::NotModified {
-            not_modified(&mut response);
-            return Ok(response);
+        let Representation { mut stored, content_type, .. } = file;
+        if !self.options.has_etag {
+            stored.validators = stored.validators.without_etag();
         }
-        let range = only_range(request).filter(|_| conditions.range_applies(&validators));
-        match range.map_or(Selection::Whole, |range| select(range, length)) {
-            Selection::Whole => {
-                let all = length.checked_sub(1).map(|last| ByteRange { start: 0, last });
-                *response.body_mut() = match all {
-                    // The engine leaves the content out: it need not be read.
-                    Some(all) if *request.method() == Method::HEAD => content.into_reader(all)?,
-                    Some(all) => content.into_body(all)?,
-                    None => ResponseBody::Empty,
-                };
-            }
-            Selection::One(range) => {
-                response.status(StatusCode::PARTIAL_CONTENT.as_u16());
-                response.set_header("content-range", range.of(length).to_string())?;
-                *response.body_mut() = content.into_body(range)?;
-            }
-            Selection::Several(ranges) => {
-                if let Some(first) = ranges.first() {
-                    content.try_read(first.start)?;
-                }
-                response.status(StatusCode::PARTIAL_CONTENT.as_u16());
-                send_parts(&mut response, Parts::new(content, &content_type, length, ranges))?;
-            }
-            Selection::Unsatisfiable => {
-                let error =
-                    Error::new(StatusCode::RANGE_NOT_SATISFIABLE, format!("it has {length} bytes only"));
-                return Err(error.with_known_header("content-range", format!("bytes */{length}")));
-            }
-        }
-        Ok(response)
+        send(response, request.method(), request.headers(), stored, &content_type)
     }
 
     /// Sets the headers that do not depend on how much of the file is sent.
@@ -242,13 +205,6 @@ impl Files {
     }
 }
 
-fn send_parts(response: &mut Response, parts: Parts) -> Result<()> {
-    response.set_header("content-type", parts.content_type())?;
-    let length = parts.length();
-    response.send_reader(parts, length);
-    Ok(())
-}
-
 /// What of a path is below the files: the rest after as many slashes as the pattern of the route has. `None`: the
 /// path is shorter.
 fn below<'p>(pattern: &str, path: &'p str) -> Option<&'p str> {
@@ -271,14 +227,6 @@ fn redirect_to(request: &Request, path: &str) -> Result<Response> {
     let mut response = Response::new(StatusCode::PERMANENT_REDIRECT.as_u16());
     response.set_header("location", format!("{path}{query}"))?;
     Ok(response)
-}
-
-/// The `Range` of a request for which it is defined: a `GET` (RFC 9110, 14.2). Two are none.
-fn only_range(request: &Request) -> Option<&str> {
-    let mut values = request.headers().get_all("range");
-    let value = values.next()?;
-    let is_defined = *request.method() == Method::GET && values.next().is_none();
-    if is_defined { std::str::from_utf8(value).ok() } else { None }
 }
 
 /// Whether the page for unknown paths is an answer to this.

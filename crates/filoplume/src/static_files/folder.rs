@@ -106,8 +106,7 @@ impl Folder {
     /// A folder cannot be opened like a file here.
     #[cfg(not(unix))]
     fn open_anywhere(&self, path: &str) -> io::Result<File> {
-        let path = self.path.join(path);
-        if path.metadata()?.is_dir() { Err(ErrorKind::IsADirectory.into()) } else { File::open(path) }
+        open_path(&self.path.join(path))
     }
 }
 
@@ -135,21 +134,36 @@ fn is_same(one: &Metadata, other: &Metadata) -> bool {
 impl Source for Folder {
     fn find(&self, path: &str) -> Result<Found> {
         let opened = self.open_within(path).and_then(|file| file.metadata().map(|metadata| (file, metadata)));
-        let (file, metadata) = match opened {
-            Ok(opened) => opened,
-            Err(error) => return not_opened(error, path),
-        };
-        if metadata.is_dir() {
-            return Ok(Found::Folder);
+        match opened {
+            Ok((file, metadata)) => Ok(found(file, &metadata, path)),
+            Err(error) => not_opened(error, path),
         }
-        // What is no file of bytes is let go unread: FIFOs, sockets, devices.
-        if !metadata.is_file() {
-            return Ok(Found::Nothing);
-        }
-        let validators = validators(&metadata, path, SystemTime::now());
-        let length = metadata.len();
-        Ok(Found::File(Stored { content: Content::File(OpenFile::new(file, &metadata)), length, validators }))
     }
+}
+
+/// What an open file is.
+pub(super) fn found(file: File, metadata: &Metadata, path: &str) -> Found {
+    if metadata.is_dir() {
+        return Found::Folder;
+    }
+    // What is no file of bytes is let go unread: FIFOs, sockets, devices.
+    if !metadata.is_file() {
+        return Found::Nothing;
+    }
+    let validators = validators(metadata, path, SystemTime::now());
+    let length = metadata.len();
+    Found::File(Stored { content: Content::File(OpenFile::new(file, metadata)), length, validators })
+}
+
+/// Opens a path, wherever it leads.
+#[cfg(unix)]
+pub(super) fn open_path(path: &Path) -> io::Result<File> {
+    Ok(File::from(rustix::fs::open(path, open_flags(), rustix::fs::Mode::empty())?))
+}
+
+#[cfg(not(unix))]
+pub(super) fn open_path(path: &Path) -> io::Result<File> {
+    if path.metadata()?.is_dir() { Err(ErrorKind::IsADirectory.into()) } else { File::open(path) }
 }
 
 /// What it means that a path cannot be opened.
@@ -166,7 +180,7 @@ fn not_opened(error: io::Error, path: &str) -> Result<Found> {
 }
 
 /// Whether an error says that there is no such file, in one way or another.
-fn is_nothing(error: &io::Error) -> bool {
+pub(super) fn is_nothing(error: &io::Error) -> bool {
     if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory | ErrorKind::InvalidInput) {
         return true;
     }

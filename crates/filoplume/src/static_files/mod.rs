@@ -5,9 +5,11 @@ mod content;
 #[cfg(feature = "embed")]
 mod embedded;
 mod encoding;
+mod file_response;
 mod folder;
 mod multipart_ranges;
 mod path;
+mod send;
 mod untrusted;
 
 use std::fmt;
@@ -19,6 +21,7 @@ use filoplume_runtime::Headers;
 
 use self::answer::{Files, FilesHandler};
 use self::content::Source;
+pub use self::file_response::FileResponse;
 use self::folder::{Folder, Symlinks};
 use self::path::FilePath;
 use self::untrusted::Untrusted;

@@ -34,6 +34,12 @@ impl FilePath {
         Some(Self { text, is_folder })
     }
 
+    /// Reads a path that is not encoded, of a file that is not hidden. `None`: there cannot be such a file.
+    pub(super) fn of_name(name: &str) -> Option<Self> {
+        let is_file = name.split('/').all(|segment| is_name(segment, false, cfg!(windows)));
+        is_file.then(|| Self { text: name.to_owned(), is_folder: false })
+    }
+
     /// The path of a file in this folder.
     pub(super) fn join(&self, name: &str) -> String {
         if self.text.is_empty() { name.to_owned() } else { format!("{}/{name}", self.text) }

@@ -7,6 +7,7 @@ mod credentials;
 mod csrf;
 mod downloads;
 mod extractors;
+mod file_response;
 mod guards;
 mod middleware;
 mod mistakes;

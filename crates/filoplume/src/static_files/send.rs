@@ -1,0 +1,72 @@
+//! What the conditions and ranges of a request make of a file.
+
+use filoplume_runtime::{Headers, Method, Response, ResponseBody, StatusCode};
+
+use super::content::Stored;
+use super::multipart_ranges::Parts;
+use crate::core::error::{Error, Result};
+use crate::semantics::conditional::{Conditions, Verdict, not_modified};
+use crate::semantics::range::{ByteRange, Selection, select};
+
+/// Gives a response, which has the headers of the file already, as much of the file as `method` and `headers` of
+/// the request want. Conditions come before ranges (RFC 9110, 13.2.2).
+pub(super) fn send(
+    mut response: Response,
+    method: &Method,
+    headers: &Headers,
+    stored: Stored,
+    content_type: &str,
+) -> Result<Response> {
+    let Stored { mut content, length, validators } = stored;
+    let conditions = Conditions::of(headers);
+    let verdict = conditions.evaluate(method, Some(&validators));
+    verdict.ok()?;
+    if verdict == Verdict::NotModified {
+        not_modified(&mut response);
+        return Ok(response);
+    }
+    let range = only_range(method, headers).filter(|_| conditions.range_applies(&validators));
+    match range.map_or(Selection::Whole, |range| select(range, length)) {
+        Selection::Whole => {
+            let all = length.checked_sub(1).map(|last| ByteRange { start: 0, last });
+            *response.body_mut() = match all {
+                // The engine leaves the content out: it need not be read.
+                Some(all) if *method == Method::HEAD => content.into_reader(all)?,
+                Some(all) => content.into_body(all)?,
+                None => ResponseBody::Empty,
+            };
+        }
+        Selection::One(range) => {
+            response.status(StatusCode::PARTIAL_CONTENT.as_u16());
+            response.set_header("content-range", range.of(length).to_string())?;
+            *response.body_mut() = content.into_body(range)?;
+        }
+        Selection::Several(ranges) => {
+            if let Some(first) = ranges.first() {
+                content.try_read(first.start)?;
+            }
+            response.status(StatusCode::PARTIAL_CONTENT.as_u16());
+            send_parts(&mut response, Parts::new(content, content_type, length, ranges))?;
+        }
+        Selection::Unsatisfiable => {
+            let error = Error::new(StatusCode::RANGE_NOT_SATISFIABLE, format!("it has {length} bytes only"));
+            return Err(error.with_known_header("content-range", format!("bytes */{length}")));
+        }
+    }
+    Ok(response)
+}
+
+fn send_parts(response: &mut Response, parts: Parts) -> Result<()> {
+    response.set_header("content-type", parts.content_type())?;
+    let length = parts.length();
+    response.send_reader(parts, length);
+    Ok(())
+}
+
+/// The `Range` of a request for which it is defined: a `GET` (RFC 9110, 14.2). Two are none.
+fn only_range<'a>(method: &Method, headers: &'a Headers) -> Option<&'a str> {
+    let mut values = headers.get_all("range");
+    let value = values.next()?;
+    let is_defined = *method == Method::GET && values.next().is_none();
+    if is_defined { std::str::from_utf8(value).ok() } else { None }
+}
