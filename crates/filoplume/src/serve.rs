@@ -8,7 +8,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use filoplume_runtime::{
-    Plan, Request, Response, Server, ServerBuilder, ServerConfig, Service, ShutdownHandle,
+    Plan, Refused, Request, Response, Server, ServerBuilder, ServerConfig, Service, ShutdownHandle,
 };
 
 use crate::app::{App, BuiltApp};
@@ -57,6 +57,10 @@ impl Service for AppService {
     #[inline]
     fn call(&self, request: Request) -> Response {
         self.app.answer(request)
+    }
+
+    fn refused(&self, request: &Request, refused: &Refused<'_>) -> Option<Response> {
+        Some(self.app.refused(request, refused))
     }
 
     fn body_failed(&self, route: Option<&str>, error: &io::Error) {

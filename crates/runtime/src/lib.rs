@@ -63,6 +63,7 @@ pub use crate::server::{Server, ServerBuilder, ShutdownHandle};
 pub use crate::service::blocking_stream::BlockingStream;
 pub use crate::service::body::{Body, ContentError};
 pub use crate::service::panics::note_caught_panic;
+pub use crate::service::refused::Refused;
 pub use crate::service::request::Request;
 pub use crate::service::response::{Response, ResponseBody};
 pub use crate::service::tcp;

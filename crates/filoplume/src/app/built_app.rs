@@ -5,6 +5,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use filoplume_runtime::{Method, Request, Response, ResponseBody, ServerConfig, StatusCode};
 
+use super::refused::RefusalContents;
 use crate::core::asked::Asked;
 use crate::core::context::Context;
 use crate::core::error::Error;
@@ -22,6 +23,7 @@ pub(crate) struct BuiltApp {
     pub(crate) settings: Settings,
     /// What the program set for the server.
     pub(crate) config: Option<ServerConfig>,
+    pub(super) refusal_contents: RefusalContents,
 }
 
 impl BuiltApp {

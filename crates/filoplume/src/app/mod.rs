@@ -1,6 +1,7 @@
 //! The app as it is written: routes, middleware, state and settings, collected until it starts.
 
 mod built_app;
+mod refused;
 
 use std::error::Error as StdError;
 use std::fmt;
@@ -8,6 +9,7 @@ use std::fmt;
 use filoplume_runtime::{Method, Response, ServerConfig};
 
 pub(crate) use self::built_app::BuiltApp;
+use self::refused::RefusalContents;
 use crate::client::Proxies;
 use crate::core::asked::Asked;
 use crate::core::error::{Error, Result, responder};
@@ -278,6 +280,10 @@ impl App {
     ///
     /// Status and headers that middleware set stay; of the response only the content and its type are taken.
     ///
+    /// For requests that the engine refuses with `503`, because there is no thread, permit or memory for them, it is asked
+    /// when the app is built, once for each form that clients may prefer, and what it says is kept: under overload there
+    /// is no time to ask.
+    ///
     /// ```
     /// use filoplume::prelude::*;
     ///
@@ -392,7 +398,12 @@ impl App {
             tracing::warn!("development mode is on: whoever asks is shown errors, routes and requests");
             note_places_of_panics();
         }
-        Ok(BuiltApp { table, layers, settings, config: self.config })
+        let refusal_contents = RefusalContents::default();
+        let app = BuiltApp { table, layers, settings, config: self.config, refusal_contents };
+        if !app.settings.is_development {
+            app.prepare_refusals();
+        }
+        Ok(app)
     }
 }
 

@@ -66,6 +66,11 @@ impl Accept {
         Self::preferred(&headers.get_all("accept").collect::<Vec<_>>().join(&b','))
     }
 
+    /// That of a client which prefers this format.
+    pub(crate) fn preferring(format: Format) -> Self {
+        Self { decided: Some(format), length: 0, bytes: [0; KEPT_BYTES_MAX] }
+    }
+
     pub(crate) fn format(&self) -> Format {
         self.decided.unwrap_or_else(|| Self::preferred(self.bytes.get(..self.length).unwrap_or_default()))
     }

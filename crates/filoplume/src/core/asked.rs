@@ -36,6 +36,11 @@ impl Asked {
         Self { method: request.method().clone(), accept: Accept::of(request.headers()), snapshot }
     }
 
+    /// What stands for all requests of clients that prefer a format.
+    pub(crate) fn preferring(format: Format) -> Self {
+        Self { method: Method::GET, accept: Accept::preferring(format), snapshot: None }
+    }
+
     /// Returns the method.
     pub fn method(&self) -> &Method {
         &self.method

@@ -7,6 +7,7 @@ use filoplume_runtime::{Response, StatusCode};
 use super::development::RouteLine;
 use crate::core::error::Error;
 use crate::core::panics::Panicked;
+use crate::core::refusing::Refusing;
 use crate::core::route::CompiledRoute;
 use crate::extract::ExtensionRejection;
 
@@ -35,6 +36,7 @@ pub(super) fn hint(
                 .to_owned()
         }
         StatusCode::INTERNAL_SERVER_ERROR => return internal(error),
+        StatusCode::SERVICE_UNAVAILABLE => error.downcast_ref::<Refusing>()?.hint().to_owned(),
         _ => return None,
     };
     Some(hint)

@@ -140,3 +140,103 @@ fn a_started_app_finishes_what_was_begun_when_a_signal_comes() {
     line_with("drained");
     assert!(child.wait().unwrap().success());
 }
+
+/// Sends a request with an `Accept`, and returns the whole answer.
+fn ask(address: SocketAddr, request: &str, accept: &str) -> String {
+    let mut stream = TcpStream::connect(address).unwrap();
+    write!(stream, "{request} HTTP/1.1\r\nHost: t\r\nAccept: {accept}\r\nConnection: close\r\n\r\n").unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    answer
+}
+
+/// Asks while somebody else has the only permit.
+fn ask_while_full(app: App, requests: &[(&str, &str)]) -> Vec<String> {
+    let permits = filoplume::Permits::new("database", 1);
+    let has_begun = std::sync::Arc::new(std::sync::Barrier::new(2));
+    let may_end = std::sync::Arc::clone(&has_begun);
+    let stuck = get(move || {
+        has_begun.wait();
+        has_begun.wait();
+    });
+    let config = ServerConfig::default().queue_timeout(Duration::from_millis(20));
+    let app = app.route("/query", stuck.uses(&permits).dispatched()).config(config);
+    let app = app.start("127.0.0.1:0").unwrap();
+    let address = app.local_addr();
+    let first = std::thread::spawn(move || status(address, "/query"));
+    may_end.wait();
+    let answers = requests.iter().map(|(request, accept)| ask(address, request, accept)).collect();
+    may_end.wait();
+    assert_eq!(first.join().unwrap(), 200);
+    app.shutdown();
+    answers
+}
+
+/// The client got an empty 503, and developers nothing more.
+#[test]
+fn what_the_engine_refuses_looks_like_the_errors_of_the_app() {
+    let requests = [
+        ("GET /query", "*/*"),
+        ("GET /query", "text/html"),
+        ("GET /query", "text/plain"),
+        ("HEAD /query", "*/*"),
+    ];
+    let answers = ask_while_full(App::new(), &requests);
+    for answer in &answers {
+        assert!(answer.starts_with("HTTP/1.1 503 ") && answer.contains("retry-after: "), "{answer}");
+        assert!(answer.contains("vary: accept\r\n") && !answer.contains("database"), "{answer}");
+    }
+    assert!(answers[0].contains("content-type: application/problem+json"), "{}", answers[0]);
+    assert!(answers[0].ends_with(r#"{"title":"Service Unavailable","status":503}"#), "{}", answers[0]);
+    assert!(answers[1].contains("<h1><span>503</span> Service Unavailable</h1>"), "{}", answers[1]);
+    assert!(answers[2].ends_with("\r\n\r\n503 Service Unavailable\n"), "{}", answers[2]);
+    assert!(answers[3].ends_with("\r\n\r\n"), "{}", answers[3]);
+
+    let answers = ask_while_full(App::new().development(true), &requests[..2]);
+    for answer in &answers {
+        assert!(answer.starts_with("HTTP/1.1 503 ") && answer.contains("retry-after: "), "{answer}");
+        for text in ["no thread would be free in time", "0 of 1 permits", "database", "queue_timeout"] {
+            assert!(answer.contains(text), "{text}: {answer}");
+        }
+    }
+}
+
+#[test]
+fn the_app_presents_refusals_itself_and_may_fail() {
+    let requests = [("GET /query", "*/*"), ("GET /query", "*/*")];
+    let calls = std::sync::Arc::new(std::sync::atomic::AtomicUsize::new(0));
+    let counted = std::sync::Arc::clone(&calls);
+    let app = App::new().present_errors(move |error, _| {
+        counted.fetch_add(1, std::sync::atomic::Ordering::SeqCst);
+        Some(Response::from(format!("oops: {}", error.status_code().as_u16())))
+    });
+    for answer in ask_while_full(app, &requests) {
+        assert!(answer.starts_with("HTTP/1.1 503 ") && answer.ends_with("oops: 503"), "{answer}");
+    }
+    assert_eq!(calls.load(std::sync::atomic::Ordering::SeqCst), 3, "a flood does not call it again");
+
+    for answer in ask_while_full(App::new().present_errors(|_, _| panic!("in the presenter")), &requests) {
+        assert!(answer.starts_with("HTTP/1.1 503 ") && answer.contains("problem+json"), "{answer}");
+    }
+}
+
+#[test]
+fn a_content_for_which_there_is_no_memory_is_refused_in_the_same_words() {
+    for (is_development, shown) in
+        [(false, r#"{"title":"Service Unavailable","status":503}"#), (true, "memory_max")]
+    {
+        let mut app_of_mode = App::new().post("/", |text: String| text.len().to_string());
+        app_of_mode =
+            app_of_mode.config(ServerConfig::default().memory_max(200_000)).development(is_development);
+        let app = app_of_mode.start("127.0.0.1:0").unwrap();
+        let mut stream = TcpStream::connect(app.local_addr()).unwrap();
+        write!(stream, "POST / HTTP/1.1\r\nHost: t\r\nContent-Length: 1000000\r\n\r\n").unwrap();
+        stream.write_all(&[b'x'; 600_000]).unwrap();
+        stream.shutdown(std::net::Shutdown::Write).unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).unwrap();
+        assert!(answer.starts_with("HTTP/1.1 503 ") && answer.contains("retry-after: 1\r\n"), "{answer}");
+        assert!(answer.contains("connection: close\r\n") && answer.contains(shown), "{answer}");
+        app.shutdown();
+    }
+}

@@ -3,6 +3,7 @@
 pub(crate) mod blocking_stream;
 pub(crate) mod body;
 pub(crate) mod panics;
+pub(crate) mod refused;
 pub(crate) mod request;
 pub(crate) mod response;
 pub mod tcp;
@@ -16,6 +17,7 @@ use http::Extensions;
 use crate::budget::permits::Permits;
 use crate::config::ServerConfig;
 use crate::execution::key::{Execution, ExecutionKey, Route};
+use crate::service::refused::Refused;
 use crate::service::request::Request;
 use crate::service::response::Response;
 
@@ -73,6 +75,33 @@ pub trait Service: Send + Sync + 'static {
     /// Returns the configuration that the service wants to be served with. Called once, when the server starts. A
     /// configuration that was given to the [builder](crate::ServerBuilder::config) replaces it.
     fn config(&self) -> Option<ServerConfig> {
+        None
+    }
+
+    /// Returns what the client is told in place of an empty `503`, if the engine refuses a request because no thread or
+    /// permit would be free in time, or no memory. The status and `Retry-After` are the engine's, whatever the response
+    /// says, and a body from a reader is left out. `None` by default.
+    ///
+    /// Runs on the event loop, under overload, perhaps for every request: it must not block, and should not compute.
+    /// A panic is contained. Requests that are malformed or late are refused without it.
+    ///
+    /// ```
+    /// use filoplume_runtime::{Refused, Request, Response, Service};
+    ///
+    /// struct Shop;
+    ///
+    /// impl Service for Shop {
+    ///     fn call(&self, _: Request) -> Response {
+    ///         Response::from("sold")
+    ///     }
+    ///
+    ///     fn refused(&self, _: &Request, _: &Refused<'_>) -> Option<Response> {
+    ///         Some(Response::from("The shop is crowded: please come back later."))
+    ///     }
+    /// }
+    /// ```
+    fn refused(&self, request: &Request, refused: &Refused<'_>) -> Option<Response> {
+        let _ = (request, refused);
         None
     }
 

@@ -242,9 +242,7 @@ impl Worker<'_> {
         let call = Box::new(call);
         let full = self.engine.seats.why(call.reply_to.route.key, &call);
         let Call { request, reply_to, .. } = *call;
-        // A content that is still arriving goes back to the connection.
-        drop(request);
-        let flow = self.overloaded(reply_to, &full);
+        let flow = self.overloaded(request, reply_to, &full);
         self.go_on(flow)
     }
 

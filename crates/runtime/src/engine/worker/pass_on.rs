@@ -1,5 +1,6 @@
 //! A connection into other hands: the pool's, the program's, or another protocol's.
 
+use std::fmt;
 use std::ops::ControlFlow::{self, Break, Continue};
 use std::sync::Arc;
 use std::time::Instant;
@@ -7,14 +8,16 @@ use std::time::Instant;
 use super::{Flow, Outcome, Worker};
 use crate::budget::refusal::Refusal;
 use crate::budget::seats::{Entered, Full};
-use crate::engine::Answerer;
 use crate::engine::connection::Connection;
 use crate::engine::incoming::IncomingRequest;
 use crate::engine::seat::Seat;
 use crate::engine::task::{Call, ReplyTo, Task};
+use crate::engine::{Answerer, Engine};
 use crate::execution::key::{ExecutionKey, Route};
+use crate::protocol::http::Http;
 use crate::protocol::{Guest, Successor};
 use crate::service::blocking_stream::BlockingStream;
+use crate::service::refused::Refused;
 use crate::service::request::Request;
 use crate::service::response::Response;
 use crate::service::tcp::Closed;
@@ -40,8 +43,7 @@ impl Worker<'_> {
             Err((call, full)) => {
                 let full = full.unwrap_or_else(|| self.engine.seats.why(route.key, &call));
                 let Call { request, reply_to, .. } = *call;
-                drop(request);
-                self.overloaded(reply_to, &full)
+                self.overloaded(request, reply_to, &full)
             }
         }
     }
@@ -81,7 +83,8 @@ impl Worker<'_> {
                 let (request, reply_to) = refused.into_message().into_parts();
                 drop(request);
                 self.engine.refusals.note(Refusal::Overloaded, reply_to.connection.peer);
-                self.answer_overloaded(reply_to, RETRY_AFTER)
+                let mut response = Refused::new(Refusal::Overloaded, RETRY_AFTER, &"").empty();
+                self.answer_overloaded(reply_to, &mut response)
             }
         }
     }
@@ -177,23 +180,38 @@ impl Worker<'_> {
     }
 
     /// No thread will be free in time: says so at once, and in the log what has them.
-    pub(super) fn overloaded(&mut self, reply_to: ReplyTo, full: &Full) -> Flow {
-        let (refusals, routes) = (&self.engine.refusals, &self.engine.routes);
-        refusals.note_because(Refusal::Overloaded, reply_to.connection.peer, || {
-            let name = routes.name_of(reply_to.route.key, &|number| self.engine.route_name(number));
-            format!("{}: {full}", name.as_deref().unwrap_or("a route"))
-        });
+    pub(super) fn overloaded(&mut self, request: Request, reply_to: ReplyTo, full: &Full) -> Flow {
+        let held = Held { engine: &self.engine, route: reply_to.route, full };
+        let peer = reply_to.connection.peer;
+        self.engine.refusals.note_because(Refusal::Overloaded, peer, || held.to_string());
         let seconds = full.wait.map_or(1, |wait| wait.as_secs().saturating_add(1));
-        self.answer_overloaded(reply_to, seconds)
+        let site = reply_to.connection.guest.as_http().and_then(Http::site);
+        let refused = Refused::new(Refusal::Overloaded, seconds, &held);
+        let mut response = refused.response(site.map(|site| &*site.service), &request);
+        // A content that is still arriving goes back to the connection.
+        drop(request);
+        self.answer_overloaded(reply_to, &mut response)
     }
 
-    pub(super) fn answer_overloaded(&mut self, reply_to: ReplyTo, retry_after: u64) -> Flow {
+    pub(super) fn answer_overloaded(&mut self, reply_to: ReplyTo, response: &mut Response) -> Flow {
         let mut connection = self.load(reply_to.connection);
         // It was held to be read by its handler; here it would hold up a loop.
         let released = connection.release_hold();
         let connection = self.check(connection, released)?;
-        let mut response = Response::new(503);
-        response.add_header("retry-after", retry_after.to_string()).expect("a valid header");
-        self.respond(ReplyTo { connection, ..reply_to }, &mut response)
+        self.respond(ReplyTo { connection, ..reply_to }, response)
+    }
+}
+
+/// What has the threads and permits that a request of a route would need.
+struct Held<'a> {
+    engine: &'a Engine,
+    route: Route,
+    full: &'a Full,
+}
+
+impl fmt::Display for Held<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let name = self.engine.routes.name_of(self.route.key, &|number| self.engine.route_name(number));
+        write!(f, "{}: {}", name.as_deref().unwrap_or("a route"), self.full)
     }
 }

@@ -12,11 +12,15 @@ use crate::engine::Engine;
 use crate::engine::connection::Connection;
 use crate::engine::connection::unsent::Flushed;
 use crate::engine::task::ReplyTo;
-use crate::protocol::Guest;
-use crate::protocol::http::Streaming;
-use crate::service::body::{Body, ContentStream, STREAM_TICK, StreamLeft, Streamed};
 use crate::execution::key::Route;
+use crate::protocol::Guest;
+use crate::protocol::http::{Http, Streaming};
+use crate::service::body::{Body, ContentStream, STREAM_TICK, StreamLeft, Streamed};
+use crate::service::refused::Refused;
 use crate::service::{Site, warn_of_failed_body};
+
+/// What the log and an app in development mode say when one client has too many of the threads.
+const CLIENT_THREADS: &str = "an eighth of `ServerConfig::threads_max` waits for this client, which is the limit for a client that is counted";
 
 impl Worker<'_> {
     /// Lets the handler read the content from the connection.
@@ -52,15 +56,20 @@ impl Worker<'_> {
     /// Answers a request whose content would be read by one more thread than may wait for its client.
     #[cold]
     fn refuse_stream(&mut self, mut connection: Box<Connection>, streaming: Streaming) -> Flow {
-        self.engine.refusals.note(Refusal::ClientThreads, connection.peer);
-        let Streamed { decoder, owes_continue, .. } = streaming.content;
+        let because = || CLIENT_THREADS.to_owned();
+        self.engine.refusals.note_because(Refusal::ClientThreads, connection.peer, because);
+        let Streaming { request, route, content } = streaming;
+        let refused = Refused::new(Refusal::ClientThreads, RETRY_AFTER, &CLIENT_THREADS);
+        let site = connection.guest.as_http().and_then(Http::site);
+        let mut response = refused.response(site.map(|site| &*site.service), &request);
+        let Streamed { decoder, owes_continue, .. } = content;
         if let Some(http) = connection.guest.as_http_mut() {
             let left = StreamLeft { decoder, unread: Vec::new(), is_stuck: owes_continue };
             http.end_stream(Some(left), self.buffers, &self.engine.config);
         }
         self.unload(&mut connection);
-        let reply_to = ReplyTo { connection, route: streaming.route, stream: None };
-        self.answer_overloaded(reply_to, RETRY_AFTER)
+        let reply_to = ReplyTo { connection, route, stream: None };
+        self.answer_overloaded(reply_to, &mut response)
     }
 
     /// Sends the next piece of a body that comes from a reader.

@@ -9,7 +9,9 @@ mod send;
 use std::sync::Arc;
 use std::time::Instant;
 
-use filoplume_http1::{CloseReason, ContentDecoder, Next, ParseError, RequestHead, ServerConnection};
+use filoplume_http1::{
+    BodyEncoding, CloseReason, ContentDecoder, ContentLength, Next, ParseError, RequestHead, ServerConnection,
+};
 use http::StatusCode;
 
 use super::raw::Raw;
@@ -21,6 +23,7 @@ use crate::config::ServerConfig;
 use crate::execution::key::Route;
 use crate::service::Site;
 use crate::service::body::Streamed;
+use crate::service::refused::Refused;
 use crate::service::request::Request;
 use crate::service::response::Upgrade;
 use receive::Receiving;
@@ -282,10 +285,24 @@ impl Http {
 
     /// Refuses a content for which there is no memory.
     #[cold]
-    fn refuse_for_memory(&mut self, buffers: &mut Buffers) {
+    fn refuse_for_memory(&mut self, request: &Request, buffers: &mut Buffers) {
+        let refused = Refused::new(Refusal::Memory, 1, &"`ServerConfig::memory_max` is the limit");
+        let own = self.site().and_then(|site| refused.ask(&*site.service, request));
         let (date, out) = (buffers.clock.date(), &mut buffers.output);
-        let retry_after = Some(("retry-after", "1"));
-        self.messages.write_refusal(StatusCode::SERVICE_UNAVAILABLE, date, retry_after, out);
+        match own.as_ref().and_then(|response| response.as_plain(usize::MAX)) {
+            Some((status, headers, bytes)) => {
+                // Before the head, which says so.
+                self.messages.close(CloseReason::Error);
+                let length = ContentLength::Known(bytes.len() as u64);
+                if self.messages.write_head(status, headers, length, date, out) != BodyEncoding::None {
+                    out.extend_from_slice(bytes);
+                }
+            }
+            None => {
+                let retry_after = Some(("retry-after", "1"));
+                self.messages.write_refusal(StatusCode::SERVICE_UNAVAILABLE, date, retry_after, out);
+            }
+        }
         self.refusal = Some(Refusal::Memory);
         self.close(CloseReason::Error, true);
     }

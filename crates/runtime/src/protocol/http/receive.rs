@@ -114,7 +114,7 @@ impl Http {
         let is_collected = bytes_max > 0 && !is_here;
         if is_collected && !taking.memory.may_begin(decoder.remaining_length()) {
             self.messages.content_abandoned();
-            self.refuse_for_memory(buffers);
+            self.refuse_for_memory(&request, buffers);
             return;
         }
         let pace = Pace::new(buffers.clock.now(), config.content_timeout, config.bytes_per_second_min);
@@ -151,7 +151,9 @@ impl Http {
                     receiving.content.extend(buffers.input.unread().get(decoded.data).unwrap_or_default());
                     if !receiving.charge.try_set(receiving.content.capacity()) {
                         self.messages.content_abandoned();
-                        self.refuse_for_memory(buffers);
+                        if let Stage::Receiving(receiving) = std::mem::replace(&mut self.stage, Stage::Head) {
+                            self.refuse_for_memory(&receiving.request, buffers);
+                        }
                         return Step::Again;
                     }
                     receiving.pace.advance(decoded.consumed, buffers.clock.now());

@@ -225,7 +225,8 @@ fn what_is_too_long_is_refused_before_it_is_there() {
     expect!["refused: the head of part 1 is longer than the 8192 bytes that are accepted"]
         .assert_eq(&endless("--b\r\nContent-Disposition: form-data; name=", b'x'));
     expect!["refused: the form is malformed before the first part, at byte 3: a boundary is followed by neither the end of the line nor `--`"].assert_eq(&endless("--b", b' '));
-    expect!["refused: `a` is longer than the 33554432 bytes that are accepted"].assert_eq(&endless(A, b'x'));
+    expect!["refused: the form is longer than the 67108864 bytes that are accepted"]
+        .assert_eq(&endless(A, b'x'));
     expect!["refused: the form is longer than the 67108864 bytes that are accepted"]
         .assert_eq(&endless("", b'\r'));
 }

@@ -1,0 +1,82 @@
+//! What the client is told of requests that the engine refuses, in the form of the app's own errors.
+
+use std::sync::OnceLock;
+
+use bytes::Bytes;
+use filoplume_runtime::{Refused, Request, Response, ResponseBody, StatusCode};
+
+use super::BuiltApp;
+use crate::core::Format;
+use crate::core::asked::Asked;
+use crate::core::context::Context;
+use crate::core::error::Error;
+use crate::core::refusing::Refusing;
+use crate::error_response::present;
+
+/// The contents of a `503`, made when the app is built: a flood is refused without making any.
+#[derive(Default)]
+pub(crate) struct RefusalContents {
+    json: OnceLock<Content>,
+    html: OnceLock<Content>,
+    text: OnceLock<Content>,
+}
+
+struct Content {
+    content_type: Option<Vec<u8>>,
+    bytes: Bytes,
+}
+
+impl BuiltApp {
+    /// Answers a request that the engine refuses. Runs on an event loop. The engine adds `Retry-After`.
+    pub(crate) fn refused(&self, request: &Request, refused: &Refused<'_>) -> Response {
+        let asked = Asked::of(request, self.settings.is_development);
+        if self.settings.is_development {
+            let route = request.route().and_then(|number| self.table.route(number));
+            let context = Context { site: self, settings: &self.settings, route, asked: &asked };
+            let error = Refusing { reason: refused.reason(), because: refused.because().to_string() };
+            let error = Error::status(StatusCode::SERVICE_UNAVAILABLE).with_source(error);
+            return present(error.into_pending_response(), context, self.table.routes());
+        }
+        let content = self.refusal_content(asked.format());
+        let mut response = Response::new(StatusCode::SERVICE_UNAVAILABLE.as_u16());
+        if let Some(content_type) = &content.content_type {
+            // It was a header before.
+            let _ = response.set_header("content-type", content_type);
+        }
+        let _ = response.set_header("vary", "accept");
+        *response.body_mut() = ResponseBody::Bytes(content.bytes.clone());
+        response
+    }
+
+    /// Makes the contents, which may take time: the app may present errors in its own way, and an event loop
+    /// cannot wait for that.
+    pub(super) fn prepare_refusals(&self) {
+        for format in [Format::Json, Format::Html, Format::Text] {
+            self.refusal_content(format);
+        }
+    }
+
+    fn refusal_content(&self, format: Format) -> &Content {
+        let RefusalContents { json, html, text } = &self.refusal_contents;
+        let content = match format {
+            Format::Json => json,
+            Format::Html => html,
+            Format::Text => text,
+        };
+        content.get_or_init(|| self.make_refusal_content(format))
+    }
+
+    #[cold]
+    fn make_refusal_content(&self, format: Format) -> Content {
+        let asked = Asked::preferring(format);
+        let context = Context { site: self, settings: &self.settings, route: None, asked: &asked };
+        let error = Error::status(StatusCode::SERVICE_UNAVAILABLE);
+        let mut response = present(error.into_pending_response(), context, self.table.routes());
+        let content_type = response.headers().get("content-type").map(<[u8]>::to_vec);
+        match std::mem::take(response.body_mut()) {
+            ResponseBody::Bytes(bytes) => Content { content_type, bytes },
+            // A reader cannot be sent twice.
+            _ => Content { content_type: None, bytes: Bytes::new() },
+        }
+    }
+}
