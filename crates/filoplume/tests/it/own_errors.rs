@@ -1,5 +1,7 @@
 //! Error types of the app that say themselves how they are answered.
 
+#![allow(clippy::unwrap_used, reason = "these are tests, helpers included")]
+
 use std::fmt;
 use std::sync::Arc;
 

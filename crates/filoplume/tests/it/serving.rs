@@ -89,11 +89,14 @@ fn panics_are_counted_once_whoever_answers_them() {
     server.wait();
 }
 
-/// What the test below runs in a process of its own, because it is sent a signal.
+/// Set in the process that is sent a signal.
 #[cfg(unix)]
-#[test]
-#[ignore = "run by another test"]
-fn serves_until_a_signal() {
+const IS_CHILD: &str = "FILOPLUME_TEST_CHILD";
+
+/// What the test below runs in a process of its own.
+#[cfg(unix)]
+#[allow(clippy::print_stdout, reason = "the parent reads it")]
+fn serve_until_a_signal() {
     let app = App::new().get("/", || {
         println!("called");
         // Until the test writes a line.
@@ -110,8 +113,16 @@ fn serves_until_a_signal() {
 #[cfg(unix)]
 #[test]
 fn a_started_app_finishes_what_was_begun_when_a_signal_comes() {
+    if std::env::var_os(IS_CHILD).is_some() {
+        return serve_until_a_signal();
+    }
     let mut child = Command::new(std::env::current_exe().unwrap())
-        .args(["--exact", "serving::serves_until_a_signal", "--include-ignored", "--nocapture"])
+        .args([
+            "--exact",
+            "serving::a_started_app_finishes_what_was_begun_when_a_signal_comes",
+            "--nocapture",
+        ])
+        .env(IS_CHILD, "")
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .spawn()

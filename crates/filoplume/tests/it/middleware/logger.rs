@@ -137,7 +137,6 @@ fn a_response_that_is_broken_off_is_logged_as_such() {
 
 /// What the tests below run in a process of their own.
 #[test]
-#[ignore = "run by other tests"]
 fn logs_to_stderr_and_stdout() {
     App::new()
         .get("/captured", || "hi")
@@ -158,7 +157,7 @@ fn run_apart(option: &str, stderr: std::process::Stdio) -> std::process::Output 
     let program = std::env::current_exe().unwrap();
     let name = "middleware::logger::logs_to_stderr_and_stdout";
     let mut command = std::process::Command::new(program);
-    command.args(["--exact", name, "--include-ignored", option]).stderr(stderr).output().unwrap()
+    command.args(["--exact", name, option]).stderr(stderr).output().unwrap()
 }
 
 #[test]
