@@ -16,7 +16,8 @@ pub(crate) fn tell_without_subscriber(text: &str) {
     write_to_stderr(&line);
 }
 
-/// Writes a line, with its end, to stderr. In one piece, so that lines of several threads do not mix.
+/// Writes a line, with its end, to stderr. In one piece, so that lines of several threads do not
+/// mix.
 #[allow(clippy::print_stderr, reason = "the one place that does; a `Stderr` is not captured by tests")]
 pub(crate) fn write_to_stderr(line: &str) {
     eprint!("{}", Unfailing(line));
@@ -30,9 +31,10 @@ pub(crate) fn write_to_stdout(line: &str) {
 
 /// A line that is written as well as possible.
 ///
-/// Only `print!` and `eprint!` write into what libtest captures, and they panic if the line cannot be written, such as
-/// when the disk behind stderr is full. They learn of that from what is formatted, and this says that all is well:
-/// there is nowhere to tell that a log cannot be written.
+/// Only `print!` and `eprint!` write into what libtest captures, and they panic if the line cannot
+/// be written, such as when the disk behind stderr is full. They learn of that from what is
+/// formatted, and this says that all is well: there is nowhere to tell that a log cannot be
+/// written.
 struct Unfailing<'a>(&'a str);
 
 impl fmt::Display for Unfailing<'_> {

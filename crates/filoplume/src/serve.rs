@@ -147,8 +147,9 @@ impl App {
     /// Begins to answer requests at an address on threads of its own, and returns at once. For tests over a socket and
     /// for programs that do something else beside; port 0 takes one that is free.
     ///
-    /// Signals are left to the program: without more, SIGTERM and Ctrl-C end the process at once, and responses that are
-    /// on their way are cut. [`RunningApp::shutdown_on_signals`] finishes them first, as [`listen`](Self::listen) does.
+    /// Signals are left to the program: without more, SIGTERM and Ctrl-C end the process at once,
+    /// and responses that are on their way are cut. [`RunningApp::shutdown_on_signals`] finishes
+    /// them first, as [`listen`](Self::listen) does.
     ///
     /// ```
     /// use std::io::{Read, Write};
@@ -235,8 +236,9 @@ impl RunningApp {
         self.server.shutdown_handle()
     }
 
-    /// Shuts the app down on SIGTERM and SIGINT, as [`App::listen`] does: what was begun is finished first, and a second
-    /// signal ends the process at once. [`wait`](Self::wait) then returns when the app has ended.
+    /// Shuts the app down on SIGTERM and SIGINT, as [`App::listen`] does: what was begun is
+    /// finished first, and a second signal ends the process at once. [`wait`](Self::wait) then
+    /// returns when the app has ended.
     ///
     /// ```no_run
     /// use filoplume::prelude::*;

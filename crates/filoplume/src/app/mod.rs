@@ -233,8 +233,9 @@ impl App {
         self
     }
 
-    /// Has errors of type `E` answered as their [`IntoResponse`] says, also when they became an [`Error`] by `?`, which
-    /// otherwise makes a plain `500` of them. A handler that returns `Result<_, E>` needs no call of this method.
+    /// Has errors of type `E` answered as their [`IntoResponse`] says, also when they became an
+    /// [`Error`] by `?`, which otherwise makes a plain `500` of them. A handler that returns
+    /// `Result<_, E>` needs no call of this method.
     ///
     /// ```
     /// use std::fmt;
@@ -280,9 +281,9 @@ impl App {
     ///
     /// Status and headers that middleware set stay; of the response only the content and its type are taken.
     ///
-    /// For requests that the engine refuses with `503`, because there is no thread, permit or memory for them, it is asked
-    /// when the app is built, once for each form that clients may prefer, and what it says is kept: under overload there
-    /// is no time to ask.
+    /// For requests that the engine refuses with `503`, because there is no thread, permit or
+    /// memory for them, it is asked when the app is built, once for each form that clients may
+    /// prefer, and what it says is kept: under overload there is no time to ask.
     ///
     /// ```
     /// use filoplume::prelude::*;
@@ -336,9 +337,10 @@ impl App {
     }
 
     /// Sets how the server behaves: timeouts, threads, limits. The app keeps it, whoever binds the
-    /// server: [`listen`](Self::listen), [`start`](Self::start), the [test client](Self::test), and a
-    /// [`Server`](crate::Server) that is given what [`build`](Self::build) returns. Only a
-    /// configuration that is set on the [server's own builder](crate::ServerBuilder::config) replaces it.
+    /// server: [`listen`](Self::listen), [`start`](Self::start), the [test client](Self::test), and
+    /// a [`Server`](crate::Server) that is given what [`build`](Self::build) returns. Only a
+    /// configuration that is set on the [server's own builder](crate::ServerBuilder::config)
+    /// replaces it.
     ///
     /// ```
     /// use std::time::Duration;

@@ -1,4 +1,5 @@
-//! What the client is told of requests that the engine refuses, in the form of the app's own errors.
+//! What the client is told of requests that the engine refuses, in the form of the app's own
+//! errors.
 
 use std::sync::OnceLock;
 
@@ -27,7 +28,8 @@ struct Content {
 }
 
 impl BuiltApp {
-    /// Answers a request that the engine refuses. Runs on an event loop. The engine adds `Retry-After`.
+    /// Answers a request that the engine refuses. Runs on an event loop. The engine adds
+    /// `Retry-After`.
     pub(crate) fn refused(&self, request: &Request, refused: &Refused<'_>) -> Response {
         let asked = Asked::of(request, self.settings.is_development);
         if self.settings.is_development {
@@ -48,8 +50,8 @@ impl BuiltApp {
         response
     }
 
-    /// Makes the contents, which may take time: the app may present errors in its own way, and an event loop
-    /// cannot wait for that.
+    /// Makes the contents, which may take time: the app may present errors in its own way, and an
+    /// event loop cannot wait for that.
     pub(super) fn prepare_refusals(&self) {
         for format in [Format::Json, Format::Html, Format::Text] {
             self.refusal_content(format);

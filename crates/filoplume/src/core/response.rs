@@ -105,8 +105,9 @@ pub trait IntoResponse {
     /// If it is an error, or cannot be made.
     fn into_response(self) -> Result<Response>;
 
-    /// Makes the response to a request with these conditions. What a handler or a middleware closure returns is asked
-    /// for it in place of [`into_response`](Self::into_response) if it [is conditional](Self::IS_CONDITIONAL).
+    /// Makes the response to a request with these conditions. What a handler or a middleware
+    /// closure returns is asked for it in place of [`into_response`](Self::into_response) if it [is
+    /// conditional](Self::IS_CONDITIONAL).
     ///
     /// # Errors
     ///

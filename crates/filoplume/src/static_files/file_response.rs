@@ -41,11 +41,13 @@ use crate::semantics::file_type;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 ///
-/// `GET` and `HEAD` are answered with an `ETag`, a `Last-Modified`, a `Content-Type` by the ending of the name, and
-/// `X-Content-Type-Options: nosniff`; conditions and ranges are evaluated (RFC 9110, 13 and 14), so it may become a
-/// `206`, `304`, `412` or `416`. The handler needs no parameter for that: the framework keeps the conditions of requests
-/// whose handler returns a `FileResponse`, be it in a `Result`, an `Option`, or behind headers. What a handler makes a
-/// [`Response`] of itself, or sends with a status of its own, is sent whole, and so is the answer to another method.
+/// `GET` and `HEAD` are answered with an `ETag`, a `Last-Modified`, a `Content-Type` by the ending
+/// of the name, and `X-Content-Type-Options: nosniff`; conditions and ranges are evaluated (RFC
+/// 9110, 13 and 14), so it may become a `206`, `304`, `412` or `416`. The handler needs no
+/// parameter for that: the framework keeps the conditions of requests whose handler returns a
+/// `FileResponse`, be it in a `Result`, an `Option`, or behind headers. What a handler makes a
+/// [`Response`] of itself, or sends with a status of its own, is sent whole, and so is the answer
+/// to another method.
 ///
 /// A short file is sent from memory, a long one while it is read, in constant memory.
 #[must_use = "a response does nothing until a handler returns it"]
@@ -58,15 +60,16 @@ pub struct FileResponse {
 }
 
 impl FileResponse {
-    /// Opens a file at a path of the program's own. Symbolic links are followed, wherever they lead.
+    /// Opens a file at a path of the program's own. Symbolic links are followed, wherever they
+    /// lead.
     ///
-    /// A path that is made of what a client sent may lead anywhere, such as `reports/../../etc/passwd`: then it is
-    /// [`open_in`](Self::open_in) that should be called.
+    /// A path that is made of what a client sent may lead anywhere, such as
+    /// `reports/../../etc/passwd`: then it is [`open_in`](Self::open_in) that should be called.
     ///
     /// # Errors
     ///
-    /// A `404` if there is no such file, or if it is a folder, a FIFO, a socket or a device. A `500` if it cannot be
-    /// opened for another reason, such as that it may not be read.
+    /// A `404` if there is no such file, or if it is a folder, a FIFO, a socket or a device. A
+    /// `500` if it cannot be opened for another reason, such as that it may not be read.
     pub fn open(path: impl AsRef<Path>) -> Result<Self> {
         let path = path.as_ref();
         match open_path(path) {
@@ -77,8 +80,8 @@ impl FileResponse {
         }
     }
 
-    /// Opens a file of a folder, whose name may come from a client. It is a plain path below the folder, such as
-    /// `2026/may.csv`.
+    /// Opens a file of a folder, whose name may come from a client. It is a plain path below the
+    /// folder, such as `2026/may.csv`.
     ///
     /// ```
     /// # use filoplume::prelude::*;
@@ -96,8 +99,9 @@ impl FileResponse {
     ///
     /// # Errors
     ///
-    /// A `404` for all that [`StaticFiles`](crate::StaticFiles) does not serve: what is not there, what is no file,
-    /// names with `..`, hidden files, and symbolic links that leave the folder. A `500` if there is no such folder.
+    /// A `404` for all that [`StaticFiles`](crate::StaticFiles) does not serve: what is not there,
+    /// what is no file, names with `..`, hidden files, and symbolic links that leave the folder. A
+    /// `500` if there is no such folder.
     pub fn open_in(folder: impl AsRef<Path>, name: &str) -> Result<Self> {
         let path = folder.as_ref();
         let folder = Folder::open(path, Symlinks::Inside)
@@ -112,8 +116,8 @@ impl FileResponse {
         }
     }
 
-    /// Returns the response of a file that is open. All of it is sent, wherever it was read to. The name says what
-    /// type it has.
+    /// Returns the response of a file that is open. All of it is sent, wherever it was read to. The
+    /// name says what type it has.
     ///
     /// ```
     /// # use filoplume::prelude::*;
@@ -151,9 +155,10 @@ impl FileResponse {
         Self { stored, name: name.to_owned(), content_type: None, attachment: None }
     }
 
-    /// Has browsers save the file under this name, instead of showing it (`Content-Disposition`, RFC 6266). The name may
-    /// come from anywhere, as that of an [`Attachment`](crate::response::Attachment) may, and says what type the file
-    /// has if its ending is known.
+    /// Has browsers save the file under this name, instead of showing it (`Content-Disposition`,
+    /// RFC 6266). The name may come from anywhere, as that of an
+    /// [`Attachment`](crate::response::Attachment) may, and says what type the file has if its
+    /// ending is known.
     pub fn attachment(mut self, name: impl Into<String>) -> Self {
         self.attachment = Some(name.into());
         self

@@ -34,7 +34,8 @@ impl FilePath {
         Some(Self { text, is_folder })
     }
 
-    /// Reads a path that is not encoded, of a file that is not hidden. `None`: there cannot be such a file.
+    /// Reads a path that is not encoded, of a file that is not hidden. `None`: there cannot be such
+    /// a file.
     pub(super) fn of_name(name: &str) -> Option<Self> {
         let is_file = name.split('/').all(|segment| is_name(segment, false, cfg!(windows)));
         is_file.then(|| Self { text: name.to_owned(), is_folder: false })

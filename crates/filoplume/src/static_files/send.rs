@@ -8,8 +8,8 @@ use crate::core::error::{Error, Result};
 use crate::semantics::conditional::{Conditions, Verdict, not_modified};
 use crate::semantics::range::{ByteRange, Selection, select};
 
-/// Gives a response, which has the headers of the file already, as much of the file as `method` and `headers` of
-/// the request want. Conditions come before ranges (RFC 9110, 13.2.2).
+/// Gives a response, which has the headers of the file already, as much of the file as `method` and
+/// `headers` of the request want. Conditions come before ranges (RFC 9110, 13.2.2).
 pub(super) fn send(
     mut response: Response,
     method: &Method,

@@ -361,8 +361,8 @@ impl ServerBuilder {
         Ok(self)
     }
 
-    /// Sets the configuration. It replaces all of the [service's own](Service::config), if that has one; without a
-    /// call of this method the service's own counts, and otherwise the default.
+    /// Sets the configuration. It replaces all of the [service's own](Service::config), if that has
+    /// one; without a call of this method the service's own counts, and otherwise the default.
     pub fn config(mut self, config: ServerConfig) -> Self {
         self.config = Some(Box::new(config));
         self

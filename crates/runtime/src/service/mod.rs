@@ -72,18 +72,21 @@ pub trait Service: Send + Sync + 'static {
         None
     }
 
-    /// Returns the configuration that the service wants to be served with. Called once, when the server starts. A
-    /// configuration that was given to the [builder](crate::ServerBuilder::config) replaces it.
+    /// Returns the configuration that the service wants to be served with. Called once, when the
+    /// server starts. A configuration that was given to the [builder](crate::ServerBuilder::config)
+    /// replaces it.
     fn config(&self) -> Option<ServerConfig> {
         None
     }
 
-    /// Returns what the client is told in place of an empty `503`, if the engine refuses a request because no thread or
-    /// permit would be free in time, or no memory. The status and `Retry-After` are the engine's, whatever the response
-    /// says, and a body from a reader is left out. `None` by default.
+    /// Returns what the client is told in place of an empty `503`, if the engine refuses a request
+    /// because no thread or permit would be free in time, or no memory. The status and
+    /// `Retry-After` are the engine's, whatever the response says, and a body from a reader is left
+    /// out. `None` by default.
     ///
-    /// Runs on the event loop, under overload, perhaps for every request: it must not block, and should not compute.
-    /// A panic is contained. Requests that are malformed or late are refused without it.
+    /// Runs on the event loop, under overload, perhaps for every request: it must not block, and
+    /// should not compute. A panic is contained. Requests that are malformed or late are refused
+    /// without it.
     ///
     /// ```
     /// use filoplume_runtime::{Refused, Request, Response, Service};
@@ -105,9 +108,10 @@ pub trait Service: Send + Sync + 'static {
         None
     }
 
-    /// Is told that a response was broken off because the reader of its body failed or ended early. The status was
-    /// sent before that, so the peer learns it from the connection, which is closed. `route` is what it
-    /// [is called](Self::route_name). Writes a warning to the log unless the service has more to say.
+    /// Is told that a response was broken off because the reader of its body failed or ended early.
+    /// The status was sent before that, so the peer learns it from the connection, which is closed.
+    /// `route` is what it [is called](Self::route_name). Writes a warning to the log unless the
+    /// service has more to say.
     fn body_failed(&self, route: Option<&str>, error: &io::Error) {
         warn_of_failed_body(route, error);
     }

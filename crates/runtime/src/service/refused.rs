@@ -10,7 +10,8 @@ use super::request::Request;
 use super::response::{Response, ResponseBody};
 use crate::budget::refusal::Refusal;
 
-/// Why the engine answers a request with `503` instead of calling the service. Given to [`Service::refused`].
+/// Why the engine answers a request with `503` instead of calling the service. Given to
+/// [`Service::refused`].
 #[derive(Clone, Copy)]
 pub struct Refused<'a> {
     reason: Refusal,
@@ -35,13 +36,14 @@ impl<'a> Refused<'a> {
         Duration::from_secs(self.retry_after)
     }
 
-    /// Returns which limit was reached and who has what is missing, as the log says it: not for strangers. It is
-    /// made when it is shown.
+    /// Returns which limit was reached and who has what is missing, as the log says it: not for
+    /// strangers. It is made when it is shown.
     pub fn because(&self) -> &'a dyn fmt::Display {
         self.because
     }
 
-    /// Returns the response of the service, made a `503` without a reader. `None` if it has none, or panics.
+    /// Returns the response of the service, made a `503` without a reader. `None` if it has none,
+    /// or panics.
     pub(crate) fn ask(&self, service: &dyn Service, request: &Request) -> Option<Response> {
         let response = catch_unwind(AssertUnwindSafe(|| service.refused(request, self)));
         let mut response = response.unwrap_or_else(|_| {

@@ -15,9 +15,11 @@ pub(crate) use self::own_response::{Responder, responder};
 
 /// A failure: a status, what the peer may know of it, and what only the log may know.
 ///
-/// Every error type of other crates becomes one by `?`, as a plain `500`: its text is for the log. So does one of yours,
-/// unless [the app knows it](crate::App::error_response). What the peer is told is said by [`Error::new`] and its short forms. An error ends the chain of handlers; the one
-/// place that presents errors makes it `application/problem+json` (RFC 9457) or HTML, as the client prefers.
+/// Every error type of other crates becomes one by `?`, as a plain `500`: its text is for the log.
+/// So does one of yours, unless [the app knows it](crate::App::error_response). What the peer is
+/// told is said by [`Error::new`] and its short forms. An error ends the chain of handlers; the one
+/// place that presents errors makes it `application/problem+json` (RFC 9457) or HTML, as the client
+/// prefers.
 ///
 /// ```
 /// use filoplume::prelude::*;

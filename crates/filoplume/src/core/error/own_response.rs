@@ -1,8 +1,9 @@
 //! Error types that say themselves how they are answered, and what `?` makes of them.
 //!
-//! A type may have both: `std::error::Error`, by which `?` makes an [`Error`] of it, and [`IntoResponse`], which says
-//! its status. The conversion cannot use the second one, because it is for all types and Rust has no specialization. So
-//! the app is told of the type ([`App::error_response`](crate::App::error_response)), and if it was not, the log says so.
+//! A type may have both: `std::error::Error`, by which `?` makes an [`Error`] of it, and
+//! [`IntoResponse`], which says its status. The conversion cannot use the second one, because it is
+//! for all types and Rust has no specialization. So the app is told of the type
+//! ([`App::error_response`](crate::App::error_response)), and if it was not, the log says so.
 
 use std::any::TypeId;
 use std::error::Error as StdError;
@@ -45,8 +46,8 @@ impl Error {
         self
     }
 
-    /// Returns the response that the cause makes of itself, or the error again: if it was not made by `?`, or of
-    /// another type.
+    /// Returns the response that the cause makes of itself, or the error again: if it was not made
+    /// by `?`, or of another type.
     pub(crate) fn answer_itself(
         mut self,
         responders: &[Responder],
@@ -77,9 +78,9 @@ impl Error {
 
 /// Returns whether a type becomes a response.
 ///
-/// Nothing in stable Rust asks this of a type parameter. But an iterator that is fused already is left alone by
-/// [`Iterator::fuse`], as its documentation says, and whether this one is depends on the type. Should that change, it is
-/// the advice in the log that is missing.
+/// Nothing in stable Rust asks this of a type parameter. But an iterator that is fused already is
+/// left alone by [`Iterator::fuse`], as its documentation says, and whether this one is depends on
+/// the type. Should that change, it is the advice in the log that is missing.
 fn is_response<E>() -> bool {
     let mut probe = Probe::<E>(0, PhantomData).fuse();
     // Its own `None` is the last thing that a fused one says.

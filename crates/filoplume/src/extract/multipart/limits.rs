@@ -71,24 +71,26 @@ impl MultipartLimits {
         self
     }
 
-    /// Sets the longest field that [`bytes`](super::Field::bytes) and [`text`](super::Field::text) collect in
-    /// memory. Default: 1 MiB, whatever the route accepts: a limit that was raised for a file on its way to the
-    /// disk is not one for a text in memory.
+    /// Sets the longest field that [`bytes`](super::Field::bytes) and [`text`](super::Field::text)
+    /// collect in memory. Default: 1 MiB, whatever the route accepts: a limit that was raised for a
+    /// file on its way to the disk is not one for a text in memory.
     pub fn memory_bytes_max(mut self, bytes: u64) -> Self {
         self.memory_bytes_max = bytes;
         self
     }
 
-    /// Sets the longest field, whether it is read, saved or skipped. Default: as long as the form may be
-    /// ([`total_bytes_max`](Self::total_bytes_max)), so that a route that accepts more accepts longer files.
+    /// Sets the longest field, whether it is read, saved or skipped. Default: as long as the form
+    /// may be ([`total_bytes_max`](Self::total_bytes_max)), so that a route that accepts more
+    /// accepts longer files.
     pub fn field_bytes_max(mut self, bytes: u64) -> Self {
         self.field_bytes_max = Some(bytes);
         self
     }
 
     /// Sets the longest form, everything included. Default: what the route accepts
-    /// ([`Route::content_bytes_max`](crate::Route::content_bytes_max)), or 64 MiB. What the route accepts, or else the
-    /// server's bound, stands before it: a form cannot be longer than the content.
+    /// ([`Route::content_bytes_max`](crate::Route::content_bytes_max)), or 64 MiB. What the route
+    /// accepts, or else the server's bound, stands before it: a form cannot be longer than the
+    /// content.
     pub fn total_bytes_max(mut self, bytes: u64) -> Self {
         self.total_bytes_max = Some(bytes);
         self

@@ -38,10 +38,10 @@ use crate::middleware::catch_panic::contain;
 /// What a client sent is escaped: it cannot begin a line, leave its field, or send commands to a terminal. The query is
 /// written too; a program that has secrets there should [leave it out](Self::without_query).
 ///
-/// The line is written when the handler has answered, or, if the response comes from a reader, when that has ended:
-/// its duration and its bytes are then those of the whole response. If the response is broken off, because the reader
-/// failed or the client left, the line has the bytes that were read, and the reason as its error; the combined format
-/// has no place for one.
+/// The line is written when the handler has answered, or, if the response comes from a reader, when
+/// that has ended: its duration and its bytes are then those of the whole response. If the response
+/// is broken off, because the reader failed or the client left, the line has the bytes that were
+/// read, and the reason as its error; the combined format has no place for one.
 ///
 /// ```
 /// use std::fs::File;
@@ -67,8 +67,8 @@ use crate::middleware::catch_panic::contain;
 /// # Ok::<(), io::Error>(())
 /// ```
 ///
-/// An error has no bytes yet, because it gets its content further out. Middleware further out is not seen, so the
-/// logger goes first, or second behind [`RequestIds`](super::RequestIds).
+/// An error has no bytes yet, because it gets its content further out. Middleware further out is
+/// not seen, so the logger goes first, or second behind [`RequestIds`](super::RequestIds).
 pub struct Logger {
     output: Output,
     writes_query: bool,

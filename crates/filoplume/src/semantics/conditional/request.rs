@@ -6,7 +6,8 @@ use filoplume_runtime::{Headers, Method, Request};
 const NAMES: [&str; 6] =
     ["if-match", "if-none-match", "if-modified-since", "if-unmodified-since", "if-range", "range"];
 
-/// Which part of a content a request wants, and of which version: its method, its conditions and its range.
+/// Which part of a content a request wants, and of which version: its method, its conditions and
+/// its range.
 ///
 /// The framework keeps them for handlers that return a [`FileResponse`](crate::FileResponse).
 ///

@@ -103,8 +103,8 @@ impl Worker<'_> {
     }
 }
 
-/// Says that a response whose head was sent could not be finished. The service may have more to say of it than
-/// the engine.
+/// Says that a response whose head was sent could not be finished. The service may have more to say
+/// of it than the engine.
 #[cold]
 fn tell_of_failed_body(engine: &Engine, site: Option<&Site>, route: Route, error: &io::Error) {
     let name_of = |number| site.and_then(|site| site.service.route_name(number));

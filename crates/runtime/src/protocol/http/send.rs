@@ -163,8 +163,8 @@ impl Http {
         }
     }
 
-    /// Reads the next piece of the response body into the output. Runs the handler's code. Returns why the
-    /// response was broken off, if its reader failed.
+    /// Reads the next piece of the response body into the output. Runs the handler's code. Returns
+    /// why the response was broken off, if its reader failed.
     pub(crate) fn pump(&mut self, buffers: &mut Buffers, config: &ServerConfig) -> Option<io::Error> {
         let Stage::Sending(sending) = &mut self.stage else { return None };
         let Buffers { output, scratch, .. } = buffers;

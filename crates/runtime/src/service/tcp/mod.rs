@@ -88,8 +88,9 @@ pub trait TcpService: Send + Sync + 'static {
     /// Returns the state machine for a connection that was accepted.
     fn accept(&self, peer: Peer) -> Box<dyn Protocol>;
 
-    /// Returns the configuration that the service wants to be served with. Called once, when the server starts. A
-    /// configuration that was given to the [builder](crate::ServerBuilder::config) replaces it.
+    /// Returns the configuration that the service wants to be served with. Called once, when the
+    /// server starts. A configuration that was given to the [builder](crate::ServerBuilder::config)
+    /// replaces it.
     fn config(&self) -> Option<ServerConfig> {
         None
     }
