@@ -372,14 +372,16 @@ fn cannot_read(file: &Path, error: &std::io::Error) -> String {
     format!("cannot read {}: {error}", file.display())
 }
 
+/// The plan of a command line, for tests.
+#[cfg(test)]
+pub(crate) fn plan(arguments: &str) -> Result<Plan, String> {
+    let words = std::iter::once("gust").chain(arguments.split_whitespace());
+    Arguments::try_parse_from(words).map_err(|error| error.to_string())?.load.plan()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn plan(arguments: &str) -> Result<Plan, String> {
-        let words = std::iter::once("gust").chain(arguments.split_whitespace());
-        Arguments::try_parse_from(words).map_err(|error| error.to_string())?.load.plan()
-    }
 
     #[track_caller]
     fn refused(arguments: &str, part: &str) {

@@ -8,8 +8,9 @@ use std::time::Duration;
 use crate::connection::Scratch;
 use crate::cpu::ThreadTime;
 use crate::exchange::{Exchange, Flow};
-use crate::outbox::{Finished, Outbox};
+use crate::outbox::{Finished, Outbox, longest_wait};
 use crate::plan::Plan;
+use crate::retry::Retry;
 use crate::shared::{Budget, Shared};
 use crate::tally::{ErrorKind, Tally};
 use crate::target::Address;
@@ -27,9 +28,7 @@ pub(crate) fn run(plan: &Plan, shared: &Shared, index: usize, outbox: Outbox) ->
     let mut client = Client {
         plan,
         shared,
-        places: (0..count)
-            .map(|_| Place { stream: None, exchange: Exchange::new(plan), opened: 0 })
-            .collect(),
+        places: (0..count).map(|_| Place::new(plan)).collect(),
         budget: Budget::new(plan),
         position: index * 7919,
         scratch: Scratch::new(INPUT_BYTES),
@@ -62,6 +61,16 @@ struct Place {
     stream: Option<Box<dyn Socket>>,
     exchange: Exchange,
     opened: u64,
+    retry: Retry,
+    /// It is not opened again before this moment.
+    opens_at: Nanos,
+}
+
+impl Place {
+    fn new(plan: &Plan) -> Self {
+        let exchange = Exchange::new(plan);
+        Self { stream: None, exchange, opened: 0, retry: Retry::default(), opens_at: 0 }
+    }
 }
 
 trait Socket: Read + Write + Send {}
@@ -184,6 +193,9 @@ impl Client<'_> {
             return true;
         }
         let begun = self.shared.clock.now();
+        if begun < self.places[place].opens_at {
+            return false;
+        }
         // A connect cannot be interrupted, and the end of the run does not wait for it.
         let left = Duration::from_nanos(self.end.saturating_sub(begun)).max(Duration::from_millis(1));
         match connect(self.plan, self.plan.timeout.min(left)) {
@@ -196,6 +208,7 @@ impl Client<'_> {
                 let place = &mut self.places[place];
                 place.stream = Some(stream);
                 place.opened += 1;
+                place.retry.opened(place.exchange.answered);
                 true
             }
             Err(error) => {
@@ -217,8 +230,11 @@ impl Client<'_> {
     }
 
     fn close(&mut self, place: usize) -> u64 {
-        self.places[place].stream = None;
-        self.places[place].exchange.restart(&self.tally)
+        let now = self.shared.clock.now();
+        let place = &mut self.places[place];
+        place.stream = None;
+        place.opens_at = now + place.retry.pause_after_close(place.exchange.answered);
+        place.exchange.restart(&self.tally)
     }
 
     fn is_over(&mut self) -> bool {
@@ -245,10 +261,7 @@ impl Client<'_> {
             opened: self.places.iter().map(|place| place.opened).collect(),
             unanswered: exchanges().map(|exchange| exchange.unanswered(counts_from)).sum(),
             never_sent: 0,
-            longest_wait: exchanges()
-                .filter_map(Exchange::oldest_sent)
-                .min()
-                .map_or(0, |since| now.saturating_sub(since.max(counts_from))),
+            longest_wait: longest_wait(exchanges().filter_map(Exchange::oldest_sent), counts_from, now),
             thread: self.cpu.stop(),
             ended: now,
         }

@@ -182,6 +182,7 @@ impl Moment {
 #[cfg(test)]
 mod tests {
     use std::sync::mpsc;
+    use std::thread;
 
     use super::*;
     use crate::tally::ErrorKind;
@@ -192,18 +193,26 @@ mod tests {
         fn look(&mut self, _: &Live) {}
     }
 
+    /// Each delivery is a thread, a tick and a number of responses. If that is a multiple of 8, it is
+    /// recorded as a latency too. Not always, because adding latencies up is most of the work.
     fn collect(ticks_per_moment: u64, deliveries: &[(usize, Option<u64>, u64)]) -> Collected {
-        let (sender, receiver) = mpsc::channel();
-        for &(thread, tick, responses) in deliveries {
-            let mut slice = Box::new(Slice::new());
-            slice.responses = responses;
-            slice.latency.record(responses);
-            slice.errors.add(ErrorKind::Timeout, 1);
-            sender.send(Delivery { thread, tick, slice }).unwrap();
-        }
-        drop(sender);
-        let returns = (0..2).map(|_| mpsc::channel().0).collect();
-        Collector::new(returns, ticks_per_moment).run(&receiver, &mut Nobody)
+        // Slices are large, so few are on their way at once, and those that come back are used again.
+        let (sender, receiver) = mpsc::sync_channel(1);
+        let (back, returned) = mpsc::channel();
+        thread::scope(|scope| {
+            scope.spawn(move || {
+                for &(thread, tick, responses) in deliveries {
+                    let mut slice = returned.try_recv().unwrap_or_else(|_| Box::new(Slice::new()));
+                    slice.responses = responses;
+                    if responses % 8 == 0 {
+                        slice.latency.record(responses);
+                    }
+                    slice.errors.add(ErrorKind::Timeout, 1);
+                    sender.send(Delivery { thread, tick, slice }).unwrap();
+                }
+            });
+            Collector::new(vec![back; 2], ticks_per_moment).run(&receiver, &mut Nobody)
+        })
     }
 
     #[test]
@@ -226,11 +235,42 @@ mod tests {
     }
 
     #[test]
-    fn the_course_does_not_grow_for_ever() {
-        let deliveries: Vec<_> = (0..1300).map(|tick| (usize::from(tick % 2 == 0), Some(tick), 1)).collect();
+    fn a_course_of_more_than_600_moments_keeps_each_in_its_place() {
+        // One thread is two ticks behind the other: what is open when the course is halved stays right.
+        let ticks: i64 = 1300;
+        let deliveries: Vec<_> = (0..ticks + 2)
+            .flat_map(|tick| [(0, tick), (1, tick - 2)])
+            .filter(|(_, tick)| (0..ticks).contains(tick))
+            .map(|(thread, tick)| (thread, u64::try_from(tick).ok(), tick.unsigned_abs()))
+            .collect();
         let collected = collect(1, &deliveries);
-        assert!(collected.course.len() <= MOMENTS_MAX, "{}", collected.course.len());
-        assert_eq!(collected.course.iter().map(|moment| moment.responses).sum::<u64>(), 1300);
-        assert!(collected.ticks_per_moment > 1);
+        assert_eq!((collected.ticks_per_moment, collected.course.len()), (4, 325));
+        for (index, moment) in (0..).zip(&collected.course) {
+            // The ticks 4i to 4i + 3, each with its number from both threads.
+            let longest = if index % 2 == 0 { 4 * index } else { 0 };
+            let expected = (2 * (16 * index + 6), 8, longest);
+            assert_eq!((moment.responses, moment.errors, moment.max), expected, "moment {index}");
+        }
+    }
+
+    #[test]
+    fn a_course_has_600_moments_before_it_is_halved() {
+        let of = |ticks: u64| {
+            let deliveries: Vec<_> =
+                (0..ticks).flat_map(|tick| [(0, Some(tick), 1), (1, Some(tick), 1)]).collect();
+            let collected = collect(1, &deliveries);
+            (collected.course.len(), collected.ticks_per_moment)
+        };
+        assert_eq!([599, 600, 601].map(of), [(599, 1), (300, 2), (301, 2)]);
+    }
+
+    #[test]
+    fn a_moment_without_deliveries_is_empty() {
+        let collected = collect(1, &[(0, Some(1), 1), (1, Some(3), 2)]);
+        let responses: Vec<_> = collected.course.iter().map(|moment| moment.responses).collect();
+        assert_eq!(responses, [0, 1, 0, 2]);
+        // A thread was suspended for an hour: no course is drawn up to there.
+        let collected = collect(1, &[(0, Some(1), 1), (1, Some(GAP_MAX as u64), 2)]);
+        assert_eq!((collected.course.len(), collected.total.responses), (2, 3));
     }
 }

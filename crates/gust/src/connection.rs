@@ -6,16 +6,13 @@ use mio::{Registry, Token};
 
 use crate::exchange::{Exchange, Flow};
 use crate::plan::Plan;
+use crate::retry::Retry;
 use crate::tally::{ErrorKind, Tally};
 use crate::transport::Stream;
-use crate::units::{MILLISECOND, Nanos};
+use crate::units::Nanos;
 
 /// Reads in a row from one connection before the others have their turn: a server that floods must not stop the clock.
 const READS_IN_A_ROW: u32 = 16;
-
-/// Waits between attempts to connect that fail: from this, doubling, up to the next.
-const RETRY_FIRST: Nanos = 10 * MILLISECOND;
-const RETRY_LONGEST: Nanos = 1000 * MILLISECOND;
 
 /// A place for one connection after the other.
 #[derive(Debug)]
@@ -24,10 +21,7 @@ pub(crate) struct Connection {
     pub(crate) exchange: Exchange,
     /// How often it was opened.
     pub(crate) opened: u64,
-    /// Attempts that failed since there was last an answer.
-    failures: u32,
-    /// How many answers there were when it was opened.
-    answered_before: u64,
+    retry: Retry,
     /// Whether it stands in the line of those who may be given a request.
     pub(crate) is_in_line: bool,
 }
@@ -70,8 +64,7 @@ impl Connection {
             link: Link::Closed { until: opens_at },
             exchange: Exchange::new(plan),
             opened: 0,
-            failures: 0,
-            answered_before: 0,
+            retry: Retry::default(),
             is_in_line: false,
         }
     }
@@ -102,7 +95,7 @@ impl Connection {
         };
         self.link = Link::Open(stream);
         self.opened += 1;
-        self.answered_before = self.exchange.answered;
+        self.retry.opened(self.exchange.answered);
         Ok(Some(since))
     }
 
@@ -112,20 +105,14 @@ impl Connection {
         self.exchange.restart(tally)
     }
 
-    /// Whether anything was answered since it was opened.
-    pub(crate) fn has_answered(&mut self) -> bool {
-        let has_answered = self.exchange.answered > self.answered_before;
-        if has_answered {
-            self.failures = 0;
-        }
-        has_answered
+    /// How long to wait before it is opened again, once it was closed.
+    pub(crate) fn pause_after_close(&mut self) -> Nanos {
+        self.retry.pause_after_close(self.exchange.answered)
     }
 
     /// How long to wait before the next attempt, after one that failed.
-    pub(crate) fn retry_after(&mut self) -> Nanos {
-        let wait = RETRY_FIRST.saturating_mul(1 << self.failures.min(10)).min(RETRY_LONGEST);
-        self.failures += 1;
-        wait
+    pub(crate) fn pause_after_failure(&mut self) -> Nanos {
+        self.retry.pause_after_failure()
     }
 
     pub(crate) fn is_open(&self) -> bool {

@@ -348,3 +348,56 @@ fn agrees(verify: Verify, template: &Template, seen: &Answer) -> bool {
         Verify::Body => template.first.get_or_init(|| *seen) == seen,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::args;
+
+    const ANSWER: &[u8] = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nOK";
+
+    /// Requests that were begun at these moments, and written.
+    fn pipeline(plan: &Plan, begun: &[Nanos], tally: &mut Tally) -> Exchange {
+        let mut exchange = Exchange::new(plan);
+        for &at in begun {
+            exchange.begin(0, at, at, tally);
+        }
+        while exchange.has_unsent() {
+            let length = exchange.to_write(plan, &mut Vec::new()).len();
+            exchange.wrote(plan, length);
+        }
+        exchange
+    }
+
+    #[test]
+    fn a_pipeline_loses_what_was_counted_and_has_no_answer() {
+        let plan = args::plan(":1 -p 8").unwrap();
+        let mut tally = Tally::new(100, false);
+        let mut exchange = pipeline(&plan, &[98, 99, 100, 101, 102], &mut tally);
+        assert_eq!((exchange.oldest_sent(), exchange.unanswered(100)), (Some(98), 3));
+        let flow = exchange.receive(&plan, &ANSWER.repeat(3), 200, &mut tally);
+        assert_eq!((flow, exchange.answered, exchange.served), (Ok(Flow::Open), 3, 1));
+        assert_eq!((exchange.on_their_way(), exchange.oldest_sent()), (2, Some(101)));
+        assert_eq!(exchange.restart(&tally), 2);
+        assert_eq!((exchange.on_their_way(), exchange.has_unsent()), (0, false));
+        assert_eq!(exchange.restart(&tally), 0);
+    }
+
+    #[test]
+    fn the_next_connection_starts_with_a_whole_request() {
+        let plan = args::plan(":1 -p 2").unwrap();
+        let mut tally = Tally::new(0, false);
+        let mut exchange = Exchange::new(&plan);
+        exchange.begin(0, 1, 1, &mut tally);
+        exchange.begin(0, 2, 2, &mut tally);
+        let whole = exchange.to_write(&plan, &mut Vec::new()).to_vec();
+        exchange.wrote(&plan, whole.len() / 2 + 3);
+        // Half of an answer is kept as well.
+        exchange.receive(&plan, &ANSWER[..9], 3, &mut tally).unwrap();
+        assert_eq!(exchange.restart(&tally), 2);
+        exchange.begin(0, 4, 4, &mut tally);
+        exchange.begin(0, 5, 5, &mut tally);
+        assert_eq!(exchange.to_write(&plan, &mut Vec::new()), whole);
+        assert_eq!(exchange.restore(&mut [0; 64]), 0);
+    }
+}

@@ -16,7 +16,11 @@ pub(crate) const PERCENTILES: [f64; 7] = [50.0, 75.0, 90.0, 95.0, 99.0, 99.9, 99
 
 /// Counts of nanoseconds.
 #[derive(Clone, Debug)]
-pub(crate) struct Histogram(Hdr<u64>);
+pub(crate) struct Histogram {
+    counts: Hdr<u64>,
+    /// The largest value itself: its bucket ends up to 0.1 % above it.
+    max: Nanos,
+}
 
 /// What a histogram comes down to, in nanoseconds.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -36,57 +40,61 @@ pub(crate) struct Latency {
 
 impl Histogram {
     pub(crate) fn new() -> Self {
-        Self(Hdr::new_with_bounds(1, LONGEST, DIGITS).expect("the bounds are in order"))
+        let counts = Hdr::new_with_bounds(1, LONGEST, DIGITS).expect("the bounds are in order");
+        Self { counts, max: 0 }
     }
 
     #[inline]
     pub(crate) fn record(&mut self, nanos: Nanos) {
-        self.0.saturating_record(nanos);
+        self.counts.saturating_record(nanos);
+        self.max = self.max.max(nanos.min(LONGEST));
     }
 
     pub(crate) fn add(&mut self, other: &Self) {
-        if !other.0.is_empty() {
-            self.0.add(&other.0).expect("all have the same bounds");
+        if !other.counts.is_empty() {
+            self.counts.add(&other.counts).expect("all have the same bounds");
+            self.max = self.max.max(other.max);
         }
     }
 
     pub(crate) fn clear(&mut self) {
-        if !self.0.is_empty() {
-            self.0.reset();
+        if !self.counts.is_empty() {
+            self.counts.reset();
+            self.max = 0;
         }
     }
 
     pub(crate) fn count(&self) -> u64 {
-        self.0.len()
+        self.counts.len()
     }
 
     pub(crate) fn percentile(&self, percentile: f64) -> Nanos {
-        if self.0.is_empty() {
+        if self.counts.is_empty() {
             return 0;
         }
         // The upper end of a bucket may lie above what was seen.
-        self.0.value_at_percentile(percentile).min(self.0.max())
+        self.counts.value_at_percentile(percentile).min(self.max)
     }
 
     pub(crate) fn max(&self) -> Nanos {
-        self.0.max()
+        self.max
     }
 
     pub(crate) fn summary(&self) -> Latency {
-        if self.0.is_empty() {
+        if self.counts.is_empty() {
             return Latency { percentiles: vec![0.0; PERCENTILES.len()], ..Latency::default() };
         }
-        let (mean, stdev) = (self.0.mean(), self.0.stdev());
+        let (mean, stdev) = (self.counts.mean(), self.counts.stdev());
         let at = |percentile| float(self.percentile(percentile));
-        let within = self.0.count_between(whole(mean - stdev), whole(mean + stdev));
+        let within = self.counts.count_between(whole(mean - stdev), whole(mean + stdev));
         Latency {
             count: self.count(),
-            min: float(self.0.min()),
+            min: float(self.counts.min()),
             mean,
             stdev,
             within_stdev: float(within) / float(self.count()),
             percentiles: PERCENTILES.iter().map(|&percentile| at(percentile)).collect(),
-            max: float(self.0.max()),
+            max: float(self.max),
             curve: curve(self.count()).map(|percentile| (percentile, at(percentile))).collect(),
         }
     }
@@ -134,7 +142,7 @@ mod tests {
         assert_eq!(summary.count, 100_000);
         assert!((summary.mean - 5e8).abs() / 5e8 < 0.001);
         assert!((summary.within_stdev - 0.577).abs() < 0.005);
-        assert!(summary.max >= 1e9 && summary.max < 1.001e9);
+        assert_eq!(summary.max, 1e9);
     }
 
     #[test]
@@ -145,6 +153,16 @@ mod tests {
         assert_eq!((summary.min, summary.max), (1234.0, 1234.0));
         assert_eq!(summary.percentiles, [1234.0; 7]);
         assert_eq!(summary.curve, [(0.0, 1234.0), (100.0, 1234.0)]);
+    }
+
+    #[test]
+    fn no_percentile_is_above_the_maximum() {
+        let mut histogram = Histogram::new();
+        (0..100).for_each(|index| histogram.record(999_000_000 + index * 10_001));
+        let summary = histogram.summary();
+        assert_eq!((histogram.max(), summary.max), (999_990_099, 999_990_099.0));
+        assert_eq!((summary.at(99.9), histogram.percentile(100.0)), (summary.max, histogram.max()));
+        assert!(summary.curve.iter().all(|&(_, value)| value <= summary.max), "{:?}", summary.curve);
     }
 
     #[test]
@@ -159,7 +177,7 @@ mod tests {
         let mut histogram = Histogram::new();
         histogram.record(u64::MAX);
         assert_eq!(histogram.count(), 1);
-        assert!(histogram.summary().max >= 3.6e12 * 0.999);
+        assert_eq!((histogram.max(), histogram.percentile(99.0)), (LONGEST, LONGEST));
     }
 
     #[test]
@@ -169,8 +187,12 @@ mod tests {
         other.record(20);
         sum.add(&other);
         assert_eq!((sum.count(), sum.percentile(100.0)), (2, 20));
+        other.add(&sum);
+        assert_eq!((other.count(), other.max()), (3, 20));
         sum.clear();
-        assert_eq!(sum.count(), 0);
+        assert_eq!((sum.count(), sum.max()), (0, 0));
+        sum.record(7);
+        assert_eq!((sum.count(), sum.max()), (1, 7));
     }
 
     #[test]

@@ -19,6 +19,7 @@ mod outbox;
 mod plan;
 mod progress;
 mod report;
+mod retry;
 mod run;
 mod schedule;
 mod serve;

@@ -96,6 +96,12 @@ impl Outbox {
     }
 }
 
+/// How long the oldest of these has waited for its answer. What came before the end of the warm-up
+/// waits from there on.
+pub(crate) fn longest_wait(since: impl Iterator<Item = Nanos>, counts_from: Nanos, ended: Nanos) -> Nanos {
+    since.min().map_or(0, |since| ended.saturating_sub(since.max(counts_from)))
+}
+
 #[cfg(test)]
 mod tests {
     use std::sync::mpsc;
@@ -118,6 +124,13 @@ mod tests {
         let expected =
             [(100, None), (200, None), (257, None), (350, Some(0)), (780, Some(4)), (850, Some(5))];
         assert_eq!(ticks, expected);
+    }
+
+    #[test]
+    fn the_longest_wait_is_that_of_the_oldest_since_the_warm_up() {
+        let of = |since: &[Nanos], counts_from| longest_wait(since.iter().copied(), counts_from, 1000);
+        assert_eq!([of(&[], 0), of(&[500, 300, 900], 0)], [0, 700]);
+        assert_eq!([of(&[500, 300, 900], 400), of(&[300], 400), of(&[1001], 0)], [600, 600, 0]);
     }
 
     #[test]

@@ -9,7 +9,7 @@ use mio::{Events, Poll, Token};
 use crate::connection::{Connection, Link, Received, Scratch};
 use crate::cpu::ThreadTime;
 use crate::exchange::Exchange;
-use crate::outbox::{Finished, Outbox};
+use crate::outbox::{Finished, Outbox, longest_wait};
 use crate::plan::Plan;
 use crate::schedule::{Pace, Schedule, Share};
 use crate::shared::{Budget, Shared};
@@ -243,8 +243,7 @@ impl<'a> Worker<'a> {
         let now = self.shared.clock.now();
         self.progress = now;
         let connection = &mut self.connections[slot];
-        // Who accepts and closes at once, again and again, is not asked as fast as can be.
-        let wait = if connection.has_answered() { 0 } else { connection.retry_after() };
+        let wait = connection.pause_after_close();
         let lost = connection.close(&self.tally, now + wait);
         self.reopen(slot, now + wait);
         lost
@@ -255,7 +254,7 @@ impl<'a> Worker<'a> {
         self.shared.note_refused(self.plan, error.to_string());
         let now = self.shared.clock.now();
         let connection = &mut self.connections[slot];
-        let until = now + connection.retry_after();
+        let until = now + connection.pause_after_failure();
         connection.close(&self.tally, until);
         self.reopen(slot, until);
     }
@@ -407,15 +406,13 @@ impl<'a> Worker<'a> {
             .filter(|_| !self.supply.is_used_up())
             .map(|share| (share.overdue(now), share.next_due()));
         let oldest_due = overdue.filter(|&(count, _)| count > 0).map(|(_, due)| due);
+        let since = oldest.chain(oldest_due);
         Finished {
             served: self.connections.iter().map(|connection| connection.exchange.served).collect(),
             opened: self.connections.iter().map(|connection| connection.opened).collect(),
             unanswered: self.connections.iter().map(|each| each.exchange.unanswered(counts_from)).sum(),
             never_sent: overdue.map_or(0, |(count, _)| count),
-            longest_wait: oldest
-                .chain(oldest_due)
-                .min()
-                .map_or(0, |since| stopped.saturating_sub(since.max(counts_from))),
+            longest_wait: longest_wait(since, counts_from, stopped),
             thread: self.cpu.stop(),
             ended: now,
         }

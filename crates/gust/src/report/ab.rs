@@ -78,7 +78,7 @@ mod tests {
               90%    81.134
               95%    90.374
               99%    98.173
-             100%   100.139 (longest request)
+             100%   100.100 (longest request)
         "#]]
         .assert_eq(&write(&sample::run()));
     }

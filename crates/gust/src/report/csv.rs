@@ -117,8 +117,8 @@ mod tests {
             p95_us=90374.143
             p99_us=98172.927
             p99.9_us=99942.399
-            p99.99_us=100139.007
-            max_us=100139.007
+            p99.99_us=100100.000
+            max_us=100100.000
             uncorrected_min_us=99.968
             uncorrected_mean_us=16769.177
             uncorrected_p50_us=12607.487
@@ -127,8 +127,8 @@ mod tests {
             uncorrected_p95_us=45252.607
             uncorrected_p99_us=49119.231
             uncorrected_p99.9_us=50036.735
-            uncorrected_p99.99_us=50102.271
-            uncorrected_max_us=50102.271
+            uncorrected_p99.99_us=50100.000
+            uncorrected_max_us=50100.000
             client_user_us_per_request=0.2503
             client_system_us_per_request=3.7547
             client_busiest_thread=0.420

@@ -126,7 +126,7 @@ mod tests {
             Running 4s test @ http://127.0.0.1:8080/plain?a=<b>&c
               2 threads and 64 connections
               Thread Stats   Avg      Stdev     Max   +/- Stdev
-                Latency  33.44ms   29.82ms  100.14ms   60.72%
+                Latency  33.44ms   29.82ms  100.10ms   60.72%
                 Req/Sec    8.00k     2.55k    10.00k   75.00%
               Latency Distribution
                  50%   25.10ms

@@ -1,10 +1,10 @@
 //! Servers that fail: each failure has its name, and none of them makes the program hang.
 
 use std::io::{BufReader, Read, Write};
-use std::net::TcpListener;
+use std::net::{TcpListener, TcpStream};
 use std::time::Duration;
 
-use crate::program::{count, errors, gust, measure};
+use crate::program::{count, errors, gust, measure, number};
 use crate::servers::{Counter, HELLO, always, each_connection, read_request, reset};
 
 #[test]
@@ -57,6 +57,65 @@ fn an_answer_that_ends_too_soon_is_closed_early() {
         let (run, outcome) = measure(&format!(":{port} -c 2 -n 10"));
         outcome.assert_code(1);
         assert_eq!((count(&run, "errors.closed_early"), errors(&run)), (10, 10), "{run}");
+    }
+}
+
+/// A pipeline of eight requests is on its way, and one is answered before the end.
+#[test]
+fn requests_of_a_pipeline_that_are_lost_are_all_counted() {
+    for (hang_up, kind) in
+        [(drop as fn(TcpStream), "errors.closed_early"), (reset as fn(TcpStream), "errors.reset")]
+    {
+        for more in ["", "--blocking-threads 1"] {
+            let port = each_connection(move |stream| {
+                let mut reader = BufReader::new(stream);
+                if (0..8).all(|_| read_request(&mut reader).is_some()) {
+                    let _ = reader.get_mut().write_all(HELLO);
+                    // The client has the answer before the end comes.
+                    let _ = reader.get_ref().set_read_timeout(Some(Duration::from_millis(50)));
+                    let _ = reader.read(&mut [0]);
+                    hang_up(reader.into_inner());
+                }
+            });
+            // After the first connection there are requests for one more, less what was answered.
+            let (run, _) = measure(&format!(":{port} -c 1 -p 8 -n 17 --timeout 2s {more}"));
+            let (answered, lost) = (count(&run, "responses"), count(&run, kind));
+            assert!(answered == 2 && lost >= 14 && answered + errors(&run) == 17, "{kind} {more}: {run}");
+        }
+    }
+}
+
+/// It is asked again after 10, 20, 40, ... ms: eight times in the first second and a quarter. On a
+/// slow machine it is fewer times, without a pause it would be thousands.
+#[test]
+fn a_server_that_accepts_and_closes_is_not_asked_as_fast_as_can_be() {
+    for more in ["", "--blocking-threads 1", "-r 1000"] {
+        for answers in [0, 1] {
+            let accepted = Counter::default();
+            let counter = accepted.clone();
+            let port = each_connection(move |stream| {
+                // Answers of earlier connections do not count for this one.
+                if counter.add() < answers {
+                    let mut reader = BufReader::new(stream);
+                    read_request(&mut reader);
+                    let _ = reader.get_mut().write_all(HELLO);
+                }
+            });
+            measure(&format!(":{port} -c 1 -d 1s {more}"));
+            assert!((2..=12).contains(&accepted.get()), "{more}: {}", accepted.get());
+        }
+    }
+}
+
+/// With the pauses of failures this would take about ninety seconds.
+#[test]
+fn a_server_that_closes_after_each_answer_is_asked_again_at_once() {
+    for more in ["", "--blocking-threads 1"] {
+        let port = always(b"HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 5\r\n\r\nHello");
+        let (run, outcome) = measure(&format!(":{port} -c 1 -n 100 {more}"));
+        outcome.assert_code(0);
+        assert_eq!((count(&run, "responses"), count(&run, "connections.reopened")), (100, 99), "{run}");
+        assert!(number(&run, "seconds") < 30.0, "{run}");
     }
 }
 
@@ -120,11 +179,14 @@ fn a_server_that_says_nothing_is_given_up_on() {
 fn a_server_that_never_accepts_is_told_by_its_silence() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port();
-    let (run, outcome) = measure(&format!(":{port} -c 4 -d 600ms"));
-    outcome.assert_code(1).assert_says("not one request was answered");
-    assert_eq!((count(&run, "unanswered"), count(&run, "connections.never_served")), (4, 4), "{run}");
-    assert!(outcome.took < Duration::from_secs(5), "{:?}", outcome.took);
-    assert!(count(&run, "longest_wait") > 400_000_000, "{run}");
+    for more in ["", "--blocking-threads 4"] {
+        let (run, outcome) = measure(&format!(":{port} -c 4 -d 600ms {more}"));
+        outcome.assert_code(1).assert_says("not one request was answered");
+        assert_eq!((count(&run, "unanswered"), count(&run, "connections.never_served")), (4, 4), "{run}");
+        assert!(outcome.took < Duration::from_secs(5), "{:?}", outcome.took);
+        let wait = count(&run, "longest_wait");
+        assert!(wait > 400_000_000 && u128::from(wait) < outcome.took.as_nanos(), "{run}");
+    }
 }
 
 #[test]

@@ -1,9 +1,11 @@
 //! The forms of load: for how long, over how many connections, by which threads.
 
+use std::io::{BufReader, Write};
+use std::sync::mpsc;
 use std::time::Duration;
 
 use crate::program::{collect, count, errors, gust, measure, number, start, wait, wait_until};
-use crate::servers::{Counter, HELLO, always, each_connection, each_request};
+use crate::servers::{Counter, HELLO, always, each_connection, each_request, read_request};
 
 #[test]
 fn a_duration_is_kept_whatever_the_server_does() {
@@ -71,12 +73,43 @@ fn the_warm_up_does_not_count() {
         counter.add();
         HELLO.to_vec()
     });
-    let (run, outcome) = measure(&format!(":{port} -c 1 -d 300ms --warmup 600ms"));
-    outcome.assert_code(0);
-    let (counted, all) = (count(&run, "requests"), asked.get() as u64);
-    assert!(counted > 0 && counted < all * 3 / 4, "{counted} of {all}");
-    assert!(number(&run, "seconds") <= 0.31, "{run}");
-    assert!(count(&run, "latency.count") <= counted);
+    for more in ["", "--blocking-threads 1"] {
+        let before = asked.get();
+        let (run, outcome) = measure(&format!(":{port} -c 1 -d 300ms --warmup 600ms {more}"));
+        outcome.assert_code(0);
+        let (counted, all) = (count(&run, "requests"), (asked.get() - before) as u64);
+        assert!(counted > 0 && counted < all * 3 / 4, "{counted} of {all}");
+        assert!((0.29..=0.31).contains(&number(&run, "seconds")), "{run}");
+        assert!(count(&run, "latency.count") <= counted);
+        // The connection was opened before anything counted.
+        assert_eq!((count(&run, "connect.count"), count(&run, "connections.opened")), (0, 1), "{run}");
+    }
+}
+
+/// The first request of each thread is another one of the list: or all threads would ask for the same
+/// thing at the same time.
+#[test]
+fn threads_begin_at_different_places_of_a_list() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("urls");
+    std::fs::write(&file, "/a\n/b\n").unwrap();
+    for more in ["-t 2", "--blocking-threads 2"] {
+        let (sender, first) = mpsc::channel();
+        let begun = Counter::default();
+        let port = each_connection(move |stream| {
+            let mut reader = BufReader::new(stream);
+            let Some(request) = read_request(&mut reader) else { return };
+            sender.send(request.path).unwrap();
+            begun.add();
+            // No answer to the first before both have asked, so that each thread asks once.
+            wait_until(|| begun.get() == 2);
+            let _ = reader.get_mut().write_all(HELLO);
+        });
+        measure(&format!(":{port} -c 2 -n 2 {more} --urls {}", file.display()));
+        let mut paths: Vec<String> = first.try_iter().collect();
+        paths.sort_unstable();
+        assert_eq!(paths, ["/a", "/b"], "{more}");
+    }
 }
 
 #[test]
