@@ -13,6 +13,8 @@
 #[cfg(not(loom))]
 mod clocks;
 #[cfg(not(loom))]
+mod paces;
+#[cfg(not(loom))]
 mod tests;
 
 use std::io;

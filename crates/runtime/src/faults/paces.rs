@@ -1,0 +1,393 @@
+//! The pace of transfers, by a clock that jumps: what moves slowly but steadily goes on for longer than the time-out, and
+//! what stops is cut.
+//!
+//! Every step is two thirds of the time-out, which is an hour: a busy machine cannot be late for it.
+
+use std::io::{self, Read, Write};
+use std::net::TcpStream;
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, mpsc};
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use socket2::{Domain, Socket, Type};
+
+use super::{Call, Fault, Jumps, Plan as FaultPlan};
+use crate::tcp::{Closed, Io, Protocol};
+use crate::{Plan, Request, Response, Server, ServerConfig, Service};
+
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// Silence of a peer is borne for so long.
+const TIMEOUT: i64 = 3600;
+
+/// The time between two pieces.
+const STEP: i64 = TIMEOUT / 3 * 2;
+
+const STEPS: usize = 6;
+
+/// A byte earns a second, so a piece earns more than a step. The time-out bounds what it earns.
+const BYTES_PER_SECOND_MIN: u64 = 1;
+
+/// Bytes of a piece that is uploaded: more than a read takes beside the content, and less than a turn.
+const UPLOADED: usize = 10_000;
+
+/// Bytes of a piece that is downloaded: more than the system's buffers hide.
+const DOWNLOADED: usize = 8 << 20;
+
+/// More than all pieces together, and than the system's buffers.
+const DOWNLOAD: usize = (STEPS + 3) * DOWNLOADED;
+
+/// Takes contents in each way, and sends much.
+struct Site;
+
+impl Service for Site {
+    fn plan(&self, request: &mut Request) -> Plan {
+        match request.path() {
+            "/unread" => Plan::new().streamed().inline(),
+            _ => Plan::new().inline(),
+        }
+    }
+
+    fn call(&self, mut request: Request) -> Response {
+        let mut response = Response::default();
+        match request.path() {
+            "/unread" => return Response::from("unread"),
+            "/bytes" => response.send_bytes(vec![b'b'; DOWNLOAD]),
+            "/stream" => response.send_stream(io::repeat(b's').take(DOWNLOAD as u64)),
+            _ => match io::copy(request.body_mut(), &mut io::sink()) {
+                Ok(length) => return Response::from(length.to_string()),
+                Err(_) => return Response::new(400),
+            },
+        };
+        response
+    }
+}
+
+/// Answers lines, `much` with a lot, and tells how its connections end.
+struct Lines {
+    ends: mpsc::Sender<Closed>,
+}
+
+impl Protocol for Lines {
+    fn data(&mut self, bytes: &[u8], io: &mut Io<'_>) -> usize {
+        let Some(end) = bytes.iter().position(|&byte| byte == b'\n') else { return 0 };
+        let (line, _) = bytes.split_at(end + 1);
+        if line == b"much\n" {
+            io.send(&vec![b'm'; DOWNLOAD]);
+        } else {
+            io.send(format!("{}\n", line.len()).as_bytes());
+        }
+        line.len()
+    }
+
+    fn unread_bytes_max(&self) -> usize {
+        1 << 20
+    }
+
+    fn close(&mut self, reason: Closed) {
+        // Those that end with the test are of no interest.
+        let _ = self.ends.send(reason);
+    }
+}
+
+/// A server with one event loop, whose clock is moved by the test.
+struct Paced {
+    server: Server,
+    jumps: Arc<Jumps>,
+    /// Has the loop look at its deadlines.
+    ticker: TcpStream,
+    tick: &'static [u8],
+    tock: &'static [u8],
+}
+
+impl Paced {
+    fn start(tick: &'static [u8], tock: &'static [u8], spawn: impl FnOnce(&Server)) -> Self {
+        let jumps = Arc::new(Jumps::default());
+        let hour = Duration::from_secs(TIMEOUT.unsigned_abs());
+        let mut config = ServerConfig::default()
+            .event_loops(1)
+            .keep_alive_timeout(hour * 1000)
+            .content_timeout(hour)
+            .write_timeout(hour)
+            .bytes_per_second_min(BYTES_PER_SECOND_MIN);
+        config.jumps = Some(Arc::clone(&jumps));
+        let server = Server::builder().bind("127.0.0.1:0").unwrap().config(config).build().unwrap();
+        spawn(&server);
+        let ticker = connect(&server);
+        Self { server, jumps, ticker, tick, tock }
+    }
+
+    fn http() -> Self {
+        let tock = b"content-length: 1\r\n\r\n0";
+        Self::start(b"GET / HTTP/1.1\r\nHost: t\r\n\r\n", tock, |server| server.spawn(Site).unwrap())
+    }
+
+    fn raw() -> (Self, mpsc::Receiver<Closed>) {
+        let (ends, ended) = mpsc::channel();
+        let ends = Mutex::new(ends);
+        let service = move |_| Lines { ends: ends.lock().clone() };
+        (Self::start(b"tick\n", b"5\n", |server| server.spawn_tcp(service).unwrap()), ended)
+    }
+
+    fn client(&self) -> TcpStream {
+        connect(&self.server)
+    }
+
+    /// Lets time pass for the server. Nothing happens before something wakes it.
+    fn pass(&self, seconds: i64) {
+        self.jumps.monotonic.fetch_add(seconds, Ordering::SeqCst);
+    }
+
+    /// Has the loop look at what has come and at its deadlines, twice: it may have been between the two.
+    fn look(&mut self) {
+        for _ in 0..2 {
+            self.ticker.write_all(self.tick).unwrap();
+            let answer = receive_until(&mut self.ticker, self.tock);
+            assert!(answer.ends_with(self.tock), "{:?}", String::from_utf8_lossy(&answer));
+        }
+    }
+
+    /// The peer sends a piece after each step, then the last one; or nothing more.
+    fn upload(&mut self, client: &mut TcpStream, piece: &[u8], last: Option<&[u8]>) {
+        self.look();
+        for step in 0..STEPS {
+            self.pass(STEP);
+            client.write_all(piece).unwrap_or_else(|error| panic!("step {step}: {error}"));
+            self.look();
+        }
+        match last {
+            Some(last) => client.write_all(last).unwrap(),
+            None => {
+                self.pass(2 * TIMEOUT);
+                self.look();
+            }
+        }
+    }
+
+    /// The peer reads a piece after each step.
+    fn download(&mut self, client: &mut TcpStream) {
+        let mut piece = vec![0; DOWNLOADED];
+        for step in 0..STEPS {
+            client.read_exact(&mut piece).unwrap_or_else(|error| panic!("step {step}: {error}"));
+            self.look();
+            self.pass(STEP);
+        }
+    }
+
+    fn end(self) {
+        let metrics = self.server.metrics().unwrap();
+        assert_eq!((metrics.panics, metrics.pool.panics), (0, 0));
+        self.server.shutdown_handle().shutdown_within(Duration::ZERO);
+        self.server.wait();
+    }
+}
+
+fn connect(server: &Server) -> TcpStream {
+    let socket = Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
+    // Most of a piece that is downloaded is not there before it is read.
+    socket.set_recv_buffer_size(64 * 1024).unwrap();
+    socket.connect(&server.local_addr().unwrap().into()).unwrap();
+    let socket = TcpStream::from(socket);
+    socket.set_read_timeout(Some(PATIENCE)).unwrap();
+    // A piece is there when its tick is, and not after the acknowledgement of the one before.
+    socket.set_nodelay(true).unwrap();
+    socket
+}
+
+/// What comes until there is `end`, or nothing more.
+fn receive_until(socket: &mut TcpStream, end: &[u8]) -> Vec<u8> {
+    let mut received = Vec::new();
+    let mut byte = [0];
+    while !received.ends_with(end) && socket.read(&mut byte).unwrap() == 1 {
+        received.push(byte[0]);
+    }
+    received
+}
+
+/// How much comes until the end, which may be a reset.
+fn count_rest(socket: &mut TcpStream) -> usize {
+    let mut count = 0;
+    let mut piece = vec![0; 64 * 1024];
+    loop {
+        match socket.read(&mut piece) {
+            Ok(0) => return count,
+            Ok(read) => count += read,
+            Err(error) if error.kind() == io::ErrorKind::ConnectionReset => return count,
+            Err(error) => panic!("{error}"),
+        }
+    }
+}
+
+/// Where to, and whether in chunks.
+const UPLOADS: [(&str, bool); 4] = [("/", false), ("/", true), ("/unread", false), ("/unread", true)];
+
+/// Begins an upload. Returns a piece of it, and its end.
+fn begin(client: &mut TcpStream, target: &str, is_chunked: bool) -> (Vec<u8>, &'static [u8]) {
+    let framing = match is_chunked {
+        false => format!("Content-Length: {}", STEPS * UPLOADED + 5),
+        true => "Transfer-Encoding: chunked".to_owned(),
+    };
+    write!(client, "POST {target} HTTP/1.1\r\nHost: t\r\n{framing}\r\n\r\n").unwrap();
+    if target == "/unread" {
+        assert!(receive_until(client, b"unread").starts_with(b"HTTP/1.1 200 "));
+    }
+    let piece = "x".repeat(UPLOADED);
+    if is_chunked {
+        (format!("{UPLOADED:x}\r\n{piece}\r\n").into_bytes(), b"0\r\n\r\n")
+    } else {
+        (piece.into_bytes(), b"12345")
+    }
+}
+
+#[test]
+fn an_upload_that_keeps_the_pace_takes_longer_than_the_time_out() {
+    for (target, is_chunked) in UPLOADS {
+        let mut paced = Paced::http();
+        let mut client = paced.client();
+        let (piece, last) = begin(&mut client, target, is_chunked);
+        paced.upload(&mut client, &piece, Some(last));
+        // Of what was skipped nothing is told, but the connection goes on.
+        write!(client, "GET / HTTP/1.1\r\nHost: t\r\n\r\n").unwrap();
+        let answers = receive_until(&mut client, b"content-length: 1\r\n\r\n0");
+        assert!(answers.starts_with(b"HTTP/1.1 200 "), "{target}, {is_chunked}");
+        assert_eq!(paced.server.metrics().unwrap().timed_out, 0, "{target}, {is_chunked}");
+        paced.end();
+    }
+}
+
+#[test]
+fn an_upload_that_stops_is_cut_whatever_came_before() {
+    for (target, is_chunked) in UPLOADS {
+        let mut paced = Paced::http();
+        let mut client = paced.client();
+        let (piece, _) = begin(&mut client, target, is_chunked);
+        paced.upload(&mut client, &piece, None);
+        let rest = receive_until(&mut client, b"nothing ends like this");
+        let is_told = rest.starts_with(b"HTTP/1.1 408 ");
+        assert_eq!(
+            is_told,
+            target != "/unread",
+            "{target}, {is_chunked}: {:?}",
+            String::from_utf8_lossy(&rest)
+        );
+        assert_eq!(paced.server.metrics().unwrap().timed_out, 1, "{target}, {is_chunked}");
+        paced.end();
+    }
+}
+
+#[test]
+fn a_message_of_a_raw_protocol_that_keeps_the_pace_takes_longer_than_the_time_out() {
+    let (mut paced, _ended) = Paced::raw();
+    let mut client = paced.client();
+    client.write_all(b"begun").unwrap();
+    paced.upload(&mut client, &[b'x'; UPLOADED], Some(b"\n"));
+    assert_eq!(receive_until(&mut client, b"\n"), b"60006\n");
+    paced.end();
+}
+
+#[test]
+fn a_message_of_a_raw_protocol_that_stops_is_cut() {
+    let (mut paced, ended) = Paced::raw();
+    let mut client = paced.client();
+    client.write_all(b"begun").unwrap();
+    paced.upload(&mut client, &[b'x'; UPLOADED], None);
+    assert_eq!(count_rest(&mut client), 0);
+    assert_eq!(ended.recv_timeout(PATIENCE), Ok(Closed::TimedOut));
+    paced.end();
+}
+
+#[test]
+fn a_download_that_keeps_the_pace_takes_longer_than_the_time_out() {
+    for target in ["/bytes", "/stream"] {
+        let mut paced = Paced::http();
+        let mut client = paced.client();
+        write!(client, "GET {target} HTTP/1.0\r\n\r\n").unwrap();
+        receive_until(&mut client, b"\r\n\r\n");
+        paced.download(&mut client);
+        assert_eq!(count_rest(&mut client), DOWNLOAD - STEPS * DOWNLOADED, "{target}");
+        assert_eq!(paced.server.metrics().unwrap().timed_out, 0, "{target}");
+        paced.end();
+    }
+}
+
+#[test]
+fn a_download_that_nobody_reads_any_more_is_cut() {
+    for target in ["/bytes", "/stream"] {
+        let mut paced = Paced::http();
+        let mut client = paced.client();
+        write!(client, "GET {target} HTTP/1.0\r\n\r\n").unwrap();
+        receive_until(&mut client, b"\r\n\r\n");
+        paced.download(&mut client);
+        paced.pass(TIMEOUT);
+        paced.look();
+        assert!(count_rest(&mut client) < DOWNLOAD - STEPS * DOWNLOADED, "{target}");
+        assert_eq!(paced.server.metrics().unwrap().timed_out, 1, "{target}");
+        paced.end();
+    }
+}
+
+#[test]
+fn a_peer_of_a_raw_protocol_may_read_slowly_and_not_stop() {
+    for stops in [false, true] {
+        let (mut paced, ended) = Paced::raw();
+        let mut client = paced.client();
+        client.write_all(b"much\n").unwrap();
+        paced.download(&mut client);
+        if stops {
+            paced.pass(TIMEOUT);
+            paced.look();
+            assert_eq!(ended.recv_timeout(PATIENCE), Ok(Closed::TimedOut));
+            assert!(count_rest(&mut client) < DOWNLOAD - STEPS * DOWNLOADED);
+        } else {
+            let mut rest = vec![0; DOWNLOAD - STEPS * DOWNLOADED];
+            client.read_exact(&mut rest).unwrap();
+            client.write_all(b"tick\n").unwrap();
+            assert_eq!(receive_until(&mut client, b"\n"), b"5\n");
+        }
+        paced.end();
+    }
+}
+
+/// Sends back what came from where it lies, and says something of its own behind it.
+struct Quoting;
+
+impl Protocol for Quoting {
+    fn data(&mut self, bytes: &[u8], io: &mut Io<'_>) -> usize {
+        let Some(end) = bytes.iter().position(|&byte| byte == b'\n') else { return 0 };
+        io.send(&bytes[..end]);
+        io.send(b" - so you said\n");
+        end + 1
+    }
+}
+
+#[test]
+fn what_is_sent_back_stays_before_what_is_said_behind_it_however_little_a_write_takes() {
+    for faults in [
+        (1, Fault::OneByte),
+        (40, Fault::OneByte),
+        (1, Fault::Error(rustix::io::Errno::AGAIN)),
+        (3, Fault::Error(rustix::io::Errno::AGAIN)),
+    ] {
+        let (times, fault) = faults;
+        for first in 1..=4 {
+            let plan = Arc::new(FaultPlan::new(Call::Write, first, times, fault));
+            let mut config = ServerConfig::default().event_loops(1);
+            config.faults = Some(Arc::clone(&plan));
+            let server = Server::builder().bind("127.0.0.1:0").unwrap().config(config).build().unwrap();
+            server.spawn_tcp(|_| Quoting).unwrap();
+            let mut client = connect(&server);
+            for line in ["one", "number two"] {
+                // Two lines at once, and the second is not there as a whole.
+                write!(client, "{line}\n{line}").unwrap();
+                let expected = format!("{line} - so you said\n");
+                assert_eq!(receive_until(&mut client, b"\n"), expected.as_bytes(), "{faults:?} from {first}");
+                client.write_all(b"\n").unwrap();
+                assert_eq!(receive_until(&mut client, b"\n"), expected.as_bytes(), "{faults:?} from {first}");
+            }
+            assert!(plan.struck() > 0, "{faults:?} from {first}");
+            server.shutdown_handle().shutdown_within(Duration::ZERO);
+            server.wait();
+        }
+    }
+}
