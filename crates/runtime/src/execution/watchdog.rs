@@ -84,54 +84,23 @@ impl Watchdog {
     }
 }
 
-/// A turn of a slot, and when it was first seen.
-struct Seen {
-    turn: u64,
-    since: Instant,
-}
-
 fn watch<W: Watched>(standby: &Standby, loops: &[Arc<W>], crowd: &Crowd) {
     standby.enter();
-    let mut quiet_since = Instant::now();
-    let seen = |watched: &Arc<W>| Seen { turn: watched.turn(), since: quiet_since };
-    let mut turns: Vec<Seen> = loops.iter().map(seen).collect();
-    let mut wary_until = quiet_since;
-    let mut busy = (quiet_since, 0);
+    let mut lookout = Lookout::new(loops, crowd, Instant::now());
     while !standby.is_stopped() {
-        let is_wary = Instant::now() < wary_until;
-        let period = if is_wary { PERIOD_WARY } else { PERIOD_CALM };
         // Every loop's handle knows the one thread that stands by for all.
         if let Some(watched) = loops.first() {
             watched.stand_by();
         }
-        thread::sleep(period);
+        thread::sleep(lookout.period(Instant::now()));
         let now = Instant::now();
-        for (watched, last) in loops.iter().zip(&mut turns) {
-            let turn = watched.turn();
-            let is_running = turn % 2 == 1;
-            if turn != last.turn {
-                *last = Seen { turn, since: now };
-            } else if is_running {
-                let held = now - last.since;
-                if holds(&**watched, held) && watched.hand_over(turn, held) {
-                    wary_until = now + WARY_TIME;
-                }
-            }
-            if is_running || last.since == now {
-                quiet_since = now;
-            }
-        }
-        let (since, busy_before) = busy;
-        if now - since >= crowd::WINDOW {
-            busy = (now, crowd.busy_ns());
-            crowd.end_window(busy.1 - busy_before, now - since);
-        }
-        if now - quiet_since >= QUIET_TIME {
+        lookout.look(now, probe::is_at_work);
+        if lookout.is_quiet(now) {
             if let Some(watched) = loops.first() {
                 watched.stand_down();
             }
             standby.park(|| loops.iter().all(|watched| watched.is_asleep()));
-            quiet_since = Instant::now();
+            lookout.woke_up(Instant::now());
         }
     }
     // What stands by would keep the pool from its end.
@@ -140,8 +109,85 @@ fn watch<W: Watched>(standby: &Standby, loops: &[Arc<W>], crowd: &Crowd) {
     }
 }
 
+/// What the watchdog has seen, and what it does about it. It has no clock: the time is an argument.
+struct Lookout<'a, W> {
+    loops: &'a [Arc<W>],
+    crowd: &'a Crowd,
+    /// The last turn of each loop.
+    seen: Vec<Seen>,
+    wary_until: Instant,
+    /// When something last happened.
+    quiet_since: Instant,
+    /// When the crowd's window began, and how long calls had taken until then.
+    window_since: Instant,
+    busy_ns_before: u64,
+}
+
+/// A turn of a slot, and when it was first seen.
+struct Seen {
+    turn: u64,
+    since: Instant,
+}
+
+impl<'a, W: Watched> Lookout<'a, W> {
+    fn new(loops: &'a [Arc<W>], crowd: &'a Crowd, now: Instant) -> Self {
+        Self {
+            loops,
+            crowd,
+            seen: loops.iter().map(|watched| Seen { turn: watched.turn(), since: now }).collect(),
+            wary_until: now,
+            quiet_since: now,
+            window_since: now,
+            busy_ns_before: 0,
+        }
+    }
+
+    /// How long to sleep before the next look.
+    fn period(&self, now: Instant) -> Duration {
+        if now < self.wary_until { PERIOD_WARY } else { PERIOD_CALM }
+    }
+
+    /// Looks at every loop, and has those handed over whose call is the one of the last look.
+    fn look(&mut self, now: Instant, is_at_work: impl Fn(u32) -> Option<bool>) {
+        for (watched, last) in self.loops.iter().zip(&mut self.seen) {
+            let turn = watched.turn();
+            let is_running = turn % 2 == 1;
+            if turn != last.turn {
+                *last = Seen { turn, since: now };
+            } else if is_running {
+                let held = now - last.since;
+                if holds(held, || is_at_work(watched.leader())) && watched.hand_over(turn, held) {
+                    self.wary_until = now + WARY_TIME;
+                }
+            }
+            if is_running || last.since == now {
+                self.quiet_since = now;
+            }
+        }
+        let window = now - self.window_since;
+        if window >= crowd::WINDOW {
+            let busy_ns = self.crowd.busy_ns();
+            self.crowd.end_window(busy_ns - self.busy_ns_before, window);
+            (self.window_since, self.busy_ns_before) = (now, busy_ns);
+        }
+    }
+
+    /// Whether nothing has happened for so long that the watchdog parks.
+    fn is_quiet(&self, now: Instant) -> bool {
+        now - self.quiet_since >= QUIET_TIME
+    }
+
+    /// A leader has ended the park.
+    fn woke_up(&mut self, now: Instant) {
+        self.quiet_since = now;
+    }
+}
+
 /// Whether a call that was seen for this long is to lose its loop. One whose thread waits is; one whose
 /// thread computes, or stands in line for a processor, may take a little longer.
-fn holds(watched: &impl Watched, held: Duration) -> bool {
-    held >= PERIOD_CALM || probe::is_at_work(watched.leader()) != Some(true)
+fn holds(held: Duration, is_at_work: impl FnOnce() -> Option<bool>) -> bool {
+    held >= PERIOD_CALM || is_at_work() != Some(true)
 }
+
+#[cfg(test)]
+mod tests;
