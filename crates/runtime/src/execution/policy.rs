@@ -352,3 +352,6 @@ pub(crate) const NEVER_CALLED: u32 = u32::MAX - 1;
 fn nanos(duration: Duration) -> i64 {
     i64::try_from(duration.as_nanos()).unwrap_or(i64::MAX)
 }
+
+#[cfg(test)]
+mod tests;
