@@ -278,12 +278,55 @@ impl error::Error for RecvError {}
 
 #[cfg(all(test, not(loom)))]
 mod tests {
+    use std::sync::mpsc;
     use std::thread;
     use std::time::Duration;
 
     use super::{MessageQueue, RecvError, SendError};
 
     const LONG: Duration = Duration::from_secs(30);
+
+    /// Longer than a test waits: nobody is woken by it.
+    const LONGER: Duration = Duration::from_secs(3600);
+
+    /// What so many receivers are told, as it comes. They are threads of their own, so that one that is
+    /// never woken makes its test fail and not hang.
+    fn receivers(queue: &MessageQueue<u32>, count: usize) -> mpsc::Receiver<Result<u32, RecvError>> {
+        let (tell, told) = mpsc::channel();
+        for _ in 0..count {
+            let (queue, tell) = (queue.clone(), tell.clone());
+            thread::spawn(move || tell.send(queue.recv_timeout(LONGER)));
+        }
+        told
+    }
+
+    /// Two threads wake each other in turn, so that each waits when it is woken. Returns whether no wake-up is lost.
+    fn play(turn: fn(&MessageQueue<u32>), expected: Result<u32, RecvError>) -> bool {
+        let (one, other) = (MessageQueue::new(1), MessageQueue::new(1));
+        let (done, is_done) = mpsc::channel();
+        for (mine, theirs) in [(one.clone(), other.clone()), (other, one.clone())] {
+            let done = done.clone();
+            thread::spawn(move || {
+                for _ in 0..300 {
+                    assert_eq!(mine.recv_timeout(LONGER), expected);
+                    turn(&theirs);
+                }
+                done.send(())
+            });
+        }
+        turn(&one);
+        (0..2).all(|_| is_done.recv_timeout(LONG).is_ok())
+    }
+
+    #[test]
+    fn a_message_wakes_a_receiver() {
+        assert!(play(|queue| queue.send(7).unwrap(), Ok(7)));
+    }
+
+    #[test]
+    fn an_unblock_wakes_a_receiver() {
+        assert!(play(MessageQueue::unblock, Err(RecvError::Unblocked)));
+    }
 
     #[test]
     fn a_full_queue_gives_the_message_back_at_once() {
@@ -336,34 +379,24 @@ mod tests {
 
     #[test]
     fn each_unblock_wakes_exactly_one_receiver() {
-        let queue = MessageQueue::<()>::new(1);
-        let receivers: Vec<_> = (0..4)
-            .map(|_| {
-                let queue = queue.clone();
-                thread::spawn(move || queue.recv_timeout(LONG))
-            })
-            .collect();
+        let queue = MessageQueue::new(1);
+        let told = receivers(&queue, 4);
         for _ in 0..3 {
             queue.unblock();
         }
-        queue.send(()).unwrap();
-        let outcomes: Vec<_> = receivers.into_iter().map(|receiver| receiver.join().unwrap()).collect();
+        queue.send(7).unwrap();
+        let outcomes: Vec<_> = (0..4).map(|_| told.recv_timeout(LONG).unwrap()).collect();
         assert_eq!(outcomes.iter().filter(|outcome| **outcome == Err(RecvError::Unblocked)).count(), 3);
-        assert_eq!(outcomes.iter().filter(|outcome| outcome.is_ok()).count(), 1);
+        assert_eq!(outcomes.iter().filter(|outcome| **outcome == Ok(7)).count(), 1);
     }
 
     #[test]
     fn closing_wakes_all_receivers() {
-        let queue = MessageQueue::<()>::new(1);
-        let receivers: Vec<_> = (0..4)
-            .map(|_| {
-                let queue = queue.clone();
-                thread::spawn(move || queue.recv())
-            })
-            .collect();
+        let queue = MessageQueue::new(1);
+        let told = receivers(&queue, 4);
         queue.close();
-        for receiver in receivers {
-            assert_eq!(receiver.join().unwrap(), Err(RecvError::Closed));
+        for _ in 0..4 {
+            assert_eq!(told.recv_timeout(LONG).unwrap(), Err(RecvError::Closed));
         }
     }
 

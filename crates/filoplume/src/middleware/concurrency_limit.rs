@@ -263,6 +263,7 @@ impl Drop for Permit {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::mpsc;
     use std::thread;
 
     use super::*;
@@ -304,17 +305,20 @@ mod tests {
     #[test]
     fn who_waits_is_let_in_when_somebody_leaves() {
         let gate = gate(1);
-        let wait = Some(Wait { timeout: Duration::from_secs(60), waiting_max: 1 });
+        // Longer than the test waits: who is not woken is not let in by the end of the time.
+        let wait = Some(Wait { timeout: Duration::from_secs(3600), waiting_max: 1 });
         let permit = Gate::enter(&gate, None, None).ok().unwrap();
-        thread::scope(|scope| {
-            let waiting = scope.spawn(|| Gate::enter(&gate, None, wait).is_ok());
-            while gate.counts.lock().waiting == 0 {
-                thread::yield_now();
-            }
-            assert!(Gate::enter(&gate, None, wait).is_err(), "only one may wait");
-            drop(permit);
-            assert!(waiting.join().unwrap());
+        let (tell, is_let_in) = mpsc::channel();
+        thread::spawn({
+            let gate = Arc::clone(&gate);
+            move || tell.send(Gate::enter(&gate, None, wait).is_ok())
         });
+        while gate.counts.lock().waiting == 0 {
+            thread::yield_now();
+        }
+        assert!(Gate::enter(&gate, None, wait).is_err(), "only one may wait");
+        drop(permit);
+        assert_eq!(is_let_in.recv_timeout(Duration::from_secs(30)), Ok(true));
         let counts = gate.counts.lock();
         assert_eq!((counts.running, counts.waiting), (0, 0));
     }

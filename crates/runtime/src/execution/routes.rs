@@ -369,3 +369,6 @@ fn is_alone(others: Others, others_max: u32) -> bool {
 fn ns(duration: Duration) -> u32 {
     u32::try_from(duration.as_nanos()).unwrap_or(u32::MAX)
 }
+
+#[cfg(test)]
+mod tests;

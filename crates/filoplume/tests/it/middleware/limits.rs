@@ -76,14 +76,15 @@ fn one_client_cannot_take_all_places() {
 #[test]
 fn one_that_may_wait_is_let_in_when_another_is_done() {
     let (handler, is_entered, answer) = blocking();
-    let app = App::new().get("/", handler).with(ConcurrencyLimit::new(1).wait(Duration::from_secs(60), 1));
+    let app = App::new().get("/", handler).with(ConcurrencyLimit::new(1).wait(Duration::from_secs(120), 1));
     let service = app.build().unwrap();
     std::thread::scope(|scope| {
         let first = scope.spawn(|| ask(&service, PEER, GET));
         is_entered.recv().unwrap();
         let second = scope.spawn(|| ask(&service, PEER, GET));
         answer.send(()).unwrap();
-        is_entered.recv_timeout(Duration::from_secs(60)).unwrap();
+        // Much sooner than its time is over, which would let it in as well.
+        is_entered.recv_timeout(Duration::from_secs(30)).unwrap();
         answer.send(()).unwrap();
         for thread in [first, second] {
             assert!(thread.join().unwrap().ends_with("answered"));
