@@ -264,6 +264,17 @@ mod tests {
         assert_eq!([599, 600, 601].map(of), [(599, 1), (300, 2), (301, 2)]);
     }
 
+    /// Nothing is delivered of the last moment before the course is halved, so that it grows by two at once.
+    #[test]
+    fn a_course_is_halved_when_its_moments_are_pairs() {
+        let ticks = (0..=602_u64).filter(|&tick| tick != 599);
+        let deliveries: Vec<_> = ticks.flat_map(|tick| [(0, Some(tick), 1), (1, Some(tick), 1)]).collect();
+        let collected = collect(1, &deliveries);
+        let responses: Vec<_> = collected.course.iter().map(|moment| moment.responses).collect();
+        let expected: Vec<_> = (0..302).map(|index| if matches!(index, 299 | 301) { 2 } else { 4 }).collect();
+        assert_eq!((responses, collected.ticks_per_moment), (expected, 2));
+    }
+
     #[test]
     fn a_moment_without_deliveries_is_empty() {
         let collected = collect(1, &[(0, Some(1), 1), (1, Some(3), 2)]);

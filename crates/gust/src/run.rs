@@ -275,3 +275,109 @@ fn float(value: u64) -> f64 {
 fn seconds(nanos: Nanos) -> f64 {
     float(nanos) / float(SECOND)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::args;
+    use crate::cpu::Spent;
+    use crate::report::sample;
+    use crate::tally::Slice;
+
+    fn finished(served: &[u64], opened: &[u64], longest_wait: Nanos) -> Finished {
+        Finished {
+            served: served.to_vec(),
+            opened: opened.to_vec(),
+            unanswered: 2,
+            never_sent: 3,
+            longest_wait,
+            thread: Spent { cpu: longest_wait, waited: 0, elapsed: 100 },
+            ended: 3 * SECOND + longest_wait,
+        }
+    }
+
+    #[test]
+    fn a_run_is_the_sum_of_its_threads_and_the_worst_of_what_they_waited() {
+        let plan = args::plan(":1 --warmup 1s -d 2s").unwrap();
+        let collected = Collected { total: Slice::new(), course: Vec::new(), ticks_per_moment: 3 };
+        let threads =
+            [finished(&[0, 7], &[0, 1], 10), finished(&[9, 2], &[4, 1], 40), finished(&[], &[], 20)];
+        let cpu = CpuUsed { client: CpuTime::default(), server: None };
+        let run = Run::new(&plan, collected, &threads, cpu, SECOND / 10);
+        assert_eq!((run.unanswered, run.never_sent, run.longest_wait), (6, 9, 40));
+        assert_eq!((run.seconds, run.client.busiest), (2.000_000_04, 0.4));
+        assert_eq!(run.course.seconds_per_moment, 0.3);
+        let Connections { asked, opened, served, never_served, reopened, least, median, most } =
+            run.connections;
+        assert_eq!((asked, opened, served, never_served, reopened), (4, 3, 3, 1, 3));
+        assert_eq!((least, median, most), (0, 7, 9));
+    }
+
+    #[test]
+    fn figures_are_for_a_second_and_for_an_answer() {
+        let run = sample::run();
+        assert_eq!(run.per_second(), 19_975.0);
+        assert_eq!(run.per_response(0.0799), 1.0);
+        assert_eq!(run.error_share(), 60.0 / 80_000.0);
+        assert_eq!(Run { requests: 0, ..sample::run() }.error_share(), 1.0);
+        assert!((run.in_flight() - 19_975.0 * run.latency.mean / 1e9).abs() < 1e-9);
+    }
+
+    /// Whether a warning has these words once the run is changed.
+    fn warns(of: &str, change: impl FnOnce(&mut Run)) -> bool {
+        let mut run = sample::run();
+        change(&mut run);
+        run.warnings().iter().any(|warning| warning.contains(of))
+    }
+
+    #[test]
+    fn a_reader_is_warned_from_the_value_on_that_matters() {
+        assert!(warns("1 of 64 connections were never served", |_| {}));
+        assert!(!warns("never served", |run| run.connections.never_served = 0));
+        assert!(warns("not one request was answered", |run| run.responses = 0));
+        assert!(!warns("could be opened", |_| {}));
+        assert!(warns("only 63 of 64", |run| run.connections.opened = 63));
+        let busy = "is the bottleneck";
+        assert!(!warns(busy, |run| run.client.busiest = 0.9) && warns(busy, |run| run.client.busiest = 0.91));
+        let kept = "waited for a core";
+        assert!(!warns(kept, |run| run.client.kept_waiting = 0.1));
+        assert!(warns(kept, |run| run.client.kept_waiting = 0.11));
+        let sent = "of the requests could be sent";
+        let asked = |requests, seconds| {
+            move |run: &mut Run| {
+                run.load.requests = Some(requests);
+                run.load.duration_seconds = seconds;
+            }
+        };
+        assert!(warns(sent, asked(80_001, None)) && !warns(sent, asked(80_000, None)));
+        assert!(!warns(sent, asked(80_001, Some(4.0))), "its time was over");
+    }
+
+    #[test]
+    fn what_is_missing_is_told_if_it_is_more_than_usual_or_has_waited_for_longer_than_any_answer() {
+        let missing = "without an answer at the end";
+        assert!(!warns(missing, |_| {}), "42 requests of 64 connections");
+        assert!(!warns(missing, |run| run.unanswered = 62) && warns(missing, |run| run.unanswered = 63));
+        assert!(!warns(missing, |run| (run.unanswered, run.load.depth) = (63, 2)));
+        assert!(!warns(missing, |run| run.longest_wait = 100_100_000));
+        assert!(warns(missing, |run| run.longest_wait = 100_100_001));
+        let none = |run: &mut Run| (run.unanswered, run.never_sent, run.longest_wait) = (0, 0, u64::MAX);
+        assert!(!warns(missing, none));
+    }
+
+    #[test]
+    fn connections_starve_if_less_than_half_of_the_requests_are_on_their_way() {
+        let closed = |mean: f64, seconds: f64| {
+            move |run: &mut Run| {
+                run.load.rate = None;
+                (run.seconds, run.responses) = (seconds, 1000);
+                run.latency.mean = mean * seconds * 1e6;
+            }
+        };
+        // A thousand answers in so many seconds: as many are on their way as one takes thousandths of them.
+        assert!(warns("Little", closed(31.9, 4.0)) && !warns("Little", closed(32.1, 4.0)));
+        assert!(warns("Little", closed(31.9, 0.25)) && !warns("Little", closed(31.9, 0.24)));
+        let rate = |run: &mut Run| run.latency.mean = 1.0;
+        assert!(!warns("Little", rate), "at a rate the load is not what connections allow");
+    }
+}

@@ -145,7 +145,8 @@ impl Table {
             None => Some(format!("{path}/")),
         };
         let candidates = [other_slash(path), normal.as_deref().and_then(other_slash), normal];
-        candidates.into_iter().rev().flatten().find(|path| self.number_of_entry(path).is_some())
+        let mut candidates = candidates.into_iter().rev().flatten();
+        candidates.find(|path| !has_dot_segments(path) && self.number_of_entry(path).is_some())
     }
 }
 
@@ -155,7 +156,13 @@ fn resolved_normal_form(path: &str) -> Option<String> {
     // `//host/` or `/\host/` as a redirect would lead to another host.
     let is_local = path.starts_with('/') && !path[1..].starts_with(['/', '\\']);
     let normal = if is_local { normal_form(path) } else { None };
-    normal.filter(|path| !path.split('/').any(|part| part == "." || part == ".."))
+    normal.filter(|path| !has_dot_segments(path))
+}
+
+/// Whether a client resolves the path before it asks for it. Browsers do so with `%2e` as well.
+fn has_dot_segments(path: &str) -> bool {
+    let is_dots = |segment: &str| matches!(&*segment.to_ascii_lowercase().replace("%2e", "."), "." | "..");
+    path.split('/').any(|segment| segment.len() <= "%2e%2e".len() && is_dots(segment))
 }
 
 impl fmt::Debug for Table {

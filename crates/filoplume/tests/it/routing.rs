@@ -118,6 +118,35 @@ fn a_redirect_never_leads_to_another_host() {
     }
 }
 
+/// A client resolves `.` and `..` before it asks again: it would be led elsewhere, or in circles.
+#[test]
+fn a_redirect_has_no_dot_segments() {
+    let app = App::new().get("/a/{x}/{y}/b/", || "a").get("/{x}/", || "x").get("/{x}/{y}/", || "xy");
+    let client = app.test();
+    for target in [
+        "/a/./x/b",
+        "/a//./x/b/",
+        "/a/../x/b",
+        "/a/%2e/x/b",
+        "/a//%2E%2e/x/b/",
+        "/a/x/%2e%2e/b",
+        "/%2e",
+        "/%2e%2e",
+        "//%2e%2e",
+        "/x/%2e%2e",
+        "/x//%2e%2e/",
+    ] {
+        let response = client.get(target).send();
+        let location = response.header("location").unwrap_or("/");
+        let has_dots = location
+            .split('/')
+            .any(|part| matches!(part.to_ascii_lowercase().replace("%2e", ".").as_str(), "." | ".."));
+        assert!(!has_dots, "{target} leads to {location}");
+    }
+    // Others are redirected as ever.
+    client.get("/a/x.y/..z/b").send().assert_status(308).assert_header("location", "/a/x.y/..z/b/");
+}
+
 #[test]
 fn methods_that_are_implied_are_answered() {
     let app = App::new()

@@ -66,7 +66,9 @@ impl Service for Site {
 
 /// Answers lines, `much` with a lot, and tells how its connections end.
 struct Lines {
-    ends: mpsc::Sender<Closed>,
+    ends: mpsc::Sender<(Closed, bool)>,
+    /// Whether it was told that its time is over.
+    is_late: bool,
 }
 
 impl Protocol for Lines {
@@ -85,9 +87,14 @@ impl Protocol for Lines {
         1 << 20
     }
 
+    fn deadline(&mut self, io: &mut Io<'_>) {
+        self.is_late = true;
+        io.close();
+    }
+
     fn close(&mut self, reason: Closed) {
         // Those that end with the test are of no interest.
-        let _ = self.ends.send(reason);
+        let _ = self.ends.send((reason, self.is_late));
     }
 }
 
@@ -123,10 +130,10 @@ impl Paced {
         Self::start(b"GET / HTTP/1.1\r\nHost: t\r\n\r\n", tock, |server| server.spawn(Site).unwrap())
     }
 
-    fn raw() -> (Self, mpsc::Receiver<Closed>) {
+    fn raw() -> (Self, mpsc::Receiver<(Closed, bool)>) {
         let (ends, ended) = mpsc::channel();
         let ends = Mutex::new(ends);
-        let service = move |_| Lines { ends: ends.lock().clone() };
+        let service = move |_| Lines { ends: ends.lock().clone(), is_late: false };
         (Self::start(b"tick\n", b"5\n", |server| server.spawn_tcp(service).unwrap()), ended)
     }
 
@@ -293,7 +300,38 @@ fn a_message_of_a_raw_protocol_that_stops_is_cut() {
     client.write_all(b"begun").unwrap();
     paced.upload(&mut client, &[b'x'; UPLOADED], None);
     assert_eq!(count_rest(&mut client), 0);
-    assert_eq!(ended.recv_timeout(PATIENCE), Ok(Closed::TimedOut));
+    assert_eq!(ended.recv_timeout(PATIENCE), Ok((Closed::TimedOut, true)));
+    paced.end();
+}
+
+#[test]
+fn a_message_of_a_raw_protocol_does_not_live_on_a_trickle() {
+    let (mut paced, ended) = Paced::raw();
+    let mut client = paced.client();
+    client.write_all(b"begun").unwrap();
+    paced.look();
+    for _ in 0..2 {
+        paced.pass(STEP);
+        // The second one may find that nobody is there any more.
+        let _ = client.write_all(b".");
+        paced.look();
+    }
+    assert_eq!(ended.recv_timeout(PATIENCE), Ok((Closed::TimedOut, true)));
+    paced.end();
+}
+
+#[test]
+fn the_time_of_a_raw_message_begins_when_the_one_before_it_is_used_up() {
+    let (mut paced, _ended) = Paced::raw();
+    let mut client = paced.client();
+    client.write_all(b"one").unwrap();
+    for _ in 0..4 {
+        paced.look();
+        paced.pass(STEP);
+        // The end of a message, and the start of the next.
+        client.write_all(b"\none").unwrap();
+        assert_eq!(receive_until(&mut client, b"\n"), b"4\n");
+    }
     paced.end();
 }
 
@@ -337,7 +375,8 @@ fn a_peer_of_a_raw_protocol_may_read_slowly_and_not_stop() {
         if stops {
             paced.pass(TIMEOUT);
             paced.look();
-            assert_eq!(ended.recv_timeout(PATIENCE), Ok(Closed::TimedOut));
+            // It has nothing to say to a peer that does not read.
+            assert_eq!(ended.recv_timeout(PATIENCE), Ok((Closed::TimedOut, false)));
             assert!(count_rest(&mut client) < DOWNLOAD - STEPS * DOWNLOADED);
         } else {
             let mut rest = vec![0; DOWNLOAD - STEPS * DOWNLOADED];
@@ -390,4 +429,28 @@ fn what_is_sent_back_stays_before_what_is_said_behind_it_however_little_a_write_
             server.wait();
         }
     }
+}
+
+/// Sends all bytes back, and keeps the last one to see it again.
+struct Peeking;
+
+impl Protocol for Peeking {
+    fn data(&mut self, bytes: &[u8], io: &mut Io<'_>) -> usize {
+        io.send(bytes);
+        io.send(b"|");
+        bytes.len() - 1
+    }
+}
+
+#[test]
+fn what_is_sent_back_and_kept_stays_in_its_place() {
+    let server = Server::builder().bind("127.0.0.1:0").unwrap().build().unwrap();
+    server.spawn_tcp(|_| Peeking).unwrap();
+    let mut client = connect(&server);
+    for (sent, expected) in [("abc", "abc|"), ("de", "cde|"), ("f", "ef|")] {
+        client.write_all(sent.as_bytes()).unwrap();
+        assert_eq!(receive_until(&mut client, b"|"), expected.as_bytes());
+    }
+    server.shutdown_handle().shutdown_within(Duration::ZERO);
+    server.wait();
 }

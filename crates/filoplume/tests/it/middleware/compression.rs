@@ -31,6 +31,8 @@ fn app() -> App {
         .get("/kept", || ([("cache-control", "private, No-Transform")], long()))
         .get("/digest", || ([("repr-digest", "sha-256=:AA==:")], long()))
         .get("/part", || (StatusCode::PARTIAL_CONTENT, [("content-range", "bytes 0-9/10")], long()))
+        // Several parts name their ranges in the content, and no field names one.
+        .get("/parts", || (StatusCode::PARTIAL_CONTENT, long()))
         .get("/empty", || StatusCode::NO_CONTENT)
         .get("/error", || -> Result<()> { Err(Error::conflict("no".repeat(1000))) })
         .get("/tagged", || ([("etag", "\"v1\""), ("accept-ranges", "bytes"), ("vary", "Cookie")], long()))
@@ -95,8 +97,10 @@ fn what_would_gain_nothing_or_break_is_left_alone() {
 #[test]
 fn a_part_is_left_alone_and_says_what_the_whole_varies_with() {
     let client = app().test();
-    for accepted in ["gzip", "identity"] {
-        let part = client.get("/part").header("accept-encoding", accepted).send();
+    for (path, accepted) in
+        [("/part", "gzip"), ("/part", "identity"), ("/parts", "gzip"), ("/parts", "identity")]
+    {
+        let part = client.get(path).header("accept-encoding", accepted).send();
         part.assert_status(206).assert_no_header("content-encoding").assert_text(&long());
         part.assert_header("vary", "Accept-Encoding");
     }

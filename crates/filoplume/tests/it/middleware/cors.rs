@@ -174,6 +174,21 @@ fn a_router_and_a_route_can_have_a_policy_of_their_own() {
 }
 
 #[test]
+fn what_a_handler_says_of_credentials_is_no_policy() {
+    let own = || ([("access-control-allow-credentials", "true")], "hi");
+    for allows in [false, true] {
+        let cors = Cors::new().allow_origin(APP).allow_credentials(allows);
+        let client = App::new().get("/", own).with(cors).test();
+        let response = client.get("/").header("origin", APP).send();
+        let is_told = |name: &str| name.eq_ignore_ascii_case("access-control-allow-credentials");
+        let told: Vec<_> = response.headers().iter().filter(|(name, _)| is_told(name)).collect();
+        assert_eq!(told.len(), usize::from(allows), "{response:?}");
+        let other = client.get("/").header("origin", "https://evil.example").send();
+        other.assert_no_header("access-control-allow-credentials");
+    }
+}
+
+#[test]
 fn a_policy_replaces_what_a_handler_said() {
     let own = || ([("access-control-allow-origin", "*"), ("vary", "Accept")], "hi");
     let app = App::new().get("/", own).with(Cors::new().allow_origin(APP)).test();
