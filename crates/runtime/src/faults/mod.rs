@@ -16,6 +16,8 @@ mod clocks;
 mod paces;
 #[cfg(not(loom))]
 mod tests;
+#[cfg(not(loom))]
+mod turns;
 
 use std::io;
 use std::os::fd::AsRawFd;

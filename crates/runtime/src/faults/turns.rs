@@ -1,0 +1,176 @@
+//! Who has the next turn on a loop that is busy: a request that comes meanwhile waits for a bounded number of others, however
+//! many there are.
+//!
+//! The loop is held up by a plan, which the watchdog does not take it from, until everything is in its place.
+
+use std::io::{self, Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::sync::{Arc, mpsc};
+use std::thread;
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use socket2::SockRef;
+
+use crate::{Plan, Request, Response, Server, ServerConfig, Service};
+
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// Notes what is asked for, and holds its event loop up while it plans `/hold`.
+struct Site {
+    asked: Arc<Mutex<Vec<String>>>,
+    holds: Mutex<mpsc::Sender<()>>,
+    goes_on: Mutex<mpsc::Receiver<()>>,
+}
+
+impl Service for Site {
+    fn plan(&self, request: &mut Request) -> Plan {
+        self.asked.lock().push(request.path().to_owned());
+        if request.path() == "/hold" {
+            self.holds.lock().send(()).unwrap();
+            self.goes_on.lock().recv_timeout(PATIENCE).unwrap();
+        }
+        Plan::new().inline()
+    }
+
+    fn call(&self, _: Request) -> Response {
+        Response::from("0")
+    }
+}
+
+/// A server with one event loop that can be held up.
+struct Held {
+    server: Server,
+    asked: Arc<Mutex<Vec<String>>>,
+    is_held: mpsc::Receiver<()>,
+    go_on: mpsc::Sender<()>,
+}
+
+impl Held {
+    fn start() -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        // Connections inherit it: a sender can be far ahead of the loop. Less is granted than asked for where the
+        // system has a bound, and then there is less to tell.
+        SockRef::from(&listener).set_recv_buffer_size(4 << 20).unwrap();
+        let config = ServerConfig::default().event_loops(1);
+        let server = Server::builder().listener(listener).unwrap().config(config).build().unwrap();
+        let asked = Arc::new(Mutex::default());
+        let (holds, is_held) = mpsc::channel();
+        let (go_on, goes_on) = mpsc::channel();
+        let (holds, goes_on) = (Mutex::new(holds), Mutex::new(goes_on));
+        server.spawn(Site { asked: Arc::clone(&asked), holds, goes_on }).unwrap();
+        Self { server, asked, is_held, go_on }
+    }
+
+    fn connect(&self) -> TcpStream {
+        let socket = TcpStream::connect(self.server.local_addr().unwrap()).unwrap();
+        socket.set_read_timeout(Some(PATIENCE)).unwrap();
+        socket.set_nodelay(true).unwrap();
+        socket
+    }
+
+    fn is_held(&self) {
+        self.is_held.recv_timeout(PATIENCE).unwrap();
+    }
+
+    fn go_on(&self) {
+        self.go_on.send(()).unwrap();
+    }
+
+    /// How many requests like this came before `/other`.
+    fn before_other(&self, path: &str) -> usize {
+        self.asked.lock().iter().take_while(|asked| *asked != "/other").filter(|asked| *asked == path).count()
+    }
+
+    fn end(self) {
+        self.server.shutdown_handle().shutdown_within(Duration::ZERO);
+        self.server.wait();
+    }
+}
+
+fn ask(socket: &mut TcpStream, path: &str) {
+    write!(socket, "GET {path} HTTP/1.1\r\nHost: t\r\n\r\n").unwrap();
+}
+
+fn is_answered(socket: &mut TcpStream) {
+    let mut received = Vec::new();
+    let mut byte = [0];
+    while !received.ends_with(b"\r\n\r\n0") {
+        assert_eq!(socket.read(&mut byte).unwrap(), 1, "{:?}", String::from_utf8_lossy(&received));
+        received.push(byte[0]);
+    }
+}
+
+#[test]
+fn a_burst_of_connections_leaves_turns_to_those_that_are_there() {
+    const BURST: usize = 400;
+
+    let held = Held::start();
+    let mut other = held.connect();
+    ask(&mut other, "/first");
+    is_answered(&mut other);
+    let mut holder = held.connect();
+    ask(&mut holder, "/hold");
+    held.is_held();
+    // The first of the burst holds the loop up again, when it is accepted.
+    let mut burst: Vec<TcpStream> = (0..BURST).map(|_| held.connect()).collect();
+    ask(&mut burst[0], "/hold");
+    for socket in &mut burst[1..] {
+        ask(socket, "/burst");
+    }
+    held.go_on();
+    held.is_held();
+    ask(&mut other, "/other");
+    held.go_on();
+    is_answered(&mut other);
+    // 64 are accepted in a row.
+    let before = held.before_other("/burst");
+    assert!(before <= 64, "{before} others came first");
+    for socket in &mut burst {
+        is_answered(socket);
+    }
+    held.end();
+}
+
+#[test]
+fn a_sender_that_is_always_ahead_leaves_turns_to_others() {
+    /// A long request has a short answer: the answers of all fit the system's buffers.
+    const FLOOD: usize = 10 << 20;
+
+    let held = Held::start();
+    let mut other = held.connect();
+    ask(&mut other, "/first");
+    is_answered(&mut other);
+    let mut sender = held.connect();
+    let request = format!("GET /flood HTTP/1.1\r\nHost: t\r\nX: {}\r\n\r\n", "x".repeat(8000));
+    let requests = FLOOD / request.len();
+    ask(&mut sender, "/hold");
+    held.is_held();
+    let mut answers = sender.try_clone().unwrap();
+    let reading = thread::spawn(move || io::copy(&mut answers, &mut io::sink()));
+    let (tell, is_ahead) = mpsc::channel();
+    let writing = thread::spawn(move || {
+        // As much as the system takes is there before the loop goes on.
+        sender.set_nonblocking(true).unwrap();
+        let flood = request.repeat(requests).into_bytes();
+        let mut written = 0;
+        while let Ok(more @ 1..) = sender.write(&flood[written..]) {
+            written += more;
+        }
+        sender.set_nonblocking(false).unwrap();
+        tell.send(written).unwrap();
+        sender.write_all(&flood[written..]).unwrap();
+        sender.shutdown(std::net::Shutdown::Write).unwrap();
+    });
+    let ahead = is_ahead.recv_timeout(PATIENCE).unwrap();
+    ask(&mut other, "/other");
+    held.go_on();
+    is_answered(&mut other);
+    // Four reads of 128 KiB are a turn, and there are five turns at most before the poller is asked.
+    let before = held.before_other("/flood");
+    assert!(before * 8000 <= 21 * 128 * 1024, "{before} requests of {ahead} bytes came first");
+    writing.join().unwrap();
+    reading.join().unwrap().unwrap();
+    assert_eq!(held.asked.lock().iter().filter(|asked| *asked == "/flood").count(), requests);
+    held.end();
+}
