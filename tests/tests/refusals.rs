@@ -7,7 +7,9 @@ use std::net::{Ipv6Addr, TcpListener};
 use std::thread;
 use std::time::Duration;
 
-use filoplume_runtime::{Limits, ParseError, Refusal, Request, Response, Server, ServerConfig};
+use filoplume_runtime::{
+    Limits, ParseError, Plan, Refusal, Request, Response, Server, ServerConfig, Service,
+};
 use filoplume_tests::{Client, Ended, Gate, TestServer, eventually, site};
 
 const SHORT: Duration = Duration::from_millis(200);
@@ -116,6 +118,61 @@ fn a_peer_that_does_not_read_and_a_full_queue_are_counted_too() {
     }
     assert_eq!(count(&server, Refusal::Overloaded), overloaded);
     assert_eq!(server.metrics().overloaded, overloaded);
+}
+
+/// Routes that wait at a gate on the pool, with their contents streamed or not there.
+struct Gated(Gate);
+
+impl Service for Gated {
+    fn plan(&self, request: &mut Request) -> Plan {
+        match request.path() {
+            "/gate" => Plan::new().dispatched().route(1),
+            "/upload" => Plan::new().streamed().route(1),
+            _ => Plan::new().inline(),
+        }
+    }
+
+    fn call(&self, request: Request) -> Response {
+        if request.path() == "/gate" {
+            self.0.pass();
+        }
+        site(request)
+    }
+}
+
+#[test]
+fn a_streamed_content_that_finds_every_thread_busy_is_refused_and_skipped() {
+    let gate = Gate::new();
+    let config = ServerConfig::default()
+        .event_loops(1)
+        .threads_max(4)
+        .queue_capacity(2)
+        .queue_timeout(Duration::from_secs(60));
+    let server = TestServer::with(config, Gated(gate.clone()));
+    let mut busy: Vec<Client> = (0..20).map(|_| server.client()).collect();
+    for client in &mut busy {
+        client.send("GET /gate HTTP/1.1\r\nHost: t\r\n\r\n");
+    }
+    eventually("every thread is busy, and the line is full", || {
+        let metrics = server.metrics();
+        usize::try_from(metrics.overloaded).unwrap() + metrics.waiting + gate.waiting() == 20
+    });
+    let before = count(&server, Refusal::Overloaded);
+    let mut client = server.client();
+    for round in 1..=3 {
+        client.send("POST /upload HTTP/1.1\r\nHost: t\r\nContent-Length: 50000\r\n\r\n");
+        client.send(vec![b'x'; 20_000]);
+        let refused = client.response();
+        assert_eq!((refused.status, refused.header("retry-after")), (503, Some("1")));
+        assert_eq!(count(&server, Refusal::Overloaded), before + round);
+        // The loop waits for nobody, least of all for the rest of this content.
+        server.client().is_alive();
+        client.send(vec![b'x'; 30_000]);
+        client.is_alive();
+    }
+    gate.open();
+    client.send("POST /upload HTTP/1.1\r\nHost: t\r\nContent-Length: 5\r\n\r\nhello");
+    assert_eq!(client.response().status, 200);
 }
 
 fn limited(connections: usize) -> ServerConfig {
