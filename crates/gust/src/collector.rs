@@ -215,6 +215,41 @@ mod tests {
         })
     }
 
+    /// What was seen of a run while it went on.
+    #[derive(Default)]
+    struct Seen {
+        lately: Vec<(u64, u64, u64)>,
+        in_all: (u64, u64),
+        was_warm_up: bool,
+    }
+
+    impl Watch for Seen {
+        fn look(&mut self, live: &Live) {
+            self.lately.push((live.responses, live.errors, live.latency.count()));
+            self.in_all = (live.responses_total, live.errors_total);
+            self.was_warm_up = live.is_warm_up;
+        }
+    }
+
+    #[test]
+    fn who_watches_is_told_what_came_since_the_last_time_and_what_counts_in_all() {
+        let (sender, receiver) = mpsc::channel();
+        for (tick, responses) in [(None, 8), (None, 16), (Some(0), 24), (Some(1), 40)] {
+            let mut slice = Box::new(Slice::new());
+            slice.responses = responses;
+            slice.latency.record(responses);
+            slice.errors.add(ErrorKind::Timeout, 3);
+            sender.send(Delivery { thread: 0, tick, slice }).unwrap();
+        }
+        drop(sender);
+        let mut seen = Seen::default();
+        let collected = Collector::new(vec![mpsc::channel().0], 1).run(&receiver, &mut seen);
+        // All were there at the first look, and nothing came after it.
+        assert_eq!(seen.lately, [(88, 12, 4)]);
+        assert_eq!((seen.in_all, seen.was_warm_up), ((64, 6), false));
+        assert_eq!((collected.total.responses, collected.course.len()), (64, 2));
+    }
+
     #[test]
     fn threads_add_up_at_each_moment() {
         let collected = collect(

@@ -403,38 +403,34 @@ mod tests {
     #[test]
     fn what_was_sent_is_received_once_even_if_the_queue_is_closed_meanwhile() {
         let queue = MessageQueue::new(8);
-        let senders: Vec<_> = (0..2)
-            .map(|_| {
-                let queue = queue.clone();
-                thread::spawn(move || {
-                    let mut sent = 0_u64;
-                    loop {
-                        match queue.send(()) {
-                            Ok(()) => sent += 1,
-                            Err(SendError::Full(())) => thread::yield_now(),
-                            Err(SendError::Closed(())) => return sent,
-                        }
+        let (tell_sent, sent) = mpsc::channel();
+        let (tell_received, received) = mpsc::channel();
+        for _ in 0..2 {
+            let (sending, tell_sent) = (queue.clone(), tell_sent.clone());
+            thread::spawn(move || {
+                let mut sent = 0_u64;
+                loop {
+                    match sending.send(()) {
+                        Ok(()) => sent += 1,
+                        Err(SendError::Full(())) => thread::yield_now(),
+                        Err(SendError::Closed(())) => return tell_sent.send(sent),
                     }
-                })
-            })
-            .collect();
-        let receivers: Vec<_> = (0..2)
-            .map(|_| {
-                let queue = queue.clone();
-                thread::spawn(move || {
-                    let mut received = 0_u64;
-                    while queue.recv().is_ok() {
-                        received += 1;
-                        if received == 10_000 {
-                            queue.close();
-                        }
+                }
+            });
+            let (receiving, tell_received) = (queue.clone(), tell_received.clone());
+            thread::spawn(move || {
+                let mut received = 0_u64;
+                while receiving.recv().is_ok() {
+                    received += 1;
+                    if received == 10_000 {
+                        receiving.close();
                     }
-                    received
-                })
-            })
-            .collect();
-        let sent: u64 = senders.into_iter().map(|sender| sender.join().unwrap()).sum();
-        let received: u64 = receivers.into_iter().map(|receiver| receiver.join().unwrap()).sum();
-        assert_eq!(received, sent);
+                }
+                tell_received.send(received)
+            });
+        }
+        let sum =
+            |counts: mpsc::Receiver<u64>| -> u64 { (0..2).map(|_| counts.recv_timeout(LONG).unwrap()).sum() };
+        assert_eq!(sum(received), sum(sent));
     }
 }
