@@ -404,8 +404,8 @@ fn a_thousand_panics_leave_no_thread_and_no_descriptor_behind() {
     storm(1000);
     stays.get("/");
     eventually("as many descriptors as before", || process.descriptors() <= descriptors);
-    // Idle threads stay for a while; but a thread that was lost with each panic would be one of a thousand.
-    assert!(process.threads() <= threads + 12, "{threads}, then {}", process.threads());
+    // Idle threads stay for a while, and not one is left when that is over.
+    eventually("as many threads as before", || process.threads() <= threads);
 }
 
 #[test]

@@ -20,8 +20,11 @@ const MEGABYTE: u64 = 1_000_000;
 /// Peers in a crowd.
 const CROWD: usize = 1000;
 
-/// What the good client may wait. On a quiet machine it is a fiftieth of that.
-const P99_MAX: Duration = Duration::from_millis(100);
+/// What the good client may wait beside a crowd, more than without one on the same machine.
+const MORE_MAX: Duration = Duration::from_millis(15);
+
+/// How many times as long as without one it may wait, whatever else the machine does.
+const TIMES_MAX: u32 = 4;
 
 /// Tries of a measurement: whatever else a machine does makes it slower and nothing makes it faster, so the best counts.
 const TRIES: usize = 5;
@@ -34,14 +37,17 @@ fn ask(client: &mut Client, target: &str) {
 #[track_caller]
 fn nobody_waits(child: &Child, what: &str, mut crowd: impl FnMut()) {
     for attempt in 1..=TRIES {
+        let alone = GoodClient::start(child.address(), "/plaintext");
+        thread::sleep(Duration::from_millis(200));
+        let p99_max = alone.stop().p99() * TIMES_MAX + MORE_MAX;
         let good = GoodClient::start(child.address(), "/plaintext");
         let started = Instant::now();
         while started.elapsed() < Duration::from_millis(400) {
             crowd();
         }
         let latencies = good.stop();
-        println!("{what}: {latencies}");
-        if latencies.p99() < P99_MAX {
+        println!("{what}: {latencies}, of {p99_max:?} at most");
+        if latencies.p99() < p99_max {
             return;
         }
         assert!(attempt < TRIES, "{what}: the good client waits");

@@ -19,8 +19,8 @@ const WORK: Duration = Duration::from_millis(10);
 /// How long each load lasts.
 const LOAD: Duration = Duration::from_millis(700);
 
-/// What an accepted request may take: a round of those before it and its own, and much for a busy machine.
-const ACCEPTED_MAX: Duration = Duration::from_secs(3);
+/// What a request may take on top of what it takes on this machine when nobody is refused.
+const MORE_MAX: Duration = Duration::from_millis(250);
 
 /// Waits as for a database.
 struct Waits;
@@ -102,10 +102,12 @@ fn three_times_what_can_be_done_costs_those_who_are_accepted_nothing() {
     let over = load(&server, PLACES * 2 * 3);
     println!("{} clients: accepted {}; refused {}", PLACES * 6, over.accepted, over.refused);
     assert!(over.refused.count() > 0, "it was not too much");
-    assert!(over.accepted.p99() < ACCEPTED_MAX, "{}", over.accepted);
-    assert!(over.refused.p99() < ACCEPTED_MAX, "{}", over.refused);
+    // One round of those before it, and its own: twice what it takes alone, and as much again for a busy machine.
+    let longest = within.accepted.p99() * 4 + MORE_MAX;
+    assert!(over.accepted.p99() < longest, "{} and {}", within.accepted, over.accepted);
+    assert!(over.refused.p99() < longest, "{}", over.refused);
     // A bench has the exact figure; here the machine may have been busy with something else.
-    assert!(over.accepted.count() * 2 > within.accepted.count(), "the work is done as before");
+    assert!(over.accepted.count() * 3 > within.accepted.count() * 2, "the work is done as before");
     let metrics = server.metrics();
     let counted: Vec<_> = metrics.refusals().collect();
     assert_eq!(counted, [(Refusal::Overloaded, over.refused.count() as u64)]);

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use filoplume_runtime::tcp::{self, Closed, Io, Protocol, Reply, TcpService};
 use filoplume_runtime::{BlockingStream, Peer, Server, ServerConfig};
-use filoplume_tests::{DEADLINE, TestServer, eventually};
+use filoplume_tests::{DEADLINE, Gate, TestServer, eventually};
 
 fn receive(client: &mut TcpStream, length: usize) -> Vec<u8> {
     let mut bytes = vec![0; length];
@@ -268,32 +268,32 @@ fn a_blocking_stream_has_a_thread_for_itself() {
 
 #[test]
 fn a_service_that_blocks_holds_nobody_up() {
+    let gate = Gate::new();
     let config = ServerConfig::default().event_loops(1);
-    let server = TestServer::raw(
-        config,
-        tcp::lines(|line| {
-            if line == b"sleep" {
-                thread::sleep(Duration::from_millis(300));
+    let server = TestServer::raw(config, {
+        let gate = gate.clone();
+        tcp::lines(move |line| {
+            if line == b"wait" {
+                gate.pass();
             }
             line.into()
-        }),
-    );
+        })
+    });
     let mut slow: Vec<_> = (0..10).map(|_| server.stream()).collect();
     let mut quick = server.stream();
-    let started = Instant::now();
     for client in &mut slow {
-        client.write_all(b"sleep\n").unwrap();
+        client.write_all(b"wait\n").unwrap();
     }
+    // All of them wait, at the same time and for as long as it takes.
+    gate.holds(10);
     for _ in 0..100 {
         quick.write_all(b"quick\n").unwrap();
         assert_eq!(receive(&mut quick, 6), b"quick\n");
     }
-    assert!(started.elapsed() < Duration::from_millis(290), "{:?}", started.elapsed());
+    gate.open();
     for client in &mut slow {
-        assert_eq!(receive(client, 6), b"sleep\n");
+        assert_eq!(receive(client, 5), b"wait\n");
     }
-    // One after the other would be three seconds.
-    assert!(started.elapsed() < Duration::from_millis(2500), "{:?}", started.elapsed());
     let metrics = server.metrics();
     assert!(metrics.hand_overs > 0 && metrics.routes_learned > 0, "{metrics:?}");
 }

@@ -4,6 +4,7 @@
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -15,6 +16,8 @@ use filoplume_runtime::{Plan, Request, Response, Server, ServerConfig, Service};
 struct Gate {
     is_open: Mutex<bool>,
     changed: Condvar,
+    /// How many have passed.
+    passed: AtomicUsize,
 }
 
 impl Gate {
@@ -24,6 +27,7 @@ impl Gate {
             is_open = self.changed.wait(is_open).unwrap();
         }
         *is_open = false;
+        self.passed.fetch_add(1, Ordering::SeqCst);
     }
 
     fn open(&self) {
@@ -32,7 +36,8 @@ impl Gate {
     }
 }
 
-/// `/late` waits at the gate; `/open` opens it and goes on for a while, so that the late one returns meanwhile.
+/// `/late` waits at the gate; `/open` opens it and goes on until the late one has passed, and for a while after that, so
+/// that it returns meanwhile.
 struct Late {
     gate: Arc<Gate>,
     is_dispatched: bool,
@@ -47,7 +52,12 @@ impl Service for Late {
         match request.path() {
             "/late" => self.gate.pass(),
             "/open" => {
+                let before = self.gate.passed.load(Ordering::SeqCst);
                 self.gate.open();
+                let ends = Instant::now() + Duration::from_secs(5);
+                while self.gate.passed.load(Ordering::SeqCst) == before && Instant::now() < ends {
+                    thread::yield_now();
+                }
                 let started = Instant::now();
                 while started.elapsed() < Duration::from_micros(400) {
                     thread::yield_now();
