@@ -246,6 +246,12 @@ impl Engine {
         }
     }
 
+    /// The loops of a running server, for tests.
+    #[cfg(all(test, not(loom)))]
+    pub(crate) fn loops(&self) -> Vec<Arc<LoopHandle>> {
+        self.loops.get().into_iter().flatten().filter_map(Weak::upgrade).collect()
+    }
+
     #[inline]
     pub(crate) fn is_draining(&self) -> bool {
         self.life.is_draining.load(Ordering::Relaxed)

@@ -11,6 +11,8 @@
 #![cfg_attr(loom, allow(dead_code, reason = "models have no sockets"))]
 
 #[cfg(not(loom))]
+mod catches;
+#[cfg(not(loom))]
 mod clocks;
 #[cfg(not(loom))]
 mod paces;

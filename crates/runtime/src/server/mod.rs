@@ -203,7 +203,7 @@ impl Server {
         self.engine().map(|engine| engine.metrics())
     }
 
-    fn engine(&self) -> Option<Arc<Engine>> {
+    pub(crate) fn engine(&self) -> Option<Arc<Engine>> {
         match &*self.shared.state.lock() {
             State::Serving { engine, .. } => Some(Arc::clone(engine)),
             State::Bound { .. } | State::Ended => None,
