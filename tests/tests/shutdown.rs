@@ -384,3 +384,39 @@ fn a_content_that_is_sent_back_while_it_comes_is_finished_whole() {
     sends.join().unwrap();
     server.server().wait();
 }
+
+#[test]
+fn a_lease_ends_with_its_server_and_what_came_on_it_is_answered() {
+    let gate = Gate::new();
+    let server = TestServer::with(ServerConfig::default().event_loops(1), {
+        let gated = gated(&gate);
+        move |request: Request| {
+            thread::sleep(Duration::from_millis(5));
+            gated(request)
+        }
+    });
+    let mut client = server.client();
+    eventually("a handler blocks while its connection is on a lease", || {
+        assert_eq!(client.get("/blocks").status, 200);
+        ask(&mut client, "/gate");
+        gate.holds(1);
+        if server.metrics().leased == 1 {
+            return true;
+        }
+        gate.open();
+        assert_eq!(client.response().text(), "GET /gate");
+        gate.close();
+        false
+    });
+    ask(&mut client, "/behind");
+    server.server().shutdown_handle().shutdown_within(Duration::from_secs(60));
+    let ended = ends(&server);
+    gate.open();
+    let first = client.response();
+    assert_eq!((first.text(), first.closes()), ("GET /gate".into(), false));
+    let last = client.response();
+    assert_eq!((last.text(), last.closes()), ("GET /behind".into(), true));
+    client.is_closed();
+    ended.join().unwrap();
+    assert_eq!(server.metrics().leased, 0);
+}
