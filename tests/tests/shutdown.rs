@@ -413,9 +413,9 @@ fn a_lease_ends_with_its_server_and_what_came_on_it_is_answered() {
     let ended = ends(&server);
     gate.open();
     let first = client.response();
-    assert_eq!((first.text(), first.closes()), ("GET /gate".into(), false));
+    assert_eq!((first.text(), first.closes()), ("GET /gate", false));
     let last = client.response();
-    assert_eq!((last.text(), last.closes()), ("GET /behind".into(), true));
+    assert_eq!((last.text(), last.closes()), ("GET /behind", true));
     client.is_closed();
     ended.join().unwrap();
     assert_eq!(server.metrics().leased, 0);
