@@ -61,6 +61,7 @@ const LAYERS: &[Layer] = &[
     Layer {
         files: &[
             "crates/gust/src/exchange.rs",
+            "crates/gust/src/retry.rs",
             "crates/gust/src/schedule.rs",
             "crates/gust/src/histogram.rs",
             "crates/gust/src/tally.rs",
@@ -121,7 +122,7 @@ const ROOMS: &[(&str, &[&[&str]])] = &[
         "crates/gust/src",
         &[
             &["units", "target"],
-            &["cpu", "transport", "timer", "histogram"],
+            &["cpu", "transport", "timer", "retry", "histogram"],
             &["verify", "tally"],
             &["plan", "schedule"],
             &["args", "exchange", "outbox"],
