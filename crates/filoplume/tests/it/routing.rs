@@ -128,6 +128,7 @@ fn a_redirect_has_no_dot_segments() {
         "/a//./x/b/",
         "/a/../x/b",
         "/a/%2e/x/b",
+        "/a/%2e/x/%62/",
         "/a//%2E%2e/x/b/",
         "/a/x/%2e%2e/b",
         "/%2e",
