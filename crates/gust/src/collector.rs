@@ -315,8 +315,11 @@ mod tests {
         let collected = collect(1, &[(0, Some(1), 1), (1, Some(3), 2)]);
         let responses: Vec<_> = collected.course.iter().map(|moment| moment.responses).collect();
         assert_eq!(responses, [0, 1, 0, 2]);
-        // A thread was suspended for an hour: no course is drawn up to there.
-        let collected = collect(1, &[(0, Some(1), 1), (1, Some(GAP_MAX as u64), 2)]);
-        assert_eq!((collected.course.len(), collected.total.responses), (2, 3));
+        // A thread was suspended for an hour and four minutes: no course is drawn up to there.
+        for (tick, in_course) in [(38_399, 3), (38_400, 1)] {
+            let collected = collect(1, &[(0, Some(1), 1), (1, Some(tick), 2)]);
+            let responses: u64 = collected.course.iter().map(|moment| moment.responses).sum();
+            assert_eq!((responses, collected.total.responses), (in_course, 3), "tick {tick}");
+        }
     }
 }
