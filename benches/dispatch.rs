@@ -12,7 +12,8 @@ fn main() {
     let (done, heard) = mpsc::channel();
     report("one task to an idle thread and back", 2_000, || {
         let done = done.clone();
-        pool.execute(move || done.send(()).expect("somebody listens")).expect("an idle pool takes a task");
+        pool.execute(move || done.send(()).expect("somebody listens"))
+            .expect("an idle pool takes a task");
         heard.recv().expect("the task is done");
     });
     report("a hundred tasks at once, each heard of", 200, || {

@@ -1,9 +1,11 @@
-//! Does a server that is asked for three times what it can do still do all that it can, and in time?
+//! Does a server that is asked for three times what it can do still do all that it can, and in
+//! time?
 //!
 //! `cargo bench -p filoplume-benches --bench overload`
 //!
-//! The capacity is known: so many threads, and so long a handler. Clients ask at a constant rate, each on a connection of its
-//! own, whatever became of their last request. Goodput is what was answered with 200; what is over it is a quick 503.
+//! The capacity is known: so many threads, and so long a handler. Clients ask at a constant rate,
+//! each on a connection of its own, whatever became of their last request. Goodput is what was
+//! answered with 200; what is over it is a quick 503.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -58,15 +60,26 @@ struct Outcome {
 }
 
 fn main() {
-    measure("a handler that waits 10 ms, 16 threads", Work::Waits(Duration::from_millis(10)), 16, 1600);
-    measure("a handler that computes 2 ms, 1 thread", Work::Computes(Duration::from_millis(2)), 1, 500);
+    measure(
+        "a handler that waits 10 ms, 16 threads",
+        Work::Waits(Duration::from_millis(10)),
+        16,
+        1600,
+    );
+    measure(
+        "a handler that computes 2 ms, 1 thread",
+        Work::Computes(Duration::from_millis(2)),
+        1,
+        500,
+    );
 }
 
 /// Loads a server with more and more of its `capacity`, requests a second.
 fn measure(what: &str, work: Work, threads: usize, capacity: u64) {
     println!("{what}: at most {capacity} requests/s");
     let config = ServerConfig::default().threads_max(threads).queue_capacity(threads);
-    let server = Server::builder().bind("127.0.0.1:0").and_then(|builder| builder.config(config).build());
+    let server =
+        Server::builder().bind("127.0.0.1:0").and_then(|builder| builder.config(config).build());
     let server = server.expect("a free port");
     server.spawn(work).expect("it serves");
     let address = server.local_addr().expect("an address");
@@ -75,8 +88,8 @@ fn measure(what: &str, work: Work, threads: usize, capacity: u64) {
     for (outcome, times) in outcomes.iter().zip(1..) {
         let (accepted, refused) = (outcome.accepted.len(), outcome.refused.len());
         println!(
-            "  {times}x: goodput {:>7.1}/s, {:>5.1} % of the best; accepted p50 {:>6.2} ms, p99 {:>6.2} ms; \
-             refused {:>7.1}/s, p99 {:>6.2} ms; failed {}",
+            "  {times}x: goodput {:>7.1}/s, {:>5.1} % of the best; accepted p50 {:>6.2} ms, p99 \
+             {:>6.2} ms; refused {:>7.1}/s, p99 {:>6.2} ms; failed {}",
             rate(accepted),
             accepted as f64 * 100.0 / best as f64,
             percentile(&outcome.accepted, 50),
@@ -123,7 +136,8 @@ fn load(address: SocketAddr, rate: u64) -> Outcome {
     outcome
 }
 
-/// Asks at a constant rate. What is late is asked at once, and its time counts from when it was due.
+/// Asks at a constant rate. What is late is asked at once, and its time counts from when it was
+/// due.
 fn ask(address: SocketAddr, first: Instant, measured: Instant) -> Outcome {
     let mut outcome = Outcome::default();
     let mut socket = TcpStream::connect(address).expect("the server accepts");

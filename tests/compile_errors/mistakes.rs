@@ -1,8 +1,8 @@
 //! What the compiler says about the mistakes that beginners make.
 //!
-//! A case is `cases/NAME.rs`, a program with one mistake, and `cases/NAME.stderr`, what the compiler
-//! says about it. To write the second file, or to update it: `UPDATE_EXPECT=1 cargo test -p
-//! filoplume-compile-errors`, and then read it as the user would.
+//! A case is `cases/NAME.rs`, a program with one mistake, and `cases/NAME.stderr`, what the
+//! compiler says about it. To write the second file, or to update it:
+//! `UPDATE_EXPECT=1 cargo test -p filoplume-compile-errors`, and then read it as the user would.
 
 #![allow(clippy::unwrap_used, reason = "these are tests")]
 
@@ -22,7 +22,10 @@ fn mistakes_are_explained() {
     let version = Command::new(rustc).arg("--version").output().unwrap().stdout;
     let version = String::from_utf8(version).unwrap();
     if !version.starts_with(VERSION) {
-        skip::because(&format!("the messages are those of {VERSION}, and this is {}", version.trim()));
+        skip::because(&format!(
+            "the messages are those of {VERSION}, and this is {}",
+            version.trim()
+        ));
         return;
     }
     let compiler = Compiler::find();
@@ -49,7 +52,8 @@ fn mistakes_are_explained() {
         if updates {
             fs::write(file, messages).unwrap();
         } else {
-            wrong += &format!("\n== {name}: expected\n\n{expected}\n== {name}: found\n\n{messages}");
+            wrong +=
+                &format!("\n== {name}: expected\n\n{expected}\n== {name}: found\n\n{messages}");
         }
     }
     assert!(wrong.is_empty(), "{wrong}\nTo accept what was found: UPDATE_EXPECT=1.");

@@ -48,8 +48,10 @@ impl Browser {
         }
         let mut browser = Self { process, socket, session: String::new(), last_id: 0 };
         let target = browser.call("Target.createTarget", &json!({"url": "about:blank"}));
-        let attached =
-            browser.call("Target.attachToTarget", &json!({"targetId": target["targetId"], "flatten": true}));
+        let attached = browser.call(
+            "Target.attachToTarget",
+            &json!({"targetId": target["targetId"], "flatten": true}),
+        );
         browser.session = attached["sessionId"].as_str().expect("a session").to_owned();
         browser
     }
@@ -114,7 +116,8 @@ impl Browser {
     pub fn fill(&mut self, selector: &str, text: &str) {
         let element = find(selector);
         self.wait_for(&format!(
-            "document.readyState === 'complete' && {element} && ({element}.focus(), {element}.value = '', true)"
+            "document.readyState === 'complete' && {element} && ({element}.focus(), \
+             {element}.value = '', true)"
         ));
         self.call("Input.insertText", &json!({"text": text}));
         self.wait_for(&format!("{element}.value === {}", json!(text)));
@@ -123,7 +126,10 @@ impl Browser {
     /// Waits until the page shows a text.
     #[track_caller]
     pub fn wait_for_text(&mut self, text: &str) {
-        self.wait_for(&format!("document.body && document.body.innerText.includes({})", json!(text)));
+        self.wait_for(&format!(
+            "document.body && document.body.innerText.includes({})",
+            json!(text)
+        ));
     }
 
     /// Waits until the page does not show a text.
@@ -182,7 +188,10 @@ fn spawn(name: &str, folder: &Path) -> Option<Child> {
             "--no-first-run",
         ])
         .args(["--disable-background-networking", "--disable-component-update", "--disable-sync"])
-        .args(["--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1", "--remote-debugging-port=0"])
+        .args([
+            "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1",
+            "--remote-debugging-port=0",
+        ])
         .arg(format!("--user-data-dir={}", folder.display()))
         .stdout(Stdio::null())
         .stderr(Stdio::piped())

@@ -56,15 +56,21 @@ impl Example {
         Child::start(command, address)
     }
 
-    /// Starts it as a user who may have no more than so many threads. `None`, and a word about it, if that cannot be arranged.
+    /// Starts it as a user who may have no more than so many threads. `None`, and a word about it,
+    /// if that cannot be arranged.
     #[track_caller]
     pub fn start_with_threads(self, threads_max: usize) -> Option<Child> {
-        // A number that no user and no other run of the tests has, so that nobody else's threads count.
+        // A number that no user and no other run of the tests has, so that nobody else's threads
+        // count.
         let number = (200_000 + process::id()).to_string();
         let user = ["--reuid", &number, "--clear-groups"];
         let path = self.path();
-        let can_run =
-            Command::new("setpriv").args(user).args(["test", "-x"]).arg(&path).stderr(Stdio::null()).status();
+        let can_run = Command::new("setpriv")
+            .args(user)
+            .args(["test", "-x"])
+            .arg(&path)
+            .stderr(Stdio::null())
+            .status();
         if !can_run.is_ok_and(|status| status.success()) {
             skip::because("only root, with setpriv, can limit the threads of a child");
             return None;
@@ -76,8 +82,8 @@ impl Example {
         Some(Child::start(command, address))
     }
 
-    /// Starts it by a shell, `shell` with `-c` and a script that ends in `exec "$0" "$@"`, with a free address and more as its
-    /// arguments.
+    /// Starts it by a shell, `shell` with `-c` and a script that ends in `exec "$0" "$@"`, with a
+    /// free address and more as its arguments.
     #[track_caller]
     pub fn start_by(self, shell: &[&str], script: &str, arguments: &[&str]) -> Child {
         let address = free_address();
@@ -114,8 +120,17 @@ impl Child {
     }
 
     #[track_caller]
-    fn start_until(mut command: Command, address: SocketAddr, mut answers: impl FnMut() -> bool) -> Self {
-        let child = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+    fn start_until(
+        mut command: Command,
+        address: SocketAddr,
+        mut answers: impl FnMut() -> bool,
+    ) -> Self {
+        let child = command
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
         let mut started = Self { child, address };
         eventually("the example answers", || {
             assert!(started.exit_status().is_none(), "{command:?} ended by itself");
@@ -142,7 +157,8 @@ impl Child {
 
     /// Sends a signal by its name, such as `TERM`.
     pub fn signal(&self, name: &str) {
-        let status = Command::new("kill").args(["-s", name, &self.child.id().to_string()]).status().unwrap();
+        let status =
+            Command::new("kill").args(["-s", name, &self.child.id().to_string()]).status().unwrap();
         assert!(status.success(), "the signal was not sent");
     }
 
@@ -154,7 +170,9 @@ impl Child {
     /// Waits until it has ended.
     #[track_caller]
     pub fn ends_within(&mut self, deadline: Duration) -> ExitStatus {
-        eventually_within(deadline, "the example ends", || self.child.try_wait().unwrap().is_some());
+        eventually_within(deadline, "the example ends", || {
+            self.child.try_wait().unwrap().is_some()
+        });
         self.child.wait().unwrap()
     }
 }
@@ -184,7 +202,10 @@ pub fn free_address() -> SocketAddr {
 /// The folder of this profile's programs: `target/debug`, say.
 fn profile_folder() -> PathBuf {
     let test = env::current_exe().unwrap();
-    test.parent().and_then(|deps| deps.parent()).expect("tests lie in target/<profile>/deps").to_owned()
+    test.parent()
+        .and_then(|deps| deps.parent())
+        .expect("tests lie in target/<profile>/deps")
+        .to_owned()
 }
 
 /// Builds the examples, once per test program: they must not be older than the engine.

@@ -93,7 +93,8 @@ impl Client {
     /// Connects over TCP.
     #[track_caller]
     pub fn connect(address: SocketAddr) -> Self {
-        Self::try_connect(address).unwrap_or_else(|error| panic!("cannot connect to {address}: {error}"))
+        Self::try_connect(address)
+            .unwrap_or_else(|error| panic!("cannot connect to {address}: {error}"))
     }
 
     /// Connects over TCP, if the server lets it.
@@ -106,7 +107,12 @@ impl Client {
         stream.set_nodelay(true)?;
         stream.set_read_timeout(Some(TICK))?;
         stream.set_write_timeout(Some(DEADLINE))?;
-        Ok(Self { socket: Socket::Tcp(stream), input: Vec::new(), deadline: DEADLINE, tick: Some(TICK) })
+        Ok(Self {
+            socket: Socket::Tcp(stream),
+            input: Vec::new(),
+            deadline: DEADLINE,
+            tick: Some(TICK),
+        })
     }
 
     /// Connects over a Unix socket.
@@ -115,7 +121,12 @@ impl Client {
         let stream = UnixStream::connect(path).unwrap();
         stream.set_read_timeout(Some(TICK)).unwrap();
         stream.set_write_timeout(Some(DEADLINE)).unwrap();
-        Self { socket: Socket::Unix(stream), input: Vec::new(), deadline: DEADLINE, tick: Some(TICK) }
+        Self {
+            socket: Socket::Unix(stream),
+            input: Vec::new(),
+            deadline: DEADLINE,
+            tick: Some(TICK),
+        }
     }
 
     /// Waits for answers no longer than this.
@@ -161,8 +172,10 @@ impl Client {
     #[track_caller]
     pub fn post(&mut self, target: &str, content: impl AsRef<[u8]>) -> Response {
         let content = content.as_ref();
-        let head =
-            format!("POST {target} HTTP/1.1\r\nHost: test\r\nContent-Length: {}\r\n\r\n", content.len());
+        let head = format!(
+            "POST {target} HTTP/1.1\r\nHost: test\r\nContent-Length: {}\r\n\r\n",
+            content.len()
+        );
         self.send([head.as_bytes(), content].concat()).response()
     }
 
@@ -197,8 +210,10 @@ impl Client {
         match response.framing {
             Framing::None => {}
             Framing::Length => {
-                let length =
-                    response.header("content-length").and_then(|length| length.parse().ok()).unwrap();
+                let length = response
+                    .header("content-length")
+                    .and_then(|length| length.parse().ok())
+                    .unwrap();
                 self.need(length, &response)?;
                 response.body = self.input.drain(..length).collect();
             }
@@ -272,7 +287,8 @@ impl Client {
         assert_eq!(self.get("/still-there").text(), "GET /still-there");
     }
 
-    /// Sends one byte each `interval` until the server says something, ends, or all is sent. Returns how long it took.
+    /// Sends one byte each `interval` until the server says something, ends, or all is sent.
+    /// Returns how long it took.
     pub fn drip(&mut self, bytes: &[u8], interval: Duration) -> Duration {
         let started = Instant::now();
         let patience = std::mem::replace(&mut self.deadline, interval);
@@ -330,7 +346,10 @@ impl Client {
             };
             let line: Vec<u8> = self.input.drain(..end + 2).collect();
             let size = std::str::from_utf8(&line[..end]).unwrap();
-            assert!(size.bytes().all(|byte| byte.is_ascii_hexdigit()), "a strange chunk size: {size:?}");
+            assert!(
+                size.bytes().all(|byte| byte.is_ascii_hexdigit()),
+                "a strange chunk size: {size:?}"
+            );
             let size = usize::from_str_radix(size, 16).unwrap();
             self.need(size + 2, response)?;
             response.body.extend(self.input.drain(..size));
@@ -379,7 +398,9 @@ impl Client {
                     self.input.extend_from_slice(&buffer[..read]);
                     return Ok(());
                 }
-                Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => {
+                Err(error)
+                    if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) =>
+                {
                     if Instant::now() >= end {
                         return Err(Ended::Silent(self.input.clone()));
                     }
@@ -393,7 +414,8 @@ impl Client {
 
 impl Response {
     fn parse(head: &str) -> Self {
-        let lines: Vec<String> = head.trim_end_matches("\r\n").split("\r\n").map(str::to_owned).collect();
+        let lines: Vec<String> =
+            head.trim_end_matches("\r\n").split("\r\n").map(str::to_owned).collect();
         let status_line = &lines[0];
         assert!(status_line.starts_with("HTTP/1.1 "), "a strange status line: {status_line:?}");
         let status = status_line[9..12].parse().unwrap();
@@ -403,13 +425,14 @@ impl Response {
         }
         let mut response =
             Self { status, lines, body: Vec::new(), framing: Framing::None, chunks: Vec::new() };
-        response.framing = match (response.header("content-length"), response.header("transfer-encoding")) {
-            _ if status < 200 || status == 204 || status == 304 => Framing::None,
-            (None, None) => Framing::UntilEnd,
-            (Some(_), None) => Framing::Length,
-            (None, Some("chunked")) => Framing::Chunked,
-            (length, coding) => panic!("strange framing: {length:?}, {coding:?}"),
-        };
+        response.framing =
+            match (response.header("content-length"), response.header("transfer-encoding")) {
+                _ if status < 200 || status == 204 || status == 304 => Framing::None,
+                (None, None) => Framing::UntilEnd,
+                (Some(_), None) => Framing::Length,
+                (None, Some("chunked")) => Framing::Chunked,
+                (length, coding) => panic!("strange framing: {length:?}, {coding:?}"),
+            };
         response
     }
 
@@ -430,7 +453,10 @@ impl Response {
     /// The values of all headers of that name.
     pub fn headers(&self, name: &str) -> Vec<&str> {
         let pairs = self.lines[1..].iter().filter_map(|line| line.split_once(':'));
-        pairs.filter(|(key, _)| key.eq_ignore_ascii_case(name)).map(|(_, value)| value.trim()).collect()
+        pairs
+            .filter(|(key, _)| key.eq_ignore_ascii_case(name))
+            .map(|(_, value)| value.trim())
+            .collect()
     }
 
     /// Whether the server says that it closes.

@@ -1,4 +1,5 @@
-//! Reads the conformance corpus: cases in Markdown, in the format that `tests/corpus/README.md` describes.
+//! Reads the conformance corpus: cases in Markdown, in the format that `tests/corpus/README.md`
+//! describes.
 //!
 //! `filoplume-http1` includes this file in its tests, so it knows nothing but the standard library.
 
@@ -71,17 +72,20 @@ impl Outcome {
 ///
 /// A file is not as the format has it, or two cases of a file have one name.
 pub fn read_corpus(folder: &Path) -> Vec<Case> {
-    let entries = fs::read_dir(folder).unwrap_or_else(|error| panic!("{}: {error}", folder.display()));
+    let entries =
+        fs::read_dir(folder).unwrap_or_else(|error| panic!("{}: {error}", folder.display()));
     let mut names: Vec<String> = entries
-        .map(|entry| entry.expect("a folder can be listed").file_name().to_string_lossy().into_owned())
+        .map(|entry| {
+            entry.expect("a folder can be listed").file_name().to_string_lossy().into_owned()
+        })
         .filter(|name| name.ends_with(".md") && name != "README.md")
         .collect();
     names.sort();
     names
         .iter()
         .flat_map(|name| {
-            let text =
-                fs::read_to_string(folder.join(name)).unwrap_or_else(|error| panic!("{name}: {error}"));
+            let text = fs::read_to_string(folder.join(name))
+                .unwrap_or_else(|error| panic!("{name}: {error}"));
             let cases = read_cases(name, &text);
             for (index, case) in cases.iter().enumerate() {
                 let is_new = cases.iter().take(index).all(|other| other.name != case.name);
@@ -103,11 +107,13 @@ fn read_cases(file: &str, text: &str) -> Vec<Case> {
 fn read_case(file: &str, lines: &[&str], section: Range<usize>) -> Case {
     let name = lines[section.start].trim_start_matches("### ").to_owned();
     let place = format!("tests/corpus/{file}:{} \"{name}\"", section.start + 1);
-    let input_at = block(lines, section.clone(), "http").unwrap_or_else(|| panic!("{place}: no http block"));
+    let input_at =
+        block(lines, section.clone(), "http").unwrap_or_else(|| panic!("{place}: no http block"));
     let events_at = block(lines, input_at.end..section.end, "events");
     let events_at = events_at.unwrap_or_else(|| panic!("{place}: no events block"));
 
-    let mut prose = lines[section.start + 1..input_at.start - 1].iter().filter(|line| !line.is_empty());
+    let mut prose =
+        lines[section.start + 1..input_at.start - 1].iter().filter(|line| !line.is_empty());
     let reason = prose.next().unwrap_or_else(|| panic!("{place}: no reason"));
     let is_reason = reason.split_once(": ").is_some_and(|(section, why)| {
         section.starts_with("RFC ") && section.contains(", ") && why.ends_with(['.', '?'])
@@ -145,7 +151,10 @@ fn unescape(text: &str) -> Result<Vec<u8>, String> {
             "\\" => bytes.push(b'\\'),
             "x" => {
                 let (digits, behind) = rest.split_at_checked(2).ok_or("\\x without two digits")?;
-                bytes.push(u8::from_str_radix(digits, 16).map_err(|error| format!("\\x{digits}: {error}"))?);
+                bytes.push(
+                    u8::from_str_radix(digits, 16)
+                        .map_err(|error| format!("\\x{digits}: {error}"))?,
+                );
                 rest = behind;
             }
             "(" => {
@@ -194,7 +203,8 @@ pub fn shown_content(content: &[u8]) -> String {
     }
 }
 
-/// Returns the event of a field, if it is one that is shown: not one of those whose meaning is an event of its own.
+/// Returns the event of a field, if it is one that is shown: not one of those whose meaning is an
+/// event of its own.
 pub fn shown_field(kind: &str, name: &str, value: &[u8]) -> Option<String> {
     let is_shown = !["host", "content-length", "transfer-encoding"]
         .iter()
@@ -204,7 +214,14 @@ pub fn shown_field(kind: &str, name: &str, value: &[u8]) -> Option<String> {
 }
 
 /// Returns the first events of a message: what its request line says, and whom it is for.
-pub fn shown_head(method: &str, target: &str, minor_version: u8, authority: Option<&str>) -> Vec<String> {
+pub fn shown_head(
+    method: &str,
+    target: &str,
+    minor_version: u8,
+    authority: Option<&str>,
+) -> Vec<String> {
     let line = format!("head {method} {} HTTP/1.{minor_version}", shown(target.as_bytes()));
-    iter::once(line).chain(authority.map(|host| format!("host {}", shown(host.as_bytes())))).collect()
+    iter::once(line)
+        .chain(authority.map(|host| format!("host {}", shown(host.as_bytes()))))
+        .collect()
 }

@@ -4,7 +4,10 @@
 //! Helpers panic where a test would: a failure names what was expected and what came.
 
 #![allow(clippy::unwrap_used, reason = "these are tests, and a panic is how one fails")]
-#![allow(clippy::print_stderr, reason = "what a server in a test logs is for those who read its output")]
+#![allow(
+    clippy::print_stderr,
+    reason = "what a server in a test logs is for those who read its output"
+)]
 #![allow(clippy::print_stdout, reason = "figures are for those who read the output of a test")]
 #![allow(clippy::missing_panics_doc, reason = "every helper panics if the test fails")]
 

@@ -28,7 +28,8 @@ impl Load {
     pub fn start(address: SocketAddr, clients: usize, target: &'static str) -> Self {
         let is_over = Arc::new(AtomicBool::new(false));
         let connected: Vec<Client> = (0..clients).map(|_| Client::connect(address)).collect();
-        let clients = connected.into_iter().map(|client| ClosedLoop::start(client, target, &is_over));
+        let clients =
+            connected.into_iter().map(|client| ClosedLoop::start(client, target, &is_over));
         Self { clients: clients.collect(), is_over }
     }
 

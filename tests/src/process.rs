@@ -45,8 +45,12 @@ impl Process {
         let stat = self.read("stat");
         // The name in parentheses may have spaces; the times are the 14th and 15th field of all.
         let (_, fields) = stat.rsplit_once(')').expect("the name ends");
-        let ticks: u64 =
-            fields.split_whitespace().skip(11).take(2).map(|ticks| ticks.parse::<u64>().unwrap()).sum();
+        let ticks: u64 = fields
+            .split_whitespace()
+            .skip(11)
+            .take(2)
+            .map(|ticks| ticks.parse::<u64>().unwrap())
+            .sum();
         Duration::from_millis(ticks * 10)
     }
 
@@ -62,7 +66,8 @@ impl Process {
 
     fn status_kib(self, name: &str) -> u64 {
         let status = self.read("status");
-        let line = status.lines().find(|line| line.starts_with(name)).expect("a line of the status");
+        let line =
+            status.lines().find(|line| line.starts_with(name)).expect("a line of the status");
         line.split_whitespace().nth(1).unwrap().parse().unwrap()
     }
 
@@ -71,12 +76,15 @@ impl Process {
     }
 }
 
-/// Whether this process, and those that it starts from now on, may have so many descriptors: the limit is raised as far as the
-/// system lets it. Says that a test is skipped if not.
+/// Whether this process, and those that it starts from now on, may have so many descriptors: the
+/// limit is raised as far as the system lets it. Says that a test is skipped if not.
 pub fn may_open(descriptors: usize) -> bool {
     let limit = || {
         let limits = Process::this().read("limits");
-        let line = limits.lines().find(|line| line.starts_with("Max open files")).expect("a limit of files");
+        let line = limits
+            .lines()
+            .find(|line| line.starts_with("Max open files"))
+            .expect("a limit of files");
         // Four words of name, then the soft limit.
         line.split_whitespace().nth(3).and_then(|limit| limit.parse().ok()).unwrap_or(usize::MAX)
     };

@@ -51,7 +51,9 @@ impl TestServer {
 
     /// Binds and leaves it to the test to serve.
     pub fn bound(config: ServerConfig) -> Self {
-        Self { server: Server::builder().bind("127.0.0.1:0").unwrap().config(config).build().unwrap() }
+        Self {
+            server: Server::builder().bind("127.0.0.1:0").unwrap().config(config).build().unwrap(),
+        }
     }
 
     /// The server.

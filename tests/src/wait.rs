@@ -24,7 +24,8 @@ pub fn eventually_within(deadline: Duration, what: &str, mut condition: impl FnM
     }
 }
 
-/// Looks for a while whether `condition` stays true. For what must not happen: there is no event to wait for.
+/// Looks for a while whether `condition` stays true. For what must not happen: there is no event to
+/// wait for.
 #[track_caller]
 pub fn holds_for(time: Duration, what: &str, mut condition: impl FnMut() -> bool) {
     let end = Instant::now() + time;

@@ -1,5 +1,5 @@
-//! The plain path does not allocate, neither the engine's nor the framework's: what a request needs is there from
-//! the requests before.
+//! The plain path does not allocate, neither the engine's nor the framework's: what a request needs
+//! is there from the requests before.
 //!
 //! Alone in its file, and one test at a time, because the counter counts the whole process.
 
@@ -68,10 +68,11 @@ fn count_with(end: &[u8], spawn: impl FnOnce(&Server)) -> (u64, u64) {
     (allocated, (CONNECTIONS * ROUNDS) as u64)
 }
 
-/// A hand-over to another thread allocates, and a busy machine may cause one: that is a handful in thousands of
-/// requests. What is left to them is less than one in two hundred: even what only
-/// looks would allocate, at one request in sixteen, is more. A very busy one makes a quick handler look like one that blocks, and then each of its
-/// requests is handed over: that is no path to count, and is tried again.
+/// A hand-over to another thread allocates, and a busy machine may cause one: that is a handful in
+/// thousands of requests. What is left to them is less than one in two hundred: even what only
+/// looks would allocate, at one request in sixteen, is more. A very busy one makes a quick handler
+/// look like one that blocks, and then each of its requests is handed over: that is no path to
+/// count, and is tried again.
 #[track_caller]
 fn assert_none(mut count: impl FnMut() -> (u64, u64)) {
     let mut told = Vec::new();
@@ -113,7 +114,9 @@ fn a_plain_text_behind_200_routes_and_two_middlewares_allocates_nothing() {
         for number in 0..100 {
             app = app
                 .get(&format!("/shop/section{number}/items"), || "a list")
-                .get(&format!("/shop/section{number}/items/{{id}}"), |Path(id): Path<u64>| id.to_string());
+                .get(&format!("/shop/section{number}/items/{{id}}"), |Path(id): Path<u64>| {
+                    id.to_string()
+                });
         }
         app.get("/plaintext", || "Hello, World!")
             .with(|request: Request, next: Next<'_>| next.run(request))

@@ -40,7 +40,8 @@ fn a_request_shows_what_was_sent() {
         assert_eq!(request.body().len(), Some(2));
         Response::from("seen")
     });
-    let head = b"PUT /a%20b/c?x=1&y=&z&x=2&w=a%26b HTTP/1.1\r\nHOST: example.org:81\r\nX-One: first\r\n\
+    let head =
+        b"PUT /a%20b/c?x=1&y=&z&x=2&w=a%26b HTTP/1.1\r\nHOST: example.org:81\r\nX-One: first\r\n\
         x-oNE:second\r\nX-Bytes: \xff\xfe\r\nContent-Length: 2\r\n\r\n\0\xff";
     let mut client = server.client();
     assert_eq!(client.send(head).response().text(), "seen");
@@ -89,7 +90,9 @@ fn the_kinds_of_answers_have_their_types() {
             "/html" => response.send_html("<p>html"),
             "/json" => response.send_json("{}"),
             "/bytes" => response.send_bytes(&b"\0\xff"[..]),
-            "/typed" => response.set_header("content-type", "image/png").unwrap().send_bytes(&b"png"[..]),
+            "/typed" => {
+                response.set_header("content-type", "image/png").unwrap().send_bytes(&b"png"[..])
+            }
             "/created" => response.status(201).add_header("location", "/1").unwrap(),
             "/str" => return Response::from("str"),
             "/string" => return Response::from("string".to_owned()),
@@ -108,7 +111,11 @@ fn the_kinds_of_answers_have_their_types() {
         ("/string", Some("text/plain; charset=utf-8"), b"string"),
     ] {
         let response = client.get(path);
-        assert_eq!((response.status, response.header("content-type")), (200, content_type), "{path}");
+        assert_eq!(
+            (response.status, response.header("content-type")),
+            (200, content_type),
+            "{path}"
+        );
         assert_eq!(response.body, body, "{path}");
     }
     let response = client.get("/created");
@@ -159,7 +166,11 @@ fn a_request_becomes_one_of_the_http_crate_and_comes_back() {
 #[test]
 fn a_response_of_the_http_crate_is_sent_and_ours_becomes_one() {
     let server = TestServer::start(|_: Request| {
-        http::Response::builder().status(418).header("X-Tea", "pot").body("short and stout").unwrap()
+        http::Response::builder()
+            .status(418)
+            .header("X-Tea", "pot")
+            .body("short and stout")
+            .unwrap()
     });
     let response = server.client().get("/");
     assert_eq!((response.status, response.header("x-tea")), (418, Some("pot")));
@@ -187,13 +198,24 @@ fn the_numbers_add_up() {
     });
     let metrics = server.metrics();
     assert_eq!((metrics.accepted, metrics.connections), (10, 10));
-    assert_eq!((metrics.refused, metrics.overloaded, metrics.timed_out, metrics.panics), (0, 0, 0, 0));
-    assert_eq!((metrics.accept_errors, metrics.leased, metrics.upgraded, metrics.incoming), (0, 0, 0, 0));
+    assert_eq!(
+        (metrics.refused, metrics.overloaded, metrics.timed_out, metrics.panics),
+        (0, 0, 0, 0)
+    );
+    assert_eq!(
+        (metrics.accept_errors, metrics.leased, metrics.upgraded, metrics.incoming),
+        (0, 0, 0, 0)
+    );
     let pool = metrics.pool;
     assert_eq!(pool.threads_started - pool.threads_retired, pool.threads as u64, "{pool:?}");
-    assert!(pool.threads >= 2 && pool.threads_peak >= pool.threads && pool.idle <= pool.threads, "{pool:?}");
+    assert!(
+        pool.threads >= 2 && pool.threads_peak >= pool.threads && pool.idle <= pool.threads,
+        "{pool:?}"
+    );
     clients.truncate(3);
-    eventually("three are left", || server.metrics().connections == 3 && server.metrics().parked == 3);
+    eventually("three are left", || {
+        server.metrics().connections == 3 && server.metrics().parked == 3
+    });
     clients[0].send("BAD\r\n\r\n");
     assert_eq!(clients[0].response().status, 400);
     clients[0].is_closed();
@@ -212,8 +234,10 @@ fn a_server_that_does_not_serve_has_no_numbers() {
 
 #[test]
 fn a_request_of_the_http_crate_that_http_1_cannot_say_is_refused() {
-    let request = http::Request::builder().method("GET").uri("relative:80").body(Vec::new()).unwrap();
+    let request =
+        http::Request::builder().method("GET").uri("relative:80").body(Vec::new()).unwrap();
     assert!(Request::try_from(request).is_err());
-    let request = http::Request::builder().uri("/").version(http::Version::HTTP_2).body(Vec::new()).unwrap();
+    let request =
+        http::Request::builder().uri("/").version(http::Version::HTTP_2).body(Vec::new()).unwrap();
     assert!(Request::try_from(request).is_err(), "its documentation says so");
 }

@@ -25,7 +25,9 @@ impl Asking {
     fn send(&mut self, line: &str, headers: &[&str], content: &str) -> Response {
         let headers: String = headers.iter().map(|header| format!("{header}\r\n")).collect();
         let length = content.len();
-        let head = format!("{line} HTTP/1.1\r\nHost: localhost\r\n{headers}Content-Length: {length}\r\n\r\n");
+        let head = format!(
+            "{line} HTTP/1.1\r\nHost: localhost\r\n{headers}Content-Length: {length}\r\n\r\n"
+        );
         self.client.send(format!("{head}{content}")).response()
     }
 }
@@ -86,7 +88,11 @@ fn errors_are_what_the_client_may_know() {
     let page = errors.send("GET /broken", &["Accept: text/html"], "");
     assert_eq!(page.status, 500);
     assert!(page.header("content-type").is_some_and(|of| of.starts_with("text/html")));
-    assert!(!page.text().contains("/no/such/file") && !page.text().contains("os error"), "{}", page.text());
+    assert!(
+        !page.text().contains("/no/such/file") && !page.text().contains("os error"),
+        "{}",
+        page.text()
+    );
     let panic = errors.get("/panic");
     assert_eq!(panic.status, 500);
     assert!(!panic.text().contains("mistake"), "{}", panic.text());
@@ -102,7 +108,11 @@ fn json_api_keeps_books() {
     is(&added, 201, r#"{"id":1,"title":"Dune","year":1965,"tags":["sand"]}"#);
     assert_eq!(added.header("location"), Some("/books/1"));
     api.send("POST /books", JSON, r#"{"title":"Emma","year":1815}"#);
-    is(&api.get("/books?after=1900"), 200, r#"[{"id":1,"title":"Dune","year":1965,"tags":["sand"]}]"#);
+    is(
+        &api.get("/books?after=1900"),
+        200,
+        r#"[{"id":1,"title":"Dune","year":1965,"tags":["sand"]}]"#,
+    );
     is(&api.get("/books?tag=sand&tag=worm"), 200, "[]");
     is(&api.get("/books/2"), 200, r#"{"id":2,"title":"Emma","year":1815,"tags":[]}"#);
     assert_eq!(api.get("/books/3").status, 404);
@@ -138,9 +148,12 @@ fn rate_limit_refuses_who_asks_too_often() {
     let mut app = Asking::start(Example("rate_limit"));
     let answers: Vec<Response> = (0..8).map(|_| app.get("/")).collect();
     assert_eq!(answers[0].status, 200);
-    let refused = answers.iter().find(|answer| answer.status == 429).expect("eight at once are too many");
+    let refused =
+        answers.iter().find(|answer| answer.status == 429).expect("eight at once are too many");
     assert!(
-        refused.header("retry-after").is_some_and(|after| after.parse::<u32>().is_ok_and(|after| after >= 1))
+        refused
+            .header("retry-after")
+            .is_some_and(|after| after.parse::<u32>().is_ok_and(|after| after >= 1))
     );
     assert_eq!(app.get("/api/report").status, 401);
     for key in ["x-api-key: a", "x-api-key: b"] {
@@ -159,7 +172,8 @@ fn cors_spa_lets_its_page_ask_and_no_other() {
     let client = child.client();
     let mut api = Asking { child, client };
     let origin = format!("Origin: http://{page}");
-    let preflight = ["Access-Control-Request-Method: POST", "Access-Control-Request-Headers: content-type"];
+    let preflight =
+        ["Access-Control-Request-Method: POST", "Access-Control-Request-Headers: content-type"];
     let asked = api.send("OPTIONS /messages", &[&origin, preflight[0], preflight[1]], "");
     assert_eq!(
         (asked.status, asked.header("access-control-allow-origin")),
@@ -167,7 +181,10 @@ fn cors_spa_lets_its_page_ask_and_no_other() {
     );
     assert_eq!(api.send("POST /messages", &[&origin, JSON], r#"{"text":"hi"}"#).status, 201);
     let other = api.send("GET /messages", &["Origin: http://evil.example"], "");
-    assert_eq!((other.text(), other.header("access-control-allow-origin")), (r#"[{"text":"hi"}]"#, None));
+    assert_eq!(
+        (other.text(), other.header("access-control-allow-origin")),
+        (r#"[{"text":"hi"}]"#, None)
+    );
     let page = Client::connect(page).get("/");
     assert!(page.text().contains(&format!("http://{}", api.child.address())), "{}", page.text());
 }
@@ -196,8 +213,11 @@ fn forms_and_uploads_are_checked_and_saved() {
     let client = child.client();
     let mut forms = Asking { child, client };
     assert!(forms.get("/").text().contains("<form"));
-    let good =
-        forms.send("POST /sign-up", &[FORM], "name=Ada&email=ada%40example.org&topics=cats&topics=tea");
+    let good = forms.send(
+        "POST /sign-up",
+        &[FORM],
+        "name=Ada&email=ada%40example.org&topics=cats&topics=tea",
+    );
     is(&good, 200, "Welcome, Ada <ada@example.org>, who likes cats and tea.");
     let bad = forms.send("POST /sign-up", &[FORM], "name=A&email=nobody");
     assert_eq!(bad.status, 422);
@@ -206,10 +226,12 @@ fn forms_and_uploads_are_checked_and_saved() {
     assert_eq!(forms.send("POST /sign-up", &[], "name=Ada").status, 415);
     let file = "x".repeat(3_000_000);
     let content = format!(
-        "--b\r\nContent-Disposition: form-data; name=\"title\"\r\n\r\ncats\r\n\
-         --b\r\nContent-Disposition: form-data; name=\"file\"; filename=\"../../etc/cat.png\"\r\n\r\n{file}\r\n--b--\r\n"
+        "--b\r\nContent-Disposition: form-data; \
+         name=\"title\"\r\n\r\ncats\r\n--b\r\nContent-Disposition: form-data; name=\"file\"; \
+         filename=\"../../etc/cat.png\"\r\n\r\n{file}\r\n--b--\r\n"
     );
-    let saved = forms.send("POST /upload", &["Content-Type: multipart/form-data; boundary=b"], &content);
+    let saved =
+        forms.send("POST /upload", &["Content-Type: multipart/form-data; boundary=b"], &content);
     let expected = r#"[{"field":"title","file_name":null,"bytes":4},{"field":"file","file_name":"cat.png","bytes":3000000}]"#;
     is(&saved, 201, expected);
     is(&forms.send("PUT /raw", &[], &file), 201, "3000000 bytes");

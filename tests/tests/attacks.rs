@@ -1,7 +1,8 @@
-//! Peers that are slow, silent or many, beside good clients: these are served as if nobody else were there.
+//! Peers that are slow, silent or many, beside good clients: these are served as if nobody else
+//! were there.
 //!
-//! Each attack meets the default configuration and the strict one. What it may cost, and what the good clients ask, is in
-//! `filoplume_tests::attack`; run with `--nocapture` to see the figures.
+//! Each attack meets the default configuration and the strict one. What it may cost, and what the
+//! good clients ask, is in `filoplume_tests::attack`; run with `--nocapture` to see the figures.
 
 #![cfg(target_os = "linux")]
 #![allow(clippy::unwrap_used, reason = "a panic is how a test fails")]
@@ -51,7 +52,8 @@ fn slow_heads() {
 #[test]
 fn idle_connections_where_few_fit() {
     // Nobody is closed for them who may still be about to say something: that takes a second.
-    let attack = Attack::new("1,000 idle connections, 500 fit").newcomers_may_wait(Duration::from_secs(2));
+    let attack =
+        Attack::new("1,000 idle connections, 500 fit").newcomers_may_wait(Duration::from_secs(2));
     attack.connections_max(500).is_withstood(|site| {
         let mut crowd = crowd(site, 1000, "");
         crowd.stays_for(LASTS + Duration::from_secs(1));
@@ -64,13 +66,15 @@ fn idle_connections_where_few_fit() {
 
 #[test]
 fn kept_connections_where_few_fit() {
-    Attack::new("1,000 connections that were answered, 500 fit").connections_max(500).is_withstood(|site| {
-        let mut crowd = site.attackers(1000);
-        for _ in 0..3 {
-            crowd.send("GET / HTTP/1.1\r\nHost: t\r\n\r\n").stays_for(LASTS / 3);
-        }
-        crowd
-    });
+    Attack::new("1,000 connections that were answered, 500 fit").connections_max(500).is_withstood(
+        |site| {
+            let mut crowd = site.attackers(1000);
+            for _ in 0..3 {
+                crowd.send("GET / HTTP/1.1\r\nHost: t\r\n\r\n").stays_for(LASTS / 3);
+            }
+            crowd
+        },
+    );
 }
 
 /// Contents that are announced and do not come hold memory for what came, and no thread.
@@ -84,26 +88,38 @@ fn unfinished(name: &'static str, count: usize, bytes: &[u8]) {
 
 #[test]
 fn unfinished_json() {
-    unfinished("600 JSON contents", 600, &start_of(&json(1_900_000), &format!("{:<80}", "{\"a\":")));
+    unfinished(
+        "600 JSON contents",
+        600,
+        &start_of(&json(1_900_000), &format!("{:<80}", "{\"a\":")),
+    );
 }
 
 #[test]
 fn unfinished_multipart() {
-    let head = post("/multipart", "Content-Type: multipart/form-data; boundary=b\r\nContent-Length: 1900000");
+    let head = post(
+        "/multipart",
+        "Content-Type: multipart/form-data; boundary=b\r\nContent-Length: 1900000",
+    );
     let part = "--b\r\nContent-Disposition: form-data; name=\"a\"\r\n\r\nxxxxxxxxxxxxxxxx";
     unfinished("600 multipart contents", 600, &start_of(&head, part));
 }
 
 #[test]
 fn unfinished_forms() {
-    let head = post("/form", "Content-Type: application/x-www-form-urlencoded\r\nContent-Length: 1900000");
+    let head =
+        post("/form", "Content-Type: application/x-www-form-urlencoded\r\nContent-Length: 1900000");
     unfinished("600 forms", 600, &start_of(&head, &format!("a={:x<80}", "")));
 }
 
 #[test]
 fn unfinished_chunks() {
     let head = post("/json", "Content-Type: application/json\r\nTransfer-Encoding: chunked");
-    unfinished("600 chunked contents", 600, &start_of(&head, &format!("100000\r\n{:<80}", "{\"a\":")));
+    unfinished(
+        "600 chunked contents",
+        600,
+        &start_of(&head, &format!("100000\r\n{:<80}", "{\"a\":")),
+    );
 }
 
 #[test]
@@ -140,10 +156,12 @@ fn trickled_contents() {
     }
 }
 
-/// What comes quickly is taken, and what follows slowly then holds memory, and of a stream a thread.
+/// What comes quickly is taken, and what follows slowly then holds memory, and of a stream a
+/// thread.
 #[test]
 fn contents_that_stop_late() {
-    // An upload that is read as it comes has a thread when its start is there: a strict server collects 64 KiB first.
+    // An upload that is read as it comes has a thread when its start is there: a strict server
+    // collects 64 KiB first.
     let attack = Attack::new("30 JSON and 30 uploads that stop after 900 KB");
     attack.is_withstood(|site| {
         let mut collected = crowd(site, 30, start_of(&json(1_900_000), "[\""));
@@ -157,7 +175,8 @@ fn contents_that_stop_late() {
 
 #[test]
 fn contents_that_stop_late_where_memory_is_short() {
-    let attack = Attack::new("100 JSON that stop after 900 KB, 32 MiB of memory").memory_max(32 << 20);
+    let attack =
+        Attack::new("100 JSON that stop after 900 KB, 32 MiB of memory").memory_max(32 << 20);
     attack.is_withstood(|site| {
         let mut crowd = crowd(site, 100, start_of(&json(1_900_000), "[\""));
         crowd.send_all_within(LASTS, &vec![b'x'; 900_000]).stays_for(LASTS);
@@ -178,8 +197,8 @@ fn readers_that_do_not_read() {
 #[test]
 fn readers_that_do_not_read_where_memory_is_short() {
     const MEMORY: usize = 64 << 20;
-    let attack =
-        Attack::new("100 that do not read 4 MiB of their own, 64 MiB of memory").may_cost_threads(120);
+    let attack = Attack::new("100 that do not read 4 MiB of their own, 64 MiB of memory")
+        .may_cost_threads(120);
     attack.memory_max(MEMORY).may_leave_unread(48 * (4 << 20)).is_withstood(|site| {
         let mut readers = crowd(site, 100, "GET /big/own HTTP/1.1\r\nHost: t\r\n\r\n");
         eventually_within(Duration::from_secs(3), "memory is short", || {

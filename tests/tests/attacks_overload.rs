@@ -1,4 +1,5 @@
-//! More is asked than can be done, or a database hangs: what is accepted is answered in time, and the rest is told at once.
+//! More is asked than can be done, or a database hangs: what is accepted is answered in time, and
+//! the rest is told at once.
 //!
 //! Run with `--nocapture` to see the figures.
 
@@ -47,7 +48,8 @@ impl Outcome {
     }
 }
 
-/// So many clients ask for `target` again and again until `is_over`, each for the next when it has its answer.
+/// So many clients ask for `target` again and again until `is_over`, each for the next when it has
+/// its answer.
 fn load(site: &Site, clients: usize, target: &str, is_over: impl Fn() -> bool + Sync) -> Outcome {
     let outcome = Mutex::new(Outcome::default());
     thread::scope(|scope| {
@@ -107,9 +109,16 @@ fn three_and_ten_times_as_many_clients_as_threads() {
             is_normal_within(&site, Duration::from_secs(2));
             let over = brief(&site, THREADS * times);
             over.say(&format!("{name}, {} clients", THREADS * times));
-            assert!(over.accepted.count() * 10 >= at_capacity.accepted.count() * 8, "goodput falls");
+            assert!(
+                over.accepted.count() * 10 >= at_capacity.accepted.count() * 8,
+                "goodput falls"
+            );
             let round = at_capacity.accepted.p99() * u32::try_from(times).unwrap();
-            assert!(over.accepted.p99() <= round * 2 + Duration::from_millis(100), "{}", over.accepted);
+            assert!(
+                over.accepted.p99() <= round * 2 + Duration::from_millis(100),
+                "{}",
+                over.accepted
+            );
             assert_eq!(over.refused.count(), 0, "all can be served in time");
         }
         is_normal_within(&site, Duration::from_secs(2));
@@ -121,7 +130,8 @@ fn three_and_ten_times_as_many_clients_as_threads() {
 fn more_than_can_be_served_in_time() {
     let _alone = one_at_a_time();
     for (name, config) in configs() {
-        let site = Site::start(config.threads_max(THREADS).queue_timeout(Duration::from_millis(40)));
+        let site =
+            Site::start(config.threads_max(THREADS).queue_timeout(Duration::from_millis(40)));
         load(&site, 2, "/brief", || site.metrics().requests > 50);
         let at_capacity = brief(&site, AT_CAPACITY);
         at_capacity.say(&format!("{name}, 40 ms, {AT_CAPACITY} clients"));
@@ -129,7 +139,10 @@ fn more_than_can_be_served_in_time() {
             let over = brief(&site, THREADS * times);
             over.say(&format!("{name}, 40 ms, {} clients", THREADS * times));
             assert!(over.refused.count() > 0, "it was not too much");
-            assert!(over.accepted.count() * 10 >= at_capacity.accepted.count() * 8, "goodput falls");
+            assert!(
+                over.accepted.count() * 10 >= at_capacity.accepted.count() * 8,
+                "goodput falls"
+            );
             assert!(over.accepted.p99() <= Duration::from_millis(350), "{}", over.accepted);
             assert!(over.refused.p99() <= Duration::from_millis(350), "{}", over.refused);
         }
@@ -137,7 +150,8 @@ fn more_than_can_be_served_in_time() {
     }
 }
 
-/// Eight of ten clients ask for what hangs; the others, and the health check, are none the worse for it.
+/// Eight of ten clients ask for what hangs; the others, and the health check, are none the worse
+/// for it.
 #[test]
 fn a_database_that_hangs() {
     let _alone = one_at_a_time();
@@ -145,7 +159,8 @@ fn a_database_that_hangs() {
         let site = Site::start(config.threads_max(64));
         let (is_over, is_done) = (AtomicBool::new(false), AtomicBool::new(false));
         let [before, during, after] = thread::scope(|scope| {
-            let database = scope.spawn(|| load(&site, 80, "/database", || is_done.load(Ordering::SeqCst)));
+            let database =
+                scope.spawn(|| load(&site, 80, "/database", || is_done.load(Ordering::SeqCst)));
             let others = |clients, target: &'static str, time| {
                 is_over.store(false, Ordering::SeqCst);
                 let asking = scope.spawn({
@@ -176,13 +191,19 @@ fn a_database_that_hangs() {
             database.say(&format!("{name}, database"));
             [before, during, after]
         });
-        for (when, (others, health)) in [("before", &before), ("during", &during), ("after", &after)] {
+        for (when, (others, health)) in
+            [("before", &before), ("during", &during), ("after", &after)]
+        {
             others.say(&format!("{name}, others {when}"));
             health.say(&format!("{name}, health {when}"));
             assert_eq!((others.refused.count(), health.refused.count()), (0, 0), "{when}");
             let bound = before.0.accepted.p99() * 2 + Duration::from_millis(50);
             assert!(others.accepted.p99() <= bound, "{when}: {} over {bound:?}", others.accepted);
-            assert!(health.accepted.p99() <= Duration::from_millis(250), "{when}: {}", health.accepted);
+            assert!(
+                health.accepted.p99() <= Duration::from_millis(250),
+                "{when}: {}",
+                health.accepted
+            );
         }
         is_normal_within(&site, Duration::from_secs(2));
     }

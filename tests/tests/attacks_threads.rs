@@ -1,7 +1,7 @@
 //! Attacks on the threads: handlers that wait, all at once, or suddenly.
 //!
-//! Each attack meets the default configuration and the strict one. What it may cost, and what the good clients ask, is in
-//! `filoplume_tests::attack`; run with `--nocapture` to see the figures.
+//! Each attack meets the default configuration and the strict one. What it may cost, and what the
+//! good clients ask, is in `filoplume_tests::attack`; run with `--nocapture` to see the figures.
 
 #![cfg(target_os = "linux")]
 
@@ -34,7 +34,8 @@ fn is_known_to_be_quick(site: &Site, target: &str, times: usize) {
     }
 }
 
-/// A route that blocks for six seconds has eight of nine threads, and its other requests are told after two seconds.
+/// A route that blocks for six seconds has eight of nine threads, and its other requests are told
+/// after two seconds.
 #[test]
 fn a_route_that_blocks_for_seconds() {
     Attack::new("700 calls of 6 s").may_cost_threads(ALL_THREADS).is_withstood(|site| {
@@ -69,15 +70,18 @@ fn many_routes_that_block_suddenly() {
 
 #[test]
 fn everything_at_once() {
-    Attack::new("contents, trickles, readers and blocks").may_cost_threads(ALL_THREADS).is_withstood(|site| {
-        let head = "POST /json HTTP/1.1\r\nHost: t\r\nContent-Type: application/json\r\nContent-Length: 1900000\r\n\r\n[";
-        let mut contents = site.attackers(200);
-        contents.send(head);
-        let mut trickles = site.attackers(100);
-        trickles.send("POST /upload HTTP/1.1\r\nHost: t\r\nContent-Length: 900000\r\n\r\n");
-        let readers = ask(site, 100, "/big");
-        let slow = ask(site, 600, "/slow?ms=6000");
-        trickles.drip(&[b'x'; 200], Duration::from_millis(200), LASTS * 2);
-        (contents, trickles, readers, slow)
-    });
+    Attack::new("contents, trickles, readers and blocks")
+        .may_cost_threads(ALL_THREADS)
+        .is_withstood(|site| {
+            let head = "POST /json HTTP/1.1\r\nHost: t\r\nContent-Type: \
+                        application/json\r\nContent-Length: 1900000\r\n\r\n[";
+            let mut contents = site.attackers(200);
+            contents.send(head);
+            let mut trickles = site.attackers(100);
+            trickles.send("POST /upload HTTP/1.1\r\nHost: t\r\nContent-Length: 900000\r\n\r\n");
+            let readers = ask(site, 100, "/big");
+            let slow = ask(site, 600, "/slow?ms=6000");
+            trickles.drip(&[b'x'; 200], Duration::from_millis(200), LASTS * 2);
+            (contents, trickles, readers, slow)
+        });
 }

@@ -30,7 +30,11 @@ struct Gated {
 
 impl Service for Gated {
     fn plan(&self, request: &mut Request) -> Plan {
-        if self.is_dispatched && request.path() == "/gate" { Plan::new().dispatched() } else { Plan::new() }
+        if self.is_dispatched && request.path() == "/gate" {
+            Plan::new().dispatched()
+        } else {
+            Plan::new()
+        }
     }
 
     fn call(&self, request: Request) -> Response {
@@ -110,17 +114,23 @@ fn every_one_of_four_hundred_connections_is_served_again_and_again() {
         let started = Instant::now();
         for (index, client) in clients.iter_mut().enumerate() {
             let response = client.try_response();
-            let response = response.unwrap_or_else(|ended| panic!("client {index}, round {round}: {ended}"));
+            let response =
+                response.unwrap_or_else(|ended| panic!("client {index}, round {round}: {ended}"));
             assert_eq!(response.text(), "GET /sleep");
         }
         // One after the other they would sleep for four seconds.
-        assert!(started.elapsed() < Duration::from_secs(3), "round {round}: {:?}", started.elapsed());
+        assert!(
+            started.elapsed() < Duration::from_secs(3),
+            "round {round}: {:?}",
+            started.elapsed()
+        );
     }
 }
 
 #[test]
 fn connections_that_ask_in_their_own_time_are_all_served() {
-    // Each has its own thread and asks as soon as it was answered: leases form, and some wait for a thread.
+    // Each has its own thread and asks as soon as it was answered: leases form, and some wait for a
+    // thread.
     let server = TestServer::with(ServerConfig::default().threads_max(12), sleeps_or_answers);
     let address = server.address();
     let served = Arc::new((0..40).map(|_| AtomicUsize::new(0)).collect::<Vec<_>>());
@@ -194,7 +204,11 @@ fn a_fixed_plan_is_kept_whatever_was_learned() {
     struct Fixed;
     impl Service for Fixed {
         fn plan(&self, request: &mut Request) -> Plan {
-            if request.path() == "/inline" { Plan::new().inline() } else { Plan::new().dispatched() }
+            if request.path() == "/inline" {
+                Plan::new().inline()
+            } else {
+                Plan::new().dispatched()
+            }
         }
         fn call(&self, request: Request) -> Response {
             if request.query() == Some("slow") {
@@ -326,7 +340,8 @@ fn loops_have_leaders_however_many_routes_hang_at_once() {
 #[test]
 fn the_pool_grows_to_its_limit_and_shrinks_again() {
     let gate = Gate::new();
-    let config = ServerConfig::default().threads_max(30).thread_idle_timeout(Duration::from_millis(200));
+    let config =
+        ServerConfig::default().threads_max(30).thread_idle_timeout(Duration::from_millis(200));
     let server = gated(config, &gate, true);
     let before = server.metrics().pool.threads;
     let mut clients: Vec<Client> = (0..60).map(|_| server.client()).collect();
@@ -421,7 +436,8 @@ fn an_idle_server_uses_no_cpu() {
     let mut since = Instant::now();
     eventually("a second and a half pass without work", || {
         let now = process.cpu_time();
-        // What was begun may still come to its end, and the watchdog looks a few times before it parks.
+        // What was begun may still come to its end, and the watchdog looks a few times before it
+        // parks.
         if now > last {
             (last, since) = (now, Instant::now());
         }
@@ -486,14 +502,16 @@ fn a_client_that_pauses_is_not_waited_for_each_time() {
         eventually("the lease ends", || server.metrics().leased == 0);
         assert_eq!(client.get("/sleep").status, 200);
     }
-    // Four, if each was for nothing. A busy machine may hold one up until the next request is there, which is one that served.
+    // Four, if each was for nothing. A busy machine may hold one up until the next request is
+    // there, which is one that served.
     let leases = server.metrics().leases - before;
     assert!(leases <= 12, "{leases} leases for 24 requests with pauses");
 }
 
 #[test]
 fn a_lease_does_not_keep_others_from_their_turn() {
-    // Four threads for handlers, and as many connections that never pause: those are on a lease. Others come.
+    // Four threads for handlers, and as many connections that never pause: those are on a lease.
+    // Others come.
     let config = ServerConfig::default().event_loops(1).threads_max(4);
     let server = TestServer::with(config, sleeps_or_answers);
     let address = server.address();
@@ -561,7 +579,8 @@ fn threads_that_cannot_be_started_are_survived() {
         }
         for (index, client) in clients.iter_mut().enumerate() {
             let response = client.try_response();
-            let response = response.unwrap_or_else(|ended| panic!("client {index}, round {round}: {ended}"));
+            let response =
+                response.unwrap_or_else(|ended| panic!("client {index}, round {round}: {ended}"));
             // The queue has room for all: they wait for the threads that there are.
             assert_eq!(response.status, 200, "{response:?}");
         }

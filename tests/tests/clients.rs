@@ -28,7 +28,9 @@ fn url(child: &Child, target: &str) -> String {
 fn number(report: &str, label: &str) -> u64 {
     let line = report.lines().find(|line| line.trim_start().starts_with(label));
     let line = line.unwrap_or_else(|| panic!("no line {label:?} in {report}"));
-    line.split(|character: char| !character.is_ascii_digit()).find_map(|word| word.parse().ok()).unwrap()
+    line.split(|character: char| !character.is_ascii_digit())
+        .find_map(|word| word.parse().ok())
+        .unwrap()
 }
 
 #[test]
@@ -42,7 +44,11 @@ fn curl_asks(server: Example) {
     let child = server.start();
     let curl = |arguments: &[&str], target: &str| {
         let url = url(&child, target);
-        run("curl", &[&["--silent", "--show-error", "--max-time", "10"], arguments, &[url.as_str()]].concat())
+        run(
+            "curl",
+            &[&["--silent", "--show-error", "--max-time", "10"], arguments, &[url.as_str()]]
+                .concat(),
+        )
     };
     assert_eq!(curl(&[], "/plaintext"), "Hello, World!");
     assert_eq!(curl(&["--http1.0"], "/plaintext"), "Hello, World!");
@@ -51,7 +57,8 @@ fn curl_asks(server: Example) {
     assert!(curl(&["--head"], "/large?n=5000000").contains("content-length: 5000000\r\n"));
     // A long content: curl waits for the word to go on.
     let long = "c".repeat(2_000_000);
-    let file = std::env::temp_dir().join(format!("filoplume-curl-{}-{}", server.0, std::process::id()));
+    let file =
+        std::env::temp_dir().join(format!("filoplume-curl-{}-{}", server.0, std::process::id()));
     std::fs::write(&file, &long).unwrap();
     let from_file = format!("@{}", file.display());
     for arguments in [
@@ -92,13 +99,17 @@ fn wrk_gets_answers_only_of(child: &Child) {
 #[test]
 fn ab_keeps_its_http_1_0_connections() {
     if installed("ab") {
-        SERVERS.into_iter().for_each(|server| ab_keeps_its_http_1_0_connections_of(&server.start()));
+        SERVERS
+            .into_iter()
+            .for_each(|server| ab_keeps_its_http_1_0_connections_of(&server.start()));
     }
 }
 
 fn ab_keeps_its_http_1_0_connections_of(child: &Child) {
-    for (target, count) in [("/plaintext", 10_000), ("/sleep?ms=5", 1000), ("/large?n=100000", 500)] {
-        let report = run("ab", &["-q", "-k", "-c", "20", "-n", &count.to_string(), &url(child, target)]);
+    for (target, count) in [("/plaintext", 10_000), ("/sleep?ms=5", 1000), ("/large?n=100000", 500)]
+    {
+        let report =
+            run("ab", &["-q", "-k", "-c", "20", "-n", &count.to_string(), &url(child, target)]);
         assert_eq!(number(&report, "Complete requests:"), count, "{report}");
         assert_eq!(number(&report, "Failed requests:"), 0, "{report}");
         assert_eq!(number(&report, "Keep-Alive requests:"), count, "{report}");
@@ -109,7 +120,9 @@ fn ab_keeps_its_http_1_0_connections_of(child: &Child) {
 #[test]
 fn ab_without_keep_alive_is_answered_too() {
     if installed("ab") {
-        SERVERS.into_iter().for_each(|server| ab_without_keep_alive_is_answered_too_of(&server.start()));
+        SERVERS
+            .into_iter()
+            .for_each(|server| ab_without_keep_alive_is_answered_too_of(&server.start()));
     }
 }
 

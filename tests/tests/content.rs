@@ -54,8 +54,10 @@ impl Service for Buffered {
 
 #[test]
 fn a_content_comes_back_byte_for_byte() {
-    let servers = [TestServer::start(site), TestServer::start(Streamed), TestServer::start(Buffered)];
-    let lengths = [0, 1, 255, 4095, 4096, 8193, 16_384, 65_535, 65_536, 131_072, 131_073, 1024 * 1024];
+    let servers =
+        [TestServer::start(site), TestServer::start(Streamed), TestServer::start(Buffered)];
+    let lengths =
+        [0, 1, 255, 4095, 4096, 8193, 16_384, 65_535, 65_536, 131_072, 131_073, 1024 * 1024];
     for (index, server) in servers.iter().enumerate() {
         let mut client = server.client();
         for length in lengths {
@@ -65,7 +67,10 @@ fn a_content_comes_back_byte_for_byte() {
             for chunk in [length.max(1), 1000] {
                 client.send("POST /echo HTTP/1.1\r\nHost: t\r\nTransfer-Encoding: chunked\r\n\r\n");
                 let response = client.send(chunked(&content, chunk)).response();
-                assert!(response.body == content, "{length} bytes in chunks of {chunk}: {response:?}");
+                assert!(
+                    response.body == content,
+                    "{length} bytes in chunks of {chunk}: {response:?}"
+                );
             }
         }
         client.is_alive();
@@ -143,13 +148,18 @@ fn a_content_over_the_bound_is_refused_before_it_is_read() {
     let server = TestServer::with(config, site);
     for rest in ["", "some bytes of it"] {
         let mut client = server.client();
-        client.send(format!("POST /echo HTTP/1.1\r\nHost: t\r\nContent-Length: 1001\r\n\r\n{rest}"));
+        client
+            .send(format!("POST /echo HTTP/1.1\r\nHost: t\r\nContent-Length: 1001\r\n\r\n{rest}"));
         let response = client.response();
         assert_eq!(response.status, 413);
         assert!(response.closes());
         client.is_closed();
     }
-    assert_eq!(server.client().post("/echo", bytes(1000)).body.len(), 1000, "the bound itself is allowed");
+    assert_eq!(
+        server.client().post("/echo", bytes(1000)).body.len(),
+        1000,
+        "the bound itself is allowed"
+    );
 }
 
 #[test]
@@ -168,7 +178,8 @@ fn a_chunked_content_over_the_bound_is_refused_while_it_comes() {
 
 #[test]
 fn a_plan_that_wants_a_buffer_refuses_what_does_not_fit_it() {
-    let server = TestServer::with(ServerConfig::default().buffered_content_bytes_max(1000), Buffered);
+    let server =
+        TestServer::with(ServerConfig::default().buffered_content_bytes_max(1000), Buffered);
     let mut client = server.client();
     client.send("POST /echo HTTP/1.1\r\nHost: t\r\nContent-Length: 1001\r\n\r\n");
     assert_eq!(client.response().status, 413);
@@ -215,7 +226,8 @@ fn a_declared_length_allocates_nothing() {
     let before = Process::this().virtual_bytes();
     for server in &servers {
         for target in ["/echo", "/unread"] {
-            let head = format!("POST {target} HTTP/1.1\r\nHost: t\r\nContent-Length: {HUGE}\r\n\r\n");
+            let head =
+                format!("POST {target} HTTP/1.1\r\nHost: t\r\nContent-Length: {HUGE}\r\n\r\n");
             let mut clients: Vec<Client> = (0..3).map(|_| server.client()).collect();
             for client in &mut clients {
                 client.send(&head).send(bytes(10_000));
@@ -235,11 +247,14 @@ fn a_declared_length_allocates_nothing() {
     assert_eq!(client.response().status, 413, "with the default bound");
 }
 
-const EXPECTS: &str = "POST /echo HTTP/1.1\r\nHost: t\r\nExpect: 100-continue\r\nContent-Length: 5\r\n\r\n";
+const EXPECTS: &str =
+    "POST /echo HTTP/1.1\r\nHost: t\r\nExpect: 100-continue\r\nContent-Length: 5\r\n\r\n";
 
 #[test]
 fn a_peer_that_waits_for_a_word_gets_it_when_its_content_is_wanted() {
-    for server in [TestServer::start(site), TestServer::start(Streamed), TestServer::start(Buffered)] {
+    for server in
+        [TestServer::start(site), TestServer::start(Streamed), TestServer::start(Buffered)]
+    {
         let mut client = server.client();
         for _ in 0..3 {
             client.send(EXPECTS);
@@ -248,7 +263,8 @@ fn a_peer_that_waits_for_a_word_gets_it_when_its_content_is_wanted() {
             assert_eq!(client.send("hello").response().text(), "hello");
         }
         client.send(
-            "POST /echo HTTP/1.1\r\nHost: t\r\nExpect: 100-Continue\r\nTransfer-Encoding: chunked\r\n\r\n",
+            "POST /echo HTTP/1.1\r\nHost: t\r\nExpect: 100-Continue\r\nTransfer-Encoding: \
+             chunked\r\n\r\n",
         );
         assert_eq!(client.response().status, 100);
         assert_eq!(client.send("5\r\nhello\r\n0\r\n\r\n").response().text(), "hello");
@@ -314,7 +330,10 @@ fn an_unread_content_within_the_bound_is_skipped() {
             assert!(!response.closes(), "{length} bytes: {response:?}");
             // The bound counts what has to be read: chunk lines too.
             client.send("POST /unread HTTP/1.1\r\nHost: t\r\nTransfer-Encoding: chunked\r\n\r\n");
-            assert_eq!(client.send(chunked(&bytes(length * 9 / 10), 700)).response().text(), "unread");
+            assert_eq!(
+                client.send(chunked(&bytes(length * 9 / 10), 700)).response().text(),
+                "unread"
+            );
             client.is_alive();
         }
     }
@@ -342,14 +361,16 @@ fn an_unread_content_over_the_bound_ends_the_connection_and_the_answer_arrives()
             let content = bytes(4_000_000);
             let mut client = server.client();
             if is_chunked {
-                client.send("POST /unread HTTP/1.1\r\nHost: t\r\nTransfer-Encoding: chunked\r\n\r\n");
+                client
+                    .send("POST /unread HTTP/1.1\r\nHost: t\r\nTransfer-Encoding: chunked\r\n\r\n");
                 let _ = client.try_send(chunked(&content, 10_000));
             } else {
                 client.send("POST /unread HTTP/1.1\r\nHost: t\r\nContent-Length: 4000000\r\n\r\n");
                 let _ = client.try_send(&content);
             }
             let response = client.try_response();
-            let response = response.unwrap_or_else(|ended| panic!("server {index}, {is_chunked}: {ended}"));
+            let response =
+                response.unwrap_or_else(|ended| panic!("server {index}, {is_chunked}: {ended}"));
             assert_eq!(response.text(), "unread");
             client.is_closed();
         }
@@ -384,7 +405,8 @@ fn a_stream_that_is_no_content_is_an_error_of_the_read() {
             Plan::new().streamed()
         }
         fn call(&self, mut request: Request) -> Response {
-            let error = request.body_mut().read_to_end(&mut Vec::new()).expect_err("no whole content");
+            let error =
+                request.body_mut().read_to_end(&mut Vec::new()).expect_err("no whole content");
             self.0.send(error.kind()).unwrap();
             Response::new(400)
         }
@@ -402,8 +424,11 @@ fn a_stream_that_is_no_content_is_an_error_of_the_read() {
     assert_eq!(client.response().status, 400, "the other direction is still open");
     assert_eq!(heard.recv().unwrap(), ErrorKind::UnexpectedEof);
     client.is_closed();
-    // Who resets the connection is no less gone; a handler must not take that for an error of its own.
-    for start in [head, "POST / HTTP/1.1\r\nHost: t\r\nContent-Length: 9\r\nExpect: 100-continue\r\n\r\n"] {
+    // Who resets the connection is no less gone; a handler must not take that for an error of its
+    // own.
+    for start in
+        [head, "POST / HTTP/1.1\r\nHost: t\r\nContent-Length: 9\r\nExpect: 100-continue\r\n\r\n"]
+    {
         let mut client = server.client();
         let requests = server.metrics().requests;
         client.send(start);
@@ -433,10 +458,13 @@ fn a_stream_longer_than_the_bound_of_its_reader_is_too_large() {
     assert_eq!(client.post("/", bytes(10)).text(), "10 bytes");
     assert_eq!(client.post("/", bytes(11)).status, 413);
     client.send(
-        "POST / HTTP/1.1\r\nHost: t\r\nTransfer-Encoding: chunked\r\n\r\nb\r\nhello world\r\n0\r\n\r\n",
+        "POST / HTTP/1.1\r\nHost: t\r\nTransfer-Encoding: chunked\r\n\r\nb\r\nhello \
+         world\r\n0\r\n\r\n",
     );
     assert_eq!(client.response().status, 413);
-    client.send("POST / HTTP/1.1\r\nHost: t\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n0\r\n\r\n");
+    client.send(
+        "POST / HTTP/1.1\r\nHost: t\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n0\r\n\r\n",
+    );
     assert_eq!(client.response().text(), "5 bytes");
 }
 
@@ -468,7 +496,9 @@ fn a_body_may_be_the_response_while_it_is_read() {
         assert!(response.body == content, "{length} bytes: {response:?}");
         sends.join().unwrap();
     }
-    client.send("POST / HTTP/1.1\r\nHost: t\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n0\r\n\r\n");
+    client.send(
+        "POST / HTTP/1.1\r\nHost: t\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n0\r\n\r\n",
+    );
     assert_eq!(client.response().text(), "hello");
 }
 
@@ -480,7 +510,8 @@ fn requests_behind_a_streamed_content_are_answered() {
             Plan::new().streamed()
         }
         fn call(&self, mut request: Request) -> Response {
-            if let Some(length) = request.query_value("read").and_then(|length| length.parse().ok()) {
+            if let Some(length) = request.query_value("read").and_then(|length| length.parse().ok())
+            {
                 let read = request.body_mut().take(length).read_to_end(&mut Vec::new()).unwrap();
                 return Response::from(format!("read {read}"));
             }
@@ -510,11 +541,14 @@ fn requests_behind_a_streamed_content_are_answered() {
                     client.finish();
                 }
                 for n in 0..3 {
-                    let what =
-                        format!("{read} read, chunked: {is_chunked}, finished: {is_finished}, round {n}");
-                    let response = client.try_response().unwrap_or_else(|ended| panic!("{what}: {ended}"));
+                    let what = format!(
+                        "{read} read, chunked: {is_chunked}, finished: {is_finished}, round {n}"
+                    );
+                    let response =
+                        client.try_response().unwrap_or_else(|ended| panic!("{what}: {ended}"));
                     assert_eq!(response.text(), format!("read {read}"), "{what}");
-                    let response = client.try_response().unwrap_or_else(|ended| panic!("{what}: {ended}"));
+                    let response =
+                        client.try_response().unwrap_or_else(|ended| panic!("{what}: {ended}"));
                     assert_eq!(response.text(), "GET /behind", "{what}");
                 }
                 if is_finished {
@@ -538,12 +572,15 @@ fn a_content_that_a_handler_reads_and_that_does_not_come_is_no_error_of_the_prog
             told.send(response.status_code().as_u16()).unwrap();
             response
         });
-    let config =
-        ServerConfig::default().content_timeout(Duration::from_millis(100)).buffered_content_bytes_max(10);
+    let config = ServerConfig::default()
+        .content_timeout(Duration::from_millis(100))
+        .buffered_content_bytes_max(10);
     let server = TestServer::with(config, app.build().unwrap());
     let begin = || {
         let mut client = server.client();
-        client.send("POST / HTTP/1.1\r\nHost: t\r\nContent-Length: 100\r\n\r\nmore than is collected");
+        client.send(
+            "POST / HTTP/1.1\r\nHost: t\r\nContent-Length: 100\r\n\r\nmore than is collected",
+        );
         assert_eq!(statuses.recv_timeout(DEADLINE).unwrap(), 0, "it has begun");
         client
     };

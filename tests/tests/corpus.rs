@@ -1,5 +1,5 @@
-//! The conformance corpus over sockets: each message is answered as it was understood, and nothing that stands behind a
-//! refusal or a close is.
+//! The conformance corpus over sockets: each message is answered as it was understood, and nothing
+//! that stands behind a refusal or a close is.
 
 #![allow(clippy::unwrap_used, reason = "a panic is how a test fails")]
 
@@ -55,9 +55,15 @@ impl Service for Describes {
     fn call(&self, mut request: Request) -> Response {
         self.called.fetch_add(1, Ordering::Relaxed);
         let minor_version = if request.version() == Version::Http11 { 1 } else { 0 };
-        let mut events =
-            shown_head(request.method().as_str(), request.target(), minor_version, request.authority());
-        events.extend(request.headers().iter().filter_map(|(name, value)| shown_field("field", name, value)));
+        let mut events = shown_head(
+            request.method().as_str(),
+            request.target(),
+            minor_version,
+            request.authority(),
+        );
+        events.extend(
+            request.headers().iter().filter_map(|(name, value)| shown_field("field", name, value)),
+        );
         let mut content = Vec::new();
         match request.body_mut().read_to_end(&mut content) {
             Ok(0) => {}
@@ -126,14 +132,18 @@ fn check_answers(case: &Case, client: &mut Client, is_streamed: bool) -> Result<
                 let is_last = message.last().unwrap().starts_with("close ");
                 let is_tunnel = message.last().unwrap() == "close Upgraded";
                 if !is_tunnel && closes != is_last {
-                    return Err(format!("connection: close is announced: {closes}, expected: {is_last}"));
+                    return Err(format!(
+                        "connection: close is announced: {closes}, expected: {is_last}"
+                    ));
                 }
             }
             (Outcome::Refused(expected), Some((status, true, _)))
                 if status == expected || (is_streamed && status == 400) => {}
             // What never came whole is not answered, or only to say so.
             (Outcome::Waiting, None | Some((400 | 408, true, _))) => return Ok(()),
-            (outcome, found) => return Err(format!("{outcome:?} expected, answered with {found:?}")),
+            (outcome, found) => {
+                return Err(format!("{outcome:?} expected, answered with {found:?}"));
+            }
         }
     }
     Ok(())
@@ -178,7 +188,8 @@ fn check_all(
             .chunks(cases.len().div_ceil(8))
             .map(|some| {
                 scope.spawn(move || {
-                    let ask_one = |case| ask(case, &mut server.client()).err().map(|error| (case, error));
+                    let ask_one =
+                        |case| ask(case, &mut server.client()).err().map(|error| (case, error));
                     some.iter()
                         .filter_map(ask_one)
                         .map(|(case, error)| format!("{case}\n  {error}"))
@@ -191,9 +202,12 @@ fn check_all(
     assert!(wrong.is_empty(), "{} of {} cases:\n{}", wrong.len(), cases.len(), wrong.join("\n"));
 
     // Nor may anything have been understood and not answered.
-    let messages = cases.iter().flat_map(Case::messages).map(|message| Outcome::of(message.last().unwrap()));
-    let answered = messages.filter(|outcome| matches!(outcome, Some(Outcome::KeepAlive | Outcome::Close)));
-    let markers = cases.iter().filter(|case| case.events.last().is_some_and(|last| last == "keep-alive"));
+    let messages =
+        cases.iter().flat_map(Case::messages).map(|message| Outcome::of(message.last().unwrap()));
+    let answered =
+        messages.filter(|outcome| matches!(outcome, Some(Outcome::KeepAlive | Outcome::Close)));
+    let markers =
+        cases.iter().filter(|case| case.events.last().is_some_and(|last| last == "keep-alive"));
     let expected = (answered.count() + markers.count()) as u64;
     if !is_streamed {
         eventually("each request is given to the handler once", || {
@@ -202,7 +216,8 @@ fn check_all(
     }
 }
 
-/// Sends a case with the marker behind it, if it is whole. Else it is sent alone, and nothing more will come.
+/// Sends a case with the marker behind it, if it is whole. Else it is sent alone, and nothing more
+/// will come.
 fn send_whole(case: &Case, client: &mut Client) {
     if case.events.last().is_some_and(|last| last == "waiting") {
         client.send(&case.input).finish();
@@ -247,7 +262,8 @@ fn what_was_asked_before_a_half_close_is_answered() {
 /// Every tenth case, in segments of one byte as far as the system lets them be.
 #[test]
 fn a_case_that_comes_byte_by_byte_is_answered_in_the_same_way() {
-    let some: Vec<Case> = cases().into_iter().filter(|case| case.input.len() < 200).step_by(10).collect();
+    let some: Vec<Case> =
+        cases().into_iter().filter(|case| case.input.len() < 200).step_by(10).collect();
     assert!(some.len() > CASES_MIN / 20);
     check_all(&some, Served::Alone, false, |case, client| {
         let outcome = case.events.last().and_then(|event| Outcome::of(event)).unwrap();

@@ -1,6 +1,8 @@
-//! Crowds of slow, silent and hostile peers, with a good client beside them that measures what it notices of it.
+//! Crowds of slow, silent and hostile peers, with a good client beside them that measures what it
+//! notices of it.
 //!
-//! The figures are printed; the bounds are generous, because the machine may be busy with something else.
+//! The figures are printed; the bounds are generous, because the machine may be busy with something
+//! else.
 
 #![allow(clippy::unwrap_used, reason = "a panic is how a test fails")]
 #![allow(clippy::print_stdout, reason = "a figure is for those who read the output of a test")]
@@ -12,7 +14,8 @@ use std::time::{Duration, Instant};
 
 use filoplume_runtime::ServerConfig;
 use filoplume_tests::{
-    Child, Client, Ended, Example, GoodClient, Latencies, TestServer, eventually, holds_for, may_open, site,
+    Child, Client, Ended, Example, GoodClient, Latencies, TestServer, eventually, holds_for,
+    may_open, site,
 };
 
 const MEGABYTE: u64 = 1_000_000;
@@ -26,7 +29,8 @@ const MORE_MAX: Duration = Duration::from_millis(15);
 /// How many times as long as without one it may wait, whatever else the machine does.
 const TIMES_MAX: u32 = 4;
 
-/// Tries of a measurement: whatever else a machine does makes it slower and nothing makes it faster, so the best counts.
+/// Tries of a measurement: whatever else a machine does makes it slower and nothing makes it
+/// faster, so the best counts.
 const TRIES: usize = 5;
 
 fn ask(client: &mut Client, target: &str) {
@@ -75,7 +79,11 @@ fn crowd_is_borne(what: &str, start: &str, drip: &[u8], end: &str) {
     let grown = child.process().resident_bytes().saturating_sub(memory);
     println!("{what}: {grown} bytes more for {CROWD} of them");
     assert!(grown < 40 * MEGABYTE, "{grown} bytes");
-    assert!(child.process().threads() <= threads + 8, "{threads}, then {}", child.process().threads());
+    assert!(
+        child.process().threads() <= threads + 8,
+        "{threads}, then {}",
+        child.process().threads()
+    );
     // Slow is not wrong: who comes to an end in time is answered.
     for client in crowd.iter_mut().take(20) {
         let _ = client.try_send(end);
@@ -100,8 +108,10 @@ fn a_thousand_slow_heads_are_not_noticed() {
 
 #[test]
 fn a_thousand_slow_bodies_are_not_noticed() {
-    // How much of it has come is not the same for all, so the end is more than is missing: what follows is lost with it.
-    let head = "POST /length HTTP/1.1\r\nHost: t\r\nConnection: close\r\nContent-Length: 1000\r\n\r\n";
+    // How much of it has come is not the same for all, so the end is more than is missing: what
+    // follows is lost with it.
+    let head =
+        "POST /length HTTP/1.1\r\nHost: t\r\nConnection: close\r\nContent-Length: 1000\r\n\r\n";
     crowd_is_borne("slow bodies", head, b"x", &"x".repeat(1000));
 }
 
@@ -278,7 +288,9 @@ fn what_has_no_end_is_refused_while_it_comes() {
         let response = thread::scope(|scope| {
             let sent = scope.spawn(|| {
                 let mut sent = 0;
-                while !is_answered.load(Ordering::SeqCst) && sender.write_all(piece.as_bytes()).is_ok() {
+                while !is_answered.load(Ordering::SeqCst)
+                    && sender.write_all(piece.as_bytes()).is_ok()
+                {
                     sent += piece.len();
                 }
                 sent
@@ -332,14 +344,20 @@ fn names_that_collide_cost_what_others_cost() {
         }
         child.process().cpu_time() - before
     };
-    // Anagrams collide in sums, long common starts in what looks at the start only, and case in what ignores it.
+    // Anagrams collide in sums, long common starts in what looks at the start only, and case in
+    // what ignores it.
     let different = cost(&|n| format!("{n:02}{}", "abcdefgh".repeat(8)));
     let anagrams = cost(&|n| format!("{}b{}", "a".repeat(n), "a".repeat(95 - n)));
     let starts = cost(&|n| format!("{}{n:02}", "abcdefgh".repeat(8)));
     let cases = cost(&|n| (0..7).map(|bit| if n >> bit & 1 == 0 { 'a' } else { 'A' }).collect());
-    println!("CPU for 2000 requests of 95 names: {different:?}, {anagrams:?}, {starts:?}, {cases:?}");
+    println!(
+        "CPU for 2000 requests of 95 names: {different:?}, {anagrams:?}, {starts:?}, {cases:?}"
+    );
     for alike in [anagrams, starts, cases] {
-        assert!(alike < different * 4 + Duration::from_millis(200), "{alike:?} beside {different:?}");
+        assert!(
+            alike < different * 4 + Duration::from_millis(200),
+            "{alike:?} beside {different:?}"
+        );
     }
 }
 
@@ -365,7 +383,11 @@ fn after_sigterm_stuck_clients_are_cut_at_the_deadline() {
     // The deadline is 10 s.
     let status = child.ends_within(Duration::from_secs(20));
     assert!(status.success(), "{status:?}");
-    assert!(started.elapsed() > Duration::from_secs(4), "{:?}: they had their time", started.elapsed());
+    assert!(
+        started.elapsed() > Duration::from_secs(4),
+        "{:?}: they had their time",
+        started.elapsed()
+    );
     for client in [&mut half, &mut content, &mut asleep, &mut unread] {
         assert!(matches!(client.read_until_end(), Ended::Closed(_) | Ended::Reset(_)));
     }

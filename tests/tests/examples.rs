@@ -39,7 +39,10 @@ fn each_folder_of_the_examples_is_a_package_with_its_name() {
     for folder in files_in("../examples") {
         let name = folder.file_name().unwrap().to_str().unwrap().to_owned();
         let manifest = fs::read_to_string(folder.join("Cargo.toml")).unwrap();
-        assert!(manifest.contains(&format!("[package]\nname = \"{name}\"\n")), "{name}: {manifest}");
+        assert!(
+            manifest.contains(&format!("[package]\nname = \"{name}\"\n")),
+            "{name}: {manifest}"
+        );
     }
 }
 
@@ -134,7 +137,8 @@ fn has_all_that_is_measured(name: &'static str) {
         assert_eq!(client.post("/length", &content).text(), length.to_string());
         assert!(client.post("/echo", &content).body == content, "{length}");
     }
-    let head = "POST /echo HTTP/1.1\r\nHost: t\r\nContent-Type: image/png\r\nContent-Length: 3\r\n\r\npng";
+    let head =
+        "POST /echo HTTP/1.1\r\nHost: t\r\nContent-Type: image/png\r\nContent-Length: 3\r\n\r\npng";
     assert_eq!(client.send(head).response().header("content-type"), Some("image/png"));
     assert_eq!(client.post("/noread", "unread").text(), "not read");
 }
@@ -159,10 +163,13 @@ fn bench_server_serves_a_folder() {
     let page = client.get("/static/page.html");
     assert_eq!((page.status, page.text()), (200, "<p>from the folder"));
     assert_eq!(page.header("content-type"), Some("text/html; charset=utf-8"));
-    let part =
-        client.send("GET /static/page.html HTTP/1.1\r\nHost: t\r\nRange: bytes=3-6\r\n\r\n").response();
+    let part = client
+        .send("GET /static/page.html HTTP/1.1\r\nHost: t\r\nRange: bytes=3-6\r\n\r\n")
+        .response();
     assert_eq!((part.status, part.text()), (206, "from"));
-    for missing in ["/static/nothing", "/static/../page.html", "/static/%2e%2e/page.html", "/static/inner/"] {
+    for missing in
+        ["/static/nothing", "/static/../page.html", "/static/%2e%2e/page.html", "/static/inner/"]
+    {
         assert_eq!(client.get(missing).status, 404, "{missing}");
     }
 }

@@ -35,7 +35,8 @@ fn echo_echoes_on_one_thread_and_on_two() {
     }
 }
 
-/// `ab` takes the echo of its own request for an answer: a head without content, that keeps the connection alive.
+/// `ab` takes the echo of its own request for an answer: a head without content, that keeps the
+/// connection alive.
 #[test]
 fn echo_serves_ab() {
     if !installed("ab") {
@@ -43,7 +44,8 @@ fn echo_serves_ab() {
     }
     let echo = Example("echo").start_tcp(1);
     let url = format!("http://{}/", echo.address());
-    let told = Command::new("ab").args(["-q", "-k", "-n", "20000", "-c", "200", &url]).output().unwrap();
+    let told =
+        Command::new("ab").args(["-q", "-k", "-n", "20000", "-c", "200", &url]).output().unwrap();
     let report = String::from_utf8_lossy(&told.stdout);
     let figure = |name: &str| {
         let line = report

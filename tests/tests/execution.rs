@@ -49,7 +49,8 @@ fn left_the_loop_of_one_client(server: &TestServer, target: &str) -> u64 {
     left() - before
 }
 
-/// Nobody else wants the loop: only the watchdog may take it, from a call whose thread wakes up late.
+/// Nobody else wants the loop: only the watchdog may take it, from a call whose thread wakes up
+/// late.
 #[track_caller]
 fn stays_on_its_loop(server: &TestServer, target: &str) {
     let left = left_the_loop_of_one_client(server, target);
@@ -71,7 +72,9 @@ fn a_wait_that_is_shorter_than_the_watchdogs_period_is_seen() {
         eventually("the waits are the reason", || {
             let server = waits(wait);
             let load = Load::start(server.address(), 8, "/waits");
-            load.goes_on_until("the route leaves the loops", || server.metrics().routes_learned >= 1);
+            load.goes_on_until("the route leaves the loops", || {
+                server.metrics().routes_learned >= 1
+            });
             load.reaches(2000);
             eventually("it is seen to wait rather than compute", || {
                 let route = server.route("/waits");

@@ -94,8 +94,12 @@ fn many_wait_for_one_lock(is_inline: bool, target: impl Fn(usize) -> String) {
     let _alone = one_at_a_time();
     for loops in [1, 2] {
         let (gate, asked) = (Gate::new(), Arc::new(AtomicUsize::new(0)));
-        let locking =
-            Locking { gate: gate.clone(), lock: Mutex::new(()), asked: Arc::clone(&asked), is_inline };
+        let locking = Locking {
+            gate: gate.clone(),
+            lock: Mutex::new(()),
+            asked: Arc::clone(&asked),
+            is_inline,
+        };
         let server = TestServer::with(ServerConfig::default().event_loops(loops), locking);
         let mut plain = server.client();
         let mut holder = server.client();
@@ -144,20 +148,24 @@ fn a_held_lock_that_inline_calls_need_stops_no_other_route() {
 fn a_convoy_is_served(works: fn(Duration), median_max: Duration) {
     let _alone = one_at_a_time();
     let lock = Mutex::new(());
-    let server = TestServer::with(ServerConfig::default().event_loops(2), move |request: Request| {
-        if request.path() == "/convoy" {
-            let guard = lock.lock().unwrap();
-            works(Duration::from_micros(100));
-            drop(guard);
-        }
-        site(request)
-    });
+    let server =
+        TestServer::with(ServerConfig::default().event_loops(2), move |request: Request| {
+            if request.path() == "/convoy" {
+                let guard = lock.lock().unwrap();
+                works(Duration::from_micros(100));
+                drop(guard);
+            }
+            site(request)
+        });
     let mut plain = server.client();
     let load = Load::start(server.address(), 64, "/convoy");
     let latencies = plain_answers(&mut plain, 200);
     load.reaches(64 * 200);
     let served = load.stop();
-    assert!(served[0] * 4 >= served[served.len() / 2], "the least served is far behind: {served:?}");
+    assert!(
+        served[0] * 4 >= served[served.len() / 2],
+        "the least served is far behind: {served:?}"
+    );
     let is_quick = latencies.longest() < Duration::from_secs(1) && latencies.median() < median_max;
     assert!(is_quick, "{latencies}, median {:?}", latencies.median());
 }
@@ -280,8 +288,8 @@ fn a_request_that_waits_for_a_thread_in_vain_gets_another() {
     }
 }
 
-/// The route is known to wait, and an idle loop may run a lone call of it. One that hangs must not do so
-/// again and again: each takes a leader.
+/// The route is known to wait, and an idle loop may run a lone call of it. One that hangs must not
+/// do so again and again: each takes a leader.
 #[test]
 fn calls_that_hang_on_idle_loops_leave_them_their_leaders() {
     let _alone = one_at_a_time();

@@ -142,7 +142,9 @@ fn a_flood_that_never_reads_holds_a_bounded_buffer() {
                 offered += written as u64;
                 last_taken = Instant::now();
             }
-            Err(error) if error.kind() == ErrorKind::WouldBlock => thread::sleep(Duration::from_millis(5)),
+            Err(error) if error.kind() == ErrorKind::WouldBlock => {
+                thread::sleep(Duration::from_millis(5))
+            }
             Err(error) => panic!("{error}"),
         }
         let grown = child.process().resident_bytes().saturating_sub(before);
@@ -212,9 +214,17 @@ fn a_thousand_slow_heads_hold_no_thread_and_stall_nobody() {
         for _ in 0..100 {
             assert_eq!(good.get("/plaintext").status, 200);
         }
-        assert!(started.elapsed() < Duration::from_secs(1), "round {round}: {:?}", started.elapsed());
+        assert!(
+            started.elapsed() < Duration::from_secs(1),
+            "round {round}: {:?}",
+            started.elapsed()
+        );
     }
-    assert!(child.process().threads() <= threads + 8, "{threads}, then {}", child.process().threads());
+    assert!(
+        child.process().threads() <= threads + 8,
+        "{threads}, then {}",
+        child.process().threads()
+    );
     let grown = child.process().resident_bytes().saturating_sub(memory);
     assert!(grown < 10 * MEGABYTE, "{grown} bytes more for 1000 halves of a head");
     for client in &mut slow {
@@ -246,7 +256,8 @@ fn without_descriptors_the_server_waits_and_recovers() {
     drop(served);
     eventually_within(Duration::from_secs(2), "a new connection is served", || {
         let mut client = child.client().patience(Duration::from_millis(100));
-        client.try_send("GET / HTTP/1.1\r\nHost: t\r\n\r\n").is_ok() && client.try_response().is_ok()
+        client.try_send("GET / HTTP/1.1\r\nHost: t\r\n\r\n").is_ok()
+            && client.try_response().is_ok()
     });
 }
 

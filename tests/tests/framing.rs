@@ -9,14 +9,16 @@ use filoplume_tests::{TestServer, eventually, site};
 
 const SMUGGLED: &str = "GET /smuggled HTTP/1.1\r\nHost: test\r\n\r\n";
 
-/// Sends each row with a whole request behind it. One answer may come, with that status; then the end.
+/// Sends each row with a whole request behind it. One answer may come, with that status; then the
+/// end.
 #[track_caller]
 fn refused(status: u16, rows: &[&str]) {
     let server = TestServer::start(site);
     for row in rows {
         let mut client = server.client();
         client.send(format!("{row}{SMUGGLED}"));
-        let response = client.try_response().unwrap_or_else(|ended| panic!("no answer to {row:?}: {ended}"));
+        let response =
+            client.try_response().unwrap_or_else(|ended| panic!("no answer to {row:?}: {ended}"));
         assert_eq!(response.status, status, "{row:?}: {response:?}");
         assert!(response.closes(), "{row:?}: {response:?}");
         assert!(response.header("date").is_some(), "{row:?}: {response:?}");
@@ -30,7 +32,8 @@ fn refused(status: u16, rows: &[&str]) {
 fn endless_chunk_extensions_and_trailers_are_refused() {
     let head = "POST /echo HTTP/1.1\r\nHost: t\r\nTransfer-Encoding: chunked\r\n\r\n";
     let long_extension = format!("{head}5;{}\r\nhello\r\n0\r\n\r\n", "a".repeat(1000));
-    let many_extensions = format!("{head}{}0\r\n\r\n", format!("1;{}\r\nx\r\n", "a".repeat(200)).repeat(200));
+    let many_extensions =
+        format!("{head}{}0\r\n\r\n", format!("1;{}\r\nx\r\n", "a".repeat(200)).repeat(200));
     refused(400, &[&long_extension, &many_extensions]);
     let long_trailer = format!("{head}5\r\nhello\r\n0\r\nX: {}\r\n\r\n", "a".repeat(10_000));
     let many_trailers = format!("{head}5\r\nhello\r\n0\r\n{}\r\n", "X: y\r\n".repeat(500));
@@ -51,9 +54,13 @@ fn a_request_that_comes_byte_by_byte_is_answered() {
     let server = TestServer::start(site);
     let requests = [
         ("GET /a?b=c HTTP/1.1\r\nHost: test\r\nX: y\r\n\r\n", "GET /a?b=c"),
-        ("POST /echo HTTP/1.1\r\nHost: test\r\nContent-Length: 11\r\n\r\nhello world", "hello world"),
         (
-            "POST /echo HTTP/1.1\r\nHost: test\r\nTransfer-Encoding: chunked\r\n\r\n5;a=b\r\nhello\r\n6\r\n world\r\n0\r\nX: y\r\n\r\n",
+            "POST /echo HTTP/1.1\r\nHost: test\r\nContent-Length: 11\r\n\r\nhello world",
+            "hello world",
+        ),
+        (
+            "POST /echo HTTP/1.1\r\nHost: test\r\nTransfer-Encoding: \
+             chunked\r\n\r\n5;a=b\r\nhello\r\n6\r\n world\r\n0\r\nX: y\r\n\r\n",
             "hello world",
         ),
     ];
@@ -70,8 +77,8 @@ fn a_request_that_comes_byte_by_byte_is_answered() {
 #[test]
 fn a_request_cut_anywhere_is_answered_as_if_it_were_whole() {
     let server = TestServer::start(site);
-    let request =
-        "POST /echo HTTP/1.1\r\nHost: t\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n0\r\n\r\n";
+    let request = "POST /echo HTTP/1.1\r\nHost: t\r\nTransfer-Encoding: \
+                   chunked\r\n\r\n5\r\nhello\r\n0\r\n\r\n";
     let mut client = server.client();
     for cut in 1..request.len() {
         let (first, second) = request.split_at(cut);
@@ -86,7 +93,8 @@ fn a_refusal_reaches_a_peer_that_is_still_sending() {
     for _ in 0..20 {
         let mut client = server.client();
         client.send("GET / HTTP/1.1\r\nHost: a\r\nHost: b\r\n\r\n");
-        // More than the socket's buffers take at once: were the socket closed with it unread, it would be reset.
+        // More than the socket's buffers take at once: were the socket closed with it unread, it
+        // would be reset.
         for _ in 0..16 {
             if client.try_send(vec![b'x'; 64 * 1024]).is_err() {
                 break;

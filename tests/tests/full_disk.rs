@@ -1,4 +1,5 @@
-//! Uploads to a disk that is really full: a file system of its own that is small, and a limit on the length of files.
+//! Uploads to a disk that is really full: a file system of its own that is small, and a limit on
+//! the length of files.
 
 #![cfg(target_os = "linux")]
 #![allow(clippy::unwrap_used, reason = "a panic is how a test fails")]
@@ -22,9 +23,11 @@ fn check(child: &Child, folder: &Path) {
     };
     let form = |length: usize| {
         let file = "x".repeat(length);
-        let form =
-            format!("--b\r\nContent-Disposition: form-data; name=a; filename=a\r\n\r\n{file}\r\n--b--\r\n");
-        let head = "POST /upload HTTP/1.1\r\nHost: t\r\nContent-Type: multipart/form-data; boundary=b\r\n";
+        let form = format!(
+            "--b\r\nContent-Disposition: form-data; name=a; filename=a\r\n\r\n{file}\r\n--b--\r\n"
+        );
+        let head =
+            "POST /upload HTTP/1.1\r\nHost: t\r\nContent-Type: multipart/form-data; boundary=b\r\n";
         format!("{head}Content-Length: {}\r\n\r\n{form}", form.len())
     };
     let fails = |request: String| {
@@ -84,6 +87,7 @@ fn a_file_that_may_not_become_longer_is_no_half_file() {
     // The signal would end the process; ignored it is an error of the write.
     let script = "trap '' XFSZ; ulimit -f 256; exec \"$0\" \"$@\"";
     let folder = folder.path();
-    let child = Example("forms_and_uploads").start_by(&["sh", "-c"], script, &[folder.to_str().unwrap()]);
+    let child =
+        Example("forms_and_uploads").start_by(&["sh", "-c"], script, &[folder.to_str().unwrap()]);
     check(&child, folder);
 }

@@ -205,7 +205,8 @@ fn a_streamed_content_is_pulled_with_its_request() {
     client.is_silent_for(Duration::from_millis(20));
     // All that was missing came at once: nothing is left to be streamed.
     assert_eq!(client.send(vec![b'c'; 1500]).response().text(), "2000 true");
-    client.send("POST / HTTP/1.1\r\nHost: t\r\nExpect: 100-continue\r\nContent-Length: 2000\r\n\r\n");
+    client
+        .send("POST / HTTP/1.1\r\nHost: t\r\nExpect: 100-continue\r\nContent-Length: 2000\r\n\r\n");
     assert_eq!(client.response().status, 100);
     assert_eq!(client.send(vec![b'c'; 2000]).response().text(), "2000 false");
     pulls.join().unwrap();

@@ -121,7 +121,8 @@ impl Service for Streamed {
 fn a_content_that_stops_or_drips_is_a_408() {
     let config = || ServerConfig::default().content_timeout(SHORT);
     for server in [TestServer::with(config(), site), TestServer::with(config(), Streamed)] {
-        for head in ["Content-Length: 10000\r\n\r\n", "Transfer-Encoding: chunked\r\n\r\n1000\r\n"] {
+        for head in ["Content-Length: 10000\r\n\r\n", "Transfer-Encoding: chunked\r\n\r\n1000\r\n"]
+        {
             for drips in [false, true] {
                 let mut client = server.client();
                 let started = Instant::now();
@@ -140,7 +141,8 @@ fn a_content_that_stops_or_drips_is_a_408() {
 
 #[test]
 fn a_content_that_keeps_the_pace_may_take_longer() {
-    // Each pause is a fifth of what is borne, so that a busy machine may be late for one, and all are more than that.
+    // Each pause is a fifth of what is borne, so that a busy machine may be late for one, and all
+    // are more than that.
     const TIMEOUT: Duration = Duration::from_secs(2);
     let config = || ServerConfig::default().content_timeout(TIMEOUT).bytes_per_second_min(500);
     for server in [TestServer::with(config(), site), TestServer::with(config(), Streamed)] {
@@ -257,7 +259,8 @@ fn a_refused_peer_that_goes_on_for_ever_is_cut_off() {
 
 #[test]
 fn a_head_over_a_bound_is_refused_with_its_status() {
-    let limits = Limits { head_bytes_max: 1000, target_bytes_max: 100, fields_max: 10, ..Limits::default() };
+    let limits =
+        Limits { head_bytes_max: 1000, target_bytes_max: 100, fields_max: 10, ..Limits::default() };
     let server = TestServer::with(ServerConfig::default().limits(limits), site);
     let long_header = format!("GET / HTTP/1.1\r\nHost: t\r\nX: {}\r\n\r\n", "x".repeat(1000));
     let endless_header = format!("GET / HTTP/1.1\r\nHost: t\r\nX: {}", "x".repeat(1000));
@@ -271,7 +274,8 @@ fn a_head_over_a_bound_is_refused_with_its_status() {
         assert_eq!(client.response().status, status, "{}...", &request[..60]);
         client.is_closed();
     }
-    let allowed = format!("GET /{} HTTP/1.1\r\nHost: t\r\n{}\r\n", "x".repeat(99), "X: y\r\n".repeat(9));
+    let allowed =
+        format!("GET /{} HTTP/1.1\r\nHost: t\r\n{}\r\n", "x".repeat(99), "X: y\r\n".repeat(9));
     assert_eq!(server.client().send(allowed).response().status, 200);
 }
 
@@ -287,7 +291,12 @@ fn the_default_bounds_of_a_head_hold() {
         (format!("GET / HTTP/1.1\r\nHost: t\r\nX: {}\r\n\r\n", "x".repeat(17_000)), 431),
     ];
     for (request, status) in rows {
-        assert_eq!(server.client().send(&request).response().status, status, "{}...", &request[..60]);
+        assert_eq!(
+            server.client().send(&request).response().status,
+            status,
+            "{}...",
+            &request[..60]
+        );
     }
 }
 

@@ -145,7 +145,8 @@ fn one_server_listens_on_several_addresses() {
         builder = builder.bind("[::1]:0").unwrap();
     }
     let passed_on = TcpListener::bind("127.0.0.1:0").unwrap();
-    let server = builder.listener(passed_on).unwrap().bind_unix(folder.socket()).unwrap().build().unwrap();
+    let server =
+        builder.listener(passed_on).unwrap().bind_unix(folder.socket()).unwrap().build().unwrap();
     server.spawn(peer).unwrap();
     assert!(server.local_addrs().len() >= 3);
     assert_eq!(server.local_addr(), server.local_addrs().first().copied());
@@ -218,7 +219,8 @@ fn connections_are_spread_over_the_loops() {
     const LOOPS: usize = 4;
     let config = ServerConfig::default().event_loops(LOOPS);
     let server = TestServer::with(config, |_: Request| format!("{:?}", thread::current().id()));
-    // Who leads a loop may change when a busy machine holds it up: then what was counted means nothing.
+    // Who leads a loop may change when a busy machine holds it up: then what was counted means
+    // nothing.
     let (hand_overs, loads) = (0..20)
         .map(|_| {
             let before = server.metrics().hand_overs;

@@ -1,4 +1,5 @@
-//! More is asked than can be done: what is accepted is answered in time, and the rest is told so at once.
+//! More is asked than can be done: what is accepted is answered in time, and the rest is told so at
+//! once.
 
 #![allow(clippy::unwrap_used, reason = "a panic is how a test fails")]
 #![allow(clippy::print_stdout, reason = "a figure is for those who read the output of a test")]
@@ -66,7 +67,8 @@ fn load(server: &TestServer, clients: usize) -> Outcome {
                             assert_eq!(response.header("retry-after"), Some("1"), "{response:?}");
                             assert!(!response.closes(), "the connection is kept: {response:?}");
                             own.refused.add(latency);
-                            // Who is refused comes again, and not at once: it is a client, not an attack.
+                            // Who is refused comes again, and not at once: it is a client, not an
+                            // attack.
                             thread::sleep(WORK / 2);
                         }
                         _ => panic!("{response:?}"),
@@ -102,7 +104,8 @@ fn three_times_what_can_be_done_costs_those_who_are_accepted_nothing() {
     let over = load(&server, PLACES * 2 * 3);
     println!("{} clients: accepted {}; refused {}", PLACES * 6, over.accepted, over.refused);
     assert!(over.refused.count() > 0, "it was not too much");
-    // One round of those before it, and its own: twice what it takes alone, and as much again for a busy machine.
+    // One round of those before it, and its own: twice what it takes alone, and as much again for a
+    // busy machine.
     let longest = within.accepted.p99() * 4 + MORE_MAX;
     assert!(over.accepted.p99() < longest, "{} and {}", within.accepted, over.accepted);
     assert!(over.refused.p99() < longest, "{}", over.refused);

@@ -1,4 +1,5 @@
-//! What handlers use and there is little of: requests start when one is free, and wait without a thread.
+//! What handlers use and there is little of: requests start when one is free, and wait without a
+//! thread.
 
 #![allow(clippy::unwrap_used, reason = "a panic is how a test fails")]
 
@@ -34,7 +35,8 @@ impl Counted {
     }
 }
 
-/// `/query`, `/other`, `/learned`, `/inline` and `/stuck` use the permits, `/panic` too; `/free` and `/health` do not.
+/// `/query`, `/other`, `/learned`, `/inline` and `/stuck` use the permits, `/panic` too; `/free`
+/// and `/health` do not.
 #[derive(Clone)]
 struct Routes {
     permits: Permits,
@@ -44,7 +46,11 @@ struct Routes {
 
 impl Routes {
     fn new(count: usize) -> Self {
-        Self { permits: Permits::new("database", count), database: Arc::default(), gate: Gate::new() }
+        Self {
+            permits: Permits::new("database", count),
+            database: Arc::default(),
+            gate: Gate::new(),
+        }
     }
 }
 
@@ -107,7 +113,8 @@ fn a_crowd_shares_a_few_permits_and_needs_as_few_threads() {
     }
 }
 
-/// Several requests on a connection, connections that come back at once, on the loop and on the pool.
+/// Several requests on a connection, connections that come back at once, on the loop and on the
+/// pool.
 #[test]
 fn whatever_the_way_of_a_request_there_are_never_more_than_permits() {
     let routes = Routes::new(3);
@@ -222,8 +229,10 @@ fn what_waits_for_a_permit_in_vain_is_told_so_and_others_are_not_hindered() {
 fn what_waits_for_a_permit_when_its_server_ends_leaves_it_to_others() {
     let routes = Routes::new(1);
     let config = ServerConfig::default().drain_timeout(Duration::from_millis(200));
-    let (one, two) =
-        (TestServer::with(config, routes.clone()), TestServer::with(ServerConfig::default(), routes.clone()));
+    let (one, two) = (
+        TestServer::with(config, routes.clone()),
+        TestServer::with(ServerConfig::default(), routes.clone()),
+    );
     let mut stuck = asked(&two, 1, "/stuck");
     routes.gate.holds(1);
     let _waiting = asked(&one, 3, "/query");

@@ -37,7 +37,11 @@ fn pipelined_requests_that_come_in_odd_pieces_are_all_answered() {
             std::thread::sleep(Duration::from_millis(1));
         }
         while answered < 40 {
-            assert_eq!(client.response().text(), format!("GET /{answered}"), "in pieces of {piece}");
+            assert_eq!(
+                client.response().text(),
+                format!("GET /{answered}"),
+                "in pieces of {piece}"
+            );
             answered += 1;
         }
         client.is_alive();
@@ -50,12 +54,11 @@ fn pipelined_requests_with_content_keep_their_bounds() {
     let mut client = server.client();
     let long = "l".repeat(200_000);
     client.send(format!(
-        "POST /echo HTTP/1.1\r\nHost: t\r\nContent-Length: 5\r\n\r\nfirst\
-         POST /echo HTTP/1.1\r\nHost: t\r\nTransfer-Encoding: chunked\r\n\r\n6\r\nsecond\r\n0\r\n\r\n\
-         GET /third HTTP/1.1\r\nHost: t\r\n\r\n\
-         POST /echo HTTP/1.1\r\nHost: t\r\nContent-Length: {}\r\n\r\n{long}\
-         POST /echo HTTP/1.1\r\nHost: t\r\nContent-Length: 0\r\n\r\n\
-         GET /last HTTP/1.1\r\nHost: t\r\n\r\n",
+        "POST /echo HTTP/1.1\r\nHost: t\r\nContent-Length: 5\r\n\r\nfirstPOST /echo \
+         HTTP/1.1\r\nHost: t\r\nTransfer-Encoding: chunked\r\n\r\n6\r\nsecond\r\n0\r\n\r\nGET \
+         /third HTTP/1.1\r\nHost: t\r\n\r\nPOST /echo HTTP/1.1\r\nHost: t\r\nContent-Length: \
+         {}\r\n\r\n{long}POST /echo HTTP/1.1\r\nHost: t\r\nContent-Length: 0\r\n\r\nGET /last \
+         HTTP/1.1\r\nHost: t\r\n\r\n",
         long.len()
     ));
     for text in ["first", "second", "GET /third", &long, "", "GET /last"] {
@@ -63,7 +66,8 @@ fn pipelined_requests_with_content_keep_their_bounds() {
     }
 }
 
-/// A site with a gate. What is below `/pool` runs on the pool, the rest where the engine thinks best.
+/// A site with a gate. What is below `/pool` runs on the pool, the rest where the engine thinks
+/// best.
 struct Gated(Gate);
 
 impl Service for Gated {
@@ -187,7 +191,9 @@ fn an_unread_content_is_not_taken_for_the_next_request() {
     assert_eq!(client.response().text(), "unread");
     assert_eq!(client.response().text(), "GET /next");
     let chunks = format!("{:x}\r\n{content}\r\n0\r\n\r\n", content.len());
-    client.send(format!("POST /unread HTTP/1.1\r\nHost: t\r\nTransfer-Encoding: chunked\r\n\r\n{chunks}"));
+    client.send(format!(
+        "POST /unread HTTP/1.1\r\nHost: t\r\nTransfer-Encoding: chunked\r\n\r\n{chunks}"
+    ));
     client.send(get("/next"));
     assert_eq!(client.response().text(), "unread");
     assert_eq!(client.response().text(), "GET /next");
@@ -224,17 +230,23 @@ fn what_was_sent_before_a_half_close_is_answered() {
     let gate = Gate::new();
     gate.open();
     let server = TestServer::start(Gated(gate));
-    for target in ["/quick", "/gate", "/pool/quick", "/pool/gate", "/large?n=3000000", "/stream?n=3000000"] {
+    for target in
+        ["/quick", "/gate", "/pool/quick", "/pool/gate", "/large?n=3000000", "/stream?n=3000000"]
+    {
         for count in [1, 5] {
             let mut client = server.client();
             client.send((0..count).map(|_| get(target)).collect::<String>()).finish();
             for n in 0..count {
                 let response = client.try_response();
-                let response = response.unwrap_or_else(|ended| panic!("{target}, {n} of {count}: {ended}"));
+                let response =
+                    response.unwrap_or_else(|ended| panic!("{target}, {n} of {count}: {ended}"));
                 assert_eq!(response.status, 200);
             }
             let end = client.read_until_end();
-            assert!(matches!(&end, Ended::Closed(rest) if rest.is_empty()), "{target}, {count}: {end}");
+            assert!(
+                matches!(&end, Ended::Closed(rest) if rest.is_empty()),
+                "{target}, {count}: {end}"
+            );
         }
     }
 }

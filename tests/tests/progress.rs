@@ -1,4 +1,5 @@
-//! Deadlines of contents and responses: what counts is progress, and only what the peer is to blame for.
+//! Deadlines of contents and responses: what counts is progress, and only what the peer is to blame
+//! for.
 
 #![allow(clippy::unwrap_used, reason = "a panic is how a test fails")]
 
@@ -49,9 +50,13 @@ fn a_content_that_stops_after_many_quick_bytes_is_a_408() {
     let config = || ServerConfig::default().content_timeout(SHORT).bytes_per_second_min(PACE);
     let streamed = Streamed { pause: Duration::ZERO };
     for server in [TestServer::with(config(), site), TestServer::with(config(), streamed)] {
-        for head in ["Content-Length: 1000000\r\n\r\n", "Transfer-Encoding: chunked\r\n\r\nF4240\r\n"] {
+        for head in
+            ["Content-Length: 1000000\r\n\r\n", "Transfer-Encoding: chunked\r\n\r\nF4240\r\n"]
+        {
             let mut client = server.client();
-            client.send(format!("POST /echo HTTP/1.1\r\nHost: t\r\n{head}")).send(vec![b'x'; 900_000]);
+            client
+                .send(format!("POST /echo HTTP/1.1\r\nHost: t\r\n{head}"))
+                .send(vec![b'x'; 900_000]);
             let silent = Instant::now();
             assert_eq!(client.response().status, 408, "{head:?}");
             assert!(silent.elapsed() < SOON, "{:?}", silent.elapsed());
@@ -99,7 +104,9 @@ fn a_peer_that_stops_reading_after_many_quick_bytes_is_cut_off() {
         let mut client = server.client();
         client.send(format!("GET {target} HTTP/1.1\r\nHost: t\r\n\r\n"));
         client.read_exactly(20_000_000);
-        eventually_within(SOON, "the stalled connection is cut", || server.metrics().timed_out > timed_out);
+        eventually_within(SOON, "the stalled connection is cut", || {
+            server.metrics().timed_out > timed_out
+        });
         server.is_left_by_all();
     }
 }

@@ -44,7 +44,8 @@ fn ipv6() -> Vec<u8> {
     block(0x21, 0x21, &rest)
 }
 
-/// The header is understood, with the request in the same write and wherever it is cut, for every request that follows.
+/// The header is understood, with the request in the same write and wherever it is cut, for every
+/// request that follows.
 #[track_caller]
 fn check(header: &[u8], expected: Option<&str>) {
     let server = server();
@@ -67,7 +68,10 @@ fn is_refused(bytes: &[u8]) {
     let mut client = server.client();
     client.send(bytes);
     let ended = client.read_until_end();
-    assert!(matches!(&ended, Ended::Closed(said) | Ended::Reset(said) if said.is_empty()), "{ended}");
+    assert!(
+        matches!(&ended, Ended::Closed(said) | Ended::Reset(said) if said.is_empty()),
+        "{ended}"
+    );
     server.is_left_by_all();
     let metrics = server.metrics();
     assert_eq!((metrics.proxy_headers_refused, metrics.requests, metrics.timed_out), (1, 0, 0));
@@ -206,7 +210,8 @@ fn one_address_may_expect_it_and_another_not() {
 fn a_unix_socket_may_expect_it() {
     let path = std::env::temp_dir().join(format!("filoplume-proxy-{}", std::process::id()));
     let _ = fs::remove_file(&path);
-    let server = Server::builder().bind_unix(&path).unwrap().proxy_protocol().unwrap().build().unwrap();
+    let server =
+        Server::builder().bind_unix(&path).unwrap().proxy_protocol().unwrap().build().unwrap();
     server.spawn(peer).unwrap();
     let mut client = Client::connect_unix(&path);
     assert_eq!(client.send([LINE, GET].concat()).response().text(), "192.0.2.1:56324");

@@ -24,7 +24,8 @@ fn count(server: &TestServer, refusal: Refusal) -> u64 {
 
 #[test]
 fn each_status_is_counted_by_its_reason_and_what_is_within_the_bounds_is_not() {
-    let limits = Limits { head_bytes_max: 1000, target_bytes_max: 100, fields_max: 10, ..Limits::default() };
+    let limits =
+        Limits { head_bytes_max: 1000, target_bytes_max: 100, fields_max: 10, ..Limits::default() };
     let config = ServerConfig::default().limits(limits).content_bytes_max(1000).head_timeout(SHORT);
     let server = TestServer::with(config, site);
     let get = |more: &str| format!("GET / HTTP/1.1\r\nHost: t\r\n{more}\r\n");
@@ -86,8 +87,11 @@ fn each_status_is_counted_by_its_reason_and_what_is_within_the_bounds_is_not() {
 #[test]
 fn a_peer_that_does_not_read_and_a_full_queue_are_counted_too() {
     let gate = Gate::new();
-    let config =
-        ServerConfig::default().event_loops(1).threads_max(1).queue_capacity(1).write_timeout(SHORT * 2);
+    let config = ServerConfig::default()
+        .event_loops(1)
+        .threads_max(1)
+        .queue_capacity(1)
+        .write_timeout(SHORT * 2);
     let server = TestServer::with(config, {
         let gate = gate.clone();
         move |request: Request| {
@@ -184,7 +188,10 @@ fn limited(connections: usize) -> ServerConfig {
 fn is_turned_away(client: &mut Client) {
     let _ = client.try_send("GET / HTTP/1.1\r\nHost: t\r\n\r\n");
     let ended = client.read_until_end();
-    assert!(matches!(&ended, Ended::Closed(said) | Ended::Reset(said) if said.is_empty()), "{ended}");
+    assert!(
+        matches!(&ended, Ended::Closed(said) | Ended::Reset(said) if said.is_empty()),
+        "{ended}"
+    );
 }
 
 #[test]
@@ -218,9 +225,10 @@ fn by_default_a_public_client_has_half_of_the_connections() {
         client.send(format!("PROXY {family} {source} {destination} 56324 443\r\n"));
         client
     };
-    for (first, second, other) in
-        [("203.0.113.7", "203.0.113.7", "203.0.113.8"), ("2001:db8::1", "2001:db8::2", "2001:db8:0:1::1")]
-    {
+    for (first, second, other) in [
+        ("203.0.113.7", "203.0.113.7", "203.0.113.8"),
+        ("2001:db8::1", "2001:db8::2", "2001:db8:0:1::1"),
+    ] {
         let refused = count(&server, Refusal::ClientConnections);
         let mut clients: Vec<Client> = (0..10).map(|_| named(first)).collect();
         clients.iter_mut().for_each(Client::is_alive);
@@ -294,7 +302,9 @@ fn an_upgraded_connection_is_one_of_its_client_until_it_ends() {
         }
     });
     let mut upgraded = server.client();
-    upgraded.send("GET /upgrade HTTP/1.1\r\nHost: t\r\nConnection: upgrade\r\nUpgrade: nothing\r\n\r\n");
+    upgraded.send(
+        "GET /upgrade HTTP/1.1\r\nHost: t\r\nConnection: upgrade\r\nUpgrade: nothing\r\n\r\n",
+    );
     assert_eq!(upgraded.read_head_only().unwrap().status, 101);
     gate.holds(1);
     server.is_left_by_all();
@@ -302,7 +312,8 @@ fn an_upgraded_connection_is_one_of_its_client_until_it_ends() {
     gate.open();
     eventually("its place is free", || {
         let mut client = server.client();
-        client.try_send("GET / HTTP/1.1\r\nHost: t\r\n\r\n").is_ok() && client.try_response().is_ok()
+        client.try_send("GET / HTTP/1.1\r\nHost: t\r\n\r\n").is_ok()
+            && client.try_response().is_ok()
     });
 }
 
@@ -356,6 +367,7 @@ fn behind_a_proxy_the_named_client_counts() {
     first.pop();
     eventually("a place is free", || {
         let mut client = connect(1);
-        client.try_send("GET / HTTP/1.1\r\nHost: t\r\n\r\n").is_ok() && client.try_response().is_ok()
+        client.try_send("GET / HTTP/1.1\r\nHost: t\r\n\r\n").is_ok()
+            && client.try_response().is_ok()
     });
 }

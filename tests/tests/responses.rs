@@ -314,9 +314,12 @@ fn the_handler_does_not_frame() {
         response
     });
     let mut client = server.client();
-    for header in
-        ["Content-Length=3", "content-length=300", "Transfer-Encoding=chunked", "Keep-Alive=timeout%3D5"]
-    {
+    for header in [
+        "Content-Length=3",
+        "content-length=300",
+        "Transfer-Encoding=chunked",
+        "Keep-Alive=timeout%3D5",
+    ] {
         let response = client.get(&format!("/?{header}"));
         assert_eq!((response.framing, response.text()), (Framing::Length, "content"), "{header}");
         assert_eq!(response.header("keep-alive"), None);
@@ -353,7 +356,9 @@ fn a_long_content_reaches_a_reader_that_pauses() {
 fn what_is_not_allowed_says_what_is() {
     let child = Example("bench_engine").start();
     let mut client = child.client();
-    for (request, allow) in [("POST /json", "GET, HEAD"), ("GET /echo", "POST"), ("DELETE /", "GET, HEAD")] {
+    for (request, allow) in
+        [("POST /json", "GET, HEAD"), ("GET /echo", "POST"), ("DELETE /", "GET, HEAD")]
+    {
         let response = client.send(format!("{request} HTTP/1.1\r\nHost: t\r\n\r\n")).response();
         assert_eq!((response.status, response.header("allow")), (405, Some(allow)), "{request}");
     }
@@ -383,7 +388,10 @@ fn what_follows_a_connect_is_not_taken_for_a_request() {
     client.send("GET /tunnelled HTTP/1.1\r\nHost: t\r\n\r\n");
     let response = client.read_head_only().unwrap();
     assert_eq!(response.status, 200);
-    assert_eq!((response.header("content-length"), response.header("transfer-encoding")), (None, None));
+    assert_eq!(
+        (response.header("content-length"), response.header("transfer-encoding")),
+        (None, None)
+    );
     client.is_closed();
 }
 

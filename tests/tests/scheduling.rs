@@ -1,4 +1,5 @@
-//! Which policy Linux schedules the engine's threads under: batch for those that lead, the usual one for those that run handlers.
+//! Which policy Linux schedules the engine's threads under: batch for those that lead, the usual
+//! one for those that run handlers.
 
 #![cfg(target_os = "linux")]
 #![allow(clippy::unwrap_used, reason = "a panic is how a test fails")]
@@ -20,7 +21,8 @@ fn policy() -> String {
     name_and_policy(&fs::read_to_string("/proc/thread-self/stat").unwrap()).1
 }
 
-/// What the `stat` of a thread says: its name, in parentheses, and its policy, field 41, the 39th behind the name; see `proc(5)`.
+/// What the `stat` of a thread says: its name, in parentheses, and its policy, field 41, the 39th
+/// behind the name; see `proc(5)`.
 fn name_and_policy(stat: &str) -> (String, String) {
     let (before, behind_name) = stat.rsplit_once(')').unwrap();
     let (_, name) = before.split_once('(').unwrap();
@@ -35,8 +37,8 @@ fn policies_of(name: &str) -> HashMap<String, String> {
     stats.map(|stat| name_and_policy(&stat)).filter(|(other, _)| other.starts_with(name)).collect()
 }
 
-/// Answers with the policy of the thread that runs it, at its start and at its end: `/dispatched` on a thread of its own, `/blocks` where it has been
-/// learned, everything else inline.
+/// Answers with the policy of the thread that runs it, at its start and at its end: `/dispatched`
+/// on a thread of its own, `/blocks` where it has been learned, everything else inline.
 struct Policies;
 
 impl Service for Policies {
@@ -59,7 +61,8 @@ impl Service for Policies {
     }
 }
 
-/// Whether the tests themselves run as programs usually do. Where another policy was chosen the engine leaves it alone.
+/// Whether the tests themselves run as programs usually do. Where another policy was chosen the
+/// engine leaves it alone.
 fn is_usual() -> bool {
     let is_usual = policy() == USUAL;
     if !is_usual {
@@ -79,7 +82,8 @@ fn threads_that_lead_are_under_the_batch_policy_and_threads_that_run_handlers_ar
     }
     let server = TestServer::with(ServerConfig::default(), Policies);
     for _ in 0..3 {
-        // Each from a new connection: one whose calls take long, and these read files, may be on a lease.
+        // Each from a new connection: one whose calls take long, and these read files, may be on a
+        // lease.
         assert_eq!(server.client().get("/").text(), always(BATCH));
         assert_eq!(server.client().get("/dispatched").text(), always(USUAL));
     }
@@ -93,7 +97,8 @@ fn the_policy_goes_with_the_lead() {
     let server = TestServer::with(ServerConfig::default().event_loops(1), Policies);
     let (mut quick, mut slow) = (server.client(), server.client());
     assert_eq!(quick.get("/").text(), always(BATCH));
-    // The first call is inline. Its thread loses the loop, and is one of those that run handlers from then on.
+    // The first call is inline. Its thread loses the loop, and is one of those that run handlers
+    // from then on.
     eventually("it is learned", || {
         slow.get("/blocks");
         server.metrics().dispatched > 0

@@ -1,4 +1,5 @@
-//! The threads of the pool are shared: as many as can be served in time may wait, and no route takes all.
+//! The threads of the pool are shared: as many as can be served in time may wait, and no route
+//! takes all.
 
 #![allow(clippy::unwrap_used, reason = "a panic is how a test fails")]
 
@@ -10,7 +11,8 @@ use std::time::{Duration, Instant};
 use filoplume_runtime::{Plan, Refusal, Request, Response, ServerConfig, Service};
 use filoplume_tests::{Client, Gate, Load, TestServer, eventually, site};
 
-/// `/gate` waits at the gate, `/brief` for a moment, `/late` too unless it is stuck; each on the pool.
+/// `/gate` waits at the gate, `/brief` for a moment, `/late` too unless it is stuck; each on the
+/// pool.
 struct Routes {
     gate: Gate,
     is_stuck: Arc<AtomicBool>,
@@ -62,7 +64,8 @@ fn asked(server: &TestServer, count: usize, target: &str) -> Vec<Client> {
 fn a_crowd_is_served_and_nobody_refused() {
     let server = server(ServerConfig::default().threads_max(64), &Gate::new());
     for _ in 0..3 {
-        // Twelve rounds of all threads, and more than any queue by number would have held for so few.
+        // Twelve rounds of all threads, and more than any queue by number would have held for so
+        // few.
         let mut clients = asked(&server, 700, "/brief");
         for client in &mut clients {
             assert_eq!(client.response().status, 200);
@@ -160,7 +163,8 @@ fn a_client_that_is_gone_while_it_waits_costs_nobody_anything() {
     assert_eq!(asked(&server, 1, "/gate")[0].response().status, 200);
 }
 
-/// Connections that ask again as soon as they have their answer keep no thread from those that wait.
+/// Connections that ask again as soon as they have their answer keep no thread from those that
+/// wait.
 #[test]
 fn those_who_come_back_at_once_do_not_starve_those_who_wait() {
     let server = server(ServerConfig::default().threads_max(4), &Gate::new());
@@ -176,7 +180,8 @@ fn those_who_come_back_at_once_do_not_starve_those_who_wait() {
 fn a_route_that_hangs_leaves_the_others_their_threads_and_recovers() {
     let (gate, is_stuck) = (Gate::new(), Arc::new(AtomicBool::new(false)));
     let config = ServerConfig::default().threads_max(18).queue_timeout(Duration::from_millis(500));
-    let server = TestServer::with(config, Routes { gate: gate.clone(), is_stuck: Arc::clone(&is_stuck) });
+    let server =
+        TestServer::with(config, Routes { gate: gate.clone(), is_stuck: Arc::clone(&is_stuck) });
     assert_eq!(asked(&server, 1, "/late")[0].response().status, 200);
     is_stuck.store(true, Ordering::SeqCst);
     let mut stuck = asked(&server, 60, "/late");

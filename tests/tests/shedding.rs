@@ -1,4 +1,5 @@
-//! What a full server does with a new connection: it closes one that holds nothing, the longest idle first.
+//! What a full server does with a new connection: it closes one that holds nothing, the longest
+//! idle first.
 
 #![allow(clippy::unwrap_used, reason = "a panic is how a test fails")]
 
@@ -40,7 +41,8 @@ fn closed(clients: &[Client]) -> usize {
         client.tcp().set_nonblocking(true).unwrap();
         let peeked = client.tcp().peek(&mut [0]);
         client.tcp().set_nonblocking(false).unwrap();
-        peeked.map_or_else(|error| error.kind() != std::io::ErrorKind::WouldBlock, |bytes| bytes == 0)
+        peeked
+            .map_or_else(|error| error.kind() != std::io::ErrorKind::WouldBlock, |bytes| bytes == 0)
     };
     clients.iter().filter(is_closed).count()
 }

@@ -232,7 +232,8 @@ impl Load {
         let address = child.address();
         let answered = Arc::new(AtomicUsize::new(0));
         let is_over = Arc::new(AtomicBool::new(false));
-        let targets = ["/plaintext", "/sleep?ms=5", "/large?n=3000000", "/stream?n=500000", "/sleep?ms=50"];
+        let targets =
+            ["/plaintext", "/sleep?ms=5", "/large?n=3000000", "/stream?n=500000", "/sleep?ms=50"];
         let threads = (0..20)
             .map(|index| {
                 let (answered, is_over) = (Arc::clone(&answered), Arc::clone(&is_over));
@@ -241,7 +242,10 @@ impl Load {
                     while !is_over.load(Ordering::SeqCst) {
                         let Ok(mut client) = Client::try_connect(address) else { return };
                         loop {
-                            if client.try_send(format!("GET {target} HTTP/1.1\r\nHost: t\r\n\r\n")).is_err() {
+                            if client
+                                .try_send(format!("GET {target} HTTP/1.1\r\nHost: t\r\n\r\n"))
+                                .is_err()
+                            {
                                 break;
                             }
                             match client.try_response() {
@@ -336,7 +340,8 @@ fn pipelined_requests_that_were_received_are_answered() {
     eventually("nobody listens", || Client::try_connect(server.address()).is_err());
     gate.open();
     for n in 0..count {
-        let response = client.try_response().unwrap_or_else(|ended| panic!("{n} of {count}: {ended}"));
+        let response =
+            client.try_response().unwrap_or_else(|ended| panic!("{n} of {count}: {ended}"));
         assert_eq!(response.status, 200);
         assert_eq!(response.closes(), n == count - 1, "{n} of {count}: {response:?}");
     }
@@ -377,10 +382,16 @@ fn a_content_that_is_sent_back_while_it_comes_is_finished_whole() {
     });
     server.server().shutdown_handle().shutdown();
     eventually("nobody listens", || Client::try_connect(server.address()).is_err());
-    // Its content lies in the socket when the response begins: it is the handler's, not the next request.
+    // Its content lies in the socket when the response begins: it is the handler's, not the next
+    // request.
     gate.open();
     let response = client.response();
-    assert_eq!((response.status, response.body == content), (200, true), "{} bytes", response.body.len());
+    assert_eq!(
+        (response.status, response.body == content),
+        (200, true),
+        "{} bytes",
+        response.body.len()
+    );
     sends.join().unwrap();
     server.server().wait();
 }

@@ -56,12 +56,20 @@ fn server(config: ServerConfig) -> TestServer {
 }
 
 /// So many clients that announce a content of `length` bytes and send only `sent` of them.
-fn slow(server: &TestServer, count: usize, target: &str, length: usize, sent: usize) -> Vec<Client> {
+fn slow(
+    server: &TestServer,
+    count: usize,
+    target: &str,
+    length: usize,
+    sent: usize,
+) -> Vec<Client> {
     let content = vec![b'x'; sent];
     (0..count)
         .map(|_| {
             let mut client = server.client();
-            client.send(format!("POST {target} HTTP/1.1\r\nHost: t\r\nContent-Length: {length}\r\n\r\n"));
+            client.send(format!(
+                "POST {target} HTTP/1.1\r\nHost: t\r\nContent-Length: {length}\r\n\r\n"
+            ));
             client.send(&content);
             client
         })
@@ -131,7 +139,8 @@ fn threads_are_taken_from_peers_that_stop_sending_when_half_of_them_wait_for_som
     let server = server(ServerConfig::default());
     // Enough for each handler to start.
     let mut slow = slow(&server, 60, "/stream", 8 << 20, (1 << 20) + 1000);
-    let ended = |slow: &[Client]| slow.iter().filter(|client| client.tcp().peek(&mut [0]).is_ok()).count();
+    let ended =
+        |slow: &[Client]| slow.iter().filter(|client| client.tcp().peek(&mut [0]).is_ok()).count();
     eventually("some are told that they are too slow", || ended(&slow) >= 60 - THREADS / 2);
     let told = slow.iter_mut().filter(|client| client.tcp().peek(&mut [0]).is_ok());
     for client in told {
@@ -231,7 +240,10 @@ fn an_eighth_of_the_threads_read_from_one_client() {
     // One of them ends, and its place is free.
     slow[0].send(vec![b'x'; 6 << 20]);
     assert_eq!(slow[0].response().text(), format!("{} bytes", 8 << 20));
-    assert_eq!(server.client().post("/stream", vec![b'x'; 2 << 20]).text(), format!("{} bytes", 2 << 20));
+    assert_eq!(
+        server.client().post("/stream", vec![b'x'; 2 << 20]).text(),
+        format!("{} bytes", 2 << 20)
+    );
 }
 
 #[test]

@@ -13,7 +13,8 @@ use filoplume_tests::{Client, DEADLINE, Ended, Process, TestServer};
 
 const MIB: u64 = 1024 * 1024;
 
-/// A folder that is gone with its test, and a server for it. What must not be reached lies beside the folder.
+/// A folder that is gone with its test, and a server for it. What must not be reached lies beside
+/// the folder.
 struct Site {
     folder: tempfile::TempDir,
     server: TestServer,
@@ -46,8 +47,9 @@ impl Site {
 
     /// The descriptors of this process that lead to files of the site, the folder itself left out.
     fn open_files(&self) -> usize {
-        let links =
-            fs::read_dir("/proc/self/fd").unwrap().filter_map(|entry| fs::read_link(entry.ok()?.path()).ok());
+        let links = fs::read_dir("/proc/self/fd")
+            .unwrap()
+            .filter_map(|entry| fs::read_link(entry.ok()?.path()).ok());
         let public = fs::canonicalize(self.path("")).unwrap();
         links.filter(|path| path.starts_with(&public) && *path != public).count()
     }
@@ -122,7 +124,13 @@ fn redirects_stay_on_this_host() {
 #[test]
 fn what_is_no_file_holds_nobody_up() {
     let site = Site::with(|folder| {
-        assert!(std::process::Command::new("mkfifo").arg(folder.join("fifo")).status().unwrap().success());
+        assert!(
+            std::process::Command::new("mkfifo")
+                .arg(folder.join("fifo"))
+                .status()
+                .unwrap()
+                .success()
+        );
         symlink("fifo", folder.join("to-fifo")).unwrap();
     });
     let _socket = std::os::unix::net::UnixListener::bind(site.path("socket")).unwrap();
@@ -180,7 +188,10 @@ fn ranges_of_a_long_file_are_read_where_they_are() {
     ask(&mut client, "/long.bin", &format!("Range: bytes={middle}-{}\r\n", middle + 5));
     let response = client.response();
     assert_eq!((response.status, response.text()), (206, "middle"));
-    assert_eq!(response.header("content-range"), Some(&*format!("bytes {middle}-{}/{LENGTH}", middle + 5)));
+    assert_eq!(
+        response.header("content-range"),
+        Some(&*format!("bytes {middle}-{}/{LENGTH}", middle + 5))
+    );
     ask(&mut client, "/long.bin", "Range: bytes=-3\r\n");
     assert_eq!(client.response().text(), "end");
     ask(&mut client, "/long.bin", &format!("Range: bytes={LENGTH}-\r\n"));
@@ -189,12 +200,21 @@ fn ranges_of_a_long_file_are_read_where_they_are() {
         (response.status, response.header("content-range")),
         (416, Some(&*format!("bytes */{LENGTH}")))
     );
-    // Parts, one of them longer than any buffer: the announced length is the true one, or the next answer would be out of step.
-    ask(&mut client, "/long.bin", &format!("Range: bytes=0-{}, {middle}-{}, -3\r\n", 3 * MIB, middle + 5));
+    // Parts, one of them longer than any buffer: the announced length is the true one, or the next
+    // answer would be out of step.
+    ask(
+        &mut client,
+        "/long.bin",
+        &format!("Range: bytes=0-{}, {middle}-{}, -3\r\n", 3 * MIB, middle + 5),
+    );
     let response = client.response();
     assert_eq!(response.status, 206);
     let text = String::from_utf8(response.body).unwrap();
-    assert!(text.len() as u64 > 3 * MIB && text.contains("\r\n\r\nmiddle\r\n--") && text.ends_with("--\r\n"));
+    assert!(
+        text.len() as u64 > 3 * MIB
+            && text.contains("\r\n\r\nmiddle\r\n--")
+            && text.ends_with("--\r\n")
+    );
     client.is_alive();
     assert_eq!(site.open_files(), 0);
 }

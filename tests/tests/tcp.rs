@@ -1,4 +1,5 @@
-//! Raw TCP services over sockets: bytes, lines, messages, protocols of one's own, and peers that misbehave.
+//! Raw TCP services over sockets: bytes, lines, messages, protocols of one's own, and peers that
+//! misbehave.
 
 #![allow(clippy::unwrap_used, reason = "a panic is how a test fails")]
 
@@ -326,7 +327,8 @@ fn each_end_has_its_reason() {
             .content_timeout(Duration::from_millis(100))
             .linger_timeout(Duration::from_millis(50))
     };
-    let reason = |data: fn(&[u8], &mut Io<'_>) -> usize, client: &dyn Fn(TcpStream) -> Option<TcpStream>| {
+    let reason = |data: fn(&[u8], &mut Io<'_>) -> usize,
+                  client: &dyn Fn(TcpStream) -> Option<TcpStream>| {
         let (service, ends) = told(data);
         let server = TestServer::raw(config(), service);
         let kept = client(server.stream());
@@ -612,7 +614,8 @@ fn behind_a_proxy_the_peer_is_whom_it_names() {
             bytes.len()
         }
     }
-    let server = Server::builder().bind("127.0.0.1:0").unwrap().proxy_protocol().unwrap().build().unwrap();
+    let server =
+        Server::builder().bind("127.0.0.1:0").unwrap().proxy_protocol().unwrap().build().unwrap();
     server.spawn_tcp(greets).unwrap();
     let server = TestServer::of(server);
     let mut client = server.stream();
@@ -625,7 +628,8 @@ fn behind_a_proxy_the_peer_is_whom_it_names() {
 
 #[test]
 fn bytes_in_the_segment_of_a_proxy_header_are_not_lost() {
-    let server = Server::builder().bind("127.0.0.1:0").unwrap().proxy_protocol().unwrap().build().unwrap();
+    let server =
+        Server::builder().bind("127.0.0.1:0").unwrap().proxy_protocol().unwrap().build().unwrap();
     server.spawn_tcp(tcp::lines(|line| line.into())).unwrap();
     let server = TestServer::of(server);
     let mut client = server.stream();

@@ -127,7 +127,8 @@ impl Protocol for LendsAndDetaches {
 #[test]
 fn what_other_threads_have_sent_goes_before_a_thread_gets_the_connection() {
     let (lend, lent) = mpsc::channel();
-    let server = TestServer::raw(ServerConfig::default(), move |_: Peer| LendsAndDetaches(lend.clone()));
+    let server =
+        TestServer::raw(ServerConfig::default(), move |_: Peer| LendsAndDetaches(lend.clone()));
     let mut client = server.stream();
     let sender: Sender = lent.recv_timeout(DEADLINE).unwrap();
     client.write_all(b"-").unwrap();

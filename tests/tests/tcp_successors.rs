@@ -142,7 +142,10 @@ fn handlers_that_block_behind_another_protocol_stall_nobody() {
         client.send(format!("-{GET}"));
         assert_eq!(client.read_exactly(1), b"+");
         client.response();
-        assert!(started.elapsed() < Duration::from_secs(1), "20 sleepers take 10 s one after the other");
+        assert!(
+            started.elapsed() < Duration::from_secs(1),
+            "20 sleepers take 10 s one after the other"
+        );
     });
 }
 
@@ -260,8 +263,9 @@ impl Protocol for UntilTheEnd {
 #[test]
 fn a_successor_at_the_end_is_told_of_the_end_too() {
     let (tell, told) = mpsc::channel();
-    let server =
-        TestServer::raw(ServerConfig::default(), move |_: Peer| UntilTheEnd(Some(Tells(tell.clone()))));
+    let server = TestServer::raw(ServerConfig::default(), move |_: Peer| {
+        UntilTheEnd(Some(Tells(tell.clone())))
+    });
     let mut client = server.client();
     client.send("abc").finish();
     assert_eq!(client.read_to_end(), b"tell me");
@@ -395,8 +399,9 @@ impl Protocol for Either {
 fn protocols_that_give_way_for_ever_let_others_have_their_turn() {
     let is_over = Arc::new(AtomicBool::new(false));
     let (is_first, flag) = (AtomicBool::new(true), Arc::clone(&is_over));
-    let either =
-        move |_: Peer| Either(is_first.swap(false, Ordering::SeqCst).then(|| Restless(Arc::clone(&flag))));
+    let either = move |_: Peer| {
+        Either(is_first.swap(false, Ordering::SeqCst).then(|| Restless(Arc::clone(&flag))))
+    };
     let server = TestServer::raw(ServerConfig::default().event_loops(1), either);
     let mut restless = server.client();
     eventually("the restless one is served first", || server.metrics().connections == 1);

@@ -9,7 +9,8 @@ use std::time::Duration;
 use filoplume_runtime::{BlockingStream, Request, Response, ServerConfig};
 use filoplume_tests::{Client, Gate, TestServer, eventually, site};
 
-const UPGRADE: &str = "GET /echo HTTP/1.1\r\nHost: t\r\nConnection: Upgrade\r\nUpgrade: echo\r\n\r\n";
+const UPGRADE: &str =
+    "GET /echo HTTP/1.1\r\nHost: t\r\nConnection: Upgrade\r\nUpgrade: echo\r\n\r\n";
 
 fn echo(mut socket: BlockingStream) {
     let mut buffer = [0; 1000];
@@ -35,7 +36,10 @@ fn is_upgraded(client: &mut Client) {
     assert_eq!(response.status, 101);
     assert_eq!(response.header("upgrade"), Some("echo"));
     assert_eq!(response.header("connection"), Some("upgrade"));
-    assert_eq!((response.header("content-length"), response.header("transfer-encoding")), (None, None));
+    assert_eq!(
+        (response.header("content-length"), response.header("transfer-encoding")),
+        (None, None)
+    );
 }
 
 #[test]
@@ -106,7 +110,8 @@ fn a_handler_that_decides_slowly_may_upgrade_too() {
 #[test]
 fn an_upgraded_connection_knows_no_timeout_of_http() {
     let short = Duration::from_millis(100);
-    let config = ServerConfig::default().head_timeout(short).keep_alive_timeout(short).write_timeout(short);
+    let config =
+        ServerConfig::default().head_timeout(short).keep_alive_timeout(short).write_timeout(short);
     let server = TestServer::with(config, upgrades);
     let mut client = server.client();
     client.send(UPGRADE);
@@ -117,12 +122,14 @@ fn an_upgraded_connection_knows_no_timeout_of_http() {
 }
 
 /// How a read or write ends whose peer does not move in time.
-const TIMED_OUT: ErrorKind = if cfg!(windows) { ErrorKind::TimedOut } else { ErrorKind::WouldBlock };
+const TIMED_OUT: ErrorKind =
+    if cfg!(windows) { ErrorKind::TimedOut } else { ErrorKind::WouldBlock };
 
 #[test]
 fn a_silent_peer_does_not_hold_a_thread_for_ever() {
     let (tells, told) = mpsc::channel();
-    let config = ServerConfig::default().event_loops(1).blocking_stream_timeout(Duration::from_millis(300));
+    let config =
+        ServerConfig::default().event_loops(1).blocking_stream_timeout(Duration::from_millis(300));
     let server = TestServer::with(config, move |request: Request| {
         let tells = tells.clone();
         let writes = request.path() == "/writes";
@@ -171,11 +178,9 @@ fn a_handler_may_be_more_patient_than_the_configuration() {
 
 #[test]
 fn a_101_that_nobody_takes_over_is_a_500() {
-    let server = TestServer::start(
-        |request: Request| {
-            if request.path() == "/101" { Response::new(101) } else { site(request) }
-        },
-    );
+    let server = TestServer::start(|request: Request| {
+        if request.path() == "/101" { Response::new(101) } else { site(request) }
+    });
     let mut client = server.client();
     let response = client.get("/101");
     assert_eq!(response.status, 500);

@@ -10,7 +10,8 @@ use filoplume_runtime::tcp::{Closed, Http, Io, Protocol, http};
 use filoplume_runtime::{Request, Response, ServerConfig, Service};
 use filoplume_tests::{Client, TestServer, eventually, site};
 
-const UPGRADE: &str = "GET /talk HTTP/1.1\r\nHost: t\r\nConnection: Upgrade\r\nUpgrade: talk\r\n\r\n";
+const UPGRADE: &str =
+    "GET /talk HTTP/1.1\r\nHost: t\r\nConnection: Upgrade\r\nUpgrade: talk\r\n\r\n";
 
 /// How long a test waits for an end before it fails.
 const PATIENCE: Duration = Duration::from_secs(10);

@@ -9,8 +9,8 @@ use crate::public_api::{FORMAT_VERSION, each, item, kind_of, text};
 /// What is to have an example. Constants and aliases are too small to need one.
 const KINDS: [&str; 5] = ["struct", "enum", "trait", "function", "macro"];
 
-/// Returns the paths of the reachable items whose docs have no block of code, or the version of the JSON if it is another
-/// one than is read. An item with several paths has one line.
+/// Returns the paths of the reachable items whose docs have no block of code, or the version of the
+/// JSON if it is another one than is read. An item with several paths has one line.
 ///
 /// # Errors
 ///
@@ -36,9 +36,12 @@ struct Reader<'a> {
 impl<'a> Reader<'a> {
     fn module(&mut self, module: &'a Value, path: &str) {
         let items = each(&module["inner"]["module"]["items"]);
-        let mut public: Vec<_> =
-            items.map(|id| item(self.index, id)).filter(|found| found["visibility"] == "public").collect();
-        // What stands here goes before what stands in modules, so that the shortest path is the one that is told.
+        let mut public: Vec<_> = items
+            .map(|id| item(self.index, id))
+            .filter(|found| found["visibility"] == "public")
+            .collect();
+        // What stands here goes before what stands in modules, so that the shortest path is the one
+        // that is told.
         public.sort_by_key(|found| !found["inner"]["module"].is_null());
         for found in public {
             self.public(found, text(&found["name"]), path);
@@ -61,7 +64,8 @@ impl<'a> Reader<'a> {
         let full = if path.is_empty() { name.to_owned() } else { format!("{path}::{name}") };
         if kind == "module" {
             self.module(found, &full);
-        } else if KINDS.contains(&kind) && !has_example(found["docs"].as_str().unwrap_or_default()) {
+        } else if KINDS.contains(&kind) && !has_example(found["docs"].as_str().unwrap_or_default())
+        {
             self.missing.push(full);
         }
     }

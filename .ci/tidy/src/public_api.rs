@@ -74,11 +74,14 @@ impl<'a> Reader<'a> {
     fn data(&mut self, kind: &str, data: &'a Value, inner: &'a Value, full: &str) {
         let index = self.index;
         let (parameters, _) = generics(&inner["generics"]);
-        let is_open = each(&data["attrs"]).any(|attribute| attribute.to_string().contains("non_exhaustive"));
+        let is_open =
+            each(&data["attrs"]).any(|attribute| attribute.to_string().contains("non_exhaustive"));
         let open = if is_open { "#[non_exhaustive] " } else { "" };
         self.lines.push(format!("{open}{kind} {full}{parameters}"));
         let fields = each(&inner["kind"]["plain"]["fields"]).chain(each(&inner["kind"]["tuple"]));
-        for field in fields.map(|id| item(index, id)).filter(|field| field["visibility"] == "public") {
+        for field in
+            fields.map(|id| item(index, id)).filter(|field| field["visibility"] == "public")
+        {
             self.lines.push(format!(
                 "field {full}.{}: {}",
                 text(&field["name"]),
@@ -102,7 +105,8 @@ impl<'a> Reader<'a> {
     }
 
     fn implementation(&mut self, implementation: &'a Value, full: &str) {
-        let is_written = implementation["is_synthetic"] == false && implementation["blanket_impl"].is_null();
+        let is_written =
+            implementation["is_synthetic"] == false && implementation["blanket_impl"].is_null();
         if !is_written {
             return;
         }
@@ -127,7 +131,9 @@ impl<'a> Reader<'a> {
             let (kind, inner) = kind_of(member);
             let name = format!("{full}::{}", text(&member["name"]));
             self.lines.push(match kind {
-                "function" if of_trait && inner["has_body"] == true => function(inner, &name) + " {}",
+                "function" if of_trait && inner["has_body"] == true => {
+                    function(inner, &name) + " {}"
+                }
                 "function" => function(inner, &name),
                 "assoc_const" => format!("const {name}: {}", typ(&inner["type"])),
                 _ => format!("? {kind} {name}"),
@@ -184,8 +190,11 @@ fn typ(of: &Value) -> String {
 fn path(of: &Value) -> String {
     let name = text(&of["path"]).rsplit("::").next().unwrap_or_default();
     if let Value::Object(call) = &of["args"]["parenthesized"] {
-        let output =
-            if call["output"].is_null() { String::new() } else { format!(" -> {}", typ(&call["output"])) };
+        let output = if call["output"].is_null() {
+            String::new()
+        } else {
+            format!(" -> {}", typ(&call["output"]))
+        };
         return format!("{name}({}){output}", join(each(&call["inputs"]).map(typ), ", "));
     }
     let inner = &of["args"]["angle_bracketed"];
@@ -194,10 +203,16 @@ fn path(of: &Value) -> String {
         _ => typ(&argument["type"]),
     };
     let bound = |constraint: &Value| {
-        format!("{} = {}", text(&constraint["name"]), typ(&constraint["binding"]["equality"]["type"]))
+        format!(
+            "{} = {}",
+            text(&constraint["name"]),
+            typ(&constraint["binding"]["equality"]["type"])
+        )
     };
-    let arguments =
-        join(each(&inner["args"]).map(argument).chain(each(&inner["constraints"]).map(bound)), ", ");
+    let arguments = join(
+        each(&inner["args"]).map(argument).chain(each(&inner["constraints"]).map(bound)),
+        ", ",
+    );
     if arguments.is_empty() { name.to_owned() } else { format!("{name}<{arguments}>") }
 }
 
@@ -226,7 +241,8 @@ fn generics(of: &Value) -> (String, String) {
     };
     let conditions = join(each(&of["where_predicates"]).map(condition), ", ");
     let parameters = if parameters.is_empty() { parameters } else { format!("<{parameters}>") };
-    let conditions = if conditions.is_empty() { conditions } else { format!(" where {conditions}") };
+    let conditions =
+        if conditions.is_empty() { conditions } else { format!(" where {conditions}") };
     (parameters, conditions)
 }
 

@@ -45,14 +45,17 @@ fn every_public_type_has_an_example() {
                 return;
             }
         };
-        let excused: Vec<_> =
-            WITHOUT_EXAMPLE.iter().filter(|(of, ..)| *of == package).map(|(_, name, _)| *name).collect();
+        let excused: Vec<_> = WITHOUT_EXAMPLE
+            .iter()
+            .filter(|(of, ..)| *of == package)
+            .map(|(_, name, _)| *name)
+            .collect();
         let unexcused = missing.iter().filter(|name| !excused.contains(&name.as_str()));
         wrong.extend(unexcused.map(|name| format!("{package}: {name} has no example")));
         let needless = excused.iter().filter(|name| !missing.iter().any(|other| other == *name));
-        wrong.extend(
-            needless.map(|name| format!("{package}: {name} is in the list and has an example, or is gone")),
-        );
+        wrong.extend(needless.map(|name| {
+            format!("{package}: {name} is in the list and has an example, or is gone")
+        }));
     }
     assert!(
         wrong.is_empty(),
@@ -74,7 +77,8 @@ fn check(package: &str) {
         }
     };
     let found = lines.join("\n") + "\n";
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("public-api").join(format!("{package}.txt"));
+    let path =
+        Path::new(env!("CARGO_MANIFEST_DIR")).join("public-api").join(format!("{package}.txt"));
     if env::var_os("UPDATE").is_some() {
         fs::write(&path, found).unwrap();
         return;
@@ -86,13 +90,17 @@ fn check(package: &str) {
     let changes: Vec<_> = gone.chain(new).collect();
     assert!(
         changes.is_empty(),
-        "the public surface of {package} has changed:\n{}\nif that is meant: UPDATE=1 cargo test -p filoplume-tidy",
+        "the public surface of {package} has changed:\n{}\nif that is meant: UPDATE=1 cargo test \
+         -p filoplume-tidy",
         changes.join("\n")
     );
 }
 
 fn skip_format(version: u64) {
-    skip::because(&format!("rustdoc's JSON has format {version}, {} is read", public_api::FORMAT_VERSION));
+    skip::because(&format!(
+        "rustdoc's JSON has format {version}, {} is read",
+        public_api::FORMAT_VERSION
+    ));
 }
 
 /// `None` if there is no nightly.
@@ -101,7 +109,9 @@ fn rustdoc_json(package: &str) -> Option<serde_json::Value> {
         let mut command = Command::new("rustup");
         command.args(["run", "nightly", "cargo"]).current_dir(root());
         // What the outer cargo was told is not meant for this one.
-        for name in ["CARGO", "RUSTC", "RUSTDOC", "RUSTFLAGS", "RUSTDOCFLAGS", "CARGO_ENCODED_RUSTFLAGS"] {
+        for name in
+            ["CARGO", "RUSTC", "RUSTDOC", "RUSTFLAGS", "RUSTDOCFLAGS", "CARGO_ENCODED_RUSTFLAGS"]
+        {
             command.env_remove(name);
         }
         command

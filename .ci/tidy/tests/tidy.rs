@@ -1,4 +1,5 @@
-//! Reads the source and the documentation as a reviewer would: layers, absent words, sizes, and what is named where.
+//! Reads the source and the documentation as a reviewer would: layers, absent words, sizes, and
+//! what is named where.
 
 #![allow(clippy::unwrap_used, reason = "these are tests")]
 
@@ -50,7 +51,16 @@ const LAYERS: &[Layer] = &[
     },
     Layer {
         files: &["crates/runtime/src/pool", "crates/runtime/src/queue.rs"],
-        never: &["http", "filoplume_http1", "Http", "Connection", "EventLoop", "Request", "Response", "mio"],
+        never: &[
+            "http",
+            "filoplume_http1",
+            "Http",
+            "Connection",
+            "EventLoop",
+            "Request",
+            "Response",
+            "mio",
+        ],
         because: "the pool and the queue know nothing of what they carry",
     },
     Layer {
@@ -70,12 +80,13 @@ const LAYERS: &[Layer] = &[
             "crates/gust/src/report",
         ],
         never: &["mio", "Instant", "TcpStream", "UnixStream", "Worker", "Connection"],
-        because: "what requests mean, when they are due and what came of them needs no socket and no clock",
+        because: "what requests mean, when they are due and what came of them needs no socket and \
+                  no clock",
     },
 ];
 
-/// The rooms of each crate, from the bottom up. A room imports from those in the rows above its own.
-/// Names that are no room, such as types which a crate's root has, are not looked at.
+/// The rooms of each crate, from the bottom up. A room imports from those in the rows above its
+/// own. Names that are no room, such as types which a crate's root has, are not looked at.
 const ROOMS: &[(&str, &[&[&str]])] = &[
     (
         "crates/http1/src",
@@ -161,8 +172,8 @@ fn layers_point_one_way() {
     none(&found);
 }
 
-/// Every file imports only from rooms below its own: so there is no circle. A file that is in no room of
-/// the list has not been given its place.
+/// Every file imports only from rooms below its own: so there is no circle. A file that is in no
+/// room of the list has not been given its place.
 #[test]
 fn rooms_import_from_below() {
     let mut found = Vec::new();
@@ -181,7 +192,10 @@ fn rooms_import_from_below() {
             for import in imports(&file) {
                 let is_below = import == room || place(&import).is_none_or(|place| place < own);
                 if !is_below {
-                    found.push(format!("{} imports from `{import}`, which is not below it", file.path));
+                    found.push(format!(
+                        "{} imports from `{import}`, which is not below it",
+                        file.path
+                    ));
                 }
             }
         }
@@ -235,10 +249,14 @@ fn no_file_knows_the_poller_and_the_protocol() {
 #[test]
 fn one_file_of_the_framework_names_the_server() {
     // What stands between quotes is text.
-    let outside_of_texts = |file: &File| file.code().split('"').step_by(2).collect::<Vec<_>>().join("\"");
+    let outside_of_texts =
+        |file: &File| file.code().split('"').step_by(2).collect::<Vec<_>>().join("\"");
     let names = |file: &File| mentions(&outside_of_texts(file), "Server");
-    let files: Vec<_> =
-        rust_files("crates/filoplume/src").into_iter().filter(names).map(|file| file.path).collect();
+    let files: Vec<_> = rust_files("crates/filoplume/src")
+        .into_iter()
+        .filter(names)
+        .map(|file| file.path)
+        .collect();
     // And the one that hands its name on.
     assert_eq!(files, ["crates/filoplume/src/lib.rs", "crates/filoplume/src/serve.rs"]);
 }
@@ -272,7 +290,8 @@ fn files_are_short_enough_to_read() {
 #[test]
 fn every_file_says_what_it_is() {
     let starts_otherwise = |file: &File| !file.text.starts_with("//! ");
-    let found: Vec<_> = our_files().into_iter().filter(starts_otherwise).map(|file| file.path).collect();
+    let found: Vec<_> =
+        our_files().into_iter().filter(starts_otherwise).map(|file| file.path).collect();
     assert!(found.is_empty(), "no module documentation at the top of {found:?}");
 }
 
@@ -295,18 +314,23 @@ fn every_setting_is_in_the_guide() {
     let guide = read("docs/guide/configuration.md");
     let setters = |path| {
         let text = read(path);
-        let names =
-            text.lines().filter_map(|line| line.trim().strip_prefix("pub fn ")?.split_once("(mut self"));
+        let names = text
+            .lines()
+            .filter_map(|line| line.trim().strip_prefix("pub fn ")?.split_once("(mut self"));
         names.map(|(name, _)| name.to_owned()).collect::<Vec<_>>()
     };
     let fields = |path| {
         let text = read(path);
-        let names = text.lines().filter_map(|line| line.trim().strip_prefix("pub ")?.split_once(": usize,"));
+        let names = text
+            .lines()
+            .filter_map(|line| line.trim().strip_prefix("pub ")?.split_once(": usize,"));
         names.map(|(name, _)| name.to_owned()).collect::<Vec<_>>()
     };
-    let settings = [setters("crates/runtime/src/config.rs"), fields("crates/http1/src/limits.rs")].concat();
+    let settings =
+        [setters("crates/runtime/src/config.rs"), fields("crates/http1/src/limits.rs")].concat();
     assert!(settings.len() > 20, "the settings are no longer found: {settings:?}");
-    let missing: Vec<_> = settings.iter().filter(|name| !guide.contains(&format!("`{name}`"))).collect();
+    let missing: Vec<_> =
+        settings.iter().filter(|name| !guide.contains(&format!("`{name}`"))).collect();
     assert!(missing.is_empty(), "not in docs/guide/configuration.md: {missing:?}");
 }
 
@@ -322,7 +346,8 @@ fn the_guide_knows_what_may_be_missing() {
         .map(|(name, _)| name.to_owned())
         .collect();
     let listed = |text: &str, start: &str| {
-        let sentence = text.split_once(start).and_then(|(_, rest)| rest.split(['.', ';', '"']).next());
+        let sentence =
+            text.split_once(start).and_then(|(_, rest)| rest.split(['.', ';', '"']).next());
         let names = sentence.unwrap_or_default().split('`').skip(1).step_by(2);
         names.filter(|name| *name != "Option").map(str::to_owned).collect::<BTreeSet<_>>()
     };
@@ -333,7 +358,8 @@ fn the_guide_knows_what_may_be_missing() {
     assert_eq!(listed(&guide, "It is possible for"), implemented, "docs/guide/handlers.md");
 }
 
-/// `Type::function` is a function in a file that has the type; `Enum::Variant` is two words of one file.
+/// `Type::function` is a function in a file that has the type; `Enum::Variant` is two words of one
+/// file.
 #[test]
 fn the_map_names_what_exists() {
     let source = rust_files("crates");
@@ -354,7 +380,10 @@ fn the_map_names_what_exists() {
     let names: HashSet<_> = map.split('`').skip(1).step_by(2).filter(is_rust).collect();
     assert!(names.len() > 40, "the names are no longer found: {names:?}");
     let missing: Vec<_> = names.into_iter().filter(|name| !exists(name)).collect();
-    assert!(missing.is_empty(), "docs/ARCHITECTURE.md names what is not in the source: {missing:?}");
+    assert!(
+        missing.is_empty(),
+        "docs/ARCHITECTURE.md names what is not in the source: {missing:?}"
+    );
 }
 
 #[test]
@@ -363,8 +392,12 @@ fn links_lead_somewhere() {
     for document in documents() {
         let folder = root().join(&document.path);
         let folder = folder.parent().unwrap();
-        let links =
-            document.text.split("](").skip(1).filter_map(|rest| rest.split_once(')')).map(|(link, _)| link);
+        let links = document
+            .text
+            .split("](")
+            .skip(1)
+            .filter_map(|rest| rest.split_once(')'))
+            .map(|(link, _)| link);
         for link in links.filter(|link| !link.contains("://") && !link.starts_with('#')) {
             let path = link.split('#').next().unwrap_or_default();
             if !folder.join(path).exists() {
@@ -442,13 +475,15 @@ fn read(path: &str) -> String {
     fs::read_to_string(root().join(path)).unwrap_or_else(|error| panic!("{path}: {error}"))
 }
 
-/// All of our Rust, but this file, which names what is absent, and the mistakes that the compiler is to explain. (The
-/// peers' workspace is written as the peers are.)
+/// All of our Rust, but this file, which names what is absent, and the mistakes that the compiler
+/// is to explain. (The peers' workspace is written as the peers are.)
 fn our_files() -> Vec<File> {
     let folders = ["crates", "examples", "tests", ".ci"];
-    let files = folders.into_iter().filter(|folder| root().join(folder).exists()).flat_map(rust_files);
-    let is_ours =
-        |file: &File| file.path != ".ci/tidy/tests/tidy.rs" && !file.path.contains("/compile_errors/");
+    let files =
+        folders.into_iter().filter(|folder| root().join(folder).exists()).flat_map(rust_files);
+    let is_ours = |file: &File| {
+        file.path != ".ci/tidy/tests/tidy.rs" && !file.path.contains("/compile_errors/")
+    };
     files.filter(is_ours).collect()
 }
 
@@ -468,11 +503,16 @@ fn files(path: &str, extension: &str) -> Vec<File> {
     let whole = root().join(path);
     if whole.is_file() {
         let is_wanted = whole.extension().is_some_and(|found| found == extension);
-        return if is_wanted { vec![File { path: path.to_owned(), text: read(path) }] } else { Vec::new() };
+        return if is_wanted {
+            vec![File { path: path.to_owned(), text: read(path) }]
+        } else {
+            Vec::new()
+        };
     }
     let entries = fs::read_dir(&whole).unwrap_or_else(|error| panic!("{path}: {error}"));
     let names = entries.map(|entry| entry.unwrap().file_name().to_str().unwrap().to_owned());
-    let mut names: Vec<_> = names.filter(|name| name != "target" && !name.starts_with('.')).collect();
+    let mut names: Vec<_> =
+        names.filter(|name| name != "target" && !name.starts_with('.')).collect();
     names.sort();
     names.iter().flat_map(|name| files(&format!("{path}/{name}"), extension)).collect()
 }
@@ -484,7 +524,8 @@ fn is_word(c: char) -> bool {
 /// Whether a word occurs, and not as a part of a longer one.
 fn mentions(text: &str, word: &str) -> bool {
     text.match_indices(word).any(|(at, _)| {
-        let joins = |a: Option<char>, b: Option<char>| a.is_some_and(is_word) && b.is_some_and(is_word);
+        let joins =
+            |a: Option<char>, b: Option<char>| a.is_some_and(is_word) && b.is_some_and(is_word);
         let (before, after) = (&text[..at], &text[at + word.len()..]);
         !joins(before.chars().next_back(), word.chars().next())
             && !joins(word.chars().next_back(), after.chars().next())

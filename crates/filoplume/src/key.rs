@@ -13,10 +13,12 @@ use crate::core::error::{Error, Result};
 /// Shortest secret that a key is made of: as long as the keys that are derived from it.
 const SECRET_BYTES_MIN: usize = 32;
 
-/// The length of each of the keys that are derived from the secret: for HMAC-SHA256 and for AES-256-GCM.
+/// The length of each of the keys that are derived from the secret: for HMAC-SHA256 and for
+/// AES-256-GCM.
 const KEY_BYTES: usize = 32;
 
-/// What the derived keys are for, so that the same secret gives other keys elsewhere (RFC 5869, 3.2).
+/// What the derived keys are for, so that the same secret gives other keys elsewhere (RFC 5869,
+/// 3.2).
 const DERIVED_FOR: &[u8] = b"filoplume cookies: HMAC-SHA256, AES-256-GCM";
 
 /// The length of a [mac](Key::mac): 32 bytes in base64.
@@ -24,14 +26,16 @@ pub(crate) const MAC_CHARS: usize = 44;
 
 /// The secret that signs and encrypts cookies and sessions (HMAC-SHA256 and AES-256-GCM).
 ///
-/// It comes from where secrets are kept, and stays the same over restarts and instances; with another one nobody is
-/// known any more.
+/// It comes from where secrets are kept, and stays the same over restarts and instances; with
+/// another one nobody is known any more.
 ///
 /// ```
 /// use filoplume::Key;
 ///
 /// // openssl rand -base64 48
-/// let key = Key::from_secret("VHS0nCGlrZbdLnrBJNxYfNM7YvVpqKHIFHnbm0k54xTnAvrp9fm30Q4XhiFWVNqd")?;
+/// let key = Key::from_secret(
+///     "VHS0nCGlrZbdLnrBJNxYfNM7YvVpqKHIFHnbm0k54xTnAvrp9fm30Q4XhiFWVNqd",
+/// )?;
 /// assert!(Key::from_secret("too short").is_err());
 /// # Ok::<(), filoplume::Error>(())
 /// ```
@@ -45,7 +49,8 @@ struct Keys {
 }
 
 impl Key {
-    /// Returns a random key. What it signed is worth nothing after a restart: for tests and first steps.
+    /// Returns a random key. What it signed is worth nothing after a restart: for tests and first
+    /// steps.
     ///
     /// # Panics
     ///
@@ -65,8 +70,8 @@ impl Key {
         let secret = secret.as_ref();
         if secret.len() < SECRET_BYTES_MIN {
             return Err(Error::start_up(format!(
-                "the secret of a key has {} bytes, and {SECRET_BYTES_MIN} are the least: \
-                 make one with `openssl rand -base64 48`, or use `Key::generate()` in tests",
+                "the secret of a key has {} bytes, and {SECRET_BYTES_MIN} are the least: make one \
+                 with `openssl rand -base64 48`, or use `Key::generate()` in tests",
                 secret.len()
             )));
         }
@@ -82,7 +87,8 @@ impl Key {
             .and_then(|bytes| bytes.fill(&mut derived))
             .expect("HKDF gives up to 255 times the length of a hash");
         let (signs, seals) = derived.split_at(KEY_BYTES);
-        let seals = RandomizedNonceKey::new(&AES_256_GCM, seals).expect("it is as long as AES-256 wants it");
+        let seals = RandomizedNonceKey::new(&AES_256_GCM, seals)
+            .expect("it is as long as AES-256 wants it");
         Self(Arc::new(Keys { signs: hmac::Key::new(hmac::HMAC_SHA256, signs), seals }))
     }
 
@@ -104,15 +110,16 @@ impl Key {
     pub fn from_env(variable: &str) -> Result<Self> {
         let Some(secret) = std::env::var_os(variable) else {
             return Err(Error::start_up(format!(
-                "the variable {variable} is not set: it holds the secret of a key, made with `openssl rand -base64 48`"
+                "the variable {variable} is not set: it holds the secret of a key, made with \
+                 `openssl rand -base64 48`"
             )));
         };
         Self::from_secret(secret.as_encoded_bytes())
             .map_err(|error| Error::start_up(format!("the variable {variable}: {error}")))
     }
 
-    /// The text with a mac before it. `purpose` is authenticated too, so that what was signed for one is not taken for
-    /// another: the name of a cookie, such as.
+    /// The text with a mac before it. `purpose` is authenticated too, so that what was signed for
+    /// one is not taken for another: the name of a cookie, such as.
     pub(crate) fn sign(&self, purpose: &str, text: &str) -> String {
         self.mac(purpose, text) + text
     }
@@ -130,7 +137,8 @@ impl Key {
         STANDARD.encode(hmac::sign(&self.0.signs, bound(purpose, text).as_bytes()))
     }
 
-    /// The text encrypted and authenticated, with its purpose: in base64 the nonce, the encrypted text and the tag.
+    /// The text encrypted and authenticated, with its purpose: in base64 the nonce, the encrypted
+    /// text and the tag.
     pub(crate) fn seal(&self, purpose: &str, text: &str) -> String {
         let mut sealed = text.as_bytes().to_vec();
         let nonce = self.0.seals.seal_in_place_append_tag(Aad::from(purpose), &mut sealed);
@@ -233,9 +241,14 @@ mod tests {
     /// Sessions outlive the program, so what an older version has written stays readable.
     #[test]
     fn what_was_written_before_is_read() {
-        assert_eq!(key().verify("user", "Csp/uqN0Va+5EbfP3y6Jum6emb3EJPDvK4ZDSlERpW0=ada"), Some("ada"));
         assert_eq!(
-            key().open("cart", "toc/j+IGnWEzprFxptzG6NqCSn/re7UI9S/NImLGLLQQjEIa9LwuOg==").as_deref(),
+            key().verify("user", "Csp/uqN0Va+5EbfP3y6Jum6emb3EJPDvK4ZDSlERpW0=ada"),
+            Some("ada")
+        );
+        assert_eq!(
+            key()
+                .open("cart", "toc/j+IGnWEzprFxptzG6NqCSn/re7UI9S/NImLGLLQQjEIa9LwuOg==")
+                .as_deref(),
             Some("three apples")
         );
     }
@@ -246,7 +259,11 @@ mod tests {
         for at in 0..sealed.len() {
             let mut changed = sealed.clone().into_bytes();
             changed[at] ^= 1;
-            assert_eq!(key().open("cart", &String::from_utf8_lossy(&changed)), None, "changed at {at}");
+            assert_eq!(
+                key().open("cart", &String::from_utf8_lossy(&changed)),
+                None,
+                "changed at {at}"
+            );
             assert_eq!(key().open("cart", &sealed[..at]), None, "cut at {at}");
         }
         assert_eq!(key().open("", &key().seal("", "")).as_deref(), Some(""));
@@ -256,7 +273,8 @@ mod tests {
     fn a_short_secret_is_refused_with_the_way_out() {
         let error = Key::from_secret("hunter2").map(drop).expect_err("it is short");
         assert!(error.to_string().contains("openssl rand -base64 48"), "{error}");
-        let error = Key::from_env("FILOPLUME_TEST_NO_SUCH_VARIABLE").map(drop).expect_err("it is not set");
+        let error =
+            Key::from_env("FILOPLUME_TEST_NO_SUCH_VARIABLE").map(drop).expect_err("it is not set");
         assert!(error.to_string().contains("FILOPLUME_TEST_NO_SUCH_VARIABLE"), "{error}");
     }
 

@@ -12,8 +12,8 @@
 //! ```
 //!
 //! - [`App`] holds routes, middleware and state; [`Router`] groups routes.
-//! - Handlers are closures and functions whose parameters are [extractors](Extract) and whose result
-//!   [becomes a response](IntoResponse). They may block: nobody waits for them.
+//! - Handlers are closures and functions whose parameters are [extractors](Extract) and whose
+//!   result [becomes a response](IntoResponse). They may block: nobody waits for them.
 //! - [`Middleware`] is what stands around handlers.
 //! - [`Error`] is what goes wrong, and how it is answered.
 //! - [`testing`] calls an app without a socket.
@@ -22,9 +22,9 @@
 //! how the server behaves, [`ServerBuilder`] binds it in other ways, [`TaskPool`] runs what should
 //! not wait for an answer, within a [`PoolConfig`], and [`tcp`] serves what is not HTTP.
 //!
-//! What an app does not use it does not build: `json` and `form` are on by default, and `full` is every feature. `etag`, `multipart`,
-//! `validate`, `templates`, `static-files`, `embed`, `cookies`, `sessions`, `sqlite`, `redis`, `jwt` and `compression` bring what they
-//! are called after.
+//! What an app does not use it does not build: `json` and `form` are on by default, and `full` is
+//! every feature. `etag`, `multipart`, `validate`, `templates`, `static-files`, `embed`, `cookies`,
+//! `sessions`, `sqlite`, `redis`, `jwt` and `compression` bring what they are called after.
 
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
@@ -80,9 +80,9 @@ pub mod template;
 pub mod testing;
 
 pub use filoplume_runtime::{
-    BlockingStream, Body, Headers, InvalidHeader, Limits, Method, Metrics, Peer, Permits, PoolConfig,
-    PoolError, PoolMetrics, Request, Response, ResponseBody, Server, ServerBuilder, ServerConfig,
-    ShutdownHandle, StaticField, StatusCode, TaskPool, Version, tcp,
+    BlockingStream, Body, Headers, InvalidHeader, Limits, Method, Metrics, Peer, Permits,
+    PoolConfig, PoolError, PoolMetrics, Request, Response, ResponseBody, Server, ServerBuilder,
+    ServerConfig, ShutdownHandle, StaticField, StatusCode, TaskPool, Version, tcp,
 };
 
 pub use crate::app::App;

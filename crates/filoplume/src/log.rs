@@ -1,11 +1,14 @@
-//! Lines for eyes: how text goes into one, and what a program is told that has not set up `tracing`.
+//! Lines for eyes: how text goes into one, and what a program is told that has not set up
+//! `tracing`.
 //!
-//! Most of what is logged can wait until somebody listens. Where the app listens and why a request failed cannot: without
-//! these two the first `cargo run` is silent, and the reason of the first `500` is nowhere.
+//! Most of what is logged can wait until somebody listens. Where the app listens and why a request
+//! failed cannot: without these two the first `cargo run` is silent, and the reason of the first
+//! `500` is nowhere.
 
 use std::fmt::{self, Write as _};
 
-/// Writes a line to stderr, unless `tracing` was set up: then the event that stands beside the call says the same.
+/// Writes a line to stderr, unless `tracing` was set up: then the event that stands beside the call
+/// says the same.
 pub(crate) fn tell_without_subscriber(text: &str) {
     if tracing::dispatcher::has_been_set() {
         return;
@@ -18,13 +21,19 @@ pub(crate) fn tell_without_subscriber(text: &str) {
 
 /// Writes a line, with its end, to stderr. In one piece, so that lines of several threads do not
 /// mix.
-#[allow(clippy::print_stderr, reason = "the one place that does; a `Stderr` is not captured by tests")]
+#[allow(
+    clippy::print_stderr,
+    reason = "the one place that does; a `Stderr` is not captured by tests"
+)]
 pub(crate) fn write_to_stderr(line: &str) {
     eprint!("{}", Unfailing(line));
 }
 
 /// As [`write_to_stderr`], to stdout.
-#[allow(clippy::print_stdout, reason = "the one place that does; a `Stdout` is not captured by tests")]
+#[allow(
+    clippy::print_stdout,
+    reason = "the one place that does; a `Stdout` is not captured by tests"
+)]
 pub(crate) fn write_to_stdout(line: &str) {
     print!("{}", Unfailing(line));
 }
@@ -44,7 +53,8 @@ impl fmt::Display for Unfailing<'_> {
     }
 }
 
-/// As Apache escapes: what could end a field, a line, or be a command to a terminal, becomes visible.
+/// As Apache escapes: what could end a field, a line, or be a command to a terminal, becomes
+/// visible.
 pub(crate) fn escape(line: &mut String, text: &str) {
     for character in text.chars() {
         match character {

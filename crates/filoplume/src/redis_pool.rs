@@ -6,7 +6,8 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use redis::{Client, Connection, IntoConnectionInfo, RedisResult};
 
-/// Most connections that are kept while nobody needs them. More are opened when more threads ask at once.
+/// Most connections that are kept while nobody needs them. More are opened when more threads ask at
+/// once.
 const IDLE_CONNECTIONS_MAX: usize = 16;
 
 /// A server, and the connections to it that nobody uses at the moment.
@@ -21,15 +22,16 @@ impl RedisPool {
     ///
     /// # Errors
     ///
-    /// If this is no URL of a Redis server. The text does not quote it: there may be a password in it.
+    /// If this is no URL of a Redis server. The text does not quote it: there may be a password in
+    /// it.
     pub(crate) fn new(url: &str, timeout: Duration) -> Result<Self, String> {
         let client = url.into_connection_info().and_then(|address| {
             // One answer less to wait for: that tells the server how this library is called.
             let settings = address.redis_settings().clone().set_skip_set_lib_name();
             Client::open(address.set_redis_settings(settings))
         });
-        let client =
-            client.map_err(|error| format!("this is no URL of a Redis server: {}", error.category()))?;
+        let client = client
+            .map_err(|error| format!("this is no URL of a Redis server: {}", error.category()))?;
         Ok(Self { client, timeout, idle: Mutex::default() })
     }
 
@@ -46,8 +48,8 @@ impl RedisPool {
         self.client.get_connection_info().addr().clone()
     }
 
-    /// Asks the server. What fails on a connection that lay idle, which the server may have closed since, is asked again
-    /// on a new one: only for what may be done twice.
+    /// Asks the server. What fails on a connection that lay idle, which the server may have closed
+    /// since, is asked again on a new one: only for what may be done twice.
     ///
     /// # Errors
     ///
@@ -57,9 +59,11 @@ impl RedisPool {
         if let Some(mut connection) = idle {
             match ask(&mut connection) {
                 Ok(value) => return Ok(self.keep(connection, value)),
-                // A server that is slow is not helped by asking it again, and what it refuses it would refuse again.
+                // A server that is slow is not helped by asking it again, and what it refuses it
+                // would refuse again.
                 Err(error)
-                    if error.is_timeout() || !(error.is_io_error() || error.is_unrecoverable_error()) =>
+                    if error.is_timeout()
+                        || !(error.is_io_error() || error.is_unrecoverable_error()) =>
                 {
                     return Err(error);
                 }

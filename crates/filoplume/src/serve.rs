@@ -19,8 +19,8 @@ use crate::routing::{Found, NO_ROUTE};
 /// An app as a service of the engine, for those who bind the server themselves:
 ///
 /// ```
-/// use filoplume::prelude::*;
 /// use filoplume::Server;
+/// use filoplume::prelude::*;
 ///
 /// let app = App::new().get("/", || "Hello!").build()?;
 /// let server = Server::builder().bind("127.0.0.1:0")?.bind("[::1]:0")?.build()?;
@@ -106,11 +106,11 @@ impl App {
         Ok(AppService::new(self.into_built()?))
     }
 
-    /// Answers requests at an address, such as `127.0.0.1:5000`, until SIGTERM or SIGINT. What was begun is finished
-    /// first; a second signal ends the process at once.
+    /// Answers requests at an address, such as `127.0.0.1:5000`, until SIGTERM or SIGINT. What was
+    /// begun is finished first; a second signal ends the process at once.
     ///
-    /// Where it listens is logged, with the port that the system chose for port 0; in a program that has not set up `tracing` it
-    /// is written to stderr.
+    /// Where it listens is logged, with the port that the system chose for port 0; in a program
+    /// that has not set up `tracing` it is written to stderr.
     ///
     /// For several addresses, or a socket from a supervisor: [`build`](Self::build) and a
     /// [`Server`]; see [`AppService`]. To go on meanwhile: [`start`](Self::start).
@@ -123,7 +123,8 @@ impl App {
         listen_on(Server::builder().bind(address).map_err(start_up)?, service)
     }
 
-    /// As [`listen`](Self::listen), at a Unix socket, for a proxy on the same machine. The file goes away with the server.
+    /// As [`listen`](Self::listen), at a Unix socket, for a proxy on the same machine. The file
+    /// goes away with the server.
     ///
     /// ```no_run
     /// use filoplume::prelude::*;
@@ -144,17 +145,18 @@ impl App {
         listen_on(builder, service)
     }
 
-    /// Begins to answer requests at an address on threads of its own, and returns at once. For tests over a socket and
-    /// for programs that do something else beside; port 0 takes one that is free.
+    /// Begins to answer requests at an address on threads of its own, and returns at once. For
+    /// tests over a socket and for programs that do something else beside; port 0 takes one that is
+    /// free.
     ///
     /// Signals are left to the program: without more, SIGTERM and Ctrl-C end the process at once,
     /// and responses that are on their way are cut. [`RunningApp::shutdown_on_signals`] finishes
     /// them first, as [`listen`](Self::listen) does.
     ///
     /// ```
+    /// use filoplume::prelude::*;
     /// use std::io::{Read, Write};
     /// use std::net::TcpStream;
-    /// use filoplume::prelude::*;
     ///
     /// let app = App::new().get("/", || "hi").start("127.0.0.1:0")?;
     /// let mut socket = TcpStream::connect(app.local_addr())?;
@@ -201,8 +203,8 @@ fn start_up(error: filoplume_runtime::Error) -> Error {
     Error::start_up_with(error)
 }
 
-/// An app that answers requests meanwhile. Made by [`App::start`]. When it is dropped the app shuts down, without
-/// anyone waiting for that.
+/// An app that answers requests meanwhile. Made by [`App::start`]. When it is dropped the app shuts
+/// down, without anyone waiting for that.
 ///
 /// ```
 /// use filoplume::prelude::*;
@@ -269,12 +271,12 @@ impl RunningApp {
     /// [listens to them](Self::shutdown_on_signals), by a signal.
     ///
     /// ```
-    /// use std::thread;
     /// use filoplume::prelude::*;
+    /// use std::thread;
     ///
     /// let app = App::new().get("/", || "hi").start("127.0.0.1:0")?;
     /// let handle = app.shutdown_handle();
-    /// thread::spawn(move || handle.shutdown());          // such as when the rest of the program ends
+    /// thread::spawn(move || handle.shutdown()); // such as when the rest of the program ends
     /// app.wait();
     /// # Ok::<(), Error>(())
     /// ```

@@ -14,7 +14,8 @@ pub use crate::context;
 use crate::core::error::{Error, Result};
 use crate::response::Html;
 
-/// How deep folders of templates are looked into at the start. A link that leads into its own folder ends there.
+/// How deep folders of templates are looked into at the start. A link that leads into its own
+/// folder ends there.
 const DEPTH_MAX: usize = 16;
 
 /// What ends the names of templates that are text, beside those of HTML.
@@ -41,20 +42,23 @@ const DATA: [&str; 4] = ["json", "js", "yaml", "yml"];
 /// # Ok::<(), Error>(())
 /// ```
 ///
-/// Values are escaped for HTML, whatever the template is called, but for those of which the name ends with `.txt`, `.md`, `.csv` or
-/// `.eml`, which are text, and `.json`, `.js`, `.yaml` or `.yml`, whose values are written as JSON. A value that is not
-/// there is an error where it is printed; `{% if user %}` may ask for one.
+/// Values are escaped for HTML, whatever the template is called, but for those of which the name
+/// ends with `.txt`, `.md`, `.csv` or `.eml`, which are text, and `.json`, `.js`, `.yaml` or
+/// `.yml`, whose values are written as JSON. A value that is not there is an error where it is
+/// printed; `{% if user %}` may ask for one.
 ///
-/// What is wrong with a template is a `500`: the log has the place, and so has the page that errors have in
-/// [development mode](crate::App::development). Templates of a folder are read at the start, and one that cannot be
-/// parsed is an error there. In builds with debug assertions they are read again when they change.
+/// What is wrong with a template is a `500`: the log has the place, and so has the page that errors
+/// have in [development mode](crate::App::development). Templates of a folder are read at the
+/// start, and one that cannot be parsed is an error there. In builds with debug assertions they are
+/// read again when they change.
 #[derive(Clone)]
 pub struct Templates {
     environment: Arc<Environment<'static>>,
 }
 
 impl Templates {
-    /// Returns the templates below a folder, by their paths: `users/list.html`. What is hidden is left out.
+    /// Returns the templates below a folder, by their paths: `users/list.html`. What is hidden is
+    /// left out.
     ///
     /// # Errors
     ///
@@ -63,7 +67,10 @@ impl Templates {
         let folder = folder.as_ref();
         let mut names = Vec::new();
         collect(folder, "", 0, &mut names).map_err(|error| {
-            Error::start_up(format!("the templates in {} cannot be read: {error}", folder.display()))
+            Error::start_up(format!(
+                "the templates in {} cannot be read: {error}",
+                folder.display()
+            ))
         })?;
         let mut environment = environment();
         environment.set_loader(minijinja::path_loader(folder));
@@ -126,7 +133,8 @@ impl Templates {
         Self::from_strings(templates?)
     }
 
-    /// Sets whether templates of a folder are read again when they change. Default: in builds with debug assertions.
+    /// Sets whether templates of a folder are read again when they change. Default: in builds with
+    /// debug assertions.
     #[must_use]
     pub fn reload(self, is_reloading: bool) -> Self {
         self.configure(|environment| environment.set_auto_reload(is_reloading))
@@ -137,7 +145,8 @@ impl Templates {
     /// ```
     /// use filoplume::template::{Templates, context};
     ///
-    /// let templates = Templates::from_strings([("a.html", "{{ site }}")])?.global("site", "Notes");
+    /// let templates =
+    ///     Templates::from_strings([("a.html", "{{ site }}")])?.global("site", "Notes");
     /// assert_eq!(templates.render("a.html", context! {})?.0, "Notes");
     /// # Ok::<(), filoplume::Error>(())
     /// ```
@@ -152,8 +161,9 @@ impl Templates {
     /// ```
     /// use filoplume::template::{Templates, context};
     ///
-    /// let templates = Templates::from_strings([("a.html", "{{ name|shout }}")])?
-    ///     .configure(|environment| environment.add_filter("shout", |text: String| text.to_uppercase()));
+    /// let templates = Templates::from_strings([("a.html", "{{ name|shout }}")])?.configure(
+    ///     |environment| environment.add_filter("shout", |text: String| text.to_uppercase()),
+    /// );
     /// assert_eq!(templates.render("a.html", context! { name => "ada" })?.0, "ADA");
     /// # Ok::<(), filoplume::Error>(())
     /// ```
@@ -163,12 +173,13 @@ impl Templates {
         self
     }
 
-    /// Renders a template for HTML with the values of a context: a `context! { .. }`, or anything that is `Serialize`.
+    /// Renders a template for HTML with the values of a context: a `context! { .. }`, or anything
+    /// that is `Serialize`.
     ///
     /// # Errors
     ///
-    /// If there is no such template, it is none whose values are escaped for HTML, or it fails. A `500`: the details are
-    /// for the log.
+    /// If there is no such template, it is none whose values are escaped for HTML, or it fails. A
+    /// `500`: the details are for the log.
     pub fn render(&self, name: &str, context: impl Serialize) -> Result<Html<String>> {
         if !matches!(escape(name), AutoEscape::Html) {
             return Err(Error::internal(format!(
@@ -185,7 +196,8 @@ impl Templates {
     /// If there is no such template, or it fails. A `500`: the details are for the log.
     pub fn render_text(&self, name: &str, context: impl Serialize) -> Result<String> {
         let context = value_of(&context);
-        let rendered = self.environment.get_template(name).and_then(|template| template.render(context));
+        let rendered =
+            self.environment.get_template(name).and_then(|template| template.render(context));
         rendered.map_err(|error| Error::internal(TemplateError::of(name, error)))
     }
 }
@@ -197,23 +209,30 @@ impl fmt::Debug for Templates {
     }
 }
 
-/// Makes the values that a template is rendered with: `context! { title, notes => db.notes()? }`. Names stand for variables of the
-/// same name; values are anything that is `Serialize`, other contexts too.
+/// Makes the values that a template is rendered with: `context! { title, notes => db.notes()? }`.
+/// Names stand for variables of the same name; values are anything that is `Serialize`, other
+/// contexts too.
 ///
 /// ```
 /// use filoplume::template::{Templates, context};
 /// use serde::Serialize;
 ///
 /// #[derive(Serialize)]
-/// struct Note { title: String }
+/// struct Note {
+///     title: String,
+/// }
 ///
-/// let templates = Templates::from_strings([("notes.html", "{% for note in notes %}{{ count }} {{ note.title }}{% endfor %}")])?;
+/// let templates = Templates::from_strings([(
+///     "notes.html",
+///     "{% for note in notes %}{{ count }} {{ note.title }}{% endfor %}",
+/// )])?;
 /// let notes = vec![Note { title: "Tea".to_owned() }];
 /// let page = templates.render("notes.html", context! { count => notes.len(), notes })?;
 /// assert_eq!(page.0, "1 Tea");
 /// # Ok::<(), filoplume::Error>(())
 /// ```
-// Not minijinja's: that one takes what minijinja knows, and structs of the app only when they are wrapped.
+// Not minijinja's: that one takes what minijinja knows, and structs of the app only when they are
+// wrapped.
 #[macro_export]
 macro_rules! context {
     (@value $name:ident) => { $crate::template::value_of(&$name) };
@@ -248,8 +267,10 @@ fn environment() -> Environment<'static> {
 
 /// How values are escaped: for HTML where nothing else is known to be right.
 fn escape(name: &str) -> AutoEscape {
-    let name = [".j2", ".jinja2", ".jinja"].iter().find_map(|end| name.strip_suffix(end)).unwrap_or(name);
-    let ending = Path::new(name).extension().and_then(|ending| ending.to_str()).map(str::to_ascii_lowercase);
+    let name =
+        [".j2", ".jinja2", ".jinja"].iter().find_map(|end| name.strip_suffix(end)).unwrap_or(name);
+    let ending =
+        Path::new(name).extension().and_then(|ending| ending.to_str()).map(str::to_ascii_lowercase);
     match ending.as_deref() {
         Some(ending) if TEXT.contains(&ending) => AutoEscape::None,
         Some(ending) if DATA.contains(&ending) => AutoEscape::Json,
@@ -258,7 +279,12 @@ fn escape(name: &str) -> AutoEscape {
 }
 
 /// The names of the templates below a folder.
-fn collect(folder: &Path, prefix: &str, depth: usize, names: &mut Vec<String>) -> std::io::Result<()> {
+fn collect(
+    folder: &Path,
+    prefix: &str,
+    depth: usize,
+    names: &mut Vec<String>,
+) -> std::io::Result<()> {
     if depth > DEPTH_MAX {
         return Ok(());
     }
@@ -278,7 +304,8 @@ fn collect(folder: &Path, prefix: &str, depth: usize, names: &mut Vec<String>) -
     Ok(())
 }
 
-/// Whether a file is read at the start. Pictures that stand beside templates are none; others are read when they are used.
+/// Whether a file is read at the start. Pictures that stand beside templates are none; others are
+/// read when they are used.
 fn is_template(name: &str) -> bool {
     let ending = Path::new(name).extension().and_then(|ending| ending.to_str()).unwrap_or_default();
     TEXT.contains(&ending)
@@ -335,7 +362,9 @@ mod tests {
 
     #[test]
     fn what_is_not_known_to_be_something_else_is_escaped_for_html() {
-        for name in ["a.html", "a.HTM", "a.xml", "a.svg", "a", "a.tpl", "a.html.j2", "a.jinja", "dir.txt/a"] {
+        for name in
+            ["a.html", "a.HTM", "a.xml", "a.svg", "a", "a.tpl", "a.html.j2", "a.jinja", "dir.txt/a"]
+        {
             assert!(matches!(escape(name), AutoEscape::Html), "{name}");
         }
         for name in ["a.txt", "a.md.j2", "mail/a.eml", "a.csv"] {

@@ -21,14 +21,18 @@ use crate::verify::{Statuses, Verify};
 
 /// A load generator that tells the truth.
 ///
-/// It asks a server over many connections, as fast as the answers come or at a constant rate, and reports what came
-/// back, how long it took, and what should make you doubt the figures.
+/// It asks a server over many connections, as fast as the answers come or at a constant rate, and
+/// reports what came back, how long it took, and what should make you doubt the figures.
 #[derive(Debug, Parser)]
-#[command(name = "gust", version, args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
 #[command(
-    after_help = "Exit codes: 0 done; 1 worse than --compare allows, more errors than --max-errors, an answer \
-that --expect or --verify refuses, or no answer at all; 2 it could not be run."
+    name = "gust",
+    version,
+    args_conflicts_with_subcommands = true,
+    subcommand_negates_reqs = true
 )]
+#[command(after_help = "Exit codes: 0 done; 1 worse than --compare allows, more errors than \
+                        --max-errors, an answer that --expect or --verify refuses, or no answer \
+                        at all; 2 it could not be run.")]
 pub(crate) struct Arguments {
     #[command(subcommand)]
     pub(crate) command: Option<Command>,
@@ -60,7 +64,8 @@ pub(crate) enum Command {
 
 #[derive(Args, Debug)]
 pub(crate) struct LoadArguments {
-    /// Whom to ask: http://HOST[:PORT][/PATH], tcp://HOST:PORT (an echo), unix:/SOCKET[:/PATH], or :PORT[/PATH].
+    /// Whom to ask: http://HOST[:PORT][/PATH], tcp://HOST:PORT (an echo), unix:/SOCKET[:/PATH], or
+    /// :PORT[/PATH].
     #[arg(value_name = "URL", required = true)]
     pub(crate) url: Option<String>,
 
@@ -79,11 +84,13 @@ pub(crate) struct LoadArguments {
     /// Requests on their way on one connection at once.
     #[arg(short, long, default_value = "1", help_heading = "Load")]
     pipeline: usize,
-    /// Requests per second over all connections, whatever the answers do. Latency then counts from the moment a request
-    /// should have been sent. Without it, each answer is followed by the next request.
+    /// Requests per second over all connections, whatever the answers do. Latency then counts from
+    /// the moment a request should have been sent. Without it, each answer is followed by the next
+    /// request.
     #[arg(short, long, value_parser = parse_rate, help_heading = "Load")]
     rate: Option<f64>,
-    /// Grow from nothing to the full load in this time: the rate with -r, else the number of connections.
+    /// Grow from nothing to the full load in this time: the rate with -r, else the number of
+    /// connections.
     #[arg(long, value_parser = parse_duration, default_value = "0s", help_heading = "Load")]
     ramp: Duration,
     /// Ask for this long before anything counts.
@@ -98,7 +105,8 @@ pub(crate) struct LoadArguments {
     /// Give up on an answer, or on opening a connection, after this time.
     #[arg(long, value_parser = parse_duration, default_value = "10s", help_heading = "Load")]
     timeout: Duration,
-    /// So many threads that block on their sockets, one answer after the other, instead of event loops.
+    /// So many threads that block on their sockets, one answer after the other, instead of event
+    /// loops.
     #[arg(long, conflicts_with_all = ["threads", "rate", "ramp", "connect_rate"], help_heading = "Load")]
     blocking_threads: Option<usize>,
 
@@ -114,15 +122,16 @@ pub(crate) struct LoadArguments {
     /// A file to send as the content.
     #[arg(short = 'B', long, help_heading = "Request")]
     body_file: Option<PathBuf>,
-    /// A file of requests to choose from, one a line: [WEIGHT] [METHOD] PATH. Lines that begin with # are skipped.
+    /// A file of requests to choose from, one a line: [WEIGHT] [METHOD] PATH. Lines that begin with
+    /// # are skipped.
     #[arg(long, value_name = "FILE", help_heading = "Request")]
     urls: Option<PathBuf>,
     /// Bytes in a message to tcp://.
     #[arg(short, long, default_value = "64", value_parser = parse_count, help_heading = "Request")]
     length: u64,
 
-    /// Look at what comes back: that it is what was sent (echo), or that status, or status and content (body), are those
-    /// of the first answer. [default: echo for tcp://, else body]
+    /// Look at what comes back: that it is what was sent (echo), or that status, or status and
+    /// content (body), are those of the first answer. [default: echo for tcp://, else body]
     #[arg(long, num_args = 0..=1, default_missing_value = "", require_equals = true, help_heading = "Checks")]
     verify: Option<String>,
     /// Statuses that are no error: 2xx, 200,304.
@@ -185,7 +194,8 @@ impl LoadArguments {
         let connections = usize::try_from(self.connections).unwrap_or(usize::MAX);
         let connections = bounded("--connections", connections, 1, 1_000_000)?;
         if self.no_keepalive && depth > 1 {
-            return Err("--no-keepalive has one request on each connection: leave out --pipeline".to_owned());
+            return Err("--no-keepalive has one request on each connection: leave out --pipeline"
+                .to_owned());
         }
         if self.timeout.is_zero() {
             return Err("--timeout must be longer than nothing".to_owned());
@@ -303,7 +313,8 @@ impl LoadArguments {
     fn asks_to_close(&self) -> bool {
         let says_close = |header: &String| {
             header.split_once(':').is_some_and(|(name, value)| {
-                name.trim().eq_ignore_ascii_case("connection") && value.trim().eq_ignore_ascii_case("close")
+                name.trim().eq_ignore_ascii_case("connection")
+                    && value.trim().eq_ignore_ascii_case("close")
             })
         };
         self.headers.iter().any(says_close)
@@ -315,7 +326,9 @@ impl LoadArguments {
             ("" | "echo", Protocol::Echo) | ("echo", Protocol::Http) => Ok(Some(Verify::Echo)),
             ("" | "body", Protocol::Http) => Ok(Some(Verify::Body)),
             ("status", Protocol::Http) => Ok(Some(Verify::Status)),
-            _ => Err(format!("--verify={what} is none of echo, status and body (tcp:// has only echo)")),
+            _ => Err(format!(
+                "--verify={what} is none of echo, status and body (tcp:// has only echo)"
+            )),
         }
     }
 }
@@ -339,8 +352,11 @@ impl UrlLine {
         if weight.is_some() {
             words.remove(0);
         }
-        let method =
-            words.pop().map(method).transpose().map_err(|error| format!("line {number}: {error}"))?;
+        let method = words
+            .pop()
+            .map(method)
+            .transpose()
+            .map_err(|error| format!("line {number}: {error}"))?;
         let path = match path.strip_prefix("http://") {
             Some(_) => Target::parse(path).map_err(|error| format!("line {number}: {error}"))?.path,
             None => path.to_owned(),
@@ -354,7 +370,9 @@ impl UrlLine {
 
 fn method(name: &str) -> Result<Method, String> {
     match Method::from_bytes(name.as_bytes()) {
-        Ok(Method::CONNECT) => Err("CONNECT opens a tunnel, and is no request to repeat".to_owned()),
+        Ok(Method::CONNECT) => {
+            Err("CONNECT opens a tunnel, and is no request to repeat".to_owned())
+        }
         Ok(method) => Ok(method),
         Err(_) => Err(format!("{name:?} is no method")),
     }
@@ -400,7 +418,10 @@ mod tests {
         let plan = plan(":8080").unwrap();
         assert_eq!((plan.connections, plan.depth, plan.keep_alive), (64, 1, true));
         assert_eq!(plan.end, End { after: Some(Duration::from_secs(10)), requests: None });
-        assert_eq!(plan.requests.template(0).bytes, b"GET / HTTP/1.1\r\nhost: 127.0.0.1:8080\r\n\r\n");
+        assert_eq!(
+            plan.requests.template(0).bytes,
+            b"GET / HTTP/1.1\r\nhost: 127.0.0.1:8080\r\n\r\n"
+        );
         assert_eq!((plan.rate, plan.verify, plan.errors_max), (None, None, None));
     }
 
@@ -467,8 +488,10 @@ mod tests {
 
     #[test]
     fn lines_of_requests_have_three_parts() {
-        let of =
-            |line| UrlLine::parse(line, 7).map(|line| line.map(|line| (line.weight, line.method, line.path)));
+        let of = |line| {
+            UrlLine::parse(line, 7)
+                .map(|line| line.map(|line| (line.weight, line.method, line.path)))
+        };
         assert_eq!(of("/a?b"), Ok(Some((1, None, "/a?b".to_owned()))));
         assert_eq!(of(" 3 /a"), Ok(Some((3, None, "/a".to_owned()))));
         assert_eq!(of("3 POST http://h/a"), Ok(Some((3, Some(Method::POST), "/a".to_owned()))));

@@ -1,4 +1,5 @@
-//! Clients that block: each thread writes to each of its sockets, then waits for each of the answers.
+//! Clients that block: each thread writes to each of its sockets, then waits for each of the
+//! answers.
 
 use std::io::{self, Read, Write};
 use std::net::TcpStream;
@@ -163,7 +164,9 @@ impl Client<'_> {
                     exchange.put_back(&scratch.input[..kept]);
                     let sent = exchange.oldest_sent().unwrap_or(now);
                     match error.kind() {
-                        io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut | io::ErrorKind::Interrupted => {
+                        io::ErrorKind::WouldBlock
+                        | io::ErrorKind::TimedOut
+                        | io::ErrorKind::Interrupted => {
                             let is_late = now.saturating_sub(sent) > nanos(plan.timeout);
                             if is_late { Err(ErrorKind::Timeout) } else { Ok(Flow::Open) }
                         }
@@ -185,7 +188,8 @@ impl Client<'_> {
     /// The server is gone for good, and only a number of requests would end this.
     fn is_gone(&self) -> bool {
         let now = self.shared.clock.now();
-        self.plan.end.after.is_none() && now.saturating_sub(self.progress) > nanos(self.plan.timeout) + SECOND
+        self.plan.end.after.is_none()
+            && now.saturating_sub(self.progress) > nanos(self.plan.timeout) + SECOND
     }
 
     fn is_connected(&mut self, place: usize) -> bool {
@@ -197,7 +201,8 @@ impl Client<'_> {
             return false;
         }
         // A connect cannot be interrupted, and the end of the run does not wait for it.
-        let left = Duration::from_nanos(self.end.saturating_sub(begun)).max(Duration::from_millis(1));
+        let left =
+            Duration::from_nanos(self.end.saturating_sub(begun)).max(Duration::from_millis(1));
         match connect(self.plan, self.plan.timeout.min(left)) {
             Ok(stream) => {
                 self.progress = begun;
@@ -261,7 +266,11 @@ impl Client<'_> {
             opened: self.places.iter().map(|place| place.opened).collect(),
             unanswered: exchanges().map(|exchange| exchange.unanswered(counts_from)).sum(),
             never_sent: 0,
-            longest_wait: longest_wait(exchanges().filter_map(Exchange::oldest_sent), counts_from, now),
+            longest_wait: longest_wait(
+                exchanges().filter_map(Exchange::oldest_sent),
+                counts_from,
+                now,
+            ),
             thread: self.cpu.stop(),
             ended: now,
         }

@@ -1,4 +1,5 @@
-//! Puts the slices of all threads together: the sum, the course over time, and what is going on right now.
+//! Puts the slices of all threads together: the sum, the course over time, and what is going on
+//! right now.
 
 use std::collections::BTreeMap;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender};
@@ -48,7 +49,8 @@ pub(crate) struct Collector {
     collected: Collected,
     /// Moments to which a thread may still add, by their first tick.
     open: BTreeMap<u64, Slice>,
-    /// Slices of moments that are closed: each is most of a megabyte, and there will be another moment.
+    /// Slices of moments that are closed: each is most of a megabyte, and there will be another
+    /// moment.
     spare: Vec<Slice>,
     /// The tick that each thread has reached.
     reached: Vec<u64>,
@@ -106,7 +108,10 @@ impl Collector {
             self.live.errors_total += slice.errors.total();
             self.collected.total.merge(&slice);
             let fresh = || self.spare.pop().unwrap_or_else(Slice::new);
-            self.open.entry(tick / self.collected.ticks_per_moment).or_insert_with(fresh).merge(&slice);
+            self.open
+                .entry(tick / self.collected.ticks_per_moment)
+                .or_insert_with(fresh)
+                .merge(&slice);
             self.reached[thread] = tick / self.collected.ticks_per_moment;
             self.close_before(self.reached.iter().copied().min().unwrap_or(0));
         }
@@ -115,7 +120,8 @@ impl Collector {
         let _ = self.returns[thread].send(slice);
     }
 
-    /// Nothing can be added to these moments any more. Those in which nothing was delivered are empty ones.
+    /// Nothing can be added to these moments any more. Those in which nothing was delivered are
+    /// empty ones.
     fn close_before(&mut self, end: u64) {
         while self.open.first_key_value().is_some_and(|(&at, _)| at < end) {
             let Some((at, mut slice)) = self.open.pop_first() else { return };
@@ -142,8 +148,8 @@ impl Collector {
         }
     }
 
-    /// Half as many moments, each twice as long, so that memory does not grow with time. Of two percentiles the larger
-    /// one is kept.
+    /// Half as many moments, each twice as long, so that memory does not grow with time. Of two
+    /// percentiles the larger one is kept.
     fn halve(&mut self) {
         let pairs = self.collected.course.chunks(2);
         self.collected.course =
@@ -193,10 +199,11 @@ mod tests {
         fn look(&mut self, _: &Live) {}
     }
 
-    /// Each delivery is a thread, a tick and a number of responses. If that is a multiple of 8, it is
-    /// recorded as a latency too. Not always, because adding latencies up is most of the work.
+    /// Each delivery is a thread, a tick and a number of responses. If that is a multiple of 8, it
+    /// is recorded as a latency too. Not always, because adding latencies up is most of the work.
     fn collect(ticks_per_moment: u64, deliveries: &[(usize, Option<u64>, u64)]) -> Collected {
-        // Slices are large, so few are on their way at once, and those that come back are used again.
+        // Slices are large, so few are on their way at once, and those that come back are used
+        // again.
         let (sender, receiver) = mpsc::sync_channel(1);
         let (back, returned) = mpsc::channel();
         thread::scope(|scope| {
@@ -271,7 +278,8 @@ mod tests {
 
     #[test]
     fn a_course_of_more_than_600_moments_keeps_each_in_its_place() {
-        // One thread is two ticks behind the other: what is open when the course is halved stays right.
+        // One thread is two ticks behind the other: what is open when the course is halved stays
+        // right.
         let ticks: i64 = 1300;
         let deliveries: Vec<_> = (0..ticks + 2)
             .flat_map(|tick| [(0, tick), (1, tick - 2)])
@@ -299,14 +307,17 @@ mod tests {
         assert_eq!([599, 600, 601].map(of), [(599, 1), (300, 2), (301, 2)]);
     }
 
-    /// Nothing is delivered of the last moment before the course is halved, so that it grows by two at once.
+    /// Nothing is delivered of the last moment before the course is halved, so that it grows by two
+    /// at once.
     #[test]
     fn a_course_is_halved_when_its_moments_are_pairs() {
         let ticks = (0..=602_u64).filter(|&tick| tick != 599);
-        let deliveries: Vec<_> = ticks.flat_map(|tick| [(0, Some(tick), 1), (1, Some(tick), 1)]).collect();
+        let deliveries: Vec<_> =
+            ticks.flat_map(|tick| [(0, Some(tick), 1), (1, Some(tick), 1)]).collect();
         let collected = collect(1, &deliveries);
         let responses: Vec<_> = collected.course.iter().map(|moment| moment.responses).collect();
-        let expected: Vec<_> = (0..302).map(|index| if matches!(index, 299 | 301) { 2 } else { 4 }).collect();
+        let expected: Vec<_> =
+            (0..302).map(|index| if matches!(index, 299 | 301) { 2 } else { 4 }).collect();
         assert_eq!((responses, collected.ticks_per_moment), (expected, 2));
     }
 

@@ -34,7 +34,8 @@ struct Figure {
     verdict: Verdict,
 }
 
-/// Compares what a user would notice: how much, how fast, how often wrong; and what it costs, if both runs know.
+/// Compares what a user would notice: how much, how fast, how often wrong; and what it costs, if
+/// both runs know.
 pub(crate) fn compare(base: &Run, now: &Run, threshold: f64) -> Comparison {
     let mut figures = Vec::new();
     let mut add = |name, base: f64, now: f64, more_is_better: bool, show: fn(f64) -> String| {
@@ -53,7 +54,8 @@ pub(crate) fn compare(base: &Run, now: &Run, threshold: f64) -> Comparison {
         add(name, base.latency.at(percentile), now.latency.at(percentile), false, units::time);
     }
     if let (Some(base_server), Some(now_server)) = (base.server, now.server) {
-        let (base, now) = (base.per_response(base_server.total()), now.per_response(now_server.total()));
+        let (base, now) =
+            (base.per_response(base_server.total()), now.per_response(now_server.total()));
         add("server CPU", base, now, false, |micros| format!("{micros:.2} µs"));
     }
     figures.push(errors(base, now, threshold));
@@ -84,13 +86,21 @@ fn differences(base: &Run, now: &Run) -> Vec<String> {
         }
     };
     check("the protocol", before.protocol.clone(), after.protocol.clone());
-    check("the number of connections", before.connections.to_string(), after.connections.to_string());
+    check(
+        "the number of connections",
+        before.connections.to_string(),
+        after.connections.to_string(),
+    );
     check("the pipeline", before.depth.to_string(), after.depth.to_string());
     check("the number of threads", before.threads.to_string(), after.threads.to_string());
     let rate = |rate: Option<f64>| rate.map_or("none".to_owned(), units::rate);
     check("the rate", rate(before.rate), rate(after.rate));
     check("keep-alive", before.keep_alive.to_string(), after.keep_alive.to_string());
-    check("the size of a request", before.request_bytes.to_string(), after.request_bytes.to_string());
+    check(
+        "the size of a request",
+        before.request_bytes.to_string(),
+        after.request_bytes.to_string(),
+    );
     found
 }
 
@@ -104,13 +114,18 @@ impl fmt::Display for Comparison {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "{:<12}{:>14}{:>14}{:>10}", "compared", "base", "now", "change")?;
         for figure in &self.figures {
-            let change = figure.change.map_or(String::new(), |change| format!("{:+.1} %", change * 100.0));
+            let change =
+                figure.change.map_or(String::new(), |change| format!("{:+.1} %", change * 100.0));
             let verdict = match figure.verdict {
                 Verdict::Better => "  better",
                 Verdict::Same => "",
                 Verdict::Worse => "  WORSE",
             };
-            writeln!(f, "{:<12}{:>14}{:>14}{change:>10}{verdict}", figure.name, figure.base, figure.now)?;
+            writeln!(
+                f,
+                "{:<12}{:>14}{:>14}{change:>10}{verdict}",
+                figure.name, figure.base, figure.now
+            )?;
         }
         for difference in &self.differences {
             writeln!(f, "not the same load: {difference}")?;

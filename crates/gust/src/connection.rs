@@ -11,7 +11,8 @@ use crate::tally::{ErrorKind, Tally};
 use crate::transport::Stream;
 use crate::units::Nanos;
 
-/// Reads in a row from one connection before the others have their turn: a server that floods must not stop the clock.
+/// Reads in a row from one connection before the others have their turn: a server that floods must
+/// not stop the clock.
 const READS_IN_A_ROW: u32 = 16;
 
 /// A place for one connection after the other.
@@ -82,14 +83,16 @@ impl Connection {
         Ok(())
     }
 
-    /// The socket is writable for the first time: it is open now, or has failed. Returns when it was begun.
+    /// The socket is writable for the first time: it is open now, or has failed. Returns when it
+    /// was begun.
     pub(crate) fn finish_connect(&mut self) -> io::Result<Option<Nanos>> {
         let Link::Connecting { stream, since } = &self.link else { return Ok(None) };
         let since = *since;
         if let Some(error) = stream.take_error()? {
             return Err(error);
         }
-        let Link::Connecting { stream, .. } = std::mem::replace(&mut self.link, Link::Closed { until: 0 })
+        let Link::Connecting { stream, .. } =
+            std::mem::replace(&mut self.link, Link::Closed { until: 0 })
         else {
             return Ok(None);
         };
@@ -150,8 +153,9 @@ impl Connection {
         Ok(())
     }
 
-    /// Reads what came, until the socket is empty or the others have waited long enough. `clock` tells the moment of
-    /// each read, and `go_on` is called after each with that moment: it may begin new requests.
+    /// Reads what came, until the socket is empty or the others have waited long enough. `clock`
+    /// tells the moment of each read, and `go_on` is called after each with that moment: it may
+    /// begin new requests.
     #[inline]
     pub(crate) fn receive(
         &mut self,

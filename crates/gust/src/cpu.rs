@@ -63,7 +63,8 @@ impl Spent {
 }
 
 impl CpuTime {
-    /// What this process has used. The sum is exact; where the system says no more, all of it is user time.
+    /// What this process has used. The sum is exact; where the system says no more, all of it is
+    /// user time.
     pub(crate) fn own() -> Self {
         let total = seconds(nanos(clock_gettime(ClockId::ProcessCPUTime)));
         let split = read_stat("/proc/self/stat").unwrap_or_default();
@@ -72,13 +73,17 @@ impl CpuTime {
         Self { user: total * user, system: total * (1.0 - user) }
     }
 
-    /// What another process has used, in ticks of 10 ms. `None` if there is none, or no way to know.
+    /// What another process has used, in ticks of 10 ms. `None` if there is none, or no way to
+    /// know.
     pub(crate) fn of(process: u32) -> Option<Self> {
         read_stat(&format!("/proc/{process}/stat"))
     }
 
     pub(crate) fn since(self, earlier: Self) -> Self {
-        Self { user: (self.user - earlier.user).max(0.0), system: (self.system - earlier.system).max(0.0) }
+        Self {
+            user: (self.user - earlier.user).max(0.0),
+            system: (self.system - earlier.system).max(0.0),
+        }
     }
 
     pub(crate) fn total(self) -> f64 {

@@ -1,4 +1,5 @@
-//! The requests and answers of one connection: which are on their way, and what the bytes that come mean.
+//! The requests and answers of one connection: which are on their way, and what the bytes that come
+//! mean.
 //!
 //! No socket and no clock: the moment is an argument, and bytes go in and out as slices.
 
@@ -76,7 +77,8 @@ impl Exchange {
         }
     }
 
-    /// Forgets what was on its way, for the next connection, and returns how many requests that were counted.
+    /// Forgets what was on its way, for the next connection, and returns how many requests that
+    /// were counted.
     pub(crate) fn restart(&mut self, tally: &Tally) -> u64 {
         let lost = self.unanswered(tally.counts_from);
         self.pending.clear();
@@ -210,7 +212,9 @@ impl Exchange {
         match reader.peer_closed(&self.unread) {
             PeerClosed::Ended => self.complete(plan, now, tally),
             PeerClosed::BetweenResponses if self.pending.is_empty() => return Ok(()),
-            PeerClosed::BetweenResponses | PeerClosed::Truncated => return Err(ErrorKind::ClosedEarly),
+            PeerClosed::BetweenResponses | PeerClosed::Truncated => {
+                return Err(ErrorKind::ClosedEarly);
+            }
         }
         if self.pending.is_empty() { Ok(()) } else { Err(ErrorKind::ClosedEarly) }
     }
@@ -241,7 +245,8 @@ impl Exchange {
                 return Ok(Flow::Open);
             };
             let method = &plan.requests.template(asked.template).method;
-            let (used, event) = reader.receive(input, method, &LIMITS).map_err(|_| ErrorKind::Malformed)?;
+            let (used, event) =
+                reader.receive(input, method, &LIMITS).map_err(|_| ErrorKind::Malformed)?;
             input = &input[used..];
             match event {
                 None => {
@@ -257,7 +262,8 @@ impl Exchange {
                 }
                 Some(ResponseEvent::End) => {
                     let may_follow = reader.is_persistent();
-                    // An answer that came before its request was written: the rest of it would be read as another.
+                    // An answer that came before its request was written: the rest of it would be
+                    // read as another.
                     let was_early = self.unsent == self.pending.len();
                     self.complete(plan, now, tally);
                     if !may_follow || was_early {

@@ -108,7 +108,8 @@ impl Latency {
     }
 }
 
-/// Percentiles whose distance to 100 halves again and again, ten steps a halving, as far as single values are told apart.
+/// Percentiles whose distance to 100 halves again and again, ten steps a halving, as far as single
+/// values are told apart.
 fn curve(count: u64) -> impl Iterator<Item = f64> {
     let steps = (0..).map(|step| 100.0 - 100.0 * 0.5_f64.powf(f64::from(step) / 10.0));
     let finest = 100.0 / float(count.max(1));
@@ -134,7 +135,8 @@ mod tests {
         let mut histogram = Histogram::new();
         (1..=100_000).for_each(|tens| histogram.record(tens * 10_000));
         let summary = histogram.summary();
-        for (percentile, exact) in [(50.0, 5e8), (90.0, 9e8), (99.0, 9.9e8), (99.9, 9.99e8), (99.99, 9.999e8)]
+        for (percentile, exact) in
+            [(50.0, 5e8), (90.0, 9e8), (99.0, 9.9e8), (99.9, 9.99e8), (99.99, 9.999e8)]
         {
             let error = (summary.at(percentile) - exact).abs() / exact;
             assert!(error < 0.001, "p{percentile}: {error}");
@@ -162,7 +164,11 @@ mod tests {
         let summary = histogram.summary();
         assert_eq!((histogram.max(), summary.max), (999_990_099, 999_990_099.0));
         assert_eq!((summary.at(99.9), histogram.percentile(100.0)), (summary.max, histogram.max()));
-        assert!(summary.curve.iter().all(|&(_, value)| value <= summary.max), "{:?}", summary.curve);
+        assert!(
+            summary.curve.iter().all(|&(_, value)| value <= summary.max),
+            "{:?}",
+            summary.curve
+        );
     }
 
     #[test]

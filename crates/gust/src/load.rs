@@ -23,7 +23,8 @@ use crate::worker;
 /// How often a thread hands over what it counted.
 const TICK: Nanos = 100 * MILLISECOND;
 
-/// With more threads than this, each does so less often: a slice is a quarter of a megabyte to look through.
+/// With more threads than this, each does so less often: a slice is a quarter of a megabyte to look
+/// through.
 const THREADS_AT_FULL_TICK: usize = 8;
 
 /// A course over time has about so many moments.
@@ -39,8 +40,8 @@ pub(crate) fn run(plan: &Plan, is_quiet: bool) -> Result<Run, String> {
     let length = plan.end.after.map_or(0, nanos);
     let shared = Shared::new(plan);
     let mut progress = Progress::new(plan, is_quiet);
-    let signals =
-        Signals::new([SIGINT, SIGTERM]).map_err(|error| format!("cannot watch for signals: {error}"))?;
+    let signals = Signals::new([SIGINT, SIGTERM])
+        .map_err(|error| format!("cannot watch for signals: {error}"))?;
     let stopper = signals.handle();
     let (sender, slices) = mpsc::channel();
     let (returns, returned): (Vec<_>, Vec<_>) = (0..plan.threads).map(|_| mpsc::channel()).unzip();
@@ -58,17 +59,20 @@ pub(crate) fn run(plan: &Plan, is_quiet: bool) -> Result<Run, String> {
             }
         };
         drop(sender);
-        let mut before = CpuUsed { client: CpuTime::own(), server: plan.server.and_then(CpuTime::of) };
-        let collected =
-            collector.run(&slices, &mut Counting { progress: &mut progress, plan, before: &mut before });
+        let mut before =
+            CpuUsed { client: CpuTime::own(), server: plan.server.and_then(CpuTime::of) };
+        let collected = collector
+            .run(&slices, &mut Counting { progress: &mut progress, plan, before: &mut before });
         let server = plan.server.and_then(CpuTime::of).zip(before.server);
         let cpu = CpuUsed {
             client: CpuTime::own().since(before.client),
             server: server.map(|(after, before)| after.since(before)),
         };
         stopper.close();
-        let threads: io::Result<Vec<Finished>> =
-            threads.into_iter().map(|thread| thread.join().expect("a client does not panic")).collect();
+        let threads: io::Result<Vec<Finished>> = threads
+            .into_iter()
+            .map(|thread| thread.join().expect("a client does not panic"))
+            .collect();
         (threads, Some(collected), Some(cpu))
     });
     drop(progress);
@@ -106,7 +110,8 @@ fn start<'scope>(
     numbered.map(start_one).collect()
 }
 
-/// Raises the number of open files to what the system lets us have. If that is too few, connects fail and are counted.
+/// Raises the number of open files to what the system lets us have. If that is too few, connects
+/// fail and are counted.
 fn allow_many_sockets() {
     let mut limit = getrlimit(Resource::Nofile);
     if limit.current != limit.maximum {

@@ -1,8 +1,9 @@
 //! `gust`: a load generator that tells the truth.
 //!
-//! `args` is what was typed and `plan` what will be done. A `worker` is a thread with an event loop; each of its
-//! `connection`s is a socket and an `exchange`, which gives the bytes their meaning. Threads count into slices of time
-//! (`tally`), the `collector` adds them up, and a `run` is what came out, for the `report`s.
+//! `args` is what was typed and `plan` what will be done. A `worker` is a thread with an event
+//! loop; each of its `connection`s is a socket and an `exchange`, which gives the bytes their
+//! meaning. Threads count into slices of time (`tally`), the `collector` adds them up, and a `run`
+//! is what came out, for the `report`s.
 
 #![allow(clippy::print_stderr, reason = "that is what a program on a terminal does")]
 
@@ -102,12 +103,17 @@ fn demands(arguments: &LoadArguments, run: &Run) -> bool {
         failures.push("not one request was answered".to_owned());
     }
     if let Some(errors_max) = arguments.errors_max().filter(|&max| run.errors.total() > max) {
-        failures
-            .push(format!("{} errors are more than the {errors_max} of --max-errors", run.errors.total()));
+        failures.push(format!(
+            "{} errors are more than the {errors_max} of --max-errors",
+            run.errors.total()
+        ));
     }
     if arguments.errors_max().is_none() {
         if run.errors.status > 0 {
-            failures.push(format!("{} answers had a status that --expect does not list", run.errors.status));
+            failures.push(format!(
+                "{} answers had a status that --expect does not list",
+                run.errors.status
+            ));
         }
         if run.errors.mismatch > 0 {
             failures.push(format!("{} answers were not what --verify wants", run.errors.mismatch));

@@ -79,7 +79,8 @@ impl Outbox {
     pub(crate) fn deliver(&mut self, tally: &mut Tally, now: Nanos) {
         let fresh = self.returned.try_recv().unwrap_or_else(|_| Box::new(Slice::new()));
         let slice = std::mem::replace(&mut tally.slice, fresh);
-        // A slice ends a little after its tick, or well before the next one when the run is over: the middle decides.
+        // A slice ends a little after its tick, or well before the next one when the run is over:
+        // the middle decides.
         let is_counted = self.is_counted(now);
         let middle = now.saturating_sub(self.counts_from).saturating_sub(self.tick / 2);
         let tick = is_counted.then(|| middle / self.tick);
@@ -98,7 +99,11 @@ impl Outbox {
 
 /// How long the oldest of these has waited for its answer. What came before the end of the warm-up
 /// waits from there on.
-pub(crate) fn longest_wait(since: impl Iterator<Item = Nanos>, counts_from: Nanos, ended: Nanos) -> Nanos {
+pub(crate) fn longest_wait(
+    since: impl Iterator<Item = Nanos>,
+    counts_from: Nanos,
+    ended: Nanos,
+) -> Nanos {
     since.min().map_or(0, |since| ended.saturating_sub(since.max(counts_from)))
 }
 
@@ -128,7 +133,8 @@ mod tests {
 
     #[test]
     fn the_longest_wait_is_that_of_the_oldest_since_the_warm_up() {
-        let of = |since: &[Nanos], counts_from| longest_wait(since.iter().copied(), counts_from, 1000);
+        let of =
+            |since: &[Nanos], counts_from| longest_wait(since.iter().copied(), counts_from, 1000);
         assert_eq!([of(&[], 0), of(&[500, 300, 900], 0)], [0, 700]);
         assert_eq!([of(&[500, 300, 900], 400), of(&[300], 400), of(&[1001], 0)], [600, 600, 0]);
     }
@@ -138,7 +144,8 @@ mod tests {
         let (sender, _receiver) = mpsc::channel();
         let (_back, returned) = mpsc::channel();
         let mut outbox = Outbox::new(0, sender, returned, 100, 250);
-        let begins: Vec<_> = [0, 249, 250, 300].map(|now| outbox.begins_to_count(now, 250)).to_vec();
+        let begins: Vec<_> =
+            [0, 249, 250, 300].map(|now| outbox.begins_to_count(now, 250)).to_vec();
         assert_eq!(begins, [false, false, true, false]);
     }
 }

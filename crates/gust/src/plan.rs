@@ -89,14 +89,20 @@ pub(crate) struct HttpRequest<'a> {
 }
 
 impl Requests {
-    /// Spreads weighted requests evenly: after each step every request is as near to its share as can be.
+    /// Spreads weighted requests evenly: after each step every request is as near to its share as
+    /// can be.
     pub(crate) fn new(weighted: Vec<(u64, Template)>) -> Result<Self, String> {
         let total: u64 = weighted.iter().map(|(weight, _)| weight).sum();
-        if weighted.iter().any(|&(weight, _)| weight == 0) || weighted.len() > usize::from(u16::MAX) {
-            return Err("weights are whole numbers from 1 on, for at most 65,535 requests".to_owned());
+        if weighted.iter().any(|&(weight, _)| weight == 0) || weighted.len() > usize::from(u16::MAX)
+        {
+            return Err(
+                "weights are whole numbers from 1 on, for at most 65,535 requests".to_owned()
+            );
         }
         if total > DECK_MAX {
-            return Err(format!("all weights together are {total}, and must not exceed {DECK_MAX}"));
+            return Err(format!(
+                "all weights together are {total}, and must not exceed {DECK_MAX}"
+            ));
         }
         let weights: Vec<i64> =
             weighted.iter().map(|&(weight, _)| i64::try_from(weight).unwrap_or(0)).collect();
@@ -152,16 +158,17 @@ impl Template {
             closes: request.closes,
         };
         let mut bytes = Vec::new();
-        let encoding = outgoing
-            .write_head(&mut bytes)
-            .map_err(|error| format!("cannot ask for {} {}: {error}", request.method, request.path))?;
+        let encoding = outgoing.write_head(&mut bytes).map_err(|error| {
+            format!("cannot ask for {} {}: {error}", request.method, request.path)
+        })?;
         if matches!(encoding, BodyEncoding::Length(_)) {
             bytes.extend_from_slice(request.content);
         }
         Ok(Self::new(request.method.clone(), bytes, Digest::of(request.content), depth))
     }
 
-    /// A message of so many bytes, no two neighbouring parts of which are alike, so that a shift is noticed.
+    /// A message of so many bytes, no two neighbouring parts of which are alike, so that a shift is
+    /// noticed.
     pub(crate) fn message(length: usize, depth: usize) -> Self {
         let letters = (b'0'..=b'9').chain(b'A'..=b'Z').chain(b'a'..=b'z');
         let mut bytes: Vec<u8> = letters.cycle().take(length).collect();
@@ -215,7 +222,9 @@ mod tests {
     fn weights_are_bounded() {
         assert!(Requests::new(vec![(0, get("/"))]).is_err());
         assert!(
-            Requests::new(vec![(u64::from(u32::MAX), get("/"))]).unwrap_err().contains("must not exceed")
+            Requests::new(vec![(u64::from(u32::MAX), get("/"))])
+                .unwrap_err()
+                .contains("must not exceed")
         );
     }
 
@@ -248,6 +257,9 @@ mod tests {
             closes: false,
         };
         let error = Template::http(&bad, 1).unwrap_err();
-        assert_eq!(error, "cannot ask for GET /a b: target is malformed or does not suit the method");
+        assert_eq!(
+            error,
+            "cannot ask for GET /a b: target is malformed or does not suit the method"
+        );
     }
 }

@@ -1,4 +1,5 @@
-//! How it goes, while it goes: a bar on a terminal, else a line for every tenth. On standard error, always.
+//! How it goes, while it goes: a bar on a terminal, else a line for every tenth. On standard error,
+//! always.
 
 use std::io::{IsTerminal, stderr};
 use std::time::Instant;
@@ -64,7 +65,8 @@ impl Progress {
         let elapsed = self.start.elapsed().as_secs_f64() - self.warmup_seconds;
         let of_time = self.end_seconds.map_or(0.0, |end| elapsed / end);
         #[expect(clippy::cast_precision_loss, reason = "a share")]
-        let of_requests = self.end_requests.map_or(0.0, |end| live.responses_total as f64 / end as f64);
+        let of_requests =
+            self.end_requests.map_or(0.0, |end| live.responses_total as f64 / end as f64);
         of_time.max(of_requests).clamp(0.0, 1.0)
     }
 }
@@ -77,7 +79,11 @@ impl Watch for Progress {
         self.recent.responses += live.responses;
         self.recent.latency.add(&live.latency);
         let done = self.done(live);
-        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "between 0 and 1")]
+        #[expect(
+            clippy::cast_possible_truncation,
+            clippy::cast_sign_loss,
+            reason = "between 0 and 1"
+        )]
         let step = (done * STEPS as f64) as u64;
         let tenth = step * 10 / STEPS;
         let seconds = self.recent.since.elapsed().as_secs_f64();

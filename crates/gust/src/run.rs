@@ -1,4 +1,5 @@
-//! What came out of a run: plain values that every report is made from, and that can be kept in a file.
+//! What came out of a run: plain values that every report is made from, and that can be kept in a
+//! file.
 
 use std::collections::BTreeMap;
 
@@ -18,7 +19,8 @@ const BUSY: f64 = 0.9;
 /// A thread that waited for a core for more than this share measured that as well.
 const KEPT_WAITING: f64 = 0.1;
 
-/// Below this share of the requests that should be on their way, by Little's law, most of the others starve.
+/// Below this share of the requests that should be on their way, by Little's law, most of the
+/// others starve.
 const STARVING: f64 = 0.5;
 
 /// In a run that is shorter than this, opening the connections is a part that counts.
@@ -145,7 +147,10 @@ impl Run {
             client: Client {
                 cpu: cpu.client,
                 busiest: threads.iter().map(|each| each.thread.busy()).fold(0.0, f64::max),
-                kept_waiting: threads.iter().map(|each| each.thread.kept_waiting()).fold(0.0, f64::max),
+                kept_waiting: threads
+                    .iter()
+                    .map(|each| each.thread.kept_waiting())
+                    .fold(0.0, f64::max),
             },
             server: cpu.server,
             course: Course {
@@ -169,7 +174,8 @@ impl Run {
         float(self.errors.total()) / float(self.requests.max(self.errors.total()).max(1))
     }
 
-    /// Requests that were on their way on average, by Little's law: what was answered a second times how long it took.
+    /// Requests that were on their way on average, by Little's law: what was answered a second
+    /// times how long it took.
     pub(crate) fn in_flight(&self) -> f64 {
         self.per_second() * self.latency.mean / 1e9
     }
@@ -182,18 +188,21 @@ impl Run {
             warnings.push("not one request was answered".to_owned());
         } else if never_served > 0 {
             warnings.push(format!(
-                "{never_served} of {asked} connections were never served: the figures are those of the others"
+                "{never_served} of {asked} connections were never served: the figures are those \
+                 of the others"
             ));
         }
         if opened < asked && self.responses > 0 {
             warnings.push(format!("only {opened} of {asked} connections could be opened"));
         }
         let wanted = float(opened * self.load.depth);
-        let is_closed_loop = self.load.rate.is_none() && self.load.keep_alive && !self.load.is_blocking;
+        let is_closed_loop =
+            self.load.rate.is_none() && self.load.keep_alive && !self.load.is_blocking;
         let is_long = self.seconds >= LITTLE_SECONDS;
         if is_closed_loop && is_long && self.responses > 0 && self.in_flight() < wanted * STARVING {
             warnings.push(format!(
-                "requests/s x latency is {:.1} requests on their way, but {wanted:.0} were: most connections starve (Little's law)",
+                "requests/s x latency is {:.1} requests on their way, but {wanted:.0} were: most \
+                 connections starve (Little's law)",
                 self.in_flight()
             ));
         }
@@ -201,19 +210,22 @@ impl Run {
         let usual = self.load.connections * self.load.depth;
         if missing > 0 && (missing > usual || float(self.longest_wait) > self.latency.max) {
             warnings.push(format!(
-                "{missing} requests were without an answer at the end, one of them for {}: no percentile counts them",
+                "{missing} requests were without an answer at the end, one of them for {}: no \
+                 percentile counts them",
                 crate::units::time(float(self.longest_wait))
             ));
         }
         if self.client.busiest > BUSY {
             warnings.push(format!(
-                "a thread of the client was busy {:.0} % of the time: the client is the bottleneck, not the server (more -t may help)",
+                "a thread of the client was busy {:.0} % of the time: the client is the \
+                 bottleneck, not the server (more -t may help)",
                 self.client.busiest * 100.0
             ));
         }
         if self.client.kept_waiting > KEPT_WAITING {
             warnings.push(format!(
-                "a thread of the client waited for a core {:.0} % of the time: latencies contain that",
+                "a thread of the client waited for a core {:.0} % of the time: latencies contain \
+                 that",
                 self.client.kept_waiting * 100.0
             ));
         }
@@ -250,7 +262,8 @@ impl Load {
 
 impl Connections {
     fn of(threads: &[Finished]) -> Self {
-        let mut served: Vec<u64> = threads.iter().flat_map(|thread| thread.served.iter().copied()).collect();
+        let mut served: Vec<u64> =
+            threads.iter().flat_map(|thread| thread.served.iter().copied()).collect();
         served.sort_unstable();
         let opened = || threads.iter().flat_map(|thread| thread.opened.iter().copied());
         let never_served = served.iter().filter(|&&count| count == 0).count() as u64;
@@ -300,8 +313,11 @@ mod tests {
     fn a_run_is_the_sum_of_its_threads_and_the_worst_of_what_they_waited() {
         let plan = args::plan(":1 --warmup 1s -d 2s").unwrap();
         let collected = Collected { total: Slice::new(), course: Vec::new(), ticks_per_moment: 3 };
-        let threads =
-            [finished(&[0, 7], &[0, 1], 10), finished(&[9, 2], &[4, 1], 40), finished(&[], &[], 20)];
+        let threads = [
+            finished(&[0, 7], &[0, 1], 10),
+            finished(&[9, 2], &[4, 1], 40),
+            finished(&[], &[], 20),
+        ];
         let cpu = CpuUsed { client: CpuTime::default(), server: None };
         let run = Run::new(&plan, collected, &threads, cpu, SECOND / 10);
         assert_eq!((run.unanswered, run.never_sent, run.longest_wait), (6, 9, 40));
@@ -338,7 +354,10 @@ mod tests {
         assert!(!warns("could be opened", |_| {}));
         assert!(warns("only 63 of 64", |run| run.connections.opened = 63));
         let busy = "is the bottleneck";
-        assert!(!warns(busy, |run| run.client.busiest = 0.9) && warns(busy, |run| run.client.busiest = 0.91));
+        assert!(
+            !warns(busy, |run| run.client.busiest = 0.9)
+                && warns(busy, |run| run.client.busiest = 0.91)
+        );
         let kept = "waited for a core";
         assert!(!warns(kept, |run| run.client.kept_waiting = 0.1));
         assert!(warns(kept, |run| run.client.kept_waiting = 0.11));
@@ -357,11 +376,14 @@ mod tests {
     fn what_is_missing_is_told_if_it_is_more_than_usual_or_has_waited_for_longer_than_any_answer() {
         let missing = "without an answer at the end";
         assert!(!warns(missing, |_| {}), "42 requests of 64 connections");
-        assert!(!warns(missing, |run| run.unanswered = 62) && warns(missing, |run| run.unanswered = 63));
+        assert!(
+            !warns(missing, |run| run.unanswered = 62) && warns(missing, |run| run.unanswered = 63)
+        );
         assert!(!warns(missing, |run| (run.unanswered, run.load.depth) = (63, 2)));
         assert!(!warns(missing, |run| run.longest_wait = 100_100_000));
         assert!(warns(missing, |run| run.longest_wait = 100_100_001));
-        let none = |run: &mut Run| (run.unanswered, run.never_sent, run.longest_wait) = (0, 0, u64::MAX);
+        let none =
+            |run: &mut Run| (run.unanswered, run.never_sent, run.longest_wait) = (0, 0, u64::MAX);
         assert!(!warns(missing, none));
     }
 
@@ -374,7 +396,8 @@ mod tests {
                 run.latency.mean = mean * seconds * 1e6;
             }
         };
-        // A thousand answers in so many seconds: as many are on their way as one takes thousandths of them.
+        // A thousand answers in so many seconds: as many are on their way as one takes thousandths
+        // of them.
         assert!(warns("Little", closed(31.9, 4.0)) && !warns("Little", closed(32.1, 4.0)));
         assert!(warns("Little", closed(31.9, 0.25)) && !warns("Little", closed(31.9, 0.24)));
         let rate = |run: &mut Run| run.latency.mean = 1.0;

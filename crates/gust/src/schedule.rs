@@ -6,8 +6,8 @@ use crate::units::{Nanos, SECOND, nanos};
 
 /// Requests at a constant rate, which may begin at nothing and grow for a while.
 ///
-/// Every moment is computed from the request's number, not from the moment before: rounding never adds up, and a late
-/// request makes no other one late.
+/// Every moment is computed from the request's number, not from the moment before: rounding never
+/// adds up, and a late request makes no other one late.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Schedule {
     /// Nanoseconds between two requests at the full rate.
@@ -32,7 +32,11 @@ impl Schedule {
         } else {
             self.ramp + (index - in_ramp) * self.interval
         };
-        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a float saturates")]
+        #[expect(
+            clippy::cast_possible_truncation,
+            clippy::cast_sign_loss,
+            reason = "a float saturates"
+        )]
         let at = at as Nanos;
         at
     }
@@ -46,13 +50,18 @@ impl Schedule {
         } else {
             (at - self.ramp / 2.0) / self.interval
         };
-        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a float saturates")]
+        #[expect(
+            clippy::cast_possible_truncation,
+            clippy::cast_sign_loss,
+            reason = "a float saturates"
+        )]
         let count = count.ceil() as u64;
         count
     }
 }
 
-/// The share of one thread in a schedule: every `of`-th request, so that all threads together keep the rate evenly.
+/// The share of one thread in a schedule: every `of`-th request, so that all threads together keep
+/// the rate evenly.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Share {
     schedule: Schedule,
@@ -81,7 +90,8 @@ impl Share {
     }
 }
 
-/// Spreads what must not come too often, such as connects. Time that was not used is lost: no burst makes up for it.
+/// Spreads what must not come too often, such as connects. Time that was not used is lost: no burst
+/// makes up for it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Pace {
     interval: Nanos,
@@ -123,7 +133,10 @@ mod tests {
     #[test]
     fn a_constant_rate_is_even() {
         let schedule = Schedule::new(20_000.0, NO_RAMP);
-        assert_eq!([0, 1, 2, 20_000].map(|index| schedule.due(index)), [0, 50_000, 100_000, SECOND]);
+        assert_eq!(
+            [0, 1, 2, 20_000].map(|index| schedule.due(index)),
+            [0, 50_000, 100_000, SECOND]
+        );
     }
 
     #[test]
@@ -142,7 +155,10 @@ mod tests {
         assert_eq!(schedule.due(5000), 10 * SECOND);
         assert_eq!(schedule.due(6000), 11 * SECOND);
         assert!((0..6000).all(|index| schedule.due(index) < schedule.due(index + 1)));
-        assert_eq!([5, 10, 11].map(|second| schedule.count_before(second * SECOND)), [1250, 5000, 6000]);
+        assert_eq!(
+            [5, 10, 11].map(|second| schedule.count_before(second * SECOND)),
+            [1250, 5000, 6000]
+        );
     }
 
     #[test]

@@ -29,7 +29,9 @@ pub(crate) fn echo(listen: &str, threads: Option<usize>) -> Result<(), String> {
     if let Some(address) = server.local_addr() {
         say(&format!("listening on tcp://{address}\n"));
     }
-    server.serve_tcp(tcp::bytes(|bytes| bytes.into())).map_err(|error| format!("cannot serve: {error}"))
+    server
+        .serve_tcp(tcp::bytes(|bytes| bytes.into()))
+        .map_err(|error| format!("cannot serve: {error}"))
 }
 
 fn start(listen: &str, threads: Option<usize>) -> Result<Server, String> {
@@ -49,8 +51,9 @@ fn start(listen: &str, threads: Option<usize>) -> Result<Server, String> {
 
 fn announce(address: SocketAddr) {
     say(&format!(
-        "listening on http://{address}\n  GET /              13 bytes of text\n  GET /bytes?n=1000  so many bytes\n  \
-         GET /sleep?ms=10   an answer that takes so long\n  POST /echo         the content, back again\n"
+        "listening on http://{address}\n  GET /              13 bytes of text\n  GET \
+         /bytes?n=1000  so many bytes\n  GET /sleep?ms=10   an answer that takes so long\n  POST \
+         /echo         the content, back again\n"
     ));
 }
 

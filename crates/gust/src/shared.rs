@@ -1,4 +1,5 @@
-//! What the threads of a run know of each other: a clock, whether to stop, and how many requests are left.
+//! What the threads of a run know of each other: a clock, whether to stop, and how many requests
+//! are left.
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -64,7 +65,8 @@ impl Shared {
         self.opened.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Takes note of an attempt that failed. When every connection has tried in vain, there is nothing to measure.
+    /// Takes note of an attempt that failed. When every connection has tried in vain, there is
+    /// nothing to measure.
     pub(crate) fn note_refused(&self, plan: &Plan, reason: String) {
         let refused = self.refused.fetch_add(1, Ordering::Relaxed) + 1;
         if self.opened.load(Ordering::Relaxed) > 0 {
@@ -98,8 +100,8 @@ impl Shared {
     }
 }
 
-/// The requests that one thread may still make. Threads take from what is left in portions that get smaller, so that
-/// none is left with work when the others are done.
+/// The requests that one thread may still make. Threads take from what is left in portions that get
+/// smaller, so that none is left with work when the others are done.
 #[derive(Debug)]
 pub(crate) struct Budget {
     claimed: u64,
@@ -133,8 +135,9 @@ impl Budget {
 
     fn claim(&mut self, shared: &Shared) {
         let portion = |left: u64| (left / (self.threads * 4)).clamp(1, CLAIM_MAX).min(left);
-        let taken =
-            shared.left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| Some(left - portion(left)));
+        let taken = shared
+            .left
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| Some(left - portion(left)));
         self.claimed = taken.map_or(0, portion);
     }
 }

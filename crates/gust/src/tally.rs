@@ -1,4 +1,5 @@
-//! What is counted while requests are made: one slice of time after the other, each thread for itself.
+//! What is counted while requests are made: one slice of time after the other, each thread for
+//! itself.
 
 use serde::{Deserialize, Serialize};
 
@@ -176,7 +177,8 @@ impl Tally {
         self.slice.requests += u64::from(sent >= self.counts_from);
     }
 
-    /// An answer is complete. Returns whether it counts: its request must have been sent after the warm-up.
+    /// An answer is complete. Returns whether it counts: its request must have been sent after the
+    /// warm-up.
     #[inline]
     pub(crate) fn response(&mut self, intended: Nanos, sent: Nanos, now: Nanos) -> bool {
         if sent < self.counts_from {
@@ -225,6 +227,8 @@ mod tests {
         assert_eq!(sum.statuses, [(200, 4), (404, 2)]);
         assert_eq!((sum.errors.timeout, sum.errors.total(), sum.latency.count()), (4, 6, 2));
         sum.clear();
-        assert!(sum.statuses.is_empty() && sum.errors == Errors::default() && sum.latency.count() == 0);
+        assert!(
+            sum.statuses.is_empty() && sum.errors == Errors::default() && sum.latency.count() == 0
+        );
     }
 }

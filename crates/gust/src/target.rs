@@ -66,20 +66,26 @@ impl Target {
             };
             if socket.is_empty() {
                 return Err(format!(
-                    "{url:?} names no socket; write unix:/path/to/socket or unix:/path/to/socket:/path"
+                    "{url:?} names no socket; write unix:/path/to/socket or \
+                     unix:/path/to/socket:/path"
                 ));
             }
             let authority = "localhost".to_owned();
-            return Ok(Self { speech: Speech::Http, host: Host::Unix(socket.into()), authority, path });
+            return Ok(Self {
+                speech: Speech::Http,
+                host: Host::Unix(socket.into()),
+                authority,
+                path,
+            });
         }
         if url.starts_with("https://") {
-            return Err(
-                "https:// is not spoken; put a proxy that ends TLS before the server, or ask it without TLS"
-                    .to_owned(),
-            );
+            return Err("https:// is not spoken; put a proxy that ends TLS before the server, or \
+                        ask it without TLS"
+                .to_owned());
         }
         Err(format!(
-            "{url:?} is no URL; write http://host:port/path, tcp://host:port, unix:/path/to/socket or :port"
+            "{url:?} is no URL; write http://host:port/path, tcp://host:port, \
+             unix:/path/to/socket or :port"
         ))
     }
 
@@ -89,7 +95,12 @@ impl Target {
         let (authority, path) = rest.split_at(end);
         let (host, port) = host_and_port(url, authority, Some(80))?;
         let path = if path.starts_with('/') { path.to_owned() } else { format!("/{path}") };
-        Ok(Self { speech: Speech::Http, host: Host::Name(host, port), authority: authority.to_owned(), path })
+        Ok(Self {
+            speech: Speech::Http,
+            host: Host::Name(host, port),
+            authority: authority.to_owned(),
+            path,
+        })
     }
 }
 
@@ -100,10 +111,12 @@ impl Host {
             Self::Unix(path) => return Ok(Address::Unix(path.clone())),
             Self::Name(name, port) => (name.as_str(), *port),
         };
-        let found =
-            (name, port).to_socket_addrs().map_err(|error| format!("cannot look up {name}: {error}"))?;
+        let found = (name, port)
+            .to_socket_addrs()
+            .map_err(|error| format!("cannot look up {name}: {error}"))?;
         let addresses: Vec<_> = found.collect();
-        let accepts = |address: &&SocketAddr| TcpStream::connect_timeout(address, TRY_TIMEOUT).is_ok();
+        let accepts =
+            |address: &&SocketAddr| TcpStream::connect_timeout(address, TRY_TIMEOUT).is_ok();
         let chosen = match addresses.as_slice() {
             [only] => Some(only),
             several => several.iter().find(accepts).or_else(|| several.first()),
@@ -121,17 +134,25 @@ impl fmt::Display for Address {
     }
 }
 
-fn host_and_port(url: &str, authority: &str, default: Option<u16>) -> Result<(String, u16), String> {
+fn host_and_port(
+    url: &str,
+    authority: &str,
+    default: Option<u16>,
+) -> Result<(String, u16), String> {
     let bad = |what: &str| Err(format!("{url:?} {what}"));
     if authority.contains('@') {
         return bad("has a user name; send it as a header: -H 'Authorization: ...'");
     }
     let (host, port) = match authority.strip_prefix('[') {
         Some(rest) => match rest.split_once(']') {
-            Some((host, port)) => (host, port.strip_prefix(':').or((!port.is_empty()).then_some("?"))),
+            Some((host, port)) => {
+                (host, port.strip_prefix(':').or((!port.is_empty()).then_some("?")))
+            }
             None => return bad("has a bracket that is not closed"),
         },
-        None => authority.rsplit_once(':').map_or((authority, None), |(host, port)| (host, Some(port))),
+        None => {
+            authority.rsplit_once(':').map_or((authority, None), |(host, port)| (host, Some(port)))
+        }
     };
     let port = match (port, default) {
         (Some(port), _) => match port.parse::<u16>() {
@@ -157,12 +178,18 @@ mod tests {
 
     fn http(host: &str, port: u16, authority: &str, path: &str) -> Target {
         let host = Host::Name(host.to_owned(), port);
-        Target { speech: Speech::Http, host, authority: authority.to_owned(), path: path.to_owned() }
+        Target {
+            speech: Speech::Http,
+            host,
+            authority: authority.to_owned(),
+            path: path.to_owned(),
+        }
     }
 
     #[test]
     fn urls_have_four_forms() {
-        let check = |url: &str, expected: Target| assert_eq!(Target::parse(url), Ok(expected), "{url}");
+        let check =
+            |url: &str, expected: Target| assert_eq!(Target::parse(url), Ok(expected), "{url}");
         check("http://h", http("h", 80, "h", "/"));
         check("http://h:8080/a/b?c#d", http("h", 8080, "h:8080", "/a/b?c"));
         check("http://h?c", http("h", 80, "h", "/?c"));
@@ -203,7 +230,10 @@ mod tests {
         let address = Target::parse(":5000").unwrap().host.resolve();
         assert_eq!(address.unwrap().to_string(), "127.0.0.1:5000");
         assert!(
-            Host::Name("does-not-exist.invalid".into(), 1).resolve().unwrap_err().contains("cannot look up")
+            Host::Name("does-not-exist.invalid".into(), 1)
+                .resolve()
+                .unwrap_err()
+                .contains("cannot look up")
         );
     }
 }

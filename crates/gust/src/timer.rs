@@ -1,7 +1,8 @@
 //! Waiting for sockets, or for a moment that is nearer than a millisecond.
 //!
-//! A poller's timeout is rounded up to whole milliseconds on Linux, which is 20 requests at 20,000/s. There a timer
-//! that is a file descriptor wakes it in time; elsewhere the timeout is all there is.
+//! A poller's timeout is rounded up to whole milliseconds on Linux, which is 20 requests at
+//! 20,000/s. There a timer that is a file descriptor wakes it in time; elsewhere the timeout is all
+//! there is.
 
 use std::io;
 
@@ -53,13 +54,23 @@ mod imp {
             let flags = TimerfdFlags::NONBLOCK | TimerfdFlags::CLOEXEC;
             let descriptor = timerfd_create(TimerfdClockId::Monotonic, flags)?;
             // Edge-triggered: setting it anew is an edge, so nobody has to read it.
-            poll.registry().register(&mut SourceFd(&descriptor.as_raw_fd()), token, Interest::READABLE)?;
+            poll.registry().register(
+                &mut SourceFd(&descriptor.as_raw_fd()),
+                token,
+                Interest::READABLE,
+            )?;
             Ok(Self { descriptor: Some(descriptor) })
         }
 
         /// Waits for events, not longer than `wait`.
-        pub(crate) fn wait(&mut self, poll: &mut Poll, events: &mut Events, wait: Nanos) -> io::Result<()> {
-            if let Some(descriptor) = self.descriptor.as_ref().filter(|_| (1..PRECISE_BELOW).contains(&wait))
+        pub(crate) fn wait(
+            &mut self,
+            poll: &mut Poll,
+            events: &mut Events,
+            wait: Nanos,
+        ) -> io::Result<()> {
+            if let Some(descriptor) =
+                self.descriptor.as_ref().filter(|_| (1..PRECISE_BELOW).contains(&wait))
             {
                 let zero = Timespec { tv_sec: 0, tv_nsec: 0 };
                 let until = Timespec {
@@ -91,7 +102,12 @@ mod imp {
         }
 
         /// Waits for events, not longer than `wait`.
-        pub(crate) fn wait(&mut self, poll: &mut Poll, events: &mut Events, wait: Nanos) -> io::Result<()> {
+        pub(crate) fn wait(
+            &mut self,
+            poll: &mut Poll,
+            events: &mut Events,
+            wait: Nanos,
+        ) -> io::Result<()> {
             super::poll(poll, events, wait)
         }
     }

@@ -37,7 +37,8 @@ impl Stream {
         }
     }
 
-    /// Both directions at once and for good: events come when something changes, and the interest never does.
+    /// Both directions at once and for good: events come when something changes, and the interest
+    /// never does.
     pub(crate) fn register(&mut self, registry: &Registry, token: Token) -> io::Result<()> {
         let interest = Interest::READABLE | Interest::WRITABLE;
         match self {
@@ -63,8 +64,8 @@ impl Stream {
     }
 }
 
-// Straight to the system: the C library's calls are points of cancellation, which costs a tenth of our time in a program
-// with threads. On Linux mio has no part in reads and writes.
+// Straight to the system: the C library's calls are points of cancellation, which costs a tenth of
+// our time in a program with threads. On Linux mio has no part in reads and writes.
 
 #[cfg(target_os = "linux")]
 #[inline]

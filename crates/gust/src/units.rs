@@ -24,8 +24,9 @@ pub(crate) fn parse_duration(text: &str) -> Result<Duration, String> {
         "h" => 3600.0,
         _ => return Err(format!("{text:?} is no duration such as 10s, 500ms or 2m")),
     };
-    let seconds =
-        number.parse::<f64>().map_err(|_| format!("{text:?} is no duration such as 10s or 500ms"))?;
+    let seconds = number
+        .parse::<f64>()
+        .map_err(|_| format!("{text:?} is no duration such as 10s or 500ms"))?;
     Duration::try_from_secs_f64(seconds * factor).map_err(|_| format!("{text:?} is too long"))
 }
 
@@ -56,8 +57,11 @@ pub(crate) fn parse_rate(text: &str) -> Result<f64, String> {
 /// `5%`, or `0.05`.
 pub(crate) fn parse_share(text: &str) -> Result<f64, String> {
     let (number, divisor) = text.strip_suffix('%').map_or((text, 1.0), |number| (number, 100.0));
-    let share = number.trim().parse::<f64>().ok().filter(|share| share.is_finite() && *share >= 0.0);
-    share.map(|share| share / divisor).ok_or_else(|| format!("{text:?} is no share such as 5% or 0.05"))
+    let share =
+        number.trim().parse::<f64>().ok().filter(|share| share.is_finite() && *share >= 0.0);
+    share
+        .map(|share| share / divisor)
+        .ok_or_else(|| format!("{text:?} is no share such as 5% or 0.05"))
 }
 
 fn parse_number(text: &str) -> Result<f64, String> {
@@ -66,9 +70,12 @@ fn parse_number(text: &str) -> Result<f64, String> {
         Some('m' | 'M') => (&text[..text.len() - 1], 1e6),
         _ => (text, 1.0),
     };
-    let is_plain = !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.');
+    let is_plain =
+        !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.');
     let parsed = number.parse::<f64>().ok().filter(|_| is_plain);
-    parsed.map(|number| number * factor).ok_or_else(|| format!("{text:?} is no number such as 1000 or 10k"))
+    parsed
+        .map(|number| number * factor)
+        .ok_or_else(|| format!("{text:?} is no number such as 1000 or 10k"))
 }
 
 /// `1,234,567`.
@@ -89,7 +96,11 @@ pub(crate) fn rate(per_second: f64) -> String {
     if per_second < 100.0 {
         return format!("{per_second:.2}");
     }
-    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "rates are far below 2^64")]
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "rates are far below 2^64"
+    )]
     count(per_second.round() as u64)
 }
 
@@ -146,7 +157,9 @@ mod tests {
         assert_eq!(parse_count("1000000"), Ok(1_000_000));
         assert_eq!(parse_count("1.5k"), Ok(1500));
         assert_eq!(parse_count("2M"), Ok(2_000_000));
-        assert!(["", "k", "1.5", "-1", "inf", "1e3"].into_iter().all(|bad| parse_count(bad).is_err()));
+        assert!(
+            ["", "k", "1.5", "-1", "inf", "1e3"].into_iter().all(|bad| parse_count(bad).is_err())
+        );
         assert_eq!(parse_rate("20k"), Ok(20_000.0));
         assert_eq!(parse_rate("0.5/s"), Ok(0.5));
         assert!(["0", "NaN", "-5", "2000000k"].into_iter().all(|bad| parse_rate(bad).is_err()));

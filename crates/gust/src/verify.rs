@@ -1,4 +1,5 @@
-//! What answers are compared to: an expected status, an earlier answer, or the bytes that were sent.
+//! What answers are compared to: an expected status, an earlier answer, or the bytes that were
+//! sent.
 
 /// What `--verify` compares.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -54,9 +55,11 @@ impl Statuses {
                 let first = u16::from(class - b'0') * 100;
                 Some((first, first + 99))
             }
-            _ => {
-                part.parse().ok().filter(|status| (100..=999).contains(status)).map(|status| (status, status))
-            }
+            _ => part
+                .parse()
+                .ok()
+                .filter(|status| (100..=999).contains(status))
+                .map(|status| (status, status)),
         };
         let ranges = text.split(',').map(|part| one(part.trim())).collect::<Option<Vec<_>>>();
         ranges.map(Self).ok_or_else(|| format!("{text:?} is no list of statuses such as 2xx,304"))

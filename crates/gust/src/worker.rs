@@ -1,4 +1,5 @@
-//! One thread and its event loop: it opens connections, begins requests when they are due, and takes the answers.
+//! One thread and its event loop: it opens connections, begins requests when they are due, and
+//! takes the answers.
 
 use std::collections::{BTreeSet, VecDeque};
 use std::io;
@@ -23,11 +24,12 @@ const INPUT_BYTES: usize = 128 * 1024;
 /// Enough for every connection of a usual run to be named by one wait.
 const EVENTS_MAX: usize = 1024;
 
-/// Requests that are due closer together are sent together: a wake-up each would be most of the work.
+/// Requests that are due closer together are sent together: a wake-up each would be most of the
+/// work.
 const DUE_TOGETHER: Nanos = 50_000;
 
-/// Connections that are begun before those that are open have their turn, while there are few: a connect is long, and
-/// each one waits for the rest of its row.
+/// Connections that are begun before those that are open have their turn, while there are few: a
+/// connect is long, and each one waits for the rest of its row.
 const CONNECTS_IN_A_ROW: usize = 8;
 
 /// And when there are many.
@@ -39,7 +41,12 @@ const WAIT_MAX: Nanos = SECOND / 20;
 const TIMER: Token = Token(usize::MAX);
 
 /// Runs one thread's share of a plan to its end.
-pub(crate) fn run(plan: &Plan, shared: &Shared, index: usize, outbox: Outbox) -> io::Result<Finished> {
+pub(crate) fn run(
+    plan: &Plan,
+    shared: &Shared,
+    index: usize,
+    outbox: Outbox,
+) -> io::Result<Finished> {
     let mut worker = Worker::new(plan, shared, index, outbox)?;
     worker.drive()?;
     Ok(worker.finish())
@@ -85,7 +92,8 @@ impl<'a> Worker<'a> {
     fn new(plan: &'a Plan, shared: &'a Shared, index: usize, outbox: Outbox) -> io::Result<Self> {
         let poll = Poll::new()?;
         let timer = Timer::new(&poll, TIMER, plan.rate.is_some())?;
-        let share = plan.rate.map(|rate| Share::new(Schedule::new(rate, plan.ramp), index, plan.threads));
+        let share =
+            plan.rate.map(|rate| Share::new(Schedule::new(rate, plan.ramp), index, plan.threads));
         let counts_from = nanos(plan.warmup);
         let mut pace = Pace::new(opening_rate(plan), index, plan.threads);
         let count = (index..plan.connections).step_by(plan.threads).count();
@@ -105,7 +113,8 @@ impl<'a> Worker<'a> {
                 shared,
                 budget: Budget::new(plan),
                 share,
-                // Threads begin at different places, or all would ask for the same thing at the same time.
+                // Threads begin at different places, or all would ask for the same thing at the
+                // same time.
                 position: index * 7919,
             },
             last_begun: 0,
@@ -113,7 +122,10 @@ impl<'a> Worker<'a> {
             tally: Tally::new(counts_from, plan.rate.is_some()),
             outbox,
             cpu: ThreadTime::start(),
-            end: plan.end.after.map_or(Nanos::MAX, |after| counts_from.saturating_add(nanos(after))),
+            end: plan
+                .end
+                .after
+                .map_or(Nanos::MAX, |after| counts_from.saturating_add(nanos(after))),
             progress: 0,
         };
         if let Some(&last) = opens_at.last() {
@@ -168,7 +180,8 @@ impl<'a> Worker<'a> {
         if !self.connections[slot].is_open() {
             return;
         }
-        if event.is_writable() && self.connections[slot].exchange.has_unsent() && !self.flush(slot) {
+        if event.is_writable() && self.connections[slot].exchange.has_unsent() && !self.flush(slot)
+        {
             return;
         }
         if event.is_readable() || ends {
@@ -216,7 +229,9 @@ impl<'a> Worker<'a> {
         match received {
             Err(kind) => self.failed(slot, kind),
             Ok(Received::Closed) => self.ended(slot),
-            Ok(_) if !plan.keep_alive && connection.exchange.on_their_way() == 0 => self.ended(slot),
+            Ok(_) if !plan.keep_alive && connection.exchange.on_their_way() == 0 => {
+                self.ended(slot)
+            }
             Ok(more) => {
                 if plan.rate.is_some() && plan.keep_alive {
                     self.stand_in_line(slot);
@@ -274,7 +289,8 @@ impl<'a> Worker<'a> {
     }
 
     fn open_due(&mut self, now: Nanos) {
-        // The more there are, the longer is a turn of those that are open: the rest must not wait for ever.
+        // The more there are, the longer is a turn of those that are open: the rest must not wait
+        // for ever.
         let begun = self.connections.len() - self.to_open.len();
         for _ in 0..(begun / 4).clamp(CONNECTS_IN_A_ROW, CONNECTS_IN_A_ROW_MAX) {
             if self.to_open.first().is_none_or(|&(at, _)| at > now) {
@@ -291,14 +307,16 @@ impl<'a> Worker<'a> {
                 }
             }
             let registry = self.poll.registry();
-            if let Err(error) = self.connections[slot].connect(self.plan, registry, Token(slot), now) {
+            if let Err(error) =
+                self.connections[slot].connect(self.plan, registry, Token(slot), now)
+            {
                 self.refused(slot, &error);
             }
         }
     }
 
-    /// Begins the requests whose time has come, as far as there is a connection for them. Those for which there is none
-    /// are begun later, and keep their time.
+    /// Begins the requests whose time has come, as far as there is a connection for them. Those for
+    /// which there is none are begun later, and keep their time.
     fn begin_due(&mut self, now: Nanos) {
         while self.supply.next_due().is_some_and(|due| due <= now) {
             self.last_begun = now;
@@ -385,9 +403,11 @@ impl<'a> Worker<'a> {
         }
     }
 
-    /// All requests are answered or lost; or the server is gone for good, and only a number of requests would end this.
+    /// All requests are answered or lost; or the server is gone for good, and only a number of
+    /// requests would end this.
     fn is_done(&self, now: Nanos) -> bool {
-        let is_idle = || self.connections.iter().all(|connection| connection.exchange.on_their_way() == 0);
+        let is_idle =
+            || self.connections.iter().all(|connection| connection.exchange.on_their_way() == 0);
         let is_gone = self.plan.end.after.is_none()
             && now.saturating_sub(self.progress) > nanos(self.plan.timeout) + SECOND
             && !self.connections.iter().any(Connection::is_open);
@@ -399,7 +419,8 @@ impl<'a> Worker<'a> {
         let now = stopped.min(self.end);
         self.outbox.deliver(&mut self.tally, now);
         let counts_from = self.tally.counts_from;
-        let oldest = self.connections.iter().filter_map(|connection| connection.exchange.oldest_intended());
+        let oldest =
+            self.connections.iter().filter_map(|connection| connection.exchange.oldest_intended());
         let overdue = self
             .supply
             .share
@@ -410,7 +431,11 @@ impl<'a> Worker<'a> {
         Finished {
             served: self.connections.iter().map(|connection| connection.exchange.served).collect(),
             opened: self.connections.iter().map(|connection| connection.opened).collect(),
-            unanswered: self.connections.iter().map(|each| each.exchange.unanswered(counts_from)).sum(),
+            unanswered: self
+                .connections
+                .iter()
+                .map(|each| each.exchange.unanswered(counts_from))
+                .sum(),
             never_sent: overdue.map_or(0, |(count, _)| count),
             longest_wait: longest_wait(since, counts_from, stopped),
             thread: self.cpu.stop(),

@@ -20,15 +20,21 @@ use crate::response::{ResponseFraming, ResponseHead, parse_response_head};
 /// use filoplume_http1::{Limits, ResponseEvent, ResponseReader};
 /// use http::Method;
 ///
-/// let mut unread = b"HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nmeowHTTP/1.1 204 No Content\r\n\r\n".as_slice();
+/// let mut unread =
+///     b"HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nmeowHTTP/1.1 204 No Content\r\n\r\n"
+///         .as_slice();
 /// let (mut reader, limits) = (ResponseReader::new(), Limits::default());
 /// let mut seen = Vec::new();
 /// loop {
 ///     let (used, event) = reader.receive(unread, &Method::GET, &limits)?;
 ///     unread = &unread[used..];
 ///     match event {
-///         Some(ResponseEvent::Interim(head) | ResponseEvent::Head(head)) => seen.push(head.status().to_string()),
-///         Some(ResponseEvent::Content(content)) => seen.push(String::from_utf8_lossy(content).into_owned()),
+///         Some(ResponseEvent::Interim(head) | ResponseEvent::Head(head)) => {
+///             seen.push(head.status().to_string())
+///         }
+///         Some(ResponseEvent::Content(content)) => {
+///             seen.push(String::from_utf8_lossy(content).into_owned())
+///         }
 ///         Some(ResponseEvent::End) => seen.push("end".to_owned()),
 ///         None => break,
 ///     }
@@ -355,18 +361,30 @@ mod tests {
             let padding = "x".repeat(len - "HTTP/1.1 204 \r\nA: \r\n\r\n".len());
             format!("HTTP/1.1 204 \r\nA: {padding}\r\n\r\n").into_bytes()
         };
-        for (len, is_known) in
-            [(30, true), (REMEMBERED_BYTES_MAX, true), (REMEMBERED_BYTES_MAX + 1, false), (2000, false)]
-        {
+        for (len, is_known) in [
+            (30, true),
+            (REMEMBERED_BYTES_MAX, true),
+            (REMEMBERED_BYTES_MAX + 1, false),
+            (2000, false),
+        ] {
             let (mut reader, bytes) = (ResponseReader::new(), bytes(len));
             assert!(reader.last.again(&bytes, &get, &limits).is_none(), "nothing came before");
             reader.receive(&bytes, &get, &limits).unwrap();
             let again = reader.last.again(&bytes, &get, &limits);
             assert_eq!(again.map(|(_, used)| used), is_known.then_some(len));
-            assert!(reader.last.again(&bytes, &head, &limits).is_none(), "something else was asked");
+            assert!(
+                reader.last.again(&bytes, &head, &limits).is_none(),
+                "something else was asked"
+            );
             let strict = Limits { fields_max: 1, ..limits };
-            assert!(reader.last.again(&bytes, &get, &strict).is_none(), "something else is allowed");
-            assert!(reader.last.again(&bytes[..len - 1], &get, &limits).is_none(), "it is not whole");
+            assert!(
+                reader.last.again(&bytes, &get, &strict).is_none(),
+                "something else is allowed"
+            );
+            assert!(
+                reader.last.again(&bytes[..len - 1], &get, &limits).is_none(),
+                "it is not whole"
+            );
         }
     }
 }

@@ -36,13 +36,16 @@ impl Date {
     /// Returns the date of a point in time. What is before 1970 or after 9999 is moved to
     /// that bound: a wrong clock must not stop a server.
     pub fn new(time: SystemTime) -> Self {
-        let seconds = time.duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs()).min(SECONDS_MAX);
+        let seconds =
+            time.duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs()).min(SECONDS_MAX);
         let clamped = UNIX_EPOCH.checked_add(Duration::from_secs(seconds)).unwrap_or(UNIX_EPOCH);
         let mut line = *b"date: Thu, 01 Jan 1970 00:00:00 GMT\r\ncontent-length: ";
         let (_, mut unwritten) = line.split_at_mut(NAME_BYTES);
         // The format has a fixed width, so the write fits and cannot fail.
-        let _ =
-            std::io::Write::write_fmt(&mut unwritten, format_args!("{}", httpdate::HttpDate::from(clamped)));
+        let _ = std::io::Write::write_fmt(
+            &mut unwritten,
+            format_args!("{}", httpdate::HttpDate::from(clamped)),
+        );
         Self { line }
     }
 
@@ -81,7 +84,10 @@ mod tests {
 
     #[test]
     fn a_point_in_time_is_written_as_imf_fixdate() {
-        assert_eq!(text(UNIX_EPOCH + Duration::from_secs(784_111_777)), "Sun, 06 Nov 1994 08:49:37 GMT");
+        assert_eq!(
+            text(UNIX_EPOCH + Duration::from_secs(784_111_777)),
+            "Sun, 06 Nov 1994 08:49:37 GMT"
+        );
     }
 
     #[test]
@@ -92,6 +98,9 @@ mod tests {
     #[test]
     fn a_clock_before_the_epoch_or_after_9999_is_survived() {
         assert_eq!(text(UNIX_EPOCH - Duration::from_secs(1)), "Thu, 01 Jan 1970 00:00:00 GMT");
-        assert_eq!(text(UNIX_EPOCH + Duration::from_secs(SECONDS_MAX + 1)), "Fri, 31 Dec 9999 23:59:59 GMT");
+        assert_eq!(
+            text(UNIX_EPOCH + Duration::from_secs(SECONDS_MAX + 1)),
+            "Fri, 31 Dec 9999 23:59:59 GMT"
+        );
     }
 }

@@ -10,7 +10,8 @@ use std::fmt;
 /// ```
 /// use filoplume_http1::{Limits, ParseError, parse_request_head};
 ///
-/// let refused = parse_request_head(b"GET / HTTP/1.1\r\n\r\n", &Limits::default()).unwrap_err();
+/// let refused =
+///     parse_request_head(b"GET / HTTP/1.1\r\n\r\n", &Limits::default()).unwrap_err();
 /// assert_eq!(refused, ParseError::HostMissing);
 /// assert_eq!(refused.status(), 400);
 /// assert_eq!(refused.to_string(), "no host field");

@@ -14,7 +14,8 @@ use crate::version::Version;
 /// use filoplume_http1::{Framing, Limits, parse_request_head};
 ///
 /// let input = b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\n\r\nHello";
-/// let (head, _) = parse_request_head(input, &Limits::default())?.expect("the head is whole");
+/// let (head, _) =
+///     parse_request_head(input, &Limits::default())?.expect("the head is whole");
 /// assert_eq!(head.framing(), Framing::Length(5));
 /// # Ok::<(), filoplume_http1::ParseError>(())
 /// ```
@@ -153,10 +154,18 @@ mod tests {
     fn nothing_but_chunked_is_a_coding_that_is_decoded() {
         for value in ["chunked", "Chunked", "CHUNKED"] {
             assert_eq!(of_codings(Version::Http11, &[value]), Ok(Framing::Chunked), "{value}");
-            assert_eq!(of_codings(Version::Http10, &[value]), Err(ParseError::CodingInHttp10), "{value}");
+            assert_eq!(
+                of_codings(Version::Http10, &[value]),
+                Err(ParseError::CodingInHttp10),
+                "{value}"
+            );
         }
         for value in ["gzip, chunked", "gzip,chunked", "a, b, Chunked", "identity, chunked"] {
-            assert_eq!(of_codings(Version::Http11, &[value]), Err(ParseError::CodingUnsupported), "{value}");
+            assert_eq!(
+                of_codings(Version::Http11, &[value]),
+                Err(ParseError::CodingUnsupported),
+                "{value}"
+            );
         }
         for value in [
             "",
@@ -173,13 +182,18 @@ mod tests {
             "gzip,, chunked",
             "a b, chunked",
         ] {
-            assert_eq!(of_codings(Version::Http11, &[value]), Err(ParseError::CodingInvalid), "{value}");
+            assert_eq!(
+                of_codings(Version::Http11, &[value]),
+                Err(ParseError::CodingInvalid),
+                "{value}"
+            );
         }
     }
 
     #[test]
     fn a_length_is_one_number_of_64_bits() {
-        for (value, length) in [("0", 0), ("5", 5), ("005", 5), ("18446744073709551615", u64::MAX)] {
+        for (value, length) in [("0", 0), ("5", 5), ("005", 5), ("18446744073709551615", u64::MAX)]
+        {
             assert_eq!(of_lengths(&[value]), Ok(Framing::Length(length)), "{value}");
         }
         for value in ["", "+5", "-5", "5 ", "0x5", "5, 5", "5,", "18446744073709551616"] {
@@ -189,7 +203,10 @@ mod tests {
 
     #[test]
     fn each_field_occurs_once_and_only_one_of_them() {
-        assert_eq!(of_codings(Version::Http11, &["chunked", "chunked"]), Err(ParseError::CodingInvalid));
+        assert_eq!(
+            of_codings(Version::Http11, &["chunked", "chunked"]),
+            Err(ParseError::CodingInvalid)
+        );
         assert_eq!(of_lengths(&["5", "5"]), Err(ParseError::LengthRepeated));
         assert_eq!(of_lengths(&["5", "x"]), Err(ParseError::LengthRepeated));
         assert_eq!(FramingFields::default().finish(), Ok(Framing::Empty));

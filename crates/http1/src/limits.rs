@@ -6,7 +6,8 @@
 /// use filoplume_http1::{Limits, ParseError, parse_request_head};
 ///
 /// let limits = Limits { target_bytes_max: 8, ..Limits::default() };
-/// let refused = parse_request_head(b"GET /far-too-long HTTP/1.1\r\nHost: h\r\n\r\n", &limits);
+/// let refused =
+///     parse_request_head(b"GET /far-too-long HTTP/1.1\r\nHost: h\r\n\r\n", &limits);
 /// assert_eq!(refused.unwrap_err(), ParseError::TargetTooLong);
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

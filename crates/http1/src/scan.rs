@@ -16,7 +16,9 @@ const BLOCK_BYTES: usize = 16;
 /// [`TARGET_PATH`](crate::syntax::TARGET_PATH) has.
 #[inline(always)]
 pub(crate) fn path_run(bytes: &[u8], start: usize) -> usize {
-    run(bytes, start, |word| not_visible(word) | equal(word, b'#') | equal(word, b'?') | equal(word, b'\\'))
+    run(bytes, start, |word| {
+        not_visible(word) | equal(word, b'#') | equal(word, b'?') | equal(word, b'\\')
+    })
 }
 
 /// Returns how many bytes from `start` are query bytes: those of a path, question marks and
@@ -54,7 +56,8 @@ pub(crate) fn value_run(bytes: &[u8], start: usize) -> usize {
         blocks_len = blocks_len.wrapping_add(BLOCK_BYTES);
     }
     let start = start.wrapping_add(blocks_len);
-    run(bytes, start, |word| (below(word, 0x20) | equal(word, 0x7f)) & !word).wrapping_add(blocks_len)
+    run(bytes, start, |word| (below(word, 0x20) | equal(word, 0x7f)) & !word)
+        .wrapping_add(blocks_len)
 }
 
 /// Returns how many bytes at the start are letters and hyphens: [`name_run`] for names without
@@ -100,7 +103,10 @@ fn run_of_words(bytes: &[u8], stops: impl Fn(u64) -> u64) -> usize {
         };
         let found = stops(word) & HIGHS;
         if found != 0 {
-            return bytes.len().wrapping_sub(rest.len()).wrapping_add(found.trailing_zeros() as usize / 8);
+            return bytes
+                .len()
+                .wrapping_sub(rest.len())
+                .wrapping_add(found.trailing_zeros() as usize / 8);
         }
         rest = behind;
     }
@@ -163,7 +169,10 @@ fn run(bytes: &[u8], start: usize, stops: impl Fn(u64) -> u64) -> usize {
     while let Some((eight, behind)) = rest.split_first_chunk() {
         let found = stops(u64::from_le_bytes(*eight)) & HIGHS;
         if found != 0 {
-            return all.len().wrapping_sub(rest.len()).wrapping_add(found.trailing_zeros() as usize / 8);
+            return all
+                .len()
+                .wrapping_sub(rest.len())
+                .wrapping_add(found.trailing_zeros() as usize / 8);
         }
         rest = behind;
     }
@@ -266,7 +275,10 @@ mod tests {
         check(query_run, |byte| TARGET_PATH.has(byte) || matches!(byte, b'?' | b'\\'));
         check(name_run, |byte| byte.is_ascii_alphanumeric() || byte == b'-');
         check(value_run, |byte| VALUE.has(byte) && byte != b'\t');
-        check(|bytes, at| letter_run(&bytes[at..]), |byte| byte.is_ascii_alphabetic() || byte == b'-');
+        check(
+            |bytes, at| letter_run(&bytes[at..]),
+            |byte| byte.is_ascii_alphabetic() || byte == b'-',
+        );
         check(|bytes, at| printable_run(&bytes[at..]), |byte| matches!(byte, b' '..=b'~'));
     }
 

@@ -19,7 +19,9 @@ impl Class {
             .position(|eight| !eight.iter().fold(true, |all, &byte| all & self.has(byte)))
             .map_or(bytes.len() & !7, |at| at.saturating_mul(8));
         let rest = bytes.get(whole..).unwrap_or_default();
-        rest.iter().position(|&byte| !self.has(byte)).map_or(bytes.len(), |at| whole.saturating_add(at))
+        rest.iter()
+            .position(|&byte| !self.has(byte))
+            .map_or(bytes.len(), |at| whole.saturating_add(at))
     }
 
     /// [`has`](Self::has) at compile time.
@@ -68,7 +70,10 @@ impl Class {
         self
     }
 
-    #[expect(clippy::indexing_slicing, reason = "evaluated at compile time, and every byte is a valid index")]
+    #[expect(
+        clippy::indexing_slicing,
+        reason = "evaluated at compile time, and every byte is a valid index"
+    )]
     const fn set(mut self, byte: u8, has: bool) -> Self {
         self.0[byte as usize] = has;
         self

@@ -8,8 +8,8 @@ use std::fmt::Write;
 
 use expect_test::{Expect, expect};
 use filoplume_http1::{
-    ContentLength, Headers, Limits, OutgoingRequest, ParseError, PeerClosed, ResponseEvent, ResponseFraming,
-    ResponseReader, parse_response_head,
+    ContentLength, Headers, Limits, OutgoingRequest, ParseError, PeerClosed, ResponseEvent,
+    ResponseFraming, ResponseReader, parse_response_head,
 };
 use http::Method;
 use proptest::collection::vec;
@@ -69,7 +69,8 @@ fn events(method: &Method, pieces: &[&[u8]], limits: &Limits) -> String {
                 }
                 Some(ResponseEvent::Head(head)) => {
                     let stays = if head.is_persistent() { "stays" } else { "closes" };
-                    write!(log, "{} {:?} {stays}; ", head.status().as_u16(), head.framing()).unwrap();
+                    write!(log, "{} {:?} {stays}; ", head.status().as_u16(), head.framing())
+                        .unwrap();
                 }
                 Some(ResponseEvent::Content(run)) => {
                     assert!(!run.is_empty());
@@ -99,16 +100,21 @@ fn events(method: &Method, pieces: &[&[u8]], limits: &Limits) -> String {
 #[test]
 fn a_length_ends_a_response() {
     check(
-        "HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\nabcHTTP/1.1 404 Not Found\r\ncontent-length: 0\r\n\r\n",
+        "HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\nabcHTTP/1.1 404 Not Found\r\ncontent-length: \
+         0\r\n\r\n",
         expect![[r#"200 Length(3) stays; "abc" end; 404 Length(0) stays; "" end; closed"#]],
     );
-    check("HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nabc", expect!["200 Length(4) stays; truncated"]);
+    check(
+        "HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nabc",
+        expect!["200 Length(4) stays; truncated"],
+    );
 }
 
 #[test]
 fn chunks_end_a_response() {
     check(
-        "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n2;x=y\r\nde\r\n0\r\n\r\nHTTP/1.1 200 OK\r\n",
+        "HTTP/1.1 200 OK\r\nTransfer-Encoding: \
+         chunked\r\n\r\n3\r\nabc\r\n2;x=y\r\nde\r\n0\r\n\r\nHTTP/1.1 200 OK\r\n",
         expect![[r#"200 Chunked stays; "abcde" end; truncated"#]],
     );
     check(
@@ -133,7 +139,9 @@ fn chunks_end_a_response() {
 fn the_close_ends_a_response_that_says_nothing_else() {
     check(
         "HTTP/1.1 200 OK\r\n\r\nabc\r\n\r\nHTTP/1.1 200 OK\r\n\r\n",
-        expect![[r#"200 UntilClose closes; "abc\r\n\r\nHTTP/1.1 200 OK\r\n\r\n" ended by the close"#]],
+        expect![[
+            r#"200 UntilClose closes; "abc\r\n\r\nHTTP/1.1 200 OK\r\n\r\n" ended by the close"#
+        ]],
     );
     check("HTTP/1.0 200 OK\r\n\r\n", expect![[r#"200 UntilClose closes; "" ended by the close"#]]);
 }
@@ -174,7 +182,10 @@ fn the_same_head_may_mean_something_else() {
     };
     for _ in 0..3 {
         assert_eq!(framing(&mut reader, &Method::GET, HEAD), ResponseFraming::Length(3));
-        assert_eq!(framing(&mut reader, &Method::GET, &[HEAD, b"abc"].concat()), ResponseFraming::Length(3));
+        assert_eq!(
+            framing(&mut reader, &Method::GET, &[HEAD, b"abc"].concat()),
+            ResponseFraming::Length(3)
+        );
         assert_eq!(framing(&mut reader, &Method::HEAD, HEAD), ResponseFraming::Empty);
     }
     reader.restart();
@@ -186,7 +197,9 @@ fn the_same_head_may_mean_something_else() {
     assert_eq!(framing(&mut reader, &Method::CONNECT, HEAD), ResponseFraming::HandedOver);
     reader.restart();
     let (_, event) = reader.receive(&other, &Method::GET, &Limits::default()).unwrap();
-    assert!(matches!(event, Some(ResponseEvent::Head(head)) if head.framing() == ResponseFraming::Length(4)));
+    assert!(
+        matches!(event, Some(ResponseEvent::Head(head)) if head.framing() == ResponseFraming::Length(4))
+    );
 }
 
 /// A reader stops looking for the last head where none comes twice, and begins again.
@@ -194,10 +207,12 @@ fn the_same_head_may_mean_something_else() {
 fn heads_mean_the_same_wherever_others_came_before_them() {
     let mut reader = ResponseReader::new();
     // Runs of the same head, and of heads that all differ, of many lengths.
-    let lengths = (0..24).flat_map(|run| (0..run * run).map(move |at| if run % 2 == 0 { run } else { at }));
+    let lengths =
+        (0..24).flat_map(|run| (0..run * run).map(move |at| if run % 2 == 0 { run } else { at }));
     for length in lengths {
         let head = format!("HTTP/1.1 200 OK\r\nContent-Length: {length}\r\n\r\n");
-        let (used, event) = reader.receive(head.as_bytes(), &Method::GET, &Limits::default()).unwrap();
+        let (used, event) =
+            reader.receive(head.as_bytes(), &Method::GET, &Limits::default()).unwrap();
         let Some(ResponseEvent::Head(found)) = event else { panic!("{event:?}") };
         assert_eq!((used, found.framing()), (head.len(), ResponseFraming::Length(length)));
         assert_eq!(found.field("content-length"), Some(length.to_string().as_bytes()));
@@ -211,7 +226,8 @@ fn heads_mean_the_same_wherever_others_came_before_them() {
 #[test]
 fn interim_responses_come_before_the_final_one() {
     check(
-        "HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 103 Early Hints\r\nLink: x\r\n\r\nHTTP/1.1 200 OK\r\nContent-Length: 1\r\n\r\na",
+        "HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 103 Early Hints\r\nLink: x\r\n\r\nHTTP/1.1 200 \
+         OK\r\nContent-Length: 1\r\n\r\na",
         expect![[r#"100 interim; 103 interim; 200 Length(1) stays; "a" end; closed"#]],
     );
 }
@@ -223,7 +239,11 @@ fn another_protocol_begins_behind_101_and_a_tunnel() {
         expect![[r#"101 HandedOver closes; "" end; closed"#]],
     );
     let tunnel = b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nabcdef";
-    check_answer(&Method::CONNECT, tunnel, expect![[r#"200 HandedOver closes; "" end; truncated"#]]);
+    check_answer(
+        &Method::CONNECT,
+        tunnel,
+        expect![[r#"200 HandedOver closes; "" end; truncated"#]],
+    );
     let refused = b"HTTP/1.1 403 Forbidden\r\nContent-Length: 2\r\n\r\nno";
     check_answer(&Method::CONNECT, refused, expect![[r#"403 Length(2) stays; "no" end; closed"#]]);
 }
@@ -239,7 +259,8 @@ fn persistence_follows_version_and_options() {
         expect![[r#"200 Length(0) stays; "" end; closed"#]],
     );
     check(
-        "HTTP/1.1 200 OK\r\nConnection: x, Close\r\nContent-Length: 0\r\n\r\nHTTP/1.1 200 OK\r\n\r\n",
+        "HTTP/1.1 200 OK\r\nConnection: x, Close\r\nContent-Length: 0\r\n\r\nHTTP/1.1 200 \
+         OK\r\n\r\n",
         expect![[r#"200 Length(0) closes; "" end; truncated"#]],
     );
 }
@@ -250,8 +271,9 @@ fn persistence_follows_version_and_options() {
 fn a_reader_knows_whether_a_response_is_complete_and_another_may_follow() {
     let limits = Limits::default();
     for (fields, stays) in [("", true), ("Connection: close\r\n", false)] {
-        let input =
-            format!("HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 200 OK\r\n{fields}Content-Length: 1\r\n\r\na");
+        let input = format!(
+            "HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 200 OK\r\n{fields}Content-Length: 1\r\n\r\na"
+        );
         let (mut reader, mut unread) = (ResponseReader::new(), input.as_bytes());
         let mut told = vec![(reader.is_within_response(), reader.is_persistent())];
         // The interim head, the final one, the content and the end.
@@ -261,7 +283,10 @@ fn a_reader_knows_whether_a_response_is_complete_and_another_may_follow() {
             unread = &unread[used..];
             told.push((reader.is_within_response(), reader.is_persistent()));
         }
-        assert_eq!(told, [(false, true), (false, true), (true, stays), (true, stays), (false, stays)]);
+        assert_eq!(
+            told,
+            [(false, true), (false, true), (true, stays), (true, stays), (false, stays)]
+        );
         assert!(unread.is_empty());
         reader.restart();
         assert!(reader.is_persistent(), "the connection is another one");
@@ -270,13 +295,22 @@ fn a_reader_knows_whether_a_response_is_complete_and_another_may_follow() {
 
 #[test]
 fn a_status_line_has_one_form() {
-    check("HTTP/1.1 200 \r\nContent-Length: 0\r\n\r\n", expect![[r#"200 Length(0) stays; "" end; closed"#]]);
-    check("HTTP/1.1 200\r\nContent-Length: 0\r\n\r\n", expect![[r#"200 Length(0) stays; "" end; closed"#]]);
+    check(
+        "HTTP/1.1 200 \r\nContent-Length: 0\r\n\r\n",
+        expect![[r#"200 Length(0) stays; "" end; closed"#]],
+    );
+    check(
+        "HTTP/1.1 200\r\nContent-Length: 0\r\n\r\n",
+        expect![[r#"200 Length(0) stays; "" end; closed"#]],
+    );
     check(
         "HTTP/1.1 299 Caf\u{e9}\r\nContent-Length: 0\r\n\r\n",
         expect![[r#"299 Length(0) stays; "" end; closed"#]],
     );
-    check("HTTP/1.1 999 x\r\nContent-Length: 0\r\n\r\n", expect![[r#"999 Length(0) stays; "" end; closed"#]]);
+    check(
+        "HTTP/1.1 999 x\r\nContent-Length: 0\r\n\r\n",
+        expect![[r#"999 Length(0) stays; "" end; closed"#]],
+    );
     for line in [
         "\r\nHTTP/1.1 200 OK\r\n\r\n",
         "HTTP/2.0 200 OK\r\n\r\n",
@@ -298,15 +332,24 @@ fn a_status_line_has_one_form() {
 #[test]
 fn two_answers_to_where_it_ends_are_refused() {
     let head = |fields: &str| format!("HTTP/1.1 200 OK\r\n{fields}\r\n\r\n");
-    check(head("Content-Length: 3\r\nTransfer-Encoding: chunked"), expect!["refused AmbiguousLength"]);
+    check(
+        head("Content-Length: 3\r\nTransfer-Encoding: chunked"),
+        expect!["refused AmbiguousLength"],
+    );
     check(head("Content-Length: 3\r\nContent-Length: 3"), expect!["refused LengthRepeated"]);
     for length in ["+5", "-1", "0x5", "5,5", "5 5", "", "18446744073709551616"] {
         check(head(&format!("Content-Length: {length}")), expect!["refused LengthInvalid"]);
     }
     check(head("Transfer-Encoding: gzip, chunked"), expect!["refused CodingUnsupported"]);
     check(head("Transfer-Encoding: chunked, gzip"), expect!["refused CodingInvalid"]);
-    check(head("Transfer-Encoding: chunked\r\nTransfer-Encoding: chunked"), expect!["refused CodingInvalid"]);
-    check("HTTP/1.0 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n", expect!["refused CodingInHttp10"]);
+    check(
+        head("Transfer-Encoding: chunked\r\nTransfer-Encoding: chunked"),
+        expect!["refused CodingInvalid"],
+    );
+    check(
+        "HTTP/1.0 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n",
+        expect!["refused CodingInHttp10"],
+    );
 }
 
 #[test]
@@ -324,21 +367,28 @@ fn fields_are_as_strict_as_those_of_requests() {
 #[test]
 fn heads_are_bounded() {
     let limits = Limits { head_bytes_max: 64, fields_max: 2, ..Limits::default() };
-    let refusal = |input: &str| parse_response_head(input.as_bytes(), &Method::GET, &limits).unwrap_err();
+    let refusal =
+        |input: &str| parse_response_head(input.as_bytes(), &Method::GET, &limits).unwrap_err();
     let long = format!("HTTP/1.1 200 OK\r\nA: {}", "x".repeat(64));
     assert_eq!(refusal(&long), ParseError::HeadTooLong);
-    assert_eq!(refusal("HTTP/1.1 200 OK\r\nA: b\r\nC: d\r\nE: f\r\n\r\n"), ParseError::TooManyFields);
+    assert_eq!(
+        refusal("HTTP/1.1 200 OK\r\nA: b\r\nC: d\r\nE: f\r\n\r\n"),
+        ParseError::TooManyFields
+    );
     let many = format!("HTTP/1.1 204 x\r\n{}\r\n", "a:b\r\n".repeat(100));
     check(many, expect![[r#"204 Empty stays; "" end; closed"#]]);
 }
 
 #[test]
 fn fields_can_be_looked_at() {
-    let input = b"HTTP/1.1 200 OK\r\nServer:  x y \r\nset-cookie: a\r\nSet-Cookie:b\r\nEmpty:\r\n\r\n";
-    let (head, used) = parse_response_head(input, &Method::GET, &Limits::default()).unwrap().unwrap();
+    let input =
+        b"HTTP/1.1 200 OK\r\nServer:  x y \r\nset-cookie: a\r\nSet-Cookie:b\r\nEmpty:\r\n\r\n";
+    let (head, used) =
+        parse_response_head(input, &Method::GET, &Limits::default()).unwrap().unwrap();
     assert_eq!(used, input.len());
     let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).unwrap();
-    let fields: Vec<_> = head.fields().map(|(name, value)| text(name) + "=" + &text(value)).collect();
+    let fields: Vec<_> =
+        head.fields().map(|(name, value)| text(name) + "=" + &text(value)).collect();
     assert_eq!(fields, ["Server=x y", "set-cookie=a", "Set-Cookie=b", "Empty="]);
     assert_eq!(head.field("SERVER"), Some(b"x y".as_slice()));
     assert_eq!(head.field("absent"), None);
@@ -369,7 +419,10 @@ fn check_request(
     if encoding.is_err() {
         assert!(out.is_empty());
     }
-    expected.assert_eq(&format!("{}{encoding:?}", String::from_utf8(out).unwrap().replace("\r\n", "\n")));
+    expected.assert_eq(&format!(
+        "{}{encoding:?}",
+        String::from_utf8(out).unwrap().replace("\r\n", "\n")
+    ));
 }
 
 #[test]

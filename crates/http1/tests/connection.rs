@@ -43,7 +43,10 @@ fn content_that_is_refused_closes() {
     connection.read_head(POST.as_bytes(), &limits).unwrap().unwrap();
     connection.content_refused(ParseError::ChunkSizeInvalid);
     assert_eq!(connection.will_close(), Some(refused));
-    assert_eq!(connection.read_head(GET.as_bytes(), &limits).unwrap_err(), ParseError::ChunkSizeInvalid);
+    assert_eq!(
+        connection.read_head(GET.as_bytes(), &limits).unwrap_err(),
+        ParseError::ChunkSizeInvalid
+    );
     let mut out = Vec::new();
     connection.write_head(StatusCode::BAD_REQUEST, &Headers::new(), Known(0), &date(), &mut out);
     connection.write_done();
@@ -64,7 +67,8 @@ fn content_that_was_read_can_not_be_refused_or_given_up() {
     assert_eq!(connection.next(), Some(Next::KeepAlive));
 }
 
-/// A server that sends `close` must not process what comes behind the last request (RFC 9112 section 9.6).
+/// A server that sends `close` must not process what comes behind the last request (RFC 9112
+/// section 9.6).
 #[test]
 fn no_request_is_read_once_a_close_was_decided() {
     let mut connection = ServerConnection::new();
@@ -93,7 +97,11 @@ fn the_next_request_waits_until_both_halves_are_complete() {
 fn a_request_is_in_progress_from_its_head_to_the_end_of_its_answer() {
     let mut connection = ServerConnection::new();
     let told = |connection: &ServerConnection| {
-        (connection.is_between_messages(), connection.has_written_head(), connection.reading_is_complete())
+        (
+            connection.is_between_messages(),
+            connection.has_written_head(),
+            connection.reading_is_complete(),
+        )
     };
     let write = |connection: &mut ServerConnection, status: StatusCode| {
         connection.write_head(status, &Headers::new(), Known(1), &date(), &mut Vec::new());
@@ -119,8 +127,14 @@ fn a_request_is_in_progress_from_its_head_to_the_end_of_its_answer() {
 fn a_refusal_stays() {
     let limits = Limits::default();
     let mut connection = ServerConnection::new();
-    assert_eq!(connection.read_head(b"GET\r\n", &limits).unwrap_err(), ParseError::RequestLineInvalid);
-    assert_eq!(connection.read_head(GET.as_bytes(), &limits).unwrap_err(), ParseError::RequestLineInvalid);
+    assert_eq!(
+        connection.read_head(b"GET\r\n", &limits).unwrap_err(),
+        ParseError::RequestLineInvalid
+    );
+    assert_eq!(
+        connection.read_head(GET.as_bytes(), &limits).unwrap_err(),
+        ParseError::RequestLineInvalid
+    );
     let mut out = Vec::new();
     connection.write_head(StatusCode::BAD_REQUEST, &Headers::new(), Known(0), &date(), &mut out);
     connection.write_done();

@@ -85,7 +85,10 @@ fn each_message_of_a_case_has_an_outcome_and_only_the_last_may_be_the_end() {
             case.messages().map(|message| Outcome::of(message.last().unwrap())).collect();
         let (last, before) = outcomes.split_last().unwrap_or_else(|| panic!("{case}: no events"));
         assert!(last.is_some(), "{case}: the last event is no outcome");
-        assert!(before.iter().all(|&outcome| outcome == Some(Outcome::KeepAlive)), "{case}: {outcomes:?}");
+        assert!(
+            before.iter().all(|&outcome| outcome == Some(Outcome::KeepAlive)),
+            "{case}: {outcomes:?}"
+        );
     }
 }
 

@@ -72,14 +72,17 @@ const RULES: &[Rule] = &[
         !seen.values("content-length").iter().all(is_number)
     }),
     // codings,
-    (ParseError::CodingInHttp10, |seen| !seen.is_http_1_1 && !seen.values("transfer-encoding").is_empty()),
+    (ParseError::CodingInHttp10, |seen| {
+        !seen.is_http_1_1 && !seen.values("transfer-encoding").is_empty()
+    }),
     (ParseError::CodingUnsupported, |seen| {
         seen.values("transfer-encoding").iter().any(|value| names_another_coding(value))
     }),
     (ParseError::CodingInvalid, |seen| {
         let values = seen.values("transfer-encoding");
         let is_chunked = |value: &&[u8]| value.eq_ignore_ascii_case(b"chunked");
-        values.len() > 1 || !values.iter().all(|value| is_chunked(value) || names_another_coding(value))
+        values.len() > 1
+            || !values.iter().all(|value| is_chunked(value) || names_another_coding(value))
     }),
     (ParseError::AmbiguousLength, |seen| {
         !seen.values("transfer-encoding").is_empty() && !seen.values("content-length").is_empty()
@@ -87,14 +90,18 @@ const RULES: &[Rule] = &[
     // and expectations.
     (ParseError::ExpectationUnknown, |seen| {
         seen.is_http_1_1
-            && seen.values("expect").iter().any(|value| !value.eq_ignore_ascii_case(b"100-continue"))
+            && seen
+                .values("expect")
+                .iter()
+                .any(|value| !value.eq_ignore_ascii_case(b"100-continue"))
     }),
 ];
 
 /// A list of tokens that ends in its only `chunked` and has another before it.
 fn names_another_coding(value: &[u8]) -> bool {
     let text = String::from_utf8_lossy(value).to_ascii_lowercase();
-    let codings: Vec<&str> = text.split(',').map(|coding| coding.trim_matches([' ', '\t'])).collect();
+    let codings: Vec<&str> =
+        text.split(',').map(|coding| coding.trim_matches([' ', '\t'])).collect();
     let is_token = |coding: &&str| {
         !coding.is_empty()
             && coding.chars().all(|c| c.is_ascii_alphanumeric() || "!#$%&'*+-.^_`|~".contains(c))
@@ -131,7 +138,8 @@ fn target_error(seen: &Seen<'_>) -> Option<ParseError> {
         None => return Some(ParseError::TargetInvalid),
     };
     let path = path_and_query.split('?').next().unwrap_or_default();
-    let is_good = path_and_query.chars().all(|c| c.is_ascii_graphic() && c != '#') && !path.contains('\\');
+    let is_good =
+        path_and_query.chars().all(|c| c.is_ascii_graphic() && c != '#') && !path.contains('\\');
     (!is_good).then_some(ParseError::TargetInvalid)
 }
 
@@ -183,9 +191,9 @@ fn is_reg_name(name: &str) -> bool {
     let is_plain = |text: &str| text.chars().all(is_name_char);
     pieces.next().is_some_and(is_plain)
         && pieces.all(|piece| {
-            piece
-                .split_at_checked(2)
-                .is_some_and(|(hex, rest)| hex.chars().all(|c| c.is_ascii_hexdigit()) && is_plain(rest))
+            piece.split_at_checked(2).is_some_and(|(hex, rest)| {
+                hex.chars().all(|c| c.is_ascii_hexdigit()) && is_plain(rest)
+            })
         })
 }
 
@@ -206,8 +214,11 @@ fn compare(input: &[u8]) -> Option<ParseError> {
                 is_http_1_1: request.version == Some(1),
                 fields: request.headers,
             };
-            let broken: Vec<ParseError> =
-                RULES.iter().filter(|(_, is_broken)| is_broken(&seen)).map(|(error, _)| *error).collect();
+            let broken: Vec<ParseError> = RULES
+                .iter()
+                .filter(|(_, is_broken)| is_broken(&seen))
+                .map(|(error, _)| *error)
+                .collect();
             match ours {
                 Ok(Some((head, our_used))) => {
                     assert!(broken.is_empty(), "taken, and {broken:?}: {shown}");
@@ -229,9 +240,15 @@ fn compare(input: &[u8]) -> Option<ParseError> {
         // Empty lines, and LF before a request, are refused as soon as they are seen; so is what is
         // over a bound.
         (Ok(Status::Partial), Err(ParseError::LineEndInvalid)) => {
-            assert!(input.starts_with(b"\n") || input.starts_with(b"\r\n\r") || input.starts_with(b"\r\n\n"));
+            assert!(
+                input.starts_with(b"\n")
+                    || input.starts_with(b"\r\n\r")
+                    || input.starts_with(b"\r\n\n")
+            );
         }
-        (Ok(Status::Partial), Err(ParseError::HeadTooLong)) => assert!(input.len() >= limits.head_bytes_max),
+        (Ok(Status::Partial), Err(ParseError::HeadTooLong)) => {
+            assert!(input.len() >= limits.head_bytes_max)
+        }
         (Ok(Status::Partial), ours) => panic!("{ours:?}, not more: {shown}"),
         // A version that may still become one that is not supported is waited for.
         (Err(httparse::Error::Version), Ok(None)) => {
@@ -245,7 +262,8 @@ fn compare(input: &[u8]) -> Option<ParseError> {
 }
 
 fn corpus() -> Vec<Vec<u8>> {
-    let folder: PathBuf = [env!("CARGO_MANIFEST_DIR"), "..", "..", "tests", "corpus"].iter().collect();
+    let folder: PathBuf =
+        [env!("CARGO_MANIFEST_DIR"), "..", "..", "tests", "corpus"].iter().collect();
     read_corpus(&folder).into_iter().map(|case| case.input).collect()
 }
 

@@ -52,8 +52,9 @@ fn a_head_that_never_ends_is_refused_at_the_limit() {
 #[test]
 fn a_head_that_never_ends_is_not_blamed_on_a_target_that_may_be_as_long() {
     let limits = Limits { head_bytes_max: 64, target_bytes_max: 32, ..Limits::default() };
-    let head =
-        |target_len: usize| format!("GET /{} HTTP/1.1\r\nA: {}", "a".repeat(target_len - 1), "x".repeat(64));
+    let head = |target_len: usize| {
+        format!("GET /{} HTTP/1.1\r\nA: {}", "a".repeat(target_len - 1), "x".repeat(64))
+    };
     check_limits(head(32), &limits, expect!["refused 431 HeadTooLong"]);
     check_limits(head(33), &limits, expect!["refused 414 TargetTooLong"]);
 }
@@ -73,7 +74,11 @@ fn a_target_has_a_longest_length() {
         &limits,
         expect!["head GET /1234567 HTTP/1.1; host h; keep-alive"],
     );
-    check_limits("GET /12345678 HTTP/1.1\r\nHost: h\r\n\r\n", &limits, expect!["refused 414 TargetTooLong"]);
+    check_limits(
+        "GET /12345678 HTTP/1.1\r\nHost: h\r\n\r\n",
+        &limits,
+        expect!["refused 414 TargetTooLong"],
+    );
 }
 
 #[test]
@@ -139,9 +144,11 @@ fn chunk_extensions_have_a_total() {
 
 #[test]
 fn an_empty_trailer_section_has_two_bytes() {
-    for (trailer_bytes_max, outcome) in
-        [(0, "refused 431 TrailerTooLong"), (1, "refused 431 TrailerTooLong"), (2, "content 0; keep-alive")]
-    {
+    for (trailer_bytes_max, outcome) in [
+        (0, "refused 431 TrailerTooLong"),
+        (1, "refused 431 TrailerTooLong"),
+        (2, "content 0; keep-alive"),
+    ] {
         let limits = Limits { trailer_bytes_max, ..Limits::default() };
         let found = events(&[format!("{CHUNKED}0\r\n\r\n").as_bytes()], &limits);
         assert_eq!(found.join("; "), format!("head POST / HTTP/1.1; host h; chunked; {outcome}"));

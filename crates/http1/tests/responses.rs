@@ -20,8 +20,10 @@ const GET_1_0_STAY: &str = "GET / HTTP/1.0\r\nConnection: keep-alive\r\n\r\n";
 const HEAD: &str = "HEAD / HTTP/1.1\r\nHost: h\r\n\r\n";
 const HEAD_1_0: &str = "HEAD / HTTP/1.0\r\n\r\n";
 const CONNECT: &str = "CONNECT h:1 HTTP/1.1\r\nHost: h\r\n\r\n";
-const UPGRADE: &str = "GET / HTTP/1.1\r\nHost: h\r\nConnection: upgrade\r\nUpgrade: websocket\r\n\r\n";
-const POST_EXPECT: &str = "POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 3\r\nExpect: 100-continue\r\n\r\n";
+const UPGRADE: &str =
+    "GET / HTTP/1.1\r\nHost: h\r\nConnection: upgrade\r\nUpgrade: websocket\r\n\r\n";
+const POST_EXPECT: &str =
+    "POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 3\r\nExpect: 100-continue\r\n\r\n";
 
 fn date() -> Date {
     Date::new(UNIX_EPOCH)
@@ -45,7 +47,13 @@ fn text(out: &[u8]) -> String {
 
 /// Answers a request without content and shows the head, how the content goes, and what follows.
 #[track_caller]
-fn check(request: &str, status: u16, headers: &[(&str, &str)], content: ContentLength, expected: Expect) {
+fn check(
+    request: &str,
+    status: u16,
+    headers: &[(&str, &str)],
+    content: ContentLength,
+    expected: Expect,
+) {
     let mut connection = ServerConnection::new();
     connection.read_head(request.as_bytes(), &Limits::default()).unwrap().unwrap();
     let mut out = Vec::new();
@@ -588,7 +596,13 @@ fn one_hundred_continue_is_written_once_and_not_behind_the_final_head() {
 
     let mut connection = ServerConnection::new();
     connection.read_head(POST_EXPECT.as_bytes(), &Limits::default()).unwrap().unwrap();
-    connection.write_head(StatusCode::PAYLOAD_TOO_LARGE, &Headers::new(), Known(0), &date(), &mut out);
+    connection.write_head(
+        StatusCode::PAYLOAD_TOO_LARGE,
+        &Headers::new(),
+        Known(0),
+        &date(),
+        &mut out,
+    );
     assert!(!connection.write_continue(&mut out));
 }
 
@@ -632,7 +646,12 @@ fn a_refusal_is_a_whole_response() {
     "#]]
     .assert_eq(&text(&out));
     out.clear();
-    write_refusal(StatusCode::METHOD_NOT_ALLOWED, &date(), Some(("allow", "GET\r\nx: y")), &mut out);
+    write_refusal(
+        StatusCode::METHOD_NOT_ALLOWED,
+        &date(),
+        Some(("allow", "GET\r\nx: y")),
+        &mut out,
+    );
     assert!(!text(&out).contains("x: y"), "an invalid field is left out");
 }
 

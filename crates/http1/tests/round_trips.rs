@@ -5,9 +5,9 @@
 use std::time::UNIX_EPOCH;
 
 use filoplume_http1::{
-    BodyEncoding, CHUNK_END, ContentDecoder, ContentLength, Date, Framing, Headers, LAST_CHUNK, Limits,
-    OutgoingRequest, PeerClosed, ResponseEvent, ResponseReader, ServerConnection, encode_chunk_head,
-    parse_request_head,
+    BodyEncoding, CHUNK_END, ContentDecoder, ContentLength, Date, Framing, Headers, LAST_CHUNK,
+    Limits, OutgoingRequest, PeerClosed, ResponseEvent, ResponseReader, ServerConnection,
+    encode_chunk_head, parse_request_head,
 };
 use http::{Method, StatusCode};
 use proptest::collection::vec;
@@ -29,8 +29,11 @@ fn headers() -> impl Strategy<Value = Headers> {
 /// Content and what is told about its length before.
 fn content() -> impl Strategy<Value = (Vec<u8>, ContentLength)> {
     (vec(any::<u8>(), 0..200), any::<bool>()).prop_map(|(content, is_known)| {
-        let length =
-            if is_known { ContentLength::Known(content.len() as u64) } else { ContentLength::Unknown };
+        let length = if is_known {
+            ContentLength::Known(content.len() as u64)
+        } else {
+            ContentLength::Unknown
+        };
         (content, length)
     })
 }
@@ -76,8 +79,10 @@ fn read_response(pieces: [&[u8]; 2], method: &Method) -> Read {
                 Some(ResponseEvent::Interim(head)) => read.statuses.push(head.status().as_u16()),
                 Some(ResponseEvent::Head(head)) => {
                     read.statuses.push(head.status().as_u16());
-                    read.fields =
-                        head.fields().map(|(name, value)| (name.to_vec(), value.to_vec())).collect();
+                    read.fields = head
+                        .fields()
+                        .map(|(name, value)| (name.to_vec(), value.to_vec()))
+                        .collect();
                 }
                 Some(ResponseEvent::Content(run)) => read.content.extend_from_slice(run),
                 Some(ResponseEvent::End) => has_ended = true,

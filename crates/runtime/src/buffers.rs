@@ -7,7 +7,8 @@ use std::fmt;
 use crate::clock::Clock;
 use crate::execution::probe::Clocks;
 
-/// Bytes read at once. A content of 64 KiB and its head arrive in one read; untouched pages cost nothing.
+/// Bytes read at once. A content of 64 KiB and its head arrive in one read; untouched pages cost
+/// nothing.
 pub(crate) const INPUT_BYTES: usize = 128 * 1024;
 
 /// Answers to pipelined requests are collected up to this before they are written.
@@ -17,11 +18,13 @@ pub(crate) const OUTPUT_BYTES: usize = 64 * 1024;
 /// the handler in the storage it was read into, which returns here when the handler drops it.
 const SPARE_STORAGES: usize = 2;
 
-/// The least room for a content of which little has arrived: who announces much and sends little takes no more.
+/// The least room for a content of which little has arrived: who announces much and sends little
+/// takes no more.
 const CONTENT_STEP_BYTES: usize = 16 * 1024;
 
-/// A rest up to this is copied out of a thread's buffer and in again, so that it takes no more memory than it has bytes. A longer
-/// one is moved: who sends a long message a byte at a time must not have all of it copied for each.
+/// A rest up to this is copied out of a thread's buffer and in again, so that it takes no more
+/// memory than it has bytes. A longer one is moved: who sends a long message a byte at a time must
+/// not have all of it copied for each.
 const LEFTOVER_COPY_MAX: usize = 64 * 1024;
 
 thread_local! {
@@ -113,7 +116,8 @@ impl Input {
         self.end -= self.start;
         self.start = 0;
         if self.end == self.storage.len() {
-            // Only a head may be so long, and only where the limits were raised; contents are consumed as they come.
+            // Only a head may be so long, and only where the limits were raised; contents are
+            // consumed as they come.
             self.storage.resize(self.end + INPUT_BYTES, 0);
         }
     }
@@ -150,7 +154,8 @@ impl Input {
         self.storage[..self.end].copy_from_slice(leftover.as_slice());
     }
 
-    /// Moves the rest out, to be loaded again: a short one into as much memory as it needs, a long one without a copy.
+    /// Moves the rest out, to be loaded again: a short one into as much memory as it needs, a long
+    /// one without a copy.
     pub(crate) fn take_leftover(&mut self) -> Content {
         if self.len() <= LEFTOVER_COPY_MAX {
             return Content::of(self.take_rest());
@@ -168,7 +173,8 @@ impl Input {
         rest
     }
 
-    /// Splits the first `length` unread bytes off as a content that owns them; long ones without a copy.
+    /// Splits the first `length` unread bytes off as a content that owns them; long ones without a
+    /// copy.
     pub(crate) fn split_content(&mut self, length: usize) -> Content {
         /// Below this a copy is cheaper than a change of storages.
         const COPY_MAX: usize = 16 * 1024;
@@ -184,7 +190,8 @@ impl Input {
         let rest = &self.storage[end..self.end];
         storage[..rest.len()].copy_from_slice(rest);
         let rest_length = rest.len();
-        let content = Content { storage: std::mem::replace(&mut self.storage, storage), start, end };
+        let content =
+            Content { storage: std::mem::replace(&mut self.storage, storage), start, end };
         self.start = 0;
         self.end = rest_length;
         content
@@ -340,7 +347,10 @@ mod tests {
             input.consume(1);
             let leftover = input.take_leftover();
             assert_eq!(leftover.as_slice(), &bytes[1..]);
-            assert!(length > LEFTOVER_COPY_MAX || leftover.storage.len() == length, "no more than it needs");
+            assert!(
+                length > LEFTOVER_COPY_MAX || leftover.storage.len() == length,
+                "no more than it needs"
+            );
         }
     }
 

@@ -41,7 +41,8 @@ impl Clock {
         self.refresh_at(Instant::now(), SystemTime::now);
     }
 
-    /// The wall clock is asked for the date and nothing else: it may jump, and no deadline moves with it.
+    /// The wall clock is asked for the date and nothing else: it may jump, and no deadline moves
+    /// with it.
     #[inline]
     fn refresh_at(&mut self, now: Instant, wall: impl FnOnce() -> SystemTime) {
         self.now = now;
@@ -58,8 +59,8 @@ impl Clock {
         self.now
     }
 
-    /// Returns when a timeout ends that begins now. Nearly every request of a batch asks for the same
-    /// one, which is added only once.
+    /// Returns when a timeout ends that begins now. Nearly every request of a batch asks for the
+    /// same one, which is added only once.
     #[inline]
     pub(crate) fn after(&self, timeout: Duration) -> Instant {
         let (last, ends) = self.ends.get();
@@ -87,15 +88,16 @@ fn date_at(time: SystemTime) -> (Date, Duration) {
 pub(crate) const TIMEOUT_MAX: Duration = Duration::from_secs(100 * 365 * 24 * 3600);
 
 /// A deadline that moves only with the bytes that move. Each byte adds the time that it may take at
-/// the minimum pace, but the deadline is never more than `grace` ahead: earlier bytes pay neither for
-/// silence nor for a trickle.
+/// the minimum pace, but the deadline is never more than `grace` ahead: earlier bytes pay neither
+/// for silence nor for a trickle.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Pace {
     usual: Budget,
     pressed: Budget,
 }
 
-/// While memory or threads are short, who is slower than this, or silent for so long, loses its place.
+/// While memory or threads are short, who is slower than this, or silent for so long, loses its
+/// place.
 const PRESSED_GRACE: Duration = Duration::from_secs(1);
 const PRESSED_BYTES_PER_SECOND_MIN: u64 = 64 * 1024;
 
@@ -145,7 +147,8 @@ impl Budget {
 
     fn advance(&mut self, bytes: usize, now: Instant) {
         let nanoseconds = bytes as u128 * 1_000_000_000 / u128::from(self.bytes_per_second_min);
-        let earned = u64::try_from(nanoseconds).map_or(TIMEOUT_MAX, Duration::from_nanos).min(TIMEOUT_MAX);
+        let earned =
+            u64::try_from(nanoseconds).map_or(TIMEOUT_MAX, Duration::from_nanos).min(TIMEOUT_MAX);
         // A clock that was read before the start must not take time away.
         self.deadline = (self.deadline + earned).min(now + self.grace).max(self.deadline);
     }
@@ -166,7 +169,9 @@ mod tests {
         let mut clock = Clock::new();
         let mut now = clock.now();
         let wall = SystemTime::now();
-        for jumped in [wall + DAY * 400, wall - DAY * 400, UNIX_EPOCH - DAY, wall + DAY * 365 * 9000, wall] {
+        for jumped in
+            [wall + DAY * 400, wall - DAY * 400, UNIX_EPOCH - DAY, wall + DAY * 365 * 9000, wall]
+        {
             now += Duration::from_secs(1);
             clock.refresh_at(now, || jumped);
             assert_eq!(clock.date(), &Date::new(jumped));
@@ -179,7 +184,9 @@ mod tests {
     fn the_date_is_not_made_anew_before_its_second_is_over() {
         let mut clock = Clock::new();
         let started = clock.now();
-        clock.refresh_at(started + Duration::from_secs(1), || UNIX_EPOCH + Duration::from_millis(9_400));
+        clock.refresh_at(started + Duration::from_secs(1), || {
+            UNIX_EPOCH + Duration::from_millis(9_400)
+        });
         let ends = started + Duration::from_millis(1_600);
         assert_eq!(clock.date_ends, ends);
         clock.refresh_at(ends - Duration::from_nanos(1), || unreachable!("the date is still true"));
@@ -233,6 +240,10 @@ mod tests {
         pace.excuse(Duration::from_secs(100));
         assert_eq!(pace.deadline(), started + GRACE + Duration::from_secs(100));
         pace.advance(0, started);
-        assert_eq!(pace.deadline(), started + GRACE + Duration::from_secs(100), "it never moves back");
+        assert_eq!(
+            pace.deadline(),
+            started + GRACE + Duration::from_secs(100),
+            "it never moves back"
+        );
     }
 }

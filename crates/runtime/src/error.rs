@@ -12,7 +12,8 @@ use std::path::PathBuf;
 /// use filoplume_runtime::Server;
 ///
 /// let first = Server::bind("127.0.0.1:0")?;
-/// let error = Server::bind(first.local_addr().expect("a TCP server")).expect_err("the port is taken");
+/// let error = Server::bind(first.local_addr().expect("a TCP server"))
+///     .expect_err("the port is taken");
 /// assert!(error.is_address_in_use());
 /// # Ok::<(), filoplume_runtime::Error>(())
 /// ```
@@ -46,7 +47,8 @@ impl Error {
         self.io_kind() == Some(io::ErrorKind::AddrInUse)
     }
 
-    /// Returns whether the system does not allow the address to this program, such as a port below 1024.
+    /// Returns whether the system does not allow the address to this program, such as a port below
+    /// 1024.
     pub fn is_permission_denied(&self) -> bool {
         self.io_kind() == Some(io::ErrorKind::PermissionDenied)
     }
@@ -80,13 +82,17 @@ impl fmt::Display for Error {
         match &*self.kind {
             Kind::Resolve { address, source } => write!(f, "cannot resolve {address}: {source}"),
             Kind::Bind { address, source } => write!(f, "cannot listen on {address}: {source}"),
-            Kind::BindPath { path, source } => write!(f, "cannot listen on {}: {source}", path.display()),
+            Kind::BindPath { path, source } => {
+                write!(f, "cannot listen on {}: {source}", path.display())
+            }
             Kind::NoAddress { address } => write!(f, "{address} resolves to no address"),
             Kind::NoListener => {
                 f.write_str("the server has no address to listen on: call `bind` on the builder")
             }
             Kind::Start { what, source } => write!(f, "cannot start {what}: {source}"),
-            Kind::AlreadyServing => f.write_str("the server is serving already: one engine has one service"),
+            Kind::AlreadyServing => {
+                f.write_str("the server is serving already: one engine has one service")
+            }
             Kind::Signals { source } => write!(f, "cannot listen to signals: {source}"),
             Kind::Respond { source } => write!(f, "cannot send the response: {source}"),
         }

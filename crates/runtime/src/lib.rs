@@ -18,7 +18,8 @@
 //!
 //! - [`Server`] binds addresses and serves; [`Incoming`] is the same, pulled by the program.
 //! - [`Service`] is the contract for frameworks: plan from the head, then call.
-//! - [`tcp`] has what speaks something else than HTTP: lines, messages, or a state machine of your own.
+//! - [`tcp`] has what speaks something else than HTTP: lines, messages, or a state machine of your
+//!   own.
 //! - [`ServerConfig`] has every bound, with its default.
 //! - [`TaskPool`] and [`MessageQueue`] are the engine's own, for use beside it.
 

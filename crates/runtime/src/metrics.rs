@@ -1,4 +1,5 @@
-//! What the engine counts. Counters only grow, gauges follow what they name; all can be read at any time.
+//! What the engine counts. Counters only grow, gauges follow what they name; all can be read at any
+//! time.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -88,19 +89,21 @@ pub struct Metrics {
     pub accept_errors: u64,
     /// Connections open now.
     pub connections: u64,
-    /// How many there may be: [`connections_max`](crate::ServerConfig::connections_max), or fewer if the system's limit of open
-    /// files does not allow as many.
+    /// How many there may be: [`connections_max`](crate::ServerConfig::connections_max), or fewer
+    /// if the system's limit of open files does not allow as many.
     pub connections_max: u64,
     /// Connections without a request that were closed since the start to make room for new ones.
     pub connections_shed: u64,
-    /// Connections parked with their event loop, without thread or buffer, when the loop last waited.
+    /// Connections parked with their event loop, without thread or buffer, when the loop last
+    /// waited.
     pub parked: u64,
     /// Requests handed to the service since the start.
     pub requests: u64,
-    /// Requests refused since the start because of what the peer sent. [`refusals`](Self::refusals) has the reasons.
+    /// Requests refused since the start because of what the peer sent. [`refusals`](Self::refusals)
+    /// has the reasons.
     pub refused: u64,
-    /// Connections closed since the start because they did not begin with a valid PROXY header where one is
-    /// [expected](crate::ServerBuilder::proxy_protocol).
+    /// Connections closed since the start because they did not begin with a valid PROXY header
+    /// where one is [expected](crate::ServerBuilder::proxy_protocol).
     pub proxy_headers_refused: u64,
     /// Requests answered `503` since the start because no thread would have been free in time.
     pub overloaded: u64,

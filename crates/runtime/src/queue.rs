@@ -12,13 +12,15 @@ use crate::sync::{Arc, RwLock};
 /// Unblocks that nobody has taken yet; more than any program has threads that could be blocked.
 const UNBLOCKS_MAX: usize = 65_536;
 
-/// A bounded queue that any number of threads send to and receive from. Clones are handles to the same queue.
+/// A bounded queue that any number of threads send to and receive from. Clones are handles to the
+/// same queue.
 ///
-/// Sending never blocks: a full queue says so at once, so that whoever sends can do something better than wait.
+/// Sending never blocks: a full queue says so at once, so that whoever sends can do something
+/// better than wait.
 ///
 /// ```
-/// use std::thread;
 /// use filoplume_runtime::{MessageQueue, RecvError};
+/// use std::thread;
 ///
 /// let queue = MessageQueue::new(16);
 /// let consumers: Vec<_> = (0..2)
@@ -44,8 +46,8 @@ const UNBLOCKS_MAX: usize = 65_536;
 pub struct MessageQueue<T>(Arc<Shared<T>>);
 
 struct Shared<T> {
-    /// `None` once closed. The channel closes when its only sender is dropped; a message is sent under the read lock, so
-    /// what was sent successfully was sent before and will be received.
+    /// `None` once closed. The channel closes when its only sender is dropped; a message is sent
+    /// under the read lock, so what was sent successfully was sent before and will be received.
     sender: RwLock<Option<Sender<T>>>,
     receiver: Receiver<T>,
     unblocker: Sender<()>,
@@ -58,9 +60,16 @@ impl<T> MessageQueue<T> {
     pub fn new(capacity: usize) -> Self {
         let capacity = capacity.max(1);
         let (sender, receiver) = channel::bounded(capacity);
-        // Unbounded only in type: a bounded channel would set aside its whole capacity for what is hardly ever used.
+        // Unbounded only in type: a bounded channel would set aside its whole capacity for what is
+        // hardly ever used.
         let (unblocker, unblocks) = channel::unbounded();
-        Self(Arc::new(Shared { sender: RwLock::new(Some(sender)), receiver, unblocker, unblocks, capacity }))
+        Self(Arc::new(Shared {
+            sender: RwLock::new(Some(sender)),
+            receiver,
+            unblocker,
+            unblocks,
+            capacity,
+        }))
     }
 
     /// Appends a message, without waiting.
@@ -83,8 +92,8 @@ impl<T> MessageQueue<T> {
     ///
     /// # Errors
     ///
-    /// [`RecvError::Unblocked`] once for each [`MessageQueue::unblock`], [`RecvError::Closed`] when the queue is closed and
-    /// empty.
+    /// [`RecvError::Unblocked`] once for each [`MessageQueue::unblock`], [`RecvError::Closed`] when
+    /// the queue is closed and empty.
     pub fn recv(&self) -> Result<T, RecvError> {
         self.recv_until(None)
     }
@@ -104,7 +113,8 @@ impl<T> MessageQueue<T> {
     ///
     /// As [`MessageQueue::recv`], and [`RecvError::Empty`].
     pub fn try_recv(&self) -> Result<T, RecvError> {
-        // Before the messages: on a queue that is never empty an unblock would otherwise never be heard.
+        // Before the messages: on a queue that is never empty an unblock would otherwise never be
+        // heard.
         if self.0.unblocks.try_recv().is_ok() {
             return Err(RecvError::Unblocked);
         }
@@ -114,7 +124,8 @@ impl<T> MessageQueue<T> {
         })
     }
 
-    /// Lets one receiver return with [`RecvError::Unblocked`]: one that waits, or else the next that comes.
+    /// Lets one receiver return with [`RecvError::Unblocked`]: one that waits, or else the next
+    /// that comes.
     pub fn unblock(&self) {
         if self.0.unblocks.len() < UNBLOCKS_MAX {
             // Cannot fail: both ends of the channel are ours.
@@ -122,7 +133,8 @@ impl<T> MessageQueue<T> {
         }
     }
 
-    /// Takes no more messages. Those in the queue are still received; after them receivers are told [`RecvError::Closed`].
+    /// Takes no more messages. Those in the queue are still received; after them receivers are told
+    /// [`RecvError::Closed`].
     pub fn close(&self) {
         let sender = self.0.sender.write().take();
         // Wakes all receivers, which needs no lock of ours.
@@ -160,13 +172,16 @@ impl<T> MessageQueue<T> {
                 Err(RecvError::Empty) => {}
                 outcome => return outcome,
             }
-            // Says that something is there, not who gets it: with many receivers another one may be faster.
+            // Says that something is there, not who gets it: with many receivers another one may be
+            // faster.
             let mut select = Select::new();
             select.recv(&self.0.unblocks);
             select.recv(&self.0.receiver);
             match deadline {
                 None => _ = select.ready(),
-                Some(deadline) => _ = select.ready_deadline(deadline).map_err(|_| RecvError::TimedOut)?,
+                Some(deadline) => {
+                    _ = select.ready_deadline(deadline).map_err(|_| RecvError::TimedOut)?
+                }
             }
         }
     }
@@ -289,9 +304,12 @@ mod tests {
     /// Longer than a test waits: nobody is woken by it.
     const LONGER: Duration = Duration::from_secs(3600);
 
-    /// What so many receivers are told, as it comes. They are threads of their own, so that one that is
-    /// never woken makes its test fail and not hang.
-    fn receivers(queue: &MessageQueue<u32>, count: usize) -> mpsc::Receiver<Result<u32, RecvError>> {
+    /// What so many receivers are told, as it comes. They are threads of their own, so that one
+    /// that is never woken makes its test fail and not hang.
+    fn receivers(
+        queue: &MessageQueue<u32>,
+        count: usize,
+    ) -> mpsc::Receiver<Result<u32, RecvError>> {
         let (tell, told) = mpsc::channel();
         for _ in 0..count {
             let (queue, tell) = (queue.clone(), tell.clone());
@@ -300,7 +318,8 @@ mod tests {
         told
     }
 
-    /// Two threads wake each other in turn, so that each waits when it is woken. Returns whether no wake-up is lost.
+    /// Two threads wake each other in turn, so that each waits when it is woken. Returns whether no
+    /// wake-up is lost.
     fn play(turn: fn(&MessageQueue<u32>), expected: Result<u32, RecvError>) -> bool {
         let (one, other) = (MessageQueue::new(1), MessageQueue::new(1));
         let (done, is_done) = mpsc::channel();
@@ -386,7 +405,10 @@ mod tests {
         }
         queue.send(7).unwrap();
         let outcomes: Vec<_> = (0..4).map(|_| told.recv_timeout(LONG).unwrap()).collect();
-        assert_eq!(outcomes.iter().filter(|outcome| **outcome == Err(RecvError::Unblocked)).count(), 3);
+        assert_eq!(
+            outcomes.iter().filter(|outcome| **outcome == Err(RecvError::Unblocked)).count(),
+            3
+        );
         assert_eq!(outcomes.iter().filter(|outcome| **outcome == Ok(7)).count(), 1);
     }
 
@@ -429,8 +451,9 @@ mod tests {
                 tell_received.send(received)
             });
         }
-        let sum =
-            |counts: mpsc::Receiver<u64>| -> u64 { (0..2).map(|_| counts.recv_timeout(LONG).unwrap()).sum() };
+        let sum = |counts: mpsc::Receiver<u64>| -> u64 {
+            (0..2).map(|_| counts.recv_timeout(LONG).unwrap()).sum()
+        };
         assert_eq!(sum(received), sum(sent));
     }
 }

@@ -1,8 +1,9 @@
 //! The synchronisation primitives, in one place, so that the same code runs under loom.
 //!
-//! Built as usual these are `parking_lot` and `std`. Built with `--cfg loom` they are loom's, which lets a model walk
-//! through every interleaving. What is not shared between threads, and what only counts for the metrics, may use
-//! `std` directly: each loom primitive multiplies the interleavings.
+//! Built as usual these are `parking_lot` and `std`. Built with `--cfg loom` they are loom's, which
+//! lets a model walk through every interleaving. What is not shared between threads, and what only
+//! counts for the metrics, may use `std` directly: each loom primitive multiplies the
+//! interleavings.
 
 #[cfg(not(loom))]
 mod real {
@@ -58,8 +59,9 @@ mod modelled {
     pub(crate) use loom::sync::{Arc, MutexGuard, RwLockReadGuard, RwLockWriteGuard, atomic};
     pub(crate) use loom::thread;
 
-    /// Loom has no clock: a deadline may pass at any moment, so here it has always just passed. Everything that another
-    /// thread can do before, between and after is then a matter of scheduling, which loom explores.
+    /// Loom has no clock: a deadline may pass at any moment, so here it has always just passed.
+    /// Everything that another thread can do before, between and after is then a matter of
+    /// scheduling, which loom explores.
     pub(crate) fn has_passed(_deadline: Instant) -> bool {
         true
     }

@@ -36,8 +36,8 @@ impl Gate {
     }
 }
 
-/// `/late` waits at the gate; `/open` opens it and goes on until the late one has passed, and for a while after that, so
-/// that it returns meanwhile.
+/// `/late` waits at the gate; `/open` opens it and goes on until the late one has passed, and for a
+/// while after that, so that it returns meanwhile.
 struct Late {
     gate: Arc<Gate>,
     is_dispatched: bool,

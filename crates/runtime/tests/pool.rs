@@ -70,7 +70,8 @@ fn submit_until_taken(pool: &TaskPool, runs: &Arc<Vec<AtomicUsize>>, number: usi
 #[test]
 fn threads_come_and_go_while_tasks_keep_coming() {
     // No idle time at all: every pause of a worker races its retirement against the next task.
-    let pool = TaskPool::builder().threads_max(4).threads_min(1).idle_timeout(Duration::ZERO).build();
+    let pool =
+        TaskPool::builder().threads_max(4).threads_min(1).idle_timeout(Duration::ZERO).build();
     let (sender, receiver) = mpsc::channel();
     for number in 0..5_000 {
         let sender = sender.clone();
@@ -83,8 +84,11 @@ fn threads_come_and_go_while_tasks_keep_coming() {
 
 #[test]
 fn an_idle_pool_shrinks_to_its_minimum_and_grows_again() {
-    let pool =
-        TaskPool::builder().threads_min(2).threads_max(6).idle_timeout(Duration::from_millis(20)).build();
+    let pool = TaskPool::builder()
+        .threads_min(2)
+        .threads_max(6)
+        .idle_timeout(Duration::from_millis(20))
+        .build();
     for _ in 0..2 {
         let held: Vec<_> = (0..6).map(|_| hold(&pool)).collect();
         assert_eq!(pool.metrics().threads, 6);
@@ -146,7 +150,9 @@ fn each_task_beyond_the_capacity_is_refused_once() {
     let held = [hold(&pool), hold(&pool)];
     let outcomes: Vec<_> = (0..10).map(|_| pool.execute(|| ())).collect();
     assert_eq!(outcomes.iter().filter(|outcome| outcome.is_ok()).count(), 3);
-    assert!(outcomes.iter().flat_map(|outcome| outcome.as_ref().err()).all(|error| error.is_full()));
+    assert!(
+        outcomes.iter().flat_map(|outcome| outcome.as_ref().err()).all(|error| error.is_full())
+    );
     assert_eq!((pool.metrics().refused, pool.metrics().queued), (7, 3));
     drop(held);
     assert!(pool.shutdown(LONG));
@@ -204,13 +210,15 @@ fn the_thread_that_was_idle_last_works_first() {
 
 fn name_of_worker(pool: &TaskPool) -> String {
     let (sender, receiver) = mpsc::channel();
-    pool.execute(move || sender.send(thread::current().name().unwrap().to_owned()).unwrap()).unwrap();
+    pool.execute(move || sender.send(thread::current().name().unwrap().to_owned()).unwrap())
+        .unwrap();
     receiver.recv_timeout(LONG).unwrap()
 }
 
 #[test]
 fn threads_are_named_and_a_name_never_stops_them() {
-    let pool = TaskPool::builder().thread_name("quill\0s").threads_max(1).stack_size(256 * 1024).build();
+    let pool =
+        TaskPool::builder().thread_name("quill\0s").threads_max(1).stack_size(256 * 1024).build();
     assert_eq!(name_of_worker(&pool), "quills-1");
 }
 

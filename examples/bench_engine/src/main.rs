@@ -1,7 +1,9 @@
-//! What the engine is measured with, from outside: `bench_engine ADDRESS`. The configuration is the default.
+//! What the engine is measured with, from outside: `bench_engine ADDRESS`. The configuration is the
+//! default.
 //!
-//! `GET /`, `/plaintext`, `/json`, `/sleep?ms=10` (or `?us=100`), `/miss?one_in=10&us=1000`, `/cpu?ms=20`, `/panic`, `/large?n=`, `/stream?n=`;
-//! `POST /echo`, `/length`, `/noread`. SIGTERM stops it gracefully.
+//! `GET /`, `/plaintext`, `/json`, `/sleep?ms=10` (or `?us=100`), `/miss?one_in=10&us=1000`,
+//! `/cpu?ms=20`, `/panic`, `/large?n=`, `/stream?n=`; `POST /echo`, `/length`, `/noread`. SIGTERM
+//! stops it gracefully.
 
 use std::env;
 use std::hint::black_box;
@@ -56,7 +58,9 @@ fn answer(request: Request) -> Response {
         ("GET", "/cpu") => response.send_text(hash_for(time(&request, 20)).to_string()),
         ("GET", "/panic") => panic!("asked to"),
         ("GET" | "HEAD", "/large") => match number(&request, "n", 1024) {
-            n if n <= IN_MEMORY_MAX => response.send_bytes(vec![b'x'; usize::try_from(n).unwrap_or(0)]),
+            n if n <= IN_MEMORY_MAX => {
+                response.send_bytes(vec![b'x'; usize::try_from(n).unwrap_or(0)])
+            }
             n => response.send_reader(io::repeat(b'x'), n),
         },
         ("GET" | "HEAD", "/stream") => {
@@ -65,7 +69,11 @@ fn answer(request: Request) -> Response {
         ("POST", "/echo") => return echo(request),
         ("POST", "/length") => return length(request),
         ("POST", "/noread") => response.send_text("not read"),
-        (_, "/" | "/plaintext" | "/json" | "/sleep" | "/miss" | "/cpu" | "/panic" | "/large" | "/stream") => {
+        (
+            _,
+            "/" | "/plaintext" | "/json" | "/sleep" | "/miss" | "/cpu" | "/panic" | "/large"
+            | "/stream",
+        ) => {
             response.status(405);
             response.add_header("allow", "GET, HEAD").expect("a valid header")
         }

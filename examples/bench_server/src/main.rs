@@ -1,8 +1,9 @@
-//! What the framework is measured with, from outside: `bench_server ADDRESS [STATIC_FOLDER]`. The same routes as
-//! `bench_engine`, written as an app would; the configuration is the default.
+//! What the framework is measured with, from outside: `bench_server ADDRESS [STATIC_FOLDER]`. The
+//! same routes as `bench_engine`, written as an app would; the configuration is the default.
 //!
-//! `GET /`, `/plaintext`, `/json`, `/sleep?ms=10` (or `?us=100`), `/miss?one_in=10&us=1000`, `/cpu?ms=20`, `/panic`, `/large?n=`, `/stream?n=`;
-//! `POST /echo`, `/length`, `/noread`; `/static/` serves the folder. SIGTERM stops it gracefully.
+//! `GET /`, `/plaintext`, `/json`, `/sleep?ms=10` (or `?us=100`), `/miss?one_in=10&us=1000`,
+//! `/cpu?ms=20`, `/panic`, `/large?n=`, `/stream?n=`; `POST /echo`, `/length`, `/noread`;
+//! `/static/` serves the folder. SIGTERM stops it gracefully.
 
 use std::env;
 use std::hint::black_box;
@@ -58,7 +59,10 @@ struct Bytes {
 fn main() -> ExitCode {
     let mut arguments = env::args().skip(1);
     let Some(address) = arguments.next() else {
-        eprintln!("usage: bench_server ADDRESS [STATIC_FOLDER], such as bench_server 127.0.0.1:5000 public");
+        eprintln!(
+            "usage: bench_server ADDRESS [STATIC_FOLDER], such as bench_server 127.0.0.1:5000 \
+             public"
+        );
         return ExitCode::from(2);
     };
     match app(arguments.next()).listen(&*address) {

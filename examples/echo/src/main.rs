@@ -1,6 +1,7 @@
 //! A TCP echo server: `echo [-t THREADS] [-p PORT]`, on port 8000 if nothing is said.
 //!
-//! To be asked by `cargo run --release -p gust -- tcp://:8000 -c 100 -l 100`, or by `nc 127.0.0.1 8000`.
+//! To be asked by `cargo run --release -p gust -- tcp://:8000 -c 100 -l 100`, or by
+//! `nc 127.0.0.1 8000`.
 
 use std::error::Error;
 

@@ -46,7 +46,9 @@ enum DivisionError {
 impl IntoResponse for DivisionError {
     fn into_response(self) -> Result<Response> {
         Err(match self {
-            Self::ByZero => Error::bad_request("nothing can be divided by zero").with_field("b", "is zero"),
+            Self::ByZero => {
+                Error::bad_request("nothing can be divided by zero").with_field("b", "is zero")
+            }
             Self::TooLarge => Error::unprocessable("the result does not fit"),
         })
     }

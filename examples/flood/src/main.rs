@@ -1,9 +1,10 @@
-//! **Not a web server.** It sends HTTP responses without reading a single request, as fast as the peer takes them:
-//! `flood [-t THREADS] [-p PORT]`, on port 8001 if nothing is said.
+//! **Not a web server.** It sends HTTP responses without reading a single request, as fast as the
+//! peer takes them: `flood [-t THREADS] [-p PORT]`, on port 8001 if nothing is said.
 //!
-//! Some figures of millions of requests a second were made this way: load generators that count responses take these for
-//! answers. What an honest server reaches is in `docs/benchmarks/claims.md`, beside this one. A good load generator notices
-//! (`gust` calls such responses unsolicited).
+//! Some figures of millions of requests a second were made this way: load generators that count
+//! responses take these for answers. What an honest server reaches is in
+//! `docs/benchmarks/claims.md`, beside this one. A good load generator notices (`gust` calls such
+//! responses unsolicited).
 
 use std::error::Error;
 

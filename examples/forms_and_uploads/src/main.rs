@@ -89,7 +89,10 @@ struct Saved {
 }
 
 /// Fields come one after the other, as they arrive. A file is written while it is received.
-fn upload(State(uploads): State<Uploads>, mut form: Multipart) -> Result<(StatusCode, Json<Vec<Saved>>)> {
+fn upload(
+    State(uploads): State<Uploads>,
+    mut form: Multipart,
+) -> Result<(StatusCode, Json<Vec<Saved>>)> {
     let mut saved = Vec::new();
     while let Some(field) = form.next_field()? {
         let name = field.name().to_owned();

@@ -1,4 +1,5 @@
-//! A JSON API over a list of books: typed bodies, queries, statuses, and refusals that name the field.
+//! A JSON API over a list of books: typed bodies, queries, statuses, and refusals that name the
+//! field.
 //!
 //! ```sh
 //! curl -d '{"title":"Dune","year":1965}' -H 'content-type: application/json' http://127.0.0.1:5000/books
@@ -74,9 +75,14 @@ fn show(State(books): State<Books>, Path(id): Path<u32>) -> Result<Option<Json<S
     Ok(books.lock()?.get(&id).map(|book| Json(Stored { id, book: book.clone() })))
 }
 
-fn replace(State(books): State<Books>, Path(id): Path<u32>, Json(book): Json<Book>) -> Result<Json<Stored>> {
+fn replace(
+    State(books): State<Books>,
+    Path(id): Path<u32>,
+    Json(book): Json<Book>,
+) -> Result<Json<Stored>> {
     let mut books = books.lock()?;
-    let place = books.get_mut(&id).ok_or_else(|| Error::not_found(format!("there is no book {id}")))?;
+    let place =
+        books.get_mut(&id).ok_or_else(|| Error::not_found(format!("there is no book {id}")))?;
     place.clone_from(&book);
     Ok(Json(Stored { id, book }))
 }

@@ -1,5 +1,5 @@
-//! A chat of lines: who connects says a name, and what one says all others read. `line_chat [-t THREADS] [-p PORT]`, on
-//! port 8002 if nothing is said; `nc 127.0.0.1 8002` joins.
+//! A chat of lines: who connects says a name, and what one says all others read.
+//! `line_chat [-t THREADS] [-p PORT]`, on port 8002 if nothing is said; `nc 127.0.0.1 8002` joins.
 
 use std::collections::BTreeMap;
 use std::error::Error;
@@ -66,8 +66,8 @@ impl Member {
             }
             Some(name) => self.room.tell_others(name, &format!("{name}: {line}\n")),
             None => {
-                let fits =
-                    (1..=NAME_BYTES_MAX).contains(&line.len()) && line.chars().all(char::is_alphanumeric);
+                let fits = (1..=NAME_BYTES_MAX).contains(&line.len())
+                    && line.chars().all(char::is_alphanumeric);
                 if fits && self.room.join(line, io.sender()) {
                     self.name = Some(line.to_owned());
                     io.send(format!("* welcome, {line}\n").as_bytes());

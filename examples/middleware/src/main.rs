@@ -1,4 +1,5 @@
-//! Middleware: closures and structs around handlers, for the app, a router and one route, and those in the box.
+//! Middleware: closures and structs around handlers, for the app, a router and one route, and those
+//! in the box.
 //!
 //! ```sh
 //! curl -i http://127.0.0.1:5000/
@@ -28,7 +29,9 @@ fn app() -> App {
                 .get("/", |Extension(Who(name)): Extension<Who>| format!("Hello, {name}!"))
                 .with(only_friends),
         )
-        .get("/count", |State(counter): State<Counter>| counter.0.load(Ordering::Relaxed).to_string())
+        .get("/count", |State(counter): State<Counter>| {
+            counter.0.load(Ordering::Relaxed).to_string()
+        })
         .state(counter.clone())
         // The first is the outermost: it sees the request first and the response last.
         .with(middleware::Logger::new())
@@ -47,7 +50,8 @@ fn app() -> App {
 #[derive(Clone)]
 struct Who(String);
 
-/// A function is middleware too. An early answer or an `Err` ends the chain: the handler is not called.
+/// A function is middleware too. An early answer or an `Err` ends the chain: the handler is not
+/// called.
 fn only_friends(mut request: Request, next: Next) -> Result<Response> {
     match request.header("x-key") {
         Some("sesame") => {

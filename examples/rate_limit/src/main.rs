@@ -15,8 +15,8 @@ fn main() -> Result<()> {
 fn app() -> App {
     // By address: five at once, then one a second. More are a 429 with `Retry-After`.
     let public = Router::new().get("/", || "Hello!").with(RateLimit::per_second(1).burst(5));
-    // By key: each has ten at once and a hundred a minute, wherever it comes from. Without one there is no limit to
-    // look up, and the next middleware refuses.
+    // By key: each has ten at once and a hundred a minute, wherever it comes from. Without one
+    // there is no limit to look up, and the next middleware refuses.
     let keyed = Router::new()
         .get("/report", || "the report")
         .with(

@@ -1,4 +1,5 @@
-//! Signing in: sessions, flash messages, and forms that other sites cannot send. The user is `ada`, the password `lovelace`.
+//! Signing in: sessions, flash messages, and forms that other sites cannot send. The user is `ada`,
+//! the password `lovelace`.
 //!
 //! Open <http://127.0.0.1:5000>, or:
 //!
@@ -25,8 +26,8 @@ fn app() -> App {
         .post("/logout", logout)
         .get("/visits", visits)
         .get("/secret", |user: User| format!("{}, the word is sesame", user.0))
-        // The first is the outermost: the token that `Csrf` asks for is kept in the session.
-        // Over plain HTTP cookies must not be `Secure`. Behind a proxy with TLS leave that line out.
+        // The first is the outermost: the token that `Csrf` asks for is kept in the session. Over
+        // plain HTTP cookies must not be `Secure`. Behind a proxy with TLS leave that line out.
         .with(Sessions::new(MemoryStore::new(), Key::generate()).secure(false))
         .with(Csrf::new())
 }
@@ -53,13 +54,16 @@ fn home(session: Session, flash: Flash, token: CsrfToken) -> Result<Html<String>
     let messages: String =
         flash.take()?.iter().map(|message| format!("<p><b>{}</b></p>", message.text)).collect();
     let form = match session.get::<String>("user")? {
-        // Only names that can sign in get here. Pages with text from elsewhere are made by templates, which escape.
+        // Only names that can sign in get here. Pages with text from elsewhere are made by
+        // templates, which escape.
         Some(name) => format!(
-            "<p>Hello, {name}!</p><form method=post action=/logout>{}<button>Sign out</button></form>",
+            "<p>Hello, {name}!</p><form method=post action=/logout>{}<button>Sign \
+             out</button></form>",
             token.field()
         ),
         None => format!(
-            "<form method=post action=/login>{}<input name=name> <input name=password type=password> <button>Sign in</button></form>",
+            "<form method=post action=/login>{}<input name=name> <input name=password \
+             type=password> <button>Sign in</button></form>",
             token.field()
         ),
     };

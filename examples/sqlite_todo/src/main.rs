@@ -1,10 +1,11 @@
 //! A whole small app: todos in SQLite, with pages, forms, a JSON API, sessions and tests.
 //!
-//! `sqlite_todo [ADDRESS [DATABASE]]`; then open <http://127.0.0.1:5000> and register. Without `SECRET_KEY` in the
-//! environment everybody is signed out when the program ends.
+//! `sqlite_todo [ADDRESS [DATABASE]]`; then open <http://127.0.0.1:5000> and register. Without
+//! `SECRET_KEY` in the environment everybody is signed out when the program ends.
 //!
 //! - `store` knows SQL and nothing of HTTP; every call blocks, and that is fine.
-//! - `pages` are what people see: forms that are posted, and a redirect to the page that shows the result.
+//! - `pages` are what people see: forms that are posted, and a redirect to the page that shows the
+//!   result.
 //! - `api` is the same for programs, below `/api`.
 
 mod api;
@@ -39,8 +40,10 @@ fn main() -> Result<()> {
 
 /// The app, for `main` and for the tests.
 fn app(store: Store, key: Key) -> Result<App> {
-    // On the way from a browser to this program there is no TLS here: behind a proxy with TLS leave `secure` out.
-    let sessions = Sessions::in_cookie(key).idle_timeout(Duration::from_secs(7 * 24 * 3600)).secure(false);
+    // On the way from a browser to this program there is no TLS here: behind a proxy with TLS leave
+    // `secure` out.
+    let sessions =
+        Sessions::in_cookie(key).idle_timeout(Duration::from_secs(7 * 24 * 3600)).secure(false);
     Ok(App::new()
         .merge(pages::router().with(Csrf::new()))
         .nest("/api", api::router(store.clone()))

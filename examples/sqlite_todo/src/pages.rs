@@ -49,11 +49,16 @@ fn index(
         return Redirect::to("/login").into_response();
     };
     let todos = store.todos(user.id)?;
-    let page = context! { name => user.name, todos, messages => flash.take()?, csrf => csrf.field() };
+    let page =
+        context! { name => user.name, todos, messages => flash.take()?, csrf => csrf.field() };
     templates.render("todos.html", page).into_response()
 }
 
-fn login_page(State(templates): State<Templates>, flash: Flash, csrf: CsrfToken) -> Result<Html<String>> {
+fn login_page(
+    State(templates): State<Templates>,
+    flash: Flash,
+    csrf: CsrfToken,
+) -> Result<Html<String>> {
     templates.render("login.html", context! { messages => flash.take()?, csrf => csrf.field() })
 }
 
@@ -105,7 +110,12 @@ fn logout(session: Session) -> Result<Redirect> {
     Ok(Redirect::to("/login"))
 }
 
-fn add(user: User, State(store): State<Store>, flash: Flash, Form(todo): Form<NewTodo>) -> Result<Redirect> {
+fn add(
+    user: User,
+    State(store): State<Store>,
+    flash: Flash,
+    Form(todo): Form<NewTodo>,
+) -> Result<Redirect> {
     match todo.text.trim() {
         "" => flash.error("Say what is to be done.")?,
         text => {

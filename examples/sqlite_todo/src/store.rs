@@ -1,4 +1,5 @@
-//! What the app remembers: users and their todos, in SQLite. Every call blocks its thread while the database works.
+//! What the app remembers: users and their todos, in SQLite. Every call blocks its thread while the
+//! database works.
 
 use std::time::Duration;
 
@@ -48,7 +49,8 @@ impl Store {
     pub(crate) fn open(path: &str) -> Result<Self> {
         let manager = SqliteConnectionManager::file(path)
             .with_init(|connection| connection.busy_timeout(Duration::from_secs(2)));
-        let pool = Pool::builder().max_size(8).connection_timeout(CONNECTION_TIMEOUT).build(manager)?;
+        let pool =
+            Pool::builder().max_size(8).connection_timeout(CONNECTION_TIMEOUT).build(manager)?;
         let store = Self { pool };
         store.connection()?.execute_batch(SCHEMA)?;
         Ok(store)
@@ -57,7 +59,8 @@ impl Store {
     /// Adds a user and returns the number; `None` if the name is taken.
     pub(crate) fn register(&self, name: &str, password: &str) -> Result<Option<i64>> {
         let salt = SaltString::generate(&mut OsRng);
-        let hash = Argon2::default().hash_password(password.as_bytes(), &salt).map_err(cannot_hash)?;
+        let hash =
+            Argon2::default().hash_password(password.as_bytes(), &salt).map_err(cannot_hash)?;
         let connection = self.connection()?;
         let added = connection.execute(
             "INSERT INTO users (name, password) VALUES (?1, ?2) ON CONFLICT DO NOTHING",
@@ -68,10 +71,11 @@ impl Store {
 
     /// Returns the number of the user with this name and password.
     pub(crate) fn login(&self, name: &str, password: &str) -> Result<Option<i64>> {
-        let found =
-            self.connection()?.query_row("SELECT id, password FROM users WHERE name = ?1", [name], |row| {
-                Ok((row.get::<_, i64>(0)?, row.get::<_, String>(1)?))
-            });
+        let found = self.connection()?.query_row(
+            "SELECT id, password FROM users WHERE name = ?1",
+            [name],
+            |row| Ok((row.get::<_, i64>(0)?, row.get::<_, String>(1)?)),
+        );
         let Some((id, hash)) = found.optional()? else { return Ok(None) };
         let hash = PasswordHash::new(&hash).map_err(cannot_hash)?;
         let is_right = Argon2::default().verify_password(password.as_bytes(), &hash).is_ok();
@@ -80,16 +84,18 @@ impl Store {
 
     pub(crate) fn todos(&self, user: i64) -> Result<Vec<Todo>> {
         let connection = self.connection()?;
-        let mut query =
-            connection.prepare_cached("SELECT id, text, is_done FROM todos WHERE user = ?1 ORDER BY id")?;
-        let todos = query
-            .query_map([user], |row| Ok(Todo { id: row.get(0)?, text: row.get(1)?, is_done: row.get(2)? }))?;
+        let mut query = connection
+            .prepare_cached("SELECT id, text, is_done FROM todos WHERE user = ?1 ORDER BY id")?;
+        let todos = query.query_map([user], |row| {
+            Ok(Todo { id: row.get(0)?, text: row.get(1)?, is_done: row.get(2)? })
+        })?;
         Ok(todos.collect::<rusqlite::Result<_>>()?)
     }
 
     pub(crate) fn add(&self, user: i64, text: &str) -> Result<Todo> {
         let connection = self.connection()?;
-        connection.execute("INSERT INTO todos (user, text) VALUES (?1, ?2)", params![user, text])?;
+        connection
+            .execute("INSERT INTO todos (user, text) VALUES (?1, ?2)", params![user, text])?;
         Ok(Todo { id: connection.last_insert_rowid(), text: text.to_owned(), is_done: false })
     }
 
@@ -104,13 +110,16 @@ impl Store {
 
     /// Returns whether the user had this todo.
     pub(crate) fn remove(&self, user: i64, id: i64) -> Result<bool> {
-        let removed =
-            self.connection()?.execute("DELETE FROM todos WHERE user = ?1 AND id = ?2", [user, id])?;
+        let removed = self
+            .connection()?
+            .execute("DELETE FROM todos WHERE user = ?1 AND id = ?2", [user, id])?;
         Ok(removed > 0)
     }
 
     fn connection(&self) -> Result<PooledConnection<SqliteConnectionManager>> {
-        self.pool.get().map_err(|error| Error::unavailable("the database is busy").with_source(error))
+        self.pool
+            .get()
+            .map_err(|error| Error::unavailable("the database is busy").with_source(error))
     }
 }
 

@@ -23,7 +23,8 @@ impl Site {
     /// What a person does: gets the page, and sends its form with the token in it.
     fn submit(&self, page: &str, action: &str, fields: &[(&str, &str)]) -> TestResponse {
         let page = self.client.get(page).send();
-        let (_, rest) = page.text().split_once("name=\"_csrf\" value=\"").expect("the page has a form");
+        let (_, rest) =
+            page.text().split_once("name=\"_csrf\" value=\"").expect("the page has a form");
         let token = rest.split('"').next().expect("a token");
         let fields = [fields, &[("_csrf", token)]].concat();
         self.client.post(action).form(&fields).follow_redirects(2).send()
@@ -98,7 +99,8 @@ fn programs_have_an_api() {
         .assert_status(401)
         .assert_header("www-authenticate", "Basic realm=\"todos\", charset=\"UTF-8\"");
     client.get("/api/todos").basic("ada", "wrong").send().assert_status(401);
-    let ask = |request: filoplume::testing::TestRequest<'_>| request.basic("ada", "correct horse").send();
+    let ask =
+        |request: filoplume::testing::TestRequest<'_>| request.basic("ada", "correct horse").send();
     let added = ask(client.post("/api/todos").json(&json!({"text": "call Bob"})));
     added.assert_status(201).assert_json(&json!({"id": 1, "text": "call Bob", "is_done": false}));
     ask(client.patch("/api/todos/1").json(&json!({"is_done": true}))).assert_status(204);

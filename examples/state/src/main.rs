@@ -31,9 +31,10 @@ fn app() -> App {
         .get("/", |State(settings): State<Arc<Settings>>| format!("Welcome to {}", settings.name))
         .route(
             "/visits",
-            get(|State(Visits(count)): State<Visits>| count.load(Ordering::Relaxed).to_string()).post(
-                |State(Visits(count)): State<Visits>| (count.fetch_add(1, Ordering::Relaxed) + 1).to_string(),
-            ),
+            get(|State(Visits(count)): State<Visits>| count.load(Ordering::Relaxed).to_string())
+                .post(|State(Visits(count)): State<Visits>| {
+                    (count.fetch_add(1, Ordering::Relaxed) + 1).to_string()
+                }),
         )
         .route("/scores/{player}", get(score).put(set_score))
         .state(Visits::default())
@@ -46,8 +47,13 @@ fn score(Path(player): Path<String>, State(scores): State<Scores>) -> Option<Str
     scores.get(&player).map(i64::to_string)
 }
 
-fn set_score(Path(player): Path<String>, State(scores): State<Scores>, text: String) -> Result<StatusCode> {
-    let score = text.trim().parse().map_err(|_| Error::unprocessable("a score is a whole number"))?;
+fn set_score(
+    Path(player): Path<String>,
+    State(scores): State<Scores>,
+    text: String,
+) -> Result<StatusCode> {
+    let score =
+        text.trim().parse().map_err(|_| Error::unprocessable("a score is a whole number"))?;
     let mut scores = scores.lock().map_err(|_| Error::unavailable("the scores are lost"))?;
     scores.insert(player, score);
     Ok(StatusCode::NO_CONTENT)

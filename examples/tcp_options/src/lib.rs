@@ -44,8 +44,10 @@ impl TcpOptions {
         if let Some(threads) = self.threads {
             config = config.event_loops(threads);
         }
-        let server =
-            Server::builder().bind(SocketAddr::from(([127, 0, 0, 1], self.port)))?.config(config).build()?;
+        let server = Server::builder()
+            .bind(SocketAddr::from(([127, 0, 0, 1], self.port)))?
+            .config(config)
+            .build()?;
         #[cfg(unix)]
         server.shutdown_on_signals()?;
         Ok(server)

@@ -1,4 +1,5 @@
-//! Testing first: an app and its tests in one file. The tests call the app in process: no port, no thread, no waiting.
+//! Testing first: an app and its tests in one file. The tests call the app in process: no port, no
+//! thread, no waiting.
 //!
 //! ```sh
 //! cargo test -p testing
@@ -21,7 +22,9 @@ fn app() -> App {
 
 fn square(Path(number): Path<i64>) -> Result<String> {
     let squared = number.checked_mul(number);
-    squared.map(|number| number.to_string()).ok_or_else(|| Error::unprocessable("that is too large"))
+    squared
+        .map(|number| number.to_string())
+        .ok_or_else(|| Error::unprocessable("that is too large"))
 }
 
 #[cfg(test)]

@@ -1,9 +1,9 @@
-//! Compiles programs that have a mistake, and returns the messages without what differs from machine
-//! to machine.
+//! Compiles programs that have a mistake, and returns the messages without what differs from
+//! machine to machine.
 //!
-//! The compiler is called directly, with the dependencies that cargo has compiled already. `trybuild`
-//! checks all of them again in a folder of its own, which takes longer than the cases. It also stops
-//! before code is generated, and some mistakes are found only then.
+//! The compiler is called directly, with the dependencies that cargo has compiled already.
+//! `trybuild` checks all of them again in a folder of its own, which takes longer than the cases.
+//! It also stops before code is generated, and some mistakes are found only then.
 
 use std::env;
 use std::ffi::OsString;
@@ -37,7 +37,14 @@ impl Compiler {
         let target = deps.ancestors().nth(2).expect("a test lies in target/<profile>/deps");
         let cargo = env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
         let built = Command::new(cargo)
-            .args(["build", "--quiet", "--message-format=json", "--package", env!("CARGO_PKG_NAME"), "--lib"])
+            .args([
+                "build",
+                "--quiet",
+                "--message-format=json",
+                "--package",
+                env!("CARGO_PKG_NAME"),
+                "--lib",
+            ])
             .arg("--target-dir")
             .arg(target)
             .current_dir(env!("CARGO_MANIFEST_DIR"))
@@ -56,7 +63,8 @@ impl Compiler {
         Self { rustc: env::var_os("RUSTC").unwrap_or_else(|| "rustc".into()), options, output }
     }
 
-    /// Returns what the compiler says about each case, in their order; `None` for one that compiles.
+    /// Returns what the compiler says about each case, in their order; `None` for one that
+    /// compiles.
     ///
     /// # Panics
     ///
@@ -67,14 +75,17 @@ impl Compiler {
         thread::scope(|scope| {
             let shares: Vec<_> = cases
                 .chunks(share)
-                .map(|cases| scope.spawn(|| cases.iter().map(|case| self.messages(case)).collect::<Vec<_>>()))
+                .map(|cases| {
+                    scope.spawn(|| cases.iter().map(|case| self.messages(case)).collect::<Vec<_>>())
+                })
                 .collect();
             shares.into_iter().flat_map(|share| share.join().expect("no case panics")).collect()
         })
     }
 
     fn messages(&self, case: &Path) -> Option<String> {
-        let name = case.file_stem().and_then(|name| name.to_str()).expect("a file with a plain name");
+        let name =
+            case.file_stem().and_then(|name| name.to_str()).expect("a file with a plain name");
         let compiled = Command::new(&self.rustc)
             // With code: a content that is taken twice is found only when it is generated.
             .args(["--edition=2024", "--crate-type=bin", "--emit=obj", "-Ccodegen-units=1"])
@@ -102,15 +113,20 @@ fn own_folder() -> PathBuf {
 
 /// The root of all packages.
 fn workspace() -> &'static Path {
-    Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2).expect("the workspace is two folders up")
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .ancestors()
+        .nth(2)
+        .expect("the workspace is two folders up")
 }
 
 /// The file of a library, if this line of cargo's is about it.
 fn library(line: &str, name: &str) -> Option<String> {
     let message: Value = serde_json::from_str(line).ok()?;
     let target = &message["target"];
-    let is_it = target["name"] == name && target["kind"].as_array()?.iter().any(|kind| kind == "lib");
-    let mut files = message["filenames"].as_array().filter(|_| is_it)?.iter().filter_map(Value::as_str);
+    let is_it =
+        target["name"] == name && target["kind"].as_array()?.iter().any(|kind| kind == "lib");
+    let mut files =
+        message["filenames"].as_array().filter(|_| is_it)?.iter().filter_map(Value::as_str);
     files.find(|file| file.ends_with(".rlib")).map(str::to_owned)
 }
 
@@ -129,7 +145,8 @@ fn normalized(messages: &str) -> String {
         if let Some(place) = trimmed.strip_prefix("--> ").or_else(|| trimmed.strip_prefix("::: ")) {
             is_elsewhere = !place.starts_with("$DIR/");
             let (arrow, _) = line.split_at(line.len() - place.len());
-            let place = if is_elsewhere { without_line(place) } else { place.replacen("$DIR/", "", 1) };
+            let place =
+                if is_elsewhere { without_line(place) } else { place.replacen("$DIR/", "", 1) };
             lines.push(format!("{arrow}{place}"));
         } else if let Some((number, code)) = line.split_once('|').filter(|_| is_elsewhere) {
             let is_number = number.chars().all(|c| c == ' ' || c.is_ascii_digit());
@@ -142,13 +159,14 @@ fn normalized(messages: &str) -> String {
             lines.push(line.to_owned());
         }
     }
-    let messages = lines.chunk_by(|_, line| !line.starts_with("error") && !line.starts_with("warning"));
+    let messages =
+        lines.chunk_by(|_, line| !line.starts_with("error") && !line.starts_with("warning"));
     let text: String = messages.map(unindented).collect();
     format!("{}\n", text.trim_end())
 }
 
-/// One message with a margin as wide as the numbers in it need. The compiler makes it as wide as the
-/// largest number needs, and that may have been one of the framework's, which are left out.
+/// One message with a margin as wide as the numbers in it need. The compiler makes it as wide as
+/// the largest number needs, and that may have been one of the framework's, which are left out.
 fn unindented(message: &[String]) -> String {
     let margin = |line: &str| -> Option<(usize, usize)> {
         let (number, _) = line.split_once(" |")?;
@@ -159,17 +177,25 @@ fn unindented(message: &[String]) -> String {
     let wide = margins.iter().map(|(width, _)| *width).max().unwrap_or(0);
     let needed = margins.iter().map(|(_, digits)| *digits).max().unwrap_or(0).max(1);
     let surplus = " ".repeat(wide.saturating_sub(needed));
-    message.iter().map(|line| format!("{}\n", line.strip_prefix(&surplus).unwrap_or(line))).collect()
+    message
+        .iter()
+        .map(|line| format!("{}\n", line.strip_prefix(&surplus).unwrap_or(line)))
+        .collect()
 }
 
 /// Whether a line only counts or explains the messages before it.
 fn is_summary(line: &str) -> bool {
-    ["error: aborting due to ", "Some errors have detailed explanations", "For more information about "]
-        .iter()
-        .any(|start| line.starts_with(start))
+    [
+        "error: aborting due to ",
+        "Some errors have detailed explanations",
+        "For more information about ",
+    ]
+    .iter()
+    .any(|start| line.starts_with(start))
 }
 
-/// `file:line:column`, or the file of another crate below the folder that cargo or rustup keeps it in.
+/// `file:line:column`, or the file of another crate below the folder that cargo or rustup keeps it
+/// in.
 fn without_line(place: &str) -> String {
     let file = place.rsplitn(3, ':').last().unwrap_or(place);
     if let Some((_, file)) = file.split_once("/lib/rustlib/src/rust/library/") {
@@ -190,12 +216,13 @@ mod tests {
         let own = env!("CARGO_MANIFEST_DIR");
         let messages = format!(
             "error: wrong\n  --> {own}/cases/a.rs:4:2\n   |\n10 | code\n   |\nnote: here\n  --> \
-             /home/b/.cargo/registry/src/index-1/serde-1.0.2/src/lib.rs:1:2\n   |\n99 | fn f()\n   = and 12 \
-             others\n           and 12 others\n\nerror: aborting due to 1 previous error\n"
+             /home/b/.cargo/registry/src/index-1/serde-1.0.2/src/lib.rs:1:2\n   |\n99 | fn f()\n   \
+             = and 12 others\n           and 12 others\n\nerror: aborting due to 1 previous \
+             error\n"
         );
-        let expected = "error: wrong\n  --> cases/a.rs:4:2\n   |\n10 | code\n   |\nnote: here\n  --> \
-                        $CARGO/serde-1.0.2/src/lib.rs\n   |\n   | fn f()\n   = and 12 others\n           and $N \
-                        others\n";
+        let expected = "error: wrong\n  --> cases/a.rs:4:2\n   |\n10 | code\n   |\nnote: here\n  \
+                        --> $CARGO/serde-1.0.2/src/lib.rs\n   |\n   | fn f()\n   = and 12 \
+                        others\n           and $N others\n";
         assert_eq!(normalized(&messages), expected);
     }
 }

@@ -1,14 +1,14 @@
 //! How a test says that it cannot run here, so that somebody sees it.
 //!
-//! The test harness keeps what a test that passes has printed to itself. These lines are written past
-//! it: `cargo test` shows them, and `.ci/run` collects them.
+//! The test harness keeps what a test that passes has printed to itself. These lines are written
+//! past it: `cargo test` shows them, and `.ci/run` collects them.
 
 use std::env;
 use std::io::{self, Write as _};
 use std::thread;
 
-/// The programs that `.ci/run` has found or installed, with spaces between. A test that skips although
-/// its program is among them fails.
+/// The programs that `.ci/run` has found or installed, with spaces between. A test that skips
+/// although its program is among them fails.
 const PRESENT: &str = "FILOPLUME_CI_HAS";
 
 /// Says that the current test is skipped because a program is not installed.
@@ -19,12 +19,15 @@ const PRESENT: &str = "FILOPLUME_CI_HAS";
 #[track_caller]
 pub fn without(program: &str) {
     let present = env::var(PRESENT).unwrap_or_default();
-    assert!(!is_in(program, &present), "{program} was not found, and {PRESENT} says that it is there");
+    assert!(
+        !is_in(program, &present),
+        "{program} was not found, and {PRESENT} says that it is there"
+    );
     because(&format!("{program} is not installed"));
 }
 
-/// Says that the current test is skipped because of something that no program would change, such as a
-/// system without IPv6.
+/// Says that the current test is skipped because of something that no program would change, such as
+/// a system without IPv6.
 pub fn because(reason: &str) {
     let thread = thread::current();
     let line = line(thread.name().unwrap_or("a test"), reason);
@@ -46,7 +49,10 @@ mod tests {
 
     #[test]
     fn a_line_says_which_test_and_why() {
-        assert_eq!(line("tests::x", "wrk is not installed"), "SKIPPED: tests::x: wrk is not installed\n");
+        assert_eq!(
+            line("tests::x", "wrk is not installed"),
+            "SKIPPED: tests::x: wrk is not installed\n"
+        );
     }
 
     #[test]

@@ -1,4 +1,5 @@
-//! Many connections in one hand. None of their sockets blocks: what a peer does not take is not sent.
+//! Many connections in one hand. None of their sockets blocks: what a peer does not take is not
+//! sent.
 
 use std::collections::BTreeMap;
 use std::io::{ErrorKind, Read, Write};
@@ -27,8 +28,10 @@ pub struct Crowd {
 /// If it cannot be had.
 #[track_caller]
 pub(super) fn connect(address: SocketAddr, index: usize) -> TcpStream {
-    let from = Ipv4Addr::new(127, 0, 0, 2 + u8::try_from(index / PER_ADDRESS).expect("few addresses"));
-    let socket = Socket::new(Domain::IPV4, Type::STREAM, None).expect("a descriptor for an attacker");
+    let from =
+        Ipv4Addr::new(127, 0, 0, 2 + u8::try_from(index / PER_ADDRESS).expect("few addresses"));
+    let socket =
+        Socket::new(Domain::IPV4, Type::STREAM, None).expect("a descriptor for an attacker");
     socket.bind(&SockAddr::from(SocketAddr::from((from, 0)))).expect("an address for an attacker");
     // Who does not read has little room: what is sent to it waits in the server.
     socket.set_recv_buffer_size(RECEIVE_BYTES).expect("an option of every system");
@@ -98,8 +101,8 @@ impl Crowd {
         self
     }
 
-    /// Reads what has come to each, and returns how often each status did; 0 is for an end without a word. Whoever was
-    /// told nothing yet is not counted.
+    /// Reads what has come to each, and returns how often each status did; 0 is for an end without
+    /// a word. Whoever was told nothing yet is not counted.
     pub fn told(&mut self) -> BTreeMap<u16, usize> {
         let mut told = BTreeMap::new();
         for stream in &mut self.streams {

@@ -1,4 +1,5 @@
-//! Good clients: each asks for one thing again and again, and remembers how long it took and what failed.
+//! Good clients: each asks for one thing again and again, and remembers how long it took and what
+//! failed.
 
 use std::fmt;
 use std::net::SocketAddr;
@@ -85,7 +86,11 @@ impl Drop for Good {
 }
 
 impl Asked {
-    fn again_and_again(self, address: SocketAddr, is_over: &AtomicBool) -> (Latencies, Vec<String>) {
+    fn again_and_again(
+        self,
+        address: SocketAddr,
+        is_over: &AtomicBool,
+    ) -> (Latencies, Vec<String>) {
         let (mut latencies, mut failures) = (Latencies::default(), Vec::new());
         let (mut client, first) = (None, Instant::now());
         while !is_over.load(Ordering::Relaxed) {
@@ -95,7 +100,8 @@ impl Asked {
                 Err(failure) => {
                     client = None;
                     let (at, took) = (started - first, started.elapsed());
-                    failures.push(format!("{self:?} failed at {at:.1?} after {took:.1?}: {failure}"));
+                    failures
+                        .push(format!("{self:?} failed at {at:.1?} after {took:.1?}: {failure}"));
                 }
             }
             thread::sleep(PAUSE);
@@ -106,14 +112,17 @@ impl Asked {
     fn ask(self, address: SocketAddr, kept: &mut Option<Client>) -> Result<(), String> {
         let mut client = match kept.take() {
             Some(client) => client,
-            None => Client::try_connect(address).map_err(|error| error.to_string())?.patience(PATIENCE),
+            None => {
+                Client::try_connect(address).map_err(|error| error.to_string())?.patience(PATIENCE)
+            }
         };
         let (request, expected) = match self {
             Self::Plain => ("GET / HTTP/1.1\r\nHost: t\r\n\r\n", "plain"),
             Self::Newcomer => ("GET / HTTP/1.1\r\nHost: t\r\nConnection: close\r\n\r\n", "plain"),
             Self::Blocking => ("GET /blocking HTTP/1.1\r\nHost: t\r\n\r\n", "blocked"),
             Self::Json => (
-                "POST /json HTTP/1.1\r\nHost: t\r\nContent-Type: application/json\r\nContent-Length: 9\r\n\r\n{\"a\":[1]}",
+                "POST /json HTTP/1.1\r\nHost: t\r\nContent-Type: \
+                 application/json\r\nContent-Length: 9\r\n\r\n{\"a\":[1]}",
                 "{\"a\":[1]}",
             ),
         };
@@ -130,8 +139,8 @@ impl Asked {
 }
 
 impl Answers {
-    /// Whether nothing failed, quick answers took no longer than `p99_max` in 99 of 100 cases, over new connections no longer
-    /// than `newcomers_max`, and none took longer than `longest`.
+    /// Whether nothing failed, quick answers took no longer than `p99_max` in 99 of 100 cases, over
+    /// new connections no longer than `newcomers_max`, and none took longer than `longest`.
     pub(super) fn check(
         &self,
         p99_max: Duration,
@@ -148,7 +157,8 @@ impl Answers {
             let p99_max = match asked {
                 Asked::Plain | Asked::Json => p99_max,
                 Asked::Newcomer => newcomers_max,
-                // It takes some time by itself, so there are too few of them for more than the longest.
+                // It takes some time by itself, so there are too few of them for more than the
+                // longest.
                 Asked::Blocking => longest,
             };
             if latencies.longest() > longest || latencies.p99() > p99_max {

@@ -1,7 +1,7 @@
 //! A site under attack, and good clients beside: what they see before it, during it and after it.
 //!
-//! Attackers come from other addresses than the good clients, as a crowd does: 127.0.0.2 and up, which
-//! Linux has without being told.
+//! Attackers come from other addresses than the good clients, as a crowd does: 127.0.0.2 and up,
+//! which Linux has without being told.
 
 mod crowd;
 mod good;
@@ -21,8 +21,8 @@ pub use site::Site;
 /// How long the good clients ask when nobody disturbs them.
 const QUIET: Duration = Duration::from_millis(160);
 
-/// What the answers to a quick request may take in 99 of 100 cases. On a quiet machine it is 20 ms; this is for one
-/// that is busy with other tests.
+/// What the answers to a quick request may take in 99 of 100 cases. On a quiet machine it is 20 ms;
+/// this is for one that is busy with other tests.
 const P99_MAX: Duration = Duration::from_millis(250);
 
 /// What an answer may take at most, of a route that blocks for 50 ms too.
@@ -65,15 +65,16 @@ impl Attack {
         self
     }
 
-    /// Sets how long new connections may wait for their answers, in 99 of 100 cases: where connections are what is attacked.
+    /// Sets how long new connections may wait for their answers, in 99 of 100 cases: where
+    /// connections are what is attacked.
     #[must_use]
     pub fn newcomers_may_wait(mut self, time: Duration) -> Self {
         self.newcomers_wait_max = time;
         self
     }
 
-    /// Sets how far the server may go beyond its memory: by responses that handlers made before anybody knew that they would not
-    /// be read.
+    /// Sets how far the server may go beyond its memory: by responses that handlers made before
+    /// anybody knew that they would not be read.
     #[must_use]
     pub fn may_leave_unread(mut self, bytes: usize) -> Self {
         self.unsent_max = bytes;
@@ -94,12 +95,14 @@ impl Attack {
         self
     }
 
-    /// Attacks a server with the default configuration, and a strict one. What `attack` returns, as a rule the
-    /// attackers, is kept until the good clients have been asked.
+    /// Attacks a server with the default configuration, and a strict one. What `attack` returns, as
+    /// a rule the attackers, is kept until the good clients have been asked.
     #[track_caller]
     pub fn is_withstood<T>(&self, attack: impl Fn(&Site) -> T) {
         let _alone = crate::one_at_a_time();
-        for (name, config) in [("default", ServerConfig::default()), ("strict", ServerConfig::strict())] {
+        for (name, config) in
+            [("default", ServerConfig::default()), ("strict", ServerConfig::strict())]
+        {
             let mut config = config;
             if let Some(bytes) = self.memory_max {
                 config = config.memory_max(bytes);
@@ -176,17 +179,25 @@ impl Report {
     }
 
     fn check(&self, attack: &Attack) -> Result<(), String> {
-        for (when, answers) in [("before", &self.before), ("during", &self.during), ("after", &self.after)] {
+        for (when, answers) in
+            [("before", &self.before), ("during", &self.during), ("after", &self.after)]
+        {
             let newcomers_max = if when == "during" { attack.newcomers_wait_max } else { P99_MAX };
             answers
                 .check(P99_MAX, newcomers_max, LONGEST)
                 .map_err(|defect| format!("{when} the attack {defect}"))?;
         }
         if self.threads > self.threads_before + attack.threads_max {
-            return Err(format!("{} threads where {} were enough", self.threads, self.threads_before));
+            return Err(format!(
+                "{} threads where {} were enough",
+                self.threads, self.threads_before
+            ));
         }
         if self.memory > self.memory_max + attack.unsent_max {
-            return Err(format!("{} bytes of memory where {} may be", self.memory, self.memory_max));
+            return Err(format!(
+                "{} bytes of memory where {} may be",
+                self.memory, self.memory_max
+            ));
         }
         match self.recovery {
             Some(took) if took <= RECOVERY_MAX => Ok(()),

@@ -148,9 +148,16 @@ fn app(waits: &Arc<Waits>) -> App {
     };
     let accounts = Router::new()
         .get("/visits", visits)
-        .get("/form", |token: CsrfToken| Html(format!("<form method=post>{}</form>", token.field())))
-        .post("/form", |Form(fields): Form<HashMap<String, String>>| format!("{} fields", fields.len()))
-        .with(Sessions::new(MemoryStore::new().bytes_max(SESSIONS_BYTES_MAX), Key::generate()).secure(false))
+        .get("/form", |token: CsrfToken| {
+            Html(format!("<form method=post>{}</form>", token.field()))
+        })
+        .post("/form", |Form(fields): Form<HashMap<String, String>>| {
+            format!("{} fields", fields.len())
+        })
+        .with(
+            Sessions::new(MemoryStore::new().bytes_max(SESSIONS_BYTES_MAX), Key::generate())
+                .secure(false),
+        )
         .with(Csrf::new());
     let app = App::new()
         .get("/", || "plain")
@@ -160,7 +167,9 @@ fn app(waits: &Arc<Waits>) -> App {
             "blocked"
         })
         .post("/json", |Json(value): Json<serde_json::Value>| Json(value))
-        .post("/form", |Form(fields): Form<HashMap<String, String>>| format!("{} fields", fields.len()))
+        .post("/form", |Form(fields): Form<HashMap<String, String>>| {
+            format!("{} fields", fields.len())
+        })
         .post("/upload", upload)
         .post("/multipart", multipart)
         .get("/big", big)
@@ -175,7 +184,8 @@ fn app(waits: &Arc<Waits>) -> App {
     (0..NUMBERED).fold(app, |app, number| app.get(&format!("/slow/{number}"), slow(waits)))
 }
 
-/// Always the same bytes, for which nobody needs memory: what is attacked is not how fast a machine can make them.
+/// Always the same bytes, for which nobody needs memory: what is attacked is not how fast a machine
+/// can make them.
 fn big() -> &'static str {
     static TEXT: OnceLock<String> = OnceLock::new();
     TEXT.get_or_init(|| "x".repeat(BIG))

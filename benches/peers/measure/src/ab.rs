@@ -117,7 +117,10 @@ Percentage of the requests served within a certain time (ms)
         let report = Report::parse(TEXT).unwrap();
         assert_eq!((report.complete, report.failed, report.kept_alive), (20_000, 3, 19_990));
         let rates = parse(TEXT).unwrap();
-        assert_eq!((rates.per_second, rates.p50, rates.p90, rates.longest), (8945.17, 5.0, 14.0, 63.0));
+        assert_eq!(
+            (rates.per_second, rates.p50, rates.p90, rates.longest),
+            (8945.17, 5.0, 14.0, 63.0)
+        );
         assert_eq!(rates.problems, ["failed 3", "refused 5"]);
         assert!(parse("apr_socket_recv: Connection refused (111)").is_none());
     }

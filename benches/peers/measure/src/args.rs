@@ -12,17 +12,22 @@ Measures the peers and ours in one run, in turns, and prints Markdown.
 cargo run --release -p measure -- [options]
 
   --scenarios a,b   only these scenarios and groups of them (standard; --list names them)
-  --servers x,y     only these; name=path/to/binary adds one that was built before and has our routes
+  --servers x,y     only these; name=path/to/binary adds one that was built before and has our \
+                        routes
   --rounds N        how often each server is measured in turn (3)
   --seconds S       how long each load lasts (5; the claims have their own)
-  --requests N      how many requests a load is that is a number of them (1000000; the claims have their own)
+  --requests N      how many requests a load is that is a number of them (1000000; the claims have \
+                        their own)
   --repeats N       how often a round is run again in which others used the machine (2)
   --beside-busy     keeps one core busy while servers are measured; no round is run again then
   --with gust|wrk   who makes the loads (gust)
   --markdown FILE   appends the report to this file too
-  --docs            writes the report between the markers of its page in docs/benchmarks/, and its charts into docs/charts/
-  --charts          measures nothing, and draws the chart of the README from docs/benchmarks/waits.md
-  --clients         measures load generators instead of servers: gust, wrk, ab and oha, all against the same servers
+  --docs            writes the report between the markers of its page in docs/benchmarks/, and its \
+                        charts into docs/charts/
+  --charts          measures nothing, and draws the chart of the README from \
+                        docs/benchmarks/waits.md
+  --clients         measures load generators instead of servers: gust, wrk, ab and oha, all \
+                        against the same servers
   --claims          repeats what others claimed, with the same command lines and their servers
   --oha             installs oha below the target folder, if it is not there, for --clients
   --quick           one round, 1 s, 20000 requests: to see that everything works
@@ -182,16 +187,20 @@ mod tests {
 
     #[test]
     fn what_is_typed_is_what_is_measured() {
-        let args =
-            typed("--scenarios json,sleep --servers ours,nginx --rounds 5 --repeats 0 --with wrk --docs")
-                .unwrap();
+        let args = typed(
+            "--scenarios json,sleep --servers ours,nginx --rounds 5 --repeats 0 --with wrk --docs",
+        )
+        .unwrap();
         let scenarios: Vec<_> = args.scenarios.iter().map(|scenario| scenario.name).collect();
         assert_eq!(scenarios, ["json", "sleep"]);
         assert_eq!(
             args.servers.iter().map(|server| server.name.as_str()).collect::<Vec<_>>(),
             ["ours", "nginx"]
         );
-        assert_eq!((args.rounds, args.repeats, args.generator, args.docs), (5, 0, Generator::Wrk, true));
+        assert_eq!(
+            (args.rounds, args.repeats, args.generator, args.docs),
+            (5, 0, Generator::Wrk, true)
+        );
     }
 
     #[test]
@@ -206,7 +215,10 @@ mod tests {
     fn modes_and_short_runs_are_switches() {
         assert!(typed("--beside-busy --rounds 1").unwrap().beside_busy);
         let args = typed("--claims --quick --rounds 2").unwrap();
-        assert_eq!((args.mode, args.rounds, args.seconds(), args.requests()), (Mode::Claims, 2, 1, 20_000));
+        assert_eq!(
+            (args.mode, args.rounds, args.seconds(), args.requests()),
+            (Mode::Claims, 2, 1, 20_000)
+        );
         let args = typed("--requests 5 --clients --oha").unwrap();
         assert_eq!(
             (args.mode, args.seconds, args.requests, args.installs_oha),
@@ -221,7 +233,10 @@ mod tests {
             ("--rounds", "--rounds needs a value; see --help"),
             ("--with own", "--with needs gust or wrk, not own"),
             ("--scenarios x", "no scenario is called x; see --list"),
-            ("--claims --beside-busy", "--beside-busy is for servers, not for --clients and --claims"),
+            (
+                "--claims --beside-busy",
+                "--beside-busy is for servers, not for --clients and --claims",
+            ),
             ("--loud yes", "there is no option --loud; see --help"),
         ] {
             assert_eq!(typed(words).unwrap_err(), expected);

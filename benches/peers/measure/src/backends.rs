@@ -108,7 +108,9 @@ impl Backends {
             eprintln!("starting {}", backend.name());
             match backend.start(&folder.0) {
                 Ok(backend) => started.push(backend),
-                Err(error) => absent.push_str(&format!("- skipped: {} ({error})\n", backend.name())),
+                Err(error) => {
+                    absent.push_str(&format!("- skipped: {} ({error})\n", backend.name()))
+                }
             }
         }
         Ok((Self { started, _folder: Some(folder) }, absent))
@@ -120,31 +122,55 @@ impl Backends {
 
     /// What tells a server where they are.
     pub fn environment(&self) -> Vec<(&'static str, String)> {
-        self.started.iter().map(|started| (started.backend.variable(), started.place.clone())).collect()
+        self.started
+            .iter()
+            .map(|started| (started.backend.variable(), started.place.clone()))
+            .collect()
     }
 
     /// Their processes, whose CPU time is neither that of the server nor that of others.
     pub fn pids(&self) -> Vec<u32> {
-        self.started.iter().filter_map(|started| Some(started.process.as_ref()?.child.id())).collect()
+        self.started
+            .iter()
+            .filter_map(|started| Some(started.process.as_ref()?.child.id()))
+            .collect()
     }
 
     /// A Markdown line with what is not in the lock file; none if there is nothing to tell.
     pub fn describe(&self) -> String {
-        let versions: Vec<&str> = self.started.iter().map(|started| started.version.as_str()).collect();
-        let versions = versions.into_iter().filter(|version| !version.is_empty()).collect::<Vec<_>>();
-        if versions.is_empty() { String::new() } else { format!("- backends: {}\n", versions.join(", ")) }
+        let versions: Vec<&str> =
+            self.started.iter().map(|started| started.version.as_str()).collect();
+        let versions =
+            versions.into_iter().filter(|version| !version.is_empty()).collect::<Vec<_>>();
+        if versions.is_empty() {
+            String::new()
+        } else {
+            format!("- backends: {}\n", versions.join(", "))
+        }
     }
 }
 
 fn start_redis(folder: &Path) -> io::Result<Started> {
-    let program = in_path("redis-server").ok_or_else(|| io::Error::other("redis-server is not installed"))?;
+    let program =
+        in_path("redis-server").ok_or_else(|| io::Error::other("redis-server is not installed"))?;
     let address = free_address()?;
     let port = address.port().to_string();
     let mut command = guarded(&program, "KILL");
-    command.args(["--bind", "127.0.0.1", "--port", &port, "--save", "", "--appendonly", "no", "--dir"]);
+    command.args([
+        "--bind",
+        "127.0.0.1",
+        "--port",
+        &port,
+        "--save",
+        "",
+        "--appendonly",
+        "no",
+        "--dir",
+    ]);
     command.arg(folder);
-    let process =
-        Process::start(&mut command, &folder.join("redis.log"), Signal::SIGTERM, || is_redis(address))?;
+    let process = Process::start(&mut command, &folder.join("redis.log"), Signal::SIGTERM, || {
+        is_redis(address)
+    })?;
     Ok(Started {
         backend: Backend::Redis,
         place: address.to_string(),
@@ -166,7 +192,8 @@ fn is_redis(address: SocketAddr) -> bool {
 }
 
 fn start_postgres(folder: &Path) -> io::Result<Started> {
-    let programs = postgres_programs().ok_or_else(|| io::Error::other("PostgreSQL is not installed"))?;
+    let programs =
+        postgres_programs().ok_or_else(|| io::Error::other("PostgreSQL is not installed"))?;
     let data = folder.join("postgres");
     fs::create_dir(&data)?;
     let user = user_for_postgres()?;
@@ -179,7 +206,17 @@ fn start_postgres(folder: &Path) -> io::Result<Started> {
         command
     };
     let mut initdb = command("initdb");
-    initdb.args(["--username", "postgres", "--auth", "trust", "--no-sync", "--locale", "C", "-E", "UTF8"]);
+    initdb.args([
+        "--username",
+        "postgres",
+        "--auth",
+        "trust",
+        "--no-sync",
+        "--locale",
+        "C",
+        "-E",
+        "UTF8",
+    ]);
     let made = initdb.stdin(Stdio::null()).output()?;
     if !made.status.success() {
         return Err(io::Error::other(format!("initdb: {}", last_line(&made.stderr))));
@@ -200,9 +237,12 @@ fn start_postgres(folder: &Path) -> io::Result<Started> {
     let port = address.port().to_string();
     let is_ready = || {
         let mut asks = Command::new(&pg_isready);
-        asks.args(["-q", "-h", "127.0.0.1", "-p", &port]).status().is_ok_and(|status| status.success())
+        asks.args(["-q", "-h", "127.0.0.1", "-p", &port])
+            .status()
+            .is_ok_and(|status| status.success())
     };
-    let process = Process::start(&mut postgres, &folder.join("postgres.log"), Signal::SIGQUIT, is_ready)?;
+    let process =
+        Process::start(&mut postgres, &folder.join("postgres.log"), Signal::SIGQUIT, is_ready)?;
     Ok(Started {
         backend: Backend::Postgres,
         place: address.to_string(),
@@ -236,7 +276,9 @@ fn as_user(user: Option<&User>, program: &Path, signal: &str) -> Command {
     let Some(user) = user else { return guarded(program, signal) };
     let mut command = Command::new("setpriv");
     let (uid, gid) = (user.uid.to_string(), user.gid.to_string());
-    command.args(["--reuid", &uid, "--regid", &gid, "--clear-groups", "--pdeathsig", signal]).arg(program);
+    command
+        .args(["--reuid", &uid, "--regid", &gid, "--clear-groups", "--pdeathsig", signal])
+        .arg(program);
     command
 }
 
@@ -246,7 +288,8 @@ fn start_slow_http(folder: &Path) -> io::Result<Started> {
     let mut command = guarded(&program.path, "KILL");
     command.arg(address.to_string());
     let is_ready = || TcpStream::connect(address).is_ok();
-    let process = Process::start(&mut command, &folder.join("slow_http.log"), Signal::SIGTERM, is_ready)?;
+    let process =
+        Process::start(&mut command, &folder.join("slow_http.log"), Signal::SIGTERM, is_ready)?;
     Ok(Started {
         backend: Backend::Http,
         place: address.to_string(),
@@ -350,17 +393,29 @@ fn in_path(program: &str) -> Option<PathBuf> {
 /// The first line of what `--version` prints, without the details of the build.
 fn version(program: &Path) -> String {
     let output = Command::new(program).arg("--version").output();
-    let said = output.map(|output| String::from_utf8_lossy(&output.stdout).into_owned()).unwrap_or_default();
+    let said = output
+        .map(|output| String::from_utf8_lossy(&output.stdout).into_owned())
+        .unwrap_or_default();
     short_version(&said)
 }
 
 fn short_version(said: &str) -> String {
     let words: Vec<&str> = said.lines().next().unwrap_or("").split_whitespace().take(3).collect();
-    words.join(" ").replace("v=", "").replace("postgres (PostgreSQL)", "PostgreSQL").replace(" server", "")
+    words
+        .join(" ")
+        .replace("v=", "")
+        .replace("postgres (PostgreSQL)", "PostgreSQL")
+        .replace(" server", "")
 }
 
 fn last_line(said: &[u8]) -> String {
-    String::from_utf8_lossy(said).trim().lines().last().unwrap_or("it said nothing").trim().to_owned()
+    String::from_utf8_lossy(said)
+        .trim()
+        .lines()
+        .last()
+        .unwrap_or("it said nothing")
+        .trim()
+        .to_owned()
 }
 
 #[cfg(test)]
@@ -379,7 +434,10 @@ mod tests {
     fn versions_are_short() {
         let redis = "Redis server v=7.0.15 sha=00000000:0 malloc=jemalloc-5.3.0 bits=64 build=ae4d";
         assert_eq!(short_version(redis), "Redis 7.0.15");
-        assert_eq!(short_version("postgres (PostgreSQL) 15.18 (Debian 15.18-0)\n"), "PostgreSQL 15.18");
+        assert_eq!(
+            short_version("postgres (PostgreSQL) 15.18 (Debian 15.18-0)\n"),
+            "PostgreSQL 15.18"
+        );
     }
 
     #[test]

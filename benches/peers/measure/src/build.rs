@@ -71,7 +71,9 @@ impl Program {
 
 /// The workspace this crate is in.
 pub fn peers_folder() -> &'static Path {
-    Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("the crate is in the workspace of the peers")
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .parent()
+        .expect("the crate is in the workspace of the peers")
 }
 
 /// The main workspace.
@@ -79,7 +81,8 @@ pub fn main_folder() -> &'static Path {
     peers_folder().ancestors().nth(2).expect("the peers are in benches/ of the main workspace")
 }
 
-/// A folder for what is made while measuring: below the target folder, so that the sources stay clean.
+/// A folder for what is made while measuring: below the target folder, so that the sources stay
+/// clean.
 pub fn output_folder() -> Result<PathBuf, String> {
     let executable = env::current_exe().map_err(|error| error.to_string())?;
     let target = executable.ancestors().nth(2).ok_or("measure has no target folder")?;
@@ -101,7 +104,9 @@ fn build(server: &Server, profile: &str) -> Result<PathBuf, String> {
     eprintln!("building {}", server.name);
     match &server.source {
         Source::Package(package) => cargo(peers_folder(), &["--release", "--package", package]),
-        Source::Example { name, .. } => cargo(main_folder(), &["--profile", profile, "--package", name]),
+        Source::Example { name, .. } => {
+            cargo(main_folder(), &["--profile", profile, "--package", name])
+        }
         Source::Foreign(folder) => script(folder, foreign_name(server)),
         Source::Binary(path) => Ok(path.clone()),
     }
@@ -117,11 +122,17 @@ fn foreign_name(server: &Server) -> &str {
 
 fn cargo(folder: &Path, arguments: &[&str]) -> Result<PathBuf, String> {
     let mut cargo = Command::new("cargo");
-    cargo.arg("build").arg("--message-format=json-render-diagnostics").args(arguments).current_dir(folder);
-    let output = cargo.stderr(Stdio::piped()).output().map_err(|error| format!("cargo: {error}"))?;
+    cargo
+        .arg("build")
+        .arg("--message-format=json-render-diagnostics")
+        .args(arguments)
+        .current_dir(folder);
+    let output =
+        cargo.stderr(Stdio::piped()).output().map_err(|error| format!("cargo: {error}"))?;
     if !output.status.success() {
         let said = String::from_utf8_lossy(&output.stderr);
-        let error = said.lines().find(|line| line.starts_with("error")).unwrap_or("cargo build failed");
+        let error =
+            said.lines().find(|line| line.starts_with("error")).unwrap_or("cargo build failed");
         return Err(error.to_owned());
     }
     let messages = String::from_utf8_lossy(&output.stdout);

@@ -44,8 +44,11 @@ impl BusyLoop {
 
     /// A Markdown line for the head of a report.
     pub fn describe(&self) -> String {
-        let core =
-            if self.is_pinned { format!("core {CORE}") } else { "a core of the system's choice".to_owned() };
+        let core = if self.is_pinned {
+            format!("core {CORE}")
+        } else {
+            "a core of the system's choice".to_owned()
+        };
         format!("- beside a thread that spins on {core} all the time; no round is repeated\n")
     }
 }

@@ -13,34 +13,27 @@ const TOP: usize = 84;
 const BOTTOM: usize = 44;
 const MARGIN: usize = 20;
 
-/// Where the bars of each half start, and how long the longest is. What is right of a bar is its number.
+/// Where the bars of each half start, and how long the longest is. What is right of a bar is its
+/// number.
 const LEFT_BARS: usize = 210;
 const RIGHT_BARS: usize = 610;
 const BAR_MAX: usize = 270;
 const RIGHT_BAR_MAX: usize = 200;
 
-/// A server that needs more CPU time than so many times the median has its bar cut: the others could not be told apart.
+/// A server that needs more CPU time than so many times the median has its bar cut: the others
+/// could not be told apart.
 const CUT_ABOVE_MEDIANS: f64 = 3.0;
 
 /// It has its own ground in light and in dark, so that it can be read on any page.
 const STYLE: &str = "\
-    .ground { fill: #ffffff; stroke: #d0d7de; }\n\
-    text { font: 13px system-ui, sans-serif; fill: #1f2328; }\n\
-    .title { font-size: 17px; font-weight: 600; }\n\
-    .name { text-anchor: end; }\n\
-    .note { fill: #59636e; }\n\
-    .ours { font-weight: 700; }\n\
-    .bar { fill: #8c959f; }\n\
-    .gap { fill: #ffffff; }\n\
-    .bar.ours { fill: #0969da; }\n\
-    @media (prefers-color-scheme: dark) {\n\
-    .ground { fill: #0d1117; stroke: #3d444d; }\n\
-    text { fill: #e6edf3; }\n\
-    .note { fill: #9198a1; }\n\
-    .bar { fill: #6e7681; }\n\
-    .gap { fill: #0d1117; }\n\
-    .bar.ours { fill: #4493f8; }\n\
-    }\n";
+    .ground { fill: #ffffff; stroke: #d0d7de; }\ntext { font: 13px system-ui, sans-serif; fill: \
+                     #1f2328; }\n.title { font-size: 17px; font-weight: 600; }\n.name { \
+                     text-anchor: end; }\n.note { fill: #59636e; }\n.ours { font-weight: 700; \
+                     }\n.bar { fill: #8c959f; }\n.gap { fill: #ffffff; }\n.bar.ours { fill: \
+                     #0969da; }\n@media (prefers-color-scheme: dark) {\n.ground { fill: #0d1117; \
+                     stroke: #3d444d; }\ntext { fill: #e6edf3; }\n.note { fill: #9198a1; }\n.bar \
+                     { fill: #6e7681; }\n.gap { fill: #0d1117; }\n.bar.ours { fill: #4493f8; \
+                     }\n}\n";
 
 /// What a chart shows of one server.
 #[derive(Clone, Debug, PartialEq)]
@@ -60,14 +53,15 @@ pub fn draw(title: &str, rate_title: &str, rows: &[Row]) -> Option<String> {
     let cpu_most = cpu_scale(&lines);
     let height = TOP + lines.len() * LINE + BOTTOM;
     let mut svg = format!(
-        "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {WIDTH} {height}\" width=\"{WIDTH}\" \
-         height=\"{height}\" role=\"img\">\n<title>{0}</title>\n<style>\n{STYLE}</style>\n\
-         <rect class=\"ground\" x=\"0.5\" y=\"0.5\" width=\"{1}\" height=\"{2}\" rx=\"8\"/>\n\
-         <text class=\"title\" x=\"{MARGIN}\" y=\"34\">{0}</text>\n\
-         <text class=\"note\" x=\"{LEFT_BARS}\" y=\"64\">{3} (more is better)</text>\n\
-         <text class=\"note\" x=\"{RIGHT_BARS}\" y=\"64\">server CPU µs/request (less is better)</text>\n\
-         <text class=\"note\" x=\"{MARGIN}\" y=\"{4}\">A bar with a gap is longer than it is drawn. * had problems, \
-         such as connections that were never served: see the table.</text>\n",
+        "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {WIDTH} {height}\" \
+         width=\"{WIDTH}\" height=\"{height}\" \
+         role=\"img\">\n<title>{0}</title>\n<style>\n{STYLE}</style>\n<rect class=\"ground\" \
+         x=\"0.5\" y=\"0.5\" width=\"{1}\" height=\"{2}\" rx=\"8\"/>\n<text class=\"title\" \
+         x=\"{MARGIN}\" y=\"34\">{0}</text>\n<text class=\"note\" x=\"{LEFT_BARS}\" y=\"64\">{3} \
+         (more is better)</text>\n<text class=\"note\" x=\"{RIGHT_BARS}\" y=\"64\">server CPU \
+         µs/request (less is better)</text>\n<text class=\"note\" x=\"{MARGIN}\" y=\"{4}\">A bar \
+         with a gap is longer than it is drawn. * had problems, such as connections that were \
+         never served: see the table.</text>\n",
         escape(title),
         WIDTH - 1,
         height - 1,
@@ -85,11 +79,28 @@ pub fn draw(title: &str, rate_title: &str, rows: &[Row]) -> Option<String> {
             escape(&line.label),
             if line.has_problems { " *" } else { "" }
         );
-        bar(&mut svg, LEFT_BARS, y, class, scaled(line.rate, rate_most, BAR_MAX), &number(line.rate, 0));
-        bar(&mut svg, RIGHT_BARS, y, class, scaled(line.cpu, cpu_most, RIGHT_BAR_MAX), &number(line.cpu, 1));
+        bar(
+            &mut svg,
+            LEFT_BARS,
+            y,
+            class,
+            scaled(line.rate, rate_most, BAR_MAX),
+            &number(line.rate, 0),
+        );
+        bar(
+            &mut svg,
+            RIGHT_BARS,
+            y,
+            class,
+            scaled(line.cpu, cpu_most, RIGHT_BAR_MAX),
+            &number(line.cpu, 1),
+        );
         if line.cpu > cpu_most {
             let x = RIGHT_BARS + RIGHT_BAR_MAX - 16;
-            let _ = writeln!(svg, "<rect class=\"gap\" x=\"{x}\" y=\"{y}\" width=\"5\" height=\"{BAR}\"/>");
+            let _ = writeln!(
+                svg,
+                "<rect class=\"gap\" x=\"{x}\" y=\"{y}\" width=\"5\" height=\"{BAR}\"/>"
+            );
         }
     }
     svg.push_str("</svg>\n");
@@ -109,8 +120,8 @@ fn line(row: &Row) -> Option<Line> {
 fn bar(svg: &mut String, x: usize, y: usize, class: &str, length: f64, value: &str) {
     let _ = writeln!(
         svg,
-        "<rect class=\"bar{class}\" x=\"{x}\" y=\"{y}\" width=\"{length:.1}\" height=\"{BAR}\" rx=\"2\"/>\
-         <text x=\"{:.1}\" y=\"{}\">{value}</text>",
+        "<rect class=\"bar{class}\" x=\"{x}\" y=\"{y}\" width=\"{length:.1}\" height=\"{BAR}\" \
+         rx=\"2\"/><text x=\"{:.1}\" y=\"{}\">{value}</text>",
         x as f64 + length + 6.0,
         y + 13
     );
@@ -159,7 +170,8 @@ mod tests {
         };
         let mut failed = Row::new("broken", false);
         failed.rounds.push(Err("it hangs".to_owned()));
-        let svg = draw("a < b", "requests/s", &[row("slow", 10.0), row("ours", 20.0), failed]).unwrap();
+        let svg =
+            draw("a < b", "requests/s", &[row("slow", 10.0), row("ours", 20.0), failed]).unwrap();
         assert!(svg.find(">ours<").unwrap() < svg.find(">slow<").unwrap());
         assert!(svg.contains("a &lt; b") && !svg.contains("broken"));
         assert_eq!(svg.matches("class=\"bar ours\"").count(), 2);
@@ -167,8 +179,13 @@ mod tests {
 
     #[test]
     fn one_slow_server_does_not_flatten_the_others() {
-        let line =
-            |cpu: f64| Line { label: String::new(), is_ours: false, rate: 1.0, cpu, has_problems: false };
+        let line = |cpu: f64| Line {
+            label: String::new(),
+            is_ours: false,
+            rate: 1.0,
+            cpu,
+            has_problems: false,
+        };
         assert_eq!(cpu_scale(&[line(5.0), line(6.0), line(500.0)]), 18.0);
         assert_eq!(cpu_scale(&[line(5.0), line(6.0), line(7.0)]), 7.0);
         assert_eq!(scaled(500.0, 18.0, 200), 200.0);

@@ -8,7 +8,8 @@ use std::time::{Duration, Instant};
 
 use crate::proc::{CpuTime, ended_children, peak_kib};
 
-/// How often its memory is looked at. A program that ends between two looks may have grown a little more.
+/// How often its memory is looked at. A program that ends between two looks may have grown a little
+/// more.
 const LOOK_EVERY: Duration = Duration::from_millis(10);
 
 /// A program at work.
@@ -104,14 +105,16 @@ mod tests {
     fn what_a_program_says_and_spends_is_known() {
         let mut command = Command::new("sh");
         let child =
-            Child::spawn(command.args(["-c", "echo out; echo why >&2"]), Duration::from_secs(60)).unwrap();
+            Child::spawn(command.args(["-c", "echo out; echo why >&2"]), Duration::from_secs(60))
+                .unwrap();
         let ended = child.finish().unwrap();
         assert_eq!((ended.output.as_str(), ended.last_words().as_str()), ("out\n", "why"));
     }
 
     #[test]
     fn a_program_that_hangs_is_ended() {
-        let child = Child::spawn(Command::new("sleep").arg("600"), Duration::from_millis(50)).unwrap();
+        let child =
+            Child::spawn(Command::new("sleep").arg("600"), Duration::from_millis(50)).unwrap();
         assert!(child.finish().unwrap_err().to_string().contains("did not end"));
     }
 }

@@ -1,5 +1,6 @@
-//! Kept connections that ask in step: a question on each, then an answer from each. For counts, where it matters
-//! exactly how many requests there were, and not how fast; gust and wrk make the loads.
+//! Kept connections that ask in step: a question on each, then an answer from each. For counts,
+//! where it matters exactly how many requests there were, and not how fast; gust and wrk make the
+//! loads.
 
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -22,7 +23,9 @@ pub enum Question {
 impl Question {
     fn bytes(self) -> Vec<u8> {
         match self {
-            Self::Get(target) => format!("GET {target} HTTP/1.1\r\nHost: localhost\r\n\r\n").into_bytes(),
+            Self::Get(target) => {
+                format!("GET {target} HTTP/1.1\r\nHost: localhost\r\n\r\n").into_bytes()
+            }
             Self::Echo(length) => vec![b'e'; length],
         }
     }
@@ -30,7 +33,9 @@ impl Question {
     /// Whether this is a good answer; `None` when it is not complete.
     fn is_answered_by(self, answer: &[u8]) -> io::Result<Option<bool>> {
         match self {
-            Self::Get(_) => Ok(if_complete(answer)?.map(|(status, _)| (200..300).contains(&status))),
+            Self::Get(_) => {
+                Ok(if_complete(answer)?.map(|(status, _)| (200..300).contains(&status)))
+            }
             Self::Echo(length) if answer.len() < length => Ok(None),
             Self::Echo(_) => Ok(Some(answer == self.bytes())),
         }
@@ -46,7 +51,8 @@ pub struct Clients {
 }
 
 impl Clients {
-    /// Opens the connections one after the other; each has been accepted by the kernel, not yet by the server.
+    /// Opens the connections one after the other; each has been accepted by the kernel, not yet by
+    /// the server.
     pub fn connect(address: SocketAddr, count: usize, within: Duration) -> io::Result<Self> {
         let deadline = Instant::now() + within;
         let connections =
@@ -54,8 +60,8 @@ impl Clients {
         Ok(Self { connections, deadline })
     }
 
-    /// Opens as many connections as the server answers in time, a few at once, so that no queue of it overflows; the
-    /// answers are counted.
+    /// Opens as many connections as the server answers in time, a few at once, so that no queue of
+    /// it overflows; the answers are counted.
     pub fn connect_answered(
         address: SocketAddr,
         count: usize,
@@ -95,13 +101,18 @@ impl Clients {
         let expected = self.connections.len() as u64 * times;
         match self.ask_each(question, times) {
             answers if answers == expected => Ok(()),
-            answers => Err(io::Error::other(format!("{answers} of {expected} requests were answered"))),
+            answers => {
+                Err(io::Error::other(format!("{answers} of {expected} requests were answered")))
+            }
         }
     }
 
     /// How many of the connections have been closed from the other side.
     pub fn closed_by_server(&mut self) -> usize {
-        self.connections.iter_mut().filter_map(|connection| connection.is_closed().then_some(())).count()
+        self.connections
+            .iter_mut()
+            .filter_map(|connection| connection.is_closed().then_some(()))
+            .count()
     }
 }
 

@@ -22,7 +22,8 @@ const WARM_UP: u64 = 20;
 /// Asked of each connection while system calls are counted.
 const TRACED: u64 = 200;
 
-/// Asked of each connection under callgrind, and then twice as many: the difference has no constant part.
+/// Asked of each connection under callgrind, and then twice as many: the difference has no constant
+/// part.
 const COUNTED: u64 = 100;
 
 /// Both tools slow a server down, by far.
@@ -33,8 +34,12 @@ pub const SYSCALL_COLUMNS: &[Column] = &[
     Column { key: "by name", title: "which", digits: 0, show: Show::Text },
 ];
 
-pub const INSTRUCTION_COLUMNS: &[Column] =
-    &[Column { key: "instructions", title: "instructions/request", digits: 0, show: Show::Compared }];
+pub const INSTRUCTION_COLUMNS: &[Column] = &[Column {
+    key: "instructions",
+    title: "instructions/request",
+    digits: 0,
+    show: Show::Compared,
+}];
 
 /// Counts what one question costs, asked on so many connections in step.
 pub fn syscalls(run: &Run<'_>, question: Question, connections: usize) -> io::Result<Figures> {
@@ -85,8 +90,9 @@ fn dump(server: &Running, output: &Path, part: u32) -> io::Result<f64> {
             String::from_utf8_lossy(&asked.stderr)
         ))
     })?;
-    let line =
-        text.lines().find_map(|line| line.strip_prefix("totals:").or_else(|| line.strip_prefix("summary:")));
+    let line = text
+        .lines()
+        .find_map(|line| line.strip_prefix("totals:").or_else(|| line.strip_prefix("summary:")));
     line.and_then(|total| total.trim().parse().ok())
         .ok_or_else(|| io::Error::other("callgrind wrote no total"))
 }

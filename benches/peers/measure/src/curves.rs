@@ -1,5 +1,5 @@
-//! The chart of the README: requests/s over the length of a wait, a curve per server. It is drawn from
-//! the figures that `docs/benchmarks/waits.md` has recorded.
+//! The chart of the README: requests/s over the length of a wait, a curve per server. It is drawn
+//! from the figures that `docs/benchmarks/waits.md` has recorded.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -40,28 +40,17 @@ const SERVERS: [(&str, &str, &str); 6] = [
 
 /// It has its own ground in light and in dark, so that it can be read on any page.
 const STYLE: &str = "\
-    .ground { fill: #ffffff; stroke: #d0d7de; }\n\
-    text { font: 13px system-ui, sans-serif; fill: #1f2328; }\n\
-    .title { font-size: 17px; font-weight: 600; }\n\
-    .note { fill: #59636e; }\n\
-    .name { text-anchor: end; }\n\
-    .wait { text-anchor: middle; fill: #59636e; }\n\
-    .grid { stroke: #d0d7de; stroke-width: 1; }\n\
-    polyline { fill: none; stroke: var(--c); stroke-width: 2; }\n\
-    circle { fill: var(--c); }\n\
-    text.name { fill: var(--c); }\n\
-    .ours { --c: #0969da; font-weight: 700; }\n\
-    polyline.ours { stroke-width: 4; }\n\
-    .actix { --c: #bc4c00; } .axum { --c: #8250df; } .go { --c: #1a7f37; }\n\
-    .fasthttp { --c: #57606a; } .may { --c: #cf222e; }\n\
-    @media (prefers-color-scheme: dark) {\n\
-    .ground { fill: #0d1117; stroke: #3d444d; }\n\
-    text { fill: #e6edf3; }\n\
-    .note, .wait { fill: #9198a1; }\n\
-    .grid { stroke: #3d444d; }\n\
-    .ours { --c: #4493f8; } .actix { --c: #f0883e; } .axum { --c: #ab7df8; } .go { --c: #3fb950; }\n\
-    .fasthttp { --c: #9198a1; } .may { --c: #f85149; }\n\
-    }\n";
+    .ground { fill: #ffffff; stroke: #d0d7de; }\ntext { font: 13px system-ui, sans-serif; fill: \
+     #1f2328; }\n.title { font-size: 17px; font-weight: 600; }\n.note { fill: #59636e; }\n.name { \
+     text-anchor: end; }\n.wait { text-anchor: middle; fill: #59636e; }\n.grid { stroke: #d0d7de; \
+     stroke-width: 1; }\npolyline { fill: none; stroke: var(--c); stroke-width: 2; }\ncircle { \
+     fill: var(--c); }\ntext.name { fill: var(--c); }\n.ours { --c: #0969da; font-weight: 700; \
+     }\npolyline.ours { stroke-width: 4; }\n.actix { --c: #bc4c00; } .axum { --c: #8250df; } .go \
+     { --c: #1a7f37; }\n.fasthttp { --c: #57606a; } .may { --c: #cf222e; }\n@media \
+     (prefers-color-scheme: dark) {\n.ground { fill: #0d1117; stroke: #3d444d; }\ntext { fill: \
+     #e6edf3; }\n.note, .wait { fill: #9198a1; }\n.grid { stroke: #3d444d; }\n.ours { --c: \
+     #4493f8; } .actix { --c: #f0883e; } .axum { --c: #ab7df8; } .go { --c: #3fb950; }\n.fasthttp \
+     { --c: #9198a1; } .may { --c: #f85149; }\n}\n";
 
 /// A wait and the median of the requests/s.
 #[derive(Clone, Debug, PartialEq)]
@@ -81,8 +70,10 @@ pub fn write() -> io::Result<()> {
 fn draw(page: &str) -> Result<String, String> {
     let (_, table) = page.split_once(HEADING).ok_or_else(|| format!("{PAGE} has no {HEADING}"))?;
     let table = table.split("\n## ").next().unwrap_or(table);
-    let curves: Vec<_> =
-        SERVERS.iter().map(|(server, label, class)| (*label, *class, points(table, server))).collect();
+    let curves: Vec<_> = SERVERS
+        .iter()
+        .map(|(server, label, class)| (*label, *class, points(table, server)))
+        .collect();
     for (label, _, points) in &curves {
         if points.len() < 2 {
             return Err(format!("{PAGE} has {} figures of {label}", points.len()));
@@ -90,10 +81,11 @@ fn draw(page: &str) -> Result<String, String> {
     }
     let waits = &curves[0].2;
     let mut svg = format!(
-        "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {WIDTH} {HEIGHT}\" width=\"{WIDTH}\" \
-         height=\"{HEIGHT}\" role=\"img\">\n<title>Requests/s of handlers that wait</title>\n<style>\n\
-         {STYLE}</style>\n<rect class=\"ground\" x=\"0.5\" y=\"0.5\" width=\"{}\" height=\"{}\" rx=\"8\"/>\n\
-         <text class=\"title\" x=\"20\" y=\"34\">Requests/s of handlers that wait, on 64 connections</text>\n",
+        "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {WIDTH} {HEIGHT}\" \
+         width=\"{WIDTH}\" height=\"{HEIGHT}\" role=\"img\">\n<title>Requests/s of handlers that \
+         wait</title>\n<style>\n{STYLE}</style>\n<rect class=\"ground\" x=\"0.5\" y=\"0.5\" \
+         width=\"{}\" height=\"{}\" rx=\"8\"/>\n<text class=\"title\" x=\"20\" \
+         y=\"34\">Requests/s of handlers that wait, on 64 connections</text>\n",
         WIDTH - 1.0,
         HEIGHT - 1.0
     );
@@ -102,8 +94,8 @@ fn draw(page: &str) -> Result<String, String> {
         let y = y_of(rate);
         let _ = writeln!(
             svg,
-            "<line class=\"grid\" x1=\"{LEFT}\" y1=\"{y:.1}\" x2=\"{RIGHT}\" y2=\"{y:.1}\"/>\
-             <text class=\"note\" x=\"{}\" y=\"{:.1}\">{}</text>",
+            "<line class=\"grid\" x1=\"{LEFT}\" y1=\"{y:.1}\" x2=\"{RIGHT}\" y2=\"{y:.1}\"/><text \
+             class=\"note\" x=\"{}\" y=\"{:.1}\">{}</text>",
             RIGHT + 10.0,
             y + 4.0,
             number(rate, 0)
@@ -112,14 +104,19 @@ fn draw(page: &str) -> Result<String, String> {
     }
     for point in waits {
         let x = x_of(point.us, waits);
-        let _ =
-            writeln!(svg, "<text class=\"wait\" x=\"{x:.1}\" y=\"{}\">{}</text>", BOTTOM + 22.0, point.wait);
+        let _ = writeln!(
+            svg,
+            "<text class=\"wait\" x=\"{x:.1}\" y=\"{}\">{}</text>",
+            BOTTOM + 22.0,
+            point.wait
+        );
     }
     let _ = writeln!(
         svg,
-        "<text class=\"note\" x=\"20\" y=\"{}\">How long each handler waits. Two cores, which the load \
-         generator shares.</text>\n<text class=\"note\" x=\"20\" y=\"{}\">marked: sent to a pool of threads \
-         by hand; with may, its own sleep instead of the system's. Go has nothing to mark.</text>",
+        "<text class=\"note\" x=\"20\" y=\"{}\">How long each handler waits. Two cores, which the \
+         load generator shares.</text>\n<text class=\"note\" x=\"20\" y=\"{}\">marked: sent to a \
+         pool of threads by hand; with may, its own sleep instead of the system's. Go has nothing \
+         to mark.</text>",
         BOTTOM + 48.0,
         BOTTOM + 70.0
     );
@@ -195,7 +192,8 @@ mod tests {
 
     #[test]
     fn a_row_is_a_point() {
-        let table = "| 50 µs | framework | 39,695 (33,913..45,081) | 1.09 |\n| 1 ms | other | 7 (1..9) |\n";
+        let table =
+            "| 50 µs | framework | 39,695 (33,913..45,081) | 1.09 |\n| 1 ms | other | 7 (1..9) |\n";
         let point = Point { wait: "50 µs".to_owned(), us: 50.0, rate: 39_695.0 };
         assert_eq!(points(table, "framework"), [point]);
         assert_eq!(points(table, "other")[0].us, 1000.0);

@@ -1,4 +1,5 @@
-//! Puts a report between two markers of a page of the documentation, and its charts into a folder beside.
+//! Puts a report between two markers of a page of the documentation, and its charts into a folder
+//! beside.
 
 use std::fs;
 use std::io;
@@ -107,11 +108,13 @@ mod tests {
 
     #[test]
     fn a_section_has_its_charts_below_the_head() {
-        let chart = Chart { name: "plain64".to_owned(), title: "Plain".to_owned(), svg: String::new() };
+        let chart =
+            Chart { name: "plain64".to_owned(), title: "Plain".to_owned(), svg: String::new() };
         let report = "# Measured\n\n- a machine\n\n## plain64\n\ntable\n\n## sleep\n\ntable\n";
         assert_eq!(
             section(report, &[chart]),
-            "- a machine\n\n![Plain](../charts/plain64.svg)\n\n## plain64\n\ntable\n\n## sleep\n\ntable\n"
+            "- a machine\n\n![Plain](../charts/plain64.svg)\n\n## plain64\n\ntable\n\n## \
+             sleep\n\ntable\n"
         );
     }
 }

@@ -76,16 +76,17 @@ pub const SINGLE: Scenario = Scenario {
     measure: |run| ab_on_one_thread(run.program, run.tools, run.requests),
     ..load(
         "echo_single",
-        "An echo server on one thread, asked by `ab -n REQUESTS -c 1000 -k`, as old comparisons do it. Every request has to \
-         be complete and kept alive.",
+        "An echo server on one thread, asked by `ab -n REQUESTS -c 1000 -k`, as old comparisons \
+         do it. Every request has to be complete and kept alive.",
         |_| Vec::new(),
     )
 };
 
-pub const LARGE: Scenario =
-    load("echo_large", "Echoes of 2,954 bytes for 64 clients that block, with ten connections each.", |_| {
-        vec![large()]
-    });
+pub const LARGE: Scenario = load(
+    "echo_large",
+    "Echoes of 2,954 bytes for 64 clients that block, with ten connections each.",
+    |_| vec![large()],
+);
 
 pub const SHORT: Scenario =
     load("echo_short", "Echoes of 26 bytes on 128 connections.", |_| vec![Job::echo(26, 128, 2)]);
@@ -95,7 +96,9 @@ pub const SYSCALLS: Scenario = Scenario {
     repeats: false,
     columns: counts::SYSCALL_COLUMNS,
     measure: |run| counts::syscalls(run, Question::Echo(SMALL_BYTES), CONNECTIONS),
-    ..load("echo_syscalls", "Which system calls does an echo need? (100 connections)", |_| Vec::new())
+    ..load("echo_syscalls", "Which system calls does an echo need? (100 connections)", |_| {
+        Vec::new()
+    })
 };
 
 pub const IDLE: Scenario = Scenario {

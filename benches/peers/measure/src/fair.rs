@@ -26,7 +26,12 @@ pub fn measure(run: &Run<'_>, job: &Job) -> io::Result<Figures> {
     measure_program(run.program, run.tools, job, run.seconds)
 }
 
-pub fn measure_program(program: &Program, tools: &Tools, job: &Job, seconds: u64) -> io::Result<Figures> {
+pub fn measure_program(
+    program: &Program,
+    tools: &Tools,
+    job: &Job,
+    seconds: u64,
+) -> io::Result<Figures> {
     let server = Running::start(program)?;
     // wrk does not tell what a single connection got.
     let tools = Tools { generator: Generator::Gust, ..tools.clone() };

@@ -87,7 +87,13 @@ impl Generator {
         (program, arguments)
     }
 
-    pub fn start(self, server: &Running, tools: &Tools, job: &Job, seconds: u64) -> io::Result<Child> {
+    pub fn start(
+        self,
+        server: &Running,
+        tools: &Tools,
+        job: &Job,
+        seconds: u64,
+    ) -> io::Result<Child> {
         let (program, arguments) = self.command(server.address, tools, job, seconds);
         Child::spawn(guarded(&program, "KILL").args(arguments), job.within(seconds))
     }
@@ -100,7 +106,9 @@ impl Generator {
             Self::Ab => ab::parse(&ended.output),
             Self::Oha => oha::parse(&ended.output),
         };
-        rates.ok_or_else(|| io::Error::other(format!("the load gave no result: {}", ended.last_words())))
+        rates.ok_or_else(|| {
+            io::Error::other(format!("the load gave no result: {}", ended.last_words()))
+        })
     }
 }
 
@@ -229,7 +237,8 @@ pub struct Shares {
 #[derive(Clone, Copy, Debug)]
 pub struct Spent {
     pub cpu: CpuTime,
-    /// Of its whole life but for what was before the load: threads that ended meanwhile are counted too.
+    /// Of its whole life but for what was before the load: threads that ended meanwhile are counted
+    /// too.
     pub switches: u64,
     /// The largest of several looks.
     pub size: Size,
@@ -239,7 +248,10 @@ pub struct Spent {
 }
 
 /// Runs the work against the server, ends the server, and returns what both have to say.
-pub fn observe<T>(server: Running, work: impl FnOnce(&Running) -> io::Result<T>) -> io::Result<(T, Spent)> {
+pub fn observe<T>(
+    server: Running,
+    work: impl FnOnce(&Running) -> io::Result<T>,
+) -> io::Result<(T, Spent)> {
     observe_beside(server, &[], work)
 }
 
@@ -268,7 +280,8 @@ pub fn observe_beside<T>(
         (result, watcher.join().expect("the watcher does not panic"))
     });
     let result = result?;
-    let after = Moment::now(pid, beside).map_err(|_| io::Error::other("the server ended under the load"))?;
+    let after = Moment::now(pid, beside)
+        .map_err(|_| io::Error::other("the server ended under the load"))?;
     let size = size.max(Size::of(pid)?);
     let switches = server.end().saturating_sub(switches_before);
     let cpu = after.server.since(before.server);

@@ -138,7 +138,10 @@ mod tests {
         assert_eq!((rates.p50, rates.p99, rates.longest), (1.0, 5.0, 3_000.0));
         assert_eq!((rates.p90, rates.p90_from_sent), (3.0, Some(0.3)));
         assert_eq!(rates.problems, ["closed early 5", "connections never served 1"]);
-        assert_eq!(rates.shares.map(|shares| (shares.least, shares.median, shares.most)), Some((0, 30, 40)));
+        assert_eq!(
+            rates.shares.map(|shares| (shares.least, shares.median, shares.most)),
+            Some((0, 30, 40))
+        );
     }
 
     #[test]
@@ -155,7 +158,10 @@ mod tests {
             "gust -t2 -c64 -d5s -p16 /plaintext"
         );
         let echo = Job::echo(2954, 640, 64).blocking().requests(6_400_000);
-        assert_eq!(command_line(&echo, 5), "gust --blocking-threads=64 -c640 -n6400000 -l2954 tcp://");
+        assert_eq!(
+            command_line(&echo, 5),
+            "gust --blocking-threads=64 -c640 -n6400000 -l2954 tcp://"
+        );
         let rated = Job { rate: Some(20_000), ..job.clone() };
         assert_eq!(command_line(&rated, 4), "gust -t2 -c64 -d4s -r20000 /plaintext");
         let closing = arguments(&job.sending(Form::Closing), 5, Path::new("body"));

@@ -47,7 +47,8 @@ pub fn measure(run: &Run<'_>) -> io::Result<Figures> {
     let switches = live_switches(server.pid())?.saturating_sub(switches_before);
     let cpu = CpuTime::of(server.pid())?.since(cpu_before);
     let size = Size::of(server.pid())?;
-    // Attaching interrupts every wait, so a server may wake up from that alone: the switches are free of it.
+    // Attaching interrupts every wait, so a server may wake up from that alone: the switches are
+    // free of it.
     let strace = Strace::attach(server.pid())?;
     thread::sleep(CALLS_OVER);
     let calls = strace.finish()?;

@@ -1,4 +1,5 @@
-//! Load generators beside each other: here the client is what is measured, and the server is always the same.
+//! Load generators beside each other: here the client is what is measured, and the server is always
+//! the same.
 
 use std::env;
 use std::fs;
@@ -104,7 +105,8 @@ pub fn installed(tools: &Tools) -> (Vec<Generator>, String) {
     };
     let all = [Generator::Gust, Generator::Wrk, Generator::Ab, Generator::Oha];
     let (there, absent): (Vec<_>, Vec<_>) = all.into_iter().partition(is_there);
-    let lines = absent.iter().map(|generator| format!("- skipped: {} (not installed)\n", generator.name()));
+    let lines =
+        absent.iter().map(|generator| format!("- skipped: {} (not installed)\n", generator.name()));
     (there, lines.collect())
 }
 
@@ -132,25 +134,33 @@ fn on_path(name: &str) -> Option<PathBuf> {
 }
 
 /// Measures the generators, table by table.
-pub fn measure(args: &Args, tools: &Tools, targets: &Targets, printed: &mut Printed<'_>) -> io::Result<()> {
+pub fn measure(
+    args: &Args,
+    tools: &Tools,
+    targets: &Targets,
+    printed: &mut Printed<'_>,
+) -> io::Result<()> {
     let (generators, _) = installed(tools);
     for connections in [64, 400] {
         let job = Job::get(TARGET, connections, 1);
         let askers = with_counted(&generators, targets);
         let asks = format!(
-            "What does a request cost the client, on {connections} connections and one thread? oha has no option for \
-             threads, and takes one a core. The server is raw_httparse; where a row says so, with a number in each answer, so that no head comes twice."
+            "What does a request cost the client, on {connections} connections and one thread? \
+             oha has no option for threads, and takes one a core. The server is raw_httparse; \
+             where a row says so, with a number in each answer, so that no head comes twice."
         );
-        let rows = in_turns(args, &format!("clients{connections}"), args.rounds, &askers, |asker| {
-            cost(args.seconds(), tools, asker, &job)
-        });
+        let rows =
+            in_turns(args, &format!("clients{connections}"), args.rounds, &askers, |asker| {
+                cost(args.seconds(), tools, asker, &job)
+            });
         let commands = commands(&generators, &job, args.seconds());
         add(printed, &format!("clients{connections}"), &asks, &commands, COST_COLUMNS, &rows)?;
     }
     let askers = plain(&generators, &targets.reference);
 
     let rows = in_turns(args, "clients_syscalls", 1, &askers, |asker| traced(tools, asker));
-    let asks = "Which system calls does a request need in the client? (64 connections, strace -c -f, a run of its own)";
+    let asks = "Which system calls does a request need in the client? (64 connections, strace -c \
+                -f, a run of its own)";
     add(printed, "clients_syscalls", asks, "", CALL_COLUMNS, &rows)?;
 
     let requests = (args.requests() / 10).max(1);
@@ -168,7 +178,8 @@ pub fn measure(args: &Args, tools: &Tools, targets: &Targets, printed: &mut Prin
     let rows = in_turns(args, "clients_pipelined", args.rounds, &askers, |asker| {
         cost(args.seconds(), tools, asker, &job)
     });
-    let asks = "The same with 64 requests on their way on each connection. The server is raw_epoll.";
+    let asks =
+        "The same with 64 requests on their way on each connection. The server is raw_epoll.";
     let commands = commands(&pipelining, &job, args.seconds());
     add(printed, "clients_pipelined", asks, &commands, COST_COLUMNS, &rows)?;
 
@@ -176,8 +187,9 @@ pub fn measure(args: &Args, tools: &Tools, targets: &Targets, printed: &mut Prin
     let rows = in_turns(args, "clients_stopped", args.rounds, &askers, |asker| {
         stopped(tools, asker, &stopped_job(asker.generator))
     });
-    let asks = "Does it notice a server that stands still for 1 s of 4 s? At 20,000/s a quarter of all requests falls due \
-                while it stands, so that the true p90 is 600 ms and the time to catch up: some 750 ms. wrk and ab know no rate.";
+    let asks = "Does it notice a server that stands still for 1 s of 4 s? At 20,000/s a quarter \
+                of all requests falls due while it stands, so that the true p90 is 600 ms and the \
+                time to catch up: some 750 ms. wrk and ab know no rate.";
     let commands: String = askers
         .iter()
         .map(|asker| line(asker.generator, &stopped_job(asker.generator), STOPPED_RUN_SECONDS))
@@ -191,14 +203,17 @@ fn stopped_job(generator: Generator) -> Job {
 }
 
 fn plain<'a>(generators: &[Generator], program: &'a Program) -> Vec<Asker<'a>> {
-    let asker = |&generator: &Generator| Asker { label: generator.name().to_owned(), generator, program };
+    let asker =
+        |&generator: &Generator| Asker { label: generator.name().to_owned(), generator, program };
     generators.iter().map(asker).collect()
 }
 
-/// The reference of all, and those with a choice between parsing and recognising on differing heads, too.
+/// The reference of all, and those with a choice between parsing and recognising on differing
+/// heads, too.
 fn with_counted<'a>(generators: &[Generator], targets: &'a Targets) -> Vec<Asker<'a>> {
     let mut askers = plain(generators, &targets.reference);
-    let counted = generators.iter().filter(|generator| matches!(generator, Generator::Gust | Generator::Wrk));
+    let counted =
+        generators.iter().filter(|generator| matches!(generator, Generator::Gust | Generator::Wrk));
     for (index, &generator) in counted.enumerate() {
         let label = format!("{} (no head twice)", generator.name());
         askers.insert(2 * index + 1, Asker { label, generator, program: &targets.counted });
@@ -213,8 +228,10 @@ fn in_turns(
     askers: &[Asker<'_>],
     one: impl Fn(&Asker<'_>) -> io::Result<Figures>,
 ) -> Vec<Row> {
-    let rows =
-        askers.iter().map(|asker| Row::new(&asker.label, asker.generator == Generator::Gust)).collect();
+    let rows = askers
+        .iter()
+        .map(|asker| Row::new(&asker.label, asker.generator == Generator::Gust))
+        .collect();
     Turns { name, rounds, repeats_max: args.repeats }.measure(rows, |index| one(&askers[index]))
 }
 

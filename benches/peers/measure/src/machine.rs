@@ -15,28 +15,37 @@ pub fn describe(built: &[Built<'_>], generator: Generator) -> String {
     let kernel = said("uname", &["-sr"]);
     let load_average = fs::read_to_string("/proc/loadavg").unwrap_or_default();
     let load_average = load_average.split(' ').next().unwrap_or("").to_owned();
-    let commit = said("git", &["-C", &main_folder().display().to_string(), "rev-parse", "--short", "HEAD"]);
+    let commit =
+        said("git", &["-C", &main_folder().display().to_string(), "rev-parse", "--short", "HEAD"]);
     let date = said("date", &["-u", "+%Y-%m-%d %H:%M UTC"]);
     let load = match generator {
         Generator::Gust | Generator::Ab | Generator::Oha => "gust of our commit".to_owned(),
         // wrk prints its version among its help, and then fails.
-        Generator::Wrk => said("wrk", &["-v"]).split_whitespace().take(2).collect::<Vec<_>>().join(" "),
+        Generator::Wrk => {
+            said("wrk", &["-v"]).split_whitespace().take(2).collect::<Vec<_>>().join(" ")
+        }
     };
-    let tools =
-        [said("rustc", &["--version"]), load, said("strace", &["-V"]), said("valgrind", &["--version"])];
+    let tools = [
+        said("rustc", &["--version"]),
+        load,
+        said("strace", &["-V"]),
+        said("valgrind", &["--version"]),
+    ];
     let tools = tools.map(|tool| tool.lines().next().unwrap_or("").to_owned()).join(", ");
     let peers = peer_versions(built);
     let peers = if peers.is_empty() { String::new() } else { format!("- peers: {peers}\n") };
     format!(
-        "- {date}, our commit {commit}\n- {cpu}, {cores} cores (shared with the load generator), {memory}, \
-         {kernel}, load before the start {load_average}\n- {tools}\n{peers}"
+        "- {date}, our commit {commit}\n- {cpu}, {cores} cores (shared with the load generator), \
+         {memory}, {kernel}, load before the start {load_average}\n- {tools}\n{peers}"
     )
 }
 
 /// The versions of the load generators beside ours.
 pub fn generators(tools: &Tools) -> String {
-    let oha =
-        tools.oha.as_ref().map_or(String::new(), |oha| said(&oha.display().to_string(), &["--version"]));
+    let oha = tools
+        .oha
+        .as_ref()
+        .map_or(String::new(), |oha| said(&oha.display().to_string(), &["--version"]));
     let ab = said("ab", &["-V"]);
     let ab = ab.lines().next().unwrap_or("").replace("This is ", "").replace(" <$Revision$>", "");
     let wrk = said("wrk", &["-v"]).split_whitespace().take(2).collect::<Vec<_>>().join(" ");
@@ -65,7 +74,8 @@ fn locked_version(lock: &str, name: &str) -> Option<String> {
 
 fn first_value(file: &str, name: &str) -> String {
     let text = fs::read_to_string(file).unwrap_or_default();
-    let value = text.lines().find(|line| line.starts_with(name)).and_then(|line| line.split_once(':'));
+    let value =
+        text.lines().find(|line| line.starts_with(name)).and_then(|line| line.split_once(':'));
     value.map_or_else(String::new, |(_, value)| value.trim().to_owned())
 }
 
@@ -83,7 +93,8 @@ mod tests {
 
     #[test]
     fn a_version_is_that_of_the_whole_name() {
-        let lock = "name = \"may_minihttp\"\nversion = \"0.1.11\"\n\nname = \"may\"\nversion = \"0.3.51\"\n";
+        let lock = "name = \"may_minihttp\"\nversion = \"0.1.11\"\n\nname = \"may\"\nversion = \
+                    \"0.3.51\"\n";
         assert_eq!(locked_version(lock, "may").as_deref(), Some("may 0.3.51"));
         assert_eq!(locked_version(lock, "tokio"), None);
     }

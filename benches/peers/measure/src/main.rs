@@ -1,4 +1,5 @@
-//! Measures HTTP servers beside each other in one run. `--help` says how; the README says how to read it.
+//! Measures HTTP servers beside each other in one run. `--help` says how; the README says how to
+//! read it.
 
 mod ab;
 mod args;
@@ -100,8 +101,10 @@ fn typed() -> String {
         Some((name, path)) => format!("{name}={}", path.rsplit('/').next().unwrap_or(path)),
         None => server.to_owned(),
     };
-    let shown: Vec<String> =
-        words.iter().map(|word| word.split(',').map(without_folders).collect::<Vec<_>>().join(",")).collect();
+    let shown: Vec<String> = words
+        .iter()
+        .map(|word| word.split(',').map(without_folders).collect::<Vec<_>>().join(","))
+        .collect();
     shown.join(" ")
 }
 
@@ -134,10 +137,16 @@ fn measure(args: &Args) -> io::Result<()> {
     Ok(())
 }
 
-fn measure_servers(args: &Args, tools: &Tools, printed: &mut Printed<'_>) -> io::Result<Vec<Chart>> {
-    let with_profiling = args.scenarios.iter().any(|scenario| scenario.name.starts_with("instructions"));
-    let is_asked =
-        |server: &&Server| args.scenarios.iter().any(|scenario| !scenario.entrants(server).is_empty());
+fn measure_servers(
+    args: &Args,
+    tools: &Tools,
+    printed: &mut Printed<'_>,
+) -> io::Result<Vec<Chart>> {
+    let with_profiling =
+        args.scenarios.iter().any(|scenario| scenario.name.starts_with("instructions"));
+    let is_asked = |server: &&Server| {
+        args.scenarios.iter().any(|scenario| !scenario.entrants(server).is_empty())
+    };
     let servers: Vec<Server> = args.servers.iter().filter(is_asked).cloned().collect();
     let (mut built, absent) = build(&servers, with_profiling);
     let (backends, not_started) = Backends::start(&wanted_backends(&args.scenarios, &built))?;
@@ -198,8 +207,8 @@ fn head(args: &Args, title: &str, built: &[Built<'_>], below: &str) -> String {
         Mode::Servers | Mode::Clients => format!(", {} s each", args.seconds()),
     };
     format!(
-        "# {title}\n\n{}- `cargo run --release -p measure -- {}`: {} rounds in turns{lasts}, median (least..most); a ratio is \
-         the median of the rounds' ratios\n{below}",
+        "# {title}\n\n{}- `cargo run --release -p measure -- {}`: {} rounds in turns{lasts}, \
+         median (least..most); a ratio is the median of the rounds' ratios\n{below}",
         machine::describe(built, args.generator),
         typed(),
         args.rounds
@@ -218,7 +227,8 @@ fn tools(args: &Args) -> Result<Tools, String> {
 }
 
 fn part(args: &Args, scenario: &Scenario, rows: &[Row]) -> String {
-    let mut commands: String = scenario.printed_jobs().iter().map(|job| command(args, job)).collect();
+    let mut commands: String =
+        scenario.printed_jobs().iter().map(|job| command(args, job)).collect();
     if !commands.is_empty() {
         commands.insert(0, '\n');
     }

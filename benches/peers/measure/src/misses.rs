@@ -5,8 +5,8 @@ use std::io;
 use crate::generator::Job;
 use crate::report::{Column, Figures, Show};
 use crate::scenario::{
-    CPU, Group, LONGEST, MEMORY, OTHERS, P50, P99, RATE, Run, SWITCHES, Scenario, THREADS, USER, Who, column,
-    load, per_request, under_load,
+    CPU, Group, LONGEST, MEMORY, OTHERS, P50, P99, RATE, Run, SWITCHES, Scenario, THREADS, USER,
+    Who, column, load, per_request, under_load,
 };
 
 pub const MISSES: Group = Group {

@@ -70,7 +70,8 @@ pub fn parse(text: &str) -> Option<Rates> {
     let report: Report = serde_json::from_str(text).ok()?;
     let milliseconds = |seconds: Option<f64>| seconds.map_or(0.0, |seconds| seconds * 1_000.0);
     let errors = report.error_distribution.iter().filter(|(name, _)| *name != GIVEN_UP);
-    let refused = report.status_code_distribution.iter().filter(|(status, _)| !status.starts_with('2'));
+    let refused =
+        report.status_code_distribution.iter().filter(|(status, _)| !status.starts_with('2'));
     let problems = errors.chain(refused).map(|(name, count)| format!("{name} {count}")).collect();
     Some(Rates {
         requests: report.status_code_distribution.values().sum(),
@@ -106,6 +107,9 @@ mod tests {
         let job = Job::get("/plaintext", 64, 1);
         assert_eq!(command_line(&job, 4), "oha -z 4s -c 64 /plaintext");
         let rated = Job { rate: Some(20_000), ..job };
-        assert_eq!(command_line(&rated, 4), "oha -z 4s -c 64 -q 20000 --latency-correction /plaintext");
+        assert_eq!(
+            command_line(&rated, 4),
+            "oha -z 4s -c 64 -q 20000 --latency-correction /plaintext"
+        );
     }
 }

@@ -107,7 +107,11 @@ impl Probe {
                 return Err(io::Error::other(format!("{HITS} is not answered with a hit")));
             }
         }
-        if misses == 1 { Ok(()) } else { Err(io::Error::other(format!("{misses} misses at {target}"))) }
+        if misses == 1 {
+            Ok(())
+        } else {
+            Err(io::Error::other(format!("{misses} misses at {target}")))
+        }
     }
 }
 
@@ -133,7 +137,8 @@ mod tests {
 
     #[test]
     fn a_wait_is_neither_shorter_nor_much_longer_than_asked() {
-        let wait = |took, length| is_wait(Duration::from_micros(took), Duration::from_micros(length));
+        let wait =
+            |took, length| is_wait(Duration::from_micros(took), Duration::from_micros(length));
         assert!(wait(160, 100));
         assert!(!wait(99, 100));
         assert!(!wait(10_070, 100));
@@ -147,7 +152,8 @@ mod tests {
 
     #[test]
     fn another_status_is_told_with_its_content() {
-        let error = answered("HTTP/1.1 404 Not Found\r\nContent-Length: 4\r\n\r\ngone").unwrap_err();
+        let error =
+            answered("HTTP/1.1 404 Not Found\r\nContent-Length: 4\r\n\r\ngone").unwrap_err();
         assert_eq!(error.to_string(), "/a is answered with 404: gone");
         let answer = answered("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok").unwrap();
         assert_eq!(answer.content, "ok");

@@ -1,4 +1,5 @@
-//! What the kernel counted: CPU time, context switches, threads and memory of a process and those it started.
+//! What the kernel counted: CPU time, context switches, threads and memory of a process and those
+//! it started.
 
 use std::fs;
 use std::io;
@@ -17,7 +18,8 @@ pub struct CpuTime {
 }
 
 impl CpuTime {
-    /// Adds up the process and those it started. The unit is a clock tick, usually 10 ms: measure for seconds.
+    /// Adds up the process and those it started. The unit is a clock tick, usually 10 ms: measure
+    /// for seconds.
     pub fn of(pid: u32) -> io::Result<Self> {
         let mut time = Self::of_one(pid)?;
         for child in descendants(pid) {
@@ -34,8 +36,12 @@ impl CpuTime {
         let stat = fs::read_to_string(format!("/proc/{pid}/stat"))?;
         // The second field is the name in parentheses and may hold spaces.
         let (_, fields) = stat.rsplit_once(')').unwrap_or(("", ""));
-        let ticks: Vec<u64> =
-            fields.split_whitespace().skip(11).take(2).filter_map(|field| field.parse().ok()).collect();
+        let ticks: Vec<u64> = fields
+            .split_whitespace()
+            .skip(11)
+            .take(2)
+            .filter_map(|field| field.parse().ok())
+            .collect();
         let [user, system] = ticks[..] else {
             return Err(io::Error::other(format!("/proc/{pid}/stat has another form")));
         };
@@ -115,8 +121,8 @@ pub fn live_switches(pid: u32) -> io::Result<u64> {
         for task in fs::read_dir(format!("/proc/{process}/task")).into_iter().flatten() {
             // A thread may end between being listed and being read.
             let Ok(status) = fs::read_to_string(task?.path().join("status")) else { continue };
-            switches +=
-                field(&status, "voluntary_ctxt_switches:") + field(&status, "nonvoluntary_ctxt_switches:");
+            switches += field(&status, "voluntary_ctxt_switches:")
+                + field(&status, "nonvoluntary_ctxt_switches:");
         }
     }
     Ok(switches)

@@ -48,7 +48,8 @@ pub struct Column {
 pub enum Show {
     /// The median.
     Median,
-    /// The median, the smallest and the largest, and the ratio to the reference's of the same round.
+    /// The median, the smallest and the largest, and the ratio to the reference's of the same
+    /// round.
     Compared,
     /// Words, those of the last round.
     Text,
@@ -94,7 +95,8 @@ impl Row {
         problems.join("; ").replace('\n', " ").replace('|', "/")
     }
 
-    /// Rounds that were disturbed even after the last repeat, and how many repeats there were; empty if none.
+    /// Rounds that were disturbed even after the last repeat, and how many repeats there were;
+    /// empty if none.
     fn disturbed(&self) -> String {
         let disturbed = figures(self).filter(|figures| is_disturbed(figures)).count();
         let rounds = self.rounds.len();
@@ -127,7 +129,10 @@ pub fn table_of(of: &str, columns: &[Column], rows: &[Row], reference: &str) -> 
         text.push_str(" disturbed rounds |");
     }
     text.push_str(" problems |\n|---|");
-    let ratios = columns.iter().filter(|column| column.show == Show::Compared && reference.is_some()).count();
+    let ratios = columns
+        .iter()
+        .filter(|column| column.show == Show::Compared && reference.is_some())
+        .count();
     text.push_str(&"---|".repeat(columns.len() + ratios + usize::from(tells_disturbed) + 1));
     text.push('\n');
     for row in rows {
@@ -182,13 +187,18 @@ fn sorted(values: impl Iterator<Item = f64>) -> Vec<f64> {
 /// The middle of sorted values, of which there must be one.
 pub fn median(sorted: &[f64]) -> f64 {
     let middle = sorted.len() / 2;
-    if sorted.len() % 2 == 1 { sorted[middle] } else { f64::midpoint(sorted[middle - 1], sorted[middle]) }
+    if sorted.len() % 2 == 1 {
+        sorted[middle]
+    } else {
+        f64::midpoint(sorted[middle - 1], sorted[middle])
+    }
 }
 
 /// With commas between the thousands.
 pub fn number(value: f64, digits: usize) -> String {
     let text = format!("{value:.digits$}");
-    let (whole, fraction) = text.split_once('.').map_or((text.as_str(), None), |(a, b)| (a, Some(b)));
+    let (whole, fraction) =
+        text.split_once('.').map_or((text.as_str(), None), |(a, b)| (a, Some(b)));
     let mut grouped = String::new();
     for (index, digit) in whole.chars().enumerate() {
         let left = whole.len() - index;
@@ -209,26 +219,29 @@ mod tests {
 
     #[test]
     fn ratios_are_taken_within_a_round() {
-        let columns = [Column { key: "rate", title: "requests/s", digits: 0, show: Show::Compared }];
-        let rows = [row("a", "rate", &[100.0, 1000.0, 10.0]), row("b", "rate", &[200.0, 2000.0, 30.0])];
+        let columns =
+            [Column { key: "rate", title: "requests/s", digits: 0, show: Show::Compared }];
+        let rows =
+            [row("a", "rate", &[100.0, 1000.0, 10.0]), row("b", "rate", &[200.0, 2000.0, 30.0])];
         let lines = table(&columns, &rows, "a");
         assert_eq!(
             lines,
-            "| server | requests/s | ratio | problems |\n|---|---|---|---|\n\
-             | a | 100 (10..1,000) | 1.00 |  |\n| b | 200 (30..2,000) | 2.00 |  |\n"
+            "| server | requests/s | ratio | problems |\n|---|---|---|---|\n| a | 100 (10..1,000) \
+             | 1.00 |  |\n| b | 200 (30..2,000) | 2.00 |  |\n"
         );
     }
 
     #[test]
     fn disturbed_and_repeated_rounds_are_told() {
         let columns = [Column { key: OTHERS_KEY, title: "others", digits: 2, show: Show::Median }];
-        let mut rows = [row("a", OTHERS_KEY, &[0.1, 0.3, 0.4]), row("b", OTHERS_KEY, &[0.1, 0.0, 0.2])];
+        let mut rows =
+            [row("a", OTHERS_KEY, &[0.1, 0.3, 0.4]), row("b", OTHERS_KEY, &[0.1, 0.0, 0.2])];
         rows[0].repeats = 5;
         let lines = table(&columns, &rows, "");
         assert_eq!(
             lines,
-            "| server | others | disturbed rounds | problems |\n|---|---|---|---|\n\
-             | a | 0.30 | **2 of 3**, 5 repeated |  |\n| b | 0.10 |  |  |\n"
+            "| server | others | disturbed rounds | problems |\n|---|---|---|---|\n| a | 0.30 | \
+             **2 of 3**, 5 repeated |  |\n| b | 0.10 |  |  |\n"
         );
     }
 
@@ -256,7 +269,8 @@ mod tests {
 
     fn row(label: &str, key: &'static str, values: &[f64]) -> Row {
         let mut row = Row::new(label, false);
-        row.rounds = values.iter().map(|&value| Ok(Figures::default().number(key, value))).collect();
+        row.rounds =
+            values.iter().map(|&value| Ok(Figures::default().number(key, value))).collect();
         row
     }
 }

@@ -1,4 +1,5 @@
-//! Rounds: every server in turn, so that what slows the machine slows all of them, and again if others were at work.
+//! Rounds: every server in turn, so that what slows the machine slows all of them, and again if
+//! others were at work.
 
 use std::io;
 
@@ -9,7 +10,8 @@ use crate::report::{Figures, Row};
 use crate::scenario::{Entrant, OTHERS_KEY, Run, Scenario};
 use crate::server::Server;
 
-/// More cores than this in the hands of others, and the requests/s and latencies of a round are worth nothing.
+/// More cores than this in the hands of others, and the requests/s and latencies of a round are
+/// worth nothing.
 pub const DISTURBED_ABOVE: f64 = 0.2;
 
 /// A server with the program that was built for it.
@@ -29,7 +31,9 @@ pub fn measure(
 ) -> Vec<Row> {
     let entrants: Vec<(&Built<'_>, Entrant)> = built
         .iter()
-        .flat_map(|built| scenario.entrants(built.server).into_iter().map(move |entrant| (built, entrant)))
+        .flat_map(|built| {
+            scenario.entrants(built.server).into_iter().map(move |entrant| (built, entrant))
+        })
         .collect();
     let rows = entrants
         .iter()
@@ -66,7 +70,11 @@ pub struct Turns<'a> {
 
 impl Turns<'_> {
     /// Measures each row once a round, and again where it was disturbed.
-    pub fn measure(self, mut rows: Vec<Row>, one: impl Fn(usize) -> io::Result<Figures>) -> Vec<Row> {
+    pub fn measure(
+        self,
+        mut rows: Vec<Row>,
+        one: impl Fn(usize) -> io::Result<Figures>,
+    ) -> Vec<Row> {
         for round in 1..=self.rounds {
             for (index, row) in rows.iter_mut().enumerate() {
                 eprintln!("{} {round}/{}: {}", self.name, self.rounds, row.label);
@@ -79,8 +87,12 @@ impl Turns<'_> {
     }
 }
 
-/// Runs until a run is not disturbed, at most so many times more, and returns the calmest with the number of repeats.
-fn calmest(mut run: impl FnMut() -> io::Result<Figures>, repeats_max: usize) -> (io::Result<Figures>, usize) {
+/// Runs until a run is not disturbed, at most so many times more, and returns the calmest with the
+/// number of repeats.
+fn calmest(
+    mut run: impl FnMut() -> io::Result<Figures>,
+    repeats_max: usize,
+) -> (io::Result<Figures>, usize) {
     let mut best = run();
     for repeats in 0..repeats_max {
         // What failed has failed for another reason.
@@ -137,8 +149,10 @@ mod tests {
     #[track_caller]
     fn check(runs: &[f64], repeats_max: usize, expected: (Option<f64>, usize)) {
         let mut runs = runs.iter();
-        let run =
-            || Ok(Figures::default().number(OTHERS_KEY, *runs.next().expect("one run more than allowed")));
+        let run = || {
+            Ok(Figures::default()
+                .number(OTHERS_KEY, *runs.next().expect("one run more than allowed")))
+        };
         let (figures, repeats) = calmest(run, repeats_max);
         assert_eq!((figures.unwrap().get(OTHERS_KEY), repeats), expected);
     }

@@ -58,7 +58,8 @@ impl Running {
         )
     }
 
-    /// The same under a tool, such as `valgrind --tool=callgrind`, which reads the names in the profiling build.
+    /// The same under a tool, such as `valgrind --tool=callgrind`, which reads the names in the
+    /// profiling build.
     pub fn start_under(tool: &[OsString], program: &Program) -> io::Result<Self> {
         let (tool, options) = tool.split_first().expect("a tool has a name");
         let mut command = guarded(Path::new(tool), "KILL");
@@ -88,7 +89,12 @@ impl Running {
     }
 
     /// Asks until it is answered.
-    fn until_ready(mut self, pause: Duration, patience: Duration, within: Duration) -> io::Result<Self> {
+    fn until_ready(
+        mut self,
+        pause: Duration,
+        patience: Duration,
+        within: Duration,
+    ) -> io::Result<Self> {
         let deadline = Instant::now() + within;
         loop {
             if is_answering(self.address, self.speech, patience) {
@@ -123,8 +129,8 @@ impl Running {
         let _ = kill(Pid::from_raw(self.child.id().cast_signed()), signal);
     }
 
-    /// Ends the server and returns how many context switches it made in its life: those of threads that have ended
-    /// are only in the account that is taken here.
+    /// Ends the server and returns how many context switches it made in its life: those of threads
+    /// that have ended are only in the account that is taken here.
     pub fn end(mut self) -> u64 {
         let live = proc::live_switches(self.pid()).unwrap_or(0);
         let before = proc::switches_of_ended_children();
@@ -159,7 +165,8 @@ impl Drop for Running {
     }
 }
 
-/// A command whose process the kernel ends with this signal when `measure` ends, however that comes.
+/// A command whose process the kernel ends with this signal when `measure` ends, however that
+/// comes.
 pub fn guarded(program: &Path, signal: &str) -> Command {
     let mut command = Command::new("setpriv");
     command.args(["--pdeathsig", signal]).arg(program);

@@ -135,11 +135,15 @@ impl Scenario {
             (Who::Everyone, _) => vec![entrant("", "")],
             (Who::Able(lack), _) if server.can(lack) => vec![entrant("", "")],
             (Who::Rust, _) if server.is_rust() => vec![entrant("", "")],
-            (Who::Capturing, _) if [REFERENCE, ROUTES].contains(&&*server.name) => vec![entrant("", "")],
+            (Who::Capturing, _) if [REFERENCE, ROUTES].contains(&&*server.name) => {
+                vec![entrant("", "")]
+            }
             (Who::Able(_) | Who::Rust | Who::Capturing, _) | (_, Blocking::Never) => Vec::new(),
             (_, Blocking::Plain) => vec![entrant("", slow)],
             (Who::Working, Blocking::Cooperative) => vec![entrant(" (has no mark for it)", slow)],
-            (Who::Sleeping, _) => vec![entrant(MARKED, slow), entrant(" (unmarked)", UNMARKED_SLEEP)],
+            (Who::Sleeping, _) => {
+                vec![entrant(MARKED, slow), entrant(" (unmarked)", UNMARKED_SLEEP)]
+            }
             (_, Blocking::Marked | Blocking::Cooperative) => vec![entrant(MARKED, slow)],
         }
     }
@@ -186,7 +190,8 @@ pub const THREADS: Column = column("threads", "threads", 0, Show::Median);
 pub const MEMORY: Column = column("memory", "RSS MiB", 1, Show::Median);
 pub const OTHERS: Column = column(OTHERS_KEY, "cores used by others", 2, Show::Median);
 
-pub const LOAD_COLUMNS: &[Column] = &[RATE, CPU, USER, SWITCHES, P50, P99, LONGEST, THREADS, MEMORY, OTHERS];
+pub const LOAD_COLUMNS: &[Column] =
+    &[RATE, CPU, USER, SWITCHES, P50, P99, LONGEST, THREADS, MEMORY, OTHERS];
 
 pub const PAIR_COLUMNS: &[Column] = &[
     column("rate", "plain/s", 0, Show::Compared),
@@ -218,9 +223,12 @@ const CROWDS: Group = Group {
         load("crowd2000", "2,000 clients whose handlers block for 10 ms.", Who::Sleeping, |slow| {
             vec![Job::get(slow, 2_000, 2)]
         }),
-        load("crowd10000", "10,000 clients whose handlers block for 10 ms.", Who::Sleeping, |slow| {
-            vec![Job::get(slow, 10_000, 2)]
-        }),
+        load(
+            "crowd10000",
+            "10,000 clients whose handlers block for 10 ms.",
+            Who::Sleeping,
+            |slow| vec![Job::get(slow, 10_000, 2)],
+        ),
     ],
 };
 
@@ -242,9 +250,12 @@ pub const STANDARD: &[Scenario] = &[
     load("captures", "What do two captures of the path cost?", Who::Capturing, |_| {
         vec![Job::get(CAPTURES, 64, 2)]
     }),
-    load("pipelined", "What is left when system calls are shared by 16 requests?", Who::Everyone, |_| {
-        vec![plain(64, 2).sending(Form::Pipelined(PIPELINE_DEPTH))]
-    }),
+    load(
+        "pipelined",
+        "What is left when system calls are shared by 16 requests?",
+        Who::Everyone,
+        |_| vec![plain(64, 2).sending(Form::Pipelined(PIPELINE_DEPTH))],
+    ),
     load(
         "json",
         "What does a message cost that is serialized for each request?",
@@ -259,9 +270,12 @@ pub const STANDARD: &[Scenario] = &[
     }),
     Scenario {
         chart: Some("Handlers that block for 10 ms, on 400 connections"),
-        ..load("sleep", "Handlers that block for 10 ms; 40,000/s is the limit.", Who::Sleeping, |slow| {
-            vec![Job::get(slow, 400, 2)]
-        })
+        ..load(
+            "sleep",
+            "Handlers that block for 10 ms; 40,000/s is the limit.",
+            Who::Sleeping,
+            |slow| vec![Job::get(slow, 400, 2)],
+        )
     },
     Scenario {
         name: "mixed",
@@ -371,8 +385,22 @@ pub const STANDARD: &[Scenario] = &[
     echo::IDLE,
 ];
 
-pub const fn load(name: &'static str, asks: &'static str, who: Who, jobs: fn(&str) -> Vec<Job>) -> Scenario {
-    Scenario { name, asks, who, repeats: true, columns: LOAD_COLUMNS, jobs, chart: None, measure: single }
+pub const fn load(
+    name: &'static str,
+    asks: &'static str,
+    who: Who,
+    jobs: fn(&str) -> Vec<Job>,
+) -> Scenario {
+    Scenario {
+        name,
+        asks,
+        who,
+        repeats: true,
+        columns: LOAD_COLUMNS,
+        jobs,
+        chart: None,
+        measure: single,
+    }
 }
 
 pub fn plain(connections: usize, threads: usize) -> Job {
@@ -457,7 +485,8 @@ mod tests {
     fn every_reference_is_in_its_table() {
         for scenario in all() {
             let reference = scenario.reference();
-            let mut entrants = Server::all().into_iter().flat_map(|server| scenario.entrants(&server));
+            let mut entrants =
+                Server::all().into_iter().flat_map(|server| scenario.entrants(&server));
             assert!(entrants.any(|entrant| entrant.label == reference), "{}", scenario.name);
         }
     }

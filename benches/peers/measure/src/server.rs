@@ -177,11 +177,15 @@ impl Server {
         let all = Self::all();
         let known: Vec<_> = all.iter().map(|server| server.name.clone()).collect();
         all.into_iter().find(|server| server.name == name).ok_or_else(|| {
-            format!("no server is called {name}; there are {}, and name=path/to/binary", known.join(", "))
+            format!(
+                "no server is called {name}; there are {}, and name=path/to/binary",
+                known.join(", ")
+            )
         })
     }
 
-    /// Our example that sends responses to requests it never reads. Only the claims ask it: it answers nobody.
+    /// Our example that sends responses to requests it never reads. Only the claims ask it: it
+    /// answers nobody.
     pub fn flood() -> Self {
         Self { launch: Launch::Options, ..example("flood", "flood", "filoplume-runtime") }
     }

@@ -23,7 +23,8 @@ pub fn measure(run: &Run<'_>) -> io::Result<Figures> {
     if run.program.is_script {
         return Ok(figures.problems(vec!["no binary of its own".to_owned()]));
     }
-    figures = figures.number("as built", fs::metadata(&run.program.path)?.len() as f64 / BYTES_PER_MIB);
+    figures =
+        figures.number("as built", fs::metadata(&run.program.path)?.len() as f64 / BYTES_PER_MIB);
     match stripped(run) {
         Ok(bytes) => figures = figures.number("stripped", bytes as f64 / BYTES_PER_MIB),
         Err(error) => figures = figures.problems(vec![error.to_string()]),
@@ -45,7 +46,8 @@ fn stripped(run: &Run<'_>) -> io::Result<u64> {
     Ok(bytes)
 }
 
-/// Crates that a build of the server's own package compiles, itself and what only the build needs left out.
+/// Crates that a build of the server's own package compiles, itself and what only the build needs
+/// left out.
 fn crates(source: &Source) -> io::Result<Option<usize>> {
     let (folder, package) = match source {
         Source::Package(package) => (peers_folder(), package),
@@ -53,7 +55,16 @@ fn crates(source: &Source) -> io::Result<Option<usize>> {
         Source::Foreign(_) | Source::Binary(_) => return Ok(None),
     };
     let mut cargo = Command::new("cargo");
-    cargo.args(["tree", "--package", package, "--edges", "normal", "--prefix", "depth", "--no-dedupe"]);
+    cargo.args([
+        "tree",
+        "--package",
+        package,
+        "--edges",
+        "normal",
+        "--prefix",
+        "depth",
+        "--no-dedupe",
+    ]);
     cargo.args(["--format", "{p}"]).current_dir(folder);
     // The example of the framework shows all of it.
     if matches!(source, Source::Example { .. }) {
@@ -95,12 +106,16 @@ mod tests {
 
     #[test]
     fn a_crate_counts_once_a_version() {
-        assert_eq!(count_crates("0peer v0.1.0 (/peer)\n1a v1.0.0\n2b v1.0.0\n1b v1.0.0\n1a v2.0.0\n"), 3);
+        assert_eq!(
+            count_crates("0peer v0.1.0 (/peer)\n1a v1.0.0\n2b v1.0.0\n1b v1.0.0\n1a v2.0.0\n"),
+            3
+        );
     }
 
     #[test]
     fn what_only_the_shared_crate_needs_is_not_counted() {
-        let tree = "0peer v0.1.0 (/peer)\n1common v0.1.0 (/common)\n2serde v1.0.0\n3core v1.0.0\n1a v1.0.0\n2core v1.0.0\n";
+        let tree = "0peer v0.1.0 (/peer)\n1common v0.1.0 (/common)\n2serde v1.0.0\n3core \
+                    v1.0.0\n1a v1.0.0\n2core v1.0.0\n";
         assert_eq!(count_crates(tree), 2);
     }
 }

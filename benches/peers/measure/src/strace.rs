@@ -33,7 +33,8 @@ impl Strace {
             command.args(["-p", &process.to_string()]);
         }
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
-        let child = command.spawn().map_err(|error| io::Error::other(format!("strace: {error}")))?;
+        let child =
+            command.spawn().map_err(|error| io::Error::other(format!("strace: {error}")))?;
         let strace = Self { child, summary };
         let deadline = Instant::now() + ATTACHED_WITHIN;
         for process in processes {

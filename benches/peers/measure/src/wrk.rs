@@ -6,7 +6,8 @@ use crate::generator::{Form, Job, Rates};
 
 /// The command as a reader would type it.
 pub fn command_line(job: &Job, seconds: u64) -> String {
-    let arguments = arguments(job, seconds).join(" ").replace("Connection: close", "'Connection: close'");
+    let arguments =
+        arguments(job, seconds).join(" ").replace("Connection: close", "'Connection: close'");
     let arguments = arguments.replace(&format!("{}/", scripts().display()), "");
     let after = arguments_after(job).iter().map(|word| format!(" {word}")).collect::<String>();
     format!("wrk {arguments} {}{after}", job.target)
@@ -45,7 +46,8 @@ fn scripts() -> PathBuf {
 
 /// Reads the report with `--latency`.
 pub fn parse(text: &str) -> Option<Rates> {
-    let after = |name: &str| text.lines().find_map(|line| line.trim().strip_prefix(name).map(str::trim));
+    let after =
+        |name: &str| text.lines().find_map(|line| line.trim().strip_prefix(name).map(str::trim));
     let summary = text.lines().find(|line| line.contains(" requests in "))?;
     let requests = summary.trim().split(' ').next()?.parse().ok()?;
     // Under "Thread Stats": average, deviation, maximum, share within one deviation.

@@ -9,7 +9,8 @@ use actix_web::http::header::ContentType;
 use actix_web::web::{self, Bytes};
 use actix_web::{App, HttpRequest, HttpResponse, HttpServer, Result, rt};
 use common::{
-    BACKLOG, BLOCKING_THREADS_MAX, HELLO, MESSAGE, Message, WORKERS, address_argument, look_up, spin, time,
+    BACKLOG, BLOCKING_THREADS_MAX, HELLO, MESSAGE, Message, WORKERS, address_argument, look_up,
+    spin, time,
 };
 
 /// Longer than any scenario keeps an idle connection: actix's default of 5 s would close them.

@@ -1,5 +1,5 @@
-//! The astra peer: hyper on a pool of threads. Nothing is marked: a handler holds its thread, so there are as many
-//! threads as others may have for what blocks.
+//! The astra peer: hyper on a pool of threads. Nothing is marked: a handler holds its thread, so
+//! there are as many threads as others may have for what blocks.
 
 use std::io;
 use std::thread;
@@ -21,10 +21,12 @@ fn answer(mut request: Request) -> Response {
             spin(time(query));
             with_type("text/plain", HELLO.into())
         }
-        (&Method::POST, "/length") => match io::copy(&mut request.body_mut().reader(), &mut io::sink()) {
-            Ok(length) => with_type("text/plain", length.to_string().into()),
-            Err(_) => status(400),
-        },
+        (&Method::POST, "/length") => {
+            match io::copy(&mut request.body_mut().reader(), &mut io::sink()) {
+                Ok(length) => with_type("text/plain", length.to_string().into()),
+                Err(_) => status(400),
+            }
+        }
         _ => status(404),
     }
 }
@@ -42,7 +44,8 @@ fn status(status: u16) -> Response {
 }
 
 fn main() -> io::Result<()> {
-    let server =
-        Server::bind(address_argument()).max_workers(BLOCKING_THREADS_MAX).http1_pipeline_flush(true);
+    let server = Server::bind(address_argument())
+        .max_workers(BLOCKING_THREADS_MAX)
+        .http1_pipeline_flush(true);
     server.serve(|request, _| answer(request))
 }

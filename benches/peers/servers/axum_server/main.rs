@@ -10,7 +10,8 @@ use axum::routing::{get, post};
 use axum::serve::ListenerExt;
 use axum::{Json, Router};
 use common::{
-    BACKLOG, BLOCKING_THREADS_MAX, HELLO, MESSAGE, Message, WORKERS, address_argument, look_up, spin, time,
+    BACKLOG, BLOCKING_THREADS_MAX, HELLO, MESSAGE, Message, WORKERS, address_argument, look_up,
+    spin, time,
 };
 use tokio::net::TcpSocket;
 use tokio::runtime;

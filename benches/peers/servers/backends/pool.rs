@@ -19,7 +19,8 @@ pub type LazyPool<M> = LazyLock<Result<Pool<M>, String>>;
 /// Opens all connections. They are not tested before each use: that would be a second call to the
 /// backend.
 pub fn open<M: ManageConnection>(manager: M, connections: u32) -> Result<Pool<M>, Error> {
-    let pool = Pool::builder().max_size(connections).connection_timeout(WAIT_MAX).test_on_check_out(false);
+    let pool =
+        Pool::builder().max_size(connections).connection_timeout(WAIT_MAX).test_on_check_out(false);
     Ok(pool.build(manager)?)
 }
 

@@ -11,7 +11,8 @@ use crate::{Error, ROWS, place};
 /// Every server that is measured finds the rows of the first one.
 const ROWS_THERE: &str = "
     CREATE TABLE IF NOT EXISTS items (id integer PRIMARY KEY, value text NOT NULL);
-    INSERT INTO items SELECT id, 'value ' || id FROM generate_series(0, $LAST) AS id ON CONFLICT DO NOTHING;
+    INSERT INTO items SELECT id, 'value ' || id FROM generate_series(0, $LAST) AS id ON CONFLICT \
+                          DO NOTHING;
     ANALYZE items;";
 
 const BY_KEY: &str = "SELECT value FROM items WHERE id = $1";
@@ -26,7 +27,8 @@ pub fn read(key: u32) -> Result<String, Error> {
 }
 
 fn open() -> Result<r2d2::Pool<Manager>, Error> {
-    let manager = Manager { url: format!("postgres://postgres@{}/postgres", place("POSTGRES_ADDRESS")?) };
+    let manager =
+        Manager { url: format!("postgres://postgres@{}/postgres", place("POSTGRES_ADDRESS")?) };
     let last = (ROWS - 1).to_string();
     manager.client()?.batch_execute(&ROWS_THERE.replace("$LAST", &last))?;
     pool::open(manager, CONNECTIONS)

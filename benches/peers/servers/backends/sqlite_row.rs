@@ -30,8 +30,8 @@ pub fn read(key: u32) -> Result<String, Error> {
 
 pub fn write(key: u32) -> Result<String, Error> {
     let connection = pool::take(&WRITER)?;
-    let mut by_key =
-        connection.prepare_cached("UPDATE items SET value = ?, writes = writes + 1 WHERE id = ?")?;
+    let mut by_key = connection
+        .prepare_cached("UPDATE items SET value = ?, writes = writes + 1 WHERE id = ?")?;
     match by_key.execute((value_of(key), key))? {
         1 => Ok(written(key)),
         rows => Err(format!("{rows} rows have the key {key}").into()),
@@ -41,7 +41,10 @@ pub fn write(key: u32) -> Result<String, Error> {
 fn open(connections: u32) -> Result<Pool<SqliteConnectionManager>, Error> {
     let file = place("SQLITE_FILE")?;
     fill(&mut Connection::open(&file)?)?;
-    pool::open(SqliteConnectionManager::file(file).with_init(|connection| set_up(connection)), connections)
+    pool::open(
+        SqliteConnectionManager::file(file).with_init(|connection| set_up(connection)),
+        connections,
+    )
 }
 
 fn set_up(connection: &Connection) -> rusqlite::Result<()> {
@@ -54,7 +57,8 @@ fn fill(connection: &mut Connection) -> rusqlite::Result<()> {
     set_up(connection)?;
     let transaction = connection.transaction()?;
     transaction.execute_batch(
-        "CREATE TABLE IF NOT EXISTS items (id INTEGER PRIMARY KEY, value TEXT NOT NULL, writes INTEGER NOT NULL);",
+        "CREATE TABLE IF NOT EXISTS items (id INTEGER PRIMARY KEY, value TEXT NOT NULL, writes \
+         INTEGER NOT NULL);",
     )?;
     for key in 0..ROWS {
         transaction

@@ -43,9 +43,9 @@ pub fn address_argument() -> SocketAddr {
 
 /// The second argument: how many threads serve; as many as every peer has, if it is not there.
 pub fn threads_argument() -> usize {
-    env::args()
-        .nth(2)
-        .map_or(WORKERS, |argument| argument.parse().expect("the second argument is the number of threads"))
+    env::args().nth(2).map_or(WORKERS, |argument| {
+        argument.parse().expect("the second argument is the number of threads")
+    })
 }
 
 /// The value of `us=` or `ms=` in a target or a query, or 10 ms.
@@ -105,7 +105,8 @@ mod tests {
 
     #[test]
     fn every_nth_call_misses_and_hits_are_not_counted() {
-        let calls = |times: usize, target: &'static str| (0..times).filter(move |_| miss(target).is_some());
+        let calls =
+            |times: usize, target: &'static str| (0..times).filter(move |_| miss(target).is_some());
         assert_eq!(calls(15, "one_in=10&us=1").count(), 1);
         assert_eq!(calls(100, "one_in=0").count(), 0);
         assert_eq!(calls(5, "/miss?one_in=10&us=1").count(), 1);

@@ -1,7 +1,8 @@
 //! The floor of echo servers: what sockets cost when every byte is sent back as it came.
 //!
-//! `echo_epoll ADDRESS [THREADS]`: each thread has its own listener (`SO_REUSEPORT`) and its own edge-triggered epoll;
-//! wait, read, write. What a slow peer does not take is kept, and it is not read from until it has taken that.
+//! `echo_epoll ADDRESS [THREADS]`: each thread has its own listener (`SO_REUSEPORT`) and its own
+//! edge-triggered epoll; wait, read, write. What a slow peer does not take is kept, and it is not
+//! read from until it has taken that.
 
 use std::os::fd::RawFd;
 

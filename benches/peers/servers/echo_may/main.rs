@@ -1,5 +1,5 @@
-//! The May echo peer: `echo_may ADDRESS [THREADS]`, a coroutine a connection on so many workers. It is May's own example:
-//! a listener a worker, and 16 KiB for each connection.
+//! The May echo peer: `echo_may ADDRESS [THREADS]`, a coroutine a connection on so many workers. It
+//! is May's own example: a listener a worker, and 16 KiB for each connection.
 
 use std::io::{self, Read, Write};
 
@@ -27,7 +27,10 @@ fn main() {
     may::config().set_workers(threads);
     // All listeners share the port, and exist before the first is asked.
     let listeners: Vec<TcpListener> = (0..threads)
-        .map(|_| TcpListener::bind(address_argument()).expect("May shares the port between its listeners"))
+        .map(|_| {
+            TcpListener::bind(address_argument())
+                .expect("May shares the port between its listeners")
+        })
         .collect();
     may::coroutine::scope(|scope| {
         for listener in listeners {

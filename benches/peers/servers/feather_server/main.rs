@@ -15,8 +15,14 @@ const BODY_BYTES_MAX: usize = 1024 * 1024;
 fn main() {
     let mut app = App::without_logger();
     app.workers(WORKERS).max_body(BODY_BYTES_MAX);
-    app.get("/plaintext", middleware!(|_request, response, _context| { response.finish_text(HELLO) }));
-    app.get("/json", middleware!(|_request, response, _context| { response.finish_json(&MESSAGE) }));
+    app.get(
+        "/plaintext",
+        middleware!(|_request, response, _context| { response.finish_text(HELLO) }),
+    );
+    app.get(
+        "/json",
+        middleware!(|_request, response, _context| { response.finish_json(&MESSAGE) }),
+    );
     app.get(
         "/sleep",
         middleware!(|request, response, _context| {
@@ -52,7 +58,9 @@ fn main() {
     );
     app.post(
         "/length",
-        middleware!(|request, response, _context| { response.finish_text(request.body.len().to_string()) }),
+        middleware!(|request, response, _context| {
+            response.finish_text(request.body.len().to_string())
+        }),
     );
     app.listen(address_argument());
 }

@@ -1,5 +1,6 @@
-//! What does the framework cost over the engine? `/plaintext` stands behind 200 routes and two middlewares, and so does
-//! `/users/{user}/posts/{post}`, which reads both captures. With `BARE` in the environment there is no middleware.
+//! What does the framework cost over the engine? `/plaintext` stands behind 200 routes and two
+//! middlewares, and so does `/users/{user}/posts/{post}`, which reads both captures. With `BARE` in
+//! the environment there is no middleware.
 
 use filoplume::prelude::*;
 
@@ -9,7 +10,9 @@ fn main() -> Result<()> {
     for number in 0..100 {
         app = app
             .get(&format!("/shop/section{number}/items"), || "a list")
-            .get(&format!("/shop/section{number}/items/{{id}}"), |Path(id): Path<u64>| id.to_string());
+            .get(&format!("/shop/section{number}/items/{{id}}"), |Path(id): Path<u64>| {
+                id.to_string()
+            });
     }
     app = app.get("/plaintext", || "Hello, World!").get(
         "/users/{user}/posts/{post}",
@@ -29,4 +32,5 @@ fn main() -> Result<()> {
     app.listen(&*address)
 }
 
-static NOSNIFF: filoplume::StaticField = filoplume::StaticField::new("x-content-type-options: nosniff\r\n");
+static NOSNIFF: filoplume::StaticField =
+    filoplume::StaticField::new("x-content-type-options: nosniff\r\n");

@@ -6,7 +6,8 @@ use std::io;
 use std::thread;
 
 use common::{
-    BACKLOG, BLOCKING_THREADS_MAX, HELLO, WORKERS, address_argument, look_up, message_json, spin, time,
+    BACKLOG, BLOCKING_THREADS_MAX, HELLO, WORKERS, address_argument, look_up, message_json, spin,
+    time,
 };
 use http_body_util::{BodyExt, Full};
 use hyper::body::{Bytes, Incoming};

@@ -15,7 +15,11 @@ use may_minihttp::{HttpServer, HttpService, Request, Response};
 struct Routes;
 
 impl HttpService for Routes {
-    fn call(&mut self, request: Request<'_, '_, '_>, response: &mut Response<'_>) -> io::Result<()> {
+    fn call(
+        &mut self,
+        request: Request<'_, '_, '_>,
+        response: &mut Response<'_>,
+    ) -> io::Result<()> {
         let path = request.path();
         if path == "/json" {
             response.header("Content-Type: application/json");

@@ -5,7 +5,9 @@ use std::convert::Infallible;
 use std::io;
 use std::thread;
 
-use common::{BACKLOG, BLOCKING_THREADS_MAX, HELLO, MESSAGE, WORKERS, address_argument, look_up, spin, time};
+use common::{
+    BACKLOG, BLOCKING_THREADS_MAX, HELLO, MESSAGE, WORKERS, address_argument, look_up, spin, time,
+};
 use ntex::SharedCfg;
 use ntex::http::HttpServiceConfig;
 use ntex::rt::{DefaultRuntime, System};

@@ -1,7 +1,8 @@
 //! The floor: what sockets cost when nothing is even parsed.
 //!
-//! Two threads, each with its own listener (`SO_REUSEPORT`) and its own epoll. Every empty line is taken for the
-//! end of a request, and the same bytes answer each. Bodies, targets and `Connection: close` mean nothing here.
+//! Two threads, each with its own listener (`SO_REUSEPORT`) and its own epoll. Every empty line is
+//! taken for the end of a request, and the same bytes answer each. Bodies, targets and
+//! `Connection: close` mean nothing here.
 
 use std::os::fd::RawFd;
 

@@ -1,12 +1,14 @@
 //! The reference: what HTTP costs when nothing else is done.
 //!
-//! Two threads, each with its own listener (`SO_REUSEPORT`) and its own epoll; wait, read, parse, write. Every
-//! request is parsed with httparse, bodies are read, pipelined requests are answered with one write, and
-//! `Connection: close` is honoured, as is `Connection: keep-alive` in HTTP/1.0, which ab speaks. The answer is the same for every target but `/json`; only `/sleep` and `/cpu`
-//! block the loop first. Nothing else of a server is here: no routes, no time-outs, no limits on writes.
+//! Two threads, each with its own listener (`SO_REUSEPORT`) and its own epoll; wait, read, parse,
+//! write. Every request is parsed with httparse, bodies are read, pipelined requests are answered
+//! with one write, and `Connection: close` is honoured, as is `Connection: keep-alive` in HTTP/1.0,
+//! which ab speaks. The answer is the same for every target but `/json`; only `/sleep` and `/cpu`
+//! block the loop first. Nothing else of a server is here: no routes, no time-outs, no limits on
+//! writes.
 //!
-//! `raw_httparse ADDRESS counted` puts a number into each answer, so that no two heads are the same: a client that
-//! recognises a head that comes again has to parse every one.
+//! `raw_httparse ADDRESS counted` puts a number into each answer, so that no two heads are the
+//! same: a client that recognises a head that comes again has to parse every one.
 
 use std::io::Write as _;
 use std::mem::MaybeUninit;
@@ -151,7 +153,9 @@ impl Reference {
                 }
                 Err(_) => {
                     connection.closing = true;
-                    self.output.extend_from_slice(b"HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\n\r\n");
+                    self.output.extend_from_slice(
+                        b"HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\n\r\n",
+                    );
                     return;
                 }
             }
@@ -164,9 +168,10 @@ impl Reference {
                     let digits = str::from_utf8(header.value).unwrap_or("");
                     connection.body_left = digits.parse().unwrap_or(0);
                 } else if header.name.eq_ignore_ascii_case("connection") {
-                    connection.is_told_kept = is_old && header.value.eq_ignore_ascii_case(b"keep-alive");
-                    connection.closing =
-                        !connection.is_told_kept && (is_old || header.value.eq_ignore_ascii_case(b"close"));
+                    connection.is_told_kept =
+                        is_old && header.value.eq_ignore_ascii_case(b"keep-alive");
+                    connection.closing = !connection.is_told_kept
+                        && (is_old || header.value.eq_ignore_ascii_case(b"close"));
                 }
             }
             let target = request.path.unwrap_or("");
@@ -227,7 +232,8 @@ fn write_json(output: &mut Vec<u8>, date: &str, closing: bool) {
     let length = content.len();
     write!(
         output,
-        "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: {length}\r\nDate: {date}\r\n{close}\r\n"
+        "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: {length}\r\nDate: \
+         {date}\r\n{close}\r\n"
     )
     .expect("memory takes everything");
     output.extend_from_slice(&content);
@@ -249,7 +255,11 @@ mod tests {
         let length = answer.len();
         for expected in ["0000000099", "0000000100"] {
             count.write_next(&mut answer);
-            assert!(str::from_utf8(&answer).unwrap().contains(&format!("\r\nAnswer-Count: {expected}\r\n")));
+            assert!(
+                str::from_utf8(&answer)
+                    .unwrap()
+                    .contains(&format!("\r\nAnswer-Count: {expected}\r\n"))
+            );
         }
         assert_eq!(answer.len(), length);
     }

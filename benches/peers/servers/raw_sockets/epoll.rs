@@ -11,8 +11,8 @@ const READABLE: u32 = libc::EPOLLIN as u32;
 pub const WRITABLE: u32 = libc::EPOLLOUT as u32;
 pub const HUNG_UP: u32 = (libc::EPOLLRDHUP | libc::EPOLLHUP | libc::EPOLLERR) as u32;
 
-/// Edge-triggered: a level-triggered socket is asked once more by the next wait, just to find it empty
-/// (2 % of CPU time per request when both were measured).
+/// Edge-triggered: a level-triggered socket is asked once more by the next wait, just to find it
+/// empty (2 % of CPU time per request when both were measured).
 const EDGE: u32 = libc::EPOLLET as u32 | libc::EPOLLRDHUP as u32;
 
 pub struct Epoll(RawFd);

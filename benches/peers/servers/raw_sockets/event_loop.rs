@@ -1,4 +1,5 @@
-//! The loop that all raw servers run: wait, accept, and let the server have the connection that is ready.
+//! The loop that all raw servers run: wait, accept, and let the server have the connection that is
+//! ready.
 
 use std::mem;
 use std::os::fd::RawFd;
@@ -80,7 +81,8 @@ impl<S: Serve> EventLoop<S> {
     }
 }
 
-/// Sends, and keeps what the socket does not take until it is writable again; false when the connection is broken.
+/// Sends, and keeps what the socket does not take until it is writable again; false when the
+/// connection is broken.
 pub fn send_or_keep(epoll: &Epoll, fd: RawFd, bytes: &[u8], unsent: &mut Vec<u8>) -> bool {
     let Some(rest) = send(fd, bytes) else { return false };
     if !rest.is_empty() {

@@ -1,4 +1,5 @@
-//! What the raw servers share: the loop with its epoll, sockets, and prepared answers. What is done with the bytes differs.
+//! What the raw servers share: the loop with its epoll, sockets, and prepared answers. What is done
+//! with the bytes differs.
 
 pub mod epoll;
 pub mod event_loop;
@@ -14,7 +15,8 @@ use crate::event_loop::{EventLoop, Serve};
 /// Runs so many loops, each with a server and a listener of its own, until the process is ended.
 pub fn run_loops<S: Serve>(count: usize, server: impl Fn() -> S + Copy + Send + 'static) {
     let address = address_argument();
-    // All listeners exist before the first is asked, so that every connection meets the same number of them.
+    // All listeners exist before the first is asked, so that every connection meets the same number
+    // of them.
     let listeners: Vec<RawFd> = (0..count).map(|_| listener::bind(address)).collect();
     let threads: Vec<_> = listeners
         .into_iter()
@@ -29,8 +31,8 @@ pub fn run_loops<S: Serve>(count: usize, server: impl Fn() -> S + Copy + Send + 
 pub fn answer(date: &str, fields: &str) -> Vec<u8> {
     let length = HELLO.len();
     format!(
-        "HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nContent-Length: {length}\r\nDate: {date}\r\n\
-         {fields}\r\n{HELLO}"
+        "HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nContent-Length: {length}\r\nDate: \
+         {date}\r\n{fields}\r\n{HELLO}"
     )
     .into_bytes()
 }

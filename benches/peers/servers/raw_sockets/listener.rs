@@ -44,7 +44,9 @@ pub fn close(fd: RawFd) {
 fn set(fd: RawFd, level: i32, option: i32) {
     let on: i32 = 1;
     let length = mem::size_of_val(&on) as libc::socklen_t;
-    check("setsockopt", unsafe { libc::setsockopt(fd, level, option, (&raw const on).cast(), length) });
+    check("setsockopt", unsafe {
+        libc::setsockopt(fd, level, option, (&raw const on).cast(), length)
+    });
 }
 
 fn check(call: &str, result: i32) {

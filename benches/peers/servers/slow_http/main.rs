@@ -84,8 +84,10 @@ impl Server {
         epoll.add(&listener, readable(descriptor(&listener)))?;
         epoll.add(&timer, readable(descriptor(&timer)))?;
         let length = HELLO.len();
-        let answer =
-            format!("HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nContent-Length: {length}\r\n\r\n{HELLO}");
+        let answer = format!(
+            "HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nContent-Length: \
+             {length}\r\n\r\n{HELLO}"
+        );
         let (connections, answers) = (Vec::new(), VecDeque::new());
         Ok(Self { epoll, listener, timer, set_to: None, connections, answers, answer })
     }
@@ -129,7 +131,8 @@ impl Server {
         if self.connections.len() <= index {
             self.connections.resize_with(index + 1, || None);
         }
-        self.connections[index] = Some(Connection { stream: Rc::new(stream), head: Head::default() });
+        self.connections[index] =
+            Some(Connection { stream: Rc::new(stream), head: Head::default() });
         Ok(())
     }
 

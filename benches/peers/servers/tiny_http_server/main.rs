@@ -1,5 +1,5 @@
-//! The tiny_http peer: threads that take requests from one queue. Nothing is marked: a handler holds its thread,
-//! so there are as many threads as others may have for what blocks.
+//! The tiny_http peer: threads that take requests from one queue. Nothing is marked: a handler
+//! holds its thread, so there are as many threads as others may have for what blocks.
 
 use std::io::{self, Cursor};
 use std::sync::Arc;
@@ -13,7 +13,8 @@ fn answer(request: &mut Request) -> Response<Cursor<Vec<u8>>> {
     match (request.method(), target.split('?').next().unwrap_or(target)) {
         (Method::Get, "/plaintext") => Response::from_string(HELLO),
         (Method::Get, "/json") => {
-            let json = Header::from_bytes(b"Content-Type", b"application/json").expect("a valid header");
+            let json =
+                Header::from_bytes(b"Content-Type", b"application/json").expect("a valid header");
             Response::from_data(message_json()).with_header(json)
         }
         (Method::Get, "/sleep") => {

@@ -1,5 +1,5 @@
-//! An app with extractors and middleware answers any bytes with correct HTTP, and never with a server error: those are
-//! mistakes of the server, and a peer cannot make any.
+//! An app with extractors and middleware answers any bytes with correct HTTP, and never with a
+//! server error: those are mistakes of the server, and a peer cannot make any.
 
 #![no_main]
 
@@ -8,7 +8,8 @@ use std::time::Duration;
 
 use filoplume::extract::{Basic, Bearer, HeaderMap, RawQuery};
 use filoplume::middleware::{
-    BodyLimit, Cors, Csrf, ETag, MethodOverride, RequestIds, SecurityHeaders, Sessions, TimeoutBudget,
+    BodyLimit, Cors, Csrf, ETag, MethodOverride, RequestIds, SecurityHeaders, Sessions,
+    TimeoutBudget,
 };
 use filoplume::prelude::*;
 use filoplume::session::MemoryStore;
@@ -79,7 +80,8 @@ fn app() -> App {
         })
         .get("/query", |RawQuery(query): RawQuery| query)
         .get("/theme", |cookies: Cookies| {
-            let theme: String = cookies.get("theme").unwrap_or_default().chars().take(100).collect();
+            let theme: String =
+                cookies.get("theme").unwrap_or_default().chars().take(100).collect();
             cookies.set("theme", theme);
         })
         .get("/basic", |basic: Basic| format!("{basic:?}"))
@@ -96,12 +98,17 @@ fn app() -> App {
         .with(TimeoutBudget::new(Duration::from_secs(3600)))
         .with(ETag::new())
         .with(MethodOverride::new())
-        .with(Sessions::new(MemoryStore::new(), Key::from_secret([7; 64]).expect("it is long enough")))
+        .with(Sessions::new(
+            MemoryStore::new(),
+            Key::from_secret([7; 64]).expect("it is long enough"),
+        ))
         .with(Csrf::new())
 }
 
-static NOTED: LazyLock<Noted> =
-    LazyLock::new(|| Noted { app: app().build().expect("the app is right"), methods: Mutex::default() });
+static NOTED: LazyLock<Noted> = LazyLock::new(|| Noted {
+    app: app().build().expect("the app is right"),
+    methods: Mutex::default(),
+});
 
 /// A few requests, so that the fuzzer need not find all names.
 const TARGETS: [&str; 19] = [
@@ -137,7 +144,9 @@ fn check(bytes: &[u8]) {
         let is_redirect = (300..400).contains(&answer.status) && answer.status != 304;
         if let Some(location) = answer.header("location").filter(|_| is_redirect) {
             assert!(
-                location.starts_with('/') && !location.starts_with("//") && !location.starts_with("/\\"),
+                location.starts_with('/')
+                    && !location.starts_with("//")
+                    && !location.starts_with("/\\"),
                 "{location}"
             );
         }
@@ -148,7 +157,8 @@ fuzz_target!(|input: &[u8]| {
     check(input);
     let Some((&choice, rest)) = input.split_first() else { return };
     let target = TARGETS[usize::from(choice) % TARGETS.len()];
-    // The rest of the target, lines of the head and the content stand behind each other, a zero between them.
+    // The rest of the target, lines of the head and the content stand behind each other, a zero
+    // between them.
     let mut parts = rest.splitn(3, |&byte| byte == 0);
     let (path, lines, content) = (
         parts.next().unwrap_or_default(),

@@ -1,5 +1,5 @@
-//! Cookies that are sent come back as they were, signed and encrypted ones cannot be made up or changed, and what comes in
-//! is taken apart without a guess.
+//! Cookies that are sent come back as they were, signed and encrypted ones cannot be made up or
+//! changed, and what comes in is taken apart without a guess.
 
 #![no_main]
 
@@ -51,7 +51,8 @@ static FIXTURE: LazyLock<Fixture> = LazyLock::new(|| {
 
 /// What a browser keeps of an answer: `name=value` of each cookie, in their order.
 fn kept(answer: &Answer) -> Vec<String> {
-    let lines = answer.headers.iter().filter(|(name, _)| name == "set-cookie").map(|(_, value)| value);
+    let lines =
+        answer.headers.iter().filter(|(name, _)| name == "set-cookie").map(|(_, value)| value);
     lines
         .map(|line| {
             let (pair, attributes) = line.split_once("; ").expect("there are attributes");
@@ -85,9 +86,9 @@ fuzz_target!(|input: &[u8]| {
         let pairs: Vec<&[u8]> = input.split(|&byte| byte == b';').collect();
         assert!(found.len() <= COOKIES_MAX.min(pairs.len()));
         assert!(found.iter().all(|(name, _)| !name.is_empty() && !name.contains([';', '='])));
-        let plain = pairs
-            .iter()
-            .filter_map(|pair| std::str::from_utf8(pair).ok().map(|pair| pair.trim_matches([' ', '\t'])));
+        let plain = pairs.iter().filter_map(|pair| {
+            std::str::from_utf8(pair).ok().map(|pair| pair.trim_matches([' ', '\t']))
+        });
         let mut plain = plain.filter(|pair| is_plain(pair));
         // In the order in which they came.
         let mut rest = found.iter();
@@ -108,7 +109,10 @@ fuzz_target!(|input: &[u8]| {
     assert_eq!(pairs.len(), 3);
     let send_back = |pairs: &[String]| {
         let line = pairs.join("; ");
-        assert_eq!(ask(client, Method::GET, b"/get", &[("cookie", line.as_bytes())], b"").status, 200);
+        assert_eq!(
+            ask(client, Method::GET, b"/get", &[("cookie", line.as_bytes())], b"").status,
+            200
+        );
         values.take().expect("the handler was called")
     };
     let expected = Some(text.clone());

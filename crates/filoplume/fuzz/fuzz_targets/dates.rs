@@ -1,5 +1,5 @@
-//! Dates are written as a calendar of its own says, all three forms mean the same when they are read, and what is no date
-//! says nothing.
+//! Dates are written as a calendar of its own says, all three forms mean the same when they are
+//! read, and what is no date says nothing.
 
 #![no_main]
 
@@ -17,7 +17,8 @@ const END: u64 = 253_402_300_800;
 
 const MONTHS: [&str; 12] =
     ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
-const DAYS: [&str; 7] = ["Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday"];
+const DAYS: [&str; 7] =
+    ["Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday"];
 
 struct Calendar {
     year: u64,
@@ -32,8 +33,9 @@ fn calendar(seconds: u64) -> Calendar {
     let mut days = seconds / DAY;
     // 1 January 1970 was a Thursday.
     let weekday = usize::try_from((days + 3) % 7).expect("it is below 7");
-    let is_leap =
-        |year: u64| year.is_multiple_of(4) && (!year.is_multiple_of(100) || year.is_multiple_of(400));
+    let is_leap = |year: u64| {
+        year.is_multiple_of(4) && (!year.is_multiple_of(100) || year.is_multiple_of(400))
+    };
     let mut year = 1970;
     // Four centuries have a whole number of days.
     year += days / 146_097 * 400;
@@ -76,7 +78,10 @@ fuzz_target!(|input: &[u8]| {
     let fixdate = format!("{short}, {day:02} {month} {year:04} {clock} GMT");
     assert_eq!(Date::new(time).as_bytes(), fixdate.as_bytes());
     assert_eq!(Date::new(time + Duration::from_millis(999)).as_bytes(), fixdate.as_bytes());
-    assert_eq!(Validators::new().last_modified(time).last_modified_value().as_deref(), Some(&*fixdate));
+    assert_eq!(
+        Validators::new().last_modified(time).last_modified_value().as_deref(),
+        Some(&*fixdate)
+    );
 
     // And read: in the form of today and in the two that are obsolete (RFC 9110, 5.6.7).
     let obsolete = format!("{weekday}, {day:02}-{month}-{:02} {clock} GMT", year % 100);
@@ -103,10 +108,12 @@ fuzz_target!(|input: &[u8]| {
         }
     }
 
-    // What somebody sends as a date is one point in time, or none: then nothing was changed since for nobody.
+    // What somebody sends as a date is one point in time, or none: then nothing was changed since
+    // for nobody.
     let epoch = is_unchanged_since(input, UNIX_EPOCH);
-    let parsed =
-        std::str::from_utf8(input.trim_ascii()).ok().and_then(|text| httpdate::parse_http_date(text).ok());
+    let parsed = std::str::from_utf8(input.trim_ascii())
+        .ok()
+        .and_then(|text| httpdate::parse_http_date(text).ok());
     if let (Some(unchanged), true) = (epoch, input == input.trim_ascii()) {
         assert_eq!(unchanged, parsed.is_some_and(|date| date >= UNIX_EPOCH));
     }

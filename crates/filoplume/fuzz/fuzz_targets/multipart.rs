@@ -1,5 +1,5 @@
-//! A form is the same wherever it is cut and however its fields are read, and one that was encoded well has the
-//! fields that were put in.
+//! A form is the same wherever it is cut and however its fields are read, and one that was encoded
+//! well has the fields that were put in.
 
 #![no_main]
 
@@ -32,7 +32,11 @@ fn fields(
     read: impl Fn(filoplume::extract::Field<'_>) -> Result<Vec<u8>, String>,
 ) -> Fields {
     form.set_limits(
-        MultipartLimits::new().parts_max(8).head_bytes_max(256).field_bytes_max(512).memory_bytes_max(512),
+        MultipartLimits::new()
+            .parts_max(8)
+            .head_bytes_max(256)
+            .field_bytes_max(512)
+            .memory_bytes_max(512),
     );
     let mut found = Vec::new();
     loop {
@@ -48,7 +52,8 @@ fn fields(
         let (name, file_name) = (field.name().to_owned(), field.file_name().map(str::to_owned));
         if let Some(name) = &file_name {
             assert!(
-                !name.contains(['/', '\\', '\0', '\r', '\n']) && !["", ".", ".."].contains(&name.as_str()),
+                !name.contains(['/', '\\', '\0', '\r', '\n'])
+                    && !["", ".", ".."].contains(&name.as_str()),
                 "{name:?}"
             );
         }
@@ -90,7 +95,8 @@ struct MultipartError;
 
 impl MultipartError {
     fn told(error: std::io::Error) -> String {
-        let rejection = error.get_ref().and_then(|inner| inner.downcast_ref::<MultipartRejection>());
+        let rejection =
+            error.get_ref().and_then(|inner| inner.downcast_ref::<MultipartRejection>());
         rejection.map_or_else(|| error.to_string(), ToString::to_string)
     }
 }
@@ -124,8 +130,9 @@ fn check(content: &[u8]) -> Fields {
     assert_eq!(ask(client, Method::POST, b"/skip", &[TYPE], content).status, 200);
     let (skipped, error) = fields.take().expect("the form was skipped");
     assert_eq!(error, whole.1, "skipped");
-    let names =
-        |parts: &[Part]| parts.iter().map(|(name, file, _)| (name.clone(), file.clone())).collect::<Vec<_>>();
+    let names = |parts: &[Part]| {
+        parts.iter().map(|(name, file, _)| (name.clone(), file.clone())).collect::<Vec<_>>()
+    };
     assert!(names(&skipped).starts_with(&names(&whole.0)));
     whole
 }
@@ -136,7 +143,8 @@ fn contains(bytes: &[u8], part: &[u8]) -> bool {
 
 fuzz_target!(|input: &[u8]| {
     check(input);
-    let delimited = [b"--xyz\r\ncontent-disposition: form-data; name=a\r\n\r\n".as_slice(), input].concat();
+    let delimited =
+        [b"--xyz\r\ncontent-disposition: form-data; name=a\r\n\r\n".as_slice(), input].concat();
     check(&delimited);
 
     // A form as a browser encodes it: texts and files in turns.
@@ -148,9 +156,13 @@ fuzz_target!(|input: &[u8]| {
             continue;
         }
         let is_file = at % 2 == 1;
-        let disposition =
-            format!("form-data; name=\"field {at}\"{}", if is_file { "; filename=\"a b.txt\"" } else { "" });
-        content.extend_from_slice(format!("--xyz\r\nContent-Disposition: {disposition}\r\n\r\n").as_bytes());
+        let disposition = format!(
+            "form-data; name=\"field {at}\"{}",
+            if is_file { "; filename=\"a b.txt\"" } else { "" }
+        );
+        content.extend_from_slice(
+            format!("--xyz\r\nContent-Disposition: {disposition}\r\n\r\n").as_bytes(),
+        );
         content.extend_from_slice(text);
         content.extend_from_slice(b"\r\n");
         sent.push((format!("field {at}"), is_file.then(|| "a b.txt".to_owned()), text.to_vec()));
@@ -162,9 +174,14 @@ fuzz_target!(|input: &[u8]| {
     let client = &FIXTURE.client;
     if filoplume_fuzz::is_field_value(input) && input.len() < 4096 {
         for before in [b"multipart/form-data; boundary=".as_slice(), b"multipart/form-data;", b""] {
-            let status =
-                ask(client, Method::POST, b"/type", &[("content-type", &[before, input].concat())], b"")
-                    .status;
+            let status = ask(
+                client,
+                Method::POST,
+                b"/type",
+                &[("content-type", &[before, input].concat())],
+                b"",
+            )
+            .status;
             assert!([200, 400, 415].contains(&status), "{status}");
         }
         let head = [

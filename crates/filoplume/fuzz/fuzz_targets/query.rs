@@ -1,5 +1,5 @@
-//! Queries, forms and paths are decoded as `form_urlencoded` and `percent-encoding` decode them, or refused where those
-//! guess; and what is encoded is read again.
+//! Queries, forms and paths are decoded as `form_urlencoded` and `percent-encoding` decode them, or
+//! refused where those guess; and what is encoded is read again.
 
 #![no_main]
 
@@ -69,10 +69,13 @@ fn decoded(text: &[u8]) -> Option<String> {
 }
 
 fn expected(input: &[u8]) -> Option<Pairs> {
-    let pairs: Vec<&[u8]> = input.split(|&byte| byte == b'&').filter(|pair| !pair.is_empty()).collect();
-    let are_plain =
-        pairs.iter().all(|pair| pair.splitn(2, |&byte| byte == b'=').all(|part| decoded(part).is_some()));
-    (are_plain && pairs.len() <= FIELDS_MAX).then(|| form_urlencoded::parse(input).into_owned().collect())
+    let pairs: Vec<&[u8]> =
+        input.split(|&byte| byte == b'&').filter(|pair| !pair.is_empty()).collect();
+    let are_plain = pairs
+        .iter()
+        .all(|pair| pair.splitn(2, |&byte| byte == b'=').all(|part| decoded(part).is_some()));
+    (are_plain && pairs.len() <= FIELDS_MAX)
+        .then(|| form_urlencoded::parse(input).into_owned().collect())
 }
 
 /// What can stand in a target is read as in a form, and as a part of a path.
@@ -102,17 +105,23 @@ fuzz_target!(|input: &[u8]| {
     assert_eq!(ask(client, Method::POST, b"/form", &[FORM], input).status, 200);
     let form = pairs.take().expect("the form was read");
     assert_eq!(form.as_ref().ok(), expected.as_ref(), "{form:?}");
-    assert!([200, 400, 413, 422].contains(&ask(client, Method::POST, b"/typed", &[FORM], input).status));
+    assert!(
+        [200, 400, 413, 422].contains(&ask(client, Method::POST, b"/typed", &[FORM], input).status)
+    );
 
     if is_target(input) {
         check_target(input, &form);
     }
 
     // What is encoded is read again.
-    let texts: Vec<String> =
-        input.split(|&byte| byte == 0).map(|part| String::from_utf8_lossy(part).into_owned()).collect();
-    let sent: Pairs =
-        texts.chunks(2).map(|pair| (pair[0].clone(), pair.get(1).cloned().unwrap_or_default())).collect();
+    let texts: Vec<String> = input
+        .split(|&byte| byte == 0)
+        .map(|part| String::from_utf8_lossy(part).into_owned())
+        .collect();
+    let sent: Pairs = texts
+        .chunks(2)
+        .map(|pair| (pair[0].clone(), pair.get(1).cloned().unwrap_or_default()))
+        .collect();
     let encoded = form_urlencoded::Serializer::new(String::new()).extend_pairs(&sent).finish();
     if sent.len() <= FIELDS_MAX {
         assert_eq!(ask(client, Method::POST, b"/form", &[FORM], encoded.as_bytes()).status, 200);
@@ -121,7 +130,10 @@ fuzz_target!(|input: &[u8]| {
     let first = texts.first().map_or("", String::as_str);
     let encoded = utf8_percent_encode(first, NON_ALPHANUMERIC).to_string();
     if !first.is_empty() && encoded.len() < 4096 {
-        assert_eq!(ask(client, Method::GET, format!("/path/{encoded}").as_bytes(), &[], b"").status, 200);
+        assert_eq!(
+            ask(client, Method::GET, format!("/path/{encoded}").as_bytes(), &[], b"").status,
+            200
+        );
         assert_eq!(text.take().as_deref(), Some(first));
     }
 });

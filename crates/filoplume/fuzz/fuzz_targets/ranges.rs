@@ -1,5 +1,5 @@
-//! `Range`, `If-Range` and the conditions: what is sent is exactly what a simple model of RFC 9110 says, and lies
-//! within the file.
+//! `Range`, `If-Range` and the conditions: what is sent is exactly what a simple model of RFC 9110
+//! says, and lies within the file.
 
 #![no_main]
 
@@ -29,7 +29,9 @@ const LENGTHS: [usize; 5] = [0, 1, 10, 300, 70_000];
 static FIXTURE: LazyLock<Fixture> = LazyLock::new(|| {
     let folder = tempfile::tempdir().expect("there is room for a folder");
     let content = |length: usize| {
-        (0..length).map(|at| u8::try_from(at * 7 % 251).expect("it is below 251")).collect::<Vec<_>>()
+        (0..length)
+            .map(|at| u8::try_from(at * 7 % 251).expect("it is below 251"))
+            .collect::<Vec<_>>()
     };
     for length in LENGTHS {
         fs::write(folder.path().join(format!("{length}.bin")), content(length))
@@ -73,11 +75,15 @@ fn model(value: &[u8], length: usize) -> Model {
     let is_number = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
     // No content is as long as the longest of numbers.
     let number = |text: &str| text.parse::<usize>().unwrap_or(usize::MAX);
-    let specs: Vec<&str> =
-        set.split(',').map(|spec| spec.trim_matches([' ', '\t'])).filter(|spec| !spec.is_empty()).collect();
+    let specs: Vec<&str> = set
+        .split(',')
+        .map(|spec| spec.trim_matches([' ', '\t']))
+        .filter(|spec| !spec.is_empty())
+        .collect();
     let mut bytes = vec![false; length];
-    let mut ask_for =
-        |from: usize, end: usize| bytes.iter_mut().take(end).skip(from).for_each(|byte| *byte = true);
+    let mut ask_for = |from: usize, end: usize| {
+        bytes.iter_mut().take(end).skip(from).for_each(|byte| *byte = true)
+    };
     for spec in &specs {
         let Some((first, last)) = spec.split_once('-') else { return Model::Ignored };
         match (is_number(first), is_number(last)) {
@@ -102,11 +108,14 @@ fn model(value: &[u8], length: usize) -> Model {
 
 /// `bytes first-last/length`.
 fn content_range(value: &str, file: &Served) -> (usize, usize) {
-    let (range, length) =
-        value.strip_prefix("bytes ").and_then(|value| value.split_once('/')).expect("it is a range");
+    let (range, length) = value
+        .strip_prefix("bytes ")
+        .and_then(|value| value.split_once('/'))
+        .expect("it is a range");
     assert_eq!(length.parse(), Ok(file.content.len()));
     let (first, last) = range.split_once('-').expect("it has an end");
-    let (first, last): (usize, usize) = (first.parse().expect("a number"), last.parse().expect("a number"));
+    let (first, last): (usize, usize) =
+        (first.parse().expect("a number"), last.parse().expect("a number"));
     assert!(first <= last && last < file.content.len(), "{value}");
     (first, last)
 }
@@ -119,15 +128,19 @@ fn ranges(answer: &Answer, file: &Served) -> Vec<(usize, usize)> {
         return vec![(first, last)];
     }
     let content_type = answer.header("content-type").expect("parts have a boundary");
-    let boundary = content_type.strip_prefix("multipart/byteranges; boundary=").expect("these are parts");
+    let boundary =
+        content_type.strip_prefix("multipart/byteranges; boundary=").expect("these are parts");
     let mut rest = answer.content.as_slice();
     let mut found = Vec::new();
     while let Some(part) = rest.strip_prefix(format!("\r\n--{boundary}\r\n").as_bytes()) {
-        let end = part.windows(4).position(|window| window == b"\r\n\r\n").expect("a part has a head");
+        let end =
+            part.windows(4).position(|window| window == b"\r\n\r\n").expect("a part has a head");
         let (head, content) = part.split_at(end);
         let head = std::str::from_utf8(head).expect("heads are text");
-        let value =
-            head.lines().find_map(|line| line.strip_prefix("content-range: ")).expect("a part says which");
+        let value = head
+            .lines()
+            .find_map(|line| line.strip_prefix("content-range: "))
+            .expect("a part says which");
         let (first, last) = content_range(value, file);
         let (bytes, behind) = content.get(4..).expect("the empty line").split_at(last - first + 1);
         assert_eq!(file.content.get(first..=last), Some(bytes));
@@ -146,7 +159,8 @@ fn is_whole(answer: &Answer, file: &Served) -> bool {
 /// A well-formed `Range` of some bytes, so that ranges overlap, touch and contain each other often.
 fn made(input: &[u8], length: usize) -> String {
     let specs = input.chunks(2).take(12).map(|pair| {
-        let (first, more) = (usize::from(pair[0]), usize::from(pair.get(1).copied().unwrap_or_default()));
+        let (first, more) =
+            (usize::from(pair[0]), usize::from(pair.get(1).copied().unwrap_or_default()));
         let first = first * (length + 2) / 256;
         match more {
             0 => format!("{first}-"),
@@ -165,7 +179,10 @@ fn check_range(file: &Served, range: &[u8]) {
         Model::Ignored => assert!(is_whole(&answer, file), "{answer:?}"),
         Model::Unsatisfiable => {
             assert_eq!(answer.status, 416, "{answer:?}");
-            assert_eq!(answer.header("content-range"), Some(&*format!("bytes */{}", file.content.len())));
+            assert_eq!(
+                answer.header("content-range"),
+                Some(&*format!("bytes */{}", file.content.len()))
+            );
         }
         Model::Bytes(expected) => {
             assert_eq!(answer.status, 206, "{answer:?}");
@@ -201,8 +218,10 @@ fuzz_target!(|input: &[u8]| {
     let Some((&choice, input)) = input.split_first() else { return };
     let Fixture { client, files, .. } = &*FIXTURE;
     let file = files.get(usize::from(choice) % LENGTHS.len()).expect("there are so many");
-    let mut values =
-        input.split(|&byte| byte == b'\n').map(|line| value(line, file)).filter(|line| is_field_value(line));
+    let mut values = input
+        .split(|&byte| byte == b'\n')
+        .map(|line| value(line, file))
+        .filter(|line| is_field_value(line));
     let range = values.next().unwrap_or_default();
     if range.len() > 4096 {
         return;
@@ -212,7 +231,8 @@ fuzz_target!(|input: &[u8]| {
     check_range(file, made(input, file.content.len()).as_bytes());
 
     // With conditions.
-    let others: Vec<Vec<u8>> = values.take(CONDITIONS.len()).filter(|value| value.len() < 4096).collect();
+    let others: Vec<Vec<u8>> =
+        values.take(CONDITIONS.len()).filter(|value| value.len() < 4096).collect();
     let mut lines: Vec<(&str, &[u8])> = vec![("range", &range)];
     lines.extend(
         CONDITIONS
@@ -222,16 +242,18 @@ fuzz_target!(|input: &[u8]| {
             .map(|(name, value)| (*name, &**value)),
     );
     let answer = ask(client, Method::GET, file.path.as_bytes(), &lines, b"");
-    let given =
-        |wanted: &str| lines.iter().find(|(name, _)| *name == wanted).map(|(_, value)| value.trim_ascii());
+    let given = |wanted: &str| {
+        lines.iter().find(|(name, _)| *name == wanted).map(|(_, value)| value.trim_ascii())
+    };
     match answer.status {
         200 => assert!(is_whole(&answer, file)),
         206 => {
             ranges(&answer, file);
             let if_range = given("if-range");
             let is_current = |value: &[u8]| {
-                let date =
-                    std::str::from_utf8(value).ok().and_then(|text| httpdate::parse_http_date(text).ok());
+                let date = std::str::from_utf8(value)
+                    .ok()
+                    .and_then(|text| httpdate::parse_http_date(text).ok());
                 // The date counts once its second is over: nothing was written in it since.
                 value == file.etag.as_bytes()
                     || date.is_some_and(|date| httpdate::fmt_http_date(date) == file.date)
@@ -244,13 +266,17 @@ fuzz_target!(|input: &[u8]| {
         }
         412 => assert!(given("if-match").is_some() || given("if-unmodified-since").is_some()),
         400 => assert!(given("if-match").is_some()),
-        416 => assert!(matches!(model(range.trim_ascii(), file.content.len()), Model::Unsatisfiable)),
+        416 => {
+            assert!(matches!(model(range.trim_ascii(), file.content.len()), Model::Unsatisfiable))
+        }
         status => panic!("{status}"),
     }
     // What matches for sure has one answer.
     if given("if-match").is_none() && given("if-unmodified-since").is_none() {
         match given("if-none-match") {
-            Some(value) if value == file.etag.as_bytes() || value == b"*" => assert_eq!(answer.status, 304),
+            Some(value) if value == file.etag.as_bytes() || value == b"*" => {
+                assert_eq!(answer.status, 304)
+            }
             None if given("if-modified-since") == Some(file.date.as_bytes()) => {
                 assert_eq!(answer.status, 304)
             }

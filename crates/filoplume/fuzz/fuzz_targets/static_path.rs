@@ -1,5 +1,5 @@
-//! Whatever the path, what is answered is a file inside of the folder: no other, no hidden one, and the one that the
-//! path names.
+//! Whatever the path, what is answered is a file inside of the folder: no other, no hidden one, and
+//! the one that the path names.
 
 #![no_main]
 
@@ -34,7 +34,8 @@ const HIDDEN: [&str; 4] = [".env", ".git/config", "d/.htpasswd", "..."];
 
 fn write(root: &Path, name: &str, content: &str) {
     let path = root.join(name);
-    fs::create_dir_all(path.parent().expect("it is below the root")).expect("the folder can be made");
+    fs::create_dir_all(path.parent().expect("it is below the root"))
+        .expect("the folder can be made");
     fs::write(path, content).expect("the file can be written");
 }
 
@@ -110,8 +111,12 @@ fn check(answer: &Answer, place: &str, path: &[u8], allows_hidden: bool) {
     match answer.status {
         200 => {
             let content = std::str::from_utf8(&answer.content).expect("all files are text");
-            let (kind, name) = content.split_once(':').unwrap_or_else(|| panic!("{content:?} of {path}"));
-            assert!(kind == "inside" || (kind == "hidden" && allows_hidden), "{content:?} of {path}");
+            let (kind, name) =
+                content.split_once(':').unwrap_or_else(|| panic!("{content:?} of {path}"));
+            assert!(
+                kind == "inside" || (kind == "hidden" && allows_hidden),
+                "{content:?} of {path}"
+            );
             assert!(FIXTURE.root.join(name).is_file());
             // A query is no part of the path, and a `#` ends it.
             let asked = path.split(['?', '#']).next().unwrap_or_default();
@@ -119,12 +124,17 @@ fn check(answer: &Answer, place: &str, path: &[u8], allows_hidden: bool) {
             let is_page = place == "/page/" && name == "index.html";
             let is_index = name.strip_suffix("index.html").is_some_and(|folder| asked == folder);
             let is_link = asked == "in" && name == "a.txt";
-            assert!(asked == name || is_index || is_page || is_link, "{name} is what {asked:?} got");
+            assert!(
+                asked == name || is_index || is_page || is_link,
+                "{name} is what {asked:?} got"
+            );
         }
         308 => {
             let location = answer.header("location").expect("a redirect says where to");
             assert!(
-                location.starts_with('/') && !location.starts_with("//") && !location.starts_with("/\\"),
+                location.starts_with('/')
+                    && !location.starts_with("//")
+                    && !location.starts_with("/\\"),
                 "{location}"
             );
             assert!(
@@ -138,19 +148,22 @@ fn check(answer: &Answer, place: &str, path: &[u8], allows_hidden: bool) {
 }
 
 fuzz_target!(|input: &[u8]| {
-    let made: String = input.iter().take(64).map(|&byte| WORDS[usize::from(byte) % WORDS.len()]).collect();
+    let made: String =
+        input.iter().take(64).map(|&byte| WORDS[usize::from(byte) % WORDS.len()]).collect();
     for path in [input, made.as_bytes()].into_iter().filter(|path| is_target(path)) {
         for (place, allows_hidden) in
             [("/plain/", false), ("/all/", true), ("/of/../", false), ("/page/", false)]
         {
-            let answer = ask(&FIXTURE.client, Method::GET, &[place.as_bytes(), path].concat(), &[], b"");
+            let answer =
+                ask(&FIXTURE.client, Method::GET, &[place.as_bytes(), path].concat(), &[], b"");
             check(&answer, place, path, allows_hidden);
         }
         // Without anything before it, the path decides the route too.
         let answer = ask(&FIXTURE.client, Method::GET, &[b"/", path].concat(), &[], b"");
         let text = String::from_utf8_lossy(&answer.content);
         assert!(
-            !text.starts_with("outside") && (path.starts_with(b"all") || !text.starts_with("hidden")),
+            !text.starts_with("outside")
+                && (path.starts_with(b"all") || !text.starts_with("hidden")),
             "{text}"
         );
     }

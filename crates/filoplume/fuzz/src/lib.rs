@@ -25,12 +25,13 @@ impl Answer {
     }
 }
 
-/// Takes all answers apart that a connection got. `methods` are those of its requests. What is refused before its
-/// method is known to the service is answered as a `GET`, or as the `HEAD` that it began as.
+/// Takes all answers apart that a connection got. `methods` are those of its requests. What is
+/// refused before its method is known to the service is answered as a `GET`, or as the `HEAD` that
+/// it began as.
 pub fn answers(bytes: &[u8], methods: &[Method]) -> Vec<Answer> {
     let as_head = || [methods, &[Method::HEAD]].concat();
-    let found =
-        try_answers(bytes, methods).or_else(|error| try_answers(bytes, &as_head()).map_err(|_| error));
+    let found = try_answers(bytes, methods)
+        .or_else(|error| try_answers(bytes, &as_head()).map_err(|_| error));
     found.unwrap_or_else(|error| panic!("{error}: {:?}", String::from_utf8_lossy(bytes)))
 }
 
@@ -42,7 +43,8 @@ fn try_answers(bytes: &[u8], methods: &[Method]) -> Result<Vec<Answer>, String> 
     let mut answer = Answer::default();
     loop {
         let method = methods.get(found.len()).unwrap_or(&Method::GET);
-        let (used, event) = reader.receive(unread, method, &limits).map_err(|error| error.to_string())?;
+        let (used, event) =
+            reader.receive(unread, method, &limits).map_err(|error| error.to_string())?;
         unread = unread.get(used..).expect("no more is used than there is");
         match event {
             Some(ResponseEvent::Interim(_)) => {}
@@ -71,13 +73,14 @@ fn text(bytes: &[u8]) -> String {
     String::from_utf8(bytes.to_vec()).expect("heads are UTF-8")
 }
 
-/// Whether an answer says that the server has made a mistake: that is one. Methods and versions that are not known are not.
+/// Whether an answer says that the server has made a mistake: that is one. Methods and versions
+/// that are not known are not.
 pub fn is_fault(answer: &Answer) -> bool {
     answer.status >= 500 && ![501, 505].contains(&answer.status)
 }
 
-/// Sends one request: its method and target, the lines of its head and its content. There is one answer, whatever was
-/// in it, and never one that blames the server.
+/// Sends one request: its method and target, the lines of its head and its content. There is one
+/// answer, whatever was in it, and never one that blames the server.
 pub fn ask(
     client: &TestClient,
     method: Method,
@@ -85,8 +88,13 @@ pub fn ask(
     lines: &[(&str, &[u8])],
     content: &[u8],
 ) -> Answer {
-    let mut request =
-        [method.as_str().as_bytes(), b" ", target, b" HTTP/1.1\r\nhost: a\r\nconnection: close\r\n"].concat();
+    let mut request = [
+        method.as_str().as_bytes(),
+        b" ",
+        target,
+        b" HTTP/1.1\r\nhost: a\r\nconnection: close\r\n",
+    ]
+    .concat();
     for (name, value) in lines {
         request.extend_from_slice(&[name.as_bytes(), b": ", value, b"\r\n"].concat());
     }

@@ -1,4 +1,5 @@
-//! An app that answers: the way of a request from the app's middleware to its route, and of an error to the client.
+//! An app that answers: the way of a request from the app's middleware to its route, and of an
+//! error to the client.
 
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -32,7 +33,8 @@ impl BuiltApp {
         let asked = Asked::of(&request, self.settings.is_development);
         let route = request.route().and_then(|number| self.table.route(number));
         let context = Context { site: self, settings: &self.settings, route, asked: &asked };
-        // What middleware does wrong ends here; the panics of handlers ended before, so that middleware sees their answers.
+        // What middleware does wrong ends here; the panics of handlers ended before, so that
+        // middleware sees their answers.
         let response = match catch_unwind(AssertUnwindSafe(|| self.run(request, context))) {
             Ok(response) => response,
             Err(panic) => context.panicked(&*panic),
@@ -51,7 +53,8 @@ impl BuiltApp {
         Next { layers: Layers(&self.layers), context, end: End::Route }.run(request)
     }
 
-    /// The route that a CORS preflight is about: its middleware may answer, although no handler answers `OPTIONS`.
+    /// The route that a CORS preflight is about: its middleware may answer, although no handler
+    /// answers `OPTIONS`.
     fn preflighted(&self, request: &Request) -> Option<&CompiledRoute> {
         request.header("origin")?;
         let method = request.header("access-control-request-method")?;
@@ -69,15 +72,19 @@ impl Site for BuiltApp {
         let error = match self.table.found_for(&request) {
             Found::Route(number) => match self.table.route(number) {
                 Some(route) if !route.options.refuses_content(&mut request, is_planned) => {
-                    let context = Context { site: self, settings: &self.settings, route: Some(route), asked };
+                    let context =
+                        Context { site: self, settings: &self.settings, route: Some(route), asked };
                     if route.layers.is_empty() {
                         return context.handle(request);
                     }
-                    return Next { layers: Layers(&route.layers), context, end: End::Handler }.run(request);
+                    return Next { layers: Layers(&route.layers), context, end: End::Handler }
+                        .run(request);
                 }
                 Some(route) => {
                     let max = route.options.bytes_max().unwrap_or(u64::MAX);
-                    let detail = format!("the content is longer than the {max} bytes that are accepted here");
+                    let detail = format!(
+                        "the content is longer than the {max} bytes that are accepted here"
+                    );
                     Error::new(StatusCode::PAYLOAD_TOO_LARGE, detail)
                 }
                 None => Error::status(StatusCode::NOT_FOUND),
@@ -85,21 +92,32 @@ impl Site for BuiltApp {
             Found::Options { allow } => {
                 return match self.preflighted(&request) {
                     Some(route) => {
-                        let context =
-                            Context { site: self, settings: &self.settings, route: Some(route), asked };
-                        Next { layers: Layers(&route.layers), context, end: End::Options }.run(request)
+                        let context = Context {
+                            site: self,
+                            settings: &self.settings,
+                            route: Some(route),
+                            asked,
+                        };
+                        Next { layers: Layers(&route.layers), context, end: End::Options }
+                            .run(request)
                     }
                     None => allowed(allow),
                 };
             }
             Found::Elsewhere { path } => {
                 let query = request.query().map(|query| format!("?{query}")).unwrap_or_default();
-                return empty(StatusCode::PERMANENT_REDIRECT, "location", &format!("{path}{query}"));
+                return empty(
+                    StatusCode::PERMANENT_REDIRECT,
+                    "location",
+                    &format!("{path}{query}"),
+                );
             }
             Found::OtherMethods { allow } => {
                 Error::status(StatusCode::METHOD_NOT_ALLOWED).with_known_header("allow", allow)
             }
-            Found::Tunnel => Error::new(StatusCode::NOT_IMPLEMENTED, "this server opens no tunnels"),
+            Found::Tunnel => {
+                Error::new(StatusCode::NOT_IMPLEMENTED, "this server opens no tunnels")
+            }
             Found::Nothing => Error::status(StatusCode::NOT_FOUND),
         };
         error.into_pending_response()

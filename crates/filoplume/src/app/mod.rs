@@ -36,10 +36,11 @@ use crate::static_files::StaticFiles;
 /// }
 /// ```
 ///
-/// Mistakes, such as two routes for the same paths, are told by [`listen`](Self::listen) and [`build`](Self::build), all
-/// at once, each with the line it stands in.
+/// Mistakes, such as two routes for the same paths, are told by [`listen`](Self::listen) and
+/// [`build`](Self::build), all at once, each with the line it stands in.
 ///
-/// A path that matches no route, and would with one slash at its end more or less, is redirected there with `308`.
+/// A path that matches no route, and would with one slash at its end more or less, is redirected
+/// there with `308`.
 #[derive(Default)]
 #[must_use = "an app does nothing until `listen`, `build` or `test` is called"]
 pub struct App {
@@ -60,7 +61,8 @@ impl App {
     /// ```
     /// use filoplume::prelude::*;
     ///
-    /// let app = App::new().route("/notes", get(|| "all notes").post(|| (StatusCode::CREATED, "kept")));
+    /// let app = App::new()
+    ///     .route("/notes", get(|| "all notes").post(|| (StatusCode::CREATED, "kept")));
     /// app.test().post("/notes").send().assert_status(201);
     /// ```
     #[track_caller]
@@ -129,12 +131,15 @@ impl App {
         self
     }
 
-    /// Adds the routes of a router below a prefix. Everything below the prefix is behind [its middleware](Router::nest).
+    /// Adds the routes of a router below a prefix. Everything below the prefix is behind [its
+    /// middleware](Router::nest).
     ///
     /// ```
     /// use filoplume::prelude::*;
     ///
-    /// let notes = Router::new().get("/", || "all notes").get("/{id}", |Path(id): Path<u32>| format!("note {id}"));
+    /// let notes = Router::new()
+    ///     .get("/", || "all notes")
+    ///     .get("/{id}", |Path(id): Path<u32>| format!("note {id}"));
     /// App::new().nest("/notes", notes).test().get("/notes/3").send().assert_text("note 3");
     /// ```
     #[track_caller]
@@ -152,7 +157,13 @@ impl App {
     ///     Router::new().get("/about", || "about us")
     /// }
     ///
-    /// App::new().get("/", || "hi").merge(pages()).test().get("/about").send().assert_text("about us");
+    /// App::new()
+    ///     .get("/", || "hi")
+    ///     .merge(pages())
+    ///     .test()
+    ///     .get("/about")
+    ///     .send()
+    ///     .assert_text("about us");
     /// ```
     #[track_caller]
     pub fn merge(mut self, router: Router) -> Self {
@@ -171,22 +182,33 @@ impl App {
     /// app.test().get("/tea").send().assert_status(404).assert_text("there is no /tea");
     /// ```
     #[track_caller]
-    pub fn fallback<P: Parameters, H: Handler<P, Output: IntoResponse>>(mut self, handler: H) -> Self {
+    pub fn fallback<P: Parameters, H: Handler<P, Output: IntoResponse>>(
+        mut self,
+        handler: H,
+    ) -> Self {
         const { check_handler::<P, H>() };
         self.router = self.router.answer_rest(handler);
         self
     }
 
-    /// Adds middleware around everything, answers of the app itself included, such as `404`. The first is the outermost.
+    /// Adds middleware around everything, answers of the app itself included, such as `404`. The
+    /// first is the outermost.
     ///
     /// ```
     /// use filoplume::prelude::*;
     ///
     /// let app = App::new()
     ///     .get("/", || "hi")
-    ///     .with(middleware::RequestIds::new())              // the outermost: the logger knows the id
+    ///     .with(middleware::RequestIds::new()) // the outermost: the logger knows the id
     ///     .with(middleware::Logger::new());
-    /// assert!(app.test().get("/nowhere").send().assert_status(404).header("x-request-id").is_some());
+    /// assert!(
+    ///     app.test()
+    ///         .get("/nowhere")
+    ///         .send()
+    ///         .assert_status(404)
+    ///         .header("x-request-id")
+    ///         .is_some()
+    /// );
     /// ```
     pub fn with(mut self, middleware: impl Middleware) -> Self {
         self.router = self.router.with(middleware);
@@ -201,7 +223,8 @@ impl App {
     /// #[derive(Clone)]
     /// struct Motto(&'static str);
     ///
-    /// let app = App::new().get("/", |State(motto): State<Motto>| motto.0).state(Motto("be kind"));
+    /// let app =
+    ///     App::new().get("/", |State(motto): State<Motto>| motto.0).state(Motto("be kind"));
     /// app.test().get("/").send().assert_text("be kind");
     /// ```
     #[track_caller]
@@ -210,19 +233,20 @@ impl App {
         self
     }
 
-    /// Says how an error of type `E` is answered that a handler returned with `?`, instead of with a plain `500`.
+    /// Says how an error of type `E` is answered that a handler returned with `?`, instead of with
+    /// a plain `500`.
     ///
     /// ```
-    /// use std::num::ParseIntError;
     /// use filoplume::prelude::*;
+    /// use std::num::ParseIntError;
     ///
     /// fn double(text: String) -> Result<String> {
     ///     Ok((text.parse::<i64>()? * 2).to_string())
     /// }
     ///
-    /// let app = App::new()
-    ///     .post("/double", double)
-    ///     .map_error(|error: &ParseIntError| Error::unprocessable(format!("not a number: {error}")));
+    /// let app = App::new().post("/double", double).map_error(|error: &ParseIntError| {
+    ///     Error::unprocessable(format!("not a number: {error}"))
+    /// });
     /// app.test().post("/double").body("two").send().assert_status(422);
     /// ```
     pub fn map_error<E: StdError + 'static>(
@@ -238,8 +262,8 @@ impl App {
     /// `Result<_, E>` needs no call of this method.
     ///
     /// ```
-    /// use std::fmt;
     /// use filoplume::prelude::*;
+    /// use std::fmt;
     ///
     /// #[derive(Debug)]
     /// struct SoldOut;
@@ -277,9 +301,11 @@ impl App {
         self
     }
 
-    /// Presents errors in another way than as problem details or HTML. `None` leaves it at these, and so does a panic.
+    /// Presents errors in another way than as problem details or HTML. `None` leaves it at these,
+    /// and so does a panic.
     ///
-    /// Status and headers that middleware set stay; of the response only the content and its type are taken.
+    /// Status and headers that middleware set stay; of the response only the content and its type
+    /// are taken.
     ///
     /// For requests that the engine refuses with `503`, because there is no thread, permit or
     /// memory for them, it is asked when the app is built, once for each form that clients may
@@ -301,9 +327,9 @@ impl App {
         self
     }
 
-    /// Shows errors with their causes, the route, the request and hints, to whoever asks: as a page to browsers, in a
-    /// member `development` of the problem details to others. For development only: it tells all. A line in the log
-    /// says at the start that it is on. Default: off.
+    /// Shows errors with their causes, the route, the request and hints, to whoever asks: as a page
+    /// to browsers, in a member `development` of the problem details to others. For development
+    /// only: it tells all. A line in the log says at the start that it is on. Default: off.
     ///
     /// ```
     /// use filoplume::prelude::*;
@@ -317,7 +343,8 @@ impl App {
         self
     }
 
-    /// Believes these proxies about [who asks](crate::ClientAddr). Default: nobody; the client is whoever connects.
+    /// Believes these proxies about [who asks](crate::ClientAddr). Default: nobody; the client is
+    /// whoever connects.
     ///
     /// ```no_run
     /// use filoplume::prelude::*;
@@ -343,10 +370,11 @@ impl App {
     /// replaces it.
     ///
     /// ```
-    /// use std::time::Duration;
     /// use filoplume::prelude::*;
+    /// use std::time::Duration;
     ///
-    /// let config = ServerConfig::default().threads_max(64).head_timeout(Duration::from_secs(5));
+    /// let config =
+    ///     ServerConfig::default().threads_max(64).head_timeout(Duration::from_secs(5));
     /// let app = App::new().get("/", || "hi").config(config).start("127.0.0.1:0")?;
     /// app.shutdown();
     /// # Ok::<(), Error>(())
@@ -369,7 +397,8 @@ impl App {
         self.router.routes()
     }
 
-    /// Serves files below a prefix. At `/` they are the fallback: whatever has a route of its own goes there.
+    /// Serves files below a prefix. At `/` they are the fallback: whatever has a route of its own
+    /// goes there.
     ///
     /// ```no_run
     /// use filoplume::prelude::*;
@@ -397,7 +426,9 @@ impl App {
             Error::start_up(format!("the app cannot start:{}", list.concat()))
         })?;
         if settings.is_development {
-            tracing::warn!("development mode is on: whoever asks is shown errors, routes and requests");
+            tracing::warn!(
+                "development mode is on: whoever asks is shown errors, routes and requests"
+            );
             note_places_of_panics();
         }
         let refusal_contents = RefusalContents::default();

@@ -35,7 +35,8 @@ impl BuiltApp {
         if self.settings.is_development {
             let route = request.route().and_then(|number| self.table.route(number));
             let context = Context { site: self, settings: &self.settings, route, asked: &asked };
-            let error = Refusing { reason: refused.reason(), because: refused.because().to_string() };
+            let error =
+                Refusing { reason: refused.reason(), because: refused.because().to_string() };
             let error = Error::status(StatusCode::SERVICE_UNAVAILABLE).with_source(error);
             return present(error.into_pending_response(), context, self.table.routes());
         }

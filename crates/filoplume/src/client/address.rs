@@ -6,21 +6,27 @@ use filoplume_runtime::{Peer, Request};
 
 use crate::semantics::authority::split_port;
 
-/// Who asks: the client's address, and the scheme and host of its request, as far as they are known.
+/// Who asks: the client's address, and the scheme and host of its request, as far as they are
+/// known.
 ///
 /// Without proxies it is the peer of the connection. Proxies that are named to
-/// [`App::trust_proxies`](crate::App::trust_proxies) are asked on whose behalf they are there; nobody else's word
-/// counts. An address that cannot be read ends the walk: the last proxy that could be read is the client then.
+/// [`App::trust_proxies`](crate::App::trust_proxies) are asked on whose behalf they are there;
+/// nobody else's word counts. An address that cannot be read ends the walk: the last proxy that
+/// could be read is the client then.
 ///
 /// ```
-/// use filoplume::prelude::*;
 /// use filoplume::extract::Proxies;
+/// use filoplume::prelude::*;
 ///
 /// let app = App::new()
 ///     .get("/", |client: ClientAddr| format!("{} over {}", client, client.scheme()))
 ///     .trust_proxies(Proxies::loopback());
 /// let client = app.test();
-/// client.get("/").header("x-forwarded-for", "10.1.2.3, 192.0.2.60").send().assert_text("192.0.2.60 over http");
+/// client
+///     .get("/")
+///     .header("x-forwarded-for", "10.1.2.3, 192.0.2.60")
+///     .send()
+///     .assert_text("192.0.2.60 over http");
 /// ```
 ///
 /// Middleware asks [`Context::client`](crate::Context::client), or
@@ -57,8 +63,8 @@ impl ClientAddr {
         self.is_https
     }
 
-    /// Returns the host, and the port if there is one, that the client asked for: as a proxy says, else as the
-    /// request says. The client can say whatever it likes.
+    /// Returns the host, and the port if there is one, that the client asked for: as a proxy says,
+    /// else as the request says. The client can say whatever it likes.
     pub fn host(&self) -> Option<&str> {
         self.host.as_deref()
     }

@@ -10,13 +10,16 @@ use super::ClientAddr;
 use crate::semantics::authority::split_port;
 use crate::semantics::media_type::trim;
 
-/// The proxies whose word is taken for who asks: for [`App::trust_proxies`](crate::App::trust_proxies).
+/// The proxies whose word is taken for who asks: for
+/// [`App::trust_proxies`](crate::App::trust_proxies).
 ///
-/// Networks are written as `10.0.0.0/8` or `fd00::/8`, single addresses as `192.0.2.7`, and `unix` stands for whoever
-/// connects over a Unix socket. Whoever connects from elsewhere is the client, whatever its headers say.
+/// Networks are written as `10.0.0.0/8` or `fd00::/8`, single addresses as `192.0.2.7`, and `unix`
+/// stands for whoever connects over a Unix socket. Whoever connects from elsewhere is the client,
+/// whatever its headers say.
 ///
-/// Of the headers that proxies add, one is read: `X-Forwarded-For`, or [`Forwarded`](Self::forwarded). Never
-/// both: a proxy writes one of them and hands on whatever the client wrote in the other.
+/// Of the headers that proxies add, one is read: `X-Forwarded-For`, or
+/// [`Forwarded`](Self::forwarded). Never both: a proxy writes one of them and hands on whatever the
+/// client wrote in the other.
 ///
 /// ```
 /// use filoplume::prelude::*;
@@ -53,13 +56,14 @@ impl Proxies {
         Self::default()
     }
 
-    /// Returns those on this machine: `127.0.0.0/8`, `::1`, and whoever connects over a Unix socket.
+    /// Returns those on this machine: `127.0.0.0/8`, `::1`, and whoever connects over a Unix
+    /// socket.
     pub fn loopback() -> Self {
         Self::from(["127.0.0.0/8", "::1", "unix"])
     }
 
-    /// Returns those on this machine and in private networks (RFC 1918, RFC 4193). Right if nobody else can connect
-    /// from such a network.
+    /// Returns those on this machine and in private networks (RFC 1918, RFC 4193). Right if nobody
+    /// else can connect from such a network.
     pub fn private() -> Self {
         let private = Self::from(["10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "fc00::/7"]);
         ["127.0.0.0/8", "::1", "unix"].into_iter().fold(private, Self::network)
@@ -73,26 +77,29 @@ impl Proxies {
         }
         match network.parse() {
             Ok(network) => self.networks.push(network),
-            Err(mistake) => self.mistakes.push(format!("the network \"{network}\" of proxies: {mistake}")),
+            Err(mistake) => {
+                self.mistakes.push(format!("the network \"{network}\" of proxies: {mistake}"))
+            }
         }
         self
     }
 
-    /// Reads `Forwarded` (RFC 7239) instead of `X-Forwarded-For`: who the client is, and its scheme and host too.
+    /// Reads `Forwarded` (RFC 7239) instead of `X-Forwarded-For`: who the client is, and its scheme
+    /// and host too.
     pub fn forwarded(mut self) -> Self {
         self.source = Source::Forwarded;
         self
     }
 
-    /// Reads the scheme of the client's request from `X-Forwarded-Proto`. The nearest proxy has to set it: one that does
-    /// not hands on what the client wrote. Default: it is not read.
+    /// Reads the scheme of the client's request from `X-Forwarded-Proto`. The nearest proxy has to
+    /// set it: one that does not hands on what the client wrote. Default: it is not read.
     pub fn x_forwarded_proto(mut self) -> Self {
         self.reads_proto = true;
         self
     }
 
-    /// Reads the host that the client asked for from `X-Forwarded-Host`. The nearest proxy has to set it: one that does
-    /// not hands on what the client wrote. Default: it is not read.
+    /// Reads the host that the client asked for from `X-Forwarded-Host`. The nearest proxy has to
+    /// set it: one that does not hands on what the client wrote. Default: it is not read.
     pub fn x_forwarded_host(mut self) -> Self {
         self.reads_host = true;
         self
@@ -132,8 +139,9 @@ impl Proxies {
         self.networks.iter().any(|network| network.contains(ip))
     }
 
-    /// Each proxy adds whom it was asked by to the end. So the last entry is the peer's word, the one before it the
-    /// word of whom that names, and so on: up to the first that nobody vouches for.
+    /// Each proxy adds whom it was asked by to the end. So the last entry is the peer's word, the
+    /// one before it the word of whom that names, and so on: up to the first that nobody vouches
+    /// for.
     fn follow_x_forwarded(&self, request: &Request, client: &mut ClientAddr) {
         let mut entries_seen = 0;
         for entry in entries_from_the_end(request, "x-forwarded-for") {
@@ -144,8 +152,8 @@ impl Proxies {
                 break;
             }
         }
-        // Proxies set these, or add to them as to the addresses: then the entry beside the client's is the right one.
-        // If there are fewer, the nearest proxy's word.
+        // Proxies set these, or add to them as to the addresses: then the entry beside the client's
+        // is the right one. If there are fewer, the nearest proxy's word.
         let entry = |name| {
             let entries: Vec<_> = entries_from_the_end(request, name).collect();
             let entry = entries.get(usize::max(entries_seen, 1) - 1).or(entries.first());
@@ -161,7 +169,9 @@ impl Proxies {
 
     fn follow_forwarded(&self, request: &Request, client: &mut ClientAddr) {
         for entry in entries_from_the_end(request, "forwarded") {
-            let Some(element) = std::str::from_utf8(entry).ok().and_then(Element::parse) else { break };
+            let Some(element) = std::str::from_utf8(entry).ok().and_then(Element::parse) else {
+                break;
+            };
             client.set_scheme(element.proto.as_deref());
             client.set_host(element.host.as_deref());
             let Some(ip) = element.node.as_deref().and_then(node_ip) else { break };
@@ -193,8 +203,8 @@ impl From<Vec<String>> for Proxies {
 
 /// The entries of a list, the last one of the last field first.
 ///
-/// They are split from the end, because what stands at the end was written by whom we trust: an open quote that a
-/// client put at the beginning must not swallow it.
+/// They are split from the end, because what stands at the end was written by whom we trust: an
+/// open quote that a client put at the beginning must not swallow it.
 fn entries_from_the_end<'r>(request: &'r Request, name: &str) -> impl Iterator<Item = &'r [u8]> {
     let mut lines: Vec<&[u8]> = request.headers().get_all(name).collect();
     std::iter::from_fn(move || {
@@ -212,7 +222,9 @@ fn last_comma(line: &[u8]) -> Option<usize> {
     let mut is_quoted = false;
     for (at, byte) in line.iter().enumerate().rev() {
         match byte {
-            b'"' if line[..at].iter().rev().take_while(|&&before| before == b'\\').count() % 2 == 0 => {
+            b'"' if line[..at].iter().rev().take_while(|&&before| before == b'\\').count() % 2
+                == 0 =>
+            {
                 is_quoted = !is_quoted;
             }
             b',' if !is_quoted => return Some(at),
@@ -341,9 +353,16 @@ mod tests {
         assert!(!is_in("0.0.0.0/0", "::1"));
         assert!(is_in("fc00::/7", "fd12::1"));
         assert!(is_in("::/0", "2001:db8::1"));
-        for wrong in
-            ["", "10.0.0/8", "10.0.0.0/33", "::1/129", "10.0.0.0/", "10.0.0.0/-1", "::ffff:10.0.0.1", "proxy"]
-        {
+        for wrong in [
+            "",
+            "10.0.0/8",
+            "10.0.0.0/33",
+            "::1/129",
+            "10.0.0.0/",
+            "10.0.0.0/-1",
+            "::ffff:10.0.0.1",
+            "proxy",
+        ] {
             assert!(wrong.parse::<Network>().is_err(), "{wrong}");
         }
     }

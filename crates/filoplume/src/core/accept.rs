@@ -23,8 +23,8 @@ const FORMATS: [(Format, &[&str]); 3] = [
 /// The longest `Accept` that is kept as it is. Those of browsers have up to 140 bytes.
 const KEPT_BYTES_MAX: usize = 160;
 
-/// What stood in `Accept`. It is asked of every request and read of few: so it is copied to where nothing is
-/// allocated, and taken apart when an error is there.
+/// What stood in `Accept`. It is asked of every request and read of few: so it is copied to where
+/// nothing is allocated, and taken apart when an error is there.
 #[derive(Clone)]
 pub(crate) struct Accept {
     /// Set if the text was too long to be kept.
@@ -55,7 +55,8 @@ impl Accept {
         accept
     }
 
-    /// If none is acceptable it is JSON: an error that is not read is no better than one of another type.
+    /// If none is acceptable it is JSON: an error that is not read is no better than one of another
+    /// type.
     fn preferred(accept: &[u8]) -> Format {
         preferred(accept, &FORMATS).unwrap_or(Format::Json)
     }
@@ -72,7 +73,8 @@ impl Accept {
     }
 
     pub(crate) fn format(&self) -> Format {
-        self.decided.unwrap_or_else(|| Self::preferred(self.bytes.get(..self.length).unwrap_or_default()))
+        self.decided
+            .unwrap_or_else(|| Self::preferred(self.bytes.get(..self.length).unwrap_or_default()))
     }
 }
 

@@ -17,7 +17,11 @@ use super::snapshot::Snapshot;
 ///     if asked.wants_html() { page.into_response().ok() } else { None }
 /// });
 /// let client = app.test();
-/// client.get("/nowhere").header("accept", "text/html").send().assert_text("<h1>404 Not Found</h1>");
+/// client
+///     .get("/nowhere")
+///     .header("accept", "text/html")
+///     .send()
+///     .assert_text("<h1>404 Not Found</h1>");
 /// client.get("/nowhere").send().assert_header("content-type", "application/problem+json");
 /// ```
 #[derive(Clone)]
@@ -29,7 +33,8 @@ pub struct Asked {
 }
 
 impl Asked {
-    /// Remembers of a request what an error page needs. On the way of every request: nothing is decided here.
+    /// Remembers of a request what an error page needs. On the way of every request: nothing is
+    /// decided here.
     #[inline(always)]
     pub(crate) fn of(request: &Request, is_development: bool) -> Self {
         let snapshot = if is_development { Some(Box::new(Snapshot::of(request))) } else { None };
@@ -56,7 +61,8 @@ impl Asked {
         self.snapshot.as_deref()
     }
 
-    /// Returns whether the client would rather read HTML than JSON or plain text, as browsers say they would.
+    /// Returns whether the client would rather read HTML than JSON or plain text, as browsers say
+    /// they would.
     pub fn wants_html(&self) -> bool {
         self.format() == Format::Html
     }

@@ -1,7 +1,7 @@
 //! Where the captures of a pattern lie in a path.
 
-/// Where a capture lies in the paths that match a pattern. There is one in a segment, so this can be said in lengths,
-/// and values are found without matching again.
+/// Where a capture lies in the paths that match a pattern. There is one in a segment, so this can
+/// be said in lengths, and values are found without matching again.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Capture {
     pub(crate) name: String,
@@ -34,8 +34,11 @@ impl<'p> Captures<'p> {
         let mut rest = self.path;
         self.captures.iter().map_while(move |capture| {
             let from_here = rest.get(capture.skip..)?;
-            let segment_end =
-                if capture.is_rest { None } else { from_here.bytes().position(|byte| byte == b'/') };
+            let segment_end = if capture.is_rest {
+                None
+            } else {
+                from_here.bytes().position(|byte| byte == b'/')
+            };
             let end = segment_end.unwrap_or(from_here.len()).saturating_sub(capture.suffix);
             let (value, after) = from_here.split_at_checked(end)?;
             rest = after;

@@ -14,9 +14,10 @@ impl Verdict {
     pub fn ok(self) -> Result<()> {
         match self {
             Self::Proceed | Self::NotModified => Ok(()),
-            Self::Failed => {
-                Err(Error::new(StatusCode::PRECONDITION_FAILED, "it is not what the condition wants"))
-            }
+            Self::Failed => Err(Error::new(
+                StatusCode::PRECONDITION_FAILED,
+                "it is not what the condition wants",
+            )),
             Self::Malformed => {
                 Err(Error::bad_request("`If-Match` or `If-None-Match` is no list of entity tags"))
             }

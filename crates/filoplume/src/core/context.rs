@@ -17,7 +17,8 @@ use crate::client::ClientAddr;
 
 /// Where a request is being answered: the app, the route, and the state that belongs to it.
 ///
-/// Extractors are given it beside the request; middleware has it in [`Next::context`](crate::Next::context).
+/// Extractors are given it beside the request; middleware has it in
+/// [`Next::context`](crate::Next::context).
 ///
 /// ```
 /// use filoplume::prelude::*;
@@ -51,12 +52,13 @@ impl<'a> Context<'a> {
     /// ```
     /// use filoplume::prelude::*;
     ///
-    /// let app = App::new().get("/users/{id}", || "ada").with(|request: Request, next: Next| {
-    ///     let route = next.context().route().unwrap_or("none");
-    ///     let mut response = next.run(request);
-    ///     response.set_header("x-route", route)?;
-    ///     Ok::<_, Error>(response)
-    /// });
+    /// let app =
+    ///     App::new().get("/users/{id}", || "ada").with(|request: Request, next: Next| {
+    ///         let route = next.context().route().unwrap_or("none");
+    ///         let mut response = next.run(request);
+    ///         response.set_header("x-route", route)?;
+    ///         Ok::<_, Error>(response)
+    ///     });
     /// let client = app.test();
     /// client.get("/users/17").send().assert_header("x-route", "/users/{id}");
     /// client.get("/nowhere").send().assert_header("x-route", "none");
@@ -65,19 +67,20 @@ impl<'a> Context<'a> {
         self.route.map(|route| &*route.pattern)
     }
 
-    /// Returns a state that was given to the app or to the route's router; the nearest one, if several have the type.
+    /// Returns a state that was given to the app or to the route's router; the nearest one, if
+    /// several have the type.
     ///
     /// ```
     /// use filoplume::prelude::*;
     ///
     /// struct Closed(bool);
     ///
-    /// let app = App::new().get("/", || "hi").state(Closed(true)).with(|request: Request, next: Next| {
-    ///     match next.context().state::<Closed>() {
+    /// let app = App::new().get("/", || "hi").state(Closed(true)).with(
+    ///     |request: Request, next: Next| match next.context().state::<Closed>() {
     ///         Some(Closed(true)) => Err(Error::unavailable("closed today")),
     ///         _ => Ok(next.run(request)),
-    ///     }
-    /// });
+    ///     },
+    /// );
     /// app.test().get("/").send().assert_status(503);
     /// ```
     pub fn state<T: Send + Sync + 'static>(&self) -> Option<&'a T> {
@@ -90,7 +93,8 @@ impl<'a> Context<'a> {
     /// use filoplume::prelude::*;
     ///
     /// let app = App::new().get("/", || "hi").with(|request: Request, next: Next| {
-    ///     let caching = if next.context().is_development() { "no-store" } else { "max-age=60" };
+    ///     let caching =
+    ///         if next.context().is_development() { "no-store" } else { "max-age=60" };
     ///     let mut response = next.run(request);
     ///     response.set_header("cache-control", caching)?;
     ///     Ok::<_, Error>(response)
@@ -101,18 +105,21 @@ impl<'a> Context<'a> {
         self.settings.is_development
     }
 
-    /// Returns the captures in the path of the request by name, still percent-encoded, in the order of the pattern.
+    /// Returns the captures in the path of the request by name, still percent-encoded, in the order
+    /// of the pattern.
     ///
     /// ```
     /// use filoplume::prelude::*;
     ///
-    /// let app = App::new().get("/{tenant}/notes", || "all notes").with(|request: Request, next: Next| {
-    ///     let context = next.context();
-    ///     match context.captures(request.path()).as_slice() {
-    ///         [("tenant", "acme"), ..] => Ok(next.run(request)),
-    ///         _ => Err(Error::not_found("no such tenant")),
-    ///     }
-    /// });
+    /// let app = App::new().get("/{tenant}/notes", || "all notes").with(
+    ///     |request: Request, next: Next| {
+    ///         let context = next.context();
+    ///         match context.captures(request.path()).as_slice() {
+    ///             [("tenant", "acme"), ..] => Ok(next.run(request)),
+    ///             _ => Err(Error::not_found("no such tenant")),
+    ///         }
+    ///     },
+    /// );
     /// let client = app.test();
     /// client.get("/acme/notes").send().assert_status(200);
     /// client.get("/other/notes").send().assert_status(404);
@@ -131,8 +138,8 @@ impl<'a> Context<'a> {
     /// Returns who asks, behind the proxies that the app trusts. See [`ClientAddr`].
     ///
     /// ```
-    /// use filoplume::prelude::*;
     /// use filoplume::extract::Proxies;
+    /// use filoplume::prelude::*;
     ///
     /// let app = App::new()
     ///     .get("/", || "hi")
@@ -141,18 +148,23 @@ impl<'a> Context<'a> {
     ///         if next.context().client(&request).is_https() {
     ///             return Ok(next.run(request));
     ///         }
-    ///         Redirect::permanent(format!("https://example.org{}", request.target())).into_response()
+    ///         Redirect::permanent(format!("https://example.org{}", request.target()))
+    ///             .into_response()
     ///     });
     /// let client = app.test();
     /// client.get("/").header("x-forwarded-proto", "https").send().assert_text("hi");
-    /// client.get("/").send().assert_status(308).assert_header("location", "https://example.org/");
+    /// client
+    ///     .get("/")
+    ///     .send()
+    ///     .assert_status(308)
+    ///     .assert_header("location", "https://example.org/");
     /// ```
     pub fn client(&self, request: &Request) -> ClientAddr {
         self.settings.proxies.client(request)
     }
 
-    /// Returns the address of who asks, behind the proxies that the app trusts; `None` if it came over a Unix socket
-    /// and no proxy said more.
+    /// Returns the address of who asks, behind the proxies that the app trusts; `None` if it came
+    /// over a Unix socket and no proxy said more.
     ///
     /// ```
     /// use filoplume::prelude::*;
@@ -169,23 +181,25 @@ impl<'a> Context<'a> {
         self.settings.proxies.client_ip(request)
     }
 
-    /// Returns the longest content that the route accepts, in bytes; `None` if the server's bound decides.
+    /// Returns the longest content that the route accepts, in bytes; `None` if the server's bound
+    /// decides.
     ///
     /// ```
     /// use filoplume::prelude::*;
     ///
-    /// let app = App::new().post("/", |text: String| text).with(|request: Request, next: Next| {
-    ///     assert_eq!(next.context().content_bytes_max(), Some(2 * 1024 * 1024));
-    ///     next.run(request)
-    /// });
+    /// let app =
+    ///     App::new().post("/", |text: String| text).with(|request: Request, next: Next| {
+    ///         assert_eq!(next.context().content_bytes_max(), Some(2 * 1024 * 1024));
+    ///         next.run(request)
+    ///     });
     /// app.test().post("/").body("hi").send().assert_text("hi");
     /// ```
     pub fn content_bytes_max(&self) -> Option<u64> {
         self.route.and_then(|route| route.options.bytes_max())
     }
 
-    /// Has the handler of the route answer. A panic is an answer too, so that middleware does to it what it does to
-    /// all answers.
+    /// Has the handler of the route answer. A panic is an answer too, so that middleware does to it
+    /// what it does to all answers.
     pub(crate) fn handle(self, request: Request) -> Response {
         let Some(route) = self.route else {
             return self.pending(Error::status(StatusCode::NOT_FOUND));

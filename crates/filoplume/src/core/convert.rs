@@ -24,7 +24,8 @@ impl<T: IntoResponse, E: ErrorResponse> IntoResponse for Result<T, E> {
         assert!(
             E::SAYS_STATUS,
             "the error of this `Result` says no status, so it would be answered with 200: return \
-             `Result<T>` with an error such as `Error::bad_request(text)`, or `Err((StatusCode::BAD_REQUEST, text))`"
+             `Result<T>` with an error such as `Error::bad_request(text)`, or \
+             `Err((StatusCode::BAD_REQUEST, text))`"
         );
         let () = T::CHECKED;
         let () = E::CHECKED;
@@ -61,7 +62,10 @@ impl<T: IntoResponse> IntoResponse for Option<T> {
     }
 
     fn into_conditional_response(self, conditions: &RequestConditions) -> Result<Response> {
-        self.map_or_else(|| None::<()>.into_response(), |value| value.into_conditional_response(conditions))
+        self.map_or_else(
+            || None::<()>.into_response(),
+            |value| value.into_conditional_response(conditions),
+        )
     }
 }
 

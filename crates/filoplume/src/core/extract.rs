@@ -23,13 +23,20 @@ use super::takes::Takes;
 ///     type Rejection = Error;
 ///
 ///     fn extract(request: &mut Request, _: &Context<'_>) -> Result<Self> {
-///         let languages = request.header("accept-language").ok_or_else(|| Error::bad_request("say a language"))?;
+///         let languages = request
+///             .header("accept-language")
+///             .ok_or_else(|| Error::bad_request("say a language"))?;
 ///         Ok(Self(languages.split([',', ';']).next().unwrap_or("en").trim().to_owned()))
 ///     }
 /// }
 ///
-/// let app = App::new().get("/", |Language(language): Language| format!("so you speak {language}"));
-/// app.test().get("/").header("accept-language", "eo, en").send().assert_text("so you speak eo");
+/// let app = App::new()
+///     .get("/", |Language(language): Language| format!("so you speak {language}"));
+/// app.test()
+///     .get("/")
+///     .header("accept-language", "eo, en")
+///     .send()
+///     .assert_text("so you speak eo");
 /// ```
 ///
 /// Extractors run in the order of the parameters, and the first refusal is the answer. As a
@@ -38,12 +45,15 @@ use super::takes::Takes;
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot be a parameter of a handler",
     label = "a parameter is no extractor",
-    note = "parameters of handlers are extractors, such as `Path<T>`, `Query<T>`, `Json<T>`, `State<T>`, `Request`, `String`",
+    note = "parameters of handlers are extractors, such as `Path<T>`, `Query<T>`, `Json<T>`, \
+            `State<T>`, `Request`, `String`",
     note = "they are owned: `Request` and `String`, not `&Request` and `&str`",
-    note = "a capture of the path is taken as `Path(value): Path<{Self}>`, a value that was given to `.state(..)` as `State(value): State<{Self}>`"
+    note = "a capture of the path is taken as `Path(value): Path<{Self}>`, a value that was given \
+            to `.state(..)` as `State(value): State<{Self}>`"
 )]
 pub trait Extract: Sized {
-    /// What it takes away from the request. Two parameters of one handler cannot both take the content: that does not compile.
+    /// What it takes away from the request. Two parameters of one handler cannot both take the
+    /// content: that does not compile.
     const TAKES: Takes = Takes::Nothing;
 
     /// Why it is refused. [`Error`] will do; a type of its own can be matched on.
@@ -77,7 +87,8 @@ impl<T: Extract, E: From<T::Rejection>> Extract for Result<T, E> {
     }
 }
 
-/// Why an extractor of this crate refused: what [`Error`] says about it, also when it went through a `?`.
+/// Why an extractor of this crate refused: what [`Error`] says about it, also when it went through
+/// a `?`.
 pub(crate) trait Refusal: StdError + Send + Sync + Sized + 'static {
     /// The error without its cause, which is the refusal itself.
     fn describe(&self) -> Error;

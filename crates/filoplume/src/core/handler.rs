@@ -12,8 +12,9 @@ use super::options::RouteOptions;
 use super::response::{IntoResponse, respond};
 use super::takes::{check_takes, most};
 
-/// What answers the requests of a route: a closure or function with up to twelve [extractors](Extract) as parameters
-/// that returns something that [becomes a response](IntoResponse). It may block for as long as it likes.
+/// What answers the requests of a route: a closure or function with up to twelve
+/// [extractors](Extract) as parameters that returns something that [becomes a
+/// response](IntoResponse). It may block for as long as it likes.
 ///
 /// ```
 /// use filoplume::prelude::*;
@@ -28,9 +29,11 @@ use super::takes::{check_takes, most};
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is not a handler",
     label = "not a handler",
-    note = "a handler is a closure or function with up to twelve parameters; more are gathered in a type of your own that implements `Extract`",
+    note = "a handler is a closure or function with up to twelve parameters; more are gathered in \
+            a type of your own that implements `Extract`",
     note = "each parameter has its type written: `|Path(id): Path<u64>, State(db): State<Db>|`",
-    note = "a handler may be called by several threads at once: it changes what it shares behind a `Mutex` or in atomics, and clones what it gives away"
+    note = "a handler may be called by several threads at once: it changes what it shares behind \
+            a `Mutex` or in atomics, and clones what it gives away"
 )]
 pub trait Handler<P>: Send + Sync + 'static {
     /// What it returns.
@@ -42,14 +45,19 @@ pub trait Handler<P>: Send + Sync + 'static {
 
 /// The parameters of a handler, as a tuple of [extractors](Extract).
 ///
-/// It is apart from [`Handler`] so that the compiler can say which of the parameters is no extractor.
+/// It is apart from [`Handler`] so that the compiler can say which of the parameters is no
+/// extractor.
 ///
 /// ```
 /// use filoplume::prelude::*;
 /// use filoplume::{Handler, Parameters};
 ///
 /// /// Adds a page below the prefix that all pages have.
-/// fn page<P: Parameters>(app: App, name: &str, handler: impl Handler<P, Output: IntoResponse>) -> App {
+/// fn page<P: Parameters>(
+///     app: App,
+///     name: &str,
+///     handler: impl Handler<P, Output: IntoResponse>,
+/// ) -> App {
 ///     app.get(&format!("/pages/{name}"), handler)
 /// }
 ///
@@ -88,7 +96,9 @@ pub trait Parameters: Sized + 'static {
     message = "`{Self}` cannot be called by several threads at once",
     label = "it holds something that threads cannot share",
     note = "handlers and middleware are `Send + Sync`: look at what this closure captures",
-    note = "a connection that is not `Sync`, such as `rusqlite::Connection`, belongs in a pool: give the pool to `.state(..)` and take it as `State(pool): State<Pool>`; a single connection goes into a `Mutex`",
+    note = "a connection that is not `Sync`, such as `rusqlite::Connection`, belongs in a pool: \
+            give the pool to `.state(..)` and take it as `State(pool): State<Pool>`; a single \
+            connection goes into a `Mutex`",
     note = "`Rc` becomes `Arc`, `Cell` an atomic, and `RefCell` a `Mutex`"
 )]
 pub trait Shareable<Of = Self>: Send + Sync {}
@@ -182,7 +192,9 @@ where
     }
 }
 
-pub(crate) fn erase<P: Parameters>(handler: impl Handler<P, Output: IntoResponse>) -> Box<dyn Endpoint> {
+pub(crate) fn erase<P: Parameters>(
+    handler: impl Handler<P, Output: IntoResponse>,
+) -> Box<dyn Endpoint> {
     Box::new(Erased { handler, parameters: PhantomData })
 }
 

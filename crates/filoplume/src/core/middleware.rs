@@ -32,21 +32,24 @@ use super::response::{IntoResponse, respond};
 /// # app.test().get("/").header("x-key", "sesame").send().assert_status(200);
 /// ```
 ///
-/// Middleware runs in the order it is written: the first is the outermost. `Next` is used up by [`Next::run`], so
-/// nothing can go on after it has answered.
+/// Middleware runs in the order it is written: the first is the outermost. `Next` is used up by
+/// [`Next::run`], so nothing can go on after it has answered.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is not middleware",
     label = "not middleware",
-    note = "middleware is a closure `|request: Request, next: Next| -> Result<Response>`, or a type that implements `Middleware`",
+    note = "middleware is a closure `|request: Request, next: Next| -> Result<Response>`, or a \
+            type that implements `Middleware`",
     note = "both parameters need their types written: `|request: Request, next: Next| ...`",
-    note = "it is `Send + Sync`: what it captures is shared by threads, such as an `Arc` rather than an `Rc`, and a pool rather than a connection"
+    note = "it is `Send + Sync`: what it captures is shared by threads, such as an `Arc` rather \
+            than an `Rc`, and a pool rather than a connection"
 )]
 pub trait Middleware: Send + Sync + 'static {
     /// Answers the request, mostly by [`next.run(request)`](Next::run).
     ///
     /// # Errors
     ///
-    /// What cannot be answered; it becomes a response on its way out, through the middleware further out.
+    /// What cannot be answered; it becomes a response on its way out, through the middleware
+    /// further out.
     fn handle(&self, request: Request, next: Next<'_>) -> Result<Response>;
 
     /// Changes how the requests of a route are taken, and says what is put beside them. Called once
@@ -80,13 +83,17 @@ pub(crate) type Layer = Arc<dyn Middleware>;
 /// use filoplume::prelude::*;
 ///
 /// fn greet(request: Request, next: Next) -> Result<Response> {
-///     let mut response = next.run(request);                    // the handler, or what else stands before it
+///     let mut response = next.run(request); // the handler, or what else stands before it
 ///     response.set_header("x-greeting", "hello")?;
 ///     Ok(response)
 /// }
 ///
 /// let app = App::new().get("/", || "hi").with(greet);
-/// app.test().get("/nowhere").send().assert_status(404).assert_header("x-greeting", "hello");
+/// app.test()
+///     .get("/nowhere")
+///     .send()
+///     .assert_status(404)
+///     .assert_header("x-greeting", "hello");
 /// ```
 #[derive(Debug)]
 pub struct Next<'a> {
@@ -117,12 +124,14 @@ impl<'a> Next<'a> {
     /// ```
     /// use filoplume::prelude::*;
     ///
-    /// let app = App::new().get("/", || Err::<(), _>(Error::conflict("lent out"))).with(|request: Request, next: Next| {
-    ///     let response = next.run(request);
-    ///     assert_eq!(response.status_code(), 409);
-    ///     assert!(Error::of(&response).is_some());
-    ///     response
-    /// });
+    /// let app = App::new().get("/", || Err::<(), _>(Error::conflict("lent out"))).with(
+    ///     |request: Request, next: Next| {
+    ///         let response = next.run(request);
+    ///         assert_eq!(response.status_code(), 409);
+    ///         assert!(Error::of(&response).is_some());
+    ///         response
+    ///     },
+    /// );
     /// app.test().get("/").send().assert_status(409);
     /// ```
     pub fn run(self, request: Request) -> Response {
@@ -145,9 +154,13 @@ impl<'a> Next<'a> {
     /// ```
     /// use filoplume::prelude::*;
     ///
-    /// let app = App::new().get("/", || -> &str { panic!("out of tea") }).with(|request: Request, next: Next| {
-    ///     next.run_catching(request).map_err(|message| Error::unavailable("try again later").with_source(message))
-    /// });
+    /// let app = App::new().get("/", || -> &str { panic!("out of tea") }).with(
+    ///     |request: Request, next: Next| {
+    ///         next.run_catching(request).map_err(|message| {
+    ///             Error::unavailable("try again later").with_source(message)
+    ///         })
+    ///     },
+    /// );
     /// app.test().get("/").send().assert_status(503);
     /// ```
     ///
@@ -171,10 +184,11 @@ impl<'a> Next<'a> {
     /// ```
     /// use filoplume::prelude::*;
     ///
-    /// let app = App::new().get("/users/{id}", || "ada").with(|request: Request, next: Next| {
-    ///     assert_eq!(next.context().route(), Some("/users/{id}"));
-    ///     next.run(request)
-    /// });
+    /// let app =
+    ///     App::new().get("/users/{id}", || "ada").with(|request: Request, next: Next| {
+    ///         assert_eq!(next.context().route(), Some("/users/{id}"));
+    ///         next.run(request)
+    ///     });
     /// app.test().get("/users/17").send().assert_text("ada");
     /// ```
     pub fn context(&self) -> Context<'a> {

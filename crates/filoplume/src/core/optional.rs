@@ -8,12 +8,12 @@ use super::extract::Extract;
 use super::options::RouteOptions;
 use super::takes::Takes;
 
-/// An extractor of something that may not be there. `Option<T>` is a parameter then: `None` if it is not
-/// there, and refused as `T` is if it is there and wrong.
+/// An extractor of something that may not be there. `Option<T>` is a parameter then: `None` if it
+/// is not there, and refused as `T` is if it is there and wrong.
 ///
 /// ```
-/// use filoplume::prelude::*;
 /// use filoplume::extract::headers::Referer;
+/// use filoplume::prelude::*;
 ///
 /// let app = App::new().get("/", |referer: Option<Header<Referer>>| match referer {
 ///     Some(Header(Referer(from))) => format!("you come from {from}"),
@@ -26,8 +26,10 @@ use super::takes::Takes;
 #[diagnostic::on_unimplemented(
     message = "`Option<{Self}>` cannot be a parameter of a handler",
     label = "not an extractor of something that may be missing",
-    note = "`Option` is possible for `Header<H>`, `Extension<T>`, `Json<T>`, `Form<T>`, `Basic`, `Bearer`, `Claims<T>`",
-    note = "in queries and forms the fields are optional: `struct Search {{ page: Option<u32> }}` with `Query<Search>`"
+    note = "`Option` is possible for `Header<H>`, `Extension<T>`, `Json<T>`, `Form<T>`, `Basic`, \
+            `Bearer`, `Claims<T>`",
+    note = "in queries and forms the fields are optional: `struct Search {{ page: Option<u32> }}` \
+            with `Query<Search>`"
 )]
 pub trait ExtractOptional: Extract {
     /// Makes the value, or `None` if there is nothing to make it from.

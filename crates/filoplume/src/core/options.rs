@@ -1,4 +1,5 @@
-//! How the requests of a route are taken: collected at start-up from its handler, its middleware and the program.
+//! How the requests of a route are taken: collected at start-up from its handler, its middleware
+//! and the program.
 
 use std::any::TypeId;
 use std::borrow::Cow;
@@ -14,12 +15,14 @@ use super::middleware::Middleware;
 use super::names::type_name_of;
 use super::takes::Takes;
 
-/// The longest content that is accepted unless a route says otherwise. Forms and JSON of people are far below.
+/// The longest content that is accepted unless a route says otherwise. Forms and JSON of people are
+/// far below.
 pub(crate) const CONTENT_BYTES_MAX: u64 = 2 * 1024 * 1024;
 
 /// How the requests of a route are taken.
 ///
-/// Extractors and middleware say in their `configure` what they need; the app collects it once a route when it starts.
+/// Extractors and middleware say in their `configure` what they need; the app collects it once a
+/// route when it starts.
 ///
 /// ```
 /// use filoplume::prelude::*;
@@ -94,16 +97,16 @@ impl RouteOptions {
         }
     }
 
-    /// Sets the longest content that is accepted; a longer one is a `413`. Who is called last decides: middleware
-    /// from the outside in, then the route. Default: 2 MiB for what is collected in memory, and the
-    /// server's bound for what a handler reads as a stream.
+    /// Sets the longest content that is accepted; a longer one is a `413`. Who is called last
+    /// decides: middleware from the outside in, then the route. Default: 2 MiB for what is
+    /// collected in memory, and the server's bound for what a handler reads as a stream.
     pub fn content_bytes_max(&mut self, bytes: u64) -> &mut Self {
         self.content_bytes_max = Some(bytes);
         self
     }
 
-    /// Lets the handler run always on the event loop. It still stalls nobody: a loop is taken from a handler
-    /// that does not return.
+    /// Lets the handler run always on the event loop. It still stalls nobody: a loop is taken from
+    /// a handler that does not return.
     pub fn inline(&mut self) -> &mut Self {
         self.execution = Execution::Inline;
         self
@@ -115,12 +118,12 @@ impl RouteOptions {
         self
     }
 
-    /// Calls the handler when one of these permits is free: see [`Route::uses`](crate::Route::uses). A route that
-    /// would use two kinds of them is a mistake.
+    /// Calls the handler when one of these permits is free: see
+    /// [`Route::uses`](crate::Route::uses). A route that would use two kinds of them is a mistake.
     ///
     /// ```
-    /// use filoplume::prelude::*;
     /// use filoplume::Permits;
+    /// use filoplume::prelude::*;
     ///
     /// let (database, mail) = (Permits::new("database", 16), Permits::new("mail", 2));
     /// let route = get(|| "sent").uses(&database).uses(&mail);
@@ -138,7 +141,8 @@ impl RouteOptions {
             Some(first) if first != permits => {
                 let (first, second) = (first.name().to_owned(), permits.name());
                 self.mistake(format!(
-                    "it uses the permits \"{first}\" and \"{second}\": a route has one kind of them"
+                    "it uses the permits \"{first}\" and \"{second}\": a route has one kind of \
+                     them"
                 ))
             }
             _ => {
@@ -148,8 +152,9 @@ impl RouteOptions {
         }
     }
 
-    /// Runs the handler even if other routes have all threads: see [`Route::vital`](crate::Route::vital). A vital route
-    /// that [uses](Self::uses) permits is a mistake: it would wait for those who have them.
+    /// Runs the handler even if other routes have all threads: see
+    /// [`Route::vital`](crate::Route::vital). A vital route that [uses](Self::uses) permits is a
+    /// mistake: it would wait for those who have them.
     pub fn vital(&mut self) -> &mut Self {
         self.is_vital = true;
         self
@@ -215,7 +220,8 @@ impl RouteOptions {
     ///     }
     /// }
     ///
-    /// let app = App::new().get("/", |Extension(User(name)): Extension<User>| name).with(Login);
+    /// let app =
+    ///     App::new().get("/", |Extension(User(name)): Extension<User>| name).with(Login);
     /// app.test().get("/").send().assert_text("ada");
     /// ```
     pub fn provide<T: 'static>(&mut self) -> &mut Self {
@@ -223,8 +229,9 @@ impl RouteOptions {
         self
     }
 
-    /// Asks for middleware further out that [provides](Self::provide) a value of this type; an app without it does not
-    /// start, and `otherwise` says what to do: "it takes a `Session`: add `.with(Sessions::new(..))`".
+    /// Asks for middleware further out that [provides](Self::provide) a value of this type; an app
+    /// without it does not start, and `otherwise` says what to do: "it takes a `Session`: add
+    /// `.with(Sessions::new(..))`".
     ///
     /// ```
     /// use filoplume::prelude::*;
@@ -265,8 +272,9 @@ impl RouteOptions {
         }
         let name = type_name_of::<T>();
         self.require::<T>(format!(
-            "it takes `Extension<{name}>`, and no middleware around it puts one beside the request: add `.with(..)` with \
-             the one that does; if that implements `configure`, it says `options.provide::<{name}>()` there"
+            "it takes `Extension<{name}>`, and no middleware around it puts one beside the \
+             request: add `.with(..)` with the one that does; if that implements `configure`, it \
+             says `options.provide::<{name}>()` there"
         ));
     }
 
@@ -308,14 +316,16 @@ impl RouteOptions {
         self.capture_checks.push(check);
     }
 
-    /// Says what is wrong with how a middleware or extractor was set up; the app does not start and tells it, once for all
-    /// routes.
+    /// Says what is wrong with how a middleware or extractor was set up; the app does not start and
+    /// tells it, once for all routes.
     ///
     /// ```
     /// use filoplume::prelude::*;
     /// use filoplume::routing::RouteOptions;
     ///
-    /// struct Sample { percent: u8 }
+    /// struct Sample {
+    ///     percent: u8,
+    /// }
     ///
     /// impl Middleware for Sample {
     ///     fn handle(&self, request: Request, next: Next) -> Result<Response> {
@@ -329,7 +339,8 @@ impl RouteOptions {
     ///     }
     /// }
     ///
-    /// let error = App::new().get("/", || "hi").with(Sample { percent: 120 }).build().unwrap_err();
+    /// let error =
+    ///     App::new().get("/", || "hi").with(Sample { percent: 120 }).build().unwrap_err();
     /// assert!(format!("{error:?}").contains("no more than 100"));
     /// ```
     pub fn mistake(&mut self, mistake: impl Into<String>) -> &mut Self {
@@ -390,8 +401,9 @@ impl RouteOptions {
         }
     }
 
-    /// As [`refuses`](Self::refuses). The content of a request that was planned as another one, such as a `POST` that
-    /// became a `PUT`, came within the bound of that one, or still does: that is made up for here.
+    /// As [`refuses`](Self::refuses). The content of a request that was planned as another one,
+    /// such as a `POST` that became a `PUT`, came within the bound of that one, or still does: that
+    /// is made up for here.
     #[inline]
     pub(crate) fn refuses_content(&self, request: &mut Request, is_planned: bool) -> bool {
         self.refuses(request) || (!is_planned && self.refuses_unplanned(request))
@@ -428,13 +440,16 @@ impl RouteOptions {
             // Refused in the call, where middleware sees it; nothing is read for that.
             return plan.streamed().content_bytes_max(u64::MAX);
         }
-        // A short content is collected while the loop goes on, whoever takes it: that is cheaper than a thread that waits.
-        // A peer that asks before it sends what nobody takes is better told at once.
+        // A short content is collected while the loop goes on, whoever takes it: that is cheaper
+        // than a thread that waits. A peer that asks before it sends what nobody takes is better
+        // told at once.
         let is_unwanted = self.takes == Takes::Nothing && request.headers().contains("expect");
         let plan = if is_unwanted { plan.streamed() } else { plan };
         match (self.takes, self.bytes_max()) {
             // It is wanted whole, so it is collected whole: a slow peer holds no thread.
-            (Takes::Content, Some(bytes)) => plan.content_bytes_max(bytes).buffered_content_bytes_max(bytes),
+            (Takes::Content, Some(bytes)) => {
+                plan.content_bytes_max(bytes).buffered_content_bytes_max(bytes)
+            }
             (_, Some(bytes)) => plan.content_bytes_max(bytes),
             (_, None) => plan,
         }

@@ -1,9 +1,9 @@
 //! Panics of handlers and middleware as errors.
 //!
-//! A panic's message comes with it; its place is known to the panic hook only, of which a process has one. So the hook
-//! is taken over by the first app in development mode, and by no other: it notes the place for its own thread and hands
-//! on to the hook that was there. In production the place is in what the hook of the program prints, by default to
-//! standard error.
+//! A panic's message comes with it; its place is known to the panic hook only, of which a process
+//! has one. So the hook is taken over by the first app in development mode, and by no other: it
+//! notes the place for its own thread and hands on to the hook that was there. In production the
+//! place is in what the hook of the program prints, by default to standard error.
 
 use std::any::Any;
 use std::cell::RefCell;
@@ -70,5 +70,6 @@ impl StdError for Panicked {}
 /// What a panic said.
 pub(crate) fn panic_message(panic: &(dyn Any + Send)) -> String {
     let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
-    text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_else(|| "no message".to_owned())
+    text.or_else(|| panic.downcast_ref::<String>().cloned())
+        .unwrap_or_else(|| "no message".to_owned())
 }

@@ -21,7 +21,8 @@ impl Context<'_> {
         Error::internal(panicked).into_pending_response()
     }
 
-    /// The response that stands for an error on its way out, and the line in the log for one of ours.
+    /// The response that stands for an error on its way out, and the line in the log for one of
+    /// ours.
     #[inline(never)]
     pub(crate) fn pending(self, error: Error) -> Response {
         let error = match self.translate(error).answer_itself(&self.settings.responders) {
@@ -49,8 +50,11 @@ impl Context<'_> {
     }
 
     fn translate(self, error: Error) -> Error {
-        let translated =
-            self.settings.translators.iter().find_map(|translate| error.chain().find_map(translate));
+        let translated = self
+            .settings
+            .translators
+            .iter()
+            .find_map(|translate| error.chain().find_map(translate));
         match translated {
             Some(translated) => translated.with_cause_of(error),
             None => error,

@@ -18,9 +18,9 @@ impl Refusing {
     pub(crate) fn hint(&self) -> &'static str {
         match self.reason {
             Refusal::Memory => {
-                "The engine refused the request before a handler was called: so much is buffered of all peers that there is \
-                 no room for its content. `ServerConfig::memory_max` is the limit, and what a handler reads as `Body` is \
-                 not collected."
+                "The engine refused the request before a handler was called: so much is buffered \
+                 of all peers that there is no room for its content. `ServerConfig::memory_max` is \
+                 the limit, and what a handler reads as `Body` is not collected."
             }
             Refusal::ClientThreads => {
                 "The engine refused the request before its handler was called: an eighth of the \
@@ -29,9 +29,10 @@ impl Refusing {
                  extractors that want their content whole, such as `Json`, hold no thread."
             }
             _ => {
-                "The engine refused the request before its handler was called, because others of its route would have kept \
-                 it waiting for too long. The limits are `ServerConfig::threads_max`, the number of the `Permits` that the \
-                 route uses, and `ServerConfig::queue_timeout` for the wait."
+                "The engine refused the request before its handler was called, because others of \
+                 its route would have kept it waiting for too long. The limits are \
+                 `ServerConfig::threads_max`, the number of the `Permits` that the route uses, and \
+                 `ServerConfig::queue_timeout` for the wait."
             }
         }
     }

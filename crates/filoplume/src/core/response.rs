@@ -24,18 +24,25 @@ use crate::semantics::conditional::RequestConditions;
 /// client.get("/maybe").send().assert_status(404);
 /// ```
 ///
-/// Types of the app become responses by implementing it; an error type then says itself how it is answered:
+/// Types of the app become responses by implementing it; an error type then says itself how it is
+/// answered:
 ///
 /// ```
 /// use filoplume::prelude::*;
 ///
-/// enum Refused { SoldOut, NoMoney { missing: u32 } }
+/// enum Refused {
+///     SoldOut,
+///     NoMoney { missing: u32 },
+/// }
 ///
 /// impl IntoResponse for Refused {
 ///     fn into_response(self) -> Result<Response> {
 ///         Err(match self {
 ///             Self::SoldOut => Error::conflict("sold out"),
-///             Self::NoMoney { missing } => Error::new(StatusCode::PAYMENT_REQUIRED, format!("{missing} are missing")),
+///             Self::NoMoney { missing } => Error::new(
+///                 StatusCode::PAYMENT_REQUIRED,
+///                 format!("{missing} are missing"),
+///             ),
 ///         })
 ///     }
 /// }
@@ -55,10 +62,13 @@ use crate::semantics::conditional::RequestConditions;
 #[diagnostic::on_unimplemented(
     message = "`{Self}` does not become a response",
     label = "not a response",
-    note = "handlers return text, bytes, `Json(value)`, `Html(text)`, a `StatusCode`, `Redirect`, a `Response`, `()`",
+    note = "handlers return text, bytes, `Json(value)`, `Html(text)`, a `StatusCode`, `Redirect`, \
+            a `Response`, `()`",
     note = "or `(StatusCode, value)`, `Option<value>`, `Result<value>`",
-    note = "the error of a `Result` becomes a response too: for one of yours, `impl IntoResponse` says the status",
-    note = "a struct with `#[derive(Serialize)]`, a list or a number is answered as `Json(value)`, a number as text as `n.to_string()`",
+    note = "the error of a `Result` becomes a response too: for one of yours, `impl IntoResponse` \
+            says the status",
+    note = "a struct with `#[derive(Serialize)]`, a list or a number is answered as \
+            `Json(value)`, a number as text as `n.to_string()`",
     note = "handlers are not `async`: they may block"
 )]
 pub trait IntoResponse {
@@ -146,8 +156,10 @@ pub(crate) fn respond<R: IntoResponse>(
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot be the error of a `Result` that a handler returns",
     label = "its error does not become a response",
-    note = "return `filoplume::Result<T>`: `?` turns every `std::error::Error` into an `Error`, which is a `500` that is logged",
-    note = "`.map_err(|error| Error::bad_request(error.to_string()))?` chooses another status; an error type of your own says it with `impl IntoResponse`",
+    note = "return `filoplume::Result<T>`: `?` turns every `std::error::Error` into an `Error`, \
+            which is a `500` that is logged",
+    note = "`.map_err(|error| Error::bad_request(error.to_string()))?` chooses another status; an \
+            error type of your own says it with `impl IntoResponse`",
     note = "a `Box<dyn std::error::Error>` becomes one by `.map_err(Error::internal)?`"
 )]
 pub trait ErrorResponse: IntoResponse {}

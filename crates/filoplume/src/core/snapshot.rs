@@ -46,7 +46,9 @@ mod tests {
     fn secrets_are_not_shown() {
         assert_eq!(shown("Authorization", b"Bearer abc"), "(hidden, 10 bytes)");
         assert_eq!(shown("Cookie", b"a=b"), "(hidden, 3 bytes)");
-        for name in ["X-CSRF-Token", "X-Api-Key", "X-Auth-Key", "X-Session-Id", "Proxy-Authorization"] {
+        for name in
+            ["X-CSRF-Token", "X-Api-Key", "X-Auth-Key", "X-Session-Id", "Proxy-Authorization"]
+        {
             assert_eq!(shown(name, b"abc"), "(hidden, 3 bytes)", "{name}");
         }
         assert_eq!(shown("Accept", b"*/*"), "*/*");

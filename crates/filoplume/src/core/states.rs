@@ -20,7 +20,9 @@ pub(crate) struct States {
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot be a state: threads cannot share it",
     label = "it is not `Send + Sync`",
-    note = "a connection that is not `Sync`, such as `rusqlite::Connection`, belongs in a pool: `.state(pool)` with `State(pool): State<Pool>`; a single connection goes into an `Arc<Mutex<..>>`",
+    note = "a connection that is not `Sync`, such as `rusqlite::Connection`, belongs in a pool: \
+            `.state(pool)` with `State(pool): State<Pool>`; a single connection goes into an \
+            `Arc<Mutex<..>>`",
     note = "`Rc` becomes `Arc`, `Cell` an atomic, and `RefCell` a `Mutex`"
 )]
 pub trait Shared: Send + Sync {}

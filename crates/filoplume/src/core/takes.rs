@@ -27,8 +27,15 @@
 /// use filoplume::prelude::*;
 ///
 /// App::new()
-///     .post("/", |Query(text): Query<Vec<(String, String)>>, Json(list): Json<Vec<String>>| format!("{text:?} {list:?}"))
-///     .get("/{id}", |Path(id): Path<u64>, request: Request| format!("{} {id}", request.path()));
+///     .post(
+///         "/",
+///         |Query(text): Query<Vec<(String, String)>>, Json(list): Json<Vec<String>>| {
+///             format!("{text:?} {list:?}")
+///         },
+///     )
+///     .get("/{id}", |Path(id): Path<u64>, request: Request| {
+///         format!("{} {id}", request.path())
+///     });
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
@@ -50,14 +57,18 @@ pub(crate) const fn check_takes(parameters: &[Takes]) {
     let mut request_is_taken = false;
     let mut index = 0;
     while index < parameters.len() {
-        assert!(!request_is_taken, "a handler that takes the whole `Request` takes it as its last parameter");
+        assert!(
+            !request_is_taken,
+            "a handler that takes the whole `Request` takes it as its last parameter"
+        );
         match parameters[index] {
             Takes::Nothing => {}
             Takes::Content | Takes::Stream => {
                 assert!(
                     !content_is_taken,
-                    "two parameters of this handler take the content of the request: only one can have it, \
-                     as `String`, `Bytes`, `Json<T>` or `Form<T>`, and the handler reads the rest from that one"
+                    "two parameters of this handler take the content of the request: only one can \
+                     have it, as `String`, `Bytes`, `Json<T>` or `Form<T>`, and the handler reads \
+                     the rest from that one"
                 );
                 content_is_taken = true;
             }

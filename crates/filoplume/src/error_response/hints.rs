@@ -20,21 +20,23 @@ pub(super) fn hint(
 ) -> Option<String> {
     let hint = match response.status_code() {
         StatusCode::NOT_FOUND if route.is_none() => return Some(not_found(routes)),
-        StatusCode::NOT_FOUND => "The route matched; its handler or middleware answered 404.".to_owned(),
+        StatusCode::NOT_FOUND => {
+            "The route matched; its handler or middleware answered 404.".to_owned()
+        }
         StatusCode::METHOD_NOT_ALLOWED => {
             let allow = response.headers().get_str("allow").unwrap_or("no method");
             format!("The path has routes for other methods: {allow}.")
         }
-        StatusCode::UNSUPPORTED_MEDIA_TYPE => {
-            "The client has to say in `Content-Type` what it sends. The test client's `json`, `form` and `multipart` do, \
-             and so do `curl --json`, `curl -d` for a form and `curl -F` for one with files."
-                .to_owned()
-        }
-        StatusCode::PAYLOAD_TOO_LARGE => {
-            "The route takes less. `Route::content_bytes_max` sets how much, and what a handler reads as `Body` is not \
-             collected. The fields of a form have limits of their own: `MultipartLimits`."
-                .to_owned()
-        }
+        StatusCode::UNSUPPORTED_MEDIA_TYPE => "The client has to say in `Content-Type` what it \
+                                               sends. The test client's `json`, `form` and \
+                                               `multipart` do, and so do `curl --json`, `curl -d` \
+                                               for a form and `curl -F` for one with files."
+            .to_owned(),
+        StatusCode::PAYLOAD_TOO_LARGE => "The route takes less. `Route::content_bytes_max` sets \
+                                          how much, and what a handler reads as `Body` is not \
+                                          collected. The fields of a form have limits of their \
+                                          own: `MultipartLimits`."
+            .to_owned(),
         StatusCode::INTERNAL_SERVER_ERROR => return internal(error),
         StatusCode::SERVICE_UNAVAILABLE => error.downcast_ref::<Refusing>()?.hint().to_owned(),
         _ => return None,
@@ -50,8 +52,11 @@ fn not_found(routes: &[RouteLine<'_>]) -> String {
         }
         [] => "No route matches the path.".to_owned(),
         alike => {
-            let names: Vec<_> =
-                alike.iter().take(3).map(|route| format!("{} {}", route.methods, route.pattern)).collect();
+            let names: Vec<_> = alike
+                .iter()
+                .take(3)
+                .map(|route| format!("{} {}", route.methods, route.pattern))
+                .collect();
             format!("No route matches the path. Was {} meant?", names.join(" or "))
         }
     }
@@ -63,23 +68,29 @@ fn internal(error: &Error) -> Option<String> {
     }
     if error.downcast_ref::<Panicked>().is_some() {
         return Some(
-            "A panic is a mistake of the program. What can go wrong is better returned: as `Result`, with `?`.".to_owned(),
+            "A panic is a mistake of the program. What can go wrong is better returned: as \
+             `Result`, with `?`."
+                .to_owned(),
         );
     }
     if error.downcast_ref::<ExtensionRejection>().is_some() {
         return Some(
-            "`Extension` is filled by middleware. Is that middleware added with `.with(..)` to the app, the router or the \
-             route, and does it run before?"
+            "`Extension` is filled by middleware. Is that middleware added with `.with(..)` to \
+             the app, the router or the route, and does it run before?"
                 .to_owned(),
         );
     }
     let io_error = error.downcast_ref::<io::Error>();
     if io_error.is_some_and(|error| error.kind() == io::ErrorKind::NotFound) {
-        let folder = std::env::current_dir().map(|folder| folder.display().to_string()).unwrap_or_default();
-        return Some(format!("A file is missing. Relative paths begin at the working directory, {folder}."));
+        let folder =
+            std::env::current_dir().map(|folder| folder.display().to_string()).unwrap_or_default();
+        return Some(format!(
+            "A file is missing. Relative paths begin at the working directory, {folder}."
+        ));
     }
     error.source().map(|_| {
-        "This error came through a `?`. `App::map_error` says how its type is answered; `Error::new` says it in place."
+        "This error came through a `?`. `App::map_error` says how its type is answered; \
+         `Error::new` says it in place."
             .to_owned()
     })
 }
@@ -96,7 +107,8 @@ pub(super) fn are_alike(pattern: &str, path: &str) -> bool {
     if path.len() > 1 && pattern.ends_with(path) {
         return true;
     }
-    let (patterns, paths): (Vec<_>, Vec<_>) = (pattern.split('/').collect(), path.split('/').collect());
+    let (patterns, paths): (Vec<_>, Vec<_>) =
+        (pattern.split('/').collect(), path.split('/').collect());
     if patterns.len() != paths.len() {
         return false;
     }

@@ -1,4 +1,5 @@
-//! The one place where errors become what a client reads: problem details (RFC 9457), HTML, or plain text.
+//! The one place where errors become what a client reads: problem details (RFC 9457), HTML, or
+//! plain text.
 
 mod development;
 mod hints;
@@ -26,11 +27,17 @@ struct Report<'a> {
     findings: Option<Findings<'a>>,
 }
 
-/// Gives the response that stands for an error its content. Its status and headers stay, whoever set them.
+/// Gives the response that stands for an error its content. Its status and headers stay, whoever
+/// set them.
 #[inline(never)]
-pub(crate) fn present(mut response: Response, context: Context<'_>, routes: &[CompiledRoute]) -> Response {
+pub(crate) fn present(
+    mut response: Response,
+    context: Context<'_>,
+    routes: &[CompiledRoute],
+) -> Response {
     let status = response.status_code();
-    // Middleware may have made something else of it, such as a redirect to a login: that has no content.
+    // Middleware may have made something else of it, such as a redirect to a login: that has no
+    // content.
     if !(status.is_client_error() || status.is_server_error()) {
         return response;
     }
@@ -72,7 +79,8 @@ fn content_of(
         None => status.canonical_reason().map_or_else(|| nameless(status), Cow::Borrowed),
     };
     let snapshot = context.asked.snapshot();
-    let findings = snapshot.map(|snapshot| Findings::of(error, response, snapshot, context.route, routes));
+    let findings =
+        snapshot.map(|snapshot| Findings::of(error, response, snapshot, context.route, routes));
     let report = Report { status, title, error, findings };
     let mut content = Response::default();
     match context.asked.format() {

@@ -1,13 +1,15 @@
 //! Problem details for machines (RFC 9457), and the same as plain text.
 //!
-//! Written by hand and not by a serializer, so that an error reads the same whatever features are on.
+//! Written by hand and not by a serializer, so that an error reads the same whatever features are
+//! on.
 
 use std::fmt::Write as _;
 
 use super::Report;
 use super::development::Findings;
 
-/// Returns the members as `application/problem+json`. `type` is left out if it says nothing (`about:blank`).
+/// Returns the members as `application/problem+json`. `type` is left out if it says nothing
+/// (`about:blank`).
 pub(super) fn details(report: &Report<'_>) -> String {
     let error = report.error;
     let mut object = Object::new();
@@ -128,7 +130,10 @@ mod tests {
 
     #[test]
     fn text_is_escaped_as_json_wants_it() {
-        assert_eq!(string("a\"b\\c\n\u{1}ö\u{2028}</script>"), "\"a\\\"b\\\\c\\n\\u0001ö\u{2028}</script>\"");
+        assert_eq!(
+            string("a\"b\\c\n\u{1}ö\u{2028}</script>"),
+            "\"a\\\"b\\\\c\\n\\u0001ö\u{2028}</script>\""
+        );
     }
 
     #[test]

@@ -18,9 +18,14 @@ use crate::core::error::Error;
 /// use filoplume::extract::Basic;
 /// use filoplume::prelude::*;
 ///
-/// let app = App::new().get("/", |basic: Basic| format!("you say that you are {}", basic.user));
+/// let app =
+///     App::new().get("/", |basic: Basic| format!("you say that you are {}", basic.user));
 /// let client = app.test();
-/// client.get("/").header("authorization", "Basic YWRhOnNlc2FtZQ==").send().assert_text("you say that you are ada");
+/// client
+///     .get("/")
+///     .header("authorization", "Basic YWRhOnNlc2FtZQ==")
+///     .send()
+///     .assert_text("you say that you are ada");
 /// client.get("/").send().assert_status(401);
 /// ```
 ///
@@ -79,11 +84,17 @@ impl fmt::Debug for Basic {
 /// use filoplume::extract::Bearer;
 /// use filoplume::prelude::*;
 ///
-/// let app = App::new().get("/", |Bearer(token): Bearer| format!("{} characters", token.len()));
-/// app.test().get("/").header("authorization", "Bearer abc.def").send().assert_text("7 characters");
+/// let app =
+///     App::new().get("/", |Bearer(token): Bearer| format!("{} characters", token.len()));
+/// app.test()
+///     .get("/")
+///     .header("authorization", "Bearer abc.def")
+///     .send()
+///     .assert_text("7 characters");
 /// ```
 ///
-/// Refused with `401` if there is none, and `400` if it is malformed (RFC 6750, 3.1), with a challenge.
+/// Refused with `401` if there is none, and `400` if it is malformed (RFC 6750, 3.1), with a
+/// challenge.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Bearer(pub String);
 
@@ -130,11 +141,14 @@ impl fmt::Debug for Bearer {
 /// use filoplume::extract::{AuthorizationRejection, Basic, Scheme};
 /// use filoplume::prelude::*;
 ///
-/// let app = App::new().get("/", |basic: Result<Basic, AuthorizationRejection>| match basic {
-///     Err(AuthorizationRejection::Missing { scheme: Scheme::Basic }) => "say user and password".to_owned(),
-///     Err(rejection) => rejection.to_string(),
-///     Ok(basic) => basic.user,
-/// });
+/// let app =
+///     App::new().get("/", |basic: Result<Basic, AuthorizationRejection>| match basic {
+///         Err(AuthorizationRejection::Missing { scheme: Scheme::Basic }) => {
+///             "say user and password".to_owned()
+///         }
+///         Err(rejection) => rejection.to_string(),
+///         Ok(basic) => basic.user,
+///     });
 /// app.test().get("/").send().assert_text("say user and password");
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -196,14 +210,17 @@ pub enum AuthorizationRejection {
 impl AuthorizationRejection {
     fn scheme(&self) -> Scheme {
         match self {
-            Self::Missing { scheme } | Self::Malformed { scheme } | Self::Several { scheme } => *scheme,
+            Self::Missing { scheme } | Self::Malformed { scheme } | Self::Several { scheme } => {
+                *scheme
+            }
         }
     }
 
     /// The answer, with a challenge for this realm.
     pub(crate) fn describe_for(&self, realm: &str) -> Error {
         let realm = quoted(realm);
-        // RFC 7617 knows no malformed request: credentials that are not valid are a 401 (RFC 9110, 15.5.2).
+        // RFC 7617 knows no malformed request: credentials that are not valid are a 401 (RFC 9110,
+        // 15.5.2).
         let (status, challenge) = match (self.scheme(), self) {
             (Scheme::Basic, _) => {
                 (StatusCode::UNAUTHORIZED, format!("Basic realm={realm}, charset=\"UTF-8\""))
@@ -212,9 +229,10 @@ impl AuthorizationRejection {
             (Scheme::Bearer, Self::Missing { .. }) => {
                 (StatusCode::UNAUTHORIZED, format!("Bearer realm={realm}"))
             }
-            (Scheme::Bearer, _) => {
-                (StatusCode::BAD_REQUEST, format!("Bearer realm={realm}, error=\"invalid_request\""))
-            }
+            (Scheme::Bearer, _) => (
+                StatusCode::BAD_REQUEST,
+                format!("Bearer realm={realm}, error=\"invalid_request\""),
+            ),
         };
         Error::new(status, self.to_string()).with_known_header("www-authenticate", challenge)
     }
@@ -227,7 +245,8 @@ impl fmt::Display for AuthorizationRejection {
                 write!(f, "credentials are missing: send `authorization: {scheme} ..`")
             }
             Self::Malformed { scheme: Scheme::Basic } => f.write_str(
-                "the credentials in `authorization` are malformed: `user:password` in UTF-8 and base64",
+                "the credentials in `authorization` are malformed: `user:password` in UTF-8 and \
+                 base64",
             ),
             Self::Malformed { scheme: Scheme::Bearer } => {
                 f.write_str("the token in `authorization` is malformed")
@@ -274,7 +293,9 @@ pub(crate) fn quoted(text: &str) -> String {
 }
 
 /// What is missing may be missing.
-fn unless_missing<T>(result: Result<T, AuthorizationRejection>) -> Result<Option<T>, AuthorizationRejection> {
+fn unless_missing<T>(
+    result: Result<T, AuthorizationRejection>,
+) -> Result<Option<T>, AuthorizationRejection> {
     match result {
         Ok(value) => Ok(Some(value)),
         Err(AuthorizationRejection::Missing { .. }) => Ok(None),

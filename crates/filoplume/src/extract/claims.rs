@@ -8,16 +8,19 @@ use std::sync::Arc;
 use filoplume_runtime::Request;
 use serde::de::DeserializeOwned;
 
-use super::{AuthorizationRejection, Extract, ExtractOptional, REALM, Refusal, Scheme, invalid_token};
+use super::{
+    AuthorizationRejection, Extract, ExtractOptional, REALM, Refusal, Scheme, invalid_token,
+};
 use crate::core::context::Context;
 use crate::core::error::Error;
 use crate::core::options::RouteOptions;
 
-/// What a valid token says, read as a `T`. The token was checked by [`Jwt`](crate::middleware::Jwt); an app whose handler
-/// takes claims without it does not start.
+/// What a valid token says, read as a `T`. The token was checked by
+/// [`Jwt`](crate::middleware::Jwt); an app whose handler takes claims without it does not start.
 ///
 /// Refused with `401` if the token lacks what `T` wants, and if there is none where that is
-/// [optional](crate::middleware::Jwt::optional): there `Option<Claims<T>>` is the parameter. A claim that nothing is done with need not be in `T`.
+/// [optional](crate::middleware::Jwt::optional): there `Option<Claims<T>>` is the parameter. A
+/// claim that nothing is done with need not be in `T`.
 ///
 /// ```
 /// use std::time::Duration;
@@ -48,9 +51,11 @@ impl<T: DeserializeOwned> Extract for Claims<T> {
 
     fn extract(request: &mut Request, _: &Context<'_>) -> Result<Self, ClaimsRejection> {
         let VerifiedClaims(claims) = request.extensions().get().ok_or(ClaimsRejection::NoToken)?;
-        serde_path_to_error::deserialize(&**claims).map(Self).map_err(|error| ClaimsRejection::Data {
-            claim: error.path().to_string(),
-            source: Arc::new(error.into_inner()),
+        serde_path_to_error::deserialize(&**claims).map(Self).map_err(|error| {
+            ClaimsRejection::Data {
+                claim: error.path().to_string(),
+                source: Arc::new(error.into_inner()),
+            }
         })
     }
 
@@ -146,7 +151,9 @@ impl StdError for ClaimsRejection {
 impl Refusal for ClaimsRejection {
     fn describe(&self) -> Error {
         match self {
-            Self::NoToken => AuthorizationRejection::Missing { scheme: Scheme::Bearer }.describe_for(REALM),
+            Self::NoToken => {
+                AuthorizationRejection::Missing { scheme: Scheme::Bearer }.describe_for(REALM)
+            }
             Self::Data { .. } => {
                 invalid_token(REALM, "the token is not valid", Some("the token lacks a claim"))
             }

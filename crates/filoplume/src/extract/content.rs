@@ -57,12 +57,20 @@ impl Extract for String {
 /// fn count(text: Result<String, ContentRejection>) -> Result<String> {
 ///     match text {
 ///         Ok(text) => Ok(format!("{} words", text.split_whitespace().count())),
-///         Err(ContentRejection::NotUtf8 { at }) => Ok(format!("no text from byte {at} on")),
+///         Err(ContentRejection::NotUtf8 { at }) => {
+///             Ok(format!("no text from byte {at} on"))
+///         }
 ///         Err(rejection) => Err(rejection.into()),
 ///     }
 /// }
 ///
-/// App::new().post("/", count).test().post("/").body(b"hi\xff").send().assert_text("no text from byte 2 on");
+/// App::new()
+///     .post("/", count)
+///     .test()
+///     .post("/")
+///     .body(b"hi\xff")
+///     .send()
+///     .assert_text("no text from byte 2 on");
 /// ```
 #[derive(Clone, Debug)]
 #[non_exhaustive]

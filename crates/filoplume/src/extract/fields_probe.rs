@@ -19,8 +19,8 @@ pub(super) fn mismatch<T: DeserializeOwned>(extractor: &str) -> Option<String> {
     let Ok(Err(Verdict::Mismatch(what))) = result else { return None };
     let name = type_name_of::<T>();
     Some(format!(
-        "it takes `{extractor}<{name}>`, {what}, and what comes there is names with values: take a struct with \
-         `#[derive(Deserialize)]` and a field for each name"
+        "it takes `{extractor}<{name}>`, {what}, and what comes there is names with values: take \
+         a struct with `#[derive(Deserialize)]` and a field for each name"
     ))
 }
 
@@ -116,7 +116,10 @@ struct List;
 impl<'de> SeqAccess<'de> for List {
     type Error = Verdict;
 
-    fn next_element_seed<T: DeserializeSeed<'de>>(&mut self, seed: T) -> Result<Option<T::Value>, Verdict> {
+    fn next_element_seed<T: DeserializeSeed<'de>>(
+        &mut self,
+        seed: T,
+    ) -> Result<Option<T::Value>, Verdict> {
         seed.deserialize(Probe::Field).map(Some)
     }
 }
@@ -142,8 +145,16 @@ mod tests {
 
     #[test]
     fn a_value_is_not_read_from_fields() {
-        expect!["it takes `Query<u32>`, one value, and what comes there is names with values: take a struct with `#[derive(Deserialize)]` and a field for each name"].assert_eq(&mismatch::<u32>("Query").unwrap());
-        expect!["it takes `Form<Vec<String>>`, a list of values, and what comes there is names with values: take a struct with `#[derive(Deserialize)]` and a field for each name"].assert_eq(&mismatch::<Vec<String>>("Form").unwrap());
+        expect![
+            "it takes `Query<u32>`, one value, and what comes there is names with values: take a \
+             struct with `#[derive(Deserialize)]` and a field for each name"
+        ]
+        .assert_eq(&mismatch::<u32>("Query").unwrap());
+        expect![
+            "it takes `Form<Vec<String>>`, a list of values, and what comes there is names with \
+             values: take a struct with `#[derive(Deserialize)]` and a field for each name"
+        ]
+        .assert_eq(&mismatch::<Vec<String>>("Form").unwrap());
         assert!(mismatch::<Id>("Query").is_some());
         assert!(mismatch::<Option<String>>("Query").is_some());
     }

@@ -19,31 +19,43 @@ use crate::semantics::media_type::essence;
 /// What `application/x-www-form-urlencoded` is called.
 const CONTENT_TYPE: &str = "application/x-www-form-urlencoded";
 
-/// A form without files, read as a `T`: the content, or the query of a `GET` or `HEAD`, as browsers send it.
+/// A form without files, read as a `T`: the content, or the query of a `GET` or `HEAD`, as browsers
+/// send it.
 ///
-/// Fields are read as those of [`Query`](super::Query) are. A checkbox is a `bool` with `#[serde(default)]`: `on` is
-/// `true`. A number in a field that was left empty is the `None` of its `Option`.
+/// Fields are read as those of [`Query`](super::Query) are. A checkbox is a `bool` with
+/// `#[serde(default)]`: `on` is `true`. A number in a field that was left empty is the `None` of
+/// its `Option`.
 ///
 /// ```
 /// use filoplume::prelude::*;
 /// use serde::Deserialize;
 ///
 /// #[derive(Deserialize)]
-/// struct SignUp { name: String, age: Option<u8>, #[serde(default)] newsletter: bool }
+/// struct SignUp {
+///     name: String,
+///     age: Option<u8>,
+///     #[serde(default)]
+///     newsletter: bool,
+/// }
 ///
 /// let app = App::new().post("/sign-up", |Form(sign_up): Form<SignUp>| {
 ///     format!("{}, {:?}, {}", sign_up.name, sign_up.age, sign_up.newsletter)
 /// });
 /// let client = app.test();
 /// let post = |form: &str| {
-///     client.post("/sign-up").header("content-type", "application/x-www-form-urlencoded").body(form).send()
+///     client
+///         .post("/sign-up")
+///         .header("content-type", "application/x-www-form-urlencoded")
+///         .body(form)
+///         .send()
 /// };
 /// post("name=Ada+L&age=&newsletter=on").assert_text("Ada L, None, true");
 /// post("name=Ada&age=old").assert_status(422);
 /// ```
 ///
-/// Refused with `415` if the content has another type, `400` if it cannot be decoded, `422` if it is no `T`, with the
-/// field, and as [`Bytes`] are. Forms with files are [`Multipart`](super::Multipart).
+/// Refused with `415` if the content has another type, `400` if it cannot be decoded, `422` if it
+/// is no `T`, with the field, and as [`Bytes`] are. Forms with files are
+/// [`Multipart`](super::Multipart).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Form<T>(pub T);
 
@@ -73,7 +85,10 @@ impl<T: DeserializeOwned> Extract for Form<T> {
 
 /// `None` if nothing was sent: neither a query, of a `GET`, nor a content.
 impl<T: DeserializeOwned> ExtractOptional for Form<T> {
-    fn extract_optional(request: &mut Request, context: &Context<'_>) -> Result<Option<Self>, FormRejection> {
+    fn extract_optional(
+        request: &mut Request,
+        context: &Context<'_>,
+    ) -> Result<Option<Self>, FormRejection> {
         let is_absent = if is_in_query(request.method()) {
             request.query().unwrap_or_default().is_empty()
         } else {
@@ -109,12 +124,16 @@ impl<T> DerefMut for Form<T> {
 /// use filoplume::prelude::*;
 ///
 /// #[derive(serde::Deserialize)]
-/// struct SignUp { age: u8 }
+/// struct SignUp {
+///     age: u8,
+/// }
 ///
 /// fn sign_up(form: Result<Form<SignUp>, FormRejection>) -> Result<Html<String>> {
 ///     match form {
 ///         Ok(Form(sign_up)) => Ok(Html(format!("<p>{} years</p>", sign_up.age))),
-///         Err(FormRejection::Fields(FieldsError::Data { .. })) => Ok(Html("<p>Please try again</p>".to_owned())),
+///         Err(FormRejection::Fields(FieldsError::Data { .. })) => {
+///             Ok(Html("<p>Please try again</p>".to_owned()))
+///         }
 ///         Err(rejection) => Err(rejection.into()),
 ///     }
 /// }
@@ -164,9 +183,15 @@ impl Refusal for FormRejection {
                 return error.with_known_header("accept", CONTENT_TYPE);
             }
             Self::Content(rejection) => return rejection.describe(),
-            Self::Fields(fields @ FieldsError::Encoding { .. }) => (StatusCode::BAD_REQUEST, fields),
-            Self::Fields(fields @ FieldsError::TooMany { .. }) => (StatusCode::PAYLOAD_TOO_LARGE, fields),
-            Self::Fields(fields @ FieldsError::Data { .. }) => (StatusCode::UNPROCESSABLE_ENTITY, fields),
+            Self::Fields(fields @ FieldsError::Encoding { .. }) => {
+                (StatusCode::BAD_REQUEST, fields)
+            }
+            Self::Fields(fields @ FieldsError::TooMany { .. }) => {
+                (StatusCode::PAYLOAD_TOO_LARGE, fields)
+            }
+            Self::Fields(fields @ FieldsError::Data { .. }) => {
+                (StatusCode::UNPROCESSABLE_ENTITY, fields)
+            }
         };
         let error = Error::new(status, self.to_string());
         match fields.field() {

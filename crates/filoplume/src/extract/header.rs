@@ -13,9 +13,9 @@ use crate::core::error::Error;
 /// A header as a type. There are some in [`headers`](super::headers); those of an app are made so:
 ///
 /// ```
-/// use std::num::ParseIntError;
-/// use filoplume::prelude::*;
 /// use filoplume::extract::TypedHeader;
+/// use filoplume::prelude::*;
+/// use std::num::ParseIntError;
 ///
 /// /// How many cats the client has.
 /// struct Cats(u32);
@@ -29,7 +29,8 @@ use crate::core::error::Error;
 ///     }
 /// }
 ///
-/// let app = App::new().get("/", |Header(Cats(count)): Header<Cats>| format!("{count} cats"));
+/// let app =
+///     App::new().get("/", |Header(Cats(count)): Header<Cats>| format!("{count} cats"));
 /// let client = app.test();
 /// client.get("/").header("x-cats", "3").send().assert_text("3 cats");
 /// client.get("/").header("x-cats", "some").send().assert_status(400);
@@ -45,8 +46,9 @@ pub trait TypedHeader: Sized {
     /// The name, in any case.
     const NAME: &'static str;
 
-    /// Whether the value is a list (RFC 9110, 5.6.1). One that came as several fields is then joined by commas; of
-    /// any other header several fields are refused, because readers could disagree about which one counts.
+    /// Whether the value is a list (RFC 9110, 5.6.1). One that came as several fields is then
+    /// joined by commas; of any other header several fields are refused, because readers could
+    /// disagree about which one counts.
     const IS_LIST: bool = false;
 
     /// What is wrong with a value.
@@ -60,19 +62,32 @@ pub trait TypedHeader: Sized {
     fn parse(value: &str) -> Result<Self, Self::Error>;
 }
 
-/// A header, read as a [`TypedHeader`]. As a parameter `Option<Header<H>>` is `None` if it is not there.
+/// A header, read as a [`TypedHeader`]. As a parameter `Option<Header<H>>` is `None` if it is not
+/// there.
 ///
 /// ```
-/// use filoplume::prelude::*;
 /// use filoplume::extract::headers::{Host, UserAgent};
+/// use filoplume::prelude::*;
 ///
-/// let app = App::new().get("/", |Header(host): Header<Host>, agent: Option<Header<UserAgent>>| {
-///     format!("{} for {}", host.name(), agent.map_or("nobody".to_owned(), |Header(UserAgent(agent))| agent))
-/// });
-/// app.test().get("/").header("host", "example.org").send().assert_text("example.org for nobody");
+/// let app = App::new().get(
+///     "/",
+///     |Header(host): Header<Host>, agent: Option<Header<UserAgent>>| {
+///         format!(
+///             "{} for {}",
+///             host.name(),
+///             agent.map_or("nobody".to_owned(), |Header(UserAgent(agent))| agent)
+///         )
+///     },
+/// );
+/// app.test()
+///     .get("/")
+///     .header("host", "example.org")
+///     .send()
+///     .assert_text("example.org for nobody");
 /// ```
 ///
-/// Refused with `400` and the name if it is missing, occurs more than once and is no list, is not UTF-8, or is wrong.
+/// Refused with `400` and the name if it is missing, occurs more than once and is no list, is not
+/// UTF-8, or is wrong.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Header<H>(pub H);
 
@@ -86,7 +101,10 @@ impl<H: TypedHeader> Extract for Header<H> {
 }
 
 impl<H: TypedHeader> ExtractOptional for Header<H> {
-    fn extract_optional(request: &mut Request, _: &Context<'_>) -> Result<Option<Self>, HeaderRejection> {
+    fn extract_optional(
+        request: &mut Request,
+        _: &Context<'_>,
+    ) -> Result<Option<Self>, HeaderRejection> {
         let reject = |problem| HeaderRejection { name: H::NAME, problem };
         let mut values = request.headers().get_all(H::NAME);
         let Some(first) = values.next() else { return Ok(None) };
@@ -103,7 +121,8 @@ impl<H: TypedHeader> ExtractOptional for Header<H> {
             joined.push_str(text(value).map_err(reject)?);
         }
         let value = if joined.is_empty() { first } else { &joined };
-        let parsed = H::parse(value).map_err(|error| reject(HeaderProblem::Invalid(error.to_string())))?;
+        let parsed =
+            H::parse(value).map_err(|error| reject(HeaderProblem::Invalid(error.to_string())))?;
         Ok(Some(Self(parsed)))
     }
 }
@@ -133,11 +152,22 @@ impl<H> DerefMut for Header<H> {
 /// use filoplume::extract::headers::UserAgent;
 /// use filoplume::prelude::*;
 ///
-/// let app = App::new().get("/", |agent: Result<Header<UserAgent>, HeaderRejection>| match agent {
-///     Ok(Header(UserAgent(agent))) => Ok(agent),
-///     Err(rejection) => Err(Error::forbidden(format!("no robots: `{}` {}", rejection.name, rejection.problem))),
-/// });
-/// app.test().get("/").send().assert_status(403).assert_contains("no robots: `user-agent` is missing");
+/// let app =
+///     App::new().get(
+///         "/",
+///         |agent: Result<Header<UserAgent>, HeaderRejection>| match agent {
+///             Ok(Header(UserAgent(agent))) => Ok(agent),
+///             Err(rejection) => Err(Error::forbidden(format!(
+///                 "no robots: `{}` {}",
+///                 rejection.name, rejection.problem
+///             ))),
+///         },
+///     );
+/// app.test()
+///     .get("/")
+///     .send()
+///     .assert_status(403)
+///     .assert_contains("no robots: `user-agent` is missing");
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
@@ -151,8 +181,8 @@ pub struct HeaderRejection {
 /// What is wrong with a header.
 ///
 /// ```
-/// use filoplume::extract::{HeaderProblem, HeaderRejection};
 /// use filoplume::extract::headers::ContentType;
+/// use filoplume::extract::{HeaderProblem, HeaderRejection};
 /// use filoplume::prelude::*;
 ///
 /// fn kind(header: Result<Header<ContentType>, HeaderRejection>) -> Result<String> {

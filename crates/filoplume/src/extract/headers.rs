@@ -12,12 +12,17 @@ use crate::semantics::weight::{WEIGHT_MAX, Weight, parse_weight};
 /// use filoplume::prelude::*;
 ///
 /// let app = App::new().get("/", |accept: Option<Header<Accept>>| {
-///     match accept.and_then(|Header(accept)| accept.best_of(&["text/html", "text/plain"])) {
+///     match accept.and_then(|Header(accept)| accept.best_of(&["text/html", "text/plain"]))
+///     {
 ///         Some("text/plain") => "Hello!".into_response(),
 ///         _ => Html("<h1>Hello!</h1>").into_response(),
 ///     }
 /// });
-/// app.test().get("/").header("accept", "text/plain, text/html;q=0.5").send().assert_text("Hello!");
+/// app.test()
+///     .get("/")
+///     .header("accept", "text/plain, text/html;q=0.5")
+///     .send()
+///     .assert_text("Hello!");
 /// ```
 #[derive(Clone, Debug, PartialEq)]
 pub struct Accept {
@@ -26,7 +31,8 @@ pub struct Accept {
 }
 
 impl Accept {
-    /// Returns the offer that the client likes best, the first of those that it likes as much; `None` if it likes none.
+    /// Returns the offer that the client likes best, the first of those that it likes as much;
+    /// `None` if it likes none.
     ///
     /// ```
     /// use filoplume::extract::TypedHeader;
@@ -34,7 +40,10 @@ impl Accept {
     ///
     /// let accept = Accept::parse("text/html, application/json;q=0.8, */*;q=0.1")?;
     /// assert_eq!(accept.best_of(&["application/json", "text/html"]), Some("text/html"));
-    /// assert_eq!(accept.best_of(&["image/png", "application/json"]), Some("application/json"));
+    /// assert_eq!(
+    ///     accept.best_of(&["image/png", "application/json"]),
+    ///     Some("application/json")
+    /// );
     /// # Ok::<(), &str>(())
     /// ```
     pub fn best_of<'a>(&self, offers: &[&'a str]) -> Option<&'a str> {
@@ -71,7 +80,8 @@ impl TypedHeader for Accept {
     fn parse(value: &str) -> Result<Self, &'static str> {
         let ranges = value.split(',').map(trim).filter(|range| !range.is_empty());
         let ranges = ranges.map(|range| {
-            let (kind, subtype) = essence(range).split_once('/').ok_or("a range is no `type/subtype`")?;
+            let (kind, subtype) =
+                essence(range).split_once('/').ok_or("a range is no `type/subtype`")?;
             if !(is_token(kind) && is_token(subtype)) {
                 return Err("a range is no `type/subtype`");
             }
@@ -80,7 +90,8 @@ impl TypedHeader for Accept {
                 Ok(_) => None,
                 Err(_) => Some(None),
             });
-            let weight = weight.unwrap_or(Some(WEIGHT_MAX)).ok_or("a weight is no number from 0 to 1")?;
+            let weight =
+                weight.unwrap_or(Some(WEIGHT_MAX)).ok_or("a weight is no number from 0 to 1")?;
             Ok((essence(range).to_owned(), weight))
         });
         ranges.collect::<Result<_, _>>().map(|ranges| Self { ranges })
@@ -94,9 +105,17 @@ impl TypedHeader for Accept {
 /// use filoplume::prelude::*;
 ///
 /// let app = App::new().post("/", |Header(content_type): Header<ContentType>| {
-///     format!("{} in {}", content_type.essence(), content_type.parameter("charset").unwrap_or("?"))
+///     format!(
+///         "{} in {}",
+///         content_type.essence(),
+///         content_type.parameter("charset").unwrap_or("?")
+///     )
 /// });
-/// app.test().post("/").header("content-type", "Text/CSV; charset=utf-8").send().assert_text("text/csv in utf-8");
+/// app.test()
+///     .post("/")
+///     .header("content-type", "Text/CSV; charset=utf-8")
+///     .send()
+///     .assert_text("text/csv in utf-8");
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ContentType {
@@ -134,15 +153,21 @@ impl TypedHeader for ContentType {
     }
 }
 
-/// `Host` (RFC 9110, 7.2): what the client believes to talk to. It can say whatever it likes: compare it before
-/// it is put into links.
+/// `Host` (RFC 9110, 7.2): what the client believes to talk to. It can say whatever it likes:
+/// compare it before it is put into links.
 ///
 /// ```
 /// use filoplume::extract::headers::Host;
 /// use filoplume::prelude::*;
 ///
-/// let app = App::new().get("/", |Header(host): Header<Host>| format!("{}, port {:?}", host.name(), host.port()));
-/// app.test().get("/").header("host", "Example.org:8080").send().assert_text("example.org, port Some(8080)");
+/// let app = App::new().get("/", |Header(host): Header<Host>| {
+///     format!("{}, port {:?}", host.name(), host.port())
+/// });
+/// app.test()
+///     .get("/")
+///     .header("host", "Example.org:8080")
+///     .send()
+///     .assert_text("example.org, port Some(8080)");
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Host {
@@ -194,7 +219,8 @@ macro_rules! texts {
 }
 
 texts! {
-    /// `Origin` (RFC 6454, 7): where the page came from that sends the request; `null` if it does not say.
+    /// `Origin` (RFC 6454, 7): where the page came from that sends the request; `null` if it does
+    /// not say.
     ///
     /// ```
     /// use filoplume::extract::headers::Origin;
@@ -237,9 +263,14 @@ mod tests {
         assert_eq!(accept.best_of(&["text/plain"]), None);
         assert_eq!(accept.best_of(&["image/png", "text/html"]), Some("text/html"));
         assert_eq!(accept.best_of(&["image/png", "text/plain"]), Some("image/png"));
-        for wrong in
-            ["text", "text/plain;q=2", "text/plain;q=0.1234", "text/plain;q=-1", "text/plain;q=\"", "a b/c"]
-        {
+        for wrong in [
+            "text",
+            "text/plain;q=2",
+            "text/plain;q=0.1234",
+            "text/plain;q=-1",
+            "text/plain;q=\"",
+            "a b/c",
+        ] {
             assert!(Accept::parse(wrong).is_err(), "{wrong}");
         }
     }

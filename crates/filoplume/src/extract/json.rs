@@ -24,22 +24,31 @@ use crate::semantics::media_type::essence;
 /// use serde::{Deserialize, Serialize};
 ///
 /// #[derive(Deserialize, Serialize)]
-/// struct Note { title: String, stars: u8 }
+/// struct Note {
+///     title: String,
+///     stars: u8,
+/// }
 ///
 /// let app = App::new().post("/notes", |Json(mut note): Json<Note>| {
 ///     note.stars += 1;
 ///     (StatusCode::CREATED, Json(note))
 /// });
 /// let client = app.test();
-/// let note = client.post("/notes").header("content-type", "application/json").body(r#"{"title":"a","stars":2}"#);
+/// let note = client
+///     .post("/notes")
+///     .header("content-type", "application/json")
+///     .body(r#"{"title":"a","stars":2}"#);
 /// note.send().assert_status(201).assert_text(r#"{"title":"a","stars":3}"#);
 ///
-/// let wrong = client.post("/notes").header("content-type", "application/json").body(r#"{"title":"a","stars":-2}"#);
+/// let wrong = client
+///     .post("/notes")
+///     .header("content-type", "application/json")
+///     .body(r#"{"title":"a","stars":-2}"#);
 /// wrong.send().assert_status(422);
 /// ```
 ///
-/// Refused with `415` without a JSON `Content-Type`, `400` if the content is no JSON, `422` if it is JSON and no `T`,
-/// with the field, and as [`Bytes`] are.
+/// Refused with `415` without a JSON `Content-Type`, `400` if the content is no JSON, `422` if it
+/// is JSON and no `T`, with the field, and as [`Bytes`] are.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Json<T>(pub T);
 
@@ -53,7 +62,8 @@ impl<T: DeserializeOwned> Extract for Json<T> {
         }
         let content = Bytes::extract(request, context).map_err(JsonRejection::Content)?;
         let mut deserializer = serde_json::Deserializer::from_slice(&content);
-        let value = serde_path_to_error::deserialize(&mut deserializer).map_err(JsonRejection::of)?;
+        let value =
+            serde_path_to_error::deserialize(&mut deserializer).map_err(JsonRejection::of)?;
         deserializer.end().map_err(|error| JsonRejection::Syntax(Arc::new(error)))?;
         Ok(Self(value))
     }
@@ -61,7 +71,10 @@ impl<T: DeserializeOwned> Extract for Json<T> {
 
 /// `None` if nothing was sent: no content and no `Content-Type`.
 impl<T: DeserializeOwned> ExtractOptional for Json<T> {
-    fn extract_optional(request: &mut Request, context: &Context<'_>) -> Result<Option<Self>, JsonRejection> {
+    fn extract_optional(
+        request: &mut Request,
+        context: &Context<'_>,
+    ) -> Result<Option<Self>, JsonRejection> {
         if request.content_length() == Some(0) && !request.headers().contains("content-type") {
             return Ok(None);
         }
@@ -166,7 +179,9 @@ impl fmt::Display for JsonRejection {
             }
             Self::Content(rejection) => rejection.fmt(f),
             Self::Syntax(error) => write!(f, "the content is no JSON: {error}"),
-            Self::Data { field: None, source } => write!(f, "the content is not as expected: {source}"),
+            Self::Data { field: None, source } => {
+                write!(f, "the content is not as expected: {source}")
+            }
             Self::Data { field: Some(field), source } => write!(f, "`{field}` is wrong: {source}"),
         }
     }
@@ -195,7 +210,9 @@ impl Refusal for JsonRejection {
         };
         let error = Error::new(status, self.to_string());
         match self {
-            Self::Data { field: Some(field), source } => error.with_field(field, source.to_string()),
+            Self::Data { field: Some(field), source } => {
+                error.with_field(field, source.to_string())
+            }
             _ => error,
         }
     }

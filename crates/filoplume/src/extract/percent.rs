@@ -11,11 +11,14 @@ use percent_encoding::percent_decode;
 /// use filoplume::extract::{EncodingError, PathRejection};
 /// use filoplume::prelude::*;
 ///
-/// let app = App::new().get("/{name}", |name: Result<Path<String>, PathRejection>| match name {
-///     Ok(Path(name)) => name,
-///     Err(PathRejection::Encoding { error: EncodingError::NotUtf8, .. }) => "write UTF-8, please".to_owned(),
-///     Err(rejection) => rejection.to_string(),
-/// });
+/// let app =
+///     App::new().get("/{name}", |name: Result<Path<String>, PathRejection>| match name {
+///         Ok(Path(name)) => name,
+///         Err(PathRejection::Encoding { error: EncodingError::NotUtf8, .. }) => {
+///             "write UTF-8, please".to_owned()
+///         }
+///         Err(rejection) => rejection.to_string(),
+///     });
 /// app.test().get("/caf%E9").send().assert_text("write UTF-8, please");
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,7 +1,8 @@
 //! Where a typed input is wrong, as its sender would name it, and what is said of it.
 
-/// How much is repeated of what a client sent: from the beginning of a text, and from its end. Serde quotes values and names
-/// whole, so that an answer, and a line in the log, would be a multiple of what came.
+/// How much is repeated of what a client sent: from the beginning of a text, and from its end.
+/// Serde quotes values and names whole, so that an answer, and a line in the log, would be a
+/// multiple of what came.
 const BEGIN_CHARS_MAX: usize = 300;
 const END_CHARS_MAX: usize = 100;
 
@@ -15,11 +16,13 @@ pub(crate) fn shortened(text: String) -> String {
     format!("{} … {}", &text[..begin], &text[end..])
 }
 
-/// Returns the place of an error of serde, such as `items[2].price`; `None` if it is the whole input.
+/// Returns the place of an error of serde, such as `items[2].price`; `None` if it is the whole
+/// input.
 #[cfg(any(feature = "json", feature = "form"))]
 pub(crate) fn place(path: &serde_path_to_error::Path, message: &str) -> Option<String> {
     let path = Some(path.to_string()).filter(|path| path != ".").map(shortened);
-    // A field that is not there has no path: the path ends at what should have it, and only serde's text names it.
+    // A field that is not there has no path: the path ends at what should have it, and only serde's
+    // text names it.
     let missing = message.strip_prefix("missing field `").and_then(|rest| rest.split('`').next());
     match (path, missing) {
         (Some(path), Some(field)) => Some(format!("{path}.{field}")),

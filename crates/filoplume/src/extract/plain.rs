@@ -22,7 +22,8 @@ impl Extract for Request {
     }
 }
 
-/// The content as a reader. If it is long the handler runs before it has arrived, in constant memory.
+/// The content as a reader. If it is long the handler runs before it has arrived, in constant
+/// memory.
 impl Extract for Body {
     const TAKES: Takes = Takes::Stream;
     type Rejection = Infallible;
@@ -94,7 +95,8 @@ impl Extract for Target {
 /// use filoplume::extract::RawQuery;
 /// use filoplume::prelude::*;
 ///
-/// let app = App::new().get("/", |RawQuery(query): RawQuery| Redirect::to(format!("/search?{query}")));
+/// let app = App::new()
+///     .get("/", |RawQuery(query): RawQuery| Redirect::to(format!("/search?{query}")));
 /// app.test().get("/?q=a%26b").send().assert_header("location", "/search?q=a%26b");
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -146,7 +148,10 @@ impl<T: Clone + Send + Sync + 'static> Extract for Extension<T> {
 
 /// `None` if no middleware put a value of the type there.
 impl<T: Clone + Send + Sync + 'static> ExtractOptional for Extension<T> {
-    fn extract_optional(request: &mut Request, _: &Context<'_>) -> Result<Option<Self>, ExtensionRejection> {
+    fn extract_optional(
+        request: &mut Request,
+        _: &Context<'_>,
+    ) -> Result<Option<Self>, ExtensionRejection> {
         Ok(request.extensions().get::<T>().cloned().map(Self))
     }
 }
@@ -160,10 +165,16 @@ impl<T: Clone + Send + Sync + 'static> ExtractOptional for Extension<T> {
 /// #[derive(Clone)]
 /// struct User(String);
 ///
-/// let app = App::new().get("/", |user: Result<Extension<User>, ExtensionRejection>| match user {
-///     Ok(Extension(User(name))) => Ok(name),
-///     Err(rejection) => Err(Error::unauthorized("who are you?").with_source(rejection)),
-/// });
+/// let app =
+///     App::new().get(
+///         "/",
+///         |user: Result<Extension<User>, ExtensionRejection>| match user {
+///             Ok(Extension(User(name))) => Ok(name),
+///             Err(rejection) => {
+///                 Err(Error::unauthorized("who are you?").with_source(rejection))
+///             }
+///         },
+///     );
 /// app.test().get("/").send().assert_status(401);
 /// ```
 #[derive(Clone, Debug)]
@@ -176,7 +187,8 @@ impl fmt::Display for ExtensionRejection {
         let name = self.type_name;
         write!(
             f,
-            "no middleware of this route put a `{name}` beside the request: `request.extensions_mut().insert(..)`"
+            "no middleware of this route put a `{name}` beside the request: \
+             `request.extensions_mut().insert(..)`"
         )
     }
 }
@@ -195,7 +207,8 @@ impl Refusal for ExtensionRejection {
 /// use filoplume::extract::HeaderMap;
 /// use filoplume::prelude::*;
 ///
-/// let app = App::new().get("/", |headers: HeaderMap| headers.get_all("x-tag").iter().count().to_string());
+/// let app = App::new()
+///     .get("/", |headers: HeaderMap| headers.get_all("x-tag").iter().count().to_string());
 /// app.test().get("/").header("x-tag", "a").header("x-tag", "b").send().assert_text("2");
 /// ```
 pub type HeaderMap = http::HeaderMap;

@@ -14,10 +14,12 @@ use crate::core::context::Context;
 use crate::core::error::Error;
 use crate::core::options::RouteOptions;
 
-/// The query, what stands behind the `?`, read as a `T`: mostly a struct with `#[derive(Deserialize)]`.
+/// The query, what stands behind the `?`, read as a `T`: mostly a struct with
+/// `#[derive(Deserialize)]`.
 ///
-/// A field that may be missing is an `Option` or has `#[serde(default)]`; one that may occur several times is a `Vec`
-/// with `#[serde(default)]`. Without a query a `T` is read in which everything is missing.
+/// A field that may be missing is an `Option` or has `#[serde(default)]`; one that may occur
+/// several times is a `Vec` with `#[serde(default)]`. Without a query a `T` is read in which
+/// everything is missing.
 ///
 /// ```
 /// use filoplume::prelude::*;
@@ -35,13 +37,16 @@ use crate::core::options::RouteOptions;
 ///     format!("{} on page {} of {:?}", search.q, search.page.unwrap_or(1), search.tag)
 /// });
 /// let client = app.test();
-/// client.get("/search?q=red+fox&tag=a&tag=b").send().assert_text(r#"red fox on page 1 of ["a", "b"]"#);
+/// client
+///     .get("/search?q=red+fox&tag=a&tag=b")
+///     .send()
+///     .assert_text(r#"red fox on page 1 of ["a", "b"]"#);
 /// client.get("/search?q=fox&page=two").send().assert_status(400);
 /// client.get("/search").send().assert_status(400);
 /// ```
 ///
-/// Refused with `400` if it cannot be decoded, and if it is no `T`, with the field. It is `400` and not `422` because
-/// the query is a part of what was asked for, not content (RFC 9110, 15.5.21).
+/// Refused with `400` if it cannot be decoded, and if it is no `T`, with the field. It is `400` and
+/// not `422` because the query is a part of what was asked for, not content (RFC 9110, 15.5.21).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Query<T>(pub T);
 
@@ -81,10 +86,12 @@ impl<T> DerefMut for Query<T> {
 /// use filoplume::prelude::*;
 ///
 /// #[derive(Default, serde::Deserialize)]
-/// struct Search { page: u32 }
+/// struct Search {
+///     page: u32,
+/// }
 ///
 /// let app = App::new().get("/", |query: Result<Query<Search>, QueryRejection>| {
-///     let Query(search) = query.unwrap_or_default();                       // a wrong query is as none
+///     let Query(search) = query.unwrap_or_default(); // a wrong query is as none
 ///     format!("page {}", search.page)
 /// });
 /// app.test().get("/?page=two").send().assert_text("page 0");

@@ -16,7 +16,9 @@ use super::CookiesRejection;
 use super::JsonRejection;
 #[cfg(feature = "multipart")]
 use super::MultipartRejection;
-use super::{AuthorizationRejection, ContentRejection, ExtensionRejection, HeaderRejection, PathRejection};
+use super::{
+    AuthorizationRejection, ContentRejection, ExtensionRejection, HeaderRejection, PathRejection,
+};
 #[cfg(feature = "form")]
 use super::{FormRejection, QueryRejection};
 #[cfg(feature = "validate")]
@@ -28,7 +30,8 @@ use crate::core::response::IntoResponse;
 impl<E: Failure> From<E> for Error {
     #[track_caller]
     fn from(error: E) -> Self {
-        let error_of_others = || Self::status(StatusCode::INTERNAL_SERVER_ERROR).converted_from::<E>();
+        let error_of_others =
+            || Self::status(StatusCode::INTERNAL_SERVER_ERROR).converted_from::<E>();
         known_refusal(&error).unwrap_or_else(error_of_others).with_source(error)
     }
 }
@@ -52,7 +55,8 @@ fn of_content(error: &ParseError) -> Error {
     Error::new(error.status_code(), format!("the content cannot be taken: {error}"))
 }
 
-/// It did not come: nobody may be there any more to read the answer, and the log has nothing to say of it.
+/// It did not come: nobody may be there any more to read the answer, and the log has nothing to say
+/// of it.
 fn of_lost_content(error: &ContentError) -> Error {
     let status = match error {
         ContentError::TooSlow => StatusCode::REQUEST_TIMEOUT,

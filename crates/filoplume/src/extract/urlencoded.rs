@@ -8,8 +8,9 @@ use serde::de::DeserializeOwned;
 use super::percent::{self, EncodingError};
 use super::place::{place, shortened};
 
-/// Most fields that are read. Two bytes of input are a field, and a field takes some hundred bytes while it is read:
-/// without a bound a form of 2 MiB would take 100. No form that people fill in comes near.
+/// Most fields that are read. Two bytes of input are a field, and a field takes some hundred bytes
+/// while it is read: without a bound a form of 2 MiB would take 100. No form that people fill in
+/// comes near.
 const FIELDS_MAX: usize = 10_000;
 
 /// The longest part of a field's name that is repeated in an error.
@@ -22,17 +23,26 @@ const NAME_CHARS_MAX: usize = 64;
 /// use filoplume::prelude::*;
 ///
 /// #[derive(serde::Deserialize)]
-/// struct Search { page: u32 }
+/// struct Search {
+///     page: u32,
+/// }
 ///
 /// fn search(query: Result<Query<Search>, QueryRejection>) -> String {
 ///     match query {
 ///         Ok(Query(search)) => format!("page {}", search.page),
-///         Err(QueryRejection(FieldsError::Data { field: Some(field), .. })) => format!("`{field}` is wrong"),
+///         Err(QueryRejection(FieldsError::Data { field: Some(field), .. })) => {
+///             format!("`{field}` is wrong")
+///         }
 ///         Err(rejection) => rejection.to_string(),
 ///     }
 /// }
 ///
-/// App::new().get("/", search).test().get("/?page=two").send().assert_text("`page` is wrong");
+/// App::new()
+///     .get("/", search)
+///     .test()
+///     .get("/?page=two")
+///     .send()
+///     .assert_text("`page` is wrong");
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
@@ -76,7 +86,9 @@ impl fmt::Display for FieldsError {
             Self::TooMany { fields_max } => {
                 write!(f, "there are more than the {fields_max} fields that are accepted")
             }
-            Self::Data { field: Some(field), message } => write!(f, "`{field}` is wrong: {message}"),
+            Self::Data { field: Some(field), message } => {
+                write!(f, "`{field}` is wrong: {message}")
+            }
             Self::Data { field: None, message } => f.write_str(message),
         }
     }
@@ -86,7 +98,8 @@ impl StdError for FieldsError {}
 
 /// Reads a value from fields.
 pub(crate) fn read<T: DeserializeOwned>(input: &[u8]) -> Result<T, FieldsError> {
-    // The deserializer would put U+FFFD where something cannot be decoded, and leave broken escapes as they are.
+    // The deserializer would put U+FFFD where something cannot be decoded, and leave broken escapes
+    // as they are.
     check(input)?;
     let deserializer = serde_html_form::Deserializer::from_bytes(input);
     serde_path_to_error::deserialize(deserializer).map_err(|error| {
@@ -118,7 +131,11 @@ fn check(input: &[u8]) -> Result<(), FieldsError> {
 /// The name in a pair that is wrong somewhere.
 fn name(pair: &[u8]) -> String {
     let name = pair.split(|&byte| byte == b'=').next().unwrap_or_default();
-    percent_encoding::percent_decode(name).decode_utf8_lossy().chars().take(NAME_CHARS_MAX).collect()
+    percent_encoding::percent_decode(name)
+        .decode_utf8_lossy()
+        .chars()
+        .take(NAME_CHARS_MAX)
+        .collect()
 }
 
 #[cfg(test)]
@@ -153,7 +170,9 @@ mod tests {
     #[track_caller]
     fn check_read(input: &str, expected: Expect) {
         let read = match read::<Order>(input.as_bytes()) {
-            Ok(Order { name, tag, count, gift, size }) => format!("{name} {tag:?} {count:?} {gift} {size:?}"),
+            Ok(Order { name, tag, count, gift, size }) => {
+                format!("{name} {tag:?} {count:?} {gift} {size:?}")
+            }
             Err(error) => format!("{error}"),
         };
         expected.assert_eq(&read);
@@ -164,25 +183,38 @@ mod tests {
         check_read("name=a", expect![[r#"a [] None false None"#]]);
         check_read("name=a+b%21&tag=x&tag=y", expect![[r#"a b! ["x", "y"] None false None"#]]);
         check_read("name=a&tag=x", expect![[r#"a ["x"] None false None"#]]);
-        check_read("&&name=a&count=3&gift=on&size=large&", expect![[r#"a [] Some(3) true Some(Large)"#]]);
+        check_read(
+            "&&name=a&count=3&gift=on&size=large&",
+            expect![[r#"a [] Some(3) true Some(Large)"#]],
+        );
         check_read("name=a&count=", expect![[r#"a [] None false None"#]]);
     }
 
     #[test]
     fn what_is_wrong_is_named() {
         check_read("", expect!["`name` is wrong: missing field `name`"]);
-        check_read("name=a&count=300", expect!["`count` is wrong: number too large to fit in target type"]);
+        check_read(
+            "name=a&count=300",
+            expect!["`count` is wrong: number too large to fit in target type"],
+        );
         check_read(
             "name=a&size=huge",
             expect!["`size` is wrong: unknown variant `huge`, expected `small` or `large`"],
         );
-        check_read("name=a&count=1&count=2", expect!["`count` is wrong: it is there more than once"]);
-        check_read("name=a&size=%zz", expect!["`size` has a `%` without two hexadecimal digits behind it"]);
+        check_read(
+            "name=a&count=1&count=2",
+            expect!["`count` is wrong: it is there more than once"],
+        );
+        check_read(
+            "name=a&size=%zz",
+            expect!["`size` has a `%` without two hexadecimal digits behind it"],
+        );
         check_read("na%FFme=a", expect!["`na\u{fffd}me` is not UTF-8"]);
         check_read(
             "name=a&colour=red",
             expect![
-                "`colour` is wrong: unknown field `colour`, expected one of `name`, `tag`, `count`, `gift`, `size`"
+                "`colour` is wrong: unknown field `colour`, expected one of `name`, `tag`, \
+                 `count`, `gift`, `size`"
             ],
         );
     }
@@ -190,7 +222,10 @@ mod tests {
     #[test]
     fn fields_are_counted() {
         let many = "a=&".repeat(FIELDS_MAX + 1);
-        assert_eq!(read::<Order>(many.as_bytes()), Err(FieldsError::TooMany { fields_max: FIELDS_MAX }));
+        assert_eq!(
+            read::<Order>(many.as_bytes()),
+            Err(FieldsError::TooMany { fields_max: FIELDS_MAX })
+        );
     }
 
     proptest! {

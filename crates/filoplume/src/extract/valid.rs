@@ -15,12 +15,12 @@ use crate::core::extract::refuse;
 use crate::core::options::RouteOptions;
 use crate::core::response::IntoResponse;
 
-/// Most fields that are told to be wrong. A list of a million wrong items is not to become an answer of a
-/// hundred megabytes.
+/// Most fields that are told to be wrong. A list of a million wrong items is not to become an
+/// answer of a hundred megabytes.
 const FIELDS_MAX: usize = 100;
 
-/// Another extractor whose value is valid, as its type says with [garde](https://docs.rs/garde): `Valid<Json<T>>`,
-/// `Valid<Form<T>>`, `Valid<Query<T>>`, `Valid<Path<T>>`.
+/// Another extractor whose value is valid, as its type says with [garde](https://docs.rs/garde):
+/// `Valid<Json<T>>`, `Valid<Form<T>>`, `Valid<Query<T>>`, `Valid<Path<T>>`.
 ///
 /// ```
 /// use filoplume::prelude::*;
@@ -39,13 +39,15 @@ const FIELDS_MAX: usize = 100;
 ///     format!("welcome, {} ({})", sign_up.name, sign_up.age)
 /// });
 /// let client = app.test();
-/// let post = |body: &str| client.post("/sign-up").header("content-type", "application/json").body(body).send();
+/// let post = |body: &str| {
+///     client.post("/sign-up").header("content-type", "application/json").body(body).send()
+/// };
 /// post(r#"{"name":"Ada","age":36}"#).assert_text("welcome, Ada (36)");
 /// post(r#"{"name":"A","age":3}"#).assert_status(422);
 /// ```
 ///
-/// Refused as the other extractor is, and with `422` and every field that is wrong. The rules are derived by the crate
-/// `garde`, which an app needs among its own dependencies.
+/// Refused as the other extractor is, and with `422` and every field that is wrong. The rules are
+/// derived by the crate `garde`, which an app needs among its own dependencies.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Valid<E>(pub E);
 
@@ -124,17 +126,27 @@ pub enum ValidRejection<R> {
 /// use garde::Validate;
 ///
 /// #[derive(serde::Deserialize, Validate)]
-/// struct Search { #[garde(range(min = 1))] page: u32 }
+/// struct Search {
+///     #[garde(range(min = 1))]
+///     page: u32,
+/// }
 ///
 /// /// One line for each field that is wrong.
 /// fn told(fields: &InvalidFields) -> String {
-///     fields.fields().iter().map(|wrong| format!("{}: {}\n", wrong.field, wrong.message)).collect()
+///     fields
+///         .fields()
+///         .iter()
+///         .map(|wrong| format!("{}: {}\n", wrong.field, wrong.message))
+///         .collect()
 /// }
 ///
-/// let app = App::new().get("/", |query: Result<Valid<Query<Search>>, ValidRejection<QueryRejection>>| match query {
-///     Err(ValidRejection::Invalid(fields)) => told(&fields),
-///     _ => "found".to_owned(),
-/// });
+/// let app = App::new().get(
+///     "/",
+///     |query: Result<Valid<Query<Search>>, ValidRejection<QueryRejection>>| match query {
+///         Err(ValidRejection::Invalid(fields)) => told(&fields),
+///         _ => "found".to_owned(),
+///     },
+/// );
 /// app.test().get("/?page=0").send().assert_text("page: lower than 1\n");
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -166,7 +178,9 @@ impl InvalidFields {
 impl fmt::Display for InvalidFields {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match (&*self.fields, self.untold) {
-            ([one], 0) if one.field.is_empty() => write!(f, "the input is not valid: {}", one.message),
+            ([one], 0) if one.field.is_empty() => {
+                write!(f, "the input is not valid: {}", one.message)
+            }
             ([one], 0) => write!(f, "`{}` is not valid: {}", one.field, one.message),
             (fields, 0) => write!(f, "{} fields are not valid", fields.len()),
             (fields, untold) => {
@@ -181,7 +195,9 @@ impl StdError for InvalidFields {}
 impl Refusal for InvalidFields {
     fn describe(&self) -> Error {
         let error = Error::new(StatusCode::UNPROCESSABLE_ENTITY, self.to_string());
-        self.fields.iter().fold(error, |error, field| error.with_field(&*field.field, &*field.message))
+        self.fields
+            .iter()
+            .fold(error, |error, field| error.with_field(&*field.field, &*field.message))
     }
 }
 

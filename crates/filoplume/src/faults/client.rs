@@ -43,13 +43,21 @@ pub(super) fn ask(address: SocketAddr, request: &[u8]) -> Answer {
 
 fn answer(received: &[u8], ended_well: bool) -> Answer {
     let Some(end) = received.windows(4).position(|bytes| bytes == b"\r\n\r\n") else {
-        return Answer { status: 0, head: String::new(), content: vec![], is_whole: false, rest: vec![] };
+        return Answer {
+            status: 0,
+            head: String::new(),
+            content: vec![],
+            is_whole: false,
+            rest: vec![],
+        };
     };
-    let (head, behind) = (String::from_utf8(received[..end].to_vec()).unwrap(), &received[end + 4..]);
+    let (head, behind) =
+        (String::from_utf8(received[..end].to_vec()).unwrap(), &received[end + 4..]);
     let status = head[9..12].parse().unwrap();
     let field = |name: &str| {
-        head.lines()
-            .find_map(|line| line.to_lowercase().strip_prefix(name).map(|value| value.trim().to_owned()))
+        head.lines().find_map(|line| {
+            line.to_lowercase().strip_prefix(name).map(|value| value.trim().to_owned())
+        })
     };
     let (content, is_whole, rest) = if let Some(length) = field("content-length:") {
         let length: usize = length.parse().unwrap();
@@ -66,11 +74,15 @@ fn answer(received: &[u8], ended_well: bool) -> Answer {
 fn chunks(mut bytes: &[u8]) -> (Vec<u8>, bool, &[u8]) {
     let mut content = Vec::new();
     while let Some(end) = bytes.windows(2).position(|pair| pair == b"\r\n") {
-        let length = usize::from_str_radix(std::str::from_utf8(&bytes[..end]).unwrap(), 16).unwrap();
+        let length =
+            usize::from_str_radix(std::str::from_utf8(&bytes[..end]).unwrap(), 16).unwrap();
         bytes = &bytes[end + 2..];
         let there = length.min(bytes.len());
         content.extend_from_slice(&bytes[..there]);
-        let Some(behind) = bytes.get(length..).and_then(|behind| behind.strip_prefix(b"\r\n")) else { break };
+        let Some(behind) = bytes.get(length..).and_then(|behind| behind.strip_prefix(b"\r\n"))
+        else {
+            break;
+        };
         bytes = behind;
         if length == 0 {
             return (content, true, bytes);
@@ -87,8 +99,8 @@ pub(super) fn eventually(what: &str, mut condition: impl FnMut() -> bool) {
     }
 }
 
-/// Whoever was there is gone, and nothing of what was done for them is left: no connection, no descriptor of a file in the
-/// folder, no panic.
+/// Whoever was there is gone, and nothing of what was done for them is left: no connection, no
+/// descriptor of a file in the folder, no panic.
 pub(super) fn is_as_before(app: &RunningApp, folder: &std::path::Path, what: &str) {
     eventually(&format!("{what}: no connection is left"), || {
         app.server().metrics().is_some_and(|metrics| metrics.connections == 0)

@@ -1,9 +1,11 @@
-//! Faults of the disk, for tests: the Nth read, write or creation of a file fails, or moves one byte only.
+//! Faults of the disk, for tests: the Nth read, write or creation of a file fails, or moves one
+//! byte only.
 //!
-//! A plan belongs to a folder, so tests do not disturb each other. Nothing of this is in a build that is not a test.
+//! A plan belongs to a folder, so tests do not disturb each other. Nothing of this is in a build
+//! that is not a test.
 //!
-//! The plan of the engine is alike and its own: a crate for the tests of both would have to be published with
-//! them, for forty lines.
+//! The plan of the engine is alike and its own: a crate for the tests of both would have to be
+//! published with them, for forty lines.
 
 #![allow(clippy::unwrap_used, reason = "a panic is how a test fails")]
 
@@ -62,7 +64,15 @@ pub(crate) struct InForce(Arc<Plan>);
 impl Plan {
     pub(crate) fn new(call: Call, first: u64, times: u64, fault: Fault) -> Self {
         let counter = AtomicU64::default;
-        Self { folder: PathBuf::new(), call, fault, first, times, calls: counter(), struck: counter() }
+        Self {
+            folder: PathBuf::new(),
+            call,
+            fault,
+            first,
+            times,
+            calls: counter(),
+            struck: counter(),
+        }
     }
 
     /// Lets calls of the files in a folder fail from now on.

@@ -1,5 +1,5 @@
-//! Files that are served from a disk that fails, with the Nth read failing, for every N: an answer is right, or a client
-//! can tell that it is not whole.
+//! Files that are served from a disk that fails, with the Nth read failing, for every N: an answer
+//! is right, or a client can tell that it is not whole.
 
 use std::fs;
 use std::io::{self, Write};
@@ -31,7 +31,8 @@ impl Site {
         fs::write(folder.path().join("long.txt"), &text).unwrap();
         fs::write(folder.path().join("short.txt"), &text[..10_000]).unwrap();
         let files = || StaticFiles::folder(folder.path());
-        let coded = |coding| Router::new().files("/", files()).with(Compression::new().codings([coding]));
+        let coded =
+            |coding| Router::new().files("/", files()).with(Compression::new().codings([coding]));
         let app = App::new()
             .nest("/gzip", coded(Coding::Gzip))
             .nest("/br", coded(Coding::Brotli))
@@ -91,13 +92,17 @@ fn check_each(fault: Fault, is_invisible: bool) {
             let struck = plan.struck();
             drop(plan);
             if struck == 0 || is_invisible {
-                assert!(is_expected(&answer), "{what}, which struck {struck} times: {answer:.300?}");
+                assert!(
+                    is_expected(&answer),
+                    "{what}, which struck {struck} times: {answer:.300?}"
+                );
             } else {
                 let status = if fault == Fault::Nothing { 503 } else { 500 };
                 let is_told = answer.is_whole && answer.status == status;
                 // As long as nothing was sent the client is told.
                 assert!(is_told || (first > 1 && !answer.is_whole), "{what}: {answer:.300?}");
-                let is_right = is_told || !is_constant || expected.content.starts_with(&answer.content);
+                let is_right =
+                    is_told || !is_constant || expected.content.starts_with(&answer.content);
                 assert!(is_right, "{what}: {} bytes are not the first ones", answer.content.len());
             }
             assert!(is_expected(&site.ask(&request)), "{what}: the next client");
@@ -135,7 +140,8 @@ fn a_file_that_ends_early_is_a_503_or_an_answer_that_is_visibly_cut() {
 #[test]
 fn what_is_not_sent_is_not_read() {
     let site = Site::new();
-    let plan = Plan::new(Call::Read, 1, u64::MAX, Fault::Error(Errno::IO)).strike(site.folder.path());
+    let plan =
+        Plan::new(Call::Read, 1, u64::MAX, Fault::Error(Errno::IO)).strike(site.folder.path());
     for path in ["/plain/long.txt", "/plain/short.txt", "/gzip/long.txt"] {
         let answer = site.ask(&get(path, "").replacen("GET", "HEAD", 1));
         let unchanged = site.ask(&get(path, "If-None-Match: *\r\n"));
@@ -162,14 +168,18 @@ impl Write for Log {
 
 #[test]
 fn a_disk_that_fails_is_logged_once_an_answer() {
-    let subscriber = tracing_subscriber::fmt().with_max_level(tracing::Level::WARN).with_writer(|| Log);
+    let subscriber =
+        tracing_subscriber::fmt().with_max_level(tracing::Level::WARN).with_writer(|| Log);
     subscriber.try_init().unwrap();
     let site = Site::new();
     let path = site.folder.path();
     // An error that no other test makes.
     let lines = || {
         let text = String::from_utf8(LOG.lock().clone()).unwrap();
-        text.lines().filter(|line| line.contains("os error 121")).map(str::to_owned).collect::<Vec<_>>()
+        text.lines()
+            .filter(|line| line.contains("os error 121"))
+            .map(str::to_owned)
+            .collect::<Vec<_>>()
     };
     let plan = |first| Plan::new(Call::Read, first, 1, Fault::Error(Errno::REMOTEIO)).strike(path);
     let told = plan(1);
@@ -179,5 +189,7 @@ fn a_disk_that_fails_is_logged_once_an_answer() {
     let cut = plan(2);
     assert!(!site.ask(&get("/plain/long.txt", "")).is_whole);
     drop(cut);
-    assert!(matches!(&lines()[..], [_, line] if line.contains("the reader of a response body failed")));
+    assert!(
+        matches!(&lines()[..], [_, line] if line.contains("the reader of a response body failed"))
+    );
 }

@@ -1,5 +1,6 @@
-//! Uploads to a disk that is full or fails, with the Nth write failing, for every N: the client is told, no half of a file is
-//! left, and what follows on the connection is answered or not, but never mixed up.
+//! Uploads to a disk that is full or fails, with the Nth write failing, for every N: the client is
+//! told, no half of a file is left, and what follows on the connection is answered or not, but
+//! never mixed up.
 
 use std::fs;
 use std::path::Path;
@@ -13,9 +14,14 @@ use crate::{App, Error, Multipart, Result, RunningApp};
 /// No upload takes so many writes.
 const WRITES_MAX: u64 = 100;
 
-/// Faults of a disk: full, over the quota, broken; and a file system that takes nothing and does not say why.
-const FATAL: [Fault; 4] =
-    [Fault::Error(Errno::NOSPC), Fault::Error(Errno::DQUOT), Fault::Error(Errno::IO), Fault::Nothing];
+/// Faults of a disk: full, over the quota, broken; and a file system that takes nothing and does
+/// not say why.
+const FATAL: [Fault; 4] = [
+    Fault::Error(Errno::NOSPC),
+    Fault::Error(Errno::DQUOT),
+    Fault::Error(Errno::IO),
+    Fault::Nothing,
+];
 
 /// A file, and what is asked behind it on the same connection.
 fn requests() -> Vec<String> {
@@ -27,7 +33,8 @@ fn requests() -> Vec<String> {
             "--xyz\r\nContent-Disposition: form-data; name=a; filename=b\r\n\r\n{}\r\n--xyz--\r\n",
             "line\r\n".repeat(length / 6)
         );
-        let head = "POST /upload HTTP/1.1\r\nHost: t\r\nContent-Type: multipart/form-data; boundary=xyz\r\n";
+        let head = "POST /upload HTTP/1.1\r\nHost: t\r\nContent-Type: multipart/form-data; \
+                    boundary=xyz\r\n";
         requests.push(format!("{head}Content-Length: {}\r\n\r\n{form}{behind}", form.len()));
         let chunk = format!("{:x}\r\n{form}\r\n0\r\n\r\n", form.len());
         requests.push(format!("{head}Transfer-Encoding: chunked\r\n\r\n{chunk}{behind}"));
@@ -41,13 +48,19 @@ fn site(folder: &Path) -> RunningApp {
         let Some(field) = form.next_field()? else { return Err(Error::bad_request("no file")) };
         Ok(format!("{} bytes are kept", field.save_to(&path)?))
     };
-    App::new().post("/upload", upload).get("/still-there", || "still there").start("127.0.0.1:0").unwrap()
+    App::new()
+        .post("/upload", upload)
+        .get("/still-there", || "still there")
+        .start("127.0.0.1:0")
+        .unwrap()
 }
 
 /// What is in the folder: names and lengths.
 fn kept(folder: &Path) -> Vec<(String, u64)> {
     let entries = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap());
-    entries.map(|entry| (entry.file_name().into_string().unwrap(), entry.metadata().unwrap().len())).collect()
+    entries
+        .map(|entry| (entry.file_name().into_string().unwrap(), entry.metadata().unwrap().len()))
+        .collect()
 }
 
 /// Each upload with a fault at the Nth call, for every N until there are no more calls.
@@ -75,7 +88,8 @@ fn check_each(call: Call, fault: Fault, is_invisible: bool) {
                 assert_eq!(answer.status, 500, "{what}: {answer:.300?}");
                 assert_eq!(kept, [], "{what}: half of a file is left");
             }
-            // The request behind it is answered, or the connection has ended with the answer: both say which.
+            // The request behind it is answered, or the connection has ended with the answer: both
+            // say which.
             let rest = String::from_utf8(answer.rest).unwrap();
             let is_closed = answer.head.to_lowercase().contains("connection: close");
             let is_answered =

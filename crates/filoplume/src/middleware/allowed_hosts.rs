@@ -9,18 +9,23 @@ use crate::core::middleware::{Middleware, Next};
 use crate::core::options::RouteOptions;
 use crate::semantics::authority::split_port;
 
-/// Answers requests for these hosts only; those for others are refused with `421` (RFC 9110, 7.4 and 15.5.20).
+/// Answers requests for these hosts only; those for others are refused with `421` (RFC 9110, 7.4
+/// and 15.5.20).
 ///
-/// The host of a request is whatever the client says. An app that puts it into links, mails or redirects can be made to
-/// send people elsewhere, and a page whose name is pointed at a local server can read what is there (DNS rebinding).
+/// The host of a request is whatever the client says. An app that puts it into links, mails or
+/// redirects can be made to send people elsewhere, and a page whose name is pointed at a local
+/// server can read what is there (DNS rebinding).
 ///
 /// ```
 /// use filoplume::middleware::AllowedHosts;
 /// use filoplume::prelude::*;
 ///
-/// let app = App::new()
-///     .get("/", || "hi")
-///     .with(AllowedHosts::new(["example.org", "*.example.org", "localhost", "[::1]:8080"]));
+/// let app = App::new().get("/", || "hi").with(AllowedHosts::new([
+///     "example.org",
+///     "*.example.org",
+///     "localhost",
+///     "[::1]:8080",
+/// ]));
 /// let client = app.test();
 /// client.get("/").header("host", "Example.org").send().assert_status(200);
 /// client.get("/").header("host", "a.b.example.org:8080").send().assert_status(200);
@@ -37,13 +42,14 @@ use crate::semantics::authority::split_port;
 /// | `example.org:8080` | this one at this port; `:80` and `:443` are also met by a host without a port |
 /// | `*.example.org` | all below it, however many labels deep, and not `example.org` itself |
 ///
-/// Names with letters outside of ASCII are written as browsers send them: `xn--caf-dma.example`. An app with a pattern that
-/// is none of these does not start, nor does one with an empty list.
+/// Names with letters outside of ASCII are written as browsers send them: `xn--caf-dma.example`. An
+/// app with a pattern that is none of these does not start, nor does one with an empty list.
 ///
-/// Every host that a handler may read is compared: `Host`, that of a target in absolute form, and the one that a
-/// [trusted proxy](crate::App::trust_proxies) names. If a proxy sets `Host` to an internal name, that name belongs on the list. A
-/// request of HTTP/1.0 that names no host is a `400`, as one of HTTP/1.1 is anyway. For health checks that name none, give
-/// this middleware to a router beside their route.
+/// Every host that a handler may read is compared: `Host`, that of a target in absolute form, and
+/// the one that a [trusted proxy](crate::App::trust_proxies) names. If a proxy sets `Host` to an
+/// internal name, that name belongs on the list. A request of HTTP/1.0 that names no host is a
+/// `400`, as one of HTTP/1.1 is anyway. For health checks that name none, give this middleware to a
+/// router beside their route.
 #[derive(Clone, Debug)]
 pub struct AllowedHosts {
     patterns: Vec<Pattern>,
@@ -75,17 +81,22 @@ impl AllowedHosts {
             match Pattern::parse(text) {
                 Ok(pattern) => hosts.patterns.push(pattern),
                 Err(mistake) => {
-                    hosts.mistakes.push(format!("AllowedHosts: `{}` {mistake}", text.escape_debug()));
+                    hosts
+                        .mistakes
+                        .push(format!("AllowedHosts: `{}` {mistake}", text.escape_debug()));
                 }
             }
         }
         if hosts.patterns.is_empty() && hosts.mistakes.is_empty() {
-            hosts.mistakes.push("AllowedHosts: the list is empty, so nothing would be answered".to_owned());
+            hosts
+                .mistakes
+                .push("AllowedHosts: the list is empty, so nothing would be answered".to_owned());
         }
         hosts
     }
 
-    /// Refuses a request with a host that is not on the list. `client_host` is the one that a trusted proxy names, if there is one.
+    /// Refuses a request with a host that is not on the list. `client_host` is the one that a
+    /// trusted proxy names, if there is one.
     fn check(&self, request: &Request, client_host: Option<&str>) -> Result<()> {
         let Some(authority) = request.authority() else {
             return Err(Error::bad_request("the request names no host"));
@@ -141,9 +152,12 @@ impl Pattern {
         let (name, port) = split_port(rest).ok_or("is no host")?;
         let port = match port {
             None => None,
-            Some(port) => {
-                Some(port.parse().ok().filter(|port| *port != 0).ok_or("has no port behind its colon")?)
-            }
+            Some(port) => Some(
+                port.parse()
+                    .ok()
+                    .filter(|port| *port != 0)
+                    .ok_or("has no port behind its colon")?,
+            ),
         };
         let host = match (HostPattern::exact(name), below) {
             (HostPattern::Name(name), _) if !is_domain(&name) => {

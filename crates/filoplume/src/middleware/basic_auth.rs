@@ -10,7 +10,8 @@ use crate::core::middleware::{Middleware, Next};
 use crate::core::options::RouteOptions;
 use crate::extract::{AuthorizationRejection, Basic, REALM, Scheme, quoted};
 
-/// Lets those through whose user and password are right; the others are answered `401`, with a challenge.
+/// Lets those through whose user and password are right; the others are answered `401`, with a
+/// challenge.
 ///
 /// ```
 /// use filoplume::extract::Basic;
@@ -22,20 +23,27 @@ use crate::extract::{AuthorizationRejection, Basic, REALM, Scheme, quoted};
 ///
 /// fn check(basic: &Basic) -> Option<User> {
 ///     // Ask a database, and compare a hash: it may block.
-///     (basic.user == "ada" && basic.password == "sesame").then(|| User(basic.user.clone()))
+///     (basic.user == "ada" && basic.password == "sesame")
+///         .then(|| User(basic.user.clone()))
 /// }
 ///
 /// let app = App::new()
 ///     .get("/", |Extension(User(name)): Extension<User>| format!("hello {name}"))
 ///     .with(BasicAuth::new(check).realm("the cave"));
 /// let client = app.test();
-/// client.get("/").header("authorization", "Basic YWRhOnNlc2FtZQ==").send().assert_text("hello ada");
+/// client
+///     .get("/")
+///     .header("authorization", "Basic YWRhOnNlc2FtZQ==")
+///     .send()
+///     .assert_text("hello ada");
 /// let refused = client.get("/").send();
-/// refused.assert_status(401).assert_header("www-authenticate", r#"Basic realm="the cave", charset="UTF-8""#);
+/// refused
+///     .assert_status(401)
+///     .assert_header("www-authenticate", r#"Basic realm="the cave", charset="UTF-8""#);
 /// ```
 ///
-/// Passwords go over the wire as they are: TLS belongs before it. Malformed credentials are a `401` too (RFC 9110,
-/// 15.5.2). Who guesses is stopped by a rate limit further out.
+/// Passwords go over the wire as they are: TLS belongs before it. Malformed credentials are a `401`
+/// too (RFC 9110, 15.5.2). Who guesses is stopped by a rate limit further out.
 pub struct BasicAuth {
     verify: Verify,
     /// Says what stands beside a request whose credentials are right.
@@ -47,8 +55,8 @@ pub struct BasicAuth {
 type Verify = Box<dyn Fn(&Basic, &mut Request) -> Result<bool> + Send + Sync>;
 
 impl BasicAuth {
-    /// Returns middleware that asks a closure. What it returns inside of `Some` is taken by handlers as
-    /// [`Extension`](crate::Extension).
+    /// Returns middleware that asks a closure. What it returns inside of `Some` is taken by
+    /// handlers as [`Extension`](crate::Extension).
     pub fn new<V: Verdict>(verify: impl Fn(&Basic) -> V + Send + Sync + 'static) -> Self {
         let verify: Verify = Box::new(move |basic, request| {
             let identity = verify(basic).into_identity()?;
@@ -91,7 +99,8 @@ impl Middleware for BasicAuth {
             rejection.describe_for(&self.realm).with_source(rejection)
         })?;
         if !(self.verify)(&basic, &mut request)? {
-            let challenge = format!("{} realm={}, charset=\"UTF-8\"", Scheme::Basic, quoted(&self.realm));
+            let challenge =
+                format!("{} realm={}, charset=\"UTF-8\"", Scheme::Basic, quoted(&self.realm));
             return Err(Error::unauthorized("user or password are wrong")
                 .with_known_header("www-authenticate", challenge));
         }

@@ -10,8 +10,8 @@ use crate::core::middleware::{Middleware, Next};
 use crate::core::options::RouteOptions;
 use crate::extract::{Bearer, REALM, invalid_token, quoted};
 
-/// Lets those through whose token is right; the others are answered `401`, and `400` if what they sent is no token, with
-/// a challenge that says why (RFC 6750, 3).
+/// Lets those through whose token is right; the others are answered `401`, and `400` if what they
+/// sent is no token, with a challenge that says why (RFC 6750, 3).
 ///
 /// ```
 /// use filoplume::middleware::BearerAuth;
@@ -22,15 +22,24 @@ use crate::extract::{Bearer, REALM, invalid_token, quoted};
 ///
 /// let app = App::new()
 ///     .get("/", |Extension(User(name)): Extension<User>| format!("hello {name}"))
-///     .with(BearerAuth::new(|token: &str| (token == "t0ken").then(|| User("ada".to_owned()))));
+///     .with(BearerAuth::new(|token: &str| {
+///         (token == "t0ken").then(|| User("ada".to_owned()))
+///     }));
 /// let client = app.test();
 /// client.get("/").header("authorization", "Bearer t0ken").send().assert_text("hello ada");
-/// client.get("/").header("authorization", "Bearer guess").send()
+/// client
+///     .get("/")
+///     .header("authorization", "Bearer guess")
+///     .send()
 ///     .assert_status(401)
-///     .assert_header("www-authenticate", r#"Bearer realm="protected", error="invalid_token""#);
+///     .assert_header(
+///         "www-authenticate",
+///         r#"Bearer realm="protected", error="invalid_token""#,
+///     );
 /// ```
 ///
-/// Keep hashes of tokens, not tokens, and look them up by these. For JSON Web Tokens there is `Jwt`.
+/// Keep hashes of tokens, not tokens, and look them up by these. For JSON Web Tokens there is
+/// `Jwt`.
 pub struct BearerAuth {
     verify: Verify,
     /// Says what stands beside a request whose credentials are right.
@@ -41,8 +50,8 @@ pub struct BearerAuth {
 type Verify = Box<dyn Fn(&str, &mut Request) -> Result<bool> + Send + Sync>;
 
 impl BearerAuth {
-    /// Returns middleware that asks a closure. What it returns inside of `Some` is taken by handlers as
-    /// [`Extension`](crate::Extension).
+    /// Returns middleware that asks a closure. What it returns inside of `Some` is taken by
+    /// handlers as [`Extension`](crate::Extension).
     pub fn new<V: Verdict>(verify: impl Fn(&str) -> V + Send + Sync + 'static) -> Self {
         let verify: Verify = Box::new(move |token, request| {
             let identity = verify(token).into_identity()?;
@@ -54,14 +63,19 @@ impl BearerAuth {
         Self { verify, provide, realm: REALM.to_owned() }
     }
 
-    /// Returns middleware for tokens that are configured, compared in a time that tells nothing about them.
+    /// Returns middleware for tokens that are configured, compared in a time that tells nothing
+    /// about them.
     ///
     /// ```
     /// use filoplume::middleware::BearerAuth;
     /// use filoplume::prelude::*;
     ///
     /// let app = App::new().get("/metrics", || "42").with(BearerAuth::tokens(["old", "new"]));
-    /// app.test().get("/metrics").header("authorization", "Bearer new").send().assert_status(200);
+    /// app.test()
+    ///     .get("/metrics")
+    ///     .header("authorization", "Bearer new")
+    ///     .send()
+    ///     .assert_status(200);
     /// ```
     pub fn tokens(tokens: impl IntoIterator<Item = impl Into<String>>) -> Self {
         let tokens: Vec<String> = tokens.into_iter().map(Into::into).collect();
@@ -78,7 +92,8 @@ impl BearerAuth {
         self
     }
 
-    /// Returns the `403` for a token that is right and not enough, with the scope that is needed (RFC 6750, 3.1).
+    /// Returns the `403` for a token that is right and not enough, with the scope that is needed
+    /// (RFC 6750, 3.1).
     ///
     /// ```
     /// use filoplume::middleware::BearerAuth;

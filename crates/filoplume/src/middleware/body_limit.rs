@@ -8,18 +8,23 @@ use crate::core::options::RouteOptions;
 
 /// Refuses contents of requests that are longer than so many bytes with `413`.
 ///
-/// A length that was announced is refused before anything is read; one that was not is refused when it has become too
-/// long, also for handlers that read a stream.
+/// A length that was announced is refused before anything is read; one that was not is refused when
+/// it has become too long, also for handlers that read a stream.
 ///
-/// It is a setting of the routes that are within: the nearest one decides, so a route may allow more than its app.
-/// Without it contents that are collected are at most 2 MiB, and streams are bounded by the server.
+/// It is a setting of the routes that are within: the nearest one decides, so a route may allow
+/// more than its app. Without it contents that are collected are at most 2 MiB, and streams are
+/// bounded by the server.
 ///
 /// ```
 /// use filoplume::prelude::*;
 ///
 /// let app = App::new()
 ///     .post("/notes", |text: String| text)
-///     .route("/photos", post(|photo: Vec<u8>| photo.len().to_string()).with(middleware::BodyLimit::new(1 << 20)))
+///     .route(
+///         "/photos",
+///         post(|photo: Vec<u8>| photo.len().to_string())
+///             .with(middleware::BodyLimit::new(1 << 20)),
+///     )
 ///     .with(middleware::BodyLimit::new(100));
 /// let client = app.test();
 /// client.post("/notes").body("x".repeat(100)).send().assert_status(200);

@@ -6,8 +6,8 @@ use filoplume_runtime::Request;
 
 use crate::core::context::Context;
 
-/// Returns what the client has at least: an IPv4 address, or 64 bits of an IPv6 one, of which it has all the others too.
-/// `None` if it came over a Unix socket.
+/// Returns what the client has at least: an IPv4 address, or 64 bits of an IPv6 one, of which it
+/// has all the others too. `None` if it came over a Unix socket.
 pub(super) fn client_network(request: &Request, context: Context<'_>) -> Option<IpAddr> {
     context.client_ip(request).map(network_of)
 }

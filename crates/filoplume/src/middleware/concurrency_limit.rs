@@ -19,20 +19,21 @@ const WAIT_MAX: Duration = Duration::from_secs(3600);
 
 /// Lets at most so many requests in at once; more are a `503` with `Retry-After`.
 ///
-/// It counts what goes through the place where it stands: all requests of an app, those of a router, or those of a route.
-/// For what is scarce behind a handler: a pool of database connections, memory, a service that must not be flooded.
+/// It counts what goes through the place where it stands: all requests of an app, those of a
+/// router, or those of a route. For what is scarce behind a handler: a pool of database
+/// connections, memory, a service that must not be flooded.
 ///
 /// ```
-/// use filoplume::prelude::*;
 /// use filoplume::middleware::ConcurrencyLimit;
+/// use filoplume::prelude::*;
 ///
 /// let app = App::new()
 ///     .route("/thumbnail", get(|| "a small picture").with(ConcurrencyLimit::new(4)));
 /// app.test().get("/thumbnail").send().assert_status(200);
 /// ```
 ///
-/// A request counts until it is answered, by a panic too; a response that is a stream until the stream is sent or
-/// given up. What takes the connection over after a `101` counts no more.
+/// A request counts until it is answered, by a panic too; a response that is a stream until the
+/// stream is sent or given up. What takes the connection over after a `101` counts no more.
 #[derive(Clone, Debug)]
 pub struct ConcurrencyLimit {
     gate: Arc<Gate>,
@@ -55,9 +56,10 @@ impl ConcurrencyLimit {
         Self { gate, client_max: None, wait: None, retry_after: Duration::from_secs(1) }
     }
 
-    /// Lets at most so many requests of one client in at once, those that wait included; more are a `429`. A client is an
-    /// IPv4 address or 64 bits of an IPv6 one, behind the [proxies](crate::App::trust_proxies) that the app trusts. Default: no
-    /// client has a limit of its own.
+    /// Lets at most so many requests of one client in at once, those that wait included; more are a
+    /// `429`. A client is an IPv4 address or 64 bits of an IPv6 one, behind the
+    /// [proxies](crate::App::trust_proxies) that the app trusts. Default: no client has a limit of
+    /// its own.
     ///
     /// ```
     /// use filoplume::middleware::ConcurrencyLimit;
@@ -73,13 +75,14 @@ impl ConcurrencyLimit {
         self
     }
 
-    /// Lets up to `waiting_max` more requests wait for up to `timeout` before they are refused. Each of them holds a
-    /// thread meanwhile. Who came first is not always let in first. Default: nobody waits.
+    /// Lets up to `waiting_max` more requests wait for up to `timeout` before they are refused.
+    /// Each of them holds a thread meanwhile. Who came first is not always let in first. Default:
+    /// nobody waits.
     ///
     /// ```
-    /// use std::time::Duration;
     /// use filoplume::middleware::ConcurrencyLimit;
     /// use filoplume::prelude::*;
+    /// use std::time::Duration;
     ///
     /// let limit = ConcurrencyLimit::new(4).wait(Duration::from_millis(500), 20);
     /// let app = App::new().route("/thumbnail", get(|| "a small picture").with(limit));
@@ -132,7 +135,9 @@ fn hold_while_sent(body: &mut ResponseBody, permit: Permit) {
         ResponseBody::Sized { reader, length } => {
             ResponseBody::Sized { reader: Box::new(Held { reader, _permit: permit }), length }
         }
-        ResponseBody::Unsized(reader) => ResponseBody::Unsized(Box::new(Held { reader, _permit: permit })),
+        ResponseBody::Unsized(reader) => {
+            ResponseBody::Unsized(Box::new(Held { reader, _permit: permit }))
+        }
         whole => whole,
     };
 }
@@ -162,7 +167,8 @@ struct Gate {
 struct Counts {
     running: usize,
     waiting: usize,
-    /// Those of each client who run or wait. Only clients that do are in it, so that it is as bounded as these.
+    /// Those of each client who run or wait. Only clients that do are in it, so that it is as
+    /// bounded as these.
     clients: HashMap<IpAddr, usize>,
 }
 
@@ -285,7 +291,8 @@ mod tests {
     #[test]
     fn one_client_leaves_room_for_the_others_and_is_forgotten_when_it_leaves() {
         let gate = gate(3);
-        let client = |last| Some(Client { network: IpAddr::from([192, 0, 2, last]), running_max: 2 });
+        let client =
+            |last| Some(Client { network: IpAddr::from([192, 0, 2, last]), running_max: 2 });
         let first = Gate::enter(&gate, client(1), None).ok().unwrap();
         let second = Gate::enter(&gate, client(1), None).ok().unwrap();
         assert_eq!(Gate::enter(&gate, client(1), None).err(), Some(Full::OfOneClient));

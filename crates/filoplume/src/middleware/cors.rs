@@ -14,8 +14,8 @@ use crate::semantics::vary::add_vary;
 /// Tells browsers which pages of other sites may read what is answered here.
 ///
 /// ```
-/// use std::time::Duration;
 /// use filoplume::prelude::*;
+/// use std::time::Duration;
 ///
 /// let app = App::new()
 ///     .get("/notes", || "all notes")
@@ -28,22 +28,28 @@ use crate::semantics::vary::add_vary;
 ///             .max_age(Duration::from_secs(3600)),
 ///     );
 /// let client = app.test();
-/// client.get("/notes").header("origin", "https://app.example.com").send()
+/// client
+///     .get("/notes")
+///     .header("origin", "https://app.example.com")
+///     .send()
 ///     .assert_header("access-control-allow-origin", "https://app.example.com");
 ///
-/// let preflight = client.options("/notes/7")
+/// let preflight = client
+///     .options("/notes/7")
 ///     .header("origin", "https://app.example.com")
 ///     .header("access-control-request-method", "PUT")
 ///     .send();
 /// preflight.assert_status(204).assert_header("access-control-allow-methods", "GET, PUT");
 /// ```
 ///
-/// It protects nobody from requests: a foreign page can send simple ones anyway, and what is no browser does not care. It
-/// opens what browsers keep closed, so without an origin that is allowed it opens nothing.
+/// It protects nobody from requests: a foreign page can send simple ones anyway, and what is no
+/// browser does not care. It opens what browsers keep closed, so without an origin that is allowed
+/// it opens nothing.
 ///
-/// A preflight (`OPTIONS` with `Origin` and `Access-Control-Request-Method`) is answered with `204` here; middleware
-/// further out has run by then, so one that wants a login goes further in. Other requests are handed on whatever
-/// their origin is, and their responses say who may read them, errors too. For an app, a router or a route.
+/// A preflight (`OPTIONS` with `Origin` and `Access-Control-Request-Method`) is answered with `204`
+/// here; middleware further out has run by then, so one that wants a login goes further in. Other
+/// requests are handed on whatever their origin is, and their responses say who may read them,
+/// errors too. For an app, a router or a route.
 pub struct Cors {
     origins: Origins,
     methods: Names,
@@ -70,8 +76,8 @@ enum Names {
 }
 
 impl Cors {
-    /// Returns a policy that allows no origin yet; of others then the methods `GET`, `HEAD` and `POST`, and the
-    /// headers that need no permission.
+    /// Returns a policy that allows no origin yet; of others then the methods `GET`, `HEAD` and
+    /// `POST`, and the headers that need no permission.
     pub fn new() -> Self {
         Self {
             origins: Origins::Some(Vec::new()),
@@ -85,13 +91,14 @@ impl Cors {
         }
     }
 
-    /// Allows one origin more: `https://example.com`, with the port if it is not the scheme's own, without a slash at the
-    /// end. An app with what cannot be an origin does not start.
+    /// Allows one origin more: `https://example.com`, with the port if it is not the scheme's own,
+    /// without a slash at the end. An app with what cannot be an origin does not start.
     #[must_use]
     pub fn allow_origin(mut self, origin: impl Into<String>) -> Self {
         let origin = origin.into().to_ascii_lowercase();
         if let Err(mistake) = check_origin(&origin) {
-            self.mistakes.push(format!("Cors: `{}` is no origin: {mistake}", origin.escape_debug()));
+            self.mistakes
+                .push(format!("Cors: `{}` is no origin: {mistake}", origin.escape_debug()));
         }
         match &mut self.origins {
             Origins::Some(origins) => origins.push(origin),
@@ -106,7 +113,8 @@ impl Cors {
     /// use filoplume::middleware::Cors;
     /// use filoplume::prelude::*;
     ///
-    /// let cors = Cors::new().allow_origins(["https://app.example.com", "http://localhost:3000"]);
+    /// let cors =
+    ///     Cors::new().allow_origins(["https://app.example.com", "http://localhost:3000"]);
     /// let client = App::new().get("/", || "hi").with(cors).test();
     /// let response = client.get("/").header("origin", "http://localhost:3000").send();
     /// response.assert_header("access-control-allow-origin", "http://localhost:3000");
@@ -117,7 +125,8 @@ impl Cors {
     }
 
     /// Allows all origins, in place of those said before. For what is public. An app that allows
-    /// [credentials](Self::allow_credentials) too does not start: every site could act as whoever is logged in.
+    /// [credentials](Self::allow_credentials) too does not start: every site could act as whoever
+    /// is logged in.
     ///
     /// ```
     /// use filoplume::middleware::Cors;
@@ -133,8 +142,9 @@ impl Cors {
         self
     }
 
-    /// Allows the origins that a closure says yes to, in place of those said before. It is given what the client
-    /// sent, `null` included, which is what pages without an origin send: anybody can make one.
+    /// Allows the origins that a closure says yes to, in place of those said before. It is given
+    /// what the client sent, `null` included, which is what pages without an origin send: anybody
+    /// can make one.
     ///
     /// ```
     /// use filoplume::middleware::Cors;
@@ -145,12 +155,16 @@ impl Cors {
     /// });
     /// ```
     #[must_use]
-    pub fn allow_origins_if(mut self, allows: impl Fn(&str) -> bool + Send + Sync + 'static) -> Self {
+    pub fn allow_origins_if(
+        mut self,
+        allows: impl Fn(&str) -> bool + Send + Sync + 'static,
+    ) -> Self {
         self.origins = Origins::If(Box::new(allows));
         self
     }
 
-    /// Sets the methods that are allowed. Default: `GET`, `HEAD` and `POST`, which browsers allow anyway.
+    /// Sets the methods that are allowed. Default: `GET`, `HEAD` and `POST`, which browsers allow
+    /// anyway.
     #[must_use]
     pub fn allow_methods(mut self, methods: impl IntoIterator<Item = Method>) -> Self {
         self.methods = Names::Some(methods.into_iter().map(|method| method.to_string()).collect());
@@ -164,8 +178,8 @@ impl Cors {
         self
     }
 
-    /// Sets the headers of requests that are allowed beside those that need no permission, such as `content-type` for
-    /// JSON.
+    /// Sets the headers of requests that are allowed beside those that need no permission, such as
+    /// `content-type` for JSON.
     #[must_use]
     pub fn allow_headers<N: Into<String>>(mut self, names: impl IntoIterator<Item = N>) -> Self {
         self.headers = Names::Some(self.checked(names));
@@ -178,8 +192,12 @@ impl Cors {
     /// use filoplume::middleware::Cors;
     /// use filoplume::prelude::*;
     ///
-    /// let client = App::new().get("/", || "hi").with(Cors::new().allow_any_origin().mirror_headers()).test();
-    /// let preflight = client.options("/")
+    /// let client = App::new()
+    ///     .get("/", || "hi")
+    ///     .with(Cors::new().allow_any_origin().mirror_headers())
+    ///     .test();
+    /// let preflight = client
+    ///     .options("/")
     ///     .header("origin", "https://example.org")
     ///     .header("access-control-request-method", "GET")
     ///     .header("access-control-request-headers", "x-client")
@@ -192,13 +210,17 @@ impl Cors {
         self
     }
 
-    /// Sets the headers of responses that the page may read beside the usual ones, such as `etag` or `x-request-id`.
+    /// Sets the headers of responses that the page may read beside the usual ones, such as `etag`
+    /// or `x-request-id`.
     ///
     /// ```
     /// use filoplume::middleware::Cors;
     /// use filoplume::prelude::*;
     ///
-    /// let client = App::new().get("/", || "hi").with(Cors::new().allow_any_origin().expose_headers(["etag"])).test();
+    /// let client = App::new()
+    ///     .get("/", || "hi")
+    ///     .with(Cors::new().allow_any_origin().expose_headers(["etag"]))
+    ///     .test();
     /// let response = client.get("/").header("origin", "https://example.org").send();
     /// response.assert_header("access-control-expose-headers", "etag");
     /// ```
@@ -208,8 +230,9 @@ impl Cors {
         self
     }
 
-    /// Lets requests come with cookies and logins. The origins that are allowed can then do what the user can: a closure
-    /// that says yes to all is as bad as any origin, which is refused. Default: no.
+    /// Lets requests come with cookies and logins. The origins that are allowed can then do what
+    /// the user can: a closure that says yes to all is as bad as any origin, which is refused.
+    /// Default: no.
     ///
     /// ```
     /// use filoplume::middleware::Cors;
@@ -226,16 +249,16 @@ impl Cors {
         self
     }
 
-    /// Lets pages from the public network ask a server in a private one, where the browser wants a permission for
-    /// that (Private Network Access). Default: no.
+    /// Lets pages from the public network ask a server in a private one, where the browser wants a
+    /// permission for that (Private Network Access). Default: no.
     #[must_use]
     pub fn allow_private_network(mut self, allows_private_network: bool) -> Self {
         self.allows_private_network = allows_private_network;
         self
     }
 
-    /// Sets how long a browser may remember the answer to a preflight. Browsers have bounds of their own, such as two
-    /// hours. Default: unsaid, which is five seconds.
+    /// Sets how long a browser may remember the answer to a preflight. Browsers have bounds of
+    /// their own, such as two hours. Default: unsaid, which is five seconds.
     #[must_use]
     pub fn max_age(mut self, duration: Duration) -> Self {
         self.max_age = Some(duration);
@@ -245,11 +268,13 @@ impl Cors {
     fn checked<N: Into<String>>(&mut self, names: impl IntoIterator<Item = N>) -> Vec<String> {
         let names: Vec<String> = names.into_iter().map(Into::into).collect();
         for name in &names {
-            // With `*` a browser would take it for the header of that name if there are credentials.
+            // With `*` a browser would take it for the header of that name if there are
+            // credentials.
             if name == "*" || http::HeaderName::try_from(name).is_err() {
                 let name = name.escape_debug();
-                self.mistakes
-                    .push(format!("Cors: `{name}` is no name of a header; `mirror_headers` allows all"));
+                self.mistakes.push(format!(
+                    "Cors: `{name}` is no name of a header; `mirror_headers` allows all"
+                ));
             }
         }
         names
@@ -286,7 +311,9 @@ impl Cors {
         if let Some(names) = self.headers.allowed(asked("access-control-request-headers")) {
             headers.append("access-control-allow-headers", names)?;
         }
-        if self.allows_private_network && asked("access-control-request-private-network") == Some("true") {
+        if self.allows_private_network
+            && asked("access-control-request-private-network") == Some("true")
+        {
             headers.append("access-control-allow-private-network", "true")?;
         }
         if let Some(duration) = self.max_age {
@@ -341,8 +368,8 @@ impl Middleware for Cors {
         }
         if self.allows_credentials && matches!(self.origins, Origins::Any) {
             options.mistake(
-                "Cors: any origin and credentials together would let every site act as whoever is logged in; \
-                 name the origins with `allow_origin`",
+                "Cors: any origin and credentials together would let every site act as whoever is \
+                 logged in; name the origins with `allow_origin`",
             );
         }
     }
@@ -385,7 +412,8 @@ fn origin_of(request: &Request) -> Option<&str> {
 
 /// Whether a value is one or several tokens, as browsers send them: anything else is not mirrored.
 fn is_list(value: &str) -> bool {
-    let is_token_byte = |byte: u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte);
+    let is_token_byte =
+        |byte: u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte);
     value.split(',').all(|item| {
         let item = item.trim_matches([' ', '\t']);
         !item.is_empty() && item.bytes().all(is_token_byte)
@@ -402,7 +430,9 @@ fn check_origin(origin: &str) -> Result<(), &'static str> {
     let Some((scheme, host)) = origin.split_once("://") else {
         return Err("it begins with a scheme, such as `https://`");
     };
-    if scheme.is_empty() || !scheme.bytes().all(|b| b.is_ascii_alphanumeric() || b"+-.".contains(&b)) {
+    if scheme.is_empty()
+        || !scheme.bytes().all(|b| b.is_ascii_alphanumeric() || b"+-.".contains(&b))
+    {
         return Err("its scheme is none");
     }
     if host.contains(['/', '?', '#']) {
@@ -411,10 +441,12 @@ fn check_origin(origin: &str) -> Result<(), &'static str> {
     if host.contains('*') {
         return Err("`allow_origins_if` allows many");
     }
-    if host.is_empty() || !host.bytes().all(|b| b.is_ascii_alphanumeric() || b"-._:[]".contains(&b)) {
+    if host.is_empty() || !host.bytes().all(|b| b.is_ascii_alphanumeric() || b"-._:[]".contains(&b))
+    {
         return Err("its host is none, as a browser writes it");
     }
-    if (scheme == "https" && host.ends_with(":443")) || (scheme == "http" && host.ends_with(":80")) {
+    if (scheme == "https" && host.ends_with(":443")) || (scheme == "http" && host.ends_with(":80"))
+    {
         return Err("browsers leave the scheme's own port out");
     }
     Ok(())
@@ -426,7 +458,9 @@ mod tests {
 
     #[test]
     fn what_no_browser_would_send_is_no_origin() {
-        for good in ["https://a.example", "http://localhost:3000", "http://[::1]:8080", "tauri://localhost"] {
+        for good in
+            ["https://a.example", "http://localhost:3000", "http://[::1]:8080", "tauri://localhost"]
+        {
             assert_eq!(check_origin(good), Ok(()), "{good}");
         }
         for bad in [
@@ -461,8 +495,13 @@ mod tests {
     fn an_origin_is_compared_as_a_whole() {
         let cors = Cors::new().allow_origin("HTTPS://App.Example");
         assert_eq!(cors.allowed_origin(Some("https://app.example")), Some("https://app.example"));
-        for other in ["https://app.example.evil", "http://app.example", "https://app.example:444", "null", ""]
-        {
+        for other in [
+            "https://app.example.evil",
+            "http://app.example",
+            "https://app.example:444",
+            "null",
+            "",
+        ] {
             assert_eq!(cors.allowed_origin(Some(other)), None, "{other}");
         }
         assert_eq!(cors.allowed_origin(None), None);

@@ -31,11 +31,13 @@ const SECRET_BYTES: usize = 32;
 /// How far a multipart form is looked into. The field stands first: its part has some 250 bytes.
 const MULTIPART_BYTES_MAX: usize = 2048;
 
-/// Refuses requests that another site lets a browser make in the name of its user (cross-site request forgery).
+/// Refuses requests that another site lets a browser make in the name of its user (cross-site
+/// request forgery).
 ///
-/// `GET`, `HEAD`, `OPTIONS` and `TRACE` pass: handlers of these change nothing. Of others `Sec-Fetch-Site`, or else
-/// `Origin`, must not name another site, and they must have the token of the session: in the field `_csrf` of a form, or in
-/// the header `X-CSRF-Token`. The rest is a `403`. The content stays there for the handler.
+/// `GET`, `HEAD`, `OPTIONS` and `TRACE` pass: handlers of these change nothing. Of others
+/// `Sec-Fetch-Site`, or else `Origin`, must not name another site, and they must have the token of
+/// the session: in the field `_csrf` of a form, or in the header `X-CSRF-Token`. The rest is a
+/// `403`. The content stays there for the handler.
 ///
 /// ```
 /// use filoplume::Key;
@@ -43,7 +45,9 @@ const MULTIPART_BYTES_MAX: usize = 2048;
 /// use filoplume::prelude::*;
 ///
 /// let app = App::new()
-///     .get("/", |token: CsrfToken| Html(format!("<form method=post>{}<button>Buy</button></form>", token.field())))
+///     .get("/", |token: CsrfToken| {
+///         Html(format!("<form method=post>{}<button>Buy</button></form>", token.field()))
+///     })
 ///     .post("/", || "bought")
 ///     .with(Sessions::in_cookie(Key::generate()))
 ///     .with(Csrf::new());
@@ -51,8 +55,9 @@ const MULTIPART_BYTES_MAX: usize = 2048;
 /// client.post("/").send().assert_status(403);
 /// ```
 ///
-/// The token is that of the session ([`CsrfToken`]), which stands further out, and another one after
-/// [`Session::renew`]. Behind a proxy that changes `Host` the origin of the site is named with [`trust`](Self::trust).
+/// The token is that of the session ([`CsrfToken`]), which stands further out, and another one
+/// after [`Session::renew`]. Behind a proxy that changes `Host` the origin of the site is named
+/// with [`trust`](Self::trust).
 ///
 /// A visitor without a session gets none for a form: the token is then bound to a random secret in
 /// a signed cookie (a signed double-submit cookie). Its name is that of the session's cookie with
@@ -60,9 +65,9 @@ const MULTIPART_BYTES_MAX: usize = 2048;
 /// begins takes the secret over, so that open pages stay valid; from then on the cookie does not
 /// count.
 ///
-/// In `multipart/form-data` the field is the first one of the form, so that files need not be read for it.
-/// What no browser sends with its cookies needs none of this: routes for API clients go to a router without it, or are
-/// left out with [`unless`](Self::unless).
+/// In `multipart/form-data` the field is the first one of the form, so that files need not be read
+/// for it. What no browser sends with its cookies needs none of this: routes for API clients go to
+/// a router without it, or are left out with [`unless`](Self::unless).
 pub struct Csrf {
     trusted: Vec<String>,
     unless: Option<Unless>,
@@ -76,7 +81,8 @@ impl Csrf {
         Self { trusted: Vec::new(), unless: None }
     }
 
-    /// Takes requests from pages of another origin too, such as `https://admin.example.org`. They need the token as well.
+    /// Takes requests from pages of another origin too, such as `https://admin.example.org`. They
+    /// need the token as well.
     ///
     /// ```
     /// use filoplume::Key;
@@ -90,7 +96,10 @@ impl Csrf {
     ///     .with(Csrf::new().trust("https://admin.example.org"));
     /// let client = app.test();
     /// let token = client.get("/token").send().text().to_owned();
-    /// let post = client.post("/").header("origin", "https://admin.example.org").header("x-csrf-token", &token);
+    /// let post = client
+    ///     .post("/")
+    ///     .header("origin", "https://admin.example.org")
+    ///     .header("x-csrf-token", &token);
     /// post.send().assert_text("bought");
     /// ```
     #[must_use]
@@ -114,10 +123,9 @@ impl Csrf {
 
     fn is_from_elsewhere(&self, request: &Request) -> bool {
         let origin = request.headers().get("origin").map(String::from_utf8_lossy);
-        if origin
-            .as_deref()
-            .is_some_and(|origin| self.trusted.iter().any(|trusted| origin.eq_ignore_ascii_case(trusted)))
-        {
+        if origin.as_deref().is_some_and(|origin| {
+            self.trusted.iter().any(|trusted| origin.eq_ignore_ascii_case(trusted))
+        }) {
             return false;
         }
         // Scripts cannot set it. `none`: the user typed the address, or opened a bookmark.
@@ -125,7 +133,8 @@ impl Csrf {
         if site.peek().is_some() {
             return !site.all(|site| site == b"same-origin" || site == b"none");
         }
-        // No browser without `Sec-Fetch-Site` would leave both out; the token decides about the others.
+        // No browser without `Sec-Fetch-Site` would leave both out; the token decides about the
+        // others.
         origin.is_some_and(|origin| !is_origin_of(&origin, request.authority().unwrap_or_default()))
     }
 }
@@ -136,8 +145,8 @@ impl Default for Csrf {
     }
 }
 
-/// Whether a page of this origin is one of the host that was asked. The scheme is not compared: TLS may have ended in
-/// a proxy. `null` is the origin of nobody.
+/// Whether a page of this origin is one of the host that was asked. The scheme is not compared: TLS
+/// may have ended in a proxy. `null` is the origin of nobody.
 fn is_origin_of(origin: &str, authority: &str) -> bool {
     let Some((scheme, host)) = origin.split_once("://") else { return false };
     let default_port = match scheme {
@@ -145,15 +154,18 @@ fn is_origin_of(origin: &str, authority: &str) -> bool {
         "https" => ":443",
         _ => return false,
     };
-    let bare =
-        |authority: &str| authority.strip_suffix(default_port).unwrap_or(authority).to_ascii_lowercase();
+    let bare = |authority: &str| {
+        authority.strip_suffix(default_port).unwrap_or(authority).to_ascii_lowercase()
+    };
     !host.is_empty() && bare(host) == bare(authority)
 }
 
 impl Middleware for Csrf {
     fn handle(&self, mut request: Request, next: Next<'_>) -> Result<Response> {
-        let is_safe =
-            matches!(*request.method(), Method::GET | Method::HEAD | Method::OPTIONS | Method::TRACE);
+        let is_safe = matches!(
+            *request.method(),
+            Method::GET | Method::HEAD | Method::OPTIONS | Method::TRACE
+        );
         if is_safe || self.unless.as_ref().is_some_and(|unless| unless(&request)) {
             return Ok(next.run(request));
         }
@@ -163,13 +175,15 @@ impl Middleware for Csrf {
         let session = Session::of(&request)?;
         let Some(given) = given_token(&mut request, &next.context())? else {
             return Err(Error::forbidden(format!(
-                "the CSRF token is missing: it is sent in the form field `{FIELD}` or the header `{HEADER}`"
+                "the CSRF token is missing: it is sent in the form field `{FIELD}` or the header \
+                 `{HEADER}`"
             )));
         };
         let secret = session.csrf_secret()?;
         if !secret.is_some_and(|secret| is_token_of(&given, &secret)) {
             return Err(Error::forbidden(
-                "the CSRF token is not that of this session: load the page again, and send its form anew",
+                "the CSRF token is not that of this session: load the page again, and send its \
+                 form anew",
             ));
         }
         Ok(next.run(request))
@@ -177,7 +191,8 @@ impl Middleware for Csrf {
 
     fn configure(&self, options: &mut RouteOptions) {
         options.require::<Session>(
-            "`Csrf` needs sessions: add `.with(Sessions::new(store, key))` before `.with(Csrf::new())`",
+            "`Csrf` needs sessions: add `.with(Sessions::new(store, key))` before \
+             `.with(Csrf::new())`",
         );
         // Forms are looked into.
         options.take(Takes::Content);
@@ -234,8 +249,10 @@ fn field_of_form(form: &[u8]) -> Option<String> {
 
 /// What separates the parts (RFC 2046, 5.1.1).
 fn boundary(content_type: &str) -> Option<&str> {
-    let parameters = content_type.split(';').skip(1).filter_map(|parameter| parameter.split_once('='));
-    let mut boundaries = parameters.filter(|(name, _)| name.trim().eq_ignore_ascii_case("boundary"));
+    let parameters =
+        content_type.split(';').skip(1).filter_map(|parameter| parameter.split_once('='));
+    let mut boundaries =
+        parameters.filter(|(name, _)| name.trim().eq_ignore_ascii_case("boundary"));
     let (_, value) = boundaries.next()?;
     let value = value.trim().trim_matches('"');
     (1..=70).contains(&value.len()).then_some(value)
@@ -258,7 +275,9 @@ fn first_part(content: &[u8], boundary: &str) -> Option<String> {
     let is_field = head
         .split("\r\n")
         .filter_map(|line| line.strip_prefix("content-disposition:"))
-        .any(|value| value.split(';').any(|parameter| parameter.trim() == format!("name=\"{FIELD}\"")));
+        .any(|value| {
+            value.split(';').any(|parameter| parameter.trim() == format!("name=\"{FIELD}\""))
+        });
     let (value, _) = split_at(rest, format!("\r\n--{boundary}").as_bytes())?;
     is_field.then(|| std::str::from_utf8(value).ok().map(str::to_owned)).flatten()
 }
@@ -271,15 +290,19 @@ fn split_at<'b>(bytes: &'b [u8], separator: &[u8]) -> Option<(&'b [u8], &'b [u8]
 /// The token of the session, for forms and scripts of its pages. Asking for it begins no session: a
 /// browser without one gets a cookie, see [`Csrf`].
 ///
-/// As text, and in templates, it is the token; [`field`](Self::field) is the whole hidden field. It looks different each time,
-/// so that nothing can be learned from the size of compressed pages; all of them are valid.
+/// As text, and in templates, it is the token; [`field`](Self::field) is the whole hidden field. It
+/// looks different each time, so that nothing can be learned from the size of compressed pages; all
+/// of them are valid.
 ///
 /// ```
 /// use filoplume::middleware::CsrfToken;
 /// use filoplume::prelude::*;
 ///
 /// fn page(token: CsrfToken) -> Html<String> {
-///     Html(format!(r#"<meta name="csrf" content="{token}"><form method="post">{}</form>"#, token.field()))
+///     Html(format!(
+///         r#"<meta name="csrf" content="{token}"><form method="post">{}</form>"#,
+///         token.field()
+///     ))
 /// }
 /// ```
 #[derive(Clone)]
@@ -294,7 +317,9 @@ impl CsrfToken {
     /// use filoplume::prelude::*;
     ///
     /// let app = App::new()
-    ///     .get("/", |session: Session| CsrfToken::of(&session).map(|token| Html(token.field())))
+    ///     .get("/", |session: Session| {
+    ///         CsrfToken::of(&session).map(|token| Html(token.field()))
+    ///     })
     ///     .with(Sessions::in_cookie(Key::generate()));
     /// app.test().get("/").send().assert_contains(r#"<input type="hidden" name="_csrf""#);
     /// ```
@@ -314,7 +339,8 @@ impl CsrfToken {
         &self.0
     }
 
-    /// Returns a hidden field, `<input type="hidden" name="_csrf" value="..">`. In a template: `{{ field|safe }}`.
+    /// Returns a hidden field, `<input type="hidden" name="_csrf" value="..">`. In a template:
+    /// `{{ field|safe }}`.
     pub fn field(&self) -> String {
         format!("<input type=\"hidden\" name=\"{FIELD}\" value=\"{}\">", self.0)
     }
@@ -358,7 +384,8 @@ fn masked(secret: &[u8], pad: &[u8]) -> String {
 
 /// Whether a token was made of this secret.
 fn is_token_of(token: &str, secret: &str) -> bool {
-    let (Ok(token), Ok(secret)) = (URL_SAFE_NO_PAD.decode(token), URL_SAFE_NO_PAD.decode(secret)) else {
+    let (Ok(token), Ok(secret)) = (URL_SAFE_NO_PAD.decode(token), URL_SAFE_NO_PAD.decode(secret))
+    else {
         return false;
     };
     let Some((pad, under)) = token.split_at_checked(SECRET_BYTES) else { return false };

@@ -10,29 +10,31 @@ use crate::core::error::Result;
 use crate::core::options::RouteOptions;
 use crate::semantics::conditional::{Conditions, EntityTag, Validators, Verdict, not_modified};
 
-/// How much of the hash is in a tag: 128 bits do not meet by chance, nor on purpose with less than 2⁶⁴ tries.
+/// How much of the hash is in a tag: 128 bits do not meet by chance, nor on purpose with less than
+/// 2⁶⁴ tries.
 const HASH_BYTES: usize = 16;
 
 /// Middleware that tags the content of `GET`, and answers `304` to who has it already.
 ///
-/// The tag is a hash of the content, so the handler still runs: what is saved is sending. It is SHA-256 and not a
-/// faster hash, because the content may be written by people who would like a new version to have the tag of the old
-/// one; the same content has the same tag on every machine.
+/// The tag is a hash of the content, so the handler still runs: what is saved is sending. It is
+/// SHA-256 and not a faster hash, because the content may be written by people who would like a new
+/// version to have the tag of the old one; the same content has the same tag on every machine.
 ///
 /// - An `ETag` or `Last-Modified` that the handler set is evaluated as it is.
-/// - Only content in memory is tagged. Of a stream the handler's own `ETag` and `Last-Modified` count; it is not read
-///   for a `304`.
-/// - Only a `200` to `GET` or `HEAD` is looked at, and none with `Cache-Control: no-store`: nobody has that. To
-///   protect what is there from being overwritten, a handler evaluates the [conditions](crate::conditional) before it
-///   writes.
+/// - Only content in memory is tagged. Of a stream the handler's own `ETag` and `Last-Modified`
+///   count; it is not read for a `304`.
+/// - Only a `200` to `GET` or `HEAD` is looked at, and none with `Cache-Control: no-store`: nobody
+///   has that. To protect what is there from being overwritten, a handler evaluates the
+///   [conditions](crate::conditional) before it writes.
 ///
-/// Middleware that changes the content, such as compression, stands further out, so that a `304` saves that too; it
-/// weakens the tag.
+/// Middleware that changes the content, such as compression, stands further out, so that a `304`
+/// saves that too; it weakens the tag.
 ///
 /// ```
 /// use filoplume::prelude::*;
 ///
-/// let client = App::new().get("/", || "long and seldom new").with(middleware::ETag::new()).test();
+/// let client =
+///     App::new().get("/", || "long and seldom new").with(middleware::ETag::new()).test();
 /// let first = client.get("/").send();
 /// let tag = first.header("etag").unwrap();
 /// client.get("/").header("if-none-match", tag).send().assert_status(304).assert_text("");
@@ -48,8 +50,8 @@ impl ETag {
         Self::default()
     }
 
-    /// Makes weak tags: for content that is the same in what it means, whatever is done to its bytes further out.
-    /// Default: strong.
+    /// Makes weak tags: for content that is the same in what it means, whatever is done to its
+    /// bytes further out. Default: strong.
     #[must_use]
     pub fn weak(mut self, is_weak: bool) -> Self {
         self.is_weak = is_weak;
@@ -73,9 +75,12 @@ impl ETag {
         }
         let tag = match response.body() {
             ResponseBody::Bytes(bytes) => self.tag(bytes),
-            // A handler for `HEAD` alone has no content to show, and the tag of nothing would be wrong.
+            // A handler for `HEAD` alone has no content to show, and the tag of nothing would be
+            // wrong.
             ResponseBody::Empty if !is_head => self.tag(&[]),
-            ResponseBody::Empty | ResponseBody::Sized { .. } | ResponseBody::Unsized(_) => return Ok(()),
+            ResponseBody::Empty | ResponseBody::Sized { .. } | ResponseBody::Unsized(_) => {
+                return Ok(());
+            }
         };
         response.set_header("etag", tag.as_bytes())?;
         Ok(())
@@ -88,7 +93,8 @@ impl Middleware for ETag {
         if ![Method::GET, Method::HEAD].contains(&method) {
             return Ok(next.run(request));
         }
-        // The request goes to the handler. Most have no condition, and then there is nothing to keep of it.
+        // The request goes to the handler. Most have no condition, and then there is nothing to
+        // keep of it.
         let conditional = has_conditions(request.headers()).then(|| request.headers().clone());
         let mut response = next.run(request);
         if response.status_code() != StatusCode::OK || is_not_stored(&response) {

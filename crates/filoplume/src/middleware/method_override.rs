@@ -8,8 +8,8 @@ use crate::core::middleware::{Middleware, Next};
 use crate::core::options::{CONTENT_BYTES_MAX, RouteOptions};
 use crate::extract::ContentRejection;
 
-/// Takes a `POST` for a `PUT`, `PATCH` or `DELETE` if it says so: in `x-http-method-override`, or as `_method` in the
-/// query or in a form.
+/// Takes a `POST` for a `PUT`, `PATCH` or `DELETE` if it says so: in `x-http-method-override`, or
+/// as `_method` in the query or in a form.
 ///
 /// ```
 /// use filoplume::prelude::*;
@@ -25,18 +25,18 @@ use crate::extract::ContentRejection;
 /// form.body("_method=DELETE").send().assert_text("note 3 is gone");
 /// ```
 ///
-/// The route is chosen by the new method, so this is middleware of the app; in a router or a route it is too late,
-/// and the request is answered as the `POST` it came as. The header counts first, then the query, then the form. No
-/// other method can be asked for, and nothing but a `POST` asks: a link or an image changes nothing. What is asked
-/// for and cannot be is a `400`.
+/// The route is chosen by the new method, so this is middleware of the app; in a router or a route
+/// it is too late, and the request is answered as the `POST` it came as. The header counts first,
+/// then the query, then the form. No other method can be asked for, and nothing but a `POST` asks:
+/// a link or an image changes nothing. What is asked for and cannot be is a `400`.
 ///
-/// A page of another site can send such a form, while its scripts would need a permission for a `DELETE` (see
-/// [`Cors`](super::Cors)). So what is asked for in this way is to be protected as a `POST` is: with tokens against
-/// forged requests, not by its method.
+/// A page of another site can send such a form, while its scripts would need a permission for a
+/// `DELETE` (see [`Cors`](super::Cors)). So what is asked for in this way is to be protected as a
+/// `POST` is: with tokens against forged requests, not by its method.
 ///
-/// A form is read into memory for that, if it is `application/x-www-form-urlencoded`; the handler reads it as if
-/// nothing had happened. One that is announced to be longer than [the bound](Self::form_bytes_max) is not looked at;
-/// one that turns out to be longer is a `413`.
+/// A form is read into memory for that, if it is `application/x-www-form-urlencoded`; the handler
+/// reads it as if nothing had happened. One that is announced to be longer than [the
+/// bound](Self::form_bytes_max) is not looked at; one that turns out to be longer is a `413`.
 #[derive(Clone, Debug)]
 pub struct MethodOverride {
     methods: Vec<Method>,
@@ -71,7 +71,8 @@ impl MethodOverride {
         self
     }
 
-    /// Sets the name of the field in queries and forms; `None`: they are not looked at. Default: `_method`.
+    /// Sets the name of the field in queries and forms; `None`: they are not looked at. Default:
+    /// `_method`.
     #[must_use]
     pub fn field(mut self, name: Option<&str>) -> Self {
         self.field = name.map(str::to_owned);
@@ -99,7 +100,8 @@ impl MethodOverride {
             return Ok(None);
         }
         let form = std::mem::take(request.body_mut()).into_bytes(self.form_bytes_max);
-        let form = form.map_err(|error| refuse(ContentRejection::of_read(error, self.form_bytes_max)))?;
+        let form =
+            form.map_err(|error| refuse(ContentRejection::of_read(error, self.form_bytes_max)))?;
         let method = field_of(&form, field);
         *request.body_mut() = Body::from(Vec::from(form));
         Ok(method)
@@ -125,7 +127,8 @@ impl Middleware for MethodOverride {
             return Ok(next.run(request));
         }
         if let Some(asked) = self.asked(&mut request)? {
-            let method = self.methods.iter().find(|method| method.as_str().eq_ignore_ascii_case(&asked));
+            let method =
+                self.methods.iter().find(|method| method.as_str().eq_ignore_ascii_case(&asked));
             match method {
                 Some(method) => request.set_method(method.clone()),
                 None if asked.eq_ignore_ascii_case("POST") => {}
@@ -146,7 +149,10 @@ impl MethodOverride {
         let methods = methods.join(", ");
         Error::new(
             StatusCode::BAD_REQUEST,
-            format!("a POST cannot be taken for `{}`, only for one of: {methods}", asked.escape_debug()),
+            format!(
+                "a POST cannot be taken for `{}`, only for one of: {methods}",
+                asked.escape_debug()
+            ),
         )
     }
 }
@@ -163,7 +169,8 @@ fn field_of(form: &[u8], name: &str) -> Option<String> {
 }
 
 fn decode(bytes: &[u8]) -> String {
-    let spaced: Vec<u8> = bytes.iter().map(|&byte| if byte == b'+' { b' ' } else { byte }).collect();
+    let spaced: Vec<u8> =
+        bytes.iter().map(|&byte| if byte == b'+' { b' ' } else { byte }).collect();
     percent_encoding::percent_decode(&spaced).decode_utf8_lossy().into_owned()
 }
 

@@ -19,12 +19,12 @@ use crate::middleware::catch_panic::contain;
 /// Longest id that is taken over from a client. A W3C `traceparent` has 55 characters.
 const ID_BYTES_MAX: usize = 64;
 
-/// Gives each request an id: handlers take it as a [`RequestId`], the [`Logger`](super::Logger) writes it, and the
-/// response carries it as `x-request-id`.
+/// Gives each request an id: handlers take it as a [`RequestId`], the [`Logger`](super::Logger)
+/// writes it, and the response carries it as `x-request-id`.
 ///
 /// ```
-/// use filoplume::prelude::*;
 /// use filoplume::middleware::RequestId;
+/// use filoplume::prelude::*;
 ///
 /// let app = App::new()
 ///     .get("/", |id: RequestId| format!("this is {id}"))
@@ -35,8 +35,8 @@ const ID_BYTES_MAX: usize = 64;
 /// response.assert_text(&format!("this is {id}"));
 /// ```
 ///
-/// An id is 32 hexadecimal digits that nobody else is given and nobody can guess. It is no secret to build on, though:
-/// responses and logs show it.
+/// An id is 32 hexadecimal digits that nobody else is given and nobody can guess. It is no secret
+/// to build on, though: responses and logs show it.
 #[derive(Clone, Debug)]
 pub struct RequestIds {
     header: String,
@@ -53,7 +53,11 @@ pub struct RequestIds {
 /// let app = App::new()
 ///     .get("/help", |id: RequestId| format!("Tell us this number: {}", id.as_str()))
 ///     .with(RequestIds::new().trust_incoming(true));
-/// app.test().get("/help").header("x-request-id", "17").send().assert_text("Tell us this number: 17");
+/// app.test()
+///     .get("/help")
+///     .header("x-request-id", "17")
+///     .send()
+///     .assert_text("Tell us this number: 17");
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct RequestId(Arc<str>);
@@ -64,8 +68,9 @@ impl RequestIds {
         Self { header: "x-request-id".to_owned(), trusts_incoming: false }
     }
 
-    /// Takes over the id that a request brings along, if it is 1 to 64 letters, digits, and `-_.:/+=@`. For servers
-    /// behind a proxy that sets it: of others, a client can choose the same id for all its requests. Default: no.
+    /// Takes over the id that a request brings along, if it is 1 to 64 letters, digits, and
+    /// `-_.:/+=@`. For servers behind a proxy that sets it: of others, a client can choose the same
+    /// id for all its requests. Default: no.
     #[must_use]
     pub fn trust_incoming(mut self, trusts_incoming: bool) -> Self {
         self.trusts_incoming = trusts_incoming;
@@ -108,7 +113,10 @@ impl Middleware for RequestIds {
     fn configure(&self, options: &mut RouteOptions) {
         options.provide::<RequestId>();
         if http::HeaderName::try_from(&self.header).is_err() {
-            options.mistake(format!("RequestIds: `{}` is no name for a header", self.header.escape_debug()));
+            options.mistake(format!(
+                "RequestIds: `{}` is no name for a header",
+                self.header.escape_debug()
+            ));
         }
     }
 }
@@ -119,8 +127,9 @@ impl RequestId {
         &self.0
     }
 
-    /// A counter that a keyed hash turned into noise: unique because the counter is, not to be guessed because the keys,
-    /// which the standard library takes from the system, are not; and no call into the system for each request.
+    /// A counter that a keyed hash turned into noise: unique because the counter is, not to be
+    /// guessed because the keys, which the standard library takes from the system, are not; and no
+    /// call into the system for each request.
     fn generate() -> Self {
         static KEYS: OnceLock<[RandomState; 2]> = OnceLock::new();
         static COUNT: AtomicU64 = AtomicU64::new(0);
@@ -145,12 +154,14 @@ impl Extract for RequestId {
 
     fn configure(options: &mut RouteOptions) {
         options.require::<Self>(
-            "it takes a `RequestId`, and requests have none: add `.with(middleware::RequestIds::new())` to the app",
+            "it takes a `RequestId`, and requests have none: add \
+             `.with(middleware::RequestIds::new())` to the app",
         );
     }
 }
 
-/// Whether an id of somebody else can be written anywhere: no spaces, quotes, or control characters.
+/// Whether an id of somebody else can be written anywhere: no spaces, quotes, or control
+/// characters.
 fn is_id(id: &str) -> bool {
     let is_allowed = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.:/+=@".contains(&byte);
     (1..=ID_BYTES_MAX).contains(&id.len()) && id.bytes().all(is_allowed)
@@ -166,10 +177,9 @@ mod tests {
     fn ids_are_all_different_and_of_one_shape() {
         let ids: HashSet<_> = (0..10_000).map(|_| RequestId::generate()).collect();
         assert_eq!(ids.len(), 10_000);
-        assert!(
-            ids.iter()
-                .all(|id| id.as_str().len() == 32 && id.as_str().bytes().all(|b| b.is_ascii_hexdigit()))
-        );
+        assert!(ids.iter().all(
+            |id| id.as_str().len() == 32 && id.as_str().bytes().all(|b| b.is_ascii_hexdigit())
+        ));
         let starts: HashSet<_> = ids.iter().map(|id| id.as_str()[..8].to_owned()).collect();
         assert!(starts.len() > 9_990, "one id tells nothing of the next");
     }

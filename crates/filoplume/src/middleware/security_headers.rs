@@ -36,16 +36,19 @@ const NONCE_BYTES: usize = 16;
 /// | `cross-origin-opener-policy` | `same-origin` | windows of other sites have no handle on this one |
 /// | `cross-origin-resource-policy` | `same-origin` | other sites do not embed what is answered (fetches by [`Cors`](super::Cors) still work) |
 ///
-/// Only when told: [`hsts`](Self::hsts), [`content_security_policy`](Self::content_security_policy),
-/// `permissions-policy` and all others with [`set`](Self::set).
+/// Only when told: [`hsts`](Self::hsts),
+/// [`content_security_policy`](Self::content_security_policy), `permissions-policy` and all others
+/// with [`set`](Self::set).
 ///
 /// ```
-/// use std::time::Duration;
-/// use filoplume::prelude::*;
 /// use filoplume::middleware::{CspNonce, SecurityHeaders};
+/// use filoplume::prelude::*;
+/// use std::time::Duration;
 ///
 /// let app = App::new()
-///     .get("/", |nonce: CspNonce| Html(format!("<script nonce=\"{nonce}\">alert(1)</script>")))
+///     .get("/", |nonce: CspNonce| {
+///         Html(format!("<script nonce=\"{nonce}\">alert(1)</script>"))
+///     })
 ///     .with(
 ///         SecurityHeaders::new()
 ///             .content_security_policy("default-src 'self'; script-src 'nonce-{nonce}'")
@@ -53,8 +56,15 @@ const NONCE_BYTES: usize = 16;
 ///             .set("permissions-policy", "camera=(), microphone=()"),
 ///     );
 /// let response = app.test().get("/").send();
-/// response.assert_header("x-content-type-options", "nosniff").assert_header("x-frame-options", "DENY");
-/// assert!(response.header("content-security-policy").unwrap().starts_with("default-src 'self'; script-src 'nonce-"));
+/// response
+///     .assert_header("x-content-type-options", "nosniff")
+///     .assert_header("x-frame-options", "DENY");
+/// assert!(
+///     response
+///         .header("content-security-policy")
+///         .unwrap()
+///         .starts_with("default-src 'self'; script-src 'nonce-")
+/// );
 /// ```
 #[derive(Clone, Debug)]
 pub struct SecurityHeaders {
@@ -76,7 +86,10 @@ pub struct SecurityHeaders {
 /// let partners = Frames::Of(vec!["https://partner.example".to_owned()]);
 /// let app = App::new().get("/", || "hi").with(SecurityHeaders::new().frames(partners));
 /// let response = app.test().get("/").send();
-/// response.assert_header("content-security-policy", "frame-ancestors https://partner.example");
+/// response.assert_header(
+///     "content-security-policy",
+///     "frame-ancestors https://partner.example",
+/// );
 /// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
@@ -100,7 +113,9 @@ pub enum Frames {
 /// use filoplume::prelude::*;
 ///
 /// let app = App::new()
-///     .get("/", |nonce: CspNonce| Html(format!("<style nonce=\"{nonce}\">p {{ color: red }}</style>")))
+///     .get("/", |nonce: CspNonce| {
+///         Html(format!("<style nonce=\"{nonce}\">p {{ color: red }}</style>"))
+///     })
 ///     .with(SecurityHeaders::new().content_security_policy("style-src 'nonce-{nonce}'"));
 /// let client = app.test();
 /// assert_ne!(client.get("/").send().text(), client.get("/").send().text());
@@ -143,16 +158,17 @@ impl SecurityHeaders {
 
     /// Sets which pages may show the answers in a frame. Default: none.
     ///
-    /// It is said as `frame-ancestors`, in the policy or beside it, and for old browsers as `x-frame-options`, which
-    /// cannot name origins.
+    /// It is said as `frame-ancestors`, in the policy or beside it, and for old browsers as
+    /// `x-frame-options`, which cannot name origins.
     #[must_use]
     pub fn frames(mut self, frames: Frames) -> Self {
         self.frames = frames;
         self.prepared()
     }
 
-    /// Sets what a page may load and run (Content Security Policy). `{nonce}` in it is replaced by a new random text for
-    /// each response, which handlers take as [`CspNonce`]. `frame-ancestors` is added unless it is there.
+    /// Sets what a page may load and run (Content Security Policy). `{nonce}` in it is replaced by
+    /// a new random text for each response, which handlers take as [`CspNonce`]. `frame-ancestors`
+    /// is added unless it is there.
     #[must_use]
     pub fn content_security_policy(mut self, policy: impl Into<String>) -> Self {
         self.policy = Some(policy.into());
@@ -165,9 +181,15 @@ impl SecurityHeaders {
     /// use filoplume::middleware::SecurityHeaders;
     /// use filoplume::prelude::*;
     ///
-    /// let policy = SecurityHeaders::new().content_security_policy("default-src 'self'").report_only();
+    /// let policy =
+    ///     SecurityHeaders::new().content_security_policy("default-src 'self'").report_only();
     /// let response = App::new().get("/", || "hi").with(policy).test().get("/").send();
-    /// assert!(response.header("content-security-policy-report-only").unwrap().starts_with("default-src 'self'"));
+    /// assert!(
+    ///     response
+    ///         .header("content-security-policy-report-only")
+    ///         .unwrap()
+    ///         .starts_with("default-src 'self'")
+    /// );
     /// ```
     #[must_use]
     pub fn report_only(mut self) -> Self {
@@ -175,7 +197,8 @@ impl SecurityHeaders {
         self.prepared()
     }
 
-    /// Tells browsers to use this host over TLS only, for so long (RFC 6797). It cannot be taken back until that is over.
+    /// Tells browsers to use this host over TLS only, for so long (RFC 6797). It cannot be taken
+    /// back until that is over.
     #[must_use]
     pub fn hsts(mut self, max_age: Duration) -> Self {
         self.hsts = Some(Hsts { max_age, extent: HstsExtent::Host });
@@ -185,9 +208,9 @@ impl SecurityHeaders {
     /// As [`hsts`](Self::hsts), for all hosts below this one too.
     ///
     /// ```
-    /// use std::time::Duration;
     /// use filoplume::middleware::SecurityHeaders;
     /// use filoplume::prelude::*;
+    /// use std::time::Duration;
     ///
     /// let headers = SecurityHeaders::new().hsts_with_subdomains(Duration::from_secs(86_400));
     /// let response = App::new().get("/", || "hi").with(headers).test().get("/").send();
@@ -199,8 +222,8 @@ impl SecurityHeaders {
         self.prepared()
     }
 
-    /// As [`hsts_with_subdomains`](Self::hsts_with_subdomains), and agrees to a place in the list that browsers are
-    /// built with. The list wants a year at least.
+    /// As [`hsts_with_subdomains`](Self::hsts_with_subdomains), and agrees to a place in the list
+    /// that browsers are built with. The list wants a year at least.
     #[must_use]
     pub fn hsts_preload(mut self, max_age: Duration) -> Self {
         self.hsts = Some(Hsts { max_age, extent: HstsExtent::Preload });
@@ -240,7 +263,8 @@ impl SecurityHeaders {
     fn prepared(mut self) -> Self {
         self.ready = self.fields.clone();
         let ancestors = self.frames.to_directive();
-        let policy = self.policy.as_ref().map(|policy| policy.trim().trim_end_matches(';').to_owned());
+        let policy =
+            self.policy.as_ref().map(|policy| policy.trim().trim_end_matches(';').to_owned());
         let frame_options = match self.frames {
             Frames::Deny => Some("DENY".to_owned()),
             Frames::SameOrigin => Some("SAMEORIGIN".to_owned()),
@@ -248,7 +272,9 @@ impl SecurityHeaders {
         };
         let (enforced, reported) = match (policy, ancestors) {
             (Some(policy), ancestors) if self.is_report_only => (ancestors, Some(policy)),
-            (Some(policy), Some(ancestors)) if !policy.to_ascii_lowercase().contains("frame-ancestors") => {
+            (Some(policy), Some(ancestors))
+                if !policy.to_ascii_lowercase().contains("frame-ancestors") =>
+            {
                 (Some(format!("{policy}; {ancestors}")), None)
             }
             (policy, ancestors) => (policy.or(ancestors), None),
@@ -306,7 +332,9 @@ impl Middleware for SecurityHeaders {
         for (name, value) in &self.ready {
             if let Err(invalid) = Response::default().set_header(name, value) {
                 let (name, value) = (name.escape_debug(), value.escape_debug());
-                options.mistake(format!("SecurityHeaders: `{name}: {value}` cannot be sent: {invalid}"));
+                options.mistake(format!(
+                    "SecurityHeaders: `{name}: {value}` cannot be sent: {invalid}"
+                ));
             }
         }
     }
@@ -343,7 +371,8 @@ impl CspNonce {
         &self.0
     }
 
-    /// Fails if the system gives no randomness; no page is better than one with a nonce that can be guessed.
+    /// Fails if the system gives no randomness; no page is better than one with a nonce that can be
+    /// guessed.
     fn generate() -> Result<Self> {
         let mut bytes = [0; NONCE_BYTES];
         getrandom::fill(&mut bytes)?;
@@ -366,8 +395,9 @@ impl Extract for CspNonce {
 
     fn configure(options: &mut RouteOptions) {
         options.require::<Self>(
-            "it takes a `CspNonce`, and no policy has `{nonce}`: add `.with(middleware::SecurityHeaders::new()\
-             .content_security_policy(\"script-src 'nonce-{nonce}'\"))` to the app",
+            "it takes a `CspNonce`, and no policy has `{nonce}`: add \
+             `.with(middleware::SecurityHeaders::new().content_security_policy(\"script-src \
+             'nonce-{nonce}'\"))` to the app",
         );
     }
 }
@@ -394,7 +424,8 @@ mod tests {
             let policy = value(&headers, "content-security-policy").map(str::to_owned);
             (policy, value(&headers, "x-frame-options").map(str::to_owned))
         };
-        let said = |policy: &str, options: &str| (Some(policy.to_owned()), Some(options.to_owned()));
+        let said =
+            |policy: &str, options: &str| (Some(policy.to_owned()), Some(options.to_owned()));
         let new = SecurityHeaders::new;
         assert_eq!(of(new()), said("frame-ancestors 'none'", "DENY"));
         assert_eq!(of(new().frames(Frames::Anywhere)), (None, None));
@@ -403,14 +434,16 @@ mod tests {
             of(new().frames(Frames::SameOrigin).content_security_policy("default-src 'self';")),
             said(&policy, "SAMEORIGIN")
         );
-        let of_policy =
-            of(new().frames(Frames::Of(vec!["https://a".to_owned()])).content_security_policy(&*policy));
+        let of_policy = of(new()
+            .frames(Frames::Of(vec!["https://a".to_owned()]))
+            .content_security_policy(&*policy));
         assert_eq!(of_policy, (Some(policy), None));
     }
 
     #[test]
     fn a_policy_on_trial_leaves_the_frames_forbidden() {
-        let all = SecurityHeaders::new().content_security_policy("default-src 'self'").report_only();
+        let all =
+            SecurityHeaders::new().content_security_policy("default-src 'self'").report_only();
         assert_eq!(value(&all, "content-security-policy-report-only"), Some("default-src 'self'"));
         assert_eq!(value(&all, "content-security-policy"), Some("frame-ancestors 'none'"));
     }
@@ -418,7 +451,9 @@ mod tests {
     #[test]
     fn strict_transport_is_said_only_when_told() {
         let year = Duration::from_secs(31_536_000);
-        let of = |headers: SecurityHeaders| value(&headers, "strict-transport-security").map(str::to_owned);
+        let of = |headers: SecurityHeaders| {
+            value(&headers, "strict-transport-security").map(str::to_owned)
+        };
         assert_eq!(of(SecurityHeaders::new()), None);
         assert_eq!(of(SecurityHeaders::new().hsts(year)).as_deref(), Some("max-age=31536000"));
         assert_eq!(of(SecurityHeaders::new().hsts(Duration::ZERO)).as_deref(), Some("max-age=0"));

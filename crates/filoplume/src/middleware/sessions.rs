@@ -14,7 +14,8 @@ use crate::extract::{Cookies, add_set_cookie};
 use crate::key::Key;
 use crate::semantics::vary::add_vary;
 use crate::session::{
-    FormCookie, Generations, Keeper, Lifetime, Outcome, Place, Presented, Saved, Session, SessionStore,
+    FormCookie, Generations, Keeper, Lifetime, Outcome, Place, Presented, Saved, Session,
+    SessionStore,
 };
 
 /// When a session ends that nobody uses: people come back the next day.
@@ -23,7 +24,8 @@ const IDLE_TIMEOUT: Duration = Duration::from_secs(24 * 3600);
 /// When a session ends in any case: a stolen one is of no use for ever.
 const ABSOLUTE_TIMEOUT: Duration = Duration::from_secs(30 * 24 * 3600);
 
-/// What the cookie is called, unless the program says otherwise or it can have a name with a promise.
+/// What the cookie is called, unless the program says otherwise or it can have a name with a
+/// promise.
 const NAME: &str = "session";
 
 /// Remembers browsers from request to request. Handlers take a [`Session`].
@@ -54,16 +56,17 @@ const NAME: &str = "session";
 /// # client.get("/").header("cookie", &cookie).send().assert_status(401);
 /// ```
 ///
-/// With a [store](SessionStore) the browser has a random, signed id only; [`in_cookie`](Self::in_cookie) it has the session itself, encrypted.
-/// A session begins when something is kept in it (a form with a [`CsrfToken`](super::CsrfToken) is
-/// nothing), and is written when something was changed, or to note
-/// that it is in use: each sixteenth of the idle time. A store that fails is a `500`, with a line in the log.
+/// With a [store](SessionStore) the browser has a random, signed id only;
+/// [`in_cookie`](Self::in_cookie) it has the session itself, encrypted. A session begins when
+/// something is kept in it (a form with a [`CsrfToken`](super::CsrfToken) is nothing), and is
+/// written when something was changed, or to note that it is in use: each sixteenth of the idle
+/// time. A store that fails is a `500`, with a line in the log.
 ///
-/// The cookie is `HttpOnly`, `SameSite=Lax`, and `Secure` unless the app runs in
-/// [development mode](crate::App::development): browsers take it over plain HTTP from `localhost` only. Its name is
-/// `__Host-session`, so that other hosts of the domain cannot set it, and `session` where it cannot have that.
-/// Responses to which a session was read say `Vary: Cookie`, and `Cache-Control: private, no-cache` unless they
-/// say something themselves.
+/// The cookie is `HttpOnly`, `SameSite=Lax`, and `Secure` unless the app runs in [development
+/// mode](crate::App::development): browsers take it over plain HTTP from `localhost` only. Its name
+/// is `__Host-session`, so that other hosts of the domain cannot set it, and `session` where it
+/// cannot have that. Responses to which a session was read say `Vary: Cookie`, and
+/// `Cache-Control: private, no-cache` unless they say something themselves.
 #[derive(Clone)]
 pub struct Sessions {
     keeper: Arc<Keeper>,
@@ -81,8 +84,9 @@ impl Sessions {
         Self::at(Place::Store(Arc::new(store)), key)
     }
 
-    /// Returns sessions that are kept in the cookie, encrypted and authenticated: nothing is kept on the server, and all
-    /// instances with the key can read them. They have room for some 2,800 bytes of JSON; more is a `500` that says so.
+    /// Returns sessions that are kept in the cookie, encrypted and authenticated: nothing is kept
+    /// on the server, and all instances with the key can read them. They have room for some 2,800
+    /// bytes of JSON; more is a `500` that says so.
     ///
     /// What the browser has is valid until it is too old: logging out ends it in this browser only,
     /// unless the app has [`generations`](Self::generations). Of two requests at once the last one
@@ -118,15 +122,18 @@ impl Sessions {
         }
     }
 
-    /// Knows sessions too that were begun with another key, so that a key can be changed without ending them. It can be left
-    /// out again when the [absolute timeout](Self::absolute_timeout) has passed.
+    /// Knows sessions too that were begun with another key, so that a key can be changed without
+    /// ending them. It can be left out again when the [absolute timeout](Self::absolute_timeout)
+    /// has passed.
     ///
     /// ```
     /// use filoplume::Key;
     /// use filoplume::middleware::Sessions;
     ///
-    /// let (new, old) = ("the secret of this year, 32 bytes", "the secret of last year, 32 bytes");
-    /// let sessions = Sessions::in_cookie(Key::from_secret(new)?).old_key(Key::from_secret(old)?);
+    /// let (new, old) =
+    ///     ("the secret of this year, 32 bytes", "the secret of last year, 32 bytes");
+    /// let sessions =
+    ///     Sessions::in_cookie(Key::from_secret(new)?).old_key(Key::from_secret(old)?);
     /// # Ok::<(), filoplume::Error>(())
     /// ```
     #[must_use]
@@ -142,11 +149,11 @@ impl Sessions {
     /// [`MemoryGenerations`](crate::session::MemoryGenerations) for those in memory.
     ///
     /// ```
-    /// use std::sync::Arc;
     /// use filoplume::Key;
     /// use filoplume::middleware::Sessions;
     /// use filoplume::prelude::*;
     /// use filoplume::session::MemoryGenerations;
+    /// use std::sync::Arc;
     ///
     /// let generations = Arc::new(MemoryGenerations::new());
     /// let client = App::new()
@@ -156,7 +163,7 @@ impl Sessions {
     ///     .test();
     /// client.post("/login").send();
     /// client.get("/").send().assert_text("ada");
-    /// generations.advance("ada");                                  // log out everywhere
+    /// generations.advance("ada"); // log out everywhere
     /// client.get("/").send().assert_status(404);
     /// ```
     #[must_use]
@@ -165,7 +172,8 @@ impl Sessions {
         self
     }
 
-    /// Sets when a session ends that is not used. It may end a sixteenth earlier. Default: 24 hours.
+    /// Sets when a session ends that is not used. It may end a sixteenth earlier. Default: 24
+    /// hours.
     #[must_use]
     pub fn idle_timeout(mut self, timeout: Duration) -> Self {
         Arc::make_mut(&mut self.keeper).lifetime.idle = timeout;
@@ -179,14 +187,16 @@ impl Sessions {
         self
     }
 
-    /// Lets browsers forget the session when they are closed. Default: they keep it for as long as it lasts.
+    /// Lets browsers forget the session when they are closed. Default: they keep it for as long as
+    /// it lasts.
     #[must_use]
     pub fn until_browser_closes(mut self) -> Self {
         self.is_lasting = false;
         self
     }
 
-    /// Sets the name of the cookie. Sessions with other names are others, also if they have the same key and the same store.
+    /// Sets the name of the cookie. Sessions with other names are others, also if they have the
+    /// same key and the same store.
     #[must_use]
     pub fn cookie_name(mut self, name: impl Into<String>) -> Self {
         let name = name.into();
@@ -209,14 +219,16 @@ impl Sessions {
         self
     }
 
-    /// Sets when browsers send the cookie to requests that other sites cause. Default: `Lax`, for links only.
+    /// Sets when browsers send the cookie to requests that other sites cause. Default: `Lax`, for
+    /// links only.
     #[must_use]
     pub fn same_site(mut self, same_site: SameSite) -> Self {
         self.same_site = same_site;
         self
     }
 
-    /// Sets whether the cookie goes over TLS only. Default: yes, unless the app runs in development mode.
+    /// Sets whether the cookie goes over TLS only. Default: yes, unless the app runs in development
+    /// mode.
     #[must_use]
     pub fn secure(mut self, is_secure: bool) -> Self {
         self.is_secure = Some(is_secure);
@@ -313,8 +325,8 @@ impl Middleware for Sessions {
     }
 }
 
-/// Says that a response is for one browser. One that gives out a session is not to be kept by shared caches, whatever
-/// the handler said of it.
+/// Says that a response is for one browser. One that gives out a session is not to be kept by
+/// shared caches, whatever the handler said of it.
 fn mark_personal(response: &mut Response, gives_session: bool) -> Result<()> {
     let says = |control: &str, directive: &str| {
         control.split(',').any(|said| said.trim().eq_ignore_ascii_case(directive))

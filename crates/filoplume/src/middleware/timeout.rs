@@ -12,36 +12,40 @@ use crate::core::middleware::{Middleware, Next};
 use crate::core::options::RouteOptions;
 use crate::extract::{Extension, ExtensionRejection};
 
-/// Gives each request a time in which it is to be answered, and handlers a [`TimeLeft`] to ask how much of it is left.
+/// Gives each request a time in which it is to be answered, and handlers a [`TimeLeft`] to ask how
+/// much of it is left.
 ///
-/// A handler is a plain function on a thread: nothing in Rust can stop it from outside without leaving locks held and
-/// work half done. So **this does not end handlers**. It sets a deadline, and code that may take long looks at
-/// it: between two steps with [`TimeLeft::check`], or as the timeout of a query or a request of its own with
-/// [`TimeLeft::remaining`]. A handler that never looks runs as long as it runs; the client's connection waits with it.
-/// What bounds slow *clients* are the server's timeouts, see [`ServerConfig`](crate::ServerConfig).
+/// A handler is a plain function on a thread: nothing in Rust can stop it from outside without
+/// leaving locks held and work half done. So **this does not end handlers**. It sets a deadline,
+/// and code that may take long looks at it: between two steps with [`TimeLeft::check`], or as the
+/// timeout of a query or a request of its own with [`TimeLeft::remaining`]. A handler that never
+/// looks runs as long as it runs; the client's connection waits with it. What bounds slow *clients*
+/// are the server's timeouts, see [`ServerConfig`](crate::ServerConfig).
 ///
 /// ```
-/// use std::time::Duration;
-/// use filoplume::prelude::*;
 /// use filoplume::middleware::TimeLeft;
+/// use filoplume::prelude::*;
+/// use std::time::Duration;
 ///
 /// fn report(time: TimeLeft) -> Result<String> {
 ///     let mut lines = 0;
 ///     for _month in 1..=12 {
-///         time.check()?;                          // 503 if it is over
+///         time.check()?; // 503 if it is over
 ///         // database.query(.., timeout = time.remaining())
 ///         lines += 1;
 ///     }
 ///     Ok(format!("{lines} lines"))
 /// }
 ///
-/// let app = App::new().get("/report", report).with(middleware::TimeoutBudget::new(Duration::from_secs(5)));
+/// let app = App::new()
+///     .get("/report", report)
+///     .with(middleware::TimeoutBudget::new(Duration::from_secs(5)));
 /// app.test().get("/report").send().assert_text("12 lines");
 /// ```
 ///
-/// The time begins when the request gets here: what it waited before, in the server's queue or at a proxy, is counted
-/// only if [`already_spent`](Self::already_spent) says how long that was. Of two budgets the one that ends first
-/// holds.
+/// The time begins when the request gets here: what it waited before, in the server's queue or at a
+/// proxy, is counted only if [`already_spent`](Self::already_spent) says how long that was. Of two
+/// budgets the one that ends first holds.
 pub struct TimeoutBudget {
     duration: Duration,
     status: StatusCode,
@@ -56,9 +60,9 @@ type Spent = Box<dyn Fn(&Request) -> Option<Duration> + Send + Sync>;
 /// handed on. An app with a handler that takes one does not start where no budget is set.
 ///
 /// ```
-/// use std::time::Duration;
 /// use filoplume::middleware::{TimeLeft, TimeoutBudget};
 /// use filoplume::prelude::*;
+/// use std::time::Duration;
 ///
 /// let app = App::new()
 ///     .get("/", |time: TimeLeft| -> Result<String> {
@@ -81,23 +85,25 @@ impl TimeoutBudget {
         Self { duration, status: StatusCode::SERVICE_UNAVAILABLE, refuses_late: false, spent: None }
     }
 
-    /// Answers `504` instead of `503` when time is over: for a server that itself waits for others (RFC 9110, 15.6.5).
+    /// Answers `504` instead of `503` when time is over: for a server that itself waits for others
+    /// (RFC 9110, 15.6.5).
     #[must_use]
     pub fn as_gateway(mut self) -> Self {
         self.status = StatusCode::GATEWAY_TIMEOUT;
         self
     }
 
-    /// Turns an answer that was ready too late into a `503`. The work was done then, and what it changed is changed: this
-    /// is for clients that must not take a late answer. Default: no.
+    /// Turns an answer that was ready too late into a `503`. The work was done then, and what it
+    /// changed is changed: this is for clients that must not take a late answer. Default: no.
     #[must_use]
     pub fn refuse_late(mut self, refuses_late: bool) -> Self {
         self.refuses_late = refuses_late;
         self
     }
 
-    /// Says how much of the time was spent before the request got here, such as by a header with its start that a trusted
-    /// proxy set. A request whose time is over already is refused without being handed on.
+    /// Says how much of the time was spent before the request got here, such as by a header with
+    /// its start that a trusted proxy set. A request whose time is over already is refused without
+    /// being handed on.
     #[must_use]
     pub fn already_spent(
         mut self,
@@ -145,12 +151,13 @@ impl fmt::Debug for TimeoutBudget {
 }
 
 impl TimeLeft {
-    /// Returns the time that is left for a request; `None` if no budget was set. For middleware and extractors.
+    /// Returns the time that is left for a request; `None` if no budget was set. For middleware and
+    /// extractors.
     ///
     /// ```
-    /// use std::time::Duration;
-    /// use filoplume::prelude::*;
     /// use filoplume::middleware::{TimeLeft, TimeoutBudget};
+    /// use filoplume::prelude::*;
+    /// use std::time::Duration;
     ///
     /// let app = App::new()
     ///     .get("/", || "hi")
@@ -201,7 +208,8 @@ impl Extract for TimeLeft {
 
     fn configure(options: &mut RouteOptions) {
         options.require::<Self>(
-            "it takes a `TimeLeft`, and requests have no deadline: add `.with(middleware::TimeoutBudget::new(..))` to the app",
+            "it takes a `TimeLeft`, and requests have no deadline: add \
+             `.with(middleware::TimeoutBudget::new(..))` to the app",
         );
     }
 }

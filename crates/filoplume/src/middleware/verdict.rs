@@ -4,14 +4,14 @@ use subtle::ConstantTimeEq;
 
 use crate::core::error::{Error, Result};
 
-/// What a closure of [`BasicAuth`](crate::middleware::BasicAuth) or [`BearerAuth`](crate::middleware::BearerAuth) says:
-/// `bool`, or `Option` of who it is, which handlers take as [`Extension`](crate::Extension); either in a `Result`,
-/// if asking can fail.
+/// What a closure of [`BasicAuth`](crate::middleware::BasicAuth) or
+/// [`BearerAuth`](crate::middleware::BearerAuth) says: `bool`, or `Option` of who it is, which
+/// handlers take as [`Extension`](crate::Extension); either in a `Result`, if asking can fail.
 ///
 /// ```
-/// use std::io;
 /// use filoplume::middleware::BearerAuth;
 /// use filoplume::prelude::*;
+/// use std::io;
 ///
 /// #[derive(Clone)]
 /// struct User(String);
@@ -21,12 +21,15 @@ use crate::core::error::{Error, Result};
 ///     Ok((token == "t0ken").then(|| User("ada".to_owned())))
 /// }
 ///
-/// let app = App::new().get("/", |Extension(User(name)): Extension<User>| name).with(BearerAuth::new(user_of));
+/// let app = App::new()
+///     .get("/", |Extension(User(name)): Extension<User>| name)
+///     .with(BearerAuth::new(user_of));
 /// app.test().get("/").bearer("t0ken").send().assert_text("ada");
 /// ```
 #[diagnostic::on_unimplemented(
     message = "`{Self}` does not say whether credentials are right",
-    note = "return `bool`, `Option<User>` with `User: Clone + Send + Sync + 'static`, or a `Result` of these"
+    note = "return `bool`, `Option<User>` with `User: Clone + Send + Sync + 'static`, or a \
+            `Result` of these"
 )]
 pub trait Verdict {
     /// Who it is.
@@ -64,7 +67,8 @@ impl<V: Verdict, E: Into<Error>> Verdict for Result<V, E> {
     }
 }
 
-/// Returns whether what was given is the secret, in a time that tells nothing about the secret, its length included.
+/// Returns whether what was given is the secret, in a time that tells nothing about the secret, its
+/// length included.
 ///
 /// ```
 /// use filoplume::middleware::secrets_match;
@@ -73,14 +77,15 @@ impl<V: Verdict, E: Into<Error>> Verdict for Result<V, E> {
 /// assert!(!secrets_match("sesam", "sesame"));
 /// ```
 ///
-/// For tokens and configured passwords. Passwords of users are kept as hashes made for that, such as Argon2, whose
-/// crates compare themselves.
+/// For tokens and configured passwords. Passwords of users are kept as hashes made for that, such
+/// as Argon2, whose crates compare themselves.
 pub fn secrets_match(given: impl AsRef<[u8]>, secret: impl AsRef<[u8]>) -> bool {
     let (given, secret) = (given.as_ref(), secret.as_ref());
     let mut is_same = given.len().ct_eq(&secret.len());
     // As many steps as what was given has bytes, whatever the secret is.
     for (index, byte) in given.iter().enumerate() {
-        let other = index.checked_rem(secret.len()).and_then(|index| secret.get(index)).unwrap_or(&0);
+        let other =
+            index.checked_rem(secret.len()).and_then(|index| secret.get(index)).unwrap_or(&0);
         is_same &= byte.ct_eq(other);
     }
     bool::from(is_same)

@@ -9,7 +9,8 @@ use crate::semantics::content_disposition::attachment;
 
 /// A response that browsers save as a file under a name (`Content-Disposition`, RFC 6266).
 ///
-/// The content is anything that becomes a response: text, bytes, a [`Reader`](super::Reader) or an open file.
+/// The content is anything that becomes a response: text, bytes, a [`Reader`](super::Reader) or an
+/// open file.
 ///
 /// ```
 /// use filoplume::prelude::*;
@@ -17,21 +18,30 @@ use crate::semantics::content_disposition::attachment;
 ///
 /// let app = App::new()
 ///     .get("/bytes", || Attachment::new("report.csv", "day,visits\n1,2\n"))
-///     .get("/reader", || Attachment::new("zeros.bin", Reader::sized(std::io::repeat(0), 3)))
-///     .get("/file", || Ok::<_, Error>(Attachment::new("Übersicht.pdf", std::fs::File::open("report.pdf")?)));
+///     .get("/reader", || {
+///         Attachment::new("zeros.bin", Reader::sized(std::io::repeat(0), 3))
+///     })
+///     .get("/file", || {
+///         Ok::<_, Error>(Attachment::new(
+///             "Übersicht.pdf",
+///             std::fs::File::open("report.pdf")?,
+///         ))
+///     });
 /// let client = app.test();
 /// let report = client.get("/bytes").send();
 /// report.assert_header("content-disposition", r#"attachment; filename="report.csv""#);
-/// report.assert_header("content-type", "text/csv; charset=utf-8").assert_text("day,visits\n1,2\n");
+/// report
+///     .assert_header("content-type", "text/csv; charset=utf-8")
+///     .assert_text("day,visits\n1,2\n");
 /// client.get("/reader").send().assert_header("content-length", "3");
 /// ```
 ///
-/// The name may come from anywhere. Of a path the last segment is taken; controls and invisible characters that reorder text
-/// are left out, `"<>:|?*` become `_`, and long names are cut before their ending. Names outside of ASCII are sent
-/// encoded too (`filename*`, RFC 8187).
+/// The name may come from anywhere. Of a path the last segment is taken; controls and invisible
+/// characters that reorder text are left out, `"<>:|?*` become `_`, and long names are cut before
+/// their ending. Names outside of ASCII are sent encoded too (`filename*`, RFC 8187).
 ///
-/// With the feature `static-files` the type is [guessed](Self::content_type) by the ending of the name. Browsers are told not
-/// to guess by the content (`X-Content-Type-Options: nosniff`).
+/// With the feature `static-files` the type is [guessed](Self::content_type) by the ending of the
+/// name. Browsers are told not to guess by the content (`X-Content-Type-Options: nosniff`).
 #[derive(Clone, Debug)]
 #[must_use = "a response does nothing until a handler returns it"]
 pub struct Attachment<T> {
@@ -46,14 +56,16 @@ impl<T: IntoResponse> Attachment<T> {
         Self { name: name.into(), content_type: None, content }
     }
 
-    /// Sets the type. Default: by the ending of the name with the feature `static-files`, else that of the content, else
-    /// `application/octet-stream`.
+    /// Sets the type. Default: by the ending of the name with the feature `static-files`, else that
+    /// of the content, else `application/octet-stream`.
     ///
     /// ```
     /// use filoplume::prelude::*;
     /// use filoplume::response::Attachment;
     ///
-    /// let app = App::new().get("/", || Attachment::new("a.dat", "...").content_type("application/x-measures"));
+    /// let app = App::new().get("/", || {
+    ///     Attachment::new("a.dat", "...").content_type("application/x-measures")
+    /// });
     /// app.test().get("/").send().assert_header("content-type", "application/x-measures");
     /// ```
     pub fn content_type(mut self, content_type: impl Into<String>) -> Self {
@@ -83,7 +95,9 @@ fn describe(mut response: Response, name: &str, content_type: Option<String>) ->
         return Ok(response);
     }
     let current = response.headers().get_str("content-type").unwrap_or_default();
-    if response.status_code() == StatusCode::PARTIAL_CONTENT && current.starts_with("multipart/byteranges") {
+    if response.status_code() == StatusCode::PARTIAL_CONTENT
+        && current.starts_with("multipart/byteranges")
+    {
         // It says how the parts are told apart; each has a type of its own.
     } else if let Some(content_type) = content_type.or_else(|| guess(name)) {
         response.set_header("content-type", content_type)?;
@@ -97,7 +111,9 @@ fn describe(mut response: Response, name: &str, content_type: Option<String>) ->
 
 #[cfg(feature = "static-files")]
 fn guess(name: &str) -> Option<String> {
-    crate::semantics::file_type::content_type(&crate::semantics::content_disposition::harmless_name(name))
+    crate::semantics::file_type::content_type(
+        &crate::semantics::content_disposition::harmless_name(name),
+    )
 }
 
 #[cfg(not(feature = "static-files"))]

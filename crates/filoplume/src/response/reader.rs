@@ -11,9 +11,9 @@ use crate::core::response::IntoResponse;
 /// Content that comes from a reader while it is sent, in constant memory. The reader may block.
 ///
 /// ```
-/// use std::io::Cursor;
 /// use filoplume::prelude::*;
 /// use filoplume::response::Reader;
+/// use std::io::Cursor;
 ///
 /// let app = App::new().get("/report", || Reader::new(Cursor::new("line by line")));
 /// app.test().get("/report").send().assert_text("line by line");
@@ -30,12 +30,13 @@ impl<R: Read + Send + 'static> Reader<R> {
         Self { reader, length: None }
     }
 
-    /// Returns content of `length` bytes. If the reader ends early the connection is closed, so that the peer can tell.
+    /// Returns content of `length` bytes. If the reader ends early the connection is closed, so
+    /// that the peer can tell.
     ///
     /// ```
-    /// use std::io;
     /// use filoplume::prelude::*;
     /// use filoplume::response::Reader;
+    /// use std::io;
     ///
     /// let app = App::new().get("/zeros", || Reader::sized(io::repeat(b'0'), 3));
     /// app.test().get("/zeros").send().assert_header("content-length", "3").assert_text("000");
@@ -58,7 +59,8 @@ impl<R: Read + Send + 'static> IntoResponse for Reader<R> {
     }
 }
 
-/// The content of the file from where it is read next. The type is up to the handler: `([("content-type", ..)], file)`.
+/// The content of the file from where it is read next. The type is up to the handler:
+/// `([("content-type", ..)], file)`.
 impl IntoResponse for File {
     const SAYS_STATUS: bool = false;
 

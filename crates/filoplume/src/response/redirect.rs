@@ -8,7 +8,8 @@ use crate::semantics::uri::encoded;
 
 /// An answer that sends the client elsewhere.
 ///
-/// A target that comes from the request can lead to another site (`//evil.example`): use [`local`](Self::local) for those.
+/// A target that comes from the request can lead to another site (`//evil.example`): use
+/// [`local`](Self::local) for those.
 ///
 /// ```
 /// use filoplume::prelude::*;
@@ -35,7 +36,8 @@ pub struct Redirect {
 }
 
 impl Redirect {
-    /// Returns a `303`: the answer is found there with `GET`. What to answer to a form that was sent (RFC 9110, 15.4.4).
+    /// Returns a `303`: the answer is found there with `GET`. What to answer to a form that was
+    /// sent (RFC 9110, 15.4.4).
     pub fn to(target: impl Into<String>) -> Self {
         Self { status: StatusCode::SEE_OTHER, target: target.into() }
     }
@@ -45,7 +47,9 @@ impl Redirect {
     /// ```
     /// use filoplume::prelude::*;
     ///
-    /// let app = App::new().post("/orders", || Redirect::temporary("/v2/orders")).post("/v2/orders", |text: String| text);
+    /// let app = App::new()
+    ///     .post("/orders", || Redirect::temporary("/v2/orders"))
+    ///     .post("/v2/orders", |text: String| text);
     /// app.test().post("/orders").body("tea").follow_redirects(1).send().assert_text("tea");
     /// ```
     pub fn temporary(target: impl Into<String>) -> Self {
@@ -57,14 +61,21 @@ impl Redirect {
     /// ```
     /// use filoplume::prelude::*;
     ///
-    /// let app = App::new().get("/blog/{*rest}", |Path(rest): Path<String>| Redirect::permanent(format!("/posts/{rest}")));
-    /// app.test().get("/blog/a/b").send().assert_status(308).assert_header("location", "/posts/a/b");
+    /// let app = App::new().get("/blog/{*rest}", |Path(rest): Path<String>| {
+    ///     Redirect::permanent(format!("/posts/{rest}"))
+    /// });
+    /// app.test()
+    ///     .get("/blog/a/b")
+    ///     .send()
+    ///     .assert_status(308)
+    ///     .assert_header("location", "/posts/a/b");
     /// ```
     pub fn permanent(target: impl Into<String>) -> Self {
         Self { status: StatusCode::PERMANENT_REDIRECT, target: target.into() }
     }
 
-    /// Returns a `303` to a path of this site, or to `otherwise` if `target` leads elsewhere. For a `?next=..`.
+    /// Returns a `303` to a path of this site, or to `otherwise` if `target` leads elsewhere. For a
+    /// `?next=..`.
     ///
     /// ```
     /// use filoplume::Redirect;

@@ -179,8 +179,8 @@ impl Builder<'_> {
         Some(number)
     }
 
-    /// Says why a pattern cannot be added. The matcher names another route, but not always the one that is in the way:
-    /// so each is tried alone with it.
+    /// Says why a pattern cannot be added. The matcher names another route, but not always the one
+    /// that is in the way: so each is tried alone with it.
     fn explain(&self, matched: &str, error: &matchit::InsertError) -> String {
         let is_hindered_by = |other: &&Entry| {
             let mut two = matchit::Router::new();
@@ -195,8 +195,9 @@ impl Builder<'_> {
         let reason = if shape(&other.matched) == shape(matched) {
             "both match the same paths: give the captures the same names"
         } else {
-            "captures at the same place are of one kind, either all with text before them or all with text behind them, and \
-             `{*rest}` shares its place with no capture; what is left over can be answered by a fallback"
+            "captures at the same place are of one kind, either all with text before them or all \
+             with text behind them, and `{*rest}` shares its place with no capture; what is left \
+             over can be answered by a fallback"
         };
         format!("conflicts with route \"{}\" ({}): {reason}", other.pattern, other.written_at)
     }
@@ -214,15 +215,19 @@ impl Builder<'_> {
         let mut claim = |method: Option<&Method>| {
             let before = match method {
                 None => entry.any,
-                Some(method) => entry.methods.iter().find(|(of, _)| of == method).map(|(_, number)| *number),
+                Some(method) => {
+                    entry.methods.iter().find(|(of, _)| of == method).map(|(_, number)| *number)
+                }
             };
             match (before, method) {
                 (Some(before), _) => {
-                    let first = routes.get(before as usize).map_or(written_at, |route| route.written_at);
+                    let first =
+                        routes.get(before as usize).map_or(written_at, |route| route.written_at);
                     let method = method.map_or("ANY", Method::as_str);
                     let pattern = &entry.pattern;
                     self.mistakes.push(format!(
-                        "{method} {pattern} has two handlers: {first} and {written_at}; keep one of them"
+                        "{method} {pattern} has two handlers: {first} and {written_at}; keep one \
+                         of them"
                     ));
                 }
                 (None, Some(method)) => entry.methods.push((method.clone(), number)),
@@ -254,16 +259,17 @@ impl Builder<'_> {
         if prefix.is_empty() {
             if let Some(first) = self.table.fallback.and_then(|number| self.table.route(number)) {
                 let first = first.written_at;
-                self.mistakes
-                    .push(format!("there are two fallbacks: {first} and {written_at}; keep one of them"));
+                self.mistakes.push(format!(
+                    "there are two fallbacks: {first} and {written_at}; keep one of them"
+                ));
             }
             self.table.fallback = Some(number);
         } else {
             // The prefix itself, with a slash, and all below it.
             for tail in ["", "/", "/{*rest-of-fallback}"] {
                 let pattern = Pattern::parse(&format!("{prefix}{tail}"));
-                let inserted =
-                    pattern.map(|pattern| self.table.nested_fallbacks.insert(pattern.matched, number));
+                let inserted = pattern
+                    .map(|pattern| self.table.nested_fallbacks.insert(pattern.matched, number));
                 let reason = match inserted {
                     Ok(Ok(())) => continue,
                     Ok(Err(matchit::InsertError::Conflict { with })) => {
@@ -274,13 +280,15 @@ impl Builder<'_> {
                 };
                 let all = self.table.routes.iter().rev().filter(|route| route.methods == FALLBACK);
                 let shape_of_all = shape(&format!("{prefix}/{{*rest}}"));
-                let mut others =
-                    all.filter(|route| shape(&route.pattern) == shape_of_all).map(|route| route.written_at);
+                let mut others = all
+                    .filter(|route| shape(&route.pattern) == shape_of_all)
+                    .map(|route| route.written_at);
                 self.mistakes.push(match others.next() {
                     Some(place) => format!("{name} has the prefix of another fallback ({place})"),
                     None => format!(
-                        "{name} cannot stand beside {reason}: all the rest of a prefix, which a fallback answers, shares its \
-                         place with no capture in the prefix of another one"
+                        "{name} cannot stand beside {reason}: all the rest of a prefix, which a \
+                         fallback answers, shares its place with no capture in the prefix of \
+                         another one"
                     ),
                 });
                 break;
@@ -319,7 +327,8 @@ impl Builder<'_> {
                     names => format!("; what was given is `{}`", names.join("`, `")),
                 };
                 self.mistakes.push(format!(
-                    "{name} takes `State<{type_name}>`, and no such state was given: add `.state(..)` to the app{others}"
+                    "{name} takes `State<{type_name}>`, and no such state was given: add \
+                     `.state(..)` to the app{others}"
                 ));
             }
         }
@@ -336,8 +345,9 @@ impl Builder<'_> {
             self.mistakes.push(format!("{name}: {mistake}"));
         }
         if options.needs_captures() && captures.is_empty() {
-            self.mistakes
-                .push(format!("{name} takes `Path<..>`, and its pattern captures nothing: write `{{name}}`"));
+            self.mistakes.push(format!(
+                "{name} takes `Path<..>`, and its pattern captures nothing: write `{{name}}`"
+            ));
             return;
         }
         for mistake in options.capture_mistakes(captures) {

@@ -1,7 +1,9 @@
-//! Guards: what lies below the prefix of a nested router with middleware is answered behind that middleware.
+//! Guards: what lies below the prefix of a nested router with middleware is answered behind that
+//! middleware.
 //!
-//! Without them a file or wildcard route of the outer router would answer what the nested router has no route for, and
-//! a login that stands before `/admin` would not stand before `admin/secret.html`.
+//! Without them a file or wildcard route of the outer router would answer what the nested router
+//! has no route for, and a login that stands before `/admin` would not stand before
+//! `admin/secret.html`.
 
 use std::panic::Location;
 use std::sync::Arc;
@@ -26,22 +28,28 @@ pub(super) struct Guard {
 pub(super) struct Guards(pub(super) Vec<Guard>);
 
 impl Guards {
-    /// Returns whether a path is below one of these guards, so that a route outside of them may not answer it.
+    /// Returns whether a path is below one of these guards, so that a route outside of them may not
+    /// answer it.
     #[inline(never)]
     pub(super) fn keeps_out(&self, outside: &[usize], path: &str) -> bool {
         self.position(path).is_some_and(|guard| outside.contains(&guard))
     }
 
-    /// Returns the fallback for a path that no route answers, given the one that its prefixes would choose.
+    /// Returns the fallback for a path that no route answers, given the one that its prefixes would
+    /// choose.
     pub(super) fn fallback(&self, path: &str, otherwise: Option<u32>) -> Option<u32> {
-        let Some(guard) = self.position(path).and_then(|guard| self.0.get(guard)) else { return otherwise };
+        let Some(guard) = self.position(path).and_then(|guard| self.0.get(guard)) else {
+            return otherwise;
+        };
         otherwise.filter(|number| guard.inner_fallbacks.contains(number)).or(Some(guard.fallback))
     }
 
-    /// Returns the guards that a pattern is not written below, although paths below them may match it.
+    /// Returns the guards that a pattern is not written below, although paths below them may match
+    /// it.
     pub(super) fn outside(&self, pattern: &Prefix) -> Vec<usize> {
-        let is_outside =
-            |guard: &Guard| guard.prefix.may_be_entered_by(pattern) && !guard.prefix.covers(pattern);
+        let is_outside = |guard: &Guard| {
+            guard.prefix.may_be_entered_by(pattern) && !guard.prefix.covers(pattern)
+        };
         (0..self.0.len()).filter(|&guard| self.0.get(guard).is_some_and(is_outside)).collect()
     }
 

@@ -7,8 +7,8 @@ use crate::core::captures::Capture;
 /// A pattern, taken apart.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Pattern {
-    /// What raw paths are matched against: the literal text is percent-encoded, as it is on the wire in its
-    /// [normal form](normal_form).
+    /// What raw paths are matched against: the literal text is percent-encoded, as it is on the
+    /// wire in its [normal form](normal_form).
     pub(crate) matched: String,
     /// The captures, in their order.
     pub(crate) captures: Vec<Capture>,
@@ -17,8 +17,8 @@ pub(crate) struct Pattern {
 impl Pattern {
     /// Takes a pattern apart.
     ///
-    /// It begins with a slash. `{name}` captures a segment or what is left of one, `{*name}` at the end all the rest;
-    /// `{{` and `}}` are braces.
+    /// It begins with a slash. `{name}` captures a segment or what is left of one, `{*name}` at the
+    /// end all the rest; `{{` and `}}` are braces.
     pub(crate) fn parse(text: &str) -> Result<Self, String> {
         if !text.starts_with('/') {
             return Err(format!("a pattern begins with `/`: write \"/{text}\""));
@@ -36,21 +36,31 @@ impl Pattern {
                     literal.push(character);
                     rest = &after[1..];
                 }
-                '}' => return Err("a `}` closes nothing; one that stands for itself is doubled".to_owned()),
+                '}' => {
+                    return Err(
+                        "a `}` closes nothing; one that stands for itself is doubled".to_owned()
+                    );
+                }
                 '{' => {
                     let Some((name, after)) = after.split_once('}') else {
-                        return Err("a `{` is not closed; one that stands for itself is doubled".to_owned());
+                        return Err(
+                            "a `{` is not closed; one that stands for itself is doubled".to_owned()
+                        );
                     };
                     captures_in_segment += 1;
                     if captures_in_segment > 1 {
-                        return Err("a segment has one capture; take it apart in the handler".to_owned());
+                        return Err(
+                            "a segment has one capture; take it apart in the handler".to_owned()
+                        );
                     }
                     pattern.add_literal(&std::mem::take(&mut literal));
                     pattern.add_capture(name, after)?;
                     rest = after;
                 }
                 '?' | '#' => {
-                    return Err(format!("`{character}` is no part of a path; queries are read with `Query`"));
+                    return Err(format!(
+                        "`{character}` is no part of a path; queries are read with `Query`"
+                    ));
                 }
                 '/' => {
                     captures_in_segment = 0;
@@ -70,13 +80,15 @@ impl Pattern {
 
     fn add_capture(&mut self, name: &str, after: &str) -> Result<(), String> {
         let (is_rest, name) = name.strip_prefix('*').map_or((false, name), |name| (true, name));
-        let is_name = |character: char| character.is_alphanumeric() || matches!(character, '_' | '-' | '.');
+        let is_name =
+            |character: char| character.is_alphanumeric() || matches!(character, '_' | '-' | '.');
         if name.is_empty() {
             return Err("a capture has a name: `{id}`, `{*rest}`".to_owned());
         }
         if let Some((name, _)) = name.split_once(':') {
             return Err(format!(
-                "a capture has no pattern of its own: write `{{{name}}}`, and the type of `Path` decides what it can be"
+                "a capture has no pattern of its own: write `{{{name}}}`, and the type of `Path` \
+                 decides what it can be"
             ));
         }
         if !name.chars().all(is_name) {
@@ -96,7 +108,8 @@ impl Pattern {
         Ok(())
     }
 
-    /// Measures the literal text around the captures. Braces that stand for themselves are encoded by now.
+    /// Measures the literal text around the captures. Braces that stand for themselves are encoded
+    /// by now.
     fn measure(&mut self) {
         let mut rest = self.matched.as_str();
         for capture in &mut self.captures {
@@ -114,9 +127,14 @@ fn check_for_other_notations(text: &str) -> Result<(), String> {
     for segment in text.split('/') {
         let meant = match segment.as_bytes() {
             [b':', _, ..] => format!("{{{}}}", &segment[1..]),
-            [b'*', ..] => format!("{{*{}}}", if segment.len() > 1 { &segment[1..] } else { "rest" }),
+            [b'*', ..] => {
+                format!("{{*{}}}", if segment.len() > 1 { &segment[1..] } else { "rest" })
+            }
             [b'<', .., b'>'] => {
-                format!("{{{}}}", segment[1..segment.len() - 1].rsplit(':').next().unwrap_or_default())
+                format!(
+                    "{{{}}}",
+                    segment[1..segment.len() - 1].rsplit(':').next().unwrap_or_default()
+                )
             }
             _ => continue,
         };
@@ -137,13 +155,17 @@ pub(crate) fn join(prefix: &str, pattern: &str) -> String {
 pub(crate) fn check_prefix(prefix: &str) -> Result<(), String> {
     if !prefix.starts_with('/') {
         return Err(match prefix {
-            "" => "a prefix begins with `/`; to join routers without a prefix use `merge`".to_owned(),
+            "" => {
+                "a prefix begins with `/`; to join routers without a prefix use `merge`".to_owned()
+            }
             _ => format!("a prefix begins with `/`: write \"/{prefix}\""),
         });
     }
     if prefix.ends_with('/') {
         return Err(match prefix.trim_end_matches('/') {
-            "" => "a prefix ends without `/`; to join routers without a prefix use `merge`".to_owned(),
+            "" => {
+                "a prefix ends without `/`; to join routers without a prefix use `merge`".to_owned()
+            }
             shorter => format!("a prefix ends without `/`: write \"{shorter}\""),
         });
     }
@@ -153,8 +175,9 @@ pub(crate) fn check_prefix(prefix: &str) -> Result<(), String> {
     Pattern::parse(prefix).map(drop)
 }
 
-/// Returns a path in the form in which patterns are matched, unless it is in that form (RFC 3986, 6.2.2): what may stand
-/// plainly in a segment does, all else is encoded with capital digits. An encoded slash stays one.
+/// Returns a path in the form in which patterns are matched, unless it is in that form (RFC 3986,
+/// 6.2.2): what may stand plainly in a segment does, all else is encoded with capital digits. An
+/// encoded slash stays one.
 pub(crate) fn normal_form(path: &str) -> Option<String> {
     if path.bytes().all(|byte| byte == b'/' || is_plain(byte)) {
         return None;
@@ -229,8 +252,9 @@ mod tests {
     fn captures_are_known_by_name() {
         let values = |pattern: &str, path: &str| {
             let pattern = Pattern::parse(pattern).expect("a good pattern");
-            let values =
-                Captures::new(&pattern.captures, path).iter().map(|(name, value)| format!("{name}={value}"));
+            let values = Captures::new(&pattern.captures, path)
+                .iter()
+                .map(|(name, value)| format!("{name}={value}"));
             values.collect::<Vec<_>>().join(" ")
         };
         assert_eq!(values("/a/{b}/c-{d}.txt/{*e}", "/a/1/c-2.3.txt/4/5/"), "b=1 d=2.3 e=4/5/");

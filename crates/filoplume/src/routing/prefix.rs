@@ -1,8 +1,8 @@
 //! Prefixes of nested routers, compared with patterns and with paths.
 //!
-//! A prefix with middleware protects what lies below it, so paths are read generously here: decoded, without regard to
-//! case, with `\` as a separator, and without the segments that a file system leaves out. A path that any reader could
-//! take for one below the prefix counts as one.
+//! A prefix with middleware protects what lies below it, so paths are read generously here:
+//! decoded, without regard to case, with `\` as a separator, and without the segments that a file
+//! system leaves out. A path that any reader could take for one below the prefix counts as one.
 
 use std::borrow::Cow;
 
@@ -25,7 +25,8 @@ enum Segment {
 }
 
 impl Prefix {
-    /// Reads a pattern in the form in which it is matched: braces that stand for themselves are encoded.
+    /// Reads a pattern in the form in which it is matched: braces that stand for themselves are
+    /// encoded.
     pub(super) fn of(matched: &str) -> Self {
         let mut segments = Vec::new();
         for segment in matched.split('/') {
@@ -39,7 +40,10 @@ impl Prefix {
                     let (outer, before) = before.rsplit_once('/').unwrap_or(("", &before));
                     let (after, inner) = after.split_once('/').unwrap_or((&after, ""));
                     push_literals(&mut segments, outer);
-                    segments.push(Segment::Capture { before: before.to_owned(), after: after.to_owned() });
+                    segments.push(Segment::Capture {
+                        before: before.to_owned(),
+                        after: after.to_owned(),
+                    });
                     push_literals(&mut segments, inner);
                 }
             }
@@ -47,14 +51,17 @@ impl Prefix {
         Self(segments)
     }
 
-    /// Whether a pattern is written below this prefix: each of its first segments is the prefix's own or a narrower one.
+    /// Whether a pattern is written below this prefix: each of its first segments is the prefix's
+    /// own or a narrower one.
     pub(super) fn covers(&self, pattern: &Self) -> bool {
-        self.0.len() <= pattern.0.len() && self.0.iter().zip(&pattern.0).all(|(own, other)| own.covers(other))
+        self.0.len() <= pattern.0.len()
+            && self.0.iter().zip(&pattern.0).all(|(own, other)| own.covers(other))
     }
 
     /// Whether a pattern has captures that may match a path below this prefix.
     ///
-    /// Only the literal text before the first capture can exclude it: with an encoded slash a capture reaches any depth.
+    /// Only the literal text before the first capture can exclude it: with an encoded slash a
+    /// capture reaches any depth.
     pub(super) fn may_be_entered_by(&self, pattern: &Self) -> bool {
         let is_literal = |segment: &&Segment| matches!(segment, Segment::Literal(_));
         let head = pattern.0.iter().take_while(is_literal);
@@ -76,7 +83,8 @@ impl Prefix {
         self.0.len() > other.0.len()
     }
 
-    /// Sorts the narrower prefix first, as routes are chosen: text before captures, longer before shorter.
+    /// Sorts the narrower prefix first, as routes are chosen: text before captures, longer before
+    /// shorter.
     pub(super) fn rank(&self) -> Vec<u8> {
         let rank = |segment: &Segment| match segment {
             Segment::Literal(_) => 0,
@@ -104,7 +112,8 @@ impl Segment {
         match self {
             Self::Literal(literal) => literal == text,
             Self::Capture { before, after } => {
-                let captured = text.strip_prefix(&**before).and_then(|rest| rest.strip_suffix(&**after));
+                let captured =
+                    text.strip_prefix(&**before).and_then(|rest| rest.strip_suffix(&**after));
                 captured.is_some_and(|captured| !captured.is_empty())
             }
             Self::Rest => true,
@@ -125,7 +134,8 @@ impl<'p> Reading<'p> {
     /// Whether the path is below a prefix, either as it is written or once its `..` are resolved.
     pub(super) fn is_below(&self, prefix: &Prefix) -> bool {
         prefix.begins(self.segments())
-            || (self.segments().any(|segment| segment == "..") && prefix.begins(self.resolved().into_iter()))
+            || (self.segments().any(|segment| segment == "..")
+                && prefix.begins(self.resolved().into_iter()))
     }
 
     fn segments(&self) -> impl Iterator<Item = &str> {
@@ -150,8 +160,9 @@ fn push_literals(segments: &mut Vec<Segment>, text: &str) {
     segments.extend(names.map(|name| Segment::Literal(name.to_owned())));
 }
 
-/// Decodes a text and makes letters equal that differ in case only. File systems of macOS and Windows do not tell them
-/// apart, and upper case first finds more that are equal there, such as `ſ` and `s`.
+/// Decodes a text and makes letters equal that differ in case only. File systems of macOS and
+/// Windows do not tell them apart, and upper case first finds more that are equal there, such as
+/// `ſ` and `s`.
 fn fold(text: &str) -> Cow<'_, str> {
     let is_folded = |byte: u8| byte.is_ascii() && !byte.is_ascii_uppercase() && byte != b'%';
     if text.bytes().all(is_folded) {
@@ -198,7 +209,11 @@ mod tests {
             ("/{name}.d", "/x.d/a", true),
         ];
         for (prefix, path, expected) in rows {
-            assert_eq!(Reading::of(path).is_below(&Prefix::of(prefix)), expected, "{path} below {prefix}");
+            assert_eq!(
+                Reading::of(path).is_below(&Prefix::of(prefix)),
+                expected,
+                "{path} below {prefix}"
+            );
         }
     }
 
@@ -219,7 +234,11 @@ mod tests {
             ("/%7Bx%7D", "/{x}", false),
         ];
         for (prefix, pattern, expected) in rows {
-            assert_eq!(Prefix::of(prefix).covers(&Prefix::of(pattern)), expected, "{pattern} below {prefix}");
+            assert_eq!(
+                Prefix::of(prefix).covers(&Prefix::of(pattern)),
+                expected,
+                "{pattern} below {prefix}"
+            );
         }
     }
 

@@ -16,10 +16,17 @@ use crate::core::response::IntoResponse;
 /// ```
 /// use filoplume::prelude::*;
 ///
-/// let app = App::new().route("/notes", get(|| "all notes").post(|text: String| (StatusCode::CREATED, text)));
+/// let app = App::new().route(
+///     "/notes",
+///     get(|| "all notes").post(|text: String| (StatusCode::CREATED, text)),
+/// );
 /// let client = app.test();
 /// client.post("/notes").body("remember").send().assert_status(201);
-/// client.delete("/notes").send().assert_status(405).assert_header("allow", "GET, HEAD, POST, OPTIONS");
+/// client
+///     .delete("/notes")
+///     .send()
+///     .assert_status(405)
+///     .assert_header("allow", "GET, HEAD, POST, OPTIONS");
 /// ```
 #[must_use = "a route does nothing until it is given to an app or a router"]
 pub struct Route {
@@ -110,12 +117,15 @@ methods! {
     options OPTIONS,
 }
 
-/// Returns a route that answers every method for which there is no other handler, those that nobody knows included.
+/// Returns a route that answers every method for which there is no other handler, those that nobody
+/// knows included.
 ///
 /// ```
 /// use filoplume::prelude::*;
 ///
-/// let client = App::new().route("/", get(|| "got").any(|method: Method| format!("{method}?"))).test();
+/// let client = App::new()
+///     .route("/", get(|| "got").any(|method: Method| format!("{method}?")))
+///     .test();
 /// client.get("/").send().assert_text("got");
 /// client.request(Method::from_bytes(b"PURGE")?, "/").send().assert_text("PURGE?");
 /// # Ok::<(), Error>(())
@@ -183,7 +193,8 @@ impl Route {
     /// ```
     /// use filoplume::prelude::*;
     ///
-    /// let app = App::new().route("/login", post(|| "welcome").with(middleware::RateLimit::per_minute(1)));
+    /// let app = App::new()
+    ///     .route("/login", post(|| "welcome").with(middleware::RateLimit::per_minute(1)));
     /// let client = app.test();
     /// client.post("/login").send().assert_status(200);
     /// client.post("/login").send().assert_status(429);
@@ -235,16 +246,17 @@ impl Route {
         })
     }
 
-    /// Calls the handlers when one of these permits is free, for what they use and what there is little of: the connections
-    /// of a pool, say. Requests wait without a thread, in the order in which they came, for
-    /// [`queue_timeout`](crate::ServerConfig::queue_timeout) at most, and routes that share permits have them in turns. So
-    /// 16 connections need about as many threads, and meet no time-out of the pool, whatever number of clients is there.
+    /// Calls the handlers when one of these permits is free, for what they use and what there is
+    /// little of: the connections of a pool, say. Requests wait without a thread, in the order in
+    /// which they came, for [`queue_timeout`](crate::ServerConfig::queue_timeout) at most, and
+    /// routes that share permits have them in turns. So 16 connections need about as many threads,
+    /// and meet no time-out of the pool, whatever number of clients is there.
     ///
     /// ```
-    /// use filoplume::prelude::*;
     /// use filoplume::Permits;
+    /// use filoplume::prelude::*;
     ///
-    /// let database = Permits::new("database", 16);                 // as many as the pool has connections
+    /// let database = Permits::new("database", 16); // as many as the pool has connections
     /// let app = App::new()
     ///     .route("/notes", get(|| "all notes").uses(&database))
     ///     .route("/search", get(|| "what was found").uses(&database))
@@ -252,9 +264,11 @@ impl Route {
     /// app.test().get("/notes").send().assert_text("all notes");
     /// ```
     ///
-    /// A permit is given back when the handler has returned, or panicked. For all routes of a router or an app: permits
-    /// are [middleware](crate::Middleware) too, `.with(database.clone())`. A route uses one kind of permits; an app with
-    /// a route of two does not start. The [test client](crate::App::test) calls one handler at a time and asks for none.
+    /// A permit is given back when the handler has returned, or panicked. For all routes of a
+    /// router or an app: permits are [middleware](crate::Middleware) too,
+    /// `.with(database.clone())`. A route uses one kind of permits; an app with a route of two does
+    /// not start. The [test client](crate::App::test) calls one handler at a time and asks for
+    /// none.
     pub fn uses(self, permits: &Permits) -> Self {
         let permits = permits.clone();
         self.adjust(move |options| {
@@ -262,9 +276,9 @@ impl Route {
         })
     }
 
-    /// Runs the handlers even if other routes have all threads: for what must be answered then, such as whether the
-    /// server is well. Eight threads are kept for all vital routes together; what comes beyond that is taken like any
-    /// other request.
+    /// Runs the handlers even if other routes have all threads: for what must be answered then,
+    /// such as whether the server is well. Eight threads are kept for all vital routes together;
+    /// what comes beyond that is taken like any other request.
     ///
     /// ```
     /// use filoplume::prelude::*;
@@ -286,7 +300,11 @@ impl Route {
 
 impl fmt::Debug for Route {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let methods: Vec<_> = self.handlers.iter().map(|handler| handler.methods.to_string()).collect();
-        f.debug_struct("Route").field("methods", &methods).field("middleware", &self.layers.len()).finish()
+        let methods: Vec<_> =
+            self.handlers.iter().map(|handler| handler.methods.to_string()).collect();
+        f.debug_struct("Route")
+            .field("methods", &methods)
+            .field("middleware", &self.layers.len())
+            .finish()
     }
 }

@@ -14,16 +14,20 @@ use crate::routing::Route;
 use crate::routing::pattern::{check_prefix, join};
 use crate::routing::route::Methods;
 
-/// Routes that belong together, to be [nested](Self::nest) below a prefix or [merged](Self::merge) into an app.
+/// Routes that belong together, to be [nested](Self::nest) below a prefix or [merged](Self::merge)
+/// into an app.
 ///
-/// Middleware and state of a router are for its own routes, wherever in the chain of calls they stand. An app runs its
-/// own first, then those of the routers from the outside in, then those of the route.
+/// Middleware and state of a router are for its own routes, wherever in the chain of calls they
+/// stand. An app runs its own first, then those of the routers from the outside in, then those of
+/// the route.
 ///
 /// ```
 /// use filoplume::prelude::*;
 ///
 /// fn notes() -> Router {
-///     Router::new().get("/", || "all notes").get("/{id}", |Path(id): Path<u32>| format!("note {id}"))
+///     Router::new()
+///         .get("/", || "all notes")
+///         .get("/{id}", |Path(id): Path<u32>| format!("note {id}"))
 /// }
 ///
 /// let app = App::new().nest("/notes", notes());
@@ -44,31 +48,39 @@ use crate::routing::route::Methods;
 /// | `/files/{*path}` | `/files/a/b.txt`, not `/files/` | `path` = `a/b.txt` |
 /// | `/{{x}}` | `/%7Bx%7D`: doubled braces stand for themselves | |
 ///
-/// - A capture has at least one character, and a segment has one capture at most. Literal text goes before captures,
-///   whatever the order in which routes are added; a capture with text around it before one without.
-/// - Captures at the same place are of one kind: all with text before them, or all with text behind them, beside at most
-///   one without; and `{*rest}` shares its place with no capture. What is left over is for a [fallback](Self::fallback).
-/// - Two patterns that match the same paths with other names, such as `/{a}` and `/{b}`, are a mistake. Mistakes are
-///   told at the start, all at once, with the places of both routes. The same pattern may be added again for other methods.
-/// - Paths are matched as they are on the wire; captures are decoded after that, so `%2F` is a slash in a value and
-///   never a separator. Patterns are written in plain text: `/café` matches `/caf%C3%A9`. So `/%61dmin` is not below
-///   `/admin`, and a handler for `/{*rest}` that decodes is asked for it; static files send it to `/admin`.
-/// - Nothing is resolved: `/a//b` has an empty segment, `..` is a segment like others, letters are not `/Letters`.
+/// - A capture has at least one character, and a segment has one capture at most. Literal text goes
+///   before captures, whatever the order in which routes are added; a capture with text around it
+///   before one without.
+/// - Captures at the same place are of one kind: all with text before them, or all with text behind
+///   them, beside at most one without; and `{*rest}` shares its place with no capture. What is left
+///   over is for a [fallback](Self::fallback).
+/// - Two patterns that match the same paths with other names, such as `/{a}` and `/{b}`, are a
+///   mistake. Mistakes are told at the start, all at once, with the places of both routes. The same
+///   pattern may be added again for other methods.
+/// - Paths are matched as they are on the wire; captures are decoded after that, so `%2F` is a
+///   slash in a value and never a separator. Patterns are written in plain text: `/café` matches
+///   `/caf%C3%A9`. So `/%61dmin` is not below `/admin`, and a handler for `/{*rest}` that decodes
+///   is asked for it; static files send it to `/admin`.
+/// - Nothing is resolved: `/a//b` has an empty segment, `..` is a segment like others, letters are
+///   not `/Letters`.
 ///
 /// # When no pattern matches
 ///
-/// 1. The path with one slash at its end more or less has a route: `308` to it. Both forms may have routes of their own.
-/// 2. The path in its normal form (RFC 3986, 6.2.2) has one, as `/%61` and `/a`, or is below the prefix of another router
-///    with a fallback: `308` to it.
-/// 3. The [fallback](Self::fallback) of the innermost router whose prefix matches answers, or that of the app.
+/// 1. The path with one slash at its end more or less has a route: `308` to it. Both forms may have
+///    routes of their own.
+/// 2. The path in its normal form (RFC 3986, 6.2.2) has one, as `/%61` and `/a`, or is below the
+///    prefix of another router with a fallback: `308` to it.
+/// 3. The [fallback](Self::fallback) of the innermost router whose prefix matches answers, or that
+///    of the app.
 /// 4. `404`.
 ///
 /// # Methods
 ///
-/// Who answers `GET` answers `HEAD`, unless `HEAD` has a handler. `OPTIONS` is answered with `Allow`, unless it has a
-/// handler; `OPTIONS *` names the methods of all routes. Another method of a path with routes is a `405` with `Allow`,
-/// and no matter for fallbacks. A handler for [any](crate::routing::any) method gets those that no other handler has,
-/// unknown ones included. `CONNECT` asks for another host and is a `501`.
+/// Who answers `GET` answers `HEAD`, unless `HEAD` has a handler. `OPTIONS` is answered with
+/// `Allow`, unless it has a handler; `OPTIONS *` names the methods of all routes. Another method of
+/// a path with routes is a `405` with `Allow`, and no matter for fallbacks. A handler for
+/// [any](crate::routing::any) method gets those that no other handler has, unknown ones included.
+/// `CONNECT` asks for another host and is a `501`.
 #[derive(Default)]
 #[must_use = "a router does nothing until it is nested or merged"]
 pub struct Router {
@@ -107,27 +119,43 @@ impl Router {
     /// See [`Router`] for patterns.
     #[track_caller]
     pub fn route(mut self, pattern: &str, route: Route) -> Self {
-        self.routes.push(Placed { at: pattern.to_owned(), what: route, written_at: Location::caller() });
+        self.routes.push(Placed {
+            at: pattern.to_owned(),
+            what: route,
+            written_at: Location::caller(),
+        });
         self
     }
 
     /// Answers `GET`, and with it `HEAD`.
     #[track_caller]
-    pub fn get<P: Parameters, H: Handler<P, Output: IntoResponse>>(self, pattern: &str, handler: H) -> Self {
+    pub fn get<P: Parameters, H: Handler<P, Output: IntoResponse>>(
+        self,
+        pattern: &str,
+        handler: H,
+    ) -> Self {
         const { check_handler::<P, H>() };
         self.answer(Method::GET, pattern, handler)
     }
 
     /// Answers `POST`.
     #[track_caller]
-    pub fn post<P: Parameters, H: Handler<P, Output: IntoResponse>>(self, pattern: &str, handler: H) -> Self {
+    pub fn post<P: Parameters, H: Handler<P, Output: IntoResponse>>(
+        self,
+        pattern: &str,
+        handler: H,
+    ) -> Self {
         const { check_handler::<P, H>() };
         self.answer(Method::POST, pattern, handler)
     }
 
     /// Answers `PUT`.
     #[track_caller]
-    pub fn put<P: Parameters, H: Handler<P, Output: IntoResponse>>(self, pattern: &str, handler: H) -> Self {
+    pub fn put<P: Parameters, H: Handler<P, Output: IntoResponse>>(
+        self,
+        pattern: &str,
+        handler: H,
+    ) -> Self {
         const { check_handler::<P, H>() };
         self.answer(Method::PUT, pattern, handler)
     }
@@ -165,20 +193,27 @@ impl Router {
         self.route(pattern, Route::new().add(Methods::Some(vec![method]), handler))
     }
 
-    /// Adds the routes of another router below a prefix, which may capture. Its `/` is the prefix itself:
-    /// `/` of a router at `/notes` is `/notes`, and `/notes/` is redirected there.
+    /// Adds the routes of another router below a prefix, which may capture. Its `/` is the prefix
+    /// itself: `/` of a router at `/notes` is `/notes`, and `/notes/` is redirected there.
     ///
     /// ```
     /// use filoplume::prelude::*;
     ///
-    /// let notes = Router::new().get("/", |Path(user): Path<String>| format!("all notes of {user}"));
+    /// let notes =
+    ///     Router::new().get("/", |Path(user): Path<String>| format!("all notes of {user}"));
     /// let users = Router::new().nest("/{user}/notes", notes);
-    /// App::new().nest("/users", users).test().get("/users/ada/notes").send().assert_text("all notes of ada");
+    /// App::new()
+    ///     .nest("/users", users)
+    ///     .test()
+    ///     .get("/users/ada/notes")
+    ///     .send()
+    ///     .assert_text("all notes of ada");
     /// ```
     ///
-    /// If the router has middleware, what it has no route for is answered by the nearest fallback behind that middleware, not by
-    /// wildcards and captures of routes that are written elsewhere. A route that is written below the prefix stays as it
-    /// is. A catch-all for the same prefix without the middleware is a mistake that is told when the app starts.
+    /// If the router has middleware, what it has no route for is answered by the nearest fallback
+    /// behind that middleware, not by wildcards and captures of routes that are written elsewhere.
+    /// A route that is written below the prefix stays as it is. A catch-all for the same prefix
+    /// without the middleware is a mistake that is told when the app starts.
     ///
     /// ```
     /// # use filoplume::prelude::*;
@@ -186,11 +221,13 @@ impl Router {
     /// # let public = site.path().to_owned();
     /// # std::fs::create_dir_all(public.join("admin"))?;
     /// # std::fs::write(public.join("admin/plan.html"), "the plan")?;
-    /// let admin = Router::new().get("/users", || "all users").with(middleware::BasicAuth::user("ada", "sesame"));
+    /// let admin = Router::new()
+    ///     .get("/users", || "all users")
+    ///     .with(middleware::BasicAuth::user("ada", "sesame"));
     /// let client = App::new()
     ///     .get("/admin/login", || "who are you?")
     ///     .nest("/admin", admin)
-    ///     .files("/", StaticFiles::folder(public))      // with a file admin/plan.html
+    ///     .files("/", StaticFiles::folder(public)) // with a file admin/plan.html
     ///     .test();
     /// client.get("/admin/login").send().assert_status(200);
     /// client.get("/admin/plan.html").send().assert_status(401);
@@ -214,24 +251,33 @@ impl Router {
     /// use filoplume::prelude::*;
     ///
     /// let open = Router::new().get("/about", || "about us");
-    /// let closed = Router::new().get("/admin", || "secret").with(middleware::BasicAuth::user("ada", "sesame"));
+    /// let closed = Router::new()
+    ///     .get("/admin", || "secret")
+    ///     .with(middleware::BasicAuth::user("ada", "sesame"));
     /// let client = App::new().nest("/site", Router::new().merge(open).merge(closed)).test();
     /// client.get("/site/about").send().assert_status(200);
     /// client.get("/site/admin").send().assert_status(401);
     /// ```
     #[track_caller]
     pub fn merge(mut self, router: Self) -> Self {
-        self.nested.push(Placed { at: String::new(), what: router, written_at: Location::caller() });
+        self.nested.push(Placed {
+            at: String::new(),
+            what: router,
+            written_at: Location::caller(),
+        });
         self
     }
 
-    /// Answers what no route matches, below the prefix of this router. Without it the outer router's fallback
-    /// does, and in the end a plain `404`. A router at `/users` and one at `/users/{id}` cannot both have one.
+    /// Answers what no route matches, below the prefix of this router. Without it the outer
+    /// router's fallback does, and in the end a plain `404`. A router at `/users` and one at
+    /// `/users/{id}` cannot both have one.
     ///
     /// ```
     /// use filoplume::prelude::*;
     ///
-    /// let api = Router::new().get("/notes", || "all notes").fallback(|| Error::not_found("see /api/docs"));
+    /// let api = Router::new()
+    ///     .get("/notes", || "all notes")
+    ///     .fallback(|| Error::not_found("see /api/docs"));
     /// let client = App::new().nest("/api", api).fallback(|| Html("<h1>Lost?</h1>")).test();
     /// client.get("/api/note").send().assert_status(404).assert_contains("see /api/docs");
     /// client.get("/other").send().assert_text("<h1>Lost?</h1>");
@@ -250,8 +296,9 @@ impl Router {
         let written_at = Location::caller();
         if let Some(before) = &self.fallback {
             let first = before.written_at;
-            self.mistakes
-                .push(format!("a router has one fallback, and this one has two: {first} and {written_at}"));
+            self.mistakes.push(format!(
+                "a router has one fallback, and this one has two: {first} and {written_at}"
+            ));
         }
         self.fallback = Some(Fallback { endpoint: erase(handler), written_at });
         self
@@ -285,15 +332,19 @@ impl Router {
         }
     }
 
-    /// Adds middleware around all routes of this router, nested ones included. The first is the outermost.
+    /// Adds middleware around all routes of this router, nested ones included. The first is the
+    /// outermost.
     ///
-    /// Once the router is [nested](Self::nest), everything below its prefix is behind it: files, wildcards, captures and the
-    /// fallback of the outer router too. A merged router has no prefix, so there it is around the routes only.
+    /// Once the router is [nested](Self::nest), everything below its prefix is behind it: files,
+    /// wildcards, captures and the fallback of the outer router too. A merged router has no prefix,
+    /// so there it is around the routes only.
     ///
     /// ```
     /// use filoplume::prelude::*;
     ///
-    /// let admin = Router::new().get("/users", || "all users").with(middleware::BasicAuth::user("ada", "sesame"));
+    /// let admin = Router::new()
+    ///     .get("/users", || "all users")
+    ///     .with(middleware::BasicAuth::user("ada", "sesame"));
     /// let client = App::new().get("/", || "hi").nest("/admin", admin).test();
     /// client.get("/").send().assert_status(200);
     /// client.get("/admin/users").send().assert_status(401);
@@ -304,8 +355,8 @@ impl Router {
         self
     }
 
-    /// Gives the handlers of this router a value, taken with [`State`](crate::State). It goes before one of the same type
-    /// that an outer router was given.
+    /// Gives the handlers of this router a value, taken with [`State`](crate::State). It goes
+    /// before one of the same type that an outer router was given.
     ///
     /// ```
     /// use filoplume::prelude::*;
@@ -313,8 +364,13 @@ impl Router {
     /// #[derive(Clone)]
     /// struct Shop(&'static str);
     ///
-    /// let stall = |name| Router::new().get("/", |State(Shop(name)): State<Shop>| name).state(Shop(name));
-    /// let client = App::new().nest("/tea", stall("Tea & Co")).nest("/books", stall("The Attic")).test();
+    /// let stall = |name| {
+    ///     Router::new().get("/", |State(Shop(name)): State<Shop>| name).state(Shop(name))
+    /// };
+    /// let client = App::new()
+    ///     .nest("/tea", stall("Tea & Co"))
+    ///     .nest("/books", stall("The Attic"))
+    ///     .test();
     /// client.get("/books").send().assert_text("The Attic");
     /// ```
     #[track_caller]
@@ -322,7 +378,8 @@ impl Router {
         if let Some(name) = self.states.insert(state) {
             let written_at = Location::caller();
             self.mistakes.push(format!(
-                "there are two states of type `{name}` ({written_at}); wrap one in a type of its own"
+                "there are two states of type `{name}` ({written_at}); wrap one in a type of its \
+                 own"
             ));
         }
         self
@@ -343,12 +400,17 @@ impl fmt::Debug for Router {
 /// ```
 /// use filoplume::prelude::*;
 ///
-/// let app = App::new().get("/", || "hi").route("/notes/{id}", get(|| "a note").delete(|| "gone"));
-/// assert_eq!(app.routes().to_string(), "\
+/// let app = App::new()
+///     .get("/", || "hi")
+///     .route("/notes/{id}", get(|| "a note").delete(|| "gone"));
+/// assert_eq!(
+///     app.routes().to_string(),
+///     "\
 /// GET     /
 /// GET     /notes/{id}
 /// DELETE  /notes/{id}
-/// ");
+/// "
+/// );
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Routes(pub(crate) Vec<RouteInfo>);
@@ -358,8 +420,15 @@ pub struct Routes(pub(crate) Vec<RouteInfo>);
 /// ```
 /// use filoplume::prelude::*;
 ///
-/// let app = App::new().get("/", || "hi").nest("/notes", Router::new().post("/{id}", || "changed"));
-/// let changing: Vec<_> = app.routes().iter().filter(|route| route.methods != "GET").map(|route| route.pattern.clone()).collect();
+/// let app = App::new()
+///     .get("/", || "hi")
+///     .nest("/notes", Router::new().post("/{id}", || "changed"));
+/// let changing: Vec<_> = app
+///     .routes()
+///     .iter()
+///     .filter(|route| route.methods != "GET")
+///     .map(|route| route.pattern.clone())
+///     .collect();
 /// assert_eq!(changing, ["/notes/{id}"]);
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]

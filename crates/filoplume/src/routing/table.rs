@@ -118,8 +118,9 @@ impl Table {
             .map_or(Found::Nothing, Found::Route)
     }
 
-    /// The path in its normal form, if that is a place of others. Who writes a letter of `/private` as `%70` does not get
-    /// around the middleware there to what decodes paths, such as static files.
+    /// The path in its normal form, if that is a place of others. Who writes a letter of `/private`
+    /// as `%70` does not get around the middleware there to what decodes paths, such as static
+    /// files.
     pub(crate) fn other_place(&self, path: &str) -> Option<String> {
         let place = |path: &str| match self.number_of_entry(path) {
             Some(number) => (Some(number), None),
@@ -132,7 +133,8 @@ impl Table {
         self.nested_fallbacks.at(path).ok().map(|matched| *matched.value)
     }
 
-    /// The path in its normal form, with one slash at its end more or less, or both, if there is a route for that.
+    /// The path in its normal form, with one slash at its end more or less, or both, if there is a
+    /// route for that.
     fn elsewhere(&self, path: &str) -> Option<String> {
         // `//host/` or `/\host/` as a redirect would lead to another host.
         if !path.starts_with('/') || path[1..].starts_with(['/', '\\']) {
@@ -150,8 +152,8 @@ impl Table {
     }
 }
 
-/// The normal form of a path that has another, unless a client would resolve it before it asks again, or take it for another
-/// host.
+/// The normal form of a path that has another, unless a client would resolve it before it asks
+/// again, or take it for another host.
 fn resolved_normal_form(path: &str) -> Option<String> {
     // `//host/` or `/\host/` as a redirect would lead to another host.
     let is_local = path.starts_with('/') && !path[1..].starts_with(['/', '\\']);
@@ -161,7 +163,8 @@ fn resolved_normal_form(path: &str) -> Option<String> {
 
 /// Whether a client resolves the path before it asks for it. Browsers do so with `%2e` as well.
 fn has_dot_segments(path: &str) -> bool {
-    let is_dots = |segment: &str| matches!(&*segment.to_ascii_lowercase().replace("%2e", "."), "." | "..");
+    let is_dots =
+        |segment: &str| matches!(&*segment.to_ascii_lowercase().replace("%2e", "."), "." | "..");
     path.split('/').any(|segment| segment.len() <= "%2e%2e".len() && is_dots(segment))
 }
 
@@ -183,15 +186,18 @@ impl Entry {
 
     #[inline]
     fn number(&self, method: &Method) -> Option<u32> {
-        let of =
-            |method: &Method| self.methods.iter().find(|(of, _)| of == method).map(|(_, number)| *number);
+        let of = |method: &Method| {
+            self.methods.iter().find(|(of, _)| of == method).map(|(_, number)| *number)
+        };
         // Who answers GET answers HEAD: the engine leaves the content out (RFC 9110, 9.3.2).
-        let number = of(method).or_else(|| if *method == Method::HEAD { of(&Method::GET) } else { None });
+        let number =
+            of(method).or_else(|| if *method == Method::HEAD { of(&Method::GET) } else { None });
         number.or(self.any)
     }
 }
 
-/// The value of `Allow` for these methods: `HEAD` comes with `GET`, and `OPTIONS` is always answered.
+/// The value of `Allow` for these methods: `HEAD` comes with `GET`, and `OPTIONS` is always
+/// answered.
 pub(super) fn allow<'a>(methods: impl IntoIterator<Item = &'a Method>) -> String {
     let mut names: Vec<&str> = Vec::new();
     let mut add = |name: &'a str| {

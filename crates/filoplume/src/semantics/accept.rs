@@ -24,7 +24,13 @@ pub(crate) fn preferred<T: Copy>(accept: &[u8], offered: &[(T, &[&str])]) -> Opt
     let wanted = offered.iter().enumerate().filter_map(|(order, (offer, names))| {
         let (specificity, quality, position) =
             names.iter().filter_map(|name| most_specific(&ranges, name)).max()?;
-        (quality > 0).then_some((Reverse(quality), Reverse(specificity), Reverse(position), order, *offer))
+        (quality > 0).then_some((
+            Reverse(quality),
+            Reverse(specificity),
+            Reverse(position),
+            order,
+            *offer,
+        ))
     });
     let best = wanted.min_by_key(|&(quality, specificity, position, order, _)| {
         (quality, specificity, position.0.0, order)
@@ -51,7 +57,9 @@ impl<'a> Range<'a> {
             let (name, value) = (&parameter[..equals], &parameter[equals + 1..]);
             if name.eq_ignore_ascii_case(b"q") {
                 quality = parse_weight(std::str::from_utf8(value).ok()?)?;
-            } else if !(name.eq_ignore_ascii_case(b"charset") && value.eq_ignore_ascii_case(b"utf-8")) {
+            } else if !(name.eq_ignore_ascii_case(b"charset")
+                && value.eq_ignore_ascii_case(b"utf-8"))
+            {
                 // A kind of it that is not what is sent here.
                 return None;
             }
@@ -66,9 +74,10 @@ impl<'a> Range<'a> {
         let any = self.media_type.strip_suffix(b"*")?;
         match any {
             b"*/" => Some(0),
-            [.., b'/'] => {
-                name.get(..any.len()).is_some_and(|start| start.eq_ignore_ascii_case(any)).then_some(1)
-            }
+            [.., b'/'] => name
+                .get(..any.len())
+                .is_some_and(|start| start.eq_ignore_ascii_case(any))
+                .then_some(1),
             _ => None,
         }
     }
@@ -107,14 +116,19 @@ mod tests {
 
     #[track_caller]
     fn check(accept: &str, expected: Format) {
-        assert_eq!(preferred(accept.as_bytes(), &FORMATS).unwrap_or(Format::Json), expected, "{accept}");
+        assert_eq!(
+            preferred(accept.as_bytes(), &FORMATS).unwrap_or(Format::Json),
+            expected,
+            "{accept}"
+        );
     }
 
     #[test]
     fn browsers_read_html() {
         check("text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8", Format::Html);
         check(
-            "text/html,application/xhtml+xml,application/xml;q=0.9,image/avif,image/webp,image/apng,*/*;q=0.8,application/signed-exchange;v=b3;q=0.7",
+            "text/html,application/xhtml+xml,application/xml;q=0.9,image/avif,image/webp,image/\
+             apng,*/*;q=0.8,application/signed-exchange;v=b3;q=0.7",
             Format::Html,
         );
     }

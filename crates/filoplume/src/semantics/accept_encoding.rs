@@ -85,14 +85,19 @@ mod tests {
         ];
         for (value, weights, identity) in rows {
             let accepted = AcceptEncoding::of([value.as_bytes()].into_iter());
-            assert_eq!(["zstd", "br", "gzip"].map(|coding| accepted.weight(coding)), weights, "{value}");
+            assert_eq!(
+                ["zstd", "br", "gzip"].map(|coding| accepted.weight(coding)),
+                weights,
+                "{value}"
+            );
             assert_eq!(accepted.identity(), identity, "{value}");
         }
     }
 
     #[test]
     fn several_fields_are_one_list_and_what_is_no_text_is_left_out() {
-        let accepted = AcceptEncoding::of([b"br;q=0.1".as_slice(), b"zstd, \xff", b"gzip"].into_iter());
+        let accepted =
+            AcceptEncoding::of([b"br;q=0.1".as_slice(), b"zstd, \xff", b"gzip"].into_iter());
         assert_eq!(["zstd", "br", "gzip"].map(|coding| accepted.weight(coding)), [0, 100, 1000]);
     }
 }

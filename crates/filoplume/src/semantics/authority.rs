@@ -14,6 +14,8 @@ pub(crate) fn split_port(host: &str) -> Option<(&str, Option<&str>)> {
     }
     let (name, port) = host.split_once(':').map_or((host, None), |(name, port)| (name, Some(port)));
     let is_name = !name.is_empty()
-        && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-._~%!$&'()*+,;=".contains(&byte));
+        && name
+            .bytes()
+            .all(|byte| byte.is_ascii_alphanumeric() || b"-._~%!$&'()*+,;=".contains(&byte));
     is_name.then_some((name, port))
 }

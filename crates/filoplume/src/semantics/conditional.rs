@@ -1,8 +1,9 @@
-//! Conditional requests (RFC 9110, 13): what a client has already is not sent again, and what it has not seen it does not
-//! overwrite.
+//! Conditional requests (RFC 9110, 13): what a client has already is not sent again, and what it
+//! has not seen it does not overwrite.
 //!
-//! [`StaticFiles`](crate::StaticFiles) and [`middleware::ETag`](crate::middleware::ETag) evaluate the conditions of
-//! `GET` and `HEAD`. A handler that changes something evaluates them itself, before it does:
+//! [`StaticFiles`](crate::StaticFiles) and [`middleware::ETag`](crate::middleware::ETag) evaluate
+//! the conditions of `GET` and `HEAD`. A handler that changes something evaluates them itself,
+//! before it does:
 //!
 //! ```
 //! use filoplume::conditional::{Conditions, EntityTag, Validators};
@@ -10,7 +11,9 @@
 //!
 //! fn rename(request: Request) -> Result<&'static str> {
 //!     let current = Validators::new().etag(EntityTag::strong("v7"));
-//!     Conditions::of(request.headers()).evaluate(request.method(), Some(&current)).ok()?;
+//!     Conditions::of(request.headers())
+//!         .evaluate(request.method(), Some(&current))
+//!         .ok()?;
 //!     Ok("renamed")
 //! }
 //!
@@ -32,8 +35,9 @@ pub use self::request::RequestConditions;
 /// The first second that an HTTP-date cannot tell: the year has four digits.
 const DATE_END: Duration = Duration::from_secs(253_402_300_800);
 
-/// The fields of a `304` that would describe a content that is not there. `Last-Modified` goes if there is an `ETag`;
-/// what says how the answer may be kept stays, and so does what is not about the content (RFC 9110, 15.4.5).
+/// The fields of a `304` that would describe a content that is not there. `Last-Modified` goes if
+/// there is an `ETag`; what says how the answer may be kept stays, and so does what is not about
+/// the content (RFC 9110, 15.4.5).
 const CONTENT_FIELDS: [&str; 8] = [
     "content-type",
     "content-encoding",
@@ -45,7 +49,8 @@ const CONTENT_FIELDS: [&str; 8] = [
     "transfer-encoding",
 ];
 
-/// An entity tag: a name for exactly these bytes, or, if it is weak, for bytes that mean the same (RFC 9110, 8.8.3).
+/// An entity tag: a name for exactly these bytes, or, if it is weak, for bytes that mean the same
+/// (RFC 9110, 8.8.3).
 ///
 /// ```
 /// use filoplume::conditional::EntityTag;
@@ -67,8 +72,8 @@ impl EntityTag {
     ///
     /// # Panics
     ///
-    /// If the text has a quote, a space or a control character. What comes from elsewhere is given to
-    /// [`parse`](Self::parse), or hashed first.
+    /// If the text has a quote, a space or a control character. What comes from elsewhere is given
+    /// to [`parse`](Self::parse), or hashed first.
     pub fn strong(text: &str) -> Self {
         Self::made(&format!("\"{text}\""))
     }
@@ -129,7 +134,8 @@ struct Tag<'a> {
 }
 
 impl<'a> Tag<'a> {
-    /// Takes a tag off the front: `[ "W/" ] DQUOTE *etagc DQUOTE`. There is no escape: a quote always ends it.
+    /// Takes a tag off the front: `[ "W/" ] DQUOTE *etagc DQUOTE`. There is no escape: a quote
+    /// always ends it.
     fn take(bytes: &'a [u8]) -> Option<(Self, &'a [u8])> {
         let (is_weak, rest) = match bytes.strip_prefix(b"W/") {
             Some(rest) => (true, rest),
@@ -161,10 +167,11 @@ fn is_tag_byte(byte: u8) -> bool {
 /// What tells one version of a content from another.
 ///
 /// ```
-/// use std::time::SystemTime;
 /// use filoplume::conditional::{EntityTag, Validators};
+/// use std::time::SystemTime;
 ///
-/// let validators = Validators::new().etag(EntityTag::strong("v7")).last_modified(SystemTime::now());
+/// let validators =
+///     Validators::new().etag(EntityTag::strong("v7")).last_modified(SystemTime::now());
 /// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Validators {
@@ -215,7 +222,8 @@ impl Validators {
         self
     }
 
-    /// Sets when the content changed. What no HTTP-date can tell, before 1970 and after 9999, is left out.
+    /// Sets when the content changed. What no HTTP-date can tell, before 1970 and after 9999, is
+    /// left out.
     #[must_use]
     pub fn last_modified(mut self, time: SystemTime) -> Self {
         let since = time.duration_since(UNIX_EPOCH).ok().filter(|since| *since < DATE_END);
@@ -224,8 +232,8 @@ impl Validators {
     }
 
     /// Says that the content is known not to have changed twice in the second of
-    /// [`last_modified`](Self::last_modified), so that the date will do for an `If-Range` (RFC 9110, 8.8.2.2).
-    /// Default: not known.
+    /// [`last_modified`](Self::last_modified), so that the date will do for an `If-Range` (RFC
+    /// 9110, 8.8.2.2). Default: not known.
     #[must_use]
     pub fn date_is_strong(mut self, is_strong: bool) -> Self {
         self.is_date_strong = is_strong;
@@ -288,8 +296,8 @@ enum Range<'a> {
 /// use filoplume::{Headers, Method};
 ///
 /// let mut headers = Headers::new();
-/// headers.append("if-match", "\"v6\"")?;                               // what the client has seen
-/// let current = Validators::new().etag(EntityTag::strong("v7"));       // what there is now
+/// headers.append("if-match", "\"v6\"")?; // what the client has seen
+/// let current = Validators::new().etag(EntityTag::strong("v7")); // what there is now
 /// let verdict = Conditions::of(&headers).evaluate(&Method::PUT, Some(&current));
 /// assert_eq!(verdict, Verdict::Failed);
 /// assert_eq!(verdict.ok().unwrap_err().status_code(), 412);
@@ -311,9 +319,10 @@ pub enum Verdict {
 impl<'a> Conditions<'a> {
     /// Returns the conditions in the headers of a request.
     ///
-    /// Dates that are none are ignored, as RFC 9110 wants (13.1.3, 13.1.4). Of a list of tags that is none it says
-    /// nothing: `If-Match` then is [malformed](Verdict::Malformed), because it is there to prevent something;
-    /// `If-None-Match` is too, except for `GET` and `HEAD`, where the whole answer harms nobody.
+    /// Dates that are none are ignored, as RFC 9110 wants (13.1.3, 13.1.4). Of a list of tags that
+    /// is none it says nothing: `If-Match` then is [malformed](Verdict::Malformed), because it is
+    /// there to prevent something; `If-None-Match` is too, except for `GET` and `HEAD`, where the
+    /// whole answer harms nobody.
     pub fn of(headers: &'a Headers) -> Self {
         Self {
             if_match: Tags::of(headers, "if-match"),
@@ -324,9 +333,11 @@ impl<'a> Conditions<'a> {
         }
     }
 
-    /// Evaluates them in the order of RFC 9110, 13.2.2. `current` is what there is now: `None` if there is nothing yet.
+    /// Evaluates them in the order of RFC 9110, 13.2.2. `current` is what there is now: `None` if
+    /// there is nothing yet.
     ///
-    /// To be asked only if the answer would otherwise be a success (13.2.1), and before anything is changed.
+    /// To be asked only if the answer would otherwise be a success (13.2.1), and before anything is
+    /// changed.
     pub fn evaluate(&self, method: &Method, current: Option<&Validators>) -> Verdict {
         // These neither select nor change a content (13.2.1).
         if [Method::CONNECT, Method::OPTIONS, Method::TRACE].contains(method) {
@@ -350,22 +361,26 @@ impl<'a> Conditions<'a> {
             }
             (Some(_), _) if is_read => Verdict::NotModified,
             (Some(_), _) => Verdict::Failed,
-            (None, Some(date)) if is_read && last_modified.is_some_and(|modified| modified <= date) => {
+            (None, Some(date))
+                if is_read && last_modified.is_some_and(|modified| modified <= date) =>
+            {
                 Verdict::NotModified
             }
             (None, _) => Verdict::Proceed,
         }
     }
 
-    /// Returns whether a `Range` counts: there is no `If-Range`, or it names exactly what there is now (RFC 9110,
-    /// 13.1.5).
+    /// Returns whether a `Range` counts: there is no `If-Range`, or it names exactly what there is
+    /// now (RFC 9110, 13.1.5).
     pub fn range_applies(&self, current: &Validators) -> bool {
         match self.if_range {
             None => true,
             Some(Range::Tag(tag)) => {
                 current.etag.as_ref().is_some_and(|etag| etag.tag().matches_strongly(tag))
             }
-            Some(Range::Date(date)) => current.is_date_strong && current.last_modified == Some(date),
+            Some(Range::Date(date)) => {
+                current.is_date_strong && current.last_modified == Some(date)
+            }
             Some(Range::Malformed) => false,
         }
     }
@@ -388,13 +403,18 @@ impl<'a> Tags<'a> {
         Some(if has_star { Self::Any } else { Self::List(tags) })
     }
 
-    fn match_any(&self, current: Option<&Validators>, matches: impl Fn(Tag<'_>, Tag<'_>) -> bool) -> bool {
+    fn match_any(
+        &self,
+        current: Option<&Validators>,
+        matches: impl Fn(Tag<'_>, Tag<'_>) -> bool,
+    ) -> bool {
         let Some(current) = current else { return false };
         match self {
             Self::Any => true,
-            Self::List(tags) => {
-                current.etag.as_ref().is_some_and(|etag| tags.iter().any(|tag| matches(*tag, etag.tag())))
-            }
+            Self::List(tags) => current
+                .etag
+                .as_ref()
+                .is_some_and(|etag| tags.iter().any(|tag| matches(*tag, etag.tag()))),
             Self::Malformed => false,
         }
     }
@@ -446,8 +466,9 @@ fn date(value: &[u8]) -> Option<SystemTime> {
     httpdate::parse_http_date(std::str::from_utf8(value).ok()?).ok()
 }
 
-/// Makes of the response that would have been sent the `304` that stands for it (RFC 9110, 15.4.5): without content and
-/// what describes it, with what says how it may be kept, and with what middleware added.
+/// Makes of the response that would have been sent the `304` that stands for it (RFC 9110, 15.4.5):
+/// without content and what describes it, with what says how it may be kept, and with what
+/// middleware added.
 ///
 /// ```
 /// use filoplume::Response;

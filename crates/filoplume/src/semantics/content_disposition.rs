@@ -1,8 +1,10 @@
-//! `Content-Disposition` of downloads (RFC 6266), with names that no reader understands differently.
+//! `Content-Disposition` of downloads (RFC 6266), with names that no reader understands
+//! differently.
 
 use std::fmt::Write as _;
 
-/// Longest name that is sent, in bytes of UTF-8. File systems take 255; some room is left for the ` (1)` of browsers.
+/// Longest name that is sent, in bytes of UTF-8. File systems take 255; some room is left for the
+/// ` (1)` of browsers.
 pub(crate) const NAME_BYTES_MAX: usize = 240;
 
 /// Longest ending that is kept when a name is cut.
@@ -11,10 +13,11 @@ const ENDING_BYTES_MAX: usize = 24;
 /// What a file is called if nothing is left of its name.
 const NAME_OTHERWISE: &str = "download";
 
-/// Returns the value that makes browsers save a response under a name, as far as the name is [harmless](harmless_name).
+/// Returns the value that makes browsers save a response under a name, as far as the name is
+/// [harmless](harmless_name).
 ///
-/// What cannot stand in a quoted string in all browsers is sent a second time, in the encoding of RFC 8187. Those who know
-/// that form prefer it (RFC 6266, 4.3).
+/// What cannot stand in a quoted string in all browsers is sent a second time, in the encoding of
+/// RFC 8187. Those who know that form prefer it (RFC 6266, 4.3).
 pub(crate) fn attachment(name: &str) -> String {
     let name = harmless_name(name);
     let plain: String = name.chars().map(|c| if is_plain(c) { c } else { '_' }).collect();
@@ -32,8 +35,8 @@ pub(crate) fn attachment(name: &str) -> String {
     value
 }
 
-/// Whether a character means itself in a quoted string for everyone: some decode `%41` there, and some do not know `\"`
-/// (RFC 6266, appendix D).
+/// Whether a character means itself in a quoted string for everyone: some decode `%41` there, and
+/// some do not know `\"` (RFC 6266, appendix D).
 fn is_plain(character: char) -> bool {
     matches!(character, ' '..='~') && !matches!(character, '"' | '\\' | '%')
 }
@@ -46,17 +49,19 @@ fn is_attribute_byte(byte: u8) -> bool {
 /// Returns the last segment of a name, without what hides or reorders text, and not too long.
 pub(crate) fn harmless_name(name: &str) -> String {
     let last = name.rsplit(['/', '\\']).next().unwrap_or_default();
-    // What Windows does not take in names becomes `_`: a colon would lead to another stream of the file.
+    // What Windows does not take in names becomes `_`: a colon would lead to another stream of the
+    // file.
     let replace = |character| if "<>:\"|?*".contains(character) { '_' } else { character };
-    let visible: String = last.chars().filter(|character| !is_invisible(*character)).map(replace).collect();
+    let visible: String =
+        last.chars().filter(|character| !is_invisible(*character)).map(replace).collect();
     // Windows leaves dots and spaces at the end out, so that `a.exe.` is a program there.
     let trimmed = visible.trim().trim_end_matches(|c: char| c == '.' || c.is_whitespace());
     let cut = cut(trimmed);
     if cut.is_empty() { NAME_OTHERWISE.to_owned() } else { cut }
 }
 
-/// Whether a character is a control, ends lines, or shows nothing but changes what is seen, such as U+202E, which shows
-/// `gpj.exe` as `exe.jpg`.
+/// Whether a character is a control, ends lines, or shows nothing but changes what is seen, such as
+/// U+202E, which shows `gpj.exe` as `exe.jpg`.
 fn is_invisible(character: char) -> bool {
     character.is_control()
         || matches!(
@@ -80,8 +85,10 @@ fn cut(name: &str) -> String {
     if name.len() <= NAME_BYTES_MAX {
         return name.to_owned();
     }
-    let ending =
-        name.rfind('.').and_then(|dot| name.get(dot..)).filter(|ending| ending.len() <= ENDING_BYTES_MAX);
+    let ending = name
+        .rfind('.')
+        .and_then(|dot| name.get(dot..))
+        .filter(|ending| ending.len() <= ENDING_BYTES_MAX);
     let ending = ending.unwrap_or_default();
     let mut end = NAME_BYTES_MAX.saturating_sub(ending.len());
     while !name.is_char_boundary(end) {
@@ -104,7 +111,10 @@ mod tests {
             ("a b (1).txt", r#"attachment; filename="a b (1).txt""#),
             ("it's; x=y, z.txt", r#"attachment; filename="it's; x=y, z.txt""#),
             ("naïve.txt", r#"attachment; filename="na_ve.txt"; filename*=UTF-8''na%C3%AFve.txt"#),
-            ("€ rates.txt", r#"attachment; filename="_ rates.txt"; filename*=UTF-8''%E2%82%AC%20rates.txt"#),
+            (
+                "€ rates.txt",
+                r#"attachment; filename="_ rates.txt"; filename*=UTF-8''%E2%82%AC%20rates.txt"#,
+            ),
             ("100%41.txt", r#"attachment; filename="100_41.txt"; filename*=UTF-8''100%2541.txt"#),
             (
                 "日本.tar.gz",

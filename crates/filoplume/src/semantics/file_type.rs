@@ -3,7 +3,11 @@
 /// Returns the type of a file with this name, if its ending is known. Text is UTF-8.
 pub(crate) fn content_type(name: &str) -> Option<String> {
     let known = mime_guess::from_path(name).first_raw()?;
-    Some(if known.starts_with("text/") { format!("{known}; charset=utf-8") } else { known.to_owned() })
+    Some(if known.starts_with("text/") {
+        format!("{known}; charset=utf-8")
+    } else {
+        known.to_owned()
+    })
 }
 
 #[cfg(test)]

@@ -14,7 +14,8 @@ pub(crate) fn parameters(value: &str) -> Parameters<'_> {
     Parameters { rest: value.get(essence.len()..).unwrap_or_default() }
 }
 
-/// The parameters of a value, names as they were written. `Err` once, at the end, if there is something else.
+/// The parameters of a value, names as they were written. `Err` once, at the end, if there is
+/// something else.
 pub(crate) struct Parameters<'a> {
     /// From the next `;` on.
     rest: &'a str,
@@ -63,8 +64,8 @@ fn parameter(text: &str) -> Result<(&str, Cow<'_, str>, &str), Malformed> {
     Ok((name, value, rest))
 }
 
-/// A quoted text without its quotes, and what stands behind. A backslash escapes quotes and itself only: in the
-/// file names of some browsers it stands for itself.
+/// A quoted text without its quotes, and what stands behind. A backslash escapes quotes and itself
+/// only: in the file names of some browsers it stands for itself.
 fn unquote(quoted: &str) -> Result<(Cow<'_, str>, &str), Malformed> {
     let mut unescaped = String::new();
     let mut begun = 0;
@@ -93,7 +94,9 @@ fn unquote(quoted: &str) -> Result<(Cow<'_, str>, &str), Malformed> {
 /// Whether a text is a token (RFC 9110, 5.6.2).
 pub(crate) fn is_token(text: &str) -> bool {
     !text.is_empty()
-        && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte))
+        && text
+            .bytes()
+            .all(|byte| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte))
 }
 
 /// A text without the white space around it (RFC 9110, 5.6.3).
@@ -130,9 +133,15 @@ mod tests {
 
     #[test]
     fn what_is_no_parameter_is_refused() {
-        for value in
-            [r#"a; b="c"#, r#"a; b="c\""#, r#"a; b="c"d"#, "a; b", "a; =b", "a; b c=d", r#"a; b=c"d"#]
-        {
+        for value in [
+            r#"a; b="c"#,
+            r#"a; b="c\""#,
+            r#"a; b="c"d"#,
+            "a; b",
+            "a; =b",
+            "a; b c=d",
+            r#"a; b=c"d"#,
+        ] {
             assert_eq!(all(value), Err(Malformed), "{value}");
         }
     }

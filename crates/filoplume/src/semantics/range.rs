@@ -2,8 +2,9 @@
 
 use std::fmt;
 
-/// The most ranges that a request may ask for. PDF readers ask for some ten at once; hundreds of tiny ones are an attack
-/// on whoever makes a part of each (RFC 9110, 17.15; CVE-2011-3192). With more the field is ignored.
+/// The most ranges that a request may ask for. PDF readers ask for some ten at once; hundreds of
+/// tiny ones are an attack on whoever makes a part of each (RFC 9110, 17.15; CVE-2011-3192). With
+/// more the field is ignored.
 const RANGES_MAX: usize = 32;
 
 /// Some of the bytes of a content, at least one.
@@ -43,7 +44,8 @@ impl ByteRange {
 pub(crate) fn select(value: &str, length: u64) -> Selection {
     let Some(specs) = parse(value) else { return Selection::Whole };
     if length == 0 && specs.iter().any(|spec| matches!(spec, Spec::Last(1..))) {
-        // "The last five bytes" of nothing are satisfied by nothing, which no `Content-Range` can say.
+        // "The last five bytes" of nothing are satisfied by nothing, which no `Content-Range` can
+        // say.
         return Selection::Whole;
     }
     let mut ranges: Vec<ByteRange> = specs.iter().filter_map(|spec| spec.within(length)).collect();
@@ -127,9 +129,10 @@ fn are_apart(ranges: &[ByteRange]) -> bool {
     sorted.windows(2).all(|pair| pair[0].last.saturating_add(1) < pair[1].start)
 }
 
-/// Makes one of those that overlap or touch, so that no byte is sent twice. Those with a small gap between them could
-/// be joined too, but then a client gets what it did not ask for. Those that are left are in the order of the
-/// content, which RFC 9110 allows once something was joined (15.3.7.2).
+/// Makes one of those that overlap or touch, so that no byte is sent twice. Those with a small gap
+/// between them could be joined too, but then a client gets what it did not ask for. Those that are
+/// left are in the order of the content, which RFC 9110 allows once something was joined
+/// (15.3.7.2).
 fn coalesce(mut ranges: Vec<ByteRange>) -> Vec<ByteRange> {
     ranges.sort_unstable_by_key(|range| range.start);
     let mut joined: Vec<ByteRange> = Vec::with_capacity(ranges.len());
@@ -240,7 +243,8 @@ mod tests {
 
     fn spec() -> impl Strategy<Value = String> {
         prop_oneof![
-            (0_u64..1200, 0_u64..1200).prop_map(|(start, more)| format!("{start}-{}", start + more)),
+            (0_u64..1200, 0_u64..1200)
+                .prop_map(|(start, more)| format!("{start}-{}", start + more)),
             (0_u64..1200).prop_map(|start| format!("{start}-")),
             (0_u64..1200).prop_map(|count| format!("-{count}")),
         ]

@@ -11,7 +11,9 @@ use std::fmt::Write as _;
 pub(crate) fn encoded(reference: &str) -> Cow<'_, str> {
     let bytes = reference.as_bytes();
     let stays = |at: usize| match bytes[at] {
-        b'%' => bytes.get(at + 1..at + 3).is_some_and(|digits| digits.iter().all(u8::is_ascii_hexdigit)),
+        b'%' => {
+            bytes.get(at + 1..at + 3).is_some_and(|digits| digits.iter().all(u8::is_ascii_hexdigit))
+        }
         byte => byte.is_ascii_alphanumeric() || b"-._~:/?#[]@!$&'()*+,;=".contains(&byte),
     };
     if (0..bytes.len()).all(stays) {

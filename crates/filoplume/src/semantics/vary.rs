@@ -2,7 +2,8 @@
 
 use filoplume_runtime::Headers;
 
-/// Says that the response depends on a field of the request (RFC 9110, 12.5.5), beside what is said already.
+/// Says that the response depends on a field of the request (RFC 9110, 12.5.5), beside what is said
+/// already.
 pub(crate) fn add_vary(headers: &mut Headers, name: &str) {
     let is_said = headers
         .get_all("vary")
@@ -26,7 +27,10 @@ mod tests {
         add_vary(&mut headers, "Origin");
         add_vary(&mut headers, "origin");
         add_vary(&mut headers, "Accept-Encoding");
-        assert_eq!(headers.get_all("vary").collect::<Vec<_>>(), [b"Origin".as_slice(), b"Accept-Encoding"]);
+        assert_eq!(
+            headers.get_all("vary").collect::<Vec<_>>(),
+            [b"Origin".as_slice(), b"Accept-Encoding"]
+        );
 
         let mut headers = Headers::new();
         headers.append("Vary", "accept , ORIGIN").unwrap();

@@ -6,7 +6,8 @@ pub(crate) type Weight = u16;
 /// The weight of what is listed without one.
 pub(crate) const WEIGHT_MAX: Weight = 1000;
 
-/// Returns the weight that is written so: `0`, `1`, and up to three digits behind a point. `None` if it is none.
+/// Returns the weight that is written so: `0`, `1`, and up to three digits behind a point. `None`
+/// if it is none.
 pub(crate) fn parse_weight(text: &str) -> Option<Weight> {
     let (whole, digits) = text.split_once('.').unwrap_or((text, ""));
     if digits.len() > 3 {
@@ -33,12 +34,14 @@ mod tests {
 
     #[test]
     fn a_weight_has_at_most_three_digits() {
-        for bad in
-            ["2", "1.001", "-1", "0.1234", ".5", "NaN", "", "0x1", "1e0", "+1", "0.+1", "0,5", "00", "1.é"]
-        {
+        for bad in [
+            "2", "1.001", "-1", "0.1234", ".5", "NaN", "", "0x1", "1e0", "+1", "0.+1", "0,5", "00",
+            "1.é",
+        ] {
             assert_eq!(parse_weight(bad), None, "{bad}");
         }
-        for (good, weight) in [("0", 0), ("1", 1000), ("1.000", 1000), ("0.5", 500), ("0.", 0), ("0.001", 1)]
+        for (good, weight) in
+            [("0", 0), ("1", 1000), ("1.000", 1000), ("0.5", 500), ("0.", 0), ("0.001", 1)]
         {
             assert_eq!(parse_weight(good), Some(weight), "{good}");
         }

@@ -12,10 +12,12 @@ use crate::core::options::RouteOptions;
 /// The name under which a session keeps them.
 const NAME: &str = "filoplume.flash";
 
-/// Most messages that wait; older ones are left out. A page shows a handful, and a session is read whole.
+/// Most messages that wait; older ones are left out. A page shows a handful, and a session is read
+/// whole.
 const MESSAGES_MAX: usize = 20;
 
-/// Messages for the page that is shown next, such as after a redirect. They are kept in the session.
+/// Messages for the page that is shown next, such as after a redirect. They are kept in the
+/// session.
 ///
 /// ```
 /// use filoplume::Key;

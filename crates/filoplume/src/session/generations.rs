@@ -22,11 +22,11 @@ const SUBJECTS_MAX: usize = 250_000;
 /// table of users, and implement this by a closure:
 ///
 /// ```
-/// use std::collections::HashMap;
-/// use std::sync::{Arc, Mutex};
 /// use filoplume::Key;
 /// use filoplume::middleware::Sessions;
 /// use filoplume::prelude::*;
+/// use std::collections::HashMap;
+/// use std::sync::{Arc, Mutex};
 ///
 /// // Stands for: SELECT generation FROM users WHERE id = ?
 /// let users = Arc::new(Mutex::new(HashMap::from([("ada".to_owned(), 1)])));
@@ -78,22 +78,25 @@ impl<G: Generations + ?Sized> Generations for Arc<G> {
 /// advanced, the logins of all subjects end.
 ///
 /// ```
-/// use std::sync::Arc;
 /// use filoplume::Key;
 /// use filoplume::middleware::Sessions;
 /// use filoplume::prelude::*;
 /// use filoplume::session::MemoryGenerations;
+/// use std::sync::Arc;
 ///
 /// let generations = Arc::new(MemoryGenerations::new());
 /// let client = App::new()
 ///     .post("/login", |session: Session| session.log_in("ada"))
 ///     .get("/", |session: Session| session.subject())
-///     .post("/password", |session: Session, State(logins): State<Arc<MemoryGenerations>>| {
-///         // .. once the new password is stored: every login of before ends,
-///         // and this one begins anew.
-///         logins.advance("ada");
-///         session.log_in("ada")
-///     })
+///     .post(
+///         "/password",
+///         |session: Session, State(logins): State<Arc<MemoryGenerations>>| {
+///             // .. once the new password is stored: every login of before ends,
+///             // and this one begins anew.
+///             logins.advance("ada");
+///             session.log_in("ada")
+///         },
+///     )
 ///     .state(Arc::clone(&generations))
 ///     .with(Sessions::in_cookie(Key::generate()).generations(generations))
 ///     .test();
@@ -207,7 +210,8 @@ mod tests {
     #[test]
     fn subjects_have_a_bound_that_makes_nothing_valid_again() {
         let generations = MemoryGenerations::with_subjects_max(3);
-        let advanced: Vec<u64> = ["a", "b", "c", "d"].map(|subject| generations.advance(subject)).into();
+        let advanced: Vec<u64> =
+            ["a", "b", "c", "d"].map(|subject| generations.advance(subject)).into();
         assert_eq!(generations.known.lock().by_subject.len(), 0);
         for subject in ["a", "b", "c", "d", "e"] {
             assert_eq!(current(&generations, subject), advanced[3], "{subject}");

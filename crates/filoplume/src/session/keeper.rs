@@ -17,11 +17,13 @@ use crate::key::Key;
 /// Random bytes of an id: more than anyone can guess, or two sessions share.
 const TOKEN_BYTES: usize = 32;
 
-/// How often changes are put together with those of other requests of the session, before it is given up.
+/// How often changes are put together with those of other requests of the session, before it is
+/// given up.
 const CONFLICTS_MAX: u32 = 16;
 
-/// What a signature is for. An id that was made for one is not taken for another. For what the browser has, the name of the
-/// cookie belongs to it: what was signed in one place of an app is nothing in another.
+/// What a signature is for. An id that was made for one is not taken for another. For what the
+/// browser has, the name of the cookie belongs to it: what was signed in one place of an app is
+/// nothing in another.
 const TOKEN_PURPOSE: &str = "session-token";
 const ID_PURPOSE: &str = "session-id";
 const CONTENT_PURPOSE: &str = "session-content";
@@ -30,7 +32,8 @@ const FORM_PURPOSE: &str = "session-form";
 /// Loads and saves sessions.
 #[derive(Clone)]
 pub(crate) struct Keeper {
-    /// What these sessions are called, to tell them from others with the same key: the name of the cookie.
+    /// What these sessions are called, to tell them from others with the same key: the name of the
+    /// cookie.
     pub(crate) name: String,
     pub(crate) place: Place,
     pub(crate) key: Key,
@@ -151,24 +154,32 @@ impl Live {
 }
 
 impl Keeper {
-    /// The session that a cookie stands for, or a new one. What the browser has made up is never taken over as an id.
+    /// The session that a cookie stands for, or a new one. What the browser has made up is never
+    /// taken over as an id.
     pub(crate) fn load(&self, presented: Option<&str>, now: u64) -> Result<Live> {
         let Some(presented) = presented else { return Ok(Live::new(now)) };
         let found = match &self.place {
             Place::Cookie => {
-                let opened = self.keys().find_map(|key| key.open(&self.purpose(CONTENT_PURPOSE), presented));
-                opened.and_then(|content| Record::decode(content.as_bytes())).map(|record| (record, None))
+                let opened =
+                    self.keys().find_map(|key| key.open(&self.purpose(CONTENT_PURPOSE), presented));
+                opened
+                    .and_then(|content| Record::decode(content.as_bytes()))
+                    .map(|record| (record, None))
             }
             Place::Store(store) => {
                 // The signature keeps what was made up away from the store.
                 let purpose = self.purpose(TOKEN_PURPOSE);
-                let verified = self.keys().find_map(|key| Some((key, key.verify(&purpose, presented)?)));
+                let verified =
+                    self.keys().find_map(|key| Some((key, key.verify(&purpose, presented)?)));
                 let Some((key, token)) = verified else { return Ok(Live::new(now)) };
                 let id = key.mac(ID_PURPOSE, token);
                 let bytes = store.load(&id)?;
                 bytes.and_then(|bytes| {
                     let record = Record::decode(&bytes)?;
-                    Some((record, Some(Stored { key: key.clone(), token: token.to_owned(), id, bytes })))
+                    Some((
+                        record,
+                        Some(Stored { key: key.clone(), token: token.to_owned(), id, bytes }),
+                    ))
                 })
             }
         };
@@ -184,11 +195,14 @@ impl Keeper {
 
     /// Returns whether the login of a session was revoked since.
     fn is_void(&self, record: &Record) -> Result<bool> {
-        let (Some(generations), Some(login)) = (&self.generations, record.values.get(SUBJECT)) else {
+        let (Some(generations), Some(login)) = (&self.generations, record.values.get(SUBJECT))
+        else {
             return Ok(false);
         };
         // What is no login of this version may have been revoked: it is not trusted.
-        let Ok((subject, generation)) = <(String, u64)>::deserialize(login) else { return Ok(true) };
+        let Ok((subject, generation)) = <(String, u64)>::deserialize(login) else {
+            return Ok(true);
+        };
         Ok(generation < generations.current(&subject)?)
     }
 
@@ -207,8 +221,8 @@ impl Keeper {
         let mut live = self.load(presented, now)?;
         if !live.has_session() {
             let purpose = self.purpose(FORM_PURPOSE);
-            let secret =
-                form_cookie.and_then(|signed| self.keys().find_map(|key| key.verify(&purpose, signed)));
+            let secret = form_cookie
+                .and_then(|signed| self.keys().find_map(|key| key.verify(&purpose, signed)));
             live.form_secret =
                 secret.map_or(FormSecret::None, |secret| FormSecret::Presented(secret.to_owned()));
         }
@@ -227,7 +241,9 @@ impl Keeper {
                 }
                 FormCookie::Unchanged
             }
-            FormSecret::Made(secret) => FormCookie::Keep(self.key.sign(&self.purpose(FORM_PURPOSE), &secret)),
+            FormSecret::Made(secret) => {
+                FormCookie::Keep(self.key.sign(&self.purpose(FORM_PURPOSE), &secret))
+            }
             FormSecret::Retired => FormCookie::Forget,
             FormSecret::Presented(_) | FormSecret::None => FormCookie::Unchanged,
         }
@@ -301,8 +317,15 @@ impl Keeper {
         Ok(outcome)
     }
 
-    /// Puts the changes of this request and those of others since together. `false`: the session was ended by another one.
-    fn replace(&self, store: &dyn SessionStore, stored: &Stored, live: &Live, now: u64) -> Result<bool> {
+    /// Puts the changes of this request and those of others since together. `false`: the session
+    /// was ended by another one.
+    fn replace(
+        &self,
+        store: &dyn SessionStore,
+        stored: &Stored,
+        live: &Live,
+        now: u64,
+    ) -> Result<bool> {
         let id = &stored.id;
         let mut old = stored.bytes.clone();
         let mut record = live.record.clone();
@@ -452,9 +475,12 @@ mod tests {
     fn an_id_in_the_store_is_not_what_the_browser_has() {
         let (keeper, store) = in_memory();
         let cookie = begin(&keeper);
-        let token = keeper.key.verify(&keeper.purpose(TOKEN_PURPOSE), &cookie).expect("it is signed");
+        let token =
+            keeper.key.verify(&keeper.purpose(TOKEN_PURPOSE), &cookie).expect("it is signed");
         assert_eq!(store.load(token).expect("memory does not fail"), None);
-        assert!(store.load(&keeper.key.mac(ID_PURPOSE, token)).expect("memory does not fail").is_some());
+        assert!(
+            store.load(&keeper.key.mac(ID_PURPOSE, token)).expect("memory does not fail").is_some()
+        );
         // 256 bits in base64.
         assert_eq!(token.len(), 43);
     }

@@ -61,7 +61,9 @@ impl MemoryStore {
             return Ok(());
         }
         let (bytes, bytes_max) = (cost(record), self.bytes_max);
-        Err(Error::internal(format!("the session takes {bytes} bytes, and the store has {bytes_max}")))
+        Err(Error::internal(format!(
+            "the session takes {bytes} bytes, and the store has {bytes_max}"
+        )))
     }
 }
 
@@ -197,7 +199,9 @@ mod tests {
             assert!(present(&store, user));
         }
         for number in 0..300_000 {
-            store.insert(&format!("flood-{number}"), b"1234", HOUR * 9).expect("memory does not fail");
+            store
+                .insert(&format!("flood-{number}"), b"1234", HOUR * 9)
+                .expect("memory does not fail");
         }
         assert_eq!(store.len(), 15_000);
         assert!(users.iter().all(|user| present(&store, user)));

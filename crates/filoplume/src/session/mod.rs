@@ -1,7 +1,7 @@
 //! Sessions: what an app remembers of a browser from request to request.
 //!
-//! [`Sessions`](crate::middleware::Sessions) is the middleware, [`Session`] what handlers have of it, [`Flash`] a use
-//! of it. Where sessions are kept is a [`SessionStore`], or the browser.
+//! [`Sessions`](crate::middleware::Sessions) is the middleware, [`Session`] what handlers have of
+//! it, [`Flash`] a use of it. Where sessions are kept is a [`SessionStore`], or the browser.
 
 mod flash;
 mod form_secret;
@@ -43,13 +43,15 @@ use crate::core::extract::Extract;
 use crate::core::options::RouteOptions;
 use keeper::Live;
 
-/// The name under which a session keeps what proves that a form is its own. It ends with [`Session::renew`].
+/// The name under which a session keeps what proves that a form is its own. It ends with
+/// [`Session::renew`].
 pub(crate) const CSRF_SECRET: &str = "filoplume.csrf";
 
 /// The name under which a session keeps who logged in, and in which generation.
 pub(crate) const SUBJECT: &str = "filoplume.subject";
 
-/// What an app remembers of a browser: values by name. See [`Sessions`](crate::middleware::Sessions).
+/// What an app remembers of a browser: values by name. See
+/// [`Sessions`](crate::middleware::Sessions).
 ///
 /// ```
 /// use filoplume::Key;
@@ -67,11 +69,13 @@ pub(crate) const SUBJECT: &str = "filoplume.subject";
 /// app.test().get("/").send().assert_text("visit 1");
 /// ```
 ///
-/// What is changed is saved when the handler has returned, errors included, and not after a panic. Clones are the
-/// same session. An app whose handler takes a session without the middleware does not start.
+/// What is changed is saved when the handler has returned, errors included, and not after a panic.
+/// Clones are the same session. An app whose handler takes a session without the middleware does
+/// not start.
 ///
-/// Two requests of one session at once: each has its own copy, and what they change is put together name by name; for
-/// the same name the last one counts. What one of them destroyed or renewed, the other does not bring back.
+/// Two requests of one session at once: each has its own copy, and what they change is put together
+/// name by name; for the same name the last one counts. What one of them destroyed or renewed, the
+/// other does not bring back.
 #[derive(Clone)]
 pub struct Session {
     inner: Arc<Inner>,
@@ -123,7 +127,8 @@ impl Session {
     pub fn of(request: &Request) -> Result<Self> {
         let session = request.extensions().get::<Self>().cloned().ok_or_else(|| {
             Error::internal(
-                "there is no session here: `Sessions` has to stand further out, which is earlier in the code",
+                "there is no session here: `Sessions` has to stand further out, which is earlier \
+                 in the code",
             )
         })?;
         drop(session.live()?);
@@ -143,7 +148,10 @@ impl Session {
         let live = self.live()?;
         let Some(value) = live.record.values.get(name) else { return Ok(None) };
         T::deserialize(value).map(Some).map_err(|error| {
-            Error::internal(format!("`{name}` in the session is no {}: {error}", std::any::type_name::<T>()))
+            Error::internal(format!(
+                "`{name}` in the session is no {}: {error}",
+                std::any::type_name::<T>()
+            ))
         })
     }
 
@@ -241,8 +249,9 @@ impl Session {
         Ok(self.live()?.record.values.is_empty())
     }
 
-    /// Gives the session a new id, and ends the one before. **Call it when somebody logs in**, and whenever what they may
-    /// do grows: somebody else may have given the browser the id that it had before (session fixation).
+    /// Gives the session a new id, and ends the one before. **Call it when somebody logs in**, and
+    /// whenever what they may do grows: somebody else may have given the browser the id that it had
+    /// before (session fixation).
     ///
     /// ```
     /// use filoplume::prelude::*;
@@ -319,10 +328,11 @@ impl Session {
         Ok(self.get::<(String, u64)>(SUBJECT)?.map(|(subject, _)| subject))
     }
 
-    /// Ends the session, for good, and lets the browser forget it: for logging out. What is kept afterwards begins a new one.
+    /// Ends the session, for good, and lets the browser forget it: for logging out. What is kept
+    /// afterwards begins a new one.
     ///
-    /// A session that is kept in the browser ends there only: who has a copy of the cookie can go on with it until it
-    /// is too old, or until the app revokes it by [`Generations`].
+    /// A session that is kept in the browser ends there only: who has a copy of the cookie can go
+    /// on with it until it is too old, or until the app revokes it by [`Generations`].
     ///
     /// ```
     /// use filoplume::Key;
@@ -331,7 +341,9 @@ impl Session {
     /// let app = App::new()
     ///     .post("/login", |session: Session| session.insert("user", 17))
     ///     .post("/logout", |session: Session| session.destroy())
-    ///     .get("/", |session: Session| session.get::<u64>("user").map(|user| format!("{user:?}")))
+    ///     .get("/", |session: Session| {
+    ///         session.get::<u64>("user").map(|user| format!("{user:?}"))
+    ///     })
     ///     .with(middleware::Sessions::in_cookie(Key::generate()));
     /// let client = app.test();
     /// client.post("/login").send();
@@ -354,7 +366,8 @@ impl Session {
         let mut state = inner.state.lock();
         if matches!(*state, State::Unread) {
             let Presented { session, form } = &inner.presented;
-            let live = inner.keeper.load_with_form_secret(session.as_deref(), form.as_deref(), now())?;
+            let live =
+                inner.keeper.load_with_form_secret(session.as_deref(), form.as_deref(), now())?;
             *state = State::Live(Box::new(live));
         }
         MutexGuard::try_map(state, |state| match state {
@@ -362,7 +375,9 @@ impl Session {
             State::Unread | State::Saved => None,
         })
         .map_err(|_| {
-            Error::internal("the session was saved already: it is used until the handler has returned")
+            Error::internal(
+                "the session was saved already: it is used until the handler has returned",
+            )
         })
     }
 
@@ -413,7 +428,8 @@ impl Extract for Session {
 
     fn configure(options: &mut RouteOptions) {
         options.require::<Self>(
-            "it uses a session, and there are none: add `.with(Sessions::new(store, key))` to the app, before what uses them",
+            "it uses a session, and there are none: add `.with(Sessions::new(store, key))` to the \
+             app, before what uses them",
         );
     }
 }

@@ -7,13 +7,15 @@ use serde_json::{Map, Value};
 
 use crate::core::error::{Error, Result};
 
-/// Longest session that is kept on the server. It is read and written whole; more belongs into a database.
+/// Longest session that is kept on the server. It is read and written whole; more belongs into a
+/// database.
 const RECORD_BYTES_MAX: usize = 256 * 1024;
 
 /// The first number of a record; another one is of another version of this crate.
 const VERSION: u8 = 1;
 
-/// What is kept of a session. Times are seconds since 1970: stores are shared, and outlive processes.
+/// What is kept of a session. Times are seconds since 1970: stores are shared, and outlive
+/// processes.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Record {
     pub(crate) created: u64,
@@ -58,7 +60,8 @@ impl Record {
         Some(left(self.touched, lifetime.idle)?.min(left(self.created, lifetime.absolute)?))
     }
 
-    /// Whether it is time to note that the session is in use. Not for each request: that would be a write for each read.
+    /// Whether it is time to note that the session is in use. Not for each request: that would be a
+    /// write for each read.
     pub(crate) fn needs_touch(&self, lifetime: Lifetime, now: u64) -> bool {
         Duration::from_secs(now.saturating_sub(self.touched)) >= lifetime.idle / 16
     }
@@ -68,8 +71,8 @@ impl Record {
         let length = record.len();
         if length > RECORD_BYTES_MAX {
             return Err(Error::internal(format!(
-                "the session has {length} bytes, and {RECORD_BYTES_MAX} are kept: keep the data in a database, \
-                 and its key in the session"
+                "the session has {length} bytes, and {RECORD_BYTES_MAX} are kept: keep the data \
+                 in a database, and its key in the session"
             )));
         }
         Ok(record)
@@ -77,7 +80,8 @@ impl Record {
 
     /// Reads a record; `None` if it is none of this version.
     pub(crate) fn decode(record: &[u8]) -> Option<Self> {
-        let (version, created, touched, values) = serde_json::from_slice::<(u8, _, _, _)>(record).ok()?;
+        let (version, created, touched, values) =
+            serde_json::from_slice::<(u8, _, _, _)>(record).ok()?;
         (version == VERSION).then_some(Self { created, touched, values })
     }
 }

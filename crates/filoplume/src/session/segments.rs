@@ -76,7 +76,14 @@ impl Segments {
 
     /// Inserts a session on probation, in place of one with the same id. It is up to the caller
     /// that a record is not longer than `bytes_max`.
-    pub(super) fn insert(&mut self, id: &str, record: &[u8], end: Instant, now: Instant, bytes_max: usize) {
+    pub(super) fn insert(
+        &mut self,
+        id: &str,
+        record: &[u8],
+        end: Instant,
+        now: Instant,
+        bytes_max: usize,
+    ) {
         self.remove(id);
         for _ in 0..EXPIRED_PER_INSERT {
             let Some(id) = self.first_expired(now) else { break };
@@ -118,7 +125,8 @@ impl Segments {
     }
 
     fn first_to_evict(&self) -> Option<Arc<str>> {
-        let first = self.probation.ids.first_key_value().or_else(|| self.used.ids.first_key_value());
+        let first =
+            self.probation.ids.first_key_value().or_else(|| self.used.ids.first_key_value());
         first.map(|(_, id)| Arc::clone(id))
     }
 

@@ -5,18 +5,19 @@ use std::time::Duration;
 
 use crate::core::error::Result;
 
-/// A place for sessions. [`MemoryStore`](super::MemoryStore), `SqliteStore` and `RedisStore` are in the box; others
-/// implement this for any database.
+/// A place for sessions. [`MemoryStore`](super::MemoryStore), `SqliteStore` and `RedisStore` are in
+/// the box; others implement this for any database.
 ///
-/// An id is a keyed hash of what the browser has: who reads a store cannot use what it finds. Records are opaque.
-/// Methods may block. Their errors end the request with a `500`, and are logged.
+/// An id is a keyed hash of what the browser has: who reads a store cannot use what it finds.
+/// Records are opaque. Methods may block. Their errors end the request with a `500`, and are
+/// logged.
 ///
 /// ```
+/// use filoplume::prelude::*;
+/// use filoplume::session::SessionStore;
 /// use std::collections::HashMap;
 /// use std::sync::Mutex;
 /// use std::time::Duration;
-/// use filoplume::prelude::*;
-/// use filoplume::session::SessionStore;
 ///
 /// /// Keeps sessions for ever: a start.
 /// #[derive(Default)]
@@ -32,7 +33,13 @@ use crate::core::error::Result;
 ///         Ok(())
 ///     }
 ///
-///     fn replace(&self, id: &str, old: &[u8], new: &[u8], _keep_for: Duration) -> Result<bool> {
+///     fn replace(
+///         &self,
+///         id: &str,
+///         old: &[u8],
+///         new: &[u8],
+///         _keep_for: Duration,
+///     ) -> Result<bool> {
 ///         let mut records = self.0.lock().unwrap();
 ///         match records.get_mut(id) {
 ///             Some(record) if record == old => *record = new.to_owned(),
@@ -64,8 +71,9 @@ pub trait SessionStore: Send + Sync + 'static {
     /// If the store cannot keep it.
     fn insert(&self, id: &str, record: &[u8], keep_for: Duration) -> Result<()>;
 
-    /// Keeps `new` in place of `old`, for so long. Returns `false`, and changes nothing, if the record is not `old` any more, or
-    /// is gone. This is atomic: two requests of one session rely on it, and so does that what was destroyed stays so.
+    /// Keeps `new` in place of `old`, for so long. Returns `false`, and changes nothing, if the
+    /// record is not `old` any more, or is gone. This is atomic: two requests of one session rely
+    /// on it, and so does that what was destroyed stays so.
     ///
     /// # Errors
     ///

@@ -78,7 +78,11 @@ impl Files {
                 response.set_header("allow", ALLOW)?;
                 return Ok(response);
             }
-            _ => return Err(Error::status(StatusCode::METHOD_NOT_ALLOWED).with_known_header("allow", ALLOW)),
+            _ => {
+                return Err(
+                    Error::status(StatusCode::METHOD_NOT_ALLOWED).with_known_header("allow", ALLOW)
+                );
+            }
         }
         match target {
             Target::File(file) => self.send(request, file),
@@ -91,13 +95,17 @@ impl Files {
         let path = match below(pattern, request.path()) {
             Some(rest) => FilePath::parse(rest, self.options.allows_hidden).ok_or_else(nothing)?,
             // The prefix of the files, without a slash.
-            None if request.path().starts_with('/') => FilePath { text: String::new(), is_folder: false },
+            None if request.path().starts_with('/') => {
+                FilePath { text: String::new(), is_folder: false }
+            }
             None => return Err(nothing()),
         };
         let index = self.options.index.as_ref().map(|index| path.join(index));
         let is_folder = path.is_folder || {
             match if path.text.is_empty() { Found::Folder } else { self.source.find(&path.text)? } {
-                Found::File(stored) => return self.represent(request, &path.text, stored).map(Target::File),
+                Found::File(stored) => {
+                    return self.represent(request, &path.text, stored).map(Target::File);
+                }
                 Found::Folder => true,
                 Found::Nothing => false,
             }
@@ -135,8 +143,13 @@ impl Files {
             Some(untrusted) => untrusted.describe(path),
             None => (content_type(path).unwrap_or_else(|| OCTETS.to_owned()), None),
         };
-        let plain =
-            |stored| Representation { stored, content_type, disposition, coding: None, is_fallback: false };
+        let plain = |stored| Representation {
+            stored,
+            content_type,
+            disposition,
+            coding: None,
+            is_fallback: false,
+        };
         if !self.options.is_precompressed {
             return Ok(plain(stored));
         }
@@ -205,8 +218,8 @@ impl Files {
     }
 }
 
-/// What of a path is below the files: the rest after as many slashes as the pattern of the route has. `None`: the
-/// path is shorter.
+/// What of a path is below the files: the rest after as many slashes as the pattern of the route
+/// has. `None`: the path is shorter.
 fn below<'p>(pattern: &str, path: &'p str) -> Option<&'p str> {
     pattern.matches('/').try_fold(path, |rest, _| rest.split_once('/').map(|(_, rest)| rest))
 }
@@ -214,8 +227,8 @@ fn below<'p>(pattern: &str, path: &'p str) -> Option<&'p str> {
 /// Adds the slash that a folder lacks.
 fn redirect(request: &Request) -> Result<Response> {
     let path = request.path();
-    // `//host/` and `/\host/` lead to another host. Every segment was looked at before; but not those that a prefix
-    // captures.
+    // `//host/` and `/\host/` lead to another host. Every segment was looked at before; but not
+    // those that a prefix captures.
     if path.starts_with("//") || path.contains('\\') {
         return Err(Error::status(StatusCode::NOT_FOUND));
     }

@@ -14,7 +14,8 @@ use crate::disk::File;
 use crate::semantics::conditional::Validators;
 use crate::semantics::range::ByteRange;
 
-/// What is read at once and sent from memory. As much as the engine reads at a time from a longer file.
+/// What is read at once and sent from memory. As much as the engine reads at a time from a longer
+/// file.
 const MEMORY_BYTES_MAX: u64 = 64 * 1024;
 
 /// Where files come from.
@@ -77,8 +78,8 @@ impl Content {
         }
     }
 
-    /// Fails if there is nothing to be read at `offset`. Asked before the head of a response is sent: what fails later
-    /// can only be broken off.
+    /// Fails if there is nothing to be read at `offset`. Asked before the head of a response is
+    /// sent: what fails later can only be broken off.
     pub(super) fn try_read(&mut self, offset: u64) -> Result<()> {
         self.read_at(offset, &mut [0])
             .and_then(|read| if read == 0 { Err(changed()) } else { Ok(()) })
@@ -101,16 +102,16 @@ fn index(offset: u64) -> Result<usize> {
     usize::try_from(offset).map_err(Error::internal)
 }
 
-/// A file while it is sent. A change in the meantime is an error: half of one version and half of another would be a
-/// whole content to the client.
+/// A file while it is sent. A change in the meantime is an error: half of one version and half of
+/// another would be a whole content to the client.
 pub(super) struct OpenFile {
     file: File,
     position: u64,
     stamp: Stamp,
 }
 
-/// What a write to a file changes. Not the time of the last change of its metadata: that changes too when the file is
-/// replaced by another one, and what is being sent then stays what it was.
+/// What a write to a file changes. Not the time of the last change of its metadata: that changes
+/// too when the file is replaced by another one, and what is being sent then stays what it was.
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct Stamp {
     length: u64,
@@ -158,7 +159,8 @@ impl OpenFile {
         Ok(())
     }
 
-    /// Fails if what was read may be of another version. Asked after a read, not before: the change could be between.
+    /// Fails if what was read may be of another version. Asked after a read, not before: the change
+    /// could be between.
     fn check(&self) -> io::Result<()> {
         if Stamp::of(&self.file.metadata()?) == self.stamp { Ok(()) } else { Err(changed()) }
     }
@@ -180,7 +182,8 @@ fn changed() -> io::Error {
     io::Error::other(Changed)
 }
 
-/// What is answered if a file cannot be read and nothing was sent yet. A change is over soon; a disk that fails is not.
+/// What is answered if a file cannot be read and nothing was sent yet. A change is over soon; a
+/// disk that fails is not.
 fn not_read(error: io::Error) -> Error {
     if error.get_ref().is_some_and(|source| source.is::<Changed>()) {
         Error::unavailable("the file is being changed").with_source(error)

@@ -12,7 +12,8 @@ use super::content::{Content, Found, Source, Stored};
 use crate::core::error::Result;
 use crate::semantics::conditional::{EntityTag, Validators};
 
-/// How much of the hash of a file is in its tag: 128 bits do not meet by chance, nor on purpose with less than 2⁶⁴ tries.
+/// How much of the hash of a file is in its tag: 128 bits do not meet by chance, nor on purpose
+/// with less than 2⁶⁴ tries.
 const HASH_BYTES: usize = 16;
 
 /// What a type embeds.
@@ -46,6 +47,10 @@ impl<A: RustEmbed + 'static> Source for Embedded<A> {
             Cow::Borrowed(bytes) => Bytes::from_static(bytes),
             Cow::Owned(bytes) => Bytes::from(bytes),
         };
-        Ok(Found::File(Stored { length: bytes.len() as u64, content: Content::Memory(bytes), validators }))
+        Ok(Found::File(Stored {
+            length: bytes.len() as u64,
+            content: Content::Memory(bytes),
+            validators,
+        }))
     }
 }

@@ -1,4 +1,5 @@
-//! Files that lie compressed beside their originals, and which of them a client takes (RFC 9110, 12.5.3).
+//! Files that lie compressed beside their originals, and which of them a client takes (RFC 9110,
+//! 12.5.3).
 
 use crate::semantics::accept_encoding::AcceptEncoding;
 use crate::semantics::weight::{WEIGHT_MAX, Weight};

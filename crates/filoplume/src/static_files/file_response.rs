@@ -74,7 +74,9 @@ impl FileResponse {
         let path = path.as_ref();
         match open_path(path) {
             Ok(file) => Self::of(file, &path.to_string_lossy()),
-            Err(error) if error.kind() == ErrorKind::IsADirectory => Err(no_file(path, "it is a folder")),
+            Err(error) if error.kind() == ErrorKind::IsADirectory => {
+                Err(no_file(path, "it is a folder"))
+            }
             Err(error) if is_nothing(&error) => Err(no_file(path, &error.to_string())),
             Err(error) => Err(Error::internal(NoFile::new(path, &error.to_string()))),
         }
@@ -90,7 +92,9 @@ impl FileResponse {
     /// # std::fs::create_dir(&uploads)?;
     /// # std::fs::write(uploads.join("cat.png"), "meow")?;
     /// # std::fs::write(folder.path().join("secret"), "secret")?;
-    /// let app = App::new().get("/uploads/{name}", move |Path(name): Path<String>| FileResponse::open_in(&uploads, &name));
+    /// let app = App::new().get("/uploads/{name}", move |Path(name): Path<String>| {
+    ///     FileResponse::open_in(&uploads, &name)
+    /// });
     /// let client = app.test();
     /// client.get("/uploads/cat.png").send().assert_text("meow");
     /// client.get("/uploads/..%2Fsecret").send().assert_status(404);
@@ -124,7 +128,9 @@ impl FileResponse {
     /// # let folder = tempfile::tempdir()?;
     /// # let path = folder.path().join("17.upload");
     /// # std::fs::write(&path, "<svg/>")?;
-    /// let app = App::new().get("/", move || FileResponse::from_file(std::fs::File::open(&path)?, "drawing.svg"));
+    /// let app = App::new().get("/", move || {
+    ///     FileResponse::from_file(std::fs::File::open(&path)?, "drawing.svg")
+    /// });
     /// app.test().get("/").send().assert_header("content-type", "image/svg+xml");
     /// # Ok::<(), std::io::Error>(())
     /// ```
@@ -198,7 +204,8 @@ impl FileResponse {
         let of_download = self.attachment.as_deref().map(harmless_name);
         let guess = |name: &str| file_type::content_type(name);
         let content_type = self.content_type.or_else(|| of_download.as_deref().and_then(guess));
-        let content_type = content_type.or_else(|| guess(&self.name)).unwrap_or_else(|| OCTETS.to_owned());
+        let content_type =
+            content_type.or_else(|| guess(&self.name)).unwrap_or_else(|| OCTETS.to_owned());
         let mut response = Response::default();
         response.set_header("content-type", &content_type)?;
         response.set_header("x-content-type-options", "nosniff")?;

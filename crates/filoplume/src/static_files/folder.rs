@@ -13,7 +13,8 @@ use crate::core::error::{Error, Result};
 use crate::disk::File;
 use crate::semantics::conditional::{EntityTag, Validators};
 
-/// How coarse the clock of a file system is at most that tells fractions of seconds: a timer tick of 10 ms, twice.
+/// How coarse the clock of a file system is at most that tells fractions of seconds: a timer tick
+/// of 10 ms, twice.
 #[cfg(unix)]
 const TICK: Duration = Duration::from_millis(20);
 
@@ -64,8 +65,9 @@ impl Folder {
         }
     }
 
-    /// Opens a path of which the system makes sure at every step that it stays below the root. `None`: it cannot
-    /// tell, or it leads outside on its way, as an absolute link to the inside does too.
+    /// Opens a path of which the system makes sure at every step that it stays below the root.
+    /// `None`: it cannot tell, or it leads outside on its way, as an absolute link to the inside
+    /// does too.
     #[cfg(target_os = "linux")]
     fn open_beneath(&self, path: &str) -> Option<io::Result<File>> {
         use rustix::fs::{Mode, ResolveFlags, openat2};
@@ -73,7 +75,8 @@ impl Folder {
 
         match openat2(&self.handle, path, open_flags(), Mode::empty(), ResolveFlags::BENEATH) {
             Ok(handle) => Some(Ok(File::from(handle))),
-            // An old kernel or a sandbox does not know it; and `AGAIN` is a folder that was moved in the meantime.
+            // An old kernel or a sandbox does not know it; and `AGAIN` is a folder that was moved
+            // in the meantime.
             Err(Errno::XDEV | Errno::NOSYS | Errno::PERM | Errno::INVAL | Errno::AGAIN) => None,
             Err(error) => Some(Err(error.into())),
         }
@@ -85,8 +88,9 @@ impl Folder {
         None
     }
 
-    /// Opens a path and then looks where that was. The file that is open is compared with the one that lies below the
-    /// root: who exchanges a folder for a link between the two steps gets nothing.
+    /// Opens a path and then looks where that was. The file that is open is compared with the one
+    /// that lies below the root: who exchanges a folder for a link between the two steps gets
+    /// nothing.
     fn open_and_compare(&self, path: &str) -> io::Result<File> {
         let file = self.open_anywhere(path)?;
         let real = self.path.join(path).canonicalize()?;
@@ -99,7 +103,8 @@ impl Folder {
 
     #[cfg(unix)]
     fn open_anywhere(&self, path: &str) -> io::Result<File> {
-        let handle = rustix::fs::openat(&self.handle, path, open_flags(), rustix::fs::Mode::empty())?;
+        let handle =
+            rustix::fs::openat(&self.handle, path, open_flags(), rustix::fs::Mode::empty())?;
         Ok(File::from(handle))
     }
 
@@ -133,7 +138,9 @@ fn is_same(one: &Metadata, other: &Metadata) -> bool {
 
 impl Source for Folder {
     fn find(&self, path: &str) -> Result<Found> {
-        let opened = self.open_within(path).and_then(|file| file.metadata().map(|metadata| (file, metadata)));
+        let opened = self
+            .open_within(path)
+            .and_then(|file| file.metadata().map(|metadata| (file, metadata)));
         match opened {
             Ok((file, metadata)) => Ok(found(file, &metadata, path)),
             Err(error) => not_opened(error, path),
@@ -152,7 +159,11 @@ pub(super) fn found(file: File, metadata: &Metadata, path: &str) -> Found {
     }
     let validators = validators(metadata, path, SystemTime::now());
     let length = metadata.len();
-    Found::File(Stored { content: Content::File(OpenFile::new(file, metadata)), length, validators })
+    Found::File(Stored {
+        content: Content::File(OpenFile::new(file, metadata)),
+        length,
+        validators,
+    })
 }
 
 /// Opens a path, wherever it leads.
@@ -181,14 +192,18 @@ fn not_opened(error: io::Error, path: &str) -> Result<Found> {
 
 /// Whether an error says that there is no such file, in one way or another.
 pub(super) fn is_nothing(error: &io::Error) -> bool {
-    if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory | ErrorKind::InvalidInput) {
+    if matches!(
+        error.kind(),
+        ErrorKind::NotFound | ErrorKind::NotADirectory | ErrorKind::InvalidInput
+    ) {
         return true;
     }
     #[cfg(unix)]
     {
         use rustix::io::Errno;
 
-        // A loop of links; a socket, or a device without a driver; names that this file system does not have.
+        // A loop of links; a socket, or a device without a driver; names that this file system does
+        // not have.
         let nothings =
             [Errno::LOOP, Errno::XDEV, Errno::NXIO, Errno::NODEV, Errno::NAMETOOLONG, Errno::ILSEQ];
         nothings.iter().any(|nothing| error.raw_os_error() == Some(nothing.raw_os_error()))
@@ -199,10 +214,11 @@ pub(super) fn is_nothing(error: &io::Error) -> bool {
 
 /// The validators of a file.
 ///
-/// The tag is strong if it must change with the content. Size and time of the last write alone would not do: that
-/// time can be set, and archives and packages set it to the same for all files. The file's number and the time of its
-/// last change of any kind, which nobody can set, make the difference, unless that was so recently that another
-/// change could have the same time. The parts are hashed, because a number of a file is nothing to tell strangers.
+/// The tag is strong if it must change with the content. Size and time of the last write alone
+/// would not do: that time can be set, and archives and packages set it to the same for all files.
+/// The file's number and the time of its last change of any kind, which nobody can set, make the
+/// difference, unless that was so recently that another change could have the same time. The parts
+/// are hashed, because a number of a file is nothing to tell strangers.
 #[cfg(unix)]
 fn validators(metadata: &Metadata, _path: &str, now: SystemTime) -> Validators {
     use std::os::unix::fs::MetadataExt;
@@ -213,14 +229,16 @@ fn validators(metadata: &Metadata, _path: &str, now: SystemTime) -> Validators {
     let age = age_of(changed, now);
     let is_settled = age.is_some_and(|age| age > if changed.1 == 0 { COARSE_TICK } else { TICK });
     let etag = if is_settled { EntityTag::strong(&tag) } else { EntityTag::weak(&tag) };
-    // The second of the date is over, and it is that of the last change: the date was not set by hand.
-    let is_date_strong =
-        is_settled && changed.0 == modified.0 && age.is_some_and(|age| age > Duration::from_secs(1));
+    // The second of the date is over, and it is that of the last change: the date was not set by
+    // hand.
+    let is_date_strong = is_settled
+        && changed.0 == modified.0
+        && age.is_some_and(|age| age > Duration::from_secs(1));
     dated(Validators::new().etag(etag), metadata, now).date_is_strong(is_date_strong)
 }
 
-/// Here nothing but the size and a time that can be set is known: that is a weak tag. The ending keeps compressed
-/// siblings apart.
+/// Here nothing but the size and a time that can be set is known: that is a weak tag. The ending
+/// keeps compressed siblings apart.
 #[cfg(not(unix))]
 fn validators(metadata: &Metadata, path: &str, now: SystemTime) -> Validators {
     let ending = path.rsplit('.').next();
@@ -239,7 +257,8 @@ fn tag_text(length: u64, rest: impl Hash) -> String {
 #[cfg(unix)]
 fn age_of((seconds, nanoseconds): (i64, i64), now: SystemTime) -> Option<Duration> {
     let seconds = u64::try_from(seconds).ok()?;
-    let nanoseconds = u32::try_from(nanoseconds).ok().filter(|nanoseconds| *nanoseconds < 1_000_000_000)?;
+    let nanoseconds =
+        u32::try_from(nanoseconds).ok().filter(|nanoseconds| *nanoseconds < 1_000_000_000)?;
     let time = SystemTime::UNIX_EPOCH.checked_add(Duration::new(seconds, nanoseconds))?;
     now.duration_since(time).ok()
 }
@@ -287,7 +306,9 @@ mod tests {
             for path in ["real/a", "relative/a", "absolute/a", "out-and-in"] {
                 assert!(open(&folder, path).is_ok(), "{path}");
             }
-            for path in ["out", "absolutely-out", "up", "up/secret", "loop", "../secret", "/etc/passwd"] {
+            for path in
+                ["out", "absolutely-out", "up", "up/secret", "loop", "../secret", "/etc/passwd"]
+            {
                 let error = open(&folder, path).unwrap_err();
                 assert!(is_nothing(&error), "{path}: {error:?}");
             }
@@ -317,9 +338,14 @@ mod tests {
     fn what_may_not_be_read_is_nothing_and_a_broken_disk_is_a_500() {
         use rustix::io::Errno;
 
-        for errno in
-            [Errno::ACCESS, Errno::NOENT, Errno::NOTDIR, Errno::NAMETOOLONG, Errno::LOOP, Errno::NXIO]
-        {
+        for errno in [
+            Errno::ACCESS,
+            Errno::NOENT,
+            Errno::NOTDIR,
+            Errno::NAMETOOLONG,
+            Errno::LOOP,
+            Errno::NXIO,
+        ] {
             assert!(matches!(not_opened(errno.into(), "a"), Ok(Found::Nothing)), "{errno:?}");
         }
         for errno in [Errno::IO, Errno::MFILE, Errno::NFILE, Errno::NOMEM] {

@@ -47,29 +47,40 @@ use crate::routing::{Router, check_prefix, get};
 /// # let public = site.path().to_owned();
 /// # std::fs::write(public.join("digits.txt"), "0123456789")?;
 /// let client = App::new().files("/", StaticFiles::folder(public)).test();
-/// client.get("/digits.txt").send().assert_text("0123456789").assert_header("accept-ranges", "bytes");
-/// client.get("/digits.txt").header("range", "bytes=-3").send().assert_status(206).assert_text("789");
+/// client
+///     .get("/digits.txt")
+///     .send()
+///     .assert_text("0123456789")
+///     .assert_header("accept-ranges", "bytes");
+/// client
+///     .get("/digits.txt")
+///     .header("range", "bytes=-3")
+///     .send()
+///     .assert_status(206)
+///     .assert_text("789");
 /// client.get("/digits.txt").header("if-none-match", "*").send().assert_status(304);
 /// client.get("/..%2fdigits.txt").send().assert_status(404);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 ///
-/// `GET` and `HEAD` are answered, with ranges and all conditions of RFC 9110 (13 and 14). Every answer has an `ETag`,
-/// a `Last-Modified`, a `Content-Type` by the ending of the name, and `X-Content-Type-Options: nosniff`. Short files
-/// are sent from memory, long ones while they are read, in constant memory. If a file is written meanwhile, the
-/// connection is closed rather than two versions mixed; replace files by renaming, and what was begun is finished.
+/// `GET` and `HEAD` are answered, with ranges and all conditions of RFC 9110 (13 and 14). Every
+/// answer has an `ETag`, a `Last-Modified`, a `Content-Type` by the ending of the name, and
+/// `X-Content-Type-Options: nosniff`. Short files are sent from memory, long ones while they are
+/// read, in constant memory. If a file is written meanwhile, the connection is closed rather than
+/// two versions mixed; replace files by renaming, and what was begun is finished.
 ///
-/// A path of a folder gets a slash at its end by a redirect, and then its `index.html`. Folders are not listed.
+/// A path of a folder gets a slash at its end by a redirect, and then its `index.html`. Folders are
+/// not listed.
 ///
-/// Not served, with a `404`: what a path reaches with `..`, encoded separators or double slashes; what a
-/// [symbolic link](Self::symlinks_outside) reaches outside of the folder; [hidden files](Self::hidden_files); FIFOs, sockets
-/// and devices, which are never waited for; names that no file can have; and what may not be read, with a warning in
-/// the log.
+/// Not served, with a `404`: what a path reaches with `..`, encoded separators or double slashes;
+/// what a [symbolic link](Self::symlinks_outside) reaches outside of the folder; [hidden
+/// files](Self::hidden_files); FIFOs, sockets and devices, which are never waited for; names that
+/// no file can have; and what may not be read, with a warning in the log.
 ///
-/// The tag of a file in a folder is made of what the file system knows: size, times, and the file's number. It is
-/// strong except for some milliseconds after a change. Instances on several machines give different tags to the same
-/// file: behind a load balancer use [`embedded`](Self::embedded), whose tags are hashes, or leave
-/// [the tag](Self::etag) out.
+/// The tag of a file in a folder is made of what the file system knows: size, times, and the file's
+/// number. It is strong except for some milliseconds after a change. Instances on several machines
+/// give different tags to the same file: behind a load balancer use [`embedded`](Self::embedded),
+/// whose tags are hashes, or leave [the tag](Self::etag) out.
 #[must_use = "files are served by an app: `.files(\"/\", files)`"]
 pub struct StaticFiles {
     from: From,
@@ -85,7 +96,10 @@ enum From {
 
 /// How files are served.
 #[derive(Debug)]
-#[allow(clippy::struct_excessive_bools, reason = "each is an option of its own that the program sets")]
+#[allow(
+    clippy::struct_excessive_bools,
+    reason = "each is an option of its own that the program sets"
+)]
 struct Options {
     index: Option<String>,
     fallback: Option<String>,
@@ -99,10 +113,11 @@ struct Options {
 }
 
 impl StaticFiles {
-    /// Returns the files of a folder, with those of its folders. A relative path begins where the program was started.
+    /// Returns the files of a folder, with those of its folders. A relative path begins where the
+    /// program was started.
     ///
-    /// The folder is opened when the app starts, which fails if there is none; another folder that is put in
-    /// its place later is not seen. Files are looked up at each request.
+    /// The folder is opened when the app starts, which fails if there is none; another folder that
+    /// is put in its place later is not seen. Files are looked up at each request.
     pub fn folder(path: impl Into<PathBuf>) -> Self {
         Self::new(From::Folder(path.into()))
     }
@@ -121,7 +136,8 @@ impl StaticFiles {
     /// app.test().get("/sources/mod.rs").send().assert_status(200);
     /// ```
     ///
-    /// Their tags are hashes: the same on every machine. In debug builds `rust-embed` reads them from the folder.
+    /// Their tags are hashes: the same on every machine. In debug builds `rust-embed` reads them
+    /// from the folder.
     #[cfg(feature = "embed")]
     pub fn embedded<A: rust_embed::RustEmbed + 'static>() -> Self {
         Self::new(From::Embedded(Box::new(embedded::Embedded::<A>::new())))
@@ -149,7 +165,8 @@ impl StaticFiles {
     /// # let site = tempfile::tempdir()?;
     /// # let public = site.path().to_owned();
     /// # std::fs::write(public.join("start.html"), "hello")?;
-    /// let client = App::new().files("/", StaticFiles::folder(public).index("start.html")).test();
+    /// let client =
+    ///     App::new().files("/", StaticFiles::folder(public).index("start.html")).test();
     /// client.get("/").send().assert_text("hello");
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
@@ -176,19 +193,21 @@ impl StaticFiles {
         self
     }
 
-    /// Sets the page that answers what is not there, with `200`: for apps of one page whose paths mean something to
-    /// their scripts only.
+    /// Sets the page that answers what is not there, with `200`: for apps of one page whose paths
+    /// mean something to their scripts only.
     ///
-    /// It answers who accepts HTML, but not paths with the ending of a known type, such as `.js` or `.png`, unless
-    /// HTML is asked for by name, as browsers do when a person opens a page: a script or image that is missing should
-    /// fail where it is asked for. It is sent with `Cache-Control: no-cache`.
+    /// It answers who accepts HTML, but not paths with the ending of a known type, such as `.js` or
+    /// `.png`, unless HTML is asked for by name, as browsers do when a person opens a page: a
+    /// script or image that is missing should fail where it is asked for. It is sent with
+    /// `Cache-Control: no-cache`.
     ///
     /// ```
     /// # use filoplume::prelude::*;
     /// # let site = tempfile::tempdir()?;
     /// # let dist = site.path().to_owned();
     /// # std::fs::write(dist.join("index.html"), "app")?;
-    /// let client = App::new().files("/", StaticFiles::folder(dist).fallback("index.html")).test();
+    /// let client =
+    ///     App::new().files("/", StaticFiles::folder(dist).fallback("index.html")).test();
     /// client.get("/users/17").send().assert_status(200).assert_text("app");
     /// client.get("/gone.js").send().assert_status(404);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
@@ -199,8 +218,8 @@ impl StaticFiles {
         self
     }
 
-    /// Sends the compressed sibling of a file to those who take it: `app.js.br`, `app.js.zst` or `app.js.gz` beside
-    /// `app.js`. Default: off, because each request then looks for them.
+    /// Sends the compressed sibling of a file to those who take it: `app.js.br`, `app.js.zst` or
+    /// `app.js.gz` beside `app.js`. Default: off, because each request then looks for them.
     ///
     /// ```
     /// # use filoplume::prelude::*;
@@ -208,7 +227,8 @@ impl StaticFiles {
     /// # let public = site.path().to_owned();
     /// # std::fs::write(public.join("app.js"), "run()")?;
     /// # std::fs::write(public.join("app.js.gz"), "(compressed)")?;
-    /// let client = App::new().files("/", StaticFiles::folder(public).precompressed(true)).test();
+    /// let client =
+    ///     App::new().files("/", StaticFiles::folder(public).precompressed(true)).test();
     /// client.get("/app.js").send().assert_text("run()");
     /// let response = client.get("/app.js").header("accept-encoding", "gzip").send();
     /// response.assert_header("content-encoding", "gzip").assert_text("(compressed)");
@@ -219,8 +239,8 @@ impl StaticFiles {
         self
     }
 
-    /// Lets clients keep files for a time without asking again: `Cache-Control: max-age`. Default: none, so that
-    /// clients guess by the date of the file (RFC 9111, 4.2.2).
+    /// Lets clients keep files for a time without asking again: `Cache-Control: max-age`. Default:
+    /// none, so that clients guess by the date of the file (RFC 9111, 4.2.2).
     ///
     /// ```
     /// # use filoplume::prelude::*;
@@ -230,22 +250,28 @@ impl StaticFiles {
     /// use std::time::Duration;
     ///
     /// let files = StaticFiles::folder(public).max_age(Duration::from_secs(3600));
-    /// App::new().files("/", files).test().get("/a.txt").send().assert_header("cache-control", "max-age=3600");
+    /// App::new()
+    ///     .files("/", files)
+    ///     .test()
+    ///     .get("/a.txt")
+    ///     .send()
+    ///     .assert_header("cache-control", "max-age=3600");
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn max_age(self, time: Duration) -> Self {
         self.cache_control(&format!("max-age={}", time.as_secs()))
     }
 
-    /// Lets clients keep files for a year without asking again, `Cache-Control: max-age=31536000, immutable`: for names
-    /// that change with the content.
+    /// Lets clients keep files for a year without asking again,
+    /// `Cache-Control: max-age=31536000, immutable`: for names that change with the content.
     ///
     /// ```
     /// # use filoplume::prelude::*;
     /// # let site = tempfile::tempdir()?;
     /// # let assets = site.path().to_owned();
     /// # std::fs::write(assets.join("app.3f9a.js"), "run()")?;
-    /// let client = App::new().files("/assets", StaticFiles::folder(assets).immutable()).test();
+    /// let client =
+    ///     App::new().files("/assets", StaticFiles::folder(assets).immutable()).test();
     /// let response = client.get("/assets/app.3f9a.js").send();
     /// response.assert_header("cache-control", "max-age=31536000, immutable");
     /// # Ok::<(), Box<dyn std::error::Error>>(())
@@ -262,7 +288,12 @@ impl StaticFiles {
     /// # let public = site.path().to_owned();
     /// # std::fs::write(public.join("a.txt"), "a")?;
     /// let files = StaticFiles::folder(public).cache_control("private, no-cache");
-    /// App::new().files("/", files).test().get("/a.txt").send().assert_header("cache-control", "private, no-cache");
+    /// App::new()
+    ///     .files("/", files)
+    ///     .test()
+    ///     .get("/a.txt")
+    ///     .send()
+    ///     .assert_header("cache-control", "private, no-cache");
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn cache_control(mut self, value: &str) -> Self {
@@ -279,7 +310,12 @@ impl StaticFiles {
     /// # let public = site.path().to_owned();
     /// # std::fs::write(public.join("a.txt"), "a")?;
     /// let files = StaticFiles::folder(public).header("access-control-allow-origin", "*");
-    /// App::new().files("/", files).test().get("/a.txt").send().assert_header("access-control-allow-origin", "*");
+    /// App::new()
+    ///     .files("/", files)
+    ///     .test()
+    ///     .get("/a.txt")
+    ///     .send()
+    ///     .assert_header("access-control-allow-origin", "*");
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn header(mut self, name: &str, value: &str) -> Self {
@@ -298,7 +334,8 @@ impl StaticFiles {
     /// # let public = site.path().to_owned();
     /// # std::fs::create_dir_all(public.join(".well-known"))?;
     /// # std::fs::write(public.join(".well-known/a.txt"), "a")?;
-    /// let client = App::new().files("/", StaticFiles::folder(public).hidden_files(true)).test();
+    /// let client =
+    ///     App::new().files("/", StaticFiles::folder(public).hidden_files(true)).test();
     /// client.get("/.well-known/a.txt").send().assert_text("a");
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
@@ -307,7 +344,8 @@ impl StaticFiles {
         self
     }
 
-    /// Follows symbolic links also to what is outside of the folder. Default: off; within the folder they are followed.
+    /// Follows symbolic links also to what is outside of the folder. Default: off; within the
+    /// folder they are followed.
     pub fn symlinks_outside(mut self, are_followed: bool) -> Self {
         self.options.symlinks = if are_followed { Symlinks::Anywhere } else { Symlinks::Inside };
         self
@@ -330,10 +368,12 @@ impl StaticFiles {
     }
 
     fn check_path(&mut self, what: &str, path: &str) {
-        let is_file = !path.contains('%') && FilePath::parse(path, true).is_some_and(|path| !path.is_folder);
+        let is_file =
+            !path.contains('%') && FilePath::parse(path, true).is_some_and(|path| !path.is_folder);
         if !is_file {
             self.mistakes.push(format!(
-                "the {what} of static files is a path below their folder, such as \"index.html\", and \"{path}\" is none"
+                "the {what} of static files is a path below their folder, such as \"index.html\", \
+                 and \"{path}\" is none"
             ));
         }
     }
@@ -353,7 +393,9 @@ impl StaticFiles {
                 Ok(folder) => Some(Box::new(folder)),
                 Err(error) => {
                     let path = path.display();
-                    mistakes.push(format!("the folder \"{path}\" of static files cannot be opened: {error}"));
+                    mistakes.push(format!(
+                        "the folder \"{path}\" of static files cannot be opened: {error}"
+                    ));
                     None
                 }
             },
@@ -379,7 +421,8 @@ impl fmt::Debug for StaticFiles {
 }
 
 impl Router {
-    /// Serves files below a prefix. At `/` they are the fallback: whatever has a route of its own goes there.
+    /// Serves files below a prefix. At `/` they are the fallback: whatever has a route of its own
+    /// goes there.
     ///
     /// ```no_run
     /// use filoplume::prelude::*;
@@ -388,8 +431,8 @@ impl Router {
     /// let app = App::new().nest("/docs", docs);
     /// ```
     ///
-    /// Below a prefix other methods than `GET`, `HEAD` and `OPTIONS` are a `405`; at `/` only if the file is there,
-    /// and else a `404`.
+    /// Below a prefix other methods than `GET`, `HEAD` and `OPTIONS` are a `405`; at `/` only if
+    /// the file is there, and else a `404`.
     #[track_caller]
     pub fn files(mut self, prefix: &str, files: StaticFiles) -> Self {
         let place = std::panic::Location::caller();

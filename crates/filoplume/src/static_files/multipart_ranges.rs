@@ -1,5 +1,5 @@
-//! Several ranges in one response: `multipart/byteranges` (RFC 9110, 14.6), in constant memory and with its length
-//! known before.
+//! Several ranges in one response: `multipart/byteranges` (RFC 9110, 14.6), in constant memory and
+//! with its length known before.
 
 use std::collections::hash_map::RandomState;
 use std::fmt::Write as _;
@@ -36,7 +36,12 @@ enum Stage {
 
 impl Parts {
     /// `total` is the length of the content.
-    pub(super) fn new(content: Content, content_type: &str, total: u64, ranges: Vec<ByteRange>) -> Self {
+    pub(super) fn new(
+        content: Content,
+        content_type: &str,
+        total: u64,
+        ranges: Vec<ByteRange>,
+    ) -> Self {
         let common = Common { boundary: boundary(), content_type: content_type.to_owned(), total };
         let mut ranges = ranges.into_iter();
         let stage = common.next(&mut ranges);
@@ -52,7 +57,8 @@ impl Parts {
     pub(super) fn length(&self) -> u64 {
         let Stage::Head { then: first, .. } = self.stage else { return 0 };
         let ranges = std::iter::once(first).chain(self.ranges.as_slice().iter().copied());
-        let lengths = ranges.map(|range| range.length().saturating_add(self.common.head(range).len() as u64));
+        let lengths =
+            ranges.map(|range| range.length().saturating_add(self.common.head(range).len() as u64));
         lengths.fold(self.common.end().len() as u64, u64::saturating_add)
     }
 }
@@ -68,7 +74,10 @@ impl Common {
     fn head(&self, range: ByteRange) -> String {
         let Self { boundary, content_type, total } = self;
         let content_range = range.of(*total);
-        format!("\r\n--{boundary}\r\ncontent-type: {content_type}\r\ncontent-range: {content_range}\r\n\r\n")
+        format!(
+            "\r\n--{boundary}\r\ncontent-type: {content_type}\r\ncontent-range: \
+             {content_range}\r\n\r\n"
+        )
     }
 
     fn end(&self) -> String {
@@ -93,7 +102,8 @@ impl Read for Parts {
                     let read = self.content.read_at(*offset, &mut buffer[..wanted])?;
                     *offset += read as u64;
                     *left -= read as u64;
-                    // 0: shorter than it was. The engine closes, because the length that it announced is not reached.
+                    // 0: shorter than it was. The engine closes, because the length that it
+                    // announced is not reached.
                     return Ok(read);
                 }
                 Stage::End { text } => return text.read(buffer),
@@ -102,7 +112,8 @@ impl Read for Parts {
     }
 }
 
-/// A text that is not in the content: nobody who wrote the content knew it, because it is made for this response.
+/// A text that is not in the content: nobody who wrote the content knew it, because it is made for
+/// this response.
 fn boundary() -> String {
     let mut text = String::with_capacity(32);
     for _ in 0..2 {
@@ -133,8 +144,9 @@ mod tests {
         while parts.read(&mut byte).expect("it is in memory") == 1 {
             text.push(char::from(byte[0]));
         }
-        let expected = "\r\n--B\r\ncontent-type: text/plain\r\ncontent-range: bytes 0-1/10\r\n\r\n01\
-            \r\n--B\r\ncontent-type: text/plain\r\ncontent-range: bytes 8-8/10\r\n\r\n8\r\n--B--\r\n";
+        let expected = "\r\n--B\r\ncontent-type: text/plain\r\ncontent-range: bytes \
+                        0-1/10\r\n\r\n01\r\n--B\r\ncontent-type: text/plain\r\ncontent-range: \
+                        bytes 8-8/10\r\n\r\n8\r\n--B--\r\n";
         assert_eq!(text, expected.replace('B', &boundary));
         assert_eq!(text.len() as u64, length);
     }

@@ -2,7 +2,8 @@
 
 use percent_encoding::percent_decode_str;
 
-/// The path of a file or folder below the root: segments separated by `/`, none of them `.`, `..` or empty.
+/// The path of a file or folder below the root: segments separated by `/`, none of them `.`, `..`
+/// or empty.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct FilePath {
     /// Without a slash at either end; empty for the root.
@@ -12,10 +13,11 @@ pub(super) struct FilePath {
 }
 
 impl FilePath {
-    /// Reads a path as it came on the wire, without the slash at its beginning. `None`: there cannot be such a file.
+    /// Reads a path as it came on the wire, without the slash at its beginning. `None`: there
+    /// cannot be such a file.
     ///
-    /// It is split first and then decoded, once, so that an encoded slash cannot separate anything and `%252e` is not
-    /// a dot.
+    /// It is split first and then decoded, once, so that an encoded slash cannot separate anything
+    /// and `%252e` is not a dot.
     pub(super) fn parse(raw: &str, allows_hidden: bool) -> Option<Self> {
         if raw.is_empty() {
             return Some(Self { text: String::new(), is_folder: true });
@@ -29,7 +31,9 @@ impl FilePath {
             if !text.is_empty() {
                 text.push('/');
             }
-            text.push_str(&decode(segment).filter(|name| is_name(name, allows_hidden, cfg!(windows)))?);
+            text.push_str(
+                &decode(segment).filter(|name| is_name(name, allows_hidden, cfg!(windows)))?,
+            );
         }
         Some(Self { text, is_folder })
     }
@@ -66,10 +70,13 @@ fn is_name(name: &str, allows_hidden: bool, on_windows: bool) -> bool {
         && name != ".."
         // A backslash separates on Windows, and browsers take it for a slash in redirects.
         && !name.chars().any(|character| character.is_control() || matches!(character, '/' | '\\'));
-    is_plain && (allows_hidden || !name.starts_with('.')) && (!on_windows || is_name_on_windows(name))
+    is_plain
+        && (allows_hidden || !name.starts_with('.'))
+        && (!on_windows || is_name_on_windows(name))
 }
 
-/// Windows cuts dots and spaces off, knows streams and drives behind a colon, and has devices in every folder.
+/// Windows cuts dots and spaces off, knows streams and drives behind a colon, and has devices in
+/// every folder.
 fn is_name_on_windows(name: &str) -> bool {
     let stem = name.split('.').next().unwrap_or_default().trim_end().to_ascii_uppercase();
     let is_numbered_device = ["COM", "LPT"].iter().any(|device| {

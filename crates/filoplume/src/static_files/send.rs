@@ -49,7 +49,10 @@ pub(super) fn send(
             send_parts(&mut response, Parts::new(content, content_type, length, ranges))?;
         }
         Selection::Unsatisfiable => {
-            let error = Error::new(StatusCode::RANGE_NOT_SATISFIABLE, format!("it has {length} bytes only"));
+            let error = Error::new(
+                StatusCode::RANGE_NOT_SATISFIABLE,
+                format!("it has {length} bytes only"),
+            );
             return Err(error.with_known_header("content-range", format!("bytes */{length}")));
         }
     }

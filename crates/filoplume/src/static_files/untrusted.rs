@@ -7,13 +7,16 @@ use crate::semantics::file_type;
 /// The type of what is not named more closely.
 pub(super) const OCTETS: &str = "application/octet-stream";
 
-/// What every answer says. `sandbox` takes origin and scripts away from a document that a browser shows after all, and
-/// `default-src 'none'` what it would load.
-pub(super) const UNTRUSTED_HEADERS: [(&str, &str); 2] =
-    [("x-content-type-options", "nosniff"), ("content-security-policy", "default-src 'none'; sandbox")];
+/// What every answer says. `sandbox` takes origin and scripts away from a document that a browser
+/// shows after all, and `default-src 'none'` what it would load.
+pub(super) const UNTRUSTED_HEADERS: [(&str, &str); 2] = [
+    ("x-content-type-options", "nosniff"),
+    ("content-security-policy", "default-src 'none'; sandbox"),
+];
 
 /// Images that browsers show and that cannot contain scripts, unlike `image/svg+xml`.
-const INLINE_IMAGES: [&str; 5] = ["image/avif", "image/gif", "image/jpeg", "image/png", "image/webp"];
+const INLINE_IMAGES: [&str; 5] =
+    ["image/avif", "image/gif", "image/jpeg", "image/png", "image/webp"];
 
 /// How files of strangers are sent.
 #[derive(Clone, Copy, Debug, Default)]
@@ -22,8 +25,9 @@ pub(super) struct Untrusted {
 }
 
 impl Untrusted {
-    /// The type and the `Content-Disposition` of a file. Types that a browser could run or apply in another page are not
-    /// given: with `nosniff`, a script or a style sheet without its type is not used.
+    /// The type and the `Content-Disposition` of a file. Types that a browser could run or apply in
+    /// another page are not given: with `nosniff`, a script or a style sheet without its type is
+    /// not used.
     pub(super) fn describe(self, path: &str) -> (String, Option<String>) {
         let guessed = file_type::content_type(path).unwrap_or_default();
         let is_image = INLINE_IMAGES.contains(&&*guessed);
@@ -34,19 +38,21 @@ impl Untrusted {
 }
 
 impl StaticFiles {
-    /// Serves files that others have uploaded, so that none of them is taken for a page of this site.
+    /// Serves files that others have uploaded, so that none of them is taken for a page of this
+    /// site.
     ///
-    /// Browsers save every file instead of showing it (`Content-Disposition: attachment`), with its name and without its type
-    /// unless it is an image, sound or video. Every answer has `X-Content-Type-Options: nosniff` and a
-    /// `Content-Security-Policy` with `sandbox`, which [`header`](Self::header) does not change. Folders are not answered with
-    /// an `index.html`.
+    /// Browsers save every file instead of showing it (`Content-Disposition: attachment`), with its
+    /// name and without its type unless it is an image, sound or video. Every answer has
+    /// `X-Content-Type-Options: nosniff` and a `Content-Security-Policy` with `sandbox`, which
+    /// [`header`](Self::header) does not change. Folders are not answered with an `index.html`.
     ///
     /// ```
     /// # use filoplume::prelude::*;
     /// # let site = tempfile::tempdir()?;
     /// # let uploads = site.path().to_owned();
     /// # std::fs::write(uploads.join("page.html"), "<script>steal()</script>")?;
-    /// let client = App::new().files("/uploads", StaticFiles::folder(uploads).untrusted()).test();
+    /// let client =
+    ///     App::new().files("/uploads", StaticFiles::folder(uploads).untrusted()).test();
     /// let response = client.get("/uploads/page.html").send();
     /// response.assert_header("content-disposition", r#"attachment; filename="page.html""#);
     /// response.assert_header("content-type", "application/octet-stream");
@@ -54,15 +60,16 @@ impl StaticFiles {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     ///
-    /// A host of their own, such as `usercontent.example`, keeps such files away from the cookies of the site as well.
+    /// A host of their own, such as `usercontent.example`, keeps such files away from the cookies
+    /// of the site as well.
     pub fn untrusted(mut self) -> Self {
         self.options.index = None;
         self.options.untrusted.get_or_insert_default();
         self
     }
 
-    /// As [`untrusted`](Self::untrusted), but images of the types AVIF, GIF, JPEG, PNG and WebP may be shown. SVG is not
-    /// among them: it can contain scripts.
+    /// As [`untrusted`](Self::untrusted), but images of the types AVIF, GIF, JPEG, PNG and WebP may
+    /// be shown. SVG is not among them: it can contain scripts.
     ///
     /// ```
     /// # use filoplume::prelude::*;
@@ -70,9 +77,13 @@ impl StaticFiles {
     /// # let uploads = site.path().to_owned();
     /// # std::fs::write(uploads.join("cat.png"), "cat")?;
     /// # std::fs::write(uploads.join("cat.svg"), "<svg/>")?;
-    /// let client = App::new().files("/uploads", StaticFiles::folder(uploads).untrusted_images()).test();
+    /// let client = App::new()
+    ///     .files("/uploads", StaticFiles::folder(uploads).untrusted_images())
+    ///     .test();
     /// let image = client.get("/uploads/cat.png").send();
-    /// image.assert_header("content-type", "image/png").assert_no_header("content-disposition");
+    /// image
+    ///     .assert_header("content-type", "image/png")
+    ///     .assert_no_header("content-disposition");
     /// let drawing = client.get("/uploads/cat.svg").send();
     /// drawing.assert_header("content-disposition", r#"attachment; filename="cat.svg""#);
     /// # Ok::<(), Box<dyn std::error::Error>>(())

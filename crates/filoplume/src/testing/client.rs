@@ -17,7 +17,9 @@ use crate::serve::AppService;
 ///
 /// let app = App::new()
 ///     .get("/login", || ([("set-cookie", "user=ada; Path=/; HttpOnly")], "welcome"))
-///     .get("/me", |request: Request| request.header("cookie").unwrap_or("nobody").to_owned());
+///     .get("/me", |request: Request| {
+///         request.header("cookie").unwrap_or("nobody").to_owned()
+///     });
 /// let client = app.test();
 /// client.get("/me").send().assert_text("nobody");
 /// client.get("/login").send();
@@ -104,7 +106,8 @@ impl TestClient {
         self
     }
 
-    /// Lets the requests come from another peer, such as `Peer::Unix`. Default: `127.0.0.1`, by TCP.
+    /// Lets the requests come from another peer, such as `Peer::Unix`. Default: `127.0.0.1`, by
+    /// TCP.
     ///
     /// ```
     /// use filoplume::Peer;
@@ -124,7 +127,8 @@ impl TestClient {
     /// ```
     /// use filoplume::prelude::*;
     ///
-    /// let client = App::new().post("/theme", |cookies: Cookies| cookies.set("theme", "dark")).test();
+    /// let client =
+    ///     App::new().post("/theme", |cookies: Cookies| cookies.set("theme", "dark")).test();
     /// client.post("/theme").send();
     /// assert_eq!(client.cookie("theme").as_deref(), Some("dark"));
     /// ```
@@ -157,8 +161,8 @@ impl TestClient {
         }
     }
 
-    /// Returns what the app sends to a peer that sends these bytes and then nothing more: for tests of the protocol,
-    /// such as several requests in a row or malformed ones.
+    /// Returns what the app sends to a peer that sends these bytes and then nothing more: for tests
+    /// of the protocol, such as several requests in a row or malformed ones.
     ///
     /// ```
     /// use filoplume::prelude::*;

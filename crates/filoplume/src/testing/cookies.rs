@@ -21,7 +21,10 @@ struct Cookie {
 impl fmt::Debug for Cookie {
     // Values are secrets.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Cookie").field("name", &self.name).field("path", &self.path).finish_non_exhaustive()
+        f.debug_struct("Cookie")
+            .field("name", &self.name)
+            .field("path", &self.path)
+            .finish_non_exhaustive()
     }
 }
 
@@ -32,8 +35,8 @@ impl Cookie {
 }
 
 impl Jar {
-    /// Takes note of a `Set-Cookie` in the answer to a request for `path`. One that browsers refuse is not kept, and
-    /// one that has expired removes.
+    /// Takes note of a `Set-Cookie` in the answer to a request for `path`. One that browsers refuse
+    /// is not kept, and one that has expired removes.
     pub(super) fn store(&mut self, set_cookie: &str, path: &str) {
         let Some(cookie) = parse(set_cookie, path) else { return };
         self.cookies.retain(|other| (&other.name, &other.path) != (&cookie.name, &cookie.path));
@@ -71,8 +74,12 @@ fn parse(set_cookie: &str, path: &str) -> Option<Cookie> {
     if name.is_empty() {
         return None;
     }
-    let mut cookie =
-        Cookie { name: name.to_owned(), value: value.to_owned(), path: default_path(path), expires: None };
+    let mut cookie = Cookie {
+        name: name.to_owned(),
+        value: value.to_owned(),
+        path: default_path(path),
+        expires: None,
+    };
     let (mut is_secure, mut has_domain, mut has_path, mut max_age) = (false, false, false, None);
     for part in parts {
         let (attribute, value) = part.split_once('=').unwrap_or((part, ""));
@@ -150,7 +157,8 @@ mod tests {
     #[test]
     fn what_browsers_refuse_is_not_kept() {
         let mut jar = Jar::default();
-        for refused in ["__Host-a=1; Path=/", "__Host-a=1; Secure; Path=/x", "__Secure-a=1", "novalue", "=1"]
+        for refused in
+            ["__Host-a=1; Path=/", "__Host-a=1; Secure; Path=/x", "__Secure-a=1", "novalue", "=1"]
         {
             jar.store(refused, "/");
         }

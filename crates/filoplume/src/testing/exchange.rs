@@ -13,7 +13,8 @@ pub(super) struct Asked {
     pub(super) body: Vec<u8>,
 }
 
-/// The longest content that is shown, in characters. Longer ones are a matter for `assert_contains`.
+/// The longest content that is shown, in characters. Longer ones are a matter for
+/// `assert_contains`.
 const SHOWN_CHARS_MAX: usize = 2000;
 
 impl fmt::Display for Asked {
@@ -37,7 +38,11 @@ pub(super) fn shown<'a>(name: &str, value: &'a [u8]) -> Cow<'a, str> {
 }
 
 /// Writes a content: JSON with line breaks, other text as it is, bytes by their number.
-pub(super) fn write_content(f: &mut fmt::Formatter<'_>, margin: &str, content: &[u8]) -> fmt::Result {
+pub(super) fn write_content(
+    f: &mut fmt::Formatter<'_>,
+    margin: &str,
+    content: &[u8],
+) -> fmt::Result {
     if content.is_empty() {
         return Ok(());
     }
@@ -76,7 +81,8 @@ pub(super) fn pretty(_: &str) -> Option<String> {
 
 /// Two texts that should be the same, with the place where they part.
 pub(super) fn compare(expected: &str, found: &str) -> String {
-    let same = expected.chars().zip(found.chars()).take_while(|(left, right)| left == right).count();
+    let same =
+        expected.chars().zip(found.chars()).take_while(|(left, right)| left == right).count();
     let around = |text: &str| -> String {
         let start = same.saturating_sub(30);
         let mut shown: String = text.chars().skip(start).take(80).collect();

@@ -4,7 +4,8 @@
 //! use filoplume::prelude::*;
 //!
 //! fn app() -> App {
-//!     App::new().get("/hello/{name}", |Path(name): Path<String>| format!("Hello, {name}!"))
+//!     App::new()
+//!         .get("/hello/{name}", |Path(name): Path<String>| format!("Hello, {name}!"))
 //! }
 //!
 //! // In a test: a function with `#[test]`.
@@ -13,8 +14,8 @@
 //! client.get("/goodbye").send().assert_status(404);
 //! ```
 //!
-//! A [`TestClient`] keeps cookies as a browser does. What it gets is read strictly: an answer that is no correct HTTP
-//! fails the test. Whatever fails shows the whole exchange.
+//! A [`TestClient`] keeps cookies as a browser does. What it gets is read strictly: an answer that
+//! is no correct HTTP fails the test. Whatever fails shows the whole exchange.
 
 mod client;
 mod cookies;

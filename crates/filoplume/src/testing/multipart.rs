@@ -2,14 +2,20 @@
 
 use std::fmt;
 
-/// A form with fields and files (RFC 7578), for [`TestRequest::multipart`](super::TestRequest::multipart).
+/// A form with fields and files (RFC 7578), for
+/// [`TestRequest::multipart`](super::TestRequest::multipart).
 ///
 /// ```
 /// use filoplume::prelude::*;
 /// use filoplume::testing::MultipartForm;
 ///
 /// let client = App::new().post("/", |text: String| text).test();
-/// let form = MultipartForm::new().text("title", "a cat").file("photo", "cat.png", "image/png", b"meow");
+/// let form = MultipartForm::new().text("title", "a cat").file(
+///     "photo",
+///     "cat.png",
+///     "image/png",
+///     b"meow",
+/// );
 /// client.post("/").multipart(form).send().assert_contains("filename=\"cat.png\"");
 /// ```
 #[derive(Clone, Default)]
@@ -33,8 +39,15 @@ impl MultipartForm {
     }
 
     /// Adds a file.
-    pub fn file(self, name: &str, file_name: &str, content_type: &str, content: impl AsRef<[u8]>) -> Self {
-        let disposition = format!("form-data; name=\"{}\"; filename=\"{}\"", quoted(name), quoted(file_name));
+    pub fn file(
+        self,
+        name: &str,
+        file_name: &str,
+        content_type: &str,
+        content: impl AsRef<[u8]>,
+    ) -> Self {
+        let disposition =
+            format!("form-data; name=\"{}\"; filename=\"{}\"", quoted(name), quoted(file_name));
         self.part(&disposition, Some(content_type), content.as_ref())
     }
 

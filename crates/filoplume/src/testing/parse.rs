@@ -21,7 +21,8 @@ pub(super) fn parse(bytes: &[u8], method: &Method) -> Result<Answer, String> {
     loop {
         let (version, status, headers, after) = parse_head(rest)?;
         rest = after;
-        // `100 Continue` and the like come before the answer; after a `101` another protocol follows.
+        // `100 Continue` and the like come before the answer; after a `101` another protocol
+        // follows.
         if status.is_informational() && status != StatusCode::SWITCHING_PROTOCOLS {
             continue;
         }
@@ -37,7 +38,8 @@ fn parse_head(bytes: &[u8]) -> Result<Head<'_>, String> {
     if bytes.is_empty() {
         return Err("there is no answer".to_owned());
     }
-    let end = bytes.windows(4).position(|window| window == b"\r\n\r\n").ok_or("the head has no end")?;
+    let end =
+        bytes.windows(4).position(|window| window == b"\r\n\r\n").ok_or("the head has no end")?;
     let head = std::str::from_utf8(&bytes[..end]).map_err(|_| "the head is not UTF-8")?;
     let mut lines = head.split("\r\n");
     let line = lines.next().unwrap_or_default();
@@ -78,15 +80,18 @@ fn parse_content(
     if status == StatusCode::SWITCHING_PROTOCOLS {
         return Ok(bytes.to_vec());
     }
-    let has_content =
-        *method != Method::HEAD && !matches!(status, StatusCode::NO_CONTENT | StatusCode::NOT_MODIFIED);
+    let has_content = *method != Method::HEAD
+        && !matches!(status, StatusCode::NO_CONTENT | StatusCode::NOT_MODIFIED);
     let framing = match (lengths.as_slice(), codings.as_slice()) {
         (&[length], []) => Framing::Length(parse_length(length)?),
         ([], &[b"chunked"]) if version == 1 => Framing::Chunked,
         ([], []) if has_content => {
-            let is_last = headers.get_all("connection").any(|value| value.eq_ignore_ascii_case(b"close"));
+            let is_last =
+                headers.get_all("connection").any(|value| value.eq_ignore_ascii_case(b"close"));
             if version == 1 && !is_last {
-                return Err("nothing says where the content ends, and the connection stays open".to_owned());
+                return Err(
+                    "nothing says where the content ends, and the connection stays open".to_owned()
+                );
             }
             return Ok(bytes.to_vec());
         }
@@ -97,11 +102,12 @@ fn parse_content(
 }
 
 fn parse_length(value: &[u8]) -> Result<u64, String> {
-    let digits =
-        std::str::from_utf8(value).ok().filter(|text| text.bytes().all(|byte| byte.is_ascii_digit()));
-    digits
-        .and_then(|digits| digits.parse().ok())
-        .ok_or_else(|| format!("the content-length {:?} is no number", String::from_utf8_lossy(value)))
+    let digits = std::str::from_utf8(value)
+        .ok()
+        .filter(|text| text.bytes().all(|byte| byte.is_ascii_digit()));
+    digits.and_then(|digits| digits.parse().ok()).ok_or_else(|| {
+        format!("the content-length {:?} is no number", String::from_utf8_lossy(value))
+    })
 }
 
 fn decode(mut bytes: &[u8], framing: Framing) -> Result<Vec<u8>, String> {
@@ -109,10 +115,13 @@ fn decode(mut bytes: &[u8], framing: Framing) -> Result<Vec<u8>, String> {
         .map_err(|error| format!("the content cannot be read: {error}"))?;
     let mut content = Vec::new();
     while !decoder.is_complete() {
-        let decoded = decoder.decode(bytes).map_err(|error| format!("the content is broken: {error}"))?;
+        let decoded =
+            decoder.decode(bytes).map_err(|error| format!("the content is broken: {error}"))?;
         if decoded.consumed == 0 {
             let had = content.len();
-            return Err(format!("the content ends after {had} bytes, before it is complete ({framing:?})"));
+            return Err(format!(
+                "the content ends after {had} bytes, before it is complete ({framing:?})"
+            ));
         }
         content.extend_from_slice(&bytes[decoded.data]);
         bytes = &bytes[decoded.consumed..];
@@ -137,7 +146,8 @@ mod tests {
     fn contents_are_found_whatever_their_framing() {
         let body = |answer: &str| parse(answer.as_bytes(), &Method::GET).map(|answer| answer.body);
         assert_eq!(body("HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nhi"), Ok(b"hi".to_vec()));
-        let chunked = "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n1\r\nh\r\n1\r\ni\r\n0\r\n\r\n";
+        let chunked =
+            "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n1\r\nh\r\n1\r\ni\r\n0\r\n\r\n";
         assert_eq!(body(chunked), Ok(b"hi".to_vec()));
         assert_eq!(body("HTTP/1.1 200 OK\r\nconnection: close\r\n\r\nhi"), Ok(b"hi".to_vec()));
         assert_eq!(body("HTTP/1.1 204 No Content\r\n\r\n"), Ok(Vec::new()));
@@ -162,8 +172,14 @@ mod tests {
         refused("HTTP/1.1 200 OK\r\ncontent-length: +2\r\n\r\nhi", "no number");
         refused("HTTP/1.1 200 OK\r\n\r\nhi", "nothing says");
         refused("HTTP/1.1 204 No Content\r\ncontent-length: 0\r\n\r\n", "8.6");
-        refused("HTTP/1.1 200 OK\r\ncontent-length: 2\r\ntransfer-encoding: chunked\r\n\r\nhi", "not clear");
+        refused(
+            "HTTP/1.1 200 OK\r\ncontent-length: 2\r\ntransfer-encoding: chunked\r\n\r\nhi",
+            "not clear",
+        );
         refused("HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\nx\r\n", "broken");
-        refused("HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n1\r\nh\r\n", "before it is complete");
+        refused(
+            "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n1\r\nh\r\n",
+            "before it is complete",
+        );
     }
 }

@@ -25,7 +25,8 @@ const CHUNK_BYTES: usize = 1000;
 /// use filoplume::prelude::*;
 ///
 /// let client = App::new().post("/login", |text: String| text).test();
-/// let response = client.post("/login").form(&[("user", "ada"), ("password", "a&b c")]).send();
+/// let response =
+///     client.post("/login").form(&[("user", "ada"), ("password", "a&b c")]).send();
 /// response.assert_text("user=ada&password=a%26b+c");
 /// ```
 #[derive(Clone)]
@@ -64,7 +65,9 @@ impl<'a> TestRequest<'a> {
     /// ```
     /// use filoplume::prelude::*;
     ///
-    /// let client = App::new().get("/", |request: Request| request.header("x-tag").unwrap_or("none").to_owned()).test();
+    /// let client = App::new()
+    ///     .get("/", |request: Request| request.header("x-tag").unwrap_or("none").to_owned())
+    ///     .test();
     /// client.get("/").header("x-tag", "blue").send().assert_text("blue");
     /// ```
     pub fn header(mut self, name: &str, value: &str) -> Self {
@@ -105,7 +108,8 @@ impl<'a> TestRequest<'a> {
     /// use filoplume::middleware::BasicAuth;
     /// use filoplume::prelude::*;
     ///
-    /// let client = App::new().get("/", || "welcome").with(BasicAuth::user("ada", "sesame")).test();
+    /// let client =
+    ///     App::new().get("/", || "welcome").with(BasicAuth::user("ada", "sesame")).test();
     /// client.get("/").basic("ada", "sesame").send().assert_text("welcome");
     /// client.get("/").basic("ada", "guess").send().assert_status(401);
     /// ```
@@ -121,7 +125,11 @@ impl<'a> TestRequest<'a> {
     /// use filoplume::prelude::*;
     ///
     /// let client = App::new().get("/search", |RawQuery(query): RawQuery| query).test();
-    /// client.get("/search?page=2").query(&[("q", "tea & milk")]).send().assert_text("page=2&q=tea+%26+milk");
+    /// client
+    ///     .get("/search?page=2")
+    ///     .query(&[("q", "tea & milk")])
+    ///     .send()
+    ///     .assert_text("page=2&q=tea+%26+milk");
     /// ```
     pub fn query<N: AsRef<str>, V: AsRef<str>>(mut self, pairs: &[(N, V)]) -> Self {
         let query = encoded(pairs);
@@ -144,7 +152,8 @@ impl<'a> TestRequest<'a> {
     /// use filoplume::prelude::*;
     /// use serde_json::json;
     ///
-    /// let client = App::new().post("/", |Json(tags): Json<Vec<String>>| tags.join(" and ")).test();
+    /// let client =
+    ///     App::new().post("/", |Json(tags): Json<Vec<String>>| tags.join(" and ")).test();
     /// client.post("/").json(&json!(["red", "blue"])).send().assert_text("red and blue");
     /// ```
     ///
@@ -171,7 +180,8 @@ impl<'a> TestRequest<'a> {
         self.body(body).typed(&content_type)
     }
 
-    /// Sends the content in chunks, without its length: as a client does that does not know it before.
+    /// Sends the content in chunks, without its length: as a client does that does not know it
+    /// before.
     ///
     /// ```
     /// use filoplume::prelude::*;
@@ -211,13 +221,16 @@ impl<'a> TestRequest<'a> {
         self
     }
 
-    /// Follows up to `count` redirects within the app, as a browser does: `303` with `GET`, and so `301` and `302` after a
-    /// `POST`; `307` and `308` with the same method and content. The answer is that of the last request.
+    /// Follows up to `count` redirects within the app, as a browser does: `303` with `GET`, and so
+    /// `301` and `302` after a `POST`; `307` and `308` with the same method and content. The answer
+    /// is that of the last request.
     ///
     /// ```
     /// use filoplume::prelude::*;
     ///
-    /// let app = App::new().post("/notes", || Redirect::to("/notes/1")).get("/notes/{id}", || "a note");
+    /// let app = App::new()
+    ///     .post("/notes", || Redirect::to("/notes/1"))
+    ///     .get("/notes/{id}", || "a note");
     /// app.test().post("/notes").follow_redirects(1).send().assert_text("a note");
     /// ```
     pub fn follow_redirects(mut self, count: u32) -> Self {
@@ -250,7 +263,8 @@ impl<'a> TestRequest<'a> {
     }
 
     fn typed(mut self, content_type: &str) -> Self {
-        let has_type = self.headers.iter().any(|(name, _)| name.eq_ignore_ascii_case("content-type"));
+        let has_type =
+            self.headers.iter().any(|(name, _)| name.eq_ignore_ascii_case("content-type"));
         if !has_type {
             self.headers.push(("content-type".to_owned(), content_type.to_owned()));
         }
@@ -291,7 +305,11 @@ impl<'a> TestRequest<'a> {
             }
         }
         let answer = self.client.raw_from(self.peer, &bytes);
-        let asked = Asked { method: self.method.clone(), head, body: self.body.clone().unwrap_or_default() };
+        let asked = Asked {
+            method: self.method.clone(),
+            head,
+            body: self.body.clone().unwrap_or_default(),
+        };
         let response = TestResponse::parse(&answer, asked);
         self.client.keep_cookies(&path, response.headers_all("set-cookie"));
         response
@@ -300,7 +318,8 @@ impl<'a> TestRequest<'a> {
     /// The lines of the head, as they are sent.
     fn head(&self, path: &str) -> String {
         let mut head = format!("{} {} {}\r\n", self.method, self.target, self.version);
-        let has = |wanted: &str| self.headers.iter().any(|(name, _)| name.eq_ignore_ascii_case(wanted));
+        let has =
+            |wanted: &str| self.headers.iter().any(|(name, _)| name.eq_ignore_ascii_case(wanted));
         let mut add = |name: &str, value: &str| head.push_str(&format!("{name}: {value}\r\n"));
         if !has("host") {
             add("host", "localhost");
@@ -331,7 +350,8 @@ impl<'a> TestRequest<'a> {
 /// Shows no values of secret headers and cookies, and no content.
 impl fmt::Debug for TestRequest<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let headers = self.headers.iter().map(|(name, value)| (name, shown(name, value.as_bytes())));
+        let headers =
+            self.headers.iter().map(|(name, value)| (name, shown(name, value.as_bytes())));
         let cookies: Vec<_> = self.cookies.iter().map(|(name, _)| name).collect();
         f.debug_struct("TestRequest")
             .field("method", &self.method)
@@ -354,7 +374,8 @@ fn path_of(target: &str) -> &str {
 
 fn encoded<N: AsRef<str>, V: AsRef<str>>(pairs: &[(N, V)]) -> String {
     let encode = |text: &str| utf8_percent_encode(text, FORM).to_string().replace("%20", "+");
-    let pairs =
-        pairs.iter().map(|(name, value)| format!("{}={}", encode(name.as_ref()), encode(value.as_ref())));
+    let pairs = pairs
+        .iter()
+        .map(|(name, value)| format!("{}={}", encode(name.as_ref()), encode(value.as_ref())));
     pairs.collect::<Vec<_>>().join("&")
 }

@@ -31,7 +31,10 @@ impl TestResponse {
         match parse(answer, &asked.method) {
             Ok(Answer { status, headers, body }) => Self { asked, status, headers, body },
             Err(error) => {
-                panic!("the answer is no correct HTTP: {error}\n{asked}\n{}", String::from_utf8_lossy(answer))
+                panic!(
+                    "the answer is no correct HTTP: {error}\n{asked}\n{}",
+                    String::from_utf8_lossy(answer)
+                )
             }
         }
     }
@@ -75,8 +78,9 @@ impl TestResponse {
     /// assert_eq!(app.test().post("/theme").send().cookie("theme"), Some("dark"));
     /// ```
     pub fn cookie(&self, name: &str) -> Option<&str> {
-        let pairs =
-            self.headers_all("set-cookie").filter_map(|cookie| cookie.split(';').next()?.split_once('='));
+        let pairs = self
+            .headers_all("set-cookie")
+            .filter_map(|cookie| cookie.split(';').next()?.split_once('='));
         pairs.into_iter().find(|(of, _)| of.trim() == name).map(|(_, value)| value.trim())
     }
 
@@ -109,7 +113,10 @@ impl TestResponse {
         match serde_json::from_slice(&self.body) {
             Ok(value) => value,
             Err(error) => {
-                panic!("the content is not the expected {}: {error}\n{self:?}", std::any::type_name::<T>())
+                panic!(
+                    "the content is not the expected {}: {error}\n{self:?}",
+                    std::any::type_name::<T>()
+                )
             }
         }
     }
@@ -135,7 +142,10 @@ impl TestResponse {
     pub fn assert_header(&self, name: &str, value: &str) -> &Self {
         match self.header(name) {
             Some(found) => {
-                assert!(found == value, "expected `{name}: {value}`, got `{name}: {found}`\n{self:?}");
+                assert!(
+                    found == value,
+                    "expected `{name}: {value}`, got `{name}: {found}`\n{self:?}"
+                );
             }
             None => panic!("expected `{name}: {value}`, and there is no such header\n{self:?}"),
         }
@@ -210,7 +220,8 @@ impl TestResponse {
         self
     }
 
-    /// Where a redirect leads to, within the app: a path, resolved against the one that was asked for.
+    /// Where a redirect leads to, within the app: a path, resolved against the one that was asked
+    /// for.
     pub(super) fn redirect_target(&self, target: &str) -> Option<String> {
         let is_redirect = matches!(self.status.as_u16(), 301 | 302 | 303 | 307 | 308);
         let location = self.header("location").filter(|_| is_redirect)?;
@@ -233,8 +244,8 @@ impl TestResponse {
     }
 }
 
-/// The exchange: what was asked behind `>`, what was answered behind `<`. Values of [secret](Headers::is_secret) headers are
-/// hidden.
+/// The exchange: what was asked behind `>`, what was answered behind `<`. Values of
+/// [secret](Headers::is_secret) headers are hidden.
 impl fmt::Debug for TestResponse {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "{}", self.asked)?;

@@ -19,7 +19,10 @@ fn app() -> App {
         .get("/other", || "other")
         .get("/empty", || ())
         .get("/tagged", || {
-            ([("etag", "\"mine\""), ("cache-control", "no-cache"), ("content-language", "en")], "tagged")
+            (
+                [("etag", "\"mine\""), ("cache-control", "no-cache"), ("content-language", "en")],
+                "tagged",
+            )
         })
         .get("/weak", || ([("etag", "W/\"mine\"")], "weak"))
         .get("/broken", || ([("etag", "mine")], "broken"))
@@ -56,15 +59,22 @@ fn who_has_the_content_is_not_sent_it_again() {
     let client = app().test();
     let tag = client.get("/text").send().header("etag").unwrap().to_owned();
     for method in [Method::GET, Method::HEAD] {
-        let response =
-            client.request(method, "/text").header("if-none-match", &format!("\"x\", {tag}")).send();
+        let response = client
+            .request(method, "/text")
+            .header("if-none-match", &format!("\"x\", {tag}"))
+            .send();
         response
             .assert_status(304)
             .assert_text("")
             .assert_header("etag", &tag)
             .assert_no_header("content-type");
     }
-    client.get("/text").header("if-none-match", "\"x\"").send().assert_status(200).assert_text("text");
+    client
+        .get("/text")
+        .header("if-none-match", "\"x\"")
+        .send()
+        .assert_status(200)
+        .assert_text("text");
     client.get("/text").header("if-match", &tag).send().assert_status(200);
     client.get("/text").header("if-match", "\"x\"").send().assert_status(412);
     client.get("/text").header("if-match", "x").send().assert_status(400);
@@ -75,7 +85,10 @@ fn who_has_the_content_is_not_sent_it_again() {
 fn validators_of_the_handler_are_evaluated_as_they_are() {
     let client = app().test();
     let response = client.get("/tagged").header("if-none-match", "\"mine\"").send();
-    response.assert_status(304).assert_header("etag", "\"mine\"").assert_header("cache-control", "no-cache");
+    response
+        .assert_status(304)
+        .assert_header("etag", "\"mine\"")
+        .assert_header("cache-control", "no-cache");
     response.assert_no_header("content-language");
     client.get("/weak").header("if-none-match", "\"mine\"").send().assert_status(304);
     client.get("/weak").header("if-match", "\"mine\"").send().assert_status(412);
@@ -105,7 +118,12 @@ fn streams_are_not_read_for_a_tag() {
     let client = app().test();
     client.get("/stream").send().assert_text("stream").assert_no_header("etag");
     client.get("/stream").header("if-none-match", "\"x\"").send().assert_status(200);
-    client.get("/tagged-stream").header("if-none-match", "\"s\"").send().assert_status(304).assert_text("");
+    client
+        .get("/tagged-stream")
+        .header("if-none-match", "\"s\"")
+        .send()
+        .assert_status(304)
+        .assert_text("");
     client.get("/tagged-stream").header("if-modified-since", LATER).send().assert_status(304);
     client.get("/tagged-stream").header("if-none-match", "\"x\"").send().assert_text("stream");
 }
@@ -178,5 +196,10 @@ fn a_compressed_answer_is_known_by_its_weakened_tag() {
     let response = client.get("/").header("accept-encoding", "gzip").send();
     let tag = response.assert_status(200).header("etag").unwrap();
     assert!(tag.starts_with("W/"), "{tag}");
-    client.get("/").header("accept-encoding", "gzip").header("if-none-match", tag).send().assert_status(304);
+    client
+        .get("/")
+        .header("accept-encoding", "gzip")
+        .header("if-none-match", tag)
+        .send()
+        .assert_status(304);
 }

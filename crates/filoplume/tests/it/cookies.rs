@@ -29,8 +29,16 @@ fn what_a_handler_sets_is_sent_with_whatever_it_returns() {
         })
         .test();
     let attributes = "; HttpOnly; SameSite=Lax; Secure; Path=/";
-    client.get("/text").send().assert_header("set-cookie", &format!("a=1{attributes}")).assert_text("text");
-    client.get("/error").send().assert_status(409).assert_header("set-cookie", &format!("a=2{attributes}"));
+    client
+        .get("/text")
+        .send()
+        .assert_header("set-cookie", &format!("a=1{attributes}"))
+        .assert_text("text");
+    client
+        .get("/error")
+        .send()
+        .assert_status(409)
+        .assert_header("set-cookie", &format!("a=2{attributes}"));
     client.get("/nothing").send().assert_no_header("set-cookie");
     client.get("/panic").send().assert_status(500).assert_no_header("set-cookie");
     client
@@ -67,12 +75,16 @@ fn a_value_comes_back_as_it_was_set() {
         .post("/", |cookies: Cookies, value: String| cookies.set("a", value))
         .get("/", |cookies: Cookies| cookies.get("a").unwrap_or_default())
         .test();
-    for value in ["", "a b", "x; Domain=evil.example", "a\r\nset-cookie: b=c", "äöü", "100%", "%41", "\"q\""]
+    for value in
+        ["", "a b", "x; Domain=evil.example", "a\r\nset-cookie: b=c", "äöü", "100%", "%41", "\"q\""]
     {
         let answer = client.post("/").body(value).send();
         answer.assert_status(200);
         assert_eq!(answer.headers_all("set-cookie").count(), 1, "{answer:?}");
-        assert!(!answer.header("set-cookie").unwrap_or_default().contains("; Domain"), "{answer:?}");
+        assert!(
+            !answer.header("set-cookie").unwrap_or_default().contains("; Domain"),
+            "{answer:?}"
+        );
         client.get("/").send().assert_text(value);
     }
 }
@@ -91,7 +103,11 @@ fn what_is_no_cookie_is_skipped_and_many_are_too_many() {
             all.iter().map(|(name, value)| format!("{name}={value};")).collect::<String>()
         })
         .test();
-    client.get("/").header("cookie", "; =x; a; b=1;; c=\"2\" ;b=3; ").send().assert_text("b=1;c=2;b=3;");
+    client
+        .get("/")
+        .header("cookie", "; =x; a; b=1;; c=\"2\" ;b=3; ")
+        .send()
+        .assert_text("b=1;c=2;b=3;");
     let two = client.get("/").header("cookie", "a=1").header("cookie", "b=2").send();
     two.assert_text("a=1;b=2;");
     let raw = client.raw(b"GET / HTTP/1.1\r\nhost: x\r\ncookie: a=\xff; b=2\r\n\r\n");
@@ -115,12 +131,15 @@ fn a_mistake_of_the_program_is_a_500_that_gives_nothing_away() {
     }
 }
 
-/// A client with an app that signs and encrypts. `user` and `role` are signed, `cart` and `note` are encrypted.
+/// A client with an app that signs and encrypts. `user` and `role` are signed, `cart` and `note`
+/// are encrypted.
 fn vault(key: Key) -> TestClient {
     App::new()
         .post(
             "/{name}/{value}",
-            |cookies: Cookies, State(key): State<Key>, Path((name, value)): Path<(String, String)>| {
+            |cookies: Cookies,
+             State(key): State<Key>,
+             Path((name, value)): Path<(String, String)>| {
                 cookies.signed(&key).set(name.clone(), value.clone());
                 cookies.encrypted(&key).set(format!("x{name}"), value);
             },
@@ -156,9 +175,17 @@ fn protected_cookies_are_taken_from_who_has_the_key_only() {
     assert_eq!(read(&client, "user", "ada", "ada"), unknown, "none");
     assert_eq!(read(&client, "user", &signed.replace("ada", "adm"), ""), unknown, "another value");
     for cut in 0..encrypted.len().min(signed.len()) {
-        assert_eq!(read(&client, "user", &signed[..cut], &encrypted[..cut]), unknown, "cut at {cut}");
+        assert_eq!(
+            read(&client, "user", &signed[..cut], &encrypted[..cut]),
+            unknown,
+            "cut at {cut}"
+        );
     }
-    assert_eq!(read(&client, "user", &format!("{signed}x"), &format!("{encrypted}AAAA")), unknown, "longer");
+    assert_eq!(
+        read(&client, "user", &format!("{signed}x"), &format!("{encrypted}AAAA")),
+        unknown,
+        "longer"
+    );
 }
 
 /// An extractor that takes cookies and forgets to say so.
@@ -204,7 +231,8 @@ fn no_cookie_is_lost_in_an_extractor_of_the_app() {
 
 #[test]
 fn a_name_is_taken_as_the_browser_sent_it_however_white_it_looks() {
-    let client = App::new().get("/", |cookies: Cookies| format!("{:?}", cookies.get("__Host-id"))).test();
+    let client =
+        App::new().get("/", |cookies: Cookies| format!("{:?}", cookies.get("__Host-id"))).test();
     for white in ["\u{a0}", "\u{85}", "\u{2000}", "\u{3000}"] {
         for cookie in [format!("{white}__Host-id=evil"), format!("__Host-id{white}=evil")] {
             client.get("/").header("cookie", &cookie).send().assert_text("None");
@@ -212,5 +240,9 @@ fn a_name_is_taken_as_the_browser_sent_it_however_white_it_looks() {
         let answer = client.get("/").header("cookie", &format!("__Host-id={white}good")).send();
         answer.assert_text(&format!("{:?}", Some(format!("{white}good"))));
     }
-    client.get("/").header("cookie", "a=b; \t__Host-id = good\t").send().assert_text("Some(\"good\")");
+    client
+        .get("/")
+        .header("cookie", "a=b; \t__Host-id = good\t")
+        .send()
+        .assert_text("Some(\"good\")");
 }

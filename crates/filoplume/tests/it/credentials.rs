@@ -33,7 +33,10 @@ fn assert_clean(what: &str, text: &str) {
     let encoded = |skip: usize| {
         let text = format!("{}{PART}", "x".repeat(skip));
         let encoded = STANDARD.encode(text);
-        encoded.get((skip * 4).div_ceil(3)..encoded.trim_end_matches('=').len() - 1).unwrap().to_owned()
+        encoded
+            .get((skip * 4).div_ceil(3)..encoded.trim_end_matches('=').len() - 1)
+            .unwrap()
+            .to_owned()
     };
     for form in [PART.to_owned(), bytes.join(", "), encoded(0), encoded(1), encoded(2)] {
         assert!(!text.contains(&form), "{what} shows {form}: {text}");
@@ -131,7 +134,9 @@ fn app() -> App {
     }
     App::new()
         .post("/", handler)
-        .get("/fails", |_: Session| Err::<(), _>(Error::internal(std::io::Error::other("the disk is full"))))
+        .get("/fails", |_: Session| {
+            Err::<(), _>(Error::internal(std::io::Error::other("the disk is full")))
+        })
         .get("/panics", |_: Request| -> &'static str { panic!("a handler gives up") })
         .with(Logger::new())
         .with(|request: Request, next: Next<'_>| {
@@ -142,7 +147,10 @@ fn app() -> App {
             check("Response", &response);
             response
         })
-        .with(RateLimit::per_second(100).redis(RedisCounters::new(REDIS).timeout(Duration::from_millis(50))))
+        .with(
+            RateLimit::per_second(100)
+                .redis(RedisCounters::new(REDIS).timeout(Duration::from_millis(50))),
+        )
         .with(Sessions::in_cookie(key()))
 }
 
@@ -179,8 +187,10 @@ fn a_request_with_credentials_leaves_none_in_debug_output_and_log() {
             ] {
                 for authorization in ["basic", "bearer"] {
                     let method = Method::from_bytes(name.as_bytes()).unwrap();
-                    let request =
-                        client.request(method, target).cookie("session", SECRET).cookie("own", SECRET);
+                    let request = client
+                        .request(method, target)
+                        .cookie("session", SECRET)
+                        .cookie("own", SECRET);
                     let request = request.header("x-api-key", SECRET);
                     let request = match authorization {
                         "basic" => request.basic("ada", SECRET),

@@ -12,7 +12,9 @@ use filoplume::testing::TestClient;
 /// The client of an app that answers with an attachment under the name that the query has.
 fn named() -> TestClient {
     App::new()
-        .get("/", |Query(names): Query<Vec<(String, String)>>| Attachment::new(names[0].1.clone(), "x"))
+        .get("/", |Query(names): Query<Vec<(String, String)>>| {
+            Attachment::new(names[0].1.clone(), "x")
+        })
         .test()
 }
 
@@ -69,7 +71,10 @@ fn a_hostile_name_stays_a_name() {
         let response = client.get(&format!("/?name={name}")).send();
         response.assert_status(200).assert_no_header("set-cookie").assert_text("x");
         let value = response.header("content-disposition").unwrap();
-        assert!(value.starts_with("attachment; filename=\"") && value.matches('"').count() == 2, "{value}");
+        assert!(
+            value.starts_with("attachment; filename=\"") && value.matches('"').count() == 2,
+            "{value}"
+        );
         assert!(!value.contains(['/', '\\']) && value.len() < 1100, "{value}");
     }
 }
@@ -77,9 +82,18 @@ fn a_hostile_name_stays_a_name() {
 /// A folder with what people upload.
 fn uploads() -> tempfile::TempDir {
     let folder = tempfile::tempdir().unwrap();
-    for name in
-        ["index.html", "a.svg", "a.js", "a.css", "a.xhtml", "a.pdf", "cat.png", "cat.JPG", "song.mp3", "ü"]
-    {
+    for name in [
+        "index.html",
+        "a.svg",
+        "a.js",
+        "a.css",
+        "a.xhtml",
+        "a.pdf",
+        "cat.png",
+        "cat.JPG",
+        "song.mp3",
+        "ü",
+    ] {
         fs::write(folder.path().join(name), "<script>steal()</script>").unwrap();
     }
     folder
@@ -89,8 +103,9 @@ fn uploads() -> tempfile::TempDir {
 fn uploads_are_saved_and_none_is_a_page_or_a_script() {
     let folder = uploads();
     let files = StaticFiles::folder(folder.path()).untrusted();
-    let files =
-        files.header("content-disposition", "inline").header("content-security-policy", "script-src *");
+    let files = files
+        .header("content-disposition", "inline")
+        .header("content-security-policy", "script-src *");
     let client = App::new().files("/", files).test();
     let rows = [
         ("/index.html", "application/octet-stream", r#"attachment; filename="index.html""#),
@@ -101,7 +116,11 @@ fn uploads_are_saved_and_none_is_a_page_or_a_script() {
         ("/a.pdf", "application/octet-stream", r#"attachment; filename="a.pdf""#),
         ("/cat.png", "image/png", r#"attachment; filename="cat.png""#),
         ("/song.mp3", "audio/mpeg", r#"attachment; filename="song.mp3""#),
-        ("/%C3%BC", "application/octet-stream", r#"attachment; filename="_"; filename*=UTF-8''%C3%BC"#),
+        (
+            "/%C3%BC",
+            "application/octet-stream",
+            r#"attachment; filename="_"; filename*=UTF-8''%C3%BC"#,
+        ),
     ];
     for (path, content_type, disposition) in rows {
         for (range, status) in [("", 200), ("bytes=0-1", 206)] {
@@ -111,23 +130,33 @@ fn uploads_are_saved_and_none_is_a_page_or_a_script() {
             assert_eq!(all("content-disposition"), [disposition]);
             assert_eq!(all("x-content-type-options"), ["nosniff"]);
             let [policy] = all("content-security-policy")[..] else { panic!("one policy") };
-            assert!(policy.contains("sandbox") && policy.contains("default-src 'none'"), "{policy}");
+            assert!(
+                policy.contains("sandbox") && policy.contains("default-src 'none'"),
+                "{policy}"
+            );
         }
     }
     client.get("/").send().assert_status(404);
     let several = client.get("/a.svg").header("range", "bytes=0-1,3-4").send();
-    several.assert_status(206).assert_header("content-disposition", r#"attachment; filename="a.svg""#);
+    several
+        .assert_status(206)
+        .assert_header("content-disposition", r#"attachment; filename="a.svg""#);
     assert!(!several.text().contains("svg"));
 }
 
 #[test]
 fn images_that_cannot_contain_scripts_may_be_shown() {
     let folder = uploads();
-    let client =
-        App::new().files("/", StaticFiles::folder(folder.path()).untrusted_images().untrusted()).test();
-    for (path, is_shown) in
-        [("/cat.png", true), ("/cat.JPG", true), ("/a.svg", false), ("/a.pdf", false), ("/index.html", false)]
-    {
+    let client = App::new()
+        .files("/", StaticFiles::folder(folder.path()).untrusted_images().untrusted())
+        .test();
+    for (path, is_shown) in [
+        ("/cat.png", true),
+        ("/cat.JPG", true),
+        ("/a.svg", false),
+        ("/a.pdf", false),
+        ("/index.html", false),
+    ] {
         let response = client.get(path).send();
         assert_eq!(response.header("content-disposition").is_none(), is_shown, "{path}");
         let policy = response.header("content-security-policy").unwrap();

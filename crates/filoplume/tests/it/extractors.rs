@@ -12,8 +12,8 @@ use std::time::Duration;
 use expect_test::{Expect, expect};
 use filoplume::extract::headers::{Accept, ContentType, Host, Origin, UserAgent};
 use filoplume::extract::{
-    FormRejection, HeaderMap, HeaderRejection, JsonRejection, PathRejection, Proxies, QueryRejection,
-    RawQuery, Target, TypedHeader,
+    FormRejection, HeaderMap, HeaderRejection, JsonRejection, PathRejection, Proxies,
+    QueryRejection, RawQuery, Target, TypedHeader,
 };
 use filoplume::prelude::*;
 use filoplume::testing::{TestClient, TestResponse};
@@ -30,7 +30,9 @@ const FORM: &str = "application/x-www-form-urlencoded";
 fn check(response: &TestResponse, expected: Expect) {
     let status = response.status().as_u16();
     let text = match serde_json::from_slice::<serde_json::Value>(response.body()) {
-        Ok(problem) if problem["detail"].is_string() => problem["detail"].as_str().unwrap().to_owned(),
+        Ok(problem) if problem["detail"].is_string() => {
+            problem["detail"].as_str().unwrap().to_owned()
+        }
         _ => response.text().to_owned(),
     };
     expected.assert_eq(&format!("{status} {text}"));
@@ -133,7 +135,11 @@ fn json_is_refused_with_its_place() {
           items: missing field `items` at line 1 column 12"#]],
     );
     check(
-        &post(&client, JSON, r#"{"mail":"a","items":[{"name":"x","count":1},{"name":"y","count":256}]}"#),
+        &post(
+            &client,
+            JSON,
+            r#"{"mail":"a","items":[{"name":"x","count":1},{"name":"y","count":256}]}"#,
+        ),
         expect![[r#"
             422 `items[1].count` is wrong: invalid value: integer `256`, expected u8 at line 1 column 67
               items[1].count: invalid value: integer `256`, expected u8 at line 1 column 67"#]],
@@ -158,7 +164,8 @@ fn json_is_refused_with_its_place() {
     check(
         &post(&client, JSON, "[]"),
         expect![
-            "422 the content is not as expected: invalid length 0, expected struct Order with 2 elements at line 1 column 2"
+            "422 the content is not as expected: invalid length 0, expected struct Order with 2 \
+             elements at line 1 column 2"
         ],
     );
 }
@@ -214,11 +221,17 @@ fn a_form_is_in_the_content_or_in_the_query() {
     check(&client.get("/?q=a").send(), expect![[r#"200 Search { q: "a", page: None, tag: [] }"#]]);
     check(
         &client.post("/?q=a").send(),
-        expect!["415 the content is to be a form: send `content-type: application/x-www-form-urlencoded`"],
+        expect![
+            "415 the content is to be a form: send `content-type: \
+             application/x-www-form-urlencoded`"
+        ],
     );
     check(
         &post(&client, JSON, "q=a"),
-        expect!["415 the content is to be a form: send `content-type: application/x-www-form-urlencoded`"],
+        expect![
+            "415 the content is to be a form: send `content-type: \
+             application/x-www-form-urlencoded`"
+        ],
     );
     check(
         &post(&client, FORM, "q=a&page=x"),
@@ -252,7 +265,9 @@ fn a_form_is_in_the_content_or_in_the_query() {
     );
     check(
         &post(&client, FORM, "a=&".repeat(10_001)),
-        expect!["413 the form cannot be read: there are more than the 10000 fields that are accepted"],
+        expect![
+            "413 the form cannot be read: there are more than the 10000 fields that are accepted"
+        ],
     );
     check(
         &post(&client, FORM, vec![b'a'; 3 * 1024 * 1024]),
@@ -326,14 +341,20 @@ fn a_header_is_refused_with_its_name() {
         .get("/own", |cats: Result<Header<Cats>, HeaderRejection>| {
             show(cats.map_err(|error| error.problem).is_err())
         })
-        .get("/accept", |Header(accept): Header<Accept>| show(accept.best_of(&["text/html", "text/plain"])))
+        .get("/accept", |Header(accept): Header<Accept>| {
+            show(accept.best_of(&["text/html", "text/plain"]))
+        })
         .get(
             "/some",
-            |Header(host): Header<Host>, agent: Option<Header<UserAgent>>, origin: Option<Header<Origin>>| {
+            |Header(host): Header<Host>,
+             agent: Option<Header<UserAgent>>,
+             origin: Option<Header<Origin>>| {
                 format!("{} {:?} {agent:?} {origin:?}", host.name(), host.port())
             },
         )
-        .post("/", |Header(content_type): Header<ContentType>| show(content_type.parameter("charset")));
+        .post("/", |Header(content_type): Header<ContentType>| {
+            show(content_type.parameter("charset"))
+        });
     let client = telling(app);
     check(&client.get("/cats").header("x-cats", "3").send(), expect!["200 3"]);
     check(
@@ -363,7 +384,8 @@ fn a_header_is_refused_with_its_name() {
           X-Cats: is wrong: invalid digit found in string"#]],
     );
     check(&client.get("/own").send(), expect!["200 true"]);
-    let accept = client.get("/accept").header("accept", "text/html;q=0.2").header("accept", "text/plain");
+    let accept =
+        client.get("/accept").header("accept", "text/html;q=0.2").header("accept", "text/plain");
     check(&accept.send(), expect![[r#"200 Some("text/plain")"#]]);
     check(
         &client.get("/accept").header("accept", "nonsense").send(),
@@ -388,11 +410,18 @@ fn a_header_is_refused_with_its_name() {
 fn what_may_be_missing_is_an_option() {
     let app = App::new()
         .post("/json", |note: Option<Json<Vec<u8>>>| show(note.map(|Json(list)| list)))
-        .post("/form", |note: Option<Form<HashMap<String, String>>>| show(note.map(|Form(map)| map)))
-        .get("/extension", |note: Option<Extension<u8>>| show(note.map(|Extension(number)| number)));
+        .post("/form", |note: Option<Form<HashMap<String, String>>>| {
+            show(note.map(|Form(map)| map))
+        })
+        .get("/extension", |note: Option<Extension<u8>>| {
+            show(note.map(|Extension(number)| number))
+        });
     let client = telling(app);
     check(&client.post("/json").send(), expect!["200 None"]);
-    check(&client.post("/json").header("content-type", JSON).body("[1]").send(), expect!["200 Some([1])"]);
+    check(
+        &client.post("/json").header("content-type", JSON).body("[1]").send(),
+        expect!["200 Some([1])"],
+    );
     check(
         &client.post("/json").body("[1]").send(),
         expect!["415 the content is to be JSON: send `content-type: application/json`"],
@@ -409,16 +438,27 @@ fn what_may_be_missing_is_an_option() {
 fn what_is_not_valid_is_told_field_by_field() {
     let app = App::new()
         .post("/json", |Valid(Json(order)): Valid<Json<Order>>| show(order.items.len()))
-        .post("/form", |Valid(Form(search)): Valid<Form<Search>>| show((search.q, search.page, search.tag)))
+        .post("/form", |Valid(Form(search)): Valid<Form<Search>>| {
+            show((search.q, search.page, search.tag))
+        })
         .get("/query", |Valid(Query(search)): Valid<Query<Search>>| search.q)
-        .post("/question", |order: Result<Valid<Json<Order>>, filoplume::extract::ValidRejection<JsonRejection>>| -> Result<String> {
-            Ok(order?.mail.clone())
-        });
+        .post(
+            "/question",
+            |order: Result<
+                Valid<Json<Order>>,
+                filoplume::extract::ValidRejection<JsonRejection>,
+            >|
+             -> Result<String> { Ok(order?.mail.clone()) },
+        );
     let client = telling(app);
-    let json =
-        |path: &str, content: &str| client.post(path).header("content-type", JSON).body(content).send();
+    let json = |path: &str, content: &str| {
+        client.post(path).header("content-type", JSON).body(content).send()
+    };
     let wrong = r#"{"mail":"nobody","items":[{"name":"x","count":1},{"name":"","count":0}]}"#;
-    check(&json("/json", r#"{"mail":"a@b.cd","items":[{"name":"x","count":1}]}"#), expect!["200 1"]);
+    check(
+        &json("/json", r#"{"mail":"a@b.cd","items":[{"name":"x","count":1}]}"#),
+        expect!["200 1"],
+    );
     check(
         &json("/json", wrong),
         expect![[r#"
@@ -467,10 +507,16 @@ fn what_is_not_valid_is_told_field_by_field() {
         400 the query cannot be read: `q` is wrong: missing field `q`
           q: missing field `q`"#]],
     );
-    let many = format!(r#"{{"mail":"a@b.cd","items":[{}]}}"#, [r#"{"name":"","count":1}"#; 5_000].join(","));
+    let many = format!(
+        r#"{{"mail":"a@b.cd","items":[{}]}}"#,
+        [r#"{"name":"","count":1}"#; 5_000].join(",")
+    );
     let answer = json("/json", &many);
     answer.assert_status(422);
-    assert!(answer.text().starts_with("5000 fields are not valid; these are the first\n"), "{answer:?}");
+    assert!(
+        answer.text().starts_with("5000 fields are not valid; these are the first\n"),
+        "{answer:?}"
+    );
     assert_eq!(answer.text().lines().count(), 101);
 }
 
@@ -493,7 +539,8 @@ fn a_refusal_that_goes_through_a_question_mark_keeps_its_status() {
     check(
         &post(&client, JSON, "256"),
         expect![
-            "422 the content is not as expected: invalid value: integer `256`, expected u8 at line 1 column 3"
+            "422 the content is not as expected: invalid value: integer `256`, expected u8 at \
+             line 1 column 3"
         ],
     );
     check(
@@ -504,7 +551,10 @@ fn a_refusal_that_goes_through_a_question_mark_keeps_its_status() {
     );
     check(
         &client.put("/").send(),
-        expect!["415 the content is to be a form: send `content-type: application/x-www-form-urlencoded`"],
+        expect![
+            "415 the content is to be a form: send `content-type: \
+             application/x-www-form-urlencoded`"
+        ],
     );
     check(
         &client.get("/x").send(),
@@ -573,7 +623,9 @@ fn a_refusal_does_not_repeat_all_that_was_sent() {
     };
     let form = client.post("/form").header("content-type", "application/x-www-form-urlencoded");
     let value = json("/struct", format!("{{\"n\":\"{long}\"}}"));
-    value.assert_contains("invalid type: string").assert_contains("expected u8 at line 1 column 200");
+    value
+        .assert_contains("invalid type: string")
+        .assert_contains("expected u8 at line 1 column 200");
     let answers = [
         value,
         json("/struct", format!("{{\"{long}\":1}}")),
@@ -614,7 +666,8 @@ fn a_content_in_chunks_is_bounded_as_one_that_is_announced() {
     assert!(too_long.starts_with("HTTP/1.1 413 "), "{too_long}");
 }
 
-/// Over a socket too. `?` knows an error of the engine about the content from one of the handler's own files.
+/// Over a socket too. `?` knows an error of the engine about the content from one of the handler's
+/// own files.
 #[test]
 fn a_content_that_is_none_is_not_our_fault_where_it_is_read_as_it_arrives() {
     let read = |mut body: Body| -> Result<String> {

@@ -46,7 +46,9 @@ fn a_file_is_sent_with_all_that_is_known_of_it() {
     response
         .assert_header("content-type", "text/plain; charset=utf-8")
         .assert_header("accept-ranges", "bytes");
-    response.assert_header("x-content-type-options", "nosniff").assert_header("content-length", "10");
+    response
+        .assert_header("x-content-type-options", "nosniff")
+        .assert_header("content-length", "10");
     assert!(response.header("etag").is_some() && response.header("last-modified").is_some());
     let head = client.head("/").send();
     head.assert_status(200).assert_text("").assert_header("content-length", "10");
@@ -56,17 +58,23 @@ fn a_file_is_sent_with_all_that_is_known_of_it() {
 fn ranges_are_parts_of_it() {
     let (_folder, client) = client();
     let get = |range: &str| client.get("/").header("range", range).send();
-    get("bytes=2-4").assert_status(206).assert_text("234").assert_header("content-range", "bytes 2-4/10");
+    get("bytes=2-4")
+        .assert_status(206)
+        .assert_text("234")
+        .assert_header("content-range", "bytes 2-4/10");
     get("bytes=-3").assert_status(206).assert_text("789");
     get("bytes=10-").assert_status(416).assert_header("content-range", "bytes */10");
     get("lines=1-2").assert_status(200).assert_text("0123456789");
     let two = get("bytes=0-1,8-8");
-    two.assert_status(206).assert_contains("content-range: bytes 0-1/10").assert_contains("bytes 8-8/10");
+    two.assert_status(206)
+        .assert_contains("content-range: bytes 0-1/10")
+        .assert_contains("bytes 8-8/10");
     assert!(two.header("content-type").unwrap().starts_with("multipart/byteranges; boundary="));
     client.head("/").header("range", "bytes=2-4").send().assert_status(200);
 
     let tag = strong_tag(&client);
-    let if_range = |tag: &str| client.get("/").header("range", "bytes=2-4").header("if-range", tag).send();
+    let if_range =
+        |tag: &str| client.get("/").header("range", "bytes=2-4").header("if-range", tag).send();
     if_range(&tag).assert_status(206).assert_text("234");
     if_range("\"other\"").assert_status(200).assert_text("0123456789");
 }
@@ -103,7 +111,11 @@ fn a_download_has_a_name_that_no_browser_understands_differently() {
     };
     let client = App::new().get("/", download).test();
     let rows = [
-        ("Übersicht.csv", "_bersicht.csv\"; filename*=UTF-8''%C3%9Cbersicht.csv", "text/csv; charset=utf-8"),
+        (
+            "Übersicht.csv",
+            "_bersicht.csv\"; filename*=UTF-8''%C3%9Cbersicht.csv",
+            "text/csv; charset=utf-8",
+        ),
         ("a \"b\".pdf", "a _b_.pdf\"", "application/pdf"),
         ("../../a\r\nb: c", "ab_ c\"", "text/plain; charset=utf-8"),
     ];
@@ -114,7 +126,8 @@ fn a_download_has_a_name_that_no_browser_understands_differently() {
                 Some(range) => request.header("range", range).send(),
                 None => request.send(),
             };
-            response.assert_header("content-disposition", &format!("attachment; filename=\"{value}"));
+            response
+                .assert_header("content-disposition", &format!("attachment; filename=\"{value}"));
             response.assert_header("content-type", content_type);
         }
     }
@@ -131,7 +144,8 @@ fn what_is_no_file_is_a_404_that_says_so_to_developers_only() {
     }
     let app = move || {
         let path = path.clone();
-        App::new().get("/{name}", move |Path(name): Path<String>| FileResponse::open(path.join(name)))
+        App::new()
+            .get("/{name}", move |Path(name): Path<String>| FileResponse::open(path.join(name)))
     };
     let names = if cfg!(unix) { &["missing", "%2E", "fifo"][..] } else { &["missing", "%2E"] };
     for name in names {
@@ -156,14 +170,25 @@ fn links_are_followed_unless_the_name_comes_from_a_client() {
     let of_program = within.join("out");
     let client = App::new()
         .get("/of-program", move || FileResponse::open(&of_program))
-        .get("/of-client/{name}", move |Path(name): Path<String>| FileResponse::open_in(&within, &name))
+        .get("/of-client/{name}", move |Path(name): Path<String>| {
+            FileResponse::open_in(&within, &name)
+        })
         .test();
     client.get("/of-program").send().assert_text("0123456789");
     for name in ["in", "2026%2Fmay.txt"] {
         client.get(&format!("/of-client/{name}")).send().assert_status(200).assert_text("may");
     }
-    let hostile =
-        ["out", "..", "..%2Fdigits.txt", "%2Fetc%2Fpasswd", "2026", "2026%2F", ".hidden", "a%00", "a%5Cb"];
+    let hostile = [
+        "out",
+        "..",
+        "..%2Fdigits.txt",
+        "%2Fetc%2Fpasswd",
+        "2026",
+        "2026%2F",
+        ".hidden",
+        "a%00",
+        "a%5Cb",
+    ];
     for name in hostile {
         client.get(&format!("/of-client/{name}")).send().assert_status(404);
     }
@@ -213,12 +238,15 @@ fn what_wraps_a_file_keeps_its_ranges_unless_it_has_another_status() {
         .assert_status(304)
         .assert_header("cache-control", "no-store");
     let two = client.get("/attachment").header("range", "bytes=0-0,2-2").send();
-    assert!(two.assert_status(206).header("content-type").unwrap().starts_with("multipart/byteranges"));
+    assert!(
+        two.assert_status(206).header("content-type").unwrap().starts_with("multipart/byteranges")
+    );
     for (path, status) in [("/status", 201), ("/made", 200)] {
         let whole = client.get(path).header("range", "bytes=2-4").send();
         whole.assert_status(status).assert_text("0123456789").assert_no_header("accept-ranges");
     }
-    let posted = client.post("/option").header("range", "bytes=2-4").header("if-none-match", "*").send();
+    let posted =
+        client.post("/option").header("range", "bytes=2-4").header("if-none-match", "*").send();
     posted.assert_status(200).assert_text("0123456789");
 }
 
@@ -230,13 +258,17 @@ fn a_long_file_is_sent_in_parts_wherever_the_handler_runs() {
     let content: Vec<u8> = (0..1_000_000_u32).map(|number| (number % 251) as u8).collect();
     fs::write(&path, &content).unwrap();
     let file = move || FileResponse::open(&path);
-    let app =
-        App::new().route("/inline", get(file.clone()).inline()).route("/dispatched", get(file).dispatched());
+    let app = App::new()
+        .route("/inline", get(file.clone()).inline())
+        .route("/dispatched", get(file).dispatched());
     let app = app.start("127.0.0.1:0").unwrap();
     for path in ["/inline", "/dispatched"] {
-        for (range, expected) in [("", &content[..]), ("Range: bytes=5-899999\r\n", &content[5..900_000])] {
+        for (range, expected) in
+            [("", &content[..]), ("Range: bytes=5-899999\r\n", &content[5..900_000])]
+        {
             let mut stream = TcpStream::connect(app.local_addr()).unwrap();
-            write!(stream, "GET {path} HTTP/1.1\r\nHost: t\r\n{range}Connection: close\r\n\r\n").unwrap();
+            write!(stream, "GET {path} HTTP/1.1\r\nHost: t\r\n{range}Connection: close\r\n\r\n")
+                .unwrap();
             let mut answer = Vec::new();
             stream.read_to_end(&mut answer).unwrap();
             let head = answer.windows(4).position(|end| end == b"\r\n\r\n").unwrap() + 4;

@@ -1,4 +1,5 @@
-//! What lies below the prefix of a router with middleware, as somebody without a login would look for it.
+//! What lies below the prefix of a router with middleware, as somebody without a login would look
+//! for it.
 
 use filoplume::middleware::BasicAuth;
 use filoplume::prelude::*;
@@ -12,7 +13,8 @@ fn auth() -> BasicAuth {
 /// A folder with `index.html`, `public.html` and `admin/secret.html`.
 fn site() -> tempfile::TempDir {
     let site = tempfile::tempdir().expect("a folder");
-    let write = |name: &str, text: &str| std::fs::write(site.path().join(name), text).expect("a file");
+    let write =
+        |name: &str, text: &str| std::fs::write(site.path().join(name), text).expect("a file");
     std::fs::create_dir(site.path().join("admin")).expect("a folder");
     write("index.html", "start");
     write("public.html", "public");
@@ -69,7 +71,11 @@ fn check_closed(client: &TestClient, targets: &[&str]) {
         for name in METHODS {
             let response = client.request(method(name), target).send();
             let status = response.status().as_u16();
-            assert!(matches!(status, 401 | 308 | 400), "{name} {target}: {status} {}", response.text());
+            assert!(
+                matches!(status, 401 | 308 | 400),
+                "{name} {target}: {status} {}",
+                response.text()
+            );
             assert!(!response.text().contains("secret"), "{name} {target}: {}", response.text());
             if let Some(location) = response.header("location") {
                 // A client would resolve those itself, and ask for something else.
@@ -91,7 +97,9 @@ fn files_of_the_outer_router_are_behind_the_login_of_the_prefix() {
         App::new().files("/", files()).nest("/admin", admin()),
         App::new().merge(Router::new().files("/", files())).nest("/admin", admin()),
         App::new().merge(Router::new().nest("/admin", admin())).files("/", files()),
-        App::new().merge(Router::new().nest("/admin", Router::new()).with(auth())).files("/", files()),
+        App::new()
+            .merge(Router::new().nest("/admin", Router::new()).with(auth()))
+            .files("/", files()),
         App::new()
             .nest("/admin", Router::new().nest("/deep", Router::new()).with(auth()))
             .files("/", files()),
@@ -146,8 +154,13 @@ fn wildcards_captures_and_fallbacks_of_the_outer_router_do_not_answer() {
             .route("/{a}/{b}/{c}", any(path))
             .nest("/admin", admin())
             .fallback(path),
-        App::new().nest("/admin", admin()).nest("/{tenant}", Router::new().route("/{*rest}", any(path))),
-        App::new().nest("/admin", admin()).nest("/{tenant}", Router::new().fallback(path)).fallback(path),
+        App::new()
+            .nest("/admin", admin())
+            .nest("/{tenant}", Router::new().route("/{*rest}", any(path))),
+        App::new()
+            .nest("/admin", admin())
+            .nest("/{tenant}", Router::new().fallback(path))
+            .fallback(path),
     ];
     for app in apps {
         let client = app.test();
@@ -159,7 +172,9 @@ fn wildcards_captures_and_fallbacks_of_the_outer_router_do_not_answer() {
 
 #[test]
 fn the_innermost_prefix_decides_and_its_outer_middleware_stays() {
-    fn tag(name: &'static str) -> impl Fn(Request, Next<'_>) -> Result<Response> + Send + Sync + 'static {
+    fn tag(
+        name: &'static str,
+    ) -> impl Fn(Request, Next<'_>) -> Result<Response> + Send + Sync + 'static {
         move |request, next| {
             let mut response = next.run(request);
             response.add_header("x-by", name)?;
@@ -168,10 +183,15 @@ fn the_innermost_prefix_decides_and_its_outer_middleware_stays() {
     }
     let inner = Router::new().get("/x", || "x").with(tag("inner"));
     let outer = Router::new().get("/{*rest}", || "outer").nest("/inner", inner).with(tag("outer"));
-    let client = App::new().nest("/a", outer).get("/{*rest}", || "app").fallback(|| "fallback").test();
+    let client =
+        App::new().nest("/a", outer).get("/{*rest}", || "app").fallback(|| "fallback").test();
     let by = |path: &str| {
         let response = client.get(path).send();
-        format!("{} {}", response.text(), response.headers_all("x-by").collect::<Vec<_>>().join(" "))
+        format!(
+            "{} {}",
+            response.text(),
+            response.headers_all("x-by").collect::<Vec<_>>().join(" ")
+        )
     };
     assert_eq!(by("/a/inner/x"), "x inner outer");
     assert_eq!(by("/a/inner/y"), "fallback inner outer");
@@ -225,7 +245,9 @@ fn a_prefix_with_captures_guards_each_of_its_paths() {
         .nest("/t", Router::new().fallback(|| "secret"))
         .fallback(|| "secret");
     let client = app.test();
-    for target in ["/t/a/admin", "/t/a/admin/x", "/t/a/%61dmin/x", "/t/a/ADMIN/x", "/t/a%2fadmin%2fx"] {
+    for target in
+        ["/t/a/admin", "/t/a/admin/x", "/t/a/%61dmin/x", "/t/a/ADMIN/x", "/t/a%2fadmin%2fx"]
+    {
         client.get(target).send().assert_status(401);
     }
     client.get("/t/a/x").send().assert_text("secret");
@@ -262,11 +284,16 @@ fn a_catch_all_of_the_same_prefix_without_the_middleware_is_refused() {
     ];
     for app in apps {
         let message = app.start("127.0.0.1:0").expect_err("it is refused").to_string();
-        assert!(message.contains("answers all the rest of \"/admin\" without the middleware"), "{message}");
+        assert!(
+            message.contains("answers all the rest of \"/admin\" without the middleware"),
+            "{message}"
+        );
         assert_eq!(message.matches("guards.rs:").count(), 2, "both places are named: {message}");
     }
-    let own =
-        Router::new().files("/files", StaticFiles::folder(site.path())).get("/{*rest}", || "").with(auth());
+    let own = Router::new()
+        .files("/files", StaticFiles::folder(site.path()))
+        .get("/{*rest}", || "")
+        .with(auth());
     assert!(own_app(own).is_ok());
 }
 
@@ -276,9 +303,10 @@ fn own_app(router: Router) -> Result<()> {
 
 #[test]
 fn a_slash_at_the_end_is_not_redirected_in_circles() {
-    let app = App::new()
-        .get("/{*rest}", |Path(rest): Path<String>| rest)
-        .nest("/admin", Router::new().get("/users", || "users").get("/list/", || "list").with(auth()));
+    let app = App::new().get("/{*rest}", |Path(rest): Path<String>| rest).nest(
+        "/admin",
+        Router::new().get("/users", || "users").get("/list/", || "list").with(auth()),
+    );
     let client = app.test();
     client.get("/admin/users/").send().assert_status(308).assert_header("location", "/admin/users");
     client.get("/admin/list").send().assert_status(308).assert_header("location", "/admin/list/");

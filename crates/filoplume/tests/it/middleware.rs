@@ -20,7 +20,8 @@ use filoplume_runtime::answer_in_process;
 /// What an app answers to a peer, as text.
 fn ask(service: &AppService, peer: &str, request: &str) -> String {
     let peer: SocketAddr = peer.parse().unwrap();
-    let answer = answer_in_process(service, Peer::Tcp(peer), request.as_bytes(), &ServerConfig::default());
+    let answer =
+        answer_in_process(service, Peer::Tcp(peer), request.as_bytes(), &ServerConfig::default());
     String::from_utf8_lossy(&answer).into_owned()
 }
 

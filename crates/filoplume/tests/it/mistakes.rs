@@ -125,7 +125,12 @@ fn a_refusal_is_left_to_a_handler_that_takes_a_result() {
     };
     let client = App::new().post("/", add).test();
     client.post("/").json(&serde_json::json!(1)).send().assert_text("2");
-    client.post("/").json(&serde_json::json!("one")).send().assert_status(422).assert_contains("is wanted");
+    client
+        .post("/")
+        .json(&serde_json::json!("one"))
+        .send()
+        .assert_status(422)
+        .assert_contains("is wanted");
     client.post("/").body("1").send().assert_status(415).assert_contains("is wanted");
 }
 

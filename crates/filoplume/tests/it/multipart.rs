@@ -17,13 +17,16 @@ fn part(parameters: &str, content: &str) -> String {
 }
 
 fn form(parts: &[(&str, &str)]) -> String {
-    let parts: Vec<_> = parts.iter().map(|(parameters, content)| part(parameters, content)).collect();
+    let parts: Vec<_> =
+        parts.iter().map(|(parameters, content)| part(parameters, content)).collect();
     format!("{}--xyz--\r\n", parts.concat())
 }
 
 fn telling(app: App) -> TestClient {
-    app.present_errors(|error, _| Some(Response::from(error.detail().unwrap_or("(nothing)").to_owned())))
-        .test()
+    app.present_errors(|error, _| {
+        Some(Response::from(error.detail().unwrap_or("(nothing)").to_owned()))
+    })
+    .test()
 }
 
 #[track_caller]
@@ -43,7 +46,11 @@ fn list(mut form: Multipart) -> Result<String> {
 
 fn small(mut form: Multipart) -> Result<String> {
     form.set_limits(
-        MultipartLimits::new().parts_max(2).memory_bytes_max(3).field_bytes_max(5).total_bytes_max(300),
+        MultipartLimits::new()
+            .parts_max(2)
+            .memory_bytes_max(3)
+            .field_bytes_max(5)
+            .total_bytes_max(300),
     );
     let mut lengths = Vec::new();
     while let Some(mut field) = form.next_field()? {
@@ -77,35 +84,51 @@ fn fields_come_one_after_the_other() {
     check(&send("multipart/form-data; boundary=\"xyz\"", &form(&[])), expect!["200 "]);
     check(
         &send("multipart/mixed; boundary=xyz", &two),
-        expect!["415 the content is to be a form with files: send `content-type: multipart/form-data`"],
+        expect![
+            "415 the content is to be a form with files: send `content-type: multipart/form-data`"
+        ],
     );
     check(
         &send("multipart/form-data", &two),
-        expect!["400 the content type has no `boundary` of 1 to 70 of the characters that are allowed"],
+        expect![
+            "400 the content type has no `boundary` of 1 to 70 of the characters that are allowed"
+        ],
     );
     check(
         &client.post("/").body(two.as_str()).send(),
-        expect!["415 the content is to be a form with files: send `content-type: multipart/form-data`"],
+        expect![
+            "415 the content is to be a form with files: send `content-type: multipart/form-data`"
+        ],
     );
-    let twice = client.post("/").header("content-type", TYPE).header("content-type", TYPE).body(two.as_str());
+    let twice = client
+        .post("/")
+        .header("content-type", TYPE)
+        .header("content-type", TYPE)
+        .body(two.as_str());
     check(
         &twice.send(),
-        expect!["415 the content is to be a form with files: send `content-type: multipart/form-data`"],
+        expect![
+            "415 the content is to be a form with files: send `content-type: multipart/form-data`"
+        ],
     );
     check(
         &send(TYPE, ""),
         expect![
-            "400 the form is malformed before the first part, at byte 0: it ends before the final boundary"
+            "400 the form is malformed before the first part, at byte 0: it ends before the final \
+             boundary"
         ],
     );
     check(
         &send(TYPE, &two[..two.len() - 6]),
-        expect!["400 the form is malformed in part 2, at byte 171: it ends before the final boundary"],
+        expect![
+            "400 the form is malformed in part 2, at byte 171: it ends before the final boundary"
+        ],
     );
     check(
         &send(TYPE, &form(&[("filename=x", "")])),
         expect![
-            "400 the form is malformed in part 1, at byte 5: the head of the part has not one `Content-Disposition: form-data` with one name"
+            "400 the form is malformed in part 1, at byte 5: the head of the part has not one \
+             `Content-Disposition: form-data` with one name"
         ],
     );
     let not_utf8 = [
@@ -123,9 +146,13 @@ fn fields_come_one_after_the_other() {
 fn what_is_too_much_is_a_413() {
     let app = App::new().post("/", small).route("/route", post(list).content_bytes_max(100));
     let client = telling(app);
-    let send =
-        |path: &str, content: &str| client.post(path).header("content-type", TYPE).body(content).send();
-    check(&send("/", &form(&[("name=a", "123"), ("name=b; filename=c", "12345")])), expect!["200 [3, 5]"]);
+    let send = |path: &str, content: &str| {
+        client.post(path).header("content-type", TYPE).body(content).send()
+    };
+    check(
+        &send("/", &form(&[("name=a", "123"), ("name=b; filename=c", "12345")])),
+        expect!["200 [3, 5]"],
+    );
     check(
         &send("/", &form(&[("name=a", "1234")])),
         expect!["413 `a` is longer than the 3 bytes that are accepted"],
@@ -162,7 +189,10 @@ fn unread_fields_are_skipped() {
     }));
     let long = "x".repeat(100_000);
     let content = form(&[("name=none", &long), ("name=half", &long), ("name=last", "")]);
-    check(&client.post("/").header("content-type", TYPE).body(content).send(), expect!["200 none half last"]);
+    check(
+        &client.post("/").header("content-type", TYPE).body(content).send(),
+        expect!["200 none half last"],
+    );
 }
 
 #[test]
@@ -179,8 +209,9 @@ fn files_are_saved_whole_or_not_at_all() {
             Ok(saved.to_string())
         },
     ));
-    let send =
-        |path: &str, content: &str| client.post(path).header("content-type", TYPE).body(content).send();
+    let send = |path: &str, content: &str| {
+        client.post(path).header("content-type", TYPE).body(content).send()
+    };
     let long = "line\r\n".repeat(20_000);
     let content = form(&[("name=a; filename=b", &long)]);
     check(&send("/one", &content), expect!["200 120000"]);
@@ -190,7 +221,9 @@ fn files_are_saved_whole_or_not_at_all() {
     assert_eq!(std::fs::read_to_string(folder.path().join("one")).unwrap(), long);
     check(
         &send("/two", &content[..60_000]),
-        expect!["400 the form is malformed in part 1, at byte 60000: it ends before the final boundary"],
+        expect![
+            "400 the form is malformed in part 1, at byte 60000: it ends before the final boundary"
+        ],
     );
     assert!(!folder.path().join("two").exists());
 }
@@ -205,8 +238,12 @@ fn a_connection_is_used_again_after_a_form() {
     );
     let requests = [head.as_str(), &content, &head, &content].concat();
     let config = ServerConfig::default();
-    let answers =
-        filoplume_runtime::answer_in_process(&service, filoplume::Peer::Unix, requests.as_bytes(), &config);
+    let answers = filoplume_runtime::answer_in_process(
+        &service,
+        filoplume::Peer::Unix,
+        requests.as_bytes(),
+        &config,
+    );
     let answers = String::from_utf8(answers).unwrap();
     assert_eq!(answers.matches("HTTP/1.1 200 OK").count(), 2, "{answers}");
 }
@@ -234,7 +271,9 @@ proptest! {
 fn a_field_may_be_as_long_as_the_route_accepts() {
     const MEBIBYTE: usize = 1024 * 1024;
     let count = |mut form: Multipart| -> Result<String> {
-        let Some(mut field) = form.next_field()? else { return Err(Error::bad_request("an empty form")) };
+        let Some(mut field) = form.next_field()? else {
+            return Err(Error::bad_request("an empty form"));
+        };
         Ok(std::io::copy(&mut field, &mut std::io::sink())?.to_string())
     };
     let app = App::new()

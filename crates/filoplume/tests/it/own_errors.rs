@@ -50,7 +50,9 @@ fn app() -> App {
     App::new()
         .get("/own/{item}", |Path(item): Path<String>| take(&item))
         .get("/any/{item}", |Path(item): Path<String>| -> Result<String> { Ok(take(&item)?) })
-        .get("/chosen", || -> Result<()> { Err(Error::bad_request("no").with_source(ShopError::SoldOut)) })
+        .get("/chosen", || -> Result<()> {
+            Err(Error::bad_request("no").with_source(ShopError::SoldOut))
+        })
         .get("/other", || -> Result<String> { Ok("x".parse::<u32>()?.to_string()) })
 }
 
@@ -60,7 +62,11 @@ fn an_error_type_of_the_app_keeps_its_status_behind_a_question_mark() {
     let client = app().error_response::<ShopError>().test();
     for path in ["/own", "/any"] {
         client.get(&format!("{path}/tea")).send().assert_status(200).assert_text("tea");
-        client.get(&format!("{path}/unicorn")).send().assert_status(409).assert_contains("sold out");
+        client
+            .get(&format!("{path}/unicorn"))
+            .send()
+            .assert_status(409)
+            .assert_contains("sold out");
         client
             .get(&format!("{path}/house"))
             .send()
@@ -98,7 +104,8 @@ impl std::io::Write for Log {
 fn logged(app: App, path: &str) -> String {
     let log = Log::default();
     let writer = log.clone();
-    let subscriber = tracing_subscriber::fmt().with_ansi(false).with_writer(move || writer.clone()).finish();
+    let subscriber =
+        tracing_subscriber::fmt().with_ansi(false).with_writer(move || writer.clone()).finish();
     let client = app.test();
     tracing::subscriber::with_default(subscriber, || client.get(path).send());
     let text = log.0.lock().clone();
@@ -108,13 +115,17 @@ fn logged(app: App, path: &str) -> String {
 #[test]
 fn a_status_that_is_lost_is_a_warning_with_the_way_out() {
     let text = logged(app(), "/any/unicorn");
-    assert!(text.contains("own_errors::ShopError` says by `IntoResponse` how it is answered"), "{text}");
+    assert!(
+        text.contains("own_errors::ShopError` says by `IntoResponse` how it is answered"),
+        "{text}"
+    );
     assert!(text.contains("`.error_response::<ShopError>()`"), "{text}");
     assert!(!logged(app(), "/other").contains("IntoResponse"));
     assert!(!logged(app(), "/own/unicorn").contains("IntoResponse"));
     let kept = logged(app().error_response::<ShopError>(), "/any/till");
     assert!(kept.contains("the till is broken") && !kept.contains("IntoResponse"), "{kept}");
 
-    let page = app().development(true).test().get("/any/unicorn").header("accept", "text/html").send();
+    let page =
+        app().development(true).test().get("/any/unicorn").header("accept", "text/html").send();
     page.assert_status(500).assert_contains("error_response::&lt;ShopError&gt;()");
 }

@@ -69,10 +69,20 @@ fn tools_get_problem_details() {
             .assert_status(410)
             .assert_header("content-type", "application/problem+json")
             .assert_header("vary", "accept")
-            .assert_json(&json!({"title": "Gone", "status": 410, "detail": "it <left> & \"went\""}));
+            .assert_json(
+                &json!({"title": "Gone", "status": 410, "detail": "it <left> & \"went\""}),
+            );
     }
-    client.get("/plain").send().assert_status(418).assert_text(r#"{"title":"I'm a teapot","status":418}"#);
-    client.get("/nowhere").send().assert_status(404).assert_text(r#"{"title":"Not Found","status":404}"#);
+    client
+        .get("/plain")
+        .send()
+        .assert_status(418)
+        .assert_text(r#"{"title":"I'm a teapot","status":418}"#);
+    client
+        .get("/nowhere")
+        .send()
+        .assert_status(404)
+        .assert_text(r#"{"title":"Not Found","status":404}"#);
 }
 
 #[test]
@@ -94,7 +104,8 @@ fn plain_text_is_for_those_who_accept_only_that() {
     let response = app().test().get("/fields").header("accept", "text/plain").send();
     response.assert_status(422).assert_header("content-type", "text/plain; charset=utf-8");
     response.assert_text(
-        "422 Unprocessable Entity\ntwo fields are wrong\n- name: is empty\n- items[2].price: is < 0\n",
+        "422 Unprocessable Entity\ntwo fields are wrong\n- name: is empty\n- items[2].price: is < \
+         0\n",
     );
 }
 
@@ -121,7 +132,8 @@ fn fields_are_a_member_and_a_list() {
 fn a_kind_of_problem_has_a_type_a_title_and_members() {
     let app = App::new().post("/buy", || -> Result<()> {
         let error = Error::new(StatusCode::FORBIDDEN, "30 are not enough for 50");
-        let error = error.with_type("https://example.com/out-of-credit").with_title("Not enough credit");
+        let error =
+            error.with_type("https://example.com/out-of-credit").with_title("Not enough credit");
         Err(error.with_member("balance", 30)?.with_member("accounts", ["/a/1", "/a/2"])?)
     });
     app.test().post("/buy").send().assert_status(403).assert_json(&json!({
@@ -141,7 +153,9 @@ fn production_tells_no_causes_panics_or_places() {
         for accept in [BROWSER, "*/*", "text/plain"] {
             let response = client.get(path).header("accept", accept).send();
             response.assert_status(500).assert_contains("Internal Server Error");
-            for secret in ["secret", "1234", "boom", "panic", ".rs", "hint", "development", "Extension"] {
+            for secret in
+                ["secret", "1234", "boom", "panic", ".rs", "hint", "development", "Extension"]
+            {
                 assert!(!response.text().contains(secret), "{secret} is told:\n{response:?}");
             }
         }
@@ -163,7 +177,9 @@ fn what_middleware_does_to_a_failure_stays() {
     let client = app.test();
     let response = client.get("/gone").send();
     response.assert_status(404).assert_header("x-failed", "true");
-    response.assert_json(&json!({"title": "Not Found", "status": 404, "detail": "it <left> & \"went\""}));
+    response.assert_json(
+        &json!({"title": "Not Found", "status": 404, "detail": "it <left> & \"went\""}),
+    );
     assert_eq!(response.headers_all("vary").collect::<Vec<_>>(), ["origin", "accept"]);
     client.get("/panics").send().assert_status(500).assert_header("x-failed", "true");
     client.get("/nowhere").send().assert_status(404).assert_header("x-failed", "true");
@@ -182,15 +198,30 @@ fn middleware_can_make_something_else_of_a_failure() {
         Ok::<_, Error>(response)
     });
     let client = app.test();
-    client.get("/gone").send().assert_status(303).assert_header("location", "/login").assert_text("");
-    client.get("/plain").send().assert_status(418).assert_text("own content").assert_no_header("vary");
+    client
+        .get("/gone")
+        .send()
+        .assert_status(303)
+        .assert_header("location", "/login")
+        .assert_text("");
+    client
+        .get("/plain")
+        .send()
+        .assert_status(418)
+        .assert_text("own content")
+        .assert_no_header("vary");
 }
 
 #[test]
 fn head_has_the_headers_of_a_failure_and_no_content() {
     let client = app().test();
     let length = client.get("/gone").send().body().len().to_string();
-    client.head("/gone").send().assert_status(410).assert_header("content-length", &length).assert_text("");
+    client
+        .head("/gone")
+        .send()
+        .assert_status(410)
+        .assert_header("content-length", &length)
+        .assert_text("");
 }
 
 #[test]
@@ -269,7 +300,10 @@ fn development_tells_tools_in_a_member() {
     let client = app().development(true).test();
     let mut json: Value = client.get("/broken").send().json();
     let place = json["development"]["written_at"].take();
-    assert!(place.as_str().is_some_and(|place| place.contains("tests/it/presentation.rs:")), "{place}");
+    assert!(
+        place.as_str().is_some_and(|place| place.contains("tests/it/presentation.rs:")),
+        "{place}"
+    );
     let expected = json!({
         "title": "Internal Server Error",
         "status": 500,
@@ -281,7 +315,11 @@ fn development_tells_tools_in_a_member() {
         },
     });
     assert_eq!(json, expected);
-    client.get("/broken").header("accept", "text/plain").send().assert_contains("caused by: password 1234");
+    client
+        .get("/broken")
+        .header("accept", "text/plain")
+        .send()
+        .assert_contains("caused by: password 1234");
 }
 
 #[test]
@@ -362,7 +400,11 @@ fn logged(run: impl FnOnce()) -> Vec<String> {
         .finish();
     tracing::subscriber::with_default(subscriber, run);
     let bytes = log.0.lock().clone();
-    String::from_utf8(bytes).expect("a log is text").lines().map(|line| line.trim().to_owned()).collect()
+    String::from_utf8(bytes)
+        .expect("a log is text")
+        .lines()
+        .map(|line| line.trim().to_owned())
+        .collect()
 }
 
 #[test]
@@ -372,7 +414,10 @@ fn a_panic_is_one_line_in_the_log_and_the_next_request_is_served() {
         client.get("/panics").send().assert_status(500);
         client.get("/users/7").send().assert_status(200).assert_text("7");
     });
-    assert_eq!(lines, [r#"ERROR a handler panicked method="GET" route="/panics" panic="boom <b>""#]);
+    assert_eq!(
+        lines,
+        [r#"ERROR a handler panicked method="GET" route="/panics" panic="boom <b>""#]
+    );
 }
 
 #[test]
@@ -391,7 +436,10 @@ fn a_panic_in_middleware_is_answered_too() {
             .assert_json(&json!({"title": "Internal Server Error", "status": 500}));
         client.get("/users/7").send().assert_status(200);
     });
-    assert_eq!(lines, [r#"ERROR a handler panicked method="GET" route="/plain" panic="not this one""#]);
+    assert_eq!(
+        lines,
+        [r#"ERROR a handler panicked method="GET" route="/plain" panic="not this one""#]
+    );
 }
 
 #[test]
@@ -414,7 +462,10 @@ fn development_mode_says_at_the_start_that_it_is_on() {
         client.get("/users/1").send();
         client.get("/users/2").send();
     });
-    assert_eq!(lines, ["WARN development mode is on: whoever asks is shown errors, routes and requests"]);
+    assert_eq!(
+        lines,
+        ["WARN development mode is on: whoever asks is shown errors, routes and requests"]
+    );
     assert!(logged(|| drop(app().test())).is_empty());
 }
 

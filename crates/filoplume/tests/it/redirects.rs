@@ -18,6 +18,9 @@ fn a_target_is_a_url_whatever_is_in_it() {
     ];
     for (target, location) in rows {
         let response = client.get("/").query(&[("to", target)]).send();
-        response.assert_status(303).assert_header("location", location).assert_no_header("set-cookie");
+        response
+            .assert_status(303)
+            .assert_header("location", location)
+            .assert_no_header("set-cookie");
     }
 }

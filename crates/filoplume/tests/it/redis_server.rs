@@ -73,11 +73,14 @@ impl RedisServer {
     fn wait(&self) {
         let deadline = Instant::now() + Duration::from_secs(30);
         loop {
-            let answer =
-                self.connect().and_then(|mut connection| redis::cmd("PING").query::<String>(&mut connection));
+            let answer = self
+                .connect()
+                .and_then(|mut connection| redis::cmd("PING").query::<String>(&mut connection));
             match answer {
                 Ok(_) => return,
-                Err(error) => assert!(Instant::now() < deadline, "redis-server does not answer: {error}"),
+                Err(error) => {
+                    assert!(Instant::now() < deadline, "redis-server does not answer: {error}")
+                }
             }
             std::thread::sleep(Duration::from_millis(10));
         }

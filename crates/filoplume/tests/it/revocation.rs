@@ -23,12 +23,15 @@ fn app(sessions: Sessions) -> App {
         .post("/basket", |session: Session| session.insert("basket", "tea"))
         .get("/basket", |session: Session| session.get::<String>("basket"))
         .post("/clear", |session: Session| session.clear())
-        .post("/logout-everywhere", |session: Session, State(generations): State<Arc<MemoryGenerations>>| {
-            if let Some(subject) = session.subject()? {
-                generations.advance(subject);
-            }
-            session.destroy()
-        })
+        .post(
+            "/logout-everywhere",
+            |session: Session, State(generations): State<Arc<MemoryGenerations>>| {
+                if let Some(subject) = session.subject()? {
+                    generations.advance(subject);
+                }
+                session.destroy()
+            },
+        )
         .post(
             "/password",
             |session: Session, State(generations): State<Arc<MemoryGenerations>>| -> Result<()> {
@@ -43,7 +46,8 @@ fn app(sessions: Sessions) -> App {
 /// Runs a test with sessions in each place, and the generations that revoke them.
 fn in_each_place(test: impl Fn(&dyn Fn() -> TestClient, &MemoryGenerations)) {
     let folder = tempfile::tempdir().expect("there is room");
-    let sqlite = Arc::new(SqliteStore::open(folder.path().join("sessions.db")).expect("it can be opened"));
+    let sqlite =
+        Arc::new(SqliteStore::open(folder.path().join("sessions.db")).expect("it can be opened"));
     let memory = Arc::new(MemoryStore::new());
     for sessions in [
         Sessions::in_cookie(key()),
@@ -142,7 +146,9 @@ fn a_void_session_leaves_its_store() {
 fn a_login_of_a_process_before_is_void_with_generations_in_memory() {
     let start = || {
         let generations = Arc::new(MemoryGenerations::new());
-        app(Sessions::in_cookie(key()).generations(Arc::clone(&generations))).state(generations).test()
+        app(Sessions::in_cookie(key()).generations(Arc::clone(&generations)))
+            .state(generations)
+            .test()
     };
     let before = start();
     before.post("/login/ada").send().assert_status(200);

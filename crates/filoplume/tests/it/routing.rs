@@ -26,7 +26,11 @@ fn ask(client: &TestClient, request: &str) -> String {
     } else if is_problem && !response.body().is_empty() {
         let problem: Value = response.json();
         line.push_str(
-            problem["detail"].as_str().map(|detail| format!(" ({detail})")).unwrap_or_default().as_str(),
+            problem["detail"]
+                .as_str()
+                .map(|detail| format!(" ({detail})"))
+                .unwrap_or_default()
+                .as_str(),
         );
     }
     line + "\n"
@@ -121,7 +125,8 @@ fn a_redirect_never_leads_to_another_host() {
 /// A client resolves `.` and `..` before it asks again: it would be led elsewhere, or in circles.
 #[test]
 fn a_redirect_has_no_dot_segments() {
-    let app = App::new().get("/a/{x}/{y}/b/", || "a").get("/{x}/", || "x").get("/{x}/{y}/", || "xy");
+    let app =
+        App::new().get("/a/{x}/{y}/b/", || "a").get("/{x}/", || "x").get("/{x}/{y}/", || "xy");
     let client = app.test();
     for target in [
         "/a/./x/b",
@@ -139,9 +144,9 @@ fn a_redirect_has_no_dot_segments() {
     ] {
         let response = client.get(target).send();
         let location = response.header("location").unwrap_or("/");
-        let has_dots = location
-            .split('/')
-            .any(|part| matches!(part.to_ascii_lowercase().replace("%2e", ".").as_str(), "." | ".."));
+        let has_dots = location.split('/').any(|part| {
+            matches!(part.to_ascii_lowercase().replace("%2e", ".").as_str(), "." | "..")
+        });
         assert!(!has_dots, "{target} leads to {location}");
     }
     // Others are redirected as ever.
@@ -160,7 +165,9 @@ fn methods_that_are_implied_are_answered() {
         .route("/mixed", get(|| "got").any(|method: Method| format!("any {method}")))
         .route(
             "/vote",
-            on([method("PURGE"), Method::PUT, Method::PUT], |method: Method| format!("on {method}")),
+            on([method("PURGE"), Method::PUT, Method::PUT], |method: Method| {
+                format!("on {method}")
+            }),
         );
     check(
         app,
@@ -228,7 +235,9 @@ fn captures_take_what_literal_text_leaves() {
     let app = App::new()
         .get("/users/{id}", |Path(id): Path<String>| format!("user {id}"))
         .get("/users/me", || "me")
-        .get("/users/{id}/posts/{post}", |Path((id, post)): Path<(String, String)>| format!("{id} {post}"))
+        .get("/users/{id}/posts/{post}", |Path((id, post)): Path<(String, String)>| {
+            format!("{id} {post}")
+        })
         .get("/files/{name}.txt", |Path(name): Path<String>| format!("text {name}"))
         .get("/files/{name}", |Path(name): Path<String>| format!("file {name}"))
         .get("/api/v{major}/info", |Path(major): Path<String>| format!("version {major}"))
@@ -338,7 +347,9 @@ fn paths_are_matched_encoded_and_captures_decoded() {
 
 #[test]
 fn targets_have_other_forms() {
-    let app = || App::new().get("/", || "root").get("/a/{x}", |Path(x): Path<String>| x).post("/p", || "p");
+    let app = || {
+        App::new().get("/", || "root").get("/a/{x}", |Path(x): Path<String>| x).post("/p", || "p")
+    };
     check(
         app(),
         &[
@@ -390,14 +401,18 @@ fn a_long_path_is_matched_or_refused_and_nothing_else() {
 /// Notes down that it was passed.
 fn passes(name: &'static str) -> impl Middleware {
     move |mut request: Request, next: Next<'_>| {
-        let mut names = request.extensions().get::<Vec<&'static str>>().cloned().unwrap_or_default();
+        let mut names =
+            request.extensions().get::<Vec<&'static str>>().cloned().unwrap_or_default();
         names.push(name);
         request.extensions_mut().insert(names);
         next.run(request)
     }
 }
 
-fn passed(Extension(names): Extension<Vec<&'static str>>, State(state): State<&'static str>) -> String {
+fn passed(
+    Extension(names): Extension<Vec<&'static str>>,
+    State(state): State<&'static str>,
+) -> String {
     format!("{} state={state}", names.join(">"))
 }
 
@@ -451,18 +466,21 @@ fn nested_routers_have_middleware_state_and_captures_of_their_own() {
 
 #[test]
 fn the_innermost_fallback_whose_prefix_matches_answers() {
-    let tenant =
-        Router::new().get("/known", || "known").fallback(|Path(tenant): Path<String>, request: Request| {
+    let tenant = Router::new().get("/known", || "known").fallback(
+        |Path(tenant): Path<String>, request: Request| {
             format!("tenant {tenant}: {}", request.path())
-        });
+        },
+    );
     let inner = Router::new().get("/known", || "known").fallback(|| "inner");
     let api = Router::new()
         .get("/known", || "known")
         .fallback(|| "api")
         .nest("/inner", inner)
         .nest("/none", Router::new().get("/x", || "x"));
-    let app =
-        App::new().nest("/api", api).nest("/t/{tenant}", tenant).fallback(|| (StatusCode::NOT_FOUND, "app"));
+    let app = App::new()
+        .nest("/api", api)
+        .nest("/t/{tenant}", tenant)
+        .fallback(|| (StatusCode::NOT_FOUND, "app"));
     check(
         app,
         &[
@@ -681,7 +699,8 @@ fn conflicts_name_both_routes() {
 #[test]
 fn a_fallback_leaves_no_place_for_another_behind_a_capture() {
     let one = Router::new().get("/x", || "x").fallback(|| "no such note of one");
-    let app = App::new().nest("/users", Router::new().nest("/{id}", one).fallback(|| "no such user"));
+    let app =
+        App::new().nest("/users", Router::new().nest("/{id}", one).fallback(|| "no such user"));
     check_mistakes(
         app,
         &expect![[r#"
@@ -737,7 +756,10 @@ fn an_app_that_was_started_answers_until_it_is_shut_down() {
     socket.write_all(b"GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n").unwrap();
     let mut answer = String::new();
     socket.read_to_string(&mut answer).unwrap();
-    assert!(answer.starts_with("HTTP/1.1 200 OK\r\n") && answer.ends_with("\r\n\r\nhi"), "{answer}");
+    assert!(
+        answer.starts_with("HTTP/1.1 200 OK\r\n") && answer.ends_with("\r\n\r\nhi"),
+        "{answer}"
+    );
     let address = app.local_addr();
     app.shutdown();
     assert!(TcpStream::connect(address).is_err(), "nobody listens any more");
@@ -754,7 +776,9 @@ fn an_app_can_listen_at_a_unix_socket() {
     let path = folder.path().join("app.sock");
     let at = path.clone();
     // It listens until the test's process ends.
-    std::thread::spawn(move || App::new().get("/", |peer: filoplume::Peer| peer.to_string()).listen_unix(at));
+    std::thread::spawn(move || {
+        App::new().get("/", |peer: filoplume::Peer| peer.to_string()).listen_unix(at)
+    });
     let deadline = Instant::now() + Duration::from_secs(10);
     let mut socket = loop {
         match UnixStream::connect(&path) {

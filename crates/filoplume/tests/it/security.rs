@@ -22,19 +22,28 @@ fn who(Extension(User(name)): Extension<User>) -> String {
 
 #[test]
 fn basic_auth_lets_through_who_is_known() {
-    let check =
-        |basic: &Basic| (basic.user == "ada" && basic.password == "p:w ä").then(|| User(basic.user.clone()));
+    let check = |basic: &Basic| {
+        (basic.user == "ada" && basic.password == "p:w ä").then(|| User(basic.user.clone()))
+    };
     let client = App::new().get("/", who).with(BasicAuth::new(check)).test();
     client.get("/").basic("ada", "p:w ä").send().assert_text("hello ada");
     let challenge = r#"Basic realm="protected", charset="UTF-8""#;
-    for authorization in
-        ["", "Basic", "Basic !", "Basic YWRh", "Basic YWRhOng=", "Bearer YWRh", "basic", "Basic YWRhOvw="]
-    {
+    for authorization in [
+        "",
+        "Basic",
+        "Basic !",
+        "Basic YWRh",
+        "Basic YWRhOng=",
+        "Bearer YWRh",
+        "basic",
+        "Basic YWRhOvw=",
+    ] {
         let answer = client.get("/").header("authorization", authorization).send();
         answer.assert_status(401).assert_header("www-authenticate", challenge);
     }
     client.get("/").send().assert_status(401).assert_header("www-authenticate", challenge);
-    let two = client.get("/").basic("ada", "p:w ä").header("authorization", "Basic YWRhOng=").send();
+    let two =
+        client.get("/").basic("ada", "p:w ä").header("authorization", "Basic YWRhOng=").send();
     two.assert_status(401);
     // Also where nothing is: who is not known does not learn what there is.
     client.get("/nowhere").send().assert_status(401);
@@ -42,10 +51,13 @@ fn basic_auth_lets_through_who_is_known() {
 
 #[test]
 fn a_realm_cannot_leave_its_quotes() {
-    let client = App::new().with(BasicAuth::user("a", "b").realm("x\", evil=\"\r\nset-cookie: a=b")).test();
+    let client =
+        App::new().with(BasicAuth::user("a", "b").realm("x\", evil=\"\r\nset-cookie: a=b")).test();
     let answer = client.get("/").send();
-    answer
-        .assert_header("www-authenticate", r#"Basic realm="x\", evil=\"  set-cookie: a=b", charset="UTF-8""#);
+    answer.assert_header(
+        "www-authenticate",
+        r#"Basic realm="x\", evil=\"  set-cookie: a=b", charset="UTF-8""#,
+    );
     answer.assert_no_header("set-cookie");
 }
 
@@ -74,7 +86,9 @@ fn bearer_refusals_are_those_of_rfc_6750() {
     };
     let client = App::new()
         .get("/", who)
-        .post("/", |_: Extension<User>| -> Result<&str> { Err(BearerAuth::insufficient_scope("write")) })
+        .post("/", |_: Extension<User>| -> Result<&str> {
+            Err(BearerAuth::insufficient_scope("write"))
+        })
         .with(BearerAuth::new(check).realm("api"))
         .test();
     client.get("/").bearer("t0k.en").send().assert_text("hello ada");
@@ -131,8 +145,9 @@ fn jwt() -> Jwt {
 #[test]
 fn a_token_is_issued_and_read() {
     let client = App::new().get("/me", |Claims(who): Claims<Who>| who.sub).with(jwt()).test();
-    let token =
-        |claims: &serde_json::Value| jwt().issue(claims, Duration::from_secs(60)).expect("it is signed");
+    let token = |claims: &serde_json::Value| {
+        jwt().issue(claims, Duration::from_secs(60)).expect("it is signed")
+    };
     let ada = token(&serde_json::json!({"sub": "ada"}));
     client.get("/me").bearer(&ada).send().assert_text("ada");
     client
@@ -141,29 +156,38 @@ fn a_token_is_issued_and_read() {
         .assert_status(401)
         .assert_header("www-authenticate", r#"Bearer realm="protected""#);
     let invalid = |description: &str| {
-        format!(r#"Bearer realm="protected", error="invalid_token", error_description="{description}""#)
+        format!(
+            r#"Bearer realm="protected", error="invalid_token", error_description="{description}""#
+        )
     };
     let old = token(&serde_json::json!({"sub": "ada", "exp": 1_000_000}));
     let refused = client.get("/me").bearer(&old).send();
     refused.assert_status(401).assert_header("www-authenticate", &invalid("the token has expired"));
     let refused = client.get("/me").bearer("a.b.c").send();
-    refused.assert_status(401).assert_header("www-authenticate", &invalid("the token is not valid"));
+    refused
+        .assert_status(401)
+        .assert_header("www-authenticate", &invalid("the token is not valid"));
     for claims in [serde_json::json!({}), serde_json::json!({"sub": 17})] {
         let refused = client.get("/me").bearer(&token(&claims)).send();
-        refused.assert_status(401).assert_header("www-authenticate", &invalid("the token lacks a claim"));
+        refused
+            .assert_status(401)
+            .assert_header("www-authenticate", &invalid("the token lacks a claim"));
     }
 }
 
 #[test]
 fn an_optional_token_may_be_missing_but_not_wrong() {
     let client = App::new()
-        .get("/", |claims: Option<Claims<Who>>| claims.map_or("nobody".to_owned(), |Claims(who)| who.sub))
+        .get("/", |claims: Option<Claims<Who>>| {
+            claims.map_or("nobody".to_owned(), |Claims(who)| who.sub)
+        })
         .get("/must", |Claims(who): Claims<Who>| who.sub)
         .with(jwt().optional())
         .test();
     client.get("/").send().assert_text("nobody");
     client.get("/must").send().assert_status(401);
-    let ada = jwt().issue(&Who { sub: "ada".to_owned() }, Duration::from_secs(60)).expect("it is signed");
+    let ada =
+        jwt().issue(&Who { sub: "ada".to_owned() }, Duration::from_secs(60)).expect("it is signed");
     client.get("/").bearer(&ada).send().assert_text("ada");
     client.get("/").bearer("a.b.c").send().assert_status(401);
     client.get("/").basic("a", "b").send().assert_status(401);
@@ -197,7 +221,9 @@ fn shop_app() -> App {
         .get("/", |token: CsrfToken| token.to_string())
         .post("/buy", |content: String| content)
         .post("/upload", |content: Vec<u8>| content.len().to_string())
-        .post("/stream", |mut body: Body| -> Result<String> { Ok(std::io::read_to_string(&mut body)?) })
+        .post("/stream", |mut body: Body| -> Result<String> {
+            Ok(std::io::read_to_string(&mut body)?)
+        })
         .post("/login", |session: Session| session.renew())
         .post("/hooks/paid", || "thanks")
         .delete("/all", || "gone")
@@ -217,7 +243,8 @@ fn a_form_with_the_token_of_its_session_is_taken() {
     form.assert_status(200).assert_contains("item=tea");
     client.post("/buy").header("x-csrf-token", &token).body("plain").send().assert_text("plain");
     client.delete("/all").header("x-csrf-token", &token).send().assert_text("gone");
-    let chunked = client.post("/stream").form(&[("_csrf", token.as_str()), ("a", "b")]).chunked().send();
+    let chunked =
+        client.post("/stream").form(&[("_csrf", token.as_str()), ("a", "b")]).chunked().send();
     chunked.assert_status(200).assert_contains("&a=b");
     let again = client.get("/").send().text().to_owned();
     assert_ne!(again, token, "each page has another mask");
@@ -255,17 +282,21 @@ fn an_upload_that_still_arrives_is_read_from_its_start() {
     let secret = in_process.cookie("__Host-session-csrf").expect("it is set");
     let app = shop_app().start("127.0.0.1:0").expect("there is a port");
     let head = format!(
-        "--b\r\ncontent-disposition: form-data; name=\"_csrf\"\r\n\r\n{token}\r\n--b\r\n\
-         content-disposition: form-data; name=\"file\"; filename=\"a\"\r\n\r\n"
+        "--b\r\ncontent-disposition: form-data; \
+         name=\"_csrf\"\r\n\r\n{token}\r\n--b\r\ncontent-disposition: form-data; name=\"file\"; \
+         filename=\"a\"\r\n\r\n"
     );
     let (file, end) = ("x".repeat(300_000), "\r\n--b--\r\n");
     let length = head.len() + file.len() + end.len();
-    for (path, expected) in [("/stream", format!("{head}{file}{end}")), ("/upload", length.to_string())] {
+    for (path, expected) in
+        [("/stream", format!("{head}{file}{end}")), ("/upload", length.to_string())]
+    {
         let mut socket = TcpStream::connect(app.local_addr()).expect("it listens");
         write!(
             socket,
-            "POST {path} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\ncookie: __Host-session-csrf={secret}\r\n\
-             content-type: multipart/form-data; boundary=b\r\ncontent-length: {length}\r\n\r\n"
+            "POST {path} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\ncookie: \
+             __Host-session-csrf={secret}\r\ncontent-type: multipart/form-data; \
+             boundary=b\r\ncontent-length: {length}\r\n\r\n"
         )
         .expect("it listens");
         // In pieces, the first of which end within the token.
@@ -277,7 +308,11 @@ fn an_upload_that_still_arrives_is_read_from_its_start() {
         socket.read_to_string(&mut answer).expect("it answers");
         let (status, content) = answer.split_once("\r\n\r\n").expect("it has a head");
         assert!(status.starts_with("HTTP/1.1 200 "), "{status}");
-        assert!(content.contains(&expected) || content == expected, "{path}: {} bytes", content.len());
+        assert!(
+            content.contains(&expected) || content == expected,
+            "{path}: {} bytes",
+            content.len()
+        );
     }
     app.shutdown();
 }
@@ -375,7 +410,9 @@ fn bytes_reach_the_handler_as_they_came() {
         .test();
     let token = client.get("/").send().text().to_owned();
     let body = format!("a=%ff&_csrf={token}&&b");
-    let answer =
-        client.post("/").header("content-type", "application/x-www-form-urlencoded").body(body.clone());
+    let answer = client
+        .post("/")
+        .header("content-type", "application/x-www-form-urlencoded")
+        .body(body.clone());
     answer.send().assert_text(&body);
 }

@@ -24,8 +24,12 @@ fn status(address: SocketAddr, target: &str) -> u16 {
 fn an_app_keeps_its_configuration_unless_the_builder_sets_another() {
     let with_max = |max| ServerConfig::default().connections_max(max).raise_descriptor_limit(false);
     let app = || App::new().get("/", || "hi");
-    let rows =
-        [(None, None, None), (Some(7), None, Some(7)), (None, Some(9), Some(9)), (Some(7), Some(9), Some(9))];
+    let rows = [
+        (None, None, None),
+        (Some(7), None, Some(7)),
+        (None, Some(9), Some(9)),
+        (Some(7), Some(9), Some(9)),
+    ];
     for (of_app, of_builder, expected) in rows {
         let app = of_app.into_iter().fold(app(), |app, max| app.config(with_max(max)));
         let mut builder = Server::builder().bind("127.0.0.1:0").unwrap();
@@ -137,7 +141,13 @@ fn a_started_app_finishes_what_was_begun_when_a_signal_comes() {
     let mut stream = TcpStream::connect(address).unwrap();
     stream.write_all(b"GET / HTTP/1.1\r\nHost: t\r\n\r\n").unwrap();
     line_with("called");
-    assert!(Command::new("kill").args(["-s", "TERM", &child.id().to_string()]).status().unwrap().success());
+    assert!(
+        Command::new("kill")
+            .args(["-s", "TERM", &child.id().to_string()])
+            .status()
+            .unwrap()
+            .success()
+    );
     let deadline = Instant::now() + Duration::from_secs(60);
     // The signal has arrived when nobody is let in any more.
     while TcpStream::connect(address).is_ok() {
@@ -155,7 +165,11 @@ fn a_started_app_finishes_what_was_begun_when_a_signal_comes() {
 /// Sends a request with an `Accept`, and returns the whole answer.
 fn ask(address: SocketAddr, request: &str, accept: &str) -> String {
     let mut stream = TcpStream::connect(address).unwrap();
-    write!(stream, "{request} HTTP/1.1\r\nHost: t\r\nAccept: {accept}\r\nConnection: close\r\n\r\n").unwrap();
+    write!(
+        stream,
+        "{request} HTTP/1.1\r\nHost: t\r\nAccept: {accept}\r\nConnection: close\r\n\r\n"
+    )
+    .unwrap();
     let mut answer = String::new();
     stream.read_to_string(&mut answer).unwrap();
     answer
@@ -194,19 +208,31 @@ fn what_the_engine_refuses_looks_like_the_errors_of_the_app() {
     ];
     let answers = ask_while_full(App::new(), &requests);
     for answer in &answers {
-        assert!(answer.starts_with("HTTP/1.1 503 ") && answer.contains("retry-after: "), "{answer}");
+        assert!(
+            answer.starts_with("HTTP/1.1 503 ") && answer.contains("retry-after: "),
+            "{answer}"
+        );
         assert!(answer.contains("vary: accept\r\n") && !answer.contains("database"), "{answer}");
     }
     assert!(answers[0].contains("content-type: application/problem+json"), "{}", answers[0]);
-    assert!(answers[0].ends_with(r#"{"title":"Service Unavailable","status":503}"#), "{}", answers[0]);
+    assert!(
+        answers[0].ends_with(r#"{"title":"Service Unavailable","status":503}"#),
+        "{}",
+        answers[0]
+    );
     assert!(answers[1].contains("<h1><span>503</span> Service Unavailable</h1>"), "{}", answers[1]);
     assert!(answers[2].ends_with("\r\n\r\n503 Service Unavailable\n"), "{}", answers[2]);
     assert!(answers[3].ends_with("\r\n\r\n"), "{}", answers[3]);
 
     let answers = ask_while_full(App::new().development(true), &requests[..2]);
     for answer in &answers {
-        assert!(answer.starts_with("HTTP/1.1 503 ") && answer.contains("retry-after: "), "{answer}");
-        for text in ["no thread would be free in time", "0 of 1 permits", "database", "queue_timeout"] {
+        assert!(
+            answer.starts_with("HTTP/1.1 503 ") && answer.contains("retry-after: "),
+            "{answer}"
+        );
+        for text in
+            ["no thread would be free in time", "0 of 1 permits", "database", "queue_timeout"]
+        {
             assert!(answer.contains(text), "{text}: {answer}");
         }
     }
@@ -224,9 +250,15 @@ fn the_app_presents_refusals_itself_and_may_fail() {
     for answer in ask_while_full(app, &requests) {
         assert!(answer.starts_with("HTTP/1.1 503 ") && answer.ends_with("oops: 503"), "{answer}");
     }
-    assert_eq!(calls.load(std::sync::atomic::Ordering::SeqCst), 3, "a flood does not call it again");
+    assert_eq!(
+        calls.load(std::sync::atomic::Ordering::SeqCst),
+        3,
+        "a flood does not call it again"
+    );
 
-    for answer in ask_while_full(App::new().present_errors(|_, _| panic!("in the presenter")), &requests) {
+    for answer in
+        ask_while_full(App::new().present_errors(|_, _| panic!("in the presenter")), &requests)
+    {
         assert!(answer.starts_with("HTTP/1.1 503 ") && answer.contains("problem+json"), "{answer}");
     }
 }
@@ -237,8 +269,9 @@ fn a_content_for_which_there_is_no_memory_is_refused_in_the_same_words() {
         [(false, r#"{"title":"Service Unavailable","status":503}"#), (true, "memory_max")]
     {
         let mut app_of_mode = App::new().post("/", |text: String| text.len().to_string());
-        app_of_mode =
-            app_of_mode.config(ServerConfig::default().memory_max(200_000)).development(is_development);
+        app_of_mode = app_of_mode
+            .config(ServerConfig::default().memory_max(200_000))
+            .development(is_development);
         let app = app_of_mode.start("127.0.0.1:0").unwrap();
         let mut stream = TcpStream::connect(app.local_addr()).unwrap();
         write!(stream, "POST / HTTP/1.1\r\nHost: t\r\nContent-Length: 1000000\r\n\r\n").unwrap();
@@ -246,7 +279,10 @@ fn a_content_for_which_there_is_no_memory_is_refused_in_the_same_words() {
         stream.shutdown(std::net::Shutdown::Write).unwrap();
         let mut answer = String::new();
         stream.read_to_string(&mut answer).unwrap();
-        assert!(answer.starts_with("HTTP/1.1 503 ") && answer.contains("retry-after: 1\r\n"), "{answer}");
+        assert!(
+            answer.starts_with("HTTP/1.1 503 ") && answer.contains("retry-after: 1\r\n"),
+            "{answer}"
+        );
         assert!(answer.contains("connection: close\r\n") && answer.contains(shown), "{answer}");
         app.shutdown();
     }

@@ -53,7 +53,8 @@ fn app(sessions: Sessions) -> App {
         .with(sessions)
 }
 
-/// Runs a test with sessions in each place that this machine has. The second value: whether they are kept on the server.
+/// Runs a test with sessions in each place that this machine has. The second value: whether they
+/// are kept on the server.
 fn in_each_place(test: impl Fn(&dyn Fn() -> Sessions, bool)) {
     test(&|| Sessions::in_cookie(key()), false);
     let memory = Arc::new(MemoryStore::new());
@@ -201,7 +202,11 @@ fn signatures_for_other_things_are_none_for_sessions() {
     let forged = client.get("/forge").send();
     attacker.set_cookie(NAME, forged.cookie(NAME).expect("it is set"));
     attacker.get("/").send().assert_text("None");
-    assert_eq!(store.loads.load(Ordering::Relaxed), 0, "the store is not asked for what was not signed");
+    assert_eq!(
+        store.loads.load(Ordering::Relaxed),
+        0,
+        "the store is not asked for what was not signed"
+    );
 }
 
 #[test]
@@ -215,7 +220,9 @@ fn requests_at_once_keep_what_each_has_changed() {
         let together = app(sessions())
             .post(
                 "/together/{name}",
-                |session: Session, Path(name): Path<String>, State(barrier): State<Arc<Barrier>>| {
+                |session: Session,
+                 Path(name): Path<String>,
+                 State(barrier): State<Arc<Barrier>>| {
                     barrier.wait();
                     session.insert(name, "kept")
                 },
@@ -278,7 +285,10 @@ fn sessions_end_when_they_are_idle() {
         let short = |sessions: Sessions| sessions.idle_timeout(Duration::from_secs(1));
         let client = app(short(sessions())).test().without_cookies();
         let set = client.put("/color/red").send();
-        assert!(set.header("set-cookie").is_some_and(|cookie| cookie.contains("; Max-Age=1")), "{set:?}");
+        assert!(
+            set.header("set-cookie").is_some_and(|cookie| cookie.contains("; Max-Age=1")),
+            "{set:?}"
+        );
         let cookie = set.cookie(NAME).expect("it is set");
         let deadline = Instant::now() + Duration::from_secs(10);
         // Asking keeps it alive from the next second on only, and then it is over.
@@ -312,7 +322,10 @@ fn the_cookie_is_as_safe_as_it_can_be() {
     };
     let sessions = || Sessions::in_cookie(key());
     let (name, attributes) = set(app(sessions()));
-    assert_eq!((&*name, &*attributes), (NAME, "HttpOnly; SameSite=Lax; Secure; Path=/; Max-Age=86400"));
+    assert_eq!(
+        (&*name, &*attributes),
+        (NAME, "HttpOnly; SameSite=Lax; Secure; Path=/; Max-Age=86400")
+    );
     let (name, attributes) = set(app(sessions().until_browser_closes()).development(true));
     assert_eq!((&*name, &*attributes), ("session", "HttpOnly; SameSite=Lax; Path=/"));
     let strict = sessions().domain("example.org").same_site(filoplume::extract::SameSite::Strict);
@@ -352,7 +365,9 @@ fn caches_are_told_where_a_session_was_used() {
     assert_eq!(own.headers_all("vary").collect::<Vec<_>>(), ["accept", "Cookie"]);
     // A shared cache would hand the session to others.
     let public = client.get("/public").send();
-    public.assert_header("cache-control", "private, no-cache").assert_header("vary", "accept, COOKIE");
+    public
+        .assert_header("cache-control", "private, no-cache")
+        .assert_header("vary", "accept, COOKIE");
     client.get("/private").send().assert_header("cache-control", "no-store");
 }
 
@@ -405,7 +420,8 @@ impl SessionStore for Counting {
 fn a_store_is_asked_and_written_only_when_it_must() {
     let store = Arc::new(Counting::default());
     let client = app(Sessions::new(Arc::clone(&store), key())).test();
-    let counts = || (store.loads.swap(0, Ordering::Relaxed), store.writes.swap(0, Ordering::Relaxed));
+    let counts =
+        || (store.loads.swap(0, Ordering::Relaxed), store.writes.swap(0, Ordering::Relaxed));
     client.get("/").send();
     assert_eq!(counts(), (0, 0), "who has no cookie has no session");
     client.put("/color/red").send();
@@ -430,9 +446,11 @@ fn a_store_that_fails_is_a_500_that_gives_nothing_away() {
     let client = app(Sessions::new(Arc::clone(&store), key())).test();
     client.put("/color/red").send().assert_status(200);
     store.fails_to_write.store(true, Ordering::Relaxed);
-    for answer in
-        [client.put("/color/blue").send(), client.post("/logout").send(), client.post("/login/a").send()]
-    {
+    for answer in [
+        client.put("/color/blue").send(),
+        client.post("/logout").send(),
+        client.post("/login/a").send(),
+    ] {
         answer.assert_status(500).assert_no_header("set-cookie");
         assert!(!answer.text().contains("secrets"), "{answer:?}");
     }
@@ -479,13 +497,17 @@ fn flash_messages_are_shown_once() {
                 flash.push("odd", "two")?;
                 Ok(Redirect::to("/"))
             })
-            .post("/many", |flash: Flash| (0..100).try_for_each(|number| flash.info(number.to_string())))
+            .post("/many", |flash: Flash| {
+                (0..100).try_for_each(|number| flash.info(number.to_string()))
+            })
             .get("/", |flash: Flash| flash.take().map(Json))
             .with(sessions())
             .test();
         client.get("/").send().assert_text("[]");
         let shown = client.post("/").follow_redirects(1).send();
-        shown.assert_text(r#"[{"level":"success","text":"saved <b>"},{"level":"odd","text":"two"}]"#);
+        shown.assert_text(
+            r#"[{"level":"success","text":"saved <b>"},{"level":"odd","text":"two"}]"#,
+        );
         client.get("/").send().assert_text("[]");
         client.post("/many").send().assert_status(200);
         let many: Vec<HashMap<String, String>> = client.get("/").send().json();
@@ -497,7 +519,8 @@ fn flash_messages_are_shown_once() {
 fn who_reads_the_file_cannot_use_what_is_in_it() {
     let folder = tempfile::tempdir().expect("there is room");
     let file = folder.path().join("sessions.db");
-    let client = app(Sessions::new(SqliteStore::open(&file).expect("it can be opened"), key())).test();
+    let client =
+        app(Sessions::new(SqliteStore::open(&file).expect("it can be opened"), key())).test();
     client.post("/login/ada").send().assert_status(200);
     let cookie = client.cookie(NAME).expect("it is set");
     // Behind the signature.
@@ -519,7 +542,9 @@ fn what_is_over_is_swept_from_the_file() {
     store.insert("long", b"1", Duration::MAX).expect("it can be written");
     store.insert("over", b"1", Duration::ZERO).expect("it can be written");
     assert_eq!(store.load("over").expect("it can be read"), None);
-    assert!(!store.replace("over", b"1", b"2", Duration::from_secs(60)).expect("it can be written"));
+    assert!(
+        !store.replace("over", b"1", b"2", Duration::from_secs(60)).expect("it can be written")
+    );
     assert_eq!(store.sweep().expect("it can be written"), 1);
     assert_eq!(store.sweep().expect("it can be written"), 0);
     assert!(store.load("alive").expect("it can be read").is_some());
@@ -536,8 +561,12 @@ fn redis_ends_sessions_itself_and_has_no_ids() {
     let ids = redis.ask("KEYS *");
     assert!(ids.contains("shop:") && !ids.contains(&cookie[cookie.len() - 43..]), "{ids}");
     let id = ids.lines().find(|line| line.starts_with("shop:")).expect("there is one");
-    let left: u64 =
-        redis.ask(&format!("TTL {id}")).trim_start_matches(':').trim().parse().expect("it is a number");
+    let left: u64 = redis
+        .ask(&format!("TTL {id}"))
+        .trim_start_matches(':')
+        .trim()
+        .parse()
+        .expect("it is a number");
     assert!((86_000..=86_400).contains(&left), "{left}");
 }
 
@@ -569,8 +598,10 @@ fn a_redis_that_says_nothing_is_an_error_in_time() {
     let error = format!("{:?}", error.expect_err("it does not answer"));
     assert!(begun.elapsed() < Duration::from_secs(10));
     assert!(!error.contains("s3cret"), "{error}");
-    let error =
-        format!("{:?}", RedisStore::connect("http://:s3cret@host").map(drop).expect_err("it is no URL"));
+    let error = format!(
+        "{:?}",
+        RedisStore::connect("http://:s3cret@host").map(drop).expect_err("it is no URL")
+    );
     assert!(!error.contains("s3cret"), "{error}");
 }
 

@@ -110,7 +110,11 @@ fn dates_are_those_of_the_file() {
     }
     set_modified(&site.path("digits.txt"), SystemTime::now() + Duration::from_secs(1_000_000));
     let response = client.get("/digits.txt").send();
-    assert_eq!(response.header("last-modified"), response.header("date"), "a date in the future is now");
+    assert_eq!(
+        response.header("last-modified"),
+        response.header("date"),
+        "a date in the future is now"
+    );
 }
 
 #[test]
@@ -135,10 +139,15 @@ fn head_has_the_headers_of_get() {
 
 #[test]
 fn folders_are_answered_with_their_index() {
-    let site = Site::new(&[("index.html", "root"), ("docs/index.html", "docs"), ("empty/a.txt", "a")]);
+    let site =
+        Site::new(&[("index.html", "root"), ("docs/index.html", "docs"), ("empty/a.txt", "a")]);
     let client = site.at_root();
     client.get("/").send().assert_text("root");
-    client.get("/docs/").send().assert_text("docs").assert_header("content-type", "text/html; charset=utf-8");
+    client
+        .get("/docs/")
+        .send()
+        .assert_text("docs")
+        .assert_header("content-type", "text/html; charset=utf-8");
     client.get("/docs/index.html").send().assert_text("docs");
     client.get("/docs").send().assert_status(308).assert_header("location", "/docs/");
     client.get("/docs?a=1&b=//x").send().assert_header("location", "/docs/?a=1&b=//x");
@@ -149,7 +158,8 @@ fn folders_are_answered_with_their_index() {
 
 #[test]
 fn the_index_can_have_another_name_or_none() {
-    let site = Site::new(&[("index.html", "html"), ("start.txt", "start"), ("docs/start.txt", "docs")]);
+    let site =
+        Site::new(&[("index.html", "html"), ("start.txt", "start"), ("docs/start.txt", "docs")]);
     let client = App::new().files("/", site.files().index("start.txt")).test();
     client.get("/").send().assert_text("start");
     client.get("/docs").send().assert_status(308);
@@ -192,7 +202,8 @@ fn files_stand_below_a_prefix_in_a_nested_router_and_at_the_root() {
 
 #[test]
 fn routes_go_before_files_at_the_root() {
-    let site = Site::new(&[("about", "a file"), ("other.txt", "other"), ("assets/a.txt", "not this")]);
+    let site =
+        Site::new(&[("about", "a file"), ("other.txt", "other"), ("assets/a.txt", "not this")]);
     let assets = Site::new(&[("a.txt", "this")]);
     let client = App::new()
         .get("/about", || "a route")
@@ -211,7 +222,8 @@ fn routes_go_before_files_at_the_root() {
 #[test]
 fn other_methods_are_not_allowed() {
     let site = digits();
-    let apps = [("", App::new().files("/", site.files())), ("/s", App::new().files("/s", site.files()))];
+    let apps =
+        [("", App::new().files("/", site.files())), ("/s", App::new().files("/s", site.files()))];
     for (prefix, app) in apps {
         let client = app.test();
         let target = format!("{prefix}/digits.txt");
@@ -246,8 +258,12 @@ fn mistakes_are_told_when_the_app_starts() {
 
 #[test]
 fn hostile_paths_are_not_found() {
-    let site =
-        Site::new(&[("a/b.txt", "b"), (".env", "key"), (".git/config", "x"), ("a/.hidden/c.txt", "c")]);
+    let site = Site::new(&[
+        ("a/b.txt", "b"),
+        (".env", "key"),
+        (".git/config", "x"),
+        ("a/.hidden/c.txt", "c"),
+    ]);
     for (prefix, app) in
         [("", App::new().files("/", site.files())), ("/s", App::new().files("/s", site.files()))]
     {
@@ -378,15 +394,18 @@ fn what_is_no_file_is_not_found_and_not_waited_for() {
             .map(|target| client.get(target).send().status().as_u16());
         sender.send(statuses).unwrap();
     });
-    let statuses = receiver.recv_timeout(Duration::from_secs(10)).expect("nothing waits for the other end");
+    let statuses =
+        receiver.recv_timeout(Duration::from_secs(10)).expect("nothing waits for the other end");
     assert_eq!(statuses, [404; 4]);
 }
 
 #[test]
 fn redirects_cannot_be_turned_outward() {
     let site = Site::new(&[("docs/index.html", "docs"), ("index.html", "index")]);
-    let client =
-        App::new().nest("/{tenant}", Router::new().files("/", site.files())).files("/", site.files()).test();
+    let client = App::new()
+        .nest("/{tenant}", Router::new().files("/", site.files()))
+        .files("/", site.files())
+        .test();
     for target in [
         "//evil.example/..",
         "//evil.example/%2e%2e",
@@ -418,7 +437,9 @@ fn headers_and_caching_are_set_as_wanted() {
     assert_eq!(cache_control(site.files().max_age(Duration::from_secs(90))).unwrap(), "max-age=90");
     assert_eq!(cache_control(site.files().immutable()).unwrap(), "max-age=31536000, immutable");
     assert_eq!(cache_control(site.files().cache_control("no-cache")).unwrap(), "no-cache");
-    let client = App::new().files("/", site.files().header("x-a", "1").header("x-a", "2").etag(false)).test();
+    let client = App::new()
+        .files("/", site.files().header("x-a", "1").header("x-a", "2").etag(false))
+        .test();
     let response = client.get("/digits.txt").send();
     assert_eq!(response.headers_all("x-a").collect::<Vec<_>>(), ["1", "2"]);
     response.assert_no_header("etag");
@@ -453,7 +474,12 @@ fn unknown_paths_of_an_app_of_one_page_are_answered_with_the_page() {
         .send()
         .assert_text("js")
         .assert_header("cache-control", "max-age=31536000, immutable");
-    client.get("/gone.js").header("accept", "*/*").send().assert_status(404).assert_header("vary", "accept");
+    client
+        .get("/gone.js")
+        .header("accept", "*/*")
+        .send()
+        .assert_status(404)
+        .assert_header("vary", "accept");
     client.get("/gone.js").header("accept", "text/html, */*;q=0.8").send().assert_text("app");
     client.get("/users").header("accept", "application/json").send().assert_status(404);
     client.post("/users").send().assert_status(404);
@@ -495,7 +521,11 @@ fn compressed_siblings_are_sent_to_those_who_take_them() {
             .assert_header("content-type", "text/javascript; charset=utf-8");
         assert_eq!(response.header("content-encoding"), coding, "{accept:?}");
         let tag = response.header("etag").unwrap().trim_start_matches("W/").to_owned();
-        assert_eq!(*tags.entry(text).or_insert_with(|| tag.clone()), tag, "the same bytes have the same tag");
+        assert_eq!(
+            *tags.entry(text).or_insert_with(|| tag.clone()),
+            tag,
+            "the same bytes have the same tag"
+        );
     }
     let different: std::collections::HashSet<_> = tags.values().collect();
     assert_eq!((tags.len(), different.len()), (3, 3), "other bytes have another tag: {tags:?}");
@@ -526,8 +556,9 @@ fn compressed_siblings_are_sent_to_those_who_take_them() {
 #[test]
 fn conditions_are_evaluated_before_anything_is_sent() {
     let site = digits();
-    let client =
-        App::new().files("/", site.files().max_age(Duration::from_secs(9)).header("x-a", "b")).test();
+    let client = App::new()
+        .files("/", site.files().max_age(Duration::from_secs(9)).header("x-a", "b"))
+        .test();
     let tag = strong_tag(&client, "/digits.txt");
     let date = client.get("/digits.txt").send().header("last-modified").unwrap().to_owned();
     let past = "Sun, 06 Nov 1994 08:49:37 GMT";
@@ -561,7 +592,8 @@ fn conditions_are_evaluated_before_anything_is_sent() {
             let response = request.send();
             assert_eq!(response.status(), expected, "{method} {headers:?}");
             if expected == 304 {
-                let kept = response.assert_text("").assert_header("etag", &tag).assert_header("x-a", "b");
+                let kept =
+                    response.assert_text("").assert_header("etag", &tag).assert_header("x-a", "b");
                 kept.assert_header("cache-control", "max-age=9");
                 kept.assert_no_header("content-type").assert_no_header("last-modified");
             }
@@ -581,7 +613,8 @@ fn a_changed_file_has_another_tag() {
     set_modified(&site.path("digits.txt"), modified);
     let response = client.get("/digits.txt").header("if-none-match", &tag).send();
     response.assert_status(200).assert_text("9876543210");
-    let response = client.get("/digits.txt").header("range", "bytes=5-").header("if-range", &tag).send();
+    let response =
+        client.get("/digits.txt").header("range", "bytes=5-").header("if-range", &tag).send();
     response.assert_status(200).assert_text("9876543210");
 }
 
@@ -622,7 +655,8 @@ fn a_range_is_a_part() {
         .send()
         .assert_status(200)
         .assert_header("content-length", "10");
-    let twice = client.get("/digits.txt").header("range", "bytes=0-3").header("range", "bytes=0-3").send();
+    let twice =
+        client.get("/digits.txt").header("range", "bytes=0-3").header("range", "bytes=0-3").send();
     twice.assert_status(200);
 }
 
@@ -630,7 +664,12 @@ fn a_range_is_a_part() {
 fn an_empty_file_is_sent_and_has_no_ranges() {
     let site = Site::new(&[("empty.txt", "")]);
     let client = site.at_root();
-    client.get("/empty.txt").send().assert_status(200).assert_text("").assert_header("content-length", "0");
+    client
+        .get("/empty.txt")
+        .send()
+        .assert_status(200)
+        .assert_text("")
+        .assert_header("content-length", "0");
     let response = client.get("/empty.txt").header("range", "bytes=0-").send();
     response.assert_status(416).assert_header("content-range", "bytes */0");
     client.get("/empty.txt").header("range", "bytes=-1").send().assert_status(200);
@@ -650,7 +689,8 @@ fn several_ranges_are_several_parts() {
     for (start, end) in [(0, 2), (1000, 101_000), (299_997, 300_000)] {
         let last = end - 1;
         let head = format!(
-            "\r\n--{boundary}\r\ncontent-type: text/plain; charset=utf-8\r\ncontent-range: bytes {start}-{last}/300000\r\n\r\n"
+            "\r\n--{boundary}\r\ncontent-type: text/plain; charset=utf-8\r\ncontent-range: bytes \
+             {start}-{last}/300000\r\n\r\n"
         );
         expected.extend_from_slice(head.as_bytes());
         expected.extend_from_slice(&content[start..end]);
@@ -687,11 +727,17 @@ fn a_range_of_another_version_is_the_whole() {
     assert_eq!(part("nonsense"), 200);
     assert_eq!(part("Sun, 06 Nov 1994 08:49:37 GMT"), 200);
     // A date that was set by hand does not tell versions apart, even if it is the right one.
-    set_modified(&site.path("digits.txt"), SystemTime::UNIX_EPOCH + Duration::from_secs(784_111_777));
+    set_modified(
+        &site.path("digits.txt"),
+        SystemTime::UNIX_EPOCH + Duration::from_secs(784_111_777),
+    );
     assert_eq!(part("Sun, 06 Nov 1994 08:49:37 GMT"), 200);
     // What cannot be satisfied is not asked for either.
-    let response =
-        client.get("/digits.txt").header("range", "bytes=99-").header("if-range", "\"stale\"").send();
+    let response = client
+        .get("/digits.txt")
+        .header("range", "bytes=99-")
+        .header("if-range", "\"stale\"")
+        .send();
     response.assert_status(200);
 }
 
@@ -701,7 +747,8 @@ struct Assets;
 
 #[test]
 fn embedded_files_behave_like_those_of_a_folder() {
-    let client = App::new().files("/e", StaticFiles::embedded::<Assets>().precompressed(true)).test();
+    let client =
+        App::new().files("/e", StaticFiles::embedded::<Assets>().precompressed(true)).test();
     let response = client.get("/e/").send();
     response.assert_text("<p>embedded\n").assert_header("content-type", "text/html; charset=utf-8");
     let tag = response.header("etag").unwrap();
@@ -752,10 +799,17 @@ fn an_escape_in_a_prefix_does_not_lead_around_the_router_that_is_there() {
                 .files("/", public())
                 .nest("/private", Router::new().files("/", private()).with(auth())),
         ),
-        ("", App::new().files("/", public()).merge(Router::new().files("/private", private()).with(auth()))),
+        (
+            "",
+            App::new()
+                .files("/", public())
+                .merge(Router::new().files("/private", private()).with(auth())),
+        ),
         (
             "/a",
-            App::new().files("/a", public()).merge(Router::new().files("/a/private", private()).with(auth())),
+            App::new()
+                .files("/a", public())
+                .merge(Router::new().files("/a/private", private()).with(auth())),
         ),
         (
             "/a",
@@ -771,7 +825,10 @@ fn an_escape_in_a_prefix_does_not_lead_around_the_router_that_is_there() {
         client.get(&plan).basic("ada", "sesame").send().assert_text("secret");
         for escaped in ["/%70rivate/plan.txt", "/private/%70lan.txt", "/priv%61te/plan.txt?a"] {
             let answer = client.get(&format!("{prefix}{escaped}")).send();
-            assert!([308, 401].contains(&answer.status().as_u16()), "{prefix}{escaped}: {answer:?}");
+            assert!(
+                [308, 401].contains(&answer.status().as_u16()),
+                "{prefix}{escaped}: {answer:?}"
+            );
         }
         for escaped in [
             "/private%2Fplan.txt",
@@ -780,7 +837,10 @@ fn an_escape_in_a_prefix_does_not_lead_around_the_router_that_is_there() {
             "/./%70rivate/plan.txt",
         ] {
             let answer = client.get(&format!("{prefix}{escaped}")).send();
-            assert!([401, 404].contains(&answer.status().as_u16()), "{prefix}{escaped}: {answer:?}");
+            assert!(
+                [401, 404].contains(&answer.status().as_u16()),
+                "{prefix}{escaped}: {answer:?}"
+            );
         }
     }
 }

@@ -36,7 +36,9 @@ fn values_are_escaped_for_where_they_stand() {
     assert_eq!(value["value"], hostile);
     // What is not escaped is not sent as HTML by mistake.
     assert!(
-        templates.render("mail.txt", context()).is_err_and(|error| error.to_string().contains("render_text"))
+        templates
+            .render("mail.txt", context())
+            .is_err_and(|error| error.to_string().contains("render_text"))
     );
 }
 
@@ -44,11 +46,15 @@ fn values_are_escaped_for_where_they_stand() {
 fn structs_contexts_and_maps_are_contexts() {
     let templates = strings(&[(
         "notes.html",
-        "{{ user.name }}:{% for note in notes %} {{ note.title }}{% if note.stars %}({{ note.stars }}){% endif %}{% endfor %}",
+        "{{ user.name }}:{% for note in notes %} {{ note.title }}{% if note.stars %}({{ \
+         note.stars }}){% endif %}{% endfor %}",
     )]);
-    let notes =
-        vec![Note { title: "a & b".to_owned(), stars: Some(3) }, Note { title: "c".to_owned(), stars: None }];
-    let page = templates.render("notes.html", context! { user => context! { name => "ada" }, notes });
+    let notes = vec![
+        Note { title: "a & b".to_owned(), stars: Some(3) },
+        Note { title: "c".to_owned(), stars: None },
+    ];
+    let page =
+        templates.render("notes.html", context! { user => context! { name => "ada" }, notes });
     assert_eq!(page.expect("it is rendered").0, "ada: a &amp; b(3) c");
     #[derive(Serialize)]
     struct Page {
@@ -62,8 +68,9 @@ fn structs_contexts_and_maps_are_contexts() {
 #[test]
 fn a_folder_is_read_with_its_folders_and_again_when_it_changes() {
     let folder = tempfile::tempdir().expect("there is room");
-    let write =
-        |name: &str, text: &str| fs::write(folder.path().join(name), text).expect("it can be written");
+    let write = |name: &str, text: &str| {
+        fs::write(folder.path().join(name), text).expect("it can be written")
+    };
     fs::create_dir_all(folder.path().join("users/.hidden")).expect("it can be made");
     write("base.html", "[{% block body %}{% endblock %}]");
     write("users/list.html", "{% extends 'base.html' %}{% block body %}{{ count }}{% endblock %}");
@@ -93,22 +100,30 @@ fn a_folder_is_read_with_its_folders_and_again_when_it_changes() {
 fn a_broken_folder_is_a_mistake_at_the_start() {
     let folder = tempfile::tempdir().expect("there is room");
     fs::write(folder.path().join("bad.html"), "fine\n{% for x %}\n").expect("it can be written");
-    let error = Templates::from_folder(folder.path()).map(drop).expect_err("it is broken").to_string();
+    let error =
+        Templates::from_folder(folder.path()).map(drop).expect_err("it is broken").to_string();
     assert!(error.contains("bad.html, line 2"), "{error}");
-    let missing =
-        Templates::from_folder(folder.path().join("nowhere")).map(drop).expect_err("it is not there");
+    let missing = Templates::from_folder(folder.path().join("nowhere"))
+        .map(drop)
+        .expect_err("it is not there");
     assert!(missing.to_string().contains("nowhere"), "{missing}");
 }
 
 fn failing() -> App {
-    let templates =
-        strings(&[("page.html", "line one\n{{ user.nmae }}\n"), ("loop.html", "{% include 'loop.html' %}")]);
+    let templates = strings(&[
+        ("page.html", "line one\n{{ user.nmae }}\n"),
+        ("loop.html", "{% include 'loop.html' %}"),
+    ]);
     App::new()
         .get("/", |State(templates): State<Templates>| {
             templates.render("page.html", context! { user => context! { name => "s3cret" } })
         })
-        .get("/missing", |State(templates): State<Templates>| templates.render("none.html", context! {}))
-        .get("/loop", |State(templates): State<Templates>| templates.render("loop.html", context! {}))
+        .get("/missing", |State(templates): State<Templates>| {
+            templates.render("none.html", context! {})
+        })
+        .get("/loop", |State(templates): State<Templates>| {
+            templates.render("loop.html", context! {})
+        })
         .state(templates)
 }
 
@@ -131,7 +146,9 @@ fn what_is_wrong_is_for_the_log_and_for_development() {
 fn globals_filters_and_answers_as_html() {
     let templates = strings(&[("a.html", "{{ site }}: {{ name|shout }}")])
         .global("site", "Notes & more")
-        .configure(|environment| environment.add_filter("shout", |text: String| text.to_uppercase()));
+        .configure(|environment| {
+            environment.add_filter("shout", |text: String| text.to_uppercase())
+        });
     let client = App::new()
         .get("/{name}", |State(templates): State<Templates>, Path(name): Path<String>| {
             templates.render("a.html", context! { name })
@@ -139,5 +156,6 @@ fn globals_filters_and_answers_as_html() {
         .state(templates)
         .test();
     let page = client.get("/%3Cb%3E").send();
-    page.assert_text("Notes &amp; more: &lt;B&gt;").assert_header("content-type", "text/html; charset=utf-8");
+    page.assert_text("Notes &amp; more: &lt;B&gt;")
+        .assert_header("content-type", "text/html; charset=utf-8");
 }

@@ -35,28 +35,36 @@ fn echo() -> App {
 fn check_failure(run: impl FnOnce(), expected: &Expect) {
     let panic = catch_unwind(AssertUnwindSafe(run)).expect_err("the assertion fails");
     let message = panic.downcast_ref::<String>().expect("the message is text");
-    let lines: Vec<_> =
-        message.lines().map(|line| if line.starts_with("< date:") { "< date: .." } else { line }).collect();
+    let lines: Vec<_> = message
+        .lines()
+        .map(|line| if line.starts_with("< date:") { "< date: .." } else { line })
+        .collect();
     expected.assert_eq(&(lines.join("\n") + "\n"));
 }
 
 #[test]
 fn what_is_sent_is_what_was_said() {
     let client = echo().test();
-    let get =
-        client.get("/a?b=c").query(&[("d e", "f&g"), ("ö", "")]).header("X-One", "1").bearer("abc").send();
+    let get = client
+        .get("/a?b=c")
+        .query(&[("d e", "f&g"), ("ö", "")])
+        .header("X-One", "1")
+        .bearer("abc")
+        .send();
     get.assert_text(
-        "GET /a?b=c&d+e=f%26g&%C3%B6= HTTP/1.1\nhost: localhost\nX-One: 1\nauthorization: Bearer abc\n",
+        "GET /a?b=c&d+e=f%26g&%C3%B6= HTTP/1.1\nhost: localhost\nX-One: 1\nauthorization: Bearer \
+         abc\n",
     );
     let post = client.post("/").json(&json!({"a": 1})).basic("ada", "s3cret").send();
     post.assert_text(
-        "POST / HTTP/1.1\nhost: localhost\ncontent-type: application/json\nauthorization: Basic YWRhOnMzY3JldA==\n\
-         content-length: 7\n{\"a\":1}",
+        "POST / HTTP/1.1\nhost: localhost\ncontent-type: application/json\nauthorization: Basic \
+         YWRhOnMzY3JldA==\ncontent-length: 7\n{\"a\":1}",
     );
-    let form = client.put("/").header("host", "example.com").form(&[("a", "1 2"), ("b", "ü=")]).send();
+    let form =
+        client.put("/").header("host", "example.com").form(&[("a", "1 2"), ("b", "ü=")]).send();
     form.assert_text(
-        "PUT / HTTP/1.1\nhost: example.com\ncontent-type: application/x-www-form-urlencoded\ncontent-length: 17\n\
-         a=1+2&b=%C3%BC%3D",
+        "PUT / HTTP/1.1\nhost: example.com\ncontent-type: \
+         application/x-www-form-urlencoded\ncontent-length: 17\na=1+2&b=%C3%BC%3D",
     );
     client.get("/old").http_10().send().assert_contains("GET /old HTTP/1.0\n");
 }
@@ -91,7 +99,11 @@ fn answers_are_read_whatever_their_framing() {
         .get("/chunks", || Reader::new("in chunks".as_bytes()))
         .get("/none", || StatusCode::NO_CONTENT);
     let client = app.test();
-    client.get("/chunks").send().assert_header("transfer-encoding", "chunked").assert_text("in chunks");
+    client
+        .get("/chunks")
+        .send()
+        .assert_header("transfer-encoding", "chunked")
+        .assert_text("in chunks");
     client.get("/chunks").http_10().send().assert_text("in chunks");
     client.head("/chunks").send().assert_text("");
     client.get("/none").send().assert_status(204).assert_text("");
@@ -103,7 +115,11 @@ fn the_peer_is_where_the_test_says() {
     app().test().get("/").send().assert_text("127.0.0.1:49152");
     let client = app().test().peer(Peer::Unix);
     client.get("/").send().assert_text("unix");
-    client.get("/").peer("[2001:db8::1]:80".parse().unwrap()).send().assert_text("[2001:db8::1]:80");
+    client
+        .get("/")
+        .peer("[2001:db8::1]:80".parse().unwrap())
+        .send()
+        .assert_text("[2001:db8::1]:80");
 }
 
 fn visits() -> App {
@@ -156,9 +172,16 @@ fn redirects_are_followed_as_a_browser_does() {
         .route(
             "/end",
             any(|request: Request| {
-                let what =
-                    format!("{} {} {:?}", request.method(), request.target(), request.header("content-type"));
-                format!("{what} {}", String::from_utf8_lossy(&request.into_body().into_bytes(100).unwrap()))
+                let what = format!(
+                    "{} {} {:?}",
+                    request.method(),
+                    request.target(),
+                    request.header("content-type")
+                );
+                format!(
+                    "{what} {}",
+                    String::from_utf8_lossy(&request.into_body().into_bytes(100).unwrap())
+                )
             }),
         );
     let client = app.test();
@@ -176,7 +199,9 @@ fn redirects_are_followed_as_a_browser_does() {
         client.get("/loop").follow_redirects(2).send();
     };
     let panic = catch_unwind(AssertUnwindSafe(run)).expect_err("it goes round and round");
-    assert!(panic.downcast_ref::<String>().unwrap().starts_with("redirected more often than 2 times"));
+    assert!(
+        panic.downcast_ref::<String>().unwrap().starts_with("redirected more often than 2 times")
+    );
 }
 
 #[test]
@@ -184,7 +209,9 @@ fn json_is_read_and_compared() {
     let app = App::new().get("/", || Json(Note { title: "milk".into(), stars: 3 }));
     let response = app.test().get("/").send();
     assert_eq!(response.json::<Note>(), Note { title: "milk".into(), stars: 3 });
-    response.assert_json(&json!({"stars": 3, "title": "milk"})).assert_json(&response.json::<Value>());
+    response
+        .assert_json(&json!({"stars": 3, "title": "milk"}))
+        .assert_json(&response.json::<Value>());
 }
 
 #[test]
@@ -297,11 +324,12 @@ fn failures_say_what_was_expected() {
 
 #[test]
 fn an_answer_that_is_no_correct_http_fails_the_test() {
-    // A reader that ends early: the engine closes, and the client sees that the content is not all there.
+    // A reader that ends early: the engine closes, and the client sees that the content is not all
+    // there.
     let app = App::new().get("/short", || Reader::sized("short".as_bytes(), 10));
     let client = app.test();
-    let panic =
-        catch_unwind(AssertUnwindSafe(|| client.get("/short").send())).expect_err("it is not all there");
+    let panic = catch_unwind(AssertUnwindSafe(|| client.get("/short").send()))
+        .expect_err("it is not all there");
     let message = panic.downcast_ref::<String>().unwrap();
     assert!(message.contains("the content ends after 5 bytes, before it is complete"), "{message}");
 }

@@ -56,13 +56,23 @@ impl Chart<'_> {
         )?;
         for (y, label) in &self.y_ticks {
             let at = self.y(*y);
-            writeln!(out, r#"<line class="grid" x1="{LEFT}" x2="{right}" y1="{at:.1}" y2="{at:.1}"/>"#)?;
+            writeln!(
+                out,
+                r#"<line class="grid" x1="{LEFT}" x2="{right}" y1="{at:.1}" y2="{at:.1}"/>"#
+            )?;
             let (x, baseline) = (LEFT - 8.0, at + 4.0);
-            writeln!(out, r#"<text x="{x}" y="{baseline:.1}" text-anchor="end">{}</text>"#, escape(label))?;
+            writeln!(
+                out,
+                r#"<text x="{x}" y="{baseline:.1}" text-anchor="end">{}</text>"#,
+                escape(label)
+            )?;
         }
         for (x, label) in &self.x_ticks {
             let at = self.x(*x);
-            writeln!(out, r#"<line class="grid" x1="{at:.1}" x2="{at:.1}" y1="{TOP}" y2="{bottom}"/>"#)?;
+            writeln!(
+                out,
+                r#"<line class="grid" x1="{at:.1}" x2="{at:.1}" y1="{TOP}" y2="{bottom}"/>"#
+            )?;
             let baseline = bottom + 18.0;
             writeln!(
                 out,
@@ -78,7 +88,9 @@ impl Chart<'_> {
             let keys: String = self
                 .curves
                 .iter()
-                .map(|curve| format!(r#"<span class="key {}">{}</span>"#, curve.class, escape(curve.name)))
+                .map(|curve| {
+                    format!(r#"<span class="key {}">{}</span>"#, curve.class, escape(curve.name))
+                })
                 .collect();
             writeln!(out, r#"<p class="keys">{keys}</p>"#)?;
         }
@@ -105,8 +117,8 @@ impl Chart<'_> {
     }
 
     fn bars(&self, curve: &Curve<'_>, out: &mut String) -> std::fmt::Result {
-        let each =
-            (WIDTH - LEFT - RIGHT) / f64::from(u32::try_from(curve.points.len().max(1)).unwrap_or(u32::MAX));
+        let each = (WIDTH - LEFT - RIGHT)
+            / f64::from(u32::try_from(curve.points.len().max(1)).unwrap_or(u32::MAX));
         let width = (each - 1.0).max(1.0);
         for point in curve.points.iter().filter(|point| point.y > 0.0) {
             let (x, y) = (self.x(point.x) - width / 2.0, self.y(point.y));
@@ -134,8 +146,10 @@ impl Chart<'_> {
 pub(crate) fn ticks(max: f64) -> Vec<f64> {
     let rough = (max / 4.0).max(1e-9);
     let magnitude = 10_f64.powf(rough.log10().floor());
-    let step =
-        [1.0, 2.0, 2.5, 5.0, 10.0].into_iter().map(|factor| factor * magnitude).find(|&step| step >= rough);
+    let step = [1.0, 2.0, 2.5, 5.0, 10.0]
+        .into_iter()
+        .map(|factor| factor * magnitude)
+        .find(|&step| step >= rough);
     let step = step.unwrap_or(rough);
     (0..).map(|index| f64::from(index) * step).take_while(|&tick| tick < max + step).collect()
 }

@@ -23,8 +23,12 @@ pub(crate) fn write(run: &Run) -> String {
         add(&format!("errors_{}", name.replace(' ', "_")), count.to_string());
     }
     for class in 1..=5 {
-        let count: u64 =
-            run.statuses.iter().filter(|(status, _)| **status / 100 == class).map(|(_, count)| count).sum();
+        let count: u64 = run
+            .statuses
+            .iter()
+            .filter(|(status, _)| **status / 100 == class)
+            .map(|(_, count)| count)
+            .sum();
         add(&format!("status_{class}xx"), count.to_string());
     }
     add("bytes_sent", run.bytes_sent.to_string());
@@ -36,7 +40,8 @@ pub(crate) fn write(run: &Run) -> String {
     add("median_each", run.connections.median.to_string());
     add("most_each", run.connections.most.to_string());
     add("connect_p50_us", micros(run.connect.at(50.0)));
-    for (prefix, latency) in [("", Some(&run.latency)), ("uncorrected_", run.uncorrected.as_ref())] {
+    for (prefix, latency) in [("", Some(&run.latency)), ("uncorrected_", run.uncorrected.as_ref())]
+    {
         let mut time = |name: &str, value: Option<f64>| {
             add(&format!("{prefix}{name}_us"), value.map_or(String::new(), micros));
         };
@@ -74,8 +79,11 @@ mod tests {
         let text = write(&sample::run());
         let lines: Vec<Vec<&str>> = text.lines().map(|line| line.split(',').collect()).collect();
         assert_eq!((lines.len(), lines[0].len()), (2, lines[1].len()));
-        let pairs: Vec<_> =
-            lines[0].iter().zip(&lines[1]).map(|(name, value)| format!("{name}={value}\n")).collect();
+        let pairs: Vec<_> = lines[0]
+            .iter()
+            .zip(&lines[1])
+            .map(|(name, value)| format!("{name}={value}\n"))
+            .collect();
         expect![[r#"
             target="http://127.0.0.1:8080/plain?a=<b>&c"
             connections=64

@@ -1,4 +1,5 @@
-//! The figures in the lines that the clients of echo servers print since the first of them: what many old figures were read from.
+//! The figures in the lines that the clients of echo servers print since the first of them: what
+//! many old figures were read from.
 
 use std::fmt::Write;
 

@@ -10,20 +10,35 @@ use crate::run::Run;
 use crate::units;
 
 const STYLE: &str = "
-:root { color-scheme: light dark; --ink: #1c2330; --dim: #667085; --line: #d9dee7; --back: #fff; --a: #2563eb; --b: #d97706; --c: #dc2626; }
-@media (prefers-color-scheme: dark) { :root { --ink: #e6e9ef; --dim: #98a2b3; --line: #344054; --back: #14181f; --a: #6ea8fe; --b: #fbbf24; --c: #f87171; } }
-body { margin: 2rem auto; max-width: 900px; padding: 0 1rem; font: 15px/1.5 system-ui, sans-serif; color: var(--ink); background: var(--back); }
-h1 { font-size: 1.3rem; overflow-wrap: anywhere; margin-bottom: 0; } h2 { font-size: 1.05rem; margin: 2rem 0 .3rem; } p { margin: .3rem 0; }
-.dim { color: var(--dim); } .warning { border-left: 4px solid var(--b); padding: .2rem .8rem; margin: .6rem 0; }
-table { border-collapse: collapse; font-variant-numeric: tabular-nums; } td, th { text-align: right; padding: .15rem 1.2rem .15rem 0; font-weight: normal; }
-td:first-child, th:first-child { text-align: left; } th { color: var(--dim); } tr + tr td { border-top: 1px solid var(--line); }
-.tiles { display: grid; grid-template-columns: repeat(auto-fit, minmax(150px, 1fr)); gap: .8rem; margin: 1rem 0; }
-.tile { border: 1px solid var(--line); border-radius: 8px; padding: .5rem .8rem; } .tile b { display: block; font-size: 1.25rem; }
-svg { width: 100%; height: auto; } svg text { font-size: 12px; fill: var(--dim); } .grid { stroke: var(--line); }
-polyline { fill: none; stroke-width: 2; } polyline.a { stroke: var(--a); } polyline.b { stroke: var(--b); } polyline.c { stroke: var(--c); }
-circle { fill: transparent; } circle.a:hover { fill: var(--a); } circle.b:hover { fill: var(--b); } circle.c:hover { fill: var(--c); }
-rect.c { fill: var(--c); } .key { margin-right: 1.2rem; } .key::before { content: ''; display: inline-block; width: 1em; height: 3px; margin-right: .4em; vertical-align: middle; background: var(--a); }
-.key.b::before { background: var(--b); } .key.c::before { background: var(--c); } .keys { color: var(--dim); }
+:root { color-scheme: light dark; --ink: #1c2330; --dim: #667085; --line: #d9dee7; --back: #fff; \
+                     --a: #2563eb; --b: #d97706; --c: #dc2626; }
+@media (prefers-color-scheme: dark) { :root { --ink: #e6e9ef; --dim: #98a2b3; --line: #344054; \
+                     --back: #14181f; --a: #6ea8fe; --b: #fbbf24; --c: #f87171; } }
+body { margin: 2rem auto; max-width: 900px; padding: 0 1rem; font: 15px/1.5 system-ui, sans-serif; \
+                     color: var(--ink); background: var(--back); }
+h1 { font-size: 1.3rem; overflow-wrap: anywhere; margin-bottom: 0; } h2 { font-size: 1.05rem; \
+                     margin: 2rem 0 .3rem; } p { margin: .3rem 0; }
+.dim { color: var(--dim); } .warning { border-left: 4px solid var(--b); padding: .2rem .8rem; \
+                     margin: .6rem 0; }
+table { border-collapse: collapse; font-variant-numeric: tabular-nums; } td, th { text-align: \
+                     right; padding: .15rem 1.2rem .15rem 0; font-weight: normal; }
+td:first-child, th:first-child { text-align: left; } th { color: var(--dim); } tr + tr td { \
+                     border-top: 1px solid var(--line); }
+.tiles { display: grid; grid-template-columns: repeat(auto-fit, minmax(150px, 1fr)); gap: .8rem; \
+                     margin: 1rem 0; }
+.tile { border: 1px solid var(--line); border-radius: 8px; padding: .5rem .8rem; } .tile b { \
+                     display: block; font-size: 1.25rem; }
+svg { width: 100%; height: auto; } svg text { font-size: 12px; fill: var(--dim); } .grid { stroke: \
+                     var(--line); }
+polyline { fill: none; stroke-width: 2; } polyline.a { stroke: var(--a); } polyline.b { stroke: \
+                     var(--b); } polyline.c { stroke: var(--c); }
+circle { fill: transparent; } circle.a:hover { fill: var(--a); } circle.b:hover { fill: var(--b); \
+                     } circle.c:hover { fill: var(--c); }
+rect.c { fill: var(--c); } .key { margin-right: 1.2rem; } .key::before { content: ''; display: \
+                     inline-block; width: 1em; height: 3px; margin-right: .4em; vertical-align: \
+                     middle; background: var(--a); }
+.key.b::before { background: var(--b); } .key.c::before { background: var(--c); } .keys { color: \
+                     var(--dim); }
 ";
 
 pub(crate) fn write(run: &Run) -> String {
@@ -36,7 +51,10 @@ pub(crate) fn write(run: &Run) -> String {
 fn page(run: &Run, out: &mut String) -> std::fmt::Result {
     let target = escape(&run.target);
     writeln!(out, "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">")?;
-    writeln!(out, "<meta name=\"viewport\" content=\"width=device-width\">\n<title>gust: {target}</title>")?;
+    writeln!(
+        out,
+        "<meta name=\"viewport\" content=\"width=device-width\">\n<title>gust: {target}</title>"
+    )?;
     writeln!(out, "<style>{STYLE}</style>\n</head>\n<body>\n<h1>{target}</h1>")?;
     let length = units::time(run.seconds * 1e9);
     writeln!(out, "<p class=\"dim\">{}; counted for {length}</p>", escape(&text::load(&run.load)))?;
@@ -78,7 +96,8 @@ fn tiles(run: &Run, out: &mut String) -> std::fmt::Result {
     writeln!(out, "</div>")
 }
 
-/// Each step to the right halves what is left: the position of 90 % is log2(10), that of 99 % is log2(100).
+/// Each step to the right halves what is left: the position of 90 % is log2(10), that of 99 % is
+/// log2(100).
 fn percentile_position(percentile: f64, count: u64) -> f64 {
     let finest = (float(count.max(2)) * 2.0).log2();
     if percentile >= 100.0 { finest } else { (100.0 / (100.0 - percentile)).log2().min(finest) }
@@ -117,8 +136,11 @@ fn percentiles(run: &Run) -> Chart<'_> {
 
 fn throughput(run: &Run) -> Chart<'_> {
     let length = run.course.seconds_per_moment.max(1e-9);
-    let points =
-        over_time(run, |moment| float(moment.responses) / length, |rate| format!("{}/s", units::rate(rate)));
+    let points = over_time(
+        run,
+        |moment| float(moment.responses) / length,
+        |rate| format!("{}/s", units::rate(rate)),
+    );
     let y_ticks = ticks(points.iter().map(|point| point.y).fold(1.0, f64::max));
     Chart {
         title: "answers per second over time",
@@ -126,7 +148,10 @@ fn throughput(run: &Run) -> Chart<'_> {
         x_ticks: seconds_axis(run),
         x_max: length_of(run),
         y_max: y_ticks.last().copied().unwrap_or(1.0),
-        y_ticks: y_ticks.into_iter().map(|tick| (tick, units::rate(tick).replace(".00", ""))).collect(),
+        y_ticks: y_ticks
+            .into_iter()
+            .map(|tick| (tick, units::rate(tick).replace(".00", "")))
+            .collect(),
     }
 }
 
@@ -153,7 +178,8 @@ fn latency_over_time(run: &Run) -> Chart<'_> {
 }
 
 fn errors_over_time(run: &Run) -> Chart<'_> {
-    let points = over_time(run, |moment| float(moment.errors), |count| format!("{count:.0} errors"));
+    let points =
+        over_time(run, |moment| float(moment.errors), |count| format!("{count:.0} errors"));
     let y_ticks = ticks(points.iter().map(|point| point.y).fold(1.0, f64::max));
     Chart {
         title: "errors over time",
@@ -178,7 +204,11 @@ fn time_axis<'a>(max: f64) -> Chart<'a> {
     }
 }
 
-fn over_time(run: &Run, value: impl Fn(&Moment) -> f64, show: impl Fn(f64) -> String) -> Vec<Point> {
+fn over_time(
+    run: &Run,
+    value: impl Fn(&Moment) -> f64,
+    show: impl Fn(f64) -> String,
+) -> Vec<Point> {
     let length = run.course.seconds_per_moment;
     let moments = run.course.moments.iter().enumerate();
     moments
@@ -209,12 +239,20 @@ fn round(value: f64) -> f64 {
 
 fn latency_table(run: &Run, out: &mut String) -> std::fmt::Result {
     let second = run.uncorrected.as_ref();
-    let title =
-        if second.is_some() { "<th>from when due</th><th>from when sent</th>" } else { "<th>latency</th>" };
+    let title = if second.is_some() {
+        "<th>from when due</th><th>from when sent</th>"
+    } else {
+        "<th>latency</th>"
+    };
     writeln!(out, "<table id=\"latency\">\n<tr><th></th>{title}</tr>")?;
     let mut row = |name: &str, value: &dyn Fn(&Latency) -> f64| {
         let cell = |latency: &Latency| format!("<td>{}</td>", units::time(value(latency)));
-        writeln!(out, "<tr><td>{name}</td>{}{}</tr>", cell(&run.latency), second.map_or(String::new(), cell))
+        writeln!(
+            out,
+            "<tr><td>{name}</td>{}{}</tr>",
+            cell(&run.latency),
+            second.map_or(String::new(), cell)
+        )
     };
     row("min", &|latency| latency.min)?;
     row("mean", &|latency| latency.mean)?;
@@ -256,7 +294,9 @@ mod tests {
         run.course.moments.clear();
         let page = write(&run);
         assert!(
-            page.contains("not one request was answered") && !page.contains("NaN") && !page.contains("inf")
+            page.contains("not one request was answered")
+                && !page.contains("NaN")
+                && !page.contains("inf")
         );
     }
 

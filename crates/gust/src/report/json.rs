@@ -15,8 +15,8 @@ pub(crate) fn write(run: &Run) -> String {
 
 /// Reads a run that was kept.
 pub(crate) fn read(file: &Path) -> Result<Run, String> {
-    let text =
-        fs::read_to_string(file).map_err(|error| format!("cannot read {}: {error}", file.display()))?;
+    let text = fs::read_to_string(file)
+        .map_err(|error| format!("cannot read {}: {error}", file.display()))?;
     parse(&text).map_err(|error| format!("{} {error}", file.display()))
 }
 
@@ -40,8 +40,14 @@ mod tests {
     fn what_was_written_can_be_read() {
         let run = sample::run();
         let read = parse(&write(&run)).unwrap();
-        assert_eq!((read.requests, read.responses, read.seconds), (run.requests, run.responses, run.seconds));
-        assert_eq!((&read.load, &read.errors, &read.statuses), (&run.load, &run.errors, &run.statuses));
+        assert_eq!(
+            (read.requests, read.responses, read.seconds),
+            (run.requests, run.responses, run.seconds)
+        );
+        assert_eq!(
+            (&read.load, &read.errors, &read.statuses),
+            (&run.load, &run.errors, &run.statuses)
+        );
         assert_eq!((&read.connections, &read.course), (&run.connections, &run.course));
         assert_eq!(read.latency.percentiles, run.latency.percentiles);
         // The last digit of a fraction may change on the way.
@@ -52,7 +58,10 @@ mod tests {
     fn what_is_no_run_is_told_apart() {
         assert!(parse("{").unwrap_err().contains("no run that was saved"));
         assert_eq!(parse("{}"), Err("is no run that was saved".to_owned()));
-        assert_eq!(parse(r#"{"format": 99}"#), Err("has format 99, and only 1 is known".to_owned()));
+        assert_eq!(
+            parse(r#"{"format": 99}"#),
+            Err("has format 99, and only 1 is known".to_owned())
+        );
         assert!(parse(r#"{"format": 1}"#).unwrap_err().contains("missing field"));
     }
 }

@@ -1,4 +1,5 @@
-//! What a run looks like, for people and for programs. Each form is a function from a run to a text.
+//! What a run looks like, for people and for programs. Each form is a function from a run to a
+//! text.
 
 pub(crate) mod ab;
 mod chart;

@@ -49,7 +49,11 @@ pub(crate) fn run() -> Run {
         latency: latency(1),
         uncorrected: Some(latency(2)),
         connect: latency(10),
-        client: Client { cpu: CpuTime { user: 0.02, system: 0.3 }, busiest: 0.42, kept_waiting: 0.01 },
+        client: Client {
+            cpu: CpuTime { user: 0.02, system: 0.3 },
+            busiest: 0.42,
+            kept_waiting: 0.01,
+        },
         server: Some(CpuTime { user: 0.1, system: 0.4 }),
         course: Course {
             seconds_per_moment: 0.5,

@@ -62,11 +62,12 @@ fn amounts(run: &Run, out: &mut String) -> std::fmt::Result {
         units::count(run.responses),
         units::time(run.seconds * 1e9)
     )?;
-    let missing: Vec<_> = [(run.unanswered, "still unanswered"), (run.never_sent, "due, but never sent")]
-        .into_iter()
-        .filter(|&(count, _)| count > 0)
-        .map(|(count, what)| format!("{} {what}", units::count(count)))
-        .collect();
+    let missing: Vec<_> =
+        [(run.unanswered, "still unanswered"), (run.never_sent, "due, but never sent")]
+            .into_iter()
+            .filter(|&(count, _)| count > 0)
+            .map(|(count, what)| format!("{} {what}", units::count(count)))
+            .collect();
     if !missing.is_empty() {
         let longest = units::time(float(run.longest_wait));
         writeln!(out, "at the end     {}; the longest wait {longest}", missing.join(", "))?;
@@ -88,7 +89,11 @@ fn amounts(run: &Run, out: &mut String) -> std::fmt::Result {
 pub(crate) fn load(load: &Load) -> String {
     let mut parts = vec![format!("{} connections", units::count(load.connections))];
     let kind = if load.is_blocking { "blocking threads" } else { "threads" };
-    parts.push(if load.threads == 1 { "1 thread".to_owned() } else { format!("{} {kind}", load.threads) });
+    parts.push(if load.threads == 1 {
+        "1 thread".to_owned()
+    } else {
+        format!("{} {kind}", load.threads)
+    });
     if load.depth > 1 {
         parts.push(format!("{} requests deep", load.depth));
     }
@@ -111,7 +116,8 @@ pub(crate) fn load(load: &Load) -> String {
 /// `3 reset, 55 timeout`, or `none`.
 pub(crate) fn errors(run: &Run) -> String {
     let named = run.errors.named().into_iter().filter(|&(_, count)| count > 0);
-    let named: Vec<_> = named.map(|(name, count)| format!("{} {name}", units::count(count))).collect();
+    let named: Vec<_> =
+        named.map(|(name, count)| format!("{} {name}", units::count(count))).collect();
     if named.is_empty() { "none".to_owned() } else { named.join(", ") }
 }
 
@@ -149,8 +155,10 @@ fn latencies(run: &Run, out: &mut String) -> std::fmt::Result {
         None => vec![("", &run.latency)],
     };
     let mut row = |name: &str, value: &dyn Fn(&Latency) -> f64| {
-        let cells: String =
-            columns.iter().map(|(_, latency)| format!("{:>16}", units::time(value(latency)))).collect();
+        let cells: String = columns
+            .iter()
+            .map(|(_, latency)| format!("{:>16}", units::time(value(latency))))
+            .collect();
         writeln!(out, "  {name:<8}{cells}")
     };
     row("min", &|latency| latency.min)?;

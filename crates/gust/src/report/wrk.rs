@@ -47,7 +47,11 @@ fn body(run: &Run, out: &mut String) -> std::fmt::Result {
         bytes(float(run.bytes_received))
     )?;
     let errors = &run.errors;
-    let reads = errors.reset + errors.closed_early + errors.malformed + errors.unsolicited + errors.mismatch;
+    let reads = errors.reset
+        + errors.closed_early
+        + errors.malformed
+        + errors.unsolicited
+        + errors.mismatch;
     if errors.connect + reads + errors.timeout > 0 {
         writeln!(
             out,
@@ -76,8 +80,12 @@ struct Rates {
 impl Rates {
     fn of(run: &Run) -> Self {
         let length = run.course.seconds_per_moment * float(run.load.threads.max(1));
-        let rates: Vec<f64> =
-            run.course.moments.iter().map(|moment| float(moment.responses) / length.max(1e-9)).collect();
+        let rates: Vec<f64> = run
+            .course
+            .moments
+            .iter()
+            .map(|moment| float(moment.responses) / length.max(1e-9))
+            .collect();
         let count = float(rates.len().max(1) as u64);
         let mean = rates.iter().sum::<f64>() / count;
         let stdev = (rates.iter().map(|rate| (rate - mean).powi(2)).sum::<f64>() / count).sqrt();

@@ -5,14 +5,20 @@ use std::os::unix::net::UnixListener;
 use std::thread;
 
 use crate::program::{count, errors, gust_with, measure, number};
-use crate::servers::{Counter, HELLO, always, answer_all, each_connection, each_request, read_request};
+use crate::servers::{
+    Counter, HELLO, always, answer_all, each_connection, each_request, read_request,
+};
 
 #[track_caller]
 fn check_good(answer: &'static [u8], status: &str) {
     let port = always(answer);
     let (run, outcome) = measure(&format!("http://127.0.0.1:{port}/ -c 4 -n 400"));
     outcome.assert_code(0);
-    assert_eq!((count(&run, "requests"), count(&run, "responses"), errors(&run)), (400, 400, 0), "{run}");
+    assert_eq!(
+        (count(&run, "requests"), count(&run, "responses"), errors(&run)),
+        (400, 400, 0),
+        "{run}"
+    );
     assert_eq!(count(&run, &format!("statuses.{status}")), 400);
 }
 
@@ -26,7 +32,10 @@ fn a_number_of_requests_is_exact_and_every_connection_is_served() {
     });
     let (run, outcome) = measure(&format!(":{port} -c 8 -t 2 -n 5000"));
     outcome.assert_code(0);
-    assert_eq!((count(&run, "requests"), count(&run, "responses"), asked.get()), (5000, 5000, 5000));
+    assert_eq!(
+        (count(&run, "requests"), count(&run, "responses"), asked.get()),
+        (5000, 5000, 5000)
+    );
     assert_eq!(count(&run, "connections.asked"), 8);
     assert_eq!(count(&run, "connections.opened"), 8);
     assert_eq!(count(&run, "connections.served"), 8);

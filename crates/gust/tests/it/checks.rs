@@ -34,7 +34,8 @@ fn another_content_is_a_mismatch() {
 fn a_content_that_comes_back_is_verified() {
     let port = each_request(|request| {
         let content = String::from_utf8(request.content.clone()).unwrap();
-        format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n{content}", content.len()).into_bytes()
+        format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n{content}", content.len())
+            .into_bytes()
     });
     let (_, outcome) = measure(&format!(":{port} -c 2 -n 100 -b abc --verify=echo"));
     outcome.assert_code(0);
@@ -74,7 +75,8 @@ fn too_many_errors_end_a_run() {
 fn an_echo_is_verified() {
     let port = echo(|_| {});
     for more in ["", "-p 8", "-l 10000", "-l 1", "--blocking-threads 2 -p 2"] {
-        let (run, outcome) = measure(&format!("tcp://127.0.0.1:{port} -c 4 -n 400 --verify {more}"));
+        let (run, outcome) =
+            measure(&format!("tcp://127.0.0.1:{port} -c 4 -n 400 --verify {more}"));
         outcome.assert_code(0);
         assert_eq!((count(&run, "responses"), errors(&run)), (400, 0), "{more}: {run}");
         assert_eq!(count(&run, "bytes_sent"), count(&run, "bytes_received"));

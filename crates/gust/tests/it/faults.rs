@@ -48,7 +48,9 @@ fn a_reset_is_a_reset() {
 
 #[test]
 fn an_answer_that_ends_too_soon_is_closed_early() {
-    for answer in [&b"HTTP/1.1 200 OK\r\nContent-Length: 50\r\n\r\nHello"[..], b"HTTP/1.1 200 O", b""] {
+    for answer in
+        [&b"HTTP/1.1 200 OK\r\nContent-Length: 50\r\n\r\nHello"[..], b"HTTP/1.1 200 O", b""]
+    {
         let port = each_connection(move |stream| {
             let mut reader = BufReader::new(stream);
             read_request(&mut reader);
@@ -116,7 +118,11 @@ fn a_server_that_accepts_and_closes_is_not_asked_as_fast_as_can_be() {
             assert!((2..=12).contains(&accepted.get()), "{more}: {}", accepted.get());
             // What became due in the last pause has waited, though nothing is on its way.
             let is_due = count(&run, "never_sent") > 0;
-            assert_eq!(count(&run, "longest_wait") > 0, is_due || count(&run, "unanswered") > 0, "{run}");
+            assert_eq!(
+                count(&run, "longest_wait") > 0,
+                is_due || count(&run, "unanswered") > 0,
+                "{run}"
+            );
         }
     }
 }
@@ -125,10 +131,15 @@ fn a_server_that_accepts_and_closes_is_not_asked_as_fast_as_can_be() {
 #[test]
 fn a_server_that_closes_after_each_answer_is_asked_again_at_once() {
     for more in ["", "--blocking-threads 1"] {
-        let port = always(b"HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 5\r\n\r\nHello");
+        let port =
+            always(b"HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 5\r\n\r\nHello");
         let (run, outcome) = measure(&format!(":{port} -c 1 -n 100 {more}"));
         outcome.assert_code(0);
-        assert_eq!((count(&run, "responses"), count(&run, "connections.reopened")), (100, 99), "{run}");
+        assert_eq!(
+            (count(&run, "responses"), count(&run, "connections.reopened")),
+            (100, 99),
+            "{run}"
+        );
         assert!(number(&run, "seconds") < 30.0, "{run}");
     }
 }
@@ -196,7 +207,11 @@ fn a_server_that_never_accepts_is_told_by_its_silence() {
     for more in ["", "--blocking-threads 4"] {
         let (run, outcome) = measure(&format!(":{port} -c 4 -d 600ms {more}"));
         outcome.assert_code(1).assert_says("not one request was answered");
-        assert_eq!((count(&run, "unanswered"), count(&run, "connections.never_served")), (4, 4), "{run}");
+        assert_eq!(
+            (count(&run, "unanswered"), count(&run, "connections.never_served")),
+            (4, 4),
+            "{run}"
+        );
         assert!(outcome.took < Duration::from_secs(5), "{:?}", outcome.took);
         let wait = count(&run, "longest_wait");
         assert!(wait > 400_000_000 && u128::from(wait) < outcome.took.as_nanos(), "{run}");
@@ -219,7 +234,11 @@ fn connections_that_are_never_served_are_counted() {
     outcome.assert_code(0);
     assert!(outcome.stdout.contains("2 served, 8 never served"), "{}", outcome.stdout);
     assert!(outcome.stdout.contains("8 of 10 connections were never served"), "{}", outcome.stdout);
-    assert!(outcome.stdout.contains("most connections starve (Little's law)"), "{}", outcome.stdout);
+    assert!(
+        outcome.stdout.contains("most connections starve (Little's law)"),
+        "{}",
+        outcome.stdout
+    );
 }
 
 #[test]

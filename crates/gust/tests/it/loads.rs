@@ -34,7 +34,8 @@ fn a_connection_per_request_is_one() {
             b"HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 5\r\n\r\nHello".to_vec()
         });
     });
-    // A blocking thread may open a connection for the last request and find that another thread has taken it.
+    // A blocking thread may open a connection for the last request and find that another thread has
+    // taken it.
     for (more, spare) in [("", 0), ("--blocking-threads 2", 2)] {
         let before = opened.get();
         let (run, outcome) = measure(&format!(":{port} -c 4 -n 200 --no-keepalive {more}"));
@@ -82,12 +83,16 @@ fn the_warm_up_does_not_count() {
         assert!((0.29..=0.31).contains(&number(&run, "seconds")), "{run}");
         assert!(count(&run, "latency.count") <= counted);
         // The connection was opened before anything counted.
-        assert_eq!((count(&run, "connect.count"), count(&run, "connections.opened")), (0, 1), "{run}");
+        assert_eq!(
+            (count(&run, "connect.count"), count(&run, "connections.opened")),
+            (0, 1),
+            "{run}"
+        );
     }
 }
 
-/// The first request of each thread is another one of the list: or all threads would ask for the same
-/// thing at the same time.
+/// The first request of each thread is another one of the list: or all threads would ask for the
+/// same thing at the same time.
 #[test]
 fn threads_begin_at_different_places_of_a_list() {
     let folder = tempfile::tempdir().unwrap();
@@ -147,7 +152,8 @@ fn start_server(name: &str) -> (std::process::Child, String) {
     let mut line = String::new();
     // Nobody reads the rest, and it must not mind.
     BufReader::new(server.stdout.take().unwrap()).read_line(&mut line).unwrap();
-    let url = line.trim().strip_prefix("listening on ").unwrap_or_else(|| panic!("{line:?}")).to_owned();
+    let url =
+        line.trim().strip_prefix("listening on ").unwrap_or_else(|| panic!("{line:?}")).to_owned();
     (server, url)
 }
 

@@ -1,6 +1,10 @@
 //! The program against servers that are good, slow, broken or hostile.
 
-#![allow(clippy::unwrap_used, clippy::print_stderr, reason = "these are tests, and one may say why it skips")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::print_stderr,
+    reason = "these are tests, and one may say why it skips"
+)]
 
 mod answers;
 mod checks;

@@ -55,9 +55,15 @@ pub(crate) fn measure(line: &str) -> (Value, Outcome) {
 pub(crate) fn gust_with(arguments: &[&str]) -> Outcome {
     let begun = Instant::now();
     let mut child = start(arguments);
-    let (stdout, stderr) = (collect(child.stdout.take().unwrap()), collect(child.stderr.take().unwrap()));
+    let (stdout, stderr) =
+        (collect(child.stdout.take().unwrap()), collect(child.stderr.take().unwrap()));
     let code = wait(&mut child, arguments);
-    Outcome { code, stdout: stdout.join().unwrap(), stderr: stderr.join().unwrap(), took: begun.elapsed() }
+    Outcome {
+        code,
+        stdout: stdout.join().unwrap(),
+        stderr: stderr.join().unwrap(),
+        took: begun.elapsed(),
+    }
 }
 
 pub(crate) fn start(arguments: &[&str]) -> Child {

@@ -1,4 +1,5 @@
-//! Constant rates: how many requests there are, and what becomes of time in which the server did not answer.
+//! Constant rates: how many requests there are, and what becomes of time in which the server did
+//! not answer.
 
 use std::sync::{Arc, OnceLock};
 use std::thread;
@@ -36,9 +37,9 @@ fn a_number_of_requests_at_a_rate_is_exact() {
     assert!(number(&run, "seconds") > 0.29, "{run}");
 }
 
-/// Of 4 s the server stops for 1 s. A quarter of the requests should have been sent in that time, and waited for half of
-/// it on average: the 90th percentile of all is where 0.6 of the quarter have waited less. A client that waits with the
-/// server sees one slow request a connection.
+/// Of 4 s the server stops for 1 s. A quarter of the requests should have been sent in that time,
+/// and waited for half of it on average: the 90th percentile of all is where 0.6 of the quarter
+/// have waited less. A client that waits with the server sees one slow request a connection.
 #[test]
 fn a_stop_is_seen_by_all_who_should_have_been_served() {
     let start = Arc::new(OnceLock::new());

@@ -29,7 +29,11 @@ fn every_form_has_its_lines() {
 fn progress_is_told_in_lines_where_there_is_no_terminal() {
     let port = always(HELLO);
     let outcome = gust(&format!(":{port} -c 2 -d 1200ms"));
-    assert!(outcome.stderr.lines().count() >= 3 && outcome.stderr.contains("50 %  "), "{}", outcome.stderr);
+    assert!(
+        outcome.stderr.lines().count() >= 3 && outcome.stderr.contains("50 %  "),
+        "{}",
+        outcome.stderr
+    );
     assert!(outcome.stderr.contains("/s  p99 "), "{}", outcome.stderr);
     assert!(gust(&format!(":{port} -c 2 -d 300ms --quiet")).stderr.is_empty());
 }
@@ -46,7 +50,8 @@ fn a_run_that_was_kept_can_be_compared() {
     outcome.assert_code(0);
     assert!(outcome.stdout.contains("not worse, with a threshold of"), "{}", outcome.stdout);
     // A base that nobody reaches.
-    let mut run: serde_json::Value = serde_json::from_str(&fs::read_to_string(base).unwrap()).unwrap();
+    let mut run: serde_json::Value =
+        serde_json::from_str(&fs::read_to_string(base).unwrap()).unwrap();
     assert_eq!(count(&run, "responses"), 2000);
     run["responses"] = serde_json::json!(2_000_000_000_u64);
     fs::write(base, run.to_string()).unwrap();
@@ -54,7 +59,9 @@ fn a_run_that_was_kept_can_be_compared() {
     outcome.assert_code(1);
     assert!(outcome.stdout.contains("WORSE"), "{}", outcome.stdout);
     fs::write(base, "{}").unwrap();
-    gust(&format!(":{port} --compare {base}")).assert_code(2).assert_says("is no run that was saved");
+    gust(&format!(":{port} --compare {base}"))
+        .assert_code(2)
+        .assert_says("is no run that was saved");
 }
 
 #[test]
@@ -62,7 +69,8 @@ fn the_page_is_drawn_by_a_browser() {
     let folder = tempfile::tempdir().unwrap();
     let page = folder.path().join("report.html");
     let port = always(HELLO);
-    gust(&format!(":{port}/?<b> -c 4 -r 2000 -d 1s --quiet --html {}", page.display())).assert_code(0);
+    gust(&format!(":{port}/?<b> -c 4 -r 2000 -d 1s --quiet --html {}", page.display()))
+        .assert_code(0);
     let text = fs::read_to_string(&page).unwrap();
     assert!(text.contains("<svg") && !text.contains("<script"));
     let Some(seen) = open_in_browser(&page, folder.path()) else {
@@ -70,7 +78,8 @@ fn the_page_is_drawn_by_a_browser() {
         return;
     };
     assert!(seen.contains("<h2>Latency by percentile</h2>"), "{seen}");
-    // Parsed as graphics, not as unknown elements: a browser gives those of SVG back with their end tags.
+    // Parsed as graphics, not as unknown elements: a browser gives those of SVG back with their end
+    // tags.
     assert!(seen.contains("<polyline") && seen.contains("</polyline>"), "{seen}");
     assert_eq!(seen.matches("<svg").count(), seen.matches("</svg>").count());
     let picture = folder.path().join("page.png");
@@ -83,7 +92,12 @@ fn open_in_browser(page: &Path, folder: &Path) -> Option<String> {
     let run = |name: &str, action: &str| {
         let profile = format!("--user-data-dir={}", folder.join("profile").display());
         let mut command = Command::new(name);
-        command.args(["--headless=new", "--no-sandbox", "--disable-gpu", "--window-size=1000,2400"]);
+        command.args([
+            "--headless=new",
+            "--no-sandbox",
+            "--disable-gpu",
+            "--window-size=1000,2400",
+        ]);
         command.args([&profile, action, &url]).stderr(Stdio::null()).stdin(Stdio::null());
         command.output().ok()
     };

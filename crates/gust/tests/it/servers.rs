@@ -31,7 +31,8 @@ pub(crate) fn each_connection(serve: impl Fn(TcpStream) + Send + Sync + 'static)
     port
 }
 
-/// Starts a server that answers each request with these bytes, and closes when there are none or they say so.
+/// Starts a server that answers each request with these bytes, and closes when there are none or
+/// they say so.
 pub(crate) fn each_request(answer: impl Fn(&Request) -> Vec<u8> + Send + Sync + 'static) -> u16 {
     each_connection(move |stream| answer_all(stream, &answer))
 }
@@ -49,7 +50,8 @@ where
             return;
         }
         let head = String::from_utf8_lossy(&bytes).to_lowercase();
-        let is_framed = head.contains("content-length") || head.contains("chunked") || head.contains(" 204 ");
+        let is_framed =
+            head.contains("content-length") || head.contains("chunked") || head.contains(" 204 ");
         if !is_framed || head.contains("connection: close") {
             return;
         }
@@ -70,8 +72,10 @@ pub(crate) fn read_request(reader: &mut impl BufRead) -> Option<Request> {
     }
     let mut words = head.split(' ');
     let (method, path) = (words.next()?.to_owned(), words.next()?.to_owned());
-    let length =
-        head.lines().find_map(|line| line.strip_prefix("content-length: ")?.parse().ok()).unwrap_or(0);
+    let length = head
+        .lines()
+        .find_map(|line| line.strip_prefix("content-length: ")?.parse().ok())
+        .unwrap_or(0);
     let mut content = vec![0; length];
     reader.read_exact(&mut content).ok()?;
     Some(Request { method, path, head, content })

@@ -5,7 +5,9 @@
 
 use std::time::UNIX_EPOCH;
 
-use filoplume_http1::{ContentDecoder, ContentLength, Date, Headers, Limits, Next, ServerConnection};
+use filoplume_http1::{
+    ContentDecoder, ContentLength, Date, Headers, Limits, Next, ServerConnection,
+};
 use http::StatusCode;
 use libfuzzer_sys::fuzz_target;
 
@@ -29,7 +31,9 @@ fn run(input: &[u8], cut: usize) -> Vec<u8> {
                         return out;
                     }
                 };
-                content.extend_from_slice(unread.get(decoded.data).expect("data lies within the input"));
+                content.extend_from_slice(
+                    unread.get(decoded.data).expect("data lies within the input"),
+                );
                 at += decoded.consumed;
                 if !reading.is_complete() {
                     if decoded.consumed == 0 {

@@ -6,7 +6,8 @@ use filoplume_http1::{Limits, parse_request_head};
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|input: &[u8]| {
-    let limits = Limits { head_bytes_max: 1024, target_bytes_max: 256, fields_max: 40, ..Limits::default() };
+    let limits =
+        Limits { head_bytes_max: 1024, target_bytes_max: 256, fields_max: 40, ..Limits::default() };
     let whole = parse_request_head(input, &limits);
     for cut in 0..input.len() {
         let part = input.get(..cut).expect("the cut is within the input");

@@ -70,7 +70,8 @@ const HEX: &[u8; 16] = b"0123456789abcdef";
 pub fn encode_last_chunk(trailers: &Headers, out: &mut Vec<u8>) {
     out.extend_from_slice(b"0\r\n");
     trailers.write_lines(out, |name, _| {
-        !name.eq_ignore_ascii_case(b"content-length") && !name.eq_ignore_ascii_case(b"transfer-encoding")
+        !name.eq_ignore_ascii_case(b"content-length")
+            && !name.eq_ignore_ascii_case(b"transfer-encoding")
     });
     out.extend_from_slice(b"\r\n");
 }
@@ -162,9 +163,11 @@ impl ChunkedDecoder {
                 State::Complete => break,
                 State::Refused(error) => return Err(error),
                 State::Data(left) => {
-                    let Some(data) =
-                        self.take_data(left, input.len().saturating_sub(unread.len()), unread.len())
-                    else {
+                    let Some(data) = self.take_data(
+                        left,
+                        input.len().saturating_sub(unread.len()),
+                        unread.len(),
+                    ) else {
                         break;
                     };
                     return Ok(Decoded { consumed: data.end, data });
@@ -237,7 +240,9 @@ impl ChunkedDecoder {
             (State::SizeLineFeed(_) | State::DataCarriageReturn | State::DataLineFeed, _) => {
                 Err(ParseError::ChunkEndInvalid)
             }
-            (State::TrailersStart, b'\r') if self.trailer_bytes_max > 1 => Ok(State::TrailersLineFeed),
+            (State::TrailersStart, b'\r') if self.trailer_bytes_max > 1 => {
+                Ok(State::TrailersLineFeed)
+            }
             (State::TrailersLineFeed, b'\n') => Ok(State::Complete),
             (State::TrailersLineFeed, _) => Err(ParseError::TrailerInvalid),
             (State::TrailersStart | State::Trailers, _) => self.after_trailer_byte(byte),
@@ -297,7 +302,11 @@ impl Extension {
                 b';',
             ) => Some(Self::NameStart),
             (
-                Self::SizeSpace | Self::NameStart | Self::NameSpace | Self::ValueStart | Self::ValueSpace,
+                Self::SizeSpace
+                | Self::NameStart
+                | Self::NameSpace
+                | Self::ValueStart
+                | Self::ValueSpace,
                 b' ' | b'\t',
             ) => Some(self),
             (Self::Name, b' ' | b'\t') => Some(Self::NameSpace),
@@ -321,7 +330,9 @@ mod tests {
     #[test]
     fn trailers_that_would_frame_the_message_are_not_sent() {
         let mut trailers = Headers::new();
-        for (name, value) in [("content-length", "5"), ("digest", "abc"), ("Transfer-Encoding", "chunked")] {
+        for (name, value) in
+            [("content-length", "5"), ("digest", "abc"), ("Transfer-Encoding", "chunked")]
+        {
             trailers.append(name, value).unwrap();
         }
         let mut out = Vec::new();
@@ -335,7 +346,10 @@ mod tests {
         decoder.decode(b"0\r\ndigest: abc\r\n").unwrap();
         assert!(decoder.trailers().is_none());
         decoder.decode(b"\r\n").unwrap();
-        assert_eq!(decoder.trailers().and_then(|trailers| trailers.get("digest")), Some(b"abc".as_slice()));
+        assert_eq!(
+            decoder.trailers().and_then(|trailers| trailers.get("digest")),
+            Some(b"abc".as_slice())
+        );
     }
 
     #[test]

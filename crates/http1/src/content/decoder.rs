@@ -42,12 +42,20 @@ impl ContentDecoder {
     /// [`ParseError::ContentTooLong`] if the declared length is over `content_bytes_max`. Nothing
     /// is allocated for it either way.
     #[inline]
-    pub fn new(framing: Framing, content_bytes_max: u64, limits: &Limits) -> Result<Self, ParseError> {
+    pub fn new(
+        framing: Framing,
+        content_bytes_max: u64,
+        limits: &Limits,
+    ) -> Result<Self, ParseError> {
         match framing {
             Framing::Empty => Ok(Self(State::Length { left: 0 })),
-            Framing::Length(length) if length > content_bytes_max => Err(ParseError::ContentTooLong),
+            Framing::Length(length) if length > content_bytes_max => {
+                Err(ParseError::ContentTooLong)
+            }
             Framing::Length(left) => Ok(Self(State::Length { left })),
-            Framing::Chunked => Ok(Self(State::Chunked(ChunkedDecoder::new(content_bytes_max, limits)))),
+            Framing::Chunked => {
+                Ok(Self(State::Chunked(ChunkedDecoder::new(content_bytes_max, limits))))
+            }
         }
     }
 
@@ -117,7 +125,10 @@ mod tests {
         for length in 0..4 {
             let mut decoder = ContentDecoder::new(Framing::Length(length), 4, &limits).unwrap();
             for left in (1..=length).rev() {
-                assert_eq!((decoder.remaining_length(), decoder.is_complete()), (Some(left), false));
+                assert_eq!(
+                    (decoder.remaining_length(), decoder.is_complete()),
+                    (Some(left), false)
+                );
                 assert_eq!(decoder.decode(b"a").unwrap(), Decoded { consumed: 1, data: 0..1 });
             }
             assert_eq!((decoder.remaining_length(), decoder.is_complete()), (Some(0), true));

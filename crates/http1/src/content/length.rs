@@ -3,14 +3,17 @@
 /// What the caller knows about the length of a response's content.
 ///
 /// ```
-/// use filoplume_http1::{BodyEncoding, ContentLength, Date, Headers, Limits, ServerConnection};
+/// use filoplume_http1::{
+///     BodyEncoding, ContentLength, Date, Headers, Limits, ServerConnection,
+/// };
 /// use http::StatusCode;
 ///
 /// let mut connection = ServerConnection::new();
 /// connection.read_head(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n", &Limits::default())?;
 /// let (date, mut out) = (Date::new(std::time::UNIX_EPOCH), Vec::new());
-/// let length = ContentLength::Unknown;                                  // a stream
-/// let encoding = connection.write_head(StatusCode::OK, &Headers::new(), length, &date, &mut out);
+/// let length = ContentLength::Unknown; // a stream
+/// let encoding =
+///     connection.write_head(StatusCode::OK, &Headers::new(), length, &date, &mut out);
 /// assert_eq!(encoding, BodyEncoding::Chunked);
 /// # Ok::<(), filoplume_http1::ParseError>(())
 /// ```
@@ -33,7 +36,9 @@ pub enum ContentLength {
 /// fn write(encoding: BodyEncoding, content: &[u8], out: &mut Vec<u8>) {
 ///     match encoding {
 ///         BodyEncoding::None => {}
-///         BodyEncoding::Length(_) | BodyEncoding::UntilClose => out.extend_from_slice(content),
+///         BodyEncoding::Length(_) | BodyEncoding::UntilClose => {
+///             out.extend_from_slice(content)
+///         }
 ///         BodyEncoding::Chunked => {
 ///             encode_chunk_head(content.len(), out);
 ///             out.extend_from_slice(content);

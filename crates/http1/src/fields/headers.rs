@@ -80,9 +80,9 @@ impl Headers {
         first.into_iter().chain(others.map(|field| field.value.of(bytes)))
     }
 
-    /// Returns whether a field of this name, in any case, may give access to something: one with `auth`,
-    /// `cookie`, `token`, `secret`, `password`, `key`, `session`, `credential` or `signature` in its name.
-    /// `Debug` hides the values of these.
+    /// Returns whether a field of this name, in any case, may give access to something: one with
+    /// `auth`, `cookie`, `token`, `secret`, `password`, `key`, `session`, `credential` or
+    /// `signature` in its name. `Debug` hides the values of these.
     ///
     /// ```
     /// use filoplume_http1::Headers;
@@ -108,7 +108,8 @@ impl Headers {
 
     /// Returns all fields in order of arrival, names as they were written.
     pub fn iter(&self) -> impl Iterator<Item = (&str, &[u8])> {
-        self.iter_bytes().map(|(name, value)| (std::str::from_utf8(name).unwrap_or_default(), value))
+        self.iter_bytes()
+            .map(|(name, value)| (std::str::from_utf8(name).unwrap_or_default(), value))
     }
 
     /// Adds a field behind those that are there.
@@ -178,7 +179,9 @@ impl Headers {
 
     #[inline]
     pub(crate) fn parts_and_target(&self) -> (&HeadParts, &str) {
-        self.storage.as_ref().map_or((&HeadParts::NONE, ""), |storage| (&storage.parts, &storage.target))
+        self.storage
+            .as_ref()
+            .map_or((&HeadParts::NONE, ""), |storage| (&storage.parts, &storage.target))
     }
 
     /// The whole arena, with what lies between the fields.
@@ -196,7 +199,8 @@ impl Headers {
     pub(crate) fn iter_bytes(&self) -> impl Iterator<Item = (&[u8], &[u8])> {
         let bytes = self.bytes();
         let first = self.first.map(|first| (first.name().as_bytes(), first.value()));
-        let others = self.fields().iter().map(move |field| (field.name.of(bytes), field.value.of(bytes)));
+        let others =
+            self.fields().iter().map(move |field| (field.name.of(bytes), field.value.of(bytes)));
         first.into_iter().chain(others)
     }
 
@@ -216,7 +220,11 @@ impl Headers {
 
     /// Calls `keep` with every name and writes the fields it returns `true` for as lines.
     #[inline]
-    pub(crate) fn write_lines(&self, out: &mut Vec<u8>, mut keep: impl FnMut(&[u8], &[u8]) -> bool) {
+    pub(crate) fn write_lines(
+        &self,
+        out: &mut Vec<u8>,
+        mut keep: impl FnMut(&[u8], &[u8]) -> bool,
+    ) {
         if let Some(first) = self.first {
             if keep(first.name().as_bytes(), first.value()) {
                 out.extend_from_slice(first.line.as_bytes());
@@ -285,7 +293,10 @@ impl Headers {
         storage.bytes.extend_from_slice(b": ");
         storage.bytes.extend_from_slice(value);
         storage.bytes.extend_from_slice(b"\r\n");
-        let field = Field { name: Span::new(start, name.len()), value: Span::new(value_start, value.len()) };
+        let field = Field {
+            name: Span::new(start, name.len()),
+            value: Span::new(value_start, value.len()),
+        };
         storage.fields.push(field);
         storage.is_wire &= !is_deciding(name);
         Ok(())
@@ -322,7 +333,8 @@ pub(crate) fn shown<'a>(name: &str, value: &'a [u8]) -> Cow<'a, str> {
     String::from_utf8_lossy(value)
 }
 
-/// Shows all fields but the values of [secret](Headers::is_secret) ones, of which it shows the length.
+/// Shows all fields but the values of [secret](Headers::is_secret) ones, of which it shows the
+/// length.
 impl fmt::Debug for Headers {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_map().entries(self.iter().map(|(name, value)| (name, shown(name, value)))).finish()
@@ -358,7 +370,8 @@ impl From<&Headers> for HeaderMap {
         let mut map = Self::new();
         for (name, value) in headers.iter_bytes() {
             // A name over 64 KiB or the 32,768th field does not fit into a `HeaderMap`.
-            if let (Ok(name), Ok(mut value)) = (HeaderName::from_bytes(name), HeaderValue::from_bytes(value))
+            if let (Ok(name), Ok(mut value)) =
+                (HeaderName::from_bytes(name), HeaderValue::from_bytes(value))
             {
                 // `Debug` of the map hides what is marked so.
                 value.set_sensitive(Headers::is_secret(name.as_str()));
@@ -371,7 +384,8 @@ impl From<&Headers> for HeaderMap {
 
 #[inline]
 fn is_named(bytes: &[u8], field: &Field, name: &str) -> bool {
-    field.name.len as usize == name.len() && field.name.of(bytes).eq_ignore_ascii_case(name.as_bytes())
+    field.name.len as usize == name.len()
+        && field.name.of(bytes).eq_ignore_ascii_case(name.as_bytes())
 }
 
 #[cfg(test)]

@@ -9,7 +9,10 @@ fn names_are_compared_in_any_case_and_kept_as_written() {
     headers.append("x-dog", "b").unwrap();
     headers.append("x-cat", "c").unwrap();
     assert_eq!(headers.get_all("X-CAT").collect::<Vec<_>>(), [b"a", b"c"]);
-    assert_eq!(headers.iter().map(|(name, _)| name).collect::<Vec<_>>(), ["X-Cat", "x-dog", "x-cat"]);
+    assert_eq!(
+        headers.iter().map(|(name, _)| name).collect::<Vec<_>>(),
+        ["X-Cat", "x-dog", "x-cat"]
+    );
     headers.insert("X-CAT", "d").unwrap();
     assert_eq!(headers.iter().map(|(name, _)| name).collect::<Vec<_>>(), ["x-dog", "X-CAT"]);
     assert!(headers.remove("x-dog"));
@@ -21,7 +24,8 @@ fn names_are_compared_in_any_case_and_kept_as_written() {
 
 #[test]
 fn what_could_end_a_field_is_refused_with_its_place() {
-    let error = |name: &str, value: &[u8]| Headers::new().append(name, value).unwrap_err().to_string();
+    let error =
+        |name: &str, value: &[u8]| Headers::new().append(name, value).unwrap_err().to_string();
     assert_eq!(error("", b""), "field name is empty");
     assert_eq!(error("a b", b""), "field name has byte 0x20 at 1");
     assert_eq!(error("a:", b""), "field name has byte 0x3a at 1");
@@ -129,7 +133,10 @@ fn fields_are_sent_as_they_lie_until_one_is_removed() {
     headers.insert_static(&PLAIN);
     headers.append("a", "b").unwrap();
     headers.append("c", "d").unwrap();
-    assert_eq!(headers.wire_lines(), Some((&b"content-type: text/plain\r\n"[..], &b"a: b\r\nc: d\r\n"[..])));
+    assert_eq!(
+        headers.wire_lines(),
+        Some((&b"content-type: text/plain\r\n"[..], &b"a: b\r\nc: d\r\n"[..]))
+    );
     assert!(!headers.remove("e"));
     assert!(headers.wire_lines().is_some());
     assert!(headers.remove("a"));
@@ -156,7 +163,8 @@ fn fields_that_decide_are_not_sent_without_a_look() {
 #[test]
 fn a_static_field_replaces_those_of_its_name() {
     static PLAIN: StaticField = StaticField::new("content-type: text/plain\r\n");
-    let lines = |headers: &Headers| headers.iter().map(|(name, _)| name.to_owned()).collect::<Vec<_>>();
+    let lines =
+        |headers: &Headers| headers.iter().map(|(name, _)| name.to_owned()).collect::<Vec<_>>();
     let mut headers = Headers::new();
     headers.append("Content-Type", "text/html").unwrap();
     headers.append("a", "b").unwrap();
@@ -179,10 +187,13 @@ fn no_form_of_a_field_shows_a_secret() {
     headers.insert_static(&STATIC);
     let map = HeaderMap::from(&headers);
     let head = b"HTTP/1.1 200 OK\r\nSet-Cookie: id=s3same\r\nX-Plain: plain\r\n\r\n";
-    let (head, _) =
-        crate::parse_response_head(head, &http::Method::GET, &crate::Limits::default()).unwrap().unwrap();
+    let (head, _) = crate::parse_response_head(head, &http::Method::GET, &crate::Limits::default())
+        .unwrap()
+        .unwrap();
     let bytes = "115, 51, 115, 97, 109, 101";
-    for shown in [format!("{headers:?}"), format!("{map:?}"), format!("{STATIC:?}"), format!("{head:?}")] {
+    for shown in
+        [format!("{headers:?}"), format!("{map:?}"), format!("{STATIC:?}"), format!("{head:?}")]
+    {
         assert!(!shown.contains("s3same") && !shown.contains(bytes), "{shown}");
     }
     assert!(format!("{map:?} {head:?}").matches("plain\"").count() >= 2);

@@ -61,8 +61,9 @@ pub(crate) fn validate(name: &[u8], value: &[u8]) -> Result<(), InvalidHeader> {
 /// Finds what is wrong with a field that is known to be wrong.
 #[cold]
 fn reason(name: &[u8], value: &[u8]) -> InvalidHeader {
-    let first_outside =
-        |class: &Class, bytes: &[u8]| bytes.iter().copied().enumerate().find(|&(_, byte)| !class.has(byte));
+    let first_outside = |class: &Class, bytes: &[u8]| {
+        bytes.iter().copied().enumerate().find(|&(_, byte)| !class.has(byte))
+    };
     match (first_outside(&TOKEN, name), first_outside(&VALUE, value)) {
         (Some((at, byte)), _) => InvalidHeader::Name { byte, at },
         (None, Some((at, byte))) => InvalidHeader::Value { byte, at },

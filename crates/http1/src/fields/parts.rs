@@ -26,8 +26,12 @@ impl Default for HeadParts {
 
 impl HeadParts {
     /// What a storage says that no head was parsed into.
-    pub(crate) const NONE: Self =
-        Self { method: Method::GET, version: Version::Http11, facts: Facts::NONE, target: TargetParts::NONE };
+    pub(crate) const NONE: Self = Self {
+        method: Method::GET,
+        version: Version::Http11,
+        facts: Facts::NONE,
+        target: TargetParts::NONE,
+    };
 }
 
 /// Where the parts of a target lie in it.

@@ -72,7 +72,10 @@ impl StaticField {
 /// Shows the field, but not the value of a [secret](super::Headers::is_secret) one.
 impl fmt::Debug for StaticField {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("StaticField").field(&self.name()).field(&shown(self.name(), self.value())).finish()
+        f.debug_tuple("StaticField")
+            .field(&self.name())
+            .field(&shown(self.name(), self.value()))
+            .finish()
     }
 }
 
@@ -113,20 +116,32 @@ mod tests {
         };
         for byte in 0..=0x7f {
             let shown = char::from(byte);
-            assert_eq!(is_taken(format!("a{shown}b: c\r\n")), TOKEN.has(byte), "{byte:#04x} in the name");
-            assert_eq!(is_taken(format!("a: b{shown}c\r\n")), VALUE.has(byte), "{byte:#04x} in the value");
+            assert_eq!(
+                is_taken(format!("a{shown}b: c\r\n")),
+                TOKEN.has(byte),
+                "{byte:#04x} in the name"
+            );
+            assert_eq!(
+                is_taken(format!("a: b{shown}c\r\n")),
+                VALUE.has(byte),
+                "{byte:#04x} in the value"
+            );
         }
         for line in ["a: \r\n", "a: \u{e9}\r\n"] {
             assert!(is_taken(line.into()), "{line:?}");
         }
-        for line in ["", "a", "\r\n", ": b\r\n", "a:b\r\n", "a: b", "a: b\n", "a: b\r", "\u{e9}: b\r\n"] {
+        for line in
+            ["", "a", "\r\n", ": b\r\n", "a:b\r\n", "a: b", "a: b\n", "a: b\r", "\u{e9}: b\r\n"]
+        {
             assert!(!is_taken(line.into()), "{line:?}");
         }
     }
 
     #[test]
     fn names_decide_whole_and_in_any_case() {
-        for name in ["date", "Upgrade", "CONNECTION", "Keep-Alive", "content-length", "Transfer-Encoding"] {
+        for name in
+            ["date", "Upgrade", "CONNECTION", "Keep-Alive", "content-length", "Transfer-Encoding"]
+        {
             assert!(is_deciding(name.as_bytes()), "{name}");
         }
         for name in [

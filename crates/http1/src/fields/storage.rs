@@ -53,7 +53,10 @@ struct Stash {
     /// The one that was given back last. As long as requests come one after the other there is no
     /// second one.
     last: Cell<Option<Box<Storage>>>,
-    #[expect(clippy::vec_box, reason = "what is stashed are the boxes: a map is as large as a pointer")]
+    #[expect(
+        clippy::vec_box,
+        reason = "what is stashed are the boxes: a map is as large as a pointer"
+    )]
     others: RefCell<Vec<Box<Storage>>>,
 }
 
@@ -82,7 +85,11 @@ impl Storage {
 
     #[inline(never)]
     fn take_other() -> Box<Self> {
-        STASH.try_with(|stash| stash.others.try_borrow_mut().ok()?.pop()).ok().flatten().unwrap_or_default()
+        STASH
+            .try_with(|stash| stash.others.try_borrow_mut().ok()?.pop())
+            .ok()
+            .flatten()
+            .unwrap_or_default()
     }
 
     /// Copies the target out of the request line at the start of the arena. Returns whether it is
@@ -157,17 +164,22 @@ mod tests {
         (0..STASH_LEN_MAX).for_each(|_| drop(Storage::take()));
         for (bytes, fields) in given {
             let bytes = Vec::with_capacity(bytes);
-            let storage = Storage { bytes, fields: Vec::with_capacity(fields), ..Storage::default() };
+            let storage =
+                Storage { bytes, fields: Vec::with_capacity(fields), ..Storage::default() };
             Box::new(storage).give_back();
         }
         let storages: Vec<_> = (0..taken).map(|_| Storage::take()).collect();
-        let capacities = storages.iter().map(|storage| (storage.bytes.capacity(), storage.fields.capacity()));
+        let capacities =
+            storages.iter().map(|storage| (storage.bytes.capacity(), storage.fields.capacity()));
         capacities.filter(|&capacities| capacities != (0, 0)).collect()
     }
 
     #[test]
     fn a_thread_keeps_storages_up_to_their_bounds() {
-        assert_eq!(kept(vec![(100, 10), (200, 20), (300, 30)], 4), [(300, 30), (200, 20), (100, 10)]);
+        assert_eq!(
+            kept(vec![(100, 10), (200, 20), (300, 30)], 4),
+            [(300, 30), (200, 20), (100, 10)]
+        );
         assert_eq!(kept(vec![(STASH_BYTES_MAX, STASH_FIELDS_MAX)], 2).len(), 1);
         assert_eq!(kept(vec![(STASH_BYTES_MAX + 1, 1), (1, STASH_FIELDS_MAX + 1)], 3), []);
         assert_eq!(kept(vec![(8, 4); 2 * STASH_LEN_MAX], 2 * STASH_LEN_MAX).len(), STASH_LEN_MAX);

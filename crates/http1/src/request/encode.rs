@@ -23,7 +23,10 @@ use crate::request::target::{parse_target, validate_host};
 /// };
 /// let mut out = Vec::new();
 /// assert_eq!(request.write_head(&mut out)?, BodyEncoding::Length(4));
-/// assert_eq!(out, b"POST /cats HTTP/1.1\r\nhost: example.org\r\ncontent-length: 4\r\n\r\n");
+/// assert_eq!(
+///     out,
+///     b"POST /cats HTTP/1.1\r\nhost: example.org\r\ncontent-length: 4\r\n\r\n"
+/// );
 /// # Ok::<(), filoplume_http1::ParseError>(())
 /// ```
 #[derive(Clone, Copy, Debug)]
@@ -91,7 +94,9 @@ impl OutgoingRequest<'_> {
             ContentLength::Known(length) => (Some(length), BodyEncoding::Length(length)),
             ContentLength::Unknown => (None, BodyEncoding::Chunked),
             // A method that usually has content says that there is none (RFC 9110 section 8.6).
-            ContentLength::None if [Method::POST, Method::PUT, Method::PATCH].contains(self.method) => {
+            ContentLength::None
+                if [Method::POST, Method::PUT, Method::PATCH].contains(self.method) =>
+            {
                 (Some(0), BodyEncoding::None)
             }
             ContentLength::None => (None, BodyEncoding::None),
@@ -100,4 +105,5 @@ impl OutgoingRequest<'_> {
 }
 
 /// Fields that are written from what is known here, not from what the caller says.
-const OWN_FIELDS: [&str; 5] = ["host", "connection", "keep-alive", "content-length", "transfer-encoding"];
+const OWN_FIELDS: [&str; 5] =
+    ["host", "connection", "keep-alive", "content-length", "transfer-encoding"];

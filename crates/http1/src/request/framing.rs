@@ -26,7 +26,12 @@ impl FieldFacts {
     /// Takes note of one field. The length of the name rules out most fields before a byte is
     /// compared.
     #[inline]
-    pub(crate) fn note(&mut self, version: Version, name: &[u8], value: &[u8]) -> Result<(), ParseError> {
+    pub(crate) fn note(
+        &mut self,
+        version: Version,
+        name: &[u8],
+        value: &[u8],
+    ) -> Result<(), ParseError> {
         match name.len() {
             // The one field that every request has is worth a comparison without a loop.
             4 if matches!(name, [b'h' | b'H', b'o' | b'O', b's' | b'S', b't' | b'T']) => {
@@ -38,7 +43,9 @@ impl FieldFacts {
                 Ok(())
             }
             14 if name.eq_ignore_ascii_case(b"content-length") => self.framing.note_length(value),
-            17 if name.eq_ignore_ascii_case(b"transfer-encoding") => self.framing.note_coding(version, value),
+            17 if name.eq_ignore_ascii_case(b"transfer-encoding") => {
+                self.framing.note_coding(version, value)
+            }
             _ => Ok(()),
         }
     }
@@ -132,8 +139,9 @@ mod tests {
     fn an_option_of_the_same_length_is_another_one() {
         assert_eq!(facts(Version::Http11, "connection", "clone, upgrape"), Ok(Facts::NONE));
         // With HTTP/1.0 only one option keeps the connection.
-        let is_persistent =
-            |value: &str| facts(Version::Http10, "connection", value).map(|facts| facts.is_persistent);
+        let is_persistent = |value: &str| {
+            facts(Version::Http10, "connection", value).map(|facts| facts.is_persistent)
+        };
         assert_eq!(is_persistent("keep-alive"), Ok(true));
         assert_eq!(is_persistent("keep-aline"), Ok(false));
     }

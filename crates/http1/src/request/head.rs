@@ -291,8 +291,9 @@ mod tests {
 
     #[test]
     fn another_method_leaves_the_rest_alone() {
-        let mut head =
-            parse("POST /a?b HTTP/1.1\r\nHost: there\r\nContent-Length: 3\r\nConnection: close\r\n\r\n");
+        let mut head = parse(
+            "POST /a?b HTTP/1.1\r\nHost: there\r\nContent-Length: 3\r\nConnection: close\r\n\r\n",
+        );
         head.set_method(Method::PUT);
         assert_eq!(*head.method(), Method::PUT);
         assert_eq!((head.target(), head.authority()), ("/a?b", Some("there")));
@@ -303,10 +304,12 @@ mod tests {
     fn a_head_made_here_is_judged_like_one_from_the_wire() {
         let mut headers = Headers::new();
         headers.append("content-length", "3").unwrap();
-        let head = RequestHead::from_parts(Method::POST, "/", Version::Http11, headers.clone()).unwrap();
+        let head =
+            RequestHead::from_parts(Method::POST, "/", Version::Http11, headers.clone()).unwrap();
         assert_eq!(head.framing(), Framing::Length(3));
         headers.append("transfer-encoding", "chunked").unwrap();
-        let refused = RequestHead::from_parts(Method::POST, "/", Version::Http11, headers).unwrap_err();
+        let refused =
+            RequestHead::from_parts(Method::POST, "/", Version::Http11, headers).unwrap_err();
         assert_eq!(refused, ParseError::AmbiguousLength);
         assert_eq!(
             RequestHead::new(Method::GET, "/a b", Version::Http11).unwrap_err(),
@@ -316,7 +319,8 @@ mod tests {
 
     #[test]
     fn a_head_is_shown_with_what_was_sent_and_what_was_decided() {
-        let shown = format!("{:?}", parse("PUT /a?b HTTP/1.1\r\nHost: there\r\nContent-Length: 3\r\n\r\n"));
+        let shown =
+            format!("{:?}", parse("PUT /a?b HTTP/1.1\r\nHost: there\r\nContent-Length: 3\r\n\r\n"));
         for part in ["PUT", "/a?b", "Http11", "there", "Length(3)"] {
             assert!(shown.contains(part), "{shown}");
         }

@@ -33,7 +33,9 @@ const METHOD_BYTES_MAX: usize = 32;
 /// let limits = Limits::default();
 /// assert!(parse_request_head(b"GET / HTTP/1.1\r\nHo", &limits)?.is_none());
 ///
-/// let (head, used) = parse_request_head(b"GET / HTTP/1.1\r\nHost: h\r\n\r\nGET /next", &limits)?.unwrap();
+/// let (head, used) =
+///     parse_request_head(b"GET / HTTP/1.1\r\nHost: h\r\n\r\nGET /next", &limits)?
+///         .unwrap();
 /// assert_eq!((head.path(), used), ("/", 27));
 /// # Ok::<(), filoplume_http1::ParseError>(())
 /// ```
@@ -43,7 +45,10 @@ const METHOD_BYTES_MAX: usize = 32;
 /// The bytes cannot become a head that all readers understand in the same way. It does not matter
 /// how many of them were there in the calls before.
 #[inline]
-pub fn parse_request_head(input: &[u8], limits: &Limits) -> Result<Option<(RequestHead, usize)>, ParseError> {
+pub fn parse_request_head(
+    input: &[u8],
+    limits: &Limits,
+) -> Result<Option<(RequestHead, usize)>, ParseError> {
     match parse_if_plain(input, limits) {
         Some(plain) => Ok(Some(plain)),
         None => parse_if_not_plain(input, limits),
@@ -138,7 +143,9 @@ fn attempt<const N: usize>(
         }
         Err(error) => return Err(reason(error)),
     };
-    let (Some(method), Some(target), Some(version)) = (request.method, request.path, request.version) else {
+    let (Some(method), Some(target), Some(version)) =
+        (request.method, request.path, request.version)
+    else {
         return Err(ParseError::RequestLineInvalid);
     };
     if method.len() > METHOD_BYTES_MAX {
@@ -147,7 +154,8 @@ fn attempt<const N: usize>(
     if target.len() > limits.target_bytes_max {
         return Err(ParseError::TargetTooLong);
     }
-    let method = Method::from_bytes(method.as_bytes()).map_err(|_| ParseError::RequestLineInvalid)?;
+    let method =
+        Method::from_bytes(method.as_bytes()).map_err(|_| ParseError::RequestLineInvalid)?;
     let parts = parse_target(&method, target.as_bytes())?;
     let version = if version == 0 { Version::Http10 } else { Version::Http11 };
 
@@ -209,10 +217,11 @@ fn incomplete(window: &[u8], limits: &Limits) -> Result<Option<(RequestHead, usi
 fn wrong_version(window: &[u8]) -> Result<Option<(RequestHead, usize)>, ParseError> {
     let text = window.splitn(3, |&byte| byte == b' ').nth(2).unwrap_or_default();
     let text = text.get(..8).unwrap_or(text);
-    let is_well_formed_so_far = text.iter().zip(b"HTTP/0.0").all(|(&byte, &pattern)| match pattern {
-        b'0' => byte.is_ascii_digit(),
-        _ => byte == pattern,
-    });
+    let is_well_formed_so_far =
+        text.iter().zip(b"HTTP/0.0").all(|(&byte, &pattern)| match pattern {
+            b'0' => byte.is_ascii_digit(),
+            _ => byte == pattern,
+        });
     match (is_well_formed_so_far, text.len()) {
         (true, 8) => Err(ParseError::VersionUnsupported),
         (true, _) => Ok(None),

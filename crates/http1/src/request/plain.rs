@@ -50,7 +50,8 @@ pub(crate) fn parse_plain_head(window: &[u8], limits: &Limits) -> Option<(Box<St
     }
     let mut storage = Storage::take();
     let fields_start = target_end.wrapping_add(VERSION.len());
-    let Some((facts, used)) = plain_fields(window, fields_start, limits, &mut storage.fields) else {
+    let Some((facts, used)) = plain_fields(window, fields_start, limits, &mut storage.fields)
+    else {
         storage.give_back();
         return None;
     };
@@ -116,7 +117,10 @@ fn plain_fields(
             return None;
         }
         let value_start = at.wrapping_add(name_len).wrapping_add(2);
-        fields.push(Field { name: Span::new(at, name_len), value: Span::new(value_start, value_len) });
+        fields.push(Field {
+            name: Span::new(at, name_len),
+            value: Span::new(value_start, value_len),
+        });
         at = value_start.wrapping_add(value_len).wrapping_add(2);
     }
 }
@@ -150,14 +154,22 @@ fn plain_port_len(bytes: &[u8]) -> Option<usize> {
 
 /// Returns the lengths of the name and the value of the field at `at`, and takes note of it.
 #[inline(always)]
-fn plain_field(window: &[u8], at: usize, line: &[u8], facts: &mut FieldFacts) -> Option<(usize, usize)> {
+fn plain_field(
+    window: &[u8],
+    at: usize,
+    line: &[u8],
+    facts: &mut FieldFacts,
+) -> Option<(usize, usize)> {
     let name_len = name_run(window, at);
     let (name, rest) = line.split_at_checked(name_len)?;
     let rest = rest.strip_prefix(b": ")?;
     let value_len = value_run(window, at.wrapping_add(name_len).wrapping_add(2));
     let (value, rest) = rest.split_at_checked(value_len)?;
     // Whitespace around a value is to be removed, and a name has to have a length.
-    if matches!(value, [] | [b' ', ..] | [.., b' ']) || name.is_empty() || !rest.starts_with(b"\r\n") {
+    if matches!(value, [] | [b' ', ..] | [.., b' '])
+        || name.is_empty()
+        || !rest.starts_with(b"\r\n")
+    {
         return None;
     }
     facts.note(Version::Http11, name, value).ok()?;
@@ -174,12 +186,17 @@ mod tests {
     const PLAIN: &[&str] = &[
         "GET / HTTP/1.1\r\nHost: h\r\n\r\n",
         "GET /plaintext HTTP/1.1\r\nHost: localhost\r\n\r\n",
-        "GET /a/b?c=d?e\\&f HTTP/1.1\r\nhost: example.org:8080\r\nUser-Agent: curl/8.5.0\r\nAccept: */*\r\n\r\n",
-        "POST /upload? HTTP/1.1\r\nHOST: 127.0.0.1:65535\r\nContent-Length: 17\r\nExpect: 100-continue\r\n\r\n",
-        "PUT /%7Euser HTTP/1.1\r\nContent-Type: a/b; c=\"d\"\r\nTransfer-Encoding: chunked\r\nHost: h\r\n\r\n",
-        "HEAD /x HTTP/1.1\r\nHost: h\r\nConnection: keep-alive, Upgrade\r\nUpgrade: x\r\nX: \u{e9}\u{fc}\r\n\r\n",
+        "GET /a/b?c=d?e\\&f HTTP/1.1\r\nhost: example.org:8080\r\nUser-Agent: \
+         curl/8.5.0\r\nAccept: */*\r\n\r\n",
+        "POST /upload? HTTP/1.1\r\nHOST: 127.0.0.1:65535\r\nContent-Length: 17\r\nExpect: \
+         100-continue\r\n\r\n",
+        "PUT /%7Euser HTTP/1.1\r\nContent-Type: a/b; c=\"d\"\r\nTransfer-Encoding: \
+         chunked\r\nHost: h\r\n\r\n",
+        "HEAD /x HTTP/1.1\r\nHost: h\r\nConnection: keep-alive, Upgrade\r\nUpgrade: x\r\nX: \
+         \u{e9}\u{fc}\r\n\r\n",
         "DELETE /users/17 HTTP/1.1\r\nHost: h\r\nConnection: close\r\nCookie: a=b; c=d\r\n\r\n",
-        "PATCH /users/17 HTTP/1.1\r\nHost: h\r\nContent-Length: 0\r\nX-Long: 0123456789abcdef0123456789\r\n\r\n",
+        "PATCH /users/17 HTTP/1.1\r\nHost: h\r\nContent-Length: 0\r\nX-Long: \
+         0123456789abcdef0123456789\r\n\r\n",
         "OPTIONS /users HTTP/1.1\r\nHost: h\r\nOrigin: http://h\r\n\r\n",
     ];
 

@@ -40,11 +40,14 @@ fn parse_rare_form(method: &Method, target: &[u8]) -> Result<TargetParts, ParseE
     }
     let scheme_len = [b"http://".as_slice(), b"https://"]
         .into_iter()
-        .find(|scheme| target.get(..scheme.len()).is_some_and(|start| start.eq_ignore_ascii_case(scheme)))
+        .find(|scheme| {
+            target.get(..scheme.len()).is_some_and(|start| start.eq_ignore_ascii_case(scheme))
+        })
         .map(<[u8]>::len)
         .ok_or(ParseError::TargetInvalid)?;
     let rest = target.get(scheme_len..).unwrap_or_default();
-    let authority_len = rest.iter().position(|byte| matches!(byte, b'/' | b'?' | b'#')).unwrap_or(rest.len());
+    let authority_len =
+        rest.iter().position(|byte| matches!(byte, b'/' | b'?' | b'#')).unwrap_or(rest.len());
     let (authority, tail) = rest.split_at_checked(authority_len).unwrap_or_default();
     validate_host(authority)?;
     let tail_start = scheme_len.saturating_add(authority_len);
@@ -96,7 +99,8 @@ pub(crate) fn validate_host(host: &[u8]) -> Result<Port, ParseError> {
 fn validate_rare_host(host: &[u8]) -> Result<Port, ParseError> {
     let rest = match host {
         [b'[', literal @ ..] => {
-            let end = literal.iter().position(|&byte| byte == b']').ok_or(ParseError::HostInvalid)?;
+            let end =
+                literal.iter().position(|&byte| byte == b']').ok_or(ParseError::HostInvalid)?;
             let (address, rest) = literal.split_at_checked(end).unwrap_or_default();
             if !is_ipv6(address) && !is_ip_future(address) {
                 return Err(ParseError::HostInvalid);
@@ -117,7 +121,9 @@ fn skip_encoded_name(host: &[u8]) -> Result<&[u8], ParseError> {
     let mut rest = host;
     loop {
         rest = match rest {
-            [b'%', high, low, rest @ ..] if high.is_ascii_hexdigit() && low.is_ascii_hexdigit() => rest,
+            [b'%', high, low, rest @ ..] if high.is_ascii_hexdigit() && low.is_ascii_hexdigit() => {
+                rest
+            }
             [byte, rest @ ..] if REG_NAME.has(*byte) => rest,
             // An http URI with an empty host is invalid (RFC 9110 section 4.2.1).
             _ if rest.len() == host.len() => return Err(ParseError::HostInvalid),

@@ -73,7 +73,10 @@ pub(crate) fn write_response_head(
                     date = None;
                     true
                 }
-                10 => !name.eq_ignore_ascii_case(b"connection") && !name.eq_ignore_ascii_case(b"keep-alive"),
+                10 => {
+                    !name.eq_ignore_ascii_case(b"connection")
+                        && !name.eq_ignore_ascii_case(b"keep-alive")
+                }
                 14 => !name.eq_ignore_ascii_case(b"content-length"),
                 17 => !name.eq_ignore_ascii_case(b"transfer-encoding"),
                 _ => true,
@@ -106,7 +109,9 @@ fn write_connection(connection: ConnectionField, out: &mut Vec<u8>) {
         ConnectionField::Close => out.extend_from_slice(b"connection: close\r\n"),
         ConnectionField::KeepAlive => out.extend_from_slice(b"connection: keep-alive\r\n"),
         ConnectionField::Upgrade => out.extend_from_slice(b"connection: upgrade\r\n"),
-        ConnectionField::UpgradeAndClose => out.extend_from_slice(b"connection: upgrade, close\r\n"),
+        ConnectionField::UpgradeAndClose => {
+            out.extend_from_slice(b"connection: upgrade, close\r\n")
+        }
     }
 }
 
@@ -134,12 +139,22 @@ fn write_length_value(length: u64, out: &mut Vec<u8>) {
 ///
 /// let mut out = Vec::new();
 /// let date = Date::new(std::time::UNIX_EPOCH);
-/// write_refusal(StatusCode::SERVICE_UNAVAILABLE, &date, Some(("retry-after", "1")), &mut out);
+/// write_refusal(
+///     StatusCode::SERVICE_UNAVAILABLE,
+///     &date,
+///     Some(("retry-after", "1")),
+///     &mut out,
+/// );
 /// let text = String::from_utf8(out).unwrap();
 /// assert!(text.starts_with("HTTP/1.1 503 Service Unavailable\r\n"));
 /// assert!(text.ends_with("\r\n\r\nService Unavailable\n"));
 /// ```
-pub fn write_refusal(status: StatusCode, date: &Date, extra: Option<(&str, &str)>, out: &mut Vec<u8>) {
+pub fn write_refusal(
+    status: StatusCode,
+    date: &Date,
+    extra: Option<(&str, &str)>,
+    out: &mut Vec<u8>,
+) {
     let text = write_refusal_head(status, date, extra, out);
     out.extend_from_slice(text.as_bytes());
     out.push(b'\n');

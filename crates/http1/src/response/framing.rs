@@ -14,7 +14,8 @@ use crate::version::Version;
 ///
 /// let input = b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\n";
 /// let framing = |method| {
-///     let (head, _) = parse_response_head(input, &method, &Limits::default())?.expect("the head is whole");
+///     let (head, _) = parse_response_head(input, &method, &Limits::default())?
+///         .expect("the head is whole");
 ///     Ok::<_, filoplume_http1::ParseError>(head.framing())
 /// };
 /// assert_eq!(framing(http::Method::GET)?, ResponseFraming::Length(5));
@@ -48,10 +49,17 @@ impl FieldFacts {
     /// Takes note of one field. The length of the name rules out most fields before a byte is
     /// compared.
     #[inline]
-    pub(crate) fn note(&mut self, version: Version, name: &[u8], value: &[u8]) -> Result<(), ParseError> {
+    pub(crate) fn note(
+        &mut self,
+        version: Version,
+        name: &[u8],
+        value: &[u8],
+    ) -> Result<(), ParseError> {
         match name.len() {
             10 if name.eq_ignore_ascii_case(b"connection") => self.note_connection(value),
-            14 if name.eq_ignore_ascii_case(b"content-length") => self.framing.note_length(value)?,
+            14 if name.eq_ignore_ascii_case(b"content-length") => {
+                self.framing.note_length(value)?
+            }
             17 if name.eq_ignore_ascii_case(b"transfer-encoding") => {
                 self.framing.note_coding(version, value)?;
             }
@@ -81,7 +89,11 @@ impl FieldFacts {
 
     /// RFC 9112 section 6.3, in its order.
     #[inline]
-    pub(crate) fn framing(&self, method: &Method, status: StatusCode) -> Result<ResponseFraming, ParseError> {
+    pub(crate) fn framing(
+        &self,
+        method: &Method,
+        status: StatusCode,
+    ) -> Result<ResponseFraming, ParseError> {
         match status.as_u16() {
             101 => return Ok(ResponseFraming::HandedOver),
             100..=199 | 204 | 304 => return Ok(ResponseFraming::Empty),
@@ -99,7 +111,8 @@ impl FieldFacts {
 
     #[inline]
     pub(crate) fn is_persistent(&self, version: Version, framing: ResponseFraming) -> bool {
-        let may_follow = !matches!(framing, ResponseFraming::UntilClose | ResponseFraming::HandedOver);
+        let may_follow =
+            !matches!(framing, ResponseFraming::UntilClose | ResponseFraming::HandedOver);
         may_follow && !self.close && (version == Version::Http11 || self.keep_alive)
     }
 }

@@ -16,8 +16,12 @@ use crate::version::Version;
 /// use filoplume_http1::{Limits, parse_response_head};
 ///
 /// let input = b"HTTP/1.1 404 Not Found\r\nServer: cat\r\nContent-Length: 0\r\n\r\n";
-/// let (head, used) = parse_response_head(input, &http::Method::GET, &Limits::default())?.expect("the head is whole");
-/// assert_eq!((head.status().as_u16(), head.field("server")), (404, Some(b"cat".as_slice())));
+/// let (head, used) = parse_response_head(input, &http::Method::GET, &Limits::default())?
+///     .expect("the head is whole");
+/// assert_eq!(
+///     (head.status().as_u16(), head.field("server")),
+///     (404, Some(b"cat".as_slice()))
+/// );
 /// assert!(head.is_persistent() && used == input.len());
 /// # Ok::<(), filoplume_http1::ParseError>(())
 /// ```
@@ -109,7 +113,9 @@ impl<'a> ResponseHead<'a> {
     /// Returns the value of the first field with this name, in any case.
     pub fn field(&self, name: &str) -> Option<&'a [u8]> {
         let mut fields = self.fields();
-        fields.find(|(found, _)| found.eq_ignore_ascii_case(name.as_bytes())).map(|(_, value)| value)
+        fields
+            .find(|(found, _)| found.eq_ignore_ascii_case(name.as_bytes()))
+            .map(|(_, value)| value)
     }
 }
 
@@ -141,7 +147,10 @@ mod tests {
     #[test]
     fn heads_are_the_same_if_they_say_the_same() {
         fn read(head: &str) -> ResponseHead<'_> {
-            parse_response_head(head.as_bytes(), &Method::GET, &Limits::default()).unwrap().unwrap().0
+            parse_response_head(head.as_bytes(), &Method::GET, &Limits::default())
+                .unwrap()
+                .unwrap()
+                .0
         }
         const HEAD: &str = "HTTP/1.1 200 OK\r\nContent-Length: 5\r\nX: yyyyy\r\n\r\n";
         assert!(read(HEAD).is_same(&read(HEAD)));
@@ -153,7 +162,9 @@ mod tests {
             // One thing at a time: the bytes are those of the first.
             assert!(!read(HEAD).is_same(&read(other).with_bytes(HEAD.as_bytes())), "{other:?}");
         }
-        assert!(!read(HEAD).is_same(&read("HTTP/1.1 200 OK\r\nContent-Length: 5\r\nX: zzzzz\r\n\r\n")));
+        assert!(
+            !read(HEAD).is_same(&read("HTTP/1.1 200 OK\r\nContent-Length: 5\r\nX: zzzzz\r\n\r\n"))
+        );
         let closing = ResponseHead { is_persistent: false, ..read(HEAD) };
         assert!(!closing.is_same(&read(HEAD)));
     }

@@ -28,7 +28,8 @@ const FIELDS_FEW: usize = 32;
 /// use http::Method;
 ///
 /// let input = b"HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nmeow";
-/// let (head, used) = parse_response_head(input, &Method::GET, &Limits::default())?.expect("the head is whole");
+/// let (head, used) = parse_response_head(input, &Method::GET, &Limits::default())?
+///     .expect("the head is whole");
 /// assert_eq!(head.status(), 200);
 /// assert_eq!(head.framing(), ResponseFraming::Length(4));
 /// assert_eq!(head.field("content-length"), Some(b"4".as_slice()));
@@ -150,11 +151,15 @@ mod tests {
 
     #[test]
     fn a_limit_over_the_cap_is_the_cap() {
-        let limits =
-            Limits { fields_max: Limits::FIELDS_CAP + 1, head_bytes_max: 1 << 20, ..Limits::default() };
+        let limits = Limits {
+            fields_max: Limits::FIELDS_CAP + 1,
+            head_bytes_max: 1 << 20,
+            ..Limits::default()
+        };
         let parsed = |fields: usize| {
             let head = format!("HTTP/1.1 200 OK\r\n{}\r\n", "a: b\r\n".repeat(fields));
-            parse_response_head(head.as_bytes(), &Method::GET, &limits).map(|parsed| parsed.is_some())
+            parse_response_head(head.as_bytes(), &Method::GET, &limits)
+                .map(|parsed| parsed.is_some())
         };
         assert_eq!(parsed(Limits::FIELDS_CAP), Ok(true));
         assert_eq!(parsed(Limits::FIELDS_CAP + 1), Err(ParseError::TooManyFields));
@@ -165,7 +170,8 @@ mod tests {
         for field in ["connexions: close", "content-weight: 5", "transfer-recoding: chunked"] {
             let input = format!("HTTP/1.1 200 OK\r\ncontent-length: 0\r\n{field}\r\n\r\n");
             let parsed = parse_response_head(input.as_bytes(), &Method::GET, &Limits::default());
-            let parsed = parsed.map(|parsed| parsed.map(|(head, _)| (head.framing(), head.is_persistent())));
+            let parsed =
+                parsed.map(|parsed| parsed.map(|(head, _)| (head.framing(), head.is_persistent())));
             assert_eq!(parsed, Ok(Some((ResponseFraming::Length(0), true))), "{field}");
         }
     }

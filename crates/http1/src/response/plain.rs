@@ -49,7 +49,9 @@ pub(crate) fn parse_plain_response_head<'a>(
     let (status, fields) = plain_status_line(window)?;
     let (facts, behind) = plain_fields(fields, limits)?;
     let used = window.len().wrapping_sub(behind.len());
-    let head = ResponseHead::from_facts(Version::Http11, status, &facts, method, window.get(..used)?).ok()?;
+    let head =
+        ResponseHead::from_facts(Version::Http11, status, &facts, method, window.get(..used)?)
+            .ok()?;
     Some((head, used))
 }
 
@@ -186,10 +188,14 @@ mod tests {
     /// What servers really send.
     const PLAIN: &[&str] = &[
         "HTTP/1.1 200 OK\r\n\r\n",
-        "HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nContent-Length: 13\r\nDate: Thu, 01 Jan 1970 00:00:00 GMT\r\n\r\n",
-        "HTTP/1.1 404 Not Found\r\nserver: nginx/1.22.1\r\ndate: today\r\nConnection: keep-alive\r\nX-1: 2\r\n\r\n",
-        "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\nCONNECTION: close\r\nX-Empty:\r\nX-Long: 0123456789abcdef\r\n\r\n",
-        "HTTP/1.1 304 \r\nContent-Encoding: gzip\r\nETag:\"a\" \r\nconnection: Keep-Alive\r\nContent-Length: 0\r\n\r\n",
+        "HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nContent-Length: 13\r\nDate: Thu, 01 Jan \
+         1970 00:00:00 GMT\r\n\r\n",
+        "HTTP/1.1 404 Not Found\r\nserver: nginx/1.22.1\r\ndate: today\r\nConnection: \
+         keep-alive\r\nX-1: 2\r\n\r\n",
+        "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\nCONNECTION: \
+         close\r\nX-Empty:\r\nX-Long: 0123456789abcdef\r\n\r\n",
+        "HTTP/1.1 304 \r\nContent-Encoding: gzip\r\nETag:\"a\" \r\nconnection: \
+         Keep-Alive\r\nContent-Length: 0\r\n\r\n",
         "HTTP/1.1 101 Switching Protocols\r\nUpgrade: x\r\nConnection: upgrade\r\n\r\n",
     ];
 
@@ -205,7 +211,9 @@ mod tests {
     fn compare(input: &[u8], limits: &Limits) {
         let window = input.get(..limits.head_bytes_max).unwrap_or(input);
         for method in METHODS {
-            let Some((head, used)) = parse_plain_response_head(window, &method, limits) else { continue };
+            let Some((head, used)) = parse_plain_response_head(window, &method, limits) else {
+                continue;
+            };
             let careful = parse_carefully(window, &method, limits);
             assert!(
                 matches!(careful, Ok(Some((other, end))) if head.is_same(&other) && used == end),
@@ -234,9 +242,12 @@ mod tests {
 
     #[test]
     fn a_length_is_plain_up_to_nineteen_digits() {
-        for (digits, plain) in
-            [("0", true), ("9999999999999999999", true), ("10000000000000000000", false), ("", false)]
-        {
+        for (digits, plain) in [
+            ("0", true),
+            ("9999999999999999999", true),
+            ("10000000000000000000", false),
+            ("", false),
+        ] {
             let head = format!("HTTP/1.1 200 OK\r\nContent-Length: {digits}\r\n\r\n");
             assert_eq!(is_plain(head.as_bytes()), plain, "{digits}");
             compare(head.as_bytes(), &Limits::default());
@@ -305,19 +316,22 @@ mod tests {
             .prop_map(str::to_owned),
             "[ -~\t\u{e9}]{0,40}",
         ];
-        let field =
-            (name, select(vec![": ", ":", " : ", ":\t"]), value, select(vec!["\r\n", "\r\n", "\r\n", "\n"]))
-                .prop_map(|(name, colon, value, end)| format!("{name}{colon}{value}{end}"));
+        let field = (
+            name,
+            select(vec![": ", ":", " : ", ":\t"]),
+            value,
+            select(vec!["\r\n", "\r\n", "\r\n", "\n"]),
+        )
+            .prop_map(|(name, colon, value, end)| format!("{name}{colon}{value}{end}"));
         let changes = vec((any::<Index>(), any::<u8>()), 0..3);
-        (status, vec(field, 0..6), select(vec!["", "Hello", "HTTP/1.1 200 OK\r\n\r\n"]), changes).prop_map(
-            |(status, fields, behind, changes)| {
+        (status, vec(field, 0..6), select(vec!["", "Hello", "HTTP/1.1 200 OK\r\n\r\n"]), changes)
+            .prop_map(|(status, fields, behind, changes)| {
                 let mut bytes = format!("{status}\r\n{}\r\n{behind}", fields.concat()).into_bytes();
                 for (place, byte) in changes {
                     *place.get_mut(&mut bytes) = byte;
                 }
                 bytes
-            },
-        )
+            })
     }
 
     proptest! {

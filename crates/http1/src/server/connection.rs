@@ -14,7 +14,8 @@ use crate::framing::Framing;
 use crate::limits::Limits;
 use crate::request::{RequestHead, parse_if_not_plain, parse_if_plain};
 use crate::response::{
-    ConnectionField, LengthField, write_ok_head, write_refusal, write_refusal_head, write_response_head,
+    ConnectionField, LengthField, write_ok_head, write_refusal, write_refusal_head,
+    write_response_head,
 };
 use crate::server::exchange::{CloseReason, Next};
 use crate::server::framing::{MethodKind, RequestFacts};
@@ -27,18 +28,26 @@ use crate::version::Version;
 /// complete, [`next`](Self::next) decides whether another request may follow.
 ///
 /// ```
-/// use filoplume_http1::{BodyEncoding, ContentLength, Date, Headers, Limits, Next, ServerConnection};
+/// use filoplume_http1::{
+///     BodyEncoding, ContentLength, Date, Headers, Limits, Next, ServerConnection,
+/// };
 /// use http::StatusCode;
 ///
 /// let mut connection = ServerConnection::new();
 /// let input = b"GET / HTTP/1.1\r\nHost: example.org\r\n\r\n";
-/// let (head, used) = connection.read_head(input, &Limits::default())?.expect("the head is whole");
+/// let (head, used) =
+///     connection.read_head(input, &Limits::default())?.expect("the head is whole");
 /// assert_eq!((head.path(), used), ("/", input.len()));
 ///
 /// let mut out = Vec::new();
 /// let date = Date::new(std::time::UNIX_EPOCH);
-/// let encoding =
-///     connection.write_head(StatusCode::OK, &Headers::new(), ContentLength::Known(5), &date, &mut out);
+/// let encoding = connection.write_head(
+///     StatusCode::OK,
+///     &Headers::new(),
+///     ContentLength::Known(5),
+///     &date,
+///     &mut out,
+/// );
 /// assert_eq!(encoding, BodyEncoding::Length(5));
 /// out.extend_from_slice(b"Hello");
 /// connection.write_done();
@@ -91,14 +100,15 @@ impl ServerConnection {
         }
     }
 
-    /// Returns the next head and its length, or `None` if more bytes are needed or it is not the turn of a head: while
-    /// a request is in progress, and for ever after a close was decided.
+    /// Returns the next head and its length, or `None` if more bytes are needed or it is not the
+    /// turn of a head: while a request is in progress, and for ever after a close was decided.
     ///
     /// A request without content is read to its end by this already.
     ///
     /// # Errors
     ///
-    /// As [`parse_request_head`](crate::parse_request_head). The connection will close, and every later call gives the same error.
+    /// As [`parse_request_head`](crate::parse_request_head). The connection will close, and every
+    /// later call gives the same error.
     #[inline(always)]
     pub fn read_head(
         &mut self,
@@ -113,7 +123,11 @@ impl ServerConnection {
 
     /// A head as nearly every client sends it, if all of it is there. `None` says nothing.
     #[inline(always)]
-    pub(super) fn read_plain_head(&mut self, input: &[u8], limits: &Limits) -> Option<(RequestHead, usize)> {
+    pub(super) fn read_plain_head(
+        &mut self,
+        input: &[u8],
+        limits: &Limits,
+    ) -> Option<(RequestHead, usize)> {
         if self.reading != Reading::Head || self.close_reason.is_some() {
             return None;
         }
@@ -211,7 +225,13 @@ impl ServerConnection {
         ) = (self.writing, status, self.request.method, content, headers.wire_lines())
         {
             self.writing = Writing::Content;
-            write_ok_head(lines, length, self.request.connection_field(self.close_reason, false), date, out);
+            write_ok_head(
+                lines,
+                length,
+                self.request.connection_field(self.close_reason, false),
+                date,
+                out,
+            );
             return BodyEncoding::Length(length);
         }
         self.write_head_cold(status, headers, content, date, out)
@@ -246,8 +266,8 @@ impl ServerConnection {
             // Another protocol begins, whatever was to become of this one.
             self.close_reason = Some(CloseReason::Upgraded);
         }
-        let has_upgrade =
-            status == StatusCode::SWITCHING_PROTOCOLS || (plain.is_none() && headers.contains("upgrade"));
+        let has_upgrade = status == StatusCode::SWITCHING_PROTOCOLS
+            || (plain.is_none() && headers.contains("upgrade"));
         let connection = self.request.connection_field(self.close_reason, has_upgrade);
         write_response_head(status, headers, length, connection, Some(date), out);
         encoding
@@ -260,9 +280,16 @@ impl ServerConnection {
     /// use filoplume_http1::{Date, Limits, ServerConnection};
     ///
     /// let mut connection = ServerConnection::new();
-    /// let error = connection.read_head(b"HEAD / HTTP/1.1\r\n\r\n", &Limits::default()).expect_err("there is no Host");
+    /// let error = connection
+    ///     .read_head(b"HEAD / HTTP/1.1\r\n\r\n", &Limits::default())
+    ///     .expect_err("there is no Host");
     /// let mut out = Vec::new();
-    /// connection.write_refusal(error.status_code(), &Date::new(std::time::UNIX_EPOCH), None, &mut out);
+    /// connection.write_refusal(
+    ///     error.status_code(),
+    ///     &Date::new(std::time::UNIX_EPOCH),
+    ///     None,
+    ///     &mut out,
+    /// );
     /// assert!(out.starts_with(b"HTTP/1.1 400 Bad Request\r\n") && out.ends_with(b"\r\n\r\n"));
     /// ```
     pub fn write_refusal(
@@ -296,7 +323,10 @@ impl ServerConnection {
     /// Returns what follows if both halves are complete: start over, or hang up. Nothing else
     /// decides this.
     #[inline]
-    #[expect(clippy::should_implement_trait, reason = "it is not an iterator: `None` means not yet")]
+    #[expect(
+        clippy::should_implement_trait,
+        reason = "it is not an iterator: `None` means not yet"
+    )]
     pub fn next(&mut self) -> Option<Next> {
         if !(self.reading_is_complete() && self.writing == Writing::Complete) {
             return None;
@@ -354,7 +384,8 @@ impl ServerConnection {
             Method::CONNECT => MethodKind::Connect,
             _ => MethodKind::Other,
         };
-        self.request = RequestFacts { version: *version, method, expects_continue: facts.expects_continue };
+        self.request =
+            RequestFacts { version: *version, method, expects_continue: facts.expects_continue };
         self.reading = match facts.framing {
             Framing::Empty | Framing::Length(0) => Reading::Complete,
             Framing::Length(_) | Framing::Chunked => Reading::Content,
@@ -389,12 +420,22 @@ impl ServerConnection {
         if status == StatusCode::CONTINUE {
             self.request.expects_continue = false;
         }
-        write_response_head(status, headers, LengthField::Absent, ConnectionField::Absent, None, out);
+        write_response_head(
+            status,
+            headers,
+            LengthField::Absent,
+            ConnectionField::Absent,
+            None,
+            out,
+        );
     }
 }
 
 fn asks_to_close(headers: &Headers) -> bool {
-    headers.get_all("connection").flat_map(list_members).any(|option| option.eq_ignore_ascii_case(b"close"))
+    headers
+        .get_all("connection")
+        .flat_map(list_members)
+        .any(|option| option.eq_ignore_ascii_case(b"close"))
 }
 
 #[cfg(test)]
@@ -402,7 +443,12 @@ mod tests {
     use super::*;
 
     /// One exchange up to its response head, in both ways.
-    fn heads(request: &str, close: bool, headers: &Headers, length: u64) -> [(BodyEncoding, String); 2] {
+    fn heads(
+        request: &str,
+        close: bool,
+        headers: &Headers,
+        length: u64,
+    ) -> [(BodyEncoding, String); 2] {
         let date = Date::new(std::time::UNIX_EPOCH);
         let written = |is_rare: bool| {
             let mut connection = ServerConnection::new();
@@ -432,7 +478,8 @@ mod tests {
         deciding.append("connection", "close").unwrap();
         deciding.append("date", "today").unwrap();
         for method in ["GET", "HEAD", "CONNECT"] {
-            for fields in ["HTTP/1.1\r\n", "HTTP/1.0\r\n", "HTTP/1.0\r\nConnection: keep-alive\r\n"] {
+            for fields in ["HTTP/1.1\r\n", "HTTP/1.0\r\n", "HTTP/1.0\r\nConnection: keep-alive\r\n"]
+            {
                 let target = if method == "CONNECT" { "h:1" } else { "/" };
                 let request = format!("{method} {target} {fields}Host: h\r\n\r\n");
                 for headers in [&Headers::new(), &some, &deciding] {

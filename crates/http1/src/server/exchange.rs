@@ -8,7 +8,9 @@ use crate::error::ParseError;
 /// use filoplume_http1::{CloseReason, Limits, ServerConnection};
 ///
 /// let mut connection = ServerConnection::new();
-/// let error = connection.read_head(b"GET / HTTP/1.1\r\n\r\n", &Limits::default()).expect_err("there is no Host");
+/// let error = connection
+///     .read_head(b"GET / HTTP/1.1\r\n\r\n", &Limits::default())
+///     .expect_err("there is no Host");
 /// assert_eq!(connection.will_close(), Some(CloseReason::Refused(error)));
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

@@ -51,7 +51,9 @@ impl RequestFacts {
             (_, ContentLength::Known(0) | ContentLength::None) => {
                 (LengthField::Length(0), BodyEncoding::None)
             }
-            (_, ContentLength::Known(length)) => (LengthField::Length(length), BodyEncoding::Length(length)),
+            (_, ContentLength::Known(length)) => {
+                (LengthField::Length(length), BodyEncoding::Length(length))
+            }
             (_, ContentLength::Unknown) => match self.version {
                 Version::Http11 => (LengthField::Chunked, BodyEncoding::Chunked),
                 Version::Http10 => (LengthField::Absent, BodyEncoding::UntilClose),

@@ -145,8 +145,9 @@ impl<'a> Driver<'a> {
                 let trailers = decoder.take_trailers();
                 assert_eq!(shared, trailers, "they can be looked at before they are taken");
                 let trailers = trailers.unwrap_or_default();
-                self.events
-                    .extend(trailers.iter().filter_map(|(name, value)| shown_field("trailer", name, value)));
+                self.events.extend(
+                    trailers.iter().filter_map(|(name, value)| shown_field("trailer", name, value)),
+                );
                 self.connection.content_done();
                 self.answer()
             }
@@ -219,8 +220,11 @@ impl<'a> Driver<'a> {
 /// What a head says, as `tests/corpus/README.md` lists it.
 fn head_events(head: &RequestHead) -> Vec<String> {
     let minor_version = if head.version() == Version::Http11 { 1 } else { 0 };
-    let mut events = shown_head(head.method().as_str(), head.target(), minor_version, head.authority());
-    events.extend(head.headers().iter().filter_map(|(name, value)| shown_field("field", name, value)));
+    let mut events =
+        shown_head(head.method().as_str(), head.target(), minor_version, head.authority());
+    events.extend(
+        head.headers().iter().filter_map(|(name, value)| shown_field("field", name, value)),
+    );
     match head.framing() {
         Framing::Empty => {}
         Framing::Length(length) => events.push(format!("length {length}")),

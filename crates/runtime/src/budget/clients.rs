@@ -1,5 +1,5 @@
-//! How many connections and threads each client holds, where that is bounded. Only clients that hold one are known, so the table
-//! is never longer than the list of connections.
+//! How many connections and threads each client holds, where that is bounded. Only clients that
+//! hold one are known, so the table is never longer than the list of connections.
 
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv6Addr};
@@ -50,8 +50,8 @@ impl Clients {
         Self { connections_max, counts_private: true, counts: Mutex::new(HashMap::new()) }
     }
 
-    /// Bounds clients on the open internet. Those on this machine and on private networks are as a rule proxies, which speak
-    /// for many.
+    /// Bounds clients on the open internet. Those on this machine and on private networks are as a
+    /// rule proxies, which speak for many.
     pub(crate) fn public(connections_max: usize) -> Self {
         Self { counts_private: false, ..Self::new(connections_max) }
     }
@@ -90,7 +90,8 @@ impl Clients {
 }
 
 impl Place {
-    /// Counts one more thread that waits for this client; `None` if there are `threads_max` already.
+    /// Counts one more thread that waits for this client; `None` if there are `threads_max`
+    /// already.
     pub(crate) fn hold_thread(self: &Arc<Self>, threads_max: usize) -> Option<HeldThread> {
         let is_one_more = |threads| (threads < threads_max).then_some(threads + 1);
         self.threads.fetch_update(Ordering::Relaxed, Ordering::Relaxed, is_one_more).ok()?;
@@ -110,16 +111,19 @@ impl Drop for Place {
     }
 }
 
-/// Who counts as one client: an IPv4 address, or an IPv6 network of 64 bits, which is the least that one subscriber gets.
+/// Who counts as one client: an IPv4 address, or an IPv6 network of 64 bits, which is the least
+/// that one subscriber gets.
 fn client_of(address: IpAddr) -> IpAddr {
     match address.to_canonical() {
-        IpAddr::V6(address) => IpAddr::V6(Ipv6Addr::from(u128::from(address) & !u128::from(u64::MAX))),
+        IpAddr::V6(address) => {
+            IpAddr::V6(Ipv6Addr::from(u128::from(address) & !u128::from(u64::MAX)))
+        }
         address => address,
     }
 }
 
-/// Whether packets of the open internet cannot come from an address: this machine, a network of its own, or the address space
-/// between a carrier or cloud and its customers (RFC 6598).
+/// Whether packets of the open internet cannot come from an address: this machine, a network of its
+/// own, or the address space between a carrier or cloud and its customers (RFC 6598).
 fn is_private(address: IpAddr) -> bool {
     match address.to_canonical() {
         IpAddr::V4(address) => {
@@ -198,7 +202,8 @@ mod tests {
     #[test]
     fn the_table_shrinks_after_an_attack_from_many_addresses() {
         let clients = Arc::new(Clients::new(1));
-        let places: Vec<_> = (0..20_000_u32).map(|n| clients.admit(IpAddr::V4(n.into())).unwrap()).collect();
+        let places: Vec<_> =
+            (0..20_000_u32).map(|n| clients.admit(IpAddr::V4(n.into())).unwrap()).collect();
         assert_eq!(clients.counts.lock().len(), places.len());
         drop(places);
         let counts = clients.counts.lock();

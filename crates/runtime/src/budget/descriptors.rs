@@ -1,25 +1,29 @@
 //! How many descriptors the process may have, and how many of them are for connections.
 
-/// One in so many descriptors is not for connections: files, databases and clients of the program need them, and the
-/// second handle of a content that is streamed.
+/// One in so many descriptors is not for connections: files, databases and clients of the program
+/// need them, and the second handle of a content that is streamed.
 const RESERVED_SHARE: usize = 8;
 
-/// The least that is kept back: the standard streams, pollers and listeners of the engine, and some files.
+/// The least that is kept back: the standard streams, pollers and listeners of the engine, and some
+/// files.
 const RESERVED_MIN: usize = 32;
 
 /// The most that is kept back: database pools and open files are counted in hundreds.
 const RESERVED_MAX: usize = 1024;
 
-/// The soft limit is not raised beyond this, the default of Linux for one process (`fs.nr_open`). Some containers
-/// have a hard limit of a milliard, and programs that a handler starts may walk through all descriptors.
+/// The soft limit is not raised beyond this, the default of Linux for one process (`fs.nr_open`).
+/// Some containers have a hard limit of a milliard, and programs that a handler starts may walk
+/// through all descriptors.
 #[cfg(unix)]
 const RAISED_MAX: u64 = 1024 * 1024;
 
-/// Returns how many connections there may be: as many as configured, unless `descriptors_max` leaves fewer.
+/// Returns how many connections there may be: as many as configured, unless `descriptors_max`
+/// leaves fewer.
 pub(crate) fn connections_max(configured: usize, descriptors_max: Option<usize>) -> usize {
     let Some(descriptors_max) = descriptors_max else { return configured };
-    let reserved =
-        (descriptors_max / RESERVED_SHARE).clamp(RESERVED_MIN, RESERVED_MAX).min(descriptors_max / 2);
+    let reserved = (descriptors_max / RESERVED_SHARE)
+        .clamp(RESERVED_MIN, RESERVED_MAX)
+        .min(descriptors_max / 2);
     configured.min(descriptors_max - reserved).max(1)
 }
 
@@ -73,7 +77,11 @@ mod tests {
             (65_536, Some(40), 20),
             (65_536, Some(0), 1),
         ] {
-            assert_eq!(connections_max(configured, descriptors_max), expected, "{descriptors_max:?}");
+            assert_eq!(
+                connections_max(configured, descriptors_max),
+                expected,
+                "{descriptors_max:?}"
+            );
         }
     }
 

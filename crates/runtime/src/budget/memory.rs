@@ -1,10 +1,10 @@
-//! One budget for what the engine buffers of all peers: contents that are collected, and what waits to be
-//! read or sent.
+//! One budget for what the engine buffers of all peers: contents that are collected, and what waits
+//! to be read or sent.
 //!
-//! Nobody ever waits for memory: a content either grows or is refused, so contents that are half there
-//! cannot keep each other from being finished. What comes before that is patience: from half of the budget
-//! on, peers that are silent or slow lose theirs ([`Pace::pressed_deadline`](crate::clock::Pace)); the last
-//! quarter is for short contents.
+//! Nobody ever waits for memory: a content either grows or is refused, so contents that are half
+//! there cannot keep each other from being finished. What comes before that is patience: from half
+//! of the budget on, peers that are silent or slow lose theirs
+//! ([`Pace::pressed_deadline`](crate::clock::Pace)); the last quarter is for short contents.
 
 use std::fs;
 use std::sync::Arc;
@@ -19,8 +19,8 @@ const BYTES_UNKNOWN: usize = 1 << 30;
 /// The least budget, whatever the share is: a few contents must fit.
 const BYTES_MIN: usize = 8 << 20;
 
-/// A content up to this is short. The last quarter of the budget is for short contents: those that are longer
-/// neither begin nor grow in it.
+/// A content up to this is short. The last quarter of the budget is for short contents: those that
+/// are longer neither begin nor grow in it.
 pub(crate) const SHORT_BYTES: usize = 64 * 1024;
 
 /// How much is buffered, and how much may be.
@@ -99,7 +99,8 @@ impl Charge {
         true
     }
 
-    /// Has so many bytes from now on, whatever the budget says: they are there already, and are bounded elsewhere.
+    /// Has so many bytes from now on, whatever the budget says: they are there already, and are
+    /// bounded elsewhere.
     pub(crate) fn set(&mut self, memory: &Arc<Memory>, bytes: usize) {
         if bytes == self.bytes {
             return;
@@ -198,7 +199,10 @@ mod tests {
 
     #[test]
     fn the_share_is_of_the_memory_that_there_is() {
-        assert_eq!(total_of("MemTotal:       24689856 kB\nMemFree: 1 kB\n"), Some(24_689_856 * 1024));
+        assert_eq!(
+            total_of("MemTotal:       24689856 kB\nMemFree: 1 kB\n"),
+            Some(24_689_856 * 1024)
+        );
         assert_eq!(total_of("MemFree: 1 kB\n"), None);
         assert!(share() >= BYTES_MIN);
     }

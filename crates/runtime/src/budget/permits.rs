@@ -1,8 +1,9 @@
-//! A counted resource behind handlers, such as the connections of a pool: who may use one now, and who is told when
-//! one is free.
+//! A counted resource behind handlers, such as the connections of a pool: who may use one now, and
+//! who is told when one is free.
 //!
-//! Permits may be shared by routes of several servers, each of which has its own lines. So nothing waits here: who gets
-//! none is noted in the same critical section, and told as soon as one is free. [`seats`](super::seats) has the lines.
+//! Permits may be shared by routes of several servers, each of which has its own lines. So nothing
+//! waits here: who gets none is noted in the same critical section, and told as soon as one is
+//! free. [`seats`](super::seats) has the lines.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -12,9 +13,10 @@ use crate::sync::Mutex;
 
 /// A number of permits, one for each request that is being answered.
 ///
-/// For what handlers use and what there is little of, such as connections to a database: a request of a route that
-/// [uses](crate::Plan::uses) them starts when one is free. It holds no thread while it waits, and meets no
-/// time-out of a connection pool. Clones are the same permits: several routes, and several servers, may share them.
+/// For what handlers use and what there is little of, such as connections to a database: a request
+/// of a route that [uses](crate::Plan::uses) them starts when one is free. It holds no thread while
+/// it waits, and meets no time-out of a connection pool. Clones are the same permits: several
+/// routes, and several servers, may share them.
 ///
 /// ```
 /// use filoplume_runtime::{Permits, Plan, Request, Response, Service};
@@ -41,8 +43,8 @@ use crate::sync::Mutex;
 /// assert_eq!(service.database.available(), 16);
 /// ```
 ///
-/// A permit is taken before the handler is called, and given back when it has returned or panicked. What reads a
-/// response later, such as a body that is a reader, has none.
+/// A permit is taken before the handler is called, and given back when it has returned or panicked.
+/// What reads a response later, such as a body that is a reader, has none.
 #[derive(Clone)]
 pub struct Permits(Arc<Shared>);
 
@@ -54,8 +56,9 @@ struct Shared {
 
 struct State {
     free: usize,
-    /// Who got none, and has not been told yet that there may be one. If a permit is free and somebody is in here, then
-    /// a thread is between [`Permits::put_back`] and the end of [`Permits::tell`].
+    /// Who got none, and has not been told yet that there may be one. If a permit is free and
+    /// somebody is in here, then a thread is between [`Permits::put_back`] and the end of
+    /// [`Permits::tell`].
     waiting: VecDeque<Weak<dyn Waits>>,
 }
 
@@ -72,14 +75,17 @@ impl Waits for Nobody {
     fn permit_is_free(self: Arc<Self>) {}
 }
 
-/// A permit in hand, or nothing for a call that needs none. Dropped, it is free again, and who waits is told.
+/// A permit in hand, or nothing for a call that needs none. Dropped, it is free again, and who
+/// waits is told.
 #[derive(Default)]
 pub(crate) struct Permit(Option<Permits>);
 
 impl Permits {
-    /// Returns so many permits. The name is for people: in the log, and in what is said about mistakes.
+    /// Returns so many permits. The name is for people: in the log, and in what is said about
+    /// mistakes.
     ///
-    /// Of 0 permits none is ever free: requests wait for [`queue_timeout`](crate::ServerConfig::queue_timeout) and are refused.
+    /// Of 0 permits none is ever free: requests wait for
+    /// [`queue_timeout`](crate::ServerConfig::queue_timeout) and are refused.
     pub fn new(name: impl Into<Box<str>>, count: usize) -> Self {
         let state = Mutex::new(State { free: count, waiting: VecDeque::new() });
         Self(Arc::new(Shared { name: name.into(), count, state }))
@@ -106,7 +112,8 @@ impl Permits {
         self.0.state.lock().take_behind_others().then(|| Permit(Some(self.clone())))
     }
 
-    /// As [`try_take`](Self::try_take), for a request that waits if there is none: `waiter` is told then.
+    /// As [`try_take`](Self::try_take), for a request that waits if there is none: `waiter` is told
+    /// then.
     pub(crate) fn take_or_note(&self, waiter: &Weak<dyn Waits>) -> Option<Permit> {
         let mut state = self.0.state.lock();
         let is_taken = state.take_behind_others() || state.note(waiter);
@@ -129,8 +136,8 @@ impl Permits {
         self.0.state.lock().free += 1;
     }
 
-    /// Tells those who wait, one after the other, until no permit is left: each takes what it has use for. Who was told is
-    /// last the next time, if it asks for more.
+    /// Tells those who wait, one after the other, until no permit is left: each takes what it has
+    /// use for. Who was told is last the next time, if it asks for more.
     pub(crate) fn tell(&self) {
         // The lock is not held while somebody is told.
         let next = || self.0.state.lock().next_to_tell();
@@ -156,7 +163,8 @@ impl State {
 
     /// Notes whom to tell, once. Returns `false`.
     fn note(&mut self, waiter: &Weak<dyn Waits>) -> bool {
-        let is = |other: &Weak<dyn Waits>| other.as_ptr().cast::<()>() == waiter.as_ptr().cast::<()>();
+        let is =
+            |other: &Weak<dyn Waits>| other.as_ptr().cast::<()>() == waiter.as_ptr().cast::<()>();
         if !self.waiting.iter().any(is) {
             self.waiting.push_back(Weak::clone(waiter));
         }
@@ -169,7 +177,8 @@ impl State {
 }
 
 impl Permit {
-    /// Gives it back and tells nobody. Whoever asked for that calls [`Permits::tell`] of what is returned.
+    /// Gives it back and tells nobody. Whoever asked for that calls [`Permits::tell`] of what is
+    /// returned.
     #[must_use]
     pub(crate) fn put_back(mut self) -> Option<Permits> {
         let permits = self.0.take()?;
@@ -233,8 +242,11 @@ mod tests {
 
     impl Waiter {
         fn new(permits: &Permits, wants: usize) -> Arc<Self> {
-            let waiter =
-                Self { permits: permits.clone(), wants: wants.into(), taken: Mutex::new(Vec::new()) };
+            let waiter = Self {
+                permits: permits.clone(),
+                wants: wants.into(),
+                taken: Mutex::new(Vec::new()),
+            };
             Arc::new(waiter)
         }
 

@@ -29,17 +29,21 @@ pub enum Refusal {
     Late,
     /// The peer did not take its response in time: the connection was cut.
     Stalled,
-    /// No thread would have been free [in time](crate::ServerConfig::queue_timeout): `503`, or the end of a connection whose response had begun.
+    /// No thread would have been free [in time](crate::ServerConfig::queue_timeout): `503`, or the
+    /// end of a connection whose response had begun.
     Overloaded,
-    /// So much is buffered of all peers that no more could be: `503`, or the end of a connection whose response had begun. See
-    /// [`memory_max`](crate::ServerConfig::memory_max).
+    /// So much is buffered of all peers that no more could be: `503`, or the end of a connection
+    /// whose response had begun. See [`memory_max`](crate::ServerConfig::memory_max).
     Memory,
-    /// The client has [as many connections as it may](crate::ServerConfig::connections_per_client_max): closed.
+    /// The client has [as many connections as it
+    /// may](crate::ServerConfig::connections_per_client_max): closed.
     ClientConnections,
-    /// As many threads [wait for the client](crate::ServerConfig::connections_per_client_max) as may: `503` to a content
-    /// that its handler reads as it arrives, the end of a connection that asked for an upgrade.
+    /// As many threads [wait for the client](crate::ServerConfig::connections_per_client_max) as
+    /// may: `503` to a content that its handler reads as it arrives, the end of a connection that
+    /// asked for an upgrade.
     ClientThreads,
-    /// The connection does not begin with a valid [PROXY header](crate::ServerBuilder::proxy_protocol): closed.
+    /// The connection does not begin with a valid [PROXY
+    /// header](crate::ServerBuilder::proxy_protocol): closed.
     ProxyHeader,
 }
 
@@ -71,7 +75,8 @@ impl Refusal {
         ParseError::ALL.into_iter().map(Self::Request).chain(OTHERS)
     }
 
-    /// Whether the operator may have to do something; else it is what the open internet sends every day.
+    /// Whether the operator may have to do something; else it is what the open internet sends every
+    /// day.
     fn concerns_operator(self) -> bool {
         matches!(
             self,
@@ -113,7 +118,9 @@ struct Row {
 
 impl Refusals {
     pub(crate) fn new() -> Self {
-        Self { rows: std::array::from_fn(|_| Row { count: AtomicU64::new(0), log: Throttle::new() }) }
+        Self {
+            rows: std::array::from_fn(|_| Row { count: AtomicU64::new(0), log: Throttle::new() }),
+        }
     }
 
     /// Counts a refusal, and logs it unless there was a line about the same reason within a second.
@@ -123,8 +130,14 @@ impl Refusals {
 
     /// The same, and the log says more of the reason.
     #[cold]
-    pub(crate) fn note_because(&self, refusal: Refusal, peer: Peer, because: impl FnOnce() -> String) {
-        let Some(row) = Refusal::all().position(|known| known == refusal).and_then(|row| self.rows.get(row))
+    pub(crate) fn note_because(
+        &self,
+        refusal: Refusal,
+        peer: Peer,
+        because: impl FnOnce() -> String,
+    ) {
+        let Some(row) =
+            Refusal::all().position(|known| known == refusal).and_then(|row| self.rows.get(row))
         else {
             return;
         };

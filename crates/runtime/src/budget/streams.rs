@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use crate::budget::clients::{HeldThread, Place};
 
-/// From one in so many threads on, the loop collects more of a content before its handler starts: a thread is
-/// for those whose peers send.
+/// From one in so many threads on, the loop collects more of a content before its handler starts: a
+/// thread is for those whose peers send.
 const CROWDED_SHARE: usize = 8;
 
 /// From one in so many threads on, peers that are silent or slow lose their threads.
@@ -83,7 +83,11 @@ mod tests {
             [(1, false, false), (2, true, false), (7, true, false), (8, true, true)]
         {
             open.resize_with(count, || streams.open(None).unwrap());
-            assert_eq!((streams.are_crowded(), open[0].is_pressed()), (is_crowded, is_full), "{count}");
+            assert_eq!(
+                (streams.are_crowded(), open[0].is_pressed()),
+                (is_crowded, is_full),
+                "{count}"
+            );
         }
         open.clear();
         assert!(!streams.are_crowded());

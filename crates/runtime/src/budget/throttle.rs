@@ -21,7 +21,8 @@ impl Throttle {
         Self { started: Instant::now(), next: AtomicU64::new(0), left_out: AtomicU64::new(0) }
     }
 
-    /// Asks for a line. Returns how many were left out since the last one, or `None` if this one is left out too.
+    /// Asks for a line. Returns how many were left out since the last one, or `None` if this one is
+    /// left out too.
     pub(crate) fn admit(&self) -> Option<u64> {
         self.admit_at(Instant::now())
     }
@@ -65,7 +66,8 @@ mod tests {
     #[test]
     fn a_moment_before_the_start_is_the_start() {
         let throttle = Throttle::new();
-        let before = throttle.started.checked_sub(Duration::from_millis(1)).unwrap_or(throttle.started);
+        let before =
+            throttle.started.checked_sub(Duration::from_millis(1)).unwrap_or(throttle.started);
         assert_eq!(throttle.admit_at(before), Some(0));
         assert_eq!(throttle.admit_at(before), None);
     }

@@ -43,8 +43,9 @@ impl IncomingRequest {
     ///
     /// # Errors
     ///
-    /// If the system fails. A peer that is gone is none: nobody is left to tell, and it is no reason to stop for the
-    /// others. What the peer has not taken yet when this returns is sent by the engine.
+    /// If the system fails. A peer that is gone is none: nobody is left to tell, and it is no
+    /// reason to stop for the others. What the peer has not taken yet when this returns is sent by
+    /// the engine.
     pub fn respond(self, response: impl Into<Response>) -> Result<()> {
         let (request, reply_to) = self.into_parts();
         // A content that is still arriving goes back to the connection.
@@ -54,7 +55,8 @@ impl IncomingRequest {
 }
 
 fn finish(reply_to: ReplyTo, response: Response) -> Result<()> {
-    let error = worker::follow_reply(reply_to, None, |worker, reply_to| worker.finish(response, reply_to));
+    let error =
+        worker::follow_reply(reply_to, None, |worker, reply_to| worker.finish(response, reply_to));
     match error {
         Some(source) if !is_gone(&source) => Err(Kind::Respond { source }.into()),
         _ => Ok(()),

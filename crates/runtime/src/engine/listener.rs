@@ -14,7 +14,8 @@ use crate::config::BACKLOG;
 use crate::error::{Error, Kind};
 use crate::transport::{Peer, Transport};
 
-/// A bound address. It listens already, so that the port is taken and peers wait until the engine runs.
+/// A bound address. It listens already, so that the port is taken and peers wait until the engine
+/// runs.
 #[derive(Debug)]
 pub(crate) struct Bound {
     socket: BoundSocket,
@@ -50,8 +51,9 @@ impl Drop for UnixPath {
 
 /// Binds the first of the addresses that can be bound.
 pub(crate) fn bind(address: impl ToSocketAddrs, name: &str) -> Result<Bound, Error> {
-    let addresses =
-        address.to_socket_addrs().map_err(|source| Kind::Resolve { address: name.to_owned(), source })?;
+    let addresses = address
+        .to_socket_addrs()
+        .map_err(|source| Kind::Resolve { address: name.to_owned(), source })?;
     let mut failure = Kind::NoAddress { address: name.to_owned() };
     for address in addresses {
         match bind_tcp(address, false) {
@@ -86,7 +88,8 @@ pub(crate) fn bind_unix(path: &Path) -> Result<Bound, Error> {
     fn is_dead_socket(path: &Path) -> bool {
         use std::os::unix::fs::FileTypeExt;
         std::fs::symlink_metadata(path).is_ok_and(|metadata| metadata.file_type().is_socket())
-            && UnixStream::connect(path).is_err_and(|error| error.kind() == io::ErrorKind::ConnectionRefused)
+            && UnixStream::connect(path)
+                .is_err_and(|error| error.kind() == io::ErrorKind::ConnectionRefused)
     }
 }
 
@@ -98,7 +101,8 @@ fn bind_tcp(address: SocketAddr, shared: bool) -> io::Result<Socket> {
     // Sockets of an earlier run may still wait out their last packets: they do not hold the port.
     #[cfg(unix)]
     socket.set_reuse_address(true)?;
-    // Inherited by what is accepted: a response in several writes must not wait for an answer to the first.
+    // Inherited by what is accepted: a response in several writes must not wait for an answer to
+    // the first.
     socket.set_tcp_nodelay(true)?;
     if shared {
         set_shared(&socket)?;
@@ -156,7 +160,8 @@ impl Bound {
                 }
                 let listen = |socket: Socket| {
                     socket.listen(self::backlog(backlog))?;
-                    let socket = ListenerSocket::Tcp(mio::net::TcpListener::from_std(socket.into()));
+                    let socket =
+                        ListenerSocket::Tcp(mio::net::TcpListener::from_std(socket.into()));
                     Ok(Listener { socket, expects_proxy_header })
                 };
                 sockets.into_iter().map(listen).collect()
@@ -221,14 +226,21 @@ impl Listener {
                 (Transport::unix(stream), Peer::Unix)
             }
         };
-        Ok(Accepted { transport, peer, expects_proxy_header: self.expects_proxy_header, place: None })
+        Ok(Accepted {
+            transport,
+            peer,
+            expects_proxy_header: self.expects_proxy_header,
+            place: None,
+        })
     }
 
     pub(crate) fn register(&mut self, registry: &Registry, token: Token) -> io::Result<()> {
         match &mut self.socket {
             ListenerSocket::Tcp(listener) => registry.register(listener, token, Interest::READABLE),
             #[cfg(unix)]
-            ListenerSocket::Unix { listener, .. } => registry.register(listener, token, Interest::READABLE),
+            ListenerSocket::Unix { listener, .. } => {
+                registry.register(listener, token, Interest::READABLE)
+            }
         }
     }
 }

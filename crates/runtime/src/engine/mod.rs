@@ -1,8 +1,8 @@
-//! The threads at work: event loops, connections, and the workers that take a connection step by step
-//! through its guest. This file has what all of them share.
+//! The threads at work: event loops, connections, and the workers that take a connection step by
+//! step through its guest. This file has what all of them share.
 //!
-//! The parts hold each other: a connection knows its loop, a loop the engine, the engine its loops. So they
-//! are one room, with the rest of the crate below it and only `server` above.
+//! The parts hold each other: a connection knows its loop, a loop the engine, the engine its loops.
+//! So they are one room, with the rest of the crate below it and only `server` above.
 
 pub(crate) mod connection;
 pub(crate) mod event_loop;
@@ -57,7 +57,8 @@ pub(crate) enum Answerer {
     Service(Arc<Site>),
     /// The program, which pulls.
     Program(MessageQueue<IncomingRequest>),
-    /// Nobody, for bytes come instead of requests. Where a connection becomes HTTP, it knows its [`Site`].
+    /// Nobody, for bytes come instead of requests. Where a connection becomes HTTP, it knows its
+    /// [`Site`].
     Tcp(Arc<dyn TcpService>),
 }
 
@@ -79,7 +80,8 @@ pub(crate) struct Engine {
     pub(crate) connections_max: usize,
     pub(crate) answerer: Answerer,
     pub(crate) pool: Pool<Task>,
-    /// Who may have a thread of the pool. Waits are bounded here, so the pool's own queue is as long as it needs to be.
+    /// Who may have a thread of the pool. Waits are bounded here, so the pool's own queue is as
+    /// long as it needs to be.
     pub(crate) seats: Seats<Box<Call>>,
     /// What may be buffered of all peers.
     pub(crate) memory: Arc<Memory>,
@@ -122,7 +124,11 @@ struct LifeState {
 
 impl Engine {
     /// Starts the event loops on the bound addresses.
-    pub(crate) fn start(config: ServerConfig, bound: Vec<Bound>, answerer: Answerer) -> Result<Arc<Self>> {
+    pub(crate) fn start(
+        config: ServerConfig,
+        bound: Vec<Bound>,
+        answerer: Answerer,
+    ) -> Result<Arc<Self>> {
         let loops = config.event_loops;
         let connections_max = connections_max(&config);
         let pool = PoolConfig::new()
@@ -130,10 +136,10 @@ impl Engine {
             .threads_max(config.threads_max)
             .queue_capacity(config.connections_max)
             .idle_timeout(config.thread_idle_timeout)
-            // Leaders come on top of those that may block, and so do those that were caught and have
-            // not come back: a loop that is taken needs a leader at once. A route that was caught does
-            // not run on loops any more, so there are never more of them than routes are told apart.
-            // Vital requests come on top as well.
+            // Leaders come on top of those that may block, and so do those that were caught and
+            // have not come back: a loop that is taken needs a leader at once. A route that was
+            // caught does not run on loops any more, so there are never more of them than routes
+            // are told apart. Vital requests come on top as well.
             .urgent_reserve(LEADERS_MAX.max(loops * 4) + VITAL_SEATS)
             .patient();
         let clients = match config.connections_per_client_max {
@@ -172,12 +178,14 @@ impl Engine {
             event_loops.push(EventLoop::new(&engine).map_err(started("an event loop"))?);
         }
         for bound in bound {
-            let listeners = bound.listen(engine.config.backlog, loops).map_err(started("to listen"))?;
+            let listeners =
+                bound.listen(engine.config.backlog, loops).map_err(started("to listen"))?;
             for (event_loop, listener) in event_loops.iter_mut().zip(listeners) {
                 event_loop.add_listener(listener).map_err(started("to listen"))?;
             }
         }
-        let handles: Vec<_> = event_loops.iter().map(|event_loop| Arc::clone(event_loop.handle())).collect();
+        let handles: Vec<_> =
+            event_loops.iter().map(|event_loop| Arc::clone(event_loop.handle())).collect();
         let _ = engine.loops.set(handles.iter().map(Arc::downgrade).collect());
         engine.life.loops_running.store(loops, Ordering::SeqCst);
         let name = format!("{}-watchdog", engine.config.thread_name);
@@ -201,7 +209,11 @@ impl Engine {
             Answerer::Program(_) => Guest::Http(Http::new(None)),
             Answerer::Tcp(service) => Guest::Raw(Box::new(Raw::new(Arc::clone(service)))),
         };
-        if expects_proxy_header { Guest::Preamble(Box::new(Preamble::before(guest))) } else { guest }
+        if expects_proxy_header {
+            Guest::Preamble(Box::new(Preamble::before(guest)))
+        } else {
+            guest
+        }
     }
 
     /// The loop with the fewest connections beside `own`, if that has clearly more than its share.
@@ -210,20 +222,25 @@ impl Engine {
         if loops.len() < 2 {
             return None;
         }
-        let others =
-            loops.iter().filter_map(Weak::upgrade).filter(|other| !std::ptr::eq(&raw const **other, own));
+        let others = loops
+            .iter()
+            .filter_map(Weak::upgrade)
+            .filter(|other| !std::ptr::eq(&raw const **other, own));
         let lightest = others.min_by_key(|other| other.connections())?;
-        // The tolerance keeps short-lived connections, whose counts always waver, on the loop that accepted them.
+        // The tolerance keeps short-lived connections, whose counts always waver, on the loop that
+        // accepted them.
         let own_connections = own.connections();
         let fair = lightest.connections() + 2 + own_connections / 16;
         (own_connections > fair).then_some(lightest)
     }
 
-    /// Another loop than `own` that has connections parked: the one with the most of them, or the next after so many.
+    /// Another loop than `own` that has connections parked: the one with the most of them, or the
+    /// next after so many.
     pub(crate) fn fuller_loop(&self, own: &LoopHandle, skipped: usize) -> Option<Arc<LoopHandle>> {
         let loops = self.loops.get()?.iter().filter_map(Weak::upgrade);
-        let mut others: Vec<_> =
-            loops.filter(|other| !std::ptr::eq(&raw const **other, own) && other.parked() > 0).collect();
+        let mut others: Vec<_> = loops
+            .filter(|other| !std::ptr::eq(&raw const **other, own) && other.parked() > 0)
+            .collect();
         others.sort_by_key(|other| std::cmp::Reverse(other.parked()));
         let index = skipped.checked_rem(others.len())?;
         Some(others.swap_remove(index))

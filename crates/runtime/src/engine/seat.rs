@@ -1,4 +1,5 @@
-//! A seat in hand: a thread of the pool that a route has; and how those that are free are handed out.
+//! A seat in hand: a thread of the pool that a route has; and how those that are free are handed
+//! out.
 
 use std::fmt;
 use std::mem;
@@ -10,7 +11,8 @@ use crate::engine::task::{Call, Task};
 use crate::engine::worker;
 use crate::execution::key::{ExecutionKey, Route};
 
-/// The right of a task to a thread. Dropped, it goes to a request that waits, which is then given to the pool.
+/// The right of a task to a thread. Dropped, it goes to a request that waits, which is then given
+/// to the pool.
 pub(crate) struct Seat {
     /// `None` only while it is given back.
     engine: Option<Arc<Engine>>,
@@ -53,7 +55,8 @@ impl Seat {
         let Some(engine) = engine else { return Err(call) };
         let is_vital = self.of == Of::Vital;
         let task = Task::Call(call, self);
-        let submitted = if is_vital { engine.pool.submit_urgent(task) } else { engine.pool.submit(task) };
+        let submitted =
+            if is_vital { engine.pool.submit_urgent(task) } else { engine.pool.submit(task) };
         submitted.map_err(|refused| match refused.task {
             Task::Call(call, _) => call,
             _ => unreachable!("the pool gives back what it was given"),
@@ -65,7 +68,8 @@ impl Seat {
         self.of == Of::Vital
     }
 
-    /// Changes it for one that a request of another route needs. Returns whether that may have one more.
+    /// Changes it for one that a request of another route needs. Returns whether that may have one
+    /// more.
     pub(crate) fn change(&mut self, route: Route) -> bool {
         let Of::Route(key) = self.of else { return route.is_vital };
         let may = route.key == key
@@ -97,8 +101,8 @@ impl Waits for Engine {
 pub(crate) fn hand_out(engine: &Arc<Engine>, mut next: Option<(ExecutionKey, Box<Call>)>) {
     let mut put_back: Vec<Permits> = Vec::new();
     while let Some((key, call)) = next {
-        // A loop, because each seat that is dropped here would ask for the next request within its own drop, and each
-        // permit too.
+        // A loop, because each seat that is dropped here would ask for the next request within its
+        // own drop, and each permit too.
         next = match engine.pool.submit(Task::Call(call, Seat::taken(engine, key))) {
             Ok(()) => engine.seats.next(),
             Err(refused) => {

@@ -33,9 +33,10 @@ pub(crate) struct Call {
     pub(crate) permit: Permit,
 }
 
-/// Where the response to a request goes: here, the connection itself, which nobody else needs before
-/// the exchange is over. A protocol with several exchanges on a connection would leave the response in a
-/// mailbox of its guest, and have the loop look at the connection by [`Message::Look`](super::event_loop::Message::Look).
+/// Where the response to a request goes: here, the connection itself, which nobody else needs
+/// before the exchange is over. A protocol with several exchanges on a connection would leave the
+/// response in a mailbox of its guest, and have the loop look at the connection by
+/// [`Message::Look`](super::event_loop::Message::Look).
 pub(crate) struct ReplyTo {
     pub(crate) connection: Box<Connection>,
     pub(crate) route: Route,
@@ -54,7 +55,9 @@ impl Task {
                 });
             }
             Self::Resume(connection, seat) => {
-                worker::follow(connection, Some(seat), |worker, connection| worker.serve(connection));
+                worker::follow(connection, Some(seat), |worker, connection| {
+                    worker.serve(connection)
+                });
             }
             Self::Detached(run, _seat) => run(),
         }

@@ -1,7 +1,7 @@
 //! Whether connections may have a thread each for a while: a lease.
 //!
-//! A thread on a lease waits for the next request of one connection, and that is the cheapest way to
-//! serve it, as long as the thread is needed anyway. What is needed is known: the rate of calls
+//! A thread on a lease waits for the next request of one connection, and that is the cheapest way
+//! to serve it, as long as the thread is needed anyway. What is needed is known: the rate of calls
 //! times the time that each takes. A crowd of connections that each wait a little would hold many
 //! times as many threads, and every request would wake another one.
 
@@ -76,7 +76,8 @@ impl Crowd {
 
     /// Ends a window, in which calls have taken so much time.
     pub(crate) fn end_window(&self, busy_ns: u64, window: Duration) {
-        let needed = usize::try_from(u128::from(busy_ns) / window.as_nanos().max(1)).unwrap_or(usize::MAX);
+        let needed =
+            usize::try_from(u128::from(busy_ns) / window.as_nanos().max(1)).unwrap_or(usize::MAX);
         self.needed.store(needed, Ordering::Relaxed);
         self.decide();
     }
@@ -86,7 +87,12 @@ impl Crowd {
         let connections = self.connections.load(Ordering::Relaxed);
         let may_lease = may_lease(self.may_lease(), connections, needed, self.least);
         if may_lease != self.may_lease() {
-            tracing::debug!(connections, needed, may_lease, "connections that block, and threads needed");
+            tracing::debug!(
+                connections,
+                needed,
+                may_lease,
+                "connections that block, and threads needed"
+            );
             self.may_lease.store(may_lease, Ordering::Relaxed);
         }
     }

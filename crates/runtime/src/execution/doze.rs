@@ -1,8 +1,8 @@
 //! How a thread goes to sleep without missing what it is needed for.
 //!
-//! There is one rule, for the leader in its poller and for the watchdog in its park: each side first
-//! says what it does, then a fence, then looks at what the other says. One of the two sees the
-//! other. The accesses themselves need no order; all of it is in the fences, one on each side.
+//! There is one rule, for the leader in its poller and for the watchdog in its park: each side
+//! first says what it does, then a fence, then looks at what the other says. One of the two sees
+//! the other. The accesses themselves need no order; all of it is in the fences, one on each side.
 
 use std::fmt;
 use std::sync::OnceLock;
@@ -27,9 +27,9 @@ impl Doze {
         Self { until: AtomicU64::new(AWAKE) }
     }
 
-    /// Has the leader wait in `poll`, until this point in time at the latest, and then wakes the watchdog.
-    /// `poll` is told whether there is work already, and does not wait then. `has_work` is asked after the
-    /// leader has said that it sleeps: whoever makes work later sees it asleep.
+    /// Has the leader wait in `poll`, until this point in time at the latest, and then wakes the
+    /// watchdog. `poll` is told whether there is work already, and does not wait then. `has_work`
+    /// is asked after the leader has said that it sleeps: whoever makes work later sees it asleep.
     #[inline]
     pub(crate) fn sleep<T>(
         &self,
@@ -45,8 +45,8 @@ impl Doze {
         result
     }
 
-    /// Says that the leader is going to wait, until this point in time at the latest. It must look for
-    /// work once more before it does.
+    /// Says that the leader is going to wait, until this point in time at the latest. It must look
+    /// for work once more before it does.
     pub(crate) fn fall_asleep(&self, until: u64) {
         self.until.store(until.max(AWAKE + 1), Ordering::Relaxed);
         fence(Ordering::SeqCst);

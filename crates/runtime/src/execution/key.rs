@@ -57,12 +57,14 @@ impl ExecutionKey {
     #[inline]
     #[expect(clippy::cast_possible_truncation, reason = "folded to fewer bits than u16 has")]
     fn fold(hash: u64) -> Self {
-        // The last letters of a path are in the high bits, and a multiplication carries upwards only.
+        // The last letters of a path are in the high bits, and a multiplication carries upwards
+        // only.
         let hash = (hash ^ (hash >> 32)).wrapping_mul(0x9E37_79B9_7F4A_7C15);
         Self((hash >> 54) as u16 % ENTRIES as u16)
     }
 
-    /// The entry of the protocol that follows when a request of this route has upgraded its connection.
+    /// The entry of the protocol that follows when a request of this route has upgraded its
+    /// connection.
     pub(crate) fn of_upgrade(self) -> Self {
         Self::at(self.index() + ENTRIES / 2)
     }
@@ -150,7 +152,11 @@ mod tests {
             ("/report.csv", "/report.css"),
             ("/abcdefgh/x", "/abcdefgh/y"),
         ] {
-            assert_ne!(ExecutionKey::of_path(one), ExecutionKey::of_path(other), "{one} and {other}");
+            assert_ne!(
+                ExecutionKey::of_path(one),
+                ExecutionKey::of_path(other),
+                "{one} and {other}"
+            );
         }
     }
 }

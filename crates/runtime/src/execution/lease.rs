@@ -1,11 +1,13 @@
-//! Whether a thread that was blocked by a connection keeps it for the next request: learned from each connection.
+//! Whether a thread that was blocked by a connection keeps it for the next request: learned from
+//! each connection.
 //!
-//! A client that sends its next request as soon as it was answered is best served by the thread that waits for it. One
-//! that thinks in between makes the same thread wait for nothing, and the socket change its mode twice a request. Only trying
-//! tells them apart. So a lease begins with the second request that blocks, and each one that brought nothing makes the next one rarer.
+//! A client that sends its next request as soon as it was answered is best served by the thread
+//! that waits for it. One that thinks in between makes the same thread wait for nothing, and the
+//! socket change its mode twice a request. Only trying tells them apart. So a lease begins with the
+//! second request that blocks, and each one that brought nothing makes the next one rarer.
 
-/// Requests that have to block before a lease. With the first one a crowd that comes at once would have its second requests
-/// answered before the last of it gets a thread for its first.
+/// Requests that have to block before a lease. With the first one a crowd that comes at once would
+/// have its second requests answered before the last of it gets a thread for its first.
 const BLOCKED_MIN: u8 = 2;
 
 /// Blocking requests remembered: that many quick ones in a row make all of them forgotten.

@@ -4,8 +4,8 @@ use std::time::{Duration, Instant};
 
 /// What was measured of one route, where its calls run, and why.
 ///
-/// [`Metrics::routes`](crate::Metrics::routes) returns one for each route that was called. The engine
-/// measures a call in sixteen, so the times are estimates.
+/// [`Metrics::routes`](crate::Metrics::routes) returns one for each route that was called. The
+/// engine measures a call in sixteen, so the times are estimates.
 ///
 /// ```
 /// use filoplume_runtime::{Request, Server};
@@ -13,7 +13,10 @@ use std::time::{Duration, Instant};
 /// let server = Server::bind("127.0.0.1:0")?;
 /// server.spawn(|_: Request| "Hello!")?;
 /// for route in server.metrics().expect("it serves").routes() {
-///     println!("{}: {} calls, {:?} waiting, {:?}", route.name, route.calls, route.waiting, route.runs);
+///     println!(
+///         "{}: {} calls, {:?} waiting, {:?}",
+///         route.name, route.calls, route.waiting, route.runs
+///     );
 /// }
 /// # server.shutdown_handle().shutdown();
 /// # Ok::<(), filoplume_runtime::Error>(())
@@ -21,16 +24,16 @@ use std::time::{Duration, Instant};
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct RouteMetrics {
-    /// What the service calls the route ([`Service::route_name`](crate::Service::route_name)), or its number, or
-    /// the path of its first request.
+    /// What the service calls the route ([`Service::route_name`](crate::Service::route_name)), or
+    /// its number, or the path of its first request.
     pub name: String,
     /// Calls that have ended since the start. A call that is going on, and up to fifteen per event
     /// loop and thread that nobody has looked at yet, are not in it.
     pub calls: u64,
     /// The time in which its calls computed, of all threads together.
     pub computing: Duration,
-    /// The time in which its calls waited: for a database, a lock, a disk. Of calls on the pool the time is in it in which
-    /// their threads stood in line for a processor.
+    /// The time in which its calls waited: for a database, a lock, a disk. Of calls on the pool the
+    /// time is in it in which their threads stood in line for a processor.
     pub waiting: Duration,
     /// Where its next call runs.
     pub runs: Runs,
@@ -48,7 +51,8 @@ pub struct RouteMetrics {
 /// let server = Server::bind("127.0.0.1:0")?;
 /// server.spawn(|_: Request| "Hello!")?;
 /// let metrics = server.metrics().expect("it serves");
-/// let on_pool = metrics.routes().iter().filter(|route| route.runs == Runs::OnPool).count();
+/// let on_pool =
+///     metrics.routes().iter().filter(|route| route.runs == Runs::OnPool).count();
 /// assert_eq!(on_pool, 0);
 /// # server.shutdown_handle().shutdown();
 /// # Ok::<(), filoplume_runtime::Error>(())
@@ -71,7 +75,9 @@ pub enum Runs {
 /// server.spawn(|_: Request| "Hello!")?;
 /// for route in server.metrics().expect("it serves").routes() {
 ///     match route.why {
-///         Why::Waited(time) => println!("{} waits, for {time:?} when it was found", route.name),
+///         Why::Waited(time) => {
+///             println!("{} waits, for {time:?} when it was found", route.name)
+///         }
 ///         Why::Caught => println!("{} did not return in time", route.name),
 ///         _ => {}
 ///     }
@@ -88,8 +94,8 @@ pub enum Why {
     /// Its calls waited on the event loops, and that cost others more than dispatches would have.
     /// The last one waited for this long.
     Waited(Duration),
-    /// Its calls computed on the event loops for longer than others should stand behind them. The last one took
-    /// this long.
+    /// Its calls computed on the event loops for longer than others should stand behind them. The
+    /// last one took this long.
     Computed(Duration),
     /// A call did not return, and the watchdog took the event loop from it.
     Caught,

@@ -3,8 +3,8 @@
 //! `RUSTFLAGS="--cfg loom" CARGO_PROFILE_RELEASE_DEBUG_ASSERTIONS=true CARGO_PROFILE_RELEASE_LTO=off cargo test -p filoplume-runtime --lib models --release`
 //!
 //! The slot, [`Doze`] and [`Standby`] are the real ones. The poller is a flag and a condition
-//! variable, and a message is an atomic with the weakest order that a channel could have. A wake-up that
-//! is lost is a deadlock, and two that have the loop in hand are a race on its [`Cell`]; loom
+//! variable, and a message is an atomic with the weakest order that a channel could have. A wake-up
+//! that is lost is a deadlock, and two that have the loop in hand are a race on its [`Cell`]; loom
 //! reports both.
 
 use std::sync::Arc;
@@ -86,7 +86,11 @@ fn the_watchdog_marks_the_call_that_it_saw() {
                 }
                 let Some((led, turn)) = slot.take() else { return };
                 if turn == second {
-                    assert_eq!(led.running.get(), second.div_ceil(2), "the call has the number of its turn");
+                    assert_eq!(
+                        led.running.get(),
+                        second.div_ceil(2),
+                        "the call has the number of its turn"
+                    );
                 }
             }
         });
@@ -120,7 +124,11 @@ fn a_late_leader_and_the_new_one() {
         let turn = slot.lend(led);
         let late = slot.take().inspect(|(led, taken_turn)| {
             let is_mine = led.begin_call() == 2;
-            assert_eq!(*taken_turn == turn, is_mine, "the turn tells whether others have had the loop");
+            assert_eq!(
+                *taken_turn == turn,
+                is_mine,
+                "the turn tells whether others have had the loop"
+            );
         });
         let late = late.is_some();
         let new = new.join().unwrap();
@@ -233,15 +241,17 @@ fn send_back(handle: &Arc<Loop>, deadline: u64) -> (Arc<AtomicBool>, thread::Joi
     (inbox, follower)
 }
 
-/// A connection comes back while the leader falls asleep. Its peer moved meanwhile, and the poller does not say so twice: the
-/// leader must see it come, whether it was told before it looks at the inbox or afterwards.
+/// A connection comes back while the leader falls asleep. Its peer moved meanwhile, and the poller
+/// does not say so twice: the leader must see it come, whether it was told before it looks at the
+/// inbox or afterwards.
 #[test]
 fn a_connection_that_comes_back_and_a_leader_that_falls_asleep() {
     explore("a connection that comes back and a leader that falls asleep", None, || {
         let handle = Loop::new();
         // Its deadline is later than anything that the leader waits for.
         let (inbox, follower) = send_back(&handle, FOR_EVER - 1);
-        // The first time the leader sleeps it knows of nothing, and is told of the peer; from then on something was missed.
+        // The first time the leader sleeps it knows of nothing, and is told of the peer; from then
+        // on something was missed.
         handle.poller.wake();
         let is_back = || inbox.load(Ordering::Acquire);
         handle.wait_until(1000, is_back);
@@ -252,7 +262,8 @@ fn a_connection_that_comes_back_and_a_leader_that_falls_asleep() {
     });
 }
 
-/// The deadline of a connection that comes back is before everything else that would wake the leader.
+/// The deadline of a connection that comes back is before everything else that would wake the
+/// leader.
 #[test]
 fn a_connection_with_an_early_deadline_and_a_leader_that_falls_asleep() {
     explore("a connection with an early deadline and a leader that falls asleep", None, || {
@@ -266,7 +277,8 @@ fn a_connection_with_an_early_deadline_and_a_leader_that_falls_asleep() {
     });
 }
 
-/// The loop is told of the first bytes only, until somebody looks: none waits for ever for the next one.
+/// The loop is told of the first bytes only, until somebody looks: none waits for ever for the next
+/// one.
 #[test]
 fn bytes_for_a_connection_and_a_leader_that_falls_asleep() {
     explore("bytes for a connection and a leader that falls asleep", Some(3), || {
@@ -275,7 +287,8 @@ fn bytes_for_a_connection_and_a_leader_that_falls_asleep() {
         // Messages, in the order in which they are sent.
         let inbox = Arc::new([AtomicBool::new(false), AtomicBool::new(false)]);
         let sender = thread::spawn({
-            let (handle, queue, inbox) = (Arc::clone(&handle), Arc::clone(&queue), Arc::clone(&inbox));
+            let (handle, queue, inbox) =
+                (Arc::clone(&handle), Arc::clone(&queue), Arc::clone(&inbox));
             move || {
                 let mut messages = inbox.iter();
                 for _ in 0..2 {
@@ -361,7 +374,8 @@ fn the_watchdog_parks_and_two_leaders_wake() {
             doze.fall_asleep(FOR_EVER);
         }
         let leaders = [0, 1].map(|leader| {
-            let (standby, dozes, looked) = (Arc::clone(&standby), Arc::clone(&dozes), Arc::clone(&looked));
+            let (standby, dozes, looked) =
+                (Arc::clone(&standby), Arc::clone(&dozes), Arc::clone(&looked));
             thread::spawn(move || {
                 dozes[leader].wake_up();
                 standby.wake();

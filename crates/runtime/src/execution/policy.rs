@@ -2,12 +2,12 @@
 //! atomic, so that tests and the simulator can walk every path.
 //!
 //! A call that waits on an event loop takes the loop's time away from all connections of that loop.
-//! Giving the call to a thread of the pool has a price as well. Each loop keeps a balance per route:
-//! a call that waited adds what it took from others, and every call takes off the price that it would
-//! have paid on the pool. When the balance is above [`LOSS_MAX`], the route has cost more than its
-//! dispatches would have, and it leaves the loops. On the pool the same comparison is made the other
-//! way round. `README.md` beside this file has the whole picture, and `docs/decisions/0017` the
-//! figures behind the constants.
+//! Giving the call to a thread of the pool has a price as well. Each loop keeps a balance per
+//! route: a call that waited adds what it took from others, and every call takes off the price that
+//! it would have paid on the pool. When the balance is above [`LOSS_MAX`], the route has cost more
+//! than its dispatches would have, and it leaves the loops. On the pool the same comparison is made
+//! the other way round. `README.md` beside this file has the whole picture, and
+//! `docs/decisions/0017` the figures behind the constants.
 
 use std::time::Duration;
 
@@ -33,16 +33,16 @@ const WAIT_MIN: Duration = Duration::from_micros(20);
 /// The most that one call counts for. The watchdog takes the loop from one that takes longer.
 const HELD_MAX: Duration = Duration::from_millis(3);
 
-/// A call that is caught right after another one counts for as much as any can: fewer than so many looks
-/// were taken between them.
+/// A call that is caught right after another one counts for as much as any can: fewer than so many
+/// looks were taken between them.
 const CAUGHT_IN_A_ROW: u8 = 2;
 
-/// What a loop loses to a route, beyond the price of dispatches, before the route leaves it: 2 ms, in
-/// nanoseconds.
+/// What a loop loses to a route, beyond the price of dispatches, before the route leaves it: 2 ms,
+/// in nanoseconds.
 const LOSS_MAX: i64 = 2_000_000;
 
-/// What quick calls can save up against that: one call among hundreds that waits, or whose thread is
-/// preempted, is cheaper on the loop than all of them on the pool. 4 ms, in nanoseconds.
+/// What quick calls can save up against that: one call among hundreds that waits, or whose thread
+/// is preempted, is cheaper on the loop than all of them on the pool. 4 ms, in nanoseconds.
 const CREDIT_MAX: i64 = 4_000_000;
 
 /// A computation from here on counts as if it waited: it is longer than what plain neighbours
@@ -55,8 +55,8 @@ const QUICK: Duration = Duration::from_micros(15);
 /// Where no thread clock tells waiting and computing apart, a dispatched call above this was slow.
 const SLOW: Duration = Duration::from_millis(1);
 
-/// The most that one dispatched call counts against going back, in prices. With 10 a route of which one
-/// call in ten waits went to and fro; without a bound one call in many thousands would decide.
+/// The most that one dispatched call counts against going back, in prices. With 10 a route of which
+/// one call in ten waits went to and fro; without a bound one call in many thousands would decide.
 const SLOW_PRICES_MAX: i64 = 100;
 
 /// Quick calls in a row that first bring a route back to the loops.
@@ -86,7 +86,8 @@ pub(crate) struct Took {
     /// How much of it the thread neither ran nor could have run. `None` if nobody looked closely,
     /// or the system cannot say.
     pub(crate) waited: Option<Duration>,
-    /// How much of it the thread ran, under the same condition. The rest it stood in line for a processor.
+    /// How much of it the thread ran, under the same condition. The rest it stood in line for a
+    /// processor.
     pub(crate) ran: Option<Duration>,
 }
 
@@ -217,7 +218,8 @@ impl OnLoop {
     /// Returns whether the route should leave the loops.
     pub(crate) fn caught(&mut self, held: Duration, price: Duration) -> bool {
         // Those that were not looked at since the last look.
-        let calls = i64::from(CALLS_PER_LOOK.saturating_sub(1 + self.left)) * i64::from(self.closely == 0);
+        let calls =
+            i64::from(CALLS_PER_LOOK.saturating_sub(1 + self.left)) * i64::from(self.closely == 0);
         self.add(-nanos(price) * calls);
         // One after the other they take a leader each, and there are few of those.
         let is_next = self.closely > LOOKS_AFTER_WAIT - CAUGHT_IN_A_ROW;
@@ -232,7 +234,8 @@ impl OnLoop {
     }
 
     fn add(&mut self, nanos: i64) -> bool {
-        let balance = (i64::from(self.balance_ns) + nanos).clamp(-CREDIT_MAX, 2 * LOSS_MAX + CREDIT_MAX);
+        let balance =
+            (i64::from(self.balance_ns) + nanos).clamp(-CREDIT_MAX, 2 * LOSS_MAX + CREDIT_MAX);
         self.balance_ns = i32::try_from(balance).unwrap_or(i32::MAX);
         balance >= LOSS_MAX
     }
@@ -290,14 +293,14 @@ impl Shared {
         true
     }
 
-    /// A call did not return: however long its route's calls have taken so far, none runs on a loop only because that is
-    /// idle.
+    /// A call did not return: however long its route's calls have taken so far, none runs on a loop
+    /// only because that is idle.
     pub(crate) fn caught(&mut self) {
         self.held_ns = self.held_ns.max(2 * nanos(ALONE_WAIT_MAX));
     }
 
-    /// Takes in a call that was measured on the pool, or on a loop that was idle. Returns whether it
-    /// brought the route back.
+    /// Takes in a call that was measured on the pool, or on a loop that was idle. Returns whether
+    /// it brought the route back.
     pub(crate) fn looked(&mut self, took: Took, price: Duration, calls_on_loops: u64) -> bool {
         let Some(held) = took.held_on_pool() else { return false };
         self.note(held);
@@ -311,7 +314,8 @@ impl Shared {
             return false;
         }
         let price = nanos(price);
-        self.balance_ns = (self.balance_ns + price - nanos(held).min(SLOW_PRICES_MAX * price)).max(0);
+        self.balance_ns =
+            (self.balance_ns + price - nanos(held).min(SLOW_PRICES_MAX * price)).max(0);
         let is_back = self.balance_ns >= price * i64::from(self.row);
         if is_back {
             self.place = Place::Loop;
@@ -339,7 +343,8 @@ impl Shared {
 
     fn note(&mut self, held: Duration) {
         let held = nanos(held.min(Duration::from_secs(60)));
-        self.held_ns = if self.held_ns == 0 { held } else { self.held_ns + (held - self.held_ns) / 8 };
+        self.held_ns =
+            if self.held_ns == 0 { held } else { self.held_ns + (held - self.held_ns) / 8 };
     }
 }
 

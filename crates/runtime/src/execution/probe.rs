@@ -1,9 +1,9 @@
 //! Measures one call: how long it took, and how much of that its thread waited.
 //!
-//! A thread that is preempted is not waiting: it could run, and others run instead. So what is left of the time when the
-//! thread's own CPU time is taken off is only an upper bound. Linux says exactly how long a thread stood in line for a
-//! processor, in `/proc/thread-self/schedstat`. A leader looks there; a thread of the pool does not,
-//! since that would be a descriptor for each.
+//! A thread that is preempted is not waiting: it could run, and others run instead. So what is left
+//! of the time when the thread's own CPU time is taken off is only an upper bound. Linux says
+//! exactly how long a thread stood in line for a processor, in `/proc/thread-self/schedstat`. A
+//! leader looks there; a thread of the pool does not, since that would be a descriptor for each.
 
 use std::time::{Duration, Instant};
 
@@ -16,8 +16,8 @@ pub(crate) const CALLS_PER_CLOSE_LOOK: u32 = 16;
 #[derive(Debug, Default)]
 pub(crate) struct Clocks {
     line: Line,
-    /// Calls and dispatches to come before one is measured: [`CALLS_PER_CLOSE_LOOK`] on average, and never
-    /// in step with clients that alternate.
+    /// Calls and dispatches to come before one is measured: [`CALLS_PER_CLOSE_LOOK`] on average,
+    /// and never in step with clients that alternate.
     left: u32,
     chance: u32,
 }
@@ -47,7 +47,8 @@ impl Clocks {
     pub(crate) fn end(&self, probe: &Probe) -> Took {
         let wall = probe.started.elapsed();
         let spent = probe.before.zip(self.spent_since(probe));
-        let ran = spent.map(|(before, after)| after.on_processor.saturating_sub(before.on_processor));
+        let ran =
+            spent.map(|(before, after)| after.on_processor.saturating_sub(before.on_processor));
         let waited = spent.zip(ran).map(|((before, after), ran)| {
             let stood_in_line = after.in_line.saturating_sub(before.in_line);
             wall.saturating_sub(ran + stood_in_line)
@@ -65,7 +66,9 @@ impl Clocks {
     /// Ends it.
     pub(crate) fn end_on_pool(&self, probe: &Probe) -> Took {
         let wall = probe.started.elapsed();
-        let ran = probe.before.and_then(|before| Some(on_processor()?.saturating_sub(before.on_processor)));
+        let ran = probe
+            .before
+            .and_then(|before| Some(on_processor()?.saturating_sub(before.on_processor)));
         Took { wall, waited: ran.map(|ran| wall.saturating_sub(ran)), ran }
     }
 
@@ -152,8 +155,8 @@ fn on_processor() -> Option<Duration> {
 /// Where Linux says how long the current thread has stood in line for a processor.
 #[derive(Debug, Default)]
 struct Line {
-    /// `None` while the thread does not lead, and where there is no such file: with another kernel, or
-    /// in a sandbox without `/proc`.
+    /// `None` while the thread does not lead, and where there is no such file: with another kernel,
+    /// or in a sandbox without `/proc`.
     #[cfg(target_os = "linux")]
     file: Option<std::fs::File>,
 }
@@ -184,7 +187,8 @@ impl Line {
     }
 }
 
-/// The time in line is the second of three numbers. Read by hand: it is asked twice for each close look.
+/// The time in line is the second of three numbers. Read by hand: it is asked twice for each close
+/// look.
 #[cfg(target_os = "linux")]
 fn second_number(text: &[u8]) -> Option<u64> {
     let second = text.iter().position(|&byte| byte == b' ')? + 1;
@@ -192,7 +196,8 @@ fn second_number(text: &[u8]) -> Option<u64> {
     for &byte in text.get(second..)? {
         match byte {
             b'0'..=b'9' => {
-                number = Some(number.unwrap_or(0).checked_mul(10)?.checked_add(u64::from(byte - b'0'))?);
+                number =
+                    Some(number.unwrap_or(0).checked_mul(10)?.checked_add(u64::from(byte - b'0'))?);
             }
             b' ' => return number,
             _ => return None,
@@ -233,15 +238,19 @@ mod tests {
         assert!(took.waited.unwrap() <= took.wall, "{took:?}");
     }
 
-    /// The machine of a test is busy: the thread stands in line, and that must not look like waiting.
+    /// The machine of a test is busy: the thread stands in line, and that must not look like
+    /// waiting.
     #[test]
     #[cfg(target_os = "linux")]
     fn computing_and_standing_in_line_are_not_waiting() {
-        let computing: Vec<_> =
-            (0..8).map(|_| thread::spawn(|| measure(|| compute(Duration::from_millis(50))))).collect();
-        let mut all: Vec<Took> = computing.into_iter().map(|thread| thread.join().unwrap()).collect();
+        let computing: Vec<_> = (0..8)
+            .map(|_| thread::spawn(|| measure(|| compute(Duration::from_millis(50)))))
+            .collect();
+        let mut all: Vec<Took> =
+            computing.into_iter().map(|thread| thread.join().unwrap()).collect();
         assert!(all.iter().all(|took| took.wall >= Duration::from_millis(50)), "{all:?}");
-        // A virtual machine may be stopped for some milliseconds, which nobody within it accounts for: it hits few of them.
+        // A virtual machine may be stopped for some milliseconds, which nobody within it accounts
+        // for: it hits few of them.
         all.sort_by_key(|took| took.waited);
         assert!(all[all.len() / 2].waited.unwrap() < Duration::from_millis(10), "{all:?}");
     }
@@ -308,8 +317,16 @@ mod tests {
     #[cfg(target_os = "linux")]
     fn the_time_in_line_is_the_second_number() {
         assert_eq!(second_number(b"773636845 645209 4\n"), Some(645_209));
-        for text in [&b""[..], b"7", b"7 ", b"7 x 4", b"7 1", b"7  1", b"\xff 1", b"7 99999999999999999999 1"]
-        {
+        for text in [
+            &b""[..],
+            b"7",
+            b"7 ",
+            b"7 x 4",
+            b"7 1",
+            b"7  1",
+            b"\xff 1",
+            b"7 99999999999999999999 1",
+        ] {
             assert_eq!(second_number(text), None);
         }
     }

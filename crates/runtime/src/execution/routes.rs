@@ -15,8 +15,8 @@ use super::policy::{ALWAYS, NEVER_CALLED, OnLoop, Others, Place, Shared, Took};
 /// What a dispatch is taken to cost before one was measured.
 const PRICE_AT_FIRST: Duration = Duration::from_micros(10);
 
-/// The bounds of what is believed of a measured price: below, other threads pay the rest of it; above,
-/// the leader was preempted.
+/// The bounds of what is believed of a measured price: below, other threads pay the rest of it;
+/// above, the leader was preempted.
 const PRICE_MIN: Duration = Duration::from_micros(5);
 const PRICE_MAX: Duration = Duration::from_micros(40);
 
@@ -44,8 +44,8 @@ pub(crate) struct Routes {
 #[derive(Debug, Default)]
 struct Entry {
     known: Mutex<Known>,
-    /// Whether a call that is long has waited, as close looks have it: then there is no need to look
-    /// at each.
+    /// Whether a call that is long has waited, as close looks have it: then there is no need to
+    /// look at each.
     waits: AtomicBool,
     /// [`Shared::is_counting`], to be looked at without the lock.
     is_counting: AtomicBool,
@@ -85,7 +85,8 @@ impl Routes {
         }
     }
 
-    /// Whether a call of this route runs on the loop that has read its request. The first one gives the route its name.
+    /// Whether a call of this route runs on the loop that has read its request. The first one gives
+    /// the route its name.
     #[inline]
     pub(crate) fn runs_here(
         &self,
@@ -176,10 +177,11 @@ impl Routes {
         None
     }
 
-    /// The watchdog has taken a loop from a call of this route. Returns whether the route leaves the
-    /// loops because of that.
+    /// The watchdog has taken a loop from a call of this route. Returns whether the route leaves
+    /// the loops because of that.
     pub(crate) fn caught(&self, key: ExecutionKey, on_loop: &mut OnLoop, held: Duration) -> bool {
-        // A route of the pool ran here because the loop was idle: nothing more is needed to know it.
+        // A route of the pool ran here because the loop was idle: nothing more is needed to know
+        // it.
         let is_known = self.others_max[key.index()].load(Ordering::Relaxed) < NEVER_CALLED;
         if !on_loop.caught(held, self.price()) && !is_known {
             return false;
@@ -193,8 +195,8 @@ impl Routes {
         self.leave(key, held, Why::Caught)
     }
 
-    /// A thread of the pool has measured a call, one of so many. Returns whether it brought the route
-    /// back to the loops.
+    /// A thread of the pool has measured a call, one of so many. Returns whether it brought the
+    /// route back to the loops.
     #[cold]
     pub(crate) fn looked_on_pool(&self, key: ExecutionKey, took: Took, calls: u64) -> bool {
         let entry = &self.entries[key.index()];
@@ -352,7 +354,9 @@ impl Known {
 impl Counted {
     /// Adds a call that stands for this many.
     fn add(&self, calls: u64, took: Took) {
-        let times = |time: Duration| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX).saturating_mul(calls);
+        let times = |time: Duration| {
+            u64::try_from(time.as_nanos()).unwrap_or(u64::MAX).saturating_mul(calls)
+        };
         self.calls.fetch_add(calls, Ordering::Relaxed);
         let waited = took.waited.unwrap_or_default();
         self.computing_ns.fetch_add(times(took.ran.unwrap_or(took.wall)), Ordering::Relaxed);

@@ -1,13 +1,16 @@
 //! How Linux schedules the threads that lead event loops: under its batch policy.
 //!
-//! Under the usual policy a thread that wakes up takes the processor from whoever has it. For a leader that is a poor bargain: it
-//! finds one request where there would be several a moment later, and whom it interrupts is often the one who is about to send
-//! them, such as a proxy or a load generator on the same machine, or a handler about to answer. Under the batch policy, `sched(7)`, a leader that wakes up waits for a
-//! processor that is free, or for the end of a slice. Its share stays the same.
+//! Under the usual policy a thread that wakes up takes the processor from whoever has it. For a
+//! leader that is a poor bargain: it finds one request where there would be several a moment later,
+//! and whom it interrupts is often the one who is about to send them, such as a proxy or a load
+//! generator on the same machine, or a handler about to answer. Under the batch policy, `sched(7)`,
+//! a leader that wakes up waits for a processor that is free, or for the end of a slice. Its share
+//! stays the same.
 //!
-//! Threads that run handlers stay under the usual policy: who was asleep for a database answers when the database has. Whoever
-//! gave the program another policy keeps it, and a nice value is never touched. Elsewhere than on Linux all this does nothing.
-//! docs/decisions/0016 has the reasons, docs/benchmarks/tried.md the figures.
+//! Threads that run handlers stay under the usual policy: who was asleep for a database answers
+//! when the database has. Whoever gave the program another policy keeps it, and a nice value is
+//! never touched. Elsewhere than on Linux all this does nothing. docs/decisions/0016 has the
+//! reasons, docs/benchmarks/tried.md the figures.
 
 #[cfg(target_os = "linux")]
 pub(crate) use linux::{Batch, as_usual};
@@ -20,7 +23,9 @@ mod linux {
     use std::marker::PhantomData;
 
     use rustix::process::getpriority_process;
-    use thread_priority::NormalThreadSchedulePolicy::{self as Policy, Batch as BATCH, Other as USUAL};
+    use thread_priority::NormalThreadSchedulePolicy::{
+        self as Policy, Batch as BATCH, Other as USUAL,
+    };
     use thread_priority::{
         ThreadPriority, ThreadPriorityValue, ThreadSchedulePolicy, set_thread_priority_and_policy,
         thread_native_id, thread_schedule_policy,
@@ -36,9 +41,11 @@ mod linux {
     pub(crate) struct Batch(PhantomData<*const ()>);
 
     impl Batch {
-        /// Begins it. `None` if this thread has another policy than the usual one, or the system does not let it have this.
+        /// Begins it. `None` if this thread has another policy than the usual one, or the system
+        /// does not let it have this.
         pub(crate) fn begin() -> Option<Self> {
-            let is_usual = matches!(thread_schedule_policy(), Ok(ThreadSchedulePolicy::Normal(USUAL)));
+            let is_usual =
+                matches!(thread_schedule_policy(), Ok(ThreadSchedulePolicy::Normal(USUAL)));
             if !(is_usual && set(BATCH)) {
                 return None;
             }
@@ -54,7 +61,8 @@ mod linux {
         }
     }
 
-    /// Returns what a thread of the engine is to run, so that it begins under the usual policy though a leader starts it: threads inherit theirs.
+    /// Returns what a thread of the engine is to run, so that it begins under the usual policy
+    /// though a leader starts it: threads inherit theirs.
     pub(crate) fn as_usual(body: impl FnOnce() + Send + 'static) -> impl FnOnce() + Send + 'static {
         let inherits = IS_BATCH.get();
         move || {
@@ -76,7 +84,8 @@ mod linux {
         result.is_ok()
     }
 
-    /// The priority that stands for the nice value which this thread has: a policy cannot be set without one.
+    /// The priority that stands for the nice value which this thread has: a policy cannot be set
+    /// without one.
     fn priority_as_it_is(policy: ThreadSchedulePolicy) -> Option<ThreadPriority> {
         let nice = getpriority_process(None).ok()?;
         (0..=u8::from(ThreadPriorityValue::MAX))
@@ -99,8 +108,9 @@ mod linux {
             }
         }
 
-        /// Runs a test on a thread of its own, which it changes, and tells it the nice value that this begins with. Whoever runs the tests
-        /// under another policy, or forbids to change it, has nothing to see.
+        /// Runs a test on a thread of its own, which it changes, and tells it the nice value that
+        /// this begins with. Whoever runs the tests under another policy, or forbids to change it,
+        /// has nothing to see.
         fn on_a_thread(test: impl FnOnce(i32) + Send + 'static) {
             let may_change = thread::spawn(|| Batch::begin().is_some()).join().unwrap();
             if !may_change {

@@ -1,7 +1,9 @@
-//! A server without threads or clocks, in which the real policy decides: clients in a closed loop, two event loops,
-//! a watchdog and a pool. Each pattern of waits gives the same figures on every machine.
+//! A server without threads or clocks, in which the real policy decides: clients in a closed loop,
+//! two event loops, a watchdog and a pool. Each pattern of waits gives the same figures on every
+//! machine.
 //!
-//! `cargo test -p filoplume-runtime --lib simulator -- --nocapture` prints the table of docs/decisions/0017.
+//! `cargo test -p filoplume-runtime --lib simulator -- --nocapture` prints the table of
+//! docs/decisions/0017.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
@@ -75,13 +77,18 @@ impl Simulation {
             (0..self.clients).map(|client| Reverse((client as u64 * 1_000, client))).collect();
         let mut hits = Vec::new();
         loop {
-            // The loop that can begin first serves what is ready there; else the next request arrives.
+            // The loop that can begin first serves what is ready there; else the next request
+            // arrives.
             let next = (0..LOOPS)
-                .filter_map(|index| Some((loops[index].free_at.max(loops[index].ready.front()?.0), index)))
+                .filter_map(|index| {
+                    Some((loops[index].free_at.max(loops[index].ready.front()?.0), index))
+                })
                 .min();
             let arrival = arrivals.peek().map(|Reverse((at, _))| *at);
             let (now, index) = match (next, arrival) {
-                (Some((at, index)), arrival) if arrival.is_none_or(|arrival| at < arrival) => (at, index),
+                (Some((at, index)), arrival) if arrival.is_none_or(|arrival| at < arrival) => {
+                    (at, index)
+                }
                 (_, Some(_)) => {
                     let Reverse((at, client)) = arrivals.pop().unwrap();
                     loops[client % LOOPS].ready.push_back((at, client));
@@ -106,7 +113,8 @@ impl Simulation {
             let waits = (self.waits)(outcome.calls, now);
             outcome.calls += 1;
             let others_max = shared.others_max(price);
-            let is_inline = others_max == ALWAYS || (!others.are_ready && others.per_second <= others_max);
+            let is_inline =
+                others_max == ALWAYS || (!others.are_ready && others.per_second <= others_max);
             let took = Took {
                 wall: Duration::from_nanos(COMPUTES + waits),
                 waited: Some(Duration::from_nanos(waits)),
@@ -161,7 +169,11 @@ impl Simulation {
         }
         hits.sort_unstable();
         let p99 = hits.get(hits.len() * 99 / 100).copied().unwrap_or(0);
-        Outcome { per_second: outcome.calls / self.seconds, hits_p99: Duration::from_nanos(p99), ..outcome }
+        Outcome {
+            per_second: outcome.calls / self.seconds,
+            hits_p99: Duration::from_nanos(p99),
+            ..outcome
+        }
     }
 }
 
@@ -212,7 +224,8 @@ fn the_table_of_the_decision_record() {
         ("1 of 1,000: 20 ms", |number, _| misses(number, 1_000, 20)),
     ];
     println!(
-        "| a call waits | requests/s | dispatched | hits' p99 | moves | first after |\n|---|---|---|---|---|---|"
+        "| a call waits | requests/s | dispatched | hits' p99 | moves | first after \
+         |\n|---|---|---|---|---|---|"
     );
     for (name, waits) in patterns {
         let outcome = Simulation::of(64, waits, 1).run();

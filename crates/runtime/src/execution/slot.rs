@@ -1,7 +1,8 @@
 //! Where an event loop lies while its leader runs a handler, so that it can be taken.
 //!
 //! The value moves: leader, slot, leader; or leader, slot, thief. Each move is one swap, so there
-//! is no state in which two hold it, and none in which it is lost. See `README.md` beside this file.
+//! is no state in which two hold it, and none in which it is lost. See `README.md` beside this
+//! file.
 
 use crate::sync::atomic::{AtomicU64, Ordering};
 

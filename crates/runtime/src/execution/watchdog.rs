@@ -40,7 +40,8 @@ pub(crate) trait Watched: Send + Sync + 'static {
     /// Whether it waits for events: nobody runs a handler on it.
     fn is_asleep(&self) -> bool;
 
-    /// Has a thread stand by that will lead a loop that is taken. Called every period while there is work.
+    /// Has a thread stand by that will lead a loop that is taken. Called every period while there
+    /// is work.
     fn stand_by(&self);
 
     /// Lets that thread go: there is nothing to be taken.
@@ -69,7 +70,9 @@ impl Watchdog {
         crowd: Arc<Crowd>,
     ) -> io::Result<()> {
         let standby = Arc::clone(&self.standby);
-        thread::Builder::new().name(name).spawn(as_usual(move || watch(&standby, &loops, &crowd)))?;
+        thread::Builder::new()
+            .name(name)
+            .spawn(as_usual(move || watch(&standby, &loops, &crowd)))?;
         Ok(())
     }
 
@@ -183,8 +186,8 @@ impl<'a, W: Watched> Lookout<'a, W> {
     }
 }
 
-/// Whether a call that was seen for this long is to lose its loop. One whose thread waits is; one whose
-/// thread computes, or stands in line for a processor, may take a little longer.
+/// Whether a call that was seen for this long is to lose its loop. One whose thread waits is; one
+/// whose thread computes, or stands in line for a processor, may take a little longer.
 fn holds(held: Duration, is_at_work: impl FnOnce() -> Option<bool>) -> bool {
     held >= PERIOD_CALM || is_at_work() != Some(true)
 }

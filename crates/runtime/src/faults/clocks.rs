@@ -1,4 +1,5 @@
-//! Clocks that jump, ahead and back: no panic, no deadline that is lost, and what is at hand is answered.
+//! Clocks that jump, ahead and back: no panic, no deadline that is lost, and what is at hand is
+//! answered.
 
 use std::io::{self, Read, Write};
 use std::net::TcpStream;
@@ -189,7 +190,8 @@ fn the_date_follows_a_wall_clock_that_jumps_and_deadlines_do_not() {
         let answer = kept.answer();
         let date = answer.lines().find_map(|line| line.strip_prefix("date: ")).unwrap();
         let told = httpdate(date);
-        let meant = jumping.jumps.wall().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
+        let meant =
+            jumping.jumps.wall().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
         assert!(told.abs_diff(meant) <= PATIENCE.as_secs(), "{date} {told} {meant}");
     }
     jumping.end();
@@ -199,9 +201,11 @@ fn the_date_follows_a_wall_clock_that_jumps_and_deadlines_do_not() {
 fn httpdate(date: &str) -> u64 {
     let fields: Vec<&str> = date.split([' ', ':']).collect();
     let number = |index: usize| fields[index].parse::<u64>().unwrap();
-    let months = ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
+    let months =
+        ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
     let is_leap = |year: u64| (year % 4 == 0 && year % 100 != 0) || year % 400 == 0;
-    let lengths = |year| [31, if is_leap(year) { 29 } else { 28 }, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31];
+    let lengths =
+        |year| [31, if is_leap(year) { 29 } else { 28 }, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31];
     let (year, month) = (number(3), months.iter().position(|month| *month == fields[2]).unwrap());
     let years: u64 = (1970..year).map(|year| if is_leap(year) { 366 } else { 365 }).sum();
     let days = years + lengths(year)[..month].iter().sum::<u64>() + number(1) - 1;
@@ -224,7 +228,9 @@ fn a_timeout_that_no_clock_can_say_is_a_century() {
     client.ask("/");
     client.is_answered();
     for path in ["/", "/streamed"] {
-        client.send(&format!("POST {path} HTTP/1.1\r\nHost: t\r\nTransfer-Encoding: chunked\r\n\r\n"));
+        client.send(&format!(
+            "POST {path} HTTP/1.1\r\nHost: t\r\nTransfer-Encoding: chunked\r\n\r\n"
+        ));
         client.send("0\r\n\r\n");
         client.is_answered();
     }

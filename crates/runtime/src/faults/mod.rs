@@ -1,11 +1,11 @@
-//! Faults of the system, for tests: the Nth read, write, accept or shutdown of a server fails, or moves one byte only; and
-//! clocks that jump.
+//! Faults of the system, for tests: the Nth read, write, accept or shutdown of a server fails, or
+//! moves one byte only; and clocks that jump.
 //!
-//! A plan belongs to the configuration of one server, so tests do not disturb each other. Nothing of this is in a
-//! build that is not a test.
+//! A plan belongs to the configuration of one server, so tests do not disturb each other. Nothing
+//! of this is in a build that is not a test.
 //!
-//! The plan of the framework is alike and its own: a crate for the tests of both would have to be published with
-//! them, for forty lines.
+//! The plan of the framework is alike and its own: a crate for the tests of both would have to be
+//! published with them, for forty lines.
 
 #![allow(clippy::unwrap_used, reason = "a panic is how a test fails")]
 #![cfg_attr(loom, allow(dead_code, reason = "models have no sockets"))]
@@ -92,8 +92,8 @@ impl Plan {
     }
 }
 
-/// Where a socket is watched. The poller tells only once that it is ready: who pretends that it was not has to
-/// have it told again.
+/// Where a socket is watched. The poller tells only once that it is ready: who pretends that it was
+/// not has to have it told again.
 #[derive(Debug, Default)]
 pub(crate) struct Watched(Mutex<Option<(Registry, Token, Interest)>>);
 
@@ -113,7 +113,8 @@ impl Watched {
     }
 }
 
-/// How far the clocks of a server's threads have jumped, in seconds: ahead, or back if it is negative.
+/// How far the clocks of a server's threads have jumped, in seconds: ahead, or back if it is
+/// negative.
 #[derive(Debug, Default)]
 pub(crate) struct Jumps {
     pub(crate) monotonic: AtomicI64,

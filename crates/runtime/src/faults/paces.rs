@@ -1,7 +1,8 @@
-//! The pace of transfers, by a clock that jumps: what moves slowly but steadily goes on for longer than the time-out, and
-//! what stops is cut.
+//! The pace of transfers, by a clock that jumps: what moves slowly but steadily goes on for longer
+//! than the time-out, and what stops is cut.
 //!
-//! Every step is two thirds of the time-out, which is an hour: a busy machine cannot be late for it.
+//! Every step is two thirds of the time-out, which is an hour: a busy machine cannot be late for
+//! it.
 
 use std::io::{self, Read, Write};
 use std::net::TcpStream;
@@ -29,7 +30,8 @@ const STEPS: usize = 6;
 /// A byte earns a second, so a piece earns more than a step. The time-out bounds what it earns.
 const BYTES_PER_SECOND_MIN: u64 = 1;
 
-/// Bytes of a piece that is uploaded: more than a read takes beside the content, and less than a turn.
+/// Bytes of a piece that is uploaded: more than a read takes beside the content, and less than a
+/// turn.
 const UPLOADED: usize = 10_000;
 
 /// Bytes of a piece that is downloaded: more than the system's buffers hide.
@@ -127,7 +129,9 @@ impl Paced {
 
     fn http() -> Self {
         let tock = b"content-length: 1\r\n\r\n0";
-        Self::start(b"GET / HTTP/1.1\r\nHost: t\r\n\r\n", tock, |server| server.spawn(Site).unwrap())
+        Self::start(b"GET / HTTP/1.1\r\nHost: t\r\n\r\n", tock, |server| {
+            server.spawn(Site).unwrap()
+        })
     }
 
     fn raw() -> (Self, mpsc::Receiver<(Closed, bool)>) {
@@ -146,7 +150,8 @@ impl Paced {
         self.jumps.monotonic.fetch_add(seconds, Ordering::SeqCst);
     }
 
-    /// Has the loop look at what has come and at its deadlines, twice: it may have been between the two.
+    /// Has the loop look at what has come and at its deadlines, twice: it may have been between the
+    /// two.
     fn look(&mut self) {
         for _ in 0..2 {
             self.ticker.write_all(self.tick).unwrap();
@@ -227,7 +232,8 @@ fn count_rest(socket: &mut TcpStream) -> usize {
 }
 
 /// Where to, and whether in chunks.
-const UPLOADS: [(&str, bool); 4] = [("/", false), ("/", true), ("/unread", false), ("/unread", true)];
+const UPLOADS: [(&str, bool); 4] =
+    [("/", false), ("/", true), ("/unread", false), ("/unread", true)];
 
 /// Begins an upload. Returns a piece of it, and its end.
 fn begin(client: &mut TcpStream, target: &str, is_chunked: bool) -> (Vec<u8>, &'static [u8]) {
@@ -413,16 +419,25 @@ fn what_is_sent_back_stays_before_what_is_said_behind_it_however_little_a_write_
             let plan = Arc::new(FaultPlan::new(Call::Write, first, times, fault));
             let mut config = ServerConfig::default().event_loops(1);
             config.faults = Some(Arc::clone(&plan));
-            let server = Server::builder().bind("127.0.0.1:0").unwrap().config(config).build().unwrap();
+            let server =
+                Server::builder().bind("127.0.0.1:0").unwrap().config(config).build().unwrap();
             server.spawn_tcp(|_| Quoting).unwrap();
             let mut client = connect(&server);
             for line in ["one", "number two"] {
                 // Two lines at once, and the second is not there as a whole.
                 write!(client, "{line}\n{line}").unwrap();
                 let expected = format!("{line} - so you said\n");
-                assert_eq!(receive_until(&mut client, b"\n"), expected.as_bytes(), "{faults:?} from {first}");
+                assert_eq!(
+                    receive_until(&mut client, b"\n"),
+                    expected.as_bytes(),
+                    "{faults:?} from {first}"
+                );
                 client.write_all(b"\n").unwrap();
-                assert_eq!(receive_until(&mut client, b"\n"), expected.as_bytes(), "{faults:?} from {first}");
+                assert_eq!(
+                    receive_until(&mut client, b"\n"),
+                    expected.as_bytes(),
+                    "{faults:?} from {first}"
+                );
             }
             assert!(plan.struck() > 0, "{faults:?} from {first}");
             server.shutdown_handle().shutdown_within(Duration::ZERO);

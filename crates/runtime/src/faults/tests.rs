@@ -1,5 +1,5 @@
-//! Small exchanges, with the Nth call of each kind failing, for every N: the server goes on whatever fails, and what a
-//! peer must not notice it does not notice.
+//! Small exchanges, with the Nth call of each kind failing, for every N: the server goes on
+//! whatever fails, and what a peer must not notice it does not notice.
 
 #![allow(clippy::unwrap_used, reason = "a panic is how a test fails")]
 
@@ -24,7 +24,8 @@ const PATIENCE: Duration = Duration::from_secs(20);
 const CALLS_MAX: u64 = 300;
 
 /// Faults that a peer must not notice.
-const INVISIBLE: [Fault; 3] = [Fault::Error(Errno::INTR), Fault::Error(Errno::AGAIN), Fault::OneByte];
+const INVISIBLE: [Fault; 3] =
+    [Fault::Error(Errno::INTR), Fault::Error(Errno::AGAIN), Fault::OneByte];
 
 /// Faults that end a connection.
 const FATAL: [Fault; 4] = [
@@ -89,25 +90,31 @@ const POST: Exchange = Exchange {
 };
 const CHUNKED: Exchange = Exchange {
     pieces: &[
-        "POST /echo HTTP/1.1\r\nHost: t\r\nConnection: close\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhel",
+        "POST /echo HTTP/1.1\r\nHost: t\r\nConnection: close\r\nTransfer-Encoding: \
+         chunked\r\n\r\n5\r\nhel",
         "lo\r\n6\r\n world\r\n0\r\n\r\n",
     ],
     filling: 0,
     serves: Serves::Http,
 };
 const LONG_POST: Exchange = Exchange {
-    pieces: &["POST /length HTTP/1.1\r\nHost: t\r\nConnection: close\r\nContent-Length: 300000\r\n\r\n"],
+    pieces: &[
+        "POST /length HTTP/1.1\r\nHost: t\r\nConnection: close\r\nContent-Length: 300000\r\n\r\n",
+    ],
     filling: 300_000,
     serves: Serves::Http,
 };
 const STREAMED_POST: Exchange = Exchange {
-    pieces: &["POST /streamed HTTP/1.1\r\nHost: t\r\nContent-Length: 300000\r\nConnection: close\r\n\r\n"],
+    pieces: &[
+        "POST /streamed HTTP/1.1\r\nHost: t\r\nContent-Length: 300000\r\nConnection: close\r\n\r\n",
+    ],
     filling: 300_000,
     serves: Serves::Http,
 };
 const PIPELINED: Exchange = Exchange {
-    pieces: &["GET /1 HTTP/1.1\r\nHost: t\r\n\r\nGET /2 HTTP/1.1\r\nHost: t\r\n\r\n\
-         POST /echo HTTP/1.1\r\nHost: t\r\nContent-Length: 2\r\n\r\n\r\nGET /4 HTTP/1.1\r\nHost: t\r\nConnection: close\r\n\r\n"],
+    pieces: &["GET /1 HTTP/1.1\r\nHost: t\r\n\r\nGET /2 HTTP/1.1\r\nHost: t\r\n\r\nPOST /echo \
+               HTTP/1.1\r\nHost: t\r\nContent-Length: 2\r\n\r\n\r\nGET /4 HTTP/1.1\r\nHost: \
+               t\r\nConnection: close\r\n\r\n"],
     filling: 0,
     serves: Serves::Http,
 };
@@ -115,7 +122,8 @@ const DISPATCHED: Exchange = Exchange {
     pieces: &[
         "GET /pool/1 HTTP/1.1\r\nHost: t\r\n\r\n",
         "GET /pool/2 HTTP/1.1\r\nHost: t\r\n\r\n",
-        "GET /pool/3 HTTP/1.1\r\nHost: t\r\n\r\nGET /pool/4 HTTP/1.1\r\nHost: t\r\nConnection: close\r\n\r\n",
+        "GET /pool/3 HTTP/1.1\r\nHost: t\r\n\r\nGET /pool/4 HTTP/1.1\r\nHost: t\r\nConnection: \
+         close\r\n\r\n",
     ],
     filling: 0,
     serves: Serves::Http,
@@ -131,27 +139,26 @@ const LARGE: Exchange = Exchange {
     serves: Serves::Http,
 };
 const CONTINUED: Exchange = Exchange {
-    pieces: &["POST /streamed HTTP/1.1\r\nHost: t\r\nExpect: 100-continue\r\nContent-Length: 100000\r\n\
-         Connection: close\r\n\r\n"],
+    pieces: &["POST /streamed HTTP/1.1\r\nHost: t\r\nExpect: 100-continue\r\nContent-Length: \
+               100000\r\nConnection: close\r\n\r\n"],
     filling: 100_000,
     serves: Serves::HttpWithContinue,
 };
 const CONTINUED_BEHIND: Exchange = Exchange {
-    pieces: &[
-        "GET /1 HTTP/1.1\r\nHost: t\r\n\r\nPOST /streamed HTTP/1.1\r\nHost: t\r\nExpect: 100-continue\r\n\
-         Content-Length: 100000\r\nConnection: close\r\n\r\n",
-    ],
+    pieces: &["GET /1 HTTP/1.1\r\nHost: t\r\n\r\nPOST /streamed HTTP/1.1\r\nHost: t\r\nExpect: \
+               100-continue\r\nContent-Length: 100000\r\nConnection: close\r\n\r\n"],
     filling: 100_000,
     serves: Serves::HttpWithContinue,
 };
 const CONTINUED_COLLECTED: Exchange = Exchange {
-    pieces: &["POST /length HTTP/1.1\r\nHost: t\r\nExpect: 100-continue\r\nContent-Length: 100000\r\n\
-         Connection: close\r\n\r\n"],
+    pieces: &["POST /length HTTP/1.1\r\nHost: t\r\nExpect: 100-continue\r\nContent-Length: \
+               100000\r\nConnection: close\r\n\r\n"],
     filling: 100_000,
     serves: Serves::HttpWithContinue,
 };
 const REFUSED: Exchange = Exchange { pieces: &["BAD\r\n\r\n"], filling: 0, serves: Serves::Http };
-const ECHO: Exchange = Exchange { pieces: &["hello", " ", "world"], filling: 0, serves: Serves::Echo };
+const ECHO: Exchange =
+    Exchange { pieces: &["hello", " ", "world"], filling: 0, serves: Serves::Echo };
 const LONG_ECHO: Exchange = Exchange { pieces: &[], filling: 300_000, serves: Serves::Echo };
 
 const ALL: [(&str, Exchange); 16] = [
@@ -364,22 +371,36 @@ fn check_rows(name: &str, exchange: Exchange, over: Over, call: Call, fault: Fau
         assert!(first < CALLS_MAX, "{name} has no end");
         let plan = Arc::new(Plan::new(call, first, times, fault));
         let running = exchange.server(&plan, over);
-        let what = format!("{name} over {over:?}, {call:?} number {first}, {times} times: {fault:?}");
+        let what =
+            format!("{name} over {over:?}, {call:?} number {first}, {times} times: {fault:?}");
         let (text, ended) = exchange.run(&running);
         if plan.struck() == 0 {
-            // Nothing went wrong, so nothing may be missing; and there is no call left that could fail.
-            assert_eq!((text.len(), ended.is_ok()), (expected.len(), true), "{what}, which did not strike");
+            // Nothing went wrong, so nothing may be missing; and there is no call left that could
+            // fail.
+            assert_eq!(
+                (text.len(), ended.is_ok()),
+                (expected.len(), true),
+                "{what}, which did not strike"
+            );
             running.end();
             break;
         }
         if is_invisible {
             assert!(ended.is_ok(), "{what}: {ended:?}");
-            assert!(text == expected, "{what}: {} bytes of {}: {text:.300}", text.len(), expected.len());
+            assert!(
+                text == expected,
+                "{what}: {} bytes of {}: {text:.300}",
+                text.len(),
+                expected.len()
+            );
         } else {
-            let timed_out = ended.as_ref().is_err_and(|error| error.kind() == io::ErrorKind::WouldBlock);
+            let timed_out =
+                ended.as_ref().is_err_and(|error| error.kind() == io::ErrorKind::WouldBlock);
             assert!(!timed_out, "{what}: the connection stays open");
-            // Something may be missing at the end, but nothing is wrong. A handler that reads its content says what it met.
-            let is_read_by_handler = exchange.pieces.iter().any(|piece| piece.contains("POST /streamed"));
+            // Something may be missing at the end, but nothing is wrong. A handler that reads its
+            // content says what it met.
+            let is_read_by_handler =
+                exchange.pieces.iter().any(|piece| piece.contains("POST /streamed"));
             let told = text.split_once("HTTP/1.1 400 ").filter(|_| is_read_by_handler);
             let right = told.map_or(&*text, |(before, _)| before);
             assert!(expected.starts_with(right), "{what}: {text:.300}");
@@ -491,7 +512,10 @@ fn one_byte_at_a_time_says_the_same() {
             let plan = Arc::new(Plan::new(call, 1, u64::MAX, Fault::OneByte));
             let running = exchange.server(&plan, over);
             let (text, ended) = exchange.run(&running);
-            assert!(ended.is_ok() && text == expected, "{name}, {over:?}, {call:?}: {text:?}, {ended:?}");
+            assert!(
+                ended.is_ok() && text == expected,
+                "{name}, {over:?}, {call:?}: {text:?}, {ended:?}"
+            );
             assert!(plan.struck() > 1, "{name}, {over:?}, {call:?}");
             running.end();
         }
@@ -501,7 +525,9 @@ fn one_byte_at_a_time_says_the_same() {
 #[test]
 fn a_connection_that_is_gone_before_it_is_accepted_holds_up_nobody() {
     let expected = expected(PLAIN);
-    for error in [Errno::CONNABORTED, Errno::INTR, Errno::CONNRESET, Errno::PERM, Errno::HOSTUNREACH] {
+    for error in
+        [Errno::CONNABORTED, Errno::INTR, Errno::CONNRESET, Errno::PERM, Errno::HOSTUNREACH]
+    {
         for over in [Over::Tcp, Over::Unix] {
             // Ten in a row: the next one is accepted at once, without a rest.
             let plan = Arc::new(Plan::new(Call::Accept, 1, 10, Fault::Error(error)));
@@ -559,7 +585,11 @@ fn without_memory_accepting_rests_and_goes_on() {
             eventually("it has failed three times", || plan.struck() >= 3);
             ask();
             // Each attempt is followed by a rest of 100 ms: no spinning.
-            assert!(started.elapsed() >= Duration::from_millis(50), "{error:?}: {:?}", started.elapsed());
+            assert!(
+                started.elapsed() >= Duration::from_millis(50),
+                "{error:?}: {:?}",
+                started.elapsed()
+            );
             assert_eq!(waits.join().unwrap().0, expected, "{error:?}: accepted in the end");
         });
         assert_eq!(plan.struck(), 4, "{error:?}");
@@ -589,8 +619,11 @@ fn half_of_a_content_whose_end_is_that_of_the_connection_ends_in_a_reset() {
             let running = PLAIN.server(&plan, Over::Tcp);
             let mut socket = running.connect();
             let _other = socket.other_handle();
-            write!(socket, "GET /breaks/{reads} HTTP/{version}\r\nHost: t\r\nConnection: close\r\n\r\n")
-                .unwrap();
+            write!(
+                socket,
+                "GET /breaks/{reads} HTTP/{version}\r\nHost: t\r\nConnection: close\r\n\r\n"
+            )
+            .unwrap();
             let mut received = Vec::new();
             let ended = socket.read_to_end(&mut received);
             let is_reset = ended.is_err_and(|error| error.kind() == io::ErrorKind::ConnectionReset);

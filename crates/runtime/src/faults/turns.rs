@@ -1,7 +1,8 @@
-//! Who has the next turn on a loop that is busy: a request that comes meanwhile waits for a bounded number of others, however
-//! many there are.
+//! Who has the next turn on a loop that is busy: a request that comes meanwhile waits for a bounded
+//! number of others, however many there are.
 //!
-//! The loop is held up by a plan, which the watchdog does not take it from, until everything is in its place.
+//! The loop is held up by a plan, which the watchdog does not take it from, until everything is in
+//! its place.
 
 use std::io::{self, Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -49,8 +50,8 @@ struct Held {
 impl Held {
     fn start() -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        // Connections inherit it: a sender can be far ahead of the loop. Less is granted than asked for where the
-        // system has a bound, and then there is less to tell.
+        // Connections inherit it: a sender can be far ahead of the loop. Less is granted than asked
+        // for where the system has a bound, and then there is less to tell.
         SockRef::from(&listener).set_recv_buffer_size(4 << 20).unwrap();
         let config = ServerConfig::default().event_loops(1);
         let server = Server::builder().listener(listener).unwrap().config(config).build().unwrap();
@@ -146,7 +147,8 @@ fn a_sender_that_is_always_ahead_leaves_turns_to_others() {
     let mut sender = held.connect();
     let request = format!("GET /flood HTTP/1.1\r\nHost: t\r\nX: {}\r\n\r\n", "x".repeat(8000));
     let requests = FLOOD / request.len();
-    // The loop is held up until the flood is there, and again in the middle of a turn of its sender.
+    // The loop is held up until the flood is there, and again in the middle of a turn of its
+    // sender.
     let mut holder = held.connect();
     ask(&mut holder, "/hold");
     held.is_held();
@@ -174,8 +176,8 @@ fn a_sender_that_is_always_ahead_leaves_turns_to_others() {
     ask(&mut other, "/other");
     held.go_on();
     is_answered(&mut other);
-    // Its turn is four reads of 128 KiB. It ends the one that it has, is given one by the poller, which may
-    // name it first, and four more because it is not done.
+    // Its turn is four reads of 128 KiB. It ends the one that it has, is given one by the poller,
+    // which may name it first, and four more because it is not done.
     let before = held.before_other();
     assert!(before * 8000 <= 25 * 128 * 1024, "{before} requests came first, of {ahead} bytes");
     writing.join().unwrap();

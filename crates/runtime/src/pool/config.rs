@@ -5,21 +5,24 @@ use std::time::Duration;
 use super::TaskPool;
 use super::ledger::Limits;
 
-/// Blocking handlers wait for a database or a disk, not for a processor. 512 of them hide about 10 ms of waiting at 50,000
-/// requests a second, cost a few MiB of touched stack, and stay far below what systems allow a process by default.
+/// Blocking handlers wait for a database or a disk, not for a processor. 512 of them hide about 10
+/// ms of waiting at 50,000 requests a second, cost a few MiB of touched stack, and stay far below
+/// what systems allow a process by default.
 pub(crate) const THREADS_MAX: usize = 512;
 
-/// Two tasks for each thread at the limit: with 10 ms a task the last one waits 20 ms. Those beyond it are better told so.
+/// Two tasks for each thread at the limit: with 10 ms a task the last one waits 20 ms. Those beyond
+/// it are better told so.
 pub(crate) const QUEUE_CAPACITY: usize = 1024;
 
-/// Long enough that a load that comes every second or so keeps its threads; short enough that a peak is soon forgotten.
+/// Long enough that a load that comes every second or so keeps its threads; short enough that a
+/// peak is soon forgotten.
 pub(crate) const IDLE_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The settings of a [`TaskPool`].
 ///
 /// ```
-/// use std::time::Duration;
 /// use filoplume_runtime::TaskPool;
+/// use std::time::Duration;
 ///
 /// let pool = TaskPool::builder()
 ///     .thread_name("thumbnails")
@@ -48,14 +51,17 @@ impl PoolConfig {
         Self::default()
     }
 
-    /// Names the threads `{name}-1`, `{name}-2`, and so on. `"task-pool"` by default; Linux shows the first 15 bytes.
+    /// Names the threads `{name}-1`, `{name}-2`, and so on. `"task-pool"` by default; Linux shows
+    /// the first 15 bytes.
     pub fn thread_name(mut self, name: impl Into<String>) -> Self {
-        // A NUL in the name of a thread makes std panic when the thread is started, far from whoever chose the name.
+        // A NUL in the name of a thread makes std panic when the thread is started, far from
+        // whoever chose the name.
         self.thread_name = name.into().replace('\0', "");
         self
     }
 
-    /// Keeps this many threads for ever once they have been started. None by default: an unused pool has no thread.
+    /// Keeps this many threads for ever once they have been started. None by default: an unused
+    /// pool has no thread.
     pub fn threads_min(mut self, threads: usize) -> Self {
         self.threads_min = threads;
         self
@@ -79,7 +85,8 @@ impl PoolConfig {
         self
     }
 
-    /// Gives each thread a stack of this many bytes. What `std` gives by default (2 MiB, or `RUST_MIN_STACK`).
+    /// Gives each thread a stack of this many bytes. What `std` gives by default (2 MiB, or
+    /// `RUST_MIN_STACK`).
     pub fn stack_size(mut self, bytes: usize) -> Self {
         self.stack_size = Some(bytes);
         self
@@ -92,8 +99,9 @@ impl PoolConfig {
         self
     }
 
-    /// Lets tasks wait for workers that come back, as long as others would take to wake up. Somebody must call
-    /// [`Pool::nudge`](super::Pool::nudge) then: workers may stay away for longer than they were expected.
+    /// Lets tasks wait for workers that come back, as long as others would take to wake up.
+    /// Somebody must call [`Pool::nudge`](super::Pool::nudge) then: workers may stay away for
+    /// longer than they were expected.
     #[allow(dead_code, reason = "only the engine looks after its tasks")]
     pub(crate) fn patient(mut self) -> Self {
         self.is_patient = true;

@@ -1,7 +1,8 @@
 //! Decides what becomes of a task and of a worker.
 //!
-//! Counts in, decision out: no thread, no lock, no clock, so that the tests can walk every path. Every count is changed
-//! here, at the moment of the decision and by the thread that decides, not later by the thread that it is about.
+//! Counts in, decision out: no thread, no lock, no clock, so that the tests can walk every path.
+//! Every count is changed here, at the moment of the decision and by the thread that decides, not
+//! later by the thread that it is about.
 
 /// The bounds within which the ledger decides.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -82,7 +83,8 @@ impl Ledger {
         if self.closed {
             return Admission::Closed;
         }
-        let is_expected = urgency == Urgency::Ordinary && can_wait && self.workers > self.urgent + self.idle;
+        let is_expected =
+            urgency == Urgency::Ordinary && can_wait && self.workers > self.urgent + self.idle;
         if is_expected && self.queued < self.limits.queue_capacity {
             self.queued += 1;
             return Admission::Queue;
@@ -115,8 +117,9 @@ impl Ledger {
     /// Decides what a worker does that has ended a task, or that was woken for nothing.
     pub(super) fn finished(&mut self, urgency: Urgency) -> Next {
         self.release(urgency);
-        // A worker from the reserve leaves before it takes ordinary work: otherwise a full queue would eat the reserve, and
-        // the next event loop would find no thread. Unless nobody else would ever come to look at the queue.
+        // A worker from the reserve leaves before it takes ordinary work: otherwise a full queue
+        // would eat the reserve, and the next event loop would find no thread. Unless nobody else
+        // would ever come to look at the queue.
         let is_surplus = self.ordinary() > self.limits.threads_max;
         let others_return = self.workers - 1 > self.urgent;
         if self.queued > 0 && !(is_surplus && others_return) {
@@ -131,8 +134,8 @@ impl Ledger {
         Next::Idle
     }
 
-    /// Decides about the oldest task in the queue, which has waited for too long: `Wake` or `Spawn`, and then it is no
-    /// longer queued; `Queue` if there is nothing to be done.
+    /// Decides about the oldest task in the queue, which has waited for too long: `Wake` or
+    /// `Spawn`, and then it is no longer queued; `Queue` if there is nothing to be done.
     pub(super) fn overdue(&mut self) -> Admission {
         if self.queued == 0 || self.is_short() {
             return Admission::Queue;
@@ -153,8 +156,9 @@ impl Ledger {
 
     /// Whether a worker that lies down now should wake up by itself to retire.
     ///
-    /// At most `threads_min` workers ever hear "no", because each of them was counted when it did. So whenever there are
-    /// more, one of those who heard "yes" is idle or at work, and the pool shrinks.
+    /// At most `threads_min` workers ever hear "no", because each of them was counted when it did.
+    /// So whenever there are more, one of those who heard "yes" is idle or at work, and the pool
+    /// shrinks.
     pub(super) const fn may_expire(&self) -> bool {
         self.workers > self.limits.threads_min
     }
@@ -174,15 +178,18 @@ impl Ledger {
         Some(Next::Retire)
     }
 
-    /// Admits nothing from now on. All idle workers are claimed and are to be woken; returns how many.
+    /// Admits nothing from now on. All idle workers are claimed and are to be woken; returns how
+    /// many.
     pub(super) fn close(&mut self) -> usize {
         self.closed = true;
         std::mem::take(&mut self.idle)
     }
 
-    /// Whether tasks wait that no worker will come for, and one may be started; if so it is counted.
+    /// Whether tasks wait that no worker will come for, and one may be started; if so it is
+    /// counted.
     ///
-    /// Asked after a start has failed: the queue may have taken tasks because that worker was on its way.
+    /// Asked after a start has failed: the queue may have taken tasks because that worker was on
+    /// its way.
     pub(super) fn rescue(&mut self) -> bool {
         let rescues = self.queued > 0 && !self.someone_returns() && self.may_spawn(Urgency::Urgent);
         if rescues {
@@ -205,15 +212,17 @@ impl Ledger {
         Admission::Refuse
     }
 
-    /// Whether a worker exists that will look at the queue. One that leads an event loop may never do.
+    /// Whether a worker exists that will look at the queue. One that leads an event loop may never
+    /// do.
     const fn someone_returns(&self) -> bool {
         self.workers > self.urgent
     }
 
-    /// Whether one more worker may be started. Those that do something urgent come on top of `threads_max`: a pool
-    /// whose every event loop is led still has all its threads for tasks.
+    /// Whether one more worker may be started. Those that do something urgent come on top of
+    /// `threads_max`: a pool whose every event loop is led still has all its threads for tasks.
     const fn may_spawn(&self, urgency: Urgency) -> bool {
-        let has_reserve = self.workers < self.limits.threads_max.saturating_add(self.limits.urgent_reserve);
+        let has_reserve =
+            self.workers < self.limits.threads_max.saturating_add(self.limits.urgent_reserve);
         match urgency {
             Urgency::Ordinary => has_reserve && self.ordinary() < self.limits.threads_max,
             Urgency::Urgent => has_reserve,
@@ -225,8 +234,8 @@ impl Ledger {
         self.workers - self.urgent
     }
 
-    // Counted down by the thread that wakes, not by the one that wakes up: until the woken worker runs it would still look
-    // idle, and a second task would be promised to it.
+    // Counted down by the thread that wakes, not by the one that wakes up: until the woken worker
+    // runs it would still look idle, and a second task would be promised to it.
     fn claim_idle(&mut self, urgency: Urgency) {
         self.idle -= 1;
         self.claim(urgency);

@@ -12,7 +12,8 @@ struct World {
     busy: [usize; 2],
     /// Threads that are being started, by urgency.
     starting: [usize; 2],
-    /// Whether a thread could not be started so far: then tasks may wait although threads are missing.
+    /// Whether a thread could not be started so far: then tasks may wait although threads are
+    /// missing.
     has_failed: bool,
     /// Threads that are being started for tasks that would wait for ever.
     rescuing: usize,
@@ -91,7 +92,10 @@ impl World {
             Event::AdmitPatiently => {
                 let admission = world.ledger.admit(Urgency::Ordinary, true);
                 if admission == Admission::Queue {
-                    assert!(self.ledger.workers > self.ledger.urgent + self.ledger.idle, "one will come");
+                    assert!(
+                        self.ledger.workers > self.ledger.urgent + self.ledger.idle,
+                        "one will come"
+                    );
                 } else {
                     self.check_admission(Urgency::Ordinary, admission);
                 }
@@ -118,7 +122,10 @@ impl World {
                 world.starting[urgency as usize] -= 1;
                 world.has_failed = true;
                 let admission = world.ledger.spawn_failed(urgency);
-                assert!(!matches!(admission, Admission::Spawn | Admission::Closed), "not tried again");
+                assert!(
+                    !matches!(admission, Admission::Spawn | Admission::Closed),
+                    "not tried again"
+                );
                 world.apply(urgency, admission);
                 world.rescuing += usize::from(world.ledger.rescue());
             }
@@ -226,15 +233,19 @@ impl World {
         if !world.ledger.closed {
             world = world.after(Event::Close);
         }
-        let is_progress =
-            |event: &Event| matches!(event, Event::Started(_) | Event::RescueStarted | Event::Finished(_));
+        let is_progress = |event: &Event| {
+            matches!(event, Event::Started(_) | Event::RescueStarted | Event::Finished(_))
+        };
         while let Some(event) = world.possible_events().into_iter().find(is_progress) {
             world = world.after(event);
         }
         assert_eq!(world.ledger.workers, 0, "a closed pool ends: {self:?}");
         // A last attempt may have failed after the close, when nobody comes any more.
         let may_strand = self.ledger.closed && self.has_failed_again;
-        assert!(world.ledger.queued == 0 || may_strand, "a closed pool runs what it took: {self:?}");
+        assert!(
+            world.ledger.queued == 0 || may_strand,
+            "a closed pool runs what it took: {self:?}"
+        );
     }
 }
 
@@ -245,7 +256,8 @@ fn every_reachable_state_is_sound() {
         for threads_min in 0..=threads_max.min(2) {
             for urgent_reserve in 0..=2 {
                 for queue_capacity in 0..=2 {
-                    states += walk(Limits { threads_min, threads_max, urgent_reserve, queue_capacity });
+                    states +=
+                        walk(Limits { threads_min, threads_max, urgent_reserve, queue_capacity });
                 }
             }
         }

@@ -6,8 +6,8 @@ use std::sync::atomic::AtomicU64;
 /// A snapshot of a pool. The first three belong to the same instant.
 ///
 /// ```
-/// use std::time::Duration;
 /// use filoplume_runtime::TaskPool;
+/// use std::time::Duration;
 ///
 /// let pool = TaskPool::new();
 /// pool.execute(|| ())?;

@@ -1,7 +1,8 @@
 //! Threads for work that may block: as many as needed, up to a limit.
 //!
-//! A [`Pool`] runs values of one type with one function; [`TaskPool`] runs closures. The pool knows nothing of what it runs.
-//! The `README.md` beside this file tells who changes which count and why no task and no wake-up is lost.
+//! A [`Pool`] runs values of one type with one function; [`TaskPool`] runs closures. The pool knows
+//! nothing of what it runs. The `README.md` beside this file tells who changes which count and why
+//! no task and no wake-up is lost.
 
 mod config;
 mod ledger;
@@ -37,20 +38,25 @@ use crate::sync::Arc;
 
 /// A dynamic pool of threads that run tasks of one type. Clones are handles to the same pool.
 ///
-/// The pool is closed when the last handle is dropped. A handle within `run`, or within a task that never ends, keeps it open:
-/// then someone must call [`Pool::close`].
+/// The pool is closed when the last handle is dropped. A handle within `run`, or within a task that
+/// never ends, keeps it open: then someone must call [`Pool::close`].
 pub(crate) struct Pool<T: Send + 'static> {
     shared: Arc<Shared<T>>,
     _close_at_last: Arc<CloseOnDrop<T>>,
 }
 
 impl<T: Send + 'static> Pool<T> {
-    /// Returns a pool that gives each task to `run`, on a thread of its own choice. No thread is started yet.
+    /// Returns a pool that gives each task to `run`, on a thread of its own choice. No thread is
+    /// started yet.
     pub(crate) fn new(config: PoolConfig, run: impl Fn(T) + Send + Sync + 'static) -> Self {
         Self::with_spawner(config, Box::new(start_thread), run)
     }
 
-    fn with_spawner(config: PoolConfig, spawner: Spawner, run: impl Fn(T) + Send + Sync + 'static) -> Self {
+    fn with_spawner(
+        config: PoolConfig,
+        spawner: Spawner,
+        run: impl Fn(T) + Send + Sync + 'static,
+    ) -> Self {
         let shared = Arc::new(Shared::new(config, spawner, Box::new(run)));
         let close_at_last = Arc::new(CloseOnDrop(Arc::clone(&shared)));
         Self { shared, _close_at_last: close_at_last }
@@ -60,36 +66,40 @@ impl<T: Send + 'static> Pool<T> {
     ///
     /// # Errors
     ///
-    /// Gives the task back when the pool is full or closed, or when no thread can be started and nobody else would run it.
+    /// Gives the task back when the pool is full or closed, or when no thread can be started and
+    /// nobody else would run it.
     pub(crate) fn submit(&self, task: T) -> Result<(), Refused<T>> {
         Shared::place(&self.shared, task, Urgency::Ordinary)
     }
 
-    /// Has a task run that leads an event loop: it does not wait in the queue and may use the reserve.
+    /// Has a task run that leads an event loop: it does not wait in the queue and may use the
+    /// reserve.
     ///
     /// # Errors
     ///
-    /// Gives the task back when the reserve is used up, the pool closed, or no thread can be started.
+    /// Gives the task back when the reserve is used up, the pool closed, or no thread can be
+    /// started.
     pub(crate) fn submit_urgent(&self, task: T) -> Result<(), Refused<T>> {
         Shared::place(&self.shared, task, Urgency::Urgent)
     }
 
     /// Claims a worker for a task that will follow, within the limits of urgent tasks.
     ///
-    /// For whoever must know that there is a thread before it takes something away from another one.
+    /// For whoever must know that there is a thread before it takes something away from another
+    /// one.
     pub(crate) fn reserve(&self) -> Option<Reservation<T>> {
         let seat = Shared::claim_seat(&self.shared)?;
         Some(Reservation::new(seat))
     }
 
-    /// Whether tasks wait for which there is no thread to be had. One load, for those who hold a thread and could give
-    /// it back.
+    /// Whether tasks wait for which there is no thread to be had. One load, for those who hold a
+    /// thread and could give it back.
     pub(crate) fn is_anyone_waiting(&self) -> bool {
         self.shared.short_hint()
     }
 
-    /// Has tasks run that have waited for too long. Returns when to look again, if tasks wait that will have then. For a
-    /// [patient](PoolConfig::patient) pool; one load if nothing waits.
+    /// Has tasks run that have waited for too long. Returns when to look again, if tasks wait that
+    /// will have then. For a [patient](PoolConfig::patient) pool; one load if nothing waits.
     pub(crate) fn nudge(&self) -> Option<Duration> {
         Shared::nudge(&self.shared)
     }
@@ -99,14 +109,16 @@ impl<T: Send + 'static> Pool<T> {
         self.shared.metrics()
     }
 
-    /// Takes no more tasks. Those in the queue still run, idle workers end, busy ones end after their task.
+    /// Takes no more tasks. Those in the queue still run, idle workers end, busy ones end after
+    /// their task.
     pub(crate) fn close(&self) {
         Shared::close(&self.shared);
     }
 
     /// Waits until no worker is left and returns whether that came true before the deadline.
     ///
-    /// Only of use after [`Pool::close`], and not on a worker of this pool, which would wait for itself.
+    /// Only of use after [`Pool::close`], and not on a worker of this pool, which would wait for
+    /// itself.
     pub(crate) fn join(&self, deadline: Instant) -> bool {
         self.shared.join(deadline)
     }
@@ -127,7 +139,8 @@ impl<T: Send + 'static> fmt::Debug for Pool<T> {
     }
 }
 
-/// Lives as long as there is a handle. Workers hold [`Shared`] only: an unused pool must be able to end.
+/// Lives as long as there is a handle. Workers hold [`Shared`] only: an unused pool must be able to
+/// end.
 struct CloseOnDrop<T: Send + 'static>(Arc<Shared<T>>);
 
 impl<T: Send + 'static> Drop for CloseOnDrop<T> {

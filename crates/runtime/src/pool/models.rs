@@ -2,8 +2,9 @@
 //!
 //! `RUSTFLAGS="--cfg loom" CARGO_PROFILE_RELEASE_DEBUG_ASSERTIONS=true cargo test -p filoplume-runtime --lib models --release`
 //!
-//! Each model ends with a close and a join that never times out: a lost wake-up is a deadlock, which loom reports. Then as
-//! many tasks must have run as were taken. Deadlines may pass at any moment, see `crate::sync`.
+//! Each model ends with a close and a join that never times out: a lost wake-up is a deadlock,
+//! which loom reports. Then as many tasks must have run as were taken. Deadlines may pass at any
+//! moment, see `crate::sync`.
 
 use std::io;
 use std::sync::Arc;
@@ -78,8 +79,8 @@ fn explore(name: &str, preemptions: usize, model: impl Fn() + Send + Sync + 'sta
 fn submit_against_idle_expiry() {
     explore("submit against idle expiry", 6, || {
         let counted = Counted::new(small());
-        let taken =
-            usize::from(counted.pool.submit(()).is_ok()) + usize::from(counted.pool.submit(()).is_ok());
+        let taken = usize::from(counted.pool.submit(()).is_ok())
+            + usize::from(counted.pool.submit(()).is_ok());
         assert_eq!(taken, 2, "there is a worker, or room for one, or room in the queue");
         counted.ends_after(taken);
     });

@@ -28,8 +28,8 @@ pub(crate) enum RefusedBecause {
 /// Why a [`TaskPool`](super::TaskPool) did not take a task. The task has not run and will not.
 ///
 /// ```
-/// use std::time::Duration;
 /// use filoplume_runtime::TaskPool;
+/// use std::time::Duration;
 ///
 /// let pool = TaskPool::new();
 /// assert!(pool.shutdown(Duration::from_secs(10)));

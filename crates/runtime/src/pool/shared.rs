@@ -18,9 +18,11 @@ use crate::sync::{Arc, Condvar, Mutex, thread};
 
 /// What handles and workers share.
 pub(super) struct Shared<T> {
-    /// Held for counts and pushes only. Starting, waking, running and dropping happen outside of it.
+    /// Held for counts and pushes only. Starting, waking, running and dropping happen outside of
+    /// it.
     state: Mutex<State<T>>,
-    /// The ledger's count of the queue, for [`Shared::queued_hint`]. On a cache line of its own: leaders read it often.
+    /// The ledger's count of the queue, for [`Shared::queued_hint`]. On a cache line of its own:
+    /// leaders read it often.
     queued: CachePadded<AtomicUsize>,
     /// Whether tasks wait for which there is no thread to be had, for [`Shared::short_hint`].
     is_short: CachePadded<AtomicBool>,
@@ -34,12 +36,17 @@ pub(super) struct Shared<T> {
     thread_name: String,
     stack_size: Option<usize>,
     pub(super) idle_timeout: Duration,
-    /// Where nanoseconds are counted from, in a pool whose tasks may wait for workers that come back.
+    /// Where nanoseconds are counted from, in a pool whose tasks may wait for workers that come
+    /// back.
     born: Option<Instant>,
 }
 
 impl<T: Send + 'static> Shared<T> {
-    pub(super) fn new(config: PoolConfig, spawner: Spawner, run: Box<dyn Fn(T) + Send + Sync>) -> Self {
+    pub(super) fn new(
+        config: PoolConfig,
+        spawner: Spawner,
+        run: Box<dyn Fn(T) + Send + Sync>,
+    ) -> Self {
         Self {
             state: Mutex::new(State::new(config.limits())),
             queued: CachePadded::new(AtomicUsize::new(0)),
@@ -103,7 +110,8 @@ impl<T: Send + 'static> Shared<T> {
         let result = change(&mut state);
         debug_assert!(state.is_in_step());
         let queued = state.ledger.queued();
-        // Written only when it changes: most submissions find an idle worker, and the line stays shared among readers.
+        // Written only when it changes: most submissions find an idle worker, and the line stays
+        // shared among readers.
         if self.queued.load(Ordering::Relaxed) != queued {
             self.queued.store(queued, Ordering::Relaxed);
         }
@@ -124,7 +132,8 @@ impl<T: Send + 'static> Shared<T> {
         Self::carry_out(shared, placement, urgency)
     }
 
-    /// Has an idle worker, or a new one, run each task that has waited for too long. Returns when the next one will have.
+    /// Has an idle worker, or a new one, run each task that has waited for too long. Returns when
+    /// the next one will have.
     pub(super) fn nudge(shared: &Arc<Self>) -> Option<Duration> {
         // One load where nothing waits.
         while shared.queued_hint() > 0 && shared.born.is_some() {
@@ -133,7 +142,8 @@ impl<T: Send + 'static> Shared<T> {
                 Late::Nothing => return None,
                 Late::In(left) => return Some(Duration::from_nanos(left)),
                 Late::Now(placement) => {
-                    // A task that cannot be placed now is back in the queue, behind a worker that will come for it.
+                    // A task that cannot be placed now is back in the queue, behind a worker that
+                    // will come for it.
                     if Self::carry_out(shared, placement, Urgency::Ordinary).is_err() {
                         return None;
                     }
@@ -143,11 +153,18 @@ impl<T: Send + 'static> Shared<T> {
         None
     }
 
-    fn carry_out(shared: &Arc<Self>, placement: Placement<T>, urgency: Urgency) -> Result<(), Refused<T>> {
+    fn carry_out(
+        shared: &Arc<Self>,
+        placement: Placement<T>,
+        urgency: Urgency,
+    ) -> Result<(), Refused<T>> {
         match placement {
             Placement::Spawn(number, task) => {
-                let cell =
-                    Arc::new(Cell::new(Some(Assignment { task: Some(task), urgency, woken_at: None })));
+                let cell = Arc::new(Cell::new(Some(Assignment {
+                    task: Some(task),
+                    urgency,
+                    woken_at: None,
+                })));
                 match Self::spawn(shared, number, &cell) {
                     Ok(_) => Ok(()),
                     Err(error) => Self::place_again(shared, &cell, urgency, error),
@@ -174,9 +191,10 @@ impl<T: Send + 'static> Shared<T> {
             (state.act(admission, task, urgency, now), state.rescue())
         });
         Self::start_rescue(shared, rescue);
-        shared
-            .conclude(placement, urgency)
-            .map_err(|refused| Refused { task: refused.task, reason: RefusedBecause::CannotSpawn(error) })
+        shared.conclude(placement, urgency).map_err(|refused| Refused {
+            task: refused.task,
+            reason: RefusedBecause::CannotSpawn(error),
+        })
     }
 
     fn conclude(&self, placement: Placement<T>, urgency: Urgency) -> Result<(), Refused<T>> {

@@ -10,7 +10,8 @@ use super::worker::Seat;
 /// The ledger and what it counts.
 pub(super) struct State<T> {
     pub(super) ledger: Ledger,
-    /// Last in, first out: the thread that has run last has the warmest caches, and those at the bottom can expire.
+    /// Last in, first out: the thread that has run last has the warmest caches, and those at the
+    /// bottom can expire.
     pub(super) idle: Vec<Seat<T>>,
     pub(super) queue: VecDeque<Queued<T>>,
     pub(super) patience: Patience,
@@ -36,7 +37,13 @@ impl<T> State<T> {
     }
 
     /// Carries out a decision of the ledger as far as the lock is needed for it.
-    pub(super) fn act(&mut self, admission: Admission, task: T, urgency: Urgency, now: u64) -> Placement<T> {
+    pub(super) fn act(
+        &mut self,
+        admission: Admission,
+        task: T,
+        urgency: Urgency,
+        now: u64,
+    ) -> Placement<T> {
         let task = match (admission, urgency) {
             (Admission::Wake | Admission::Spawn, Urgency::Ordinary) => self.oldest_of(task, now),
             // What is urgent does not wait behind others, and its worker is not theirs.
@@ -61,7 +68,9 @@ impl<T> State<T> {
                 Placement::Queued
             }
             Admission::Refuse => Placement::Refused(Refused { task, reason: RefusedBecause::Full }),
-            Admission::Closed => Placement::Refused(Refused { task, reason: RefusedBecause::Closed }),
+            Admission::Closed => {
+                Placement::Refused(Refused { task, reason: RefusedBecause::Closed })
+            }
         }
     }
 
@@ -107,10 +116,11 @@ impl<T> State<T> {
         }
     }
 
-    /// Whether a worker is to be started for tasks that nobody else would come for; see [`Ledger::rescue`].
+    /// Whether a worker is to be started for tasks that nobody else would come for; see
+    /// [`Ledger::rescue`].
     ///
-    /// In the critical section of what made it necessary, or [`Shared::join`](super::shared::Shared::join) would see a pool
-    /// without workers.
+    /// In the critical section of what made it necessary, or
+    /// [`Shared::join`](super::shared::Shared::join) would see a pool without workers.
     pub(super) fn rescue(&mut self) -> Rescue {
         if self.ledger.rescue() {
             return Rescue::Spawn(self.next_name());

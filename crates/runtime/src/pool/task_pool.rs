@@ -8,16 +8,17 @@ type Task = Box<dyn FnOnce() + Send>;
 
 /// A dynamic pool of threads that run closures.
 ///
-/// It starts a thread when a task comes and no thread is idle, up to a limit; beyond it tasks wait in a bounded queue, and
-/// beyond that they are refused. Threads that stay idle end. A task that panics is logged and counted; its thread lives on.
+/// It starts a thread when a task comes and no thread is idle, up to a limit; beyond it tasks wait
+/// in a bounded queue, and beyond that they are refused. Threads that stay idle end. A task that
+/// panics is logged and counted; its thread lives on.
 ///
-/// Clones are handles to the same pool. When the last one is dropped the pool takes no more tasks, finishes those it has,
-/// and its threads end; [`TaskPool::shutdown`] also waits for that.
+/// Clones are handles to the same pool. When the last one is dropped the pool takes no more tasks,
+/// finishes those it has, and its threads end; [`TaskPool::shutdown`] also waits for that.
 ///
 /// ```
+/// use filoplume_runtime::TaskPool;
 /// use std::sync::mpsc;
 /// use std::time::Duration;
-/// use filoplume_runtime::TaskPool;
 ///
 /// let pool = TaskPool::new();
 /// let (sender, receiver) = mpsc::channel();
@@ -34,7 +35,8 @@ type Task = Box<dyn FnOnce() + Send>;
 pub struct TaskPool(Pool<Task>);
 
 impl TaskPool {
-    /// Returns a pool with the default settings. No thread is started before there is a task for it.
+    /// Returns a pool with the default settings. No thread is started before there is a task for
+    /// it.
     pub fn new() -> Self {
         Self::with_config(PoolConfig::default())
     }
@@ -50,12 +52,14 @@ impl TaskPool {
 
     /// Has a closure run on a thread of the pool. Does not wait for it, nor for room.
     ///
-    /// A task may execute further tasks, but should not wait for them: when all threads do so, nobody runs them.
+    /// A task may execute further tasks, but should not wait for them: when all threads do so,
+    /// nobody runs them.
     ///
     /// # Errors
     ///
-    /// The closure is dropped when the pool is [full](PoolError::is_full) or [shut down](PoolError::is_closed), or when the
-    /// system does not let the pool start a thread and no other one would run it.
+    /// The closure is dropped when the pool is [full](PoolError::is_full) or [shut
+    /// down](PoolError::is_closed), or when the system does not let the pool start a thread and no
+    /// other one would run it.
     pub fn execute(&self, task: impl FnOnce() + Send + 'static) -> Result<(), PoolError> {
         self.0.submit(Box::new(task)).map_err(|refused| refused.reason.into())
     }
@@ -65,10 +69,11 @@ impl TaskPool {
         self.0.metrics()
     }
 
-    /// Takes no more tasks, waits until all that were taken have run, and returns whether they have in time.
+    /// Takes no more tasks, waits until all that were taken have run, and returns whether they have
+    /// in time.
     ///
-    /// Tasks that are still at work afterwards go on; nothing is cut off. Not to be called by a task of the pool, which would
-    /// wait for itself.
+    /// Tasks that are still at work afterwards go on; nothing is cut off. Not to be called by a
+    /// task of the pool, which would wait for itself.
     pub fn shutdown(&self, timeout: Duration) -> bool {
         self.0.close();
         let now = Instant::now();

@@ -177,7 +177,8 @@ fn a_task_whose_thread_cannot_be_started_waits_for_one_that_is_at_work() {
     let (task, done) = signalling();
     pool.submit(task).unwrap();
     assert!(pool.is_anyone_waiting());
-    let refused = pool_with_failures(one_thread(), |_| true).submit_urgent(Box::new(|| ())).unwrap_err();
+    let refused =
+        pool_with_failures(one_thread(), |_| true).submit_urgent(Box::new(|| ())).unwrap_err();
     assert!(matches!(refused.reason, RefusedBecause::CannotSpawn(_)));
     drop(hold);
     done.recv_timeout(LONG).unwrap();

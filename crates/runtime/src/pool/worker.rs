@@ -13,7 +13,8 @@ use crate::sync::{self, Arc, Mutex, thread};
 /// What a worker was claimed for.
 #[derive(Debug)]
 pub(super) struct Assignment<T> {
-    /// Nothing, if it is only to look at the ledger again: the pool was closed, or a reservation dropped.
+    /// Nothing, if it is only to look at the ledger again: the pool was closed, or a reservation
+    /// dropped.
     pub(super) task: Option<T>,
     pub(super) urgency: Urgency,
     /// When the worker was woken for it, if that is of interest.
@@ -22,8 +23,8 @@ pub(super) struct Assignment<T> {
 
 /// Where an assignment is left for one worker.
 ///
-/// The mutex is never contended in practice: the worker looks before it sleeps and after it was woken, and only the one
-/// thread that claimed the worker writes.
+/// The mutex is never contended in practice: the worker looks before it sleeps and after it was
+/// woken, and only the one thread that claimed the worker writes.
 #[derive(Debug)]
 pub(super) struct Cell<T>(Mutex<Option<Assignment<T>>>);
 
@@ -37,7 +38,8 @@ impl<T> Cell<T> {
     }
 }
 
-/// How to reach one worker. Whoever holds the one that was on the idle stack has claimed the worker.
+/// How to reach one worker. Whoever holds the one that was on the idle stack has claimed the
+/// worker.
 #[derive(Debug)]
 pub(super) struct Seat<T> {
     pub(super) cell: Arc<Cell<T>>,
@@ -61,7 +63,8 @@ impl<T> Seat<T> {
 enum Step<T> {
     Run(Assignment<T>),
     Rest {
-        /// Whether it retires when nobody needs it for long enough. It sleeps without a deadline otherwise.
+        /// Whether it retires when nobody needs it for long enough. It sleeps without a deadline
+        /// otherwise.
         may_expire: bool,
     },
     End,
@@ -70,7 +73,8 @@ enum Step<T> {
 impl<T: Send + 'static> Shared<T> {
     /// The whole life of a worker.
     pub(super) fn work(shared: &Arc<Self>, cell: &Arc<Cell<T>>) {
-        // The first assignment lies in the cell already, or is on its way if the worker was started for a reservation.
+        // The first assignment lies in the cell already, or is on its way if the worker was started
+        // for a reservation.
         let mut step = Step::Rest { may_expire: false };
         loop {
             step = match step {
@@ -98,8 +102,8 @@ impl<T: Send + 'static> Shared<T> {
             return;
         };
         self.totals.panics.fetch_add(1, Ordering::Relaxed);
-        // Caught as well, since a subscriber may panic, and so may the drop of a payload: a worker that unwound here would
-        // be counted for ever.
+        // Caught as well, since a subscriber may panic, and so may the drop of a payload: a worker
+        // that unwound here would be counted for ever.
         let mut outcome = catch_unwind(AssertUnwindSafe(|| {
             tracing::error!(pool = self.name(), panic = message_of(&*payload), "a task panicked");
             drop(payload);
@@ -133,12 +137,14 @@ impl<T: Send + 'static> Shared<T> {
 
     fn rest(&self, cell: &Arc<Cell<T>>, may_expire: bool) -> Step<T> {
         // `None` also when the timeout is beyond what the clock can say.
-        let deadline = if may_expire { Instant::now().checked_add(self.idle_timeout) } else { None };
+        let deadline =
+            if may_expire { Instant::now().checked_add(self.idle_timeout) } else { None };
         loop {
             if let Some(assignment) = cell.take() {
                 return Step::Run(assignment);
             }
-            // Parking may end early: a late `unpark` of the last assignment, or one that a task has left behind.
+            // Parking may end early: a late `unpark` of the last assignment, or one that a task has
+            // left behind.
             match deadline {
                 None => thread::park(),
                 Some(deadline) if sync::has_passed(deadline) => return self.expire(cell),
@@ -147,7 +153,8 @@ impl<T: Send + 'static> Shared<T> {
         }
     }
 
-    /// Nobody needed this worker in time. It may go, unless it has been claimed or is one of those that stay.
+    /// Nobody needed this worker in time. It may go, unless it has been claimed or is one of those
+    /// that stay.
     fn expire(&self, cell: &Arc<Cell<T>>) -> Step<T> {
         let (step, is_last) = self.with_state(|state| {
             // The oldest lies at the bottom and is the first to expire, so it is found at once.

@@ -1,5 +1,5 @@
-//! What is spoken on a connection. A guest is a state machine: it is given bytes and gives bytes, and
-//! says what it needs next. It never touches a socket, a poller or a thread.
+//! What is spoken on a connection. A guest is a state machine: it is given bytes and gives bytes,
+//! and says what it needs next. It never touches a socket, a poller or a thread.
 //!
 //! ```text
 //!   accepted --> Preamble (PROXY header) --> Http --101--> Raw, or a thread with a blocking socket
@@ -25,9 +25,9 @@
 //!             its peer has ended           Wait              waits for other threads, or the deadline
 //! ```
 //!
-//! A guest carries its own service and its key for the execution policy, so that any can follow any other
-//! on any server. To add a protocol is to add a variant here, its steps if it needs new ones, and the
-//! functions of the worker that do them.
+//! A guest carries its own service and its key for the execution policy, so that any can follow any
+//! other on any server. To add a protocol is to add a variant here, its steps if it needs new ones,
+//! and the functions of the worker that do them.
 
 pub(crate) mod http;
 pub(crate) mod preamble;
@@ -96,7 +96,8 @@ pub(crate) enum Step {
 pub(crate) enum Waiting {
     /// The next request: nothing is lost.
     Idle,
-    /// The rest of a head, or the first byte of a new connection: nothing that was accepted is lost.
+    /// The rest of a head, or the first byte of a new connection: nothing that was accepted is
+    /// lost.
     Head,
     /// Something else.
     Other,

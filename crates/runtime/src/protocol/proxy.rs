@@ -1,21 +1,25 @@
-//! The PROXY protocol: what a proxy says before the first byte of its client, so that we know who that is.
+//! The PROXY protocol: what a proxy says before the first byte of its client, so that we know who
+//! that is.
 //!
-//! Both versions of <https://www.haproxy.org/download/3.0/doc/proxy-protocol.txt>, the line of text and the binary
-//! block. Nothing is guessed: where a header is expected, what is none ends the connection, because a peer that
-//! may leave it out may also pretend to be anybody.
+//! Both versions of <https://www.haproxy.org/download/3.0/doc/proxy-protocol.txt>, the line of text
+//! and the binary block. Nothing is guessed: where a header is expected, what is none ends the
+//! connection, because a peer that may leave it out may also pretend to be anybody.
 //!
-//! A crate would save a hundred lines. Those that were looked at take more than the specification does (ports
-//! with a sign or zeros before them, any byte behind `PROXY`), or cannot tell a line that is cut from one that is wrong.
+//! A crate would save a hundred lines. Those that were looked at take more than the specification
+//! does (ports with a sign or zeros before them, any byte behind `PROXY`), or cannot tell a line
+//! that is cut from one that is wrong.
 
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::str::FromStr;
 
-/// Longest header accepted, in either version. The specification has headers fit the smallest segment that every host
-/// takes (576 bytes less 40 for IP and TCP), so that they arrive in one piece. Room for some hundred bytes of TLVs.
+/// Longest header accepted, in either version. The specification has headers fit the smallest
+/// segment that every host takes (576 bytes less 40 for IP and TCP), so that they arrive in one
+/// piece. Room for some hundred bytes of TLVs.
 const HEADER_BYTES_MAX: usize = 536;
 
-/// Longest line of version 1, its line end included: two IPv6 addresses in full, or as much behind `UNKNOWN`.
+/// Longest line of version 1, its line end included: two IPv6 addresses in full, or as much behind
+/// `UNKNOWN`.
 const LINE_BYTES_MAX: usize = 107;
 
 /// What version 1 begins with.
@@ -30,8 +34,8 @@ const BLOCK_START_BYTES: usize = 16;
 /// A whole header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct ProxyHeader {
-    /// Whom the proxy speaks for. `None` if it speaks for itself, such as to see whether we live, or does not know: then
-    /// the socket's own address stays.
+    /// Whom the proxy speaks for. `None` if it speaks for itself, such as to see whether we live,
+    /// or does not know: then the socket's own address stays.
     pub(crate) source: Option<SocketAddr>,
     pub(crate) len: usize,
 }
@@ -62,8 +66,8 @@ impl fmt::Display for ProxyError {
     }
 }
 
-/// Returns the header at the start of `input`, or `None` if more bytes are needed. The answer does not depend
-/// on where the bytes were cut.
+/// Returns the header at the start of `input`, or `None` if more bytes are needed. The answer does
+/// not depend on where the bytes were cut.
 pub(crate) fn parse_proxy_header(input: &[u8]) -> Result<Option<ProxyHeader>, ProxyError> {
     if may_begin_with(input, SIGNATURE) {
         parse_block(input)
@@ -117,7 +121,8 @@ fn parse_pair<A: FromStr>(source: &str, destination: &str) -> Option<A> {
 
 /// A decimal number without a sign or zeros before it, which `parse` alone would take.
 fn parse_port(text: &str) -> Option<u16> {
-    let is_plain = text == "0" || (!text.starts_with('0') && text.bytes().all(|byte| byte.is_ascii_digit()));
+    let is_plain =
+        text == "0" || (!text.starts_with('0') && text.bytes().all(|byte| byte.is_ascii_digit()));
     if is_plain { text.parse().ok() } else { None }
 }
 
@@ -152,7 +157,8 @@ fn parse_block(input: &[u8]) -> Result<Option<ProxyHeader>, ProxyError> {
     let Some(block) = rest.get(..block_len) else {
         return Ok(None);
     };
-    // Datagrams and Unix sockets are told, but none of them is where an answer could be sent: as if nothing was known.
+    // Datagrams and Unix sockets are told, but none of them is where an answer could be sent: as if
+    // nothing was known.
     let source = match (speaks_for_itself, family, block) {
         (false, 0x11, &[a, b, c, d, _, _, _, _, high, low, ..]) => {
             Some(SocketAddr::new(IpAddr::from([a, b, c, d]), u16::from_be_bytes([high, low])))
@@ -182,7 +188,8 @@ mod tests {
 
     const IPV4: [u8; 12] = [192, 0, 2, 1, 198, 51, 100, 2, 0xdc, 0x04, 0x01, 0xbb];
 
-    /// The header names this source and takes all bytes, wherever they are cut; what follows is left alone.
+    /// The header names this source and takes all bytes, wherever they are cut; what follows is
+    /// left alone.
     #[track_caller]
     fn names(header: &[u8], source: Option<&str>) {
         let expected =
@@ -209,7 +216,10 @@ mod tests {
     #[test]
     fn a_line_names_its_source() {
         names(b"PROXY TCP4 192.0.2.1 198.51.100.2 56324 443\r\n", Some("192.0.2.1:56324"));
-        names(b"PROXY TCP4 255.255.255.255 255.255.255.255 65535 65535\r\n", Some("255.255.255.255:65535"));
+        names(
+            b"PROXY TCP4 255.255.255.255 255.255.255.255 65535 65535\r\n",
+            Some("255.255.255.255:65535"),
+        );
         names(b"PROXY TCP6 2001:db8::1 ::1 0 1\r\n", Some("[2001:db8::1]:0"));
         let full = "ffff:ffff:ffff:ffff:ffff:ffff:ffff:ffff";
         let longest = format!("PROXY TCP6 {full} {full} 65535 65535\r\n");
@@ -278,10 +288,16 @@ mod tests {
         for len in [13, 15, 100, longest] {
             let mut rest = IPV4.to_vec();
             rest.resize(len, 0x03);
-            names(&block([0x21, 0x11], u16::try_from(len).unwrap(), &rest), Some("192.0.2.1:56324"));
+            names(
+                &block([0x21, 0x11], u16::try_from(len).unwrap(), &rest),
+                Some("192.0.2.1:56324"),
+            );
         }
         for len in [longest + 1, usize::from(u16::MAX)] {
-            is_refused(&block([0x21, 0x11], u16::try_from(len).unwrap(), &IPV4), ProxyError::TooLong);
+            is_refused(
+                &block([0x21, 0x11], u16::try_from(len).unwrap(), &IPV4),
+                ProxyError::TooLong,
+            );
         }
     }
 
@@ -300,9 +316,15 @@ mod tests {
 
     #[test]
     fn a_block_that_is_malformed_is_refused() {
-        for start in
-            [[0x11, 0x11], [0x31, 0x11], [0x22, 0x11], [0x2f, 0x11], [0x21, 0x13], [0x21, 0x41], [0x21, 0x01]]
-        {
+        for start in [
+            [0x11, 0x11],
+            [0x31, 0x11],
+            [0x22, 0x11],
+            [0x2f, 0x11],
+            [0x21, 0x13],
+            [0x21, 0x41],
+            [0x21, 0x01],
+        ] {
             is_refused(&block(start, 12, &IPV4), ProxyError::Block);
         }
         for (family, len) in [(0x11, 11), (0x12, 0), (0x21, 35), (0x22, 12), (0x31, 215)] {
@@ -322,13 +344,24 @@ mod tests {
             b"\r\n\r\n\0\r\nQUIT\r",
         ] {
             let wrong = bytes.len().min(match bytes[0] {
-                b'P' => bytes.iter().zip(WORD).take_while(|(byte, expected)| byte == expected).count(),
-                b'\r' => bytes.iter().zip(SIGNATURE).take_while(|(byte, expected)| byte == expected).count(),
+                b'P' => {
+                    bytes.iter().zip(WORD).take_while(|(byte, expected)| byte == expected).count()
+                }
+                b'\r' => bytes
+                    .iter()
+                    .zip(SIGNATURE)
+                    .take_while(|(byte, expected)| byte == expected)
+                    .count(),
                 _ => 0,
             });
             for cut in 0..=bytes.len() {
                 let expected = if cut <= wrong { Ok(None) } else { Err(ProxyError::Missing) };
-                assert_eq!(parse_proxy_header(&bytes[..cut]), expected, "{} at {cut}", bytes.escape_ascii());
+                assert_eq!(
+                    parse_proxy_header(&bytes[..cut]),
+                    expected,
+                    "{} at {cut}",
+                    bytes.escape_ascii()
+                );
             }
         }
     }

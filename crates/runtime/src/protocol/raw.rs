@@ -1,8 +1,8 @@
 //! A raw protocol on one connection: what its protocol is told next, and what it asked for.
 //!
 //! Like [`Http`](super::http::Http), [`Raw`] never reads or writes a socket, and never calls the
-//! protocol by itself. It says what comes next, a [`Step`], and the thread that holds the connection
-//! does it.
+//! protocol by itself. It says what comes next, a [`Step`], and the thread that holds the
+//! connection does it.
 
 use std::fmt;
 use std::sync::{Arc, Weak};
@@ -85,8 +85,8 @@ impl Raw {
         Self::of(Actor::Expected(service), Route::learned(key))
     }
 
-    /// A connection that a request of this route has upgraded. What its messages cost is learned apart
-    /// from what the requests do.
+    /// A connection that a request of this route has upgraded. What its messages cost is learned
+    /// apart from what the requests do.
     pub(crate) fn upgraded(protocol: Box<dyn Protocol>, route: Route) -> Self {
         let key = route.key.of_upgrade();
         Self::of(Actor::Present(protocol), Route::learned(key))
@@ -111,7 +111,8 @@ impl Raw {
         self.route
     }
 
-    /// Goes on as far as the bytes at hand allow. What other threads have left is put into the output.
+    /// Goes on as far as the bytes at hand allow. What other threads have left is put into the
+    /// output.
     #[inline(always)]
     pub(crate) fn step(&mut self, buffers: &mut Buffers) -> Step {
         if !matches!(self.stage, Stage::Open) {
@@ -147,7 +148,8 @@ impl Raw {
         match &self.stage {
             Stage::New => Step::Tell(Event::Open),
             Stage::Open => Step::Again,
-            // Closing a socket with unread bytes in it, or before they come, resets the connection, and what was sent may be lost.
+            // Closing a socket with unread bytes in it, or before they come, resets the connection,
+            // and what was sent may be lost.
             Stage::Closing(_) if self.input == Side::Open && !self.has_expired => Step::Linger,
             Stage::Closing(_) => Step::Close,
             Stage::Lingering(..) => {
@@ -227,14 +229,20 @@ impl Raw {
     #[cold]
     fn succeed(&mut self, asked: &mut Asked) {
         let Some(End::Succeed(successor)) = asked.end.take() else { return };
-        *asked = Asked { sent_back: asked.sent_back, has_rare: true, is_succeeded: true, ..Asked::default() };
+        *asked = Asked {
+            sent_back: asked.sent_back,
+            has_rare: true,
+            is_succeeded: true,
+            ..Asked::default()
+        };
         let predecessor = std::mem::replace(&mut self.actor, Actor::Present(successor));
         if let Actor::Present(mut predecessor) = predecessor {
             predecessor.close(Closed::Succeeded);
         }
     }
 
-    /// Takes in what came of a call in which the protocol used up `used` bytes. Returns how many of them go back from where they lie.
+    /// Takes in what came of a call in which the protocol used up `used` bytes. Returns how many of
+    /// them go back from where they lie.
     #[inline(always)]
     pub(crate) fn called(
         &mut self,
@@ -262,8 +270,14 @@ impl Raw {
         buffers: &mut Buffers,
         config: &ServerConfig,
     ) -> Borrowed {
-        let Asked { sent_back: Borrowed(mut sent_back), end, timeout, notify_drained, is_succeeded, .. } =
-            asked;
+        let Asked {
+            sent_back: Borrowed(mut sent_back),
+            end,
+            timeout,
+            notify_drained,
+            is_succeeded,
+            ..
+        } = asked;
         match event {
             Event::Open => self.stage = Stage::Open,
             Event::End => self.input = Side::Told,
@@ -314,7 +328,9 @@ impl Raw {
                 Side::Ended | Side::Told => Closed::ByPeer,
             }),
             End::TooLong => self.close(Closed::TooLong),
-            End::Detach(handler) => self.stage = Stage::Leaving(Successor::Thread(handler, self.route.key)),
+            End::Detach(handler) => {
+                self.stage = Stage::Leaving(Successor::Thread(handler, self.route.key))
+            }
             End::Http(site) => self.stage = Stage::Leaving(as_http(site)),
             // It was taken by the call.
             End::Succeed(_) => {}
@@ -381,7 +397,8 @@ impl Raw {
         }
     }
 
-    /// The deadline has passed. A peer that `is_stuck` does not read what it has been sent, and is not sent more.
+    /// The deadline has passed. A peer that `is_stuck` does not read what it has been sent, and is
+    /// not sent more.
     pub(crate) fn expire(&mut self, is_stuck: bool) {
         if is_stuck {
             self.break_off(Closed::TimedOut);
@@ -392,15 +409,17 @@ impl Raw {
 
     /// Ends the connection if nothing that was begun would be lost. Returns whether that is so.
     pub(crate) fn drain(&mut self) -> bool {
-        let is_idle =
-            self.seen == 0 && self.input == Side::Open && matches!(self.stage, Stage::New | Stage::Open);
+        let is_idle = self.seen == 0
+            && self.input == Side::Open
+            && matches!(self.stage, Stage::New | Stage::Open);
         if is_idle {
             self.close(Closed::Shutdown);
         }
         is_idle
     }
 
-    /// When the peer must have sent more, if the connection waits for it from now on. `None` keeps the deadline that runs.
+    /// When the peer must have sent more, if the connection waits for it from now on. `None` keeps
+    /// the deadline that runs.
     #[inline(always)]
     pub(crate) fn deadline(&self, clock: &Clock, config: &ServerConfig) -> Option<Instant> {
         match self.stage {
@@ -440,7 +459,10 @@ impl Drop for Raw {
 
 impl fmt::Debug for Raw {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Raw").field("seen", &self.seen).field("input", &self.input).finish_non_exhaustive()
+        f.debug_struct("Raw")
+            .field("seen", &self.seen)
+            .field("input", &self.input)
+            .finish_non_exhaustive()
     }
 }
 

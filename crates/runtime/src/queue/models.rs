@@ -2,8 +2,8 @@
 //!
 //! `RUSTFLAGS="--cfg loom" CARGO_PROFILE_RELEASE_DEBUG_ASSERTIONS=true CARGO_PROFILE_RELEASE_LTO=off cargo test -p filoplume-runtime --lib models --release`
 //!
-//! The queue is the real one. Its channels are made of loom's primitives, because crossbeam's are not: a wake-up that the queue
-//! could lose is a deadlock, which loom reports.
+//! The queue is the real one. Its channels are made of loom's primitives, because crossbeam's are
+//! not: a wake-up that the queue could lose is a deadlock, which loom reports.
 
 use super::{MessageQueue, RecvError, SendError};
 use crate::sync::thread;

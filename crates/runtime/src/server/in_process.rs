@@ -1,4 +1,5 @@
-//! A service asked without a socket: the bytes go through the same HTTP code as those of a connection.
+//! A service asked without a socket: the bytes go through the same HTTP code as those of a
+//! connection.
 
 use std::sync::Arc;
 
@@ -16,8 +17,9 @@ use crate::service::request::Request;
 use crate::service::{Content, Plan, Service};
 use crate::transport::Peer;
 
-/// Returns what a server with this service would send to a peer that sends `input` and then nothing more: heads,
-/// contents and refusals as on the wire. Deadlines do not run, and a panic of the service is the caller's.
+/// Returns what a server with this service would send to a peer that sends `input` and then nothing
+/// more: heads, contents and refusals as on the wire. Deadlines do not run, and a panic of the
+/// service is the caller's.
 ///
 /// For tests of services: see the framework's test client for a comfortable one.
 ///
@@ -25,16 +27,35 @@ use crate::transport::Peer;
 /// use filoplume_runtime::{Peer, Request, Response, ServerConfig, answer_in_process};
 ///
 /// let service = |request: Request| Response::from(format!("{} it is", request.path()));
-/// let answer = answer_in_process(&service, Peer::Unix, b"GET /cats HTTP/1.1\r\nHost: a\r\n\r\n", &ServerConfig::default());
+/// let answer = answer_in_process(
+///     &service,
+///     Peer::Unix,
+///     b"GET /cats HTTP/1.1\r\nHost: a\r\n\r\n",
+///     &ServerConfig::default(),
+/// );
 /// let answer = String::from_utf8(answer)?;
-/// assert!(answer.starts_with("HTTP/1.1 200 OK\r\n") && answer.ends_with("\r\n\r\n/cats it is"));
+/// assert!(
+///     answer.starts_with("HTTP/1.1 200 OK\r\n")
+///         && answer.ends_with("\r\n\r\n/cats it is")
+/// );
 /// # Ok::<(), std::string::FromUtf8Error>(())
 /// ```
-pub fn answer_in_process(service: &dyn Service, peer: Peer, input: &[u8], config: &ServerConfig) -> Vec<u8> {
+pub fn answer_in_process(
+    service: &dyn Service,
+    peer: Peer,
+    input: &[u8],
+    config: &ServerConfig,
+) -> Vec<u8> {
     let mut buffers = Buffers::take();
     buffers.input.load(Unread::of(input.to_vec()));
-    let mut exchange =
-        Exchange { service, peer, config, http: Http::new(None), sent: Vec::new(), route_number: None };
+    let mut exchange = Exchange {
+        service,
+        peer,
+        config,
+        http: Http::new(None),
+        sent: Vec::new(),
+        route_number: None,
+    };
     while exchange.goes_on(&mut buffers) {}
     exchange.collect(&mut buffers);
     buffers.give_back();
@@ -87,7 +108,8 @@ impl Exchange<'_> {
 
     fn begin(&mut self, head: RequestHead, buffers: &mut Buffers) {
         let mut request = Request::new(head, self.peer);
-        let plan = if self.service.plans() { self.service.plan(&mut request) } else { Plan::default() };
+        let plan =
+            if self.service.plans() { self.service.plan(&mut request) } else { Plan::default() };
         let route = plan.route_of(&request);
         request.set_route(plan.route);
         self.route_number = plan.route;
@@ -106,7 +128,8 @@ impl Exchange<'_> {
 
     /// The content is long or of unknown length: all of it that was sent is decoded here.
     fn stream(&mut self, streaming: Streaming, buffers: &mut Buffers) {
-        let Streaming { mut request, route, content: Streamed { mut decoder, prefix, .. } } = streaming;
+        let Streaming { mut request, route, content: Streamed { mut decoder, prefix, .. } } =
+            streaming;
         let mut content = prefix.as_slice().to_vec();
         loop {
             let decoded = match decoder.decode(buffers.input.unread()) {

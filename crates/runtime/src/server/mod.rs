@@ -64,7 +64,8 @@ enum State {
 }
 
 impl Server {
-    /// Binds an address, with the default configuration. The first one counts that can be bound, if a name has several.
+    /// Binds an address, with the default configuration. The first one counts that can be bound, if
+    /// a name has several.
     ///
     /// # Errors
     ///
@@ -78,7 +79,8 @@ impl Server {
         ServerBuilder::default()
     }
 
-    /// Returns the address of the first TCP listener, with the port that the system chose for port 0.
+    /// Returns the address of the first TCP listener, with the port that the system chose for port
+    /// 0.
     pub fn local_addr(&self) -> Option<SocketAddr> {
         self.shared.local_addrs.first().copied()
     }
@@ -99,8 +101,8 @@ impl Server {
         Ok(())
     }
 
-    /// Begins to answer requests with `service` and returns at once. The server goes on when its handles are dropped;
-    /// keep one, or a [`ShutdownHandle`], to end it.
+    /// Begins to answer requests with `service` and returns at once. The server goes on when its
+    /// handles are dropped; keep one, or a [`ShutdownHandle`], to end it.
     ///
     /// # Errors
     ///
@@ -128,7 +130,8 @@ impl Server {
         Ok(())
     }
 
-    /// As [`serve_tcp`](Self::serve_tcp), but returns at once. The [`tcp`](crate::tcp) module has examples.
+    /// As [`serve_tcp`](Self::serve_tcp), but returns at once. The [`tcp`](crate::tcp) module has
+    /// examples.
     ///
     /// # Errors
     ///
@@ -176,7 +179,8 @@ impl Server {
         self.requests()?.recv_timeout(timeout)
     }
 
-    /// Makes one thread that waits in [`recv`](Self::recv), or the next one that would, return without a request.
+    /// Makes one thread that waits in [`recv`](Self::recv), or the next one that would, return
+    /// without a request.
     pub fn unblock(&self) {
         if let Ok(requests) = self.requests() {
             requests.unblock();
@@ -195,7 +199,8 @@ impl Server {
     /// If the system does not let this program listen to signals.
     #[cfg(unix)]
     pub fn shutdown_on_signals(&self) -> Result<()> {
-        signal::shutdown_on_signals(self.shutdown_handle()).map_err(|source| Kind::Signals { source }.into())
+        signal::shutdown_on_signals(self.shutdown_handle())
+            .map_err(|source| Kind::Signals { source }.into())
     }
 
     /// Returns a reading of all counters and gauges; `None` if the server does not serve yet.
@@ -234,9 +239,10 @@ impl Server {
     fn requests(&self) -> Result<MessageQueue<IncomingRequest>, RecvError> {
         let capacity = match &*self.shared.state.lock() {
             State::Serving { requests, .. } => return requests.clone().ok_or(RecvError::Closed),
-            State::Bound { config, .. } => {
-                config.as_ref().and_then(|config| config.queue_capacity).unwrap_or(INCOMING_CAPACITY)
-            }
+            State::Bound { config, .. } => config
+                .as_ref()
+                .and_then(|config| config.queue_capacity)
+                .unwrap_or(INCOMING_CAPACITY),
             State::Ended => return Err(RecvError::Closed),
         };
         let requests = MessageQueue::new(capacity);
@@ -257,7 +263,9 @@ impl Server {
 
 impl fmt::Debug for Server {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Server").field("local_addrs", &self.shared.local_addrs).finish_non_exhaustive()
+        f.debug_struct("Server")
+            .field("local_addrs", &self.shared.local_addrs)
+            .finish_non_exhaustive()
     }
 }
 
@@ -266,7 +274,9 @@ fn choose_config(built: Option<Box<ServerConfig>>, own: Option<ServerConfig>) ->
     match (built, own) {
         (Some(built), own) => {
             if own.is_some() {
-                tracing::warn!("the configuration of the server builder replaces that of the service");
+                tracing::warn!(
+                    "the configuration of the server builder replaces that of the service"
+                );
             }
             *built
         }
@@ -323,22 +333,25 @@ impl ServerBuilder {
     ///
     /// If the system does not answer for it.
     pub fn listener(mut self, listener: TcpListener) -> Result<Self> {
-        let bound = Bound::from_std(listener).map_err(|source| Kind::Start { what: "to listen", source })?;
+        let bound = Bound::from_std(listener)
+            .map_err(|source| Kind::Start { what: "to listen", source })?;
         self.bound.push(bound);
         Ok(self)
     }
 
-    /// Expects a PROXY header at the start of every connection to the address that was bound last, and takes from it who
-    /// [the peer](crate::Request::peer) is. Both versions are understood.
+    /// Expects a PROXY header at the start of every connection to the address that was bound last,
+    /// and takes from it who [the peer](crate::Request::peer) is. Both versions are understood.
     ///
-    /// It belongs to an address and not to the configuration because it is a matter of trust: whoever reaches the
-    /// address can pretend to be anybody, so only proxies may reach it, and the address beside it for health checks and
-    /// the neighbours has none. For the same reason the header is not optional: a connection without a valid one is
-    /// closed, logged and counted in [`Metrics::proxy_headers_refused`](crate::Metrics::proxy_headers_refused).
+    /// It belongs to an address and not to the configuration because it is a matter of trust:
+    /// whoever reaches the address can pretend to be anybody, so only proxies may reach it, and the
+    /// address beside it for health checks and the neighbours has none. For the same reason the
+    /// header is not optional: a connection without a valid one is closed, logged and counted in
+    /// [`Metrics::proxy_headers_refused`](crate::Metrics::proxy_headers_refused).
     ///
-    /// A proxy that speaks for itself (`LOCAL`), does not know its client (`UNKNOWN`, `UNSPEC`), or has it by something else
-    /// than TCP is shown as the socket has it. The header counts against the [deadline of the
-    /// head](ServerConfig::head_timeout) and has at most 536 bytes, which is what fits the smallest segment.
+    /// A proxy that speaks for itself (`LOCAL`), does not know its client (`UNKNOWN`, `UNSPEC`), or
+    /// has it by something else than TCP is shown as the socket has it. The header counts against
+    /// the [deadline of the head](ServerConfig::head_timeout) and has at most 536 bytes, which is
+    /// what fits the smallest segment.
     ///
     /// ```
     /// use filoplume_runtime::Server;
@@ -407,7 +420,8 @@ impl ShutdownHandle {
         self.end(None);
     }
 
-    /// As [`shutdown`](Self::shutdown), with a timeout of its own. Called again it can only shorten the time.
+    /// As [`shutdown`](Self::shutdown), with a timeout of its own. Called again it can only shorten
+    /// the time.
     pub fn shutdown_within(&self, timeout: Duration) {
         self.end(Some(timeout));
     }

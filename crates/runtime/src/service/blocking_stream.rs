@@ -9,19 +9,21 @@ use std::time::Duration;
 use crate::budget::streams::OpenStream;
 use crate::transport::Transport;
 
-/// A connection that a thread has for itself: reads and writes block. What the peer had sent already, behind its
-/// request for another protocol, comes first. Given by [`Response::upgrade`](crate::Response::upgrade),
-/// [`tcp::blocking`](crate::tcp::blocking) and [`tcp::Io::detach`](crate::tcp::Io::detach).
+/// A connection that a thread has for itself: reads and writes block. What the peer had sent
+/// already, behind its request for another protocol, comes first. Given by
+/// [`Response::upgrade`](crate::Response::upgrade), [`tcp::blocking`](crate::tcp::blocking) and
+/// [`tcp::Io::detach`](crate::tcp::Io::detach).
 ///
 /// A read waits for its peer, and a write for room, for
-/// [`blocking_stream_timeout`](crate::ServerConfig::blocking_stream_timeout) at most, two minutes by default: a silent peer must
-/// not hold a thread for ever. After that it returns an error of the kind that the standard library's sockets return:
-/// `WouldBlock` on Unix, `TimedOut` on Windows. The connection stays usable; a handler that returns the error closes it.
+/// [`blocking_stream_timeout`](crate::ServerConfig::blocking_stream_timeout) at most, two minutes
+/// by default: a silent peer must not hold a thread for ever. After that it returns an error of the
+/// kind that the standard library's sockets return: `WouldBlock` on Unix, `TimedOut` on Windows.
+/// The connection stays usable; a handler that returns the error closes it.
 ///
 /// ```
+/// use filoplume_runtime::{BlockingStream, Response};
 /// use std::io::{Read, Write};
 /// use std::time::Duration;
-/// use filoplume_runtime::{BlockingStream, Response};
 ///
 /// /// Sends back what it is sent.
 /// fn echo(mut socket: BlockingStream) -> std::io::Result<()> {

@@ -17,7 +17,8 @@ use crate::buffers::Content;
 use crate::clock::Pace;
 use crate::transport::{Transport, is_gone, is_would_block};
 
-/// What a peer is told when a handler begins to read a content that it held back (RFC 9110, 15.2.1).
+/// What a peer is told when a handler begins to read a content that it held back (RFC 9110,
+/// 15.2.1).
 const CONTINUE: &[u8] = b"HTTP/1.1 100 Continue\r\n\r\n";
 
 /// How often a thread that waits for content looks at the deadline.
@@ -33,8 +34,8 @@ const READ_AHEAD_BYTES: usize = 16 * 1024;
 /// content; after one of them the connection closes with the response.
 ///
 /// ```
-/// use std::io::Read;
 /// use filoplume_runtime::{Request, Response};
+/// use std::io::Read;
 ///
 /// fn count_lines(mut request: Request) -> Response {
 ///     let mut text = String::new();
@@ -103,8 +104,8 @@ impl Body {
     /// Puts bytes that were read back before what is left, for those who only look at the start.
     ///
     /// ```
-    /// use std::io::Read;
     /// use filoplume_runtime::Body;
+    /// use std::io::Read;
     ///
     /// let mut body = Body::from(b"GIF89a..".to_vec());
     /// let mut magic = [0; 6];
@@ -131,8 +132,9 @@ impl Body {
         }
     }
 
-    /// Bounds what is still arriving, for those who find out later than the plan how much is accepted: a read that goes
-    /// beyond `bytes_max` is an error, `InvalidData`, as one beyond the bound of the plan. What is in memory stays.
+    /// Bounds what is still arriving, for those who find out later than the plan how much is
+    /// accepted: a read that goes beyond `bytes_max` is an error, `InvalidData`, as one beyond the
+    /// bound of the plan. What is in memory stays.
     pub fn bound(&mut self, bytes_max: u64) {
         if let Some(Kind::Stream(stream)) = self.kind.as_deref_mut() {
             stream.bytes_left = stream.bytes_left.min(bytes_max);
@@ -145,7 +147,8 @@ impl Body {
     ///
     /// Those of a read, and `FileTooLarge` if the content is longer than `bytes_max`.
     pub fn into_bytes(self, bytes_max: u64) -> io::Result<Bytes> {
-        let too_long = || Err(io::Error::new(io::ErrorKind::FileTooLarge, "the content is too long"));
+        let too_long =
+            || Err(io::Error::new(io::ErrorKind::FileTooLarge, "the content is too long"));
         if self.len().is_some_and(|length| length > bytes_max) {
             return too_long();
         }
@@ -197,12 +200,13 @@ impl fmt::Debug for Body {
     }
 }
 
-/// Why the peer's content could not be read to its end, within the [`io::Error`] of a read: so that it can be told from an
-/// error of the program's own files and sockets. What is no content at all is a `ParseError` there.
+/// Why the peer's content could not be read to its end, within the [`io::Error`] of a read: so that
+/// it can be told from an error of the program's own files and sockets. What is no content at all
+/// is a `ParseError` there.
 ///
 /// ```
-/// use std::io;
 /// use filoplume_runtime::ContentError;
+/// use std::io;
 ///
 /// /// Whether it is the peer's fault.
 /// fn is_peers(error: &io::Error) -> bool {
@@ -257,7 +261,8 @@ pub(crate) struct ContentStream {
     /// How much of it may still be read, beside what the decoder was told.
     bytes_left: u64,
     pace: Pace,
-    /// When the peer was last waited for. What passes from then to the next read is the handler's time.
+    /// When the peer was last waited for. What passes from then to the next read is the handler's
+    /// time.
     waited_until: Instant,
     /// The peer waits for a word before it sends.
     owes_continue: bool,
@@ -353,8 +358,9 @@ impl ContentStream {
             }
             // No more is decoded than the handler has room for: what is decoded is delivered.
             let window = self.unread.get(..buffer.len().max(1)).unwrap_or(&self.unread);
-            let decoded =
-                decoder.decode(window).map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))?;
+            let decoded = decoder
+                .decode(window)
+                .map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))?;
             let data = window.get(decoded.data.clone()).unwrap_or_default();
             let length = data.len();
             buffer[..length].copy_from_slice(data);
@@ -399,7 +405,8 @@ impl ContentStream {
                     if Instant::now() >= self.deadline() {
                         break Err(ContentError::TooSlow.into());
                     }
-                    // Hardly ever: the engine has gone on with the socket while the content is read elsewhere.
+                    // Hardly ever: the engine has gone on with the socket while the content is read
+                    // elsewhere.
                     std::thread::sleep(Duration::from_millis(1));
                 }
                 Err(error) if is_gone(&error) => break Err(ContentError::Ended.into()),
@@ -424,8 +431,8 @@ impl ContentStream {
 }
 
 impl ContentStream {
-    /// Has the peer go on. What has begun is finished as long as there is time: a response behind half of this one would be
-    /// none.
+    /// Has the peer go on. What has begun is finished as long as there is time: a response behind
+    /// half of this one would be none.
     fn send_continue(&mut self) -> io::Result<()> {
         let mut left = CONTINUE;
         while !left.is_empty() {
@@ -493,6 +500,8 @@ impl Drop for ContentStream {
 
 impl fmt::Debug for ContentStream {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ContentStream").field("remaining", &self.remaining()).finish_non_exhaustive()
+        f.debug_struct("ContentStream")
+            .field("remaining", &self.remaining())
+            .finish_non_exhaustive()
     }
 }

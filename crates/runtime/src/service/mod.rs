@@ -52,15 +52,15 @@ use crate::service::response::Response;
 /// ```
 pub trait Service: Send + Sync + 'static {
     /// Decides what becomes of a request whose head is complete and whose content was not read.
-    /// Runs on the event loop: it must not block. What it puts into the request's extensions is there
-    /// when [`call`](Self::call) gets it.
+    /// Runs on the event loop: it must not block. What it puts into the request's extensions is
+    /// there when [`call`](Self::call) gets it.
     fn plan(&self, request: &mut Request) -> Plan {
         let _ = request;
         Plan::default()
     }
 
-    /// Returns whether [`plan`](Self::plan) has anything to say. A service without a plan of its own, as every closure
-    /// is, saves a call a request by saying `false`.
+    /// Returns whether [`plan`](Self::plan) has anything to say. A service without a plan of its
+    /// own, as every closure is, saves a call a request by saying `false`.
     fn plans(&self) -> bool {
         true
     }
@@ -225,7 +225,8 @@ impl Plan {
         self
     }
 
-    /// Runs the handler at once, on a thread of the pool, and lets it read the content as it arrives.
+    /// Runs the handler at once, on a thread of the pool, and lets it read the content as it
+    /// arrives.
     pub fn streamed(mut self) -> Self {
         self.content = Content::Streamed;
         self
@@ -237,9 +238,9 @@ impl Plan {
         self
     }
 
-    /// Sets the longest content of this request that is collected before the handler runs, instead of the
-    /// [server's bound](crate::ServerConfig::buffered_content_bytes_max): for handlers that want all of it. A slow peer
-    /// holds no thread then.
+    /// Sets the longest content of this request that is collected before the handler runs, instead
+    /// of the [server's bound](crate::ServerConfig::buffered_content_bytes_max): for handlers that
+    /// want all of it. A slow peer holds no thread then.
     pub fn buffered_content_bytes_max(mut self, bytes: u64) -> Self {
         self.buffered_content_bytes_max = Some(bytes);
         self
@@ -258,16 +259,18 @@ impl Plan {
         self
     }
 
-    /// Names the route for which the engine learns, and which the call finds in [`Request::route`]. Without a number the
-    /// engine goes by the path, where segments with a digit count as one, which costs a little more.
+    /// Names the route for which the engine learns, and which the call finds in [`Request::route`].
+    /// Without a number the engine goes by the path, where segments with a digit count as one,
+    /// which costs a little more.
     pub fn route(mut self, number: u32) -> Self {
         self.route = Some(number);
         self
     }
 
-    /// Calls the handler when one of these permits is free, and gives it back when the handler has returned. Requests
-    /// wait in the line of their route without a thread, for
-    /// [`queue_timeout`](crate::ServerConfig::queue_timeout) at most. A request uses one kind of permits: the last call counts.
+    /// Calls the handler when one of these permits is free, and gives it back when the handler has
+    /// returned. Requests wait in the line of their route without a thread, for
+    /// [`queue_timeout`](crate::ServerConfig::queue_timeout) at most. A request uses one kind of
+    /// permits: the last call counts.
     ///
     /// ```
     /// use filoplume_runtime::{Permits, Plan};
@@ -281,9 +284,9 @@ impl Plan {
         self
     }
 
-    /// Runs the handler even if other routes have all threads, for what must be answered then, such as whether the
-    /// server is alive. Eight threads are kept for such requests; more of them at once are taken like others, and so is
-    /// one that [uses](Self::uses) permits.
+    /// Runs the handler even if other routes have all threads, for what must be answered then, such
+    /// as whether the server is alive. Eight threads are kept for such requests; more of them at
+    /// once are taken like others, and so is one that [uses](Self::uses) permits.
     ///
     /// ```
     /// use filoplume_runtime::Plan;

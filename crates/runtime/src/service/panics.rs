@@ -7,13 +7,14 @@ thread_local! {
     static CAUGHT: Cell<u64> = const { Cell::new(0) };
 }
 
-/// Has the engine count a panic that was caught within [`Service::call`](crate::Service::call), so that
-/// [`Metrics::panics`](crate::Metrics::panics) has it: for frameworks, which answer panics in their own
-/// way. Call it on the thread on which the service was called. What reaches the engine is counted anyway.
+/// Has the engine count a panic that was caught within [`Service::call`](crate::Service::call), so
+/// that [`Metrics::panics`](crate::Metrics::panics) has it: for frameworks, which answer panics in
+/// their own way. Call it on the thread on which the service was called. What reaches the engine is
+/// counted anyway.
 ///
 /// ```
-/// use std::panic::{AssertUnwindSafe, catch_unwind};
 /// use filoplume_runtime::{Request, Response, note_caught_panic};
+/// use std::panic::{AssertUnwindSafe, catch_unwind};
 ///
 /// fn answer(request: Request) -> Response {
 ///     let handler = AssertUnwindSafe(|| Response::from(request.path().to_owned()));

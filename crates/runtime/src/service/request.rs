@@ -19,7 +19,9 @@ use crate::transport::Peer;
 /// fn handle(request: Request) -> Response {
 ///     match (request.method().as_str(), request.path()) {
 ///         ("GET", "/") => Response::from("Hello!"),
-///         ("POST", "/length") => Response::from(format!("{:?} bytes", request.body().len())),
+///         ("POST", "/length") => {
+///             Response::from(format!("{:?} bytes", request.body().len()))
+///         }
 ///         _ => Response::new(404),
 ///     }
 /// }
@@ -76,9 +78,9 @@ impl Request {
         self.head.method()
     }
 
-    /// Replaces the method, such as by that of an `X-HTTP-Method-Override`. The number that the plan gave the
-    /// [route](Self::route) is forgotten: what was planned was another request. How the content ends, and whether the
-    /// response has one, stays as the peer's method decides.
+    /// Replaces the method, such as by that of an `X-HTTP-Method-Override`. The number that the
+    /// plan gave the [route](Self::route) is forgotten: what was planned was another request. How
+    /// the content ends, and whether the response has one, stays as the peer's method decides.
     pub fn set_method(&mut self, method: Method) {
         self.head.set_method(method);
         self.route = None;
@@ -138,8 +140,9 @@ impl Request {
         self.head.wants_upgrade()
     }
 
-    /// Returns the length of the content as the peer announced it: 0 if there is none, `None` if it comes in chunks.
-    /// Known before the content is read, as in [`Service::plan`](crate::Service::plan).
+    /// Returns the length of the content as the peer announced it: 0 if there is none, `None` if it
+    /// comes in chunks. Known before the content is read, as in
+    /// [`Service::plan`](crate::Service::plan).
     pub fn content_length(&self) -> Option<u64> {
         match self.head.framing() {
             Framing::Empty => Some(0),
@@ -175,8 +178,9 @@ impl Request {
         self.peer
     }
 
-    /// Returns the number that the plan gave to the route: what a [`Service`](crate::Service) found out in its plan and
-    /// need not look for again in its call. It costs nothing, unlike something in the [extensions](Self::extensions).
+    /// Returns the number that the plan gave to the route: what a [`Service`](crate::Service) found
+    /// out in its plan and need not look for again in its call. It costs nothing, unlike something
+    /// in the [extensions](Self::extensions).
     ///
     /// ```
     /// use filoplume_runtime::{Plan, Request, Response, Service};
@@ -202,7 +206,8 @@ impl Request {
         self.route
     }
 
-    /// Returns what was put beside the request, by type. The first thing that is put there allocates.
+    /// Returns what was put beside the request, by type. The first thing that is put there
+    /// allocates.
     pub fn extensions(&self) -> &Extensions {
         match &self.rare {
             Some(rare) => &rare.extensions,

@@ -103,7 +103,11 @@ impl Response {
     /// # Errors
     ///
     /// If the name is no token or the value has a control character, such as a line end.
-    pub fn add_header(&mut self, name: &str, value: impl AsRef<[u8]>) -> Result<&mut Self, InvalidHeader> {
+    pub fn add_header(
+        &mut self,
+        name: &str,
+        value: impl AsRef<[u8]>,
+    ) -> Result<&mut Self, InvalidHeader> {
         self.headers.append(name, value)?;
         Ok(self)
     }
@@ -113,7 +117,11 @@ impl Response {
     /// # Errors
     ///
     /// As [`add_header`](Self::add_header).
-    pub fn set_header(&mut self, name: &str, value: impl AsRef<[u8]>) -> Result<&mut Self, InvalidHeader> {
+    pub fn set_header(
+        &mut self,
+        name: &str,
+        value: impl AsRef<[u8]>,
+    ) -> Result<&mut Self, InvalidHeader> {
         self.headers.insert(name, value)?;
         Ok(self)
     }
@@ -164,13 +172,13 @@ impl Response {
         self
     }
 
-    /// Returns a `101` after which `handler` has the connection for itself, on a thread of the pool.
-    /// The headers that the protocol wants, such as `Upgrade`, are up to the caller.
+    /// Returns a `101` after which `handler` has the connection for itself, on a thread of the
+    /// pool. The headers that the protocol wants, such as `Upgrade`, are up to the caller.
     /// [`upgrade_to`](Self::upgrade_to) needs no thread for each connection.
     ///
     /// ```
-    /// use std::io::{Read, Write};
     /// use filoplume_runtime::Response;
+    /// use std::io::{Read, Write};
     ///
     /// let mut response = Response::upgrade(|mut socket| {
     ///     let _ = socket.write_all(b"hello in another protocol");
@@ -182,13 +190,14 @@ impl Response {
         Self::upgraded_by(Upgrade::Thread(Box::new(handler)))
     }
 
-    /// Returns a `101` after which the connection speaks `protocol`, on the event loop: a connection
-    /// that is silent needs no thread. Its events are [`tcp::Protocol`](Protocol)'s, beginning with
-    /// [`open`](Protocol::open). The headers that the protocol wants, such as `Upgrade`, are up to the caller.
+    /// Returns a `101` after which the connection speaks `protocol`, on the event loop: a
+    /// connection that is silent needs no thread. Its events are [`tcp::Protocol`](Protocol)'s,
+    /// beginning with [`open`](Protocol::open). The headers that the protocol wants, such as
+    /// `Upgrade`, are up to the caller.
     ///
     /// ```
-    /// use filoplume_runtime::tcp::{Io, Protocol};
     /// use filoplume_runtime::Response;
+    /// use filoplume_runtime::tcp::{Io, Protocol};
     ///
     /// /// Sends back what it is sent.
     /// struct Echo;
@@ -210,7 +219,11 @@ impl Response {
     }
 
     fn upgraded_by(upgrade: Upgrade) -> Self {
-        Self { status: StatusCode::SWITCHING_PROTOCOLS, upgrade: Some(Box::new(upgrade)), ..Self::default() }
+        Self {
+            status: StatusCode::SWITCHING_PROTOCOLS,
+            upgrade: Some(Box::new(upgrade)),
+            ..Self::default()
+        }
     }
 
     /// Returns the body.
@@ -223,8 +236,8 @@ impl Response {
         &mut self.body
     }
 
-    /// Returns what was put beside the response, by type. It is not sent: it is for those in this process who pass the
-    /// response on, such as middleware.
+    /// Returns what was put beside the response, by type. It is not sent: it is for those in this
+    /// process who pass the response on, such as middleware.
     pub fn extensions(&self) -> &Extensions {
         match &self.extensions {
             Some(extensions) => extensions,
@@ -241,14 +254,16 @@ impl Response {
     fn send(&mut self, content_type: &'static StaticField, content: impl Into<Bytes>) -> &mut Self {
         self.headers.insert_static(content_type);
         // As a rule there was none before, and then a comparison is all that it takes to free it.
-        if let ResponseBody::Bytes(before) = mem::replace(&mut self.body, ResponseBody::Bytes(content.into()))
+        if let ResponseBody::Bytes(before) =
+            mem::replace(&mut self.body, ResponseBody::Bytes(content.into()))
         {
             drop(before);
         }
         self
     }
 
-    /// The parts of a response that is all there and short: nothing to stream, nothing to take over.
+    /// The parts of a response that is all there and short: nothing to stream, nothing to take
+    /// over.
     #[inline]
     pub(crate) fn as_plain(&self, bytes_max: usize) -> Option<(StatusCode, &Headers, &[u8])> {
         let content: &[u8] = match &self.body {
@@ -282,7 +297,8 @@ impl From<Response> for http::Response<ResponseBody> {
         let mut converted = Self::new(response.body);
         *converted.status_mut() = response.status;
         *converted.headers_mut() = http::HeaderMap::from(&response.headers);
-        *converted.extensions_mut() = response.extensions.map(|extensions| *extensions).unwrap_or_default();
+        *converted.extensions_mut() =
+            response.extensions.map(|extensions| *extensions).unwrap_or_default();
         converted
     }
 }

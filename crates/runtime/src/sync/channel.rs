@@ -1,6 +1,7 @@
 //! The part of `crossbeam-channel` that the queue uses, made of loom's primitives.
 //!
-//! What it does is what crossbeam's documentation promises and no more, so a model walks through what the queue makes of it.
+//! What it does is what crossbeam's documentation promises and no more, so a model walks through
+//! what the queue makes of it.
 
 use std::collections::VecDeque;
 use std::time::Instant;
@@ -136,7 +137,8 @@ impl<'a> Select<'a> {
         0
     }
 
-    /// A deadline is never reached: a message that nobody tells of is a deadlock then, which loom reports.
+    /// A deadline is never reached: a message that nobody tells of is a deadlock then, which loom
+    /// reports.
     pub(crate) fn ready_deadline(
         &mut self,
         _deadline: Instant,

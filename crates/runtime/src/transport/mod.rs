@@ -1,9 +1,10 @@
 //! The socket below a connection: TCP or Unix, non-blocking with a poller or blocking with a lease.
 //!
-//! A session above the socket, such as TLS, would be a variant of `Socket`. What the worker asks of it
-//! beyond reads and writes is here already: [`has_more`](Transport::has_more), [`settle`](Transport::settle),
-//! [`farewell`](Transport::farewell) and [`abandon`](Transport::abandon). Its handshake belongs into `read` and
-//! `write`. A write that returns an error has sent nothing: it is tried again with the same bytes.
+//! A session above the socket, such as TLS, would be a variant of `Socket`. What the worker asks of
+//! it beyond reads and writes is here already: [`has_more`](Transport::has_more),
+//! [`settle`](Transport::settle), [`farewell`](Transport::farewell) and
+//! [`abandon`](Transport::abandon). Its handshake belongs into `read` and `write`. A write that
+//! returns an error has sent nothing: it is tried again with the same bytes.
 
 use std::fmt;
 use std::io::{self, IoSlice, IoSliceMut, Read, Write};
@@ -46,8 +47,8 @@ enum Socket {
 /// Who is at the other end of a connection.
 ///
 /// ```
-/// use std::net::SocketAddr;
 /// use filoplume_runtime::Peer;
+/// use std::net::SocketAddr;
 ///
 /// let peer = Peer::Tcp(SocketAddr::from(([192, 0, 2, 7], 4711)));
 /// assert_eq!(peer.to_string(), "192.0.2.7:4711");
@@ -186,39 +187,52 @@ impl Transport {
         each!(&self.socket, socket => socket.shutdown(direction))
     }
 
-    /// Whether a read may bring something that the poller does not tell of, because it was received with
-    /// what was read before. A plain socket keeps nothing.
+    /// Whether a read may bring something that the poller does not tell of, because it was received
+    /// with what was read before. A plain socket keeps nothing.
     #[inline]
-    #[expect(clippy::unused_self, reason = "a session above the socket would have an answer of its own")]
+    #[expect(
+        clippy::unused_self,
+        reason = "a session above the socket would have an answer of its own"
+    )]
     pub(crate) const fn has_more(&self) -> bool {
         false
     }
 
-    /// Sends what the transport has to say of its own, before its connection waits. Returns whether the
-    /// socket did not take all of it. A plain socket says nothing.
+    /// Sends what the transport has to say of its own, before its connection waits. Returns whether
+    /// the socket did not take all of it. A plain socket says nothing.
     #[inline]
-    #[expect(clippy::unused_self, reason = "a session above the socket would have an answer of its own")]
+    #[expect(
+        clippy::unused_self,
+        reason = "a session above the socket would have an answer of its own"
+    )]
     pub(crate) const fn settle(&mut self) -> bool {
         false
     }
 
-    /// Says to the peer that this is the end. Returns as [`settle`](Self::settle). The end of a plain
-    /// socket is its close.
+    /// Says to the peer that this is the end. Returns as [`settle`](Self::settle). The end of a
+    /// plain socket is its close.
     #[inline]
-    #[expect(clippy::unused_self, reason = "a session above the socket would have an answer of its own")]
+    #[expect(
+        clippy::unused_self,
+        reason = "a session above the socket would have an answer of its own"
+    )]
     pub(crate) const fn farewell(&mut self) -> bool {
         false
     }
 
     /// Gives up what [`settle`](Self::settle) could not send. Returns whether that was anything.
     #[inline]
-    #[expect(clippy::unused_self, reason = "a session above the socket would have an answer of its own")]
+    #[expect(
+        clippy::unused_self,
+        reason = "a session above the socket would have an answer of its own"
+    )]
     pub(crate) const fn abandon(&mut self) -> bool {
         false
     }
 
     /// Sets whether the connection ends with a reset, if it ends now. That says that half of a
-    /// content is not the whole, where neither a length nor a last chunk does (RFC 9112, 6.3 and 8).
+    /// content is not the whole, where neither a length nor a last chunk does (RFC 9112, 6.3 and
+    /// 8).
     pub(crate) fn set_resets(&mut self, resets: bool) {
         self.resets = resets;
     }
@@ -298,7 +312,8 @@ struct Faulty {
 impl Transport {
     /// Lets calls fail from now on.
     pub(crate) fn fail_as(&mut self, plan: &Arc<Plan>) {
-        self.faults = Some(Box::new(Faulty { plan: Arc::clone(plan), watched: Watched::default() }));
+        self.faults =
+            Some(Box::new(Faulty { plan: Arc::clone(plan), watched: Watched::default() }));
     }
 
     fn note_watched(&self, registry: &Registry, token: Token, interest: Interest) {
@@ -342,10 +357,12 @@ fn send(mut socket: impl Write, bytes: &[u8]) -> io::Result<usize> {
     socket.write(bytes)
 }
 
-/// Whether an error of a read or write says "not now". Windows says of a wait that was long enough that it timed out;
-/// elsewhere that is the end of a connection whose peer has not been heard of for long.
+/// Whether an error of a read or write says "not now". Windows says of a wait that was long enough
+/// that it timed out; elsewhere that is the end of a connection whose peer has not been heard of
+/// for long.
 pub(crate) fn is_would_block(error: &io::Error) -> bool {
-    error.kind() == io::ErrorKind::WouldBlock || (cfg!(windows) && error.kind() == io::ErrorKind::TimedOut)
+    error.kind() == io::ErrorKind::WouldBlock
+        || (cfg!(windows) && error.kind() == io::ErrorKind::TimedOut)
 }
 
 /// Whether an error of the socket says that the peer has gone away.

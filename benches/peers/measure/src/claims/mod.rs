@@ -33,8 +33,15 @@ const ECHO_SERVERS: &[&str] = &[ECHO_REFERENCE, "echo_ours", "echo_tokio", "echo
 const RATE: Column = column("rate", "requests/s", 0, Show::Compared);
 const CPU: Column = column("cpu", "server CPU µs/request", 2, Show::Compared);
 
-const LOAD_COLUMNS: &[Column] =
-    &[RATE, CPU, USER, column("client", "client CPU µs/request", 2, Show::Median), P50, P99, OTHERS];
+const LOAD_COLUMNS: &[Column] = &[
+    RATE,
+    CPU,
+    USER,
+    column("client", "client CPU µs/request", 2, Show::Median),
+    P50,
+    P99,
+    OTHERS,
+];
 
 const ECHO_COLUMNS: &[Column] = &[
     column("rate", "echoes/s", 0, Show::Compared),
@@ -93,7 +100,12 @@ struct Ask<'a> {
 }
 
 /// Measures each claim, and prints it with what it hides.
-pub fn measure(args: &Args, tools: &Tools, built: &[Built<'_>], printed: &mut Printed<'_>) -> io::Result<()> {
+pub fn measure(
+    args: &Args,
+    tools: &Tools,
+    built: &[Built<'_>],
+    printed: &mut Printed<'_>,
+) -> io::Result<()> {
     let bench = Bench { args, tools, built };
     printed.add(&format!("\n{}\n", texts::PREFACE))?;
     printed.add(&bench.may_echo()?)?;
@@ -113,7 +125,11 @@ impl Bench<'_> {
         let table = report::table(ECHO_COLUMNS, &rows, ECHO_REFERENCE);
         let mut lines = String::from("\nWhat the client of the last round printed:\n\n```text\n");
         for row in &rows {
-            lines.push_str(&format!("{}\n{}\n", row.label, row.last_text("lines").unwrap_or("nothing")));
+            lines.push_str(&format!(
+                "{}\n{}\n",
+                row.label,
+                row.last_text("lines").unwrap_or("nothing")
+            ));
         }
         lines.truncate(lines.trim_end().len());
         lines.push_str("\n```\n");
@@ -154,8 +170,9 @@ impl Bench<'_> {
         });
         let second = report::table(SERVED_COLUMNS, &rows, "express_alone");
         let served = gust::command_line(&job, seconds);
-        let tables =
-            format!("{first}\nHow many of the 400 connections were served, by `{served}`:\n\n{second}");
+        let tables = format!(
+            "{first}\nHow many of the 400 connections were served, by `{served}`:\n\n{second}"
+        );
         section(texts::FEATHER, &commands(&asks, seconds), &tables)
     }
 
@@ -163,7 +180,8 @@ impl Bench<'_> {
         let seconds = self.seconds(10);
         let one = Job::get(TARGET, 100, 8);
         let pipelined = one.clone().sending(Form::Pipelined(PIPELINE_DEPTH));
-        let mut asks: Vec<Ask<'_>> = self.ask(FLOODED, "flood", Generator::Wrk, &one).into_iter().collect();
+        let mut asks: Vec<Ask<'_>> =
+            self.ask(FLOODED, "flood", Generator::Wrk, &one).into_iter().collect();
         asks.extend(self.ask("flood, asked by gust", "flood", Generator::Gust, &one));
         asks.extend(self.asks(&["ours", "may_server", REFERENCE], Generator::Wrk, &one));
         for server in ["ours", "may_server", REFERENCE] {
@@ -195,10 +213,18 @@ impl Bench<'_> {
 
     fn magio(&self) -> String {
         let requests = self.requests(1_000_000);
-        let servers =
-            [ECHO_REFERENCE, "echo_ours", "echo_tokio", "echo_may", "echo_libuv", "echo_asio", "echo_node"];
+        let servers = [
+            ECHO_REFERENCE,
+            "echo_ours",
+            "echo_tokio",
+            "echo_may",
+            "echo_libuv",
+            "echo_asio",
+            "echo_node",
+        ];
         let asks = self.asks(&servers, Generator::Ab, &Job::get("/", 1_000, 1).requests(requests));
-        let rows = self.in_turns("magio", &asks, |ask| ab_on_one_thread(ask.program, self.tools, requests));
+        let rows = self
+            .in_turns("magio", &asks, |ask| ab_on_one_thread(ask.program, self.tools, requests));
         let table = report::table(AB_COLUMNS, &rows, ECHO_REFERENCE);
         section(texts::MAGIO, &commands(&asks, 0), &table)
     }
@@ -228,17 +254,21 @@ impl Bench<'_> {
         asks: &[Ask<'_>],
         one: impl Fn(&Ask<'_>) -> io::Result<Figures>,
     ) -> Vec<Row> {
-        let rows = asks.iter().map(|ask| Row::new(&ask.label, Server::is_ours(&ask.label))).collect();
+        let rows =
+            asks.iter().map(|ask| Row::new(&ask.label, Server::is_ours(&ask.label))).collect();
         let turns = Turns { name, rounds: self.args.rounds, repeats_max: self.args.repeats };
         turns.measure(rows, |index| one(&asks[index]))
     }
 
     fn load(&self, ask: &Ask<'_>, seconds: u64) -> io::Result<Figures> {
-        Self::loaded(ask, |server| generator::run_with(ask.generator, server, self.tools, &ask.job, seconds))
+        Self::loaded(ask, |server| {
+            generator::run_with(ask.generator, server, self.tools, &ask.job, seconds)
+        })
     }
 
-    /// Stops the server when the time is over. wrk reads on while there is more to read, and does not look at its
-    /// clock before: against a server that sends faster than wrk reads it ends by chance, or never.
+    /// Stops the server when the time is over. wrk reads on while there is more to read, and does
+    /// not look at its clock before: against a server that sends faster than wrk reads it ends by
+    /// chance, or never.
     fn flooded(&self, ask: &Ask<'_>, seconds: u64) -> io::Result<Figures> {
         Self::loaded(ask, |server| {
             let wrk = ask.generator.start(server, self.tools, &ask.job, seconds)?;
@@ -266,11 +296,14 @@ impl Bench<'_> {
         let saved = output_folder().map_err(io::Error::other)?.join("echo.json");
         let ((rates, lines), spent) = generator::observe(server, |server| {
             let mut command = guarded(&self.tools.gust, "KILL");
-            command.args(gust::options(&ask.job, seconds)).args(["--quiet", "--format", "echo", "--save"]);
+            command
+                .args(gust::options(&ask.job, seconds))
+                .args(["--quiet", "--format", "echo", "--save"]);
             command.arg(&saved).arg(ask.job.url(server.address));
             let ended = Child::spawn(&mut command, ask.job.within(seconds))?.finish()?;
-            let rates = gust::parse(&fs::read_to_string(&saved)?)
-                .ok_or_else(|| io::Error::other(format!("gust kept nothing: {}", ended.last_words())))?;
+            let rates = gust::parse(&fs::read_to_string(&saved)?).ok_or_else(|| {
+                io::Error::other(format!("gust kept nothing: {}", ended.last_words()))
+            })?;
             Ok((rates, without_address(&ended.output)))
         })?;
         fs::remove_file(&saved)?;
@@ -279,7 +312,8 @@ impl Bench<'_> {
 }
 
 fn figures(figures: Figures, rates: Rates) -> Figures {
-    let figures = figures.number("rate", rates.per_second).number("p50", rates.p50).number("p99", rates.p99);
+    let figures =
+        figures.number("rate", rates.per_second).number("p50", rates.p50).number("p99", rates.p99);
     figures.problems(rates.problems)
 }
 
@@ -307,7 +341,8 @@ fn commands(asks: &[Ask<'_>], seconds: u64) -> Vec<String> {
 fn section(claim: Claim, commands: &[String], tables: &str) -> String {
     let commands: String = commands.iter().map(|command| format!("- `{command}`\n")).collect();
     format!(
-        "\n## {}\n\n**Then:** {}\n\n**Today:**\n\n{commands}\n{tables}\n**What the original figure hides:** {}\n",
+        "\n## {}\n\n**Then:** {}\n\n**Today:**\n\n{commands}\n{tables}\n**What the original \
+         figure hides:** {}\n",
         claim.title, claim.then, claim.hides
     )
 }
@@ -321,8 +356,8 @@ mod tests {
         let claim = Claim { title: "A against B", then: "1 and 2.", hides: "Much." };
         assert_eq!(
             section(claim, &["wrk -t1 /".to_owned()], "| table |\n"),
-            "\n## A against B\n\n**Then:** 1 and 2.\n\n**Today:**\n\n- `wrk -t1 /`\n\n| table |\n\n\
-             **What the original figure hides:** Much.\n"
+            "\n## A against B\n\n**Then:** 1 and 2.\n\n**Today:**\n\n- `wrk -t1 /`\n\n| table \
+             |\n\n**What the original figure hides:** Much.\n"
         );
     }
 

@@ -42,7 +42,7 @@ pub struct Error {
 /// use filoplume::{Error, Result};
 ///
 /// fn port(text: &str) -> Result<u16> {
-///     let port: u16 = text.parse()?;                                        // what goes wrong here is a 500
+///     let port: u16 = text.parse()?; // what goes wrong here is a 500
 ///     if port < 1024 {
 ///         return Err(Error::bad_request("ports below 1024 are reserved"));
 ///     }
@@ -75,7 +75,8 @@ struct Inner {
 /// What `?` makes an [`Error`] of: every `std::error::Error` that threads may share.
 #[diagnostic::on_unimplemented(
     message = "`?` cannot make an `Error` of `{Self}`",
-    label = "`?` takes what implements `std::error::Error`; or return `Result<_, {Self}>`, and `IntoResponse` says its status"
+    label = "`?` takes what implements `std::error::Error`; or return `Result<_, {Self}>`, and \
+             `IntoResponse` says its status"
 )]
 pub trait Failure: StdError + Send + Sync + 'static {}
 
@@ -87,7 +88,8 @@ impl<E: StdError + Send + Sync + 'static> Failure for E {}
 /// ```
 /// use filoplume::Error;
 ///
-/// let error = Error::unprocessable("the order is wrong").with_field("items[2].price", "must not be negative");
+/// let error = Error::unprocessable("the order is wrong")
+///     .with_field("items[2].price", "must not be negative");
 /// let wrong = &error.fields()[0];
 /// assert_eq!(wrong.field, "items[2].price");
 /// assert_eq!(wrong.message, "must not be negative");
@@ -107,8 +109,14 @@ impl Error {
     /// ```
     /// use filoplume::prelude::*;
     ///
-    /// let app = App::new().get("/old", || Err::<(), _>(Error::new(StatusCode::GONE, "it was here until May")));
-    /// app.test().get("/old").send().assert_status(410).assert_contains("it was here until May");
+    /// let app = App::new().get("/old", || {
+    ///     Err::<(), _>(Error::new(StatusCode::GONE, "it was here until May"))
+    /// });
+    /// app.test()
+    ///     .get("/old")
+    ///     .send()
+    ///     .assert_status(410)
+    ///     .assert_contains("it was here until May");
     /// ```
     pub fn new(status: StatusCode, detail: impl Into<Cow<'static, str>>) -> Self {
         Self { inner: Box::new(Inner { detail: Some(detail.into()), ..Inner::of(status) }) }
@@ -119,7 +127,8 @@ impl Error {
     /// ```
     /// use filoplume::prelude::*;
     ///
-    /// let app = App::new().get("/tea", || Err::<(), _>(Error::status(StatusCode::IM_A_TEAPOT)));
+    /// let app =
+    ///     App::new().get("/tea", || Err::<(), _>(Error::status(StatusCode::IM_A_TEAPOT)));
     /// app.test().get("/tea").send().assert_status(418);
     /// ```
     pub fn status(status: StatusCode) -> Self {
@@ -131,7 +140,8 @@ impl Error {
     /// ```
     /// use filoplume::prelude::*;
     ///
-    /// let app = App::new().get("/", || Err::<(), _>(Error::internal("the disk of db-3 is full")));
+    /// let app =
+    ///     App::new().get("/", || Err::<(), _>(Error::internal("the disk of db-3 is full")));
     /// let response = app.test().get("/").send();
     /// assert!(!response.assert_status(500).text().contains("db-3"));
     /// ```
@@ -144,15 +154,21 @@ impl Error {
         Self::new(StatusCode::BAD_REQUEST, detail)
     }
 
-    /// Returns a `401`: it is not known who asks. RFC 9110, 11.6.1 wants a `WWW-Authenticate` with it.
+    /// Returns a `401`: it is not known who asks. RFC 9110, 11.6.1 wants a `WWW-Authenticate` with
+    /// it.
     ///
     /// ```
     /// use filoplume::prelude::*;
     ///
     /// let app = App::new().get("/", || -> Result<()> {
-    ///     Err(Error::unauthorized("log in first").with_header("www-authenticate", "Bearer")?)
+    ///     Err(Error::unauthorized("log in first")
+    ///         .with_header("www-authenticate", "Bearer")?)
     /// });
-    /// app.test().get("/").send().assert_status(401).assert_header("www-authenticate", "Bearer");
+    /// app.test()
+    ///     .get("/")
+    ///     .send()
+    ///     .assert_status(401)
+    ///     .assert_header("www-authenticate", "Bearer");
     /// ```
     pub fn unauthorized(detail: impl Into<Cow<'static, str>>) -> Self {
         Self::new(StatusCode::UNAUTHORIZED, detail)
@@ -254,8 +270,8 @@ impl Error {
     /// Returns the cause, or a cause of the cause, if it is of type `E`.
     ///
     /// ```
-    /// use std::io;
     /// use filoplume::Error;
+    /// use std::io;
     ///
     /// let error = Error::from(io::Error::from(io::ErrorKind::NotFound));
     /// let cause = error.downcast_ref::<io::Error>().map(io::Error::kind);
@@ -291,25 +307,28 @@ impl Error {
         text
     }
 
-    /// Returns the error that a response stands for. Middleware sees failures as responses, with the error beside them.
+    /// Returns the error that a response stands for. Middleware sees failures as responses, with
+    /// the error beside them.
     ///
     /// ```
     /// use filoplume::prelude::*;
     ///
-    /// let app = App::new().get("/", || Err::<(), _>(Error::conflict("lent out"))).with(|request: Request, next: Next| {
-    ///     let response = next.run(request);
-    ///     let detail = Error::of(&response).and_then(Error::detail);
-    ///     assert_eq!(detail, Some("lent out"));
-    ///     response
-    /// });
+    /// let app = App::new().get("/", || Err::<(), _>(Error::conflict("lent out"))).with(
+    ///     |request: Request, next: Next| {
+    ///         let response = next.run(request);
+    ///         let detail = Error::of(&response).and_then(Error::detail);
+    ///         assert_eq!(detail, Some("lent out"));
+    ///         response
+    ///     },
+    /// );
     /// app.test().get("/").send().assert_status(409);
     /// ```
     pub fn of(response: &Response) -> Option<&Self> {
         response.extensions().get::<Arc<Self>>().map(|error| &**error)
     }
 
-    /// Returns the response that stands for this error. It has no content yet: that comes at the outermost place, in
-    /// the form that the client prefers, unless middleware gave it one.
+    /// Returns the response that stands for this error. It has no content yet: that comes at the
+    /// outermost place, in the form that the client prefers, unless middleware gave it one.
     pub(crate) fn into_pending_response(self) -> Response {
         let mut response = Response::new(self.inner.status.as_u16());
         *response.headers_mut() = self.inner.headers.clone();

@@ -70,8 +70,9 @@ impl Error {
         let name = self.inner.own_response?;
         let short = name.rsplit("::").next().unwrap_or(name);
         Some(format!(
-            "`{name}` says by `IntoResponse` how it is answered, and `?` made a plain 500 of it: add \
-             `.error_response::<{short}>()` to the app, or let the handler return `Result<_, {short}>`"
+            "`{name}` says by `IntoResponse` how it is answered, and `?` made a plain 500 of it: \
+             add `.error_response::<{short}>()` to the app, or let the handler return `Result<_, \
+             {short}>`"
         ))
     }
 }
@@ -107,7 +108,15 @@ mod tests {
 
     #[test]
     fn what_becomes_a_response_is_known_of_any_type() {
-        assert!(is_response::<Error>() && is_response::<String>() && is_response::<Option<&'static str>>());
-        assert!(!is_response::<std::io::Error>() && !is_response::<u32>() && !is_response::<Option<u32>>());
+        assert!(
+            is_response::<Error>()
+                && is_response::<String>()
+                && is_response::<Option<&'static str>>()
+        );
+        assert!(
+            !is_response::<std::io::Error>()
+                && !is_response::<u32>()
+                && !is_response::<Option<u32>>()
+        );
     }
 }

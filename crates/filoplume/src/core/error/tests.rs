@@ -36,6 +36,7 @@ fn what_is_printed_names_status_fields_and_causes() {
         .with_source(Message("count is 0".to_owned()));
     assert_eq!(
         format!("{error:?}"),
-        "422 Unprocessable Entity: the order is wrong\n  items[0].count: must be positive\n  caused by: count is 0"
+        "422 Unprocessable Entity: the order is wrong\n  items[0].count: must be positive\n  \
+         caused by: count is 0"
     );
 }

@@ -14,7 +14,9 @@ impl Error {
     /// use filoplume::prelude::*;
     ///
     /// fn quantity(text: String) -> Result<String> {
-    ///     let count: u32 = text.parse().map_err(|error| Error::bad_request("no number").with_source(error))?;
+    ///     let count: u32 = text
+    ///         .parse()
+    ///         .map_err(|error| Error::bad_request("no number").with_source(error))?;
     ///     Ok(format!("{count} pieces"))
     /// }
     ///
@@ -42,7 +44,10 @@ impl Error {
     /// use filoplume::prelude::*;
     ///
     /// let app = App::new().post("/sign-up", || {
-    ///     Err::<(), _>(Error::unprocessable("please look at the form again").with_field("email", "is taken"))
+    ///     Err::<(), _>(
+    ///         Error::unprocessable("please look at the form again")
+    ///             .with_field("email", "is taken"),
+    ///     )
     /// });
     /// let response = app.test().post("/sign-up").send();
     /// response.assert_status(422).assert_contains(r#""field":"email""#);
@@ -60,9 +65,16 @@ impl Error {
     ///
     /// let app = App::new().post("/buy", || {
     ///     let error = Error::new(StatusCode::PAYMENT_REQUIRED, "30 are missing");
-    ///     Err::<(), _>(error.with_type("https://example.org/problems/no-money").with_title("Not enough money"))
+    ///     Err::<(), _>(
+    ///         error
+    ///             .with_type("https://example.org/problems/no-money")
+    ///             .with_title("Not enough money"),
+    ///     )
     /// });
-    /// app.test().post("/buy").send().assert_contains(r#""type":"https://example.org/problems/no-money""#);
+    /// app.test()
+    ///     .post("/buy")
+    ///     .send()
+    ///     .assert_contains(r#""type":"https://example.org/problems/no-money""#);
     /// ```
     #[must_use]
     pub fn with_type(mut self, uri: impl Into<Cow<'static, str>>) -> Self {
@@ -70,13 +82,15 @@ impl Error {
         self
     }
 
-    /// Sets the title of this kind of problem, for one that has a [type](Self::with_type) of its own (RFC 9457, 3.1.3).
-    /// Otherwise it is the name of the status.
+    /// Sets the title of this kind of problem, for one that has a [type](Self::with_type) of its
+    /// own (RFC 9457, 3.1.3). Otherwise it is the name of the status.
     ///
     /// ```
     /// use filoplume::Error;
     ///
-    /// let error = Error::conflict("bob has it").with_type("https://example.org/problems/lent").with_title("Lent out");
+    /// let error = Error::conflict("bob has it")
+    ///     .with_type("https://example.org/problems/lent")
+    ///     .with_title("Lent out");
     /// assert_eq!(error.title(), Some("Lent out"));
     /// ```
     #[must_use]
@@ -125,7 +139,11 @@ impl Error {
     /// # Errors
     ///
     /// If the name is no token or the value has a control character.
-    pub fn with_header(mut self, name: &str, value: impl AsRef<[u8]>) -> Result<Self, InvalidHeader> {
+    pub fn with_header(
+        mut self,
+        name: &str,
+        value: impl AsRef<[u8]>,
+    ) -> Result<Self, InvalidHeader> {
         self.inner.headers.append(name, value)?;
         Ok(self)
     }

@@ -26,7 +26,11 @@ use crate::semantics::media_type::trim;
 ///
 /// let app = App::new().get("/", |cookies: Cookies| cookies.received().len().to_string());
 /// let many = "a=b; ".repeat(COOKIES_MAX + 1);
-/// app.test().get("/").header("cookie", &many).send().assert_text(&COOKIES_MAX.to_string());
+/// app.test()
+///     .get("/")
+///     .header("cookie", &many)
+///     .send()
+///     .assert_text(&COOKIES_MAX.to_string());
 /// ```
 pub const COOKIES_MAX: usize = 180;
 
@@ -37,7 +41,8 @@ pub const COOKIES_MAX: usize = 180;
 /// use filoplume::prelude::*;
 ///
 /// let app = App::new().post("/draft", |cookies: Cookies, text: String| {
-///     if text.len() > SET_COOKIE_BYTES_MAX / 4 {                        // encoded it may be three times as long
+///     if text.len() > SET_COOKIE_BYTES_MAX / 4 {
+///         // encoded it may be three times as long
 ///         return Err(Error::unprocessable("too long for a cookie"));
 ///     }
 ///     cookies.set("draft", text);
@@ -47,13 +52,15 @@ pub const COOKIES_MAX: usize = 180;
 /// ```
 pub const SET_COOKIE_BYTES_MAX: usize = 4096;
 
-/// What cannot stand in the value of a cookie (RFC 6265, 4.1.1), and the percent sign that stands for it.
-const NOT_IN_VALUE: &AsciiSet = &CONTROLS.add(b' ').add(b'"').add(b'%').add(b',').add(b';').add(b'\\');
+/// What cannot stand in the value of a cookie (RFC 6265, 4.1.1), and the percent sign that stands
+/// for it.
+const NOT_IN_VALUE: &AsciiSet =
+    &CONTROLS.add(b' ').add(b'"').add(b'%').add(b',').add(b';').add(b'\\');
 
 /// The cookies of a request, and those that go out with the response.
 ///
-/// What is set or removed here is sent with whatever the handler returns, errors too: nothing has to be handed back.
-/// A panic sends nothing.
+/// What is set or removed here is sent with whatever the handler returns, errors too: nothing has
+/// to be handed back. A panic sends nothing.
 ///
 /// ```
 /// use filoplume::prelude::*;
@@ -70,9 +77,10 @@ const NOT_IN_VALUE: &AsciiSet = &CONTROLS.add(b' ').add(b'"').add(b'%').add(b','
 /// set.assert_header("set-cookie", "theme=dark; HttpOnly; SameSite=Lax; Secure; Path=/");
 /// ```
 ///
-/// What a cookie does not say itself is chosen for safety: `HttpOnly`, `SameSite=Lax`, `Path=/`, and `Secure` unless the
-/// app runs in [development mode](crate::App::development). Browsers take `Secure` cookies over plain HTTP from
-/// `localhost` only; for another host without TLS the cookie says so itself:
+/// What a cookie does not say itself is chosen for safety: `HttpOnly`, `SameSite=Lax`, `Path=/`,
+/// and `Secure` unless the app runs in [development mode](crate::App::development). Browsers take
+/// `Secure` cookies over plain HTTP from `localhost` only; for another host without TLS the cookie
+/// says so itself:
 ///
 /// ```
 /// use filoplume::extract::Cookie;
@@ -81,12 +89,16 @@ const NOT_IN_VALUE: &AsciiSet = &CONTROLS.add(b' ').add(b'"').add(b'%').add(b','
 /// let app = App::new().get("/", |cookies: Cookies| {
 ///     cookies.add(Cookie::build(("seen", "yes")).secure(false).path("/app"));
 /// });
-/// app.test().get("/").send().assert_header("set-cookie", "seen=yes; HttpOnly; SameSite=Lax; Path=/app");
+/// app.test()
+///     .get("/")
+///     .send()
+///     .assert_header("set-cookie", "seen=yes; HttpOnly; SameSite=Lax; Path=/app");
 /// ```
 ///
-/// Cookies can be read and written by whoever has the browser. [`signed`](Self::signed) ones cannot be changed there,
-/// [`encrypted`](Self::encrypted) ones not be read either. Values may be any text: they are percent-encoded on their way.
-/// What comes and is no cookie is skipped, as RFC 6265, 5.4 leaves it to the server.
+/// Cookies can be read and written by whoever has the browser. [`signed`](Self::signed) ones cannot
+/// be changed there, [`encrypted`](Self::encrypted) ones not be read either. Values may be any
+/// text: they are percent-encoded on their way. What comes and is no cookie is skipped, as RFC
+/// 6265, 5.4 leaves it to the server.
 #[derive(Clone)]
 pub struct Cookies {
     jar: Arc<Mutex<Jar>>,
@@ -100,7 +112,8 @@ struct Jar {
 }
 
 impl Cookies {
-    /// Returns the cookies of a request. For middleware: what is set here is sent by [`write_to`](Self::write_to) only.
+    /// Returns the cookies of a request. For middleware: what is set here is sent by
+    /// [`write_to`](Self::write_to) only.
     ///
     /// ```
     /// use filoplume::prelude::*;
@@ -120,11 +133,16 @@ impl Cookies {
     pub fn of(request: &Request) -> Self {
         let fields = request.headers().get_all("cookie");
         let received = fields.flat_map(|field| field.split(|&byte| byte == b';')).filter_map(parse);
-        let jar = Jar { received: received.take(COOKIES_MAX).collect(), changes: Vec::new(), is_sent: false };
+        let jar = Jar {
+            received: received.take(COOKIES_MAX).collect(),
+            changes: Vec::new(),
+            is_sent: false,
+        };
         Self { jar: Arc::new(Mutex::new(jar)) }
     }
 
-    /// Returns the value of a cookie, as it was set here or came. Of several with one name it is the first.
+    /// Returns the value of a cookie, as it was set here or came. Of several with one name it is
+    /// the first.
     pub fn get(&self, name: &str) -> Option<String> {
         let jar = self.jar.lock();
         if let Some(change) = jar.changes.iter().find(|change| change.name() == name) {
@@ -139,7 +157,11 @@ impl Cookies {
     /// use filoplume::prelude::*;
     ///
     /// let app = App::new().get("/", |cookies: Cookies| {
-    ///     cookies.received().iter().map(|(name, value)| format!("{name} is {value}\n")).collect::<String>()
+    ///     cookies
+    ///         .received()
+    ///         .iter()
+    ///         .map(|(name, value)| format!("{name} is {value}\n"))
+    ///         .collect::<String>()
     /// });
     /// app.test().get("/").header("cookie", "a=1; b=2").send().assert_text("a is 1\nb is 2\n");
     /// ```
@@ -152,17 +174,25 @@ impl Cookies {
         self.add(Cookie::new(name, value));
     }
 
-    /// Sends a cookie with its attributes. A name that is no token, and one that is too long for browsers, is a `500`.
+    /// Sends a cookie with its attributes. A name that is no token, and one that is too long for
+    /// browsers, is a `500`.
     ///
     /// ```
     /// use filoplume::extract::{Cookie, SameSite, cookie::time::Duration};
     /// use filoplume::prelude::*;
     ///
     /// let app = App::new().get("/", |cookies: Cookies| {
-    ///     cookies.add(Cookie::build(("id", "17")).max_age(Duration::days(30)).same_site(SameSite::Strict));
+    ///     cookies.add(
+    ///         Cookie::build(("id", "17"))
+    ///             .max_age(Duration::days(30))
+    ///             .same_site(SameSite::Strict),
+    ///     );
     /// });
     /// let answer = app.test().get("/").send();
-    /// answer.assert_header("set-cookie", "id=17; HttpOnly; SameSite=Strict; Secure; Path=/; Max-Age=2592000");
+    /// answer.assert_header(
+    ///     "set-cookie",
+    ///     "id=17; HttpOnly; SameSite=Strict; Secure; Path=/; Max-Age=2592000",
+    /// );
     /// ```
     pub fn add(&self, cookie: impl Into<Cookie<'static>>) {
         let cookie = cookie.into();
@@ -177,8 +207,8 @@ impl Cookies {
         jar.changes.push(cookie);
     }
 
-    /// Lets the browser forget a cookie. One that was set with another path or with a domain is only forgotten with the
-    /// same: `cookies.remove(Cookie::build("id").path("/app"))`.
+    /// Lets the browser forget a cookie. One that was set with another path or with a domain is
+    /// only forgotten with the same: `cookies.remove(Cookie::build("id").path("/app"))`.
     ///
     /// ```
     /// use filoplume::prelude::*;
@@ -198,8 +228,8 @@ impl Cookies {
         self.add(cookie);
     }
 
-    /// Returns the cookies whose values are signed: they can be read in the browser, and not be changed there, given
-    /// another name, or made up.
+    /// Returns the cookies whose values are signed: they can be read in the browser, and not be
+    /// changed there, given another name, or made up.
     ///
     /// ```
     /// use filoplume::Key;
@@ -213,21 +243,26 @@ impl Cookies {
     /// app.test().get("/").header("cookie", "user=admin").send().assert_status(401);
     /// ```
     ///
-    /// A copy of a signed cookie stays valid for as long as the key: what must end is kept in sessions.
+    /// A copy of a signed cookie stays valid for as long as the key: what must end is kept in
+    /// sessions.
     pub fn signed<'a>(&'a self, key: &'a Key) -> ProtectedCookies<'a> {
         ProtectedCookies { cookies: self, key, protection: Protection::Signed }
     }
 
-    /// Returns the cookies whose values are encrypted and authenticated: as [signed](Self::signed) ones, and not to be
-    /// read in the browser either.
+    /// Returns the cookies whose values are encrypted and authenticated: as [signed](Self::signed)
+    /// ones, and not to be read in the browser either.
     ///
     /// ```
     /// use filoplume::Key;
     /// use filoplume::prelude::*;
     ///
     /// let app = App::new()
-    ///     .post("/basket", |cookies: Cookies, State(key): State<Key>| cookies.encrypted(&key).set("basket", "3 apples"))
-    ///     .get("/basket", |cookies: Cookies, State(key): State<Key>| cookies.encrypted(&key).get("basket"))
+    ///     .post("/basket", |cookies: Cookies, State(key): State<Key>| {
+    ///         cookies.encrypted(&key).set("basket", "3 apples")
+    ///     })
+    ///     .get("/basket", |cookies: Cookies, State(key): State<Key>| {
+    ///         cookies.encrypted(&key).get("basket")
+    ///     })
     ///     .state(Key::generate());
     /// let client = app.test();
     /// client.post("/basket").send();
@@ -242,8 +277,8 @@ impl Cookies {
     ///
     /// # Errors
     ///
-    /// If a cookie cannot be sent: its name is no token, an attribute has a semicolon, or it is longer than
-    /// [`SET_COOKIE_BYTES_MAX`].
+    /// If a cookie cannot be sent: its name is no token, an attribute has a semicolon, or it is
+    /// longer than [`SET_COOKIE_BYTES_MAX`].
     pub fn write_to(&self, response: &mut Response, context: &Context<'_>) -> Result<()> {
         let changes = {
             let mut jar = self.jar.lock();
@@ -265,7 +300,8 @@ impl fmt::Debug for Cookies {
     }
 }
 
-/// Cookies whose values are signed or encrypted. Made by [`Cookies::signed`] and [`Cookies::encrypted`].
+/// Cookies whose values are signed or encrypted. Made by [`Cookies::signed`] and
+/// [`Cookies::encrypted`].
 ///
 /// ```
 /// use filoplume::Key;
@@ -294,7 +330,8 @@ enum Protection {
 }
 
 impl ProtectedCookies<'_> {
-    /// Returns the value of a cookie; `None` too if it was not made with this key and for this name.
+    /// Returns the value of a cookie; `None` too if it was not made with this key and for this
+    /// name.
     pub fn get(&self, name: &str) -> Option<String> {
         let value = self.cookies.get(name)?;
         match self.protection {
@@ -333,15 +370,17 @@ fn purpose(name: &str) -> String {
 
 /// One `name=value` of a `Cookie` field. `None` if it is none: it is skipped.
 ///
-/// Around names and values stand spaces and tabs (RFC 6265, 5.2), and nothing else is taken off: a cookie whose name begins
-/// with another white space of Unicode is one that any host of the domain may set, and would be taken for a `__Host-` one.
+/// Around names and values stand spaces and tabs (RFC 6265, 5.2), and nothing else is taken off: a
+/// cookie whose name begins with another white space of Unicode is one that any host of the domain
+/// may set, and would be taken for a `__Host-` one.
 fn parse(pair: &[u8]) -> Option<(String, String)> {
     let (name, value) = std::str::from_utf8(pair).ok()?.split_once('=')?;
     let (name, value) = (trim(name), trim(value));
     if name.is_empty() {
         return None;
     }
-    let unquoted = value.strip_prefix('"').and_then(|value| value.strip_suffix('"')).unwrap_or(value);
+    let unquoted =
+        value.strip_prefix('"').and_then(|value| value.strip_suffix('"')).unwrap_or(value);
     let value = percent_decode_str(unquoted).decode_utf8().unwrap_or(Cow::Borrowed(unquoted));
     Some((name.to_owned(), value.into_owned()))
 }
@@ -369,8 +408,9 @@ pub(crate) fn add_set_cookie(
     {
         return Err(refused("has an attribute with a semicolon or control character"));
     }
-    let prefixed =
-        |prefix: &str| name.get(..prefix.len()).is_some_and(|start| start.eq_ignore_ascii_case(prefix));
+    let prefixed = |prefix: &str| {
+        name.get(..prefix.len()).is_some_and(|start| start.eq_ignore_ascii_case(prefix))
+    };
     // Browsers drop such cookies if they do not keep what their names promise.
     if prefixed("__Host-") || prefixed("__Secure-") {
         cookie.set_secure(true);
@@ -398,8 +438,8 @@ pub(crate) fn add_set_cookie(
     if line.len() > SET_COOKIE_BYTES_MAX {
         let length = line.len();
         return Err(refused(&format!(
-            "has {length} bytes, and browsers drop what is longer than {SET_COOKIE_BYTES_MAX}: keep the data in a session \
-             on the server, or less of it"
+            "has {length} bytes, and browsers drop what is longer than {SET_COOKIE_BYTES_MAX}: \
+             keep the data in a session on the server, or less of it"
         )));
     }
     response.add_header("set-cookie", line)?;

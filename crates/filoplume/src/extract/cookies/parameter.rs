@@ -24,7 +24,8 @@ impl Extract for Cookies {
     }
 }
 
-/// [`Cookies`] was called by an extractor that does not pass [`Extract::configure`] on: cookies would not be sent.
+/// [`Cookies`] was called by an extractor that does not pass [`Extract::configure`] on: cookies
+/// would not be sent.
 ///
 /// ```
 /// use filoplume::extract::CookiesRejection;
@@ -38,7 +39,10 @@ impl Extract for Cookies {
 /// impl Extract for Theme {
 ///     type Rejection = CookiesRejection;
 ///
-///     fn extract(request: &mut Request, context: &Context<'_>) -> Result<Self, CookiesRejection> {
+///     fn extract(
+///         request: &mut Request,
+///         context: &Context<'_>,
+///     ) -> Result<Self, CookiesRejection> {
 ///         let cookies = Cookies::extract(request, context)?;
 ///         Ok(Self(cookies.get("theme").unwrap_or("light".to_owned())))
 ///     }
@@ -48,7 +52,12 @@ impl Extract for Cookies {
 ///     }
 /// }
 ///
-/// App::new().get("/", |Theme(theme): Theme| theme).test().get("/").send().assert_text("light");
+/// App::new()
+///     .get("/", |Theme(theme): Theme| theme)
+///     .test()
+///     .get("/")
+///     .send()
+///     .assert_text("light");
 /// ```
 #[derive(Clone, Debug)]
 pub struct CookiesRejection {
@@ -58,8 +67,8 @@ pub struct CookiesRejection {
 impl fmt::Display for CookiesRejection {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(
-            "an extractor takes `Cookies` and does not say so: call `Cookies::configure(options)` in its `configure`, \
-             or use `Cookies::of(request)`, which only reads",
+            "an extractor takes `Cookies` and does not say so: call `Cookies::configure(options)` \
+             in its `configure`, or use `Cookies::of(request)`, which only reads",
         )
     }
 }

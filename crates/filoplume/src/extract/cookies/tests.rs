@@ -27,7 +27,8 @@ fn pairs_are_read_leniently() {
 
 #[test]
 fn values_are_encoded_so_that_they_come_back() {
-    for value in ["plain", "a b", "a;b, c", "100%", "%41", "\"quoted\"", "ä\\ö", "line\r\nend", ""] {
+    for value in ["plain", "a b", "a;b, c", "100%", "%41", "\"quoted\"", "ä\\ö", "line\r\nend", ""]
+    {
         let line = sent(("name", value)).expect("it can be sent");
         let (pair, attributes) = line.split_once(';').expect("it has attributes");
         assert_eq!(attributes, " HttpOnly; SameSite=Lax; Secure; Path=/", "{line}");
@@ -43,7 +44,9 @@ fn what_would_be_dropped_or_misread_is_refused() {
     let cookie = Cookie::build(("a", "b")).path("/; Domain=evil.example");
     assert!(sent(cookie).is_err_and(|error| error.contains("semicolon")));
     let long = "x".repeat(SET_COOKIE_BYTES_MAX);
-    assert!(sent(("a", long)).is_err_and(|error| error.contains("4096") && error.contains("session")));
+    assert!(
+        sent(("a", long)).is_err_and(|error| error.contains("4096") && error.contains("session"))
+    );
 }
 
 #[test]

@@ -12,15 +12,23 @@ use super::parser::Parser;
 use super::rejection::MultipartRejection;
 use crate::disk::File;
 
-/// One field of a [`Multipart`](super::Multipart): a text or a file. Its content is read as it arrives.
+/// One field of a [`Multipart`](super::Multipart): a text or a file. Its content is read as it
+/// arrives.
 ///
 /// ```
 /// use filoplume::prelude::*;
 /// use filoplume::testing::MultipartForm;
 ///
 /// fn upload(mut form: Multipart) -> Result<String> {
-///     let Some(field) = form.next_field()? else { return Err(Error::bad_request("an empty form")) };
-///     let told = format!("{}: {:?}, {:?}", field.name(), field.file_name(), field.content_type());
+///     let Some(field) = form.next_field()? else {
+///         return Err(Error::bad_request("an empty form"));
+///     };
+///     let told = format!(
+///         "{}: {:?}, {:?}",
+///         field.name(),
+///         field.file_name(),
+///         field.content_type()
+///     );
 ///     Ok(format!("{told}, {} bytes", field.bytes()?.len()))
 /// }
 ///
@@ -42,11 +50,11 @@ impl<'a> Field<'a> {
         &self.parser.head.name
     }
 
-    /// Returns the name of the file, as the client calls it: without folders and control characters, and `None` if
-    /// nothing is left, as for a file that was not chosen.
+    /// Returns the name of the file, as the client calls it: without folders and control
+    /// characters, and `None` if nothing is left, as for a file that was not chosen.
     ///
-    /// It is still the client's choice, and may be `.htaccess`, or the name of what is there already: show it and keep
-    /// it, but save files under names of your own.
+    /// It is still the client's choice, and may be `.htaccess`, or the name of what is there
+    /// already: show it and keep it, but save files under names of your own.
     pub fn file_name(&self) -> Option<&str> {
         self.parser.head.file_name.as_deref()
     }
@@ -70,7 +78,8 @@ impl<'a> Field<'a> {
     ///
     /// # Errors
     ///
-    /// If it is longer than [`memory_bytes_max`](super::MultipartLimits::memory_bytes_max), or the form is malformed.
+    /// If it is longer than [`memory_bytes_max`](super::MultipartLimits::memory_bytes_max), or the
+    /// form is malformed.
     pub fn bytes(self) -> Result<Bytes, MultipartRejection> {
         self.collect().map(Into::into)
     }
@@ -82,12 +91,14 @@ impl<'a> Field<'a> {
     /// As of [`bytes`](Self::bytes), and if it is not UTF-8.
     pub fn text(self) -> Result<String, MultipartRejection> {
         let field = self.name().to_owned();
-        String::from_utf8(self.collect()?)
-            .map_err(|error| MultipartRejection::NotUtf8 { field, at: error.utf8_error().valid_up_to() })
+        String::from_utf8(self.collect()?).map_err(|error| MultipartRejection::NotUtf8 {
+            field,
+            at: error.utf8_error().valid_up_to(),
+        })
     }
 
-    /// Writes the rest of the content to a new file, and returns its length. A file that is there already is
-    /// not overwritten; one that could not be finished is removed.
+    /// Writes the rest of the content to a new file, and returns its length. A file that is there
+    /// already is not overwritten; one that could not be finished is removed.
     ///
     /// ```
     /// use filoplume::prelude::*;
@@ -96,8 +107,10 @@ impl<'a> Field<'a> {
     /// # let uploads = tempfile::tempdir()?;
     /// # let folder = uploads.path().to_owned();
     /// let app = App::new().post("/", move |mut form: Multipart| -> Result<String> {
-    ///     let Some(field) = form.next_field()? else { return Err(Error::bad_request("no file")) };
-    ///     let length = field.save_to(folder.join("17.upload"))?;               // a name of our own
+    ///     let Some(field) = form.next_field()? else {
+    ///         return Err(Error::bad_request("no file"));
+    ///     };
+    ///     let length = field.save_to(folder.join("17.upload"))?; // a name of our own
     ///     Ok(format!("{length} bytes are kept"))
     /// });
     /// let form = MultipartForm::new().file("photo", "cat.png", "image/png", b"meow");
@@ -107,8 +120,9 @@ impl<'a> Field<'a> {
     ///
     /// # Errors
     ///
-    /// If the file is there already or cannot be written, or the form is malformed or too long. `?` tells these apart:
-    /// what is the client's fault is answered as such, the rest, such as a full disk, with `500`.
+    /// If the file is there already or cannot be written, or the form is malformed or too long. `?`
+    /// tells these apart: what is the client's fault is answered as such, the rest, such as a full
+    /// disk, with `500`.
     pub fn save_to(mut self, path: impl AsRef<Path>) -> io::Result<u64> {
         let path = path.as_ref();
         let mut file = File::create_new(path)?;
@@ -149,7 +163,10 @@ impl<'a> Field<'a> {
                 return Ok(collected);
             }
             if (collected.len() + content.len()) as u64 > bytes_max {
-                return Err(MultipartRejection::FieldTooLong { field: self.name().to_owned(), bytes_max });
+                return Err(MultipartRejection::FieldTooLong {
+                    field: self.name().to_owned(),
+                    bytes_max,
+                });
             }
             collected.extend_from_slice(content);
             let count = content.len();

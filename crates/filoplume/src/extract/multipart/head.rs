@@ -13,7 +13,8 @@ use crate::semantics::media_type::{essence, parameters, trim};
 pub(super) struct PartHead {
     pub(super) name: String,
     pub(super) file_name: Option<String>,
-    /// Whether there is a file name, be it empty: browsers send that for a file that was not chosen.
+    /// Whether there is a file name, be it empty: browsers send that for a file that was not
+    /// chosen.
     pub(super) is_file: bool,
     pub(super) headers: Headers,
 }
@@ -25,7 +26,8 @@ impl PartHead {
         let mut headers = Headers::new();
         for line in head.split("\r\n").filter(|line| !line.is_empty()) {
             let (name, value) = line.split_once(':').ok_or(MultipartProblem::Head)?;
-            // Refuses what is no token, a folded line with it, and every control character but HTAB.
+            // Refuses what is no token, a folded line with it, and every control character but
+            // HTAB.
             headers.append(name, trim(value)).map_err(|_| MultipartProblem::Head)?;
         }
         let encoding = headers.get_str("content-transfer-encoding").unwrap_or("binary");
@@ -36,7 +38,8 @@ impl PartHead {
         let (Some(disposition), None) = (dispositions.next(), dispositions.next()) else {
             return Err(MultipartProblem::Disposition);
         };
-        let disposition = std::str::from_utf8(disposition).map_err(|_| MultipartProblem::HeadNotUtf8)?;
+        let disposition =
+            std::str::from_utf8(disposition).map_err(|_| MultipartProblem::HeadNotUtf8)?;
         let Disposition { name, file_name } = Disposition::parse(disposition)?;
         drop(dispositions);
         let is_file = file_name.is_some();
@@ -74,13 +77,14 @@ impl Disposition {
                 return Err(MultipartProblem::Disposition);
             }
         }
-        // RFC 7578, 4.2 forbids `filename*`; clients send it all the same, and then it is the better one.
+        // RFC 7578, 4.2 forbids `filename*`; clients send it all the same, and then it is the
+        // better one.
         Ok(Self { name: name.ok_or(MultipartProblem::Disposition)?, file_name: extended.or(plain) })
     }
 }
 
-/// What browsers encode in names, and nothing else: quotes and the ends of lines. A `%` of the name itself is not encoded,
-/// so other escapes are left as they are.
+/// What browsers encode in names, and nothing else: quotes and the ends of lines. A `%` of the name
+/// itself is not encoded, so other escapes are left as they are.
 fn unescape(value: &str) -> String {
     if !value.contains('%') {
         return value.to_owned();
@@ -97,11 +101,13 @@ fn decode_extended(value: &str) -> Option<String> {
         return super::super::percent::decode(encoded.as_bytes()).ok().map(Cow::into_owned);
     }
     // The first 256 code points are ISO-8859-1.
-    charset.eq_ignore_ascii_case("iso-8859-1").then(|| percent_decode_str(encoded).map(char::from).collect())
+    charset
+        .eq_ignore_ascii_case("iso-8859-1")
+        .then(|| percent_decode_str(encoded).map(char::from).collect())
 }
 
-/// The last part of what may be a path of any system, without control characters; `None` if nothing that could
-/// name a file is left.
+/// The last part of what may be a path of any system, without control characters; `None` if nothing
+/// that could name a file is left.
 fn sanitize(name: &str) -> Option<String> {
     let last = name.rsplit(['/', '\\']).next().unwrap_or_default();
     let clean: String = last.chars().filter(|found| !found.is_control()).collect();
@@ -150,7 +156,12 @@ mod tests {
     fn check(head: &str, expected: Expect) {
         let parsed = match PartHead::parse(head.as_bytes()) {
             Ok(head) => {
-                format!("{:?} {:?} {:?}", head.name, head.file_name, head.headers.get_str("content-type"))
+                format!(
+                    "{:?} {:?} {:?}",
+                    head.name,
+                    head.file_name,
+                    head.headers.get_str("content-type")
+                )
             }
             Err(problem) => format!("{problem:?}"),
         };
@@ -168,7 +179,10 @@ mod tests {
             "content-disposition:form-data;name=a\r\nContent-Type: text/plain",
             expect![[r#""a" None Some("text/plain")"#]],
         );
-        check_disposition(r#"name="a b"; filename="x.txt""#, expect![[r#""a b" Some("x.txt") None"#]]);
+        check_disposition(
+            r#"name="a b"; filename="x.txt""#,
+            expect![[r#""a b" Some("x.txt") None"#]],
+        );
         check_disposition(r#"filename=x.txt; name=a"#, expect![[r#""a" Some("x.txt") None"#]]);
         check_disposition(r#"name="ä"; filename="ö.txt""#, expect![[r#""ä" Some("ö.txt") None"#]]);
         check_disposition(r#"name="""#, expect![[r#""" None None"#]]);
@@ -229,12 +243,18 @@ mod tests {
         check_disposition("name=a; filename*=utf-8''%f", expect!["Disposition"]);
         check_disposition("name=a; filename*=koi8-r''x", expect!["Disposition"]);
         check_disposition("name=\"a", expect!["Disposition"]);
-        check_disposition("name=a\r\ncontent-disposition: form-data; name=b", expect!["Disposition"]);
+        check_disposition(
+            "name=a\r\ncontent-disposition: form-data; name=b",
+            expect!["Disposition"],
+        );
         check_disposition("name=a\r\n folded: line", expect!["Head"]);
         check_disposition("name=a\0b", expect!["Head"]);
         check_disposition("name=a\nx: y", expect!["Head"]);
         check_disposition("name=a\r\nno colon", expect!["Head"]);
-        check_disposition("name=a\r\nContent-Transfer-Encoding: base64", expect!["TransferEncoding"]);
+        check_disposition(
+            "name=a\r\nContent-Transfer-Encoding: base64",
+            expect!["TransferEncoding"],
+        );
         let not_utf8 = PartHead::parse(b"Content-Disposition: form-data; name=\"\xff\"");
         assert_eq!(not_utf8.unwrap_err(), MultipartProblem::HeadNotUtf8);
     }
@@ -243,7 +263,10 @@ mod tests {
     fn boundaries_are_quoted_or_not() {
         let boundary = |content_type| boundary(content_type).map(Cow::into_owned);
         assert_eq!(boundary("multipart/form-data; boundary=abc"), Ok("abc".to_owned()));
-        assert_eq!(boundary(r#"Multipart/Form-Data; charset=x; Boundary="a b:c""#), Ok("a b:c".to_owned()));
+        assert_eq!(
+            boundary(r#"Multipart/Form-Data; charset=x; Boundary="a b:c""#),
+            Ok("a b:c".to_owned())
+        );
         assert_eq!(boundary("multipart/mixed; boundary=abc"), Err(BoundaryMissing::OtherType));
         let long = format!("multipart/form-data; boundary={}", "a".repeat(71));
         let twice = "multipart/form-data; boundary=a; boundary=b";

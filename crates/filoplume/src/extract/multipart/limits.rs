@@ -3,21 +3,22 @@
 /// Most parts of a form. Each costs a program more than its bytes, such as a file.
 const PARTS_MAX: usize = 1_000;
 
-/// Longest head of a part. It has a name, a file name and a type; a file name has 255 bytes at most on disks, and
-/// three times as many when it is percent-encoded.
+/// Longest head of a part. It has a name, a file name and a type; a file name has 255 bytes at most
+/// on disks, and three times as many when it is percent-encoded.
 const HEAD_BYTES_MAX: usize = 8 * 1024;
 
 /// Longest field in memory. Texts that people type are far below.
 const MEMORY_BYTES_MAX: u64 = 1024 * 1024;
 
-/// Longest form. The server's own bound is as high: [`ServerConfig::content_bytes_max`](crate::ServerConfig::content_bytes_max).
+/// Longest form. The server's own bound is as high:
+/// [`ServerConfig::content_bytes_max`](crate::ServerConfig::content_bytes_max).
 const TOTAL_BYTES_MAX: u64 = 64 * 1024 * 1024;
 
 /// How much of a form [`Multipart`](super::Multipart) accepts. What is more is a `413`.
 ///
 /// ```
-/// use filoplume::prelude::*;
 /// use filoplume::extract::MultipartLimits;
+/// use filoplume::prelude::*;
 ///
 /// fn upload(mut form: Multipart) -> Result<String> {
 ///     form.set_limits(MultipartLimits::new().field_bytes_max(2 * 1024 * 1024));

@@ -19,7 +19,8 @@ use self::parser::Parser;
 use super::{Extract, Takes};
 use crate::core::context::Context;
 
-/// A form with files, `multipart/form-data`: its fields one after the other, as they arrive, in constant memory.
+/// A form with files, `multipart/form-data`: its fields one after the other, as they arrive, in
+/// constant memory.
 ///
 /// ```
 /// use filoplume::prelude::*;
@@ -29,7 +30,9 @@ use crate::core::context::Context;
 ///     while let Some(field) = form.next_field()? {
 ///         let name = field.name().to_owned();
 ///         match field.file_name().map(str::to_owned) {
-///             Some(file) => answer += &format!("{name}: {file} of {} bytes\n", field.bytes()?.len()),
+///             Some(file) => {
+///                 answer += &format!("{name}: {file} of {} bytes\n", field.bytes()?.len())
+///             }
 ///             None => answer += &format!("{name}: {}\n", field.text()?),
 ///         }
 ///     }
@@ -37,23 +40,23 @@ use crate::core::context::Context;
 /// }
 ///
 /// let client = App::new().post("/upload", upload).test();
-/// let form = "--xyz\r\n\
-///     Content-Disposition: form-data; name=\"title\"\r\n\r\n\
-///     A cat\r\n\
-///     --xyz\r\n\
-///     Content-Disposition: form-data; name=\"photo\"; filename=\"cat.png\"\r\n\
-///     Content-Type: image/png\r\n\r\n\
-///     meow\r\n\
-///     --xyz--\r\n";
-/// let upload = client.post("/upload").header("content-type", "multipart/form-data; boundary=xyz").body(form);
+/// let form = "--xyz\r\nContent-Disposition: form-data; name=\"title\"\r\n\r\nA \
+///             cat\r\n--xyz\r\nContent-Disposition: form-data; name=\"photo\"; \
+///             filename=\"cat.png\"\r\nContent-Type: image/png\r\n\r\nmeow\r\n--xyz--\r\n";
+/// let upload = client
+///     .post("/upload")
+///     .header("content-type", "multipart/form-data; boundary=xyz")
+///     .body(form);
 /// upload.send().assert_text("title: A cat\nphoto: cat.png of 4 bytes\n");
 /// ```
 ///
-/// A field that is not read to its end is skipped when the next one is asked for. Large files are read through
-/// [`io::Read`](std::io::Read) or saved with [`Field::save_to`]; [`MultipartLimits`] say how much is accepted.
+/// A field that is not read to its end is skipped when the next one is asked for. Large files are
+/// read through [`io::Read`](std::io::Read) or saved with [`Field::save_to`]; [`MultipartLimits`]
+/// say how much is accepted.
 ///
 /// Refused with `415` if the content has another type, `400` if it has no boundary. What is wrong
-/// further on is found while the fields are read: `400` if it is malformed, with the place, `413` if it is too much.
+/// further on is found while the fields are read: `400` if it is malformed, with the place, `413`
+/// if it is too much.
 pub struct Multipart {
     parser: Parser<Body>,
     /// What the route accepts.

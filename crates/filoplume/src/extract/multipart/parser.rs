@@ -1,8 +1,8 @@
 //! Takes a form apart as it arrives (RFC 2046, 5.1.1), in constant memory.
 //!
-//! A delimiter is `CRLF "--" boundary` wherever it stands: RFC 2046 wants no more than the beginning of a line to be
-//! equal. If neither the end of the line nor `--` follows, the form is refused: whoever looked at it before, such as a
-//! filter, may have read it the other way.
+//! A delimiter is `CRLF "--" boundary` wherever it stands: RFC 2046 wants no more than the
+//! beginning of a line to be equal. If neither the end of the line nor `--` follows, the form is
+//! refused: whoever looked at it before, such as a filter, may have read it the other way.
 
 use std::io::{ErrorKind, Read};
 
@@ -16,7 +16,8 @@ use super::rejection::{MultipartProblem, MultipartRejection};
 /// Bytes asked for at once: as many as the engine reads ahead.
 const READ_BYTES: usize = 16 * 1024;
 
-/// Most white space behind a boundary. Gateways of mail once added some; nobody sends more than a few bytes.
+/// Most white space behind a boundary. Gateways of mail once added some; nobody sends more than a
+/// few bytes.
 const PADDING_BYTES_MAX: usize = 256;
 
 const CRLF: &[u8] = b"\r\n";
@@ -46,7 +47,8 @@ pub(super) struct Parser<R> {
 }
 
 enum State {
-    /// In the content of a part; before the first part in the preamble, which is skipped as an unread part is.
+    /// In the content of a part; before the first part in the preamble, which is skipped as an
+    /// unread part is.
     Content {
         /// So many of the next bytes are content.
         ready: usize,
@@ -135,7 +137,8 @@ impl<R: Read> Parser<R> {
         Ok(true)
     }
 
-    /// Reads what stands behind a delimiter: `--`, or white space up to the end of the line, which is left there.
+    /// Reads what stands behind a delimiter: `--`, or white space up to the end of the line, which
+    /// is left there.
     fn is_final(&mut self) -> Result<bool> {
         loop {
             let unread = self.unread();
@@ -185,7 +188,8 @@ impl<R: Read> Parser<R> {
         Ok(())
     }
 
-    /// Goes behind the empty line, unless it is the beginning of a delimiter: then there is no content.
+    /// Goes behind the empty line, unless it is the beginning of a delimiter: then there is no
+    /// content.
     fn begin_content(&mut self) -> Result<()> {
         let is_delimiter = loop {
             let (unread, delimiter) = (self.unread(), self.delimiter.needle());
@@ -226,8 +230,8 @@ impl<R: Read> Parser<R> {
         }
     }
 
-    /// How many bytes at the end may be the beginning of a delimiter. It has one CR, at its beginning: only the last
-    /// one can be that.
+    /// How many bytes at the end may be the beginning of a delimiter. It has one CR, at its
+    /// beginning: only the last one can be that.
     fn begun_delimiter(&self) -> usize {
         let unread = self.unread();
         let begun = memrchr(b'\r', unread).map(|at| &unread[at..]);
@@ -257,10 +261,13 @@ impl<R: Read> Parser<R> {
         };
         self.buffer.truncate(length + *result.as_ref().unwrap_or(&0));
         let total_bytes_max = self.limits.total();
-        let read = result.map_err(|error| match ContentRejection::of_read(error, total_bytes_max) {
-            ContentRejection::TooLong { bytes_max } => MultipartRejection::TooLong { bytes_max },
-            rejection => MultipartRejection::Content(rejection),
-        })?;
+        let read =
+            result.map_err(|error| match ContentRejection::of_read(error, total_bytes_max) {
+                ContentRejection::TooLong { bytes_max } => {
+                    MultipartRejection::TooLong { bytes_max }
+                }
+                rejection => MultipartRejection::Content(rejection),
+            })?;
         if read == 0 {
             return Err(self.malformed(MultipartProblem::EndsEarly));
         }

@@ -11,7 +11,8 @@ use crate::core::error::Error;
 
 /// Why [`Multipart`](super::Multipart) refused.
 ///
-/// Where a field is read as an [`io::Read`], it is the cause of the [`io::Error`]; `?` finds it there.
+/// Where a field is read as an [`io::Read`], it is the cause of the [`io::Error`]; `?` finds it
+/// there.
 ///
 /// ```
 /// use filoplume::extract::{MultipartLimits, MultipartRejection};
@@ -23,13 +24,19 @@ use crate::core::error::Error;
 ///     let Some(field) = form.next_field()? else { return Ok("an empty form".to_owned()) };
 ///     match field.text() {
 ///         Ok(text) => Ok(text),
-///         Err(MultipartRejection::FieldTooLong { field, .. }) => Ok(format!("shorten the {field}")),
+///         Err(MultipartRejection::FieldTooLong { field, .. }) => {
+///             Ok(format!("shorten the {field}"))
+///         }
 ///         Err(rejection) => Err(rejection.into()),
 ///     }
 /// }
 ///
 /// let client = App::new().post("/", upload).test();
-/// client.post("/").multipart(MultipartForm::new().text("title", "a cat")).send().assert_text("shorten the title");
+/// client
+///     .post("/")
+///     .multipart(MultipartForm::new().text("title", "a cat"))
+///     .send()
+///     .assert_text("shorten the title");
 /// ```
 #[derive(Clone, Debug)]
 #[non_exhaustive]
@@ -89,11 +96,18 @@ pub enum MultipartRejection {
 /// use filoplume::prelude::*;
 ///
 /// let app = App::new().post("/", |mut form: Multipart| match form.next_field() {
-///     Err(MultipartRejection::Malformed { problem: MultipartProblem::EndsEarly, .. }) => "the form was cut off",
+///     Err(MultipartRejection::Malformed {
+///         problem: MultipartProblem::EndsEarly, ..
+///     }) => "the form was cut off",
 ///     Err(_) => "no form",
 ///     Ok(_) => "a form",
 /// });
-/// let cut_off = app.test().post("/").header("content-type", "multipart/form-data; boundary=xyz").body("--x").send();
+/// let cut_off = app
+///     .test()
+///     .post("/")
+///     .header("content-type", "multipart/form-data; boundary=xyz")
+///     .body("--x")
+///     .send();
 /// cut_off.assert_text("the form was cut off");
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -123,7 +137,9 @@ impl MultipartRejection {
             | Self::HeadTooLong { .. }
             | Self::FieldTooLong { .. }
             | Self::TooLong { .. } => ErrorKind::FileTooLarge,
-            Self::Malformed { problem: MultipartProblem::EndsEarly, .. } => ErrorKind::UnexpectedEof,
+            Self::Malformed { problem: MultipartProblem::EndsEarly, .. } => {
+                ErrorKind::UnexpectedEof
+            }
             _ => ErrorKind::InvalidData,
         };
         io::Error::new(kind, self)
@@ -165,7 +181,11 @@ impl fmt::Display for MultipartRejection {
                 write!(f, "the form has more than the {parts_max} parts that are accepted")
             }
             Self::HeadTooLong { part, bytes_max } => {
-                write!(f, "the head of part {part} is longer than the {bytes_max} bytes that are accepted")
+                write!(
+                    f,
+                    "the head of part {part} is longer than the {bytes_max} bytes that are \
+                     accepted"
+                )
             }
             Self::FieldTooLong { field, bytes_max } => {
                 write!(f, "`{field}` is longer than the {bytes_max} bytes that are accepted")
@@ -195,7 +215,9 @@ impl Refusal for MultipartRejection {
                 return error.with_known_header("accept", "multipart/form-data");
             }
             Self::Content(rejection) => return rejection.describe(),
-            Self::Boundary | Self::Malformed { .. } | Self::NotUtf8 { .. } => StatusCode::BAD_REQUEST,
+            Self::Boundary | Self::Malformed { .. } | Self::NotUtf8 { .. } => {
+                StatusCode::BAD_REQUEST
+            }
             Self::TooManyParts { .. }
             | Self::HeadTooLong { .. }
             | Self::FieldTooLong { .. }

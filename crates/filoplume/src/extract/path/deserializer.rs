@@ -27,7 +27,11 @@ impl<'a> Typed<'a> {
         self.0.iter().map(|(name, encoded)| Text { name, encoded })
     }
 
-    fn sequence<'de, V: Visitor<'de>>(self, wanted: Option<usize>, visitor: V) -> Result<V::Value, Refused> {
+    fn sequence<'de, V: Visitor<'de>>(
+        self,
+        wanted: Option<usize>,
+        visitor: V,
+    ) -> Result<V::Value, Refused> {
         if let Some(wanted) = wanted.filter(|&wanted| wanted != self.0.len()) {
             return Err(Refused::Mismatch(format!(
                 "it has {wanted} values, and the pattern has {} captures",
@@ -94,7 +98,11 @@ impl<'de> Deserializer<'de> for Typed<'_> {
         self.sequence(None, visitor)
     }
 
-    fn deserialize_tuple<V: Visitor<'de>>(self, length: usize, visitor: V) -> Result<V::Value, Refused> {
+    fn deserialize_tuple<V: Visitor<'de>>(
+        self,
+        length: usize,
+        visitor: V,
+    ) -> Result<V::Value, Refused> {
         self.sequence(Some(length), visitor)
     }
 
@@ -143,7 +151,8 @@ struct Text<'a> {
 
 impl<'a> Text<'a> {
     fn decode(self) -> Result<Cow<'a, str>, Refused> {
-        percent::decode_text(self.encoded).map_err(|error| Refused::Encoding(self.name.to_owned(), error))
+        percent::decode_text(self.encoded)
+            .map_err(|error| Refused::Encoding(self.name.to_owned(), error))
     }
 }
 
@@ -236,7 +245,10 @@ impl<'de> EnumAccess<'de> for Text<'_> {
     type Error = Refused;
     type Variant = UnitVariant;
 
-    fn variant_seed<V: de::DeserializeSeed<'de>>(self, seed: V) -> Result<(V::Value, UnitVariant), Refused> {
+    fn variant_seed<V: de::DeserializeSeed<'de>>(
+        self,
+        seed: V,
+    ) -> Result<(V::Value, UnitVariant), Refused> {
         Ok((seed.deserialize(self)?, UnitVariant))
     }
 }
@@ -259,7 +271,11 @@ impl<'de> VariantAccess<'de> for UnitVariant {
         Err(de::Error::custom("a variant with content cannot stand in a path"))
     }
 
-    fn struct_variant<V: Visitor<'de>>(self, _: &'static [&'static str], _: V) -> Result<V::Value, Refused> {
+    fn struct_variant<V: Visitor<'de>>(
+        self,
+        _: &'static [&'static str],
+        _: V,
+    ) -> Result<V::Value, Refused> {
         Err(de::Error::custom("a variant with content cannot stand in a path"))
     }
 }

@@ -18,23 +18,31 @@ use crate::core::context::Context;
 use crate::core::error::Error;
 use crate::core::options::RouteOptions;
 
-/// The captures of the path: one as a value, several as a tuple in their order or as a struct by their names.
+/// The captures of the path: one as a value, several as a tuple in their order or as a struct by
+/// their names.
 ///
-/// Captures are percent-decoded after the path was matched, so an encoded slash is part of a value and never a
-/// separator. Everything that serde can read from text is possible: numbers, `bool`, `char`, text, enums by name,
-/// `Option`, and types such as `uuid::Uuid`.
+/// Captures are percent-decoded after the path was matched, so an encoded slash is part of a value
+/// and never a separator. Everything that serde can read from text is possible: numbers, `bool`,
+/// `char`, text, enums by name, `Option`, and types such as `uuid::Uuid`.
 ///
 /// ```
 /// use filoplume::prelude::*;
 /// use serde::Deserialize;
 ///
 /// #[derive(Deserialize)]
-/// struct Page { book: String, page: u32 }
+/// struct Page {
+///     book: String,
+///     page: u32,
+/// }
 ///
 /// let app = App::new()
 ///     .get("/users/{id}", |Path(id): Path<u64>| format!("user {id}"))
-///     .get("/from/{from}/to/{to}", |Path((from, to)): Path<(String, String)>| format!("{from} to {to}"))
-///     .get("/books/{book}/{page}", |Path(at): Path<Page>| format!("{} at {}", at.book, at.page));
+///     .get("/from/{from}/to/{to}", |Path((from, to)): Path<(String, String)>| {
+///         format!("{from} to {to}")
+///     })
+///     .get("/books/{book}/{page}", |Path(at): Path<Page>| {
+///         format!("{} at {}", at.book, at.page)
+///     });
 /// let client = app.test();
 /// client.get("/users/17").send().assert_text("user 17");
 /// client.get("/from/K%C3%B6ln/to/Bonn").send().assert_text("Köln to Bonn");
@@ -55,7 +63,9 @@ impl<T: DeserializeOwned> Extract for Path<T> {
 
     fn extract(request: &mut Request, context: &Context<'_>) -> Result<Self, PathRejection> {
         let captures = context.captures_in(request.path());
-        T::deserialize(Typed(&captures)).map(Self).map_err(|refused| refused.into_rejection(&captures))
+        T::deserialize(Typed(&captures))
+            .map(Self)
+            .map_err(|refused| refused.into_rejection(&captures))
     }
 
     fn configure(options: &mut RouteOptions) {
@@ -86,12 +96,19 @@ impl<T> DerefMut for Path<T> {
 /// fn note(id: Result<Path<u64>, PathRejection>) -> Result<String> {
 ///     match id {
 ///         Ok(Path(id)) => Ok(format!("note {id}")),
-///         Err(PathRejection::Invalid { .. }) => Err(Error::not_found("notes have numbers")),
+///         Err(PathRejection::Invalid { .. }) => {
+///             Err(Error::not_found("notes have numbers"))
+///         }
 ///         Err(rejection) => Err(rejection.into()),
 ///     }
 /// }
 ///
-/// App::new().get("/notes/{id}", note).test().get("/notes/first").send().assert_status(404);
+/// App::new()
+///     .get("/notes/{id}", note)
+///     .test()
+///     .get("/notes/first")
+///     .send()
+///     .assert_status(404);
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
@@ -110,7 +127,8 @@ pub enum PathRejection {
         /// What is wrong with it.
         message: String,
     },
-    /// The type does not fit the pattern, such as a tuple of two for a pattern with one capture: a mistake of the program.
+    /// The type does not fit the pattern, such as a tuple of two for a pattern with one capture: a
+    /// mistake of the program.
     Mismatch {
         /// What does not fit.
         message: String,
@@ -121,8 +139,12 @@ impl fmt::Display for PathRejection {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Encoding { capture, error } => write!(f, "`{capture}` in the path {error}"),
-            Self::Invalid { capture, message } => write!(f, "`{capture}` in the path is wrong: {message}"),
-            Self::Mismatch { message } => write!(f, "the type of `Path` does not fit the pattern: {message}"),
+            Self::Invalid { capture, message } => {
+                write!(f, "`{capture}` in the path is wrong: {message}")
+            }
+            Self::Mismatch { message } => {
+                write!(f, "the type of `Path` does not fit the pattern: {message}")
+            }
         }
     }
 }
@@ -180,7 +202,9 @@ impl Refused {
 impl fmt::Display for Refused {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Plain(message) | Self::Mismatch(message) | Self::At(_, message) => f.write_str(message),
+            Self::Plain(message) | Self::Mismatch(message) | Self::At(_, message) => {
+                f.write_str(message)
+            }
             Self::Encoding(_, error) => error.fmt(f),
         }
     }

@@ -42,7 +42,10 @@ pub(super) fn mismatch<T: DeserializeOwned>(captures: &[Capture]) -> Option<Stri
         // It is code of the user, and this is no request: what it does with a sample is no matter.
         let result = catch_unwind(AssertUnwindSafe(|| T::deserialize(probe)));
         if let Ok(Err(Verdict::Mismatch(reason))) = result {
-            return Some(format!("`Path<{}>` does not fit the pattern: {reason}", type_name_of::<T>()));
+            return Some(format!(
+                "`Path<{}>` does not fit the pattern: {reason}",
+                type_name_of::<T>()
+            ));
         }
         // The next sample for the capture that was not accepted, if there is one.
         let sample = failed.and_then(|index: usize| samples.get_mut(index))?;
@@ -80,14 +83,16 @@ impl de::Error for Verdict {
 
     fn missing_field(field: &'static str) -> Self {
         Self::Mismatch(format!(
-            "no capture fills the field `{field}`: write `{{{field}}}` in the pattern, or make the field an `Option` or \
-             `#[serde(default)]`"
+            "no capture fills the field `{field}`: write `{{{field}}}` in the pattern, or make \
+             the field an `Option` or `#[serde(default)]`"
         ))
     }
 
     fn unknown_field(field: &str, expected: &'static [&'static str]) -> Self {
         let fields = listed(expected);
-        Self::Mismatch(format!("it has no field for the capture `{field}`: its fields are {fields}"))
+        Self::Mismatch(format!(
+            "it has no field for the capture `{field}`: its fields are {fields}"
+        ))
     }
 }
 
@@ -113,7 +118,8 @@ impl Probe<'_> {
         match self.names {
             [_] => Verdict::Unknown,
             _ => Verdict::Mismatch(format!(
-                "it is one value, and {}: take a tuple with a type for each, or a struct with a field for each",
+                "it is one value, and {}: take a tuple with a type for each, or a struct with a \
+                 field for each",
                 self.captured()
             )),
         }
@@ -219,7 +225,10 @@ struct Samples<'a> {
 impl<'de> MapAccess<'de> for &mut Samples<'_> {
     type Error = Verdict;
 
-    fn next_key_seed<K: DeserializeSeed<'de>>(&mut self, seed: K) -> Result<Option<K::Value>, Verdict> {
+    fn next_key_seed<K: DeserializeSeed<'de>>(
+        &mut self,
+        seed: K,
+    ) -> Result<Option<K::Value>, Verdict> {
         let Some(name) = self.probe.names.get(self.next) else { return Ok(None) };
         self.next += 1;
         let name: StrDeserializer<'_, Verdict> = (*name).into_deserializer();
@@ -370,13 +379,15 @@ mod tests {
         check::<(u32, u32)>(
             "/{id}",
             &expect![
-                "`Path<(u32, u32)>` does not fit the pattern: it is a tuple of 2 values, and the pattern has one capture, `id`: take that as `Path<T>`, or write more captures"
+                "`Path<(u32, u32)>` does not fit the pattern: it is a tuple of 2 values, and the \
+                 pattern has one capture, `id`: take that as `Path<T>`, or write more captures"
             ],
         );
         check::<(u32,)>(
             "/{a}/{b}",
             &expect![
-                "`Path<(u32,)>` does not fit the pattern: it is a tuple of 1 value, and the pattern has 2 captures, `a`, `b`: the tuple has one type for each capture"
+                "`Path<(u32,)>` does not fit the pattern: it is a tuple of 1 value, and the \
+                 pattern has 2 captures, `a`, `b`: the tuple has one type for each capture"
             ],
         );
         fits::<(u32,)>("/{id}");
@@ -389,7 +400,9 @@ mod tests {
         check::<u32>(
             "/{a}/{b}",
             &expect![
-                "`Path<u32>` does not fit the pattern: it is one value, and the pattern has 2 captures, `a`, `b`: take a tuple with a type for each, or a struct with a field for each"
+                "`Path<u32>` does not fit the pattern: it is one value, and the pattern has 2 \
+                 captures, `a`, `b`: take a tuple with a type for each, or a struct with a field \
+                 for each"
             ],
         );
         #[derive(Deserialize)]
@@ -413,7 +426,9 @@ mod tests {
         check::<Page>(
             "/{book}",
             &expect![
-                "`Path<filoplume::extract::path::probe::tests::Page>` does not fit the pattern: no capture fills the field `page`: write `{page}` in the pattern, or make the field an `Option` or `#[serde(default)]`"
+                "`Path<filoplume::extract::path::probe::tests::Page>` does not fit the pattern: \
+                 no capture fills the field `page`: write `{page}` in the pattern, or make the \
+                 field an `Option` or `#[serde(default)]`"
             ],
         );
         fits::<Page>("/{book}/{page}");
@@ -490,7 +505,8 @@ mod tests {
         check::<Strict>(
             "/{a}/{b}",
             &expect![
-                "`Path<filoplume::extract::path::probe::tests::Strict>` does not fit the pattern: it has no field for the capture `b`: its fields are `a`"
+                "`Path<filoplume::extract::path::probe::tests::Strict>` does not fit the pattern: \
+                 it has no field for the capture `b`: its fields are `a`"
             ],
         );
     }

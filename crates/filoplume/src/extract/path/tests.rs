@@ -53,16 +53,23 @@ fn several_are_a_tuple_a_struct_a_list_or_a_map() {
     assert_eq!(read(&captures), Ok((Color::Green, 3_u8)));
     assert_eq!(read(&captures), Ok(Both { color: Color::Green, id: Some(Id(3)) }));
     assert_eq!(read(&captures), Ok(vec!["green".to_owned(), "3".to_owned()]));
-    let map = HashMap::from([("color".to_owned(), "green".to_owned()), ("id".to_owned(), "3".to_owned())]);
+    let map = HashMap::from([
+        ("color".to_owned(), "green".to_owned()),
+        ("id".to_owned(), "3".to_owned()),
+    ]);
     assert_eq!(read(&captures), Ok(map));
 }
 
 #[test]
 fn what_is_wrong_is_named() {
-    assert_eq!(read::<u8>(&[("id", "256")]), Err("id: `256` is not a whole number from 0 to 255".to_owned()));
+    assert_eq!(
+        read::<u8>(&[("id", "256")]),
+        Err("id: `256` is not a whole number from 0 to 255".to_owned())
+    );
     assert_eq!(read::<String>(&[("id", "%ff")]), Err("id is not UTF-8".to_owned()));
     assert!(
-        read::<(u8, String)>(&[("a", "1"), ("b", "%4")]).is_err_and(|message| message.starts_with("b has"))
+        read::<(u8, String)>(&[("a", "1"), ("b", "%4")])
+            .is_err_and(|message| message.starts_with("b has"))
     );
     let captures = [("color", "blue"), ("id", "3")];
     assert_eq!(

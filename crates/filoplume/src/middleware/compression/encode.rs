@@ -20,9 +20,12 @@ pub(super) fn encoder(
 ) -> io::Result<Box<dyn Read + Send>> {
     Ok(match coding {
         Coding::Zstd => Box::new(zstd::stream::read::Encoder::new(reader, levels.zstd)?),
-        Coding::Brotli => {
-            Box::new(brotli::CompressorReader::new(reader, BROTLI_BUFFER_BYTES, levels.brotli, BROTLI_WINDOW))
-        }
+        Coding::Brotli => Box::new(brotli::CompressorReader::new(
+            reader,
+            BROTLI_BUFFER_BYTES,
+            levels.brotli,
+            BROTLI_WINDOW,
+        )),
         Coding::Gzip => Box::new(GzEncoder::new(reader, flate2::Compression::new(levels.gzip))),
     })
 }
@@ -36,8 +39,12 @@ mod tests {
     fn decode(coding: Coding, compressed: &[u8]) -> io::Result<Vec<u8>> {
         let mut decoded = Vec::new();
         match coding {
-            Coding::Zstd => zstd::stream::read::Decoder::new(compressed)?.read_to_end(&mut decoded)?,
-            Coding::Brotli => brotli::Decompressor::new(compressed, 4096).read_to_end(&mut decoded)?,
+            Coding::Zstd => {
+                zstd::stream::read::Decoder::new(compressed)?.read_to_end(&mut decoded)?
+            }
+            Coding::Brotli => {
+                brotli::Decompressor::new(compressed, 4096).read_to_end(&mut decoded)?
+            }
             Coding::Gzip => flate2::read::GzDecoder::new(compressed).read_to_end(&mut decoded)?,
         };
         Ok(decoded)
@@ -45,7 +52,8 @@ mod tests {
 
     #[test]
     fn what_is_encoded_decodes_to_what_it_was() {
-        let text: Vec<u8> = (0..200_000_u32).flat_map(|n| (n % 777).to_string().into_bytes()).collect();
+        let text: Vec<u8> =
+            (0..200_000_u32).flat_map(|n| (n % 777).to_string().into_bytes()).collect();
         for coding in [Coding::Zstd, Coding::Brotli, Coding::Gzip] {
             for content in [&text[..], b"", b"a"] {
                 let reader = Box::new(io::Cursor::new(content.to_vec()));

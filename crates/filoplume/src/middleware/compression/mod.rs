@@ -16,11 +16,12 @@ use crate::core::middleware::{Middleware, Next};
 use crate::core::options::RouteOptions;
 use crate::semantics::vary::add_vary;
 
-/// Shortest content that is compressed. Below about a packet nothing is gained, and short texts grow.
+/// Shortest content that is compressed. Below about a packet nothing is gained, and short texts
+/// grow.
 const BYTES_MIN: u64 = 1024;
 
-/// Content in memory from which on it is compressed while it is sent, not before: the first bytes leave sooner, and the
-/// whole never lies in memory a second time.
+/// Content in memory from which on it is compressed while it is sent, not before: the first bytes
+/// leave sooner, and the whole never lies in memory a second time.
 const STREAM_FROM_BYTES: usize = 256 * 1024;
 
 /// Compresses responses with zstd, Brotli or gzip, as the client accepts them.
@@ -32,29 +33,35 @@ const STREAM_FROM_BYTES: usize = 256 * 1024;
 ///     .get("/", || Html("<p>all work and no play</p>".repeat(100)))
 ///     .with(middleware::Compression::new());
 /// let response = app.test().get("/").header("accept-encoding", "gzip, br;q=0.8").send();
-/// response.assert_header("content-encoding", "gzip").assert_header("vary", "Accept-Encoding");
+/// response
+///     .assert_header("content-encoding", "gzip")
+///     .assert_header("vary", "Accept-Encoding");
 /// assert!(response.body().len() < 200);
 /// ```
 ///
-/// The coding is the one with the highest weight in `Accept-Encoding` (RFC 9110, 12.5.3); of equal ones the first of
-/// zstd, Brotli, gzip. A client that refuses all of them and what is plain too is sent what is plain. Content in
-/// memory is compressed whole, what is long or a reader while it is sent, in constant memory.
+/// The coding is the one with the highest weight in `Accept-Encoding` (RFC 9110, 12.5.3); of equal
+/// ones the first of zstd, Brotli, gzip. A client that refuses all of them and what is plain too is
+/// sent what is plain. Content in memory is compressed whole, what is long or a reader while it is
+/// sent, in constant memory.
 ///
 /// Not compressed is
-/// - what is compressed already, or unknown: only [types](Self::types) such as text, JSON, XML, SVG are; and what has
-///   a `Content-Encoding`;
-/// - what is shorter than [`bytes_min`](Self::bytes_min), unless the client refuses it uncompressed (`identity;q=0`);
+/// - what is compressed already, or unknown: only [types](Self::types) such as text, JSON, XML, SVG
+///   are; and what has a `Content-Encoding`;
+/// - what is shorter than [`bytes_min`](Self::bytes_min), unless the client refuses it uncompressed
+///   (`identity;q=0`);
 /// - parts (`206`, `Content-Range`), what has no content, and errors that get theirs further out;
 /// - what has `Cache-Control: no-transform`, by which a handler keeps it out, or a digest;
-/// - `text/event-stream`. A stream of another kind arrives in larger pieces than it was written, which matters if it
-///   is to be watched live: that too is what `no-transform` is for.
+/// - `text/event-stream`. A stream of another kind arrives in larger pieces than it was written,
+///   which matters if it is to be watched live: that too is what `no-transform` is for.
 ///
-/// Responses that depend on `Accept-Encoding` say so in `Vary`; a strong `ETag` becomes a weak one (RFC 9110, 8.8.3),
-/// since the bytes are no longer those that it named, and `Accept-Ranges` goes. Of a weak tag no `If-Match` is true
-/// (RFC 9110, 13.1.1): where clients change what they have read only if it is still the same, keep it out.
+/// Responses that depend on `Accept-Encoding` say so in `Vary`; a strong `ETag` becomes a weak one
+/// (RFC 9110, 8.8.3), since the bytes are no longer those that it named, and `Accept-Ranges` goes.
+/// Of a weak tag no `If-Match` is true (RFC 9110, 13.1.1): where clients change what they have read
+/// only if it is still the same, keep it out.
 ///
-/// A page that shows both a secret and what the client sent should not be compressed when it goes over TLS: its length
-/// tells of the secret (BREACH). CSRF tokens of this crate are masked against that.
+/// A page that shows both a secret and what the client sent should not be compressed when it goes
+/// over TLS: its length tells of the secret (BREACH). CSRF tokens of this crate are masked against
+/// that.
 pub struct Compression {
     codings: Vec<Coding>,
     levels: Levels,
@@ -97,7 +104,8 @@ struct Levels {
 }
 
 impl Compression {
-    /// Returns compression with all codings, at levels that are fast enough for what is made anew for each request.
+    /// Returns compression with all codings, at levels that are fast enough for what is made anew
+    /// for each request.
     pub fn new() -> Self {
         Self {
             codings: vec![Coding::Zstd, Coding::Brotli, Coding::Gzip],
@@ -114,14 +122,16 @@ impl Compression {
         self
     }
 
-    /// Sets the level of zstd, 1 to 19. Above that browsers need not be able to read it. Default: 3.
+    /// Sets the level of zstd, 1 to 19. Above that browsers need not be able to read it. Default:
+    /// 3.
     #[must_use]
     pub fn zstd_level(mut self, level: u8) -> Self {
         self.levels.zstd = i32::from(level.clamp(1, 19));
         self
     }
 
-    /// Sets the level of Brotli, 0 to 11. From 10 on it is for what is compressed once and sent often. Default: 4.
+    /// Sets the level of Brotli, 0 to 11. From 10 on it is for what is compressed once and sent
+    /// often. Default: 4.
     ///
     /// ```
     /// use filoplume::middleware::{Coding, Compression};
@@ -150,8 +160,14 @@ impl Compression {
     /// ```
     /// use filoplume::prelude::*;
     ///
-    /// let app = App::new().get("/", || "too short").with(middleware::Compression::new().bytes_min(100));
-    /// app.test().get("/").header("accept-encoding", "gzip").send().assert_no_header("content-encoding");
+    /// let app = App::new()
+    ///     .get("/", || "too short")
+    ///     .with(middleware::Compression::new().bytes_min(100));
+    /// app.test()
+    ///     .get("/")
+    ///     .header("accept-encoding", "gzip")
+    ///     .send()
+    ///     .assert_no_header("content-encoding");
     /// ```
     #[must_use]
     pub fn bytes_min(mut self, bytes: u64) -> Self {
@@ -159,16 +175,20 @@ impl Compression {
         self
     }
 
-    /// Decides what is compressed by the type of the content, such as `text/html`, in lower case and without
-    /// parameters. `text/event-stream` never is.
+    /// Decides what is compressed by the type of the content, such as `text/html`, in lower case
+    /// and without parameters. `text/event-stream` never is.
     ///
     /// ```
     /// use filoplume::prelude::*;
     ///
-    /// let app = App::new()
-    ///     .get("/", || "all work and no play ".repeat(100))
-    ///     .with(middleware::Compression::new().types(|essence| essence == "application/json"));
-    /// app.test().get("/").header("accept-encoding", "gzip").send().assert_no_header("content-encoding");
+    /// let app = App::new().get("/", || "all work and no play ".repeat(100)).with(
+    ///     middleware::Compression::new().types(|essence| essence == "application/json"),
+    /// );
+    /// app.test()
+    ///     .get("/")
+    ///     .header("accept-encoding", "gzip")
+    ///     .send()
+    ///     .assert_no_header("content-encoding");
     /// ```
     #[must_use]
     pub fn types(mut self, compresses: impl Fn(&str) -> bool + Send + Sync + 'static) -> Self {
@@ -183,15 +203,18 @@ impl Compression {
         // An error is empty until it is presented further out.
         let is_whole = !status.is_informational() && !matches!(status.as_u16(), 204..=206);
         let has_content = is_whole && !matches!(response.body(), ResponseBody::Empty);
-        // A digest is one of the content as it is sent, or of the representation as it is coded (RFC 9530, 2 and 3).
-        let is_bound = ["content-encoding", "content-range", "content-digest", "repr-digest", "digest"];
+        // A digest is one of the content as it is sent, or of the representation as it is coded
+        // (RFC 9530, 2 and 3).
+        let is_bound =
+            ["content-encoding", "content-range", "content-digest", "repr-digest", "digest"];
         has_content
             && !is_bound.iter().any(|name| headers.contains(name))
             && !is_kept_as_it_is(headers)
             && self.compresses_type(headers.get_str("content-type").unwrap_or_default())
     }
 
-    /// Whether it is a part of what would be compressed whole: then it says what that varies with (RFC 9110, 15.3.7).
+    /// Whether it is a part of what would be compressed whole: then it says what that varies with
+    /// (RFC 9110, 15.3.7).
     fn is_part_of_eligible(&self, response: &Response) -> bool {
         let headers = response.headers();
         response.status_code() == 206
@@ -201,7 +224,8 @@ impl Compression {
     }
 
     fn compresses_type(&self, content_type: &str) -> bool {
-        let essence = content_type.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
+        let essence =
+            content_type.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
         match &self.types {
             _ if essence == "text/event-stream" => false,
             Some(compresses) => compresses(&essence),
@@ -220,7 +244,8 @@ impl Compression {
 
     fn compress(&self, response: &mut Response, coding: Coding, method: &Method) -> Result<()> {
         let body = std::mem::take(response.body_mut());
-        // The engine sends the head only, and it should be that of a GET: without the length of what is not sent.
+        // The engine sends the head only, and it should be that of a GET: without the length of
+        // what is not sent.
         let compressed = if *method == Method::HEAD {
             ResponseBody::Unsized(Box::new(io::empty()))
         } else {
@@ -245,12 +270,16 @@ impl Compression {
                 encoder(coding, self.levels, whole(bytes))?.read_to_end(&mut compressed)?;
                 ResponseBody::Bytes(compressed.into())
             }
-            ResponseBody::Bytes(bytes) => ResponseBody::Unsized(encoder(coding, self.levels, whole(bytes))?),
+            ResponseBody::Bytes(bytes) => {
+                ResponseBody::Unsized(encoder(coding, self.levels, whole(bytes))?)
+            }
             ResponseBody::Sized { reader, length } => {
                 let exact = Box::new(Exactly { reader, left: length });
                 ResponseBody::Unsized(encoder(coding, self.levels, exact)?)
             }
-            ResponseBody::Unsized(reader) => ResponseBody::Unsized(encoder(coding, self.levels, reader)?),
+            ResponseBody::Unsized(reader) => {
+                ResponseBody::Unsized(encoder(coding, self.levels, reader)?)
+            }
         })
     }
 }
@@ -269,8 +298,9 @@ impl Middleware for Compression {
         let mut response = next.run(request);
         if response.status_code() == 304 {
             weaken_not_modified(response.headers_mut(), known.as_deref())?;
-            // As the 200 would (RFC 9110, 15.4.5). Whether that would be compressed is not known here; to say it once too
-            // often costs a cache a little, not to say it gives clients what they cannot read.
+            // As the 200 would (RFC 9110, 15.4.5). Whether that would be compressed is not known
+            // here; to say it once too often costs a cache a little, not to say it gives clients
+            // what they cannot read.
             add_vary(response.headers_mut(), "Accept-Encoding");
             return Ok(response);
         }
@@ -285,7 +315,9 @@ impl Middleware for Compression {
             add_vary(response.headers_mut(), "Accept-Encoding");
         }
         match choice {
-            Choice { coding: Some(coding), refuses_identity } if is_long_enough || refuses_identity => {
+            Choice { coding: Some(coding), refuses_identity }
+                if is_long_enough || refuses_identity =>
+            {
                 self.compress(&mut response, coding, &method)?;
             }
             _ => {}
@@ -321,7 +353,8 @@ impl Coding {
     }
 }
 
-/// A reader that fails if it ends early: once compressed, nobody could tell that something is missing.
+/// A reader that fails if it ends early: once compressed, nobody could tell that something is
+/// missing.
 struct Exactly {
     reader: Box<dyn Read + Send>,
     left: u64,
@@ -351,7 +384,8 @@ fn is_kept_as_it_is(headers: &Headers) -> bool {
         .any(|directive| directive.trim().eq_ignore_ascii_case("no-transform"))
 }
 
-/// What is text of some kind. What is not known here is left alone: most of it is compressed already.
+/// What is text of some kind. What is not known here is left alone: most of it is compressed
+/// already.
 fn is_compressible(essence: &str) -> bool {
     const OTHERS: &[&str] = &[
         "application/javascript",
@@ -389,8 +423,8 @@ fn weaken_etag(headers: &mut Headers) -> Result<()> {
     Ok(())
 }
 
-/// A `304` names what the client has (RFC 9110, 15.4.5): if that is the weak tag which was made of this strong one here,
-/// the client has the compressed form.
+/// A `304` names what the client has (RFC 9110, 15.4.5): if that is the weak tag which was made of
+/// this strong one here, the client has the compressed form.
 fn weaken_not_modified(headers: &mut Headers, known: Option<&str>) -> Result<()> {
     let has_weak = match (headers.get_str("etag"), known) {
         (Some(etag), Some(known)) if etag.starts_with('"') => {
@@ -441,7 +475,10 @@ mod tests {
     #[test]
     fn a_reader_that_ends_early_is_an_error() {
         let mut exact = Exactly { reader: Box::new(io::Cursor::new("abc")), left: 4 };
-        assert_eq!(exact.read_to_end(&mut Vec::new()).unwrap_err().kind(), io::ErrorKind::UnexpectedEof);
+        assert_eq!(
+            exact.read_to_end(&mut Vec::new()).unwrap_err().kind(),
+            io::ErrorKind::UnexpectedEof
+        );
         let mut exact = Exactly { reader: Box::new(io::Cursor::new("abcdef")), left: 4 };
         assert_eq!(io::read_to_string(&mut exact).unwrap(), "abcd");
     }
@@ -449,7 +486,9 @@ mod tests {
     #[test]
     fn a_strong_tag_becomes_weak_and_a_weak_one_stays() {
         let mut headers = Headers::new();
-        for (before, after) in [("\"a\"", "W/\"a\""), ("W/\"a\"", "W/\"a\""), ("nonsense", "nonsense")] {
+        for (before, after) in
+            [("\"a\"", "W/\"a\""), ("W/\"a\"", "W/\"a\""), ("nonsense", "nonsense")]
+        {
             headers.insert("etag", before).unwrap();
             weaken_etag(&mut headers).unwrap();
             assert_eq!(headers.get_str("etag"), Some(after));

@@ -46,9 +46,9 @@ impl JwtError {
     pub(super) fn of(kind: &ErrorKind) -> Self {
         match kind {
             ErrorKind::InvalidSignature => Self::Signature,
-            ErrorKind::InvalidAlgorithm | ErrorKind::InvalidAlgorithmName | ErrorKind::MissingAlgorithm => {
-                Self::Algorithm
-            }
+            ErrorKind::InvalidAlgorithm
+            | ErrorKind::InvalidAlgorithmName
+            | ErrorKind::MissingAlgorithm => Self::Algorithm,
             ErrorKind::ExpiredSignature => Self::Expired,
             ErrorKind::ImmatureSignature => Self::NotYetValid,
             ErrorKind::InvalidIssuer => Self::Issuer,
@@ -82,7 +82,9 @@ impl fmt::Display for JwtError {
             Self::UnknownKey => f.write_str("the token is signed with a key that is not known"),
             Self::Algorithm => f.write_str("the token names another algorithm than its key is for"),
             Self::Signature => f.write_str("the signature of the token is wrong"),
-            Self::Claim(claim) => write!(f, "the claim `{claim}` of the token is missing or malformed"),
+            Self::Claim(claim) => {
+                write!(f, "the claim `{claim}` of the token is missing or malformed")
+            }
             Self::Expired | Self::NotYetValid | Self::Issuer | Self::Audience => {
                 f.write_str(self.description())
             }

@@ -25,7 +25,8 @@ pub struct JwtKey {
 }
 
 impl JwtKey {
-    /// Returns a key for HMAC with SHA-256, from a secret of at least 32 random bytes (RFC 7518, 3.2).
+    /// Returns a key for HMAC with SHA-256, from a secret of at least 32 random bytes (RFC 7518,
+    /// 3.2).
     ///
     /// # Errors
     ///
@@ -34,7 +35,8 @@ impl JwtKey {
         Self::hmac(JwtAlgorithm::HS256, 32, secret.as_ref())
     }
 
-    /// Returns a key for HMAC with SHA-512, from a secret of at least 64 random bytes (RFC 7518, 3.2).
+    /// Returns a key for HMAC with SHA-512, from a secret of at least 64 random bytes (RFC 7518,
+    /// 3.2).
     ///
     /// # Errors
     ///
@@ -47,8 +49,8 @@ impl JwtKey {
         let length = secret.len();
         if length < bytes_min {
             return Err(Error::start_up(format!(
-                "the secret for {algorithm:?} has {length} bytes, and {bytes_min} are the least (RFC 7518, 3.2): \
-                 make one with `openssl rand -base64 {}`",
+                "the secret for {algorithm:?} has {length} bytes, and {bytes_min} are the least \
+                 (RFC 7518, 3.2): make one with `openssl rand -base64 {}`",
                 bytes_min * 3 / 2
             )));
         }
@@ -60,7 +62,8 @@ impl JwtKey {
         })
     }
 
-    /// Returns a key that checks tokens that others issue, from a public key in PEM. Algorithms: RS, PS, ES, `EdDSA`.
+    /// Returns a key that checks tokens that others issue, from a public key in PEM. Algorithms:
+    /// RS, PS, ES, `EdDSA`.
     ///
     /// ```no_run
     /// use filoplume::middleware::{Jwt, JwtAlgorithm, JwtKey};
@@ -78,13 +81,16 @@ impl JwtKey {
             Some(Family::Rsa) => DecodingKey::from_rsa_pem(public.as_ref()),
             Some(Family::Ec) => DecodingKey::from_ec_pem(public.as_ref()),
             Some(Family::Ed) => DecodingKey::from_ed_pem(public.as_ref()),
-            None => return Err(wrong_key(algorithm, "it works with a secret, not with a public key")),
+            None => {
+                return Err(wrong_key(algorithm, "it works with a secret, not with a public key"));
+            }
         };
         let verifies = verifies.map_err(|error| wrong_key(algorithm, &error.to_string()))?;
         Ok(Self { id: None, algorithm, verifies, signs: None })
     }
 
-    /// Returns a key that issues and checks tokens, from both keys in PEM. Algorithms: RS, PS, ES, `EdDSA`.
+    /// Returns a key that issues and checks tokens, from both keys in PEM. Algorithms: RS, PS, ES,
+    /// `EdDSA`.
     ///
     /// ```no_run
     /// use filoplume::middleware::{Jwt, JwtAlgorithm, JwtKey};

@@ -20,43 +20,59 @@ use crate::core::middleware::{Middleware, Next};
 use crate::core::options::RouteOptions;
 use crate::extract::{AuthorizationRejection, Bearer, REALM, VerifiedClaims, invalid_token};
 
-/// Longest token that is looked at. Those of common issuers are below 4 KiB; checking costs time by length.
+/// Longest token that is looked at. Those of common issuers are below 4 KiB; checking costs time by
+/// length.
 const TOKEN_BYTES_MAX: usize = 8 * 1024;
 
 /// How far clocks may be apart.
 const LEEWAY: Duration = Duration::from_secs(30);
 
-/// Longest leeway. Times are compared by adding it and taking it away, and there is none before 1970.
+/// Longest leeway. Times are compared by adding it and taking it away, and there is none before
+/// 1970.
 const LEEWAY_MAX: Duration = Duration::from_secs(24 * 3600);
 
-/// JSON Web Tokens: as middleware it lets those through whose `Authorization: Bearer` has a valid one, as a value it
-/// issues them. Handlers take what a token says as [`Claims`](crate::extract::Claims).
+/// JSON Web Tokens: as middleware it lets those through whose `Authorization: Bearer` has a valid
+/// one, as a value it issues them. Handlers take what a token says as
+/// [`Claims`](crate::extract::Claims).
 ///
 /// ```
-/// use std::time::Duration;
 /// use filoplume::extract::Claims;
 /// use filoplume::middleware::Jwt;
 /// use filoplume::prelude::*;
 /// use serde::{Deserialize, Serialize};
+/// use std::time::Duration;
 ///
 /// #[derive(Deserialize, Serialize)]
-/// struct Who { sub: String }
+/// struct Who {
+///     sub: String,
+/// }
 ///
-/// let jwt = Jwt::hs256("a secret of 32 random bytes at least")?.issuer("https://auth.example");
+/// let jwt =
+///     Jwt::hs256("a secret of 32 random bytes at least")?.issuer("https://auth.example");
 /// let app = App::new()
-///     .post("/login", |State(jwt): State<Jwt>| jwt.issue(&Who { sub: "ada".to_owned() }, Duration::from_secs(900)))
-///     .nest("/api", Router::new().get("/me", |Claims(who): Claims<Who>| who.sub).with(jwt.clone()))
+///     .post("/login", |State(jwt): State<Jwt>| {
+///         jwt.issue(&Who { sub: "ada".to_owned() }, Duration::from_secs(900))
+///     })
+///     .nest(
+///         "/api",
+///         Router::new().get("/me", |Claims(who): Claims<Who>| who.sub).with(jwt.clone()),
+///     )
 ///     .state(jwt);
 /// let client = app.test();
 /// let token = client.post("/login").send().text().to_owned();
-/// client.get("/api/me").header("authorization", &format!("Bearer {token}")).send().assert_text("ada");
+/// client
+///     .get("/api/me")
+///     .header("authorization", &format!("Bearer {token}"))
+///     .send()
+///     .assert_text("ada");
 /// client.get("/api/me").send().assert_status(401);
 /// # Ok::<(), filoplume::Error>(())
 /// ```
 ///
-/// What is checked: the signature, with the algorithm that belongs to the key and never one that the token names; that
-/// there is an `exp`, and that it is not over; `nbf`; `iss` and `aud`, if they are set here; and that a token for
-/// somebody (`aud`) is not taken where nobody is named. Refusals are those of RFC 6750, 3.1.
+/// What is checked: the signature, with the algorithm that belongs to the key and never one that
+/// the token names; that there is an `exp`, and that it is not over; `nbf`; `iss` and `aud`, if
+/// they are set here; and that a token for somebody (`aud`) is not taken where nobody is named.
+/// Refusals are those of RFC 6750, 3.1.
 #[derive(Clone)]
 pub struct Jwt {
     settings: Arc<Settings>,
@@ -98,12 +114,14 @@ impl Jwt {
         JwtKey::hs256(secret).map(Self::new)
     }
 
-    /// Accepts another key too, such as the one before. New tokens are signed with the first that can sign.
+    /// Accepts another key too, such as the one before. New tokens are signed with the first that
+    /// can sign.
     ///
     /// ```
     /// use filoplume::middleware::{Jwt, JwtKey};
     ///
-    /// let (new, old) = ("the secret of this year, 32 bytes", "the secret of last year, 32 bytes");
+    /// let (new, old) =
+    ///     ("the secret of this year, 32 bytes", "the secret of last year, 32 bytes");
     /// let jwt = Jwt::new(JwtKey::hs256(new)?.id("2026")).key(JwtKey::hs256(old)?.id("2025"));
     /// # Ok::<(), filoplume::Error>(())
     /// ```
@@ -112,13 +130,15 @@ impl Jwt {
         self.set(|settings| settings.keys.push(key))
     }
 
-    /// Accepts tokens of this issuer (`iss`) only, and issues them in its name. Called again it accepts another one too.
+    /// Accepts tokens of this issuer (`iss`) only, and issues them in its name. Called again it
+    /// accepts another one too.
     #[must_use]
     pub fn issuer(self, issuer: impl Into<String>) -> Self {
         self.set(|settings| settings.issuers.push(issuer.into()))
     }
 
-    /// Accepts tokens for this audience (`aud`) only, and issues them for it. Called again it accepts another one too.
+    /// Accepts tokens for this audience (`aud`) only, and issues them for it. Called again it
+    /// accepts another one too.
     ///
     /// ```
     /// use std::time::Duration;
@@ -147,8 +167,8 @@ impl Jwt {
         self.set(|settings| settings.needs_expiry = false)
     }
 
-    /// Lets requests without `Authorization` through; wrong tokens are refused as ever. Handlers take
-    /// `Option<Claims<T>>`.
+    /// Lets requests without `Authorization` through; wrong tokens are refused as ever. Handlers
+    /// take `Option<Claims<T>>`.
     ///
     /// ```
     /// use filoplume::extract::Claims;
@@ -156,10 +176,14 @@ impl Jwt {
     /// use filoplume::prelude::*;
     ///
     /// #[derive(serde::Deserialize)]
-    /// struct Who { sub: String }
+    /// struct Who {
+    ///     sub: String,
+    /// }
     ///
     /// let app = App::new()
-    ///     .get("/", |who: Option<Claims<Who>>| who.map_or("a guest".to_owned(), |Claims(who)| who.sub))
+    ///     .get("/", |who: Option<Claims<Who>>| {
+    ///         who.map_or("a guest".to_owned(), |Claims(who)| who.sub)
+    ///     })
     ///     .with(Jwt::hs256("a secret of 32 random bytes at least")?.optional());
     /// let client = app.test();
     /// client.get("/").send().assert_text("a guest");
@@ -182,8 +206,8 @@ impl Jwt {
         self
     }
 
-    /// Issues a token that says `claims`, and is valid for `lifetime`. `iat` and `exp` are set, and `iss` and `aud` as they are
-    /// checked here, unless `claims` has them.
+    /// Issues a token that says `claims`, and is valid for `lifetime`. `iat` and `exp` are set, and
+    /// `iss` and `aud` as they are checked here, unless `claims` has them.
     ///
     /// ```
     /// use std::time::Duration;
@@ -201,7 +225,9 @@ impl Jwt {
     /// If no key can sign, or the claims are no JSON object.
     pub fn issue(&self, claims: &impl Serialize, lifetime: Duration) -> Result<String> {
         let settings = &*self.settings;
-        let Some((key, signs)) = settings.keys.iter().find_map(|key| Some((key, key.signs.as_ref()?))) else {
+        let Some((key, signs)) =
+            settings.keys.iter().find_map(|key| Some((key, key.signs.as_ref()?)))
+        else {
             return Err(Error::internal("no key of this `Jwt` can sign: they are public keys"));
         };
         let Value::Object(mut claims) = serde_json::to_value(claims)? else {
@@ -224,7 +250,8 @@ impl Jwt {
         Ok(encode(&header, &claims, signs)?)
     }
 
-    /// Returns what a token says, if it is valid. For tokens that come another way than in `Authorization`.
+    /// Returns what a token says, if it is valid. For tokens that come another way than in
+    /// `Authorization`.
     ///
     /// ```
     /// use std::time::Duration;
@@ -245,12 +272,14 @@ impl Jwt {
             return Err(JwtError::Malformed);
         }
         let header = decode_header(token).map_err(|_| JwtError::Malformed)?;
-        // RFC 7515, 4.1.11: what is critical and not understood is refused; nothing is understood here.
+        // RFC 7515, 4.1.11: what is critical and not understood is refused; nothing is understood
+        // here.
         if header.crit.is_some() {
             return Err(JwtError::Malformed);
         }
         let key = self.key_for(header.kid.as_deref()).ok_or(JwtError::UnknownKey)?;
-        let decoded = decode::<Map<String, Value>>(token, &key.verifies, &self.validation(key.algorithm));
+        let decoded =
+            decode::<Map<String, Value>>(token, &key.verifies, &self.validation(key.algorithm));
         let claims = decoded.map_err(|error| JwtError::of(error.kind()))?.claims;
         // The crate looks past an `aud` that is neither a text nor a list of them.
         let names_audience = claims.get("aud").is_some_and(|audience| !audience.is_null());
@@ -260,8 +289,8 @@ impl Jwt {
         Ok(claims)
     }
 
-    /// The key for a token. One that names its key is checked with no other; one that does not, with the only one, or
-    /// the only one without a name.
+    /// The key for a token. One that names its key is checked with no other; one that does not,
+    /// with the only one, or the only one without a name.
     fn key_for(&self, id: Option<&str>) -> Option<&JwtKey> {
         let keys = &self.settings.keys;
         match (id, &keys[..]) {

@@ -60,7 +60,11 @@ fn a_token_says_what_it_was_issued_with() {
         (&claims["sub"], &claims["iss"], &claims["aud"]),
         (&json!("ada"), &json!("me"), &json!("you"))
     );
-    assert!(claims["exp"].as_i64().is_some_and(|exp| (3590..=3600).contains(&(exp - seconds_from_now(0)))));
+    assert!(
+        claims["exp"]
+            .as_i64()
+            .is_some_and(|exp| (3590..=3600).contains(&(exp - seconds_from_now(0))))
+    );
     assert!(jwt.issue(&"ada", HOUR).is_err(), "claims are an object");
 }
 
@@ -85,7 +89,11 @@ fn claims_are_checked() {
         (&strict, json!({"exp": exp, "aud": "you"}), Some(JwtError::Claim("iss".to_owned()))),
         (&strict, json!({"exp": exp, "iss": "you", "aud": "you"}), Some(JwtError::Issuer)),
         (&strict, json!({"exp": exp, "iss": "me", "aud": "they"}), Some(JwtError::Audience)),
-        (&strict, json!({"exp": seconds_from_now(-20), "iss": "me", "aud": "you"}), Some(JwtError::Expired)),
+        (
+            &strict,
+            json!({"exp": seconds_from_now(-20), "iss": "me", "aud": "you"}),
+            Some(JwtError::Expired),
+        ),
     ] {
         assert_eq!(jwt.verify(&signed(&claims)).err(), expected, "{claims}");
     }
@@ -102,13 +110,18 @@ fn the_algorithm_is_that_of_the_key() {
         }
     }
     let sha512 = EncodingKey::from_secret(SECRET.as_bytes());
-    let token = encode(&Header::new(JwtAlgorithm::HS512), &claims, &sha512).expect("it can be signed");
+    let token =
+        encode(&Header::new(JwtAlgorithm::HS512), &claims, &sha512).expect("it can be signed");
     assert_eq!(jwt().verify(&token).err(), Some(JwtError::Algorithm));
     // The public key, which everybody has, taken for a secret.
-    for (algorithm, public) in [(JwtAlgorithm::RS256, RSA_PUBLIC), (JwtAlgorithm::EdDSA, ED_PUBLIC)] {
+    for (algorithm, public) in [(JwtAlgorithm::RS256, RSA_PUBLIC), (JwtAlgorithm::EdDSA, ED_PUBLIC)]
+    {
         let jwt = Jwt::new(JwtKey::public_pem(algorithm, public).expect("it is a key"));
-        let forged =
-            encode(&Header::new(JwtAlgorithm::HS256), &claims, &EncodingKey::from_secret(public.as_bytes()));
+        let forged = encode(
+            &Header::new(JwtAlgorithm::HS256),
+            &claims,
+            &EncodingKey::from_secret(public.as_bytes()),
+        );
         assert_eq!(
             jwt.verify(&forged.expect("it can be signed")).err(),
             Some(JwtError::Algorithm),
@@ -173,7 +186,9 @@ fn pairs_of_keys_sign_and_check() {
     let token = Jwt::new(pair).issue(&json!({"sub": "ada"}), HOUR).expect("it can be signed");
     let public = Jwt::new(JwtKey::public_pem(JwtAlgorithm::EdDSA, ED_PUBLIC).expect("it is a key"));
     assert_eq!(public.verify(&token).expect("it is valid")["sub"], "ada");
-    assert!(public.issue(&json!({}), HOUR).is_err_and(|error| error.to_string().contains("can sign")));
+    assert!(
+        public.issue(&json!({}), HOUR).is_err_and(|error| error.to_string().contains("can sign"))
+    );
 }
 
 #[test]
@@ -206,5 +221,8 @@ fn a_token_for_whomever_is_taken_only_where_somebody_is_named() {
 fn the_longest_leeway_is_a_day() {
     let jwt = jwt().leeway(Duration::MAX);
     assert!(jwt.verify(&signed(&json!({"exp": seconds_from_now(-23 * 3600)}))).is_ok());
-    assert_eq!(jwt.verify(&signed(&json!({"exp": seconds_from_now(-25 * 3600)}))), Err(JwtError::Expired));
+    assert_eq!(
+        jwt.verify(&signed(&json!({"exp": seconds_from_now(-25 * 3600)}))),
+        Err(JwtError::Expired)
+    );
 }

@@ -64,7 +64,8 @@ impl Entry<'_> {
     }
 }
 
-/// A field of an object (RFC 8259, 7). Written here because the logger is there without the feature `json`.
+/// A field of an object (RFC 8259, 7). Written here because the logger is there without the feature
+/// `json`.
 fn json_text(line: &mut String, name: &str, text: Option<&str>) {
     let Some(text) = text else { return };
     let _ = write!(line, ",\"{name}\":\"");
@@ -90,7 +91,8 @@ struct Time {
 impl Time {
     fn of(time: SystemTime) -> Self {
         // Dates that HTTP cannot express are those of a clock that was never set.
-        let is_known = time.duration_since(UNIX_EPOCH).is_ok_and(|since| since.as_secs() < 253_402_300_800);
+        let is_known =
+            time.duration_since(UNIX_EPOCH).is_ok_and(|since| since.as_secs() < 253_402_300_800);
         let time = if is_known { time } else { UNIX_EPOCH };
         let millis = time.duration_since(UNIX_EPOCH).map_or(0, |since| since.subsec_millis());
         Self { http_date: httpdate::fmt_http_date(time), millis }
@@ -101,7 +103,13 @@ impl Time {
     }
 
     fn apache(&self) -> String {
-        format!("{}/{}/{}:{} +0000", self.part(5..7), self.part(8..11), self.part(12..16), self.part(17..25))
+        format!(
+            "{}/{}/{}:{} +0000",
+            self.part(5..7),
+            self.part(8..11),
+            self.part(12..16),
+            self.part(17..25)
+        )
     }
 
     fn rfc3339(&self) -> String {
@@ -188,7 +196,10 @@ mod tests {
             let time = Time::of(UNIX_EPOCH + Duration::from_secs(seconds));
             assert_eq!(time.apache().len(), 26);
         }
-        assert_eq!(Time::of(UNIX_EPOCH - Duration::from_secs(5)).rfc3339(), "1970-01-01T00:00:00.000Z");
+        assert_eq!(
+            Time::of(UNIX_EPOCH - Duration::from_secs(5)).rfc3339(),
+            "1970-01-01T00:00:00.000Z"
+        );
     }
 
     proptest::proptest! {

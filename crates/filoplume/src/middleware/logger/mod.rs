@@ -20,8 +20,8 @@ use crate::log::{write_to_stderr, write_to_stdout};
 use crate::middleware::RequestId;
 use crate::middleware::catch_panic::contain;
 
-/// Writes one line for each request: method, path, route, status, bytes, duration, client, peer, request id, and the
-/// error if there is one.
+/// Writes one line for each request: method, path, route, status, bytes, duration, client, peer,
+/// request id, and the error if there is one.
 ///
 /// ```
 /// use filoplume::prelude::*;
@@ -30,13 +30,15 @@ use crate::middleware::catch_panic::contain;
 /// app.test().get("/").send().assert_status(200);
 /// ```
 ///
-/// - [`Logger::new`] sends a `tracing` event with these as fields, target `filoplume::access`, level `INFO`. In a program
-///   that has not set up `tracing` it writes a short line to stderr instead, so that a beginner sees something.
-/// - [`to`](Self::to) writes the short lines elsewhere; [`combined`](Self::combined) and [`json`](Self::json) write lines
-///   in these formats, to stdout unless `to` says otherwise.
+/// - [`Logger::new`] sends a `tracing` event with these as fields, target `filoplume::access`,
+///   level `INFO`. In a program that has not set up `tracing` it writes a short line to stderr
+///   instead, so that a beginner sees something.
+/// - [`to`](Self::to) writes the short lines elsewhere; [`combined`](Self::combined) and
+///   [`json`](Self::json) write lines in these formats, to stdout unless `to` says otherwise.
 ///
-/// What a client sent is escaped: it cannot begin a line, leave its field, or send commands to a terminal. The query is
-/// written too; a program that has secrets there should [leave it out](Self::without_query).
+/// What a client sent is escaped: it cannot begin a line, leave its field, or send commands to a
+/// terminal. The query is written too; a program that has secrets there should [leave it
+/// out](Self::without_query).
 ///
 /// The line is written when the handler has answered, or, if the response comes from a reader, when
 /// that has ended: its duration and its bytes are then those of the whole response. If the response
@@ -44,10 +46,10 @@ use crate::middleware::catch_panic::contain;
 /// read, and the reason as its error; the combined format has no place for one.
 ///
 /// ```
-/// use std::fs::File;
-/// use std::io::{self, Read};
 /// use filoplume::prelude::*;
 /// use filoplume::response::Reader;
+/// use std::fs::File;
+/// use std::io::{self, Read};
 ///
 /// struct Failing;
 ///
@@ -60,10 +62,17 @@ use crate::middleware::catch_panic::contain;
 /// # let folder = tempfile::tempdir()?;
 /// # let path = folder.path().join("access.log");
 /// let logger = middleware::Logger::new().json().to(File::create(&path)?);
-/// let client = App::new().get("/", || Reader::new(io::Cursor::new("some").chain(Failing))).with(logger).test();
+/// let client = App::new()
+///     .get("/", || Reader::new(io::Cursor::new("some").chain(Failing)))
+///     .with(logger)
+///     .test();
 /// client.raw("GET / HTTP/1.1\r\nHost: a\r\n\r\n");
 /// let line = std::fs::read_to_string(&path)?;
-/// assert!(line.contains(r#""bytes":4"#) && line.contains(r#""error":"broken off: the disk is gone""#), "{line}");
+/// assert!(
+///     line.contains(r#""bytes":4"#)
+///         && line.contains(r#""error":"broken off: the disk is gone""#),
+///     "{line}"
+/// );
 /// # Ok::<(), io::Error>(())
 /// ```
 ///
@@ -123,7 +132,8 @@ struct Asked {
 }
 
 impl Logger {
-    /// Returns a logger that sends `tracing` events, or writes to stderr where nobody listens to them.
+    /// Returns a logger that sends `tracing` events, or writes to stderr where nobody listens to
+    /// them.
     pub fn new() -> Self {
         Self { output: Output { format: Format::Short, sink: None }, writes_query: true }
     }
@@ -147,8 +157,8 @@ impl Logger {
     /// {"time":"2026-11-06T08:49:37.412Z","method":"GET","path":"/notes?page=2","route":"/notes","status":200, ...}
     /// ```
     ///
-    /// Fields: `time`, `method`, `path`, `route`, `status`, `bytes`, `duration_us`, `client`, `peer`, `request_id`,
-    /// `referer`, `user_agent`, `error`. What is not known is left out.
+    /// Fields: `time`, `method`, `path`, `route`, `status`, `bytes`, `duration_us`, `client`,
+    /// `peer`, `request_id`, `referer`, `user_agent`, `error`. What is not known is left out.
     #[must_use]
     pub fn json(mut self) -> Self {
         self.output.format = Format::Json;
@@ -157,13 +167,14 @@ impl Logger {
 
     /// Writes the lines there.
     ///
-    /// Each line is one `write_all`, so lines of several threads do not mix; a `BufWriter` is flushed when it is full. A
-    /// sink that blocks holds up the requests, and what it cannot write is lost.
+    /// Each line is one `write_all`, so lines of several threads do not mix; a `BufWriter` is
+    /// flushed when it is full. A sink that blocks holds up the requests, and what it cannot write
+    /// is lost.
     ///
     /// ```
+    /// use filoplume::prelude::*;
     /// use std::fs::OpenOptions;
     /// use std::io::BufWriter;
-    /// use filoplume::prelude::*;
     ///
     /// # let folder = tempfile::tempdir()?;
     /// # let path = folder.path().join("access.log");
@@ -174,7 +185,10 @@ impl Logger {
     /// let client = app.test();
     /// client.get("/").header("user-agent", "a \"browser\"").send();
     /// drop(client);
-    /// assert!(std::fs::read_to_string(&path)?.ends_with("\"GET / HTTP/1.1\" 200 6 \"-\" \"a \\\"browser\\\"\"\n"));
+    /// assert!(
+    ///     std::fs::read_to_string(&path)?
+    ///         .ends_with("\"GET / HTTP/1.1\" 200 6 \"-\" \"a \\\"browser\\\"\"\n")
+    /// );
     /// # Ok::<(), std::io::Error>(())
     /// ```
     #[must_use]
@@ -186,8 +200,8 @@ impl Logger {
     /// Leaves out what stands behind the `?`.
     ///
     /// ```
-    /// use std::fs::File;
     /// use filoplume::prelude::*;
+    /// use std::fs::File;
     ///
     /// # let folder = tempfile::tempdir()?;
     /// # let path = folder.path().join("access.log");
@@ -226,7 +240,10 @@ impl Logger {
 
 impl Output {
     fn log(&self, entry: &Entry<'_>) {
-        if self.format == Format::Short && self.sink.is_none() && tracing::dispatcher::has_been_set() {
+        if self.format == Format::Short
+            && self.sink.is_none()
+            && tracing::dispatcher::has_been_set()
+        {
             return entry.send_event();
         }
         let line = match self.format {

@@ -5,9 +5,10 @@ use std::time::Duration;
 
 /// How fast tokens come back, and how many there can be.
 ///
-/// A client's bucket is one number: the time at which it is full again. Each request moves it by the time that a
-/// token takes; a request that would move it further ahead of now than a whole bucket takes is refused. A time in the
-/// past is a full bucket, so what is forgotten then is not missed.
+/// A client's bucket is one number: the time at which it is full again. Each request moves it by
+/// the time that a token takes; a request that would move it further ahead of now than a whole
+/// bucket takes is refused. A time in the past is a full bucket, so what is forgotten then is not
+/// missed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Bucket {
     /// The time in which one token comes back.
@@ -26,7 +27,8 @@ pub(super) struct Verdict {
     pub(super) full_after: Duration,
 }
 
-/// Longest interval, about thirty years: nobody waits longer, and a bucket of several does not overflow.
+/// Longest interval, about thirty years: nobody waits longer, and a bucket of several does not
+/// overflow.
 const INTERVAL_NANOS_MAX: u64 = 1_000_000_000_000_000_000;
 
 impl Bucket {
@@ -54,7 +56,8 @@ impl Bucket {
         self.interval_nanos.saturating_mul(u64::from(self.burst))
     }
 
-    /// Takes a token of a bucket that is full at `full_at`, if there is one; returns when it is full then.
+    /// Takes a token of a bucket that is full at `full_at`, if there is one; returns when it is
+    /// full then.
     pub(super) fn take(&self, full_at: u64, now: u64) -> (u64, Verdict) {
         let ahead = full_at.saturating_sub(now);
         let wanted = ahead.saturating_add(self.interval_nanos);

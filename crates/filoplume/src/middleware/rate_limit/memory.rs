@@ -16,8 +16,8 @@ const SHARD_LEN_MIN: usize = 64;
 
 /// Buckets by client, with a bound.
 ///
-/// Keys are kept as 128 bits of a hash with keys of this process: so a long key costs no memory, and nobody can
-/// choose keys that collide.
+/// Keys are kept as 128 bits of a hash with keys of this process: so a long key costs no memory,
+/// and nobody can choose keys that collide.
 pub(super) struct Memory {
     hashers: [RandomState; 2],
     shards: Vec<Mutex<Shard>>,
@@ -26,8 +26,9 @@ pub(super) struct Memory {
 
 type Key = (u64, u64);
 
-/// Two generations: who asks moves into the young one. When that is full, or old enough for every bucket in the old one
-/// to be full again, the old one is dropped: no sweep, no list of who came when.
+/// Two generations: who asks moves into the young one. When that is full, or old enough for every
+/// bucket in the old one to be full again, the old one is dropped: no sweep, no list of who came
+/// when.
 struct Shard {
     young: HashMap<Key, u64>,
     old: HashMap<Key, u64>,
@@ -69,8 +70,14 @@ impl Memory {
 
 impl Shard {
     /// Takes a token; also returns a generation that is to be dropped.
-    fn take(&mut self, key: Key, bucket: &Bucket, now: u64) -> (Verdict, Option<HashMap<Key, u64>>) {
-        let is_old = now.saturating_sub(self.young_since) >= bucket.span_nanos() && !self.young.is_empty();
+    fn take(
+        &mut self,
+        key: Key,
+        bucket: &Bucket,
+        now: u64,
+    ) -> (Verdict, Option<HashMap<Key, u64>>) {
+        let is_old =
+            now.saturating_sub(self.young_since) >= bucket.span_nanos() && !self.young.is_empty();
         let is_full = self.young.len() >= self.generation_len_max && !self.young.contains_key(&key);
         let mut dropped = None;
         if is_old || is_full {
@@ -96,7 +103,12 @@ mod tests {
     const SECOND: u64 = 1_000_000_000;
 
     fn keys_of(memory: &Memory) -> usize {
-        memory.shards.iter().map(|shard| shard.lock()).map(|shard| shard.young.len() + shard.old.len()).sum()
+        memory
+            .shards
+            .iter()
+            .map(|shard| shard.lock())
+            .map(|shard| shard.young.len() + shard.old.len())
+            .sum()
     }
 
     #[test]
@@ -155,7 +167,9 @@ mod tests {
     fn threads_share_a_bucket_exactly() {
         let (memory, bucket) = (Memory::new(1000), Bucket::new(100, Duration::from_secs(60)));
         let allowed: usize = std::thread::scope(|scope| {
-            let take = || (0..100).filter(|_| memory.take_at(b"a", &bucket, 0).retry_after.is_none()).count();
+            let take = || {
+                (0..100).filter(|_| memory.take_at(b"a", &bucket, 0).retry_after.is_none()).count()
+            };
             let threads: Vec<_> = (0..4).map(|_| scope.spawn(take)).collect();
             threads.into_iter().map(|thread| thread.join().unwrap()).sum()
         });

@@ -24,41 +24,48 @@ use crate::middleware::concurrency_limit::whole_seconds;
 /// Clients that are remembered: about 5 MiB.
 const KEYS_MAX: usize = 100_000;
 
-/// What counts of a key, in bytes. Longer ones share what is left with those that begin in the same way.
+/// What counts of a key, in bytes. Longer ones share what is left with those that begin in the same
+/// way.
 const KEY_BYTES_MAX: usize = 256;
 
 /// Lets each client ask so many times a second or a minute; more is a `429` with `Retry-After`.
 ///
 /// ```
-/// use filoplume::prelude::*;
 /// use filoplume::middleware::RateLimit;
+/// use filoplume::prelude::*;
 ///
-/// let app = App::new()
-///     .post("/login", || "welcome")
-///     .with(RateLimit::per_minute(6).burst(2));
+/// let app =
+///     App::new().post("/login", || "welcome").with(RateLimit::per_minute(6).burst(2));
 /// let client = app.test();
-/// client.post("/login").send().assert_status(200).assert_header("x-ratelimit-remaining", "1");
+/// client
+///     .post("/login")
+///     .send()
+///     .assert_status(200)
+///     .assert_header("x-ratelimit-remaining", "1");
 /// client.post("/login").send().assert_status(200);
 /// let refused = client.post("/login").send();
-/// assert!(refused.assert_status(429).header("retry-after").is_some());     // at most 10 s
+/// assert!(refused.assert_status(429).header("retry-after").is_some()); // at most 10 s
 /// ```
 ///
-/// Each client has a bucket of tokens: a request takes one, and they come back one by one at the rate that is allowed
-/// (GCRA). So a client that was quiet can ask [a number of times](Self::burst) at once, and over time never more than
-/// the rate.
+/// Each client has a bucket of tokens: a request takes one, and they come back one by one at the
+/// rate that is allowed (GCRA). So a client that was quiet can ask [a number of times](Self::burst)
+/// at once, and over time never more than the rate.
 ///
 /// **Who is a client** is decided by its address, behind the proxies that the app
-/// [trusts](crate::App::trust_proxies); of IPv6 the first 64 bits, since who has one address has that many.
-/// [`key`](Self::key) decides otherwise, such as by API key.
+/// [trusts](crate::App::trust_proxies); of IPv6 the first 64 bits, since who has one address has
+/// that many. [`key`](Self::key) decides otherwise, such as by API key.
 ///
-/// **Memory** is bounded: [100,000 clients](Self::keys_max) are remembered. When there are more, those that were not
-/// seen for longest are forgotten, and begin with a full bucket when they come back; nobody is refused for that.
+/// **Memory** is bounded: [100,000 clients](Self::keys_max) are remembered. When there are more,
+/// those that were not seen for longest are forgotten, and begin with a full bucket when they come
+/// back; nobody is refused for that.
 ///
-/// **Several instances** count each for itself, unless they share their counts through Redis with [`redis`](Self::redis).
+/// **Several instances** count each for itself, unless they share their counts through Redis with
+/// [`redis`](Self::redis).
 ///
-/// Responses say in `x-ratelimit-limit`, `-remaining` and `-reset` how large the bucket is, how many tokens are left,
-/// and in how many seconds it is full again. These names are those that clients know; the draft of `RateLimit` by the
-/// IETF has changed its form several times, and `Retry-After` (RFC 9110, 10.2.3) is what a client must heed anyway.
+/// Responses say in `x-ratelimit-limit`, `-remaining` and `-reset` how large the bucket is, how
+/// many tokens are left, and in how many seconds it is full again. These names are those that
+/// clients know; the draft of `RateLimit` by the IETF has changed its form several times, and
+/// `Retry-After` (RFC 9110, 10.2.3) is what a client must heed anyway.
 pub struct RateLimit {
     bucket: Bucket,
     memory: Memory,
@@ -83,15 +90,17 @@ impl RateLimit {
         Self::per(requests, Duration::from_secs(60))
     }
 
-    /// Returns a limit of so many requests in a period for each client. An app with a limit or a period of 0 does not
-    /// start.
+    /// Returns a limit of so many requests in a period for each client. An app with a limit or a
+    /// period of 0 does not start.
     ///
     /// ```
-    /// use std::time::Duration;
     /// use filoplume::middleware::RateLimit;
     /// use filoplume::prelude::*;
+    /// use std::time::Duration;
     ///
-    /// let app = App::new().post("/codes", || "sent").with(RateLimit::per(1, Duration::from_secs(3600)));
+    /// let app = App::new()
+    ///     .post("/codes", || "sent")
+    ///     .with(RateLimit::per(1, Duration::from_secs(3600)));
     /// let client = app.test();
     /// client.post("/codes").send().assert_status(200);
     /// client.post("/codes").send().assert_status(429);
@@ -99,7 +108,9 @@ impl RateLimit {
     pub fn per(requests: u32, period: Duration) -> Self {
         let mut mistakes = Vec::new();
         if requests == 0 || period.is_zero() {
-            mistakes.push("RateLimit: with no requests, or no time, everything would be refused".to_owned());
+            mistakes.push(
+                "RateLimit: with no requests, or no time, everything would be refused".to_owned(),
+            );
         }
         let bucket = Bucket::new(requests.max(1), period);
         Self {
@@ -114,12 +125,13 @@ impl RateLimit {
         }
     }
 
-    /// Sets how many requests a client may make at once after a while of silence: the size of its bucket. Default: as
-    /// many as are allowed in the period.
+    /// Sets how many requests a client may make at once after a while of silence: the size of its
+    /// bucket. Default: as many as are allowed in the period.
     #[must_use]
     pub fn burst(mut self, requests: u32) -> Self {
         if requests == 0 {
-            self.mistakes.push("RateLimit: with a burst of 0 everything would be refused".to_owned());
+            self.mistakes
+                .push("RateLimit: with a burst of 0 everything would be refused".to_owned());
         }
         self.bucket = self.bucket.with_burst(requests.max(1));
         self
@@ -127,19 +139,20 @@ impl RateLimit {
 
     /// Decides who is a client by what a closure returns; `None`: by the address.
     ///
-    /// It should be something that was checked, such as a user who is logged in: who can make up keys has no
-    /// limit. The first 256 bytes count.
+    /// It should be something that was checked, such as a user who is logged in: who can make up
+    /// keys has no limit. The first 256 bytes count.
     ///
     /// ```
-    /// use filoplume::prelude::*;
     /// use filoplume::middleware::RateLimit;
+    /// use filoplume::prelude::*;
     ///
     /// #[derive(Clone)]
-    /// struct User { id: u64 }          // put beside the request by the middleware that checks the login
+    /// struct User {
+    ///     id: u64,
+    /// } // put beside the request by the middleware that checks the login
     ///
-    /// let limit = RateLimit::per_second(5).key(|request| {
-    ///     request.extensions().get::<User>().map(|user| user.id.to_string())
-    /// });
+    /// let limit = RateLimit::per_second(5)
+    ///     .key(|request| request.extensions().get::<User>().map(|user| user.id.to_string()));
     /// ```
     #[must_use]
     pub fn key(mut self, key: impl Fn(&Request) -> Option<String> + Send + Sync + 'static) -> Self {
@@ -171,13 +184,14 @@ impl RateLimit {
         self
     }
 
-    /// Shares the counts of several instances through Redis: the URL, such as `redis://10.0.0.5/`, or a
-    /// [`RedisCounters`] with more settings.
+    /// Shares the counts of several instances through Redis: the URL, such as `redis://10.0.0.5/`,
+    /// or a [`RedisCounters`] with more settings.
     ///
     /// ```no_run
     /// use filoplume::middleware::{RateLimit, RedisCounters, WhenRedisFails};
     ///
-    /// let shared = RedisCounters::new("redis://10.0.0.5/").when_it_fails(WhenRedisFails::Allow);
+    /// let shared =
+    ///     RedisCounters::new("redis://10.0.0.5/").when_it_fails(WhenRedisFails::Allow);
     /// let limit = RateLimit::per_second(10).name("search").redis(shared);
     /// ```
     #[cfg(feature = "redis")]
@@ -187,8 +201,8 @@ impl RateLimit {
         self
     }
 
-    /// Sets the name under which counts are shared. Limits with the same name, rate and burst share theirs. Default:
-    /// none.
+    /// Sets the name under which counts are shared. Limits with the same name, rate and burst share
+    /// theirs. Default: none.
     #[must_use]
     pub fn name(mut self, name: impl Into<String>) -> Self {
         self.name = name.into();
@@ -198,12 +212,14 @@ impl RateLimit {
     fn take(&self, key: &[u8]) -> Result<Verdict> {
         #[cfg(feature = "redis")]
         if let Some(redis) = &self.redis {
-            return redis.take(&self.shared_key(key), &self.bucket, || self.memory.take(key, &self.bucket));
+            return redis
+                .take(&self.shared_key(key), &self.bucket, || self.memory.take(key, &self.bucket));
         }
         Ok(self.memory.take(key, &self.bucket))
     }
 
-    /// The name in Redis. It has the bucket in it, so that a limit that was changed does not read old counts.
+    /// The name in Redis. It has the bucket in it, so that a limit that was changed does not read
+    /// old counts.
     #[cfg(feature = "redis")]
     fn shared_key(&self, key: &[u8]) -> Vec<u8> {
         let prefix = format!("filoplume:rate:{}:{}:", self.name, self.bucket);
@@ -214,7 +230,8 @@ impl RateLimit {
         if self.says_headers {
             headers.insert("x-ratelimit-limit", self.bucket.burst().to_string())?;
             headers.insert("x-ratelimit-remaining", verdict.remaining.to_string())?;
-            let reset = verdict.full_after.as_secs() + u64::from(verdict.full_after.subsec_nanos() > 0);
+            let reset =
+                verdict.full_after.as_secs() + u64::from(verdict.full_after.subsec_nanos() > 0);
             headers.insert("x-ratelimit-reset", reset.to_string())?;
         }
         Ok(())
@@ -259,15 +276,21 @@ impl fmt::Debug for RateLimit {
 fn refusal(wait: Duration) -> Error {
     let seconds = whole_seconds(wait);
     let unit = if seconds == 1 { "second" } else { "seconds" };
-    Error::new(StatusCode::TOO_MANY_REQUESTS, format!("too many requests; try again in {seconds} {unit}"))
-        .with_known_header("retry-after", seconds.to_string())
+    Error::new(
+        StatusCode::TOO_MANY_REQUESTS,
+        format!("too many requests; try again in {seconds} {unit}"),
+    )
+    .with_known_header("retry-after", seconds.to_string())
 }
 
 /// Who asks. What the program says and what the address says cannot be the same.
 fn key_of(request: &Request, context: Context<'_>, key: Option<&KeyOf>) -> String {
     match key.and_then(|key| key(request)) {
         Some(mut key) => {
-            let end = (0..=KEY_BYTES_MAX).rev().find(|&end| key.is_char_boundary(end)).unwrap_or_default();
+            let end = (0..=KEY_BYTES_MAX)
+                .rev()
+                .find(|&end| key.is_char_boundary(end))
+                .unwrap_or_default();
             key.truncate(end);
             format!("key:{key}")
         }

@@ -11,15 +11,16 @@ use super::bucket::{Bucket, Verdict};
 use crate::core::error::{Error, Result};
 use crate::redis_pool::RedisPool;
 
-/// How long Redis may take to connect, and to answer. It takes less than a millisecond, or something is wrong.
+/// How long Redis may take to connect, and to answer. It takes less than a millisecond, or
+/// something is wrong.
 const TIMEOUT: Duration = Duration::from_millis(250);
 
 /// How long Redis is not asked after it failed: otherwise each request would wait for the timeout.
 const PAUSE: Duration = Duration::from_secs(1);
 
-/// [`Bucket::take`], in one step for all who ask Redis. Its clock counts, so that those of the instances may differ;
-/// in microseconds, which a Lua number holds for centuries. Returns whether the request is allowed, and when the
-/// bucket is full.
+/// [`Bucket::take`], in one step for all who ask Redis. Its clock counts, so that those of the
+/// instances may differ; in microseconds, which a Lua number holds for centuries. Returns whether
+/// the request is allowed, and when the bucket is full.
 const SCRIPT: &str = "\
 local time = redis.call('TIME')
 local now = time[1] * 1000000 + time[2]
@@ -34,18 +35,20 @@ redis.call('SET', KEYS[1], string.format('%.3f', now + ahead), 'PX', math.ceil(a
 return {1, math.ceil(ahead)}
 ";
 
-/// Counts that several instances share through Redis, for [`RateLimit::redis`](super::RateLimit::redis).
+/// Counts that several instances share through Redis, for
+/// [`RateLimit::redis`](super::RateLimit::redis).
 ///
-/// Each request is one call of a script, which is atomic. Connections are kept, and made anew when they have failed.
-/// A Redis that does not answer within [the timeout](Self::timeout) is not asked for a second; what happens meanwhile
-/// is up to [`when_it_fails`](Self::when_it_fails).
+/// Each request is one call of a script, which is atomic. Connections are kept, and made anew when
+/// they have failed. A Redis that does not answer within [the timeout](Self::timeout) is not asked
+/// for a second; what happens meanwhile is up to [`when_it_fails`](Self::when_it_fails).
 ///
 /// ```no_run
-/// use std::time::Duration;
 /// use filoplume::middleware::{RateLimit, RedisCounters};
 /// use filoplume::prelude::*;
+/// use std::time::Duration;
 ///
-/// let counters = RedisCounters::new("redis://10.0.0.5/").timeout(Duration::from_millis(100));
+/// let counters =
+///     RedisCounters::new("redis://10.0.0.5/").timeout(Duration::from_millis(100));
 /// let app = App::new().get("/", || "hi").with(RateLimit::per_second(10).redis(counters));
 /// ```
 pub struct RedisCounters {
@@ -63,7 +66,8 @@ pub struct RedisCounters {
 /// use filoplume::middleware::{RateLimit, RedisCounters, WhenRedisFails};
 ///
 /// // Rather nobody logs in than everybody guesses.
-/// let counters = RedisCounters::new("redis://10.0.0.5/").when_it_fails(WhenRedisFails::Refuse);
+/// let counters =
+///     RedisCounters::new("redis://10.0.0.5/").when_it_fails(WhenRedisFails::Refuse);
 /// let limit = RateLimit::per_minute(6).name("login").redis(counters);
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -79,8 +83,8 @@ pub enum WhenRedisFails {
 }
 
 impl RedisCounters {
-    /// Returns counters in the Redis with this URL. An app with one that cannot be understood does not start; one that
-    /// cannot be reached is asked again later.
+    /// Returns counters in the Redis with this URL. An app with one that cannot be understood does
+    /// not start; one that cannot be reached is asked again later.
     pub fn new(url: impl AsRef<str>) -> Self {
         let pool = RedisPool::new(url.as_ref(), TIMEOUT);
         Self {
@@ -100,7 +104,8 @@ impl RedisCounters {
         self
     }
 
-    /// Sets what happens to requests while Redis cannot be asked. Default: each instance counts for itself.
+    /// Sets what happens to requests while Redis cannot be asked. Default: each instance counts for
+    /// itself.
     #[must_use]
     pub fn when_it_fails(mut self, when_it_fails: WhenRedisFails) -> Self {
         self.when_it_fails = when_it_fails;
@@ -143,7 +148,8 @@ impl RedisCounters {
         self.paused_until.lock().is_some_and(|until| Instant::now() < until)
     }
 
-    /// Runs the script, which may run twice: a token that was taken and not heard of is one too many at worst.
+    /// Runs the script, which may run twice: a token that was taken and not heard of is one too
+    /// many at worst.
     fn ask(&self, key: &[u8], bucket: &Bucket) -> RedisResult<(u8, u64)> {
         let pool = self.pool.as_ref().map_err(|mistake| {
             RedisError::from((ErrorKind::InvalidClientConfig, "no client", mistake.clone()))
@@ -158,12 +164,18 @@ impl RedisCounters {
         })
     }
 
-    fn run(&self, connection: &mut Connection, key: &[u8], bucket: &Bucket) -> RedisResult<(u8, u64)> {
+    fn run(
+        &self,
+        connection: &mut Connection,
+        key: &[u8],
+        bucket: &Bucket,
+    ) -> RedisResult<(u8, u64)> {
         let known = self.script.lock().clone();
         let script: Arc<str> = match known {
             Some(script) => script,
             None => {
-                let loaded: String = redis::cmd("SCRIPT").arg("LOAD").arg(SCRIPT).query(connection)?;
+                let loaded: String =
+                    redis::cmd("SCRIPT").arg("LOAD").arg(SCRIPT).query(connection)?;
                 let loaded = Arc::from(loaded);
                 *self.script.lock() = Some(Arc::clone(&loaded));
                 loaded
@@ -195,6 +207,8 @@ impl From<String> for RedisCounters {
 impl fmt::Debug for RedisCounters {
     // Without the URL: there may be a password in it.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("RedisCounters").field("when_it_fails", &self.when_it_fails).finish_non_exhaustive()
+        f.debug_struct("RedisCounters")
+            .field("when_it_fails", &self.when_it_fails)
+            .finish_non_exhaustive()
     }
 }

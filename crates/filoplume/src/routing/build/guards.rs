@@ -20,7 +20,10 @@ impl Builder<'_> {
                 router.prefix.covers(prefix)
                     && (prefix.is_longer_than(&router.prefix) || has_layers(layers, &router.layers))
             };
-            let inner = self.fallbacks.iter().filter(|known| has_own_answer((&known.prefix, &known.layers)));
+            let inner = self
+                .fallbacks
+                .iter()
+                .filter(|known| has_own_answer((&known.prefix, &known.layers)));
             let inner_fallbacks = inner.map(|known| known.number).collect();
             let prefix = router.prefix.clone();
             let fallback = self.add_guarded_fallback(router);
@@ -31,8 +34,8 @@ impl Builder<'_> {
         }
     }
 
-    /// Refuses routes for all the rest of a guarded prefix that lack its middleware. Whether they or the middleware are
-    /// meant to have the last word cannot be known.
+    /// Refuses routes for all the rest of a guarded prefix that lack its middleware. Whether they
+    /// or the middleware are meant to have the last word cannot be known.
     fn refuse_catch_alls(&mut self, router: &GuardedRouter) {
         for entry in &self.table.entries {
             if !router.prefix.is_filled_by(&Prefix::of(&entry.matched)) {
@@ -40,17 +43,21 @@ impl Builder<'_> {
             }
             let numbers = entry.methods.iter().map(|(_, number)| *number).chain(entry.any);
             let routes = numbers.filter_map(|number| self.table.route(number));
-            if let Some(route) = routes.into_iter().find(|route| !has_layers(&route.layers, &router.layers)) {
+            if let Some(route) =
+                routes.into_iter().find(|route| !has_layers(&route.layers, &router.layers))
+            {
                 self.mistakes.push(format!(
-                    "route \"{}\" ({}) answers all the rest of \"{}\" without the middleware of the router that is nested \
-                     there ({}): give the route to that router, or a prefix of its own",
+                    "route \"{}\" ({}) answers all the rest of \"{}\" without the middleware of \
+                     the router that is nested there ({}): give the route to that router, or a \
+                     prefix of its own",
                     entry.pattern, route.written_at, router.pattern, router.written_at
                 ));
             }
         }
     }
 
-    /// Adds what answers below a guard if nothing else does: the nearest fallback, behind the middleware of the guard.
+    /// Adds what answers below a guard if nothing else does: the nearest fallback, behind the
+    /// middleware of the guard.
     fn add_guarded_fallback(&mut self, router: GuardedRouter) -> u32 {
         let number = self.next_number();
         let around = self.fallbacks.iter().filter(|known| known.prefix.covers(&router.prefix));
@@ -62,10 +69,17 @@ impl Builder<'_> {
         let (endpoint, layers, pattern, written_at, own_captures) = match nearest {
             Some((known, route)) => {
                 states.extend_outer(&route.states);
-                let endpoint: Box<dyn Endpoint> = Box::new(SharedEndpoint(Arc::clone(&known.endpoint)));
+                let endpoint: Box<dyn Endpoint> =
+                    Box::new(SharedEndpoint(Arc::clone(&known.endpoint)));
                 let layers = all_layers(&known.layers, &router.layers);
                 // Static files are found by the pattern they were given with.
-                (endpoint, layers, route.pattern.clone(), route.written_at, Some(route.captures.clone()))
+                (
+                    endpoint,
+                    layers,
+                    route.pattern.clone(),
+                    route.written_at,
+                    Some(route.captures.clone()),
+                )
             }
             None => {
                 let nothing = || Error::status(filoplume_runtime::StatusCode::NOT_FOUND);
@@ -79,7 +93,8 @@ impl Builder<'_> {
             }
         };
         let options = self.options(&layers, &*endpoint);
-        // The handler reads the captures it was written for; if it reads none, the middleware may read those of the prefix.
+        // The handler reads the captures it was written for; if it reads none, the middleware may
+        // read those of the prefix.
         let captures = own_captures.filter(|_| options.needs_captures()).unwrap_or(router.captures);
         if self.mistakes.is_empty() {
             let name = format!("the fallback of \"{}/\" ({})", router.pattern, router.written_at);

@@ -113,7 +113,8 @@ fn conditions_are_evaluated_in_the_order_of_the_rfc() {
 
 #[test]
 fn of_what_is_not_there_nothing_matches() {
-    let evaluate = |lines: &[(&str, &str)]| Conditions::of(&headers(lines)).evaluate(&Method::PUT, None);
+    let evaluate =
+        |lines: &[(&str, &str)]| Conditions::of(&headers(lines)).evaluate(&Method::PUT, None);
     assert_eq!(evaluate(&[("if-match", "*")]), Verdict::Failed);
     assert_eq!(evaluate(&[("if-match", "\"a\"")]), Verdict::Failed);
     assert_eq!(evaluate(&[("if-none-match", "*")]), Verdict::Proceed);
@@ -123,8 +124,9 @@ fn of_what_is_not_there_nothing_matches() {
 #[test]
 fn without_validators_dates_and_lists_say_nothing() {
     let none = Validators::new();
-    let evaluate =
-        |lines: &[(&str, &str)]| Conditions::of(&headers(lines)).evaluate(&Method::GET, Some(&none));
+    let evaluate = |lines: &[(&str, &str)]| {
+        Conditions::of(&headers(lines)).evaluate(&Method::GET, Some(&none))
+    };
     assert_eq!(evaluate(&[("if-modified-since", LATER)]), Verdict::Proceed);
     assert_eq!(evaluate(&[("if-unmodified-since", EARLIER)]), Verdict::Proceed);
     assert_eq!(evaluate(&[("if-none-match", "\"a\"")]), Verdict::Proceed);
@@ -188,7 +190,8 @@ fn a_304_keeps_what_is_about_caching_and_not_about_the_content() {
         ("vary", "accept"),
         ("set-cookie", "a=b"),
     ];
-    let dropped = [("last-modified", THEN), ("accept-ranges", "bytes"), ("content-encoding", "gzip")];
+    let dropped =
+        [("last-modified", THEN), ("accept-ranges", "bytes"), ("content-encoding", "gzip")];
     for (name, value) in kept.iter().chain(&dropped) {
         response.set_header(name, value).unwrap();
     }

@@ -53,8 +53,8 @@ mod unix {
             let mode = metadata.permissions().mode() & 0o777;
             if mode & OTHERS != 0 {
                 tracing::warn!(
-                    "the file of the sessions {file:?} has mode {mode:o}, so that others than its owner can use it: \
-                     unless this is meant, run `chmod 600` for it"
+                    "the file of the sessions {file:?} has mode {mode:o}, so that others than its \
+                     owner can use it: unless this is meant, run `chmod 600` for it"
                 );
             }
         }

@@ -10,7 +10,9 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use parking_lot::Mutex;
 use rusqlite::{Connection, OptionalExtension, Transaction, TransactionBehavior, params};
 
-use self::schema::{DELETE_EXPIRED, DELETE_NEXT, INSERT, LOAD, NOTE_USE, REPLACE, RETURN_TO_PROBATION};
+use self::schema::{
+    DELETE_EXPIRED, DELETE_NEXT, INSERT, LOAD, NOTE_USE, REPLACE, RETURN_TO_PROBATION,
+};
 use super::segments::{EXPIRED_PER_INSERT, used_share};
 use super::{SessionStore, now};
 use crate::core::error::Result;
@@ -121,7 +123,9 @@ impl SqliteStore {
     /// If the file cannot be written.
     pub fn sweep(&self) -> Result<usize> {
         let connection = self.connection.lock();
-        Ok(connection.prepare_cached(DELETE_EXPIRED)?.execute(params![seconds(now()), rows(SWEPT_MAX)])?)
+        Ok(connection
+            .prepare_cached(DELETE_EXPIRED)?
+            .execute(params![seconds(now()), rows(SWEPT_MAX)])?)
     }
 
     /// Notes that a client presented a session. If the share of those in use is exceeded, the least
@@ -132,7 +136,9 @@ impl SqliteStore {
         let surplus = schema::used(&transaction)?.saturating_sub(used_share(self.sessions_max));
         if surplus > 0 {
             let moved = rows(surplus.min(MOVED_PER_CALL));
-            transaction.prepare_cached(RETURN_TO_PROBATION)?.execute(params![moved, microseconds()])?;
+            transaction
+                .prepare_cached(RETURN_TO_PROBATION)?
+                .execute(params![moved, microseconds()])?;
         }
         Ok(transaction.commit()?)
     }
@@ -168,7 +174,9 @@ impl SessionStore for SqliteStore {
         let mut connection = self.connection.lock();
         let found: Option<(Vec<u8>, bool, i64)> = connection
             .prepare_cached(LOAD)?
-            .query_row(params![id, seconds(now())], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))
+            .query_row(params![id, seconds(now())], |row| {
+                Ok((row.get(0)?, row.get(1)?, row.get(2)?))
+            })
             .optional()?;
         let Some((record, is_used, at)) = found else { return Ok(None) };
         // Also if the clock was set back.
@@ -190,9 +198,16 @@ impl SessionStore for SqliteStore {
         // Before the new one is there, which must not make room for itself.
         let surplus = (schema::sessions(&transaction)? + 1).saturating_sub(self.sessions_max);
         if surplus > 0 {
-            transaction.prepare_cached(DELETE_NEXT)?.execute([rows(surplus.min(MOVED_PER_CALL))])?;
+            transaction
+                .prepare_cached(DELETE_NEXT)?
+                .execute([rows(surplus.min(MOVED_PER_CALL))])?;
         }
-        transaction.prepare_cached(INSERT)?.execute(params![id, record, end(keep_for), microseconds()])?;
+        transaction.prepare_cached(INSERT)?.execute(params![
+            id,
+            record,
+            end(keep_for),
+            microseconds()
+        ])?;
         Ok(transaction.commit()?)
     }
 
@@ -217,7 +232,9 @@ impl SessionStore for SqliteStore {
 
 impl fmt::Debug for SqliteStore {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("SqliteStore").field("sessions_max", &self.sessions_max).finish_non_exhaustive()
+        f.debug_struct("SqliteStore")
+            .field("sessions_max", &self.sessions_max)
+            .finish_non_exhaustive()
     }
 }
 

@@ -30,10 +30,12 @@ pub(super) const DELETE_NEXT: &str = "DELETE FROM filoplume_sessions WHERE id IN
      (SELECT id FROM filoplume_sessions WHERE is_used >= 0 ORDER BY is_used, at LIMIT ?1)";
 
 /// ?1 id, ?2 now in microseconds.
-pub(super) const NOTE_USE: &str = "UPDATE filoplume_sessions SET is_used = 1, at = ?2 WHERE id = ?1";
+pub(super) const NOTE_USE: &str =
+    "UPDATE filoplume_sessions SET is_used = 1, at = ?2 WHERE id = ?1";
 
 /// ?1 how many, ?2 now in microseconds.
-pub(super) const RETURN_TO_PROBATION: &str = "UPDATE filoplume_sessions SET is_used = 0, at = ?2 WHERE id IN
+pub(super) const RETURN_TO_PROBATION: &str = "UPDATE filoplume_sessions SET is_used = 0, at = ?2 \
+                                              WHERE id IN
      (SELECT id FROM filoplume_sessions WHERE is_used = 1 ORDER BY at LIMIT ?1)";
 
 /// Rows of older versions are taken as used: their browsers may well come back.
@@ -57,13 +59,16 @@ const INDEXES_AND_COUNTS: &str = "
         is_used INTEGER NOT NULL PRIMARY KEY,
         sessions INTEGER NOT NULL
     ) WITHOUT ROWID;
-    CREATE TRIGGER IF NOT EXISTS filoplume_sessions_inserted AFTER INSERT ON filoplume_sessions BEGIN
+    CREATE TRIGGER IF NOT EXISTS filoplume_sessions_inserted AFTER INSERT ON filoplume_sessions \
+                                  BEGIN
         UPDATE filoplume_session_counts SET sessions = sessions + 1 WHERE is_used = new.is_used;
     END;
-    CREATE TRIGGER IF NOT EXISTS filoplume_sessions_deleted AFTER DELETE ON filoplume_sessions BEGIN
+    CREATE TRIGGER IF NOT EXISTS filoplume_sessions_deleted AFTER DELETE ON filoplume_sessions \
+                                  BEGIN
         UPDATE filoplume_session_counts SET sessions = sessions - 1 WHERE is_used = old.is_used;
     END;
-    CREATE TRIGGER IF NOT EXISTS filoplume_sessions_moved AFTER UPDATE OF is_used ON filoplume_sessions
+    CREATE TRIGGER IF NOT EXISTS filoplume_sessions_moved AFTER UPDATE OF is_used ON \
+                                  filoplume_sessions
     WHEN old.is_used <> new.is_used BEGIN
         UPDATE filoplume_session_counts SET sessions = sessions - 1 WHERE is_used = old.is_used;
         UPDATE filoplume_session_counts SET sessions = sessions + 1 WHERE is_used = new.is_used;
@@ -95,7 +100,10 @@ pub(super) fn sessions(connection: &Connection) -> rusqlite::Result<usize> {
 
 /// Returns how many sessions are in use.
 pub(super) fn used(connection: &Connection) -> rusqlite::Result<usize> {
-    count(connection, "SELECT coalesce(sum(sessions), 0) FROM filoplume_session_counts WHERE is_used = 1")
+    count(
+        connection,
+        "SELECT coalesce(sum(sessions), 0) FROM filoplume_session_counts WHERE is_used = 1",
+    )
 }
 
 fn count(connection: &Connection, sql: &str) -> rusqlite::Result<usize> {

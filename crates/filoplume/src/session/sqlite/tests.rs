@@ -19,7 +19,8 @@ fn present(store: &SqliteStore, id: &str) -> bool {
 /// The rows as they are, without the use that asking for one is.
 fn ids(store: &SqliteStore) -> Vec<String> {
     let connection = store.connection.lock();
-    let mut statement = connection.prepare("SELECT id FROM filoplume_sessions ORDER BY id").unwrap();
+    let mut statement =
+        connection.prepare("SELECT id FROM filoplume_sessions ORDER BY id").unwrap();
     let ids = statement.query_map([], |row| row.get(0)).unwrap();
     ids.map(Result::unwrap).collect()
 }
@@ -35,7 +36,10 @@ fn counts_are_right(store: &SqliteStore) {
         let count: u32 = connection.query_row(sql, [], |row| row.get(0)).unwrap();
         count as usize
     };
-    assert_eq!(schema::sessions(&connection).unwrap(), of("SELECT count(*) FROM filoplume_sessions"));
+    assert_eq!(
+        schema::sessions(&connection).unwrap(),
+        of("SELECT count(*) FROM filoplume_sessions")
+    );
     let used = of("SELECT count(*) FROM filoplume_sessions WHERE is_used = 1");
     assert_eq!(schema::used(&connection).unwrap(), used);
 }
@@ -178,7 +182,8 @@ fn a_file_of_an_older_version_is_taken_over() {
     assert_eq!(ids(&store), ["8", "9", "old"]);
     assert!(present(&store, "old"));
     // A process of the older version, which knows nothing of the order.
-    let insert = "INSERT OR REPLACE INTO filoplume_sessions (id, record, ends) VALUES ('a', x'31', 1)";
+    let insert =
+        "INSERT OR REPLACE INTO filoplume_sessions (id, record, ends) VALUES ('a', x'31', 1)";
     store.connection.lock().execute(insert, []).unwrap();
     counts_are_right(&store);
     store.connection.lock().execute("DELETE FROM filoplume_sessions", []).unwrap();
@@ -230,7 +235,8 @@ mod rights {
         let log = Arc::new(Mutex::new(Vec::new()));
         let writer = Writer(Arc::clone(&log));
         let subscriber = tracing_subscriber::fmt().with_writer(move || writer.clone()).finish();
-        let store = tracing::subscriber::with_default(subscriber, || SqliteStore::open(path)).unwrap();
+        let store =
+            tracing::subscriber::with_default(subscriber, || SqliteStore::open(path)).unwrap();
         let text = String::from_utf8(log.lock().unwrap().clone()).unwrap();
         (store, text)
     }
@@ -287,6 +293,7 @@ mod rights {
             begin(&SqliteStore::open(path).unwrap(), "a");
         }
         assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0);
-        SqliteStore::open(folder.path().join("no folder").join("sessions.db")).expect_err("it has no folder");
+        SqliteStore::open(folder.path().join("no folder").join("sessions.db"))
+            .expect_err("it has no folder");
     }
 }

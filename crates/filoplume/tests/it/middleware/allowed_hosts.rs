@@ -15,20 +15,35 @@ fn app() -> App {
 /// The status of what a raw request is answered with.
 fn status_of(request: &str) -> u16 {
     let answer = ask(&app().build().unwrap(), "192.0.2.1:1000", request);
-    answer.split(' ').nth(1).and_then(|status| status.parse().ok()).unwrap_or_else(|| panic!("{answer}"))
+    answer
+        .split(' ')
+        .nth(1)
+        .and_then(|status| status.parse().ok())
+        .unwrap_or_else(|| panic!("{answer}"))
 }
 
 #[test]
 fn a_host_that_is_not_on_the_list_is_misdirected() {
     let client = app().test();
-    for host in ["example.org", "EXAMPLE.ORG.", "example.org:8080", "a.b.example.net", "[0::1]:80"] {
+    for host in ["example.org", "EXAMPLE.ORG.", "example.org:8080", "a.b.example.net", "[0::1]:80"]
+    {
         client.get("/").header("host", host).send().assert_status(200).assert_text(host);
     }
-    for host in ["evil.example", "example.net", "example.org.evil.example", "[::2]", "127.0.0.1", "localhost"]
-    {
+    for host in [
+        "evil.example",
+        "example.net",
+        "example.org.evil.example",
+        "[::2]",
+        "127.0.0.1",
+        "localhost",
+    ] {
         let answer = client.get("/").header("host", host).send();
         answer.assert_status(421);
-        assert!(!answer.text().contains(host), "what the client says is not repeated: {}", answer.text());
+        assert!(
+            !answer.text().contains(host),
+            "what the client says is not repeated: {}",
+            answer.text()
+        );
         // Also where nothing is.
         client.get("/nowhere").header("host", host).send().assert_status(421);
     }
@@ -60,21 +75,31 @@ fn target_and_host_must_both_be_on_the_list() {
 fn the_host_that_a_trusted_proxy_names_is_compared_too() {
     let client = app().trust_proxies(Proxies::loopback().x_forwarded_host()).test();
     let status = |host: &str, forwarded: &str| {
-        client.get("/").header("host", host).header("x-forwarded-host", forwarded).send().status().as_u16()
+        client
+            .get("/")
+            .header("host", host)
+            .header("x-forwarded-host", forwarded)
+            .send()
+            .status()
+            .as_u16()
     };
     assert_eq!(status("example.org", "a.example.net"), 200);
     assert_eq!(status("example.org", "evil.example"), 421);
     assert_eq!(status("evil.example", "example.org"), 421);
     // Nobody's word counts without trust.
     let client = app().test();
-    let answer =
-        client.get("/").header("host", "example.org").header("x-forwarded-host", "evil.example").send();
+    let answer = client
+        .get("/")
+        .header("host", "example.org")
+        .header("x-forwarded-host", "evil.example")
+        .send();
     answer.assert_text("example.org");
 }
 
 #[test]
 fn an_app_with_a_pattern_that_is_none_does_not_start() {
-    let start = |pattern: &str| mistakes(App::new().get("/", || "hi").with(AllowedHosts::new([pattern])));
+    let start =
+        |pattern: &str| mistakes(App::new().get("/", || "hi").with(AllowedHosts::new([pattern])));
     assert!(start("https://example.org").contains("`https://example.org` is no host"));
     assert!(start("*").contains("every host"));
 }

@@ -34,7 +34,8 @@ fn post_form(client: &TestClient, target: &str, form: &str) -> TestResponse {
 #[test]
 fn the_router_looks_again_with_the_method_that_was_asked_for() {
     let client = client();
-    let header = |value: &str| client.post("/notes/1").header("X-HTTP-Method-Override", value).send();
+    let header =
+        |value: &str| client.post("/notes/1").header("X-HTTP-Method-Override", value).send();
     header("DELETE").assert_text("deleted");
     header("put").assert_text("put ");
     header("POST").assert_text("posted ");
@@ -46,7 +47,8 @@ fn the_router_looks_again_with_the_method_that_was_asked_for() {
 #[test]
 fn the_handler_reads_the_form_as_if_nothing_had_happened() {
     let client = client();
-    post_form(&client, "/notes/1", "_method=PUT&title=a%20b").assert_text("put _method=PUT&title=a%20b");
+    post_form(&client, "/notes/1", "_method=PUT&title=a%20b")
+        .assert_text("put _method=PUT&title=a%20b");
     post_form(&client, "/notes/1", "title=a").assert_text("posted title=a");
     // No route takes a POST there: its content was left to whom it may concern.
     post_form(&client, "/only", "_method=DELETE").assert_text("deleted _method=DELETE");
@@ -57,9 +59,11 @@ fn the_handler_reads_the_form_as_if_nothing_had_happened() {
 fn a_form_in_chunks_is_read_too() {
     let service = app().with(MethodOverride::new()).build().unwrap();
     let head = format!(
-        "POST /only HTTP/1.1\r\nHost: a\r\nContent-Type: {FORM}\r\nTransfer-Encoding: chunked\r\n\r\n"
+        "POST /only HTTP/1.1\r\nHost: a\r\nContent-Type: {FORM}\r\nTransfer-Encoding: \
+         chunked\r\n\r\n"
     );
-    let answer = ask(&service, "192.0.2.1:1", &format!("{head}7\r\n_method\r\n7\r\n=DELETE\r\n0\r\n\r\n"));
+    let answer =
+        ask(&service, "192.0.2.1:1", &format!("{head}7\r\n_method\r\n7\r\n=DELETE\r\n0\r\n\r\n"));
     assert!(answer.ends_with("deleted _method=DELETE"), "{answer}");
 }
 
@@ -69,9 +73,17 @@ fn nothing_but_a_post_asks_and_nothing_but_three_methods_can_be_asked_for() {
     client.get("/notes/1?_method=DELETE").send().assert_text("got");
     client.get("/notes/1").header("x-http-method-override", "DELETE").send().assert_text("got");
     client.put("/notes/1?_method=DELETE").body("x").send().assert_text("put x");
-    for hostile in
-        ["GET", "HEAD", "OPTIONS", "CONNECT", "TRACE", "DELETE, GET", "", "<script>", &"x".repeat(3000)]
-    {
+    for hostile in [
+        "GET",
+        "HEAD",
+        "OPTIONS",
+        "CONNECT",
+        "TRACE",
+        "DELETE, GET",
+        "",
+        "<script>",
+        &"x".repeat(3000),
+    ] {
         let refused = client.post("/notes/1").header("x-http-method-override", hostile).send();
         refused.assert_status(400);
         assert!(refused.body().len() < 500, "{refused:?}");
@@ -82,7 +94,8 @@ fn nothing_but_a_post_asks_and_nothing_but_three_methods_can_be_asked_for() {
 #[test]
 fn what_is_no_form_or_too_long_is_not_looked_into() {
     let client = app().with(MethodOverride::new().form_bytes_max(20)).test();
-    let text = client.post("/notes/1").header("content-type", "text/plain").body("_method=DELETE").send();
+    let text =
+        client.post("/notes/1").header("content-type", "text/plain").body("_method=DELETE").send();
     text.assert_text("posted _method=DELETE");
     let long = format!("_method=DELETE&a={}", "x".repeat(20));
     post_form(&client, "/notes/1", &long).assert_text(&format!("posted {long}"));
@@ -91,8 +104,9 @@ fn what_is_no_form_or_too_long_is_not_looked_into() {
 
 #[test]
 fn each_way_to_ask_can_be_closed() {
-    let client =
-        app().with(MethodOverride::new().header(None).field(Some("verb")).methods([Method::PUT])).test();
+    let client = app()
+        .with(MethodOverride::new().header(None).field(Some("verb")).methods([Method::PUT]))
+        .test();
     client.post("/notes/1").header("x-http-method-override", "PUT").send().assert_text("posted ");
     client.post("/notes/1?_method=PUT").send().assert_text("posted ");
     client.post("/notes/1?verb=PUT").send().assert_text("put ");
@@ -105,7 +119,8 @@ fn in_a_route_it_is_too_late() {
     App::new().route("/", route).test().post("/?_method=DELETE").send().assert_text("posted");
 }
 
-/// What a handler for `PUT` behind a limit of 10 bytes answers to a `POST` of so many in chunks, over a socket.
+/// What a handler for `PUT` behind a limit of 10 bytes answers to a `POST` of so many in chunks,
+/// over a socket.
 fn put_in_chunks(app: App, length: usize) -> String {
     let length_of = |mut body: Body| -> Result<String> {
         let mut content = Vec::new();
@@ -117,8 +132,11 @@ fn put_in_chunks(app: App, length: usize) -> String {
     let mut socket = TcpStream::connect(app.local_addr()).unwrap();
     let head = "POST / HTTP/1.1\r\nHost: a\r\nConnection: close\r\nX-HTTP-Method-Override: PUT";
     let content = "x".repeat(length);
-    write!(socket, "{head}\r\nTransfer-Encoding: chunked\r\n\r\n{length:x}\r\n{content}\r\n0\r\n\r\n")
-        .unwrap();
+    write!(
+        socket,
+        "{head}\r\nTransfer-Encoding: chunked\r\n\r\n{length:x}\r\n{content}\r\n0\r\n\r\n"
+    )
+    .unwrap();
     let mut answer = String::new();
     socket.read_to_string(&mut answer).unwrap();
     answer
@@ -129,8 +147,11 @@ fn the_bound_of_the_new_route_counts_although_another_was_planned() {
     let apps: [fn() -> App; 2] =
         [App::new, || App::new().route("/", post(|| "posted").content_bytes_max(1_000_000))];
     for app in apps {
-        let client =
-            app().put("/", |_: Body| "put").with(BodyLimit::new(10)).with(MethodOverride::new()).test();
+        let client = app()
+            .put("/", |_: Body| "put")
+            .with(BodyLimit::new(10))
+            .with(MethodOverride::new())
+            .test();
         let put = |length| {
             let request = client.post("/").header("x-http-method-override", "PUT");
             request.chunked().body("x".repeat(length)).send()

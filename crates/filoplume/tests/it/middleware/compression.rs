@@ -24,9 +24,13 @@ fn app() -> App {
         .get("/json", move || json(long()))
         .get("/picture", || ([("content-type", "image/png")], long()))
         .get("/untyped", || Reader::new(io::Cursor::new(long())))
-        .get("/events", || ([("content-type", "text/event-stream")], Reader::new(io::Cursor::new(long()))))
+        .get("/events", || {
+            ([("content-type", "text/event-stream")], Reader::new(io::Cursor::new(long())))
+        })
         .get("/stream", || ([("content-type", "text/plain")], Reader::new(io::Cursor::new(long()))))
-        .get("/sized", || ([("content-type", "text/plain")], Reader::sized(io::Cursor::new(long()), 430)))
+        .get("/sized", || {
+            ([("content-type", "text/plain")], Reader::sized(io::Cursor::new(long()), 430))
+        })
         .get("/coded", || ([("content-encoding", "gzip")], long()))
         .get("/kept", || ([("cache-control", "private, No-Transform")], long()))
         .get("/digest", || ([("repr-digest", "sha-256=:AA==:")], long()))
@@ -35,7 +39,9 @@ fn app() -> App {
         .get("/parts", || (StatusCode::PARTIAL_CONTENT, long()))
         .get("/empty", || StatusCode::NO_CONTENT)
         .get("/error", || -> Result<()> { Err(Error::conflict("no".repeat(1000))) })
-        .get("/tagged", || ([("etag", "\"v1\""), ("accept-ranges", "bytes"), ("vary", "Cookie")], long()))
+        .get("/tagged", || {
+            ([("etag", "\"v1\""), ("accept-ranges", "bytes"), ("vary", "Cookie")], long())
+        })
         .get("/unchanged", || (StatusCode::NOT_MODIFIED, [("etag", "\"v1\"")], ()))
         .with(Compression::new())
 }
@@ -83,11 +89,15 @@ fn what_the_client_accepts_is_what_it_gets_and_it_is_the_same_text() {
 #[test]
 fn what_would_gain_nothing_or_break_is_left_alone() {
     let client = app().test();
-    for path in ["/tiny", "/picture", "/untyped", "/events", "/kept", "/digest", "/empty", "/error"] {
+    for path in ["/tiny", "/picture", "/untyped", "/events", "/kept", "/digest", "/empty", "/error"]
+    {
         let plain = client.get(path).send();
         let response = client.get(path).header("accept-encoding", "gzip").send();
         assert!(response.header("content-encoding").is_none(), "{response:?}");
-        assert!(!vary(&response).contains("Accept-Encoding"), "it does not depend on it: {response:?}");
+        assert!(
+            !vary(&response).contains("Accept-Encoding"),
+            "it does not depend on it: {response:?}"
+        );
         assert_eq!(response.body(), plain.body());
     }
     let coded = client.get("/coded").header("accept-encoding", "br").send();
@@ -111,7 +121,9 @@ fn large_content_is_compressed_while_it_is_sent() {
     let client = app().test();
     for coding in ["gzip", "br", "zstd"] {
         let response = client.get("/large").header("accept-encoding", coding).send();
-        response.assert_header("content-encoding", coding).assert_header("transfer-encoding", "chunked");
+        response
+            .assert_header("content-encoding", coding)
+            .assert_header("transfer-encoding", "chunked");
         assert_eq!(decoded(&response), TEXT.repeat(20_000));
     }
 }
@@ -131,8 +143,11 @@ fn a_tag_becomes_weak_ranges_go_and_what_varies_is_added() {
 fn a_304_names_what_the_client_has() {
     let client = app().test();
     let ask = |known: &str| {
-        let response =
-            client.get("/unchanged").header("accept-encoding", "gzip").header("if-none-match", known).send();
+        let response = client
+            .get("/unchanged")
+            .header("accept-encoding", "gzip")
+            .header("if-none-match", known)
+            .send();
         response.assert_status(304);
         response.assert_header("vary", "Accept-Encoding");
         response.header("etag").map(str::to_owned)
@@ -153,7 +168,11 @@ fn head_says_what_get_says_but_the_length() {
         }
         assert!(head.body().is_empty() && head.header("content-length").is_none(), "{head:?}");
     }
-    client.head("/picture").header("accept-encoding", "gzip").send().assert_header("content-length", "4300");
+    client
+        .head("/picture")
+        .header("accept-encoding", "gzip")
+        .send()
+        .assert_header("content-length", "4300");
 }
 
 #[test]
@@ -170,7 +189,9 @@ fn a_reader_of_known_length_counts_with_that_length() {
     let response = app().test().get("/sized").header("accept-encoding", "gzip").send();
     assert!(response.header("content-encoding").is_none(), "430 bytes are too short");
     let app = App::new()
-        .get("/", || ([("content-type", "text/plain")], Reader::sized(io::Cursor::new(long()), 430)))
+        .get("/", || {
+            ([("content-type", "text/plain")], Reader::sized(io::Cursor::new(long()), 430))
+        })
         .with(Compression::new().bytes_min(1).codings([Coding::Gzip]).gzip_level(9));
     let response = app.test().get("/").header("accept-encoding", "zstd, gzip").send();
     response.assert_header("content-encoding", "gzip");
@@ -192,7 +213,9 @@ fn a_stream_takes_constant_memory() {
     }
     for coding in ["gzip", "br", "zstd"] {
         let app = App::new()
-            .get("/", || ([("content-type", "text/plain")], Reader::sized(Endless(32 << 20), 32 << 20)))
+            .get("/", || {
+                ([("content-type", "text/plain")], Reader::sized(Endless(32 << 20), 32 << 20))
+            })
             .with(Compression::new().gzip_level(1).brotli_level(1).zstd_level(1));
         let response = app.test().get("/").header("accept-encoding", coding).send();
         response.assert_header("content-encoding", coding);
@@ -204,7 +227,8 @@ fn a_stream_takes_constant_memory() {
 fn hostile_lists_are_read_once_and_do_no_harm() {
     let client = app().test();
     let many = "gzip;q=0.1,".repeat(500);
-    for hostile in [many.as_str(), ",,,;;;===", "gzip;q=1;q=0", ";q=1", "*;q=", "gzip;;q=0.5", "\u{e9}, gzip"]
+    for hostile in
+        [many.as_str(), ",,,;;;===", "gzip;q=1;q=0", ";q=1", "*;q=", "gzip;;q=0.5", "\u{e9}, gzip"]
     {
         let response = client.get("/text").header("accept-encoding", hostile).send();
         response.assert_status(200);

@@ -12,12 +12,18 @@ use super::vary;
 const APP: &str = "https://app.example";
 
 fn client(cors: Cors) -> TestClient {
-    App::new().get("/", || "hi").put("/", || -> Result<()> { Err(Error::conflict("no")) }).with(cors).test()
+    App::new()
+        .get("/", || "hi")
+        .put("/", || -> Result<()> { Err(Error::conflict("no")) })
+        .with(cors)
+        .test()
 }
 
 fn preflight(client: &TestClient, origin: &str, method: &str, headers: &str) -> TestResponse {
-    let request =
-        client.options("/").header("origin", origin).header("access-control-request-method", method);
+    let request = client
+        .options("/")
+        .header("origin", origin)
+        .header("access-control-request-method", method);
     if headers.is_empty() {
         request.send()
     } else {
@@ -26,26 +32,39 @@ fn preflight(client: &TestClient, origin: &str, method: &str, headers: &str) -> 
 }
 
 fn has_cors(response: &TestResponse) -> bool {
-    response.headers().iter().any(|(name, _)| name.to_ascii_lowercase().starts_with("access-control-"))
+    response
+        .headers()
+        .iter()
+        .any(|(name, _)| name.to_ascii_lowercase().starts_with("access-control-"))
 }
 
 #[test]
 fn an_origin_that_is_allowed_may_read_and_others_may_not() {
-    let client =
-        client(Cors::new().allow_origins([APP, "http://localhost:3000"]).expose_headers(["etag", "x-a"]));
+    let client = client(
+        Cors::new().allow_origins([APP, "http://localhost:3000"]).expose_headers(["etag", "x-a"]),
+    );
     for origin in [APP, "http://localhost:3000"] {
         let response = client.get("/").header("origin", origin).send();
         response.assert_text("hi").assert_header("access-control-allow-origin", origin);
-        response.assert_header("access-control-expose-headers", "etag, x-a").assert_header("vary", "Origin");
+        response
+            .assert_header("access-control-expose-headers", "etag, x-a")
+            .assert_header("vary", "Origin");
     }
-    let hostile =
-        ["https://evil.example", "https://app.example.evil.example", "null", "HTTPS://APP.EXAMPLE", "*", ""];
+    let hostile = [
+        "https://evil.example",
+        "https://app.example.evil.example",
+        "null",
+        "HTTPS://APP.EXAMPLE",
+        "*",
+        "",
+    ];
     for origin in hostile {
         let response = client.get("/").header("origin", origin).send();
         assert!(!has_cors(&response), "{response:?}");
         response.assert_text("hi").assert_header("vary", "Origin");
     }
-    let twice = client.get("/").header("origin", APP).header("origin", "https://evil.example").send();
+    let twice =
+        client.get("/").header("origin", APP).header("origin", "https://evil.example").send();
     assert!(!has_cors(&twice));
     // A cache that has this one must not give it to the app.
     client.get("/").send().assert_header("vary", "Origin");
@@ -87,7 +106,10 @@ fn a_preflight_is_answered_without_the_handler() {
         .assert_header("access-control-allow-headers", "content-type, x-a")
         .assert_header("access-control-allow-credentials", "true")
         .assert_header("access-control-max-age", "600");
-    assert_eq!(vary(&response), "Origin, Access-Control-Request-Method, Access-Control-Request-Headers");
+    assert_eq!(
+        vary(&response),
+        "Origin, Access-Control-Request-Method, Access-Control-Request-Headers"
+    );
     let other = preflight(&client, "https://evil.example", "PUT", "content-type");
     other.assert_status(204);
     assert!(vary(&other).starts_with("Origin, ") && !has_cors(&other), "{other:?}");
@@ -103,7 +125,11 @@ fn options_that_are_no_preflight_are_handed_on() {
     client.options("/").send().assert_status(204).assert_header("allow", "GET, HEAD, OPTIONS");
     let response = client.options("/asked").header("origin", APP).send();
     response.assert_text("the handler").assert_header("access-control-allow-origin", APP);
-    client.options("/asked").header("access-control-request-method", "GET").send().assert_text("the handler");
+    client
+        .options("/asked")
+        .header("access-control-request-method", "GET")
+        .send()
+        .assert_text("the handler");
 }
 
 #[test]
@@ -138,8 +164,10 @@ fn a_predicate_decides_and_is_not_asked_without_an_origin() {
 fn the_private_network_is_opened_only_if_told() {
     let ask = |cors: Cors| {
         let client = client(cors.allow_origin(APP));
-        let request =
-            client.options("/").header("origin", APP).header("access-control-request-method", "GET");
+        let request = client
+            .options("/")
+            .header("origin", APP)
+            .header("access-control-request-method", "GET");
         let response = request.header("access-control-request-private-network", "true").send();
         response.header("access-control-allow-private-network").map(str::to_owned)
     };
@@ -159,18 +187,26 @@ fn a_router_and_a_route_can_have_a_policy_of_their_own() {
         .route("/open", get(|| "open").with(Cors::new().allow_any_origin()));
     let client = app.test();
     let ask = |path: &str, method: &str| {
-        let request =
-            client.options(path).header("origin", APP).header("access-control-request-method", method);
+        let request = client
+            .options(path)
+            .header("origin", APP)
+            .header("access-control-request-method", method);
         request.send()
     };
     ask("/api/notes/7", "PUT").assert_status(204).assert_header("access-control-allow-origin", APP);
     ask("/open", "GET").assert_header("access-control-allow-origin", "*");
     // Neither a path without a policy nor a method without a handler is opened.
-    for response in [ask("/", "GET"), ask("/api/notes/7", "DELETE"), ask("/api/notes/7", "NOT A METHOD")] {
+    for response in
+        [ask("/", "GET"), ask("/api/notes/7", "DELETE"), ask("/api/notes/7", "NOT A METHOD")]
+    {
         response.assert_status(204);
         assert!(!has_cors(&response) && response.header("allow").is_some(), "{response:?}");
     }
-    client.get("/api/notes").header("origin", APP).send().assert_header("access-control-allow-origin", APP);
+    client
+        .get("/api/notes")
+        .header("origin", APP)
+        .send()
+        .assert_header("access-control-allow-origin", APP);
 }
 
 #[test]

@@ -42,7 +42,10 @@ fn one_more_than_allowed_is_refused_at_once() {
         let first = scope.spawn(|| ask(&service, PEER, GET));
         is_entered.recv().unwrap();
         let refused = ask(&service, PEER, GET);
-        assert!(refused.starts_with("HTTP/1.1 503") && refused.contains("retry-after: 2\r\n"), "{refused}");
+        assert!(
+            refused.starts_with("HTTP/1.1 503") && refused.contains("retry-after: 2\r\n"),
+            "{refused}"
+        );
         assert!(ask(&service, PEER, "GET /other HTTP/1.1\r\nHost: a\r\n\r\n").ends_with("free"));
         answer.send(()).unwrap();
         assert!(first.join().unwrap().ends_with("answered"));
@@ -60,7 +63,10 @@ fn one_client_cannot_take_all_places() {
         let first = scope.spawn(|| ask(&service, PEER, GET));
         is_entered.recv().unwrap();
         let refused = ask(&service, "192.0.2.1:2", GET);
-        assert!(refused.starts_with("HTTP/1.1 429") && refused.contains("retry-after: 1\r\n"), "{refused}");
+        assert!(
+            refused.starts_with("HTTP/1.1 429") && refused.contains("retry-after: 1\r\n"),
+            "{refused}"
+        );
         let other = scope.spawn(|| ask(&service, "192.0.2.2:1", GET));
         is_entered.recv_timeout(Duration::from_secs(60)).unwrap();
         answer.send(()).unwrap();
@@ -76,7 +82,9 @@ fn one_client_cannot_take_all_places() {
 #[test]
 fn one_that_may_wait_is_let_in_when_another_is_done() {
     let (handler, is_entered, answer) = blocking();
-    let app = App::new().get("/", handler).with(ConcurrencyLimit::new(1).wait(Duration::from_secs(120), 1));
+    let app = App::new()
+        .get("/", handler)
+        .with(ConcurrencyLimit::new(1).wait(Duration::from_secs(120), 1));
     let service = app.build().unwrap();
     std::thread::scope(|scope| {
         let first = scope.spawn(|| ask(&service, PEER, GET));
@@ -135,7 +143,8 @@ fn a_stream_keeps_its_place_until_it_is_sent() {
 #[test]
 fn a_stream_whose_client_goes_away_gives_its_place_back() {
     let endless = || Reader::new(io::repeat(b'a'));
-    let limited = Router::new().get("/", || "free").get("/endless", endless).with(ConcurrencyLimit::new(1));
+    let limited =
+        Router::new().get("/", || "free").get("/endless", endless).with(ConcurrencyLimit::new(1));
     let app = App::new().nest("/limited", limited).start("127.0.0.1:0").unwrap();
     let ask = |path: &str| {
         let mut socket = TcpStream::connect(app.local_addr()).unwrap();
@@ -157,7 +166,8 @@ fn a_stream_whose_client_goes_away_gives_its_place_back() {
 
 #[test]
 fn each_client_has_a_rate_of_its_own() {
-    let service = App::new().get("/", || "hi").with(RateLimit::per(1, HOUR).burst(2)).build().unwrap();
+    let service =
+        App::new().get("/", || "hi").with(RateLimit::per(1, HOUR).burst(2)).build().unwrap();
     for (peer, statuses) in [
         ("192.0.2.1:1", ["200", "200", "429"]),
         ("192.0.2.2:1", ["200", "200", "429"]),
@@ -184,7 +194,11 @@ fn clients_behind_a_proxy_are_told_apart_only_if_it_is_trusted() {
         })
     };
     assert_eq!(statuses(app().trust_proxies(["10.0.0.0/8"])), ["200", "200", "429"]);
-    assert_eq!(statuses(app()), ["200", "429", "429"], "who makes up addresses is still one client");
+    assert_eq!(
+        statuses(app()),
+        ["200", "429", "429"],
+        "who makes up addresses is still one client"
+    );
 }
 
 #[test]
@@ -196,7 +210,8 @@ fn a_client_is_told_how_much_is_left_and_when_to_come_back() {
     client.get("/").send().assert_header("x-ratelimit-remaining", "0");
     let refused = client.get("/").send();
     refused.assert_status(429).assert_header("x-ratelimit-remaining", "0");
-    let wait = |refused: &TestResponse| refused.header("retry-after").unwrap().parse::<u64>().unwrap();
+    let wait =
+        |refused: &TestResponse| refused.header("retry-after").unwrap().parse::<u64>().unwrap();
     assert!((540..=600).contains(&wait(&refused)), "{refused:?}");
     let quiet = App::new().get("/", || "hi").with(RateLimit::per(1, HOUR).without_headers()).test();
     assert!(quiet.get("/").send().header("x-ratelimit-limit").is_none());
@@ -219,7 +234,9 @@ fn a_key_decides_who_is_a_client_and_without_one_the_address_does() {
 
 #[test]
 fn of_two_limits_the_one_that_refuses_has_the_last_word() {
-    let app = App::new().route("/", get(|| "hi").with(RateLimit::per(5, HOUR))).with(RateLimit::per(2, HOUR));
+    let app = App::new()
+        .route("/", get(|| "hi").with(RateLimit::per(5, HOUR)))
+        .with(RateLimit::per(2, HOUR));
     let client = app.test();
     client
         .get("/")
@@ -245,8 +262,8 @@ fn handlers_can_ask_how_much_time_is_left() {
     // The one that ends first holds, wherever it stands.
     App::new().get("/", over).with(short()).with(long()).test().get("/").send().assert_status(503);
     App::new().get("/", over).with(long()).with(short()).test().get("/").send().assert_status(503);
-    let app =
-        App::new().get("/left", |time: TimeLeft| format!("{}", time.remaining() > Duration::from_secs(3000)));
+    let app = App::new()
+        .get("/left", |time: TimeLeft| format!("{}", time.remaining() > Duration::from_secs(3000)));
     app.with(long()).test().get("/left").send().assert_text("true");
     assert!(App::new().get("/", |_: TimeLeft| "x").build().is_err(), "there is no budget");
     let forever = App::new().get("/", |time: TimeLeft| format!("{}", time.is_over()));
@@ -270,15 +287,22 @@ fn a_late_answer_is_refused_only_if_told_and_an_error_stays_what_it_is() {
     };
     app(late(Ok("late")), budget()).get("/").send().assert_text("late");
     app(late(Ok("late")), budget().refuse_late(true)).get("/").send().assert_status(503);
-    app(late(Ok("late")), budget().refuse_late(true).as_gateway()).get("/").send().assert_status(504);
-    app(late(Err(Error::conflict("no"))), budget().refuse_late(true)).get("/").send().assert_status(409);
+    app(late(Ok("late")), budget().refuse_late(true).as_gateway())
+        .get("/")
+        .send()
+        .assert_status(504);
+    app(late(Err(Error::conflict("no"))), budget().refuse_late(true))
+        .get("/")
+        .send()
+        .assert_status(409);
 }
 
 #[test]
 fn time_that_was_spent_elsewhere_counts() {
     let budget = TimeoutBudget::new(Duration::from_secs(10 * 60))
         .already_spent(|request| request.header("x-queued")?.parse().ok().map(Duration::from_secs));
-    let app = App::new().get("/", |time: TimeLeft| (time.remaining().as_secs().div_ceil(60)).to_string());
+    let app =
+        App::new().get("/", |time: TimeLeft| (time.remaining().as_secs().div_ceil(60)).to_string());
     let client = app.with(budget).test();
     let ask = |queued: &str| client.get("/").header("x-queued", queued).send();
     ask("nonsense").assert_text("10");

@@ -44,7 +44,8 @@ fn app(logger: Logger) -> App {
 fn a_json_line_says_all_that_is_known() {
     let sink = Sink::default();
     let service = app(Logger::new().json().to(sink.clone())).build().unwrap();
-    let head = "Host: a\r\nX-Request-Id: id-1\r\nReferer: https://b.example/\r\nUser-Agent: \"c\"\r\n\r\n";
+    let head =
+        "Host: a\r\nX-Request-Id: id-1\r\nReferer: https://b.example/\r\nUser-Agent: \"c\"\r\n\r\n";
     ask(&service, "192.0.2.7:4711", &format!("GET /notes/3?a=b HTTP/1.1\r\n{head}"));
     let line: serde_json::Value = serde_json::from_str(&sink.text()).unwrap();
     for (name, value) in [
@@ -146,8 +147,15 @@ fn logs_to_stderr_and_stdout() {
         .send()
         .assert_status(200);
     let logger = Logger::new().combined();
-    App::new().get("/captured", || "hi").with(logger).test().get("/captured").send().assert_status(200);
-    let app = App::new().get("/captured", || "hi").with(Logger::new()).start("127.0.0.1:0").unwrap();
+    App::new()
+        .get("/captured", || "hi")
+        .with(logger)
+        .test()
+        .get("/captured")
+        .send()
+        .assert_status(200);
+    let app =
+        App::new().get("/captured", || "hi").with(Logger::new()).start("127.0.0.1:0").unwrap();
     let mut stream = std::net::TcpStream::connect(app.local_addr()).unwrap();
     stream.write_all(b"GET /captured HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n").unwrap();
     io::copy(&mut stream, &mut io::sink()).unwrap();
@@ -215,7 +223,11 @@ fn what_a_refusal_says_is_in_the_line_once() {
     let sink = Sink::default();
     app(Logger::new().json().to(sink.clone())).test().get("/notes/x").send().assert_status(400);
     let line: serde_json::Value = serde_json::from_str(&sink.text()).unwrap();
-    assert_eq!(line["error"].as_str().unwrap().matches("in the path is wrong").count(), 1, "{line}");
+    assert_eq!(
+        line["error"].as_str().unwrap().matches("in the path is wrong").count(),
+        1,
+        "{line}"
+    );
 }
 
 #[test]
@@ -252,13 +264,17 @@ fn an_event_has_the_target_and_the_fields() {
         let client = app(Logger::new()).test();
         client.get("/notes/1").header("x-request-id", "id-2").send();
     });
-    let event: serde_json::Value = serde_json::from_str(sink.text().lines().last().unwrap()).unwrap();
+    let event: serde_json::Value =
+        serde_json::from_str(sink.text().lines().last().unwrap()).unwrap();
     assert_eq!(event["target"], "filoplume::access");
     let fields = &event["fields"];
     assert_eq!((&fields["method"], &fields["path"]), (&"GET".into(), &"/notes/1".into()));
     assert_eq!((&fields["route"], &fields["status"]), (&"/notes/{id}".into(), &200.into()));
     assert_eq!((&fields["bytes"], &fields["request_id"]), (&6.into(), &"id-2".into()));
-    assert_eq!((&fields["peer"], &fields["client"]), (&"127.0.0.1:49152".into(), &"127.0.0.1".into()));
+    assert_eq!(
+        (&fields["peer"], &fields["client"]),
+        (&"127.0.0.1:49152".into(), &"127.0.0.1".into())
+    );
     assert!(fields.get("error").is_none() && fields["duration_us"].is_u64());
 }
 
@@ -276,7 +292,8 @@ fn a_beginner_who_set_up_nothing_sees_a_line_on_stderr() {
 
 #[test]
 fn one_failure_without_a_subscriber() {
-    let app = App::new().get("/broken", || -> Result<()> { Err(io::Error::other("disk\non fire"))? });
+    let app =
+        App::new().get("/broken", || -> Result<()> { Err(io::Error::other("disk\non fire"))? });
     app.test().get("/broken").send().assert_status(500);
 }
 

@@ -32,13 +32,14 @@ fn middleware_runs_from_the_outside_in_and_back_as_it_is_written() {
     let inner = Router::new()
         .with(noting(&trace, "router"))
         .route("/", get(|| "hi").with(noting(&trace, "route 1")).with(noting(&trace, "route 2")));
-    let app = App::new().nest("/a", inner).with(noting(&trace, "app 1")).with(noting(&trace, "app 2"));
+    let app =
+        App::new().nest("/a", inner).with(noting(&trace, "app 1")).with(noting(&trace, "app 2"));
     let client = app.test();
     client.get("/a").send().assert_text("hi");
     assert_eq!(
         taken(&trace),
-        "app 1 in, app 2 in, router in, route 1 in, route 2 in, \
-         route 2 out 200, route 1 out 200, router out 200, app 2 out 200, app 1 out 200"
+        "app 1 in, app 2 in, router in, route 1 in, route 2 in, route 2 out 200, route 1 out 200, \
+         router out 200, app 2 out 200, app 1 out 200"
     );
     client.get("/nowhere").send().assert_status(404);
     assert_eq!(taken(&trace), "app 1 in, app 2 in, app 2 out 404, app 1 out 404");
@@ -67,35 +68,52 @@ fn an_early_answer_and_an_error_end_the_chain_and_pass_those_further_out() {
 
 #[test]
 fn middleware_sees_what_went_wrong_and_its_headers_reach_the_client() {
-    let app = App::new().get("/", || -> Result<()> { Err(std::io::Error::other("disk on fire"))? }).with(
-        |request: Request, next: Next<'_>| -> Result<Response> {
+    let app = App::new()
+        .get("/", || -> Result<()> { Err(std::io::Error::other("disk on fire"))? })
+        .with(|request: Request, next: Next<'_>| -> Result<Response> {
             let mut response = next.run(request);
             let error = Error::of(&response).map(ToString::to_string);
             response.set_header("x-seen", error.unwrap_or_default())?;
             Ok(response)
-        },
-    );
+        });
     app.test().get("/").send().assert_status(500).assert_header("x-seen", "disk on fire");
 }
 
 #[test]
 fn a_page_of_the_program_answers_a_panic_wherever_it_was_contained() {
-    let page =
-        || CatchPanic::new().respond(|message: &str| (StatusCode::IM_A_TEAPOT, format!("caught: {message}")));
+    let page = || {
+        CatchPanic::new()
+            .respond(|message: &str| (StatusCode::IM_A_TEAPOT, format!("caught: {message}")))
+    };
     let app = || App::new().get("/", || -> &str { panic!("out of {}", "paper") });
     app().test().get("/").send().assert_status(500);
-    app().with(page()).test().get("/").send().assert_status(418).assert_text("caught: out of paper");
-    let contained = app().with(page()).with(Logger::new().to(std::io::sink())).with(SecurityHeaders::new());
+    app()
+        .with(page())
+        .test()
+        .get("/")
+        .send()
+        .assert_status(418)
+        .assert_text("caught: out of paper");
+    let contained =
+        app().with(page()).with(Logger::new().to(std::io::sink())).with(SecurityHeaders::new());
     contained.test().get("/").send().assert_status(418).assert_header("x-frame-options", "DENY");
     // Without a page it is a response for those further out.
     let trace = Trace::default();
-    app().with(noting(&trace, "outer")).with(CatchPanic::new()).test().get("/").send().assert_status(500);
+    app()
+        .with(noting(&trace, "outer"))
+        .with(CatchPanic::new())
+        .test()
+        .get("/")
+        .send()
+        .assert_status(500);
     assert_eq!(taken(&trace), "outer in, outer out 500");
 }
 
 #[test]
 fn what_a_panic_said_is_not_told() {
-    let app = App::new().get("/", || -> &str { panic!("the password is hunter2") }).with(CatchPanic::new());
+    let app = App::new()
+        .get("/", || -> &str { panic!("the password is hunter2") })
+        .with(CatchPanic::new());
     let response = app.test().get("/").header("accept", "text/html").send();
     response.assert_status(500);
     assert!(!format!("{response:?}").contains("hunter2"));
@@ -120,7 +138,8 @@ fn errors_and_panics_carry_what_middleware_says_of_every_response() {
 
 #[test]
 fn a_request_id_is_taken_over_only_if_told_and_harmless() {
-    let app = |ids: RequestIds| App::new().get("/", |id: RequestId| id.to_string()).with(ids).test();
+    let app =
+        |ids: RequestIds| App::new().get("/", |id: RequestId| id.to_string()).with(ids).test();
     let (own, trusting) = (app(RequestIds::new()), app(RequestIds::new().trust_incoming(true)));
     let of = |client: &filoplume::testing::TestClient, incoming: &str| {
         let response = client.get("/").header("x-request-id", incoming).send();
@@ -140,11 +159,14 @@ fn a_request_id_is_taken_over_only_if_told_and_harmless() {
 fn security_headers_leave_what_a_handler_set() {
     let app = App::new()
         .get("/", || "hi")
-        .get("/own", || ([("x-frame-options", "SAMEORIGIN"), ("Content-Security-Policy", "sandbox")], "hi"))
+        .get("/own", || {
+            ([("x-frame-options", "SAMEORIGIN"), ("Content-Security-Policy", "sandbox")], "hi")
+        })
         .with(SecurityHeaders::new());
     let client = app.test();
     let own = client.get("/own").send();
-    own.assert_header("x-frame-options", "SAMEORIGIN").assert_header("content-security-policy", "sandbox");
+    own.assert_header("x-frame-options", "SAMEORIGIN")
+        .assert_header("content-security-policy", "sandbox");
     own.assert_header("x-content-type-options", "nosniff");
     let plain = client.get("/").send();
     plain.assert_header("content-security-policy", "frame-ancestors 'none'");
@@ -229,7 +251,10 @@ fn the_nearest_body_limit_decides() {
 #[test]
 fn a_length_that_was_not_announced_is_bounded_too() {
     let read = |mut body: Body| -> Result<String> { Ok(std::io::read_to_string(&mut body)?) };
-    let app = App::new().post("/text", |text: String| text).post("/stream", read).with(BodyLimit::new(10));
+    let app = App::new()
+        .post("/text", |text: String| text)
+        .post("/stream", read)
+        .with(BodyLimit::new(10));
     let service = app.build().unwrap();
     let chunked = |path: &str, content: &str| {
         let length = content.len();

@@ -47,7 +47,8 @@ fn instances_share_one_bucket() {
     assert_eq!(status(&instance(RateLimit::per(7, HOUR).burst(3).redis(patient(&server)))), 200);
     // What is full again is no longer there.
     let mut connection = server.connect().unwrap();
-    let keys: Vec<String> = redis::cmd("KEYS").arg("filoplume:rate:*").query(&mut connection).unwrap();
+    let keys: Vec<String> =
+        redis::cmd("KEYS").arg("filoplume:rate:*").query(&mut connection).unwrap();
     assert_eq!(keys.len(), 3, "{keys:?}");
     for key in keys {
         let expires: i64 = redis::cmd("PTTL").arg(&key).query(&mut connection).unwrap();
@@ -123,7 +124,8 @@ fn a_redis_that_was_away_is_asked_again() {
 #[test]
 fn what_happens_without_redis_is_up_to_the_program() {
     let url = format!("redis://127.0.0.1:{}/", free_port());
-    let limit = |fails| RateLimit::per(1, HOUR).redis(RedisCounters::new(&url).when_it_fails(fails));
+    let limit =
+        |fails| RateLimit::per(1, HOUR).redis(RedisCounters::new(&url).when_it_fails(fails));
     let allow = instance(limit(WhenRedisFails::Allow));
     assert_eq!((status(&allow), status(&allow)), (200, 200));
     let refuse = instance(limit(WhenRedisFails::Refuse));
@@ -137,12 +139,17 @@ fn a_redis_that_never_answers_holds_nobody_up_for_long() {
     // The kernel takes the connection, and nobody ever answers it.
     let silent = TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("redis://{}/", silent.local_addr().unwrap());
-    let counters =
-        RedisCounters::new(url).timeout(Duration::from_millis(100)).when_it_fails(WhenRedisFails::Allow);
+    let counters = RedisCounters::new(url)
+        .timeout(Duration::from_millis(100))
+        .when_it_fails(WhenRedisFails::Allow);
     let client = instance(RateLimit::per(1, HOUR).redis(counters));
     let started = Instant::now();
     for _ in 0..200 {
         assert_eq!(status(&client), 200);
     }
-    assert!(started.elapsed() < Duration::from_secs(15), "not each request waits: {:?}", started.elapsed());
+    assert!(
+        started.elapsed() < Duration::from_secs(15),
+        "not each request waits: {:?}",
+        started.elapsed()
+    );
 }

@@ -1,15 +1,15 @@
 //! How many requests of one route may wait for a seat: as many as will be served in time.
 //!
-//! A bound by number refuses what could be served in 40 ms, or keeps clients waiting for minutes: it
-//! depends on how fast the route is. So the bound is a time, and the route's own rate over the last
-//! seconds makes a number of it. Nothing is refused before the rate is known; what waits for too
-//! long meanwhile is answered by [`Seats::expired`](super::Seats::expired).
+//! A bound by number refuses what could be served in 40 ms, or keeps clients waiting for minutes:
+//! it depends on how fast the route is. So the bound is a time, and the route's own rate over the
+//! last seconds makes a number of it. Nothing is refused before the rate is known; what waits for
+//! too long meanwhile is answered by [`Seats::expired`](super::Seats::expired).
 //!
 //! If more comes than can be served for longer, the longest wait makes nobody faster: it only makes
-//! everybody wait as long. So it is halved with each [`STEP`] in which something was refused, down to
-//! one round of the seats, which keeps them all busy. It comes back as fast when nothing is refused
-//! any more. CoDel was the other candidate: it also shortens the line of a crowd that could all be
-//! served within the bound. Nanoseconds in, decisions out: no clock and no lock.
+//! everybody wait as long. So it is halved with each [`STEP`] in which something was refused, down
+//! to one round of the seats, which keeps them all busy. It comes back as fast when nothing is
+//! refused any more. CoDel was the other candidate: it also shortens the line of a crowd that could
+//! all be served within the bound. Nanoseconds in, decisions out: no clock and no lock.
 
 /// The rate is that of so many steps.
 const STEPS: usize = 8;
@@ -18,7 +18,8 @@ const STEPS: usize = 8;
 /// that come back in bursts find something to do.
 const WAIT_MIN: u64 = 20_000_000;
 
-/// What is known of a route for which nobody asks is forgotten after so many times the longest wait.
+/// What is known of a route for which nobody asks is forgotten after so many times the longest
+/// wait.
 const KNOWN_FOR: u64 = 8;
 
 /// A rate is believed after two steps if it is of so many requests.
@@ -57,7 +58,8 @@ impl Backlog {
         }
     }
 
-    /// The route has a seat to spare, or all that waited have one: what was known is of another time.
+    /// The route has a seat to spare, or all that waited have one: what was known is of another
+    /// time.
     pub(super) fn reset(&mut self) {
         if self.since.is_some() {
             *self = Self::new(self.wait_max);
@@ -66,7 +68,9 @@ impl Backlog {
 
     /// Whether one more request may wait behind `waiting` others of a route that has `seats` seats.
     pub(super) fn may_wait(&mut self, now: u64, waiting: usize, seats: usize) -> bool {
-        if waiting == 0 && now.saturating_sub(self.asked_at) > self.wait_max.saturating_mul(KNOWN_FOR) {
+        if waiting == 0
+            && now.saturating_sub(self.asked_at) > self.wait_max.saturating_mul(KNOWN_FOR)
+        {
             self.reset();
         }
         self.asked_at = now;
@@ -139,8 +143,9 @@ mod tests {
     const MS: u64 = 1_000_000;
     const WAIT_MAX: u64 = 2_000 * MS;
 
-    /// A route whose requests arrive and are served at these rates per second. Returns the backlog, how many wait at the
-    /// end, how many were refused, and the longest wait of those that were taken in the last second.
+    /// A route whose requests arrive and are served at these rates per second. Returns the backlog,
+    /// how many wait at the end, how many were refused, and the longest wait of those that were
+    /// taken in the last second.
     fn run(ms: u64, arrivals: u64, served: u64, seats: usize) -> (Backlog, usize, u64, u64) {
         let mut backlog = Backlog::new(WAIT_MAX);
         let (mut line, mut refused, mut longest) = (std::collections::VecDeque::new(), 0, 0);
@@ -150,7 +155,11 @@ mod tests {
             gone += served;
             while come >= 10_000 {
                 come -= 10_000;
-                if backlog.may_wait(now, line.len(), seats) { line.push_back(now) } else { refused += 1 }
+                if backlog.may_wait(now, line.len(), seats) {
+                    line.push_back(now)
+                } else {
+                    refused += 1
+                }
             }
             while gone >= 10_000 {
                 gone -= 10_000;
@@ -223,7 +232,10 @@ mod tests {
         let mut backlog = Backlog::new(WAIT_MAX);
         for second in 0..10 {
             for n in 0..100 {
-                assert!(backlog.may_wait((second * 1_000 + n * 5) * MS, 60, 100), "{second} s, {n}");
+                assert!(
+                    backlog.may_wait((second * 1_000 + n * 5) * MS, 60, 100),
+                    "{second} s, {n}"
+                );
             }
             for _ in 0..100 {
                 backlog.served((second * 1_000 + 999) * MS);

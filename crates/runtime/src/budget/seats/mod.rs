@@ -1,12 +1,14 @@
 //! Who may have a thread of the pool: one seat for each thread, shared by all routes.
 //!
-//! A route takes seats as long as it has fewer than [`SHARE`] times those that are free, the rule of
-//! dynamic thresholds in the buffers of switches. One slow route has eight of nine seats at most, two
-//! have eight of seventeen each; what is left is there for whoever has none. So no route takes all threads, and nobody
-//! has to say how many each may have. A request that gets no seat waits in the line of its route,
-//! as long as it will be served in [time](backlog), and the lines are served in turns.
+//! A route takes seats as long as it has fewer than [`SHARE`] times those that are free, the rule
+//! of dynamic thresholds in the buffers of switches. One slow route has eight of nine seats at
+//! most, two have eight of seventeen each; what is left is there for whoever has none. So no route
+//! takes all threads, and nobody has to say how many each may have. A request that gets no seat
+//! waits in the line of its route, as long as it will be served in [time](backlog), and the lines
+//! are served in turns.
 //!
-//! A request that [uses](crate::Permits) a counted resource needs a permit beside its seat, and waits in the same line.
+//! A request that [uses](crate::Permits) a counted resource needs a permit beside its seat, and
+//! waits in the same line.
 //!
 //! All of it is under one lock, held for counts and pushes: what is queued is given back to be run,
 //! refused or dropped outside. `README.md` beside this file tells why no request is left waiting.
@@ -31,8 +33,9 @@ use crate::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 /// How many times the free seats a route may have. Eight leaves a ninth of the seats to the others.
 const SHARE: usize = 8;
 
-/// How many vital requests have a seat of their own at once. A check of a balancer and one of a supervisor each have
-/// some, and a vital route that hangs takes no more threads than that beyond those of the others.
+/// How many vital requests have a seat of their own at once. A check of a balancer and one of a
+/// supervisor each have some, and a vital route that hangs takes no more threads than that beyond
+/// those of the others.
 pub(crate) const VITAL_SEATS: usize = 8;
 
 /// What asks for a seat, and may need a permit beside it.
@@ -69,7 +72,8 @@ struct State<T> {
     /// Seats of vital requests, beside those that are `taken`.
     vital: usize,
     waiting: usize,
-    /// Whether a route that waits had no seat to spare when it was last looked at. The others wait for permits.
+    /// Whether a route that waits had no seat to spare when it was last looked at. The others wait
+    /// for permits.
     is_short: bool,
     lines: HashMap<ExecutionKey, Line<T>>,
     /// The lines that are not empty, the one whose turn is next first.
@@ -139,7 +143,8 @@ impl<T: Needs> Seats<T> {
         }
     }
 
-    /// Sets who is told when a permit is free that a request waits for. It calls [`look`](Self::look) then.
+    /// Sets who is told when a permit is free that a request waits for. It calls
+    /// [`look`](Self::look) then.
     pub(crate) fn telling(mut self, waiter: Weak<dyn Waits>) -> Self {
         self.waiter = waiter;
         self
@@ -159,13 +164,17 @@ impl<T: Needs> Seats<T> {
                 return Entered::Seated(item);
             }
             if line.taken == 0 {
-                // Others have the permits: what the route was served says nothing about how soon it has its turn.
+                // Others have the permits: what the route was served says nothing about how soon it
+                // has its turn.
                 line.backlog.reset();
             }
         }
         let now = self.now();
         let behind = line.waiting.len();
-        if *is_closed || *waiting >= self.waiting_max || !line.backlog.may_wait(now, behind, line.taken) {
+        if *is_closed
+            || *waiting >= self.waiting_max
+            || !line.backlog.may_wait(now, behind, line.taken)
+        {
             let full = self.full(line, *taken, now, item.permits().cloned());
             return Entered::Refused(item, full);
         }
@@ -214,7 +223,8 @@ impl<T: Needs> Seats<T> {
         state.taken += 1;
     }
 
-    /// Gives a seat of one route in exchange for one of another. Returns whether that may have it, and is not to wait.
+    /// Gives a seat of one route in exchange for one of another. Returns whether that may have it,
+    /// and is not to wait.
     pub(crate) fn change(&self, from: ExecutionKey, to: ExecutionKey) -> bool {
         let mut state = self.state.lock();
         let taken = state.taken - 1;
@@ -245,8 +255,8 @@ impl<T: Needs> Seats<T> {
         self.look()
     }
 
-    /// As [`next`](Self::next), for who was told that a permit is free. The request that asked for it may still be on
-    /// its way into its line, under the lock.
+    /// As [`next`](Self::next), for who was told that a permit is free. The request that asked for
+    /// it may still be on its way into its line, under the lock.
     pub(crate) fn look(&self) -> Option<(ExecutionKey, T)> {
         self.seat_next(&mut self.state.lock())
     }
@@ -257,8 +267,8 @@ impl<T: Needs> Seats<T> {
         self.waiting.load(Ordering::Relaxed)
     }
 
-    /// Whether a request waits for a seat, or did a moment ago. Who has one could let it in, unlike those that wait for
-    /// permits.
+    /// Whether a request waits for a seat, or did a moment ago. Who has one could let it in, unlike
+    /// those that wait for permits.
     pub(crate) fn is_short(&self) -> bool {
         // Relaxed: as above.
         self.is_short.load(Ordering::Relaxed)
@@ -277,7 +287,8 @@ impl<T: Needs> Seats<T> {
         let State { waiting, lines, turns, .. } = &mut *state;
         turns.retain(|key| {
             let Some(line) = lines.get_mut(key) else { return false };
-            let late = line.waiting.iter().take_while(|waiting| now >= waiting.since + wait_max).count();
+            let late =
+                line.waiting.iter().take_while(|waiting| now >= waiting.since + wait_max).count();
             expired.extend(line.waiting.drain(..late).map(|waiting| waiting.item));
             let left = line.waiting.front().map(|first| first.since + wait_max - now);
             next = next.into_iter().chain(left).min();
@@ -305,7 +316,12 @@ impl<T: Needs> Seats<T> {
         state.waiting = 0;
         state.turns.clear();
         self.publish(&state);
-        state.lines.values_mut().flat_map(|line| line.waiting.drain(..)).map(|waiting| waiting.item).collect()
+        state
+            .lines
+            .values_mut()
+            .flat_map(|line| line.waiting.drain(..))
+            .map(|waiting| waiting.item)
+            .collect()
     }
 
     fn seat_next(&self, state: &mut State<T>) -> Option<(ExecutionKey, T)> {
@@ -339,7 +355,8 @@ impl<T: Needs> Seats<T> {
         None
     }
 
-    /// Says to all threads what they look at without the lock. Looked at first: a store takes the line from all of them.
+    /// Says to all threads what they look at without the lock. Looked at first: a store takes the
+    /// line from all of them.
     fn publish(&self, state: &State<T>) {
         if self.waiting.load(Ordering::Relaxed) != state.waiting {
             self.waiting.store(state.waiting, Ordering::Relaxed);
@@ -350,7 +367,13 @@ impl<T: Needs> Seats<T> {
         }
     }
 
-    fn full(&self, line: &Line<T>, taken_in_all: usize, now: u64, permits: Option<Permits>) -> Full {
+    fn full(
+        &self,
+        line: &Line<T>,
+        taken_in_all: usize,
+        now: u64,
+        permits: Option<Permits>,
+    ) -> Full {
         let waiting = line.waiting.len();
         let wait = line.backlog.wait_for(now, waiting).map(Duration::from_nanos);
         Full { taken: line.taken, taken_in_all, seats_max: self.seats_max, waiting, wait, permits }
@@ -406,7 +429,8 @@ impl fmt::Display for Full {
         let Self { taken, taken_in_all, seats_max, waiting, .. } = self;
         write!(
             f,
-            "it has {taken} of {seats_max} threads, {taken_in_all} are taken, {waiting} of its requests wait"
+            "it has {taken} of {seats_max} threads, {taken_in_all} are taken, {waiting} of its \
+             requests wait"
         )?;
         match &self.permits {
             Some(permits) => {

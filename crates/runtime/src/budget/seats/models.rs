@@ -27,7 +27,8 @@ fn run(seats: &Seats<usize>, ran: &AtomicUsize, key: ExecutionKey) {
     }
 }
 
-/// Nobody waits for a seat that is free: whoever gives one back sees who waits, or comes before it does.
+/// Nobody waits for a seat that is free: whoever gives one back sees who waits, or comes before it
+/// does.
 #[test]
 fn a_request_that_waits_is_run_by_whoever_gives_a_seat_back() {
     loom::model(|| {
@@ -46,7 +47,8 @@ fn a_request_that_waits_is_run_by_whoever_gives_a_seat_back() {
     });
 }
 
-/// A thread that changes its seat for another route's, or gives it back if it may not, leaves nobody waiting.
+/// A thread that changes its seat for another route's, or gives it back if it may not, leaves
+/// nobody waiting.
 #[test]
 fn a_seat_that_changes_hands_is_not_lost() {
     loom::model(|| {
@@ -92,7 +94,8 @@ struct Hall {
 impl Hall {
     fn new(seats_max: usize) -> Arc<Self> {
         Arc::new_cyclic(|hall: &Weak<Self>| Self {
-            seats: Seats::new(seats_max, 10, Duration::from_secs(3600)).telling(Weak::<Self>::clone(hall)),
+            seats: Seats::new(seats_max, 10, Duration::from_secs(3600))
+                .telling(Weak::<Self>::clone(hall)),
             ran: AtomicUsize::new(0),
         })
     }
@@ -126,7 +129,8 @@ impl Waits for Hall {
     }
 }
 
-/// Runs a request of each of these routes, all at once, and says how many ran in the end in halls that may be the same.
+/// Runs a request of each of these routes, all at once, and says how many ran in the end in halls
+/// that may be the same.
 fn run_at_once(halls: &[Arc<Hall>], permits: &Permits) {
     let [first, others @ ..] = halls else { panic!("there is one") };
     let threads: Vec<_> = others
@@ -143,7 +147,8 @@ fn run_at_once(halls: &[Arc<Hall>], permits: &Permits) {
     assert!(first.is_empty() && others.iter().all(|hall| hall.is_empty()));
 }
 
-/// Nobody waits for a permit that is free, and none is lost, also when there are fewer seats than requests.
+/// Nobody waits for a permit that is free, and none is lost, also when there are fewer seats than
+/// requests.
 #[test]
 fn a_request_that_waits_for_a_permit_is_run_by_whoever_gives_one_back() {
     // With a seat for each of three there are too many interleavings.

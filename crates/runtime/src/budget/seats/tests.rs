@@ -66,7 +66,8 @@ impl Hall {
         }
     }
 
-    /// Has the first of those that are seated give its permit back, and then its seat. Returns its number.
+    /// Has the first of those that are seated give its permit back, and then its seat. Returns its
+    /// number.
     fn leave(&self) -> u32 {
         let (key, Guest(number, _, permit)) = self.seated.lock().remove(0);
         drop(permit);
@@ -146,8 +147,13 @@ fn a_request_too_many_is_given_back_with_the_reason() {
     for item in 1..=3 {
         assert!(!matches!(seats.enter(route(1), item), Entered::Refused(..)));
     }
-    let Entered::Refused(4, full) = seats.enter(route(1), 4) else { panic!("there is room for two") };
-    assert_eq!(full, Full { taken: 1, taken_in_all: 1, seats_max: 1, waiting: 2, wait: None, permits: None });
+    let Entered::Refused(4, full) = seats.enter(route(1), 4) else {
+        panic!("there is room for two")
+    };
+    assert_eq!(
+        full,
+        Full { taken: 1, taken_in_all: 1, seats_max: 1, waiting: 2, wait: None, permits: None }
+    );
 }
 
 #[test]
@@ -225,7 +231,8 @@ fn under_load_every_request_is_run_once() {
 #[test]
 fn who_needs_a_permit_waits_for_one_while_seats_are_free() {
     let (hall, permits) = (Hall::new(10, LONG), Permits::new("database", 2));
-    let waits: Vec<bool> = (0..5).map(|number| hall.enter(route(1), guest(number, &permits))).collect();
+    let waits: Vec<bool> =
+        (0..5).map(|number| hall.enter(route(1), guest(number, &permits))).collect();
     assert_eq!(waits, [false, false, true, true, true]);
     assert!(!hall.seats.is_short(), "nobody waits for a seat");
     assert!(!hall.enter(route(2), guest(9, &Permits::new("other", 1))));

@@ -1,8 +1,8 @@
 //! The connection manager: what a connection is between two moments of work, and where it waits.
 //!
-//! A connection is a transport and a guest. The transport moves bytes and knows nothing of what they mean;
-//! the guest gives them meaning and knows no socket. What else is here says where the connection waits,
-//! and for how long.
+//! A connection is a transport and a guest. The transport moves bytes and knows nothing of what
+//! they mean; the guest gives them meaning and knows no socket. What else is here says where the
+//! connection waits, and for how long.
 
 pub(crate) mod deadlines;
 pub(crate) mod table;
@@ -75,7 +75,12 @@ enum Mode {
 }
 
 impl Connection {
-    pub(crate) fn new(accepted: Accepted, home: Arc<LoopHandle>, token: usize, deadline: Instant) -> Self {
+    pub(crate) fn new(
+        accepted: Accepted,
+        home: Arc<LoopHandle>,
+        token: usize,
+        deadline: Instant,
+    ) -> Self {
         let Accepted { transport, peer, expects_proxy_header, place } = accepted;
         Self {
             transport,
@@ -147,7 +152,8 @@ impl Connection {
         Ok(())
     }
 
-    /// Ends [`hold`](Self::hold); nobody watches the connection until [`watch`](Self::watch) is called.
+    /// Ends [`hold`](Self::hold); nobody watches the connection until [`watch`](Self::watch) is
+    /// called.
     pub(crate) fn release_hold(&mut self) -> io::Result<()> {
         if self.mode == Mode::Blocking {
             self.transport.set_nonblocking()?;

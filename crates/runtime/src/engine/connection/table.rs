@@ -58,7 +58,8 @@ impl<C> Table<C> {
         token
     }
 
-    /// Takes a parked connection out of which something is said, or keeps what is said for one that is away.
+    /// Takes a parked connection out of which something is said, or keeps what is said for one that
+    /// is away.
     #[inline]
     pub(crate) fn take(&mut self, token: usize, said: Missed) -> Option<Box<C>> {
         let entry = self.entries.get_mut(token)?;

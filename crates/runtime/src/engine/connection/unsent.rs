@@ -1,4 +1,5 @@
-//! Bytes on their way out: written as far as the socket takes them, and the rest kept with the connection.
+//! Bytes on their way out: written as far as the socket takes them, and the rest kept with the
+//! connection.
 
 use std::collections::VecDeque;
 use std::io::{self, IoSlice};
@@ -13,13 +14,14 @@ use crate::clock::Pace;
 use crate::config::ServerConfig;
 use crate::transport::{Transport, is_would_block};
 
-/// Bytes that the socket did not take, in order. Nothing else is done for a connection before they are gone.
+/// Bytes that the socket did not take, in order. Nothing else is done for a connection before they
+/// are gone.
 #[derive(Debug)]
 pub(crate) struct Unsent {
     parts: VecDeque<Bytes>,
     pace: Pace,
-    /// What they take of the budget, until all are gone: a part is freed as a whole. What others hold too, such
-    /// as a file in memory, is there anyway.
+    /// What they take of the budget, until all are gone: a part is freed as a whole. What others
+    /// hold too, such as a file in memory, is there anyway.
     charge: Charge,
 }
 
@@ -30,12 +32,14 @@ pub(crate) enum Flushed {
     All,
     /// Some are kept until the peer reads.
     Some,
-    /// Some are kept although the socket may take more: a leader looks at its other connections first.
+    /// Some are kept although the socket may take more: a leader looks at its other connections
+    /// first.
     Paused,
 }
 
-/// Bytes that are given to the socket in one turn. Copying them takes the system some ten microseconds; a socket on
-/// the same machine takes megabytes at once, and everybody else on the loop would wait for that.
+/// Bytes that are given to the socket in one turn. Copying them takes the system some ten
+/// microseconds; a socket on the same machine takes megabytes at once, and everybody else on the
+/// loop would wait for that.
 const TURN_BYTES: usize = 256 * 1024;
 
 impl Unsent {
@@ -89,7 +93,11 @@ impl Connection {
 
     /// Writes the output; keeps what the socket does not take.
     #[inline(always)]
-    pub(crate) fn flush(&mut self, buffers: &mut Buffers, config: &ServerConfig) -> io::Result<Flushed> {
+    pub(crate) fn flush(
+        &mut self,
+        buffers: &mut Buffers,
+        config: &ServerConfig,
+    ) -> io::Result<Flushed> {
         if self.unsent.is_none() {
             if let Ok(written) = self.transport.write(&buffers.output) {
                 if written == buffers.output.len() {
@@ -139,7 +147,11 @@ impl Connection {
         if self.is_too_much() {
             return self.flush_or_end(buffers.clock.now());
         }
-        if written == offered { Ok(Flushed::Paused) } else { self.flush_unsent(buffers.clock.now()) }
+        if written == offered {
+            Ok(Flushed::Paused)
+        } else {
+            self.flush_unsent(buffers.clock.now())
+        }
     }
 
     /// Whether what is kept takes more than there is for all.
@@ -148,8 +160,8 @@ impl Connection {
         own > SHORT_BYTES && self.home.engine.memory.is_used_up()
     }
 
-    /// Gives the socket all that it takes, without turns. If its peer does not take the rest at once, there is no memory to keep
-    /// it in.
+    /// Gives the socket all that it takes, without turns. If its peer does not take the rest at
+    /// once, there is no memory to keep it in.
     #[cold]
     fn flush_or_end(&mut self, now: Instant) -> io::Result<Flushed> {
         loop {
@@ -161,8 +173,8 @@ impl Connection {
         }
     }
 
-    /// Writes the first `length` unread bytes of the input, without a copy, then the output. Consumes them; keeps what the
-    /// socket does not take.
+    /// Writes the first `length` unread bytes of the input, without a copy, then the output.
+    /// Consumes them; keeps what the socket does not take.
     #[inline]
     pub(crate) fn send_back(
         &mut self,
@@ -190,9 +202,16 @@ impl Connection {
     }
 
     #[cold]
-    fn keep_unsent(&mut self, written: usize, content: &Bytes, buffers: &mut Buffers, config: &ServerConfig) {
+    fn keep_unsent(
+        &mut self,
+        written: usize,
+        content: &Bytes,
+        buffers: &mut Buffers,
+        config: &ServerConfig,
+    ) {
         let unsent = self.unsent.get_or_insert_with(|| {
-            let pace = Pace::new(buffers.clock.now(), config.write_timeout, config.bytes_per_second_min);
+            let pace =
+                Pace::new(buffers.clock.now(), config.write_timeout, config.bytes_per_second_min);
             Box::new(Unsent { parts: VecDeque::new(), pace, charge: Charge::default() })
         });
         let of_head = written.min(buffers.output.len());

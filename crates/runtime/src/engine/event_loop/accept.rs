@@ -15,7 +15,8 @@ use crate::transport::Peer;
 /// Connections accepted in a row before those that are ready get their turn.
 const ACCEPTS_MAX: usize = 64;
 
-/// How long a listener rests after an error that will not go away by itself, such as a lack of descriptors.
+/// How long a listener rests after an error that will not go away by itself, such as a lack of
+/// descriptors.
 pub(super) const ACCEPT_REST: Duration = Duration::from_millis(100);
 
 #[derive(Debug)]
@@ -38,7 +39,8 @@ impl EventLoop {
             return None;
         }
         loop {
-            // Accepted before there is room: the poller does not tell whether anybody still waits, and nobody is closed for nobody.
+            // Accepted before there is room: the poller does not tell whether anybody still waits,
+            // and nobody is closed for nobody.
             let accepted = match self.waiting.take() {
                 Some(accepted) => accepted,
                 None => self.next_accepted(now)?,
@@ -99,8 +101,8 @@ impl EventLoop {
         }
     }
 
-    /// Whether there may be one more connection. If not, one that holds nothing is closed; if this loop has none, another loop is
-    /// asked to close one of its own, and accepting rests meanwhile.
+    /// Whether there may be one more connection. If not, one that holds nothing is closed; if this
+    /// loop has none, another loop is asked to close one of its own, and accepting rests meanwhile.
     fn has_room(&mut self, now: Instant) -> bool {
         let engine = &self.handle.engine;
         let connections_max = engine.connections_max;
@@ -110,12 +112,17 @@ impl EventLoop {
         self.accept_again_at = Some(now + ACCEPT_REST);
         self.ask_for_room();
         if let Some(left_out) = self.handle.engine.full_log.admit() {
-            tracing::warn!(connections_max, left_out, "no more connections are allowed: new ones wait");
+            tracing::warn!(
+                connections_max,
+                left_out,
+                "no more connections are allowed: new ones wait"
+            );
         }
         false
     }
 
-    /// Asks another loop to close a connection that holds nothing; each in turn as long as none does.
+    /// Asks another loop to close a connection that holds nothing; each in turn as long as none
+    /// does.
     #[cold]
     fn ask_for_room(&mut self) {
         if let Some(other) = self.handle.engine.fuller_loop(&self.handle, self.asked_in_vain) {
@@ -136,10 +143,13 @@ impl EventLoop {
         listener.accept()
     }
 
-    /// Whether the client may have one more connection. Behind a PROXY header it is not known yet who that is.
+    /// Whether the client may have one more connection. Behind a PROXY header it is not known yet
+    /// who that is.
     fn has_place(&self, accepted: &mut Accepted) -> bool {
         let engine = &self.handle.engine;
-        let (Some(clients), Peer::Tcp(address)) = (&engine.clients, accepted.peer) else { return true };
+        let (Some(clients), Peer::Tcp(address)) = (&engine.clients, accepted.peer) else {
+            return true;
+        };
         if accepted.expects_proxy_header {
             return true;
         }
@@ -151,7 +161,8 @@ impl EventLoop {
         true
     }
 
-    /// Gives a connection to a loop with fewer, if this one has more than its share. Returns it otherwise.
+    /// Gives a connection to a loop with fewer, if this one has more than its share. Returns it
+    /// otherwise.
     fn pass_to_lighter(&self, accepted: Accepted) -> Option<Accepted> {
         let engine = &self.handle.engine;
         // A loop that drains may be gone before the message is there.

@@ -58,7 +58,11 @@ pub(crate) struct LoopHandle {
 }
 
 impl LoopHandle {
-    pub(super) fn new(engine: &Arc<Engine>, poll: &Poll, outbox: Sender<Message>) -> io::Result<Self> {
+    pub(super) fn new(
+        engine: &Arc<Engine>,
+        poll: &Poll,
+        outbox: Sender<Message>,
+    ) -> io::Result<Self> {
         Ok(Self {
             engine: Arc::clone(engine),
             slot: Slot::new(),
@@ -109,8 +113,9 @@ impl LoopHandle {
         let _ = self.try_send(message);
     }
 
-    /// Sends a connection back. Its peer wakes the loop when it moves, so there is no need to: unless the peer has
-    /// moved already, or nothing else wakes the loop before the connection's deadline.
+    /// Sends a connection back. Its peer wakes the loop when it moves, so there is no need to:
+    /// unless the peer has moved already, or nothing else wakes the loop before the connection's
+    /// deadline.
     pub(crate) fn send_back(&self, connection: Box<Connection>) {
         let deadline = self.time(connection.deadline);
         // While memory is short the loop has to see what this one holds.
@@ -120,7 +125,8 @@ impl LoopHandle {
         }
         // It waits for its peer from now on; the leader counts anew before it sleeps.
         self.parked.fetch_add(1, Ordering::Relaxed);
-        if self.outbox.send(Message::Returned(connection)).is_ok() && self.doze.needs_waking_before(deadline)
+        if self.outbox.send(Message::Returned(connection)).is_ok()
+            && self.doze.needs_waking_before(deadline)
         {
             self.wake();
         }
@@ -135,7 +141,8 @@ impl LoopHandle {
     /// Sends a message, or gives it back if the loop is gone.
     pub(super) fn try_send(&self, message: Message) -> Result<(), Message> {
         self.outbox.send(message).map_err(|failed| failed.0)?;
-        // Either the leader sees the message when it looks before it sleeps, or this sees it asleep.
+        // Either the leader sees the message when it looks before it sleeps, or this sees it
+        // asleep.
         if self.doze.needs_waking() {
             self.wake();
         }
@@ -178,7 +185,8 @@ impl Watched for LoopHandle {
         let mut spare = self.engine.spare.lock();
         let Some(leader) = spare.take().or_else(|| self.engine.pool.reserve()) else {
             self.engine.counters.hand_overs_failed.increment();
-            // The route is to leave the loops all the same: the next of its calls would hold another one.
+            // The route is to leave the loops all the same: the next of its calls would hold
+            // another one.
             let key = self.running();
             if self.slot.turn() == turn && self.engine.routes.stuck(key, held) {
                 self.engine.counters.routes_learned.increment();
@@ -191,12 +199,16 @@ impl Watched for LoopHandle {
         };
         drop(spare);
         self.engine.counters.hand_overs.increment();
-        // Between the look and the taking the handler may have returned and another one begun, which
-        // is not to blame. The loop cannot be put back: its leader may have missed it already.
+        // Between the look and the taking the handler may have returned and another one begun,
+        // which is not to blame. The loop cannot be put back: its leader may have missed it
+        // already.
         let is_caught = taken_turn == turn;
         if is_caught {
             let key = self.running();
-            tracing::debug!(key = key.index(), "a handler did not return in time: its loop changes hands");
+            tracing::debug!(
+                key = key.index(),
+                "a handler did not return in time: its loop changes hands"
+            );
             if self.engine.routes.caught(key, event_loop.route_mut(key), held) {
                 self.engine.counters.routes_learned.increment();
             }
@@ -214,6 +226,8 @@ impl Look for LoopHandle {
 
 impl fmt::Debug for LoopHandle {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("LoopHandle").field("connections", &self.connections()).finish_non_exhaustive()
+        f.debug_struct("LoopHandle")
+            .field("connections", &self.connections())
+            .finish_non_exhaustive()
     }
 }

@@ -40,11 +40,12 @@ use traffic::Traffic;
 /// Events taken from the poller at once. Few in tests, so that they are not enough.
 const EVENTS_MAX: usize = if cfg!(test) { 16 } else { 1024 };
 
-/// Full batches in a row before deadlines are looked at all the same: as many as the default bound of connections fills.
+/// Full batches in a row before deadlines are looked at all the same: as many as the default bound
+/// of connections fills.
 const FULL_BATCHES_MAX: u32 = 64;
 
-/// Connections in a row that could go on for ever, before the poller is asked for others. Each has moved some hundred
-/// kilobytes in its turn, beside which asking costs nothing.
+/// Connections in a row that could go on for ever, before the poller is asked for others. Each has
+/// moved some hundred kilobytes in its turn, beside which asking costs nothing.
 const YIELDED_MAX: usize = 4;
 
 const WAKER: Token = Token(usize::MAX);
@@ -60,8 +61,8 @@ pub(crate) struct EventLoop {
     /// What the poller said and nobody has looked at yet. It is part of the loop, not of the
     /// leader: a new leader goes on where the old one was held up.
     ready: ReadyQueue,
-    /// Connections that have had their turn and could go on. Whoever becomes ready comes before them: some that always
-    /// have something to do must not keep the loop from its poller.
+    /// Connections that have had their turn and could go on. Whoever becomes ready comes before
+    /// them: some that always have something to do must not keep the loop from its poller.
     yielded: VecDeque<Yielded>,
     yielded_in_row: usize,
     inbox: Receiver<Message>,
@@ -216,7 +217,8 @@ impl EventLoop {
             return None;
         }
         while let Some(Yielded { token, number }) = self.yielded.pop_front() {
-            // One that became ready in the meantime has had a turn for that, and has another entry if it yielded again.
+            // One that became ready in the meantime has had a turn for that, and has another entry
+            // if it yielded again.
             let is_current =
                 self.table.parked_mut(token).is_some_and(|connection| connection.yields == number);
             if is_current {
@@ -262,8 +264,8 @@ impl EventLoop {
         Box::new(Connection::new(accepted, Arc::clone(&self.handle), token, deadline))
     }
 
-    /// Tells a connection that comes back what its peer did meanwhile: the poller told only the table.
-    /// Returns whether it did anything.
+    /// Tells a connection that comes back what its peer did meanwhile: the poller told only the
+    /// table. Returns whether it did anything.
     pub(crate) fn tell_missed(&mut self, connection: &mut Connection) -> bool {
         let missed = self.table.take_missed(connection.token());
         connection.can_read |= missed != Missed::Nothing;
@@ -285,7 +287,9 @@ impl EventLoop {
                 self.release(token);
                 None
             }
-            Message::Look(token) => Some(Turn::Serve(self.table.take(token, Missed::Io)?, Readiness::Look)),
+            Message::Look(token) => {
+                Some(Turn::Serve(self.table.take(token, Missed::Io)?, Readiness::Look))
+            }
             Message::Adopt(accepted) => Some(Turn::Serve(self.adopt(accepted, now), Readiness::Io)),
             Message::Late(mut call) => {
                 self.tell_missed(&mut call.reply_to.connection);
@@ -354,7 +358,8 @@ impl EventLoop {
         }
         self.accepts_in_row = 0;
         self.yielded_in_row = 0;
-        // A full batch is not all: when the clock has jumped, every deadline has passed, also that of a request at hand.
+        // A full batch is not all: when the clock has jumped, every deadline has passed, also that
+        // of a request at hand.
         let is_full = self.sort_events() == EVENTS_MAX && self.full_batches < FULL_BATCHES_MAX;
         self.full_batches = if is_full { self.full_batches + 1 } else { 0 };
         if !is_full {
@@ -365,8 +370,8 @@ impl EventLoop {
         }
     }
 
-    /// Has the requests refused, each by its own loop, that have waited for a thread for too long. Returns when to look
-    /// again.
+    /// Has the requests refused, each by its own loop, that have waited for a thread for too long.
+    /// Returns when to look again.
     fn send_late_home(&self) -> Option<Duration> {
         let (late, next) = self.handle.engine.seats.expired();
         if !late.is_empty() {
@@ -381,7 +386,8 @@ impl EventLoop {
     }
 
     fn timeout(&self, now: Instant) -> Option<Duration> {
-        let can_accept = self.waiting.is_some() || self.listeners.iter().any(|accepting| accepting.is_ready);
+        let can_accept =
+            self.waiting.is_some() || self.listeners.iter().any(|accepting| accepting.is_ready);
         let accept_at = can_accept.then(|| self.accept_again_at.unwrap_or(now));
         let drain_at = if self.is_draining { self.handle.engine.drain_deadline() } else { None };
         let next = [self.deadlines.next(), accept_at, drain_at].into_iter().flatten().min()?;

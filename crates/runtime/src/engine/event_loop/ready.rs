@@ -9,8 +9,8 @@ pub(super) struct Ready {
     pub(super) readiness: Readiness,
 }
 
-/// A queue that is filled by the batch and emptied before the next one: its places are used from the
-/// start again, which costs less than a ring.
+/// A queue that is filled by the batch and emptied before the next one: its places are used from
+/// the start again, which costs less than a ring.
 #[derive(Debug)]
 pub(super) struct ReadyQueue {
     batch: Vec<Ready>,

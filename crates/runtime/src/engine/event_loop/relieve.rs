@@ -13,7 +13,8 @@ const RELIEF_INTERVAL: Duration = Duration::from_millis(250);
 const PRESSED_HEAD_TIMEOUT: Duration = Duration::from_secs(1);
 
 impl EventLoop {
-    /// Has those expire whose deadline under pressure has passed. Returns when to look again, if memory is short.
+    /// Has those expire whose deadline under pressure has passed. Returns when to look again, if
+    /// memory is short.
     pub(super) fn relieve(&mut self, now: Instant) -> Option<Duration> {
         if !self.handle.engine.memory.is_pressed() {
             return None;
@@ -26,7 +27,8 @@ impl EventLoop {
         let is_new = self.relieve_again_at.is_none_or(|at| now > at + RELIEF_INTERVAL);
         self.relieve_again_at = Some(now + RELIEF_INTERVAL);
         if is_new {
-            // Those that sleep hold memory as well, and nothing tells them that it has become short.
+            // Those that sleep hold memory as well, and nothing tells them that it has become
+            // short.
             self.handle.engine.wake_loops();
         }
         let head_timeout = self.handle.engine.config.head_timeout;
@@ -49,7 +51,8 @@ impl EventLoop {
 }
 
 impl Connection {
-    /// Until when it may hold what it holds while memory is short. `None` if that is nothing, or a handler has it.
+    /// Until when it may hold what it holds while memory is short. `None` if that is nothing, or a
+    /// handler has it.
     fn pressed_deadline(&self, head_timeout: Duration) -> Option<Instant> {
         if let Some(unsent) = &self.unsent {
             return Some(unsent.pressed_deadline());

@@ -1,8 +1,8 @@
 //! Closing connections that hold nothing, to make room for new ones: the longest idle first.
 //!
-//! Nothing is recorded for a request. An idle connection's deadline says since when it is idle, so one scan of
-//! the table finds the longest idle. A scan names many candidates, and one is closed for each new connection, so
-//! its cost is spread over them.
+//! Nothing is recorded for a request. An idle connection's deadline says since when it is idle, so
+//! one scan of the table finds the longest idle. A scan names many candidates, and one is closed
+//! for each new connection, so its cost is spread over them.
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
@@ -12,12 +12,12 @@ use super::accept::ACCEPT_REST;
 use crate::engine::connection::Connection;
 use crate::protocol::Waiting;
 
-/// A connection is closed only if it is idle for this long. A client that sends one request after the other is
-/// quicker, and would lose the next one.
+/// A connection is closed only if it is idle for this long. A client that sends one request after
+/// the other is quicker, and would lose the next one.
 const IDLE_MIN: Duration = Duration::from_millis(100);
 
-/// A connection without a complete head is closed only after this time: a head that is on its way takes a few round
-/// trips.
+/// A connection without a complete head is closed only after this time: a head that is on its way
+/// takes a few round trips.
 const UNFINISHED_MIN: Duration = Duration::from_secs(1);
 
 /// One in so many connections is named by one scan, and this many at least.
@@ -41,8 +41,8 @@ struct Candidate {
 }
 
 impl EventLoop {
-    /// Closes the connection of this loop that is idle for the longest time. If none is idle, closes the one whose head is
-    /// unfinished for the longest time. Returns whether there was one.
+    /// Closes the connection of this loop that is idle for the longest time. If none is idle,
+    /// closes the one whose head is unfinished for the longest time. Returns whether there was one.
     pub(super) fn make_room(&mut self, now: Instant) -> bool {
         if self.shed_candidate() {
             return true;
@@ -113,6 +113,10 @@ impl EventLoop {
 impl Connection {
     /// What a connection that is parked waits for.
     fn waits_for(&self) -> Waiting {
-        if self.is_writing() { Waiting::Other } else { self.guest.waits_for(!self.leftover.is_empty()) }
+        if self.is_writing() {
+            Waiting::Other
+        } else {
+            self.guest.waits_for(!self.leftover.is_empty())
+        }
     }
 }

@@ -1,4 +1,5 @@
-//! How busy a loop is with the connections that it has: what a call that waits would keep them from.
+//! How busy a loop is with the connections that it has: what a call that waits would keep them
+//! from.
 
 use std::time::{Duration, Instant};
 
@@ -49,7 +50,8 @@ impl Traffic {
     #[cold]
     fn begin_anew(&mut self, began: Option<Instant>, now: Instant) {
         let requests = if self.is_shared { self.requests } else { 0 };
-        let millis = began.map_or(u128::MAX, |began| now.saturating_duration_since(began).as_millis().max(1));
+        let millis = began
+            .map_or(u128::MAX, |began| now.saturating_duration_since(began).as_millis().max(1));
         self.per_second = u32::try_from(u128::from(requests) * 1000 / millis).unwrap_or(u32::MAX);
         self.requests = 0;
         self.is_shared = false;

@@ -72,10 +72,11 @@ impl Worker<'_> {
     }
 
     fn plan(&self, service: &dyn Service, request: &mut Request) -> Plan {
-        let mut plan = catch_unwind(AssertUnwindSafe(|| service.plan(request))).unwrap_or_else(|_| {
-            self.engine.note_panic("the plan of a request panicked");
-            Plan::refuse(Response::new(500))
-        });
+        let mut plan =
+            catch_unwind(AssertUnwindSafe(|| service.plan(request))).unwrap_or_else(|_| {
+                self.engine.note_panic("the plan of a request panicked");
+                Plan::refuse(Response::new(500))
+            });
         request.set_route(plan.route);
         if plan.permits.is_some() {
             request.set_permits(plan.permits.take());
@@ -141,15 +142,16 @@ impl Worker<'_> {
         self.call(connection, &mut Some(request), route, stream)
     }
 
-    /// Whether this thread runs a call of the route itself: always, unless it leads a loop that others want.
+    /// Whether this thread runs a call of the route itself: always, unless it leads a loop that
+    /// others want.
     #[inline(always)]
     pub(super) fn runs_here(&self, route: Route, called: Option<&dyn Called>) -> bool {
         let Some(event_loop) = &self.lead else { return true };
         self.engine.routes.runs_here(route, called, || event_loop.others())
     }
 
-    /// Whether this thread of the pool may go on with a request of this route. Others that wait come first, or
-    /// those who hold their connections open would keep their threads as well.
+    /// Whether this thread of the pool may go on with a request of this route. Others that wait
+    /// come first, or those who hold their connections open would keep their threads as well.
     #[inline(never)]
     fn has_seat_for(&mut self, route: Route) -> bool {
         match &mut self.seat {
@@ -182,7 +184,8 @@ impl Worker<'_> {
         if self.lead.is_none() {
             self.begin_on_pool(connection, request.as_ref(), route);
         }
-        // Filled in place and lent from here on: a response is large enough that each move of it shows.
+        // Filled in place and lent from here on: a response is large enough that each move of it
+        // shows.
         let mut response = None;
         if let Some(site) = connection.guest.as_http().and_then(|http| http.site()) {
             let Self { engine, lead, clocks, .. } = self;
@@ -202,9 +205,15 @@ impl Worker<'_> {
 
     /// What precedes a call that no loop waits for.
     #[inline(never)]
-    fn begin_on_pool(&mut self, connection: &mut Connection, request: Option<&Request>, route: Route) {
+    fn begin_on_pool(
+        &mut self,
+        connection: &mut Connection,
+        request: Option<&Request>,
+        route: Route,
+    ) {
         if self.engine.routes.may_block(route) {
-            // Earlier answers do not wait for a handler that blocks. An error is met again when this answer is written.
+            // Earlier answers do not wait for a handler that blocks. An error is met again when
+            // this answer is written.
             let _ = connection.flush_with(&Bytes::new(), self.buffers, &self.engine.config);
         }
         if let Some(request) = request.filter(|_| self.engine.routes.is_new(route.key)) {
@@ -273,8 +282,11 @@ impl Worker<'_> {
         let ReplyTo { mut connection, route, stream } = reply_to;
         // What comes is the content's, as long as somebody reads that.
         let is_being_read = stream.as_ref().is_some_and(|returns| !returns.is_left());
-        let closes = self.engine.is_draining() && (is_being_read || !self.has_more_requests(&mut connection));
-        let Some(http) = connection.guest.as_http_mut() else { return Break(Outcome::Closed(connection)) };
+        let closes = self.engine.is_draining()
+            && (is_being_read || !self.has_more_requests(&mut connection));
+        let Some(http) = connection.guest.as_http_mut() else {
+            return Break(Outcome::Closed(connection));
+        };
         if closes {
             http.close_after_response(CloseReason::Shutdown);
         }

@@ -13,8 +13,8 @@ use crate::protocol::http::Http;
 const LEASE_QUIET: Duration = Duration::from_millis(4);
 
 impl Worker<'_> {
-    /// Whether this thread, which leads no loop, keeps a connection that waits for its next request: it
-    /// has blocked its thread again and again, and nobody else waits for one.
+    /// Whether this thread, which leads no loop, keeps a connection that waits for its next
+    /// request: it has blocked its thread again and again, and nobody else waits for one.
     pub(super) fn keeps(&mut self, connection: &mut Connection) -> bool {
         let engine = &self.engine;
         if !connection.lease.is_due()

@@ -38,7 +38,8 @@ pub(crate) struct Worker<'a> {
     engine: Arc<Engine>,
     buffers: &'a mut Buffers,
     lead: Option<Box<EventLoop>>,
-    /// This thread's place among those of the pool. A leader needs none, and neither does a thread of the program's.
+    /// This thread's place among those of the pool. A leader needs none, and neither does a thread
+    /// of the program's.
     seat: Option<Seat>,
     /// Of what the handler uses that runs now.
     permit: Option<Permit>,
@@ -106,8 +107,15 @@ pub(crate) fn follow(
     #[cfg(all(test, target_os = "linux"))]
     buffers.clock.jumps.clone_from(&engine.config.jumps);
     let clocks = std::mem::take(&mut buffers.clocks);
-    let mut worker =
-        Worker { engine, buffers: &mut buffers, lead: None, seat, permit: None, clocks, error: None };
+    let mut worker = Worker {
+        engine,
+        buffers: &mut buffers,
+        lead: None,
+        seat,
+        permit: None,
+        clocks,
+        error: None,
+    };
     let connection = worker.load(connection);
     let (home, token) = (Arc::clone(connection.home()), connection.token());
     if let Ok(outcome) = catch_unwind(AssertUnwindSafe(|| work(&mut worker, connection))) {
@@ -132,7 +140,9 @@ pub(crate) fn follow_reply(
     work: impl FnOnce(&mut Worker<'_>, ReplyTo) -> Outcome,
 ) -> Option<io::Error> {
     let ReplyTo { connection, route, stream } = reply_to;
-    follow(connection, seat, |worker, connection| work(worker, ReplyTo { connection, route, stream }))
+    follow(connection, seat, |worker, connection| {
+        work(worker, ReplyTo { connection, route, stream })
+    })
 }
 
 impl Worker<'_> {

@@ -26,7 +26,8 @@ use crate::service::tcp::Closed;
 pub(super) const RETRY_AFTER: u64 = 1;
 
 impl Worker<'_> {
-    /// Gives a request to the pool: to a thread if its route may have one, or to the line of those that wait.
+    /// Gives a request to the pool: to a thread if its route may have one, or to the line of those
+    /// that wait.
     #[inline(never)]
     pub(super) fn dispatch(&mut self, request: Request, reply_to: ReplyTo) -> Flow {
         let reply_to = self.let_go(reply_to)?;
@@ -53,13 +54,16 @@ impl Worker<'_> {
     fn enter(&self, call: Box<Call>) -> Result<(), (Box<Call>, Option<Full>)> {
         let key = call.reply_to.route.key;
         match self.engine.seats.enter(key, call) {
-            Entered::Seated(call) => Seat::taken(&self.engine, key).run(call).map_err(|call| (call, None)),
+            Entered::Seated(call) => {
+                Seat::taken(&self.engine, key).run(call).map_err(|call| (call, None))
+            }
             Entered::Waits => Ok(()),
             Entered::Refused(call, full) => Err((call, Some(full))),
         }
     }
 
-    /// Has a request run by one of the threads that are kept for it, if no other routes may hinder it.
+    /// Has a request run by one of the threads that are kept for it, if no other routes may hinder
+    /// it.
     #[cold]
     fn enter_vital(&self, call: Box<Call>) -> Result<(), (Box<Call>, Option<Full>)> {
         if call.request.permits().is_some() {
@@ -76,7 +80,9 @@ impl Worker<'_> {
     pub(super) fn enqueue(&mut self, request: Request, reply_to: ReplyTo) -> Flow {
         let reply_to = self.let_go(reply_to)?;
         let engine = Arc::clone(&self.engine);
-        let Answerer::Program(queue) = &engine.answerer else { return Continue(reply_to.connection) };
+        let Answerer::Program(queue) = &engine.answerer else {
+            return Continue(reply_to.connection);
+        };
         match queue.send(IncomingRequest::new(request, reply_to)) {
             Ok(()) => Break(Outcome::Away),
             Err(refused) => {
@@ -108,7 +114,8 @@ impl Worker<'_> {
         }
     }
 
-    /// Puts another guest into the place of the one that leaves, or gives the connection to a thread.
+    /// Puts another guest into the place of the one that leaves, or gives the connection to a
+    /// thread.
     #[cold]
     pub(super) fn succeed(&mut self, mut connection: Box<Connection>) -> Flow {
         let is_upgrade = matches!(connection.guest, Guest::Http(_));
@@ -118,7 +125,8 @@ impl Worker<'_> {
                     self.engine.counters.upgraded.increment();
                 }
                 if !matches!(connection.guest, Guest::Preamble(_)) {
-                    connection.deadline = self.buffers.clock.now() + self.engine.config.head_timeout;
+                    connection.deadline =
+                        self.buffers.clock.now() + self.engine.config.head_timeout;
                 }
                 connection.guest = guest;
                 // The end of what the peer sends may have been read, and is to be read again.
@@ -138,7 +146,9 @@ impl Worker<'_> {
         key: ExecutionKey,
     ) -> Outcome {
         let timeout = self.engine.config.blocking_stream_timeout;
-        if let Err(error) = connection.unwatch().and_then(|()| connection.transport.set_blocking(timeout)) {
+        if let Err(error) =
+            connection.unwatch().and_then(|()| connection.transport.set_blocking(timeout))
+        {
             return self.give_up(connection, error);
         }
         self.end_raw(&mut connection);
@@ -211,7 +221,8 @@ struct Held<'a> {
 
 impl fmt::Display for Held<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let name = self.engine.routes.name_of(self.route.key, &|number| self.engine.route_name(number));
+        let name =
+            self.engine.routes.name_of(self.route.key, &|number| self.engine.route_name(number));
         write!(f, "{}: {}", name.as_deref().unwrap_or("a route"), self.full)
     }
 }

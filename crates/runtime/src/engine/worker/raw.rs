@@ -32,14 +32,17 @@ impl Worker<'_> {
             );
         });
         self.take_note(&mut connection, conduct);
-        let Guest::Raw(raw) = &mut connection.guest else { return Break(Outcome::Closed(connection)) };
+        let Guest::Raw(raw) = &mut connection.guest else {
+            return Break(Outcome::Closed(connection));
+        };
         if result.is_err() {
             raw.break_off(Closed::Panicked);
             // Half of an answer, perhaps.
             self.buffers.output.clear();
             return Continue(connection);
         }
-        let Borrowed(sent_back) = raw.called(event, used, &mut asked, self.buffers, &self.engine.config);
+        let Borrowed(sent_back) =
+            raw.called(event, used, &mut asked, self.buffers, &self.engine.config);
         if sent_back == 0 {
             self.buffers.input.consume(used);
             return self.flush_inline(connection);
@@ -49,12 +52,14 @@ impl Worker<'_> {
         self.flushed(connection, flushed)
     }
 
-    /// Tells a raw protocol that its connection is over: code of the program, which may block like any other.
+    /// Tells a raw protocol that its connection is over: code of the program, which may block like
+    /// any other.
     #[cold]
     pub(super) fn end_raw(&mut self, connection: &mut Connection) {
         let Some((mut protocol, reason, route)) = connection.guest.take_protocol() else { return };
         let Self { engine, lead, clocks, .. } = self;
-        let (_, conduct) = run(lead, clocks, engine, &connection.home, route, move || protocol.close(reason));
+        let (_, conduct) =
+            run(lead, clocks, engine, &connection.home, route, move || protocol.close(reason));
         if conduct == Conduct::Blocked {
             self.buffers.clock.refresh();
         }

@@ -80,8 +80,9 @@ impl Worker<'_> {
         }
     }
 
-    /// Whether anything was received behind the request at hand: while the server drains, that is answered too. Looks
-    /// at the socket itself, because what came while the connection was away is known to its loop only.
+    /// Whether anything was received behind the request at hand: while the server drains, that is
+    /// answered too. Looks at the socket itself, because what came while the connection was away is
+    /// known to its loop only.
     #[cold]
     pub(super) fn has_more_requests(&mut self, connection: &mut Connection) -> bool {
         if !self.buffers.input.is_empty() {

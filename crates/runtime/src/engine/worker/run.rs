@@ -1,4 +1,5 @@
-//! Code of the program's, run with the loop out of hand: measured now and then, and caught if it panics.
+//! Code of the program's, run with the loop out of hand: measured now and then, and caught if it
+//! panics.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::thread;
@@ -75,7 +76,8 @@ fn run_leading(
             lead_again(lead, event_loop);
             Conduct::Inline
         }
-        // The loop that is there is back from others: it was taken, and lent again by its new leader.
+        // The loop that is there is back from others: it was taken, and lent again by its new
+        // leader.
         Some((event_loop, _)) => {
             event_loop.handle().led_by(clocks.thread());
             lead_again(lead, event_loop);

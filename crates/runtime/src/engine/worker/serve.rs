@@ -19,11 +19,12 @@ use crate::transport::Peer;
 /// Reads and pieces of a body in a row before a leader looks at its other connections.
 const ROUNDS_MAX: u32 = 4;
 
-/// How long a head that has begun may take when the server drains. It was not accepted, and a head that is on its way takes a
-/// few round trips.
+/// How long a head that has begun may take when the server drains. It was not accepted, and a head
+/// that is on its way takes a few round trips.
 const DRAIN_HEAD_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// How long a connection lingers at most when the server drains: as above, for the last bytes of a response.
+/// How long a connection lingers at most when the server drains: as above, for the last bytes of a
+/// response.
 const DRAIN_LINGER_TIMEOUT: Duration = Duration::from_secs(1);
 
 impl Worker<'_> {
@@ -41,8 +42,8 @@ impl Worker<'_> {
         }
     }
 
-    /// Does what the guest needs next, again and again. A head that is all there needs no step: most
-    /// requests are only that.
+    /// Does what the guest needs next, again and again. A head that is all there needs no step:
+    /// most requests are only that.
     #[inline(always)]
     fn steps(&mut self, mut connection: Box<Connection>) -> ControlFlow<Outcome, Infallible> {
         if connection.is_writing() {
@@ -141,7 +142,8 @@ impl Worker<'_> {
         self.tell_raw(connection, event)
     }
 
-    /// Begins one more read, or piece of a body. After some of them a leader looks at its other connections first.
+    /// Begins one more read, or piece of a body. After some of them a leader looks at its other
+    /// connections first.
     #[inline(always)]
     fn begin_round(&mut self, connection: Box<Connection>, rounds: &mut u32) -> Flow {
         if self.lead.is_some() && *rounds == ROUNDS_MAX {
@@ -159,8 +161,8 @@ impl Worker<'_> {
         Outcome::Closed(connection)
     }
 
-    /// Records the client's address from the PROXY header. Returns `false` if that client already has
-    /// its maximum of connections.
+    /// Records the client's address from the PROXY header. Returns `false` if that client already
+    /// has its maximum of connections.
     #[cold]
     fn is_named(&self, connection: &mut Connection, address: Option<SocketAddr>) -> bool {
         let Some(address) = address else { return true };
@@ -220,7 +222,11 @@ impl Worker<'_> {
 
     /// Goes on once everything is sent.
     #[inline(always)]
-    pub(super) fn flushed(&mut self, connection: Box<Connection>, flushed: io::Result<Flushed>) -> Flow {
+    pub(super) fn flushed(
+        &mut self,
+        connection: Box<Connection>,
+        flushed: io::Result<Flushed>,
+    ) -> Flow {
         match flushed {
             Ok(Flushed::All) => Continue(connection),
             Ok(Flushed::Some) => self.wait_cold(connection),
@@ -229,7 +235,8 @@ impl Worker<'_> {
         }
     }
 
-    /// Writes more in the next turn; at once if this thread leads no loop, where others wait for their turns.
+    /// Writes more in the next turn; at once if this thread leads no loop, where others wait for
+    /// their turns.
     #[inline(never)]
     fn go_on_writing(&mut self, mut connection: Box<Connection>) -> Flow {
         if self.lead.is_some() {
@@ -258,8 +265,8 @@ impl Worker<'_> {
         }
     }
 
-    /// Leaves a connection to its peer, or to those who send to it. Goes on with one that ends instead,
-    /// because the server drains.
+    /// Leaves a connection to its peer, or to those who send to it. Goes on with one that ends
+    /// instead, because the server drains.
     #[inline(always)]
     pub(super) fn wait(&mut self, mut connection: Box<Connection>) -> Flow {
         self.end_lease(&mut connection);
@@ -281,8 +288,8 @@ impl Worker<'_> {
         }
     }
 
-    /// The server drains, and the connection is about to wait. Returns whether it ends instead, because nothing was begun on it.
-    /// A head that was begun has little time left.
+    /// The server drains, and the connection is about to wait. Returns whether it ends instead,
+    /// because nothing was begun on it. A head that was begun has little time left.
     #[cold]
     fn drain(&self, connection: &mut Connection, has_input: bool) -> bool {
         if connection.guest.drain(has_input) {
@@ -291,7 +298,8 @@ impl Worker<'_> {
         self.renew_deadline(connection, has_input);
         if connection.guest.waits_for(has_input) == Waiting::Head {
             // Never later than it was: the time does not begin anew with each byte.
-            connection.deadline = connection.deadline.min(self.buffers.clock.now() + DRAIN_HEAD_TIMEOUT);
+            connection.deadline =
+                connection.deadline.min(self.buffers.clock.now() + DRAIN_HEAD_TIMEOUT);
         }
         false
     }

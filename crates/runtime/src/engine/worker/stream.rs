@@ -20,7 +20,8 @@ use crate::service::refused::Refused;
 use crate::service::{Site, warn_of_failed_body};
 
 /// What the log and an app in development mode say when one client has too many of the threads.
-const CLIENT_THREADS: &str = "an eighth of `ServerConfig::threads_max` waits for this client, which is the limit for a client that is counted";
+const CLIENT_THREADS: &str = "an eighth of `ServerConfig::threads_max` waits for this client, \
+                              which is the limit for a client that is counted";
 
 impl Worker<'_> {
     /// Lets the handler read the content from the connection.
@@ -29,14 +30,15 @@ impl Worker<'_> {
         let flushed = self.flush_output(&mut connection);
         let is_left = matches!(flushed, Ok(Flushed::Some | Flushed::Paused));
         if let (true, Some(http)) = (is_left, connection.guest.as_http_mut()) {
-            // The handler would wait for a content whose peer may wait for these answers, and an interim response would
-            // come before their end.
+            // The handler would wait for a content whose peer may wait for these answers, and an
+            // interim response would come before their end.
             http.stream_later(streaming, self.buffers.clock.now(), &self.engine.config);
             return self.flushed(connection, flushed);
         }
         let mut connection = self.flushed(connection, flushed)?;
         self.end_lease(&mut connection);
-        let handle = connection.hold(STREAM_TICK).and_then(|()| connection.transport.second_handle());
+        let handle =
+            connection.hold(STREAM_TICK).and_then(|()| connection.transport.second_handle());
         let handle = match handle {
             Ok(handle) => handle,
             Err(error) => return Break(self.give_up(connection, error)),
@@ -46,14 +48,19 @@ impl Worker<'_> {
         };
         let Streaming { mut request, route, content } = streaming;
         let config = &self.engine.config;
-        let pace = Pace::new(self.buffers.clock.now(), config.content_timeout, config.bytes_per_second_min);
+        let pace = Pace::new(
+            self.buffers.clock.now(),
+            config.content_timeout,
+            config.bytes_per_second_min,
+        );
         let unread = self.buffers.input.take_rest();
         let (stream, returns) = ContentStream::new(handle, open, content, unread, pace);
         request.set_body(Body::from_stream(stream));
         self.call_cold(connection, request, route, Some(returns))
     }
 
-    /// Answers a request whose content would be read by one more thread than may wait for its client.
+    /// Answers a request whose content would be read by one more thread than may wait for its
+    /// client.
     #[cold]
     fn refuse_stream(&mut self, mut connection: Box<Connection>, streaming: Streaming) -> Flow {
         let because = || CLIENT_THREADS.to_owned();
@@ -75,7 +82,9 @@ impl Worker<'_> {
     /// Sends the next piece of a body that comes from a reader.
     #[inline(never)]
     pub(super) fn pump(&mut self, mut connection: Box<Connection>) -> Flow {
-        let Some(http) = connection.guest.as_http() else { return Break(Outcome::Closed(connection)) };
+        let Some(http) = connection.guest.as_http() else {
+            return Break(Outcome::Closed(connection));
+        };
         let receives = http.sends_what_it_receives();
         let Some(route) = http.sending_route() else { return Continue(connection) };
         if receives && self.lead.is_some() || !self.runs_here(route, None) {

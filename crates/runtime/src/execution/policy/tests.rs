@@ -160,7 +160,8 @@ fn quick_calls_save_up_four_milliseconds_at_most() {
     }
     assert_eq!(route.balance_ns, -4_000_000);
     // Two waits of 2.99 ms use that up, the third has the route leave.
-    let leaves: Vec<bool> = (0..3).map(|_| route.looked(closely(3000, 0), ready(), PRICE)).collect();
+    let leaves: Vec<bool> =
+        (0..3).map(|_| route.looked(closely(3000, 0), ready(), PRICE)).collect();
     assert_eq!(leaves, [false, false, true]);
     for _ in 0..100 {
         route.looked(closely(3000, 0), ready(), PRICE);

@@ -103,7 +103,9 @@ fn a_look_on_the_pool_counts_for_the_calls_that_it_stands_for() {
     assert!(on_loop.begin());
     on_loop.look();
     routes.looked_on_loop(key, &mut on_loop, looked_at(0, 7), nobody());
-    let [metrics] = &routes.read(&|number| Some(format!("number {number}")))[..] else { panic!("one route") };
+    let [metrics] = &routes.read(&|number| Some(format!("number {number}")))[..] else {
+        panic!("one route")
+    };
     assert_eq!((&*metrics.name, metrics.calls), ("number 7", 17));
     assert_eq!(metrics.waiting, Duration::from_micros(16 * 300));
     assert_eq!(metrics.computing, Duration::from_micros(16 * 20 + 7));

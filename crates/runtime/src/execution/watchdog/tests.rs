@@ -118,7 +118,8 @@ fn the_loop_that_is_held_is_taken_and_its_leader_asked_about() {
     let loops = [Loop::led_by(1), Loop::led_by(2), Loop::led_by(3)];
     let (crowd, start) = (Crowd::new(1), Instant::now());
     let mut lookout = Lookout::new(&loops, &crowd, start);
-    // The first is between calls, the second is held, and the third has one quick call after the other.
+    // The first is between calls, the second is held, and the third has one quick call after the
+    // other.
     for (look, third) in (1..=4).zip([1, 3, 5, 7]) {
         loops[1].set(1);
         loops[2].set(third);
@@ -193,5 +194,8 @@ fn what_calls_took_on_the_pool_is_told_to_the_crowd_once_a_window() {
     assert!(crowd.may_lease(), "40 threads were needed");
     crowd.add_busy(19 * 2 * crowd::WINDOW);
     lookout.look(start + 3 * crowd::WINDOW, waits);
-    assert!(!crowd.may_lease(), "19 threads for twice as long, and what came before counts no more");
+    assert!(
+        !crowd.may_lease(),
+        "19 threads for twice as long, and what came before counts no more"
+    );
 }

@@ -1,7 +1,8 @@
 //! HTTP/1.1 on one connection: what the bytes that arrived ask for, and which bytes answer.
 //!
-//! [`Http`] never reads or writes a socket and never calls a handler. It says what it needs next,
-//! a [`Step`], and the thread that holds the connection, a [`Worker`](crate::worker::Worker), does it.
+//! [`Http`] never reads or writes a socket and never calls a handler. It says what it needs next, a
+//! [`Step`], and the thread that holds the connection, a [`Worker`](crate::worker::Worker), does
+//! it.
 
 mod receive;
 mod send;
@@ -10,7 +11,8 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use filoplume_http1::{
-    BodyEncoding, CloseReason, ContentDecoder, ContentLength, Next, ParseError, RequestHead, ServerConnection,
+    BodyEncoding, CloseReason, ContentDecoder, ContentLength, Next, ParseError, RequestHead,
+    ServerConnection,
 };
 use http::StatusCode;
 
@@ -73,7 +75,8 @@ enum Stage {
     Closing { lingers: bool },
     /// As [`Closing`](Self::Closing), within a content whose end is that of the connection.
     CutShort,
-    /// Only the end of what the peer sends is waited for, so that the answer reaches it (RFC 9112, 9.6).
+    /// Only the end of what the peer sends is waited for, so that the answer reaches it (RFC 9112,
+    /// 9.6).
     Lingering { until: Instant },
 }
 
@@ -117,9 +120,14 @@ impl Http {
         matches!(self.stage, Stage::Head)
     }
 
-    /// Reads the next head. Only if one is expected. `None`: [`step`](Self::step) says what is needed.
+    /// Reads the next head. Only if one is expected. `None`: [`step`](Self::step) says what is
+    /// needed.
     #[inline(always)]
-    pub(crate) fn next_head(&mut self, buffers: &mut Buffers, config: &ServerConfig) -> Option<RequestHead> {
+    pub(crate) fn next_head(
+        &mut self,
+        buffers: &mut Buffers,
+        config: &ServerConfig,
+    ) -> Option<RequestHead> {
         match self.messages.read_head(buffers.input.unread(), &config.limits) {
             Ok(Some((head, used))) => {
                 buffers.input.consume(used);
@@ -173,7 +181,8 @@ impl Http {
         }
     }
 
-    /// Ends the connection if it is between two requests, or before its first. Returns whether it is.
+    /// Ends the connection if it is between two requests, or before its first. Returns whether it
+    /// is.
     pub(crate) fn drain(&mut self, has_input: bool) -> bool {
         let is_idle = matches!(self.stage, Stage::Head) && !has_input;
         if is_idle {
@@ -197,8 +206,8 @@ impl Http {
         matches!(self.stage, Stage::Head | Stage::Receiving(_))
     }
 
-    /// When the peer must have sent more, if the connection waits for it from now on. `None` keeps the
-    /// deadline that runs.
+    /// When the peer must have sent more, if the connection waits for it from now on. `None` keeps
+    /// the deadline that runs.
     #[inline(always)]
     pub(crate) fn deadline(
         &mut self,
@@ -214,7 +223,12 @@ impl Http {
     }
 
     #[inline(never)]
-    fn deadline_cold(&mut self, now: Instant, has_input: bool, config: &ServerConfig) -> Option<Instant> {
+    fn deadline_cold(
+        &mut self,
+        now: Instant,
+        has_input: bool,
+        config: &ServerConfig,
+    ) -> Option<Instant> {
         match &self.stage {
             Stage::Head => match self.head {
                 HeadDeadline::First | HeadDeadline::Begun => None,
@@ -233,8 +247,8 @@ impl Http {
         }
     }
 
-    /// The deadline has passed. Says what is owed to the peer, if anything is, and closes. A peer that `is_stuck` does not read
-    /// what it has been sent, and is not sent more.
+    /// The deadline has passed. Says what is owed to the peer, if anything is, and closes. A peer
+    /// that `is_stuck` does not read what it has been sent, and is not sent more.
     pub(crate) fn expire(&mut self, is_stuck: bool, buffers: &mut Buffers) {
         let owes_answer = match &self.stage {
             Stage::Head => !buffers.input.is_empty(),
@@ -251,7 +265,8 @@ impl Http {
         }
     }
 
-    /// The peer has ended its direction. What it asked for before was answered; half a request is not.
+    /// The peer has ended its direction. What it asked for before was answered; half a request is
+    /// not.
     pub(crate) fn end_of_input(&mut self) {
         self.close(CloseReason::PeerAsked, false);
     }
@@ -294,13 +309,20 @@ impl Http {
                 // Before the head, which says so.
                 self.messages.close(CloseReason::Error);
                 let length = ContentLength::Known(bytes.len() as u64);
-                if self.messages.write_head(status, headers, length, date, out) != BodyEncoding::None {
+                if self.messages.write_head(status, headers, length, date, out)
+                    != BodyEncoding::None
+                {
                     out.extend_from_slice(bytes);
                 }
             }
             None => {
                 let retry_after = Some(("retry-after", "1"));
-                self.messages.write_refusal(StatusCode::SERVICE_UNAVAILABLE, date, retry_after, out);
+                self.messages.write_refusal(
+                    StatusCode::SERVICE_UNAVAILABLE,
+                    date,
+                    retry_after,
+                    out,
+                );
             }
         }
         self.refusal = Some(Refusal::Memory);
@@ -339,9 +361,11 @@ impl Http {
         match next {
             Some(Next::KeepAlive) => self.stage = Stage::Head,
             Some(Next::Close(reason)) => {
-                // Closing a socket with unread bytes in it, or before they come, resets the connection, and the response may
-                // be lost with it (RFC 9112, 9.6). Only a peer that knows the end sends nothing more.
-                let lingers = has_input || !matches!(reason, CloseReason::PeerAsked | CloseReason::Http10);
+                // Closing a socket with unread bytes in it, or before they come, resets the
+                // connection, and the response may be lost with it (RFC 9112, 9.6). Only a peer
+                // that knows the end sends nothing more.
+                let lingers =
+                    has_input || !matches!(reason, CloseReason::PeerAsked | CloseReason::Http10);
                 self.close(reason, lingers);
             }
             None => {

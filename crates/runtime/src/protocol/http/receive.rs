@@ -51,7 +51,8 @@ pub(crate) struct Taking<'a> {
     memory: &'a Arc<Memory>,
 }
 
-/// A handler of a long content starts when so much is there: a peer that sends nothing costs no thread.
+/// A handler of a long content starts when so much is there: a peer that sends nothing costs no
+/// thread.
 const STREAM_START_BYTES: u64 = 64 * 1024;
 
 impl<'a> Taking<'a> {
@@ -64,7 +65,9 @@ impl<'a> Taking<'a> {
         Self {
             plan: &plan.content,
             content_bytes_max: plan.content_bytes_max.unwrap_or(config.content_bytes_max),
-            buffered_bytes_max: plan.buffered_content_bytes_max.unwrap_or(config.buffered_content_bytes_max),
+            buffered_bytes_max: plan
+                .buffered_content_bytes_max
+                .unwrap_or(config.buffered_content_bytes_max),
             is_crowded,
             memory,
         }
@@ -117,7 +120,8 @@ impl Http {
             self.refuse_for_memory(&request, buffers);
             return;
         }
-        let pace = Pace::new(buffers.clock.now(), config.content_timeout, config.bytes_per_second_min);
+        let pace =
+            Pace::new(buffers.clock.now(), config.content_timeout, config.bytes_per_second_min);
         self.stage = Stage::Receiving(Box::new(Receiving {
             request,
             route,
@@ -148,10 +152,14 @@ impl Http {
             }
             match receiving.decoder.decode(buffers.input.unread()) {
                 Ok(decoded) => {
-                    receiving.content.extend(buffers.input.unread().get(decoded.data).unwrap_or_default());
+                    receiving
+                        .content
+                        .extend(buffers.input.unread().get(decoded.data).unwrap_or_default());
                     if !receiving.charge.try_set(receiving.content.capacity()) {
                         self.messages.content_abandoned();
-                        if let Stage::Receiving(receiving) = std::mem::replace(&mut self.stage, Stage::Head) {
+                        if let Stage::Receiving(receiving) =
+                            std::mem::replace(&mut self.stage, Stage::Head)
+                        {
                             self.refuse_for_memory(&receiving.request, buffers);
                         }
                         return Step::Again;
@@ -167,7 +175,9 @@ impl Http {
                     }
                 }
                 // The handler meets it too, and answers it as it answers everything.
-                Err(ParseError::ContentTooLong) if receiving.may_stream => return self.stream(buffers),
+                Err(ParseError::ContentTooLong) if receiving.may_stream => {
+                    return self.stream(buffers);
+                }
                 Err(error) => {
                     self.refuse_content(error, buffers);
                     return Step::Again;
@@ -195,7 +205,10 @@ impl Http {
         let new = receiving.content.as_slice().get(before..).unwrap_or_default();
         // Of a content with a length every byte within it is data: decoding only counts.
         let decoded = receiving.decoder.decode(new);
-        debug_assert!(decoded.is_ok_and(|decoded| decoded.consumed == read), "read beyond the content");
+        debug_assert!(
+            decoded.is_ok_and(|decoded| decoded.consumed == read),
+            "read beyond the content"
+        );
         receiving.pace.advance(read, now);
     }
 
@@ -225,13 +238,21 @@ impl Http {
         Step::Stream(Box::new(Streaming { request, route, content }))
     }
 
-    /// Takes a content back that was to be streamed: earlier answers have to be taken by the peer first.
-    pub(crate) fn stream_later(&mut self, streaming: Streaming, now: Instant, config: &ServerConfig) {
+    /// Takes a content back that was to be streamed: earlier answers have to be taken by the peer
+    /// first.
+    pub(crate) fn stream_later(
+        &mut self,
+        streaming: Streaming,
+        now: Instant,
+        config: &ServerConfig,
+    ) {
         let Streaming { request, route, content } = streaming;
-        let Streamed { decoder, prefix: content, prefix_charge: charge, owes_continue: _ } = content;
+        let Streamed { decoder, prefix: content, prefix_charge: charge, owes_continue: _ } =
+            content;
         let pace = Pace::new(now, config.content_timeout, config.bytes_per_second_min);
         let (bytes_max, may_stream) = (0, true);
-        let receiving = Receiving { request, route, decoder, content, charge, bytes_max, may_stream, pace };
+        let receiving =
+            Receiving { request, route, decoder, content, charge, bytes_max, may_stream, pace };
         self.stage = Stage::Receiving(Box::new(receiving));
     }
 
@@ -267,12 +288,18 @@ impl Http {
     }
 
     /// The response was given without the content being read.
-    pub(crate) fn leave_unread(&mut self, request: &Request, buffers: &Buffers, config: &ServerConfig) {
+    pub(crate) fn leave_unread(
+        &mut self,
+        request: &Request,
+        buffers: &Buffers,
+        config: &ServerConfig,
+    ) {
         let framing = request.head().framing();
         if !framing.has_content() {
             return;
         }
-        // The peer waits for a word: whether it sends its content after a final status is its own guess (RFC 9110, 10.1.1).
+        // The peer waits for a word: whether it sends its content after a final status is its own
+        // guess (RFC 9110, 10.1.1).
         let waits = request.head().expects_continue() && buffers.input.is_empty();
         match ContentDecoder::new(framing, config.unread_content_bytes_max, &config.limits) {
             Ok(decoder) if !waits => self.leave_content(decoder, buffers, config),
@@ -286,7 +313,8 @@ impl Http {
             self.messages.content_abandoned();
             return;
         }
-        let pace = Pace::new(buffers.clock.now(), config.content_timeout, config.bytes_per_second_min);
+        let pace =
+            Pace::new(buffers.clock.now(), config.content_timeout, config.bytes_per_second_min);
         self.skipping = Some(Box::new(Skipping { decoder, bytes_left, pace }));
     }
 

@@ -5,7 +5,9 @@ use std::io::{self, Read};
 use std::sync::Arc;
 
 use bytes::Bytes;
-use filoplume_http1::{BodyEncoding, CHUNK_END, CloseReason, ContentLength, LAST_CHUNK, encode_chunk_head};
+use filoplume_http1::{
+    BodyEncoding, CHUNK_END, CloseReason, ContentLength, LAST_CHUNK, encode_chunk_head,
+};
 use http::StatusCode;
 
 use super::{Http, Stage};
@@ -87,7 +89,8 @@ impl Http {
                 // The common case, in one go: nothing blocks, nothing is left.
                 let length = ContentLength::Known(bytes.len() as u64);
                 let Buffers { clock, output, input, .. } = buffers;
-                let encoding = self.messages.write_head(status, headers, length, clock.date(), output);
+                let encoding =
+                    self.messages.write_head(status, headers, length, clock.date(), output);
                 if encoding != BodyEncoding::None {
                     output.extend_from_slice(bytes);
                 }
@@ -125,7 +128,8 @@ impl Http {
             }
         }
         let (length, date) = (length_of(&body), buffers.clock.date());
-        let encoding = self.messages.write_head(status, &headers, length, date, &mut buffers.output);
+        let encoding =
+            self.messages.write_head(status, &headers, length, date, &mut buffers.output);
         if let (true, Some(upgrade)) = (is_upgrade, upgrade) {
             self.stage = Stage::Leaving(*upgrade, route);
             return Responded::Encoded;
@@ -145,7 +149,8 @@ impl Http {
             }
             (_, _) => {
                 if let Some(returns) = stream {
-                    // The reader was never asked: it goes, and with it what it holds of the content.
+                    // The reader was never asked: it goes, and with it what it holds of the
+                    // content.
                     self.end_stream(returns.take(), buffers, config);
                 }
                 self.messages.write_done();
@@ -165,18 +170,27 @@ impl Http {
 
     /// Reads the next piece of the response body into the output. Runs the handler's code. Returns
     /// why the response was broken off, if its reader failed.
-    pub(crate) fn pump(&mut self, buffers: &mut Buffers, config: &ServerConfig) -> Option<io::Error> {
+    pub(crate) fn pump(
+        &mut self,
+        buffers: &mut Buffers,
+        config: &ServerConfig,
+    ) -> Option<io::Error> {
         let Stage::Sending(sending) = &mut self.stage else { return None };
         let Buffers { output, scratch, .. } = buffers;
         if scratch.len() < PUMP_BYTES {
             scratch.resize(PUMP_BYTES, 0);
         }
         let wanted = match sending.framing {
-            SendFraming::Length { left } => usize::try_from(left).unwrap_or(PUMP_BYTES).min(PUMP_BYTES),
+            SendFraming::Length { left } => {
+                usize::try_from(left).unwrap_or(PUMP_BYTES).min(PUMP_BYTES)
+            }
             SendFraming::Chunked | SendFraming::UntilClose => PUMP_BYTES,
         };
-        let result =
-            if wanted == 0 { Ok(0) } else { read_some(&mut *sending.reader, &mut scratch[..wanted]) };
+        let result = if wanted == 0 {
+            Ok(0)
+        } else {
+            read_some(&mut *sending.reader, &mut scratch[..wanted])
+        };
         let piece = match result {
             Ok(read) => scratch.get(..read).unwrap_or_default(),
             Err(error) => {

@@ -6,12 +6,13 @@ use std::sync::Arc;
 use super::{Io, Protocol, Reply, TcpService};
 use crate::transport::Peer;
 
-/// Returns a service that answers whatever comes with what `answer` makes of it. How the network cuts the bytes is nobody's
-/// decision, so this is for what needs no messages: an echo, a counter, a sink.
+/// Returns a service that answers whatever comes with what `answer` makes of it. How the network
+/// cuts the bytes is nobody's decision, so this is for what needs no messages: an echo, a counter,
+/// a sink.
 ///
 /// ```
-/// use std::io::{Read, Write};
 /// use filoplume_runtime::{Server, tcp};
+/// use std::io::{Read, Write};
 ///
 /// let server = Server::bind("127.0.0.1:0")?;
 /// server.spawn_tcp(tcp::bytes(|bytes| bytes.into()))?;

@@ -8,19 +8,20 @@ use crate::config::ServerConfig;
 use crate::service::{Service, Site};
 use crate::transport::Peer;
 
-/// Returns HTTP/1.1, answered by `service`, as a [`Protocol`]: for a port that speaks something else as well, or a protocol
-/// that becomes HTTP midway ([`Io::continue_as`]). A server of HTTP alone has [`Server::serve`](crate::Server::serve), which saves each
-/// connection the step.
+/// Returns HTTP/1.1, answered by `service`, as a [`Protocol`]: for a port that speaks something
+/// else as well, or a protocol that becomes HTTP midway ([`Io::continue_as`]). A server of HTTP
+/// alone has [`Server::serve`](crate::Server::serve), which saves each connection the step.
 ///
 /// ```
-/// use std::io::{Read, Write};
 /// use filoplume_runtime::{Request, Response, Server, tcp};
+/// use std::io::{Read, Write};
 ///
 /// let server = Server::bind("127.0.0.1:0")?;
 /// server.spawn_tcp(tcp::http(|_request: Request| Response::new(204)))?;
 ///
 /// let mut client = std::net::TcpStream::connect(server.local_addr().unwrap())?;
-/// client.write_all(b"GET / HTTP/1.1\r\nHost: example.com\r\nConnection: close\r\n\r\n")?;
+/// client
+///     .write_all(b"GET / HTTP/1.1\r\nHost: example.com\r\nConnection: close\r\n\r\n")?;
 /// let mut answer = String::new();
 /// client.read_to_string(&mut answer)?;
 /// assert!(answer.starts_with("HTTP/1.1 204 No Content\r\n"));
@@ -32,8 +33,8 @@ pub fn http(service: impl Service) -> Http {
 
 /// HTTP/1.1 and the service that answers it. Made by [`http()`]; clones share the service.
 ///
-/// From its first byte on the connection is one like any other of a server of HTTP: with its deadlines and
-/// limits, with contents that are streamed, upgrades, and handlers that may block.
+/// From its first byte on the connection is one like any other of a server of HTTP: with its
+/// deadlines and limits, with contents that are streamed, upgrades, and handlers that may block.
 ///
 /// ```
 /// use filoplume_runtime::tcp::{self, Http, Io, Protocol};
@@ -60,8 +61,8 @@ pub struct Http {
 }
 
 impl Protocol for Http {
-    /// Has the engine go on: its HTTP needs what [`Io`] does not offer, such as handlers that hold a request for as long
-    /// as they like while others are called.
+    /// Has the engine go on: its HTTP needs what [`Io`] does not offer, such as handlers that hold
+    /// a request for as long as they like while others are called.
     fn open(&mut self, io: &mut Io<'_>) {
         io.continue_as_http(Arc::clone(&self.site));
     }

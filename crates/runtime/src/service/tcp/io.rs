@@ -14,8 +14,8 @@ use crate::transport::Peer;
 /// A connection in the hands of its [`Protocol`](super::Protocol), for the time of one call.
 ///
 /// ```
-/// use std::time::Duration;
 /// use filoplume_runtime::tcp::{Io, Protocol};
+/// use std::time::Duration;
 ///
 /// /// Asks for a name, and waits five seconds for it.
 /// struct Greeter;
@@ -84,9 +84,9 @@ impl Io<'_> {
         *self.peer
     }
 
-    /// Sends bytes once the call returns, all that it sends in one write. What the socket does not take is kept, and
-    /// nothing is read before it is gone. Bytes from the start of what [`data`](super::Protocol::data) was given are sent from where
-    /// they lie.
+    /// Sends bytes once the call returns, all that it sends in one write. What the socket does not
+    /// take is kept, and nothing is read before it is gone. Bytes from the start of what
+    /// [`data`](super::Protocol::data) was given are sent from where they lie.
     #[inline]
     pub fn send(&mut self, bytes: &[u8]) {
         let sent_back = &mut self.asked.sent_back.0;
@@ -115,8 +115,8 @@ impl Io<'_> {
         self.asked_cold().end = Some(End::TooLong);
     }
 
-    /// Has [`deadline`](super::Protocol::deadline) called when `timeout` from now is over, whatever comes until then. Replaces the
-    /// time that was set before; once it is over none is set.
+    /// Has [`deadline`](super::Protocol::deadline) called when `timeout` from now is over, whatever
+    /// comes until then. Replaces the time that was set before; once it is over none is set.
     pub fn set_timeout(&mut self, timeout: Duration) {
         /// Longer than any connection lives; what is added to a point in time must not overflow.
         const FOR_EVER: Duration = Duration::from_secs(100 * 365 * 24 * 3600);
@@ -125,34 +125,37 @@ impl Io<'_> {
         self.asked_cold().timeout = Some(timeout);
     }
 
-    /// Has [`drained`](super::Protocol::drained) called once the socket has taken all that was sent: for who sends a lot, a piece at
-    /// a time.
+    /// Has [`drained`](super::Protocol::drained) called once the socket has taken all that was
+    /// sent: for who sends a lot, a piece at a time.
     pub fn notify_drained(&mut self) {
         self.asked_cold().notify_drained = true;
     }
 
     /// Returns a handle with which any thread can send to this connection, as long as it is open.
     pub fn sender(&mut self) -> Sender {
-        let mailbox = self.mailbox.get_or_insert_with(|| Arc::new(Mailbox::new((self.home)(), self.token)));
+        let mailbox =
+            self.mailbox.get_or_insert_with(|| Arc::new(Mailbox::new((self.home)(), self.token)));
         Sender::new(Arc::clone(mailbox))
     }
 
-    /// Gives the connection to a thread of the pool, as a plain blocking socket, once everything is sent. The protocol is over
-    /// then; what it was given and did not use comes first in the stream.
+    /// Gives the connection to a thread of the pool, as a plain blocking socket, once everything is
+    /// sent. The protocol is over then; what it was given and did not use comes first in the
+    /// stream.
     pub fn detach(&mut self, handler: impl FnOnce(BlockingStream) + Send + 'static) {
         self.asked_cold().end = Some(End::Detach(Box::new(handler)));
     }
 
-    /// Gives the connection to another protocol: `successor` is told that it is [open](super::Protocol::open), and then of all that this
-    /// protocol did not use. What was sent stays sent; timeouts that were set are forgotten. This protocol is
-    /// told that it is [`Succeeded`](super::Closed::Succeeded), and nothing after that.
+    /// Gives the connection to another protocol: `successor` is told that it is
+    /// [open](super::Protocol::open), and then of all that this protocol did not use. What was sent
+    /// stays sent; timeouts that were set are forgotten. This protocol is told that it is
+    /// [`Succeeded`](super::Closed::Succeeded), and nothing after that.
     ///
     /// One port for two protocols, told apart by the first byte:
     ///
     /// ```
-    /// use std::io::{BufRead, BufReader, Write};
     /// use filoplume_runtime::tcp::{self, Http, Io, Protocol};
     /// use filoplume_runtime::{Peer, Request, Response, Server};
+    /// use std::io::{BufRead, BufReader, Write};
     ///
     /// /// Answers `?` with `!`, and HTTP with HTTP.
     /// struct Door {

@@ -9,13 +9,14 @@ use crate::transport::Peer;
 /// The longest line, unless something else is set.
 const LINE_BYTES_MAX: usize = 8 * 1024;
 
-/// Returns a service that answers each line with what `answer` makes of it, as a line. A line ends with LF or CR LF, and
-/// `answer` is given neither; answers end with LF. What stands behind the last end of a line when the peer ends is a
-/// line too. A peer that sends a line longer than 8 KiB is cut off; [`Lines::line_bytes_max`] sets another bound.
+/// Returns a service that answers each line with what `answer` makes of it, as a line. A line ends
+/// with LF or CR LF, and `answer` is given neither; answers end with LF. What stands behind the
+/// last end of a line when the peer ends is a line too. A peer that sends a line longer than 8 KiB
+/// is cut off; [`Lines::line_bytes_max`] sets another bound.
 ///
 /// ```
-/// use std::io::{Write, read_to_string};
 /// use filoplume_runtime::{Server, tcp};
+/// use std::io::{Write, read_to_string};
 ///
 /// let server = Server::bind("127.0.0.1:0")?;
 /// server.spawn_tcp(tcp::lines(|line| line.to_ascii_uppercase().into()))?;
@@ -135,6 +136,8 @@ where
 
 impl<F> fmt::Debug for Lines<F> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Lines").field("line_bytes_max", &self.line_bytes_max).finish_non_exhaustive()
+        f.debug_struct("Lines")
+            .field("line_bytes_max", &self.line_bytes_max)
+            .finish_non_exhaustive()
     }
 }

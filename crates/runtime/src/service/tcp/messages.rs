@@ -12,13 +12,13 @@ const MESSAGE_BYTES_MAX: usize = 1024 * 1024;
 /// Bytes in front of a message that say how many follow.
 const PREFIX_BYTES: usize = 4;
 
-/// Returns a service that answers each message with what `answer` makes of it, as a message. In front of a message stands its
-/// length in bytes, as four bytes, the most significant first. A peer that announces more than 1 MiB is cut off;
-/// [`Messages::message_bytes_max`] sets another bound.
+/// Returns a service that answers each message with what `answer` makes of it, as a message. In
+/// front of a message stands its length in bytes, as four bytes, the most significant first. A peer
+/// that announces more than 1 MiB is cut off; [`Messages::message_bytes_max`] sets another bound.
 ///
 /// ```
-/// use std::io::{Read, Write};
 /// use filoplume_runtime::{Server, tcp};
+/// use std::io::{Read, Write};
 ///
 /// let server = Server::bind("127.0.0.1:0")?;
 /// server.spawn_tcp(tcp::messages(|message| message.len().to_string().into()))?;
@@ -51,7 +51,8 @@ pub struct Messages<F> {
 }
 
 impl<F> Messages<F> {
-    /// Sets the length of the longest message, without the four bytes in front of it. Default: 1 MiB.
+    /// Sets the length of the longest message, without the four bytes in front of it. Default: 1
+    /// MiB.
     #[must_use]
     pub fn message_bytes_max(mut self, bytes: usize) -> Self {
         self.message_bytes_max = bytes;
@@ -64,7 +65,10 @@ where
     F: for<'a> Fn(&'a [u8]) -> Reply<'a> + Send + Sync + 'static,
 {
     fn accept(&self, _peer: Peer) -> Box<dyn Protocol> {
-        Box::new(OfMessages { answer: Arc::clone(&self.answer), message_bytes_max: self.message_bytes_max })
+        Box::new(OfMessages {
+            answer: Arc::clone(&self.answer),
+            message_bytes_max: self.message_bytes_max,
+        })
     }
 }
 
@@ -90,7 +94,10 @@ where
             let reply = (self.answer)(message);
             if let Some(reply) = reply.bytes {
                 let Ok(length) = u32::try_from(reply.len()) else {
-                    tracing::error!(bytes = reply.len(), "an answer is longer than its length can say");
+                    tracing::error!(
+                        bytes = reply.len(),
+                        "an answer is longer than its length can say"
+                    );
                     io.close();
                     break;
                 };
@@ -112,6 +119,8 @@ where
 
 impl<F> fmt::Debug for Messages<F> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Messages").field("message_bytes_max", &self.message_bytes_max).finish_non_exhaustive()
+        f.debug_struct("Messages")
+            .field("message_bytes_max", &self.message_bytes_max)
+            .finish_non_exhaustive()
     }
 }

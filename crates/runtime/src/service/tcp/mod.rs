@@ -1,16 +1,19 @@
 //! Raw TCP services: what speaks something else than HTTP over the same event loops.
 //!
-//! A service is told of each connection and answers with a [`Protocol`], a state machine over bytes. Most need none of
-//! their own: [`bytes`], [`lines`] and [`messages`] make a service of a closure, and [`blocking`] gives a thread of the pool a
-//! plain blocking socket. [`http()`] is HTTP/1.1 as one of them.
+//! A service is told of each connection and answers with a [`Protocol`], a state machine over
+//! bytes. Most need none of their own: [`bytes`], [`lines`] and [`messages`] make a service of a
+//! closure, and [`blocking`] gives a thread of the pool a plain blocking socket. [`http()`] is
+//! HTTP/1.1 as one of them.
 //!
 //! ```
+//! use filoplume_runtime::{Server, tcp};
 //! use std::io::{BufRead, BufReader, Write};
 //! use std::net::TcpStream;
-//! use filoplume_runtime::{Server, tcp};
 //!
 //! let server = Server::bind("127.0.0.1:0")?;
-//! server.spawn_tcp(tcp::lines(|line| format!("you said: {}", line.escape_ascii()).into()))?;
+//! server.spawn_tcp(tcp::lines(|line| {
+//!     format!("you said: {}", line.escape_ascii()).into()
+//! }))?;
 //!
 //! let mut client = TcpStream::connect(server.local_addr().unwrap())?;
 //! client.write_all(b"hello\n")?;
@@ -20,10 +23,10 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! Everything that holds for handlers holds here. What is called runs on the event loop and may block: a service that does is
-//! noticed, and called on threads of the pool from then on. A panic closes its connection and nothing else. A peer that
-//! does not read what it is sent is not read from either, and is cut off after
-//! [`write_timeout`](crate::ServerConfig::write_timeout).
+//! Everything that holds for handlers holds here. What is called runs on the event loop and may
+//! block: a service that does is noticed, and called on threads of the pool from then on. A panic
+//! closes its connection and nothing else. A peer that does not read what it is sent is not read
+//! from either, and is cut off after [`write_timeout`](crate::ServerConfig::write_timeout).
 
 mod bytes;
 mod http;
@@ -52,7 +55,8 @@ pub use sender::{SendError, Sender};
 /// Bytes that a protocol may leave unread, unless it says otherwise.
 const UNREAD_BYTES_MAX: usize = 64 * 1024;
 
-/// What is done with the connections of a server. Closures that make a [`Protocol`] for a peer are services.
+/// What is done with the connections of a server. Closures that make a [`Protocol`] for a peer are
+/// services.
 ///
 /// ```
 /// use filoplume_runtime::tcp::{Io, Protocol};
@@ -106,8 +110,8 @@ where
     }
 }
 
-/// A state machine over the bytes of one connection. One of its methods runs at a time, each on whatever thread has the
-/// connection in hand.
+/// A state machine over the bytes of one connection. One of its methods runs at a time, each on
+/// whatever thread has the connection in hand.
 ///
 /// All methods but [`data`](Self::data) do what most protocols want.
 ///
@@ -136,25 +140,28 @@ pub trait Protocol: Send + 'static {
         let _ = io;
     }
 
-    /// More bytes came. `bytes` are all that nobody has used: those left over from the last time, then the new ones.
-    /// Returns how many of them are used up; the rest is given again once there are more.
+    /// More bytes came. `bytes` are all that nobody has used: those left over from the last time,
+    /// then the new ones. Returns how many of them are used up; the rest is given again once there
+    /// are more.
     fn data(&mut self, bytes: &[u8], io: &mut Io<'_>) -> usize;
 
-    /// The peer sends nothing more; it may still read. `rest` is what [`data`](Self::data) did not use. Closes the
-    /// connection unless it is overridden.
+    /// The peer sends nothing more; it may still read. `rest` is what [`data`](Self::data) did not
+    /// use. Closes the connection unless it is overridden.
     fn end(&mut self, rest: &[u8], io: &mut Io<'_>) {
         let _ = rest;
         io.close();
     }
 
-    /// The socket has taken all that was sent. Called if [`Io::notify_drained`] asked for it, once each time.
+    /// The socket has taken all that was sent. Called if [`Io::notify_drained`] asked for it, once
+    /// each time.
     fn drained(&mut self, io: &mut Io<'_>) {
         let _ = io;
     }
 
-    /// The time that [`Io::set_timeout`] has set is over; or, where none is set, the peer has been silent for
-    /// [`keep_alive_timeout`](crate::ServerConfig::keep_alive_timeout), or was too slow with what it has begun
-    /// ([`content_timeout`](crate::ServerConfig::content_timeout)). Closes the connection unless it is overridden.
+    /// The time that [`Io::set_timeout`] has set is over; or, where none is set, the peer has been
+    /// silent for [`keep_alive_timeout`](crate::ServerConfig::keep_alive_timeout), or was too slow
+    /// with what it has begun ([`content_timeout`](crate::ServerConfig::content_timeout)). Closes
+    /// the connection unless it is overridden.
     fn deadline(&mut self, io: &mut Io<'_>) {
         io.close();
     }
@@ -164,8 +171,8 @@ pub trait Protocol: Send + 'static {
         let _ = reason;
     }
 
-    /// Most bytes that [`data`](Self::data) may leave unused. A peer that sends more than that is cut off.
-    /// Default: 64 KiB.
+    /// Most bytes that [`data`](Self::data) may leave unused. A peer that sends more than that is
+    /// cut off. Default: 64 KiB.
     fn unread_bytes_max(&self) -> usize {
         UNREAD_BYTES_MAX
     }
@@ -207,13 +214,15 @@ pub enum Closed {
     Shutdown,
 }
 
-/// Returns a service that gives each connection to a thread of the pool, as a plain blocking socket. A connection that
-/// says nothing holds its thread; at most [`threads_max`](crate::ServerConfig::threads_max) are served at once, and
-/// [`queue_capacity`](crate::ServerConfig::queue_capacity) wait. For protocols that are hard to write otherwise, and for few peers.
+/// Returns a service that gives each connection to a thread of the pool, as a plain blocking
+/// socket. A connection that says nothing holds its thread; at most
+/// [`threads_max`](crate::ServerConfig::threads_max) are served at once, and
+/// [`queue_capacity`](crate::ServerConfig::queue_capacity) wait. For protocols that are hard to
+/// write otherwise, and for few peers.
 ///
 /// ```
-/// use std::io::{self, Read, Write};
 /// use filoplume_runtime::{BlockingStream, Server, tcp};
+/// use std::io::{self, Read, Write};
 ///
 /// let server = Server::bind("127.0.0.1:0")?;
 /// server.spawn_tcp(tcp::blocking(|mut stream: BlockingStream| {

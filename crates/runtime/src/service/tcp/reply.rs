@@ -3,7 +3,8 @@
 use std::borrow::Cow;
 use std::fmt;
 
-/// An answer: bytes, borrowed from what came or its own, or nothing; and whether the connection ends with it.
+/// An answer: bytes, borrowed from what came or its own, or nothing; and whether the connection
+/// ends with it.
 ///
 /// ```
 /// use filoplume_runtime::tcp::{Reply, lines};

@@ -8,18 +8,19 @@ use bytes::Bytes;
 
 use crate::sync::Mutex;
 
-/// Bytes that may wait for a connection. What is over it is refused: a peer that does not read must not fill the memory.
+/// Bytes that may wait for a connection. What is over it is refused: a peer that does not read must
+/// not fill the memory.
 const MAIL_BYTES_MAX: usize = 256 * 1024;
 
-/// Sends to a connection from any thread: from another connection's protocol, or from a thread of the program. Clones send to
-/// the same connection. Given by [`Io::sender`](super::Io::sender).
+/// Sends to a connection from any thread: from another connection's protocol, or from a thread of
+/// the program. Clones send to the same connection. Given by [`Io::sender`](super::Io::sender).
 ///
 /// ```
+/// use filoplume_runtime::tcp::{Io, Protocol, SendError, Sender};
+/// use filoplume_runtime::{Peer, Server};
 /// use std::io::Write;
 /// use std::net::TcpStream;
 /// use std::sync::mpsc;
-/// use filoplume_runtime::tcp::{Io, Protocol, SendError, Sender};
-/// use filoplume_runtime::{Peer, Server};
 ///
 /// /// Hands its sender out, and reads nothing into what comes.
 /// struct Pushed(mpsc::Sender<Sender>);
@@ -60,7 +61,8 @@ pub struct Sender {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum SendError {
-    /// 256 KiB wait for the peer already. Whether to leave this out or to close the connection is up to the sender.
+    /// 256 KiB wait for the peer already. Whether to leave this out or to close the connection is
+    /// up to the sender.
     Full,
     /// The connection is over, or about to be.
     Closed,
@@ -86,8 +88,8 @@ impl Sender {
     ///
     /// # Errors
     ///
-    /// [`SendError::Full`] if the peer is too far behind, [`SendError::Closed`] if the connection is over. The bytes are
-    /// not sent then, not even a part of them.
+    /// [`SendError::Full`] if the peer is too far behind, [`SendError::Closed`] if the connection
+    /// is over. The bytes are not sent then, not even a part of them.
     pub fn send(&self, bytes: impl Into<Bytes>) -> Result<(), SendError> {
         if self.mailbox.queue.put(bytes.into())? {
             self.mailbox.tell();
@@ -111,13 +113,17 @@ impl Sender {
 impl fmt::Debug for Sender {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let waiting = self.mailbox.queue.0.lock();
-        f.debug_struct("Sender").field("bytes", &waiting.bytes).field("state", &waiting.state).finish()
+        f.debug_struct("Sender")
+            .field("bytes", &waiting.bytes)
+            .field("state", &waiting.state)
+            .finish()
     }
 }
 
 /// A connection's loop, as far as senders know it.
 pub(crate) trait Look: Send + Sync {
-    /// Has a connection looked at, as if its peer had moved. A token of one that is gone does no harm.
+    /// Has a connection looked at, as if its peer had moved. A token of one that is gone does no
+    /// harm.
     fn look(&self, token: usize);
 }
 
@@ -141,7 +147,8 @@ impl Mailbox {
         }
     }
 
-    /// Moves what waits behind the output. Returns whether the connection is to be closed behind it.
+    /// Moves what waits behind the output. Returns whether the connection is to be closed behind
+    /// it.
     pub(crate) fn take(&self, output: &mut Vec<u8>) -> bool {
         self.queue.take(output)
     }
@@ -157,7 +164,8 @@ impl Mailbox {
     }
 }
 
-/// What waits. Each change says whether the connection's loop must be told of it: one look serves all that comes until it happens.
+/// What waits. Each change says whether the connection's loop must be told of it: one look serves
+/// all that comes until it happens.
 pub(crate) struct SendQueue(Mutex<Waiting>);
 
 #[derive(Debug, Default)]
@@ -202,7 +210,8 @@ impl SendQueue {
         if bytes.is_empty() {
             return Ok(false);
         }
-        // One that is longer than the bound is taken if nothing else waits: else it could never be sent.
+        // One that is longer than the bound is taken if nothing else waits: else it could never be
+        // sent.
         if waiting.bytes > 0 && waiting.bytes + bytes.len() > MAIL_BYTES_MAX {
             return Err(SendError::Full);
         }

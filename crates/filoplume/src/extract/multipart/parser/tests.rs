@@ -35,7 +35,11 @@ fn events(reader: impl Read, limits: MultipartLimits) -> String {
             Ok(None) => break,
             Err(rejection) => {
                 lines.push(format!("refused: {rejection}"));
-                assert_eq!(parser.next_part().unwrap_err().to_string(), rejection.to_string(), "it stays so");
+                assert_eq!(
+                    parser.next_part().unwrap_err().to_string(),
+                    rejection.to_string(),
+                    "it stays so"
+                );
                 break;
             }
         }
@@ -65,7 +69,11 @@ fn check_limits(input: &[u8], limits: &MultipartLimits, expected: Expect) {
     let whole = events(input, limits.clone());
     expected.assert_eq(&whole);
     for size in 1..=input.len().min(64) {
-        assert_eq!(events(Pieces { rest: input, size }, limits.clone()), whole, "in pieces of {size}");
+        assert_eq!(
+            events(Pieces { rest: input, size }, limits.clone()),
+            whole,
+            "in pieces of {size}"
+        );
     }
     for cut in 0..input.len().min(512) {
         let (first, second) = input.split_at(cut);
@@ -88,7 +96,10 @@ fn parts_lie_between_delimiters() {
     check(&format!("a preamble\r\n{A}1\r\n--b--\r\nan epilogue\r\n{A}"), expect!["a=1"]);
     check(&format!("{A}\r\n--b--"), expect!["a="]);
     check(&format!("{A}--b--"), expect!["a="]);
-    check(&A.replace("--b\r\n", "--b \t \r\n").replace("a\r\n\r\n", "a\r\n\r\n1\r\n--b--"), expect!["a=1"]);
+    check(
+        &A.replace("--b\r\n", "--b \t \r\n").replace("a\r\n\r\n", "a\r\n\r\n1\r\n--b--"),
+        expect!["a=1"],
+    );
 }
 
 #[test]
@@ -134,26 +145,37 @@ fn a_form_that_ends_early_is_refused() {
     check(
         "",
         expect![
-            "refused: the form is malformed before the first part, at byte 0: it ends before the final boundary"
+            "refused: the form is malformed before the first part, at byte 0: it ends before the \
+             final boundary"
         ],
     );
     check(
         "no delimiter at all",
         expect![
-            "refused: the form is malformed before the first part, at byte 19: it ends before the final boundary"
+            "refused: the form is malformed before the first part, at byte 19: it ends before the \
+             final boundary"
         ],
     );
     check(
         &A[..A.len() - 2],
-        expect!["refused: the form is malformed in part 1, at byte 45: it ends before the final boundary"],
+        expect![
+            "refused: the form is malformed in part 1, at byte 45: it ends before the final \
+             boundary"
+        ],
     );
     check(
         A,
-        expect!["refused: the form is malformed in part 1, at byte 47: it ends before the final boundary"],
+        expect![
+            "refused: the form is malformed in part 1, at byte 47: it ends before the final \
+             boundary"
+        ],
     );
     check(
         &format!("{A}1"),
-        expect!["refused: the form is malformed in part 1, at byte 48: it ends before the final boundary"],
+        expect![
+            "refused: the form is malformed in part 1, at byte 48: it ends before the final \
+             boundary"
+        ],
     );
     check(
         &format!("{A}1\r\n--b"),
@@ -174,18 +196,23 @@ fn a_part_says_its_name() {
     check(
         "--b\r\n\r\n1\r\n--b--",
         expect![
-            "refused: the form is malformed in part 1, at byte 3: the head of the part has not one `Content-Disposition: form-data` with one name"
+            "refused: the form is malformed in part 1, at byte 3: the head of the part has not \
+             one `Content-Disposition: form-data` with one name"
         ],
     );
     check(
         "--b\r\nContent-Type: text/plain\r\n\r\n1\r\n--b--",
         expect![
-            "refused: the form is malformed in part 1, at byte 3: the head of the part has not one `Content-Disposition: form-data` with one name"
+            "refused: the form is malformed in part 1, at byte 3: the head of the part has not \
+             one `Content-Disposition: form-data` with one name"
         ],
     );
     check(
         &A.replace("name=a", "name=\0"),
-        expect!["refused: the form is malformed in part 1, at byte 3: the head of the part is malformed"],
+        expect![
+            "refused: the form is malformed in part 1, at byte 3: the head of the part is \
+             malformed"
+        ],
     );
 }
 
@@ -202,7 +229,10 @@ fn a_form_in_a_form_is_content() {
 fn limits_are_kept() {
     let form = format!("{A}12345\r\n{A}1\r\n--b--");
     let check = |limits, expected| check_limits(form.as_bytes(), &limits, expected);
-    check(MultipartLimits::new().parts_max(2).field_bytes_max(5).head_bytes_max(38), expect!["a=12345\na=1"]);
+    check(
+        MultipartLimits::new().parts_max(2).field_bytes_max(5).head_bytes_max(38),
+        expect!["a=12345\na=1"],
+    );
     check(
         MultipartLimits::new().parts_max(1),
         expect![[r#"
@@ -224,7 +254,11 @@ fn what_is_too_long_is_refused_before_it_is_there() {
     };
     expect!["refused: the head of part 1 is longer than the 8192 bytes that are accepted"]
         .assert_eq(&endless("--b\r\nContent-Disposition: form-data; name=", b'x'));
-    expect!["refused: the form is malformed before the first part, at byte 3: a boundary is followed by neither the end of the line nor `--`"].assert_eq(&endless("--b", b' '));
+    expect![
+        "refused: the form is malformed before the first part, at byte 3: a boundary is followed \
+         by neither the end of the line nor `--`"
+    ]
+    .assert_eq(&endless("--b", b' '));
     expect!["refused: the form is longer than the 67108864 bytes that are accepted"]
         .assert_eq(&endless(A, b'x'));
     expect!["refused: the form is longer than the 67108864 bytes that are accepted"]
@@ -235,7 +269,9 @@ fn what_is_too_long_is_refused_before_it_is_there() {
 fn unread_parts_are_skipped_in_constant_memory() {
     let mut form = A.as_bytes().to_vec();
     form.resize(8 * 1024 * 1024, b'\r');
-    form.extend_from_slice(b"\r\n--b\r\nContent-Disposition: form-data; name=c\r\n\r\nlast\r\n--b--");
+    form.extend_from_slice(
+        b"\r\n--b\r\nContent-Disposition: form-data; name=c\r\n\r\nlast\r\n--b--",
+    );
     let mut parser = Parser::new(&form[..], "b", MultipartLimits::new());
     assert!(parser.next_part().unwrap());
     parser.content().unwrap();
