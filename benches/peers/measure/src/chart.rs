@@ -26,14 +26,23 @@ const CUT_ABOVE_MEDIANS: f64 = 3.0;
 
 /// It has its own ground in light and in dark, so that it can be read on any page.
 const STYLE: &str = "\
-    .ground { fill: #ffffff; stroke: #d0d7de; }\ntext { font: 13px system-ui, sans-serif; fill: \
-                     #1f2328; }\n.title { font-size: 17px; font-weight: 600; }\n.name { \
-                     text-anchor: end; }\n.note { fill: #59636e; }\n.ours { font-weight: 700; \
-                     }\n.bar { fill: #8c959f; }\n.gap { fill: #ffffff; }\n.bar.ours { fill: \
-                     #0969da; }\n@media (prefers-color-scheme: dark) {\n.ground { fill: #0d1117; \
-                     stroke: #3d444d; }\ntext { fill: #e6edf3; }\n.note { fill: #9198a1; }\n.bar \
-                     { fill: #6e7681; }\n.gap { fill: #0d1117; }\n.bar.ours { fill: #4493f8; \
-                     }\n}\n";
+    .ground { fill: #ffffff; stroke: #d0d7de; }\n\
+    text { font: 13px system-ui, sans-serif; fill: #1f2328; }\n\
+    .title { font-size: 17px; font-weight: 600; }\n\
+    .name { text-anchor: end; }\n\
+    .note { fill: #59636e; }\n\
+    .ours { font-weight: 700; }\n\
+    .bar { fill: #8c959f; }\n\
+    .gap { fill: #ffffff; }\n\
+    .bar.ours { fill: #0969da; }\n\
+    @media (prefers-color-scheme: dark) {\n\
+    .ground { fill: #0d1117; stroke: #3d444d; }\n\
+    text { fill: #e6edf3; }\n\
+    .note { fill: #9198a1; }\n\
+    .bar { fill: #6e7681; }\n\
+    .gap { fill: #0d1117; }\n\
+    .bar.ours { fill: #4493f8; }\n\
+    }\n";
 
 /// What a chart shows of one server.
 #[derive(Clone, Debug, PartialEq)]

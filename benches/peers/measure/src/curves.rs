@@ -94,8 +94,8 @@ fn draw(page: &str) -> Result<String, String> {
         let y = y_of(rate);
         let _ = writeln!(
             svg,
-            "<line class=\"grid\" x1=\"{LEFT}\" y1=\"{y:.1}\" x2=\"{RIGHT}\" y2=\"{y:.1}\"/><text \
-             class=\"note\" x=\"{}\" y=\"{:.1}\">{}</text>",
+            "<line class=\"grid\" x1=\"{LEFT}\" y1=\"{y:.1}\" x2=\"{RIGHT}\" y2=\"{y:.1}\"/>\
+             <text class=\"note\" x=\"{}\" y=\"{:.1}\">{}</text>",
             RIGHT + 10.0,
             y + 4.0,
             number(rate, 0)

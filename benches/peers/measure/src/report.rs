@@ -226,8 +226,8 @@ mod tests {
         let lines = table(&columns, &rows, "a");
         assert_eq!(
             lines,
-            "| server | requests/s | ratio | problems |\n|---|---|---|---|\n| a | 100 (10..1,000) \
-             | 1.00 |  |\n| b | 200 (30..2,000) | 2.00 |  |\n"
+            "| server | requests/s | ratio | problems |\n|---|---|---|---|\n\
+             | a | 100 (10..1,000) | 1.00 |  |\n| b | 200 (30..2,000) | 2.00 |  |\n"
         );
     }
 
@@ -240,8 +240,8 @@ mod tests {
         let lines = table(&columns, &rows, "");
         assert_eq!(
             lines,
-            "| server | others | disturbed rounds | problems |\n|---|---|---|---|\n| a | 0.30 | \
-             **2 of 3**, 5 repeated |  |\n| b | 0.10 |  |  |\n"
+            "| server | others | disturbed rounds | problems |\n|---|---|---|---|\n\
+             | a | 0.30 | **2 of 3**, 5 repeated |  |\n| b | 0.10 |  |  |\n"
         );
     }
 

@@ -85,8 +85,7 @@ impl Server {
         epoll.add(&timer, readable(descriptor(&timer)))?;
         let length = HELLO.len();
         let answer = format!(
-            "HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nContent-Length: \
-             {length}\r\n\r\n{HELLO}"
+            "HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nContent-Length: {length}\r\n\r\n{HELLO}"
         );
         let (connections, answers) = (Vec::new(), VecDeque::new());
         Ok(Self { epoll, listener, timer, set_to: None, connections, answers, answer })

@@ -141,8 +141,7 @@ impl RouteOptions {
             Some(first) if first != permits => {
                 let (first, second) = (first.name().to_owned(), permits.name());
                 self.mistake(format!(
-                    "it uses the permits \"{first}\" and \"{second}\": a route has one kind of \
-                     them"
+                    "it uses the permits \"{first}\" and \"{second}\": a route has one kind of them"
                 ))
             }
             _ => {

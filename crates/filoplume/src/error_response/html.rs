@@ -8,28 +8,28 @@ use super::development::{Findings, RouteLine};
 /// Light or dark as the reader likes it. A strict `Content-Security-Policy` of the app takes it
 /// away; the page reads well without.
 const STYLE: &str = "\
-:root{color-scheme:light dark}body{margin:0;font:16px/1.5 \
-                     system-ui,sans-serif}main{max-width:48rem;margin:12vh auto;padding:0 \
-                     1.5rem}h1{font-size:1.6rem;margin:0}h1 \
-                     span{opacity:.55;font-weight:400}code{font:14px/1.5 ui-monospace,monospace}";
+:root{color-scheme:light dark}\
+body{margin:0;font:16px/1.5 system-ui,sans-serif}\
+main{max-width:48rem;margin:12vh auto;padding:0 1.5rem}\
+h1{font-size:1.6rem;margin:0}h1 span{opacity:.55;font-weight:400}\
+code{font:14px/1.5 ui-monospace,monospace}";
 
 /// What the page for developers has beside.
 const DEVELOPMENT_STYLE: &str = "\
-h2{font-size:1rem;margin:2rem 0 .5rem}pre,table{font:14px/1.5 \
-     ui-monospace,monospace}pre{white-space:pre-wrap;overflow-wrap:anywhere;margin:0;padding:.\
-     75rem 1rem;border-radius:.4rem;background:#8882}td{padding:0 1rem 0 \
-     0;vertical-align:top;overflow-wrap:anywhere}td:first-child{white-space:nowrap}.\
-     hint{border-left:.25rem solid #2a7;padding:.1rem 1rem}.alike{font-weight:700}";
+h2{font-size:1rem;margin:2rem 0 .5rem}\
+pre,table{font:14px/1.5 ui-monospace,monospace}\
+pre{white-space:pre-wrap;overflow-wrap:anywhere;margin:0;padding:.75rem 1rem;border-radius:.4rem;background:#8882}\
+td{padding:0 1rem 0 0;vertical-align:top;overflow-wrap:anywhere}td:first-child{white-space:nowrap}\
+.hint{border-left:.25rem solid #2a7;padding:.1rem 1rem}.alike{font-weight:700}";
 
 /// Returns the page.
 pub(super) fn page(report: &Report<'_>) -> String {
     let (code, title) = (report.status.as_str(), Escaped(&report.title));
     let more = if report.findings.is_some() { DEVELOPMENT_STYLE } else { "" };
     let mut page = format!(
-        "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n<meta \
-         name=\"viewport\" content=\"width=device-width\">\n<title>{code} \
-         {title}</title>\n<style>{STYLE}{more}</style>\n</head>\n<body>\n<main>\\
-         n<h1><span>{code}</span> {title}</h1>\n"
+        "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
+         <meta name=\"viewport\" content=\"width=device-width\">\n<title>{code} {title}</title>\n\
+         <style>{STYLE}{more}</style>\n</head>\n<body>\n<main>\n<h1><span>{code}</span> {title}</h1>\n"
     );
     if let Some(detail) = report.error.detail() {
         // The app may speak any language.

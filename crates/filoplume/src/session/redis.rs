@@ -13,8 +13,8 @@ use crate::redis_pool::RedisPool;
 const TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Replaces a record if it is still the one that is known. Redis runs a script as a whole.
-const REPLACE: &str = "if redis.call('GET', KEYS[1]) == ARGV[1] then redis.call('SET', KEYS[1], \
-                       ARGV[2], 'PX', ARGV[3]) return 1 else return 0 end";
+const REPLACE: &str = "if redis.call('GET', KEYS[1]) == ARGV[1] then \
+     redis.call('SET', KEYS[1], ARGV[2], 'PX', ARGV[3]) return 1 else return 0 end";
 
 /// Sessions in Redis, or what speaks its protocol: for several instances that share them.
 ///

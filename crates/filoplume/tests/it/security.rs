@@ -282,9 +282,8 @@ fn an_upload_that_still_arrives_is_read_from_its_start() {
     let secret = in_process.cookie("__Host-session-csrf").expect("it is set");
     let app = shop_app().start("127.0.0.1:0").expect("there is a port");
     let head = format!(
-        "--b\r\ncontent-disposition: form-data; \
-         name=\"_csrf\"\r\n\r\n{token}\r\n--b\r\ncontent-disposition: form-data; name=\"file\"; \
-         filename=\"a\"\r\n\r\n"
+        "--b\r\ncontent-disposition: form-data; name=\"_csrf\"\r\n\r\n{token}\r\n--b\r\n\
+         content-disposition: form-data; name=\"file\"; filename=\"a\"\r\n\r\n"
     );
     let (file, end) = ("x".repeat(300_000), "\r\n--b--\r\n");
     let length = head.len() + file.len() + end.len();

@@ -139,8 +139,10 @@ const LARGE: Exchange = Exchange {
     serves: Serves::Http,
 };
 const CONTINUED: Exchange = Exchange {
-    pieces: &["POST /streamed HTTP/1.1\r\nHost: t\r\nExpect: 100-continue\r\nContent-Length: \
-               100000\r\nConnection: close\r\n\r\n"],
+    pieces: &[
+        "POST /streamed HTTP/1.1\r\nHost: t\r\nExpect: 100-continue\r\nContent-Length: 100000\r\n\
+         Connection: close\r\n\r\n",
+    ],
     filling: 100_000,
     serves: Serves::HttpWithContinue,
 };
@@ -151,8 +153,10 @@ const CONTINUED_BEHIND: Exchange = Exchange {
     serves: Serves::HttpWithContinue,
 };
 const CONTINUED_COLLECTED: Exchange = Exchange {
-    pieces: &["POST /length HTTP/1.1\r\nHost: t\r\nExpect: 100-continue\r\nContent-Length: \
-               100000\r\nConnection: close\r\n\r\n"],
+    pieces: &[
+        "POST /length HTTP/1.1\r\nHost: t\r\nExpect: 100-continue\r\nContent-Length: 100000\r\n\
+         Connection: close\r\n\r\n",
+    ],
     filling: 100_000,
     serves: Serves::HttpWithContinue,
 };

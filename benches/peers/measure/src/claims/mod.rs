@@ -356,8 +356,8 @@ mod tests {
         let claim = Claim { title: "A against B", then: "1 and 2.", hides: "Much." };
         assert_eq!(
             section(claim, &["wrk -t1 /".to_owned()], "| table |\n"),
-            "\n## A against B\n\n**Then:** 1 and 2.\n\n**Today:**\n\n- `wrk -t1 /`\n\n| table \
-             |\n\n**What the original figure hides:** Much.\n"
+            "\n## A against B\n\n**Then:** 1 and 2.\n\n**Today:**\n\n- `wrk -t1 /`\n\n| table |\n\n\
+             **What the original figure hides:** Much.\n"
         );
     }
 

@@ -40,9 +40,14 @@ use crate::core::context::Context;
 /// }
 ///
 /// let client = App::new().post("/upload", upload).test();
-/// let form = "--xyz\r\nContent-Disposition: form-data; name=\"title\"\r\n\r\nA \
-///             cat\r\n--xyz\r\nContent-Disposition: form-data; name=\"photo\"; \
-///             filename=\"cat.png\"\r\nContent-Type: image/png\r\n\r\nmeow\r\n--xyz--\r\n";
+/// let form = "--xyz\r\n\
+///     Content-Disposition: form-data; name=\"title\"\r\n\r\n\
+///     A cat\r\n\
+///     --xyz\r\n\
+///     Content-Disposition: form-data; name=\"photo\"; filename=\"cat.png\"\r\n\
+///     Content-Type: image/png\r\n\r\n\
+///     meow\r\n\
+///     --xyz--\r\n";
 /// let upload = client
 ///     .post("/upload")
 ///     .header("content-type", "multipart/form-data; boundary=xyz")

@@ -183,8 +183,7 @@ impl fmt::Display for MultipartRejection {
             Self::HeadTooLong { part, bytes_max } => {
                 write!(
                     f,
-                    "the head of part {part} is longer than the {bytes_max} bytes that are \
-                     accepted"
+                    "the head of part {part} is longer than the {bytes_max} bytes that are accepted"
                 )
             }
             Self::FieldTooLong { field, bytes_max } => {

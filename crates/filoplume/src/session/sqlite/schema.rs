@@ -34,8 +34,8 @@ pub(super) const NOTE_USE: &str =
     "UPDATE filoplume_sessions SET is_used = 1, at = ?2 WHERE id = ?1";
 
 /// ?1 how many, ?2 now in microseconds.
-pub(super) const RETURN_TO_PROBATION: &str = "UPDATE filoplume_sessions SET is_used = 0, at = ?2 \
-                                              WHERE id IN
+pub(super) const RETURN_TO_PROBATION: &str =
+    "UPDATE filoplume_sessions SET is_used = 0, at = ?2 WHERE id IN
      (SELECT id FROM filoplume_sessions WHERE is_used = 1 ORDER BY at LIMIT ?1)";
 
 /// Rows of older versions are taken as used: their browsers may well come back.
@@ -63,8 +63,7 @@ const INDEXES_AND_COUNTS: &str = "
                                   BEGIN
         UPDATE filoplume_session_counts SET sessions = sessions + 1 WHERE is_used = new.is_used;
     END;
-    CREATE TRIGGER IF NOT EXISTS filoplume_sessions_deleted AFTER DELETE ON filoplume_sessions \
-                                  BEGIN
+    CREATE TRIGGER IF NOT EXISTS filoplume_sessions_deleted AFTER DELETE ON filoplume_sessions BEGIN
         UPDATE filoplume_session_counts SET sessions = sessions - 1 WHERE is_used = old.is_used;
     END;
     CREATE TRIGGER IF NOT EXISTS filoplume_sessions_moved AFTER UPDATE OF is_used ON \

@@ -38,8 +38,8 @@ fn middleware_runs_from_the_outside_in_and_back_as_it_is_written() {
     client.get("/a").send().assert_text("hi");
     assert_eq!(
         taken(&trace),
-        "app 1 in, app 2 in, router in, route 1 in, route 2 in, route 2 out 200, route 1 out 200, \
-         router out 200, app 2 out 200, app 1 out 200"
+        "app 1 in, app 2 in, router in, route 1 in, route 2 in, \
+         route 2 out 200, route 1 out 200, router out 200, app 2 out 200, app 1 out 200"
     );
     client.get("/nowhere").send().assert_status(404);
     assert_eq!(taken(&trace), "app 1 in, app 2 in, app 2 out 404, app 1 out 404");

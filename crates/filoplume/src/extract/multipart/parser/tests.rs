@@ -210,8 +210,7 @@ fn a_part_says_its_name() {
     check(
         &A.replace("name=a", "name=\0"),
         expect![
-            "refused: the form is malformed in part 1, at byte 3: the head of the part is \
-             malformed"
+            "refused: the form is malformed in part 1, at byte 3: the head of the part is malformed"
         ],
     );
 }
