@@ -1,4 +1,4 @@
-//! A request that the program has pulled, with the right to answer it.
+//! A request that the program has pulled, and the means to respond to it.
 
 use std::fmt;
 use std::ops::{Deref, DerefMut};
@@ -10,7 +10,8 @@ use crate::service::request::Request;
 use crate::service::response::Response;
 use crate::transport::is_gone;
 
-/// A request that the program owns, with the right to answer it. Dropped unanswered it is a `500`.
+/// A request that the program owns, and the means to respond to it. If it is dropped without a
+/// response, the client gets a `500`.
 ///
 /// ```no_run
 /// use filoplume_runtime::{Response, Server};
@@ -35,7 +36,7 @@ impl IncomingRequest {
     }
 
     pub(crate) fn into_parts(mut self) -> (Option<Request>, ReplyTo) {
-        let reply_to = self.reply_to.take().expect("taken once, by the one who ends the request");
+        let reply_to = self.reply_to.take().expect("taken once, when the request is answered or dropped");
         (self.request.take(), reply_to)
     }
 
@@ -43,12 +44,12 @@ impl IncomingRequest {
     ///
     /// # Errors
     ///
-    /// If the system fails. A peer that is gone is none: nobody is left to tell, and it is no
-    /// reason to stop for the others. What the peer has not taken yet when this returns is sent by
-    /// the engine.
+    /// Returns an error if a system call fails. A peer that has disconnected is not an error:
+    /// nobody is left to tell, and it is no reason to stop serving others. The engine sends the
+    /// bytes that the peer has not taken yet when this returns.
     pub fn respond(self, response: impl Into<Response>) -> Result<()> {
         let (request, reply_to) = self.into_parts();
-        // A content that is still arriving goes back to the connection.
+        // Gives a content that is still arriving back to the connection.
         drop(request);
         finish(reply_to, response.into())
     }
@@ -67,13 +68,13 @@ impl Deref for IncomingRequest {
     type Target = Request;
 
     fn deref(&self) -> &Request {
-        self.request.as_ref().expect("there until the request is answered")
+        self.request.as_ref().expect("the request is present until it is answered")
     }
 }
 
 impl DerefMut for IncomingRequest {
     fn deref_mut(&mut self) -> &mut Request {
-        self.request.as_mut().expect("there until the request is answered")
+        self.request.as_mut().expect("the request is present until it is answered")
     }
 }
 
@@ -82,7 +83,7 @@ impl Drop for IncomingRequest {
         drop(self.request.take());
         if let Some(reply_to) = self.reply_to.take() {
             tracing::warn!("a request was dropped unanswered");
-            // The peer may be gone: then there is nobody to tell.
+            // An error means that the peer has disconnected: nobody is left to tell.
             let _ = finish(reply_to, Response::new(500));
         }
     }

@@ -1,4 +1,4 @@
-//! Listening sockets: one address, a socket for each event loop where the system can share a port.
+//! Listening sockets. An address has one socket per event loop if the system can share a port.
 
 use std::io;
 use std::net::{SocketAddr, ToSocketAddrs};
@@ -14,8 +14,7 @@ use crate::config::BACKLOG;
 use crate::error::{Error, Kind};
 use crate::transport::{Peer, Transport};
 
-/// A bound address. It listens already, so that the port is taken and peers wait until the engine
-/// runs.
+/// A bound address. It already listens, so the port is taken and peers wait until the engine runs.
 #[derive(Debug)]
 pub(crate) struct Bound {
     socket: BoundSocket,
@@ -36,7 +35,7 @@ enum BoundSocket {
     },
 }
 
-/// A socket file that goes away with its owner.
+/// The path of a socket file, which is removed on drop.
 #[cfg(unix)]
 #[derive(Debug)]
 pub(crate) struct UnixPath(PathBuf);
@@ -44,7 +43,7 @@ pub(crate) struct UnixPath(PathBuf);
 #[cfg(unix)]
 impl Drop for UnixPath {
     fn drop(&mut self) {
-        // Nobody to tell: a file that is gone already is just what was wanted.
+        // There is nobody to report an error to, and a file that is already removed is no problem.
         let _ = std::fs::remove_file(&self.0);
     }
 }
@@ -67,8 +66,8 @@ pub(crate) fn bind(address: impl ToSocketAddrs, name: &str) -> Result<Bound, Err
     Err(failure.into())
 }
 
-/// Binds a Unix socket. A file left by a server that died is replaced; one that a living server
-/// holds is an error.
+/// Binds a Unix socket. Replaces a socket file that no server listens on, such as one that a killed
+/// server has left. Fails if another server listens on it.
 #[cfg(unix)]
 pub(crate) fn bind_unix(path: &Path) -> Result<Bound, Error> {
     use std::os::unix::net::{UnixListener, UnixStream};
@@ -93,22 +92,23 @@ pub(crate) fn bind_unix(path: &Path) -> Result<Bound, Error> {
     }
 }
 
-/// Without `shared` the port must be free, so that a second server on it is an error and not a
-/// silent partner; further sockets of this server then share it.
+/// Binds and listens. Without `shared` the port must be free, so that a second server on it is an
+/// error and does not silently share the connections. Further sockets of this server are `shared`.
 fn bind_tcp(address: SocketAddr, shared: bool) -> io::Result<Socket> {
     let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
     socket.set_nonblocking(true)?;
-    // Sockets of an earlier run may still wait out their last packets: they do not hold the port.
+    // Sockets of an earlier run may still be in TIME_WAIT. They must not block the port.
     #[cfg(unix)]
     socket.set_reuse_address(true)?;
-    // Inherited by what is accepted: a response in several writes must not wait for an answer to
-    // the first.
+    // Accepted sockets inherit it. A response in several writes must not wait for the ACK of the
+    // first one.
     socket.set_tcp_nodelay(true)?;
     if shared {
         set_shared(&socket)?;
     }
     socket.bind(&address.into())?;
-    // Bound is not taken: with `SO_REUSEADDR` it is the one that listens who has the port.
+    // Binding does not reserve the port: with `SO_REUSEADDR`, the first socket that listens gets
+    // it.
     socket.listen(backlog(BACKLOG))?;
     Ok(socket)
 }
@@ -122,7 +122,8 @@ fn set_shared(socket: &Socket) -> io::Result<()> {
     socket.set_reuse_port(true)
 }
 
-/// Elsewhere a shared port does not spread connections: one loop accepts, the others adopt.
+/// On other systems a shared port does not distribute connections: one loop accepts, and the others
+/// adopt.
 #[cfg(not(any(target_os = "linux", target_os = "android")))]
 fn set_shared(_: &Socket) -> io::Result<()> {
     Err(io::ErrorKind::Unsupported.into())
@@ -147,7 +148,7 @@ impl Bound {
         }
     }
 
-    /// Listens, with up to `loops` sockets. The first one is always there.
+    /// Listens with one to `loops` sockets.
     pub(crate) fn listen(self, backlog: u32, loops: usize) -> io::Result<Vec<Listener>> {
         let expects_proxy_header = self.expects_proxy_header;
         match self.socket {
@@ -175,12 +176,12 @@ impl Bound {
         }
     }
 
-    /// Takes a socket that listens already, as a supervisor passes it on.
+    /// Wraps a socket that already listens, such as one that a supervisor passes on.
     pub(crate) fn from_std(listener: std::net::TcpListener) -> io::Result<Self> {
         listener.set_nonblocking(true)?;
         let socket = Socket::from(listener);
         let address = local_address(&socket).ok_or(io::ErrorKind::AddrNotAvailable)?;
-        // What is accepted inherits it; a socket that cannot is slower, not wrong.
+        // Accepted sockets inherit it. Without it they are slower, but work.
         let _ = SockRef::from(&socket).set_tcp_nodelay(true);
         Ok(BoundSocket::Tcp { socket, address }.into())
     }
@@ -203,13 +204,13 @@ enum ListenerSocket {
     },
 }
 
-/// What a listener accepted.
+/// An accepted connection.
 #[derive(Debug)]
 pub(crate) struct Accepted {
     pub(crate) transport: Transport,
     pub(crate) peer: Peer,
     pub(crate) expects_proxy_header: bool,
-    /// Its place among the connections of its client, where that is bounded.
+    /// Counts this connection for its client, if connections per client are limited.
     pub(crate) place: Option<Arc<Place>>,
 }
 
@@ -245,7 +246,7 @@ impl Listener {
     }
 }
 
-/// Whether an error of `accept` concerns the one connection that was to be accepted, which is gone.
+/// Returns whether an error of `accept` concerns only the connection that would have been accepted.
 pub(crate) fn is_of_one_connection(error: &io::Error) -> bool {
     use io::ErrorKind;
     matches!(
@@ -261,7 +262,8 @@ pub(crate) fn is_of_one_connection(error: &io::Error) -> bool {
     )
 }
 
-/// Whether an error of `accept` says that the process, or the system, has no descriptor left.
+/// Returns whether an error of `accept` says that the process or the system has no file descriptor
+/// left.
 pub(crate) fn is_out_of_descriptors(error: &io::Error) -> bool {
     #[cfg(unix)]
     {

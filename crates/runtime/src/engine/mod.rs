@@ -1,8 +1,8 @@
-//! The threads at work: event loops, connections, and the workers that take a connection step by
-//! step through its guest. This file has what all of them share.
+//! Event loops, connections, and the workers that carry out the steps of each connection's guest.
+//! This file has the state that all of them share.
 //!
-//! The parts hold each other: a connection knows its loop, a loop the engine, the engine its loops.
-//! So they are one room, with the rest of the crate below it and only `server` above.
+//! These parts refer to each other: a connection to its loop, a loop to the engine, and the engine
+//! to its loops. They are therefore one room. Only `server` is above it.
 
 pub(crate) mod connection;
 pub(crate) mod event_loop;
@@ -48,22 +48,22 @@ use crate::queue::MessageQueue;
 use crate::service::Site;
 use crate::service::tcp::TcpService;
 
-/// Threads that lead, or were caught while they led and have not come back.
+/// Bound on the threads that lead a loop, or lost their loop during a call that has not returned.
 const LEADERS_MAX: usize = ExecutionKey::COUNT;
 
-/// Who answers the requests.
+/// What answers the requests.
 pub(crate) enum Answerer {
     /// A service, called by the engine.
     Service(Arc<Site>),
-    /// The program, which pulls.
+    /// The program, which pulls requests from a queue.
     Program(MessageQueue<IncomingRequest>),
-    /// Nobody, for bytes come instead of requests. Where a connection becomes HTTP, it knows its
-    /// [`Site`].
+    /// A raw protocol, which receives bytes instead of requests. A connection that switches to HTTP
+    /// has its own [`Site`].
     Tcp(Arc<dyn TcpService>),
 }
 
 impl Answerer {
-    /// Returns the configuration that the service wants.
+    /// Returns the configuration that the service asks for.
     pub(crate) fn config(&self) -> Option<ServerConfig> {
         match self {
             Self::Service(site) => site.service.config(),
@@ -73,41 +73,42 @@ impl Answerer {
     }
 }
 
-/// The shared side of a running server.
+/// The state of a running server that its threads share.
 pub(crate) struct Engine {
     pub(crate) config: ServerConfig,
-    /// As configured, or fewer if there are not enough descriptors.
+    /// The configured maximum, or less if there are too few file descriptors.
     pub(crate) connections_max: usize,
     pub(crate) answerer: Answerer,
     pub(crate) pool: Pool<Task>,
-    /// Who may have a thread of the pool. Waits are bounded here, so the pool's own queue is as
-    /// long as it needs to be.
+    /// Decides which requests get a thread of the pool. It bounds how many wait, so the pool's own
+    /// queue needs no tighter bound.
     pub(crate) seats: Seats<Box<Call>>,
-    /// What may be buffered of all peers.
+    /// The budget for buffered bytes of all peers.
     pub(crate) memory: Arc<Memory>,
-    /// Contents that handlers read while they arrive.
+    /// The contents that handlers read while they arrive.
     pub(crate) streams: Arc<Streams>,
     pub(crate) routes: Routes,
     pub(crate) crowd: Arc<Crowd>,
     pub(crate) counters: Counters,
     pub(crate) refusals: Refusals,
-    /// Lines about errors of accepting, and about accepting that rests because of them.
+    /// Limits the log lines about errors of `accept` and the pauses that follow them.
     pub(crate) accept_log: Throttle,
-    /// Lines about connections that wait because there are as many as allowed.
+    /// Limits the log lines about connections that wait because the maximum is reached.
     pub(crate) full_log: Throttle,
-    /// Lines about connections that are closed to make room.
+    /// Limits the log lines about connections that are closed to make room.
     pub(crate) shed_log: Throttle,
-    /// Only where each client may have so many connections.
+    /// The connections of each client. `None` if connections per client are not limited.
     pub(crate) clients: Option<Arc<Clients>>,
     pub(crate) watchdog: Watchdog,
-    /// The thread that stands by to lead a loop that is taken, while there is work.
+    /// A reserved thread that leads the next loop that is taken. It is reserved while there is
+    /// work.
     pub(crate) spare: Mutex<Option<Reservation<Task>>>,
-    /// Weak, because a loop's handle holds the engine.
+    /// Weak, because a loop's handle has a strong reference to the engine.
     loops: OnceLock<Box<[Weak<LoopHandle>]>>,
     life: Life,
 }
 
-/// How far the server is on its way to its end.
+/// The progress of the server's shutdown.
 #[derive(Debug, Default)]
 struct Life {
     state: Mutex<LifeState>,
@@ -136,10 +137,11 @@ impl Engine {
             .threads_max(config.threads_max)
             .queue_capacity(config.connections_max)
             .idle_timeout(config.thread_idle_timeout)
-            // Leaders come on top of those that may block, and so do those that were caught and
-            // have not come back: a loop that is taken needs a leader at once. A route that was
-            // caught does not run on loops any more, so there are never more of them than routes
-            // are told apart. Vital requests come on top as well.
+            // Leaders are not counted among the threads that may block. Neither are threads that
+            // lost their loop and have not returned, because a loop that is taken needs a new
+            // leader at once. A route that costs a thread its loop does not run on loops any more,
+            // so there is at most one such thread per execution key. Threads for vital requests are
+            // added as well.
             .urgent_reserve(LEADERS_MAX.max(loops * 4) + VITAL_SEATS)
             .patient();
         let clients = match config.connections_per_client_max {
@@ -202,7 +204,7 @@ impl Engine {
         Ok(engine)
     }
 
-    /// What is spoken on a connection that was accepted.
+    /// Returns the first guest of an accepted connection.
     pub(crate) fn first_guest(&self, expects_proxy_header: bool) -> Guest {
         let guest = match &self.answerer {
             Answerer::Service(site) => Guest::Http(Http::new(Some(Arc::clone(site)))),
@@ -216,7 +218,7 @@ impl Engine {
         }
     }
 
-    /// The loop with the fewest connections beside `own`, if that has clearly more than its share.
+    /// Returns the loop with the fewest connections, if `own` has clearly more than its share.
     pub(crate) fn lighter_loop(&self, own: &LoopHandle) -> Option<Arc<LoopHandle>> {
         let loops = self.loops.get()?;
         if loops.len() < 2 {
@@ -227,15 +229,15 @@ impl Engine {
             .filter_map(Weak::upgrade)
             .filter(|other| !std::ptr::eq(&raw const **other, own));
         let lightest = others.min_by_key(|other| other.connections())?;
-        // The tolerance keeps short-lived connections, whose counts always waver, on the loop that
-        // accepted them.
+        // The tolerance keeps short-lived connections on the loop that accepted them: their number
+        // always fluctuates.
         let own_connections = own.connections();
         let fair = lightest.connections() + 2 + own_connections / 16;
         (own_connections > fair).then_some(lightest)
     }
 
-    /// Another loop than `own` that has connections parked: the one with the most of them, or the
-    /// next after so many.
+    /// Returns another loop that has parked connections. `skipped` selects it in descending order
+    /// of parked connections, starting again after the last one.
     pub(crate) fn fuller_loop(&self, own: &LoopHandle, skipped: usize) -> Option<Arc<LoopHandle>> {
         let loops = self.loops.get()?.iter().filter_map(Weak::upgrade);
         let mut others: Vec<_> = loops
@@ -246,14 +248,14 @@ impl Engine {
         Some(others.swap_remove(index))
     }
 
-    /// Code of the program has panicked.
+    /// Counts and logs a panic in the program's code.
     #[cold]
     pub(crate) fn note_panic(&self, what: &'static str) {
         self.counters.panics.increment();
         tracing::error!("{what}");
     }
 
-    /// A route runs elsewhere from now on.
+    /// Counts a route that moves to the pool or back to the loops.
     #[inline]
     pub(crate) fn count_move(&self, to: Option<Place>) {
         match to {
@@ -263,7 +265,7 @@ impl Engine {
         }
     }
 
-    /// The loops of a running server, for tests.
+    /// Returns the loops of a running server, for tests.
     #[cfg(all(test, not(loom)))]
     pub(crate) fn loops(&self) -> Vec<Arc<LoopHandle>> {
         self.loops.get().into_iter().flatten().filter_map(Weak::upgrade).collect()
@@ -278,8 +280,8 @@ impl Engine {
         self.life.state.lock().drain_deadline
     }
 
-    /// Stops accepting and lets what was begun come to its end, until `timeout` from now. A second
-    /// call can only shorten the time.
+    /// Stops accepting, and lets exchanges that have begun finish within `timeout`. A second call
+    /// can only move the deadline forward.
     pub(crate) fn shutdown(&self, timeout: Duration) {
         let deadline = Instant::now() + timeout.min(TIMEOUT_MAX);
         {
@@ -295,14 +297,14 @@ impl Engine {
         self.wake_loops();
     }
 
-    /// Has all loops look at what has changed for all of them.
+    /// Wakes all loops, so that each of them notices a change of the shared state.
     pub(crate) fn wake_loops(&self) {
         for handle in self.loops.get().into_iter().flatten().filter_map(Weak::upgrade) {
             handle.wake();
         }
     }
 
-    /// One of the loops is gone; the last one ends the server.
+    /// Called when a loop has ended. The last one ends the server.
     pub(crate) fn loop_ended(&self) {
         if self.life.loops_running.fetch_sub(1, Ordering::SeqCst) > 1 {
             return;
@@ -310,7 +312,7 @@ impl Engine {
         if let Answerer::Program(queue) = &self.answerer {
             queue.close();
         }
-        // They hold this engine: nobody else would ever drop them.
+        // Both refer to this engine: without this, the reference cycle would keep it alive.
         drop(self.seats.close());
         drop(self.spare.lock().take());
         self.pool.close();
@@ -348,7 +350,7 @@ impl Engine {
         self.counters.read(&self.refusals, self.pool.metrics(), routes, gauges)
     }
 
-    /// What the service calls a route that it has numbered.
+    /// Returns the service's name for a route that it has numbered.
     pub(crate) fn route_name(&self, number: u32) -> Option<String> {
         match &self.answerer {
             Answerer::Service(site) => site.service.route_name(number),
@@ -357,7 +359,7 @@ impl Engine {
     }
 }
 
-/// How many connections there may be. Raises the limit of open files first, if the program lets it.
+/// Returns the maximum number of connections. Raises the limit of open files first, if configured.
 fn connections_max(config: &ServerConfig) -> usize {
     if config.raise_descriptor_limit {
         descriptors::raise_limit();

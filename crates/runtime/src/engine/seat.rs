@@ -1,5 +1,4 @@
-//! A seat in hand: a thread of the pool that a route has; and how those that are free are handed
-//! out.
+//! A seat: the right of a request to a thread of the pool. Free seats go to waiting requests.
 
 use std::fmt;
 use std::mem;
@@ -11,45 +10,45 @@ use crate::engine::task::{Call, Task};
 use crate::engine::worker;
 use crate::execution::key::{ExecutionKey, Route};
 
-/// The right of a task to a thread. Dropped, it goes to a request that waits, which is then given
-/// to the pool.
+/// The right of a task to a thread of the pool. When it is dropped, the next waiting request gets
+/// the seat and is submitted to the pool.
 pub(crate) struct Seat {
-    /// `None` only while it is given back.
+    /// `None` only if the seat is already given back.
     engine: Option<Arc<Engine>>,
     of: Of,
 }
 
-/// Whose seat it is.
+/// Which limit a seat counts against.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Of {
     Route(ExecutionKey),
-    /// One of those that are kept for vital requests of all routes.
+    /// One of the seats that are reserved for vital requests of all routes.
     Vital,
 }
 
 impl Seat {
-    /// The seat that a request of this route was just given.
+    /// Wraps a seat that was just taken from `Engine::seats` for a request of this route.
     pub(crate) fn taken(engine: &Arc<Engine>, key: ExecutionKey) -> Self {
         Self { engine: Some(Arc::clone(engine)), of: Of::Route(key) }
     }
 
-    /// One of those that are kept for vital requests.
+    /// Takes one of the seats that are reserved for vital requests.
     pub(crate) fn try_take_vital(engine: &Arc<Engine>) -> Option<Self> {
         engine.seats.enter_vital().then(|| Self { engine: Some(Arc::clone(engine)), of: Of::Vital })
     }
 
-    /// One beyond what the route may have, for what cannot be refused any more.
+    /// Takes a seat even beyond the limit, for work that cannot be refused any more.
     pub(crate) fn force(engine: &Arc<Engine>, key: ExecutionKey) -> Self {
         engine.seats.force(key);
         Self::taken(engine, key)
     }
 
-    /// One for something that does not wait.
+    /// Takes a seat if one is free now.
     pub(crate) fn try_take(engine: &Arc<Engine>, key: ExecutionKey) -> Option<Self> {
         engine.seats.try_enter(key).then(|| Self::taken(engine, key))
     }
 
-    /// Has a request run by a thread of the pool. Gives it back if there is none to be had.
+    /// Submits a request to the pool. Gives it back if the pool refuses it.
     pub(crate) fn run(self, call: Box<Call>) -> Result<(), Box<Call>> {
         let engine = self.engine.clone();
         let Some(engine) = engine else { return Err(call) };
@@ -63,13 +62,13 @@ impl Seat {
         })
     }
 
-    /// Whether others may need it more than a connection that only might ask again.
+    /// Returns whether this is a reserved seat for vital requests. A lease must not occupy one.
     pub(crate) fn is_vital(&self) -> bool {
         self.of == Of::Vital
     }
 
-    /// Changes it for one that a request of another route needs. Returns whether that may have one
-    /// more.
+    /// Exchanges it for a seat of another route. Returns `false`, and keeps the seat, if that route
+    /// may not have one more.
     pub(crate) fn change(&mut self, route: Route) -> bool {
         let Of::Route(key) = self.of else { return route.is_vital };
         let may = route.key == key
@@ -97,12 +96,13 @@ impl Waits for Engine {
     }
 }
 
-/// Gives a request that has a seat now to the pool, and then all others that may have one.
+/// Submits a request that has got a seat to the pool, then all other waiting requests that may have
+/// one.
 pub(crate) fn hand_out(engine: &Arc<Engine>, mut next: Option<(ExecutionKey, Box<Call>)>) {
     let mut put_back: Vec<Permits> = Vec::new();
     while let Some((key, call)) = next {
-        // A loop, because each seat that is dropped here would ask for the next request within its
-        // own drop, and each permit too.
+        // A loop instead of recursion: each seat and each permit that is dropped here would start
+        // the next request within its own drop.
         next = match engine.pool.submit(Task::Call(call, Seat::taken(engine, key))) {
             Ok(()) => engine.seats.next(),
             Err(refused) => {
@@ -114,7 +114,7 @@ pub(crate) fn hand_out(engine: &Arc<Engine>, mut next: Option<(ExecutionKey, Box
             }
         };
     }
-    // Other servers may wait for them.
+    // Requests of other servers may wait for these permits.
     put_back.iter().for_each(Permits::tell);
 }
 

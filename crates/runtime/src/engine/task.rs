@@ -1,4 +1,4 @@
-//! What a thread of the engine's pool is given to do.
+//! The tasks of the engine's thread pool.
 
 use std::fmt;
 use std::sync::Arc;
@@ -13,34 +13,34 @@ use crate::execution::key::Route;
 use crate::service::body::StreamReturn;
 use crate::service::request::Request;
 
-/// A piece of work for a pool thread.
+/// A task for a pool thread.
 pub(crate) enum Task {
     /// Lead an event loop.
     Lead(Box<EventLoop>),
     /// Run a handler that may block, and write its response.
     Call(Box<Call>, Seat),
-    /// Go on with a response whose body's reader may block.
+    /// Continue a connection whose next step may block.
     Resume(Box<Connection>, Seat),
-    /// Run what took over a connection.
+    /// Run a handler that has taken over a connection.
     Detached(Box<dyn FnOnce() + Send>, Seat),
 }
 
-/// A request on its way to its handler.
+/// A request that waits for its handler.
 pub(crate) struct Call {
     pub(crate) request: Request,
     pub(crate) reply_to: ReplyTo,
-    /// Of what its handler uses, from when it has a seat.
+    /// The permit of the resource that its handler uses. Held once it has a seat.
     pub(crate) permit: Permit,
 }
 
-/// Where the response to a request goes: here, the connection itself, which nobody else needs
-/// before the exchange is over. A protocol with several exchanges on a connection would leave the
-/// response in a mailbox of its guest, and have the loop look at the connection by
+/// Where the response to a request goes. It owns the connection, which nothing else needs before
+/// the exchange is over. A protocol with several exchanges per connection would put the response
+/// into a mailbox of its guest instead, and notify the connection's loop with
 /// [`Message::Look`](super::event_loop::Message::Look).
 pub(crate) struct ReplyTo {
     pub(crate) connection: Box<Connection>,
     pub(crate) route: Route,
-    /// Where a streamed content comes back to.
+    /// Receives a streamed content back from its handler.
     pub(crate) stream: Option<Arc<StreamReturn>>,
 }
 
@@ -65,7 +65,7 @@ impl Task {
 }
 
 impl Call {
-    /// A request that has not entered.
+    /// A request that has no permit yet.
     pub(crate) fn new(request: Request, reply_to: ReplyTo) -> Self {
         Self { request, reply_to, permit: Permit::default() }
     }

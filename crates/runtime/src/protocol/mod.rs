@@ -1,5 +1,6 @@
-//! What is spoken on a connection. A guest is a state machine: it is given bytes and gives bytes,
-//! and says what it needs next. It never touches a socket, a poller or a thread.
+//! The protocols of connections. The protocol state of a connection is called its guest. A guest is
+//! a state machine: it takes input bytes, produces output bytes, and says what it needs next. It
+//! never touches a socket, a poller or a thread.
 //!
 //! ```text
 //!   accepted --> Preamble (PROXY header) --> Http --101--> Raw, or a thread with a blocking socket
@@ -7,27 +8,28 @@
 //!                        +--------> Raw ------+             +--> Raw, Http, or a thread
 //! ```
 //!
-//! A worker asks a guest for its next [`Step`] and does it, until the step is to wait:
+//! A worker asks a guest for its next [`Step`] and carries it out, until the connection has to
+//! wait:
 //!
 //! ```text
 //!   guest     stage                        step              what the worker does
-//!   all       all is said                  Linger, Close     ends our direction, or the connection
-//!             another one follows          Leave             sends the output, then puts the successor in its place
+//!   all       closing                      Linger, Close     ends the write direction, or all
+//!             replaced by another guest    Leave             sends the output, then replaces it
 //!   Preamble  header                       Read              reads the socket
-//!             complete                     Named             notes whom the proxy speaks for
-//!   Http      head                         Read              reads; a complete head is taken without a step
-//!             receiving: collected         Read, then Call   has the handler called, which answers
-//!             receiving: streamed          Stream            has the handler called, which reads the rest itself
-//!             sending from a reader        Pump              reads a piece of the body, and sends it
-//!             skipping                     Read              reads what nobody wants
-//!   Raw       open                         Read, then Tell   has the protocol called, and sends what it says
+//!             complete                     Named             records the client's address
+//!   Http      head                         Read              reads; complete heads need no step
+//!             receiving: collected         Read, then Call   calls the handler
+//!             receiving: streamed          Stream            calls the handler, which reads the rest
+//!             sending from a reader        Pump              reads and sends a piece of the body
+//!             skipping                     Read              reads and discards unread content
+//!   Raw       open                         Read, then Tell   calls the protocol, sends its output
 //!             bytes from other threads     Flush             sends them
 //!             its peer has ended           Wait              waits for other threads, or the deadline
 //! ```
 //!
-//! A guest carries its own service and its key for the execution policy, so that any can follow any
-//! other on any server. To add a protocol is to add a variant here, its steps if it needs new ones,
-//! and the functions of the worker that do them.
+//! A guest has its own service and its key for the execution policy, so that any guest can replace
+//! any other on any server. To add a protocol, add a variant here, new steps if it needs any, and
+//! the functions of the worker that carry them out.
 
 pub(crate) mod http;
 pub(crate) mod preamble;
@@ -51,10 +53,10 @@ use preamble::Preamble;
 use proxy::ProxyError;
 use raw::{Event, Raw};
 
-/// What is spoken on a connection.
+/// The protocol state of a connection.
 #[derive(Debug)]
 pub(crate) enum Guest {
-    /// A proxy says first whom it speaks for.
+    /// Expects a PROXY header before the first protocol.
     Preamble(Box<Preamble>),
     Http(Http),
     Raw(Box<Raw>),
@@ -63,50 +65,49 @@ pub(crate) enum Guest {
 /// What a guest needs next.
 #[derive(Debug)]
 pub(crate) enum Step {
-    /// Another look: the stage has changed.
+    /// Call `step` again: the stage has changed.
     Again,
-    /// More bytes of the peer.
+    /// Read from the peer.
     Read,
-    /// The output sent.
+    /// Send the output.
     Flush,
-    /// Something else than bytes of the peer, or the deadline.
+    /// Wait for another thread, or for the deadline.
     Wait,
-    /// The end of the peer's direction; ours ends now.
+    /// End the write direction, and wait until the peer ends its direction.
     Linger,
-    /// The connection is done.
+    /// Send the output, then close the connection.
     Close,
-    /// The output sent, then [`Guest::leave`].
+    /// Send the output, then call [`Guest::leave`].
     Leave,
-    /// The peer is another one than the socket says, unless this is `None`; then [`Guest::leave`].
+    /// Replace the peer's address by this one, if any, then call [`Guest::leave`].
     Named(Option<SocketAddr>),
-    /// The end of the connection, which does not begin as it has to.
+    /// Close the connection, because its PROXY header is missing or malformed.
     RefuseProxy(ProxyError),
-    /// The handler of a request whose content is complete, then [`Http::respond`].
+    /// Call the handler of a request whose content is complete, then [`Http::respond`].
     Call(Request, Route),
-    /// The handler of a request whose content is still to come.
+    /// Call the handler of a request whose content is still arriving.
     Stream(Box<Streaming>),
-    /// The next piece of the response body, by [`Http::pump`].
+    /// Send the next piece of the response body with [`Http::pump`].
     Pump,
-    /// A call of the raw protocol, by [`Raw::call`].
+    /// Pass an event to the raw protocol with [`Raw::call`].
     Tell(Event),
 }
 
-/// What a connection waits for, and so what is lost if it is closed.
+/// What a connection waits for. It determines what is lost if the connection is closed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Waiting {
-    /// The next request: nothing is lost.
+    /// The next request. Nothing is lost.
     Idle,
-    /// The rest of a head, or the first byte of a new connection: nothing that was accepted is
-    /// lost.
+    /// The rest of a head, or the first byte of a new connection. No accepted request is lost.
     Head,
     /// Something else.
     Other,
 }
 
-/// What follows a guest on its connection.
+/// What replaces a guest on its connection.
 pub(crate) enum Successor {
     Guest(Guest),
-    /// A thread of the pool, which has the connection for itself.
+    /// A pool thread, which becomes the only user of the connection.
     Thread(Box<dyn FnOnce(BlockingStream) + Send>, ExecutionKey),
 }
 
@@ -121,7 +122,7 @@ impl Guest {
         if let Self::Http(http) = self { Some(http) } else { None }
     }
 
-    /// Goes on as far as the bytes at hand allow.
+    /// Processes the buffered input as far as possible. Returns what the guest needs next.
     #[inline(always)]
     pub(crate) fn step(&mut self, buffers: &mut Buffers) -> Step {
         match self {
@@ -131,7 +132,7 @@ impl Guest {
         }
     }
 
-    /// The peer sends nothing more.
+    /// Called when the peer has closed its direction.
     pub(crate) fn end_of_input(&mut self) {
         match self {
             Self::Preamble(preamble) => preamble.end(),
@@ -140,8 +141,8 @@ impl Guest {
         }
     }
 
-    /// The deadline has passed. A peer that `is_stuck` does not read what it has been sent, and is
-    /// not sent more.
+    /// Called when the deadline has passed. If `is_stuck`, the peer does not read its output, so
+    /// nothing more is sent.
     pub(crate) fn expire(&mut self, is_stuck: bool, buffers: &mut Buffers) {
         match self {
             Self::Preamble(preamble) => preamble.end(),
@@ -150,8 +151,8 @@ impl Guest {
         }
     }
 
-    /// When the peer must have sent more, if the connection waits for it from now on. `None` keeps
-    /// the deadline that runs.
+    /// Returns the deadline for the peer to send more, if the connection waits for it from now on.
+    /// `None` keeps the current deadline.
     #[inline(always)]
     pub(crate) fn deadline(
         &mut self,
@@ -162,13 +163,13 @@ impl Guest {
         match self {
             Self::Http(http) => http.deadline(clock, has_input, config),
             Self::Raw(raw) => raw.deadline(clock, config),
-            // It counts against the deadline of what follows.
+            // The header counts against the deadline of the next guest.
             Self::Preamble(_) => None,
         }
     }
 
-    /// The server drains, and the connection is about to wait. Returns whether it ends instead,
-    /// because nothing was begun on it.
+    /// Called while the server drains, before the connection waits. Returns whether the connection
+    /// ends instead, because nothing has begun on it.
     #[cold]
     pub(crate) fn drain(&mut self, has_input: bool) -> bool {
         match self {
@@ -178,7 +179,7 @@ impl Guest {
         }
     }
 
-    /// What the connection waits for. For one that is parked.
+    /// Returns what a parked connection waits for.
     pub(crate) fn waits_for(&self, has_input: bool) -> Waiting {
         match self {
             Self::Preamble(_) => Waiting::Head,
@@ -187,7 +188,7 @@ impl Guest {
         }
     }
 
-    /// Our direction is closed; what still comes is thrown away until then.
+    /// Called when the write direction is shut down. Input is discarded until `until`.
     pub(crate) fn linger(&mut self, until: Instant) {
         match self {
             Self::Preamble(_) => {}
@@ -196,7 +197,7 @@ impl Guest {
         }
     }
 
-    /// Takes what follows, after [`Step::Leave`] or [`Step::Named`].
+    /// Takes the successor, after [`Step::Leave`] or [`Step::Named`].
     #[cold]
     pub(crate) fn leave(&mut self) -> Option<Successor> {
         match self {
@@ -206,19 +207,20 @@ impl Guest {
         }
     }
 
-    /// The connection is over at once. A raw protocol is told why.
+    /// Called when the connection ends at once. A raw protocol is told the reason.
     pub(crate) fn break_off(&mut self, reason: Closed) {
         if let Self::Raw(raw) = self {
             raw.break_off(reason);
         }
     }
 
-    /// Why the peer was refused, if it was. Told once.
+    /// Takes the reason why the peer was refused, if it was.
     pub(crate) fn take_refusal(&mut self) -> Option<Refusal> {
         self.as_http_mut()?.take_refusal()
     }
 
-    /// A raw protocol that is to be told that its connection is over, and why. Told once.
+    /// Takes the raw protocol that must still be told that its connection has ended, and the
+    /// reason.
     pub(crate) fn take_protocol(&mut self) -> Option<(Box<dyn Protocol>, Closed, Route)> {
         if let Self::Raw(raw) = self { raw.take_protocol() } else { None }
     }

@@ -1,15 +1,15 @@
-//! What comes before the first byte of a protocol: a PROXY header, where the listener expects one.
+//! The PROXY header before the first protocol, on listeners that expect one.
 
 use super::proxy::parse_proxy_header;
 use super::{Guest, Step, Successor};
 use crate::buffers::Buffers;
 
-/// A connection whose first bytes are a PROXY header.
+/// A connection whose first bytes must be a PROXY header.
 #[derive(Debug)]
 pub(crate) struct Preamble {
-    /// What follows the header.
+    /// The guest after the header.
     next: Option<Guest>,
-    /// Nothing follows: the peer has ended, or was too slow.
+    /// Whether nothing more arrives: the peer has closed its direction, or was too slow.
     is_over: bool,
 }
 

@@ -1,54 +1,54 @@
-//! The PROXY protocol: what a proxy says before the first byte of its client, so that we know who
-//! that is.
+//! The PROXY protocol: a header that a proxy sends before the client's first byte. It has the
+//! client's address.
 //!
-//! Both versions of <https://www.haproxy.org/download/3.0/doc/proxy-protocol.txt>, the line of text
-//! and the binary block. Nothing is guessed: where a header is expected, what is none ends the
-//! connection, because a peer that may leave it out may also pretend to be anybody.
+//! Parses both versions of <https://www.haproxy.org/download/3.0/doc/proxy-protocol.txt>, the line
+//! of text and the binary block. If a header is expected, anything else ends the connection: a peer
+//! that may omit the header may also claim any address.
 //!
-//! A crate would save a hundred lines. Those that were looked at take more than the specification
-//! does (ports with a sign or zeros before them, any byte behind `PROXY`), or cannot tell a line
-//! that is cut from one that is wrong.
+//! A crate would save a hundred lines. The crates that were considered accept more than the
+//! specification allows (ports with a sign or leading zeros, any byte after `PROXY`), or cannot
+//! tell an incomplete line from a malformed one.
 
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::str::FromStr;
 
-/// Longest header accepted, in either version. The specification has headers fit the smallest
-/// segment that every host takes (576 bytes less 40 for IP and TCP), so that they arrive in one
-/// piece. Room for some hundred bytes of TLVs.
+/// Longest header accepted, in either version. The specification requires that a header fits into
+/// the smallest segment that every host takes (576 bytes less 40 for IP and TCP), so that it
+/// arrives in one piece. This leaves some hundred bytes for TLVs.
 const HEADER_BYTES_MAX: usize = 536;
 
-/// Longest line of version 1, its line end included: two IPv6 addresses in full, or as much behind
-/// `UNKNOWN`.
+/// Longest line of version 1, including its line end: two full IPv6 addresses, or as many bytes
+/// after `UNKNOWN`.
 const LINE_BYTES_MAX: usize = 107;
 
-/// What version 1 begins with.
+/// The start of version 1.
 const WORD: &[u8] = b"PROXY ";
 
-/// What version 2 begins with: no protocol that a client speaks first begins so.
+/// The start of version 2. No protocol in which the client speaks first begins like this.
 const SIGNATURE: &[u8] = b"\r\n\r\n\0\r\nQUIT\n";
 
-/// The signature, and four bytes that say what follows.
+/// The signature, and four bytes that describe the rest.
 const BLOCK_START_BYTES: usize = 16;
 
-/// A whole header.
+/// A complete header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct ProxyHeader {
-    /// Whom the proxy speaks for. `None` if it speaks for itself, such as to see whether we live,
-    /// or does not know: then the socket's own address stays.
+    /// The client's address. `None` if the proxy connects on its own behalf, such as for a health
+    /// check, or does not know the address. The socket's address is kept then.
     pub(crate) source: Option<SocketAddr>,
     pub(crate) len: usize,
 }
 
-/// Why what a connection began with is no PROXY header.
+/// Why the start of a connection is not a PROXY header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ProxyError {
-    /// It begins with something else.
+    /// The connection begins with something else.
     Missing,
     TooLong,
     /// The line of version 1 is not `PROXY family source destination port port`.
     Line,
-    /// Neither version, nor command, nor family, that is defined.
+    /// The version, command or family is not defined.
     Block,
     /// The block is too short for the addresses of its family.
     BlockTooShort,
@@ -66,8 +66,8 @@ impl fmt::Display for ProxyError {
     }
 }
 
-/// Returns the header at the start of `input`, or `None` if more bytes are needed. The answer does
-/// not depend on where the bytes were cut.
+/// Returns the header at the start of `input`, or `None` if more bytes are needed. The result does
+/// not depend on how the bytes were split into reads.
 pub(crate) fn parse_proxy_header(input: &[u8]) -> Result<Option<ProxyHeader>, ProxyError> {
     if may_begin_with(input, SIGNATURE) {
         parse_block(input)
@@ -82,7 +82,7 @@ fn may_begin_with(input: &[u8], start: &[u8]) -> bool {
     input.iter().zip(start).all(|(byte, expected)| byte == expected)
 }
 
-/// Version 1.
+/// Parses version 1.
 fn parse_line(input: &[u8]) -> Result<Option<ProxyHeader>, ProxyError> {
     let window = input.get(..LINE_BYTES_MAX).unwrap_or(input);
     let Some(end) = window.windows(2).position(|pair| pair == b"\r\n") else {
@@ -93,12 +93,12 @@ fn parse_line(input: &[u8]) -> Result<Option<ProxyHeader>, ProxyError> {
     Ok(Some(ProxyHeader { source, len: end + 2 }))
 }
 
-/// `None` if the line is malformed.
+/// Returns `None` if the line is malformed.
 fn source_of_line(words: &str) -> Option<Option<SocketAddr>> {
     let mut words = words.split(' ');
     let family = words.next()?;
     if family == "UNKNOWN" {
-        // Whatever follows is to be ignored.
+        // The rest of the line must be ignored.
         return Some(None);
     }
     let (source, destination) = (words.next()?, words.next()?);
@@ -108,25 +108,25 @@ fn source_of_line(words: &str) -> Option<Option<SocketAddr>> {
         "TCP6" => IpAddr::V6(parse_pair::<Ipv6Addr>(source, destination)?),
         _ => return None,
     };
-    // The destination is of no interest, but a line that is wrong there is wrong.
+    // The destination is not used, but it must be valid.
     let _ = destination_port;
     words.next().is_none().then(|| Some(SocketAddr::new(source, source_port)))
 }
 
-/// Returns the first of two addresses, if both are addresses.
+/// Returns the first of two addresses, if both are valid.
 fn parse_pair<A: FromStr>(source: &str, destination: &str) -> Option<A> {
     let source = source.parse().ok()?;
     destination.parse::<A>().ok().map(|_| source)
 }
 
-/// A decimal number without a sign or zeros before it, which `parse` alone would take.
+/// Parses a decimal number. Refuses a sign and leading zeros, which `parse` alone would accept.
 fn parse_port(text: &str) -> Option<u16> {
     let is_plain =
         text == "0" || (!text.starts_with('0') && text.bytes().all(|byte| byte.is_ascii_digit()));
     if is_plain { text.parse().ok() } else { None }
 }
 
-/// Version 2.
+/// Parses version 2.
 fn parse_block(input: &[u8]) -> Result<Option<ProxyHeader>, ProxyError> {
     let Some((start, rest)) = input.split_first_chunk::<BLOCK_START_BYTES>() else {
         return Ok(None);
@@ -143,7 +143,7 @@ fn parse_block(input: &[u8]) -> Result<Option<ProxyHeader>, ProxyError> {
         _ => return Err(ProxyError::Block),
     };
     let addresses_len = match family {
-        // What LOCAL says of the addresses is to be ignored.
+        // The addresses of LOCAL must be ignored.
         _ if speaks_for_itself => 0,
         0x00 => 0,
         0x11 | 0x12 => 12,
@@ -157,8 +157,8 @@ fn parse_block(input: &[u8]) -> Result<Option<ProxyHeader>, ProxyError> {
     let Some(block) = rest.get(..block_len) else {
         return Ok(None);
     };
-    // Datagrams and Unix sockets are told, but none of them is where an answer could be sent: as if
-    // nothing was known.
+    // The addresses of datagram and Unix sockets are defined, but are not used: they count as
+    // unknown.
     let source = match (speaks_for_itself, family, block) {
         (false, 0x11, &[a, b, c, d, _, _, _, _, high, low, ..]) => {
             Some(SocketAddr::new(IpAddr::from([a, b, c, d]), u16::from_be_bytes([high, low])))
@@ -166,11 +166,11 @@ fn parse_block(input: &[u8]) -> Result<Option<ProxyHeader>, ProxyError> {
         (false, 0x21, _) => source_of_ipv6(block),
         _ => None,
     };
-    // Behind the addresses come type-length-value triples, of which none is ours.
+    // The addresses are followed by type-length-value triples, none of which is used.
     Ok(Some(ProxyHeader { source, len }))
 }
 
-/// Source and destination have 16 bytes each, then come the ports.
+/// Source and destination have 16 bytes each, followed by the ports.
 fn source_of_ipv6(block: &[u8]) -> Option<SocketAddr> {
     let address = *block.first_chunk::<16>()?;
     let port = *block.get(32..)?.first_chunk()?;
@@ -181,15 +181,15 @@ fn source_of_ipv6(block: &[u8]) -> Option<SocketAddr> {
 mod tests {
     use super::*;
 
-    /// What follows the signature.
+    /// Returns a block with this start, length and rest after the signature.
     fn block(start: [u8; 2], length: u16, rest: &[u8]) -> Vec<u8> {
         [SIGNATURE, &start, &length.to_be_bytes(), rest].concat()
     }
 
     const IPV4: [u8; 12] = [192, 0, 2, 1, 198, 51, 100, 2, 0xdc, 0x04, 0x01, 0xbb];
 
-    /// The header names this source and takes all bytes, wherever they are cut; what follows is
-    /// left alone.
+    /// Asserts that the header has this source and consumes all its bytes, wherever they are cut,
+    /// and that bytes after it are not consumed.
     #[track_caller]
     fn names(header: &[u8], source: Option<&str>) {
         let expected =
@@ -202,7 +202,8 @@ mod tests {
         }
     }
 
-    /// The bytes are refused, and so is every longer start of them once one is.
+    /// Asserts that the bytes are refused, and that a prefix that is refused is refused with every
+    /// extension.
     #[track_caller]
     fn is_refused(bytes: &[u8], error: ProxyError) {
         assert_eq!(parse_proxy_header(bytes), Err(error));
@@ -228,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_that_knows_nothing_names_nobody() {
+    fn an_unknown_line_names_no_source() {
         names(b"PROXY UNKNOWN\r\n", None);
         names(b"PROXY UNKNOWN ffff::1 whatever 1 2 3\r\n", None);
         let longest = format!("PROXY UNKNOWN {}\r\n", "x".repeat(LINE_BYTES_MAX - 16));
@@ -302,7 +303,7 @@ mod tests {
     }
 
     #[test]
-    fn a_block_for_the_proxy_itself_or_of_another_family_names_nobody() {
+    fn a_block_for_the_proxy_itself_or_of_another_family_names_no_source() {
         names(&block([0x20, 0x00], 0, &[]), None);
         names(&block([0x20, 0x11], 12, &IPV4), None);
         names(&block([0x20, 0x11], 3, &[1, 2, 3]), None);
@@ -333,7 +334,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_header_is_refused_at_its_first_wrong_byte() {
+    fn bytes_that_are_no_header_are_refused_at_the_first_wrong_byte() {
         for bytes in [
             &b"GET / HTTP/1.1\r\n"[..],
             b"P",

@@ -1,8 +1,8 @@
-//! A raw protocol on one connection: what its protocol is told next, and what it asked for.
+//! A raw protocol on one connection: its next event, and the effects of its calls.
 //!
 //! Like [`Http`](super::http::Http), [`Raw`] never reads or writes a socket, and never calls the
-//! protocol by itself. It says what comes next, a [`Step`], and the thread that holds the
-//! connection does it.
+//! protocol on its own. It returns what it needs next as a [`Step`], and the thread that serves the
+//! connection carries it out.
 
 use std::fmt;
 use std::sync::{Arc, Weak};
@@ -18,45 +18,45 @@ use crate::service::Site;
 use crate::service::tcp::{Asked, Borrowed, Closed, End, Io, Look, Mailbox, Protocol, TcpService};
 use crate::transport::Peer;
 
-/// A raw protocol on one connection, between two moments of work.
+/// The state of a raw protocol on one connection.
 pub(crate) struct Raw {
     actor: Actor,
     /// For the execution policy.
     route: Route,
     stage: Stage,
-    /// Unread bytes that the protocol has seen and has no use for yet.
+    /// The number of unread bytes that the protocol has seen and not used.
     seen: usize,
-    /// How long what the peer has begun may take.
+    /// The pace that the peer must keep to complete a message it has begun.
     pace: Option<Pace>,
-    /// When the protocol wants to be called, whatever comes.
+    /// The deadline that the protocol has set.
     timeout: Option<Instant>,
     has_expired: bool,
     notify_drained: bool,
-    /// Whether the peer sends nothing more, and whether the protocol knows.
+    /// Whether the peer has closed its direction, and whether the protocol was told.
     input: Side,
-    /// Where other threads leave what is to be sent.
+    /// The bytes that other threads want to send.
     mailbox: Option<Arc<Mailbox>>,
 }
 
-/// The code of the program that is told of the connection.
+/// The program's code that handles the connection.
 enum Actor {
-    /// Made by this service with the first event.
+    /// The protocol is not created yet. This service creates it before the first event.
     Expected(Arc<dyn TcpService>),
     Present(Box<dyn Protocol>),
-    /// It was told of the end.
+    /// The protocol was told that the connection has ended.
     Gone,
 }
 
-/// How far the connection is.
+/// The stage of the connection.
 enum Stage {
-    /// The protocol has not been told of anything.
+    /// The protocol has not had any event.
     New,
     Open,
-    /// All is said that will be said.
+    /// The output is complete, and the connection ends.
     Closing(Closed),
-    /// Only the end of what the peer sends is waited for, so that the last bytes reach it.
+    /// Discards input until the peer closes, so that the last output is not lost to a reset.
     Lingering(Closed, Instant),
-    /// Another guest follows, or a thread, once everything is sent.
+    /// Replaced by another guest or a thread once everything is sent.
     Leaving(Successor),
 }
 
@@ -67,7 +67,7 @@ enum Side {
     Told,
 }
 
-/// What the protocol is to be told.
+/// An event for the protocol.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Event {
     Open,
@@ -78,15 +78,15 @@ pub(crate) enum Event {
 }
 
 impl Raw {
-    /// A connection of a raw service. All of its calls are one route: they block, or they do not.
+    /// A connection of a raw service. All calls count as one route for the execution policy.
     pub(crate) fn new(service: Arc<dyn TcpService>) -> Self {
-        // Services over HTTP number their routes from zero.
+        // HTTP services number their routes from zero.
         let key = ExecutionKey::numbered(u32::MAX);
         Self::of(Actor::Expected(service), Route::learned(key))
     }
 
-    /// A connection that a request of this route has upgraded. What its messages cost is learned
-    /// apart from what the requests do.
+    /// A connection that a request of this route has upgraded. The cost of its messages is measured
+    /// separately from the route's requests.
     pub(crate) fn upgraded(protocol: Box<dyn Protocol>, route: Route) -> Self {
         let key = route.key.of_upgrade();
         Self::of(Actor::Present(protocol), Route::learned(key))
@@ -111,8 +111,7 @@ impl Raw {
         self.route
     }
 
-    /// Goes on as far as the bytes at hand allow. What other threads have left is put into the
-    /// output.
+    /// Returns what is needed next. Moves the bytes of other threads to the output.
     #[inline(always)]
     pub(crate) fn step(&mut self, buffers: &mut Buffers) -> Step {
         if !matches!(self.stage, Stage::Open) {
@@ -148,8 +147,8 @@ impl Raw {
         match &self.stage {
             Stage::New => Step::Tell(Event::Open),
             Stage::Open => Step::Again,
-            // Closing a socket with unread bytes in it, or before they come, resets the connection,
-            // and what was sent may be lost.
+            // Closing a socket with unread input, or before further input arrives, resets the
+            // connection, and the output may be lost.
             Stage::Closing(_) if self.input == Side::Open && !self.has_expired => Step::Linger,
             Stage::Closing(_) => Step::Close,
             Stage::Lingering(..) => {
@@ -160,7 +159,7 @@ impl Raw {
         }
     }
 
-    /// The way into other hands, once everything is sent that other threads have left.
+    /// Sends the last bytes of other threads, then leaves.
     fn step_over(&mut self, buffers: &mut Buffers) -> Step {
         if let Some(mailbox) = self.mailbox.take() {
             if mailbox.take_last(&mut buffers.output) {
@@ -181,7 +180,8 @@ impl Raw {
         }
     }
 
-    /// Tells the protocol of an event. Code of the program runs here.
+    /// Passes an event to the protocol. This runs the program's code. Returns how many input bytes
+    /// the protocol has used.
     #[inline(always)]
     pub(crate) fn call(
         &mut self,
@@ -218,14 +218,14 @@ impl Raw {
             Event::Deadline => protocol.deadline(&mut io),
         }
         if matches!(asked.end, Some(End::Succeed(_))) {
-            // What it was given at its end is the successor's.
+            // Input that it got with the end belongs to the successor.
             used = if event == Event::End { 0 } else { used };
             self.succeed(asked);
         }
         used
     }
 
-    /// Puts another protocol into the place of this one. Code of the program runs here.
+    /// Replaces the protocol by its successor. This runs the program's code.
     #[cold]
     fn succeed(&mut self, asked: &mut Asked) {
         let Some(End::Succeed(successor)) = asked.end.take() else { return };
@@ -241,8 +241,8 @@ impl Raw {
         }
     }
 
-    /// Takes in what came of a call in which the protocol used up `used` bytes. Returns how many of
-    /// them go back from where they lie.
+    /// Applies the effects of a call in which the protocol used `used` bytes. Returns how many of
+    /// these bytes are sent back to the peer directly from the input.
     #[inline(always)]
     pub(crate) fn called(
         &mut self,
@@ -294,7 +294,7 @@ impl Raw {
             self.timeout = timeout;
         }
         if sent_back > used {
-            // It was sent, and is to be seen again: it cannot go from where it lies.
+            // These bytes are sent back but not all consumed, so they must be copied.
             let copy = buffers.input.unread()[..sent_back].to_vec();
             buffers.output.splice(0..0, copy);
             sent_back = 0;
@@ -312,14 +312,14 @@ impl Raw {
             None if unread == 0 => {}
             None => self.wait_for_more(unread, buffers.clock.now(), config),
         }
-        // What it is told of the connection itself shows it no bytes.
+        // Only these events show the protocol its input.
         if matches!(event, Event::Data | Event::End) {
             self.seen = unread;
         }
         Borrowed(sent_back)
     }
 
-    /// The protocol wants to end.
+    /// Applies the protocol's request to end.
     fn end_as(&mut self, end: End, event: Event) {
         match end {
             End::Close => self.close(match self.input {
@@ -332,12 +332,12 @@ impl Raw {
                 self.stage = Stage::Leaving(Successor::Thread(handler, self.route.key))
             }
             End::Http(site) => self.stage = Stage::Leaving(as_http(site)),
-            // It was taken by the call.
+            // Handled by `call` already.
             End::Succeed(_) => {}
         }
     }
 
-    /// The protocol has left bytes unused: more must come, in time and within its bound.
+    /// The protocol has left bytes unused: more must arrive in time, and within its limit.
     fn wait_for_more(&mut self, unread: usize, now: Instant, config: &ServerConfig) {
         let unread_max = match &self.actor {
             Actor::Present(protocol) => protocol.unread_bytes_max(),
@@ -350,7 +350,7 @@ impl Raw {
         }
     }
 
-    /// The protocol is another one, which knows of nothing yet.
+    /// Starts over with the successor, which has not had any event.
     #[cold]
     fn begin_anew(&mut self) {
         self.stage = Stage::New;
@@ -370,35 +370,35 @@ impl Raw {
         }
     }
 
-    /// The connection is over at once, and this is why.
+    /// Called when the connection ends at once, for this reason.
     pub(crate) fn break_off(&mut self, reason: Closed) {
         self.stage = Stage::Closing(reason);
         self.input = Side::Told;
     }
 
-    /// Our direction is closed too; what still comes is thrown away.
+    /// Called when the write direction is shut down. Input is discarded until `until`.
     pub(crate) fn linger(&mut self, until: Instant) {
         if let Stage::Closing(reason) = self.stage {
             self.stage = Stage::Lingering(reason, until);
         }
     }
 
-    /// So many bytes have come.
+    /// Called when `bytes` bytes have arrived.
     pub(crate) fn has_read(&mut self, bytes: usize, now: Instant) {
         if let Some(pace) = &mut self.pace {
             pace.advance(bytes, now);
         }
     }
 
-    /// The peer sends nothing more.
+    /// Called when the peer has closed its direction.
     pub(crate) fn end_of_input(&mut self) {
         if self.input == Side::Open {
             self.input = Side::Ended;
         }
     }
 
-    /// The deadline has passed. A peer that `is_stuck` does not read what it has been sent, and is
-    /// not sent more.
+    /// Called when the deadline has passed. If `is_stuck`, the peer does not read its output, so
+    /// nothing more is sent.
     pub(crate) fn expire(&mut self, is_stuck: bool) {
         if is_stuck {
             self.break_off(Closed::TimedOut);
@@ -407,7 +407,7 @@ impl Raw {
         }
     }
 
-    /// Ends the connection if nothing that was begun would be lost. Returns whether that is so.
+    /// Ends the connection if it has no incomplete message. Returns whether it does.
     pub(crate) fn drain(&mut self) -> bool {
         let is_idle = self.seen == 0
             && self.input == Side::Open
@@ -418,8 +418,8 @@ impl Raw {
         is_idle
     }
 
-    /// When the peer must have sent more, if the connection waits for it from now on. `None` keeps
-    /// the deadline that runs.
+    /// Returns the deadline for the peer to send more, or the protocol's own deadline, if the
+    /// connection waits from now on. `None` keeps the current deadline.
     #[inline(always)]
     pub(crate) fn deadline(&self, clock: &Clock, config: &ServerConfig) -> Option<Instant> {
         match self.stage {
@@ -432,7 +432,7 @@ impl Raw {
         }
     }
 
-    /// Takes the protocol out, to be told why it is over. It is told nothing more.
+    /// Takes the protocol out, together with the reason of the end. It gets no more events.
     pub(crate) fn take_protocol(&mut self) -> Option<(Box<dyn Protocol>, Closed, Route)> {
         if let Some(mailbox) = self.mailbox.take() {
             mailbox.end();
@@ -450,7 +450,7 @@ impl Raw {
 
 impl Drop for Raw {
     fn drop(&mut self) {
-        // What is left when a server ends by its deadline.
+        // This happens when a server ends by its drain deadline.
         if let Some((mut protocol, reason, _)) = self.take_protocol() {
             protocol.close(reason);
         }
@@ -466,7 +466,7 @@ impl fmt::Debug for Raw {
     }
 }
 
-/// HTTP, answered by this service, as on a connection that has just been accepted.
+/// Returns HTTP with this service, in the state of a new connection.
 fn as_http(site: Arc<Site>) -> Successor {
     Successor::Guest(Guest::Http(Http::new(Some(site))))
 }

@@ -1,32 +1,32 @@
-//! When to look at which connection again.
+//! Deadlines of the connections of one event loop.
 //!
-//! A deadline is stored in its connection and moves with every request at no cost; the heap holds
-//! one entry a connection, which is looked at when it comes up and put back if the deadline has
-//! moved on. Only a deadline that comes *earlier* than its entry needs a second entry; the first
-//! one is then recognised as stale and dropped.
+//! A deadline is stored in its connection, so moving it with each request is cheap. The heap holds
+//! one entry per connection. When an entry is due and its connection's deadline has moved on, the
+//! entry is inserted again with the new deadline. Only a deadline that moves to an *earlier* time
+//! needs a second entry. The first entry is then recognised as stale and dropped.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::time::Instant;
 
-/// Entries by time, the earliest first.
+/// A heap of entries, the earliest first.
 #[derive(Debug, Default)]
 pub(crate) struct Deadlines {
     heap: BinaryHeap<Reverse<(Instant, usize)>>,
 }
 
 impl Deadlines {
-    /// Asks for `token` at `at`.
+    /// Adds an entry for `token` that is due at `at`.
     pub(crate) fn add(&mut self, at: Instant, token: usize) {
         self.heap.push(Reverse((at, token)));
     }
 
-    /// The earliest entry's time.
+    /// Returns the time of the earliest entry.
     pub(crate) fn next(&self) -> Option<Instant> {
         self.heap.peek().map(|Reverse((at, _))| *at)
     }
 
-    /// Takes the earliest entry, if it is due.
+    /// Removes and returns the earliest entry, if it is due.
     pub(crate) fn pop_due(&mut self, now: Instant) -> Option<(Instant, usize)> {
         if self.next()? > now {
             return None;
@@ -42,7 +42,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn entries_come_up_in_order_and_not_before_their_time() {
+    fn entries_are_due_in_order_and_not_before_their_time() {
         let start = Instant::now();
         let after = |seconds| start + Duration::from_secs(seconds);
         let mut deadlines = Deadlines::default();

@@ -1,8 +1,8 @@
-//! The connection manager: what a connection is between two moments of work, and where it waits.
+//! The state of a connection, and where it waits while no thread works on it.
 //!
-//! A connection is a transport and a guest. The transport moves bytes and knows nothing of what
-//! they mean; the guest gives them meaning and knows no socket. What else is here says where the
-//! connection waits, and for how long.
+//! A connection is a transport and a guest. The transport moves bytes and does not interpret them.
+//! The guest interprets them and knows no socket. The other fields say where the connection waits
+//! and for how long.
 
 pub(crate) mod deadlines;
 pub(crate) mod table;
@@ -26,51 +26,51 @@ use crate::protocol::Guest;
 use crate::transport::{Peer, Transport};
 use unsent::Unsent;
 
-/// One connection. It moves by value: a table, a leader's hand, a pool thread or a user's request
-/// owns it, and never two of them.
+/// One connection. It moves by value and has one owner at a time: a slab, a leader, a pool thread
+/// or a request that the program has pulled.
 pub(crate) struct Connection {
     pub(crate) transport: Transport,
-    /// Who the socket says is at its other end, or a PROXY header.
+    /// The peer's address, as the socket or a PROXY header reports it.
     pub(crate) peer: Peer,
-    /// Its place among the connections of its client, where that is bounded.
+    /// Counts this connection for its client, if connections per client are limited.
     pub(crate) place: Option<Arc<Place>>,
     pub(crate) guest: Guest,
-    /// Bytes that were read and not used, kept while nobody works on the connection.
+    /// Bytes that were read and not used, kept while no thread works on the connection.
     pub(crate) leftover: Content,
-    /// What those take of the budget.
+    /// The share of the memory budget that `leftover` takes.
     pub(crate) leftover_charge: Charge,
-    /// Bytes that the socket did not take yet.
+    /// Bytes that the socket has not taken yet.
     pub(crate) unsent: Option<Box<Unsent>>,
     pub(crate) home: Arc<LoopHandle>,
     pub(crate) token: usize,
     mode: Mode,
-    /// When its loop looks at it again if its peer stays silent.
+    /// When it expires if its peer does nothing.
     pub(crate) deadline: Instant,
-    /// The entry that stands for it in its loop's deadlines; any other entry is stale.
+    /// The time of its current entry in the loop's deadlines. Any other entry is stale.
     pub(crate) listed_at: Option<Instant>,
-    /// Whether the socket may have bytes that nobody has read: the poller tells only once, so who
-    /// turns away from a connection must not forget.
+    /// Whether the socket may have unread bytes. The poller is edge-triggered and reports them
+    /// once, so this must be kept until a read would block.
     pub(crate) can_read: bool,
-    /// Whether the peer has ended its direction, which is read behind its last byte.
+    /// Whether the peer has closed its direction. A read reports that after the last byte.
     pub(crate) has_end: bool,
-    /// Whether a thread keeps it, and what that has brought.
+    /// Whether a thread keeps the connection between requests, and how well that worked.
     pub(crate) lease: Lease,
-    /// While its requests block.
+    /// Counts this connection in the crowd while its requests block.
     crowd: Option<Member>,
-    /// How often it has let others have their turn.
+    /// How often it has yielded to other connections.
     pub(crate) yields: u32,
 }
 
-/// Who tells that the peer has moved.
+/// How the connection learns that its socket is ready.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Mode {
-    /// Nobody yet: the connection is new, or was on a lease.
+    /// Not at all: the connection is new, or was held by a thread.
     Unregistered,
-    /// The loop's poller, for reading.
+    /// The loop's poller reports that it is readable.
     Reading,
-    /// The loop's poller, for reading and writing.
+    /// The loop's poller reports that it is readable or writable.
     ReadingAndWriting,
-    /// The thread that holds it: reads and writes wait.
+    /// A thread holds it, and its reads and writes block.
     Blocking,
 }
 
@@ -113,11 +113,11 @@ impl Connection {
         &self.home
     }
 
-    /// Asks the home loop's poller for what the connection waits for. Costs a system call only
-    /// when that has changed.
+    /// Registers the connection's interest with its loop's poller. Costs a system call only if the
+    /// interest has changed.
     #[inline]
     pub(crate) fn watch(&mut self, for_writing: bool) -> io::Result<()> {
-        // More than is wanted does no harm: an edge that nobody asked for is one wake-up.
+        // A wider interest than necessary is harmless: it causes one spurious wake-up per edge.
         match self.mode {
             Mode::ReadingAndWriting => Ok(()),
             Mode::Reading if !for_writing => Ok(()),
@@ -143,8 +143,8 @@ impl Connection {
         Ok(())
     }
 
-    /// Takes the connection out of its poller: from now on the thread that holds it waits itself,
-    /// `timeout` at most for each read and write.
+    /// Deregisters the connection and makes its socket blocking. Each read and write waits for
+    /// `timeout` at most.
     pub(crate) fn hold(&mut self, timeout: std::time::Duration) -> io::Result<()> {
         self.unwatch()?;
         self.transport.set_blocking(timeout)?;
@@ -152,7 +152,7 @@ impl Connection {
         Ok(())
     }
 
-    /// Ends [`hold`](Self::hold); nobody watches the connection until [`watch`](Self::watch) is
+    /// Ends [`hold`](Self::hold). The connection is in no poller until [`watch`](Self::watch) is
     /// called.
     pub(crate) fn release_hold(&mut self) -> io::Result<()> {
         if self.mode == Mode::Blocking {
@@ -162,7 +162,7 @@ impl Connection {
         Ok(())
     }
 
-    /// One of its requests blocked its thread, or ran on one and did not.
+    /// Records whether a request of the connection blocked its thread.
     pub(crate) fn note_for_lease(&mut self, has_blocked: bool) {
         self.lease.note(has_blocked);
         if self.lease.is_blocking() != self.crowd.is_some() {
@@ -175,7 +175,7 @@ impl Connection {
         self.mode == Mode::Blocking
     }
 
-    /// Takes the connection out of its poller.
+    /// Deregisters the connection from its loop's poller.
     pub(crate) fn unwatch(&mut self) -> io::Result<()> {
         if matches!(self.mode, Mode::Reading | Mode::ReadingAndWriting) {
             self.transport.deregister(self.home.registry())?;

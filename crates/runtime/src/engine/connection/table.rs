@@ -1,36 +1,37 @@
-//! The connections of one event loop, by token. The table owns those that are parked and keeps
-//! the place of those that are away.
+//! The connections of one event loop, by token. The slab owns the parked connections and keeps the
+//! entries of those that a thread has taken.
 
-/// Where a connection is, as its loop knows it.
+/// One entry of the slab.
 #[derive(Debug)]
 enum Entry<C> {
-    /// Nobody's; the next such entry, if any.
+    /// Free. Links to the next vacant entry, if any.
     Vacant { next: Option<usize> },
-    /// Here, waiting for its peer.
+    /// The connection is in the slab and waits for its peer.
     Parked(Box<C>),
-    /// In somebody's hand. What its poller said meanwhile is not lost.
+    /// Another owner has the connection. Readiness that the poller reports meanwhile is kept here.
     Away { missed: Missed },
 }
 
-/// What was said of a connection while it was away.
+/// The readiness that was reported while a connection was taken.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Missed {
     #[default]
     Nothing,
-    /// Its peer moved.
+    /// The socket became readable or writable.
     Io,
-    /// Its peer has ended its direction, perhaps behind some last bytes. It is not said again.
+    /// The peer has closed its direction, possibly after some last bytes. This is not reported
+    /// again.
     IoAndEnd,
 }
 
-/// A table of connections whose places are reused.
+/// A slab of connections. Vacant entries are reused.
 #[derive(Debug)]
 pub(crate) struct Table<C> {
     entries: Vec<Entry<C>>,
     vacant: Option<usize>,
     taken: usize,
     parked: usize,
-    /// Those away of which something was said.
+    /// Taken connections with missed readiness.
     missed: usize,
 }
 
@@ -39,12 +40,12 @@ impl<C> Table<C> {
         Self { entries: Vec::new(), vacant: None, taken: 0, parked: 0, missed: 0 }
     }
 
-    /// Places that are taken, by parked connections and by those away.
+    /// Returns the number of connections, parked and taken.
     pub(crate) fn len(&self) -> usize {
         self.taken
     }
 
-    /// Reserves a place for a connection that is in the caller's hand.
+    /// Reserves an entry for a connection that the caller owns. Returns its token.
     pub(crate) fn reserve(&mut self) -> usize {
         self.taken += 1;
         let Some(token) = self.vacant else {
@@ -58,8 +59,8 @@ impl<C> Table<C> {
         token
     }
 
-    /// Takes a parked connection out of which something is said, or keeps what is said for one that
-    /// is away.
+    /// Takes a parked connection out. If another owner has it, records `said` as missed readiness
+    /// instead.
     #[inline]
     pub(crate) fn take(&mut self, token: usize, said: Missed) -> Option<Box<C>> {
         let entry = self.entries.get_mut(token)?;
@@ -80,17 +81,17 @@ impl<C> Table<C> {
         }
     }
 
-    /// Whether something was said of a connection that is away.
+    /// Returns whether a taken connection has missed readiness.
     pub(crate) fn has_missed(&self) -> bool {
         self.missed > 0
     }
 
-    /// Connections that are here.
+    /// Returns the number of parked connections.
     pub(crate) fn parked_len(&self) -> usize {
         self.parked
     }
 
-    /// A parked connection, to look at.
+    /// Returns a reference to a parked connection.
     pub(crate) fn parked_mut(&mut self, token: usize) -> Option<&mut C> {
         match self.entries.get_mut(token)? {
             Entry::Parked(connection) => Some(connection),
@@ -98,7 +99,7 @@ impl<C> Table<C> {
         }
     }
 
-    /// Returns what was said of a connection while it was away, and forgets it.
+    /// Returns the readiness that was reported while the connection was taken, and clears it.
     pub(crate) fn take_missed(&mut self, token: usize) -> Missed {
         match self.entries.get_mut(token) {
             Some(Entry::Away { missed }) => {
@@ -109,7 +110,7 @@ impl<C> Table<C> {
         }
     }
 
-    /// Puts a connection that was away back to its place.
+    /// Puts a taken connection back into its entry.
     #[inline(always)]
     pub(crate) fn park(&mut self, token: usize, connection: Box<C>) {
         let before = std::mem::replace(&mut self.entries[token], Entry::Parked(connection));
@@ -120,7 +121,7 @@ impl<C> Table<C> {
         self.parked += 1;
     }
 
-    /// Gives the place of a connection that is gone to the next one.
+    /// Frees the entry of a connection that has ended.
     pub(crate) fn release(&mut self, token: usize) {
         debug_assert!(matches!(self.entries[token], Entry::Away { .. }), "released while parked");
         self.take_missed(token);
@@ -129,7 +130,7 @@ impl<C> Table<C> {
         self.taken -= 1;
     }
 
-    /// All parked connections, with their tokens.
+    /// Returns all parked connections, with their tokens.
     pub(crate) fn parked(&self) -> impl Iterator<Item = (usize, &C)> {
         self.entries.iter().enumerate().filter_map(|(token, entry)| match entry {
             Entry::Parked(connection) => Some((token, &**connection)),
@@ -142,7 +143,7 @@ impl<C> Table<C> {
 mod tests {
     use super::*;
 
-    /// A table with one connection, parked.
+    /// A slab with one parked connection.
     fn parked() -> (Table<&'static str>, usize) {
         let mut table = Table::new();
         let token = table.reserve();
@@ -161,9 +162,9 @@ mod tests {
     }
 
     #[test]
-    fn what_was_missed_while_away_is_told_once() {
+    fn missed_readiness_is_returned_once() {
         let (mut table, token) = parked();
-        assert_eq!(table.take_missed(token), Missed::Nothing, "it is here");
+        assert_eq!(table.take_missed(token), Missed::Nothing, "it is parked");
         let connection = table.take(token, Missed::Io).unwrap();
         assert_eq!(
             table.take_missed(token),
@@ -179,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn an_end_that_was_missed_is_not_forgotten_for_what_comes_after_it() {
+    fn a_missed_end_is_not_overwritten_by_later_readiness() {
         let mut table: Table<()> = Table::new();
         let token = table.reserve();
         table.take(token, Missed::IoAndEnd);
@@ -188,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn one_that_is_new_can_miss_something_too() {
+    fn a_reserved_connection_can_miss_readiness() {
         let mut table: Table<()> = Table::new();
         let token = table.reserve();
         assert_eq!(table.take(token, Missed::Io), None);
@@ -196,20 +197,20 @@ mod tests {
     }
 
     #[test]
-    fn a_place_is_reused_without_its_past() {
+    fn a_reused_entry_has_no_missed_readiness() {
         let (mut table, token) = parked();
         table.take(token, Missed::Io);
         table.take(token, Missed::Io);
         table.release(token);
         assert_eq!(table.len(), 0);
-        assert_eq!(table.take(token, Missed::Io), None, "an event for one that is gone");
+        assert_eq!(table.take(token, Missed::Io), None, "an event for a released connection");
         assert_eq!(table.take_missed(token), Missed::Nothing);
         assert_eq!(table.reserve(), token);
-        assert_eq!(table.take_missed(token), Missed::Nothing, "the one before missed it");
+        assert_eq!(table.take_missed(token), Missed::Nothing, "its predecessor missed it");
     }
 
     #[test]
-    fn places_are_reused_last_in_first_out_before_the_table_grows() {
+    fn vacant_entries_are_reused_last_in_first_out_before_the_slab_grows() {
         let mut table: Table<()> = Table::new();
         assert_eq!([table.reserve(), table.reserve(), table.reserve()], [0, 1, 2]);
         table.release(0);
@@ -219,11 +220,11 @@ mod tests {
     }
 
     #[test]
-    fn it_is_known_whether_one_that_is_away_has_missed_anything() {
+    fn has_missed_counts_taken_connections_with_missed_readiness() {
         let (mut table, token) = parked();
         assert!(!table.has_missed());
         let connection = table.take(token, Missed::Io).unwrap();
-        assert!(!table.has_missed(), "it was told");
+        assert!(!table.has_missed(), "the event was delivered");
         table.take(token, Missed::Io);
         table.take(token, Missed::IoAndEnd);
         assert!(table.has_missed());
@@ -231,15 +232,15 @@ mod tests {
         assert!(!table.has_missed());
         table.take(token, Missed::Io);
         table.park(token, connection);
-        assert!(!table.has_missed(), "parked without being asked, it is forgotten");
+        assert!(!table.has_missed(), "parking clears it");
         table.take(token, Missed::Io).unwrap();
         table.take(token, Missed::Io);
         table.release(token);
-        assert!(!table.has_missed(), "it is gone");
+        assert!(!table.has_missed(), "it was released");
     }
 
     #[test]
-    fn only_those_that_are_here_are_listed() {
+    fn only_parked_connections_are_listed() {
         let (mut table, first) = parked();
         let second = table.reserve();
         let third = table.reserve();
@@ -251,7 +252,7 @@ mod tests {
     }
 
     #[test]
-    fn a_token_beyond_the_table_is_nobodys() {
+    fn a_token_beyond_the_slab_has_no_connection() {
         let (mut table, token) = parked();
         assert_eq!(table.take(token + 1, Missed::Io), None);
         assert_eq!(table.parked_mut(token + 1), None);

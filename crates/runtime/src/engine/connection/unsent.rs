@@ -1,5 +1,4 @@
-//! Bytes on their way out: written as far as the socket takes them, and the rest kept with the
-//! connection.
+//! Output: written as far as the socket takes it. The rest is kept with the connection.
 
 use std::collections::VecDeque;
 use std::io::{self, IoSlice};
@@ -14,46 +13,46 @@ use crate::clock::Pace;
 use crate::config::ServerConfig;
 use crate::transport::{Transport, is_would_block};
 
-/// Bytes that the socket did not take, in order. Nothing else is done for a connection before they
-/// are gone.
+/// Bytes that the socket has not taken yet, in order. The connection does nothing else until they
+/// are written.
 #[derive(Debug)]
 pub(crate) struct Unsent {
     parts: VecDeque<Bytes>,
     pace: Pace,
-    /// What they take of the budget, until all are gone: a part is freed as a whole. What others
-    /// hold too, such as a file in memory, is there anyway.
+    /// Their share of the memory budget. It is given back when all parts are written. Shared bytes,
+    /// such as a file in memory, are not counted, because they are in memory anyway.
     charge: Charge,
 }
 
-/// What became of the bytes that were to be written.
+/// The result of writing the output.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Flushed {
     /// The socket has taken them all.
     All,
-    /// Some are kept until the peer reads.
+    /// Some bytes are kept until the peer reads.
     Some,
-    /// Some are kept although the socket may take more: a leader looks at its other connections
+    /// Some bytes are kept although the socket may take more: a leader serves its other connections
     /// first.
     Paused,
 }
 
-/// Bytes that are given to the socket in one turn. Copying them takes the system some ten
-/// microseconds; a socket on the same machine takes megabytes at once, and everybody else on the
-/// loop would wait for that.
+/// Maximum number of bytes written in one turn. Copying them takes the kernel some ten
+/// microseconds. A socket on the same machine would take megabytes at once, and all other
+/// connections of the loop would wait for that.
 const TURN_BYTES: usize = 256 * 1024;
 
 impl Unsent {
-    /// When the peer must have taken them, as far as it took any.
+    /// Returns when the peer must have taken more of them.
     pub(crate) fn deadline(&self) -> Instant {
         self.pace.deadline()
     }
 
-    /// The same while memory is short.
+    /// Returns the deadline that applies while memory is short.
     pub(crate) fn pressed_deadline(&self) -> Instant {
         self.pace.pressed_deadline()
     }
 
-    /// Goes on until the socket takes no more, or the turn is over.
+    /// Writes until the socket takes no more, or the turn is over.
     fn flush(&mut self, transport: &mut Transport, now: Instant) -> io::Result<Flushed> {
         let mut left = TURN_BYTES;
         while let Some(part) = self.parts.front_mut() {
@@ -79,19 +78,19 @@ impl Unsent {
 }
 
 impl Connection {
-    /// Whether the peer must take bytes before anything else.
+    /// Returns whether the peer must take unsent bytes before anything else happens.
     #[inline]
     pub(crate) fn is_writing(&self) -> bool {
         self.unsent.is_some()
     }
 
-    /// Whether there is nothing to write.
+    /// Returns whether there is nothing to write.
     #[inline]
     pub(crate) fn is_flushed(&self, buffers: &Buffers) -> bool {
         self.unsent.is_none() && buffers.output.is_empty()
     }
 
-    /// Writes the output; keeps what the socket does not take.
+    /// Writes the output, and keeps the bytes that the socket does not take.
     #[inline(always)]
     pub(crate) fn flush(
         &mut self,
@@ -110,7 +109,8 @@ impl Connection {
         self.flush_with(&Bytes::new(), buffers, config)
     }
 
-    /// Writes what is unsent, then the output, then `content`; keeps what the socket does not take.
+    /// Writes the unsent bytes, then the output, then `content`, and keeps the bytes that the
+    /// socket does not take.
     #[inline(never)]
     pub(crate) fn flush_with(
         &mut self,
@@ -154,14 +154,14 @@ impl Connection {
         }
     }
 
-    /// Whether what is kept takes more than there is for all.
+    /// Returns whether the kept bytes are not short and the memory budget is used up.
     fn is_too_much(&self) -> bool {
         let own = self.unsent.as_ref().map_or(0, |unsent| unsent.charge.bytes());
         own > SHORT_BYTES && self.home.engine.memory.is_used_up()
     }
 
-    /// Gives the socket all that it takes, without turns. If its peer does not take the rest at
-    /// once, there is no memory to keep it in.
+    /// Writes as much as the socket takes, regardless of turns. Fails if bytes remain, because
+    /// there is no memory to keep them in.
     #[cold]
     fn flush_or_end(&mut self, now: Instant) -> io::Result<Flushed> {
         loop {
@@ -173,8 +173,8 @@ impl Connection {
         }
     }
 
-    /// Writes the first `length` unread bytes of the input, without a copy, then the output.
-    /// Consumes them; keeps what the socket does not take.
+    /// Writes the first `length` unread bytes of the input without copying them, then the output.
+    /// Consumes those bytes, and keeps the bytes that the socket does not take.
     #[inline]
     pub(crate) fn send_back(
         &mut self,
@@ -194,7 +194,7 @@ impl Connection {
         };
         let rest = bytes.get(written..).unwrap_or_default();
         if !rest.is_empty() {
-            // In front of what was said behind them.
+            // They precede the output that was produced after them.
             buffers.output.splice(0..0, rest.iter().copied());
         }
         buffers.input.consume(length);

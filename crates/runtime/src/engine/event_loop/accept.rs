@@ -1,4 +1,4 @@
-//! How a loop takes in new connections: as many as are allowed, each where there is room for it.
+//! Accepting new connections: up to the maximum, spread over the loops.
 
 use std::io;
 use std::sync::Arc;
@@ -12,17 +12,16 @@ use crate::engine::connection::Connection;
 use crate::engine::listener::{Accepted, Listener, is_of_one_connection, is_out_of_descriptors};
 use crate::transport::Peer;
 
-/// Connections accepted in a row before those that are ready get their turn.
+/// Maximum number of connections accepted in a row before ready connections are served.
 const ACCEPTS_MAX: usize = 64;
 
-/// How long a listener rests after an error that will not go away by itself, such as a lack of
-/// descriptors.
+/// How long a loop stops accepting after an error that persists, such as a lack of descriptors.
 pub(super) const ACCEPT_REST: Duration = Duration::from_millis(100);
 
 #[derive(Debug)]
 pub(super) struct Accepting {
     listener: Listener,
-    /// Whether there may be more to accept: the poller tells only once.
+    /// Whether there may be more to accept. The poller is edge-triggered and reports it once.
     pub(super) is_ready: bool,
 }
 
@@ -33,14 +32,14 @@ impl EventLoop {
         Ok(())
     }
 
-    /// Accepts one connection for this loop; what is more than its share goes to another.
+    /// Accepts one connection for this loop. Connections beyond its share go to other loops.
     pub(super) fn accept(&mut self, now: Instant) -> Option<Box<Connection>> {
         if self.accept_again_at.is_some_and(|at| now < at) {
             return None;
         }
         loop {
-            // Accepted before there is room: the poller does not tell whether anybody still waits,
-            // and nobody is closed for nobody.
+            // Accepted before there is room: the poller does not say whether a connection is still
+            // waiting, and no connection is closed without need.
             let accepted = match self.waiting.take() {
                 Some(accepted) => accepted,
                 None => self.next_accepted(now)?,
@@ -55,7 +54,7 @@ impl EventLoop {
         }
     }
 
-    /// Accepts one connection, from whichever listener has one.
+    /// Accepts one connection, from any listener that has one.
     fn next_accepted(&mut self, now: Instant) -> Option<Accepted> {
         while let Some(index) = self.listeners.iter().position(|accepting| accepting.is_ready) {
             if self.accepts_in_row >= ACCEPTS_MAX {
@@ -68,7 +67,7 @@ impl EventLoop {
                     if self.has_place(&mut accepted) {
                         return Some(accepted);
                     }
-                    // Closed at once: an answer would have to wait for its request to be read.
+                    // Closed at once: a response would have to wait for the request.
                 }
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                     self.listeners[index].is_ready = false;
@@ -89,7 +88,8 @@ impl EventLoop {
         None
     }
 
-    /// The poller will not tell again: the backlog is tried after a rest.
+    /// Stops accepting for a while. The poller does not report the backlog again, so it is tried
+    /// again after that time.
     #[cold]
     fn rest_after(&mut self, error: &io::Error, now: Instant) {
         self.accept_again_at = Some(now + ACCEPT_REST);
@@ -97,12 +97,13 @@ impl EventLoop {
             self.ask_for_room();
         }
         if let Some(left_out) = self.handle.engine.accept_log.admit() {
-            tracing::warn!(%error, rest = ?ACCEPT_REST, left_out, "accepting rests");
+            tracing::warn!(%error, pause = ?ACCEPT_REST, left_out, "accepting pauses after an error");
         }
     }
 
-    /// Whether there may be one more connection. If not, one that holds nothing is closed; if this
-    /// loop has none, another loop is asked to close one of its own, and accepting rests meanwhile.
+    /// Returns whether there may be one more connection. At the maximum, it closes a connection
+    /// that has no request. If this loop has none, it asks another loop to close one and stops
+    /// accepting meanwhile.
     fn has_room(&mut self, now: Instant) -> bool {
         let engine = &self.handle.engine;
         let connections_max = engine.connections_max;
@@ -115,14 +116,14 @@ impl EventLoop {
             tracing::warn!(
                 connections_max,
                 left_out,
-                "no more connections are allowed: new ones wait"
+                "the maximum of connections is reached: new ones wait"
             );
         }
         false
     }
 
-    /// Asks another loop to close a connection that holds nothing; each in turn as long as none
-    /// does.
+    /// Asks another loop to close a connection that has no request. Repeated calls ask one loop
+    /// after another until one succeeds.
     #[cold]
     fn ask_for_room(&mut self) {
         if let Some(other) = self.handle.engine.fuller_loop(&self.handle, self.asked_in_vain) {
@@ -143,8 +144,8 @@ impl EventLoop {
         listener.accept()
     }
 
-    /// Whether the client may have one more connection. Behind a PROXY header it is not known yet
-    /// who that is.
+    /// Returns whether the client may have one more connection. Returns `true` if a PROXY header is
+    /// expected, because the client is not known yet.
     fn has_place(&self, accepted: &mut Accepted) -> bool {
         let engine = &self.handle.engine;
         let (Some(clients), Peer::Tcp(address)) = (&engine.clients, accepted.peer) else {
@@ -161,14 +162,14 @@ impl EventLoop {
         true
     }
 
-    /// Gives a connection to a loop with fewer, if this one has more than its share. Returns it
-    /// otherwise.
+    /// Gives a connection to a loop with fewer connections, if this one has more than its share.
+    /// Returns the connection otherwise.
     fn pass_to_lighter(&self, accepted: Accepted) -> Option<Accepted> {
         let engine = &self.handle.engine;
-        // A loop that drains may be gone before the message is there.
+        // A loop that drains may end before the message arrives.
         let lighter = if engine.is_draining() { None } else { engine.lighter_loop(&self.handle) };
         let Some(lighter) = lighter else { return Some(accepted) };
-        // Counted here and not on arrival: a burst would all go to the same loop.
+        // Counted here and not on arrival: otherwise a burst would all go to the same loop.
         lighter.count_connection();
         match lighter.try_send(Message::Adopt(accepted)) {
             Err(Message::Adopt(accepted)) => Some(accepted),

@@ -1,4 +1,4 @@
-//! The side of an event loop that every thread may use.
+//! The part of an event loop that all threads share.
 
 use std::fmt;
 use std::io;
@@ -20,40 +20,40 @@ use crate::execution::slot::Slot;
 use crate::execution::watchdog::Watched;
 use crate::service::tcp::Look;
 
-/// What a loop is told by other threads.
+/// A message from another thread to an event loop.
 #[derive(Debug)]
 pub(crate) enum Message {
-    /// A connection comes back.
+    /// A connection is returned to its loop.
     Returned(Box<Connection>),
-    /// A connection that was away is closed, or has become somebody else's.
+    /// A connection that was taken is closed, or no longer belongs to the engine.
     Closed(usize),
-    /// Other threads have left something for a connection.
+    /// Other threads have put bytes into a connection's mailbox.
     Look(usize),
-    /// A request has waited for a thread for too long.
+    /// A request has waited too long for a thread.
     Late(Box<Call>),
-    /// Another loop accepted more than its share.
+    /// A connection that another loop accepted beyond its share.
     Adopt(Accepted),
-    /// A loop has a new connection and no place for it: this one closes a connection that is idle.
+    /// A loop has accepted a connection at the maximum, and asks this loop to close an idle one.
     MakeRoom(Arc<LoopHandle>),
-    /// Another loop has closed one.
+    /// Another loop has closed an idle connection.
     RoomMade,
 }
 
-/// The side of an event loop that every thread may use.
+/// The part of an event loop that all threads share.
 pub(crate) struct LoopHandle {
     pub(crate) engine: Arc<Engine>,
     pub(crate) slot: Slot<EventLoop>,
     outbox: Sender<Message>,
     waker: Waker,
     registry: Registry,
-    /// Whether the leader waits in the poller, so that a message needs a wake-up.
+    /// Whether the leader sleeps in the poller, so that a message needs a wake-up.
     pub(super) doze: Doze,
     born: Instant,
     pub(super) connections: AtomicUsize,
     pub(super) parked: AtomicUsize,
-    /// The route of the handler that runs while the loop lies in its slot.
+    /// The execution key of the handler that runs while the loop is in its slot.
     pub(super) running: AtomicUsize,
-    /// The system's number of the thread that leads, or led last; 0 if the system has none.
+    /// The system's ID of the current or last leader's thread. 0 if the system has none.
     leader: AtomicU32,
 }
 
@@ -82,48 +82,48 @@ impl LoopHandle {
         &self.registry
     }
 
-    /// Connections of this loop, wherever they are.
+    /// Returns the number of this loop's connections, parked or taken.
     pub(crate) fn connections(&self) -> usize {
         self.connections.load(Ordering::Relaxed)
     }
 
-    /// Connections that were parked when the loop last waited.
+    /// Returns the number of connections that were parked when the loop last waited.
     pub(crate) fn parked(&self) -> usize {
         self.parked.load(Ordering::Relaxed)
     }
 
-    /// The route whose handler runs, or ran last.
+    /// Returns the execution key of the handler that runs, or ran last.
     fn running(&self) -> ExecutionKey {
         ExecutionKey::at(self.running.load(Ordering::Relaxed))
     }
 
-    /// The current thread leads from now on.
+    /// Records the thread that leads from now on.
     pub(crate) fn led_by(&self, thread: u32) {
         self.leader.store(thread, Ordering::Relaxed);
     }
 
-    /// One more connection is this loop's, even if it is still on its way.
+    /// Counts one more connection for this loop, even if it has not arrived yet.
     pub(super) fn count_connection(&self) {
         self.connections.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Sends a message. A loop that is gone takes nothing: its connections are closed then.
+    /// Sends a message. If the loop has ended, the message is dropped.
     pub(crate) fn send(&self, message: Message) {
-        // Dropped is closed, which is what becomes of all connections of a loop that ends.
+        // Dropping a connection closes it, like all other connections of a loop that has ended.
         let _ = self.try_send(message);
     }
 
-    /// Sends a connection back. Its peer wakes the loop when it moves, so there is no need to:
-    /// unless the peer has moved already, or nothing else wakes the loop before the connection's
-    /// deadline.
+    /// Returns a connection to its loop. The loop is woken only if it would otherwise sleep past
+    /// the connection's deadline, or the connection has missed readiness. In all other cases an
+    /// event of the connection wakes the loop.
     pub(crate) fn send_back(&self, connection: Box<Connection>) {
         let deadline = self.time(connection.deadline);
-        // While memory is short the loop has to see what this one holds.
+        // While memory is short, the loop must check what this connection holds.
         if self.engine.is_draining() || self.engine.memory.is_pressed() {
             self.send(Message::Returned(connection));
             return;
         }
-        // It waits for its peer from now on; the leader counts anew before it sleeps.
+        // Counted as parked until the leader counts again before it sleeps.
         self.parked.fetch_add(1, Ordering::Relaxed);
         if self.outbox.send(Message::Returned(connection)).is_ok()
             && self.doze.needs_waking_before(deadline)
@@ -132,17 +132,17 @@ impl LoopHandle {
         }
     }
 
-    /// A point in time as the sleep of the leader has it.
+    /// Converts a point in time to the representation that `Doze` uses.
     pub(super) fn time(&self, at: Instant) -> u64 {
         let since = at.saturating_duration_since(self.born).as_nanos();
         u64::try_from(since).unwrap_or(FOR_EVER - 1).min(FOR_EVER - 1)
     }
 
-    /// Sends a message, or gives it back if the loop is gone.
+    /// Sends a message, or gives it back if the loop has ended.
     pub(super) fn try_send(&self, message: Message) -> Result<(), Message> {
         self.outbox.send(message).map_err(|failed| failed.0)?;
-        // Either the leader sees the message when it looks before it sleeps, or this sees it
-        // asleep.
+        // No wake-up is lost: either the leader sees the message in its check before it sleeps, or
+        // this thread sees that the leader is asleep.
         if self.doze.needs_waking() {
             self.wake();
         }
@@ -181,12 +181,12 @@ impl Watched for LoopHandle {
     }
 
     fn hand_over(&self, turn: u64, held: Duration) -> bool {
-        // First the thread, then the loop: a loop that was taken must not wait for a leader.
+        // The thread is reserved before the loop is taken: a loop without a leader would not be
+        // served.
         let mut spare = self.engine.spare.lock();
         let Some(leader) = spare.take().or_else(|| self.engine.pool.reserve()) else {
             self.engine.counters.hand_overs_failed.increment();
-            // The route is to leave the loops all the same: the next of its calls would hold
-            // another one.
+            // The route must leave the loops anyway: its next call would block another loop.
             let key = self.running();
             if self.slot.turn() == turn && self.engine.routes.stuck(key, held) {
                 self.engine.counters.routes_learned.increment();
@@ -199,9 +199,9 @@ impl Watched for LoopHandle {
         };
         drop(spare);
         self.engine.counters.hand_overs.increment();
-        // Between the look and the taking the handler may have returned and another one begun,
-        // which is not to blame. The loop cannot be put back: its leader may have missed it
-        // already.
+        // Between the check and the taking, the handler may have returned and another one may have
+        // begun, which did not take long. The loop cannot be put back, because its leader may
+        // already have found the slot empty.
         let is_caught = taken_turn == turn;
         if is_caught {
             let key = self.running();

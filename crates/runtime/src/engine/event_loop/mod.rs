@@ -1,7 +1,7 @@
-//! An event loop: a poller, listeners, the connections of its own, and their deadlines.
+//! An event loop: a poller, listeners, connections, and their deadlines.
 //!
-//! The loop is a value. Whoever has it in hand leads: nobody else touches what is in it. The side
-//! that all threads see is its [`LoopHandle`].
+//! The loop is a value. The thread that owns it is its leader, and no other thread accesses its
+//! fields. The part that all threads share is its [`LoopHandle`].
 
 mod accept;
 mod handle;
@@ -37,32 +37,32 @@ use ready::{Ready, ReadyQueue};
 use shed::Candidates;
 use traffic::Traffic;
 
-/// Events taken from the poller at once. Few in tests, so that they are not enough.
+/// Maximum number of events per poll. Low in tests, so that full batches occur.
 const EVENTS_MAX: usize = if cfg!(test) { 16 } else { 1024 };
 
-/// Full batches in a row before deadlines are looked at all the same: as many as the default bound
-/// of connections fills.
+/// Maximum number of successive full batches before deadlines are checked anyway. The default
+/// maximum of connections fills as many.
 const FULL_BATCHES_MAX: u32 = 64;
 
-/// Connections in a row that could go on for ever, before the poller is asked for others. Each has
-/// moved some hundred kilobytes in its turn, beside which asking costs nothing.
+/// Maximum number of yielded connections served in a row before the next poll. Each of them has
+/// moved some hundred kilobytes in its turn, so the poll costs little in comparison.
 const YIELDED_MAX: usize = 4;
 
 const WAKER: Token = Token(usize::MAX);
 
-/// Tokens from here up are listeners; no table grows so large.
+/// Tokens from here on are listeners. No slab grows that large.
 const FIRST_LISTENER: usize = usize::MAX - 1024;
 
-/// The side of an event loop that its leader has for itself.
+/// The part of an event loop that only its leader accesses.
 pub(crate) struct EventLoop {
     handle: Arc<LoopHandle>,
     poll: Poll,
     events: Events,
-    /// What the poller said and nobody has looked at yet. It is part of the loop, not of the
-    /// leader: a new leader goes on where the old one was held up.
+    /// Readiness that was reported and not yet handled. It belongs to the loop and not to the
+    /// leader, so a new leader continues where the old one was blocked.
     ready: ReadyQueue,
-    /// Connections that have had their turn and could go on. Whoever becomes ready comes before
-    /// them: some that always have something to do must not keep the loop from its poller.
+    /// Connections that used up their turn and could continue. Connections that become ready are
+    /// served first: a few that always have work must not keep the loop from polling.
     yielded: VecDeque<Yielded>,
     yielded_in_row: usize,
     inbox: Receiver<Message>,
@@ -70,40 +70,40 @@ pub(crate) struct EventLoop {
     deadlines: Deadlines,
     listeners: Vec<Accepting>,
     accept_again_at: Option<Instant>,
-    /// Accepted, and waiting for room.
+    /// An accepted connection that waits because the maximum is reached.
     waiting: Option<Accepted>,
     /// Connections that may be closed to make room.
     candidates: Candidates,
-    /// How many other loops had no room to make, one after the other.
+    /// How many other loops were asked in a row to close a connection, without success.
     asked_in_vain: usize,
     accepts_in_row: usize,
     full_batches: u32,
-    /// When to look again who has to go, while memory is short.
+    /// When to look again for connections to expire, while memory is short.
     relieve_again_at: Option<Instant>,
     is_draining: bool,
-    /// What this loop has seen of each route.
+    /// What this loop has measured of each route.
     routes: Box<[OnLoop]>,
     traffic: Traffic,
-    /// Requests since the shared counter was told.
+    /// Requests that are not yet added to the shared counter.
     pub(crate) requests: u64,
 }
 
-/// A connection that could go on when it had had its turn.
+/// A connection that used up its turn and could continue.
 #[derive(Clone, Copy, Debug)]
 struct Yielded {
     token: usize,
-    /// How often it had yielded then.
+    /// The connection's number of yields at that time.
     number: u32,
 }
 
-/// Why to look at a connection.
+/// Why a connection is served.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Readiness {
-    /// There may be something to read or room to write.
+    /// The socket may be readable or writable.
     Io,
-    /// As before, and the peer has ended its direction: there is an end to be read.
+    /// As `Io`, and the peer has closed its direction, so a read will report the end.
     IoAndEnd,
-    /// Other threads have left something for it.
+    /// Other threads have put bytes into its mailbox.
     Look,
     /// Its deadline has passed.
     Expired,
@@ -114,13 +114,13 @@ pub(crate) enum Readiness {
 /// What the leader does next.
 #[derive(Debug)]
 pub(crate) enum Turn {
-    /// Work on this connection.
+    /// Serve this connection.
     Serve(Box<Connection>, Readiness),
-    /// Refuse this request, which has waited for a thread for too long.
+    /// Refuse this request, which has waited too long for a thread.
     Refuse(Box<Call>),
-    /// Nothing was ready; look again.
+    /// Nothing was ready: ask again.
     Again,
-    /// All is done.
+    /// The loop has ended.
     Ended,
 }
 
@@ -158,11 +158,11 @@ impl EventLoop {
         &self.handle
     }
 
-    /// Finds the next connection to work on; waits for events when there is none.
+    /// Returns the next connection to serve. Waits for events if there is none.
     #[inline(always)]
     pub(crate) fn next(&mut self, clock: &mut Clock) -> Turn {
         while let Some(Ready { token, readiness }) = self.ready.pop() {
-            // One that is away learns of it when it comes home.
+            // For a connection that is taken, the slab records it as missed.
             let said = if readiness == Readiness::IoAndEnd { Missed::IoAndEnd } else { Missed::Io };
             if let Some(connection) = self.table.take(token, said) {
                 return Turn::Serve(connection, readiness);
@@ -191,11 +191,11 @@ impl EventLoop {
         Turn::Again
     }
 
-    /// Parks a connection until its peer moves or its deadline passes.
+    /// Parks a connection until it is ready or its deadline passes.
     #[inline(always)]
     pub(crate) fn park(&mut self, mut connection: Box<Connection>, now: Instant) {
         let deadline = connection.deadline;
-        // An entry that is due was looked at while the connection was away, or will be ignored.
+        // An entry that is due was popped while the connection was taken, or will be ignored.
         let is_listed =
             connection.listed_at.is_some_and(|listed_at| listed_at <= deadline && listed_at > now);
         if !is_listed {
@@ -205,7 +205,7 @@ impl EventLoop {
         self.table.park(connection.token(), connection);
     }
 
-    /// Lets a connection wait for its next turn, behind the others that are ready.
+    /// Parks a connection until its next turn, after the others that are ready.
     pub(crate) fn requeue(&mut self, mut connection: Box<Connection>, now: Instant) {
         connection.yields = connection.yields.wrapping_add(1);
         self.yielded.push_back(Yielded { token: connection.token(), number: connection.yields });
@@ -217,8 +217,8 @@ impl EventLoop {
             return None;
         }
         while let Some(Yielded { token, number }) = self.yielded.pop_front() {
-            // One that became ready in the meantime has had a turn for that, and has another entry
-            // if it yielded again.
+            // A connection that became ready in the meantime was served for that. If it yielded
+            // again, it has a newer entry.
             let is_current =
                 self.table.parked_mut(token).is_some_and(|connection| connection.yields == number);
             if is_current {
@@ -229,24 +229,24 @@ impl EventLoop {
         None
     }
 
-    /// A call of this route begins. Returns whether it is to be measured.
+    /// Records that a call of this route begins. Returns whether to measure it.
     #[inline(always)]
     pub(crate) fn begin_call(&mut self, key: ExecutionKey) -> bool {
         self.handle.running.store(key.index(), Ordering::Relaxed);
         self.routes[key.index()].begin()
     }
 
-    /// What this loop has seen of a route.
+    /// Returns what this loop has measured of a route.
     pub(crate) fn route_mut(&mut self, key: ExecutionKey) -> &mut OnLoop {
         &mut self.routes[key.index()]
     }
 
-    /// Who else wants the loop at this moment.
+    /// Returns the other demand for the loop at this moment.
     pub(crate) fn others(&self) -> Others {
         Others { are_ready: !self.ready.is_empty(), per_second: self.traffic.per_second() }
     }
 
-    /// Frees the place of a connection that is gone.
+    /// Frees the entry of a connection that has ended.
     pub(crate) fn release(&mut self, token: usize) {
         self.table.release(token);
         self.handle.connections.fetch_sub(1, Ordering::Relaxed);
@@ -264,8 +264,8 @@ impl EventLoop {
         Box::new(Connection::new(accepted, Arc::clone(&self.handle), token, deadline))
     }
 
-    /// Tells a connection that comes back what its peer did meanwhile: the poller told only the
-    /// table. Returns whether it did anything.
+    /// Passes readiness that was missed while the connection was taken on to the connection: the
+    /// poller's events reached only the slab. Returns whether there was any.
     pub(crate) fn tell_missed(&mut self, connection: &mut Connection) -> bool {
         let missed = self.table.take_missed(connection.token());
         connection.can_read |= missed != Missed::Nothing;
@@ -273,7 +273,7 @@ impl EventLoop {
         missed != Missed::Nothing
     }
 
-    /// Takes in what another thread sent. Returns what there is to do about it now.
+    /// Handles a message from another thread. Returns the turn that it asks for, if any.
     fn receive(&mut self, message: Message, now: Instant) -> Option<Turn> {
         match message {
             Message::Returned(mut connection) => {
@@ -317,7 +317,7 @@ impl EventLoop {
             self.handle.engine.counters.requests.add(requests);
         }
         let mut timeout = self.timeout(clock.now());
-        // Tasks that wait for a thread are looked after by those who have made them.
+        // The pool has no thread of its own that checks for late tasks, so the loops do.
         if let Some(late_in) = self.handle.engine.pool.nudge() {
             timeout = Some(timeout.map_or(late_in, |timeout| timeout.min(late_in)));
         }
@@ -327,7 +327,7 @@ impl EventLoop {
         if let Some(relief_in) = self.relieve(clock.now()) {
             timeout = Some(timeout.map_or(relief_in, |timeout| timeout.min(relief_in)));
         }
-        // What has missed something is to be seen as soon as it is back.
+        // A taken connection with missed readiness must be served as soon as it is returned.
         let until = match timeout {
             Some(timeout) if !self.table.has_missed() => self.handle.time(clock.now() + timeout),
             _ => FOR_EVER,
@@ -358,8 +358,8 @@ impl EventLoop {
         }
         self.accepts_in_row = 0;
         self.yielded_in_row = 0;
-        // A full batch is not all: when the clock has jumped, every deadline has passed, also that
-        // of a request at hand.
+        // After a full batch more events may be pending. If the clock has jumped, every deadline
+        // has passed, including those of connections whose events are still pending.
         let is_full = self.sort_events() == EVENTS_MAX && self.full_batches < FULL_BATCHES_MAX;
         self.full_batches = if is_full { self.full_batches + 1 } else { 0 };
         if !is_full {
@@ -370,12 +370,12 @@ impl EventLoop {
         }
     }
 
-    /// Has the requests refused, each by its own loop, that have waited for a thread for too long.
-    /// Returns when to look again.
+    /// Sends each request that has waited too long for a thread to its own loop, which refuses it.
+    /// Returns how long until the next one expires.
     fn send_late_home(&self) -> Option<Duration> {
         let (late, next) = self.handle.engine.seats.expired();
         if !late.is_empty() {
-            // Who is first now may have another need than who was.
+            // The request that is first now may need less than the one before it.
             hand_out(&self.handle.engine, self.handle.engine.seats.next());
         }
         for call in late {
@@ -394,14 +394,14 @@ impl EventLoop {
         Some(next.saturating_duration_since(now))
     }
 
-    /// Returns how many there were.
+    /// Sorts the events into ready connections and listeners. Returns the number of events.
     fn sort_events(&mut self) -> usize {
         let mut events = 0;
         for event in &self.events {
             events += 1;
             let token = event.token().0;
             if token >= FIRST_LISTENER {
-                // None is found for the waker.
+                // The waker's token is beyond the listeners.
                 if let Some(accepting) = self.listeners.get_mut(token - FIRST_LISTENER) {
                     accepting.is_ready = true;
                 }
@@ -436,7 +436,8 @@ impl EventLoop {
         !self.is_draining && self.handle.engine.is_draining()
     }
 
-    /// Stops accepting, after what waits in the backlog, and looks at every connection once more.
+    /// Begins to drain: accepts what is in the backlog and nothing after that, and serves every
+    /// connection once more.
     fn drain(&mut self) {
         self.is_draining = true;
         for accepting in &mut self.listeners {
@@ -455,7 +456,7 @@ impl EventLoop {
         if is_late {
             tracing::warn!(
                 connections = self.table.len(),
-                "the drain deadline has passed: closing what is left"
+                "the drain deadline has passed: closing the remaining connections"
             );
         }
         is_late

@@ -1,20 +1,20 @@
-//! The connections that a loop looks at next, in the order in which they were named.
+//! The connections that a loop serves next, in the order in which they became ready.
 
 use super::Readiness;
 
-/// A connection to look at.
+/// A connection to serve.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Ready {
     pub(super) token: usize,
     pub(super) readiness: Readiness,
 }
 
-/// A queue that is filled by the batch and emptied before the next one: its places are used from
-/// the start again, which costs less than a ring.
+/// A queue that is filled with one batch and emptied before the next one. It is refilled from the
+/// start, which costs less than a ring buffer.
 #[derive(Debug)]
 pub(super) struct ReadyQueue {
     batch: Vec<Ready>,
-    /// The place of the first one that was not taken.
+    /// The index of the first entry that was not taken.
     next: usize,
 }
 
@@ -50,13 +50,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn connections_are_taken_in_order_and_their_places_are_used_again() {
+    fn entries_are_popped_in_order_and_the_buffer_is_reused() {
         let mut queue = ReadyQueue::with_capacity(2);
         for batch in 0..3 {
             assert!(queue.is_empty());
             queue.push(batch, Readiness::Io);
             assert_eq!(queue.pop().map(|ready| ready.token), Some(batch));
-            assert!(queue.is_empty(), "whatever is left of the batch was taken");
+            assert!(queue.is_empty(), "the batch was taken");
             queue.push(batch + 10, Readiness::Expired);
             assert!(!queue.is_empty());
             assert_eq!(queue.pop().map(|ready| ready.token), Some(batch + 10));

@@ -1,4 +1,4 @@
-//! Ending those that hold memory and move too little, while memory is short.
+//! Expiring connections that hold memory and make too little progress, while memory is short.
 
 use std::time::{Duration, Instant};
 
@@ -6,15 +6,15 @@ use super::{EventLoop, Readiness};
 use crate::engine::connection::Connection;
 use crate::protocol::Waiting;
 
-/// How often a loop looks at its connections while memory is short.
+/// How often a loop checks its connections while memory is short.
 const RELIEF_INTERVAL: Duration = Duration::from_millis(250);
 
-/// A head may be on its way for so long while memory is short.
+/// How long a head may take while memory is short.
 const PRESSED_HEAD_TIMEOUT: Duration = Duration::from_secs(1);
 
 impl EventLoop {
-    /// Has those expire whose deadline under pressure has passed. Returns when to look again, if
-    /// memory is short.
+    /// Expires the connections whose deadline under memory pressure has passed. Returns the time
+    /// until the next check, if memory is short.
     pub(super) fn relieve(&mut self, now: Instant) -> Option<Duration> {
         if !self.handle.engine.memory.is_pressed() {
             return None;
@@ -27,8 +27,8 @@ impl EventLoop {
         let is_new = self.relieve_again_at.is_none_or(|at| now > at + RELIEF_INTERVAL);
         self.relieve_again_at = Some(now + RELIEF_INTERVAL);
         if is_new {
-            // Those that sleep hold memory as well, and nothing tells them that it has become
-            // short.
+            // The connections of sleeping loops hold memory as well, and nothing else tells these
+            // loops that memory has become short.
             self.handle.engine.wake_loops();
         }
         let head_timeout = self.handle.engine.config.head_timeout;
@@ -51,8 +51,8 @@ impl EventLoop {
 }
 
 impl Connection {
-    /// Until when it may hold what it holds while memory is short. `None` if that is nothing, or a
-    /// handler has it.
+    /// Returns until when the connection may hold its memory while memory is short. Returns `None`
+    /// if it holds none, or a handler has it.
     fn pressed_deadline(&self, head_timeout: Duration) -> Option<Instant> {
         if let Some(unsent) = &self.unsent {
             return Some(unsent.pressed_deadline());

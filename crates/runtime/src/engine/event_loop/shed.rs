@@ -1,8 +1,9 @@
-//! Closing connections that hold nothing, to make room for new ones: the longest idle first.
+//! Closing connections that have no request, to make room for new ones. The longest idle comes
+//! first.
 //!
-//! Nothing is recorded for a request. An idle connection's deadline says since when it is idle, so
-//! one scan of the table finds the longest idle. A scan names many candidates, and one is closed
-//! for each new connection, so its cost is spread over them.
+//! This costs nothing per request. An idle connection's deadline tells since when it is idle, so
+//! one scan of the slab finds the longest idle. A scan selects many candidates, and one is closed
+//! for each new connection, so the cost of the scan is amortized over them.
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
@@ -12,27 +13,28 @@ use super::accept::ACCEPT_REST;
 use crate::engine::connection::Connection;
 use crate::protocol::Waiting;
 
-/// A connection is closed only if it is idle for this long. A client that sends one request after
-/// the other is quicker, and would lose the next one.
+/// Minimum idle time before a connection is closed. A client that sends one request after the other
+/// is quicker, and would lose its next request.
 const IDLE_MIN: Duration = Duration::from_millis(100);
 
-/// A connection without a complete head is closed only after this time: a head that is on its way
-/// takes a few round trips.
+/// Minimum age of an incomplete head before its connection is closed. A head normally arrives
+/// within a few round trips.
 const UNFINISHED_MIN: Duration = Duration::from_secs(1);
 
-/// One in so many connections is named by one scan, and this many at least.
+/// A scan selects one in `CANDIDATES_SHARE` connections, and at least `CANDIDATES_MIN`.
 const CANDIDATES_SHARE: usize = 32;
 const CANDIDATES_MIN: usize = 8;
 
-/// Connections that may be closed, by the last scan.
+/// Connections that may be closed, as selected by the last scan.
 #[derive(Debug, Default)]
 pub(super) struct Candidates {
     queue: VecDeque<Candidate>,
-    /// A scan that found few is not repeated before.
+    /// The earliest time of the next scan, after one that found few.
     scan_again_at: Option<Instant>,
 }
 
-/// A connection, and its deadline when it was named: if that has moved, so has the connection.
+/// A connection and its deadline when it was selected. If the deadline has moved, the connection
+/// was used since.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Candidate {
     since: Instant,
@@ -41,8 +43,9 @@ struct Candidate {
 }
 
 impl EventLoop {
-    /// Closes the connection of this loop that is idle for the longest time. If none is idle,
-    /// closes the one whose head is unfinished for the longest time. Returns whether there was one.
+    /// Closes the connection of this loop that has been idle for the longest time. If none is idle,
+    /// closes the one whose head has been incomplete for the longest time. Returns whether a
+    /// connection was closed.
     pub(super) fn make_room(&mut self, now: Instant) -> bool {
         if self.shed_candidate() {
             return true;
@@ -54,13 +57,13 @@ impl EventLoop {
         self.shed_candidate()
     }
 
-    /// Closes the first candidate that has not moved.
+    /// Closes the first candidate that was not used since it was selected.
     fn shed_candidate(&mut self) -> bool {
         while let Some(Candidate { deadline, token, .. }) = self.candidates.queue.pop_front() {
             let Some(connection) = self.table.parked_mut(token) else { continue };
             let has_moved = connection.deadline != deadline
                 || connection.waits_for() == Waiting::Other
-                // It has sent a request, which the poller is about to tell.
+                // It has sent a request that the poller has not reported yet.
                 || connection.transport.has_unread();
             if has_moved {
                 continue;
@@ -81,7 +84,8 @@ impl EventLoop {
         false
     }
 
-    /// Names those that are idle for the longest time, or unfinished if none is idle.
+    /// Selects the connections that have been idle for the longest time. If none is idle, selects
+    /// the ones with the oldest incomplete heads.
     fn scan(&mut self, now: Instant) {
         let config = &self.handle.engine.config;
         let (mut idle, mut unfinished) = (Vec::new(), Vec::new());
@@ -111,7 +115,7 @@ impl EventLoop {
 }
 
 impl Connection {
-    /// What a connection that is parked waits for.
+    /// Returns what a parked connection waits for.
     fn waits_for(&self) -> Waiting {
         if self.is_writing() {
             Waiting::Other

@@ -1,26 +1,25 @@
-//! How busy a loop is with the connections that it has: what a call that waits would keep them
-//! from.
+//! The request rate of a loop: how many requests per second a blocking call would delay.
 
 use std::time::{Duration, Instant};
 
-/// The shortest time over which requests are counted.
+/// The shortest period over which requests are counted.
 const WINDOW: Duration = Duration::from_millis(20);
 
-/// Requests that several connections bring to one loop.
+/// The rate of requests on a loop with several active connections.
 #[derive(Debug, Default)]
 pub(super) struct Traffic {
     per_second: u32,
     requests: u64,
     window_began: Option<Instant>,
-    /// The connection that the poller named last.
+    /// The connection of the last event.
     last: Option<usize>,
-    /// Whether it named another one in this window.
+    /// Whether this window had events of several connections.
     is_shared: bool,
 }
 
 impl Traffic {
-    /// Requests a second, by the last window. None while there is only one connection that sends:
-    /// its next request waits for the answer to the last one.
+    /// Returns the requests per second in the last window. Returns 0 while only one connection
+    /// sends: its next request waits for the response to the last one, so no request is delayed.
     pub(super) fn per_second(&self) -> u32 {
         self.per_second
     }
@@ -29,7 +28,7 @@ impl Traffic {
         self.requests += requests;
     }
 
-    /// The poller has named a connection.
+    /// Records an event of a connection.
     #[inline]
     pub(super) fn meet(&mut self, token: usize) {
         if self.last != Some(token) {
@@ -63,7 +62,7 @@ impl Traffic {
 mod tests {
     use super::*;
 
-    /// Counts requests of these connections, one after the other, within this time.
+    /// Returns the rate after requests of these connections, one after the other, within this time.
     fn after(tokens: &[usize], time: Duration) -> u32 {
         let mut traffic = Traffic::default();
         let began = Instant::now();
@@ -77,14 +76,14 @@ mod tests {
     }
 
     #[test]
-    fn requests_of_several_connections_are_counted_by_the_second() {
+    fn requests_of_several_connections_are_counted_per_second() {
         assert_eq!(after(&[1, 2, 1, 2], Duration::from_millis(20)), 200);
         assert_eq!(after(&[1, 2, 1, 2], Duration::from_secs(2)), 2);
         assert_eq!(after(&[1, 2, 1, 2], Duration::from_secs(20)), 0);
     }
 
     #[test]
-    fn one_connection_alone_keeps_nobody_waiting() {
+    fn a_single_connection_has_a_rate_of_zero() {
         assert_eq!(after(&[7; 1000], Duration::from_millis(20)), 0);
         assert_eq!(after(&[], Duration::from_millis(20)), 0);
     }

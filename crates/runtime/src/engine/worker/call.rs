@@ -23,7 +23,7 @@ use crate::service::response::Response;
 use crate::service::{Content, Plan, Service};
 
 impl Worker<'_> {
-    /// Has a request planned, and answered if it has no content.
+    /// Plans a request, and calls its handler if it has no content.
     #[inline(always)]
     pub(super) fn request(&mut self, connection: Box<Connection>, head: RequestHead) -> Flow {
         match &mut self.lead {
@@ -49,7 +49,7 @@ impl Worker<'_> {
         self.begin_content(connection, lent, route, plan.unwrap_or_default())
     }
 
-    /// Takes the content of a request as planned.
+    /// Begins to receive the content of a request as planned.
     #[inline(never)]
     fn begin_content(
         &mut self,
@@ -84,7 +84,7 @@ impl Worker<'_> {
         plan
     }
 
-    /// Answers without the content being read.
+    /// Responds without reading the content.
     #[inline(never)]
     fn refuse(
         &mut self,
@@ -99,8 +99,8 @@ impl Worker<'_> {
         self.respond(ReplyTo { connection, route, stream: None }, &mut response)
     }
 
-    /// Has a request answered: by the program, on the pool, or here. The request is lent as far as
-    /// the one who takes it: it is large enough that each move of it shows.
+    /// Has a request answered by the program, on the pool, or on this thread. The request is passed
+    /// by reference and taken where it is used: it is so large that each move is measurable.
     #[inline(always)]
     fn call(
         &mut self,
@@ -142,16 +142,17 @@ impl Worker<'_> {
         self.call(connection, &mut Some(request), route, stream)
     }
 
-    /// Whether this thread runs a call of the route itself: always, unless it leads a loop that
-    /// others want.
+    /// Returns whether this thread runs a call of the route itself. A thread that leads no loop
+    /// always does.
     #[inline(always)]
     pub(super) fn runs_here(&self, route: Route, called: Option<&dyn Called>) -> bool {
         let Some(event_loop) = &self.lead else { return true };
         self.engine.routes.runs_here(route, called, || event_loop.others())
     }
 
-    /// Whether this thread of the pool may go on with a request of this route. Others that wait
-    /// come first, or those who hold their connections open would keep their threads as well.
+    /// Returns whether this pool thread may continue with a request of this route. Waiting requests
+    /// come first: otherwise clients that keep their connections open would keep their threads as
+    /// well.
     #[inline(never)]
     fn has_seat_for(&mut self, route: Route) -> bool {
         match &mut self.seat {
@@ -184,8 +185,8 @@ impl Worker<'_> {
         if self.lead.is_none() {
             self.begin_on_pool(connection, request.as_ref(), route);
         }
-        // Filled in place and lent from here on: a response is large enough that each move of it
-        // shows.
+        // Filled in place and passed by reference: a response is so large that each move is
+        // measurable.
         let mut response = None;
         if let Some(site) = connection.guest.as_http().and_then(|http| http.site()) {
             let Self { engine, lead, clocks, .. } = self;
@@ -203,7 +204,7 @@ impl Worker<'_> {
         self.respond(reply_to, response)
     }
 
-    /// What precedes a call that no loop waits for.
+    /// Prepares a call on a pool thread.
     #[inline(never)]
     fn begin_on_pool(
         &mut self,
@@ -212,8 +213,8 @@ impl Worker<'_> {
         route: Route,
     ) {
         if self.engine.routes.may_block(route) {
-            // Earlier answers do not wait for a handler that blocks. An error is met again when
-            // this answer is written.
+            // Earlier responses must not wait for a handler that blocks. An error occurs again when
+            // this response is written.
             let _ = connection.flush_with(&Bytes::new(), self.buffers, &self.engine.config);
         }
         if let Some(request) = request.filter(|_| self.engine.routes.is_new(route.key)) {
@@ -221,7 +222,7 @@ impl Worker<'_> {
         }
     }
 
-    /// Remembers for a lease whether the connection's requests block, and that time has passed.
+    /// Records whether the connection's request blocked, for its lease, and refreshes the clock.
     #[inline(always)]
     pub(super) fn take_note(&mut self, connection: &mut Connection, conduct: Conduct) {
         match conduct {
@@ -230,7 +231,8 @@ impl Worker<'_> {
             Conduct::Blocked => {
                 connection.note_for_lease(true);
                 if let Some(event_loop) = &mut self.lead {
-                    // Others have led meanwhile, and this connection was away for them.
+                    // Other threads have led the loop meanwhile, and the connection was taken all
+                    // the time.
                     event_loop.tell_missed(connection);
                 }
             }
@@ -245,7 +247,7 @@ impl Worker<'_> {
         self.go_on(flow)
     }
 
-    /// Refuses a request that waited, then goes on with its connection.
+    /// Refuses a request that waited, then continues with its connection.
     #[cold]
     pub(crate) fn refuse_waiting(&mut self, call: Call) -> Outcome {
         let call = Box::new(call);
@@ -255,19 +257,19 @@ impl Worker<'_> {
         self.go_on(flow)
     }
 
-    /// Sends the answer that the program gave, then goes on with the connection.
+    /// Sends the program's response, then continues with the connection.
     pub(crate) fn finish(&mut self, mut response: Response, reply_to: ReplyTo) -> Outcome {
         let flow = self.respond(reply_to, &mut response);
         self.go_on(flow)
     }
 
-    /// Goes on with a connection whose response has begun.
+    /// Continues with a connection whose response has begun.
     fn go_on(&mut self, flow: Flow) -> Outcome {
         let mut connection = match flow {
             Continue(connection) => connection,
             Break(outcome) => return outcome,
         };
-        // The handler has read its content: reads need not wait any more.
+        // The handler has read its content, so reads need not block any more.
         let sends_what_it_receives =
             connection.guest.as_http().is_some_and(|http| http.sends_what_it_receives());
         let is_read = !connection.lease.is_on() && !sends_what_it_receives;
@@ -280,7 +282,7 @@ impl Worker<'_> {
     #[inline(always)]
     pub(super) fn respond(&mut self, reply_to: ReplyTo, response: &mut Response) -> Flow {
         let ReplyTo { mut connection, route, stream } = reply_to;
-        // What comes is the content's, as long as somebody reads that.
+        // While the content is being read, new input belongs to the content.
         let is_being_read = stream.as_ref().is_some_and(|returns| !returns.is_left());
         let closes = self.engine.is_draining()
             && (is_being_read || !self.has_more_requests(&mut connection));
@@ -306,8 +308,8 @@ impl Worker<'_> {
     }
 }
 
-/// Takes a request that was lent.
+/// Takes a request that was passed by reference.
 #[inline(always)]
 fn take(request: &mut Option<Request>) -> Request {
-    request.take().expect("a request is lent until it is taken")
+    request.take().expect("a request is taken once")
 }

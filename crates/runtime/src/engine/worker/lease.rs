@@ -1,5 +1,5 @@
-//! The lease: a thread keeps a connection that blocks it again and again, as long as nobody else
-//! waits for a thread, and waits for its next request itself.
+//! Leases. If a connection's requests block repeatedly and no request waits for a thread, a thread
+//! keeps the connection and waits for its next request itself.
 
 use std::time::Duration;
 
@@ -8,13 +8,15 @@ use crate::engine::connection::Connection;
 use crate::engine::seat::Seat;
 use crate::protocol::http::Http;
 
-/// How long the thread waits before it gives the connection back. A client in a closed loop comes
-/// sooner; and this is how long others may have to wait for a thread on a lease.
+/// How long the thread waits before it returns the connection to its loop. A client that sends its
+/// next request after each response is quicker. This is also how long other requests may have to
+/// wait for a thread with a lease.
 const LEASE_QUIET: Duration = Duration::from_millis(4);
 
 impl Worker<'_> {
-    /// Whether this thread, which leads no loop, keeps a connection that waits for its next
-    /// request: it has blocked its thread again and again, and nobody else waits for one.
+    /// Returns whether this thread, which leads no loop, keeps a connection that waits for its next
+    /// request. It does if the connection's requests block repeatedly and no request waits for a
+    /// thread.
     pub(super) fn keeps(&mut self, connection: &mut Connection) -> bool {
         let engine = &self.engine;
         if !connection.lease.is_due()

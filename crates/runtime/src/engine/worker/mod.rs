@@ -1,9 +1,9 @@
-//! A thread at work on connections: it reads, has requests planned and answered, writes, and puts
-//! the connection where it waits.
+//! A thread that serves connections: it reads, calls the service, writes, and puts the connection
+//! where it waits.
 //!
-//! The same code runs for a leader, who has an event loop in hand, and for a follower, who has
-//! not. A leader becomes a follower when its loop is taken while a handler runs. This is the one
-//! place that knows both the loop's side and the protocol's side.
+//! The same code runs for a leader, which owns an event loop, and for a follower, which does not. A
+//! leader becomes a follower if its loop is taken while a handler runs. Only this module knows both
+//! event loops and protocols.
 
 mod call;
 mod lease;
@@ -33,42 +33,41 @@ use crate::execution::probe::Clocks;
 use crate::execution::scheduling::Batch;
 use crate::service::tcp::Closed;
 
-/// A thread's means: its buffers, and the loop if it leads one.
+/// The state of a working thread: its buffers, and its event loop if it leads one.
 pub(crate) struct Worker<'a> {
     engine: Arc<Engine>,
     buffers: &'a mut Buffers,
     lead: Option<Box<EventLoop>>,
-    /// This thread's place among those of the pool. A leader needs none, and neither does a thread
-    /// of the program's.
+    /// This thread's seat. Leaders and the program's own threads need none.
     seat: Option<Seat>,
-    /// Of what the handler uses that runs now.
+    /// The permit of the resource that the running handler uses.
     permit: Option<Permit>,
     clocks: Clocks,
-    /// Why the last connection was given up, for whoever waits for a response to be sent.
+    /// Why the last connection was given up, for a caller that waits until a response is sent.
     error: Option<io::Error>,
 }
 
-/// Where a connection is when its thread turns away.
+/// Where a connection goes when its thread is done with it.
 #[derive(Debug)]
 pub(crate) enum Outcome {
-    /// Here: its peer must move first.
+    /// To its loop: it waits for its peer.
     Parked(Box<Connection>),
-    /// Here: it could go on, but others wait.
+    /// To its loop: it could continue, but other connections come first.
     Yielded(Box<Connection>),
-    /// Here, and to be closed.
+    /// It is closed.
     Closed(Box<Connection>),
-    /// In other hands.
+    /// It has another owner already.
     Away,
 }
 
-/// Whether a thread goes on with the connection in its hand.
+/// Whether a thread continues with its connection.
 type Flow = ControlFlow<Outcome, Box<Connection>>;
 
-/// Leads until the loop is taken or has ended.
+/// Leads the loop until it is taken or has ended.
 pub(crate) fn lead(event_loop: Box<EventLoop>) {
     let mut buffers = Buffers::take();
     let engine = Arc::clone(&event_loop.handle().engine);
-    // Until this thread no longer leads.
+    // Dropped when this thread stops leading.
     let _batch = engine.config.batch_scheduling.then(Batch::begin).flatten();
     #[cfg(all(test, target_os = "linux"))]
     buffers.clock.jumps.clone_from(&engine.config.jumps);
@@ -83,11 +82,12 @@ pub(crate) fn lead(event_loop: Box<EventLoop>) {
         clocks,
         error: None,
     };
-    // Handlers are caught where they are called. What comes here is code of theirs that runs
-    // elsewhere, such as the drop of a reader: it costs its connection, not the loop.
+    // Panics of handlers are caught where they are called. A panic that arrives here comes from
+    // their code that runs elsewhere, such as the drop of a reader. It costs the connection, not
+    // the loop.
     while catch_unwind(AssertUnwindSafe(|| worker.lead())).is_err() {
         worker.engine.note_panic("a panic outside of a handler's call: its connection is lost");
-        // What was to be written was that connection's.
+        // The output belonged to that connection.
         worker.buffers.output.clear();
     }
     let clocks = std::mem::take(&mut worker.clocks);
@@ -96,7 +96,8 @@ pub(crate) fn lead(event_loop: Box<EventLoop>) {
     buffers.give_back();
 }
 
-/// Works on one connection without leading. Returns why it was given up, if it was.
+/// Serves one connection without leading a loop. Returns why the connection was given up, if it
+/// was.
 pub(crate) fn follow(
     connection: Box<Connection>,
     seat: Option<Seat>,
@@ -121,7 +122,7 @@ pub(crate) fn follow(
     if let Ok(outcome) = catch_unwind(AssertUnwindSafe(|| work(&mut worker, connection))) {
         worker.put(outcome);
     } else {
-        // As for a leader; the place of the connection is free again.
+        // As for a leader. The connection's loop frees its entry.
         worker.engine.note_panic("a panic outside of a handler's call: its connection is lost");
         home.send(Message::Closed(token));
     }
@@ -133,7 +134,7 @@ pub(crate) fn follow(
     error
 }
 
-/// As [`follow`], for a response.
+/// As [`follow`], for a request.
 pub(crate) fn follow_reply(
     reply_to: ReplyTo,
     seat: Option<Seat>,
@@ -146,7 +147,7 @@ pub(crate) fn follow_reply(
 }
 
 impl Worker<'_> {
-    /// Takes turns until the loop is taken or has ended.
+    /// Does the loop's turns until it is taken or has ended.
     fn lead(&mut self) {
         while let Some(event_loop) = &mut self.lead {
             match event_loop.next(&mut self.buffers.clock) {
@@ -158,7 +159,7 @@ impl Worker<'_> {
         }
     }
 
-    /// Works on a connection that its loop found ready.
+    /// Serves a connection that its loop found ready.
     #[inline]
     fn serve_ready(&mut self, connection: Box<Connection>, readiness: Readiness) {
         let mut connection = self.load(connection);
@@ -190,7 +191,7 @@ impl Worker<'_> {
         self.put(outcome);
     }
 
-    /// Refuses a request that has waited for a thread for too long.
+    /// Refuses a request that has waited too long for a thread.
     #[cold]
     fn refuse_late(&mut self, call: Call) {
         let outcome = self.refuse_waiting(call);
@@ -198,7 +199,7 @@ impl Worker<'_> {
     }
 
     fn give_up(&mut self, mut connection: Box<Connection>, error: io::Error) -> Outcome {
-        tracing::debug!(%error, peer = %connection.peer, "a connection broke");
+        tracing::debug!(%error, peer = %connection.peer, "a connection failed");
         if error.kind() == io::ErrorKind::OutOfMemory {
             self.engine.refusals.note(Refusal::Memory, connection.peer);
         }
@@ -208,7 +209,7 @@ impl Worker<'_> {
         Outcome::Closed(connection)
     }
 
-    /// Takes up what a connection had left over.
+    /// Loads the connection's leftover input into the buffers.
     #[inline(always)]
     fn load(&mut self, mut connection: Box<Connection>) -> Box<Connection> {
         if connection.leftover.is_empty() {
@@ -220,7 +221,7 @@ impl Worker<'_> {
         connection
     }
 
-    /// Leaves with a connection what was read and not used.
+    /// Moves unused input from the buffers to the connection.
     #[inline(always)]
     fn unload(&mut self, connection: &mut Connection) {
         if !self.buffers.input.is_empty() {
@@ -234,7 +235,7 @@ impl Worker<'_> {
         connection.leftover_charge.set(&self.engine.memory, connection.leftover.capacity());
     }
 
-    /// Puts a connection where it waits from now on.
+    /// Puts a connection where its outcome says.
     #[inline(always)]
     fn put(&mut self, outcome: Outcome) {
         self.buffers.output.clear();
@@ -275,7 +276,7 @@ impl Worker<'_> {
         }
     }
 
-    /// Frees the place of a connection that is gone.
+    /// Frees the entry of a connection that has ended.
     fn release(&mut self, home: &LoopHandle, token: usize) {
         match &mut self.lead {
             Some(event_loop) => event_loop.release(token),
@@ -284,7 +285,7 @@ impl Worker<'_> {
     }
 }
 
-/// Refuses a request that a seat was found for, and no thread.
+/// Refuses a request that has a seat but that the pool has refused.
 #[cold]
 pub(crate) fn refuse(call: Call) {
     let Call { request, reply_to, permit } = call;
@@ -293,13 +294,13 @@ pub(crate) fn refuse(call: Call) {
     });
 }
 
-/// Gives a connection back to the loop that it belongs to, to be looked at now.
+/// Returns a connection to its loop, which serves it at once.
 fn send_home(connection: Box<Connection>) {
     let home = Arc::clone(connection.home());
     home.send(Message::Returned(connection));
 }
 
-/// Gives a connection back to the loop that it belongs to, to wait there for its peer.
+/// Returns a connection to its loop, where it waits for its peer.
 fn send_back(connection: Box<Connection>) {
     let home = Arc::clone(connection.home());
     home.send_back(connection);

@@ -1,4 +1,4 @@
-//! A connection into other hands: the pool's, the program's, or another protocol's.
+//! Giving a connection to another owner: the pool, the program, or another protocol.
 
 use std::fmt;
 use std::ops::ControlFlow::{self, Break, Continue};
@@ -22,12 +22,12 @@ use crate::service::request::Request;
 use crate::service::response::Response;
 use crate::service::tcp::Closed;
 
-/// How long a client is asked to stay away where nothing is measured that would tell, in seconds.
+/// The `Retry-After` of a refusal, in seconds, if no measurement suggests another value.
 pub(super) const RETRY_AFTER: u64 = 1;
 
 impl Worker<'_> {
-    /// Gives a request to the pool: to a thread if its route may have one, or to the line of those
-    /// that wait.
+    /// Gives a request to the pool. It waits in the queue of its route if the route may not have
+    /// another thread.
     #[inline(never)]
     pub(super) fn dispatch(&mut self, request: Request, reply_to: ReplyTo) -> Flow {
         let reply_to = self.let_go(reply_to)?;
@@ -49,7 +49,7 @@ impl Worker<'_> {
         }
     }
 
-    /// Has a request run by a thread as soon as there is one, and a permit if it needs that.
+    /// Has a request run by a pool thread as soon as a seat is free, and a permit if it needs one.
     #[inline]
     fn enter(&self, call: Box<Call>) -> Result<(), (Box<Call>, Option<Full>)> {
         let key = call.reply_to.route.key;
@@ -62,8 +62,8 @@ impl Worker<'_> {
         }
     }
 
-    /// Has a request run by one of the threads that are kept for it, if no other routes may hinder
-    /// it.
+    /// Has a vital request run by one of the threads that are reserved for these, unless it needs a
+    /// permit.
     #[cold]
     fn enter_vital(&self, call: Box<Call>) -> Result<(), (Box<Call>, Option<Full>)> {
         if call.request.permits().is_some() {
@@ -95,10 +95,10 @@ impl Worker<'_> {
         }
     }
 
-    /// Has a thread of the pool go on with a connection whose next step may block.
+    /// Has a pool thread continue with a connection whose next step may block.
     pub(super) fn resume_elsewhere(&mut self, connection: Box<Connection>, route: Route) -> Flow {
         let connection = self.flush_and_unload(connection)?;
-        // What has begun is finished, whatever others have.
+        // A response that has begun must be finished, so no limit applies.
         let seat = Seat::force(&self.engine, route.key);
         match self.engine.pool.submit(Task::Resume(connection, seat)) {
             Ok(()) => Break(Outcome::Away),
@@ -106,7 +106,7 @@ impl Worker<'_> {
                 let Task::Resume(mut connection, _) = refused.task else {
                     unreachable!("the pool gives back what it was given")
                 };
-                // Its response has begun: there is no status left to refuse it with.
+                // Its response has begun, so it cannot be refused with a status.
                 self.engine.refusals.note(Refusal::Overloaded, connection.peer);
                 connection.guest.break_off(Closed::Overloaded);
                 Break(Outcome::Closed(connection))
@@ -114,8 +114,7 @@ impl Worker<'_> {
         }
     }
 
-    /// Puts another guest into the place of the one that leaves, or gives the connection to a
-    /// thread.
+    /// Replaces the guest that leaves by its successor, or gives the connection to a thread.
     #[cold]
     pub(super) fn succeed(&mut self, mut connection: Box<Connection>) -> Flow {
         let is_upgrade = matches!(connection.guest, Guest::Http(_));
@@ -129,7 +128,7 @@ impl Worker<'_> {
                         self.buffers.clock.now() + self.engine.config.head_timeout;
                 }
                 connection.guest = guest;
-                // The end of what the peer sends may have been read, and is to be read again.
+                // The end of the input may have been read already, and must be read again.
                 connection.can_read = true;
                 Continue(connection)
             }
@@ -138,7 +137,7 @@ impl Worker<'_> {
         }
     }
 
-    /// Gives a connection to a thread of the pool, which has it for itself.
+    /// Gives a connection to a pool thread, which becomes its only user.
     fn detach(
         &mut self,
         mut connection: Box<Connection>,
@@ -174,8 +173,8 @@ impl Worker<'_> {
         Outcome::Away
     }
 
-    /// Readies a connection for another owner: earlier answers are on their way and do not wait
-    /// for the next one, and what was read goes with it.
+    /// Prepares a connection for another owner: writes earlier responses, which must not wait for
+    /// the next one, and moves unused input to the connection.
     fn let_go(&mut self, reply_to: ReplyTo) -> ControlFlow<Outcome, ReplyTo> {
         let connection = self.flush_and_unload(reply_to.connection)?;
         Continue(ReplyTo { connection, ..reply_to })
@@ -189,7 +188,8 @@ impl Worker<'_> {
         Continue(connection)
     }
 
-    /// No thread will be free in time: says so at once, and in the log what has them.
+    /// Refuses a request for which no thread will be free in time. Logs which routes occupy the
+    /// threads.
     pub(super) fn overloaded(&mut self, request: Request, reply_to: ReplyTo, full: &Full) -> Flow {
         let held = Held { engine: &self.engine, route: reply_to.route, full };
         let peer = reply_to.connection.peer;
@@ -198,21 +198,22 @@ impl Worker<'_> {
         let site = reply_to.connection.guest.as_http().and_then(Http::site);
         let refused = Refused::new(Refusal::Overloaded, seconds, &held);
         let mut response = refused.response(site.map(|site| &*site.service), &request);
-        // A content that is still arriving goes back to the connection.
+        // Gives a content that is still arriving back to the connection.
         drop(request);
         self.answer_overloaded(reply_to, &mut response)
     }
 
     pub(super) fn answer_overloaded(&mut self, reply_to: ReplyTo, response: &mut Response) -> Flow {
         let mut connection = self.load(reply_to.connection);
-        // It was held to be read by its handler; here it would hold up a loop.
+        // A handler was going to read it, so its socket may be blocking. Here that would block a
+        // loop.
         let released = connection.release_hold();
         let connection = self.check(connection, released)?;
         self.respond(ReplyTo { connection, ..reply_to }, response)
     }
 }
 
-/// What has the threads and permits that a request of a route would need.
+/// Displays what occupies the threads and permits that a request of a route would need.
 struct Held<'a> {
     engine: &'a Engine,
     route: Route,

@@ -1,4 +1,4 @@
-//! A raw protocol: what it is told, and what it says.
+//! Calling raw protocols, and sending their output.
 
 use std::ops::ControlFlow::{Break, Continue};
 use std::sync::{Arc, Weak};
@@ -11,7 +11,7 @@ use crate::protocol::raw::Event;
 use crate::service::tcp::{Asked, Borrowed, Closed, Look};
 
 impl Worker<'_> {
-    /// Has the protocol called, with the loop in its slot meanwhile, and sends what it says.
+    /// Calls the protocol, with the loop in its slot meanwhile, and sends its output.
     #[inline(always)]
     pub(super) fn tell_raw(&mut self, mut connection: Box<Connection>, event: Event) -> Flow {
         let Connection { guest, peer, home, token, .. } = &mut *connection;
@@ -37,7 +37,7 @@ impl Worker<'_> {
         };
         if result.is_err() {
             raw.break_off(Closed::Panicked);
-            // Half of an answer, perhaps.
+            // It may be an incomplete message.
             self.buffers.output.clear();
             return Continue(connection);
         }
@@ -52,8 +52,8 @@ impl Worker<'_> {
         self.flushed(connection, flushed)
     }
 
-    /// Tells a raw protocol that its connection is over: code of the program, which may block like
-    /// any other.
+    /// Tells a raw protocol that its connection has ended. This runs the program's code, which may
+    /// block.
     #[cold]
     pub(super) fn end_raw(&mut self, connection: &mut Connection) {
         let Some((mut protocol, reason, route)) = connection.guest.take_protocol() else { return };

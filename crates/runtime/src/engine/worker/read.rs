@@ -1,4 +1,4 @@
-//! Bytes of the peer, and where they go.
+//! Reading from the peer.
 
 use std::io::{self, IoSliceMut};
 
@@ -7,9 +7,9 @@ use crate::engine::connection::Connection;
 use crate::protocol::Guest;
 use crate::transport::is_would_block;
 
-/// What a read brought.
+/// The result of a read.
 pub(super) enum Filled {
-    /// Bytes; there may be more if all the room was used.
+    /// Some bytes. There may be more if they filled the buffer.
     Some {
         may_have_more: bool,
     },
@@ -55,7 +55,7 @@ impl Worker<'_> {
         }
     }
 
-    /// Reads into the content at hand, if it takes bytes as they come.
+    /// Reads directly into the content, if the content takes undecoded bytes.
     fn read_content(&mut self, connection: &mut Connection) -> io::Result<Filled> {
         let Connection { guest, transport, .. } = connection;
         let Some((http, room)) = guest.as_http_mut().and_then(|http| {
@@ -65,7 +65,7 @@ impl Worker<'_> {
             return self.read_input(connection);
         };
         let Some(content) = http.content_spare() else { return Ok(Filled::Nothing) };
-        // What follows the content in the same read goes to the input.
+        // Bytes after the content go to the input.
         let parts = &mut [IoSliceMut::new(content), IoSliceMut::new(self.buffers.input.spare())];
         match transport.read_vectored(parts) {
             Ok(0) => Ok(Filled::End),
@@ -80,9 +80,9 @@ impl Worker<'_> {
         }
     }
 
-    /// Whether anything was received behind the request at hand: while the server drains, that is
-    /// answered too. Looks at the socket itself, because what came while the connection was away is
-    /// known to its loop only.
+    /// Returns whether bytes were received after the current request: while the server drains, a
+    /// further request is answered too. Reads from the socket, because readiness that was missed
+    /// while the connection was taken is known only to its loop.
     #[cold]
     pub(super) fn has_more_requests(&mut self, connection: &mut Connection) -> bool {
         if !self.buffers.input.is_empty() {
@@ -100,7 +100,7 @@ impl Worker<'_> {
                 connection.can_read = false;
                 false
             }
-            // Met again by the next read.
+            // The next read reports this again.
             Ok(Filled::End) | Err(_) => {
                 connection.can_read = true;
                 false

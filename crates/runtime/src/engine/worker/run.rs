@@ -1,5 +1,5 @@
-//! Code of the program's, run with the loop out of hand: measured now and then, and caught if it
-//! panics.
+//! Running the program's code while the loop is in its slot. Some calls are measured, and panics
+//! are caught.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::thread;
@@ -13,10 +13,11 @@ use crate::execution::probe::{CALLS_PER_CLOSE_LOOK, Clocks, Probe};
 use crate::execution::slot::free_other;
 use crate::service::panics::take_caught;
 
-/// A call on the pool that takes longer has probably waited: for its connection, a lease may pay.
+/// A call on the pool that takes longer has probably blocked, so a lease may be worthwhile for its
+/// connection.
 const BLOCKED_MIN: Duration = Duration::from_micros(50);
 
-/// How long a handler's code took, as far as anyone looked.
+/// Where a handler's code ran, and whether it blocked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Conduct {
     /// It ran on the event loop and returned in time.
@@ -27,8 +28,8 @@ pub(super) enum Conduct {
     Blocked,
 }
 
-/// Runs code of the program's. A leader lays its loop into the slot meanwhile, from where it can be
-/// taken. What the code has to say it leaves with its caller.
+/// Runs the program's code. A leader puts its loop into the slot meanwhile, from where another
+/// thread can take it. The code stores its result in its captures.
 #[inline(always)]
 pub(super) fn run(
     lead: &mut Option<Box<EventLoop>>,
@@ -76,8 +77,7 @@ fn run_leading(
             lead_again(lead, event_loop);
             Conduct::Inline
         }
-        // The loop that is there is back from others: it was taken, and lent again by its new
-        // leader.
+        // The loop was taken, and its new leader has lent it again.
         Some((event_loop, _)) => {
             event_loop.handle().led_by(clocks.thread());
             lead_again(lead, event_loop);
@@ -95,7 +95,7 @@ fn lead_again(lead: &mut Option<Box<EventLoop>>, event_loop: Box<EventLoop>) {
     }
 }
 
-/// Begins to measure a call that a loop is about to be lent for, and notes who else wants the loop.
+/// Begins to measure a call on a loop, and records the other demand for the loop.
 #[cold]
 fn begin_look(event_loop: &mut EventLoop, clocks: &Clocks, route: Route) -> (Probe, Others) {
     let look = event_loop.route_mut(route.key).look();

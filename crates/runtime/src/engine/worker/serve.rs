@@ -1,4 +1,4 @@
-//! One connection, from its bytes to its next wait: the steps of its guest, one after the other.
+//! Serving one connection until it has to wait: carrying out the steps of its guest.
 
 use std::convert::Infallible;
 use std::io;
@@ -16,25 +16,25 @@ use crate::protocol::raw::Event;
 use crate::protocol::{Guest, Step, Waiting};
 use crate::transport::Peer;
 
-/// Reads and pieces of a body in a row before a leader looks at its other connections.
+/// Maximum number of reads and body pieces in a row before a leader serves its other connections.
 const ROUNDS_MAX: u32 = 4;
 
-/// How long a head that has begun may take when the server drains. It was not accepted, and a head
-/// that is on its way takes a few round trips.
+/// How long a head that has begun may take while the server drains. Its request is not accepted
+/// yet, and a head normally arrives within a few round trips.
 const DRAIN_HEAD_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// How long a connection lingers at most when the server drains: as above, for the last bytes of a
-/// response.
+/// How long a connection lingers at most while the server drains. The last bytes of a response
+/// normally arrive within a few round trips.
 const DRAIN_LINGER_TIMEOUT: Duration = Duration::from_secs(1);
 
 impl Worker<'_> {
-    /// Works on a connection until it has to wait.
+    /// Serves a connection until it has to wait.
     pub(crate) fn serve(&mut self, connection: Box<Connection>) -> Outcome {
         let Break(outcome) = self.steps(connection);
         outcome
     }
 
-    /// Works on a connection until it has to wait, if it has not yet.
+    /// Serves a connection until it has to wait, unless `flow` has an outcome already.
     pub(super) fn serve_on(&mut self, flow: Flow) -> Outcome {
         match flow {
             Continue(connection) => self.serve(connection),
@@ -42,8 +42,8 @@ impl Worker<'_> {
         }
     }
 
-    /// Does what the guest needs next, again and again. A head that is all there needs no step:
-    /// most requests are only that.
+    /// Carries out the guest's steps in a loop. A complete head needs no step, because most
+    /// requests consist only of a head.
     #[inline(always)]
     fn steps(&mut self, mut connection: Box<Connection>) -> ControlFlow<Outcome, Infallible> {
         if connection.is_writing() {
@@ -67,7 +67,7 @@ impl Worker<'_> {
         }
     }
 
-    /// Does what is not needed for each request.
+    /// Carries out one step. Most requests need none.
     #[inline(never)]
     fn step(&mut self, mut connection: Box<Connection>, rounds: &mut u32) -> Flow {
         match connection.guest.step(self.buffers) {
@@ -104,7 +104,7 @@ impl Worker<'_> {
         }
     }
 
-    /// Reads what the peer has sent, or leaves the connection until there is something.
+    /// Reads from the peer, or parks the connection if nothing has arrived.
     #[inline(always)]
     fn read(&mut self, connection: Box<Connection>, rounds: &mut u32) -> Flow {
         let mut connection = self.flush_inline(connection)?;
@@ -132,17 +132,17 @@ impl Worker<'_> {
         }
     }
 
-    /// Has a raw protocol called, here or on a thread of the pool.
+    /// Calls a raw protocol, on this thread or on a pool thread.
     #[inline(always)]
     fn tell(&mut self, mut connection: Box<Connection>, event: Event, rounds: &mut u32) -> Flow {
-        // It may ask for these again without a byte from its peer: others have their turn between.
+        // A protocol may cause these events without any input, so they count as a round.
         if matches!(event, Event::Open | Event::Drained) {
             connection = self.begin_round(connection, rounds)?;
         }
         self.tell_raw(connection, event)
     }
 
-    /// Begins one more read, or piece of a body. After some of them a leader looks at its other
+    /// Counts one more read or body piece. After [`ROUNDS_MAX`] of them a leader serves its other
     /// connections first.
     #[inline(always)]
     fn begin_round(&mut self, connection: Box<Connection>, rounds: &mut u32) -> Flow {
@@ -176,7 +176,7 @@ impl Worker<'_> {
         true
     }
 
-    /// Counts a refusal that was noted by the protocol.
+    /// Counts a refusal that the guest has recorded.
     #[cold]
     pub(super) fn note_refusal(&self, connection: &mut Connection) {
         if let Some(refusal) = connection.guest.take_refusal() {
@@ -184,7 +184,7 @@ impl Worker<'_> {
         }
     }
 
-    /// Ends our direction and goes on reading what the peer still sends.
+    /// Shuts down the write direction, and continues to read what the peer still sends.
     fn linger(&mut self, mut connection: Box<Connection>) -> Flow {
         self.note_refusal(&mut connection);
         let mut connection = self.flush(connection)?;
@@ -199,13 +199,13 @@ impl Worker<'_> {
         Continue(connection)
     }
 
-    /// Sends the output. Breaks off if the peer must read first, or is gone.
+    /// Sends the output. Breaks if the peer must read first or has disconnected.
     #[inline(never)]
     pub(super) fn flush(&mut self, connection: Box<Connection>) -> Flow {
         self.flush_inline(connection)
     }
 
-    /// As [`flush`](Self::flush), laid into the way of every request.
+    /// As [`flush`](Self::flush), inlined into the path of every request.
     #[inline(always)]
     pub(super) fn flush_inline(&mut self, mut connection: Box<Connection>) -> Flow {
         let flushed = self.flush_output(&mut connection);
@@ -220,7 +220,7 @@ impl Worker<'_> {
         connection.flush(self.buffers, &self.engine.config)
     }
 
-    /// Goes on once everything is sent.
+    /// Continues if everything is sent.
     #[inline(always)]
     pub(super) fn flushed(
         &mut self,
@@ -235,8 +235,8 @@ impl Worker<'_> {
         }
     }
 
-    /// Writes more in the next turn; at once if this thread leads no loop, where others wait for
-    /// their turns.
+    /// Writes more. A leader does so in the connection's next turn, because other connections wait
+    /// for theirs.
     #[inline(never)]
     fn go_on_writing(&mut self, mut connection: Box<Connection>) -> Flow {
         if self.lead.is_some() {
@@ -249,7 +249,7 @@ impl Worker<'_> {
         self.flushed(connection, flushed)
     }
 
-    /// Leaves a connection that could go on to its next turn.
+    /// Lets a connection that could continue wait for its next turn.
     pub(super) fn wait_for_turn(&mut self, connection: Box<Connection>) -> Flow {
         match self.wait_cold(connection) {
             Break(Outcome::Parked(connection)) => Break(Outcome::Yielded(connection)),
@@ -257,7 +257,7 @@ impl Worker<'_> {
         }
     }
 
-    /// Goes on unless the system has failed.
+    /// Continues unless a system call has failed.
     pub(super) fn check(&mut self, connection: Box<Connection>, result: io::Result<()>) -> Flow {
         match result {
             Ok(()) => Continue(connection),
@@ -265,8 +265,8 @@ impl Worker<'_> {
         }
     }
 
-    /// Leaves a connection to its peer, or to those who send to it. Goes on with one that ends
-    /// instead, because the server drains.
+    /// Parks a connection until its peer or another thread sends something. Continues instead if
+    /// the server drains and the connection ends.
     #[inline(always)]
     pub(super) fn wait(&mut self, mut connection: Box<Connection>) -> Flow {
         self.end_lease(&mut connection);
@@ -288,8 +288,9 @@ impl Worker<'_> {
         }
     }
 
-    /// The server drains, and the connection is about to wait. Returns whether it ends instead,
-    /// because nothing was begun on it. A head that was begun has little time left.
+    /// Called while the server drains, before the connection waits. Returns whether the connection
+    /// ends instead, because nothing has begun on it. Shortens the deadline of a head that has
+    /// begun.
     #[cold]
     fn drain(&self, connection: &mut Connection, has_input: bool) -> bool {
         if connection.guest.drain(has_input) {
@@ -297,14 +298,14 @@ impl Worker<'_> {
         }
         self.renew_deadline(connection, has_input);
         if connection.guest.waits_for(has_input) == Waiting::Head {
-            // Never later than it was: the time does not begin anew with each byte.
+            // Never later than before: further bytes must not restart the time.
             connection.deadline =
                 connection.deadline.min(self.buffers.clock.now() + DRAIN_HEAD_TIMEOUT);
         }
         false
     }
 
-    /// Sets when the peer must have sent more, unless the deadline that runs is kept.
+    /// Sets the deadline for the peer to send more, unless the guest keeps the current one.
     #[inline(always)]
     fn renew_deadline(&self, connection: &mut Connection, has_input: bool) {
         let clock = &self.buffers.clock;
@@ -318,7 +319,7 @@ impl Worker<'_> {
         self.wait(connection)
     }
 
-    /// Lets the loop's other connections have their turn.
+    /// Yields to the loop's other connections.
     #[inline(never)]
     fn yielded(&mut self, mut connection: Box<Connection>) -> Outcome {
         let flushed = self.flush_output(&mut connection);

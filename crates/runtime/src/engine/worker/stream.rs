@@ -1,4 +1,4 @@
-//! Contents that a handler reads, and bodies that it gives, piece by piece.
+//! Contents that handlers read, and bodies that they produce, piece by piece.
 
 use std::io;
 use std::ops::ControlFlow::{Break, Continue};
@@ -19,19 +19,19 @@ use crate::service::body::{Body, ContentStream, STREAM_TICK, StreamLeft, Streame
 use crate::service::refused::Refused;
 use crate::service::{Site, warn_of_failed_body};
 
-/// What the log and an app in development mode say when one client has too many of the threads.
+/// The reason that the log and development mode give when one client occupies too many threads.
 const CLIENT_THREADS: &str = "an eighth of `ServerConfig::threads_max` waits for this client, \
-                              which is the limit for a client that is counted";
+                              which is the limit per client";
 
 impl Worker<'_> {
-    /// Lets the handler read the content from the connection.
+    /// Calls the handler with a content that it reads from the connection.
     #[inline(never)]
     pub(super) fn stream(&mut self, mut connection: Box<Connection>, streaming: Streaming) -> Flow {
         let flushed = self.flush_output(&mut connection);
         let is_left = matches!(flushed, Ok(Flushed::Some | Flushed::Paused));
         if let (true, Some(http)) = (is_left, connection.guest.as_http_mut()) {
-            // The handler would wait for a content whose peer may wait for these answers, and an
-            // interim response would come before their end.
+            // The handler would wait for the content, and its peer may wait for these responses. An
+            // interim response would also be sent before they are complete.
             http.stream_later(streaming, self.buffers.clock.now(), &self.engine.config);
             return self.flushed(connection, flushed);
         }
@@ -59,8 +59,7 @@ impl Worker<'_> {
         self.call_cold(connection, request, route, Some(returns))
     }
 
-    /// Answers a request whose content would be read by one more thread than may wait for its
-    /// client.
+    /// Refuses a request whose content would need one more thread than its client may occupy.
     #[cold]
     fn refuse_stream(&mut self, mut connection: Box<Connection>, streaming: Streaming) -> Flow {
         let because = || CLIENT_THREADS.to_owned();
@@ -112,8 +111,8 @@ impl Worker<'_> {
     }
 }
 
-/// Says that a response whose head was sent could not be finished. The service may have more to say
-/// of it than the engine.
+/// Reports that a response whose head was sent could not be completed. The service logs it, because
+/// it may know more about the route than the engine.
 #[cold]
 fn tell_of_failed_body(engine: &Engine, site: Option<&Site>, route: Route, error: &io::Error) {
     let name_of = |number| site.and_then(|site| site.service.route_name(number));

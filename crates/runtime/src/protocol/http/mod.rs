@@ -1,8 +1,8 @@
-//! HTTP/1.1 on one connection: what the bytes that arrived ask for, and which bytes answer.
+//! HTTP/1.1 on one connection: requests from input bytes, and output bytes from responses.
 //!
-//! [`Http`] never reads or writes a socket and never calls a handler. It says what it needs next, a
-//! [`Step`], and the thread that holds the connection, a [`Worker`](crate::worker::Worker), does
-//! it.
+//! [`Http`] never reads or writes a socket and never calls a handler. It returns what it needs next
+//! as a [`Step`]. The thread that serves the connection, a
+//! [`Worker`](crate::engine::worker::Worker), carries it out.
 
 mod receive;
 mod send;
@@ -33,54 +33,55 @@ pub(crate) use receive::Taking;
 pub(crate) use send::Responded;
 use send::Sending;
 
-/// HTTP/1.1 on one connection, between two moments of work.
+/// The state of HTTP/1.1 on one connection.
 #[derive(Debug)]
 pub(crate) struct Http {
-    /// Who answers the requests. `None`: the program, which pulls them.
+    /// The service that answers the requests. `None` if the program pulls them.
     site: Option<Arc<Site>>,
     messages: ServerConnection,
     stage: Stage,
-    /// What is left of the content when the response is written.
+    /// The rest of the content, to be skipped when the response is written.
     skipping: Option<Box<Skipping>>,
     head: HeadDeadline,
-    /// Why the peer is refused, until somebody asks.
+    /// Why the peer is refused, until it is reported.
     refusal: Option<Refusal>,
 }
 
-/// Which deadline runs while a head is waited for.
+/// Which deadline applies while a head is expected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum HeadDeadline {
-    /// That of a new connection: it runs from the start, whatever comes.
+    /// The deadline of a new connection, which does not move.
     First,
-    /// That of an idle connection.
+    /// The deadline of an idle connection.
     Idle,
-    /// That of a head of which something has come.
+    /// The deadline of a head that has begun to arrive.
     Begun,
 }
 
-/// Where the exchange at hand is.
+/// The stage of the current exchange.
 #[derive(Debug)]
 enum Stage {
-    /// Between two requests, or within a head; and as long as the handler has the request.
+    /// Between two requests, within a head, or while the handler has the request.
     Head,
-    /// The head is read; the content is collected.
+    /// The content is being collected.
     Receiving(Box<Receiving>),
     /// The response body comes from a reader.
     Sending(Box<Sending>),
-    /// The response is written; the rest of the content is skipped.
+    /// The response is written, and the rest of the content is skipped.
     Skipping(Box<Skipping>),
-    /// A `101` is written: another protocol follows.
+    /// A `101` is written, and another protocol follows.
     Leaving(Upgrade, Route),
-    /// Everything is said that will be said.
+    /// The output is complete, and the connection ends.
     Closing { lingers: bool },
-    /// As [`Closing`](Self::Closing), within a content whose end is that of the connection.
+    /// As [`Closing`](Self::Closing), within a response body that is delimited by the end of the
+    /// connection.
     CutShort,
-    /// Only the end of what the peer sends is waited for, so that the answer reaches it (RFC 9112,
-    /// 9.6).
+    /// Discards input until the peer closes, so that the response is not lost to a reset (RFC 9112,
+    /// section 9.6).
     Lingering { until: Instant },
 }
 
-/// A content that nobody wants, to be read so that the connection can be kept.
+/// An unread content that is skipped, so that the connection can be kept.
 #[derive(Debug)]
 struct Skipping {
     decoder: ContentDecoder,
@@ -108,20 +109,20 @@ impl Http {
         }
     }
 
-    /// Who answers the requests. `None`: the program, which pulls them.
+    /// Returns the service that answers the requests. `None` if the program pulls them.
     #[inline]
     pub(crate) fn site(&self) -> Option<&Site> {
         self.site.as_deref()
     }
 
-    /// Whether a head is what comes next.
+    /// Returns whether a request head is expected next.
     #[inline]
     pub(crate) fn expects_head(&self) -> bool {
         matches!(self.stage, Stage::Head)
     }
 
-    /// Reads the next head. Only if one is expected. `None`: [`step`](Self::step) says what is
-    /// needed.
+    /// Parses the next head. May only be called if one is expected. After `None`,
+    /// [`step`](Self::step) returns what is needed.
     #[inline(always)]
     pub(crate) fn next_head(
         &mut self,
@@ -142,7 +143,8 @@ impl Http {
         }
     }
 
-    /// Goes on as far as the bytes at hand allow. Heads are read by [`next_head`](Self::next_head).
+    /// Processes the buffered input as far as possible. Heads are parsed by
+    /// [`next_head`](Self::next_head).
     #[inline(always)]
     pub(crate) fn step(&mut self, buffers: &mut Buffers) -> Step {
         if matches!(self.stage, Stage::Head) { Step::Read } else { self.step_cold(buffers) }
@@ -165,7 +167,7 @@ impl Http {
         }
     }
 
-    /// Takes what follows a `101`.
+    /// Takes the successor after a `101`.
     pub(crate) fn leave(&mut self) -> Option<Successor> {
         match std::mem::replace(&mut self.stage, Stage::Closing { lingers: false }) {
             Stage::Leaving(Upgrade::Thread(handler), route) => {
@@ -181,8 +183,8 @@ impl Http {
         }
     }
 
-    /// Ends the connection if it is between two requests, or before its first. Returns whether it
-    /// is.
+    /// Ends the connection if it is idle, between two requests or before the first. Returns whether
+    /// it is.
     pub(crate) fn drain(&mut self, has_input: bool) -> bool {
         let is_idle = matches!(self.stage, Stage::Head) && !has_input;
         if is_idle {
@@ -191,23 +193,23 @@ impl Http {
         is_idle
     }
 
-    /// What the connection waits for. For one that is parked.
+    /// Returns what a parked connection waits for.
     pub(crate) fn waits_for(&self, has_input: bool) -> Waiting {
         match (&self.stage, self.head) {
             (Stage::Head, HeadDeadline::First | HeadDeadline::Begun) => Waiting::Head,
             (Stage::Head, HeadDeadline::Idle) if !has_input => Waiting::Idle,
-            // With input it has only let others have their turn.
+            // With input it has only yielded to other connections.
             _ => Waiting::Other,
         }
     }
 
-    /// Whether a handler could go on at once if there were input.
+    /// Returns whether the next input belongs to a request.
     pub(crate) fn is_reading_request(&self) -> bool {
         matches!(self.stage, Stage::Head | Stage::Receiving(_))
     }
 
-    /// When the peer must have sent more, if the connection waits for it from now on. `None` keeps
-    /// the deadline that runs.
+    /// Returns the deadline for the peer to send more, if the connection waits for it from now on.
+    /// `None` keeps the current deadline.
     #[inline(always)]
     pub(crate) fn deadline(
         &mut self,
@@ -247,8 +249,8 @@ impl Http {
         }
     }
 
-    /// The deadline has passed. Says what is owed to the peer, if anything is, and closes. A peer
-    /// that `is_stuck` does not read what it has been sent, and is not sent more.
+    /// Called when the deadline has passed. Answers an incomplete request with a `408`, and closes.
+    /// If `is_stuck`, the peer does not read its output, so nothing more is sent.
     pub(crate) fn expire(&mut self, is_stuck: bool, buffers: &mut Buffers) {
         let owes_answer = match &self.stage {
             Stage::Head => !buffers.input.is_empty(),
@@ -265,13 +267,13 @@ impl Http {
         }
     }
 
-    /// The peer has ended its direction. What it asked for before was answered; half a request is
-    /// not.
+    /// Called when the peer has closed its direction. Its complete requests are answered already.
+    /// An incomplete one is not answered.
     pub(crate) fn end_of_input(&mut self) {
         self.close(CloseReason::PeerAsked, false);
     }
 
-    /// When the peer of a content must have sent more if memory is short.
+    /// Returns the deadline for a peer that sends a content while memory is short.
     pub(crate) fn pressed_deadline(&self) -> Option<Instant> {
         match &self.stage {
             Stage::Receiving(receiving) => Some(receiving.pressed_deadline()),
@@ -279,17 +281,17 @@ impl Http {
         }
     }
 
-    /// Our direction is closed too; what still comes is thrown away.
+    /// Called when the write direction is shut down. Input is discarded until `until`.
     pub(crate) fn linger(&mut self, until: Instant) {
         self.stage = Stage::Lingering { until };
     }
 
-    /// Announces the end with the response that is written next.
+    /// Closes the connection after the next response, which announces it.
     pub(crate) fn close_after_response(&mut self, reason: CloseReason) {
         self.messages.close(reason);
     }
 
-    /// Refuses what the peer sent: the answer, then the end. Nothing behind it is looked at.
+    /// Refuses the peer's input: writes the response and closes. The input after it is ignored.
     #[cold]
     fn refuse(&mut self, error: ParseError, buffers: &mut Buffers) {
         let (date, out) = (buffers.clock.date(), &mut buffers.output);
@@ -306,7 +308,7 @@ impl Http {
         let (date, out) = (buffers.clock.date(), &mut buffers.output);
         match own.as_ref().and_then(|response| response.as_plain(usize::MAX)) {
             Some((status, headers, bytes)) => {
-                // Before the head, which says so.
+                // Called before the head is written, so that the head announces it.
                 self.messages.close(CloseReason::Error);
                 let length = ContentLength::Known(bytes.len() as u64);
                 if self.messages.write_head(status, headers, length, date, out)
@@ -329,7 +331,7 @@ impl Http {
         self.close(CloseReason::Error, true);
     }
 
-    /// Why the peer is refused, if it is. Told once.
+    /// Takes the reason why the peer is refused, if it is.
     pub(crate) fn take_refusal(&mut self) -> Option<Refusal> {
         self.refusal.take()
     }
@@ -339,7 +341,8 @@ impl Http {
         self.stage = if self.is_cut_short() { Stage::CutShort } else { Stage::Closing { lingers } };
     }
 
-    /// Whether an orderly end of the connection now would make half of a content the whole of it.
+    /// Returns whether the peer would take an incomplete response for a complete one if the
+    /// connection ended in an orderly way now.
     pub(crate) fn is_cut_short(&self) -> bool {
         match &self.stage {
             Stage::Sending(sending) => sending.ends_with_connection(),
@@ -347,7 +350,8 @@ impl Http {
         }
     }
 
-    /// Both halves of the exchange are complete, or the content is still to be skipped.
+    /// Called when the response is complete. The content of the request may still have to be
+    /// skipped.
     #[inline(always)]
     fn settle(&mut self, has_input: bool) {
         let next = self.messages.next();
@@ -361,9 +365,9 @@ impl Http {
         match next {
             Some(Next::KeepAlive) => self.stage = Stage::Head,
             Some(Next::Close(reason)) => {
-                // Closing a socket with unread bytes in it, or before they come, resets the
-                // connection, and the response may be lost with it (RFC 9112, 9.6). Only a peer
-                // that knows the end sends nothing more.
+                // Closing a socket with unread input, or before further input arrives, resets the
+                // connection, and the response may be lost (RFC 9112, section 9.6). Only a peer
+                // that knows that the connection ends sends nothing more.
                 let lingers =
                     has_input || !matches!(reason, CloseReason::PeerAsked | CloseReason::Http10);
                 self.close(reason, lingers);

@@ -22,9 +22,9 @@ pub(super) struct Receiving {
     route: Route,
     decoder: ContentDecoder,
     content: Content,
-    /// What the content takes of the budget.
+    /// The content's share of the memory budget.
     charge: Charge,
-    /// How much is collected; beyond it the content is streamed, if the plan lets it.
+    /// Maximum number of collected bytes. A longer content is streamed if the plan allows it.
     bytes_max: u64,
     may_stream: bool,
     pace: Pace,
@@ -40,19 +40,19 @@ impl Receiving {
     }
 }
 
-/// How a content is taken: what the plan says, or else the server.
+/// How a content is received, as the plan or otherwise the server's configuration says.
 #[derive(Debug)]
 pub(crate) struct Taking<'a> {
     plan: &'a service::Content,
     content_bytes_max: u64,
     buffered_bytes_max: u64,
-    /// Whether threads are short: then more is collected before a handler starts.
+    /// Whether threads are scarce. If so, more is collected before a handler starts.
     is_crowded: bool,
     memory: &'a Arc<Memory>,
 }
 
-/// A handler of a long content starts when so much is there: a peer that sends nothing costs no
-/// thread.
+/// How much of a long content must have arrived before its handler starts. A peer that sends
+/// nothing costs no thread.
 const STREAM_START_BYTES: u64 = 64 * 1024;
 
 impl<'a> Taking<'a> {
@@ -73,14 +73,15 @@ impl<'a> Taking<'a> {
         }
     }
 
-    /// How much is collected before the handler starts.
+    /// Returns how many bytes are collected before the handler starts.
     fn collected_max(&self, framing: Framing, is_here: bool, expects_continue: bool) -> u64 {
         let buffered = self.buffered_bytes_max.min(self.content_bytes_max);
         let is_long = matches!(framing, Framing::Length(length) if length > buffered);
         match self.plan {
             _ if is_here || self.is_crowded => buffered,
             service::Content::Streamed => 0,
-            // The handler may refuse it, so it is the one that asks for it.
+            // The handler may refuse the content, so `100 Continue` is sent only when the handler
+            // reads.
             _ if is_long && expects_continue => 0,
             _ if is_long => buffered.min(STREAM_START_BYTES),
             _ => buffered,
@@ -89,7 +90,7 @@ impl<'a> Taking<'a> {
 }
 
 impl Http {
-    /// Begins the content of a request, as planned. Only for one that has a content.
+    /// Begins to receive the content of a request as planned. The request must have a content.
     pub(crate) fn begin_content(
         &mut self,
         request: Request,
@@ -110,7 +111,7 @@ impl Http {
                 return;
             }
         };
-        // What has arrived entirely needs no stream, whatever the plan.
+        // A content that has arrived completely needs no stream, whatever the plan says.
         let arrived = buffers.input.unread().len() as u64;
         let is_here = matches!(framing, Framing::Length(length) if length <= arrived);
         let bytes_max = taking.collected_max(framing, is_here, request.head().expects_continue());
@@ -134,13 +135,13 @@ impl Http {
         }));
     }
 
-    /// Collects what is at hand.
+    /// Collects the content from the buffered input.
     pub(super) fn receive(&mut self, buffers: &mut Buffers) -> Step {
         let Stage::Receiving(receiving) = &mut self.stage else { return Step::Again };
         if let Some(length) = receiving.decoder.remaining_length() {
             let arrived = buffers.input.unread().len();
             if arrived as u64 >= length && receiving.content.is_empty() {
-                // The whole content lies in the input: it moves without a copy.
+                // The whole content is in the input: it is split off without a copy.
                 let length = usize::try_from(length).unwrap_or(arrived);
                 receiving.content = buffers.input.split_content(length);
                 return self.call();
@@ -174,7 +175,7 @@ impl Http {
                         return Step::Read;
                     }
                 }
-                // The handler meets it too, and answers it as it answers everything.
+                // The handler gets the same error from its stream, and decides about the response.
                 Err(ParseError::ContentTooLong) if receiving.may_stream => {
                     return self.stream(buffers);
                 }
@@ -186,7 +187,8 @@ impl Http {
         }
     }
 
-    /// Where the next read should go, if the content takes it as it comes: no copy, no second look.
+    /// Returns the buffer for the next read if the content takes undecoded bytes. This avoids a
+    /// copy.
     pub(crate) fn content_spare(&mut self) -> Option<&mut [u8]> {
         let Stage::Receiving(receiving) = &mut self.stage else { return None };
         let remaining = receiving.decoder.remaining_length()?;
@@ -197,13 +199,13 @@ impl Http {
         Some(receiving.content.spare(expected))
     }
 
-    /// Takes note of what was read into [`content_spare`](Self::content_spare).
+    /// Records that `read` bytes were read into [`content_spare`](Self::content_spare).
     pub(crate) fn content_filled(&mut self, read: usize, now: Instant) {
         let Stage::Receiving(receiving) = &mut self.stage else { return };
         let before = receiving.content.len();
         receiving.content.filled(read);
         let new = receiving.content.as_slice().get(before..).unwrap_or_default();
-        // Of a content with a length every byte within it is data: decoding only counts.
+        // A content with a length has no framing within it: decoding only counts bytes.
         let decoded = receiving.decoder.decode(new);
         debug_assert!(
             decoded.is_ok_and(|decoded| decoded.consumed == read),
@@ -222,7 +224,7 @@ impl Http {
         Step::Call(request, route)
     }
 
-    /// The content is too long to collect: the handler reads it, or nobody does.
+    /// The content is too long to collect: streams it to the handler, or refuses it.
     fn stream(&mut self, buffers: &mut Buffers) -> Step {
         let Stage::Receiving(receiving) = std::mem::replace(&mut self.stage, Stage::Head) else {
             return Step::Again;
@@ -238,8 +240,7 @@ impl Http {
         Step::Stream(Box::new(Streaming { request, route, content }))
     }
 
-    /// Takes a content back that was to be streamed: earlier answers have to be taken by the peer
-    /// first.
+    /// Postpones the streaming of a content until the peer has taken earlier responses.
     pub(crate) fn stream_later(
         &mut self,
         streaming: Streaming,
@@ -261,8 +262,8 @@ impl Http {
         self.refuse(error, buffers);
     }
 
-    /// Takes back what a stream left, after the response. `None`: somebody still reads, or the
-    /// stream failed: there is no way to go on.
+    /// Takes back the rest of a streamed content after the response. `None` means that the content
+    /// is still being read or the stream has failed, so the connection cannot continue.
     pub(crate) fn end_stream(
         &mut self,
         left: Option<StreamLeft>,
@@ -273,7 +274,7 @@ impl Http {
             self.messages.content_abandoned();
             return;
         };
-        // The handler may have taken its time: it does not count against the peer.
+        // The time that the handler took does not count against the peer.
         buffers.clock.refresh();
         let mut unread = left.unread;
         unread.extend_from_slice(buffers.input.unread());
@@ -287,7 +288,7 @@ impl Http {
         }
     }
 
-    /// The response was given without the content being read.
+    /// Called before a response to a request whose content was not read.
     pub(crate) fn leave_unread(
         &mut self,
         request: &Request,
@@ -298,8 +299,8 @@ impl Http {
         if !framing.has_content() {
             return;
         }
-        // The peer waits for a word: whether it sends its content after a final status is its own
-        // guess (RFC 9110, 10.1.1).
+        // The peer waits for `100 Continue`. It is not known whether it sends its content after a
+        // final status (RFC 9110, section 10.1.1).
         let waits = request.head().expects_continue() && buffers.input.is_empty();
         match ContentDecoder::new(framing, config.unread_content_bytes_max, &config.limits) {
             Ok(decoder) if !waits => self.leave_content(decoder, buffers, config),
@@ -342,5 +343,5 @@ impl Http {
     }
 }
 
-/// Below this a read goes to the input, where the next request may follow in the same read.
+/// Shorter contents are read into the input, so that the next request may arrive in the same read.
 const DIRECT_BYTES_MIN: u64 = 4096;

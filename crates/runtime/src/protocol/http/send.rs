@@ -1,4 +1,4 @@
-//! The response: encoded, or taken from its reader piece by piece.
+//! Encoding responses, including bodies that come from a reader piece by piece.
 
 use std::fmt;
 use std::io::{self, Read};
@@ -17,10 +17,10 @@ use crate::execution::key::Route;
 use crate::service::body::StreamReturn;
 use crate::service::response::{Response, ResponseBody};
 
-/// A body up to this is copied behind its head; a longer one is written from where it is.
+/// A body of up to this length is copied after its head. A longer one is written without a copy.
 const COPY_BYTES_MAX: usize = 8 * 1024;
 
-/// Bytes taken from a body's reader at once.
+/// Maximum number of bytes read from a body's reader at once.
 const PUMP_BYTES: usize = 64 * 1024;
 
 /// A response body that comes from a reader.
@@ -40,7 +40,7 @@ enum SendFraming {
 }
 
 impl SendFraming {
-    /// `None` if no body is sent.
+    /// Returns `None` if no body is sent.
     fn of(encoding: BodyEncoding) -> Option<Self> {
         match encoding {
             BodyEncoding::None => None,
@@ -63,18 +63,18 @@ impl Sending {
     }
 }
 
-/// What is left to do with a response.
+/// What remains to be done for a response.
 pub(crate) enum Responded {
-    /// Nothing: it is in the output.
+    /// Nothing: it is completely in the output.
     Encoded,
-    /// Its body follows from its reader.
+    /// Its head is in the output. Its body comes from a reader.
     Begun,
-    /// This content is to be written behind the output.
+    /// This body must be written after the output.
     Large(Bytes),
 }
 
 impl Http {
-    /// Encodes the response. What comes from a reader follows by [`pump`](Self::pump).
+    /// Encodes the response. A body that comes from a reader is sent by [`pump`](Self::pump).
     #[inline(always)]
     pub(crate) fn respond(
         &mut self,
@@ -86,7 +86,7 @@ impl Http {
     ) -> Responded {
         if stream.is_none() {
             if let Some((status, headers, bytes)) = response.as_plain(COPY_BYTES_MAX) {
-                // The common case, in one go: nothing blocks, nothing is left.
+                // The common case: nothing blocks, and nothing remains to be done.
                 let length = ContentLength::Known(bytes.len() as u64);
                 let Buffers { clock, output, input, .. } = buffers;
                 let encoding =
@@ -114,7 +114,10 @@ impl Http {
         let (status, headers, body, upgrade) = std::mem::take(response).into_parts();
         let is_upgrade = status == StatusCode::SWITCHING_PROTOCOLS;
         if status.is_informational() && (!is_upgrade || upgrade.is_none()) {
-            tracing::error!(%status, "an interim status is no answer, and a 101 needs `Response::upgrade`");
+            tracing::error!(
+                %status,
+                "an interim status is not a response; a 101 needs `Response::upgrade`"
+            );
             return self.respond(&mut Response::new(500), route, stream, buffers, config);
         }
         let mut stream = stream;
@@ -149,7 +152,7 @@ impl Http {
             }
             (_, _) => {
                 if let Some(returns) = stream {
-                    // The reader was never asked: it goes, and with it what it holds of the
+                    // The reader is not needed. It was dropped, and returned its part of the
                     // content.
                     self.end_stream(returns.take(), buffers, config);
                 }
@@ -160,7 +163,7 @@ impl Http {
         Responded::Encoded
     }
 
-    /// The route whose code [`pump`](Self::pump) runs.
+    /// Returns the route whose code [`pump`](Self::pump) runs.
     pub(crate) fn sending_route(&self) -> Option<Route> {
         match &self.stage {
             Stage::Sending(sending) => Some(sending.route),
@@ -168,8 +171,8 @@ impl Http {
         }
     }
 
-    /// Reads the next piece of the response body into the output. Runs the handler's code. Returns
-    /// why the response was broken off, if its reader failed.
+    /// Reads the next piece of the response body into the output. This runs the program's code.
+    /// Returns the error if the reader failed and the response was aborted.
     pub(crate) fn pump(
         &mut self,
         buffers: &mut Buffers,
@@ -203,7 +206,7 @@ impl Http {
                 *left -= piece.len() as u64;
                 output.extend_from_slice(piece);
                 if piece.is_empty() && *left > 0 {
-                    let error = format!("it ended {left} bytes early");
+                    let error = format!("the body ended {left} bytes early");
                     self.break_off();
                     return Some(io::Error::new(io::ErrorKind::UnexpectedEof, error));
                 }
@@ -236,12 +239,13 @@ impl Http {
         None
     }
 
-    /// Ends the connection without the end of the response: the peer must not take it for whole.
+    /// Ends the connection so that the peer does not take the response for complete.
     pub(crate) fn break_off(&mut self) {
         self.close(CloseReason::Error, false);
     }
 
-    /// Whether the body's reader reads the request's content: both directions are at work.
+    /// Returns whether the body's reader may read the request's content, so that both directions
+    /// are active.
     pub(crate) fn sends_what_it_receives(&self) -> bool {
         matches!(&self.stage, Stage::Sending(sending) if sending.stream.is_some())
     }
