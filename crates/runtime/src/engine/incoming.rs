@@ -36,7 +36,8 @@ impl IncomingRequest {
     }
 
     pub(crate) fn into_parts(mut self) -> (Option<Request>, ReplyTo) {
-        let reply_to = self.reply_to.take().expect("taken once, when the request is answered or dropped");
+        let reply_to =
+            self.reply_to.take().expect("taken once, when the request is answered or dropped");
         (self.request.take(), reply_to)
     }
 

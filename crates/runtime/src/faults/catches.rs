@@ -1,4 +1,5 @@
-//! A loop is taken from a call by the test, and not by the watchdog: which call is to blame for it.
+//! Which call is recorded as blocking when a loop is taken. The test takes it instead of the
+//! watchdog.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -12,10 +13,10 @@ use crate::{Plan, Request, Response, Server, ServerConfig, Service};
 
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// What the watchdog would say of a call that has not returned.
+/// How long the call has run, as the watchdog would report it.
 const HELD: Duration = Duration::from_secs(1);
 
-/// Says that it has begun, and waits until it is let go.
+/// Reports that a call has begun, and waits for the test.
 struct Held {
     begun: Mutex<mpsc::Sender<()>>,
     ends: Mutex<mpsc::Receiver<()>>,
@@ -34,8 +35,8 @@ impl Service for Held {
 }
 
 #[test]
-fn the_call_that_was_seen_is_to_blame_and_not_one_that_has_begun_since() {
-    // The turn of the call, later by so much than that of the call that was seen.
+fn the_observed_call_is_recorded_as_blocking_and_not_a_later_one() {
+    // How many turns later the running call began than the observed call.
     for (later, is_caught) in [(0, true), (2, false)] {
         let server = Server::builder()
             .bind("127.0.0.1:0")
@@ -47,7 +48,7 @@ fn the_call_that_was_seen_is_to_blame_and_not_one_that_has_begun_since() {
         let (end, ends) = mpsc::channel();
         server.spawn(Held { begun: Mutex::new(begun), ends: Mutex::new(ends) }).unwrap();
         let engine = server.engine().unwrap();
-        // From now on nobody looks but the test.
+        // From now on only the test hands the loop over.
         engine.watchdog.stop();
         let handle = engine.loops().pop().unwrap();
         let mut client = TcpStream::connect(server.local_addr().unwrap()).unwrap();

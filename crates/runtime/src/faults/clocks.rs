@@ -1,4 +1,4 @@
-//! Clocks that jump, ahead and back: no panic, no deadline that is lost, and what is at hand is
+//! Clocks that jump forward and back: nothing panics, no deadline is lost, and pending requests are
 //! answered.
 
 use std::io::{self, Read, Write};
@@ -19,7 +19,7 @@ const HOUR: i64 = 3600;
 /// More than a loop takes from its poller at once in tests.
 const CROWD: usize = 100;
 
-/// Holds its event loop up while it plans `/hold`.
+/// Blocks its event loop while it plans `/hold`.
 struct Site {
     holds: Mutex<mpsc::Sender<()>>,
     goes_on: Mutex<mpsc::Receiver<()>>,
@@ -46,7 +46,7 @@ impl Service for Site {
     }
 }
 
-/// A server whose clocks jump, with one event loop that can be held up.
+/// A server whose clocks jump, with one event loop that the test can block.
 struct Jumping {
     server: Server,
     jumps: Arc<Jumps>,
@@ -72,7 +72,7 @@ impl Jumping {
         Client(socket)
     }
 
-    /// Lets the clock of deadlines jump, seen from where it was at the start.
+    /// Sets the offset of the monotonic clock from its start.
     fn set_monotonic(&self, seconds: i64) {
         self.jumps.monotonic.store(seconds, Ordering::SeqCst);
     }
@@ -96,11 +96,11 @@ impl Client {
         self.send(&format!("GET {path} HTTP/1.1\r\nHost: t\r\n\r\n"));
     }
 
-    /// The next response, or what came of it until the end.
+    /// Returns the next response, or the part of it that arrived before the end.
     fn answer(&mut self) -> String {
         let mut received = Vec::new();
         let mut byte = [0];
-        // One that is not empty has one byte of content, or is the last one.
+        // A response that is not the last one has one byte of content.
         while !received.ends_with(b"\r\n\r\n0") {
             match self.0.read(&mut byte) {
                 Ok(0) => break,
@@ -122,7 +122,7 @@ impl Client {
 }
 
 #[test]
-fn requests_at_hand_are_answered_though_every_deadline_has_passed() {
+fn pending_requests_are_answered_although_every_deadline_has_passed() {
     let jumping = Jumping::start(ServerConfig::default());
     let mut crowd: Vec<Client> = (0..CROWD).map(|_| jumping.client()).collect();
     for client in &mut crowd {
@@ -137,7 +137,7 @@ fn requests_at_hand_are_answered_though_every_deadline_has_passed() {
     let mut holder = jumping.client();
     holder.ask("/hold");
     jumping.is_held.recv_timeout(PATIENCE).unwrap();
-    // Asleep for an hour, and these have asked meanwhile.
+    // The process sleeps for an hour, and these requests arrive meanwhile.
     for client in &mut crowd {
         client.ask("/");
     }
@@ -150,7 +150,7 @@ fn requests_at_hand_are_answered_though_every_deadline_has_passed() {
     silent.is_closed();
     let refused = half.answer();
     assert!(refused.starts_with("HTTP/1.1 408 "), "{refused:?}");
-    // And they go on.
+    // Their connections are kept.
     for client in &mut crowd {
         client.ask("/");
         client.is_answered();
@@ -159,11 +159,11 @@ fn requests_at_hand_are_answered_though_every_deadline_has_passed() {
 }
 
 #[test]
-fn a_clock_that_is_behind_keeps_connections_and_answers() {
+fn a_clock_that_goes_back_does_not_disturb_connections() {
     let jumping = Jumping::start(ServerConfig::default());
     let mut kept = jumping.client();
     for seconds in [HOUR, 0, HOUR / 2, -60, -30, -120, -60] {
-        // What was made at a later time is met at an earlier one.
+        // Times that were taken before the clock went back are in its future.
         jumping.set_monotonic(seconds);
         let mut other = jumping.client();
         for path in ["/", "/streamed"] {
@@ -184,7 +184,7 @@ fn the_date_follows_a_wall_clock_that_jumps_and_deadlines_do_not() {
     let days = [0, 400, -400, 0, 365 * 5000, -365 * 56, 0];
     for (round, day) in (0..).zip(days) {
         jumping.jumps.wall.store(day * 24 * HOUR, Ordering::SeqCst);
-        // The second of the last date is over.
+        // The cached date is valid for one second.
         jumping.set_monotonic(round * 2);
         kept.ask("/");
         let answer = kept.answer();
@@ -197,7 +197,7 @@ fn the_date_follows_a_wall_clock_that_jumps_and_deadlines_do_not() {
     jumping.end();
 }
 
-/// Seconds since 1970 of a date, by counting days.
+/// Converts a date to seconds since 1970, by counting days.
 fn httpdate(date: &str) -> u64 {
     let fields: Vec<&str> = date.split([' ', ':']).collect();
     let number = |index: usize| fields[index].parse::<u64>().unwrap();
@@ -213,7 +213,7 @@ fn httpdate(date: &str) -> u64 {
 }
 
 #[test]
-fn a_timeout_that_no_clock_can_say_is_a_century() {
+fn a_timeout_beyond_the_range_of_clocks_is_a_century() {
     let for_ever = Duration::MAX;
     let config = ServerConfig::default()
         .thread_idle_timeout(for_ever)

@@ -1,11 +1,11 @@
-//! Faults of the system, for tests: the Nth read, write, accept or shutdown of a server fails, or
-//! moves one byte only; and clocks that jump.
+//! Fault injection for tests: the Nth read, write, accept or shutdown of a server fails or moves
+//! only one byte, and clocks jump.
 //!
-//! A plan belongs to the configuration of one server, so tests do not disturb each other. Nothing
-//! of this is in a build that is not a test.
+//! A plan belongs to the configuration of one server, so tests do not affect each other. This
+//! module is compiled for tests only.
 //!
-//! The plan of the framework is alike and its own: a crate for the tests of both would have to be
-//! published with them, for forty lines.
+//! The framework has a similar plan of its own: a shared crate for both would have to be published
+//! with them, for forty lines.
 
 #![allow(clippy::unwrap_used, reason = "a panic is how a test fails")]
 #![cfg_attr(loom, allow(dead_code, reason = "models have no sockets"))]
@@ -39,12 +39,12 @@ pub(crate) enum Call {
     Shutdown,
 }
 
-/// What happens instead of what should.
+/// What happens instead of the call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fault {
     /// The call fails.
     Error(rustix::io::Errno),
-    /// The call moves one byte, although there is more.
+    /// The call moves only one byte.
     OneByte,
 }
 
@@ -53,7 +53,7 @@ pub(crate) enum Fault {
 pub(crate) struct Plan {
     call: Call,
     fault: Fault,
-    /// The first one, counted from 1, and how many from there.
+    /// The first call that fails, counted from 1, and how many fail from there.
     first: u64,
     times: u64,
     calls: AtomicU64,
@@ -65,17 +65,18 @@ impl Plan {
         Self { call, fault, first, times, calls: AtomicU64::new(0), struck: AtomicU64::new(0) }
     }
 
-    /// How many calls have failed.
+    /// Returns how many calls have failed.
     pub(crate) fn struck(&self) -> u64 {
         self.struck.load(Ordering::SeqCst)
     }
 
-    /// How many calls of the kind there were.
+    /// Returns how many calls of this kind there were.
     pub(crate) fn calls(&self) -> u64 {
         self.calls.load(Ordering::SeqCst)
     }
 
-    /// Asks before a call what becomes of it: how many bytes may move, or how it fails.
+    /// Called before each system call. Returns how many bytes it may move, or the error with which
+    /// it fails.
     pub(crate) fn before(&self, call: Call, length: usize) -> io::Result<usize> {
         if call != self.call {
             return Ok(length);
@@ -92,8 +93,8 @@ impl Plan {
     }
 }
 
-/// Where a socket is watched. The poller tells only once that it is ready: who pretends that it was
-/// not has to have it told again.
+/// Where a socket is registered. The poller is edge-triggered: after an injected fault, the
+/// socket's readiness must be reported again.
 #[derive(Debug, Default)]
 pub(crate) struct Watched(Mutex<Option<(Registry, Token, Interest)>>);
 
@@ -113,8 +114,7 @@ impl Watched {
     }
 }
 
-/// How far the clocks of a server's threads have jumped, in seconds: ahead, or back if it is
-/// negative.
+/// How far the clocks of a server's threads have jumped, in seconds: forward, or back if negative.
 #[derive(Debug, Default)]
 pub(crate) struct Jumps {
     pub(crate) monotonic: AtomicI64,

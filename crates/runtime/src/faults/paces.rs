@@ -1,8 +1,7 @@
-//! The pace of transfers, by a clock that jumps: what moves slowly but steadily goes on for longer
-//! than the time-out, and what stops is cut.
+//! The pace of transfers, with a clock that jumps: a slow but steady transfer may take longer than
+//! the timeout, and one that stops is aborted.
 //!
-//! Every step is two thirds of the time-out, which is an hour: a busy machine cannot be late for
-//! it.
+//! Every step is two thirds of the timeout, which is an hour, so a busy machine cannot exceed it.
 
 use std::io::{self, Read, Write};
 use std::net::TcpStream;
@@ -19,28 +18,28 @@ use crate::{Plan, Request, Response, Server, ServerConfig, Service};
 
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// Silence of a peer is borne for so long.
+/// How long a peer may be silent, in seconds.
 const TIMEOUT: i64 = 3600;
 
-/// The time between two pieces.
+/// The time between two pieces, in seconds.
 const STEP: i64 = TIMEOUT / 3 * 2;
 
 const STEPS: usize = 6;
 
-/// A byte earns a second, so a piece earns more than a step. The time-out bounds what it earns.
+/// Each byte extends the deadline by a second, so a piece extends it by more than a step. The
+/// timeout bounds the extension.
 const BYTES_PER_SECOND_MIN: u64 = 1;
 
-/// Bytes of a piece that is uploaded: more than a read takes beside the content, and less than a
-/// turn.
+/// Bytes of an uploaded piece: more than a read takes beside the content, and less than a turn.
 const UPLOADED: usize = 10_000;
 
-/// Bytes of a piece that is downloaded: more than the system's buffers hide.
+/// Bytes of a downloaded piece: more than the system's buffers hold.
 const DOWNLOADED: usize = 8 << 20;
 
-/// More than all pieces together, and than the system's buffers.
+/// More than all pieces and the system's buffers together.
 const DOWNLOAD: usize = (STEPS + 3) * DOWNLOADED;
 
-/// Takes contents in each way, and sends much.
+/// Receives contents in each way, and sends long ones.
 struct Site;
 
 impl Service for Site {
@@ -66,10 +65,10 @@ impl Service for Site {
     }
 }
 
-/// Answers lines, `much` with a lot, and tells how its connections end.
+/// Answers lines, `much` with a long message, and reports how its connections end.
 struct Lines {
     ends: mpsc::Sender<(Closed, bool)>,
-    /// Whether it was told that its time is over.
+    /// Whether its deadline has passed.
     is_late: bool,
 }
 
@@ -95,16 +94,16 @@ impl Protocol for Lines {
     }
 
     fn close(&mut self, reason: Closed) {
-        // Those that end with the test are of no interest.
+        // After the test nobody receives it.
         let _ = self.ends.send((reason, self.is_late));
     }
 }
 
-/// A server with one event loop, whose clock is moved by the test.
+/// A server with one event loop, whose clock the test moves.
 struct Paced {
     server: Server,
     jumps: Arc<Jumps>,
-    /// Has the loop look at its deadlines.
+    /// A connection that makes the loop check its deadlines.
     ticker: TcpStream,
     tick: &'static [u8],
     tock: &'static [u8],
@@ -145,13 +144,13 @@ impl Paced {
         connect(&self.server)
     }
 
-    /// Lets time pass for the server. Nothing happens before something wakes it.
+    /// Advances the server's clock. The server notices it when something wakes it.
     fn pass(&self, seconds: i64) {
         self.jumps.monotonic.fetch_add(seconds, Ordering::SeqCst);
     }
 
-    /// Has the loop look at what has come and at its deadlines, twice: it may have been between the
-    /// two.
+    /// Makes the loop handle its events and check its deadlines. Does so twice, because the loop
+    /// may have been between the two.
     fn look(&mut self) {
         for _ in 0..2 {
             self.ticker.write_all(self.tick).unwrap();
@@ -160,7 +159,7 @@ impl Paced {
         }
     }
 
-    /// The peer sends a piece after each step, then the last one; or nothing more.
+    /// Sends a piece after each step, then the last one, if any.
     fn upload(&mut self, client: &mut TcpStream, piece: &[u8], last: Option<&[u8]>) {
         self.look();
         for step in 0..STEPS {
@@ -177,7 +176,7 @@ impl Paced {
         }
     }
 
-    /// The peer reads a piece after each step.
+    /// Reads a piece after each step.
     fn download(&mut self, client: &mut TcpStream) {
         let mut piece = vec![0; DOWNLOADED];
         for step in 0..STEPS {
@@ -197,17 +196,17 @@ impl Paced {
 
 fn connect(server: &Server) -> TcpStream {
     let socket = Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
-    // Most of a piece that is downloaded is not there before it is read.
+    // Most of a downloaded piece must not arrive before it is read.
     socket.set_recv_buffer_size(64 * 1024).unwrap();
     socket.connect(&server.local_addr().unwrap().into()).unwrap();
     let socket = TcpStream::from(socket);
     socket.set_read_timeout(Some(PATIENCE)).unwrap();
-    // A piece is there when its tick is, and not after the acknowledgement of the one before.
+    // A piece must arrive before its tick, and must not wait for the ACK of the previous piece.
     socket.set_nodelay(true).unwrap();
     socket
 }
 
-/// What comes until there is `end`, or nothing more.
+/// Returns the bytes up to `end`, or up to the end of the connection.
 fn receive_until(socket: &mut TcpStream, end: &[u8]) -> Vec<u8> {
     let mut received = Vec::new();
     let mut byte = [0];
@@ -217,7 +216,7 @@ fn receive_until(socket: &mut TcpStream, end: &[u8]) -> Vec<u8> {
     received
 }
 
-/// How much comes until the end, which may be a reset.
+/// Returns the number of bytes up to the end of the connection, which may be a reset.
 fn count_rest(socket: &mut TcpStream) -> usize {
     let mut count = 0;
     let mut piece = vec![0; 64 * 1024];
@@ -231,11 +230,11 @@ fn count_rest(socket: &mut TcpStream) -> usize {
     }
 }
 
-/// Where to, and whether in chunks.
+/// The target, and whether the content is chunked.
 const UPLOADS: [(&str, bool); 4] =
     [("/", false), ("/", true), ("/unread", false), ("/unread", true)];
 
-/// Begins an upload. Returns a piece of it, and its end.
+/// Begins an upload. Returns one piece of it, and its end.
 fn begin(client: &mut TcpStream, target: &str, is_chunked: bool) -> (Vec<u8>, &'static [u8]) {
     let framing = match is_chunked {
         false => format!("Content-Length: {}", STEPS * UPLOADED + 5),
@@ -254,13 +253,13 @@ fn begin(client: &mut TcpStream, target: &str, is_chunked: bool) -> (Vec<u8>, &'
 }
 
 #[test]
-fn an_upload_that_keeps_the_pace_takes_longer_than_the_time_out() {
+fn an_upload_that_keeps_the_pace_may_take_longer_than_the_timeout() {
     for (target, is_chunked) in UPLOADS {
         let mut paced = Paced::http();
         let mut client = paced.client();
         let (piece, last) = begin(&mut client, target, is_chunked);
         paced.upload(&mut client, &piece, Some(last));
-        // Of what was skipped nothing is told, but the connection goes on.
+        // A skipped content has no response, but the connection is kept.
         write!(client, "GET / HTTP/1.1\r\nHost: t\r\n\r\n").unwrap();
         let answers = receive_until(&mut client, b"content-length: 1\r\n\r\n0");
         assert!(answers.starts_with(b"HTTP/1.1 200 "), "{target}, {is_chunked}");
@@ -270,7 +269,7 @@ fn an_upload_that_keeps_the_pace_takes_longer_than_the_time_out() {
 }
 
 #[test]
-fn an_upload_that_stops_is_cut_whatever_came_before() {
+fn an_upload_that_stops_is_aborted_whatever_came_before() {
     for (target, is_chunked) in UPLOADS {
         let mut paced = Paced::http();
         let mut client = paced.client();
@@ -290,7 +289,7 @@ fn an_upload_that_stops_is_cut_whatever_came_before() {
 }
 
 #[test]
-fn a_message_of_a_raw_protocol_that_keeps_the_pace_takes_longer_than_the_time_out() {
+fn a_raw_message_that_keeps_the_pace_may_take_longer_than_the_timeout() {
     let (mut paced, _ended) = Paced::raw();
     let mut client = paced.client();
     client.write_all(b"begun").unwrap();
@@ -300,7 +299,7 @@ fn a_message_of_a_raw_protocol_that_keeps_the_pace_takes_longer_than_the_time_ou
 }
 
 #[test]
-fn a_message_of_a_raw_protocol_that_stops_is_cut() {
+fn a_raw_message_that_stops_is_aborted() {
     let (mut paced, ended) = Paced::raw();
     let mut client = paced.client();
     client.write_all(b"begun").unwrap();
@@ -311,14 +310,14 @@ fn a_message_of_a_raw_protocol_that_stops_is_cut() {
 }
 
 #[test]
-fn a_message_of_a_raw_protocol_does_not_live_on_a_trickle() {
+fn a_raw_message_that_trickles_is_aborted() {
     let (mut paced, ended) = Paced::raw();
     let mut client = paced.client();
     client.write_all(b"begun").unwrap();
     paced.look();
     for _ in 0..2 {
         paced.pass(STEP);
-        // The second one may find that nobody is there any more.
+        // The second write may fail, because the connection may be closed.
         let _ = client.write_all(b".");
         paced.look();
     }
@@ -327,7 +326,7 @@ fn a_message_of_a_raw_protocol_does_not_live_on_a_trickle() {
 }
 
 #[test]
-fn the_time_of_a_raw_message_begins_when_the_one_before_it_is_used_up() {
+fn the_deadline_of_a_raw_message_begins_when_the_previous_one_is_consumed() {
     let (mut paced, _ended) = Paced::raw();
     let mut client = paced.client();
     client.write_all(b"one").unwrap();
@@ -342,7 +341,7 @@ fn the_time_of_a_raw_message_begins_when_the_one_before_it_is_used_up() {
 }
 
 #[test]
-fn a_download_that_keeps_the_pace_takes_longer_than_the_time_out() {
+fn a_download_that_keeps_the_pace_may_take_longer_than_the_timeout() {
     for target in ["/bytes", "/stream"] {
         let mut paced = Paced::http();
         let mut client = paced.client();
@@ -356,7 +355,7 @@ fn a_download_that_keeps_the_pace_takes_longer_than_the_time_out() {
 }
 
 #[test]
-fn a_download_that_nobody_reads_any_more_is_cut() {
+fn a_download_that_the_peer_stops_reading_is_aborted() {
     for target in ["/bytes", "/stream"] {
         let mut paced = Paced::http();
         let mut client = paced.client();
@@ -372,7 +371,7 @@ fn a_download_that_nobody_reads_any_more_is_cut() {
 }
 
 #[test]
-fn a_peer_of_a_raw_protocol_may_read_slowly_and_not_stop() {
+fn a_peer_of_a_raw_protocol_may_read_slowly_but_must_not_stop() {
     for stops in [false, true] {
         let (mut paced, ended) = Paced::raw();
         let mut client = paced.client();
@@ -381,7 +380,7 @@ fn a_peer_of_a_raw_protocol_may_read_slowly_and_not_stop() {
         if stops {
             paced.pass(TIMEOUT);
             paced.look();
-            // It has nothing to say to a peer that does not read.
+            // The protocol's `deadline` is not called for a peer that does not read.
             assert_eq!(ended.recv_timeout(PATIENCE), Ok((Closed::TimedOut, false)));
             assert!(count_rest(&mut client) < DOWNLOAD - STEPS * DOWNLOADED);
         } else {
@@ -394,7 +393,7 @@ fn a_peer_of_a_raw_protocol_may_read_slowly_and_not_stop() {
     }
 }
 
-/// Sends back what came from where it lies, and says something of its own behind it.
+/// Sends its input back without a copy, followed by bytes of its own.
 struct Quoting;
 
 impl Protocol for Quoting {
@@ -407,7 +406,7 @@ impl Protocol for Quoting {
 }
 
 #[test]
-fn what_is_sent_back_stays_before_what_is_said_behind_it_however_little_a_write_takes() {
+fn bytes_sent_back_precede_later_output_however_little_a_write_takes() {
     for faults in [
         (1, Fault::OneByte),
         (40, Fault::OneByte),
@@ -424,7 +423,7 @@ fn what_is_sent_back_stays_before_what_is_said_behind_it_however_little_a_write_
             server.spawn_tcp(|_| Quoting).unwrap();
             let mut client = connect(&server);
             for line in ["one", "number two"] {
-                // Two lines at once, and the second is not there as a whole.
+                // Two lines at once, the second of which is incomplete.
                 write!(client, "{line}\n{line}").unwrap();
                 let expected = format!("{line} - so you said\n");
                 assert_eq!(
@@ -446,7 +445,7 @@ fn what_is_sent_back_stays_before_what_is_said_behind_it_however_little_a_write_
     }
 }
 
-/// Sends all bytes back, and keeps the last one to see it again.
+/// Sends all bytes back, and leaves the last one unused.
 struct Peeking;
 
 impl Protocol for Peeking {
@@ -458,7 +457,7 @@ impl Protocol for Peeking {
 }
 
 #[test]
-fn what_is_sent_back_and_kept_stays_in_its_place() {
+fn bytes_that_are_sent_back_and_not_consumed_stay_in_order() {
     let server = Server::builder().bind("127.0.0.1:0").unwrap().build().unwrap();
     server.spawn_tcp(|_| Peeking).unwrap();
     let mut client = connect(&server);

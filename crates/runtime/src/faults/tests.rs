@@ -1,5 +1,5 @@
-//! Small exchanges, with the Nth call of each kind failing, for every N: the server goes on
-//! whatever fails, and what a peer must not notice it does not notice.
+//! Small exchanges in which the Nth call of each kind fails, for every N. The server continues
+//! after each fault, and peers do not notice the ones that they must not notice.
 
 #![allow(clippy::unwrap_used, reason = "a panic is how a test fails")]
 
@@ -17,10 +17,10 @@ use rustix::io::Errno;
 use super::{Call, Fault, Plan};
 use crate::{Plan as RequestPlan, Request, Response, Server, ServerConfig, Service, tcp};
 
-/// How long anything may take that should come soon.
+/// How long a test waits for an event that is due soon.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// No exchange has so many calls of a kind.
+/// More calls of a kind than any exchange has.
 const CALLS_MAX: u64 = 300;
 
 /// Faults that a peer must not notice.
@@ -35,11 +35,11 @@ const FATAL: [Fault; 4] = [
     Fault::Error(Errno::TIMEDOUT),
 ];
 
-/// What a client sends, in pieces, and what it does when all is sent.
+/// What a client sends, in pieces, and what it does after that.
 #[derive(Clone, Copy)]
 struct Exchange {
     pieces: &'static [&'static str],
-    /// More than fits any buffer, behind the pieces.
+    /// The pieces, followed by more bytes than fit any buffer.
     filling: usize,
     serves: Serves,
 }
@@ -47,22 +47,22 @@ struct Exchange {
 #[derive(Clone, Copy)]
 enum Serves {
     Http,
-    /// As [`Http`](Self::Http), and the filling follows an interim response.
+    /// As [`Http`](Self::Http), but the filling is sent after an interim response.
     HttpWithContinue,
     Echo,
 }
 
-/// What the exchange goes over.
+/// The kind of socket.
 #[derive(Clone, Copy, Debug)]
 enum Over {
     Tcp,
     Unix,
 }
 
-/// A server, and where it is.
+/// A server and its address.
 struct Running {
     server: Server,
-    /// Where its socket is, if it is not one of TCP.
+    /// The path of its socket, if it is a Unix socket.
     path: Option<PathBuf>,
 }
 
@@ -291,7 +291,7 @@ impl Exchange {
         Running { server, path }
     }
 
-    /// Sends everything and returns what came until the connection ended, and how it ended.
+    /// Sends everything. Returns the bytes received until the connection ended, and how it ended.
     fn run(self, running: &Running) -> (String, io::Result<()>) {
         let mut socket = running.connect();
         let mut writer = socket.other_handle();
@@ -300,7 +300,7 @@ impl Exchange {
             let sent = (|| {
                 for piece in self.pieces {
                     writer.write_all(piece.as_bytes())?;
-                    // So that the pieces arrive one by one as a rule; nothing depends on it.
+                    // Usually makes the pieces arrive one by one. The test does not depend on it.
                     thread::yield_now();
                 }
                 if matches!(self.serves, Serves::HttpWithContinue) && is_told.recv().is_err() {
@@ -323,7 +323,7 @@ impl Exchange {
                 Err(error) => break Err(error),
             }
             if tells.is_some() && received.windows(CONTINUE.len()).any(|bytes| bytes == CONTINUE) {
-                // It may have ended with an error.
+                // The connection may have ended with an error.
                 let _ = tells.take().map(|tells| tells.send(()));
             }
         };
@@ -334,7 +334,7 @@ impl Exchange {
     }
 }
 
-/// What a client waits for that asked whether it may send its content.
+/// The interim response to `Expect: 100-continue`.
 const CONTINUE: &[u8] = b"HTTP/1.1 100 Continue\r\n\r\n";
 
 fn without_dates(text: &str) -> String {
@@ -350,7 +350,7 @@ fn eventually(what: &str, mut condition: impl FnMut() -> bool) {
     }
 }
 
-/// The exchange as it is without a fault.
+/// Returns the responses of the exchange without a fault.
 fn expected(exchange: Exchange) -> String {
     let plan = Arc::new(Plan::new(Call::Accept, u64::MAX, 0, Fault::OneByte));
     let running = exchange.server(&plan, Over::Tcp);
@@ -361,12 +361,12 @@ fn expected(exchange: Exchange) -> String {
     text
 }
 
-/// The exchange with a fault at the Nth call, for every N until there are no more calls.
+/// Checks the exchange with a fault at the Nth call, for every N up to the number of calls.
 fn check_each(name: &str, exchange: Exchange, over: Over, call: Call, fault: Fault) {
     check_rows(name, exchange, over, call, fault, 1);
 }
 
-/// The exchange with a fault at the Nth call and those behind it, so many in a row.
+/// Checks the exchange with `times` faults in a row from the Nth call, for every N.
 fn check_rows(name: &str, exchange: Exchange, over: Over, call: Call, fault: Fault, times: u64) {
     let is_invisible = INVISIBLE.contains(&fault);
     let expected = expected(exchange);
@@ -379,7 +379,7 @@ fn check_rows(name: &str, exchange: Exchange, over: Over, call: Call, fault: Fau
             format!("{name} over {over:?}, {call:?} number {first}, {times} times: {fault:?}");
         let (text, ended) = exchange.run(&running);
         if plan.struck() == 0 {
-            // Nothing went wrong, so nothing may be missing; and there is no call left that could
+            // No call has failed, so nothing may be missing, and there are no further calls to
             // fail.
             assert_eq!(
                 (text.len(), ended.is_ok()),
@@ -401,15 +401,15 @@ fn check_rows(name: &str, exchange: Exchange, over: Over, call: Call, fault: Fau
             let timed_out =
                 ended.as_ref().is_err_and(|error| error.kind() == io::ErrorKind::WouldBlock);
             assert!(!timed_out, "{what}: the connection stays open");
-            // Something may be missing at the end, but nothing is wrong. A handler that reads its
-            // content says what it met.
+            // The end may be missing, but the rest is correct. A handler that reads its content
+            // reports the error.
             let is_read_by_handler =
                 exchange.pieces.iter().any(|piece| piece.contains("POST /streamed"));
             let told = text.split_once("HTTP/1.1 400 ").filter(|_| is_read_by_handler);
             let right = told.map_or(&*text, |(before, _)| before);
             assert!(expected.starts_with(right), "{what}: {text:.300}");
         }
-        // Whatever happened to the first client, the next one is served.
+        // The next client is served in any case.
         let (text, ended) = exchange.run(&running);
         assert!(
             ended.is_ok() && text == expected,
@@ -428,7 +428,7 @@ fn check_rows(name: &str, exchange: Exchange, over: Over, call: Call, fault: Fau
     assert!(first > 1, "{name} has no {call:?}");
 }
 
-/// Each exchange with each of these faults.
+/// Checks each exchange with each of these faults.
 fn check_all(over: Over, call: Call, faults: &[Fault]) {
     for (name, exchange) in ALL {
         for fault in faults {
@@ -438,12 +438,12 @@ fn check_all(over: Over, call: Call, faults: &[Fault]) {
 }
 
 #[test]
-fn what_interrupts_a_read_is_not_noticed() {
+fn an_interrupted_read_is_not_noticed() {
     check_all(Over::Tcp, Call::Read, &INVISIBLE);
 }
 
 #[test]
-fn what_interrupts_a_write_is_not_noticed() {
+fn an_interrupted_write_is_not_noticed() {
     check_all(Over::Tcp, Call::Write, &INVISIBLE);
 }
 
@@ -458,12 +458,12 @@ fn a_write_that_fails_ends_its_connection_and_nothing_else() {
 }
 
 #[test]
-fn what_interrupts_a_read_of_a_unix_socket_is_not_noticed() {
+fn an_interrupted_read_of_a_unix_socket_is_not_noticed() {
     check_all(Over::Unix, Call::Read, &INVISIBLE);
 }
 
 #[test]
-fn what_interrupts_a_write_to_a_unix_socket_is_not_noticed() {
+fn an_interrupted_write_to_a_unix_socket_is_not_noticed() {
     check_all(Over::Unix, Call::Write, &INVISIBLE);
 }
 
@@ -478,7 +478,7 @@ fn a_write_to_a_unix_socket_that_fails_ends_its_connection_and_nothing_else() {
 }
 
 #[test]
-fn an_interim_response_is_whole_and_in_its_place_however_often_it_is_held_up() {
+fn an_interim_response_is_complete_and_in_order_however_often_its_write_fails() {
     let exchanges = [("continued", CONTINUED), ("continued behind another", CONTINUED_BEHIND)];
     for (name, exchange) in exchanges {
         for fault in INVISIBLE {
@@ -490,7 +490,7 @@ fn an_interim_response_is_whole_and_in_its_place_however_often_it_is_held_up() {
 }
 
 #[test]
-fn a_direction_that_cannot_be_ended_harms_nobody() {
+fn a_failed_shutdown_of_a_direction_is_harmless() {
     for fault in FATAL {
         for over in [Over::Tcp, Over::Unix] {
             check_each("refused", REFUSED, over, Call::Shutdown, fault);
@@ -499,10 +499,10 @@ fn a_direction_that_cannot_be_ended_harms_nobody() {
 }
 
 #[test]
-fn one_byte_at_a_time_says_the_same() {
+fn one_byte_at_a_time_gives_the_same_responses() {
     for (name, exchange) in ALL {
         let expected = expected(exchange);
-        // Those that are long would take long.
+        // Long exchanges would take too long.
         if exchange.filling + expected.len() > 10_000 {
             continue;
         }
@@ -527,13 +527,13 @@ fn one_byte_at_a_time_says_the_same() {
 }
 
 #[test]
-fn a_connection_that_is_gone_before_it_is_accepted_holds_up_nobody() {
+fn a_connection_that_is_aborted_before_accept_delays_no_other() {
     let expected = expected(PLAIN);
     for error in
         [Errno::CONNABORTED, Errno::INTR, Errno::CONNRESET, Errno::PERM, Errno::HOSTUNREACH]
     {
         for over in [Over::Tcp, Over::Unix] {
-            // Ten in a row: the next one is accepted at once, without a rest.
+            // Ten in a row: the next one is accepted at once, without a pause.
             let plan = Arc::new(Plan::new(Call::Accept, 1, 10, Fault::Error(error)));
             let running = PLAIN.server(&plan, over);
             assert_eq!(PLAIN.run(&running).0, expected, "{error:?}");
@@ -566,10 +566,10 @@ fn without_descriptors_an_idle_connection_makes_room() {
 }
 
 #[test]
-fn without_memory_accepting_rests_and_goes_on() {
+fn without_memory_accepting_pauses_and_continues() {
     let expected = expected(PLAIN);
     for error in [Errno::NOMEM, Errno::NOBUFS] {
-        // The second and third attempt fail: who is connected already is served meanwhile.
+        // The second and third attempt fail. Connected clients are served meanwhile.
         let plan = Arc::new(Plan::new(Call::Accept, 2, 4, Fault::Error(error)));
         let running = PLAIN.server(&plan, Over::Tcp);
         let server = &running.server;
@@ -588,7 +588,7 @@ fn without_memory_accepting_rests_and_goes_on() {
             let started = Instant::now();
             eventually("it has failed three times", || plan.struck() >= 3);
             ask();
-            // Each attempt is followed by a rest of 100 ms: no spinning.
+            // Each attempt is followed by a pause of 100 ms, so the loop does not spin.
             assert!(
                 started.elapsed() >= Duration::from_millis(50),
                 "{error:?}: {:?}",
@@ -603,7 +603,7 @@ fn without_memory_accepting_rests_and_goes_on() {
     }
 }
 
-/// Fails in the middle of a content.
+/// A reader that fails in the middle of a content.
 struct Breaks(usize);
 
 impl Read for Breaks {
@@ -616,7 +616,7 @@ impl Read for Breaks {
 }
 
 #[test]
-fn half_of_a_content_whose_end_is_that_of_the_connection_ends_in_a_reset() {
+fn an_incomplete_body_that_is_delimited_by_the_end_of_the_connection_ends_in_a_reset() {
     let plan = Arc::new(Plan::new(Call::Accept, u64::MAX, 0, Fault::OneByte));
     for reads in 0..5 {
         for version in ["1.0", "1.1"] {
@@ -631,7 +631,7 @@ fn half_of_a_content_whose_end_is_that_of_the_connection_ends_in_a_reset() {
             let mut received = Vec::new();
             let ended = socket.read_to_end(&mut received);
             let is_reset = ended.is_err_and(|error| error.kind() == io::ErrorKind::ConnectionReset);
-            // Chunks say themselves that the last one is missing.
+            // In a chunked body the missing last chunk is visible.
             assert_eq!(is_reset, version == "1.0", "{reads} reads, {version}: {received:?}");
             assert!(is_reset || !received.ends_with(b"0\r\n\r\n"));
             running.end();
@@ -640,7 +640,7 @@ fn half_of_a_content_whose_end_is_that_of_the_connection_ends_in_a_reset() {
 }
 
 #[test]
-fn a_plan_strikes_where_it_says() {
+fn a_plan_fails_exactly_the_given_calls() {
     let plan = Plan::new(Call::Read, 2, 2, Fault::OneByte);
     let moved: Vec<usize> = (0..5).map(|_| plan.before(Call::Read, 9).unwrap()).collect();
     assert_eq!(moved, [9, 1, 1, 9, 9]);

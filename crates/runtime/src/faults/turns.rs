@@ -1,8 +1,8 @@
-//! Who has the next turn on a loop that is busy: a request that comes meanwhile waits for a bounded
-//! number of others, however many there are.
+//! Fairness of a busy loop: a new request waits for a bounded number of others, however many there
+//! are.
 //!
-//! The loop is held up by a plan, which the watchdog does not take it from, until everything is in
-//! its place.
+//! A plan blocks the loop until everything is prepared. The watchdog does not take a loop from a
+//! plan.
 
 use std::io::{self, Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -17,7 +17,7 @@ use crate::{Plan, Request, Response, Server, ServerConfig, Service};
 
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// Notes what is asked for, and holds its event loop up while it plans `/hold`.
+/// Records the requested paths, and blocks its event loop while it plans `/hold`.
 struct Site {
     asked: Arc<Mutex<Vec<String>>>,
     holds: Mutex<mpsc::Sender<()>>,
@@ -39,7 +39,7 @@ impl Service for Site {
     }
 }
 
-/// A server with one event loop that can be held up.
+/// A server with one event loop that the test can block.
 struct Held {
     server: Server,
     asked: Arc<Mutex<Vec<String>>>,
@@ -50,8 +50,8 @@ struct Held {
 impl Held {
     fn start() -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        // Connections inherit it: a sender can be far ahead of the loop. Less is granted than asked
-        // for where the system has a bound, and then there is less to tell.
+        // Connections inherit it, so a sender can be far ahead of the loop. The system may grant
+        // less, and then the test checks less.
         SockRef::from(&listener).set_recv_buffer_size(4 << 20).unwrap();
         let config = ServerConfig::default().event_loops(1);
         let server = Server::builder().listener(listener).unwrap().config(config).build().unwrap();
@@ -78,7 +78,7 @@ impl Held {
         self.go_on.send(()).unwrap();
     }
 
-    /// How many requests came between the last time that the loop was held up and `/other`.
+    /// Returns the number of requests between the last `/hold` and `/other`.
     fn before_other(&self) -> usize {
         let asked = self.asked.lock();
         let held = asked.iter().rposition(|asked| asked == "/hold").unwrap();
@@ -105,7 +105,7 @@ fn is_answered(socket: &mut TcpStream) {
 }
 
 #[test]
-fn a_burst_of_connections_leaves_turns_to_those_that_are_there() {
+fn a_burst_of_connections_does_not_starve_existing_ones() {
     const BURST: usize = 400;
 
     let held = Held::start();
@@ -115,7 +115,7 @@ fn a_burst_of_connections_leaves_turns_to_those_that_are_there() {
     let mut holder = held.connect();
     ask(&mut holder, "/hold");
     held.is_held();
-    // The first of the burst holds the loop up again, when it is accepted.
+    // The first connection of the burst blocks the loop again when it is accepted.
     let mut burst: Vec<TcpStream> = (0..BURST).map(|_| held.connect()).collect();
     ask(&mut burst[0], "/hold");
     for socket in &mut burst[1..] {
@@ -126,7 +126,7 @@ fn a_burst_of_connections_leaves_turns_to_those_that_are_there() {
     ask(&mut other, "/other");
     held.go_on();
     is_answered(&mut other);
-    // 64 are accepted in a row.
+    // At most 64 connections are accepted in a row.
     let before = held.before_other();
     assert!(before <= 64, "{before} others came first");
     for socket in &mut burst {
@@ -136,8 +136,8 @@ fn a_burst_of_connections_leaves_turns_to_those_that_are_there() {
 }
 
 #[test]
-fn a_sender_that_is_always_ahead_leaves_turns_to_others() {
-    /// A long request has a short answer: the answers of all fit the system's buffers.
+fn a_sender_that_is_always_ahead_does_not_starve_others() {
+    /// Long requests with short responses, so that all responses fit the system's buffers.
     const FLOOD: usize = 10 << 20;
 
     let held = Held::start();
@@ -147,8 +147,8 @@ fn a_sender_that_is_always_ahead_leaves_turns_to_others() {
     let mut sender = held.connect();
     let request = format!("GET /flood HTTP/1.1\r\nHost: t\r\nX: {}\r\n\r\n", "x".repeat(8000));
     let requests = FLOOD / request.len();
-    // The loop is held up until the flood is there, and again in the middle of a turn of its
-    // sender.
+    // The loop is blocked until the flood has arrived, and again in the middle of its sender's
+    // turn.
     let mut holder = held.connect();
     ask(&mut holder, "/hold");
     held.is_held();
@@ -158,7 +158,7 @@ fn a_sender_that_is_always_ahead_leaves_turns_to_others() {
     let reading = thread::spawn(move || io::copy(&mut answers, &mut io::sink()));
     let (tell, is_ahead) = mpsc::channel();
     let writing = thread::spawn(move || {
-        // As much as the system takes is there before the loop goes on.
+        // The loop continues after the system has taken as much as it can.
         sender.set_nonblocking(true).unwrap();
         let flood = request.repeat(requests).into_bytes();
         let mut written = 0;
@@ -176,8 +176,8 @@ fn a_sender_that_is_always_ahead_leaves_turns_to_others() {
     ask(&mut other, "/other");
     held.go_on();
     is_answered(&mut other);
-    // Its turn is four reads of 128 KiB. It ends the one that it has, is given one by the poller,
-    // which may name it first, and four more because it is not done.
+    // A turn is four reads of 128 KiB. The sender finishes its current turn, gets one for an event,
+    // which the poller may report first, and up to four more after it has yielded.
     let before = held.before_other();
     assert!(before * 8000 <= 25 * 128 * 1024, "{before} requests came first, of {ahead} bytes");
     writing.join().unwrap();

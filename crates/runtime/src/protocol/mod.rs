@@ -19,12 +19,12 @@
 //!             complete                     Named             records the client's address
 //!   Http      head                         Read              reads; complete heads need no step
 //!             receiving: collected         Read, then Call   calls the handler
-//!             receiving: streamed          Stream            calls the handler, which reads the rest
+//!             receiving: streamed          Stream            calls the handler, which reads on
 //!             sending from a reader        Pump              reads and sends a piece of the body
 //!             skipping                     Read              reads and discards unread content
 //!   Raw       open                         Read, then Tell   calls the protocol, sends its output
 //!             bytes from other threads     Flush             sends them
-//!             its peer has ended           Wait              waits for other threads, or the deadline
+//!             its peer has ended           Wait              waits for threads, or its deadline
 //! ```
 //!
 //! A guest has its own service and its key for the execution policy, so that any guest can replace

@@ -1,4 +1,4 @@
-//! A service asked without a socket: the bytes go through the same HTTP code as those of a
+//! Calling a service without a socket. The bytes go through the same HTTP code as those of a
 //! connection.
 
 use std::sync::Arc;
@@ -17,11 +17,11 @@ use crate::service::request::Request;
 use crate::service::{Content, Plan, Service};
 use crate::transport::Peer;
 
-/// Returns what a server with this service would send to a peer that sends `input` and then nothing
-/// more: heads, contents and refusals as on the wire. Deadlines do not run, and a panic of the
-/// service is the caller's.
+/// Returns the bytes that a server with this service would send to a peer that sends `input` and
+/// nothing more: heads, contents and refusals as on the wire. There are no deadlines, and a panic
+/// of the service is not caught.
 ///
-/// For tests of services: see the framework's test client for a comfortable one.
+/// This is for tests of services. The framework's test client is more convenient for apps.
 ///
 /// ```
 /// use filoplume_runtime::{Peer, Request, Response, ServerConfig, answer_in_process};
@@ -68,12 +68,12 @@ struct Exchange<'a> {
     config: &'a ServerConfig,
     http: Http,
     sent: Vec<u8>,
-    /// Of the request at hand.
+    /// The route number of the current request.
     route_number: Option<u32>,
 }
 
 impl Exchange<'_> {
-    /// Takes one step; `false` if there is none left to take.
+    /// Takes one step. Returns `false` if there is none left.
     fn goes_on(&mut self, buffers: &mut Buffers) -> bool {
         if self.http.expects_head() {
             if let Some(head) = self.http.next_head(buffers, self.config) {
@@ -92,7 +92,8 @@ impl Exchange<'_> {
                 }
                 self.collect(buffers);
             }
-            // What comes is the end, or another protocol; the others are steps of other guests.
+            // The input or the connection ends, or another protocol follows. The remaining steps
+            // belong to other guests.
             Step::Read
             | Step::Linger
             | Step::Close
@@ -117,7 +118,7 @@ impl Exchange<'_> {
             self.http.leave_unread(&request, buffers, self.config);
             self.http.respond(&mut response, route, None, buffers, self.config);
         } else if request.head().framing().has_content() {
-            // Nobody else has anything.
+            // No other connection shares the budget.
             let memory = Memory::new(Some(usize::MAX));
             let taking = Taking::of(&plan, self.config, false, &memory);
             self.http.begin_content(request, route, &taking, buffers, self.config);
@@ -126,7 +127,8 @@ impl Exchange<'_> {
         }
     }
 
-    /// The content is long or of unknown length: all of it that was sent is decoded here.
+    /// Decodes a content that is long or of unknown length, as far as it was sent, and calls the
+    /// handler.
     fn stream(&mut self, streaming: Streaming, buffers: &mut Buffers) {
         let Streaming { mut request, route, content: Streamed { mut decoder, prefix, .. } } =
             streaming;
@@ -156,7 +158,7 @@ impl Exchange<'_> {
         buffers: &mut Buffers,
     ) {
         let mut response = self.service.call(request);
-        // There is no engine that counts them.
+        // Discards the number of caught panics: there is no engine to count them.
         take_caught();
         let responded = self.http.respond(&mut response, route, stream, buffers, self.config);
         self.collect(buffers);

@@ -6,9 +6,9 @@ use crate::error::Result;
 use crate::service::request::Request;
 use crate::service::response::Response;
 
-/// The requests of a server, one after the other. Ends when the server has shut down.
+/// An iterator over the requests of a server. It ends when the server has shut down.
 ///
-/// Any number of threads may pull: each clone is a handle to the same queue.
+/// Any number of threads may pull requests: each clone is a handle to the same queue.
 ///
 /// ```no_run
 /// use filoplume_runtime::Server;
@@ -31,14 +31,14 @@ impl Incoming {
         Self { server }
     }
 
-    /// Answers each request with what `handler` returns, on the engine itself: many at once, and
-    /// none waits for one that blocks. Returns when the server has shut down.
+    /// Answers each request with the result of `handler`. The engine calls it, so many requests are
+    /// handled at once, and none waits for one that blocks. Returns when the server has shut down.
     ///
-    /// This takes the place of [`Iterator::for_each`], which would answer one after the other.
+    /// This method shadows [`Iterator::for_each`], which would handle one request after the other.
     ///
     /// # Errors
     ///
-    /// If the engine cannot start, or serves already.
+    /// Returns an error if the engine cannot start, or if the server is serving already.
     pub fn for_each<F, R>(self, handler: F) -> Result<()>
     where
         F: Fn(Request) -> R + Send + Sync + 'static,
@@ -51,8 +51,8 @@ impl Incoming {
 impl Iterator for Incoming {
     type Item = IncomingRequest;
 
-    /// Waits for the next request. `None` once the server has shut down, if it serves otherwise, or
-    /// when [`Server::unblock`] woke this thread.
+    /// Waits for the next request. Returns `None` once the server has shut down, if the server
+    /// answers its requests in another way, or if [`Server::unblock`] woke this thread.
     fn next(&mut self) -> Option<IncomingRequest> {
         self.server.recv().ok()
     }

@@ -1,4 +1,4 @@
-//! What the user holds: a server, from its addresses to its end.
+//! The server as programs use it: binding, serving and shutting down.
 
 pub(crate) mod in_process;
 pub(crate) mod incoming;
@@ -25,7 +25,7 @@ use crate::queue::{MessageQueue, RecvError};
 use crate::service::tcp::TcpService;
 use crate::service::{Service, Site};
 
-/// A server that is bound to its addresses. It begins to answer when it is told how: by
+/// A server that is bound to its addresses. It answers requests after a call of
 /// [`serve`](Self::serve) or [`incoming`](Self::incoming). Clones are handles to the same server.
 ///
 /// ```no_run
@@ -51,7 +51,7 @@ struct Shared {
 
 enum State {
     Bound {
-        /// `None`: the builder was given none.
+        /// `None` if the builder was given none.
         config: Option<Box<ServerConfig>>,
         bound: Vec<Bound>,
     },
@@ -59,22 +59,22 @@ enum State {
         engine: Arc<Engine>,
         requests: Option<MessageQueue<IncomingRequest>>,
     },
-    /// Shut down before it served, or failed to start.
+    /// The server was shut down before it served, or failed to start.
     Ended,
 }
 
 impl Server {
-    /// Binds an address, with the default configuration. The first one counts that can be bound, if
-    /// a name has several.
+    /// Binds an address, with the default configuration. If a name has several addresses, binds the
+    /// first one that can be bound.
     ///
     /// # Errors
     ///
-    /// If the address cannot be resolved or bound, such as one that is in use.
+    /// Returns an error if the address cannot be resolved or bound, such as one that is in use.
     pub fn bind(address: impl ToSocketAddrs + ToString) -> Result<Self> {
         Self::builder().bind(address)?.build()
     }
 
-    /// Returns a builder, for several addresses and a configuration.
+    /// Returns a builder, for several addresses or another configuration.
     pub fn builder() -> ServerBuilder {
         ServerBuilder::default()
     }
@@ -101,8 +101,8 @@ impl Server {
         Ok(())
     }
 
-    /// Begins to answer requests with `service` and returns at once. The server goes on when its
-    /// handles are dropped; keep one, or a [`ShutdownHandle`], to end it.
+    /// Starts to answer requests with `service` and returns at once. The server continues when its
+    /// handles are dropped. Keep one, or a [`ShutdownHandle`], to end it.
     ///
     /// # Errors
     ///
@@ -111,8 +111,8 @@ impl Server {
         self.start(Answerer::Service(Arc::new(Site::new(service))), None).map(drop)
     }
 
-    /// Serves a raw TCP service until the server is shut down: what comes is not HTTP, unless
-    /// the service says so ([`tcp::http`](crate::tcp::http)).
+    /// Serves a raw TCP service until the server has shut down. Connections do not speak HTTP,
+    /// unless the service switches to it ([`tcp::http`](crate::tcp::http)).
     ///
     /// ```no_run
     /// use filoplume_runtime::{Server, tcp};
@@ -140,14 +140,14 @@ impl Server {
         self.start(Answerer::Tcp(Arc::new(service)), None).map(drop)
     }
 
-    /// Waits until the server has shut down. Returns at once if it does not serve.
+    /// Waits until the server has shut down. Returns at once if the server is not serving.
     pub fn wait(&self) {
         if let Some(engine) = self.engine() {
             engine.wait();
         }
     }
 
-    /// Returns the requests, to be pulled one by one or handled by a closure.
+    /// Returns the requests, as an iterator or for [`Incoming::for_each`].
     pub fn incoming(&self) -> Incoming {
         Incoming::new(self.clone())
     }
@@ -156,54 +156,55 @@ impl Server {
     ///
     /// # Errors
     ///
-    /// If the server has shut down, or [`unblock`](Self::unblock) was called.
+    /// Returns an error if the server has shut down, or if [`unblock`](Self::unblock) was called.
     pub fn recv(&self) -> Result<IncomingRequest, RecvError> {
         self.requests()?.recv()
     }
 
-    /// Returns the next request if one waits already.
+    /// Returns the next request if one is waiting.
     ///
     /// # Errors
     ///
-    /// As [`recv`](Self::recv), and if none waits.
+    /// As [`recv`](Self::recv), and an error if none is waiting.
     pub fn try_recv(&self) -> Result<IncomingRequest, RecvError> {
         self.requests()?.try_recv()
     }
 
-    /// Waits for the next request, `timeout` at most.
+    /// Waits for the next request, for `timeout` at most.
     ///
     /// # Errors
     ///
-    /// As [`recv`](Self::recv), and if the time is over.
+    /// As [`recv`](Self::recv), and an error if the timeout has passed.
     pub fn recv_timeout(&self, timeout: Duration) -> Result<IncomingRequest, RecvError> {
         self.requests()?.recv_timeout(timeout)
     }
 
-    /// Makes one thread that waits in [`recv`](Self::recv), or the next one that would, return
-    /// without a request.
+    /// Makes [`recv`](Self::recv) return without a request in one thread: one that is waiting, or
+    /// otherwise the next one that would wait.
     pub fn unblock(&self) {
         if let Ok(requests) = self.requests() {
             requests.unblock();
         }
     }
 
-    /// Returns a handle that shuts the server down, from any thread.
+    /// Returns a handle that shuts the server down from any thread.
     pub fn shutdown_handle(&self) -> ShutdownHandle {
         ShutdownHandle { server: self.clone() }
     }
 
-    /// Shuts down on SIGTERM and SIGINT; a second signal ends the process at once.
+    /// Shuts the server down on SIGTERM and SIGINT. A second signal ends the process at once.
     ///
     /// # Errors
     ///
-    /// If the system does not let this program listen to signals.
+    /// Returns an error if the signal handlers cannot be installed.
     #[cfg(unix)]
     pub fn shutdown_on_signals(&self) -> Result<()> {
         signal::shutdown_on_signals(self.shutdown_handle())
             .map_err(|source| Kind::Signals { source }.into())
     }
 
-    /// Returns a reading of all counters and gauges; `None` if the server does not serve yet.
+    /// Returns the values of all counters and gauges. Returns `None` if the server has not served
+    /// yet.
     pub fn metrics(&self) -> Option<Metrics> {
         self.engine().map(|engine| engine.metrics())
     }
@@ -235,7 +236,7 @@ impl Server {
         }
     }
 
-    /// The queue of requests; pulling the first one starts the engine.
+    /// Returns the queue of requests. The first call starts the engine.
     fn requests(&self) -> Result<MessageQueue<IncomingRequest>, RecvError> {
         let capacity = match &*self.shared.state.lock() {
             State::Serving { requests, .. } => return requests.clone().ok_or(RecvError::Closed),
@@ -248,7 +249,7 @@ impl Server {
         let requests = MessageQueue::new(capacity);
         match self.start(Answerer::Program(requests.clone()), Some(requests.clone())) {
             Ok(_) => Ok(requests),
-            // Another thread was faster.
+            // Another thread has started the engine meanwhile.
             Err(error) if error.is_already_serving() => match &*self.shared.state.lock() {
                 State::Serving { requests: Some(requests), .. } => Ok(requests.clone()),
                 _ => Err(RecvError::Closed),
@@ -269,7 +270,7 @@ impl fmt::Debug for Server {
     }
 }
 
-/// Returns the configuration that counts: the builder's, else the service's, else the default.
+/// Returns the builder's configuration, otherwise the service's, otherwise the default.
 fn choose_config(built: Option<Box<ServerConfig>>, own: Option<ServerConfig>) -> ServerConfig {
     match (built, own) {
         (Some(built), own) => {
@@ -305,33 +306,34 @@ pub struct ServerBuilder {
 }
 
 impl ServerBuilder {
-    /// Binds an address, beside those bound before. Peers wait until the server serves.
+    /// Binds one more address. Peers can connect, and wait until the server serves.
     ///
     /// # Errors
     ///
-    /// If the address cannot be resolved or bound.
+    /// Returns an error if the address cannot be resolved or bound.
     pub fn bind(mut self, address: impl ToSocketAddrs + ToString) -> Result<Self> {
         let name = address.to_string();
         self.bound.push(listener::bind(address, &name)?);
         Ok(self)
     }
 
-    /// Binds a Unix socket, beside those bound before. The file goes away with the server.
+    /// Binds one more address, a Unix socket. The server removes its file when it ends.
     ///
     /// # Errors
     ///
-    /// If the path cannot be bound; a file that a dead server left is replaced.
+    /// Returns an error if the path cannot be bound. A socket file on which no server listens is
+    /// replaced.
     #[cfg(unix)]
     pub fn bind_unix(mut self, path: impl AsRef<Path>) -> Result<Self> {
         self.bound.push(listener::bind_unix(path.as_ref())?);
         Ok(self)
     }
 
-    /// Takes a socket that was bound elsewhere, such as by a supervisor.
+    /// Adds a listener that was bound elsewhere, such as by a supervisor.
     ///
     /// # Errors
     ///
-    /// If the system does not answer for it.
+    /// Returns an error if the socket cannot be made non-blocking or has no address.
     pub fn listener(mut self, listener: TcpListener) -> Result<Self> {
         let bound = Bound::from_std(listener)
             .map_err(|source| Kind::Start { what: "to listen", source })?;
@@ -339,19 +341,21 @@ impl ServerBuilder {
         Ok(self)
     }
 
-    /// Expects a PROXY header at the start of every connection to the address that was bound last,
-    /// and takes from it who [the peer](crate::Request::peer) is. Both versions are understood.
+    /// Expects a PROXY header, of version 1 or 2, at the start of every connection to the address
+    /// that was bound last. [The peer](crate::Request::peer) of its requests is the client that the
+    /// header names.
     ///
-    /// It belongs to an address and not to the configuration because it is a matter of trust:
-    /// whoever reaches the address can pretend to be anybody, so only proxies may reach it, and the
-    /// address beside it for health checks and the neighbours has none. For the same reason the
-    /// header is not optional: a connection without a valid one is closed, logged and counted in
+    /// This is a setting of an address, not of the configuration, because it is a matter of trust.
+    /// A peer that reaches the address can claim any client address, so only proxies may reach it.
+    /// Other addresses of the same server, such as one for health checks, can do without. For the
+    /// same reason the header is not optional: a connection without a valid header is closed,
+    /// logged and counted in
     /// [`Metrics::proxy_headers_refused`](crate::Metrics::proxy_headers_refused).
     ///
-    /// A proxy that speaks for itself (`LOCAL`), does not know its client (`UNKNOWN`, `UNSPEC`), or
-    /// has it by something else than TCP is shown as the socket has it. The header counts against
-    /// the [deadline of the head](ServerConfig::head_timeout) and has at most 536 bytes, which is
-    /// what fits the smallest segment.
+    /// The peer is the socket's peer if the proxy connects on its own behalf (`LOCAL`), does not
+    /// know its client (`UNKNOWN`, `UNSPEC`), or its client does not use TCP. The header counts
+    /// against the [deadline of the head](ServerConfig::head_timeout). It has at most 536 bytes,
+    /// which fit the smallest segment.
     ///
     /// ```
     /// use filoplume_runtime::Server;
@@ -367,15 +371,15 @@ impl ServerBuilder {
     ///
     /// # Errors
     ///
-    /// If nothing was bound before.
+    /// Returns an error if nothing was bound before.
     pub fn proxy_protocol(mut self) -> Result<Self> {
         let bound = self.bound.last_mut().ok_or(Kind::NoListener)?;
         bound.expects_proxy_header = true;
         Ok(self)
     }
 
-    /// Sets the configuration. It replaces all of the [service's own](Service::config), if that has
-    /// one; without a call of this method the service's own counts, and otherwise the default.
+    /// Sets the configuration. It replaces the [service's own](Service::config) as a whole. Without
+    /// a call of this method the server uses the service's configuration, or otherwise the default.
     pub fn config(mut self, config: ServerConfig) -> Self {
         self.config = Some(Box::new(config));
         self
@@ -385,7 +389,7 @@ impl ServerBuilder {
     ///
     /// # Errors
     ///
-    /// If no address was bound.
+    /// Returns an error if no address was bound.
     pub fn build(self) -> Result<Server> {
         if self.bound.is_empty() {
             return Err(Error::from(Kind::NoListener));
@@ -414,14 +418,15 @@ pub struct ShutdownHandle {
 }
 
 impl ShutdownHandle {
-    /// Stops accepting, finishes what was begun, closes idle connections, and ends by the
-    /// configured [drain timeout](ServerConfig::drain_timeout) at the latest. Returns at once.
+    /// Begins to shut down: the server stops accepting, closes idle connections, and finishes
+    /// exchanges that have begun. It ends when the configured [drain
+    /// timeout](ServerConfig::drain_timeout) has passed at the latest. Returns at once.
     pub fn shutdown(&self) {
         self.end(None);
     }
 
-    /// As [`shutdown`](Self::shutdown), with a timeout of its own. Called again it can only shorten
-    /// the time.
+    /// As [`shutdown`](Self::shutdown), with the given drain timeout. A further call can only
+    /// shorten the time.
     pub fn shutdown_within(&self, timeout: Duration) {
         self.end(Some(timeout));
     }
