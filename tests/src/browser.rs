@@ -1,4 +1,4 @@
-//! A real browser without a window, driven over its DevTools protocol.
+//! A headless browser, driven over its DevTools protocol.
 
 use std::io::{BufRead, BufReader};
 use std::net::TcpStream;
@@ -10,10 +10,10 @@ use serde_json::{Value, json};
 use tungstenite::stream::MaybeTlsStream;
 use tungstenite::{Message, WebSocket};
 
-/// What the programs are called that will do.
+/// The names of usable programs.
 const NAMES: [&str; 4] = ["chromium", "chromium-browser", "google-chrome", "chrome"];
 
-/// A browser on a busy machine takes its time.
+/// Generous, because a browser is slow on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(120);
 
 /// A running browser with one page. It ends with its test.
@@ -26,7 +26,8 @@ pub struct Browser {
 }
 
 impl Browser {
-    /// Starts it with its files in `folder`. `None`, and a word about it, if none is installed.
+    /// Starts a browser with its files in `folder`. Returns `None`, and reports a skipped test, if
+    /// none is installed.
     pub fn start(folder: &Path) -> Option<Self> {
         let Some(process) = NAMES.iter().find_map(|name| spawn(name, folder)) else {
             skip::without("chromium");
@@ -56,18 +57,18 @@ impl Browser {
         browser
     }
 
-    /// Opens a page and waits until it is there.
+    /// Opens a page and waits until it is complete.
     pub fn open(&mut self, url: &str) {
         let opened = self.call("Page.navigate", &json!({"url": url}));
         assert!(opened.get("errorText").is_none(), "{url} cannot be opened: {opened}");
         self.wait_for("document.readyState === 'complete' && location.href !== 'about:blank'");
     }
 
-    /// Returns what a script evaluates to.
+    /// Returns the value of a script.
     ///
     /// # Panics
     ///
-    /// If the script throws, or the page is being replaced.
+    /// Panics if the script throws, or the page is being replaced.
     #[track_caller]
     pub fn evaluate(&mut self, script: &str) -> Value {
         self.try_evaluate(script).unwrap_or_else(|error| panic!("{script} failed: {error}"))
@@ -82,11 +83,11 @@ impl Browser {
         }
     }
 
-    /// Waits until a script is true. What fails while one page replaces another is tried again.
+    /// Waits until a script is true. Retries scripts that fail while one page replaces another.
     ///
     /// # Panics
     ///
-    /// If it is not within two minutes.
+    /// Panics if it is not true within two minutes.
     #[track_caller]
     pub fn wait_for(&mut self, script: &str) {
         let end = Instant::now() + PATIENCE;
@@ -103,7 +104,7 @@ impl Browser {
         }
     }
 
-    /// Waits for an element that a selector finds on a page that is complete, and clicks it.
+    /// Waits for an element that the selector finds on a complete page, and clicks it.
     #[track_caller]
     pub fn click(&mut self, selector: &str) {
         let element = find(selector);
@@ -111,7 +112,7 @@ impl Browser {
         self.evaluate(&format!("{element}.click()"));
     }
 
-    /// Waits for a field that a selector finds on a page that is complete, and types into it.
+    /// Waits for a field that the selector finds on a complete page, and types into it.
     #[track_caller]
     pub fn fill(&mut self, selector: &str, text: &str) {
         let element = find(selector);

@@ -1,4 +1,4 @@
-//! The examples as processes of their own.
+//! Running the examples as separate processes.
 
 use std::env;
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -11,7 +11,7 @@ use crate::client::Client;
 use crate::process::Process;
 use crate::wait::{eventually, eventually_within};
 
-/// An example program, built as these tests are.
+/// An example program, built with the same profile as these tests.
 #[derive(Clone, Copy, Debug)]
 pub struct Example(pub &'static str);
 
@@ -23,7 +23,7 @@ pub struct Child {
 }
 
 impl Example {
-    /// Where the program is.
+    /// Returns the path of the program.
     pub fn path(self) -> PathBuf {
         let path = profile_folder().join(self.0);
         build();
@@ -37,7 +37,7 @@ impl Example {
         self.start_with(&[])
     }
 
-    /// Starts it with a free address and more as its arguments.
+    /// Starts it with a free address and further arguments.
     #[track_caller]
     pub fn start_with(self, arguments: &[&str]) -> Child {
         let address = free_address();
@@ -46,7 +46,7 @@ impl Example {
         Child::start(command, address)
     }
 
-    /// Starts it with a free address, and no more than so many descriptors.
+    /// Starts it with a free address and a limit of file descriptors.
     #[track_caller]
     pub fn start_with_descriptors(self, descriptors_max: usize) -> Child {
         let address = free_address();
@@ -56,11 +56,11 @@ impl Example {
         Child::start(command, address)
     }
 
-    /// Starts it as a user who may have no more than so many threads. `None`, and a word about it,
-    /// if that cannot be arranged.
+    /// Starts it as a user with a limit of threads. Returns `None`, and reports a skipped test, if
+    /// that is not possible.
     #[track_caller]
     pub fn start_with_threads(self, threads_max: usize) -> Option<Child> {
-        // A number that no user and no other run of the tests has, so that nobody else's threads
+        // A user ID that no other user and no other run of the tests has, so that no other threads
         // count.
         let number = (200_000 + process::id()).to_string();
         let user = ["--reuid", &number, "--clear-groups"];
@@ -82,8 +82,8 @@ impl Example {
         Some(Child::start(command, address))
     }
 
-    /// Starts it by a shell, `shell` with `-c` and a script that ends in `exec "$0" "$@"`, with a
-    /// free address and more as its arguments.
+    /// Starts it from a shell, with a free address and further arguments. `shell` has `-c` and a
+    /// script that ends with `exec "$0" "$@"`.
     #[track_caller]
     pub fn start_by(self, shell: &[&str], script: &str, arguments: &[&str]) -> Child {
         let address = free_address();
@@ -93,7 +93,7 @@ impl Example {
         Child::start(command, address)
     }
 
-    /// Starts one that is no web server, on a free port.
+    /// Starts an example that is not a web server, on a free port.
     #[track_caller]
     pub fn start_tcp(self, threads: usize) -> Child {
         let address = free_address();
@@ -102,7 +102,7 @@ impl Example {
         Child::start_until(command, address, || TcpStream::connect(address).is_ok())
     }
 
-    /// Starts it where it always listens.
+    /// Starts an example with a fixed address.
     #[track_caller]
     pub fn start_at(self, address: SocketAddr) -> Child {
         Child::start(Command::new(self.path()), address)
@@ -139,18 +139,18 @@ impl Child {
         started
     }
 
-    /// Where it listens.
+    /// Returns the address on which it listens.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// A new connection to it.
+    /// Connects to it.
     #[track_caller]
     pub fn client(&self) -> Client {
         Client::connect(self.address)
     }
 
-    /// What the system knows of it.
+    /// Returns the process, to read its resource usage.
     pub fn process(&self) -> Process {
         Process::new(self.child.id())
     }
@@ -162,7 +162,7 @@ impl Child {
         assert!(status.success(), "the signal was not sent");
     }
 
-    /// How it ended, if it has.
+    /// Returns its exit status if it has ended.
     pub fn exit_status(&mut self) -> Option<ExitStatus> {
         self.child.try_wait().unwrap()
     }
@@ -185,7 +185,7 @@ impl Drop for Child {
     }
 }
 
-/// Whether a program can be run; says that a test is skipped if not.
+/// Returns whether a program can be run. Reports a skipped test if not.
 pub fn installed(program: &str) -> bool {
     let version = Command::new(program).arg("-V").stdin(Stdio::null()).output();
     if version.is_err() {
@@ -194,12 +194,12 @@ pub fn installed(program: &str) -> bool {
     version.is_ok()
 }
 
-/// An address that was free a moment ago.
+/// Returns an address that was free a moment ago.
 pub fn free_address() -> SocketAddr {
     TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap()
 }
 
-/// The folder of this profile's programs: `target/debug`, say.
+/// Returns the folder of this profile's programs, such as `target/debug`.
 fn profile_folder() -> PathBuf {
     let test = env::current_exe().unwrap();
     test.parent()
@@ -208,10 +208,10 @@ fn profile_folder() -> PathBuf {
         .to_owned()
 }
 
-/// Builds the examples, once per test program: they must not be older than the engine.
+/// Builds the examples, once per test program, because they must not be older than the engine.
 ///
-/// The whole workspace is named, and `--examples` with it, because cargo then chooses the same
-/// features of all dependencies as `cargo test --workspace` does, and compiles none of them twice.
+/// Builds the whole workspace with `--examples`, because cargo then selects the same features of
+/// all dependencies as `cargo test --workspace` does, and compiles none of them twice.
 fn build() {
     static BUILT: OnceLock<()> = OnceLock::new();
     BUILT.get_or_init(|| {

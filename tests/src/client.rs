@@ -9,17 +9,17 @@ use std::time::{Duration, Instant};
 
 use crate::wait::DEADLINE;
 
-/// How long one read may wait before the deadline is looked at.
+/// How long one read may wait before the deadline is checked.
 const TICK: Duration = Duration::from_millis(20);
 
 /// A connection.
 #[derive(Debug)]
 pub struct Client {
     socket: Socket,
-    /// What was read and not used.
+    /// Bytes that were read and not used.
     input: Vec<u8>,
     deadline: Duration,
-    /// How long one read waits now.
+    /// The current read timeout of the socket.
     tick: Option<Duration>,
 }
 
@@ -29,7 +29,7 @@ enum Socket {
     Unix(UnixStream),
 }
 
-/// A response, as it came.
+/// A response as it was received.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Response {
     /// The status code.
@@ -38,16 +38,16 @@ pub struct Response {
     pub lines: Vec<String>,
     /// The content.
     pub body: Vec<u8>,
-    /// How the end of the content was found.
+    /// How the content is delimited.
     pub framing: Framing,
-    /// The lengths of the chunks, if there were any.
+    /// The lengths of the chunks, if it is chunked.
     pub chunks: Vec<usize>,
 }
 
-/// How a response says where it ends.
+/// How the content of a response is delimited.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Framing {
-    /// It can have no content.
+    /// The response cannot have content.
     None,
     /// By its length.
     Length,
@@ -64,12 +64,12 @@ pub enum Ended {
     Closed(Vec<u8>),
     /// The peer reset the connection, with these bytes of a response before it.
     Reset(Vec<u8>),
-    /// Nothing came in time beyond these bytes.
+    /// The deadline passed after these bytes.
     Silent(Vec<u8>),
 }
 
 impl Ended {
-    /// Whether something of a response had come: it is cut off.
+    /// Returns whether a part of a response was received.
     pub fn is_truncated(&self) -> bool {
         match self {
             Self::Closed(bytes) | Self::Reset(bytes) | Self::Silent(bytes) => !bytes.is_empty(),
@@ -97,11 +97,11 @@ impl Client {
             .unwrap_or_else(|error| panic!("cannot connect to {address}: {error}"))
     }
 
-    /// Connects over TCP, if the server lets it.
+    /// Connects over TCP.
     ///
     /// # Errors
     ///
-    /// Those of the system.
+    /// Returns the error of the system.
     pub fn try_connect(address: SocketAddr) -> io::Result<Self> {
         let stream = TcpStream::connect_timeout(&address, DEADLINE)?;
         stream.set_nodelay(true)?;
@@ -129,13 +129,13 @@ impl Client {
         }
     }
 
-    /// Waits for answers no longer than this.
+    /// Sets how long to wait for responses.
     pub fn patience(mut self, deadline: Duration) -> Self {
         self.deadline = deadline;
         self
     }
 
-    /// The socket below.
+    /// Returns the socket.
     pub fn tcp(&self) -> &TcpStream {
         match &self.socket {
             Socket::Tcp(stream) => stream,
@@ -150,7 +150,7 @@ impl Client {
         self
     }
 
-    /// Sends bytes, if the peer takes them.
+    /// Sends bytes.
     ///
     /// # Errors
     ///
@@ -179,7 +179,7 @@ impl Client {
         self.send([head.as_bytes(), content].concat()).response()
     }
 
-    /// Ends the direction to the server.
+    /// Closes the direction to the server.
     pub fn finish(&mut self) -> &mut Self {
         match &self.socket {
             Socket::Tcp(stream) => stream.shutdown(Shutdown::Write).unwrap(),
@@ -194,13 +194,13 @@ impl Client {
         self.try_response().unwrap_or_else(|ended| panic!("no response: {ended}"))
     }
 
-    /// Reads the response to a `HEAD`: it has no content whatever it says.
+    /// Reads the response to a `HEAD`, which has no content whatever its head says.
     #[track_caller]
     pub fn head_response(&mut self) -> Response {
         self.read_head_only().unwrap_or_else(|ended| panic!("no response: {ended}"))
     }
 
-    /// Reads a response, if one comes whole.
+    /// Reads a complete response.
     ///
     /// # Errors
     ///
@@ -226,7 +226,7 @@ impl Client {
         Ok(response)
     }
 
-    /// Reads a response head and leaves what follows.
+    /// Reads a response head and leaves the bytes after it.
     ///
     /// # Errors
     ///
@@ -243,7 +243,7 @@ impl Client {
         Ok(Response::parse(&head))
     }
 
-    /// Reads to the end of the connection; fails if it does not end, or is reset.
+    /// Reads to the end of the connection. Panics if it does not end, or is reset.
     #[track_caller]
     pub fn read_to_end(&mut self) -> Vec<u8> {
         match self.read_until_end() {
@@ -252,7 +252,7 @@ impl Client {
         }
     }
 
-    /// Reads until the connection ends, however it does.
+    /// Reads until the connection ends in any way.
     pub fn read_until_end(&mut self) -> Ended {
         loop {
             if let Err(ended) = self.fill() {
@@ -261,14 +261,14 @@ impl Client {
         }
     }
 
-    /// Fails unless the connection ends, in order and without another byte.
+    /// Panics unless the connection ends in an orderly way and without another byte.
     #[track_caller]
     pub fn is_closed(&mut self) {
         let rest = self.read_to_end();
         assert!(rest.is_empty(), "more came: {}", rest.escape_ascii());
     }
 
-    /// Fails if anything comes within `time`, or the connection ends.
+    /// Panics if anything is received within `time`, or the connection ends.
     #[track_caller]
     pub fn is_silent_for(&mut self, time: Duration) {
         let patience = std::mem::replace(&mut self.deadline, time);
@@ -281,14 +281,14 @@ impl Client {
         }
     }
 
-    /// Fails unless the connection still answers.
+    /// Panics unless the connection still answers a request.
     #[track_caller]
     pub fn is_alive(&mut self) {
         assert_eq!(self.get("/still-there").text(), "GET /still-there");
     }
 
-    /// Sends one byte each `interval` until the server says something, ends, or all is sent.
-    /// Returns how long it took.
+    /// Sends one byte per `interval` until the server sends something, closes, or all bytes are
+    /// sent. Returns how long it took.
     pub fn drip(&mut self, bytes: &[u8], interval: Duration) -> Duration {
         let started = Instant::now();
         let patience = std::mem::replace(&mut self.deadline, interval);
@@ -301,7 +301,7 @@ impl Client {
         started.elapsed()
     }
 
-    /// Reads some bytes at most, and keeps none.
+    /// Reads at most `bytes_max` bytes and discards them.
     ///
     /// # Errors
     ///
@@ -324,7 +324,7 @@ impl Client {
     }
 
     fn set_tick(&mut self, tick: Duration) {
-        // Zero would be no timeout at all.
+        // A timeout of zero is not allowed.
         let tick = Some(tick.max(Duration::from_micros(100)));
         if self.tick == tick {
             return;
@@ -362,7 +362,7 @@ impl Client {
         }
     }
 
-    /// Reads until `length` bytes are here.
+    /// Reads until `length` bytes are in the input.
     fn need(&mut self, length: usize, response: &Response) -> Result<(), Ended> {
         while self.input.len() < length {
             self.fill_for(response)?;
@@ -370,7 +370,7 @@ impl Client {
         Ok(())
     }
 
-    /// Reads more of a response whose head was there.
+    /// Reads more of a response whose head is complete.
     fn fill_for(&mut self, response: &Response) -> Result<(), Ended> {
         let with_head = |mut bytes: Vec<u8>| {
             bytes.splice(0..0, response.lines[0].bytes());
@@ -436,13 +436,13 @@ impl Response {
         response
     }
 
-    /// The content as text.
+    /// Returns the content as text.
     #[track_caller]
     pub fn text(&self) -> &str {
         std::str::from_utf8(&self.body).expect("the content is text")
     }
 
-    /// The value of a header; fails if there are several.
+    /// Returns the value of a header. Panics if there are several.
     #[track_caller]
     pub fn header(&self, name: &str) -> Option<&str> {
         let all = self.headers(name);
@@ -450,7 +450,7 @@ impl Response {
         all.first().copied()
     }
 
-    /// The values of all headers of that name.
+    /// Returns the values of all headers of that name.
     pub fn headers(&self, name: &str) -> Vec<&str> {
         let pairs = self.lines[1..].iter().filter_map(|line| line.split_once(':'));
         pairs
@@ -459,7 +459,7 @@ impl Response {
             .collect()
     }
 
-    /// Whether the server says that it closes.
+    /// Returns whether the server announces that it closes.
     pub fn closes(&self) -> bool {
         self.headers("connection").iter().any(|value| value.to_ascii_lowercase().contains("close"))
     }
@@ -472,7 +472,7 @@ impl fmt::Debug for Response {
     }
 }
 
-/// Ends a connection with a reset, as a client that crashed.
+/// Ends a connection with a reset, like a client that has crashed.
 pub fn reset(client: Client) {
     socket2::SockRef::from(client.tcp()).set_linger(Some(Duration::ZERO)).unwrap();
     drop(client);

@@ -1,7 +1,7 @@
 //! Reads the conformance corpus: cases in Markdown, in the format that `tests/corpus/README.md`
 //! describes.
 //!
-//! `filoplume-http1` includes this file in its tests, so it knows nothing but the standard library.
+//! `filoplume-http1` includes this file in its tests, so it uses only the standard library.
 
 use std::fmt::{self, Write as _};
 use std::fs;
@@ -9,7 +9,7 @@ use std::iter;
 use std::ops::Range;
 use std::path::Path;
 
-/// One input and what has to be made of it.
+/// One input and its expected events.
 #[derive(Clone, Debug)]
 pub struct Case {
     /// The name of its file.
@@ -18,9 +18,9 @@ pub struct Case {
     pub line: usize,
     /// Its heading.
     pub name: String,
-    /// The bytes that a peer sends.
+    /// The bytes that the peer sends.
     pub input: Vec<u8>,
-    /// What has to be understood, a line each.
+    /// The expected events, one per line.
     pub events: Vec<String>,
     /// The lines of the file in which the events are, counted from zero.
     pub events_at: Range<usize>,
@@ -33,27 +33,27 @@ impl fmt::Display for Case {
 }
 
 impl Case {
-    /// The events, message by message. The last event of each tells what becomes of the connection.
+    /// Returns the events of each message. The last event of a message is its outcome.
     pub fn messages(&self) -> impl Iterator<Item = &[String]> {
         self.events.split_inclusive(|event| Outcome::of(event).is_some())
     }
 }
 
-/// What becomes of the connection behind a message.
+/// What happens to the connection after a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
     /// Another message may follow.
     KeepAlive,
-    /// The message was understood, and nothing behind it is looked at.
+    /// The message is accepted, and bytes after it are ignored.
     Close,
-    /// The message is answered with this status, and nothing behind it is looked at.
+    /// The message is refused with this status, and bytes after it are ignored.
     Refused(u16),
     /// The input ends within a message.
     Waiting,
 }
 
 impl Outcome {
-    /// What an event tells about it, if it does.
+    /// Returns the outcome that an event states, if any.
     pub fn of(event: &str) -> Option<Self> {
         let mut words = event.split(' ');
         match words.next()? {
@@ -66,11 +66,11 @@ impl Outcome {
     }
 }
 
-/// Returns all cases of a folder, file by file in the order of their names.
+/// Returns all cases of a folder, ordered by file name.
 ///
 /// # Panics
 ///
-/// A file is not as the format has it, or two cases of a file have one name.
+/// Panics if a file does not have the format, or two cases of a file have the same name.
 pub fn read_corpus(folder: &Path) -> Vec<Case> {
     let entries =
         fs::read_dir(folder).unwrap_or_else(|error| panic!("{}: {error}", folder.display()));
@@ -134,7 +134,7 @@ fn block(lines: &[&str], section: Range<usize>, language: &str) -> Option<Range<
     Some(start..end)
 }
 
-/// Returns the bytes that escaped text stands for.
+/// Returns the bytes of escaped text.
 fn unescape(text: &str) -> Result<Vec<u8>, String> {
     let mut bytes = Vec::new();
     let mut rest = text;
@@ -174,7 +174,7 @@ fn unescape(text: &str) -> Result<Vec<u8>, String> {
 /// Longer values are shown by their length.
 const SHOWN_BYTES_MAX: usize = 80;
 
-/// Returns bytes as they stand in an event.
+/// Returns bytes as an event shows them.
 pub fn shown(bytes: &[u8]) -> String {
     if bytes.len() > SHOWN_BYTES_MAX {
         return format!("({} bytes)", bytes.len());
@@ -194,7 +194,7 @@ pub fn shown(bytes: &[u8]) -> String {
     text
 }
 
-/// Returns the event of a content that came to its end.
+/// Returns the event of a complete content.
 pub fn shown_content(content: &[u8]) -> String {
     if content.is_empty() {
         "content 0".into()
@@ -203,8 +203,7 @@ pub fn shown_content(content: &[u8]) -> String {
     }
 }
 
-/// Returns the event of a field, if it is one that is shown: not one of those whose meaning is an
-/// event of its own.
+/// Returns the event of a field. Returns an empty text for fields that have an event of their own.
 pub fn shown_field(kind: &str, name: &str, value: &[u8]) -> Option<String> {
     let is_shown = !["host", "content-length", "transfer-encoding"]
         .iter()
@@ -213,7 +212,7 @@ pub fn shown_field(kind: &str, name: &str, value: &[u8]) -> Option<String> {
     is_shown.then(|| event.trim_end().to_owned())
 }
 
-/// Returns the first events of a message: what its request line says, and whom it is for.
+/// Returns the first events of a message: its request line and its host.
 pub fn shown_head(
     method: &str,
     target: &str,

@@ -1,10 +1,10 @@
-//! A gate that holds handlers until the test lets them go: blocking without a guess about time.
+//! A gate that blocks handlers until the test opens it. Tests of blocking need no sleeps with it.
 
 use std::sync::{Arc, Condvar, Mutex};
 
 use crate::wait::{DEADLINE, eventually};
 
-/// A gate, closed at first. Clones are the same gate.
+/// A gate, initially closed. Clones are handles to the same gate.
 #[derive(Clone, Debug, Default)]
 pub struct Gate(Arc<Inner>);
 
@@ -30,29 +30,29 @@ impl Gate {
     pub fn pass(&self) {
         let mut state = self.0.state.lock().unwrap();
         state.waiting += 1;
-        // A test that failed never opens its gate: its server must come to an end all the same.
+        // A failed test never opens its gate, but its server must end anyway.
         let (mut state, _) =
             self.0.opened.wait_timeout_while(state, DEADLINE * 2, |state| !state.is_open).unwrap();
         state.waiting -= 1;
     }
 
-    /// Lets all pass that wait and all that come.
+    /// Opens the gate for the threads that wait and for all later ones.
     pub fn open(&self) {
         self.0.state.lock().unwrap().is_open = true;
         self.0.opened.notify_all();
     }
 
-    /// Holds those that come from now on.
+    /// Closes the gate again.
     pub fn close(&self) {
         self.0.state.lock().unwrap().is_open = false;
     }
 
-    /// How many threads wait.
+    /// Returns how many threads wait.
     pub fn waiting(&self) -> usize {
         self.0.state.lock().unwrap().waiting
     }
 
-    /// Waits until so many threads wait.
+    /// Waits until `waiting` threads wait at the gate.
     #[track_caller]
     pub fn holds(&self, threads: usize) {
         eventually(&format!("{threads} handlers wait at the gate"), || self.waiting() == threads);

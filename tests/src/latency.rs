@@ -1,4 +1,4 @@
-//! A good client that measures, beside whatever else goes on.
+//! A client that measures latencies while the test does something else.
 
 use std::fmt;
 use std::net::SocketAddr;
@@ -9,22 +9,22 @@ use std::time::{Duration, Instant};
 
 use crate::client::Client;
 
-/// The time between two requests: it is a client, not a load.
+/// The pause between two requests, so that this client causes little load.
 const PAUSE: Duration = Duration::from_millis(1);
 
-/// A client on a thread of its own that asks again and again until it is told to stop.
+/// A client on its own thread that sends requests until it is stopped.
 #[derive(Debug)]
 pub struct GoodClient {
     is_over: Arc<AtomicBool>,
     thread: JoinHandle<Latencies>,
 }
 
-/// How long each answer took.
+/// The latencies of responses.
 #[derive(Clone, Debug, Default)]
 pub struct Latencies(Vec<Duration>);
 
 impl GoodClient {
-    /// Begins to ask for `target`; every answer must be a `200`.
+    /// Starts to request `target`. Every response must be a `200`.
     #[track_caller]
     pub fn start(address: SocketAddr, target: &'static str) -> Self {
         let is_over = Arc::new(AtomicBool::new(false));
@@ -45,7 +45,7 @@ impl GoodClient {
         Self { is_over, thread }
     }
 
-    /// Stops, and returns what it saw.
+    /// Stops, and returns the measured latencies.
     #[track_caller]
     pub fn stop(self) -> Latencies {
         self.is_over.store(true, Ordering::SeqCst);
@@ -54,22 +54,22 @@ impl GoodClient {
 }
 
 impl Latencies {
-    /// Adds one.
+    /// Adds a latency.
     pub fn add(&mut self, latency: Duration) {
         self.0.push(latency);
     }
 
-    /// Adds those of another.
+    /// Adds all latencies of `other`.
     pub fn extend(&mut self, other: &Self) {
         self.0.extend_from_slice(&other.0);
     }
 
-    /// How many there are.
+    /// Returns the number of latencies.
     pub fn count(&self) -> usize {
         self.0.len()
     }
 
-    /// What half of them do not exceed.
+    /// Returns the median.
     #[track_caller]
     pub fn median(&self) -> Duration {
         let mut sorted = self.0.clone();
@@ -77,12 +77,12 @@ impl Latencies {
         sorted[(sorted.len() - 1) / 2]
     }
 
-    /// The longest one.
+    /// Returns the longest latency.
     pub fn longest(&self) -> Duration {
         self.0.iter().max().copied().unwrap_or_default()
     }
 
-    /// What 99 of 100 do not exceed.
+    /// Returns the 99th percentile.
     #[track_caller]
     pub fn p99(&self) -> Duration {
         let mut sorted = self.0.clone();

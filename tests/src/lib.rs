@@ -1,7 +1,7 @@
-//! What the tests of this package share: servers in this process and beside it, a client that
-//! sends raw bytes, and waiting for what is to become true.
+//! Helpers for the tests of this package: servers in this process and in others, a client that
+//! sends raw bytes, and waiting for conditions.
 //!
-//! Helpers panic where a test would: a failure names what was expected and what came.
+//! Helpers panic like assertions do. A failure names the expected and the actual result.
 
 #![allow(clippy::unwrap_used, reason = "these are tests, and a panic is how one fails")]
 #![allow(

@@ -1,4 +1,4 @@
-//! Clients in closed loops: each sends its next request as soon as it has its answer.
+//! Clients in closed loops: each sends its next request as soon as it has received a response.
 
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -8,7 +8,7 @@ use std::thread::{self, JoinHandle};
 use crate::client::Client;
 use crate::wait::{DEADLINE, eventually_within};
 
-/// Clients on threads of their own that ask for one target until they are stopped.
+/// Clients on their own threads that request one target until they are stopped.
 #[derive(Debug)]
 pub struct Load {
     is_over: Arc<AtomicBool>,
@@ -22,7 +22,7 @@ struct ClosedLoop {
 }
 
 impl Load {
-    /// Connects this many clients, and starts them when all are connected. Every answer must be a
+    /// Connects the clients, and starts them when all are connected. Every response must be a
     /// `200`.
     #[track_caller]
     pub fn start(address: SocketAddr, clients: usize, target: &'static str) -> Self {
@@ -33,26 +33,26 @@ impl Load {
         Self { clients: clients.collect(), is_over }
     }
 
-    /// Returns the number of answers so far.
+    /// Returns the number of responses so far.
     pub fn served(&self) -> usize {
         self.clients.iter().map(ClosedLoop::served).sum()
     }
 
-    /// Waits until the clients have had this many answers together.
+    /// Waits until the clients have received this many responses in total.
     #[track_caller]
     pub fn reaches(&self, answers: usize) {
         self.goes_on_until(&format!("{answers} answers"), || self.served() >= answers);
     }
 
-    /// Waits until each client has had this many answers.
+    /// Waits until each client has received this many responses.
     #[track_caller]
     pub fn each_reaches(&self, answers: usize) {
         let what = format!("{answers} answers to each client");
         self.goes_on_until(&what, || self.clients.iter().all(|client| client.served() >= answers));
     }
 
-    /// Waits until `is_done` holds. Fails with `what` if it does not come to that, or if a client
-    /// is not answered.
+    /// Waits until `is_done` returns `true`. Panics with `what` after the deadline, or if a client
+    /// fails.
     #[track_caller]
     pub fn goes_on_until(&self, what: &str, is_done: impl Fn() -> bool) {
         // Thousands of requests take longer than one.
@@ -62,7 +62,7 @@ impl Load {
         });
     }
 
-    /// Stops the clients. Returns the number of answers per client, in ascending order.
+    /// Stops the clients. Returns the number of responses per client, in ascending order.
     #[track_caller]
     pub fn stop(mut self) -> Vec<usize> {
         self.is_over.store(true, Ordering::Relaxed);
@@ -72,7 +72,7 @@ impl Load {
     }
 }
 
-/// A test that fails leaves no client behind that goes on for ever.
+/// A failed test must not leave running clients behind.
 impl Drop for Load {
     fn drop(&mut self) {
         self.is_over.store(true, Ordering::Relaxed);
@@ -109,11 +109,10 @@ impl ClosedLoop {
     }
 }
 
-/// Keeps the other tests of this program from running until the guard is dropped. For tests that
-/// load the machine and look at what the engine makes of it: beside each other they would measure
-/// each other.
+/// Keeps other tests that call this function from running until the guard is dropped. For tests
+/// that measure under load, which would otherwise disturb each other.
 pub fn one_at_a_time() -> MutexGuard<'static, ()> {
     static MACHINE: Mutex<()> = Mutex::new(());
-    // A test that failed says nothing about the next one.
+    // A failed test poisons the lock, which does not matter to the next one.
     MACHINE.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -1,49 +1,49 @@
-//! What the system knows of a process: `/proc`.
+//! The resource usage of processes, from `/proc`.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
-/// A process, by its number.
+/// A process, by its ID.
 #[derive(Clone, Copy, Debug)]
 pub struct Process(u32);
 
 impl Process {
-    /// A process beside this one.
+    /// Returns another process.
     pub fn new(id: u32) -> Self {
         Self(id)
     }
 
-    /// This process.
+    /// Returns this process.
     pub fn this() -> Self {
         Self(std::process::id())
     }
 
-    /// Its threads.
+    /// Returns the number of its threads.
     pub fn threads(self) -> usize {
         self.count("task")
     }
 
-    /// Its open descriptors.
+    /// Returns the number of its open file descriptors.
     pub fn descriptors(self) -> usize {
         self.count("fd")
     }
 
-    /// Its memory that is in use, in bytes.
+    /// Returns its resident memory in bytes.
     pub fn resident_bytes(self) -> u64 {
         self.status_kib("VmRSS:") * 1024
     }
 
-    /// Its addresses that are in use, in bytes, touched or not.
+    /// Returns the size of its virtual memory in bytes.
     pub fn virtual_bytes(self) -> u64 {
         self.status_kib("VmSize:") * 1024
     }
 
-    /// The time that its threads have run.
+    /// Returns the CPU time of its threads.
     pub fn cpu_time(self) -> Duration {
         let stat = self.read("stat");
-        // The name in parentheses may have spaces; the times are the 14th and 15th field of all.
+        // The name in parentheses may have spaces. The times are the 14th and 15th field.
         let (_, fields) = stat.rsplit_once(')').expect("the name ends");
         let ticks: u64 = fields
             .split_whitespace()
@@ -54,7 +54,7 @@ impl Process {
         Duration::from_millis(ticks * 10)
     }
 
-    /// A path as the process sees it, with what was mounted for it alone.
+    /// Returns a path as the process sees it, including its private mounts.
     pub fn path(self, path: &Path) -> PathBuf {
         let path = path.strip_prefix("/").expect("an absolute path");
         PathBuf::from(format!("/proc/{}/root", self.0)).join(path)
@@ -76,8 +76,9 @@ impl Process {
     }
 }
 
-/// Whether this process, and those that it starts from now on, may have so many descriptors: the
-/// limit is raised as far as the system lets it. Says that a test is skipped if not.
+/// Returns whether this process, and processes that it starts from now on, may open this many file
+/// descriptors. Raises the limit as far as the system allows. Reports a skipped test if that is not
+/// enough.
 pub fn may_open(descriptors: usize) -> bool {
     let limit = || {
         let limits = Process::this().read("limits");
@@ -85,12 +86,12 @@ pub fn may_open(descriptors: usize) -> bool {
             .lines()
             .find(|line| line.starts_with("Max open files"))
             .expect("a limit of files");
-        // Four words of name, then the soft limit.
+        // The soft limit follows a name of three words.
         line.split_whitespace().nth(3).and_then(|limit| limit.parse().ok()).unwrap_or(usize::MAX)
     };
     if limit() < descriptors {
         let (id, wanted) = (std::process::id().to_string(), format!("--nofile={descriptors}:"));
-        // It may not be there, or not be allowed: the limit says.
+        // The program may be missing or may fail. The limit is read again in any case.
         let _ = Command::new("prlimit").args(["--pid", &id, &wanted]).output();
     }
     let may = limit() >= descriptors;

@@ -1,4 +1,4 @@
-//! A server in this process.
+//! Running a server in this process.
 
 use std::io::{self, Read};
 use std::net::{SocketAddr, TcpStream};
@@ -10,38 +10,38 @@ use filoplume_runtime::{Metrics, Request, Response, RouteMetrics, Server, Server
 use crate::client::Client;
 use crate::wait::{DEADLINE, eventually};
 
-/// A server on a free port of the loopback interface, which ends with its test.
+/// A server on a free port of the loopback interface. It ends with its test.
 #[derive(Debug)]
 pub struct TestServer {
     server: Server,
 }
 
 impl TestServer {
-    /// Serves with the default configuration.
+    /// Starts a server with the default configuration.
     pub fn start(service: impl Service) -> Self {
         Self::with(ServerConfig::default(), service)
     }
 
-    /// Serves with a configuration.
+    /// Starts a server with a configuration.
     pub fn with(config: ServerConfig, service: impl Service) -> Self {
         let server = Server::builder().bind("127.0.0.1:0").unwrap().config(config).build().unwrap();
         server.spawn(service).unwrap();
         Self { server }
     }
 
-    /// Serves a raw service.
+    /// Starts a server with a raw service.
     pub fn raw(config: ServerConfig, service: impl TcpService) -> Self {
         let server = Self::bound(config);
         server.server.spawn_tcp(service).unwrap();
         server
     }
 
-    /// Takes a server that serves already, in a way of its own.
+    /// Wraps a server that is serving already.
     pub fn of(server: Server) -> Self {
         Self { server }
     }
 
-    /// Serves where every connection begins with a PROXY header.
+    /// Starts a server that expects a PROXY header on every connection.
     pub fn behind_proxy(config: ServerConfig, service: impl Service) -> Self {
         let builder = Server::builder().bind("127.0.0.1:0").unwrap().proxy_protocol().unwrap();
         let server = builder.config(config).build().unwrap();
@@ -49,30 +49,30 @@ impl TestServer {
         Self { server }
     }
 
-    /// Binds and leaves it to the test to serve.
+    /// Binds a server that does not serve yet.
     pub fn bound(config: ServerConfig) -> Self {
         Self {
             server: Server::builder().bind("127.0.0.1:0").unwrap().config(config).build().unwrap(),
         }
     }
 
-    /// The server.
+    /// Returns the server.
     pub fn server(&self) -> &Server {
         &self.server
     }
 
-    /// Where it listens.
+    /// Returns the address on which it listens.
     pub fn address(&self) -> SocketAddr {
         self.server.local_addr().unwrap()
     }
 
-    /// A new connection to it.
+    /// Connects a client to it.
     #[track_caller]
     pub fn client(&self) -> Client {
         Client::connect(self.address())
     }
 
-    /// A new connection to it, as a plain socket whose reads and writes have a deadline.
+    /// Connects a plain socket with read and write timeouts to it.
     #[track_caller]
     pub fn stream(&self) -> TcpStream {
         let stream = TcpStream::connect(self.address()).unwrap();
@@ -82,12 +82,12 @@ impl TestServer {
         stream
     }
 
-    /// Its numbers.
+    /// Returns its metrics.
     pub fn metrics(&self) -> Metrics {
         self.server.metrics().expect("the server serves")
     }
 
-    /// Its numbers of one route. Fails if no call of the route was counted.
+    /// Returns its metrics of one route. Panics if no call of the route was counted.
     #[track_caller]
     pub fn route(&self, name: &str) -> RouteMetrics {
         let metrics = self.metrics();
@@ -95,7 +95,7 @@ impl TestServer {
         found.unwrap_or_else(|| panic!("no call of {name}: {:?}", metrics.routes())).clone()
     }
 
-    /// How often a route was moved from the event loops to the pool, or back.
+    /// Returns how often a route was moved from the event loops to the pool or back.
     pub fn moves(&self) -> u64 {
         let metrics = self.metrics();
         metrics.routes_learned + metrics.routes_forgotten
@@ -115,10 +115,10 @@ impl Drop for TestServer {
     }
 }
 
-/// A small site that many tests ask: it says what it understood.
+/// The handler of many tests. It reports the request that it received.
 ///
-/// `/echo` gives the content back; `/unread` answers without reading it; `/large?n=` and
-/// `/stream?n=` give that many bytes; anything else gives `METHOD target`.
+/// `/echo` returns the content. `/unread` responds without reading it. `/large?n=` and `/stream?n=`
+/// return that many bytes. All other paths return `METHOD target`.
 pub fn site(mut request: Request) -> Response {
     let mut response = Response::default();
     let number = request.query_value("n").and_then(|n| n.parse().ok()).unwrap_or(0_u64);

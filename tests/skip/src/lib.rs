@@ -1,21 +1,21 @@
-//! How a test says that it cannot run here, so that somebody sees it.
+//! Reporting tests that cannot run on this machine.
 //!
-//! The test harness keeps what a test that passes has printed to itself. These lines are written
-//! past it: `cargo test` shows them, and `.ci/run` collects them.
+//! The test harness does not show the output of passing tests. These lines are written to stderr
+//! directly, so `cargo test` shows them, and `.ci/run` collects them.
 
 use std::env;
 use std::io::{self, Write as _};
 use std::thread;
 
-/// The programs that `.ci/run` has found or installed, with spaces between. A test that skips
-/// although its program is among them fails.
+/// An environment variable with the programs that `.ci/run` has found or installed, separated by
+/// spaces. A test that skips although its program is listed fails.
 const PRESENT: &str = "FILOPLUME_CI_HAS";
 
-/// Says that the current test is skipped because a program is not installed.
+/// Reports that the current test is skipped because a program is not installed.
 ///
 /// # Panics
 ///
-/// If `.ci/run` says that the program is installed.
+/// Panics if `.ci/run` says that the program is installed.
 #[track_caller]
 pub fn without(program: &str) {
     let present = env::var(PRESENT).unwrap_or_default();
@@ -26,12 +26,12 @@ pub fn without(program: &str) {
     because(&format!("{program} is not installed"));
 }
 
-/// Says that the current test is skipped because of something that no program would change, such as
-/// a system without IPv6.
+/// Reports that the current test is skipped for a reason other than a missing program, such as a
+/// system without IPv6.
 pub fn because(reason: &str) {
     let thread = thread::current();
     let line = line(thread.name().unwrap_or("a test"), reason);
-    // Whoever closed stderr does not want to know.
+    // If stderr is closed, there is nowhere to report to.
     let _ = io::stderr().write_all(line.as_bytes());
 }
 
@@ -48,7 +48,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_line_says_which_test_and_why() {
+    fn a_line_names_the_test_and_the_reason() {
         assert_eq!(
             line("tests::x", "wrk is not installed"),
             "SKIPPED: tests::x: wrk is not installed\n"
@@ -56,7 +56,7 @@ mod tests {
     }
 
     #[test]
-    fn a_program_is_found_by_its_whole_name() {
+    fn a_program_is_found_by_its_full_name() {
         assert!(is_in("ab", "wrk ab curl"));
         assert!(!is_in("ab", "wrk lab abc"));
         assert!(!is_in("ab", ""));

@@ -1,5 +1,5 @@
-//! Many connections in one hand. None of their sockets blocks: what a peer does not take is not
-//! sent.
+//! Many connections driven by one thread. Their sockets are non-blocking: bytes that the server
+//! does not take are not sent.
 
 use std::collections::BTreeMap;
 use std::io::{ErrorKind, Read, Write};
@@ -9,10 +9,10 @@ use std::time::{Duration, Instant};
 
 use socket2::{Domain, SockAddr, Socket, Type};
 
-/// Of one address there are never more: a strict server lets it have 512.
+/// Maximum number of connections per address. A strict server allows 512.
 const PER_ADDRESS: usize = 250;
 
-/// What the system may receive for an attacker that does not read.
+/// The receive buffer of an attacker that does not read.
 const RECEIVE_BYTES: usize = 8 * 1024;
 
 /// Connections of attackers.
@@ -21,11 +21,11 @@ pub struct Crowd {
     streams: Vec<TcpStream>,
 }
 
-/// A connection of attacker number `index`, whose address is not that of the good clients.
+/// Connects attacker number `index`, from another address than the good clients.
 ///
 /// # Panics
 ///
-/// If it cannot be had.
+/// Panics if the connection fails.
 #[track_caller]
 pub(super) fn connect(address: SocketAddr, index: usize) -> TcpStream {
     let from =
@@ -33,7 +33,7 @@ pub(super) fn connect(address: SocketAddr, index: usize) -> TcpStream {
     let socket =
         Socket::new(Domain::IPV4, Type::STREAM, None).expect("a descriptor for an attacker");
     socket.bind(&SockAddr::from(SocketAddr::from((from, 0)))).expect("an address for an attacker");
-    // Who does not read has little room: what is sent to it waits in the server.
+    // Attackers that do not read have a small buffer, so that responses wait in the server.
     socket.set_recv_buffer_size(RECEIVE_BYTES).expect("an option of every system");
     socket.connect_timeout(&address.into(), crate::DEADLINE).expect("an attacker connects");
     socket.set_tcp_nodelay(true).expect("an option of every system");
@@ -42,32 +42,33 @@ pub(super) fn connect(address: SocketAddr, index: usize) -> TcpStream {
 }
 
 impl Crowd {
-    /// Connects so many.
+    /// Connects `count` attackers.
     #[track_caller]
     pub(super) fn connect(address: SocketAddr, count: usize) -> Self {
         Self { streams: (0..count).map(|index| connect(address, index)).collect() }
     }
 
-    /// How many they are.
+    /// Returns the number of connections.
     pub fn count(&self) -> usize {
         self.streams.len()
     }
 
-    /// Has each send as much of `bytes` as its socket takes at once.
+    /// Sends as much of `bytes` on each connection as its socket takes at once.
     pub fn send(&mut self, bytes: impl AsRef<[u8]>) -> &mut Self {
         self.send_each(|_| bytes.as_ref())
     }
 
-    /// The same, with something else for each.
+    /// As [`send`](Self::send), with different bytes for each connection.
     pub fn send_each<B: AsRef<[u8]>>(&mut self, bytes: impl Fn(usize) -> B) -> &mut Self {
         for (index, stream) in self.streams.iter_mut().enumerate() {
-            // Who was ended already has nothing more to send.
+            // The server may have closed the connection.
             let _ = stream.write(bytes(index).as_ref());
         }
         self
     }
 
-    /// Has each send all of `bytes`, as fast as the server takes them, and for `time` at most.
+    /// Sends all of `bytes` on each connection, as fast as the server takes them, for `time` at
+    /// most.
     pub fn send_all_within(&mut self, time: Duration, bytes: &[u8]) -> &mut Self {
         let end = Instant::now() + time;
         let mut left: Vec<(&mut TcpStream, &[u8])> =
@@ -85,7 +86,7 @@ impl Crowd {
         self
     }
 
-    /// Has each send `bytes` every `interval`, for `time`.
+    /// Sends `bytes` on each connection every `interval`, for `time`.
     pub fn drip(&mut self, bytes: &[u8], interval: Duration, time: Duration) -> &mut Self {
         let end = Instant::now() + time;
         while Instant::now() < end {
@@ -101,8 +102,9 @@ impl Crowd {
         self
     }
 
-    /// Reads what has come to each, and returns how often each status did; 0 is for an end without
-    /// a word. Whoever was told nothing yet is not counted.
+    /// Reads from each connection, and returns how often each status was received. 0 counts
+    /// connections that were closed without a response. Connections without a response are not
+    /// counted.
     pub fn told(&mut self) -> BTreeMap<u16, usize> {
         let mut told = BTreeMap::new();
         for stream in &mut self.streams {

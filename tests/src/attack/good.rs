@@ -1,5 +1,4 @@
-//! Good clients: each asks for one thing again and again, and remembers how long it took and what
-//! failed.
+//! Good clients. Each sends one kind of request repeatedly, and records latencies and failures.
 
 use std::fmt;
 use std::net::SocketAddr;
@@ -11,35 +10,35 @@ use std::time::{Duration, Instant};
 use crate::client::Client;
 use crate::latency::Latencies;
 
-/// The time between two requests: they are clients, not a load.
+/// The pause between two requests, so that these clients cause little load.
 const PAUSE: Duration = Duration::from_millis(3);
 
-/// Who waits for longer has gone.
+/// How long a client waits before it gives up.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// What the clients ask for, each for one of these.
+/// The kinds of requests, one per client.
 const ASKED: [Asked; 4] = [Asked::Plain, Asked::Newcomer, Asked::Blocking, Asked::Json];
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Asked {
-    /// A quick page over a connection that is kept.
+    /// A quick page over a kept connection.
     Plain,
-    /// The same, each time over a new connection.
+    /// A quick page, each time over a new connection.
     Newcomer,
-    /// A page whose handler waits for 50 ms.
+    /// A page whose handler blocks for 50 ms.
     Blocking,
-    /// A small content, which comes back.
+    /// A small content, which is returned.
     Json,
 }
 
-/// Clients on threads of their own.
+/// Clients on their own threads.
 #[derive(Debug)]
 pub struct Good {
     is_over: Arc<AtomicBool>,
     threads: Vec<JoinHandle<(Latencies, Vec<String>)>>,
 }
 
-/// What they saw.
+/// The results of the clients.
 #[derive(Debug)]
 pub struct Answers {
     latencies: Vec<(Asked, Latencies)>,
@@ -47,7 +46,7 @@ pub struct Answers {
 }
 
 impl Good {
-    /// Begins to ask.
+    /// Starts the clients.
     pub fn start(address: SocketAddr) -> Self {
         let is_over = Arc::new(AtomicBool::new(false));
         let start = |asked: Asked| {
@@ -57,14 +56,14 @@ impl Good {
         Self { threads: ASKED.map(start).into_iter().collect(), is_over }
     }
 
-    /// Asks for so long.
+    /// Sends requests for `time`.
     #[track_caller]
     pub fn ask_for(self, time: Duration) -> Answers {
         thread::sleep(time);
         self.stop()
     }
 
-    /// Stops, and returns what they saw.
+    /// Stops the clients, and returns their results.
     #[track_caller]
     pub fn stop(mut self) -> Answers {
         self.is_over.store(true, Ordering::Relaxed);
@@ -78,7 +77,7 @@ impl Good {
     }
 }
 
-/// A test that fails leaves no client behind that goes on for ever.
+/// A failed test must not leave running clients behind.
 impl Drop for Good {
     fn drop(&mut self) {
         self.is_over.store(true, Ordering::Relaxed);
@@ -139,8 +138,9 @@ impl Asked {
 }
 
 impl Answers {
-    /// Whether nothing failed, quick answers took no longer than `p99_max` in 99 of 100 cases, over
-    /// new connections no longer than `newcomers_max`, and none took longer than `longest`.
+    /// Checks that nothing failed, that the 99th percentile of quick responses is at most
+    /// `p99_max`, or `newcomers_max` over new connections, and that no response took longer than
+    /// `longest`.
     pub(super) fn check(
         &self,
         p99_max: Duration,
@@ -157,8 +157,7 @@ impl Answers {
             let p99_max = match asked {
                 Asked::Plain | Asked::Json => p99_max,
                 Asked::Newcomer => newcomers_max,
-                // It takes some time by itself, so there are too few of them for more than the
-                // longest.
+                // These requests are slow, so there are too few of them for a percentile.
                 Asked::Blocking => longest,
             };
             if latencies.longest() > longest || latencies.p99() > p99_max {

@@ -1,7 +1,7 @@
-//! A site under attack, and good clients beside: what they see before it, during it and after it.
+//! A site under attack, and good clients that measure before, during and after the attack.
 //!
-//! Attackers come from other addresses than the good clients, as a crowd does: 127.0.0.2 and up,
-//! which Linux has without being told.
+//! Attackers connect from other addresses than the good clients: from 127.0.0.2 on, which Linux
+//! supports without configuration.
 
 mod crowd;
 mod good;
@@ -18,23 +18,23 @@ pub use crowd::Crowd;
 pub use good::{Answers, Good};
 pub use site::Site;
 
-/// How long the good clients ask when nobody disturbs them.
+/// How long the good clients measure without an attack.
 const QUIET: Duration = Duration::from_millis(160);
 
-/// What the answers to a quick request may take in 99 of 100 cases. On a quiet machine it is 20 ms;
-/// this is for one that is busy with other tests.
+/// Maximum 99th percentile of quick responses. On a quiet machine it is 20 ms. This value is for a
+/// machine that is busy with other tests.
 const P99_MAX: Duration = Duration::from_millis(250);
 
-/// What an answer may take at most, of a route that blocks for 50 ms too.
+/// Maximum time of any response, including those of a route that blocks for 50 ms.
 const LONGEST: Duration = Duration::from_secs(2);
 
-/// How many threads an attack may cost; the last few are for leaders.
+/// Maximum number of additional threads during an attack. The last few are for leaders.
 const THREADS_MORE_MAX: usize = 64 + 8;
 
-/// By when the server is as before.
+/// Maximum time until the server is as before.
 const RECOVERY_MAX: Duration = Duration::from_secs(2);
 
-/// An attack, and what it may cost.
+/// An attack, and its maximum cost.
 #[derive(Clone, Debug)]
 pub struct Attack {
     name: &'static str,
@@ -46,7 +46,7 @@ pub struct Attack {
 }
 
 impl Attack {
-    /// An attack that may cost 64 threads, and delay nobody.
+    /// Returns an attack that may cost 64 threads and must delay no client.
     pub fn new(name: &'static str) -> Self {
         Self {
             name,
@@ -58,45 +58,45 @@ impl Attack {
         }
     }
 
-    /// Sets how many threads more than before there may be.
+    /// Sets the maximum number of additional threads.
     #[must_use]
     pub fn may_cost_threads(mut self, threads: usize) -> Self {
         self.threads_max = threads;
         self
     }
 
-    /// Sets how long new connections may wait for their answers, in 99 of 100 cases: where
-    /// connections are what is attacked.
+    /// Sets the maximum 99th percentile of responses over new connections, for attacks on
+    /// connections.
     #[must_use]
     pub fn newcomers_may_wait(mut self, time: Duration) -> Self {
         self.newcomers_wait_max = time;
         self
     }
 
-    /// Sets how far the server may go beyond its memory: by responses that handlers made before
-    /// anybody knew that they would not be read.
+    /// Sets how far the server may exceed its memory budget, by responses that handlers had made
+    /// before it was known that they would not be read.
     #[must_use]
     pub fn may_leave_unread(mut self, bytes: usize) -> Self {
         self.unsent_max = bytes;
         self
     }
 
-    /// Has the server buffer no more than so many bytes.
+    /// Sets the server's memory budget.
     #[must_use]
     pub fn memory_max(mut self, bytes: usize) -> Self {
         self.memory_max = Some(bytes);
         self
     }
 
-    /// Has the server hold no more than so many connections.
+    /// Sets the server's maximum number of connections.
     #[must_use]
     pub fn connections_max(mut self, connections: usize) -> Self {
         self.connections_max = Some(connections);
         self
     }
 
-    /// Attacks a server with the default configuration, and a strict one. What `attack` returns, as
-    /// a rule the attackers, is kept until the good clients have been asked.
+    /// Attacks a server with the default configuration, and one with the strict configuration. The
+    /// result of `attack`, usually the attackers, is kept until the good clients have measured.
     #[track_caller]
     pub fn is_withstood<T>(&self, attack: impl Fn(&Site) -> T) {
         let _alone = crate::one_at_a_time();
@@ -119,7 +119,7 @@ impl Attack {
     }
 }
 
-/// What was seen of one attack.
+/// The measurements of one attack.
 #[derive(Debug)]
 struct Report {
     before: Answers,
@@ -127,11 +127,11 @@ struct Report {
     after: Answers,
     lasted: Duration,
     threads_before: usize,
-    /// The most there were at once.
+    /// The maximum number of threads.
     threads: usize,
     memory: usize,
     memory_max: usize,
-    /// How long it took until everything was as before.
+    /// How long the server took to recover.
     recovery: Option<Duration>,
     metrics: Metrics,
 }
@@ -139,7 +139,7 @@ struct Report {
 impl Report {
     fn of<T>(site: &Site, attack: impl Fn(&Site) -> T) -> Self {
         let busy = |metrics: &Metrics| metrics.pool.threads - metrics.pool.idle;
-        // The first answers of a program are slow, and start the threads that it needs.
+        // The first responses of a process are slow, and start the threads that it needs.
         Good::start(site.address()).ask_for(QUIET);
         let before = Good::start(site.address()).ask_for(QUIET);
         crate::eventually("nobody is there", || site.metrics().connections == 0);
@@ -158,7 +158,7 @@ impl Report {
             is_empty && busy(&now) <= busy(&quiet)
         };
         let mut recovery = None;
-        // Longer than it may take, so that a failure says how long it took.
+        // Measures beyond the maximum, so that a failure reports the time.
         while recovery.is_none() && ended.elapsed() < RECOVERY_MAX * 3 {
             recovery = is_as_before().then(|| ended.elapsed());
             thread::sleep(Duration::from_millis(2));
@@ -225,7 +225,7 @@ impl fmt::Display for Report {
     }
 }
 
-/// The most that there was of something at once.
+/// The maximum values during an attack.
 #[derive(Debug, Default)]
 struct Peaks {
     threads: usize,
@@ -254,7 +254,7 @@ impl Peaks {
     }
 }
 
-/// A panic in the attack ends the thread beside it too.
+/// Ends the measuring thread even if the attack panics.
 struct EndsWhenDropped<'a>(&'a AtomicBool);
 
 impl Drop for EndsWhenDropped<'_> {

@@ -1,4 +1,4 @@
-//! What is attacked: an app with routes of each kind.
+//! The attacked app, with routes of each kind.
 
 use std::collections::HashMap;
 use std::net::{SocketAddr, TcpStream};
@@ -17,39 +17,39 @@ use filoplume_runtime::{Metrics, ServerConfig};
 use super::crowd::{self, Crowd};
 use crate::server::TestServer;
 
-/// What `/big` answers.
+/// The length of the response of `/big`.
 const BIG: usize = 4 << 20;
 
-/// Routes that differ only by their number.
+/// The number of routes that differ only by their number.
 const NUMBERED: usize = 40;
 
-/// All sessions together: a few hundred.
+/// The memory for all sessions, enough for a few hundred.
 const SESSIONS_BYTES_MAX: usize = 512 * 1024;
 
-/// How long a call of `/database` takes while there is no outage.
+/// How long a call of `/database` takes without an outage.
 const QUERY: Duration = Duration::from_millis(10);
 
-/// How long it takes while there is one, unless it is over sooner.
+/// How long it takes during an outage, unless the outage ends sooner.
 const OUTAGE: Duration = Duration::from_secs(5);
 
-/// A server with an app of which attackers can ask everything that costs something.
+/// A server with an app that has every kind of expensive route.
 #[derive(Debug)]
 pub struct Site {
     server: TestServer,
     waits: Arc<Waits>,
 }
 
-/// Handlers that wait until their time is over, or they are let go.
+/// Handlers that wait for a time, or until they are released.
 #[derive(Debug, Default)]
 struct Waits {
-    /// Grows when they are let go.
+    /// Incremented when the handlers are released.
     round: Mutex<u64>,
     changed: Condvar,
     is_outage: AtomicBool,
 }
 
 impl Site {
-    /// Starts it.
+    /// Starts the server.
     #[track_caller]
     pub fn start(config: ServerConfig) -> Self {
         let waits = Arc::new(Waits::default());
@@ -57,20 +57,22 @@ impl Site {
         Self { server: TestServer::with(config, app), waits }
     }
 
-    /// Where it listens.
+    /// Returns the address on which it listens.
     pub fn address(&self) -> SocketAddr {
         self.server.address()
     }
 
-    /// Its numbers.
+    /// Returns its metrics.
     pub fn metrics(&self) -> Metrics {
         self.server.metrics()
     }
 
-    /// So many attackers, or as many as there are descriptors for; then it says so.
+    /// Connects `count` attackers, or as many as the limit of file descriptors allows. Reports if
+    /// these are fewer.
     #[track_caller]
     pub fn attackers(&self, count: usize) -> Crowd {
-        // Both ends are in this process, and others need some.
+        // Both ends of a connection are in this process, and it needs some descriptors for other
+        // purposes.
         let room = descriptors() / 2 - 100;
         if count > room {
             eprintln!("only {room} attackers of {count}: there are too few descriptors");
@@ -78,7 +80,7 @@ impl Site {
         Crowd::connect(self.address(), count.min(room))
     }
 
-    /// One attacker more, whose connection blocks for no longer than tests wait.
+    /// Connects one more attacker, with a blocking socket whose timeout is the deadline of tests.
     #[track_caller]
     pub fn attacker(&self, index: usize) -> TcpStream {
         let stream = crowd::connect(self.address(), index);
@@ -87,13 +89,13 @@ impl Site {
         stream
     }
 
-    /// Ends all calls of `/slow` and of `/database` that wait.
+    /// Ends all waiting calls of `/slow` and `/database`.
     pub fn let_go(&self) {
         *self.waits.round.lock().unwrap_or_else(PoisonError::into_inner) += 1;
         self.waits.changed.notify_all();
     }
 
-    /// Has `/database` hang, or not.
+    /// Starts or ends an outage of `/database`.
     pub fn outage(&self, is_on: bool) {
         self.waits.is_outage.store(is_on, Ordering::SeqCst);
         if !is_on {
@@ -102,7 +104,7 @@ impl Site {
     }
 }
 
-/// A handler that fails must not hold up the end of the server.
+/// Waiting handlers must not delay the end of the server.
 impl Drop for Site {
     fn drop(&mut self) {
         self.outage(false);
@@ -118,7 +120,7 @@ impl Waits {
     }
 }
 
-/// For how many connections an engine in this process says that there are descriptors.
+/// Returns the maximum number of connections that an engine in this process allows.
 fn descriptors() -> usize {
     static DESCRIPTORS: OnceLock<usize> = OnceLock::new();
     *DESCRIPTORS.get_or_init(|| {
@@ -184,8 +186,8 @@ fn app(waits: &Arc<Waits>) -> App {
     (0..NUMBERED).fold(app, |app, number| app.get(&format!("/slow/{number}"), slow(waits)))
 }
 
-/// Always the same bytes, for which nobody needs memory: what is attacked is not how fast a machine
-/// can make them.
+/// Returns the same static bytes each time: the attack is not about how fast a handler allocates
+/// them.
 fn big() -> &'static str {
     static TEXT: OnceLock<String> = OnceLock::new();
     TEXT.get_or_init(|| "x".repeat(BIG))

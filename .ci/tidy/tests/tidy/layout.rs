@@ -1,0 +1,179 @@
+//! The shape of the text and of the repository: the width of lines and the entries of the top
+//! level.
+
+use std::collections::BTreeSet;
+use std::process::Command;
+
+use crate::source::{File, documents, files, none, root, rust_files};
+
+/// Widest line, in characters.
+const COLUMNS_MAX: usize = 100;
+
+/// A string literal longer than this may make its line too wide: a message or a table of text is
+/// easier to read and to search for in one piece.
+const LITERAL_MIN: usize = 60;
+
+/// The entries of the top level. Everything else is a scratch file, or needs a place of its own.
+const TOP_LEVEL: &[&str] = &[
+    ".ci",
+    ".gitignore",
+    "CHANGELOG.md",
+    "CONTRIBUTING.md",
+    "Cargo.lock",
+    "Cargo.toml",
+    "LICENSE-APACHE",
+    "LICENSE-MIT",
+    "README.md",
+    "SECURITY.md",
+    "benches",
+    "clippy.toml",
+    "crates",
+    "deny.toml",
+    "docs",
+    "examples",
+    "rustfmt.toml",
+    "tests",
+];
+
+#[test]
+fn lines_are_at_most_100_columns_wide() {
+    let mut found = Vec::new();
+    let sources = ["crates", "examples", "tests", "benches", ".ci"];
+    for file in sources.into_iter().flat_map(rust_files) {
+        found.extend(wide_lines(&file, &is_exempt_in_rust(&file.text)));
+    }
+    let mut texts = documents();
+    texts.extend(sources.into_iter().flat_map(|folder| files(folder, "md")));
+    for file in texts {
+        found.extend(wide_lines(&file, &is_exempt_in_markdown(&file.text)));
+    }
+    none(&found);
+}
+
+#[test]
+fn the_top_level_has_no_other_entries() {
+    let listed = Command::new("git").arg("ls-files").current_dir(root()).output();
+    // A packaged source has no repository to ask.
+    let Some(listed) = listed.ok().filter(|listed| listed.status.success()) else { return };
+    let listed = String::from_utf8(listed.stdout).unwrap();
+    let entries: BTreeSet<&str> =
+        listed.lines().filter_map(|path| path.split('/').next()).collect();
+    assert_eq!(entries, TOP_LEVEL.iter().copied().collect::<BTreeSet<_>>());
+}
+
+/// Returns the wide lines of a file, except those whose flag in `is_exempt` is set.
+fn wide_lines(file: &File, is_exempt: &[bool]) -> Vec<String> {
+    let lines = file.text.lines().zip(is_exempt).enumerate();
+    lines
+        .filter(|(_, (line, is_exempt))| !**is_exempt && columns(line) > COLUMNS_MAX)
+        .map(|(at, (line, _))| format!("{}:{} has {} columns", file.path, at + 1, columns(line)))
+        .collect()
+}
+
+fn columns(line: &str) -> usize {
+    line.chars().count()
+}
+
+/// Returns for each line of a Rust file whether it may be wide: lines with a URL or a long string
+/// literal, and lines within a string literal of several lines.
+fn is_exempt_in_rust(text: &str) -> Vec<bool> {
+    let mut literals = Literals::default();
+    text.lines()
+        .map(|line| {
+            let starts_inside = literals.is_inside();
+            let longest = literals.longest_in(line);
+            starts_inside || literals.is_inside() || longest > LITERAL_MIN || has_url(line)
+        })
+        .collect()
+}
+
+/// Returns for each line of a Markdown file whether it may be wide: tables, code, and lines with a
+/// URL.
+fn is_exempt_in_markdown(text: &str) -> Vec<bool> {
+    let mut is_code = false;
+    text.lines()
+        .map(|line| {
+            let line = line.trim_start();
+            is_code ^= line.starts_with("```");
+            is_code || line.starts_with('|') || has_url(line)
+        })
+        .collect()
+}
+
+fn has_url(line: &str) -> bool {
+    line.contains("http://") || line.contains("https://")
+}
+
+/// Finds string literals line by line, as far as the width of lines needs it.
+#[derive(Default)]
+struct Literals {
+    /// What ends the literal that the last line has begun and not ended.
+    open: Option<String>,
+}
+
+impl Literals {
+    fn is_inside(&self) -> bool {
+        self.open.is_some()
+    }
+
+    /// Reads one line. Returns the characters of its longest literal.
+    fn longest_in(&mut self, line: &str) -> usize {
+        let mut longest = 0;
+        let mut rest = line;
+        loop {
+            if let Some(end) = self.open.clone() {
+                let Some(at) = end_of_literal(rest, &end) else {
+                    return longest.max(columns(rest));
+                };
+                longest = longest.max(columns(&rest[..at]));
+                rest = &rest[at + end.len()..];
+                self.open = None;
+            }
+            let Some(quote) = start_of_literal(rest) else { return longest };
+            let hashes = rest[..quote].chars().rev().take_while(|&c| c == '#').count();
+            let is_raw = rest[..quote - hashes].ends_with('r');
+            let hashes = if is_raw { hashes } else { 0 };
+            self.open = Some("\"".to_owned() + &"#".repeat(hashes));
+            rest = &rest[quote + 1..];
+        }
+    }
+}
+
+/// Returns the index of the quote that begins the next literal, if it comes before a comment.
+fn start_of_literal(line: &str) -> Option<usize> {
+    let code = line.split("//").next().unwrap_or_default();
+    let mut quotes = code.match_indices('"').map(|(at, _)| at);
+    // `'"'` and `b'"'` are characters.
+    quotes.find(|&at| {
+        !(code[..at].ends_with('\'') && code[at + 1..].starts_with('\''))
+            && !code[..at].ends_with("'\\")
+    })
+}
+
+/// Returns where the literal ends that `end` ends.
+fn end_of_literal(line: &str, end: &str) -> Option<usize> {
+    let mut ends = line.match_indices(end).map(|(at, _)| at);
+    let is_escaped =
+        |at: usize| line[..at].chars().rev().take_while(|&c| c == '\\').count() % 2 == 1;
+    ends.find(|&at| end.len() > 1 || !is_escaped(at))
+}
+
+#[test]
+fn wide_lines_are_exempt_only_for_a_reason() {
+    let wide = "x".repeat(COLUMNS_MAX + 1);
+    let check = |text: &str, is_markdown: bool| {
+        let file = File { path: "f".to_owned(), text: text.to_owned() };
+        let is_exempt =
+            if is_markdown { is_exempt_in_markdown(text) } else { is_exempt_in_rust(text) };
+        wide_lines(&file, &is_exempt).len()
+    };
+    assert_eq!(check(&wide, false), 1);
+    assert_eq!(check(&"ü".repeat(COLUMNS_MAX), false), 0, "characters count, not bytes");
+    assert_eq!(check(&format!("// {wide} https://a"), false), 0);
+    assert_eq!(check(&format!("f(\"{wide}\");"), false), 0);
+    assert_eq!(check(&format!("f(r#\"\n{wide}\n\"#);\n{wide}"), false), 1);
+    assert_eq!(check(&format!("f(\"a \\\" b\"); // \" {wide}"), false), 1);
+    assert_eq!(check(&format!("f('\"', b'\"'); {wide}"), false), 1);
+    assert_eq!(check(&format!("| {wide} |"), true), 0);
+    assert_eq!(check(&format!("```\n{wide}\n```\n{wide}"), true), 1);
+}

@@ -1,0 +1,9 @@
+//! Reads the source and the documents as a reviewer would.
+
+#![allow(clippy::unwrap_used, reason = "these are tests")]
+
+mod documents;
+mod layers;
+mod layout;
+mod source;
+mod words;
