@@ -203,7 +203,7 @@ pub fn shown_content(content: &[u8]) -> String {
     }
 }
 
-/// Returns the event of a field. Returns an empty text for fields that have an event of their own.
+/// Returns the event of a field, or `None` for a field whose meaning is an event of its own.
 pub fn shown_field(kind: &str, name: &str, value: &[u8]) -> Option<String> {
     let is_shown = !["host", "content-length", "transfer-encoding"]
         .iter()

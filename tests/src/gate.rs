@@ -52,7 +52,7 @@ impl Gate {
         self.0.state.lock().unwrap().waiting
     }
 
-    /// Waits until `waiting` threads wait at the gate.
+    /// Waits until this many threads wait at the gate.
     #[track_caller]
     pub fn holds(&self, threads: usize) {
         eventually(&format!("{threads} handlers wait at the gate"), || self.waiting() == threads);

@@ -1,7 +1,8 @@
-//! The plain path does not allocate, neither the engine's nor the framework's: what a request needs
-//! is there from the requests before.
+//! Plain requests do not allocate, neither in the engine nor in the framework: they reuse the
+//! memory of earlier requests.
 //!
-//! Alone in its file, and one test at a time, because the counter counts the whole process.
+//! These tests have a program of their own and run one at a time, because the counter counts the
+//! whole process.
 
 #![allow(clippy::unwrap_used, reason = "a panic is how a test fails")]
 
@@ -21,7 +22,7 @@ const REQUEST: &[u8] = b"GET /plaintext HTTP/1.1\r\nHost: localhost\r\nAccept: *
 const CONNECTIONS: usize = 8;
 const ROUNDS: usize = 500;
 
-/// Asks on every connection in turn, for an answer with this end. Allocates nothing itself.
+/// Sends a request on each connection in turn, and reads up to `end`. Allocates nothing itself.
 fn ask_all(clients: &mut [TcpStream], end: &[u8], rounds: usize) {
     let mut buffer = [0; 1024];
     for _ in 0..rounds {
@@ -37,10 +38,10 @@ fn ask_all(clients: &mut [TcpStream], end: &[u8], rounds: usize) {
     }
 }
 
-/// Held while one test counts.
+/// Held while a test counts.
 static COUNTING: Mutex<()> = Mutex::new(());
 
-/// Returns how many allocations there are, and for how many requests.
+/// Returns the number of allocations and the number of requests.
 fn count(service: impl Service) -> (u64, u64) {
     count_with(b"Hello, World!", |server| server.spawn(service).unwrap())
 }
@@ -58,7 +59,7 @@ fn count_with(end: &[u8], spawn: impl FnOnce(&Server)) -> (u64, u64) {
             client
         })
         .collect();
-    // Buffers and stashes fill, and the first looks of the watchdog pass.
+    // Warm-up: buffers and caches fill, and the watchdog's first checks pass.
     ask_all(&mut clients, end, ROUNDS);
     let before = dhat::HeapStats::get().total_blocks;
     ask_all(&mut clients, end, ROUNDS);
@@ -68,11 +69,11 @@ fn count_with(end: &[u8], spawn: impl FnOnce(&Server)) -> (u64, u64) {
     (allocated, (CONNECTIONS * ROUNDS) as u64)
 }
 
-/// A hand-over to another thread allocates, and a busy machine may cause one: that is a handful in
-/// thousands of requests. What is left to them is less than one in two hundred: even what only
-/// looks would allocate, at one request in sixteen, is more. A very busy one makes a quick handler
-/// look like one that blocks, and then each of its requests is handed over: that is no path to
-/// count, and is tried again.
+/// Asserts that requests do not allocate. A hand-over to another thread allocates, and a busy
+/// machine may cause a handful in thousands of requests. So less than one allocation in two hundred
+/// requests is tolerated. An allocation of a measurement, at one request in sixteen, would exceed
+/// that. On a very busy machine a quick handler looks like one that blocks, and each of its
+/// requests is handed over. The test is repeated then.
 #[track_caller]
 fn assert_none(mut count: impl FnMut() -> (u64, u64)) {
     let mut told = Vec::new();
@@ -101,12 +102,12 @@ fn an_echo_allocates_nothing() {
     let echo = |server: &Server| server.spawn_tcp(tcp::bytes(|bytes| bytes.into())).unwrap();
     assert_none(|| count_with(REQUEST, echo));
     let lines = |server: &Server| server.spawn_tcp(tcp::lines(|line| line.into())).unwrap();
-    // Of the lines of a request the last one is empty.
+    // A request ends with an empty line.
     assert_none(|| count_with(b"\n\n", lines));
 }
 
 #[test]
-fn a_plain_text_behind_200_routes_and_two_middlewares_allocates_nothing() {
+fn a_plain_text_with_200_routes_and_two_middlewares_allocates_nothing() {
     static NOSNIFF: StaticField = StaticField::new("x-content-type-options: nosniff\r\n");
 
     let app = || {

@@ -1,4 +1,4 @@
-//! What a program sees of requests, responses and numbers.
+//! The API of requests, responses and metrics, as a program uses it.
 
 #![allow(clippy::unwrap_used, reason = "a panic is how a test fails")]
 
@@ -48,7 +48,7 @@ fn a_request_shows_what_was_sent() {
 }
 
 #[test]
-fn the_peer_is_who_the_socket_says() {
+fn the_peer_is_that_of_the_socket() {
     let server = TestServer::start(|request: Request| request.peer().to_string());
     let mut client = server.client();
     let own = client.tcp().local_addr().unwrap().to_string();
@@ -56,7 +56,7 @@ fn the_peer_is_who_the_socket_says() {
 }
 
 #[test]
-fn what_the_plan_called_a_route_is_there_for_the_call() {
+fn the_route_of_the_plan_is_available_in_the_call() {
     struct Numbered;
     impl Service for Numbered {
         fn plan(&self, request: &mut Request) -> Plan {
@@ -82,7 +82,7 @@ fn what_the_plan_called_a_route_is_there_for_the_call() {
 }
 
 #[test]
-fn the_kinds_of_answers_have_their_types() {
+fn responses_have_the_content_type_of_their_kind() {
     let server = TestServer::start(|request: Request| {
         let mut response = Response::default();
         match request.path() {
@@ -125,7 +125,7 @@ fn the_kinds_of_answers_have_their_types() {
 }
 
 #[test]
-fn headers_are_added_beside_others_and_set_in_their_place() {
+fn headers_are_added_beside_others_or_replace_them() {
     let server = TestServer::start(|_: Request| {
         let mut response = Response::default();
         response.add_header("Set-Cookie", "a=1").unwrap();
@@ -184,7 +184,7 @@ fn a_response_of_the_http_crate_is_sent_and_ours_becomes_one() {
 }
 
 #[test]
-fn the_numbers_add_up() {
+fn the_metrics_add_up() {
     let server = TestServer::with(ServerConfig::default().event_loops(2), site);
     let mut clients: Vec<_> = (0..10).map(|_| server.client()).collect();
     for client in &mut clients {
@@ -227,13 +227,13 @@ fn the_numbers_add_up() {
 }
 
 #[test]
-fn a_server_that_does_not_serve_has_no_numbers() {
+fn a_server_that_does_not_serve_has_no_metrics() {
     let server = TestServer::bound(ServerConfig::default());
     assert!(server.server().metrics().is_none());
 }
 
 #[test]
-fn a_request_of_the_http_crate_that_http_1_cannot_say_is_refused() {
+fn a_request_of_the_http_crate_that_http_1_cannot_express_is_refused() {
     let request =
         http::Request::builder().method("GET").uri("relative:80").body(Vec::new()).unwrap();
     assert!(Request::try_from(request).is_err());

@@ -1,10 +1,10 @@
-//! Every example of the framework is started as a program and asked.
+//! Every example of the framework, started as a process and sent requests.
 
 #![allow(clippy::unwrap_used, reason = "a panic is how a test fails")]
 
 use filoplume_tests::{Child, Client, Example, Response};
 
-/// A client that says more than `get` and `post` do.
+/// A running example and a client for it.
 struct Asking {
     child: Child,
     client: Client,
@@ -144,7 +144,7 @@ fn middleware_surrounds_its_routes() {
 }
 
 #[test]
-fn rate_limit_refuses_who_asks_too_often() {
+fn rate_limit_refuses_clients_that_send_too_many_requests() {
     let mut app = Asking::start(Example("rate_limit"));
     let answers: Vec<Response> = (0..8).map(|_| app.get("/")).collect();
     assert_eq!(answers[0].status, 200);
@@ -165,7 +165,7 @@ fn rate_limit_refuses_who_asks_too_often() {
 }
 
 #[test]
-fn cors_spa_lets_its_page_ask_and_no_other() {
+fn cors_spa_allows_requests_of_its_own_page_only() {
     const JSON: &str = "Content-Type: application/json";
     let page = filoplume_tests::free_address();
     let child = Example("cors_spa").start_with(&[page.to_string().as_str()]);

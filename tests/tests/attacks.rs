@@ -1,8 +1,8 @@
-//! Peers that are slow, silent or many, beside good clients: these are served as if nobody else
-//! were there.
+//! Slow, silent or numerous peers. Good clients are served as if these were not there.
 //!
-//! Each attack meets the default configuration and the strict one. What it may cost, and what the
-//! good clients ask, is in `filoplume_tests::attack`; run with `--nocapture` to see the figures.
+//! Each attack runs against the default and the strict configuration. `filoplume_tests::attack` has
+//! the limits of its cost, and the requests of the good clients. Run with `--nocapture` to see the
+//! figures.
 
 #![cfg(target_os = "linux")]
 #![allow(clippy::unwrap_used, reason = "a panic is how a test fails")]
@@ -14,10 +14,10 @@ use std::time::{Duration, Instant};
 use filoplume_tests::attack::{Attack, Crowd, Site};
 use filoplume_tests::eventually_within;
 
-/// How long an attack goes on when its connections are there.
+/// How long an attack lasts after it has connected.
 const LASTS: Duration = Duration::from_millis(500);
 
-/// A moment of it.
+/// A short part of an attack.
 const MOMENT: Duration = Duration::from_millis(200);
 
 fn post(target: &str, headers: &str) -> String {
@@ -28,12 +28,12 @@ fn json(length: usize) -> String {
     post("/json", &format!("Content-Type: application/json\r\nContent-Length: {length}"))
 }
 
-/// The first bytes of something long.
+/// Returns a head, and the start of a long content.
 fn start_of(head: &str, content: &str) -> Vec<u8> {
     [head.as_bytes(), content.as_bytes()].concat()
 }
 
-/// So many attackers, each with the same to say.
+/// Connects `count` attackers, each of which sends `bytes`.
 fn crowd(site: &Site, count: usize, bytes: impl AsRef<[u8]>) -> Crowd {
     let mut crowd = site.attackers(count);
     crowd.send(bytes);
@@ -51,14 +51,15 @@ fn slow_heads() {
 
 #[test]
 fn idle_connections_where_few_fit() {
-    // Nobody is closed for them who may still be about to say something: that takes a second.
+    // A connection without a complete head is closed after a second at the earliest, because it may
+    // still send one.
     let attack =
         Attack::new("1,000 idle connections, 500 fit").newcomers_may_wait(Duration::from_secs(2));
     attack.connections_max(500).is_withstood(|site| {
         let mut crowd = crowd(site, 1000, "");
         crowd.stays_for(LASTS + Duration::from_secs(1));
         let metrics = site.metrics();
-        // Each loop may have one in hand that it makes room for.
+        // Each loop may have one accepted connection that waits for room.
         assert!(metrics.connections <= 502 && metrics.connections_shed >= 400, "{metrics:?}");
         crowd
     });
@@ -77,7 +78,7 @@ fn kept_connections_where_few_fit() {
     );
 }
 
-/// Contents that are announced and do not come hold memory for what came, and no thread.
+/// Incomplete contents hold memory only for the bytes that have arrived, and no thread.
 fn unfinished(name: &'static str, count: usize, bytes: &[u8]) {
     Attack::new(name).is_withstood(|site| {
         let mut crowd = crowd(site, count, bytes);
@@ -156,12 +157,12 @@ fn trickled_contents() {
     }
 }
 
-/// What comes quickly is taken, and what follows slowly then holds memory, and of a stream a
-/// thread.
+/// Contents whose first part arrives quickly and whose rest arrives slowly hold memory. If they are
+/// streamed, they also hold a thread.
 #[test]
 fn contents_that_stop_late() {
-    // An upload that is read as it comes has a thread when its start is there: a strict server
-    // collects 64 KiB first.
+    // A streamed upload gets a thread when its start has arrived. A strict server collects 64 KiB
+    // first.
     let attack = Attack::new("30 JSON and 30 uploads that stop after 900 KB");
     attack.is_withstood(|site| {
         let mut collected = crowd(site, 30, start_of(&json(1_900_000), "[\""));
@@ -193,7 +194,8 @@ fn readers_that_do_not_read() {
     });
 }
 
-/// Memory is bounded by the budget and one response per thread. Peers that do not read are closed.
+/// Memory is bounded by the budget and one response per thread. Connections of peers that do not
+/// read are closed.
 #[test]
 fn readers_that_do_not_read_where_memory_is_short() {
     const MEMORY: usize = 64 << 20;
@@ -225,7 +227,7 @@ fn pipelines_that_nobody_reads() {
 
 #[test]
 fn connections_that_come_and_go() {
-    // Those who have gone already wait in the same line as those who come.
+    // Connections that have already ended are in the same backlog as new ones.
     Attack::new("churn").newcomers_may_wait(Duration::from_secs(1)).is_withstood(|site| {
         let end = Instant::now() + LASTS;
         thread::scope(|scope| {
@@ -241,7 +243,7 @@ fn connections_that_come_and_go() {
                             1 => stream.write_all(b"GET / HT").unwrap(),
                             _ => stream.write_all(b"GET / HTTP/1.1\r\nHost: t\r\n\r\n").unwrap(),
                         }
-                        // A reset leaves no port behind that rests for a minute.
+                        // A reset leaves no port in TIME_WAIT.
                         socket2::SockRef::from(&stream).set_linger(Some(Duration::ZERO)).unwrap();
                     }
                 });
@@ -250,7 +252,7 @@ fn connections_that_come_and_go() {
     });
 }
 
-/// New sessions without an end: the one that is in use is there afterwards.
+/// An endless number of new sessions does not evict a session that is in use.
 #[test]
 fn new_sessions() {
     Attack::new("new sessions").is_withstood(|site| {
@@ -282,7 +284,7 @@ fn new_sessions() {
     });
 }
 
-/// One response with a short content.
+/// Reads one response with a short content.
 fn read_answer(stream: &mut impl Read) -> String {
     let mut answer = Vec::new();
     let mut buffer = [0; 4096];
@@ -294,7 +296,7 @@ fn read_answer(stream: &mut impl Read) -> String {
         let Some((head, content)) = text.split_once("\r\n\r\n") else { continue };
         let length = head.split_once("content-length: ").unwrap().1;
         if length.split("\r\n").next().unwrap().parse() == Ok(content.len()) {
-            // Header names are in lower case now; cookies must not be.
+            // Only header names are converted to lower case, and cookies are not.
             let text = String::from_utf8(answer).unwrap();
             return text.replace("Set-Cookie: ", "set-cookie: ");
         }

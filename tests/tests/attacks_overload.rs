@@ -1,5 +1,5 @@
-//! More is asked than can be done, or a database hangs: what is accepted is answered in time, and
-//! the rest is told at once.
+//! Overload, or a database that hangs: accepted requests are answered in time, and all others are
+//! refused at once.
 //!
 //! Run with `--nocapture` to see the figures.
 
@@ -16,23 +16,23 @@ use filoplume_runtime::ServerConfig;
 use filoplume_tests::attack::Site;
 use filoplume_tests::{Client, Latencies, eventually_within, one_at_a_time};
 
-/// Threads of the server.
+/// The number of threads of the server.
 const THREADS: usize = 16;
 
-/// As many clients as one route of it may have threads.
+/// As many clients as one route may have threads.
 const AT_CAPACITY: usize = 15;
 
 /// How long each load lasts.
 const LOAD: Duration = Duration::from_millis(1000);
 
-/// Who is refused comes again later: it is a client, not an attack.
+/// How long a refused client waits before its next request.
 const AGAIN_AFTER: Duration = Duration::from_millis(50);
 
 fn configs() -> [(&'static str, ServerConfig); 2] {
     [("default", ServerConfig::default()), ("strict", ServerConfig::strict())]
 }
 
-/// What came of a load.
+/// The results of a load.
 #[derive(Default)]
 struct Outcome {
     accepted: Latencies,
@@ -48,8 +48,7 @@ impl Outcome {
     }
 }
 
-/// So many clients ask for `target` again and again until `is_over`, each for the next when it has
-/// its answer.
+/// Loads the site with closed-loop clients that request `target` until `is_over` returns `true`.
 fn load(site: &Site, clients: usize, target: &str, is_over: impl Fn() -> bool + Sync) -> Outcome {
     let outcome = Mutex::new(Outcome::default());
     thread::scope(|scope| {
@@ -85,7 +84,7 @@ fn brief(site: &Site, clients: usize) -> Outcome {
     load(site, clients, "/brief", || Instant::now() >= end)
 }
 
-/// Everything is as on an idle server.
+/// Asserts that the server is as if idle.
 #[track_caller]
 fn is_normal_within(site: &Site, time: Duration) {
     eventually_within(time, "nothing waits, and nothing is held", || {
@@ -99,13 +98,13 @@ fn three_and_ten_times_as_many_clients_as_threads() {
     let _alone = one_at_a_time();
     for (name, config) in configs() {
         let site = Site::start(config.threads_max(THREADS));
-        // The route is learned.
+        // The server learns that the route blocks.
         load(&site, 2, "/brief", || site.metrics().requests > 50);
         let at_capacity = brief(&site, AT_CAPACITY);
         at_capacity.say(&format!("{name}, {AT_CAPACITY} clients"));
         assert_eq!(at_capacity.refused.count(), 0);
         for times in [3, 10] {
-            // What was learned about the backlog is of the load before.
+            // The estimate of the backlog still comes from the previous load.
             is_normal_within(&site, Duration::from_secs(2));
             let over = brief(&site, THREADS * times);
             over.say(&format!("{name}, {} clients", THREADS * times));
@@ -125,7 +124,7 @@ fn three_and_ten_times_as_many_clients_as_threads() {
     }
 }
 
-/// Who waits for too long is refused instead, and learns that at once.
+/// A request that would wait too long is refused at once.
 #[test]
 fn more_than_can_be_served_in_time() {
     let _alone = one_at_a_time();
@@ -150,8 +149,8 @@ fn more_than_can_be_served_in_time() {
     }
 }
 
-/// Eight of ten clients ask for what hangs; the others, and the health check, are none the worse
-/// for it.
+/// Eight of ten clients send requests that hang. The others, and the health check, are not
+/// affected.
 #[test]
 fn a_database_that_hangs() {
     let _alone = one_at_a_time();

@@ -1,7 +1,8 @@
-//! Attacks on the threads: handlers that wait, all at once, or suddenly.
+//! Attacks on the threads: handlers that block, all at once or suddenly.
 //!
-//! Each attack meets the default configuration and the strict one. What it may cost, and what the
-//! good clients ask, is in `filoplume_tests::attack`; run with `--nocapture` to see the figures.
+//! Each attack runs against the default and the strict configuration. `filoplume_tests::attack` has
+//! the limits of its cost, and the requests of the good clients. Run with `--nocapture` to see the
+//! figures.
 
 #![cfg(target_os = "linux")]
 
@@ -9,10 +10,10 @@ use std::time::{Duration, Instant};
 
 use filoplume_tests::attack::{Attack, Crowd, Site};
 
-/// More than the threads that there may be: those of handlers, and of leaders.
+/// More than the maximum number of threads of handlers and leaders.
 const ALL_THREADS: usize = 512 + 64;
 
-/// How long an attack goes on when its connections are there.
+/// How long an attack lasts after it has connected.
 const LASTS: Duration = Duration::from_millis(1200);
 
 fn ask(site: &Site, count: usize, target: &str) -> Crowd {
@@ -21,7 +22,7 @@ fn ask(site: &Site, count: usize, target: &str) -> Crowd {
     crowd
 }
 
-/// Calls `/slow` so often that it is known to be quick.
+/// Calls `/slow` until the server has learned that it is quick.
 fn is_known_to_be_quick(site: &Site, target: &str, times: usize) {
     let requests = format!("GET {target} HTTP/1.1\r\nHost: t\r\n\r\n").repeat(times);
     let before = site.metrics().requests;
@@ -34,8 +35,8 @@ fn is_known_to_be_quick(site: &Site, target: &str, times: usize) {
     }
 }
 
-/// A route that blocks for six seconds has eight of nine threads, and its other requests are told
-/// after two seconds.
+/// A route that blocks for six seconds occupies eight of nine threads. Its other requests are
+/// refused after two seconds.
 #[test]
 fn a_route_that_blocks_for_seconds() {
     Attack::new("700 calls of 6 s").may_cost_threads(ALL_THREADS).is_withstood(|site| {

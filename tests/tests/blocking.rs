@@ -1,4 +1,5 @@
-//! Handlers that block: nobody else waits, nobody is forgotten, and what was learned is used.
+//! Handlers that block: no other request waits for them, all are answered, and the engine uses what
+//! it has learned.
 
 #![allow(clippy::unwrap_used, reason = "a panic is how a test fails")]
 
@@ -12,7 +13,7 @@ use std::time::{Duration, Instant};
 use filoplume_runtime::{Plan, Request, Response, ServerConfig, Service};
 use filoplume_tests::{Client, DEADLINE, Example, Gate, TestServer, eventually, site};
 
-/// A handler that blocks takes at least this long: several periods of the watchdog.
+/// How long a blocking handler takes at least: several periods of the watchdog.
 const BLOCKS: Duration = Duration::from_millis(10);
 
 fn sleeps_or_answers(request: Request) -> Response {
@@ -22,7 +23,7 @@ fn sleeps_or_answers(request: Request) -> Response {
     site(request)
 }
 
-/// A site whose `/gate` waits at a gate: with the plan that is given, or the engine's own.
+/// A site whose `/gate` waits at a gate, with the given plan or the engine's default.
 struct Gated {
     gate: Gate,
     is_dispatched: bool,
@@ -54,7 +55,7 @@ fn ask(client: &mut Client, target: &str) {
 }
 
 #[test]
-fn two_hundred_blocked_handlers_stall_nobody() {
+fn two_hundred_blocked_handlers_delay_no_other_request() {
     for is_dispatched in [false, true] {
         let gate = Gate::new();
         let server = gated(ServerConfig::default(), &gate, is_dispatched);
@@ -83,7 +84,7 @@ fn two_hundred_blocked_handlers_stall_nobody() {
 
 #[test]
 fn quick_requests_are_answered_while_handlers_begin_to_block() {
-    // The route is new for each server: the first blocked call is what loses the loop.
+    // Each server is new, so the first call of the route blocks a loop.
     for _ in 0..10 {
         let gate = Gate::new();
         let server = gated(ServerConfig::default().event_loops(1), &gate, false);
@@ -118,7 +119,7 @@ fn every_one_of_four_hundred_connections_is_served_again_and_again() {
                 response.unwrap_or_else(|ended| panic!("client {index}, round {round}: {ended}"));
             assert_eq!(response.text(), "GET /sleep");
         }
-        // One after the other they would sleep for four seconds.
+        // One after the other they would take four seconds.
         assert!(
             started.elapsed() < Duration::from_secs(3),
             "round {round}: {:?}",
@@ -128,9 +129,9 @@ fn every_one_of_four_hundred_connections_is_served_again_and_again() {
 }
 
 #[test]
-fn connections_that_ask_in_their_own_time_are_all_served() {
-    // Each has its own thread and asks as soon as it was answered: leases form, and some wait for a
-    // thread.
+fn connections_with_independent_requests_are_all_served() {
+    // Each client has its own thread and sends its next request after each response, so some
+    // connections get leases and some requests wait for a thread.
     let server = TestServer::with(ServerConfig::default().threads_max(12), sleeps_or_answers);
     let address = server.address();
     let served = Arc::new((0..40).map(|_| AtomicUsize::new(0)).collect::<Vec<_>>());
@@ -157,20 +158,21 @@ fn connections_that_ask_in_their_own_time_are_all_served() {
 fn a_route_that_blocked_is_dispatched_from_then_on() {
     let server = TestServer::start(sleeps_or_answers);
     let mut client = server.client();
-    // Once is enough, unless the watchdog was held up for as long as the handler slept.
+    // Once is enough, unless the watchdog was delayed for as long as the handler slept.
     eventually("the route is learned", || {
         assert_eq!(client.get("/sleep").status, 200);
         server.metrics().routes_learned >= 1
     });
     let hand_overs = server.metrics().hand_overs;
     assert!(hand_overs >= 1);
-    // Each from a new connection, for one that is on a lease is not dispatched again.
+    // Each request uses a new connection, because requests of a leased connection are not
+    // dispatched.
     for _ in 0..10 {
         assert_eq!(server.client().get("/sleep").status, 200);
     }
     let metrics = server.metrics();
     assert!(metrics.dispatched >= 10, "{metrics:?}");
-    // A busy machine may hold up a quick call too, but hardly often.
+    // A busy machine may delay a quick call too, but rarely.
     assert!(metrics.hand_overs <= hand_overs + 3, "{metrics:?}");
 }
 
@@ -187,7 +189,7 @@ fn a_route_that_became_quick_returns_to_the_event_loop() {
         }
     });
     let mut client = server.client();
-    // Again, if the watchdog was held up for as long as the handler slept.
+    // Repeated, in case the watchdog was delayed for as long as the handler slept.
     eventually("the route is learned", || {
         client.get("/changes");
         server.metrics().routes_learned >= 1
@@ -232,7 +234,7 @@ fn a_fixed_plan_is_kept_whatever_was_learned() {
 }
 
 #[test]
-fn connections_behind_a_blocking_one_on_the_same_loop_go_on() {
+fn other_connections_of_a_blocked_loop_are_served() {
     let gate = Gate::new();
     let server = gated(ServerConfig::default().event_loops(1), &gate, false);
     let mut others: Vec<Client> = (0..50).map(|_| server.client()).collect();
@@ -253,7 +255,7 @@ fn connections_behind_a_blocking_one_on_the_same_loop_go_on() {
 }
 
 #[test]
-fn a_full_queue_is_said_at_once_and_the_rest_is_answered() {
+fn requests_beyond_a_full_queue_are_refused_at_once_and_the_others_answered() {
     let gate = Gate::new();
     let config = ServerConfig::default()
         .event_loops(1)
@@ -274,7 +276,7 @@ fn a_full_queue_is_said_at_once_and_the_rest_is_answered() {
     assert_eq!(metrics.waiting, 3, "{metrics:?}");
     assert!(gate.waiting() >= 3, "{metrics:?}");
     assert_eq!(refused + metrics.waiting + gate.waiting(), 20);
-    // Those that were refused know it while the others wait.
+    // The refused requests are answered while the others wait.
     server.client().is_alive();
     let mut found = HashSet::new();
     eventually("as many clients are told as were refused", || {
@@ -296,7 +298,7 @@ fn a_full_queue_is_said_at_once_and_the_rest_is_answered() {
     }
 }
 
-/// A site where every path below `/hang/` waits at a gate, on whatever thread it is called.
+/// A site where every path below `/hang/` waits at a gate, on any thread.
 fn hanging(config: ServerConfig, gate: &Gate) -> TestServer {
     let gate = gate.clone();
     TestServer::with(config, move |request: Request| {
@@ -308,7 +310,7 @@ fn hanging(config: ServerConfig, gate: &Gate) -> TestServer {
 }
 
 #[test]
-fn loops_have_leaders_however_many_routes_hang_at_once() {
+fn all_loops_have_leaders_however_many_routes_hang_at_once() {
     let gate = Gate::new();
     let server = hanging(ServerConfig::default().event_loops(2).threads_max(4), &gate);
     server.client().is_alive();
@@ -348,7 +350,7 @@ fn the_pool_grows_to_its_limit_and_shrinks_again() {
     for client in &mut clients {
         ask(client, "/gate");
     }
-    // The leaders come on top, and a ninth is left to other routes.
+    // The leaders are added, and a ninth of the threads is kept for other routes.
     eventually("the route has all that it may", || server.metrics().pool.threads >= 27);
     gate.open();
     for client in &mut clients {
@@ -358,7 +360,7 @@ fn the_pool_grows_to_its_limit_and_shrinks_again() {
 }
 
 #[test]
-fn a_panic_is_a_500_and_its_thread_lives_on() {
+fn a_panic_is_a_500_and_its_thread_continues() {
     let config = ServerConfig::default().thread_idle_timeout(Duration::from_millis(200));
     struct Panics;
     impl Service for Panics {
@@ -371,7 +373,7 @@ fn a_panic_is_a_500_and_its_thread_lives_on() {
         }
         fn call(&self, request: Request) -> Response {
             match request.path() {
-                // Without the message of a panic, which is no news here.
+                // `resume_unwind` does not print a panic message.
                 "/inline" | "/pool" => resume_unwind(Box::new("asked to")),
                 _ => site(request),
             }
@@ -419,7 +421,7 @@ fn a_thousand_panics_leave_no_thread_and_no_descriptor_behind() {
     storm(1000);
     stays.get("/");
     eventually("as many descriptors as before", || process.descriptors() <= descriptors);
-    // Idle threads stay for a while, and not one is left when that is over.
+    // Idle threads end after a while.
     eventually("as many threads as before", || process.threads() <= threads);
 }
 
@@ -436,8 +438,7 @@ fn an_idle_server_uses_no_cpu() {
     let mut since = Instant::now();
     eventually("a second and a half pass without work", || {
         let now = process.cpu_time();
-        // What was begun may still come to its end, and the watchdog looks a few times before it
-        // parks.
+        // Pending work may still finish, and the watchdog checks a few times before it parks.
         if now > last {
             (last, since) = (now, Instant::now());
         }
@@ -447,7 +448,7 @@ fn an_idle_server_uses_no_cpu() {
 }
 
 #[test]
-fn the_smallest_pool_still_answers_what_blocks() {
+fn the_smallest_pool_still_answers_blocking_requests() {
     for (loops, threads) in [(1, 1), (2, 1), (2, 2), (4, 4)] {
         let config = ServerConfig::default().event_loops(loops).threads_max(threads);
         let server = TestServer::with(config, sleeps_or_answers);
@@ -470,14 +471,14 @@ fn the_smallest_pool_still_answers_what_blocks() {
 }
 
 #[test]
-fn a_connection_that_blocks_again_and_again_keeps_its_thread_and_gives_it_back() {
+fn a_connection_that_blocks_repeatedly_gets_a_lease_that_ends_when_it_is_idle() {
     let server = TestServer::start(sleeps_or_answers);
     let mut client = server.client();
     eventually("a lease is granted", || {
         assert_eq!(client.get("/sleep").status, 200);
         server.metrics().leases >= 1
     });
-    // Quiet, it is an ordinary connection again.
+    // When it is idle, the lease ends.
     eventually("the lease ends", || server.metrics().leased == 0 && server.metrics().parked == 1);
     client.is_alive();
     for _ in 0..10 {
@@ -489,34 +490,34 @@ fn a_connection_that_blocks_again_and_again_keeps_its_thread_and_gives_it_back()
 }
 
 #[test]
-fn a_client_that_pauses_is_not_waited_for_each_time() {
+fn a_client_that_pauses_does_not_get_a_lease_each_time() {
     let server = TestServer::start(sleeps_or_answers);
     let mut client = server.client();
     eventually("a lease is granted", || {
         assert_eq!(client.get("/sleep").status, 200);
         server.metrics().leases >= 1
     });
-    // Each lease ends before the next request comes.
+    // Each lease ends before the next request arrives.
     let before = server.metrics().leases;
     for _ in 0..24 {
         eventually("the lease ends", || server.metrics().leased == 0);
         assert_eq!(client.get("/sleep").status, 200);
     }
-    // Four, if each was for nothing. A busy machine may hold one up until the next request is
-    // there, which is one that served.
+    // Four, if each lease ended unused. On a busy machine one may last until the next request
+    // arrives, and count as used.
     let leases = server.metrics().leases - before;
     assert!(leases <= 12, "{leases} leases for 24 requests with pauses");
 }
 
 #[test]
-fn a_lease_does_not_keep_others_from_their_turn() {
-    // Four threads for handlers, and as many connections that never pause: those are on a lease.
-    // Others come.
+fn leases_do_not_starve_other_connections() {
+    // Four threads for handlers, and as many connections that never pause, which get leases. Then
+    // other connections follow.
     let config = ServerConfig::default().event_loops(1).threads_max(4);
     let server = TestServer::with(config, sleeps_or_answers);
     let address = server.address();
     let is_over = AtomicBool::new(false);
-    // A test that fails below never says that it is over.
+    // A failed assertion below would never end the loop otherwise.
     let ends = Instant::now() + DEADLINE;
     thread::scope(|scope| {
         for _ in 0..4 {
@@ -541,12 +542,12 @@ fn a_lease_does_not_keep_others_from_their_turn() {
 }
 
 #[test]
-fn bytes_that_come_while_a_handler_blocks_keep_nobody_busy() {
+fn bytes_that_arrive_while_a_handler_blocks_use_no_cpu() {
     let child = Example("bench_engine").start();
     let process = child.process();
     let mut clients: Vec<Client> = (0..5).map(|_| child.client()).collect();
     for client in &mut clients {
-        // The rest of the next request comes later: the socket stays readable all the while.
+        // The rest of the next request arrives later, so the socket stays readable meanwhile.
         ask(client, "/sleep?ms=1500");
         client.send("GET /plaintext HTTP/1.1\r\nHo");
     }
@@ -564,8 +565,8 @@ fn bytes_that_come_while_a_handler_blocks_keep_nobody_busy() {
 }
 
 #[test]
-fn threads_that_cannot_be_started_are_survived() {
-    // A user of its own, who may have only so many threads.
+fn the_server_survives_threads_that_cannot_be_started() {
+    // The server runs as a separate user with a limit of threads.
     let threads_max = thread::available_parallelism().map_or(1, usize::from) + 22;
     let Some(child) = Example("bench_engine").start_with_threads(threads_max) else { return };
     let mut quick = child.client();
@@ -581,7 +582,7 @@ fn threads_that_cannot_be_started_are_survived() {
             let response = client.try_response();
             let response =
                 response.unwrap_or_else(|ended| panic!("client {index}, round {round}: {ended}"));
-            // The queue has room for all: they wait for the threads that there are.
+            // The queue has room for all requests, which wait for the existing threads.
             assert_eq!(response.status, 200, "{response:?}");
         }
     }

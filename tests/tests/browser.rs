@@ -1,11 +1,12 @@
-//! The todo app in a real browser: registering, adding, doing, removing, signing out and in again.
+//! The todo app in a real browser: registering, adding, completing, removing, signing out and in
+//! again.
 
 #![allow(clippy::unwrap_used, reason = "a panic is how a test fails")]
 
 use filoplume_tests::{Browser, Example};
 
 #[test]
-fn sqlite_todo_is_clicked_through() {
+fn sqlite_todo_works_in_a_browser() {
     let folder = tempfile::tempdir().unwrap();
     let Some(mut browser) = Browser::start(&folder.path().join("browser")) else { return };
     let database = folder.path().join("todos.db");
@@ -46,7 +47,7 @@ fn sqlite_todo_is_clicked_through() {
 }
 
 #[test]
-fn cors_spa_shows_what_was_sent_from_the_page() {
+fn cors_spa_shows_text_that_its_page_has_sent() {
     let folder = tempfile::tempdir().unwrap();
     let Some(mut browser) = Browser::start(&folder.path().join("browser")) else { return };
     let page = filoplume_tests::free_address();

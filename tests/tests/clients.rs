@@ -1,4 +1,4 @@
-//! Clients that others wrote: curl, wrk, ab.
+//! Third-party clients: curl, wrk and ab.
 
 #![allow(clippy::unwrap_used, reason = "a panic is how a test fails")]
 
@@ -6,10 +6,10 @@ use std::process::{Command, Stdio};
 
 use filoplume_tests::{Child, Example, installed};
 
-/// The engine alone, and an app on it: both have the same paths.
+/// The engine alone, and an app. Both have the same paths.
 const SERVERS: [Example; 2] = [Example("bench_engine"), Example("bench_server")];
 
-/// Runs a program to its end and returns what it printed.
+/// Runs a program to its end and returns its output.
 #[track_caller]
 fn run(program: &str, arguments: &[&str]) -> String {
     let output = Command::new(program).args(arguments).stdin(Stdio::null()).output().unwrap();
@@ -23,7 +23,7 @@ fn url(child: &Child, target: &str) -> String {
     format!("http://{}{target}", child.address())
 }
 
-/// The number behind a label of a report.
+/// Returns the number after a label of a report.
 #[track_caller]
 fn number(report: &str, label: &str) -> u64 {
     let line = report.lines().find(|line| line.trim_start().starts_with(label));
@@ -55,7 +55,7 @@ fn curl_asks(server: Example) {
     assert_eq!(curl(&[], "/stream?n=100000").len(), 100_000);
     assert_eq!(curl(&["--http1.0"], "/stream?n=100000").len(), 100_000);
     assert!(curl(&["--head"], "/large?n=5000000").contains("content-length: 5000000\r\n"));
-    // A long content: curl waits for the word to go on.
+    // A long content, for which curl waits for `100 Continue`.
     let long = "c".repeat(2_000_000);
     let file =
         std::env::temp_dir().join(format!("filoplume-curl-{}-{}", server.0, std::process::id()));
@@ -71,7 +71,7 @@ fn curl_asks(server: Example) {
         assert_eq!(curl(arguments, "/noread"), "not read", "{arguments:?}");
     }
     std::fs::remove_file(&file).unwrap();
-    // A wish for HTTP/2 is not heard, and harms nothing.
+    // An upgrade request for HTTP/2 is ignored.
     assert_eq!(curl(&["--http2"], "/plaintext"), "Hello, World!");
     // Several requests over one connection.
     let (first, second) = (url(&child, "/plaintext"), url(&child, "/json"));

@@ -1,4 +1,4 @@
-//! The content of requests: collected, streamed, refused, left unread.
+//! The content of requests: collected, streamed, refused or left unread.
 
 #![allow(clippy::unwrap_used, reason = "a panic is how a test fails")]
 
@@ -9,7 +9,7 @@ use std::time::Duration;
 use filoplume_runtime::{Plan, Request, Response, ServerConfig, Service};
 use filoplume_tests::{Client, DEADLINE, Process, TestServer, eventually, reset, site};
 
-/// Bytes that are no text and repeat late.
+/// Returns binary data with a long period.
 fn bytes(length: usize) -> Vec<u8> {
     (0..length).map(|n| (n * 31 + n / 251).to_le_bytes()[0]).collect()
 }
@@ -92,7 +92,7 @@ fn a_content_longer_than_the_buffer_is_streamed_and_comes_back() {
 }
 
 #[test]
-fn a_content_that_comes_in_segments_is_read_to_its_end() {
+fn a_content_in_several_segments_is_read_to_its_end() {
     for server in [TestServer::start(site), TestServer::start(Streamed)] {
         let mut client = server.client();
         for segment in [1, 3, 50] {
@@ -109,7 +109,7 @@ fn a_content_that_comes_in_segments_is_read_to_its_end() {
 }
 
 #[test]
-fn a_handler_reads_a_stream_while_it_comes() {
+fn a_handler_reads_a_stream_while_it_arrives() {
     let (said, heard) = mpsc::channel();
     struct Listens(mpsc::Sender<Vec<u8>>);
     impl Service for Listens {
@@ -131,7 +131,7 @@ fn a_handler_reads_a_stream_while_it_comes() {
     client.send("POST / HTTP/1.1\r\nHost: t\r\nTransfer-Encoding: chunked\r\n\r\n");
     for word in ["one", "two", "three"] {
         client.send(format!("{:x}\r\n{word}\r\n", word.len()));
-        // Only when the handler has it is the next word sent.
+        // Each word is sent after the handler has received the previous one.
         let mut read = Vec::new();
         while read.len() < word.len() {
             read.extend(heard.recv_timeout(Duration::from_secs(10)).expect("the handler reads"));
@@ -163,21 +163,21 @@ fn a_content_over_the_bound_is_refused_before_it_is_read() {
 }
 
 #[test]
-fn a_chunked_content_over_the_bound_is_refused_while_it_comes() {
+fn a_chunked_content_over_the_bound_is_refused_while_it_arrives() {
     for bound in [1000, 3_000_000] {
         let config = ServerConfig::default().content_bytes_max(bound);
         let server = TestServer::with(config, Buffered);
         let mut client = server.client();
         client.send("POST /echo HTTP/1.1\r\nHost: t\r\nTransfer-Encoding: chunked\r\n\r\n");
         let content = bytes(usize::try_from(bound).unwrap() + 1);
-        // The server may stop reading, but it keeps the connection until its answer is read.
+        // The server may stop reading, but it keeps the connection until its response is read.
         let _ = client.try_send(chunked(&content, 1000));
         assert_eq!(client.response().status, 413, "over {bound}");
     }
 }
 
 #[test]
-fn a_plan_that_wants_a_buffer_refuses_what_does_not_fit_it() {
+fn a_plan_that_collects_contents_refuses_longer_ones() {
     let server =
         TestServer::with(ServerConfig::default().buffered_content_bytes_max(1000), Buffered);
     let mut client = server.client();
@@ -251,7 +251,7 @@ const EXPECTS: &str =
     "POST /echo HTTP/1.1\r\nHost: t\r\nExpect: 100-continue\r\nContent-Length: 5\r\n\r\n";
 
 #[test]
-fn a_peer_that_waits_for_a_word_gets_it_when_its_content_is_wanted() {
+fn a_peer_that_expects_100_continue_gets_it_when_its_content_is_read() {
     for server in
         [TestServer::start(site), TestServer::start(Streamed), TestServer::start(Buffered)]
     {
@@ -272,7 +272,7 @@ fn a_peer_that_waits_for_a_word_gets_it_when_its_content_is_wanted() {
 }
 
 #[test]
-fn a_peer_that_does_not_wait_for_the_word_gets_one_answer() {
+fn a_peer_that_does_not_wait_for_100_continue_gets_one_response() {
     for server in [TestServer::start(site), TestServer::start(Streamed)] {
         let mut client = server.client();
         client.send(format!("{EXPECTS}hello"));
@@ -286,7 +286,7 @@ fn a_peer_that_does_not_wait_for_the_word_gets_one_answer() {
 }
 
 #[test]
-fn a_peer_whose_content_is_not_wanted_is_not_told_to_send_it() {
+fn a_peer_whose_content_is_not_read_gets_no_100_continue() {
     struct Refuses;
     impl Service for Refuses {
         fn plan(&self, request: &mut Request) -> Plan {
@@ -312,7 +312,7 @@ fn a_peer_whose_content_is_not_wanted_is_not_told_to_send_it() {
 }
 
 #[test]
-fn http_1_0_is_told_nothing_before_the_answer() {
+fn http_1_0_gets_no_interim_response() {
     let server = TestServer::start(site);
     let mut client = server.client();
     client.send(EXPECTS.replace("HTTP/1.1", "HTTP/1.0")).is_silent_for(Duration::from_millis(50));
@@ -328,7 +328,7 @@ fn an_unread_content_within_the_bound_is_skipped() {
             let response = client.post("/unread", bytes(length));
             assert_eq!(response.text(), "unread");
             assert!(!response.closes(), "{length} bytes: {response:?}");
-            // The bound counts what has to be read: chunk lines too.
+            // The bound includes chunk lines.
             client.send("POST /unread HTTP/1.1\r\nHost: t\r\nTransfer-Encoding: chunked\r\n\r\n");
             assert_eq!(
                 client.send(chunked(&bytes(length * 9 / 10), 700)).response().text(),
@@ -340,7 +340,7 @@ fn an_unread_content_within_the_bound_is_skipped() {
 }
 
 #[test]
-fn an_unread_content_that_comes_late_and_in_segments_is_skipped() {
+fn an_unread_content_that_arrives_late_and_in_segments_is_skipped() {
     let server = TestServer::start(Streamed);
     let mut client = server.client();
     client.send("POST /unread HTTP/1.1\r\nHost: t\r\nContent-Length: 3000\r\n\r\n");
@@ -397,7 +397,7 @@ fn a_refused_plan_leaves_the_connection_usable_if_the_content_is_short() {
 }
 
 #[test]
-fn a_stream_that_is_no_content_is_an_error_of_the_read() {
+fn a_malformed_stream_is_an_error_of_the_read() {
     let (said, heard) = mpsc::channel();
     struct Reads(mpsc::Sender<ErrorKind>);
     impl Service for Reads {
@@ -424,7 +424,7 @@ fn a_stream_that_is_no_content_is_an_error_of_the_read() {
     assert_eq!(client.response().status, 400, "the other direction is still open");
     assert_eq!(heard.recv().unwrap(), ErrorKind::UnexpectedEof);
     client.is_closed();
-    // Who resets the connection is no less gone; a handler must not take that for an error of its
+    // A reset must look like any other disconnection to the handler, and not like an error of its
     // own.
     for start in
         [head, "POST / HTTP/1.1\r\nHost: t\r\nContent-Length: 9\r\nExpect: 100-continue\r\n\r\n"]
@@ -560,7 +560,7 @@ fn requests_behind_a_streamed_content_are_answered() {
 }
 
 #[test]
-fn a_content_that_a_handler_reads_and_that_does_not_come_is_no_error_of_the_program() {
+fn a_streamed_content_that_does_not_arrive_is_not_an_error_of_the_program() {
     let (told, statuses) = mpsc::channel();
     let app = filoplume::App::new()
         .post("/", |mut content: filoplume::Body| {

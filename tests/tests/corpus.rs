@@ -1,5 +1,5 @@
-//! The conformance corpus over sockets: each message is answered as it was understood, and nothing
-//! that stands behind a refusal or a close is.
+//! The conformance corpus over sockets: each message is answered according to its events, and bytes
+//! after a refusal or a close are not answered.
 
 #![allow(clippy::unwrap_used, reason = "a panic is how a test fails")]
 
@@ -13,13 +13,13 @@ use filoplume_runtime::{Limits, Plan, Request, Response, ServerConfig, Service, 
 use filoplume_tests::corpus::{Case, Outcome, read_corpus, shown_content, shown_field, shown_head};
 use filoplume_tests::{Client, Ended, TestServer, eventually};
 
-/// As many cases there were when this was written. Fewer would mean that some are not read.
+/// Minimum number of cases. Fewer would mean that some are not read.
 const CASES_MIN: usize = 1000;
 
-/// A request that is glued to the end of each case.
+/// A request that is appended to each case.
 const MARKER: &str = "GET /behind HTTP/1.1\r\nHost: t\r\n\r\n";
 
-/// What the marker is understood as.
+/// The events of the marker.
 const MARKER_EVENTS: &str = "head GET /behind HTTP/1.1\nhost t";
 
 fn cases() -> Vec<Case> {
@@ -28,7 +28,7 @@ fn cases() -> Vec<Case> {
     cases
 }
 
-/// The bounds that `tests/corpus/README.md` names.
+/// The limits that `tests/corpus/README.md` states.
 fn config() -> ServerConfig {
     let limits = Limits {
         head_bytes_max: 1024,
@@ -41,7 +41,7 @@ fn config() -> ServerConfig {
     ServerConfig::default().limits(limits).content_bytes_max(64)
 }
 
-/// Answers with the events that a handler can know, and counts the answers.
+/// Responds with the events that a handler can know, and counts the responses.
 struct Describes {
     called: Arc<AtomicU64>,
     is_streamed: bool,
@@ -76,7 +76,8 @@ impl Service for Describes {
     }
 }
 
-/// The events of a message that a handler can know. An empty content looks to it like none.
+/// Returns the events of a message that a handler can know. It cannot distinguish an empty content
+/// from none.
 fn known_to_handler(message: &[String]) -> String {
     let known = message.iter().filter(|event| {
         event.starts_with("head ")
@@ -87,7 +88,8 @@ fn known_to_handler(message: &[String]) -> String {
     known.map(String::as_str).collect::<Vec<_>>().join("\n")
 }
 
-/// Reads the answer to one message. Interim answers have no `Date`, and final ones have one.
+/// Reads the response to one message. Interim responses must not have a `Date`, and final ones
+/// must.
 fn answer(client: &mut Client, is_head: bool) -> Result<Option<(u16, bool, String)>, String> {
     loop {
         let response = if is_head { client.read_head_only() } else { client.try_response() };
@@ -113,18 +115,20 @@ fn answer(client: &mut Client, is_head: bool) -> Result<Option<(u16, bool, Strin
     }
 }
 
-/// Reads all answers to a case and compares them with its events.
+/// Reads all responses to a case and compares them with its events.
 ///
-/// A handler that reads a stream answers itself when it breaks, and this one says 400.
+/// A handler that reads a stream chooses the status itself when the stream fails. This one responds
+/// with 400.
 fn check_answers(case: &Case, client: &mut Client, is_streamed: bool) -> Result<(), String> {
     for (index, message) in case.messages().enumerate() {
-        // A head that was refused has no events, and still says what its answer may have.
+        // A refused head has no events, but it still determines whether its response may have
+        // content.
         let is_refused_head = index == 0 && message.len() == 1 && case.input.starts_with(b"HEAD ");
         let is_head = is_refused_head || message[0].starts_with("head HEAD ");
         match (Outcome::of(message.last().unwrap()).unwrap(), answer(client, is_head)?) {
             (Outcome::KeepAlive | Outcome::Close, Some((200, closes, text))) => {
                 let expected = known_to_handler(message);
-                // Neither HEAD nor a CONNECT that succeeded is answered with content.
+                // Responses to HEAD and to a successful CONNECT have no content.
                 let has_text = !is_head && !message[0].starts_with("head CONNECT ");
                 if has_text && text != expected {
                     return Err(format!("understood as {text:?}, not {expected:?}"));
@@ -139,7 +143,7 @@ fn check_answers(case: &Case, client: &mut Client, is_streamed: bool) -> Result<
             }
             (Outcome::Refused(expected), Some((status, true, _)))
                 if status == expected || (is_streamed && status == 400) => {}
-            // What never came whole is not answered, or only to say so.
+            // An incomplete message is not answered, or is refused.
             (Outcome::Waiting, None | Some((400 | 408, true, _))) => return Ok(()),
             (outcome, found) => {
                 return Err(format!("{outcome:?} expected, answered with {found:?}"));
@@ -149,7 +153,7 @@ fn check_answers(case: &Case, client: &mut Client, is_streamed: bool) -> Result<
     Ok(())
 }
 
-/// What follows the answers: the marker's, or the end of the connection.
+/// Checks what follows the responses: the response to the marker, or the end of the connection.
 fn check_behind(case: &Case, client: &mut Client) -> Result<(), String> {
     let outcome = case.events.last().and_then(|event| Outcome::of(event)).unwrap();
     match (outcome, answer(client, false)?) {
@@ -162,13 +166,13 @@ fn check_behind(case: &Case, client: &mut Client) -> Result<(), String> {
 /// How the service is served.
 #[derive(Clone, Copy)]
 enum Served {
-    /// As that of a server of HTTP.
+    /// By an HTTP server.
     Alone,
-    /// As a protocol of a raw server.
+    /// By a raw server that switches to HTTP.
     AsProtocol,
 }
 
-/// Asks the server all cases, several at a time.
+/// Sends all cases to the server, several at a time.
 fn check_all(
     cases: &[Case],
     served: Served,
@@ -201,7 +205,7 @@ fn check_all(
     });
     assert!(wrong.is_empty(), "{} of {} cases:\n{}", wrong.len(), cases.len(), wrong.join("\n"));
 
-    // Nor may anything have been understood and not answered.
+    // No message may have been handled without a response.
     let messages =
         cases.iter().flat_map(Case::messages).map(|message| Outcome::of(message.last().unwrap()));
     let answered =
@@ -216,8 +220,8 @@ fn check_all(
     }
 }
 
-/// Sends a case with the marker behind it, if it is whole. Else it is sent alone, and nothing more
-/// will come.
+/// Sends a case followed by the marker. An incomplete case is sent alone, and the direction is
+/// closed.
 fn send_whole(case: &Case, client: &mut Client) {
     if case.events.last().is_some_and(|last| last == "waiting") {
         client.send(&case.input).finish();
@@ -243,7 +247,7 @@ fn each_case_is_answered_and_nothing_from_behind_a_refusal_is() {
 }
 
 #[test]
-fn what_was_asked_before_a_half_close_is_answered() {
+fn requests_before_a_half_close_are_answered() {
     check_all(&cases(), Served::Alone, false, |case, client| {
         send_whole(case, client);
         if case.events.last().is_some_and(|last| last != "waiting") {
@@ -251,7 +255,7 @@ fn what_was_asked_before_a_half_close_is_answered() {
         }
         check_answers(case, client, false)?;
         check_behind(case, client)?;
-        // An answer behind the marker's would be one too many.
+        // There must be no response after the marker's.
         match client.read_until_end() {
             Ended::Closed(rest) if rest.is_empty() => Ok(()),
             ended => Err(format!("at the end: {ended}")),
@@ -259,9 +263,9 @@ fn what_was_asked_before_a_half_close_is_answered() {
     });
 }
 
-/// Every tenth case, in segments of one byte as far as the system lets them be.
+/// Sends every tenth case in segments of one byte, as far as the system permits.
 #[test]
-fn a_case_that_comes_byte_by_byte_is_answered_in_the_same_way() {
+fn a_case_sent_byte_by_byte_is_answered_in_the_same_way() {
     let some: Vec<Case> =
         cases().into_iter().filter(|case| case.input.len() < 200).step_by(10).collect();
     assert!(some.len() > CASES_MIN / 20);
@@ -269,7 +273,7 @@ fn a_case_that_comes_byte_by_byte_is_answered_in_the_same_way() {
         let outcome = case.events.last().and_then(|event| Outcome::of(event)).unwrap();
         let behind = if outcome == Outcome::KeepAlive { MARKER } else { "" };
         for byte in [&case.input, behind.as_bytes()].concat() {
-            // A server that refuses early takes no more.
+            // A server that refuses early does not read the rest.
             if client.try_send([byte]).is_err() {
                 break;
             }

@@ -1,8 +1,6 @@
-//! Crowds of slow, silent and hostile peers, with a good client beside them that measures what it
-//! notices of it.
+//! Crowds of slow, silent and hostile peers, and a good client that measures latencies beside them.
 //!
-//! The figures are printed; the bounds are generous, because the machine may be busy with something
-//! else.
+//! The figures are printed. The limits are generous, because the machine may be busy.
 
 #![allow(clippy::unwrap_used, reason = "a panic is how a test fails")]
 #![allow(clippy::print_stdout, reason = "a figure is for those who read the output of a test")]
@@ -20,24 +18,24 @@ use filoplume_tests::{
 
 const MEGABYTE: u64 = 1_000_000;
 
-/// Peers in a crowd.
+/// The number of peers in a crowd.
 const CROWD: usize = 1000;
 
-/// What the good client may wait beside a crowd, more than without one on the same machine.
+/// Maximum additional latency of the good client beside a crowd, compared to none.
 const MORE_MAX: Duration = Duration::from_millis(15);
 
-/// How many times as long as without one it may wait, whatever else the machine does.
+/// Maximum ratio of the latency beside a crowd to that without one, whatever else the machine does.
 const TIMES_MAX: u32 = 4;
 
-/// Tries of a measurement: whatever else a machine does makes it slower and nothing makes it
-/// faster, so the best counts.
+/// Maximum number of tries of a measurement. Other work only makes the machine slower, so the best
+/// try counts.
 const TRIES: usize = 5;
 
 fn ask(client: &mut Client, target: &str) {
     client.send(format!("GET {target} HTTP/1.1\r\nHost: t\r\n\r\n"));
 }
 
-/// Measures beside `crowd` until a try is within the bound.
+/// Measures beside `crowd` until a try is within the limits.
 #[track_caller]
 fn nobody_waits(child: &Child, what: &str, mut crowd: impl FnMut()) {
     for attempt in 1..=TRIES {
@@ -58,7 +56,7 @@ fn nobody_waits(child: &Child, what: &str, mut crowd: impl FnMut()) {
     }
 }
 
-/// A crowd that begins with `start` and goes on with `drip`, and what it costs.
+/// Checks the cost of a crowd that sends `start`, and then repeatedly `drip`.
 #[track_caller]
 fn crowd_is_borne(what: &str, start: &str, drip: &[u8], end: &str) {
     let child = Example("bench_engine").start();
@@ -71,8 +69,7 @@ fn crowd_is_borne(what: &str, start: &str, drip: &[u8], end: &str) {
     let started = Instant::now();
     let mut next = 0;
     nobody_waits(&child, what, || {
-        // One after the other, and none twice as often as another.
-        // On a busy machine its time may be over.
+        // One peer after the other, at equal rates. On a busy machine its deadline may have passed.
         let _ = crowd[next % CROWD].try_send(drip);
         next += 1;
     });
@@ -84,7 +81,7 @@ fn crowd_is_borne(what: &str, start: &str, drip: &[u8], end: &str) {
         "{threads}, then {}",
         child.process().threads()
     );
-    // Slow is not wrong: who comes to an end in time is answered.
+    // Slow peers that finish in time are answered.
     for client in crowd.iter_mut().take(20) {
         let _ = client.try_send(end);
         match client.try_response() {
@@ -96,39 +93,39 @@ fn crowd_is_borne(what: &str, start: &str, drip: &[u8], end: &str) {
     }
 }
 
-/// Whether the shortest of the deadlines, 10 s, may be over for those that began then.
+/// Returns whether the shortest deadline, 10 s, may have passed for peers that began at `started`.
 fn is_late(started: Instant) -> bool {
     started.elapsed() > Duration::from_secs(5)
 }
 
 #[test]
-fn a_thousand_slow_heads_are_not_noticed() {
+fn a_thousand_slow_heads_delay_no_other_client() {
     crowd_is_borne("slow heads", "GET / HTTP/1.1\r\nHost: t\r\nX: ", b"x", "\r\n\r\n");
 }
 
 #[test]
-fn a_thousand_slow_bodies_are_not_noticed() {
-    // How much of it has come is not the same for all, so the end is more than is missing: what
-    // follows is lost with it.
+fn a_thousand_slow_bodies_delay_no_other_client() {
+    // The peers have sent different parts of it, so the end is longer than the missing part. The
+    // surplus is discarded with the connection.
     let head =
         "POST /length HTTP/1.1\r\nHost: t\r\nConnection: close\r\nContent-Length: 1000\r\n\r\n";
     crowd_is_borne("slow bodies", head, b"x", &"x".repeat(1000));
 }
 
 #[test]
-fn a_thousand_slow_chunks_are_not_noticed() {
+fn a_thousand_slow_chunks_delay_no_other_client() {
     let head = "POST /length HTTP/1.1\r\nHost: t\r\nTransfer-Encoding: chunked\r\n\r\n";
     crowd_is_borne("slow chunks", head, b"1\r\nx\r\n", "0\r\n\r\n");
 }
 
 #[test]
-fn a_thousand_slow_readers_are_not_noticed() {
+fn a_thousand_slow_readers_delay_no_other_client() {
     let child = Example("bench_engine").start();
     child.client().get("/plaintext");
     let memory = child.process().resident_bytes();
     let mut crowd: Vec<Client> = (0..CROWD).map(|_| child.client()).collect();
     for client in &mut crowd {
-        // Else the system would take it all for the reader.
+        // Otherwise the system would buffer the whole response for the reader.
         socket2::SockRef::from(client.tcp()).set_recv_buffer_size(8 * 1024).unwrap();
         client.tcp().set_nonblocking(true).unwrap();
         ask(client, "/large?n=5000000");
@@ -156,12 +153,12 @@ fn readers_that_always_have_room_for_more_do_not_starve_the_others() {
             let is_over = &is_over;
             scope.spawn(move || {
                 while !is_over.load(Ordering::SeqCst) {
-                    // On a busy machine there may be nothing yet.
+                    // On a busy machine nothing may have arrived yet.
                     let _ = client.read_some(1_000_000);
                 }
             });
         }
-        // New connections and those that are kept, one and all.
+        // Both new and kept connections are served.
         let mut kept = server.client().patience(Duration::from_secs(5));
         let mut latencies = Latencies::default();
         let mut failure = None;
@@ -186,7 +183,7 @@ fn readers_that_always_have_room_for_more_do_not_starve_the_others() {
 }
 
 #[test]
-fn ten_thousand_idle_connections_cost_next_to_nothing() {
+fn ten_thousand_idle_connections_cost_little() {
     const IDLE: usize = 10_000;
     if !may_open(IDLE + 500) {
         return;
@@ -215,7 +212,7 @@ fn ten_thousand_idle_connections_cost_next_to_nothing() {
 }
 
 #[test]
-fn connections_that_come_and_go_leave_nothing_behind() {
+fn short_connections_leave_no_resources_behind() {
     let child = Example("bench_engine").start();
     child.client().get("/plaintext");
     let descriptors = child.process().descriptors();
@@ -237,7 +234,8 @@ fn connections_that_come_and_go_leave_nothing_behind() {
                             client.is_closed();
                         }
                     }
-                    // Ports are not without end: a few thousand connections are enough.
+                    // The number of ports is limited, so this sends only a few thousand
+                    // connections.
                     thread::sleep(Duration::from_millis(1));
                 }
             });
@@ -249,7 +247,7 @@ fn connections_that_come_and_go_leave_nothing_behind() {
 }
 
 #[test]
-fn two_hundred_handlers_that_sleep_for_three_seconds_are_not_noticed() {
+fn two_hundred_handlers_that_sleep_for_three_seconds_delay_no_other_client() {
     let child = Example("bench_engine").start();
     child.client().get("/plaintext");
     let mut asleep: Vec<Client> = (0..200).map(|_| child.client()).collect();
@@ -263,7 +261,7 @@ fn two_hundred_handlers_that_sleep_for_three_seconds_are_not_noticed() {
 }
 
 #[test]
-fn what_has_no_end_is_refused_while_it_comes() {
+fn endless_messages_are_refused_while_they_arrive() {
     let child = Example("bench_engine").start();
     child.client().get("/plaintext");
     let memory = child.process().resident_bytes();
@@ -318,7 +316,7 @@ fn twenty_thousand_headers_and_a_length_of_400_gigabytes_cost_nothing() {
     let headers: String = (0..20_000).map(|n| format!("X-{n}: y\r\n")).collect();
     for _ in 0..20 {
         let mut client = child.client();
-        // It may be refused before all is out.
+        // It may be refused before it is completely sent.
         let _ = client.try_send(format!("GET / HTTP/1.1\r\nHost: t\r\n{headers}\r\n"));
         assert_eq!(client.response().status, 431);
         let mut client = child.client();
@@ -332,7 +330,7 @@ fn twenty_thousand_headers_and_a_length_of_400_gigabytes_cost_nothing() {
 }
 
 #[test]
-fn names_that_collide_cost_what_others_cost() {
+fn colliding_field_names_cost_as_much_as_others() {
     let child = Example("bench_engine").start();
     let mut client = child.client();
     let mut cost = |name: &dyn Fn(usize) -> String| {
@@ -344,8 +342,8 @@ fn names_that_collide_cost_what_others_cost() {
         }
         child.process().cpu_time() - before
     };
-    // Anagrams collide in sums, long common starts in what looks at the start only, and case in
-    // what ignores it.
+    // Anagrams collide in sums, common prefixes in hashes of the prefix, and different case in
+    // hashes that ignore case.
     let different = cost(&|n| format!("{n:02}{}", "abcdefgh".repeat(8)));
     let anagrams = cost(&|n| format!("{}b{}", "a".repeat(n), "a".repeat(95 - n)));
     let starts = cost(&|n| format!("{}{n:02}", "abcdefgh".repeat(8)));
@@ -362,7 +360,7 @@ fn names_that_collide_cost_what_others_cost() {
 }
 
 #[test]
-fn after_sigterm_stuck_clients_are_cut_at_the_deadline() {
+fn after_sigterm_stuck_clients_are_disconnected_at_the_deadline() {
     let mut child = Example("bench_engine").start();
     let mut half = child.client();
     half.send("GET / HTTP/1.1\r\nHo");

@@ -1,4 +1,4 @@
-//! Every example is started and asked.
+//! Every example, started and sent requests.
 
 #![allow(clippy::unwrap_used, reason = "a panic is how a test fails")]
 
@@ -10,10 +10,10 @@ use std::time::Duration;
 
 use filoplume_tests::{Client, Example};
 
-/// The address that the small examples have in their source.
+/// The fixed address of the small examples.
 const FIXED: &str = "127.0.0.1:5000";
 
-/// Held by the one test that uses the fixed address.
+/// Held by the test that uses the fixed address.
 static FIXED_ADDRESS: Mutex<()> = Mutex::new(());
 
 #[test]
@@ -46,7 +46,7 @@ fn each_folder_of_the_examples_is_a_package_with_its_name() {
     }
 }
 
-/// The programs below `examples/`: each folder with a `main.rs`.
+/// Returns the names of the programs in `examples/`: each folder with a `main.rs`.
 fn examples() -> Vec<String> {
     let names: Vec<String> = files_in("../examples")
         .filter(|path| path.join("src/main.rs").exists())
@@ -98,12 +98,12 @@ fn incoming_says_hello() {
 }
 
 #[test]
-fn bench_engine_has_all_that_is_measured() {
+fn bench_engine_has_all_measured_routes() {
     has_all_that_is_measured("bench_engine");
 }
 
 #[test]
-fn bench_server_has_all_that_is_measured() {
+fn bench_server_has_all_measured_routes() {
     has_all_that_is_measured("bench_server");
 }
 
@@ -144,12 +144,12 @@ fn has_all_that_is_measured(name: &'static str) {
 }
 
 #[test]
-fn bench_engine_ends_in_order_when_it_is_told_to() {
+fn bench_engine_shuts_down_on_sigterm() {
     ends_in_order("bench_engine");
 }
 
 #[test]
-fn bench_server_ends_in_order_when_it_is_told_to() {
+fn bench_server_shuts_down_on_sigterm() {
     ends_in_order("bench_server");
 }
 

@@ -1,4 +1,4 @@
-//! The examples that speak something else than HTTP are started and asked.
+//! The examples that do not speak HTTP, started and used.
 
 #![allow(clippy::unwrap_used, reason = "a panic is how a test fails")]
 
@@ -35,7 +35,7 @@ fn echo_echoes_on_one_thread_and_on_two() {
     }
 }
 
-/// `ab` takes the echo of its own request for an answer: a head without content, that keeps the
+/// `ab` accepts the echo of its own request as a response: a head without content that keeps the
 /// connection alive.
 #[test]
 fn echo_serves_ab() {
@@ -91,7 +91,7 @@ impl Guest {
 }
 
 #[test]
-fn line_chat_tells_everybody_what_one_says() {
+fn line_chat_sends_each_line_to_all_others() {
     let chat = Example("line_chat").start_tcp(2);
     let mut ada = Guest::named(chat.address(), "Ada");
     let mut guests: Vec<Guest> = Vec::new();
@@ -117,7 +117,7 @@ fn line_chat_tells_everybody_what_one_says() {
 }
 
 #[test]
-fn line_chat_wants_a_name_that_is_free_and_plain() {
+fn line_chat_requires_a_free_and_plain_name() {
     let chat = Example("line_chat").start_tcp(1);
     let mut ada = Guest::named(chat.address(), "Ada");
     let mut other = Guest::new(chat.address());
@@ -132,7 +132,7 @@ fn line_chat_wants_a_name_that_is_free_and_plain() {
 }
 
 #[test]
-fn line_chat_does_not_wait_for_who_does_not_read() {
+fn line_chat_does_not_wait_for_clients_that_do_not_read() {
     let chat = Example("line_chat").start_tcp(1);
     let mut ada = Guest::named(chat.address(), "Ada");
     let deaf = Guest::named(chat.address(), "Deaf");
@@ -150,14 +150,14 @@ fn line_chat_does_not_wait_for_who_does_not_read() {
 }
 
 #[test]
-fn flood_answers_without_being_asked() {
+fn flood_responds_without_requests() {
     let flood = Example("flood").start_tcp(1);
     let mut client = connect(flood.address());
     let response = b"HTTP/1.1 200 OK\r\nContent-Length: 13\r\n\r\nHello, World!";
     let mut bytes = vec![0; response.len() * 50_000];
     client.read_exact(&mut bytes).unwrap();
     assert!(bytes.chunks(response.len()).all(|one| one == response));
-    // One that floods does not keep the loop from others.
+    // A flooding connection does not starve others on its loop.
     let mut other = connect(flood.address());
     let mut first = [0; 15];
     other.read_exact(&mut first).unwrap();

@@ -1,9 +1,9 @@
-//! Where the calls of a route run: what the engine sees of them, when it moves them to the pool,
-//! and when it takes them back. What neighbours notice of it is in `execution_neighbours`.
+//! Where the calls of a route run: what the engine measures, when it moves a route to the pool, and
+//! when it moves it back. The effects on other routes are tested in `execution_neighbours`.
 //!
-//! Some tests ask fresh servers until one shows what is expected. Another program on the machine
-//! can keep a call from returning, and the watchdog then rightly takes its loop; but nothing makes
-//! the engine see what is not there.
+//! Some tests start new servers until one shows the expected result. Another program on the machine
+//! can delay a call, and the watchdog then rightly takes its loop. But nothing makes the engine
+//! measure waits that do not exist.
 
 #![allow(clippy::unwrap_used, reason = "a panic is how a test fails")]
 
@@ -17,17 +17,17 @@ use filoplume::{Context, Error, Extract};
 use filoplume_runtime::{Request, Runs, ServerConfig, Why};
 use filoplume_tests::{Load, TestServer, eventually, one_at_a_time, site};
 
-/// A wait that the watchdog is far too slow for.
+/// A wait that is far too short for the watchdog.
 const SHORT: Duration = Duration::from_micros(300);
 
-/// A wait of which the watchdog, with a period of 3 ms, sees little.
+/// A wait that the watchdog, with a period of 3 ms, rarely sees.
 const MILLISECOND: Duration = Duration::from_millis(1);
 
-/// Requests of one client that is alone. A third of them wait for long enough together to send
-/// their route away from a loop that others want.
+/// The number of requests of a single client. The waits of a third of them would suffice to move
+/// their route away from a loop with other clients.
 const ALONE: usize = 30;
 
-/// A site whose `/waits` does so for this long.
+/// A site whose `/waits` waits for this time.
 fn waits(wait: Duration) -> TestServer {
     TestServer::start(move |request: Request| {
         if request.path() == "/waits" {
@@ -37,8 +37,8 @@ fn waits(wait: Duration) -> TestServer {
     })
 }
 
-/// Asks again and again over one connection. Returns how often that left the loop: requests that
-/// were dispatched, and leases that began.
+/// Sends requests over one connection. Returns how often they left the loop: the number of
+/// dispatched requests and of leases.
 fn left_the_loop_of_one_client(server: &TestServer, target: &str) -> u64 {
     let left = || server.metrics().dispatched + server.metrics().leases;
     let before = left();
@@ -49,8 +49,8 @@ fn left_the_loop_of_one_client(server: &TestServer, target: &str) -> u64 {
     left() - before
 }
 
-/// Nobody else wants the loop: only the watchdog may take it, from a call whose thread wakes up
-/// late.
+/// There is no other demand for the loop. Only the watchdog may take it, from a call whose thread
+/// wakes up late.
 #[track_caller]
 fn stays_on_its_loop(server: &TestServer, target: &str) {
     let left = left_the_loop_of_one_client(server, target);
@@ -59,14 +59,14 @@ fn stays_on_its_loop(server: &TestServer, target: &str) {
     assert!(left == 0 || server.metrics().hand_overs > 0, "{left} requests left the loop");
 }
 
-/// Computes for this long, if nothing else takes the processor.
+/// Computes for about this time.
 fn compute(time: Duration) {
     let end = Instant::now() + time;
     while Instant::now() < end {}
 }
 
 #[test]
-fn a_wait_that_is_shorter_than_the_watchdogs_period_is_seen() {
+fn a_wait_that_is_shorter_than_the_watchdogs_period_is_measured() {
     let _alone = one_at_a_time();
     for wait in [SHORT, MILLISECOND] {
         eventually("the waits are the reason", || {
@@ -89,13 +89,13 @@ fn a_wait_that_is_shorter_than_the_watchdogs_period_is_seen() {
 }
 
 #[test]
-fn one_client_alone_has_its_short_waits_on_its_loop() {
+fn short_waits_of_a_single_client_stay_on_its_loop() {
     let _alone = one_at_a_time();
     stays_on_its_loop(&waits(SHORT), "/waits");
 }
 
 #[test]
-fn short_waits_leave_the_loops_while_several_clients_ask() {
+fn short_waits_leave_the_loops_with_several_clients() {
     let _alone = one_at_a_time();
     let server = waits(SHORT);
     left_the_loop_of_one_client(&server, "/waits");
@@ -112,7 +112,7 @@ fn short_waits_leave_the_loops_while_several_clients_ask() {
 }
 
 #[test]
-fn a_lock_that_only_others_hold_sends_its_route_away_under_load_only() {
+fn a_contended_lock_moves_its_route_to_the_pool_under_load_only() {
     let _alone = one_at_a_time();
     if available_parallelism().map_or(1, usize::from) < 2 {
         skip::because("on one processor the holder of a lock is done before another asks for it");
@@ -131,7 +131,7 @@ fn a_lock_that_only_others_hold_sends_its_route_away_under_load_only() {
 }
 
 #[test]
-fn two_permits_send_their_route_away_under_load_only() {
+fn two_permits_move_their_route_to_the_pool_under_load_only() {
     let _alone = one_at_a_time();
     let permits = || {
         let (permits, returned) = (Mutex::new(2), Condvar::new());
@@ -157,7 +157,7 @@ fn stays_alone_and_leaves_under_load(serve: impl Fn() -> TestServer) {
     load.stop();
 }
 
-/// An extractor that waits, as one that asks a database for a session does.
+/// An extractor that waits, like one that loads a session from a database.
 struct Waiting;
 
 impl Extract for Waiting {
@@ -170,7 +170,7 @@ impl Extract for Waiting {
 }
 
 #[test]
-fn a_wait_in_middleware_or_in_an_extractor_is_seen_as_well() {
+fn a_wait_in_middleware_or_in_an_extractor_is_measured() {
     let _alone = one_at_a_time();
     let middleware = App::new().get("/", || "hi").with(|request: Request, next: Next<'_>| {
         thread::sleep(MILLISECOND);
@@ -190,7 +190,7 @@ fn a_wait_in_middleware_or_in_an_extractor_is_seen_as_well() {
     }
 }
 
-/// A site whose `/changes` waits while it is told to.
+/// A site whose `/changes` waits while `is_waiting` is set.
 fn changes(is_waiting: &Arc<AtomicBool>) -> TestServer {
     let is_waiting = Arc::clone(is_waiting);
     TestServer::start(move |request: Request| {
@@ -221,7 +221,7 @@ fn a_route_that_stops_waiting_comes_back_to_the_loops() {
 }
 
 #[test]
-fn a_route_that_waits_in_long_phases_moves_about_once_a_phase() {
+fn a_route_that_waits_in_long_phases_moves_about_once_per_phase() {
     let _alone = one_at_a_time();
     let is_waiting = Arc::new(AtomicBool::new(true));
     let server = changes(&is_waiting);
@@ -238,7 +238,7 @@ fn a_route_that_waits_in_long_phases_moves_about_once_a_phase() {
 }
 
 #[test]
-fn a_call_among_a_thousand_that_waits_does_not_send_the_others_away() {
+fn one_waiting_call_in_a_thousand_does_not_move_the_route() {
     let _alone = one_at_a_time();
     let calls = AtomicUsize::new(0);
     let server = TestServer::start(move |request: Request| {
@@ -255,7 +255,7 @@ fn a_call_among_a_thousand_that_waits_does_not_send_the_others_away() {
 }
 
 #[test]
-fn a_route_that_computes_is_not_taken_for_one_that_waits() {
+fn a_route_that_computes_is_not_mistaken_for_one_that_waits() {
     let _alone = one_at_a_time();
     eventually("it stays on the loops", || {
         let server = TestServer::start(|request: Request| {

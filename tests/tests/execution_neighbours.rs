@@ -1,5 +1,5 @@
-//! What neighbours notice of calls that wait: nothing. A plain route beside them is quick, every
-//! client is served, and no more threads stay than the waits need.
+//! Calls that wait do not affect others. A plain route beside them is quick, every client is
+//! served, and only as many threads remain as the waits need.
 
 #![allow(clippy::unwrap_used, reason = "a panic is how a test fails")]
 
@@ -11,13 +11,13 @@ use std::time::{Duration, Instant};
 use filoplume_runtime::{Plan, Request, Response, ServerConfig, Service};
 use filoplume_tests::{Client, Gate, Latencies, Load, TestServer, eventually, one_at_a_time, site};
 
-/// No answer of a plain route may take longer.
+/// Maximum latency of a plain route.
 const LONGEST: Duration = Duration::from_millis(250);
 
-/// What half of the answers of a plain route do not exceed.
+/// Maximum median latency of a plain route.
 const MEDIAN: Duration = Duration::from_millis(20);
 
-/// A site whose `/waits` does so for this long.
+/// A site whose `/waits` waits for this time.
 fn waits(config: ServerConfig, wait: Duration) -> TestServer {
     TestServer::with(config, move |request: Request| {
         if request.path() == "/waits" {
@@ -27,7 +27,7 @@ fn waits(config: ServerConfig, wait: Duration) -> TestServer {
     })
 }
 
-/// Asks for a plain route this often.
+/// Sends requests to a plain route, and returns their latencies.
 fn plain_answers(client: &mut Client, requests: usize) -> Latencies {
     let mut latencies = Latencies::default();
     for _ in 0..requests {
@@ -46,7 +46,8 @@ fn ask(client: &mut Client, target: &str) {
 fn a_plain_route_is_quick_from_the_first_call_of_a_waiting_one_on() {
     let _alone = one_at_a_time();
     for (loops, wait_ms) in [(1, 1), (1, 10), (2, 1), (2, 10)] {
-        // A fresh server each time: what counts is the time before it has learned anything.
+        // A new server each time, because the test is about the time before it has learned
+        // anything.
         eventually("a plain client is answered at once", || {
             let config = ServerConfig::default().event_loops(loops);
             let server = waits(config, Duration::from_millis(wait_ms));
@@ -60,14 +61,14 @@ fn a_plain_route_is_quick_from_the_first_call_of_a_waiting_one_on() {
     }
 }
 
-/// A site with a lock that `/held` keeps until the gate opens. Any path that ends in `/locked`
+/// A site with a lock that `/held` holds until the gate opens. Any path that ends with `/locked`
 /// needs it.
 struct Locking {
     gate: Gate,
     lock: Mutex<()>,
-    /// Calls that have asked for the lock.
+    /// The number of calls that have tried to get the lock.
     asked: Arc<AtomicUsize>,
-    /// Whether calls run on the loops whatever was learned.
+    /// Whether all calls are planned inline.
     is_inline: bool,
 }
 
@@ -88,8 +89,8 @@ impl Service for Locking {
     }
 }
 
-/// Has a handler keep a lock, and others wait for it, one after the other: more of them than there
-/// are threads in the reserve for leaders.
+/// Lets a handler hold a lock, and more handlers wait for it than there are reserved threads for
+/// leaders.
 fn many_wait_for_one_lock(is_inline: bool, target: impl Fn(usize) -> String) {
     let _alone = one_at_a_time();
     for loops in [1, 2] {
@@ -132,7 +133,7 @@ fn a_held_lock_stops_only_the_calls_that_need_it() {
 
 #[test]
 fn a_held_lock_that_many_routes_need_stops_no_other_route() {
-    // Each route is new to the engine, and takes a loop with its first call.
+    // Each route is new to the engine, so its first call blocks a loop.
     many_wait_for_one_lock(false, |number| {
         let letter = char::from(b'a' + u8::try_from(number).unwrap());
         format!("/{letter}/locked")
@@ -144,7 +145,7 @@ fn a_held_lock_that_inline_calls_need_stops_no_other_route() {
     many_wait_for_one_lock(true, |_| "/all/locked".to_owned());
 }
 
-/// 64 clients of a handler that works under one lock.
+/// Checks 64 clients of a handler that works while it holds one lock.
 fn a_convoy_is_served(works: fn(Duration), median_max: Duration) {
     let _alone = one_at_a_time();
     let lock = Mutex::new(());
@@ -171,14 +172,14 @@ fn a_convoy_is_served(works: fn(Duration), median_max: Duration) {
 }
 
 #[test]
-fn a_convoy_that_waits_under_its_lock_is_served_fairly_and_delays_no_other_route() {
+fn a_lock_convoy_that_waits_is_served_fairly_and_delays_no_other_route() {
     a_convoy_is_served(thread::sleep, MEDIAN);
 }
 
 #[test]
-fn a_convoy_that_computes_under_its_lock_is_served_fairly() {
-    // While its calls seldom wait for each other they are computations in a row, and stay on the
-    // loops: the plain one has its turn after the 64 others.
+fn a_lock_convoy_that_computes_is_served_fairly() {
+    // While the calls rarely wait for each other they are computations and stay on the loops, so
+    // the plain request is served after the 64 others.
     a_convoy_is_served(
         |time| {
             let end = Instant::now() + time;
@@ -188,7 +189,7 @@ fn a_convoy_that_computes_under_its_lock_is_served_fairly() {
     );
 }
 
-/// As many routes as there are paths; those with an odd number wait.
+/// One route per path. Routes with an odd number wait.
 struct Numbered;
 
 impl Service for Numbered {
@@ -204,8 +205,8 @@ impl Service for Numbered {
     }
 }
 
-/// The engine has half as many entries: most routes share theirs with others, which may cost speed,
-/// but never an answer.
+/// The engine has half as many keys, so most routes share a key. This may cost speed, but no
+/// response.
 #[test]
 fn two_thousand_routes_of_which_half_wait_are_all_answered() {
     let _alone = one_at_a_time();
@@ -257,7 +258,7 @@ fn a_crowd_whose_waits_are_short_shares_a_few_threads() {
 }
 
 #[test]
-fn a_request_that_waits_for_a_thread_in_vain_gets_another() {
+fn a_request_whose_thread_does_not_return_gets_another_one() {
     let _alone = one_at_a_time();
     for loops in [1, 2] {
         let gate = Gate::new();
@@ -272,7 +273,7 @@ fn a_request_that_waits_for_a_thread_in_vain_gets_another() {
                 site(request)
             }
         });
-        // Threads that come back often: it pays to wait for one.
+        // Threads become free often, so waiting for one is worthwhile.
         let load = Load::start(server.address(), 64, "/waits");
         load.reaches(3000);
         let mut clients: Vec<Client> = (0..100).map(|_| server.client()).collect();
@@ -288,10 +289,10 @@ fn a_request_that_waits_for_a_thread_in_vain_gets_another() {
     }
 }
 
-/// The route is known to wait, and an idle loop may run a lone call of it. One that hangs must not
-/// do so again and again: each takes a leader.
+/// The route is known to wait, but an idle loop may run a single call of it. Calls that hang must
+/// not do this repeatedly, because each one takes a leader.
 #[test]
-fn calls_that_hang_on_idle_loops_leave_them_their_leaders() {
+fn calls_that_hang_on_idle_loops_do_not_use_up_the_leaders() {
     let _alone = one_at_a_time();
     let gate = Gate::new();
     let server = TestServer::with(ServerConfig::default().event_loops(2).threads_max(4), {

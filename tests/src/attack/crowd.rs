@@ -103,8 +103,8 @@ impl Crowd {
     }
 
     /// Reads from each connection, and returns how often each status was received. 0 counts
-    /// connections that were closed without a response. Connections without a response are not
-    /// counted.
+    /// connections that were closed without a response. Open connections that have received nothing
+    /// are not counted.
     pub fn told(&mut self) -> BTreeMap<u16, usize> {
         let mut told = BTreeMap::new();
         for stream in &mut self.streams {
