@@ -1,4 +1,4 @@
-//! Peers that fail, stall or attack: the server lives on, within its bounds, and serves the others.
+//! Peers that fail, stall or attack: the server stays within its limits and serves the others.
 
 #![allow(clippy::unwrap_used, reason = "a panic is how a test fails")]
 
@@ -17,7 +17,7 @@ fn ask(client: &mut Client, target: &str) {
     client.send(format!("GET {target} HTTP/1.1\r\nHost: t\r\n\r\n"));
 }
 
-/// Blocks in `/sleep`, mirrors, and so on.
+/// The usual handler of tests, and `/sleep`, which blocks.
 fn sleeps(request: Request) -> filoplume_runtime::Response {
     if request.path() == "/sleep" {
         thread::sleep(Duration::from_millis(5));
@@ -26,7 +26,7 @@ fn sleeps(request: Request) -> filoplume_runtime::Response {
 }
 
 #[test]
-fn a_reset_in_the_middle_of_a_request_harms_nobody() {
+fn a_reset_in_the_middle_of_a_request_is_harmless() {
     let server = TestServer::start(sleeps);
     let mut other = server.client();
     let requests = [
@@ -56,7 +56,7 @@ fn a_reset_in_the_middle_of_a_request_harms_nobody() {
 }
 
 #[test]
-fn a_reset_in_the_middle_of_a_response_harms_nobody() {
+fn a_reset_in_the_middle_of_a_response_is_harmless() {
     let server = TestServer::start(sleeps);
     let mut other = server.client();
     for target in ["/large?n=50000000", "/stream?n=50000000"] {
@@ -78,7 +78,7 @@ fn a_reset_in_the_middle_of_a_response_harms_nobody() {
 }
 
 #[test]
-fn a_client_that_leaves_while_its_handler_runs_harms_nobody() {
+fn a_client_that_disconnects_while_its_handler_runs_is_harmless() {
     for resets in [false, true] {
         let gate = Gate::new();
         let server = TestServer::start({
@@ -109,7 +109,7 @@ fn a_client_that_leaves_while_its_handler_runs_harms_nobody() {
 }
 
 #[test]
-fn a_client_that_closes_at_once_harms_nobody() {
+fn a_client_that_closes_at_once_is_harmless() {
     let server = TestServer::start(site);
     for n in 0..300 {
         let mut client = server.client();
@@ -126,7 +126,7 @@ fn a_client_that_closes_at_once_harms_nobody() {
 }
 
 #[test]
-fn a_flood_that_never_reads_holds_a_bounded_buffer() {
+fn a_flood_from_a_peer_that_never_reads_takes_bounded_memory() {
     let child = Example("bench_engine").start();
     child.client().get("/");
     let before = child.process().resident_bytes();
@@ -135,7 +135,7 @@ fn a_flood_that_never_reads_holds_a_bounded_buffer() {
     let requests = "GET /plaintext HTTP/1.1\r\nHost: t\r\n\r\n".repeat(1500);
     let mut offered = 0;
     let mut last_taken = Instant::now();
-    // Until the whole flood is out, or the server has taken nothing for a while.
+    // Until the whole flood is sent, or the server has taken nothing for a while.
     while offered < 55 * MEGABYTE && last_taken.elapsed() < Duration::from_secs(1) {
         match flooder.tcp().write(requests.as_bytes()) {
             Ok(written) => {
@@ -158,7 +158,7 @@ fn a_flood_that_never_reads_holds_a_bounded_buffer() {
 }
 
 #[test]
-fn a_flood_of_large_answers_that_nobody_reads_holds_a_bounded_buffer() {
+fn a_flood_of_large_unread_responses_takes_bounded_memory() {
     let child = Example("bench_engine").start();
     child.client().get("/");
     let before = child.process().resident_bytes();
@@ -175,7 +175,7 @@ fn a_flood_of_large_answers_that_nobody_reads_holds_a_bounded_buffer() {
 }
 
 #[test]
-fn slow_readers_of_long_answers_cost_little_and_stall_nobody() {
+fn slow_readers_of_long_responses_cost_little_and_delay_no_other() {
     let child = Example("bench_engine").start();
     child.client().get("/");
     let before = child.process().resident_bytes();
@@ -187,7 +187,7 @@ fn slow_readers_of_long_answers_cost_little_and_stall_nobody() {
     let mut other = child.client();
     for _ in 0..50 {
         for client in &mut slow {
-            // On a busy machine there may be nothing yet.
+            // On a busy machine nothing may have arrived yet.
             let _ = client.read_some(1000);
         }
         assert_eq!(other.get("/plaintext").status, 200);
@@ -197,7 +197,7 @@ fn slow_readers_of_long_answers_cost_little_and_stall_nobody() {
 }
 
 #[test]
-fn a_thousand_slow_heads_hold_no_thread_and_stall_nobody() {
+fn a_thousand_slow_heads_hold_no_thread_and_delay_no_other() {
     let child = Example("bench_engine").start();
     let mut good = child.client();
     good.get("/");
@@ -237,7 +237,8 @@ fn without_descriptors_the_server_waits_and_recovers() {
     let child = Example("bench_engine").start_with_descriptors(40);
     let mut served = child.client();
     assert_eq!(served.get("/").status, 200);
-    // The system accepts for the server; those beyond its descriptors wait in the backlog.
+    // The system accepts connections up to the backlog. Those beyond the server's descriptors wait
+    // there.
     let mut clients: Vec<Client> = (0..80).map(|_| child.client()).collect();
     for client in &mut clients {
         ask(client, "/");
@@ -251,7 +252,7 @@ fn without_descriptors_the_server_waits_and_recovers() {
     }
     let used = child.process().cpu_time() - before;
     assert!(used < Duration::from_millis(300), "{used:?} of CPU time in {:?}", started.elapsed());
-    // Those in the second half wait, or were served before.
+    // The connections in the second half wait, or were served before.
     drop(clients);
     drop(served);
     eventually_within(Duration::from_secs(2), "a new connection is served", || {
@@ -262,14 +263,14 @@ fn without_descriptors_the_server_waits_and_recovers() {
 }
 
 #[test]
-fn those_who_waited_for_a_descriptor_are_served_when_there_is_one() {
+fn connections_that_wait_for_a_descriptor_are_served_when_one_is_free() {
     let child = Example("bench_engine").start_with_descriptors(40);
     let mut clients: Vec<Client> = (0..60).map(|_| child.client()).collect();
     for client in &mut clients {
         ask(client, "/");
     }
     eventually("the server is full", || child.process().descriptors() >= 25);
-    // Each that was served makes room for another.
+    // Each served connection makes room for another one.
     let mut served = 0;
     eventually("all are served", || {
         clients.retain_mut(|client| {
@@ -298,7 +299,7 @@ fn a_half_closed_idle_connection_is_closed() {
 }
 
 #[test]
-fn a_client_that_leaves_is_noticed_although_nothing_was_asked() {
+fn a_disconnected_client_is_noticed_without_a_request() {
     let server = TestServer::with(ServerConfig::default(), sleeps);
     let clients: Vec<Client> = (0..200).map(|_| server.client()).collect();
     eventually("all are accepted", || server.metrics().connections == 200);

@@ -1,4 +1,4 @@
-//! How requests arrive and how refusals leave. What is refused is in the corpus.
+//! How requests arrive, and how refusals are sent. The corpus has the requests that are refused.
 
 #![allow(clippy::unwrap_used, reason = "a panic is how a test fails")]
 
@@ -9,8 +9,8 @@ use filoplume_tests::{TestServer, eventually, site};
 
 const SMUGGLED: &str = "GET /smuggled HTTP/1.1\r\nHost: test\r\n\r\n";
 
-/// Sends each row with a whole request behind it. One answer may come, with that status; then the
-/// end.
+/// Sends each row followed by a complete request. Expects one response with that status, and then
+/// the end.
 #[track_caller]
 fn refused(status: u16, rows: &[&str]) {
     let server = TestServer::start(site);
@@ -41,7 +41,7 @@ fn endless_chunk_extensions_and_trailers_are_refused() {
 }
 
 #[test]
-fn an_endless_chunk_extension_is_refused_while_it_comes() {
+fn an_endless_chunk_extension_is_refused_while_it_arrives() {
     let server = TestServer::start(site);
     let mut client = server.client();
     client.send("POST /echo HTTP/1.1\r\nHost: t\r\nTransfer-Encoding: chunked\r\n\r\n5;");
@@ -50,7 +50,7 @@ fn an_endless_chunk_extension_is_refused_while_it_comes() {
 }
 
 #[test]
-fn a_request_that_comes_byte_by_byte_is_answered() {
+fn a_request_sent_byte_by_byte_is_answered() {
     let server = TestServer::start(site);
     let requests = [
         ("GET /a?b=c HTTP/1.1\r\nHost: test\r\nX: y\r\n\r\n", "GET /a?b=c"),
@@ -67,7 +67,7 @@ fn a_request_that_comes_byte_by_byte_is_answered() {
     let mut client = server.client();
     for (request, text) in requests {
         let (last, before) = request.as_bytes().split_last().unwrap();
-        // Each byte is a segment of its own, and nothing is said before the last one.
+        // Each byte is a separate segment, and there is no response before the last one.
         client.drip(before, Duration::from_millis(1));
         client.is_silent_for(Duration::from_millis(5));
         assert_eq!(client.send([*last]).response().text(), text);
@@ -75,7 +75,7 @@ fn a_request_that_comes_byte_by_byte_is_answered() {
 }
 
 #[test]
-fn a_request_cut_anywhere_is_answered_as_if_it_were_whole() {
+fn a_request_cut_anywhere_is_answered_as_one_in_one_piece() {
     let server = TestServer::start(site);
     let request = "POST /echo HTTP/1.1\r\nHost: t\r\nTransfer-Encoding: \
                    chunked\r\n\r\n5\r\nhello\r\n0\r\n\r\n";
@@ -93,8 +93,8 @@ fn a_refusal_reaches_a_peer_that_is_still_sending() {
     for _ in 0..20 {
         let mut client = server.client();
         client.send("GET / HTTP/1.1\r\nHost: a\r\nHost: b\r\n\r\n");
-        // More than the socket's buffers take at once: were the socket closed with it unread, it
-        // would be reset.
+        // More than the socket's buffers take at once. If the socket were closed with unread bytes,
+        // the connection would be reset.
         for _ in 0..16 {
             if client.try_send(vec![b'x'; 64 * 1024]).is_err() {
                 break;
@@ -105,7 +105,7 @@ fn a_refusal_reaches_a_peer_that_is_still_sending() {
     }
 }
 
-/// Requests that are refused or fail, with `METHOD` at the place of the method, and their status.
+/// Requests that are refused or fail, with the placeholder `METHOD`, and their status.
 const FAILING: &[(u16, &str)] = &[
     (400, "METHOD / HTTP/1.1\r\n\r\n"),
     (400, "\r\nMETHOD / HTTP/1.1\r\nHost: a b\r\n\r\n"),
@@ -121,13 +121,13 @@ const FAILING: &[(u16, &str)] = &[
 ];
 
 #[test]
-fn whatever_goes_wrong_has_a_date_and_none_of_it_has_content_behind_a_head() {
+fn all_errors_have_a_date_and_no_content_in_response_to_head() {
     let config = ServerConfig::default()
         .head_timeout(Duration::from_millis(100))
         .content_timeout(Duration::from_millis(100));
     let server = TestServer::with(config, |request: Request| {
         if request.path() == "/panic" {
-            // Without the message of a panic, which is no news here.
+            // `resume_unwind` does not print a panic message.
             std::panic::resume_unwind(Box::new("on purpose"));
         }
         site(request)

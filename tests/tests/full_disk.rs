@@ -1,5 +1,5 @@
-//! Uploads to a disk that is really full: a file system of its own that is small, and a limit on
-//! the length of files.
+//! Uploads to a disk that is really full: a small separate file system, and a limit on the length
+//! of files.
 
 #![cfg(target_os = "linux")]
 #![allow(clippy::unwrap_used, reason = "a panic is how a test fails")]
@@ -10,10 +10,10 @@ use std::process::{Command, Stdio};
 
 use filoplume_tests::{Child, Example, eventually};
 
-/// More than fits.
+/// More bytes than fit.
 const LONG: usize = 1_000_000;
 
-/// The example that saves what it is sent, in a folder without room for [`LONG`].
+/// Checks the upload example with a folder that has no room for [`LONG`].
 fn check(child: &Child, folder: &Path) {
     let folder = child.process().path(folder);
     let kept = || fs::read_dir(&folder).unwrap().count();
@@ -32,7 +32,7 @@ fn check(child: &Child, folder: &Path) {
     };
     let fails = |request: String| {
         let mut client = child.client();
-        // The answer may come before all is sent, and then nobody reads the rest.
+        // The response may arrive before everything is sent, and then the rest is not read.
         let _ = client.try_send(request);
         let response = client.try_response().unwrap();
         assert_eq!(response.status, 500);
@@ -42,7 +42,7 @@ fn check(child: &Child, folder: &Path) {
     };
     assert_eq!(child.client().send(put(1000)).response().status, 201);
     assert_eq!(child.client().send(form(1000)).response().status, 201);
-    // Threads that uploads need are there from now on.
+    // From now on the threads that uploads need are started.
     fails(put(LONG));
     fails(form(LONG));
     let process = child.process();
@@ -62,7 +62,7 @@ fn check(child: &Child, folder: &Path) {
 }
 
 #[test]
-fn a_file_system_that_is_full_keeps_no_halves_and_costs_nothing() {
+fn a_full_file_system_keeps_no_incomplete_files_and_leaks_nothing() {
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path();
     let shell = ["unshare", "--map-root-user", "--mount", "sh", "-c"];
@@ -82,9 +82,9 @@ fn a_file_system_that_is_full_keeps_no_halves_and_costs_nothing() {
 }
 
 #[test]
-fn a_file_that_may_not_become_longer_is_no_half_file() {
+fn an_upload_over_the_file_size_limit_leaves_no_incomplete_file() {
     let folder = tempfile::tempdir().unwrap();
-    // The signal would end the process; ignored it is an error of the write.
+    // The signal would end the process. If it is ignored, the write fails instead.
     let script = "trap '' XFSZ; ulimit -f 256; exec \"$0\" \"$@\"";
     let folder = folder.path();
     let child =

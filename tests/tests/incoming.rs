@@ -15,7 +15,7 @@ fn bound() -> TestServer {
     TestServer::bound(ServerConfig::default())
 }
 
-/// Answers each request with its path until the server ends, on a thread of its own.
+/// Answers each request with its path until the server ends, on a separate thread.
 fn answers(server: &Server) -> JoinHandle<usize> {
     let incoming = server.incoming();
     thread::spawn(move || {
@@ -34,7 +34,7 @@ fn ask(client: &mut Client, target: &str) {
 }
 
 #[test]
-fn the_iterator_gives_every_request_and_ends_with_the_server() {
+fn the_iterator_yields_every_request_and_ends_with_the_server() {
     let server = bound();
     let pulls = answers(server.server());
     let mut client = server.client();
@@ -63,7 +63,7 @@ fn several_threads_pull_from_one_server() {
             let together = Arc::clone(&together);
             thread::spawn(move || {
                 for request in incoming {
-                    // Passes only when four threads have a request each.
+                    // Passes only if four threads have a request each.
                     together.wait();
                     request.respond(format!("{:?}", thread::current().id())).unwrap();
                 }
@@ -98,7 +98,7 @@ fn a_request_dropped_unanswered_is_a_500() {
                 request.respond("answered").unwrap();
             }
         }
-        // One more is dropped by a panic of the program's own.
+        // One more is dropped by a panic of the program.
         let request = puller.recv().unwrap();
         let panics = thread::spawn(move || {
             let _request = request;
@@ -115,7 +115,7 @@ fn a_request_dropped_unanswered_is_a_500() {
 }
 
 #[test]
-fn requests_can_be_awaited_tried_and_timed() {
+fn requests_can_be_received_with_recv_try_recv_and_recv_timeout() {
     let server = bound();
     assert!(matches!(server.server().try_recv(), Err(RecvError::Empty)));
     let started = Instant::now();
@@ -141,7 +141,7 @@ fn requests_can_be_awaited_tried_and_timed() {
 }
 
 #[test]
-fn unblock_wakes_one_who_waits_or_the_next_one_who_would() {
+fn unblock_wakes_a_waiting_thread_or_the_next_one_that_would_wait() {
     let server = bound();
     let waits = {
         let server = server.server().clone();
@@ -150,7 +150,7 @@ fn unblock_wakes_one_who_waits_or_the_next_one_who_would() {
     server.server().unblock();
     let woken = waits.join().unwrap();
     assert!(matches!(woken, Err(RecvError::Unblocked)), "{woken:?}");
-    // And the server goes on.
+    // The server continues.
     let mut client = server.client();
     ask(&mut client, "/");
     server.server().recv().unwrap().respond("here").unwrap();
@@ -203,7 +203,7 @@ fn a_streamed_content_is_pulled_with_its_request() {
     assert_eq!(client.post("/", vec![b'c'; 500_000]).text(), "500000 false");
     client.send("POST / HTTP/1.1\r\nHost: t\r\nContent-Length: 2000\r\n\r\n").send(vec![b'c'; 500]);
     client.is_silent_for(Duration::from_millis(20));
-    // All that was missing came at once: nothing is left to be streamed.
+    // The rest of the content arrived at once, so nothing is streamed.
     assert_eq!(client.send(vec![b'c'; 1500]).response().text(), "2000 true");
     client
         .send("POST / HTTP/1.1\r\nHost: t\r\nExpect: 100-continue\r\nContent-Length: 2000\r\n\r\n");
@@ -213,7 +213,7 @@ fn a_streamed_content_is_pulled_with_its_request() {
 }
 
 #[test]
-fn an_unread_stream_is_let_go_with_its_request() {
+fn an_unread_stream_is_dropped_with_its_request() {
     let server = TestServer::bound(ServerConfig::default().buffered_content_bytes_max(10));
     let puller = server.server().clone();
     let pulls = thread::spawn(move || {
@@ -251,7 +251,7 @@ fn a_response_may_be_a_stream() {
 }
 
 #[test]
-fn a_full_queue_is_said_at_once() {
+fn a_request_for_a_full_queue_is_refused_at_once() {
     let server = TestServer::bound(ServerConfig::default().queue_capacity(3));
     assert!(server.server().try_recv().is_err(), "pulling begins");
     let mut clients: Vec<Client> = (0..8).map(|_| server.client()).collect();
@@ -278,7 +278,7 @@ fn a_full_queue_is_said_at_once() {
 }
 
 #[test]
-fn what_was_received_before_a_shutdown_can_still_be_answered() {
+fn requests_received_before_a_shutdown_can_still_be_answered() {
     let server = bound();
     assert!(server.server().try_recv().is_err(), "pulling begins");
     let mut clients: Vec<Client> = (0..5).map(|_| server.client()).collect();
@@ -306,13 +306,13 @@ fn a_pulled_request_may_outlive_the_server() {
     let request = server.server().recv().unwrap();
     server.server().shutdown_handle().shutdown_within(Duration::ZERO);
     server.server().wait();
-    // Whether the answer arrives is no longer promised; that nothing hangs or panics is.
+    // The response may not arrive, but nothing may hang or panic.
     let _ = request.respond("late");
     client.read_until_end();
 }
 
 #[test]
-fn a_peer_that_is_gone_is_no_error_for_the_one_who_answers_all() {
+fn responding_to_a_disconnected_peer_is_not_an_error() {
     let server = bound();
     for _ in 0..20 {
         let mut client = server.client();

@@ -1,4 +1,4 @@
-//! Every bound of the configuration, with what its breach leads to.
+//! Every limit of the configuration, and the effect of exceeding it.
 
 #![allow(clippy::unwrap_used, reason = "a panic is how a test fails")]
 
@@ -11,7 +11,7 @@ use filoplume_tests::{Client, Ended, Gate, TestServer, eventually, site};
 
 const SHORT: Duration = Duration::from_millis(300);
 
-/// What is late, and still in time on a busy machine.
+/// How long a timeout may take on a busy machine.
 const SOON: Duration = Duration::from_secs(4);
 
 fn ask(client: &mut Client, target: &str) {
@@ -29,7 +29,7 @@ fn a_head_has_one_deadline_however_its_bytes_drip() {
     assert_eq!(response.status, 408);
     assert!(response.closes());
     fresh.is_closed();
-    // The same on a connection that is kept.
+    // The same on a kept connection.
     let mut kept = server.client();
     kept.is_alive();
     let took = kept.drip(endless.as_bytes(), Duration::from_millis(20));
@@ -40,7 +40,7 @@ fn a_head_has_one_deadline_however_its_bytes_drip() {
 }
 
 #[test]
-fn a_connection_that_says_nothing_is_closed_silently() {
+fn a_connection_without_a_request_is_closed_without_a_response() {
     let server = TestServer::with(ServerConfig::default().head_timeout(SHORT), site);
     let mut client = server.client();
     let started = Instant::now();
@@ -50,11 +50,11 @@ fn a_connection_that_says_nothing_is_closed_silently() {
 }
 
 #[test]
-fn an_idle_connection_is_closed_silently() {
+fn an_idle_connection_is_closed_without_a_response() {
     let server = TestServer::with(ServerConfig::default().keep_alive_timeout(SHORT), site);
     let mut client = server.client();
     client.is_alive();
-    // Each request begins the time anew.
+    // Each request restarts the timeout.
     for _ in 0..6 {
         client.is_silent_for(SHORT / 3);
         client.is_alive();
@@ -100,7 +100,7 @@ fn a_handler_may_take_longer_than_any_timeout_of_the_peer() {
     assert_eq!(server.metrics().overloaded, 0);
 }
 
-/// Reads contents as streams and tells how that ended.
+/// Reads contents as streams and reports the result.
 struct Streamed;
 
 impl Service for Streamed {
@@ -141,8 +141,8 @@ fn a_content_that_stops_or_drips_is_a_408() {
 
 #[test]
 fn a_content_that_keeps_the_pace_may_take_longer() {
-    // Each pause is a fifth of what is borne, so that a busy machine may be late for one, and all
-    // are more than that.
+    // Each pause is a fifth of the timeout, so that a busy machine may delay one, and all pauses
+    // together are longer than the timeout.
     const TIMEOUT: Duration = Duration::from_secs(2);
     let config = || ServerConfig::default().content_timeout(TIMEOUT).bytes_per_second_min(500);
     for server in [TestServer::with(config(), site), TestServer::with(config(), Streamed)] {
@@ -177,7 +177,7 @@ fn an_unread_content_that_drips_ends_the_connection() {
 }
 
 #[test]
-fn a_reader_that_stops_is_cut_off() {
+fn a_reader_that_stops_is_disconnected() {
     let config = || ServerConfig::default().write_timeout(SHORT);
     let server = TestServer::with(config(), |request: Request| {
         if request.path() != "/bytes" {
@@ -202,7 +202,7 @@ fn a_reader_that_stops_is_cut_off() {
 }
 
 #[test]
-fn a_reader_that_drips_is_cut_off() {
+fn a_reader_that_drips_is_disconnected() {
     let server = TestServer::with(ServerConfig::default().write_timeout(SHORT), site);
     let mut client = server.client();
     ask(&mut client, "/large?n=30000000");
@@ -215,7 +215,7 @@ fn a_reader_that_drips_is_cut_off() {
 }
 
 #[test]
-fn a_peer_that_mirrors_and_does_not_read_is_cut_off() {
+fn a_peer_of_an_echo_that_does_not_read_is_disconnected() {
     struct Mirrors;
     impl Service for Mirrors {
         fn plan(&self, _: &mut Request) -> Plan {
@@ -244,7 +244,7 @@ fn a_peer_that_mirrors_and_does_not_read_is_cut_off() {
 }
 
 #[test]
-fn a_refused_peer_that_goes_on_for_ever_is_cut_off() {
+fn a_refused_peer_that_keeps_sending_is_disconnected() {
     let server = TestServer::with(ServerConfig::default().linger_timeout(SHORT), site);
     let mut client = server.client();
     client.send("BAD\r\n\r\n");

@@ -1,4 +1,4 @@
-//! Where a server listens.
+//! Binding and listening.
 
 #![allow(clippy::unwrap_used, reason = "a panic is how a test fails")]
 
@@ -26,7 +26,7 @@ fn ends(server: &Server) {
     server.wait();
 }
 
-/// A path for a socket, in a folder of its own that goes away with the test.
+/// A folder for a socket, which is removed with the test.
 struct Folder(PathBuf);
 
 impl Folder {
@@ -77,7 +77,7 @@ fn ipv4_and_ipv6_are_served() {
 }
 
 #[test]
-fn a_unix_socket_is_served_and_goes_away() {
+fn a_unix_socket_is_served_and_removed() {
     let folder = Folder::new("unix");
     let server = unix(&folder.socket());
     assert!(server.local_addr().is_none());
@@ -123,7 +123,7 @@ fn a_file_left_by_a_dead_server_is_replaced() {
 }
 
 #[test]
-fn a_socket_that_is_in_use_or_no_socket_is_left_alone() {
+fn a_socket_in_use_and_other_files_are_not_replaced() {
     let folder = Folder::new("in-use");
     let first = unix(&folder.socket());
     let error = Server::builder().bind_unix(folder.socket()).expect_err("it is in use");
@@ -168,7 +168,7 @@ fn an_address_in_use_is_an_error_that_names_it() {
     assert!(error.is_address_in_use());
     assert!(error.to_string().contains(&address.to_string()), "{error}");
     first.client().is_alive();
-    // Bound and not yet serving is in use too.
+    // An address that is bound but not yet served is in use too.
     let bound = TestServer::bound(ServerConfig::default());
     assert!(Server::bind(bound.address()).expect_err("it is in use").is_address_in_use());
     let foreign = TcpListener::bind("127.0.0.1:0").unwrap();
@@ -177,7 +177,7 @@ fn an_address_in_use_is_an_error_that_names_it() {
 }
 
 #[test]
-fn what_cannot_be_bound_is_an_error_that_names_it() {
+fn an_address_that_cannot_be_bound_is_an_error_that_names_it() {
     for address in ["192.0.2.1:80", "no-such-host.invalid:80", "127.0.0.1", "127.0.0.1:99999"] {
         let error = Server::bind(address).expect_err("it cannot be bound");
         let name = address.trim_end_matches(":80");
@@ -219,8 +219,7 @@ fn connections_are_spread_over_the_loops() {
     const LOOPS: usize = 4;
     let config = ServerConfig::default().event_loops(LOOPS);
     let server = TestServer::with(config, |_: Request| format!("{:?}", thread::current().id()));
-    // Who leads a loop may change when a busy machine holds it up: then what was counted means
-    // nothing.
+    // On a busy machine a loop may be handed over, and then the counts are meaningless.
     let (hand_overs, loads) = (0..20)
         .map(|_| {
             let before = server.metrics().hand_overs;

@@ -1,5 +1,4 @@
-//! More is asked than can be done: what is accepted is answered in time, and the rest is told so at
-//! once.
+//! Overload: accepted requests are answered in time, and all others are refused at once.
 
 #![allow(clippy::unwrap_used, reason = "a panic is how a test fails")]
 #![allow(clippy::print_stdout, reason = "a figure is for those who read the output of a test")]
@@ -11,19 +10,19 @@ use std::time::{Duration, Instant};
 use filoplume_runtime::{Plan, Refusal, Request, Response, ServerConfig, Service};
 use filoplume_tests::{Latencies, TestServer, eventually};
 
-/// Handlers at once, and as many requests that wait.
+/// The number of concurrent handlers, and of waiting requests.
 const PLACES: usize = 4;
 
-/// What a handler takes.
+/// How long a handler takes.
 const WORK: Duration = Duration::from_millis(10);
 
 /// How long each load lasts.
 const LOAD: Duration = Duration::from_millis(700);
 
-/// What a request may take on top of what it takes on this machine when nobody is refused.
+/// Maximum additional latency, compared to a load without refusals on the same machine.
 const MORE_MAX: Duration = Duration::from_millis(250);
 
-/// Waits as for a database.
+/// Waits, as for a database.
 struct Waits;
 
 impl Service for Waits {
@@ -41,14 +40,14 @@ fn server() -> TestServer {
     TestServer::with(ServerConfig::default().threads_max(PLACES).queue_capacity(PLACES), Waits)
 }
 
-/// What came of a load.
+/// The results of a load.
 #[derive(Default)]
 struct Outcome {
     accepted: Latencies,
     refused: Latencies,
 }
 
-/// So many clients ask again and again, each for the next when it has its answer.
+/// Loads the server with closed-loop clients.
 fn load(server: &TestServer, clients: usize) -> Outcome {
     let outcome = Mutex::new(Outcome::default());
     let until = Instant::now() + LOAD;
@@ -67,8 +66,7 @@ fn load(server: &TestServer, clients: usize) -> Outcome {
                             assert_eq!(response.header("retry-after"), Some("1"), "{response:?}");
                             assert!(!response.closes(), "the connection is kept: {response:?}");
                             own.refused.add(latency);
-                            // Who is refused comes again, and not at once: it is a client, not an
-                            // attack.
+                            // A refused client pauses before its next request.
                             thread::sleep(WORK / 2);
                         }
                         _ => panic!("{response:?}"),
@@ -95,26 +93,26 @@ fn load(server: &TestServer, clients: usize) -> Outcome {
 }
 
 #[test]
-fn three_times_what_can_be_done_costs_those_who_are_accepted_nothing() {
+fn a_threefold_overload_does_not_delay_accepted_requests() {
     let server = server();
-    // With as many clients as places in all, all are accepted.
+    // With as many clients as places in total, all requests are accepted.
     let within = load(&server, PLACES);
     println!("{PLACES} clients: accepted {}", within.accepted);
     assert_eq!(within.refused.count(), 0);
     let over = load(&server, PLACES * 2 * 3);
     println!("{} clients: accepted {}; refused {}", PLACES * 6, over.accepted, over.refused);
     assert!(over.refused.count() > 0, "it was not too much");
-    // One round of those before it, and its own: twice what it takes alone, and as much again for a
-    // busy machine.
+    // A request waits for one round of earlier requests and for its own, which is twice its time
+    // alone. The factor of four leaves room for a busy machine.
     let longest = within.accepted.p99() * 4 + MORE_MAX;
     assert!(over.accepted.p99() < longest, "{} and {}", within.accepted, over.accepted);
     assert!(over.refused.p99() < longest, "{}", over.refused);
-    // A bench has the exact figure; here the machine may have been busy with something else.
+    // A bench has the exact figure. Here the machine may be busy.
     assert!(over.accepted.count() * 3 > within.accepted.count() * 2, "the work is done as before");
     let metrics = server.metrics();
     let counted: Vec<_> = metrics.refusals().collect();
     assert_eq!(counted, [(Refusal::Overloaded, over.refused.count() as u64)]);
-    // When it is over, it is over.
+    // After the overload nothing is left waiting.
     eventually("nothing waits", || server.metrics().waiting == 0);
     assert_eq!(server.client().get("/").status, 200);
 }

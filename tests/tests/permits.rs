@@ -1,5 +1,4 @@
-//! What handlers use and there is little of: requests start when one is free, and wait without a
-//! thread.
+//! Permits for scarce resources: requests start when a permit is free, and wait without a thread.
 
 #![allow(clippy::unwrap_used, reason = "a panic is how a test fails")]
 
@@ -11,10 +10,10 @@ use std::time::{Duration, Instant};
 use filoplume_runtime::{Permits, Plan, Refusal, Request, Response, ServerConfig, Service};
 use filoplume_tests::{Client, Gate, Load, TestServer, eventually, site};
 
-/// How long a handler has the database.
+/// How long a handler uses the database.
 const QUERY: Duration = Duration::from_millis(5);
 
-/// A resource whose users are counted.
+/// A resource that counts its users.
 #[derive(Debug, Default)]
 struct Counted {
     users: AtomicUsize,
@@ -35,8 +34,8 @@ impl Counted {
     }
 }
 
-/// `/query`, `/other`, `/learned`, `/inline` and `/stuck` use the permits, `/panic` too; `/free`
-/// and `/health` do not.
+/// `/query`, `/other`, `/learned`, `/inline`, `/stuck` and `/panic` use the permits. `/free` and
+/// `/health` do not.
 #[derive(Clone)]
 struct Routes {
     permits: Permits,
@@ -108,15 +107,15 @@ fn a_crowd_shares_a_few_permits_and_needs_as_few_threads() {
         eventually("all are given back", || routes.permits.available() == 4);
         let metrics = server.metrics();
         assert_eq!((metrics.overloaded, metrics.waiting), (0, 0));
-        // Two leaders, four that have a permit, and some that have just given theirs back.
+        // Two leaders, four threads with a permit, and some that have just given theirs back.
         assert!(metrics.pool.threads_peak <= 16, "{target}: {}", metrics.pool.threads_peak);
     }
 }
 
-/// Several requests on a connection, connections that come back at once, on the loop and on the
-/// pool.
+/// Several requests per connection, connections that send their next request at once, on the loop
+/// and on the pool.
 #[test]
-fn whatever_the_way_of_a_request_there_are_never_more_than_permits() {
+fn there_are_never_more_users_than_permits() {
     let routes = Routes::new(3);
     let server = TestServer::with(ServerConfig::default().event_loops(2), routes.clone());
     thread::scope(|scope| {
@@ -143,10 +142,10 @@ fn whatever_the_way_of_a_request_there_are_never_more_than_permits() {
 }
 
 #[test]
-fn routes_that_share_permits_are_served_alike() {
+fn routes_that_share_permits_are_served_equally() {
     let routes = Routes::new(2);
     let server = TestServer::with(ServerConfig::default(), routes.clone());
-    // Many clients of the one route, and few of the other.
+    // Many clients of one route, and few of the other.
     let many = Load::start(server.address(), 20, "/query");
     let few = Load::start(server.address(), 4, "/other");
     few.each_reaches(50);
@@ -157,7 +156,7 @@ fn routes_that_share_permits_are_served_alike() {
 }
 
 #[test]
-fn servers_that_share_permits_have_them_in_turns() {
+fn servers_that_share_permits_take_turns() {
     let routes = Routes::new(2);
     let (one, two) = (
         TestServer::with(ServerConfig::default(), routes.clone()),
@@ -185,7 +184,7 @@ fn a_handler_that_panics_gives_its_permit_back() {
 }
 
 #[test]
-fn a_client_that_is_gone_while_it_waits_costs_no_permit() {
+fn a_client_that_disconnects_while_it_waits_takes_no_permit() {
     let routes = Routes::new(1);
     let server = TestServer::with(ServerConfig::default(), routes.clone());
     let mut stuck = asked(&server, 1, "/stuck");
@@ -201,7 +200,7 @@ fn a_client_that_is_gone_while_it_waits_costs_no_permit() {
 }
 
 #[test]
-fn what_waits_for_a_permit_in_vain_is_told_so_and_others_are_not_hindered() {
+fn requests_that_get_no_permit_in_time_are_refused_and_do_not_delay_others() {
     let routes = Routes::new(1);
     let config = ServerConfig::default().queue_timeout(Duration::from_millis(200));
     let server = TestServer::with(config, routes.clone());
@@ -226,7 +225,7 @@ fn what_waits_for_a_permit_in_vain_is_told_so_and_others_are_not_hindered() {
 }
 
 #[test]
-fn what_waits_for_a_permit_when_its_server_ends_leaves_it_to_others() {
+fn requests_that_wait_when_their_server_ends_leave_the_permits_to_others() {
     let routes = Routes::new(1);
     let config = ServerConfig::default().drain_timeout(Duration::from_millis(200));
     let (one, two) = (
@@ -246,7 +245,7 @@ fn what_waits_for_a_permit_when_its_server_ends_leaves_it_to_others() {
 }
 
 #[test]
-fn a_vital_route_is_answered_while_others_have_all_threads() {
+fn a_vital_route_is_answered_while_others_occupy_all_threads() {
     let routes = Routes::new(1);
     let server = TestServer::with(ServerConfig::default().threads_max(4), routes.clone());
     let mut stuck = asked(&server, 6, "/busy");

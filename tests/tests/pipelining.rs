@@ -1,4 +1,4 @@
-//! Requests behind one another on one connection: each is answered, once, in order.
+//! Pipelined requests on one connection: each is answered once, in order.
 
 #![allow(clippy::unwrap_used, reason = "a panic is how a test fails")]
 
@@ -25,14 +25,14 @@ fn every_one_of_many_pipelined_requests_is_answered_in_order() {
 }
 
 #[test]
-fn pipelined_requests_that_come_in_odd_pieces_are_all_answered() {
+fn pipelined_requests_in_odd_pieces_are_all_answered() {
     let server = TestServer::start(site);
     let requests: String = (0..40).map(|n| get(&format!("/{n}"))).collect();
     for piece in [7, 61, 100, 333] {
         let mut client = server.client();
         let mut answered = 0;
         for piece in requests.as_bytes().chunks(piece) {
-            // A moment for the server between two pieces, without reading its answers.
+            // Gives the server some time between two pieces, without reading its responses.
             client.send(piece);
             std::thread::sleep(Duration::from_millis(1));
         }
@@ -66,8 +66,8 @@ fn pipelined_requests_with_content_keep_their_bounds() {
     }
 }
 
-/// A site with a gate. What is below `/pool` runs on the pool, the rest where the engine thinks
-/// best.
+/// A site with a gate. Paths below `/pool` run on the pool, and all others where the engine
+/// decides.
 struct Gated(Gate);
 
 impl Service for Gated {
@@ -84,7 +84,7 @@ impl Service for Gated {
 }
 
 #[test]
-fn requests_behind_one_that_blocks_are_answered_without_more_bytes() {
+fn requests_after_a_blocking_one_are_answered_without_further_input() {
     let gate = Gate::new();
     let server = TestServer::start(Gated(gate.clone()));
     for target in ["/gate", "/gate", "/gate", "/pool/gate"] {
@@ -101,7 +101,7 @@ fn requests_behind_one_that_blocks_are_answered_without_more_bytes() {
 }
 
 #[test]
-fn requests_that_come_while_a_handler_blocks_are_answered() {
+fn requests_that_arrive_while_a_handler_blocks_are_answered() {
     for round in 0..5 {
         let gate = Gate::new();
         let server = TestServer::start({
@@ -126,7 +126,7 @@ fn requests_that_come_while_a_handler_blocks_are_answered() {
 }
 
 #[test]
-fn nothing_behind_a_close_is_answered() {
+fn requests_after_a_close_are_not_answered() {
     let server = TestServer::start(site);
     let rows = [
         "GET /first HTTP/1.1\r\nHost: t\r\nConnection: close\r\n\r\n",
@@ -145,7 +145,7 @@ fn nothing_behind_a_close_is_answered() {
 }
 
 #[test]
-fn nothing_behind_an_answer_that_closes_is_answered() {
+fn requests_after_a_response_that_closes_are_not_answered() {
     let server = TestServer::start(|request: Request| {
         let mut response = Response::from(request.path().to_owned());
         response.add_header("connection", "close").unwrap();
@@ -158,7 +158,7 @@ fn nothing_behind_an_answer_that_closes_is_answered() {
 }
 
 #[test]
-fn good_requests_are_answered_before_the_refusal_of_the_next() {
+fn valid_requests_are_answered_before_the_refusal_of_the_next() {
     let gate = Gate::new();
     gate.open();
     let server = TestServer::start(move |request: Request| {
@@ -179,7 +179,7 @@ fn good_requests_are_answered_before_the_refusal_of_the_next() {
 }
 
 #[test]
-fn an_unread_content_is_not_taken_for_the_next_request() {
+fn an_unread_content_is_not_parsed_as_the_next_request() {
     let server = TestServer::start(site);
     let content = get("/smuggled");
     let mut client = server.client();
@@ -200,7 +200,7 @@ fn an_unread_content_is_not_taken_for_the_next_request() {
 }
 
 #[test]
-fn half_a_request_at_the_end_is_not_answered_and_those_before_it_are() {
+fn an_incomplete_last_request_is_not_answered_and_earlier_ones_are() {
     let server = TestServer::start(site);
     let mut client = server.client();
     client.send(get("/whole") + "GET /half HTTP/1.1\r\nHo").finish();
@@ -213,7 +213,7 @@ fn half_a_request_at_the_end_is_not_answered_and_those_before_it_are() {
 }
 
 #[test]
-fn more_than_one_read_of_requests_for_the_pool_is_answered_without_more_bytes() {
+fn more_than_one_read_of_requests_for_the_pool_is_answered_without_further_input() {
     let server = TestServer::start(Gated(Gate::new()));
     let mut client = server.client();
     let padding = "p".repeat(1000);
@@ -226,7 +226,7 @@ fn more_than_one_read_of_requests_for_the_pool_is_answered_without_more_bytes() 
 }
 
 #[test]
-fn what_was_sent_before_a_half_close_is_answered() {
+fn requests_before_a_half_close_are_answered() {
     let gate = Gate::new();
     gate.open();
     let server = TestServer::start(Gated(gate));
@@ -252,7 +252,7 @@ fn what_was_sent_before_a_half_close_is_answered() {
 }
 
 #[test]
-fn an_answer_does_not_wait_for_a_later_request_that_is_known_to_block() {
+fn a_response_does_not_wait_for_a_later_request_that_is_known_to_block() {
     let gate = Gate::new();
     let server = TestServer::start(Gated(gate.clone()));
     for before in ["/quick", "/pool/quick"] {

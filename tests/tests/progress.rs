@@ -1,5 +1,4 @@
-//! Deadlines of contents and responses: what counts is progress, and only what the peer is to blame
-//! for.
+//! Deadlines of contents and responses: only the peer's progress counts.
 
 #![allow(clippy::unwrap_used, reason = "a panic is how a test fails")]
 
@@ -12,13 +11,13 @@ use filoplume_tests::{TestServer, eventually_within, site};
 
 const SHORT: Duration = Duration::from_millis(300);
 
-/// What is late, and still in time on a busy machine.
+/// How long a timeout may take on a busy machine.
 const SOON: Duration = Duration::from_secs(5);
 
-/// Far below what a test sends at once: at this pace it would earn minutes.
+/// Far less than a test sends at once, which extends the deadline by minutes at this pace.
 const PACE: u64 = 1000;
 
-/// Plans contents as streams, and waits so long before each read.
+/// Plans contents as streams, and waits before each read.
 struct Streamed {
     pause: Duration,
 }
@@ -65,7 +64,7 @@ fn a_content_that_stops_after_many_quick_bytes_is_a_408() {
 }
 
 #[test]
-fn a_trickle_does_not_live_on_what_quick_bytes_have_earned() {
+fn quick_bytes_do_not_extend_the_deadline_of_a_later_trickle() {
     let config = ServerConfig::default().content_timeout(SHORT).bytes_per_second_min(PACE);
     let server = TestServer::with(config, site);
     let mut client = server.client();
@@ -89,7 +88,7 @@ fn an_unread_content_that_stops_after_many_quick_bytes_ends_the_connection() {
 }
 
 #[test]
-fn a_peer_that_stops_reading_after_many_quick_bytes_is_cut_off() {
+fn a_peer_that_stops_reading_after_many_quick_bytes_is_disconnected() {
     let config = || ServerConfig::default().write_timeout(SHORT).bytes_per_second_min(PACE);
     let server = TestServer::with(config(), |request: Request| {
         if request.path() != "/bytes" {
@@ -113,7 +112,7 @@ fn a_peer_that_stops_reading_after_many_quick_bytes_is_cut_off() {
 
 #[test]
 fn a_handler_that_reads_slowly_does_not_make_its_peer_late() {
-    // At this pace nothing that is sent here earns any time.
+    // At this pace the bytes that are sent here do not extend the deadline.
     let config = ServerConfig::default().content_timeout(SHORT).bytes_per_second_min(1_000_000_000);
     let server = TestServer::with(config, Streamed { pause: SHORT * 2 });
     let mut client = server.client();
@@ -129,7 +128,7 @@ fn a_handler_that_reads_slowly_does_not_make_its_peer_late() {
 }
 
 #[test]
-fn a_handler_that_is_slow_to_ask_for_a_content_does_not_make_its_peer_late() {
+fn a_handler_that_begins_to_read_late_does_not_make_its_peer_late() {
     let config = ServerConfig::default().content_timeout(SHORT).bytes_per_second_min(1_000_000_000);
     let server = TestServer::with(config, Streamed { pause: SHORT * 2 });
     let mut client = server.client();
@@ -139,8 +138,8 @@ fn a_handler_that_is_slow_to_ask_for_a_content_does_not_make_its_peer_late() {
 }
 
 #[test]
-fn a_body_that_is_made_slowly_does_not_make_its_peer_late() {
-    /// Gives a byte after a pause, so many times.
+fn a_body_that_is_produced_slowly_does_not_make_its_peer_late() {
+    /// A reader that returns this many bytes, each after a pause.
     struct Slow(usize);
     impl Read for Slow {
         fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {

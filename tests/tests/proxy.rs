@@ -1,4 +1,4 @@
-//! Connections that begin with a PROXY header.
+//! Connections with a PROXY header.
 
 #![allow(clippy::unwrap_used, reason = "a panic is how a test fails")]
 
@@ -14,10 +14,10 @@ const LINE: &[u8] = b"PROXY TCP4 192.0.2.1 198.51.100.2 56324 443\r\n";
 
 const SIGNATURE: &[u8] = b"\r\n\r\n\0\r\nQUIT\n";
 
-/// The deadline of a head where it is what is tested.
+/// The deadline of a head, in tests of this deadline.
 const SHORT: Duration = Duration::from_millis(300);
 
-/// Says who asks.
+/// Responds with the peer's address.
 #[expect(clippy::needless_pass_by_value, reason = "a service is given its request")]
 fn peer(request: Request) -> Response {
     Response::from(request.peer().to_string())
@@ -44,8 +44,8 @@ fn ipv6() -> Vec<u8> {
     block(0x21, 0x21, &rest)
 }
 
-/// The header is understood, with the request in the same write and wherever it is cut, for every
-/// request that follows.
+/// Asserts that the header sets the peer of all requests, with a request in the same write and
+/// wherever the header is cut.
 #[track_caller]
 fn check(header: &[u8], expected: Option<&str>) {
     let server = server();
@@ -61,7 +61,7 @@ fn check(header: &[u8], expected: Option<&str>) {
     assert_eq!(server.metrics().proxy_headers_refused, 0);
 }
 
-/// The connection ends without a word, and that is counted.
+/// Asserts that the connection ends without a response, and that this is counted.
 #[track_caller]
 fn is_refused(bytes: &[u8]) {
     let server = server();
@@ -75,25 +75,25 @@ fn is_refused(bytes: &[u8]) {
     server.is_left_by_all();
     let metrics = server.metrics();
     assert_eq!((metrics.proxy_headers_refused, metrics.requests, metrics.timed_out), (1, 0, 0));
-    // The next one is not concerned.
+    // The next connection is not affected.
     let mut other = server.client();
     assert_eq!(other.send([LINE, GET].concat()).response().text(), "192.0.2.1:56324");
 }
 
 #[test]
-fn a_line_says_who_asks() {
+fn a_line_names_the_client() {
     check(LINE, Some("192.0.2.1:56324"));
     check(b"PROXY TCP6 2001:db8::1 ::1 80 443\r\n", Some("[2001:db8::1]:80"));
 }
 
 #[test]
-fn a_block_says_who_asks() {
+fn a_block_names_the_client() {
     check(&ipv4(), Some("203.0.113.7:8080"));
     check(&ipv6(), Some("[2001:db8::1]:80"));
 }
 
 #[test]
-fn what_a_block_says_beside_the_addresses_is_skipped() {
+fn bytes_after_the_addresses_of_a_block_are_skipped() {
     let mut rest = ipv4()[16..].to_vec();
     rest.extend_from_slice(&[0x04, 0, 9]);
     rest.extend_from_slice(b"PROXY TCP");
@@ -108,7 +108,7 @@ fn what_a_block_says_beside_the_addresses_is_skipped() {
 }
 
 #[test]
-fn a_proxy_that_names_nobody_is_who_the_socket_says() {
+fn without_a_named_client_the_peer_is_that_of_the_socket() {
     check(b"PROXY UNKNOWN\r\n", None);
     check(b"PROXY UNKNOWN ffff::1 ffff::2 1 2\r\n", None);
     check(&block(0x20, 0x00, &[]), None);
@@ -140,7 +140,7 @@ fn a_header_that_is_too_long_closes_the_connection() {
 }
 
 #[test]
-fn a_second_header_is_no_request() {
+fn a_second_header_is_not_a_request() {
     let server = server();
     let mut client = server.client();
     client.send([LINE, LINE, GET].concat());
@@ -149,7 +149,7 @@ fn a_second_header_is_no_request() {
 }
 
 #[test]
-fn requests_behind_a_header_are_pipelined_as_ever() {
+fn requests_after_a_header_may_be_pipelined() {
     let server = server();
     let mut client = server.client();
     client.send([ipv6().as_slice(), GET, GET, GET].concat());
@@ -165,7 +165,7 @@ fn a_header_has_the_deadline_of_the_head() {
     let started = Instant::now();
     silent.is_closed();
     assert!(started.elapsed() < Duration::from_secs(5));
-    // A header that drips earns no time, and neither does a head behind one.
+    // A header that drips does not extend the deadline, and neither does a head after it.
     for bytes in [[b"PROXY UNKNOWN ", &[b'x'; 80][..]].concat(), [LINE, GET].concat()] {
         let mut slow = server.client();
         let took = slow.drip(&bytes, Duration::from_millis(20));
@@ -176,7 +176,7 @@ fn a_header_has_the_deadline_of_the_head() {
 }
 
 #[test]
-fn a_peer_that_goes_before_its_header_is_whole_is_no_refusal() {
+fn a_peer_that_disconnects_within_its_header_is_not_a_refusal() {
     let server = server();
     for cut in [0, 1, 5, 20, LINE.len() - 1] {
         let mut client = server.client();
@@ -188,12 +188,13 @@ fn a_peer_that_goes_before_its_header_is_whole_is_no_refusal() {
 }
 
 #[test]
-fn one_address_may_expect_it_and_another_not() {
+fn one_address_may_expect_a_header_and_another_not() {
     let builder = Server::builder().bind("127.0.0.1:0").unwrap().proxy_protocol().unwrap();
     let server = builder.bind("127.0.0.1:0").unwrap().build().unwrap();
     server.spawn(peer).unwrap();
     let [proxied, plain] = server.local_addrs() else { panic!("two addresses") };
-    // More than one loop takes for itself: those that are passed on are told of the header too.
+    // More connections than one loop keeps: the ones passed on to other loops expect the header
+    // too.
     let mut clients: Vec<_> = (0..40).map(|_| Client::connect(*proxied)).collect();
     for client in &mut clients {
         assert_eq!(client.send([LINE, GET].concat()).response().text(), "192.0.2.1:56324");
@@ -207,7 +208,7 @@ fn one_address_may_expect_it_and_another_not() {
 }
 
 #[test]
-fn a_unix_socket_may_expect_it() {
+fn a_unix_socket_may_expect_a_header() {
     let path = std::env::temp_dir().join(format!("filoplume-proxy-{}", std::process::id()));
     let _ = fs::remove_file(&path);
     let server =
@@ -222,7 +223,7 @@ fn a_unix_socket_may_expect_it() {
 }
 
 #[test]
-fn a_connection_that_has_not_begun_does_not_hold_up_a_shutdown() {
+fn a_connection_without_a_header_does_not_delay_a_shutdown() {
     let server = server();
     let mut client = server.client();
     eventually("it is there", || server.metrics().connections == 1);
@@ -232,6 +233,6 @@ fn a_connection_that_has_not_begun_does_not_hold_up_a_shutdown() {
 }
 
 #[test]
-fn nothing_is_expected_of_nothing() {
+fn proxy_protocol_without_an_address_is_an_error() {
     assert!(Server::builder().proxy_protocol().is_err());
 }

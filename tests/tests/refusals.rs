@@ -1,4 +1,4 @@
-//! What is refused is counted by its reason, and one client has no more connections than it may.
+//! Refusals are counted by their reason, and connections per client are limited.
 
 #![allow(clippy::unwrap_used, reason = "a panic is how a test fails")]
 
@@ -23,7 +23,7 @@ fn count(server: &TestServer, refusal: Refusal) -> u64 {
 }
 
 #[test]
-fn each_status_is_counted_by_its_reason_and_what_is_within_the_bounds_is_not() {
+fn each_refusal_is_counted_by_its_reason_and_accepted_requests_are_not() {
     let limits =
         Limits { head_bytes_max: 1000, target_bytes_max: 100, fields_max: 10, ..Limits::default() };
     let config = ServerConfig::default().limits(limits).content_bytes_max(1000).head_timeout(SHORT);
@@ -73,7 +73,7 @@ fn each_status_is_counted_by_its_reason_and_what_is_within_the_bounds_is_not() {
         let mut client = server.client();
         assert_eq!(client.send(over).response().status, status, "{error:?}");
         refused += 1;
-        // Counted when it is said, not when the peer has gone away.
+        // Counted when the response is sent, not when the peer disconnects.
         eventually("it is counted", || count(&server, Refusal::Request(error)) == 1);
         assert_eq!(Refusal::Request(error).status(), Some(status));
         assert_eq!(server.metrics().refused, refused);
@@ -124,7 +124,7 @@ fn a_peer_that_does_not_read_and_a_full_queue_are_counted_too() {
     assert_eq!(server.metrics().overloaded, overloaded);
 }
 
-/// Routes that wait at a gate on the pool, with their contents streamed or not there.
+/// Routes that wait at a gate on the pool, with a streamed content or none.
 struct Gated(Gate);
 
 impl Service for Gated {
@@ -169,7 +169,7 @@ fn a_streamed_content_that_finds_every_thread_busy_is_refused_and_skipped() {
         let refused = client.response();
         assert_eq!((refused.status, refused.header("retry-after")), (503, Some("1")));
         assert_eq!(count(&server, Refusal::Overloaded), before + round);
-        // The loop waits for nobody, least of all for the rest of this content.
+        // The loop does not wait for the rest of this content.
         server.client().is_alive();
         client.send(vec![b'x'; 30_000]);
         client.is_alive();
@@ -183,7 +183,7 @@ fn limited(connections: usize) -> ServerConfig {
     ServerConfig::default().connections_per_client_max(connections)
 }
 
-/// Whether a connection is ended without a word.
+/// Returns whether a connection is closed without a response.
 #[track_caller]
 fn is_turned_away(client: &mut Client) {
     let _ = client.try_send("GET / HTTP/1.1\r\nHost: t\r\n\r\n");
@@ -195,7 +195,7 @@ fn is_turned_away(client: &mut Client) {
 }
 
 #[test]
-fn a_client_has_no_more_connections_than_it_may() {
+fn connections_per_client_are_limited() {
     for loops in [1, 2] {
         let server = TestServer::with(limited(5).event_loops(loops), site);
         let mut clients: Vec<Client> = (0..5).map(|_| server.client()).collect();
@@ -206,7 +206,7 @@ fn a_client_has_no_more_connections_than_it_may() {
         }
         clients.iter_mut().for_each(Client::is_alive);
         assert_eq!(server.metrics().connections, 5);
-        // A place that is free again is given again.
+        // A connection that ends makes room for another one.
         clients.pop();
         eventually("a place is free", || server.metrics().connections == 4);
         let mut another = server.client();
@@ -238,13 +238,13 @@ fn by_default_a_public_client_has_half_of_the_connections() {
         drop(clients);
         server.is_left_by_all();
     }
-    // A proxy on a private network speaks for many.
+    // A proxy on a private network has many clients.
     let mut clients: Vec<Client> = (0..15).map(|_| named("10.0.0.1")).collect();
     clients.iter_mut().for_each(Client::is_alive);
 }
 
 #[test]
-fn by_default_this_machine_is_not_bounded() {
+fn by_default_loopback_clients_are_not_limited() {
     let server = TestServer::with(ServerConfig::default().connections_max(20), site);
     let mut clients: Vec<Client> = (0..20).map(|_| server.client()).collect();
     clients.iter_mut().for_each(Client::is_alive);
@@ -252,7 +252,7 @@ fn by_default_this_machine_is_not_bounded() {
 }
 
 #[test]
-fn places_come_back_however_a_connection_ends() {
+fn every_end_of_a_connection_makes_room_for_another_one() {
     let server = TestServer::with(limited(4), |request: Request| {
         if request.path() == "/sleep" {
             thread::sleep(Duration::from_millis(5));
@@ -281,7 +281,7 @@ fn places_come_back_however_a_connection_ends() {
 }
 
 #[test]
-fn an_upgraded_connection_is_one_of_its_client_until_it_ends() {
+fn an_upgraded_connection_counts_for_its_client_until_it_ends() {
     let gate = Gate::new();
     let server = TestServer::with(limited(1), {
         let gate = gate.clone();
@@ -291,7 +291,7 @@ fn an_upgraded_connection_is_one_of_its_client_until_it_ends() {
             }
             let gate = gate.clone();
             let mut response = Response::upgrade(move |socket| {
-                // Another thread has it when the one that was called has returned.
+                // Another thread still has the connection when the handler has returned.
                 thread::spawn(move || {
                     gate.pass();
                     drop(socket);
@@ -359,7 +359,7 @@ fn behind_a_proxy_the_named_client_counts() {
     for client in 2..20 {
         connect(client).is_alive();
     }
-    // Who speaks for itself is no client: health checks are not counted.
+    // Connections of the proxy itself, such as health checks, are not counted.
     let mut checks: Vec<Client> = (0..5).map(|_| server.client()).collect();
     for check in &mut checks {
         check.send("PROXY UNKNOWN\r\n").is_alive();

@@ -1,4 +1,4 @@
-//! What a client gets: heads, contents and their ends, whatever the handler does.
+//! Responses on the wire: heads, contents and their ends, whatever the handler does.
 
 #![allow(clippy::unwrap_used, reason = "a panic is how a test fails")]
 
@@ -13,7 +13,7 @@ fn send(client: &mut Client, method: &str, target: &str, version: &str) {
     client.send(format!("{method} {target} HTTP/{version}\r\nHost: test\r\n\r\n"));
 }
 
-/// Gives its bytes, then ends as it was told.
+/// Returns its bytes, then ends as specified.
 struct Reader {
     bytes_left: usize,
     end: End,
@@ -35,7 +35,7 @@ impl Read for Reader {
             _ if length > 0 => Ok(length),
             End::InOrder => Ok(0),
             End::Error => Err(io::Error::other("asked to")),
-            // Without the message of a panic, which is no news here.
+            // `resume_unwind` does not print a panic message.
             End::Panic => resume_unwind(Box::new("asked to")),
         }
     }
@@ -76,7 +76,7 @@ fn the_answer_to_head_is_the_head_of_the_answer_to_get() {
 }
 
 #[test]
-fn the_reader_of_an_answer_to_head_is_not_asked() {
+fn the_reader_of_a_response_to_head_is_not_read() {
     let server = TestServer::start(readers);
     let mut client = server.client();
     for target in ["/sized/5/0/panic", "/unsized/0/panic", "/sized/5/0/error"] {
@@ -88,7 +88,7 @@ fn the_reader_of_an_answer_to_head_is_not_asked() {
 }
 
 #[test]
-fn statuses_without_content_have_none_whatever_the_handler_gives() {
+fn statuses_without_content_have_none_whatever_the_handler_returns() {
     let server = TestServer::start(|request: Request| {
         let status = request.query_value("status").unwrap_or("200").parse().unwrap();
         let mut response = Response::new(status);
@@ -110,7 +110,7 @@ fn statuses_without_content_have_none_whatever_the_handler_gives() {
         }
         let response = client.get(&format!("{kind}?status=205"));
         assert_eq!((response.status, response.body.len()), (205, 0));
-        // Whatever was left over would stand before this answer.
+        // Surplus bytes would precede this response.
         assert_eq!(client.get("/text").text(), "content");
     }
 }
@@ -129,7 +129,7 @@ fn a_content_of_unknown_length_is_chunked() {
 }
 
 #[test]
-fn a_chunk_is_sent_when_the_reader_gives_it() {
+fn a_chunk_is_sent_when_the_reader_returns_it() {
     let (next, words) = std::sync::mpsc::channel::<Vec<u8>>();
     struct Words(std::sync::mpsc::Receiver<Vec<u8>>);
     impl Read for Words {
@@ -174,7 +174,7 @@ fn http_1_0_gets_no_chunks() {
 }
 
 #[test]
-fn http_1_0_stays_if_it_asks_to() {
+fn http_1_0_connections_are_kept_on_request() {
     let server = TestServer::start(readers);
     let mut client = server.client();
     for _ in 0..5 {
@@ -189,7 +189,7 @@ fn http_1_0_stays_if_it_asks_to() {
 }
 
 #[test]
-fn a_content_of_known_length_is_as_long_as_it_says() {
+fn a_content_of_known_length_has_this_length() {
     let server = TestServer::start(readers);
     let mut client = server.client();
     for length in [0, 1, 65_536, 65_537, 3_000_000] {
@@ -202,7 +202,7 @@ fn a_content_of_known_length_is_as_long_as_it_says() {
 }
 
 #[test]
-fn a_content_that_ends_early_or_fails_is_not_taken_for_whole() {
+fn a_content_that_ends_early_or_fails_is_not_mistaken_for_complete() {
     let server = TestServer::start(readers);
     for target in [
         "/sized/100/50/end",
@@ -232,7 +232,7 @@ fn a_content_that_ends_early_or_fails_is_not_taken_for_whole() {
 }
 
 #[test]
-fn every_answer_has_the_date_of_now() {
+fn every_response_has_the_current_date() {
     let server = TestServer::start(site);
     let is_now = |date: &str| {
         let date = httpdate::parse_http_date(date).unwrap();
@@ -258,7 +258,7 @@ fn a_date_is_right_after_a_long_silence() {
     let server = TestServer::start(site);
     let mut client = server.client();
     client.is_alive();
-    // Nothing wakes the server meanwhile: a date made ahead would be an old one.
+    // Nothing wakes the server meanwhile, so a cached date would be too old.
     client.is_silent_for(Duration::from_millis(2100));
     let date = httpdate::parse_http_date(client.get("/").header("date").unwrap()).unwrap();
     assert!(date + Duration::from_secs(2) > SystemTime::now(), "{date:?}");
@@ -306,7 +306,7 @@ fn line_ends_do_not_get_into_a_head() {
 }
 
 #[test]
-fn the_handler_does_not_frame() {
+fn the_handler_cannot_set_the_framing() {
     let server = TestServer::start(|request: Request| {
         let mut response = Response::from("content");
         let (name, value) = request.query().unwrap().split_once('=').unwrap();
@@ -342,7 +342,7 @@ fn a_long_content_reaches_a_reader_that_pauses() {
     for target in ["/bytes", "/large?n=20000000", "/stream?n=20000000"] {
         let mut client = server.client();
         send(&mut client, "GET", target, "1.1");
-        // The socket's buffers fill meanwhile, and the server serves on.
+        // The socket's buffers fill meanwhile, and the server continues to serve.
         for _ in 0..20 {
             server.client().is_alive();
         }
@@ -353,7 +353,7 @@ fn a_long_content_reaches_a_reader_that_pauses() {
 }
 
 #[test]
-fn what_is_not_allowed_says_what_is() {
+fn a_405_lists_the_allowed_methods() {
     let child = Example("bench_engine").start();
     let mut client = child.client();
     for (request, allow) in
@@ -366,7 +366,7 @@ fn what_is_not_allowed_says_what_is() {
 }
 
 #[test]
-fn a_number_that_is_no_final_status_is_an_error_of_the_server() {
+fn a_number_that_is_not_a_final_status_is_a_500() {
     let server = TestServer::start(|request: Request| {
         Response::new(request.path().trim_start_matches('/').parse().unwrap())
     });
@@ -381,7 +381,7 @@ fn a_number_that_is_no_final_status_is_an_error_of_the_server() {
 }
 
 #[test]
-fn what_follows_a_connect_is_not_taken_for_a_request() {
+fn bytes_after_a_connect_are_not_parsed_as_a_request() {
     let server = TestServer::start(site);
     let mut client = server.client();
     client.send("CONNECT example.org:80 HTTP/1.1\r\nHost: example.org:80\r\n\r\n");
@@ -396,7 +396,7 @@ fn what_follows_a_connect_is_not_taken_for_a_request() {
 }
 
 #[test]
-fn a_response_that_ends_the_connection_is_not_lost_to_requests_behind_it() {
+fn a_response_that_ends_the_connection_is_not_lost_to_later_requests() {
     let server = TestServer::start(|_: Request| {
         let mut response = Response::from("last");
         response.headers_mut().insert("connection", "close").unwrap();
@@ -406,7 +406,7 @@ fn a_response_that_ends_the_connection_is_not_lost_to_requests_behind_it() {
     client.send("GET / HTTP/1.1\r\nHost: t\r\n\r\n");
     assert_eq!(client.response().text(), "last");
     client.is_closed();
-    // A reset would come as the answer to the first of them, and fail those that follow.
+    // The first of these writes would cause a reset, and the next ones would fail.
     for _ in 0..20 {
         client.send("GET /behind HTTP/1.1\r\nHost: t\r\n\r\n");
         assert_eq!(server.client().get("/").text(), "last");
