@@ -1,5 +1,5 @@
-//! Which policy Linux schedules the engine's threads under: batch for those that lead, the usual
-//! one for those that run handlers.
+//! The Linux scheduling policy of the engine's threads: batch for leaders, the default for threads
+//! that run handlers.
 
 #![cfg(target_os = "linux")]
 #![allow(clippy::unwrap_used, reason = "a panic is how a test fails")]
@@ -16,20 +16,20 @@ use filoplume_tests::{TestServer, eventually};
 const USUAL: &str = "0";
 const BATCH: &str = "3";
 
-/// The policy of the thread that asks.
+/// Returns the policy of the current thread.
 fn policy() -> String {
     name_and_policy(&fs::read_to_string("/proc/thread-self/stat").unwrap()).1
 }
 
-/// What the `stat` of a thread says: its name, in parentheses, and its policy, field 41, the 39th
-/// behind the name; see `proc(5)`.
+/// Parses the `stat` of a thread: its name, in parentheses, and its policy, which is field 41 and
+/// the 39th after the name; see `proc(5)`.
 fn name_and_policy(stat: &str) -> (String, String) {
     let (before, behind_name) = stat.rsplit_once(')').unwrap();
     let (_, name) = before.split_once('(').unwrap();
     (name.to_owned(), behind_name.split_whitespace().nth(38).unwrap().to_owned())
 }
 
-/// The policies of the threads of this process whose names begin so.
+/// Returns the policies of the threads of this process whose names begin with `name`.
 fn policies_of(name: &str) -> HashMap<String, String> {
     let tasks = fs::read_dir("/proc/self/task").unwrap();
     // A thread may end meanwhile.
@@ -37,8 +37,8 @@ fn policies_of(name: &str) -> HashMap<String, String> {
     stats.map(|stat| name_and_policy(&stat)).filter(|(other, _)| other.starts_with(name)).collect()
 }
 
-/// Answers with the policy of the thread that runs it, at its start and at its end: `/dispatched`
-/// on a thread of its own, `/blocks` where it has been learned, everything else inline.
+/// Responds with the policy of its thread at the start and at the end of the call. `/dispatched`
+/// runs on the pool, `/blocks` where the engine has learned to run it, and everything else inline.
 struct Policies;
 
 impl Service for Policies {
@@ -61,8 +61,8 @@ impl Service for Policies {
     }
 }
 
-/// Whether the tests themselves run as programs usually do. Where another policy was chosen the
-/// engine leaves it alone.
+/// Returns whether the tests run under the default policy. The engine does not change any other
+/// policy.
 fn is_usual() -> bool {
     let is_usual = policy() == USUAL;
     if !is_usual {
@@ -76,13 +76,13 @@ fn always(policy: &str) -> String {
 }
 
 #[test]
-fn threads_that_lead_are_under_the_batch_policy_and_threads_that_run_handlers_are_not() {
+fn leaders_have_the_batch_policy_and_threads_that_run_handlers_do_not() {
     if !is_usual() {
         return;
     }
     let server = TestServer::with(ServerConfig::default(), Policies);
     for _ in 0..3 {
-        // Each from a new connection: one whose calls take long, and these read files, may be on a
+        // Each request uses a new connection: these calls read files and may be slow enough for a
         // lease.
         assert_eq!(server.client().get("/").text(), always(BATCH));
         assert_eq!(server.client().get("/dispatched").text(), always(USUAL));
@@ -90,15 +90,14 @@ fn threads_that_lead_are_under_the_batch_policy_and_threads_that_run_handlers_ar
 }
 
 #[test]
-fn the_policy_goes_with_the_lead() {
+fn the_policy_changes_with_the_leader() {
     if !is_usual() {
         return;
     }
     let server = TestServer::with(ServerConfig::default().event_loops(1), Policies);
     let (mut quick, mut slow) = (server.client(), server.client());
     assert_eq!(quick.get("/").text(), always(BATCH));
-    // The first call is inline. Its thread loses the loop, and is one of those that run handlers
-    // from then on.
+    // The first call is inline. Its thread loses the loop, and runs handlers from then on.
     eventually("it is learned", || {
         slow.get("/blocks");
         server.metrics().dispatched > 0
@@ -111,7 +110,7 @@ fn the_policy_goes_with_the_lead() {
 }
 
 #[test]
-fn it_can_be_left_to_the_system() {
+fn the_batch_policy_can_be_disabled() {
     if !is_usual() {
         return;
     }
@@ -123,7 +122,7 @@ fn it_can_be_left_to_the_system() {
 }
 
 #[test]
-fn the_program_itself_stays_as_it_was() {
+fn the_policy_of_the_programs_own_threads_is_unchanged() {
     if !is_usual() {
         return;
     }
@@ -133,7 +132,7 @@ fn the_program_itself_stays_as_it_was() {
     thread::spawn(|| assert_eq!(policy(), USUAL)).join().unwrap();
 }
 
-/// Its `/start` starts another server, inline.
+/// `/start` starts another server, inline.
 struct Starts(Mutex<Option<TestServer>>);
 
 impl Service for Starts {
@@ -149,14 +148,14 @@ impl Service for Starts {
 }
 
 #[test]
-fn a_server_that_is_started_by_a_thread_that_leads_is_as_any_other() {
+fn a_server_started_by_a_leader_has_the_usual_policies() {
     if !is_usual() {
         return;
     }
     let server = TestServer::with(ServerConfig::default(), Starts(Mutex::new(None)));
     assert_eq!(server.client().get("/start").text(), "started");
     eventually("its leader leads", || policies_of("inner-").values().any(|policy| policy == BATCH));
-    // A thread names itself, and leaves what it inherited, once it runs.
+    // A thread sets its name and resets the inherited policy once it runs.
     eventually("its watchdog is no leader", || {
         policies_of("inner-watchdog").get("inner-watchdog").is_some_and(|policy| policy == USUAL)
     });

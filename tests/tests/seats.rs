@@ -1,5 +1,5 @@
-//! The threads of the pool are shared: as many as can be served in time may wait, and no route
-//! takes all.
+//! Sharing the threads of the pool: as many requests wait as can be served in time, and no route
+//! occupies all threads.
 
 #![allow(clippy::unwrap_used, reason = "a panic is how a test fails")]
 
@@ -11,8 +11,8 @@ use std::time::{Duration, Instant};
 use filoplume_runtime::{Plan, Refusal, Request, Response, ServerConfig, Service};
 use filoplume_tests::{Client, Gate, Load, TestServer, eventually, site};
 
-/// `/gate` waits at the gate, `/brief` for a moment, `/late` too unless it is stuck; each on the
-/// pool.
+/// Routes on the pool. `/gate` waits at the gate, `/brief` for a moment, and `/late` as well unless
+/// it is stuck.
 struct Routes {
     gate: Gate,
     is_stuck: Arc<AtomicBool>,
@@ -61,11 +61,11 @@ fn asked(server: &TestServer, count: usize, target: &str) -> Vec<Client> {
 }
 
 #[test]
-fn a_crowd_is_served_and_nobody_refused() {
+fn a_crowd_is_served_without_refusals() {
     let server = server(ServerConfig::default().threads_max(64), &Gate::new());
     for _ in 0..3 {
-        // Twelve rounds of all threads, and more than any queue by number would have held for so
-        // few.
+        // Twelve rounds of all threads, which is more than a queue with a fixed length would hold
+        // for so few threads.
         let mut clients = asked(&server, 700, "/brief");
         for client in &mut clients {
             assert_eq!(client.response().status, 200);
@@ -77,7 +77,7 @@ fn a_crowd_is_served_and_nobody_refused() {
 }
 
 #[test]
-fn one_route_does_not_take_all_threads() {
+fn one_route_does_not_occupy_all_threads() {
     let gate = Gate::new();
     let server = server(ServerConfig::default().queue_timeout(Duration::from_secs(600)), &gate);
     let mut stuck = asked(&server, 700, "/gate");
@@ -100,7 +100,7 @@ fn one_route_does_not_take_all_threads() {
 }
 
 #[test]
-fn what_has_waited_for_too_long_is_told_so_and_the_connection_is_kept() {
+fn a_request_that_has_waited_too_long_is_refused_and_its_connection_kept() {
     let gate = Gate::new();
     let config = ServerConfig::default().threads_max(2).queue_timeout(Duration::from_millis(300));
     let server = server(config, &gate);
@@ -116,7 +116,7 @@ fn what_has_waited_for_too_long_is_told_so_and_the_connection_is_kept() {
     }
     let took = started.elapsed();
     assert!(took >= Duration::from_millis(300) && took < Duration::from_secs(3), "{took:?}");
-    // By now it is known that nothing comes back: who comes next is told at once.
+    // By now the engine knows that no thread becomes free, so the next request is refused at once.
     let started = Instant::now();
     let mut next = asked(&server, 1, "/gate");
     assert_eq!(next[0].response().status, 503);
@@ -134,7 +134,7 @@ fn what_has_waited_for_too_long_is_told_so_and_the_connection_is_kept() {
 }
 
 #[test]
-fn a_content_behind_a_refused_request_is_read_as_its_content() {
+fn the_content_of_a_refused_request_is_read_as_its_content() {
     let gate = Gate::new();
     let config = ServerConfig::default().threads_max(1).queue_timeout(Duration::from_millis(100));
     let server = server(config, &gate);
@@ -149,7 +149,7 @@ fn a_content_behind_a_refused_request_is_read_as_its_content() {
 }
 
 #[test]
-fn a_client_that_is_gone_while_it_waits_costs_nobody_anything() {
+fn a_client_that_disconnects_while_it_waits_costs_no_thread() {
     let gate = Gate::new();
     let server = server(ServerConfig::default().threads_max(1), &gate);
     let mut stuck = asked(&server, 1, "/gate");
@@ -163,10 +163,9 @@ fn a_client_that_is_gone_while_it_waits_costs_nobody_anything() {
     assert_eq!(asked(&server, 1, "/gate")[0].response().status, 200);
 }
 
-/// Connections that ask again as soon as they have their answer keep no thread from those that
-/// wait.
+/// Connections that send their next request at once do not occupy threads that others wait for.
 #[test]
-fn those_who_come_back_at_once_do_not_starve_those_who_wait() {
+fn closed_loop_clients_do_not_starve_waiting_requests() {
     let server = server(ServerConfig::default().threads_max(4), &Gate::new());
     let one = Load::start(server.address(), 6, "/brief");
     let other = Load::start(server.address(), 6, "/late");
@@ -177,7 +176,7 @@ fn those_who_come_back_at_once_do_not_starve_those_who_wait() {
 }
 
 #[test]
-fn a_route_that_hangs_leaves_the_others_their_threads_and_recovers() {
+fn a_route_that_hangs_does_not_block_others_and_recovers() {
     let (gate, is_stuck) = (Gate::new(), Arc::new(AtomicBool::new(false)));
     let config = ServerConfig::default().threads_max(18).queue_timeout(Duration::from_millis(500));
     let server =
@@ -208,7 +207,7 @@ fn a_route_that_hangs_leaves_the_others_their_threads_and_recovers() {
 }
 
 #[test]
-fn what_waits_when_the_server_ends_is_answered_or_let_go() {
+fn requests_that_wait_when_the_server_ends_are_answered_or_dropped() {
     let gate = Gate::new();
     let config = ServerConfig::default().threads_max(1).drain_timeout(Duration::from_millis(300));
     let server = server(config, &gate);
@@ -220,7 +219,7 @@ fn what_waits_when_the_server_ends_is_answered_or_let_go() {
     server.server().shutdown_handle().shutdown();
     gate.open();
     for client in &mut waiting {
-        // The handler is free again before the time is over, or it is not.
+        // Either the handler returns before the deadline or it does not.
         if let Ok(response) = client.try_response() {
             assert!(matches!(response.status, 200 | 503), "{response:?}");
         }

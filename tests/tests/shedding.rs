@@ -1,5 +1,5 @@
-//! What a full server does with a new connection: it closes one that holds nothing, the longest
-//! idle first.
+//! New connections at the maximum: the server closes one that has no request, the longest idle
+//! first.
 
 #![allow(clippy::unwrap_used, reason = "a panic is how a test fails")]
 
@@ -9,14 +9,14 @@ use std::time::{Duration, Instant};
 use filoplume_runtime::{Request, Response, ServerConfig, tcp};
 use filoplume_tests::{Client, Ended, Example, Gate, TestServer, eventually, holds_for, site};
 
-/// What is quick, and still in time on a busy machine. No deadline of the engine is that short.
+/// How long something quick may take on a busy machine. All deadlines of the engine are longer.
 const SOON: Duration = Duration::from_secs(5);
 
-/// Longer than a connection must be idle to be closed for another.
+/// Longer than the minimum idle time of a connection that is closed for another one.
 const IDLE: Duration = Duration::from_millis(200);
 
 fn full(connections: usize, loops: usize) -> ServerConfig {
-    // Neither is what ends a connection here.
+    // These timeouts must not end connections here.
     let long = Duration::from_secs(60);
     ServerConfig::default()
         .connections_max(connections)
@@ -25,7 +25,7 @@ fn full(connections: usize, loops: usize) -> ServerConfig {
         .keep_alive_timeout(long)
 }
 
-/// Connections that have been answered, one after the other, and are idle.
+/// Returns connections that were answered one after the other and are idle.
 fn idle(count: usize, connect: impl Fn() -> Client) -> Vec<Client> {
     let answered = |_| {
         let mut client = connect();
@@ -35,7 +35,7 @@ fn idle(count: usize, connect: impl Fn() -> Client) -> Vec<Client> {
     (0..count).map(answered).collect()
 }
 
-/// How many of them were closed by the server.
+/// Returns how many of them the server has closed.
 fn closed(clients: &[Client]) -> usize {
     let is_closed = |client: &&Client| {
         client.tcp().set_nonblocking(true).unwrap();
@@ -52,7 +52,7 @@ fn the_longest_idle_connection_makes_room_for_a_new_one() {
     let server = TestServer::with(full(8, 1), site);
     let mut clients = idle(8, || server.client());
     clients[1].is_silent_for(IDLE);
-    // This one has been idle for the longest time, and now for the shortest.
+    // This connection was idle for the longest time. Now it has been idle for the shortest.
     clients[0].is_alive();
     let started = Instant::now();
     let mut new = server.client();
@@ -68,12 +68,12 @@ fn the_longest_idle_connection_makes_room_for_a_new_one() {
 }
 
 #[test]
-fn idle_connections_are_no_outage_for_new_ones() {
+fn idle_connections_do_not_keep_new_ones_out() {
     for loops in [1, 2, 4] {
         let server = TestServer::with(full(4, loops), site);
         let first = idle(4, || server.client());
         let started = Instant::now();
-        // With several loops the one that accepts often has no idle connection of its own.
+        // With several loops, the accepting one often has no idle connection of its own.
         let mut new = idle(20, || server.client());
         assert!(started.elapsed() < SOON * 2, "{loops} loops: {:?}", started.elapsed());
         assert_eq!(closed(&first) + closed(&new), 20);
@@ -83,7 +83,7 @@ fn idle_connections_are_no_outage_for_new_ones() {
 }
 
 #[test]
-fn nobody_is_closed_while_there_is_room() {
+fn no_connection_is_closed_while_there_is_room() {
     let server = TestServer::with(full(8, 1), site);
     let clients = idle(8, || server.client());
     holds_for(IDLE * 2, "all are kept", || closed(&clients) == 0);
@@ -91,7 +91,7 @@ fn nobody_is_closed_while_there_is_room() {
 }
 
 #[test]
-fn unfinished_heads_make_room_if_nobody_is_idle() {
+fn incomplete_heads_make_room_if_no_connection_is_idle() {
     for start in ["GET / HTTP/1.1\r\nHo", ""] {
         for loops in [1, 2] {
             let server = TestServer::with(full(8, loops), site);
@@ -110,7 +110,7 @@ fn unfinished_heads_make_room_if_nobody_is_idle() {
     }
 }
 
-/// A raw protocol that sends back what it is sent.
+/// A raw echo protocol.
 struct Echo;
 
 impl tcp::Protocol for Echo {
@@ -121,7 +121,7 @@ impl tcp::Protocol for Echo {
 }
 
 #[test]
-fn what_was_accepted_is_never_closed_for_a_new_connection() {
+fn accepted_requests_are_never_closed_for_a_new_connection() {
     let gate = Gate::new();
     let server = TestServer::with(full(4, 2), {
         let gate = gate.clone();
@@ -168,7 +168,7 @@ fn a_busy_client_keeps_its_connection_beside_a_crowd_of_new_ones() {
     let mut busy = server.client();
     busy.is_alive();
     let crowd = thread::spawn(move || {
-        // They stay until all were answered.
+        // They stay open until all are answered.
         idle(30, || Client::connect(address))
     });
     while !crowd.is_finished() {
@@ -178,7 +178,7 @@ fn a_busy_client_keeps_its_connection_beside_a_crowd_of_new_ones() {
     busy.is_alive();
 }
 
-/// Connects so many clients, each of which is answered and stays.
+/// Connects clients, each of which is answered and stays connected.
 #[track_caller]
 fn all_are_answered(count: usize, connect: impl Fn() -> Client) -> Vec<Client> {
     let ask = |index| {
@@ -203,7 +203,8 @@ fn the_soft_limit_of_descriptors_is_raised() {
 
 #[test]
 fn without_descriptors_idle_connections_make_room() {
-    // The first has few for connections, the second not even those that it reckons with.
+    // The first limit leaves few descriptors for connections. The second is even below what the
+    // engine reserves.
     for descriptors in [80, 26] {
         let child = Example("bench_engine").start_with_descriptors(descriptors);
         let started = Instant::now();

@@ -1,4 +1,4 @@
-//! The end of a server: what was begun is finished, and then it is over.
+//! Shutdown: exchanges that have begun are finished, and then the server ends.
 
 #![allow(clippy::unwrap_used, reason = "a panic is how a test fails")]
 
@@ -24,7 +24,7 @@ fn gated(gate: &Gate) -> impl Fn(Request) -> Response + Send + Sync + 'static {
     }
 }
 
-/// Waits for the end of a server on a thread of its own.
+/// Waits for the end of a server on a separate thread.
 fn ends(server: &TestServer) -> thread::JoinHandle<Instant> {
     let server = server.server().clone();
     thread::spawn(move || {
@@ -51,7 +51,7 @@ fn idle_connections_are_closed_and_the_server_ends() {
 }
 
 #[test]
-fn what_was_begun_is_finished() {
+fn exchanges_that_have_begun_are_finished() {
     let gate = Gate::new();
     let server = TestServer::start(gated(&gate));
     let mut blocked: Vec<Client> = (0..20).map(|_| server.client()).collect();
@@ -85,7 +85,7 @@ fn what_was_begun_is_finished() {
 }
 
 #[test]
-fn unfinished_heads_hold_up_a_shutdown_only_for_a_moment() {
+fn incomplete_heads_delay_a_shutdown_only_briefly() {
     let gate = Gate::new();
     let server = TestServer::with(ServerConfig::default().event_loops(2), gated(&gate));
     let mut blocked = server.client();
@@ -102,14 +102,14 @@ fn unfinished_heads_hold_up_a_shutdown_only_for_a_moment() {
     let ended = ends(&server);
     let started = Instant::now();
     server.server().shutdown_handle().shutdown();
-    // Each byte proves that the peer is there, and none gives it more time.
+    // The peer keeps sending bytes, but they do not extend its time.
     let took = half[0].drip(&[b'o'; 1000], Duration::from_millis(20));
     assert!(took < Duration::from_secs(5), "{took:?}");
     for client in half.iter_mut().chain([&mut kept]) {
         assert_eq!(client.response().status, 408);
     }
-    // They stay, and do not close.
-    assert!(!ended.is_finished(), "what was accepted is finished");
+    // These clients stay connected.
+    assert!(!ended.is_finished(), "accepted requests are finished");
     gate.open();
     assert_eq!(blocked.response().text(), "GET /gate");
     let took = ended.join().unwrap() - started;
@@ -117,7 +117,7 @@ fn unfinished_heads_hold_up_a_shutdown_only_for_a_moment() {
 }
 
 #[test]
-fn a_head_that_is_on_its_way_is_answered_though_the_server_drains() {
+fn a_head_that_has_begun_is_answered_although_the_server_drains() {
     let gate = Gate::new();
     let server = TestServer::start(gated(&gate));
     let mut blocked = server.client();
@@ -135,7 +135,7 @@ fn a_head_that_is_on_its_way_is_answered_though_the_server_drains() {
 }
 
 #[test]
-fn the_deadline_cuts_what_is_stuck() {
+fn the_deadline_ends_stuck_connections() {
     let gate = Gate::new();
     let server = TestServer::start(gated(&gate));
     let mut blocked = server.client();
@@ -173,7 +173,7 @@ fn the_configured_drain_timeout_holds() {
 }
 
 #[test]
-fn a_second_shutdown_can_only_be_sooner() {
+fn a_second_shutdown_can_only_shorten_the_time() {
     let gate = Gate::new();
     let server = TestServer::start(gated(&gate));
     let mut blocked = server.client();
@@ -220,7 +220,7 @@ fn the_threads_of_a_server_end_with_it() {
     assert_eq!(metrics().connections, 0);
 }
 
-/// Clients that ask a child until it ends. None of the answers may be cut off.
+/// Clients that send requests to a child until it ends. No response may be truncated.
 struct Load {
     threads: Vec<thread::JoinHandle<()>>,
     answered: Arc<AtomicUsize>,
@@ -256,7 +256,7 @@ impl Load {
                                         break;
                                     }
                                 }
-                                // An idle connection was closed while the request was under way.
+                                // The idle connection was closed while the request was on its way.
                                 Err(ended) if !ended.is_truncated() => break,
                                 Err(ended) => panic!("the answer to {target} was cut off: {ended}"),
                             }
@@ -281,7 +281,7 @@ impl Load {
 }
 
 #[test]
-fn sigterm_under_load_ends_in_order_and_truncates_nothing() {
+fn sigterm_under_load_ends_cleanly_and_truncates_no_response() {
     for signal in ["TERM", "INT"] {
         let mut child = Example("bench_engine").start();
         let load = Load::start(&child);
@@ -309,7 +309,7 @@ fn a_second_signal_ends_at_once() {
 }
 
 #[test]
-fn what_waits_in_the_backlog_is_answered() {
+fn connections_in_the_backlog_are_answered() {
     let server = TestServer::start(site);
     let mut clients: Vec<Client> = (0..200).map(|_| server.client()).collect();
     for client in &mut clients {
@@ -331,7 +331,8 @@ fn pipelined_requests_that_were_received_are_answered() {
     let server = TestServer::start(gated(&gate));
     let mut client = server.client();
     let count = 10;
-    // One segment each: when the first is answered, most of the others lie in the socket.
+    // One segment each: when the first request is answered, most of the others are still in the
+    // socket.
     for n in 0..count {
         ask(&mut client, if n == 0 { "/gate" } else { "/behind" });
     }
@@ -349,7 +350,7 @@ fn pipelined_requests_that_were_received_are_answered() {
     server.server().wait();
 }
 
-/// Sends back the content of a request while it comes, once the gate is open.
+/// Echoes the content of a request while it arrives, once the gate is open.
 struct Mirror {
     gate: Gate,
 }
@@ -368,7 +369,7 @@ impl Service for Mirror {
 }
 
 #[test]
-fn a_content_that_is_sent_back_while_it_comes_is_finished_whole() {
+fn a_streamed_echo_is_completed() {
     let gate = Gate::new();
     let server = TestServer::with(ServerConfig::default(), Mirror { gate: gate.clone() });
     let mut client = server.client();
@@ -382,8 +383,8 @@ fn a_content_that_is_sent_back_while_it_comes_is_finished_whole() {
     });
     server.server().shutdown_handle().shutdown();
     eventually("nobody listens", || Client::try_connect(server.address()).is_err());
-    // Its content lies in the socket when the response begins: it is the handler's, not the next
-    // request.
+    // The content is in the socket when the response begins. It belongs to the handler and is not
+    // the next request.
     gate.open();
     let response = client.response();
     assert_eq!(
@@ -397,7 +398,7 @@ fn a_content_that_is_sent_back_while_it_comes_is_finished_whole() {
 }
 
 #[test]
-fn a_lease_ends_with_its_server_and_what_came_on_it_is_answered() {
+fn a_lease_ends_with_its_server_and_its_requests_are_answered() {
     let gate = Gate::new();
     let server = TestServer::with(ServerConfig::default().event_loops(1), {
         let gated = gated(&gate);

@@ -1,4 +1,4 @@
-//! Peers that send their contents slowly cost memory within a budget, and no threads.
+//! Slow contents cost memory within a budget, and no threads.
 
 #![allow(clippy::unwrap_used, reason = "a panic is how a test fails")]
 
@@ -9,10 +9,10 @@ use std::time::{Duration, Instant};
 use filoplume_runtime::{Plan, Refusal, Request, Response, ServerConfig, Service};
 use filoplume_tests::{Client, Gate, TestServer, eventually, site};
 
-/// The threads of a server with 64 of them at most.
+/// The maximum number of threads of the server.
 const THREADS: usize = 64;
 
-/// Routes that take contents in each way, and one that blocks for a moment.
+/// Routes that receive contents in each way, and one that blocks briefly.
 struct Uploads;
 
 impl Service for Uploads {
@@ -55,7 +55,7 @@ fn server(config: ServerConfig) -> TestServer {
     TestServer::with(config.threads_max(THREADS), Uploads)
 }
 
-/// So many clients that announce a content of `length` bytes and send only `sent` of them.
+/// Connects clients that announce a content of `length` bytes and send only `sent` of them.
 fn slow(
     server: &TestServer,
     count: usize,
@@ -76,7 +76,7 @@ fn slow(
         .collect()
 }
 
-/// Others are served as if nobody else were there.
+/// Asserts that other clients are served without delay.
 #[track_caller]
 fn others_are_served(server: &TestServer) {
     let started = Instant::now();
@@ -99,7 +99,7 @@ fn a_content_that_is_wanted_whole_holds_no_thread() {
     let metrics = server.metrics();
     assert!(metrics.pool.threads <= before + 4, "{metrics:?}");
     assert!(metrics.memory_used < 400 * 64 * 1024, "memory follows what was sent: {metrics:?}");
-    // One of them goes on after all.
+    // One of them sends the rest.
     slow[0].send(vec![b'x'; 1_500_000 - 10]);
     assert_eq!(slow[0].response().text(), "1500000 bytes");
     drop(slow);
@@ -107,7 +107,7 @@ fn a_content_that_is_wanted_whole_holds_no_thread() {
 }
 
 #[test]
-fn the_handler_of_a_long_content_starts_when_some_of_it_is_there() {
+fn the_handler_of_a_long_content_starts_when_a_part_has_arrived() {
     let server = server(ServerConfig::default());
     others_are_served(&server);
     let before = server.metrics().pool.threads;
@@ -119,7 +119,7 @@ fn the_handler_of_a_long_content_starts_when_some_of_it_is_there() {
 }
 
 #[test]
-fn few_threads_read_from_peers_and_the_others_collect_first() {
+fn few_threads_read_from_peers_and_further_contents_are_collected_first() {
     for target in ["/long", "/stream"] {
         let server = server(ServerConfig::default());
         others_are_served(&server);
@@ -135,9 +135,9 @@ fn few_threads_read_from_peers_and_the_others_collect_first() {
 }
 
 #[test]
-fn threads_are_taken_from_peers_that_stop_sending_when_half_of_them_wait_for_some() {
+fn stalled_peers_lose_their_threads_when_half_of_the_threads_wait_for_peers() {
     let server = server(ServerConfig::default());
-    // Enough for each handler to start.
+    // Enough bytes for each handler to start.
     let mut slow = slow(&server, 60, "/stream", 8 << 20, (1 << 20) + 1000);
     let ended =
         |slow: &[Client]| slow.iter().filter(|client| client.tcp().peek(&mut [0]).is_ok()).count();
@@ -158,14 +158,14 @@ fn slow_peers_go_first_when_memory_is_short() {
     eventually("so many have gone that it is not", || server.metrics().memory_used < 4 << 20);
     let refusals: Vec<_> = server.metrics().refusals().map(|(refusal, _)| refusal).collect();
     assert!(refusals.contains(&Refusal::Late), "{refusals:?}");
-    // Long contents are welcome again.
+    // Long contents are accepted again.
     let mut client = server.client();
     assert_eq!(client.post("/whole", vec![b'x'; 1_900_000]).text(), "1900000 bytes");
     drop(slow);
 }
 
 #[test]
-fn what_no_memory_is_there_for_is_refused_and_short_contents_are_not() {
+fn without_memory_long_contents_are_refused_and_short_ones_are_not() {
     let gate = Gate::new();
     let holds = gate.clone();
     let config = ServerConfig::default().memory_max(1_600_000);
@@ -193,8 +193,8 @@ fn what_no_memory_is_there_for_is_refused_and_short_contents_are_not() {
 }
 
 #[test]
-fn peers_that_do_not_read_are_ended_when_memory_is_short() {
-    // More than the system's buffers take.
+fn peers_that_do_not_read_are_disconnected_when_memory_is_short() {
+    // More than the system's buffers hold.
     let server = TestServer::with(ServerConfig::default().memory_max(32 << 20), |_: Request| {
         Response::from("x".repeat(16 << 20))
     });
@@ -218,7 +218,7 @@ fn refused(server: &TestServer) -> u64 {
         .map_or(0, |found| found.1)
 }
 
-/// A configuration that counts clients on this machine too.
+/// Returns a configuration that also counts clients on this machine.
 fn counted() -> ServerConfig {
     ServerConfig::default().connections_per_client_max(1000)
 }
@@ -226,7 +226,7 @@ fn counted() -> ServerConfig {
 #[test]
 fn an_eighth_of_the_threads_read_from_one_client() {
     let server = server(counted());
-    // More than the loop collects, so that a thread has to read.
+    // More than the loop collects, so that a thread must read.
     let mut slow = slow(&server, THREADS / 8, "/stream", 8 << 20, 2 << 20);
     eventually("all of them have threads", || server.metrics().pool.threads >= THREADS / 8);
     others_are_served(&server);
@@ -237,7 +237,7 @@ fn an_eighth_of_the_threads_read_from_one_client() {
     let response = one_more.response();
     assert_eq!((response.status, response.header("retry-after")), (503, Some("1")));
     assert_eq!(refused(&server), 1);
-    // One of them ends, and its place is free.
+    // One of them ends, and another one may start.
     slow[0].send(vec![b'x'; 6 << 20]);
     assert_eq!(slow[0].response().text(), format!("{} bytes", 8 << 20));
     assert_eq!(

@@ -1,4 +1,4 @@
-//! Static files over sockets: raw requests, long files, and files that are no files.
+//! Static files over sockets: raw requests, long files, and special files.
 
 #![allow(clippy::unwrap_used, reason = "a panic is how a test fails")]
 
@@ -13,15 +13,14 @@ use filoplume_tests::{Client, DEADLINE, Ended, Process, TestServer};
 
 const MIB: u64 = 1024 * 1024;
 
-/// A folder that is gone with its test, and a server for it. What must not be reached lies beside
-/// the folder.
+/// A temporary folder and a server for it. Files that must not be reachable are beside the folder.
 struct Site {
     folder: tempfile::TempDir,
     server: TestServer,
 }
 
 impl Site {
-    /// `fill` is given the folder before it is served.
+    /// Calls `fill` with the folder before it is served.
     fn with(fill: impl FnOnce(PathBuf)) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let public = folder.path().join("public");
@@ -45,7 +44,8 @@ impl Site {
         self.server.client()
     }
 
-    /// The descriptors of this process that lead to files of the site, the folder itself left out.
+    /// Returns the number of file descriptors of this process for files of the site, without the
+    /// folder itself.
     fn open_files(&self) -> usize {
         let links = fs::read_dir("/proc/self/fd")
             .unwrap()
@@ -89,7 +89,7 @@ fn hostile_targets_lead_nowhere() {
         let response = client.get(target);
         assert_eq!(response.status, 404, "{target}: {response:?}");
     }
-    // The parser refuses these before anybody looks for a file.
+    // The parser refuses these before a file is looked up.
     for target in ["/\\..\\secret.txt", "/a b", "../secret.txt", "/a.txt#x"] {
         let response = site.client().get(target);
         assert_eq!(response.status, 400, "{target}: {response:?}");
@@ -122,7 +122,7 @@ fn redirects_stay_on_this_host() {
 }
 
 #[test]
-fn what_is_no_file_holds_nobody_up() {
+fn special_files_do_not_block_the_server() {
     let site = Site::with(|folder| {
         assert!(
             std::process::Command::new("mkfifo")
@@ -148,7 +148,7 @@ fn a_long_file_is_sent_in_constant_memory() {
     let site = Site::with(sparse(LENGTH));
     let mut socket = TcpStream::connect(site.server.address()).unwrap();
     socket.set_read_timeout(Some(DEADLINE)).unwrap();
-    // Warm: what is needed once is not counted.
+    // Warm-up: memory that is allocated once does not count.
     site.client().is_alive();
     let mut buffer = vec![0; 256 * 1024];
     let before = Process::this().resident_bytes();
@@ -157,7 +157,7 @@ fn a_long_file_is_sent_in_constant_memory() {
     let head = String::from_utf8_lossy(&buffer[..received]).into_owned();
     let head_length = head.find("\r\n\r\n").unwrap() + 4;
     assert!(head.contains(&format!("content-length: {LENGTH}\r\n")), "{}", &head[..head_length]);
-    // Others are answered meanwhile.
+    // Other clients are answered meanwhile.
     site.client().is_alive();
     loop {
         match socket.read(&mut buffer).unwrap() {
@@ -167,13 +167,13 @@ fn a_long_file_is_sent_in_constant_memory() {
     }
     assert_eq!((received - head_length) as u64, LENGTH);
     let grown = Process::this().resident_bytes().saturating_sub(before);
-    // Half of it: other tests of this process run too.
+    // Half of the length, because other tests of this process run too.
     assert!(grown < LENGTH / 2, "{grown} bytes");
     assert_eq!(site.open_files(), 0);
 }
 
 #[test]
-fn ranges_of_a_long_file_are_read_where_they_are() {
+fn ranges_of_a_long_file_are_read_at_their_offset() {
     const LENGTH: u64 = 5 * 1024 * MIB;
     let site = Site::with(|folder| {
         use std::os::unix::fs::FileExt;
@@ -200,8 +200,8 @@ fn ranges_of_a_long_file_are_read_where_they_are() {
         (response.status, response.header("content-range")),
         (416, Some(&*format!("bytes */{LENGTH}")))
     );
-    // Parts, one of them longer than any buffer: the announced length is the true one, or the next
-    // answer would be out of step.
+    // Several parts, one of them longer than any buffer. If the announced length were wrong, the
+    // next response could not be parsed.
     ask(
         &mut client,
         "/long.bin",
@@ -220,13 +220,13 @@ fn ranges_of_a_long_file_are_read_where_they_are() {
 }
 
 #[test]
-fn a_file_that_changes_while_it_is_sent_is_broken_off() {
+fn a_file_that_changes_while_it_is_sent_is_aborted() {
     let site = Site::with(sparse(64 * MIB));
     let mut client = site.client();
     ask(&mut client, "/long.bin", "");
     assert_eq!(client.read_head_only().unwrap().status, 200);
     client.read_exactly(1000);
-    // Far more is left than sockets hold: the rest is not read yet.
+    // The rest is far more than the sockets hold, so it is not read yet.
     fs::write(site.path("long.bin"), "another version").unwrap();
     let mut received = 1000;
     let ended = client.read_until_end();
@@ -240,7 +240,7 @@ fn a_file_that_changes_while_it_is_sent_is_broken_off() {
 }
 
 #[test]
-fn a_file_that_is_replaced_while_it_is_sent_is_sent_to_its_end() {
+fn a_file_that_is_replaced_while_it_is_sent_is_sent_completely() {
     let site = Site::with(sparse(16 * MIB));
     let mut client = site.client();
     ask(&mut client, "/long.bin", "");
@@ -253,7 +253,7 @@ fn a_file_that_is_replaced_while_it_is_sent_is_sent_to_its_end() {
 }
 
 #[test]
-fn a_connection_goes_on_after_every_kind_of_answer() {
+fn a_connection_is_kept_after_every_kind_of_response() {
     let site = Site::with(sparse(MIB));
     let mut client = site.client();
     for _ in 0..20 {

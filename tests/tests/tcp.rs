@@ -1,4 +1,4 @@
-//! Raw TCP services over sockets: bytes, lines, messages, protocols of one's own, and peers that
+//! Raw TCP services over sockets: bytes, lines, messages, custom protocols, and peers that
 //! misbehave.
 
 #![allow(clippy::unwrap_used, reason = "a panic is how a test fails")]
@@ -21,7 +21,7 @@ fn receive(client: &mut TcpStream, length: usize) -> Vec<u8> {
     bytes
 }
 
-/// Reads to the end, which may be a reset.
+/// Reads to the end of the connection, which may be a reset.
 fn is_cut_off(client: &mut TcpStream) {
     let mut rest = Vec::new();
     match client.read_to_end(&mut rest) {
@@ -34,7 +34,7 @@ fn pattern(length: usize) -> Vec<u8> {
     (0..length).map(|n| (n * 31 + n / 251).to_le_bytes()[0]).collect()
 }
 
-/// Tells of its end, and does what its functions say meanwhile.
+/// A protocol that calls its function for data, and reports why it ended.
 struct Told<D> {
     data: D,
     ended: mpsc::Sender<Closed>,
@@ -50,7 +50,7 @@ impl<D: FnMut(&[u8], &mut Io<'_>) -> usize + Send + 'static> Protocol for Told<D
     }
 }
 
-/// A service whose connections tell why they ended.
+/// Returns a service whose connections report why they ended.
 fn told<D>(data: D) -> (impl TcpService, Receiver<Closed>)
 where
     D: FnMut(&[u8], &mut Io<'_>) -> usize + Clone + Send + Sync + 'static,
@@ -66,7 +66,7 @@ fn echo_all(bytes: &[u8], io: &mut Io<'_>) -> usize {
 }
 
 #[test]
-fn an_echo_returns_what_came_however_it_is_cut() {
+fn an_echo_returns_its_input_however_it_is_cut() {
     let server = TestServer::raw(ServerConfig::default(), tcp::bytes(|bytes| bytes.into()));
     for length in [1, 100, 2954, 65_536, 300_000] {
         let sent = pattern(length);
@@ -90,7 +90,7 @@ fn a_peer_that_does_not_read_is_not_read_from() {
     let mut writer = client.try_clone().unwrap();
     let copy = sent.clone();
     let writes = thread::spawn(move || writer.write_all(&copy).unwrap());
-    // Only so much is taken as the sockets hold and one read brings.
+    // The server takes only as much as the sockets hold and one read returns.
     let others = thread::spawn({
         let mut other = server.stream();
         move || {
@@ -107,7 +107,7 @@ fn a_peer_that_does_not_read_is_not_read_from() {
 }
 
 #[test]
-fn bytes_may_be_answered_with_others_or_nothing() {
+fn bytes_may_be_answered_with_others_or_with_none() {
     let server = TestServer::raw(
         ServerConfig::default(),
         tcp::bytes(|bytes| match bytes {
@@ -142,7 +142,7 @@ fn lines_are_found_wherever_they_are_cut() {
         let mut client = server.stream();
         client.write_all(&sent[..cut]).unwrap();
         if cut > 4 {
-            // The rest is another read then.
+            // The rest arrives with another read.
             assert_eq!(receive(&mut client, 6), b"<one>\n");
         }
         client.write_all(&sent[cut..]).unwrap();
@@ -153,7 +153,7 @@ fn lines_are_found_wherever_they_are_cut() {
 }
 
 #[test]
-fn a_line_may_be_as_long_as_is_said_and_no_longer() {
+fn a_line_over_the_maximum_length_is_refused() {
     let server = TestServer::raw(
         ServerConfig::default(),
         tcp::lines(|line| line.len().to_string().into()).line_bytes_max(10),
@@ -195,7 +195,7 @@ fn message(bytes: &[u8]) -> Vec<u8> {
 }
 
 #[test]
-fn messages_are_taken_apart_wherever_they_are_cut() {
+fn messages_are_separated_wherever_they_are_cut() {
     let server = TestServer::raw(
         ServerConfig::default(),
         tcp::messages(|message| message.to_ascii_uppercase().into()),
@@ -213,7 +213,7 @@ fn messages_are_taken_apart_wherever_they_are_cut() {
 }
 
 #[test]
-fn a_long_message_may_come_in_many_pieces() {
+fn a_long_message_may_arrive_in_many_pieces() {
     let server = TestServer::raw(ServerConfig::default(), tcp::messages(|message| message.into()));
     let long = message(&pattern(1024 * 1024));
     let mut client = server.stream();
@@ -229,7 +229,7 @@ fn a_long_message_may_come_in_many_pieces() {
 }
 
 #[test]
-fn a_message_that_is_announced_too_long_ends_the_connection_before_it_comes() {
+fn a_message_announced_as_too_long_ends_the_connection_before_it_arrives() {
     let server = TestServer::raw(
         ServerConfig::default(),
         tcp::messages(|message| message.into()).message_bytes_max(10),
@@ -245,7 +245,7 @@ fn a_message_that_is_announced_too_long_ends_the_connection_before_it_comes() {
 }
 
 #[test]
-fn a_blocking_stream_has_a_thread_for_itself() {
+fn a_blocking_stream_has_its_own_thread() {
     let server = TestServer::raw(
         ServerConfig::default(),
         tcp::blocking(|stream: BlockingStream| {
@@ -268,7 +268,7 @@ fn a_blocking_stream_has_a_thread_for_itself() {
 }
 
 #[test]
-fn a_service_that_blocks_holds_nobody_up() {
+fn a_service_that_blocks_delays_no_other_connection() {
     let gate = Gate::new();
     let config = ServerConfig::default().event_loops(1);
     let server = TestServer::raw(config, {
@@ -285,7 +285,7 @@ fn a_service_that_blocks_holds_nobody_up() {
     for client in &mut slow {
         client.write_all(b"wait\n").unwrap();
     }
-    // All of them wait, at the same time and for as long as it takes.
+    // All of them wait at the same time.
     gate.holds(10);
     for _ in 0..100 {
         quick.write_all(b"quick\n").unwrap();
@@ -351,7 +351,7 @@ fn each_end_has_its_reason() {
     let resets = |mut client: TcpStream| {
         client.write_all(b"x").unwrap();
         thread::sleep(Duration::from_millis(50));
-        // The echo is unread: closing resets.
+        // The echo is unread, so closing causes a reset.
         drop(client);
         None
     };
@@ -372,7 +372,7 @@ fn each_end_has_its_reason() {
 }
 
 #[test]
-fn what_was_begun_has_an_end_though_a_byte_comes_now_and_then() {
+fn an_incomplete_message_has_a_deadline_although_bytes_trickle_in() {
     let config = ServerConfig::default().content_timeout(Duration::from_millis(300));
     let server = TestServer::raw(config, tcp::lines(|line| line.into()));
     let mut client = server.stream();
@@ -383,7 +383,7 @@ fn what_was_begun_has_an_end_though_a_byte_comes_now_and_then() {
     assert!(started.elapsed() < Duration::from_secs(4), "{:?}", started.elapsed());
 }
 
-/// Counts down on its own clock.
+/// Counts down with its own deadlines.
 struct Ticks(u32);
 
 impl Protocol for Ticks {
@@ -406,7 +406,7 @@ impl Protocol for Ticks {
 }
 
 #[test]
-fn a_protocol_has_its_own_deadlines_whatever_comes() {
+fn a_protocol_has_its_own_deadlines_whatever_arrives() {
     let server = TestServer::raw(ServerConfig::default(), |_: Peer| Ticks(3));
     let mut client = server.stream();
     let started = Instant::now();
@@ -417,7 +417,7 @@ fn a_protocol_has_its_own_deadlines_whatever_comes() {
     assert!(started.elapsed() >= Duration::from_millis(75));
 }
 
-/// Sends pieces as they are taken, then the end.
+/// Sends the next piece when the last one is written, then closes.
 struct Pieces {
     left: usize,
     ended: mpsc::Sender<Closed>,
@@ -447,12 +447,12 @@ impl Protocol for Pieces {
 }
 
 #[test]
-fn a_producer_is_asked_when_there_is_room() {
+fn a_producer_is_called_when_there_is_room() {
     let (ended, ends) = mpsc::channel();
     let config = ServerConfig::default().event_loops(1).write_timeout(Duration::from_millis(300));
     let server = TestServer::raw(config, move |_: Peer| Pieces { left: 200, ended: ended.clone() });
     let mut client = server.stream();
-    // A producer does not keep its loop from others, nor one whose peer does not read.
+    // Neither a producer nor one whose peer does not read starves others on its loop.
     let stuck = server.stream();
     assert_eq!(receive(&mut client, 200 * 100_000), vec![b'x'; 200 * 100_000]);
     assert_eq!(read_to_string(client).unwrap(), "");
@@ -463,7 +463,7 @@ fn a_producer_is_asked_when_there_is_room() {
 }
 
 #[test]
-fn a_producer_whose_peer_reads_fast_leaves_turns_to_others() {
+fn a_producer_whose_peer_reads_fast_does_not_starve_others() {
     struct EchoOrFlood;
     impl Protocol for EchoOrFlood {
         fn data(&mut self, bytes: &[u8], io: &mut Io<'_>) -> usize {
@@ -502,7 +502,7 @@ fn a_producer_whose_peer_reads_fast_leaves_turns_to_others() {
 }
 
 #[test]
-fn a_protocol_may_answer_after_its_peer_has_ended() {
+fn a_protocol_may_respond_after_a_half_close() {
     struct Sum(u64);
     impl Protocol for Sum {
         fn data(&mut self, bytes: &[u8], _io: &mut Io<'_>) -> usize {
@@ -526,8 +526,8 @@ fn a_protocol_may_answer_after_its_peer_has_ended() {
 }
 
 #[test]
-fn bytes_that_are_sent_back_and_not_used_come_again() {
-    // Sends back all it sees, uses it up only from four bytes on.
+fn bytes_that_are_sent_back_and_not_used_are_passed_again() {
+    // Echoes all bytes, and uses them only if there are at least four.
     let server = TestServer::raw(
         ServerConfig::default(),
         told(|bytes: &[u8], io: &mut Io<'_>| {
@@ -545,7 +545,7 @@ fn bytes_that_are_sent_back_and_not_used_come_again() {
 }
 
 #[test]
-fn detaching_takes_what_was_not_used_along() {
+fn a_detached_connection_keeps_unused_input() {
     let (service, ends) = told(|bytes: &[u8], io: &mut Io<'_>| {
         let Some(used) = bytes.iter().position(|&byte| byte == b'!') else { return 0 };
         io.send(b"switching ");
@@ -566,7 +566,7 @@ fn detaching_takes_what_was_not_used_along() {
 }
 
 #[test]
-fn shutdown_ends_what_is_idle_and_tells_every_protocol() {
+fn shutdown_ends_idle_connections_and_tells_every_protocol() {
     let (service, ends) = told(echo_all);
     let server = TestServer::raw(ServerConfig::default(), service);
     let mut clients: Vec<_> = (0..50).map(|_| server.stream()).collect();
@@ -588,7 +588,7 @@ fn shutdown_ends_what_is_idle_and_tells_every_protocol() {
 }
 
 #[test]
-fn a_deadline_of_the_shutdown_tells_every_protocol_too() {
+fn every_protocol_is_told_of_the_shutdown_deadline() {
     let (service, ends) = told(|_: &[u8], _: &mut Io<'_>| 0);
     let server = TestServer::raw(ServerConfig::default(), service);
     let mut client = server.stream();
@@ -601,7 +601,7 @@ fn a_deadline_of_the_shutdown_tells_every_protocol_too() {
 }
 
 #[test]
-fn behind_a_proxy_the_peer_is_whom_it_names() {
+fn behind_a_proxy_the_peer_is_the_named_client() {
     let greets = |peer: Peer| Greets(peer.to_string());
     struct Greets(String);
     impl Protocol for Greets {
@@ -655,7 +655,7 @@ fn unix_sockets_are_served_as_well() {
 }
 
 #[test]
-fn thousands_come_and_go() {
+fn thousands_of_short_connections_are_served() {
     let (service, ends) = told(echo_all);
     let server = TestServer::raw(ServerConfig::default(), service);
     let address = server.address();

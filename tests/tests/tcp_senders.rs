@@ -1,4 +1,4 @@
-//! Senders: what other threads send to a connection of a raw service.
+//! Senders: other threads that send to a connection of a raw service.
 
 #![allow(clippy::unwrap_used, reason = "a panic is how a test fails")]
 
@@ -11,7 +11,7 @@ use filoplume_runtime::tcp::{Io, Protocol, SendError, Sender};
 use filoplume_runtime::{Peer, ServerConfig};
 use filoplume_tests::{DEADLINE, TestServer, eventually};
 
-/// Hands its sender out.
+/// A protocol that gives its sender to the test.
 struct Pushed(mpsc::Sender<Sender>);
 
 impl Protocol for Pushed {
@@ -57,13 +57,13 @@ fn other_threads_send_in_order_and_beside_the_protocol() {
 }
 
 #[test]
-fn what_waits_for_a_peer_that_does_not_read_is_bounded() {
+fn the_mailbox_of_a_peer_that_does_not_read_is_bounded() {
     let (server, senders) = pushed(ServerConfig::default());
     let client = server.stream();
     let sender = senders.recv_timeout(DEADLINE).unwrap();
     let mut sent = 0;
     let started = Instant::now();
-    // The sockets hold some, and one mailbox is on its way.
+    // The sockets hold some bytes, and one mailbox is being sent.
     while sent < 64 * 1024 * 1024 && started.elapsed() < DEADLINE {
         match sender.send(vec![b'x'; 10_000]) {
             Ok(()) => sent += 10_000,
@@ -86,7 +86,7 @@ fn what_waits_for_a_peer_that_does_not_read_is_bounded() {
 }
 
 #[test]
-fn a_sender_of_a_connection_that_is_gone_says_so() {
+fn a_sender_of_a_closed_connection_returns_an_error() {
     let (server, senders) = pushed(ServerConfig::default());
     let client = server.stream();
     let sender = senders.recv_timeout(DEADLINE).unwrap();
@@ -94,7 +94,7 @@ fn a_sender_of_a_connection_that_is_gone_says_so() {
     drop(client);
     eventually("the connection is gone", || !sender.is_open());
     assert_eq!(sender.send("x"), Err(SendError::Closed));
-    // Its place may be another's now, which gets nothing.
+    // Another connection may have its token now, and gets nothing.
     let mut next = server.stream();
     let next_sender = senders.recv_timeout(DEADLINE).unwrap();
     sender.close();
@@ -107,7 +107,7 @@ fn a_sender_of_a_connection_that_is_gone_says_so() {
     eventually("the server is gone", || next_sender.send("x") == Err(SendError::Closed));
 }
 
-/// Gives its sender away, and its connection to a thread once bytes come.
+/// Gives its sender to the test, and its connection to a thread when bytes arrive.
 struct LendsAndDetaches(mpsc::Sender<Sender>);
 
 impl Protocol for LendsAndDetaches {
@@ -117,7 +117,7 @@ impl Protocol for LendsAndDetaches {
 
     fn data(&mut self, bytes: &[u8], io: &mut Io<'_>) -> usize {
         let sender = io.sender();
-        // As another thread could, behind this call and before the connection is given away.
+        // As another thread could do after this call and before the connection is detached.
         sender.send("letter ").unwrap();
         io.detach(|mut stream| stream.write_all(b"thread").unwrap());
         bytes.len()
@@ -125,7 +125,7 @@ impl Protocol for LendsAndDetaches {
 }
 
 #[test]
-fn what_other_threads_have_sent_goes_before_a_thread_gets_the_connection() {
+fn bytes_from_senders_are_sent_before_a_thread_gets_the_connection() {
     let (lend, lent) = mpsc::channel();
     let server =
         TestServer::raw(ServerConfig::default(), move |_: Peer| LendsAndDetaches(lend.clone()));

@@ -1,4 +1,4 @@
-//! Connections that go on in another protocol, HTTP among them.
+//! Connections that switch to another protocol, including HTTP.
 
 #![allow(clippy::unwrap_used, reason = "a panic is how a test fails")]
 
@@ -13,7 +13,7 @@ use filoplume_runtime::tcp::{self, Closed, Http, Io, Protocol, SendError, Sender
 use filoplume_runtime::{BlockingStream, Peer, Request, Response, ServerConfig};
 use filoplume_tests::{DEADLINE, Ended, TestServer, eventually};
 
-/// The usual handlers of tests, and two that are hard on a server.
+/// The usual handlers of tests, and two that strain a server.
 fn site(request: Request) -> Response {
     match request.path() {
         "/sleep" => thread::sleep(Duration::from_millis(100)),
@@ -25,7 +25,7 @@ fn site(request: Request) -> Response {
 
 const GET: &str = "GET / HTTP/1.1\r\nHost: t\r\n\r\n";
 
-/// Says `+` for each `-` it is sent. The first other byte is the start of what comes next.
+/// Sends `+` for each `-`. Any other byte is the start of the next protocol.
 struct Door<N> {
     next: Option<N>,
     closed: mpsc::Sender<Closed>,
@@ -50,7 +50,8 @@ impl<N: Protocol> Protocol for Door<N> {
     }
 }
 
-/// A server whose connections are doors to `next`, and what the doors are told at their end.
+/// Returns a server whose connections begin as a `Door` to `next`, and the reasons for which the
+/// doors end.
 fn doors<N: Protocol>(
     config: ServerConfig,
     next: impl Fn() -> N + Send + Sync + 'static,
@@ -86,7 +87,7 @@ fn http_serves_a_raw_server_as_it_serves_its_own() {
 }
 
 #[test]
-fn what_was_read_before_is_the_start_of_http() {
+fn unused_input_is_the_start_of_http() {
     let (server, told) = doors_to_site(ServerConfig::default());
     let mut client = server.client();
     client.send(format!("---{GET}{GET}"));
@@ -101,7 +102,7 @@ fn what_was_read_before_is_the_start_of_http() {
 }
 
 #[test]
-fn a_request_may_come_byte_by_byte_behind_another_protocol() {
+fn a_request_may_arrive_byte_by_byte_after_another_protocol() {
     let (server, _told) = doors_to_site(ServerConfig::default());
     let mut client = server.client();
     for byte in format!("-{GET}").bytes() {
@@ -113,7 +114,7 @@ fn a_request_may_come_byte_by_byte_behind_another_protocol() {
 }
 
 #[test]
-fn what_was_asked_before_a_half_close_is_answered_behind_another_protocol() {
+fn requests_before_a_half_close_are_answered_after_another_protocol() {
     let (server, _told) = doors_to_site(ServerConfig::default());
     let mut client = server.client();
     client.send(format!("-{GET}")).finish();
@@ -123,7 +124,7 @@ fn what_was_asked_before_a_half_close_is_answered_behind_another_protocol() {
 }
 
 #[test]
-fn handlers_that_block_behind_another_protocol_stall_nobody() {
+fn handlers_that_block_after_another_protocol_delay_no_other() {
     let (server, _told) = doors_to_site(ServerConfig::default());
     thread::scope(|scope| {
         for _ in 0..20 {
@@ -150,13 +151,13 @@ fn handlers_that_block_behind_another_protocol_stall_nobody() {
 }
 
 #[test]
-fn the_deadline_for_a_head_runs_from_where_http_begins() {
+fn the_deadline_for_a_head_begins_with_http() {
     let config = ServerConfig::default().head_timeout(Duration::from_millis(200));
     let (server, _told) = doors_to_site(config);
     let mut client = server.client();
     client.send("-");
     assert_eq!(client.read_exactly(1), b"+");
-    // The door has an hour.
+    // The first protocol has a timeout of an hour.
     client.is_silent_for(Duration::from_millis(400));
     client.send("GET / HT");
     let late = client.response();
@@ -165,7 +166,7 @@ fn the_deadline_for_a_head_runs_from_where_http_begins() {
 }
 
 #[test]
-fn shutdown_waits_for_answers_behind_another_protocol_and_not_for_the_idle() {
+fn shutdown_after_another_protocol_waits_for_responses_and_not_for_idle_connections() {
     let (server, _told) = doors_to_site(ServerConfig::default());
     let (mut idle, mut busy) = (server.client(), server.client());
     idle.send(format!("-{GET}"));
@@ -183,7 +184,7 @@ fn shutdown_waits_for_answers_behind_another_protocol_and_not_for_the_idle() {
 }
 
 #[test]
-fn http_behind_another_protocol_may_become_a_third_one() {
+fn http_after_another_protocol_may_switch_to_a_third_one() {
     let http = tcp::http(|_request: Request| {
         let mut response = Response::upgrade(|mut socket: BlockingStream| {
             let mut five = [0; 5];
@@ -202,7 +203,7 @@ fn http_behind_another_protocol_may_become_a_third_one() {
     client.is_closed();
 }
 
-/// Tells all that it is told.
+/// A protocol that reports all its events.
 struct Tells(mpsc::Sender<String>);
 
 impl Protocol for Tells {
@@ -234,7 +235,7 @@ fn is_told(told: &Receiver<String>, expected: &[&str]) {
 }
 
 #[test]
-fn a_successor_is_told_of_all_that_is_left() {
+fn a_successor_gets_all_unused_input() {
     let (tell, told) = mpsc::channel();
     let (server, closed) = doors(ServerConfig::default(), move || Tells(tell.clone()));
     let mut client = server.client();
@@ -247,7 +248,7 @@ fn a_successor_is_told_of_all_that_is_left() {
     is_told(&told, &["data -de", "end ", "close ByPeer"]);
 }
 
-/// Gives way at its end, with all it was ever given.
+/// Is replaced at the end of its input, of which it has used nothing.
 struct UntilTheEnd(Option<Tells>);
 
 impl Protocol for UntilTheEnd {
@@ -261,7 +262,7 @@ impl Protocol for UntilTheEnd {
 }
 
 #[test]
-fn a_successor_at_the_end_is_told_of_the_end_too() {
+fn a_successor_at_the_end_of_input_gets_the_end_too() {
     let (tell, told) = mpsc::channel();
     let server = TestServer::raw(ServerConfig::default(), move |_: Peer| {
         UntilTheEnd(Some(Tells(tell.clone())))
@@ -272,7 +273,7 @@ fn a_successor_at_the_end_is_told_of_the_end_too() {
     is_told(&told, &["open", "data abc", "end ", "close ByPeer"]);
 }
 
-/// Gives way as often as it is told to before it begins.
+/// Is replaced several times before its first data.
 struct Layers(u32, mpsc::Sender<Closed>);
 
 impl Protocol for Layers {
@@ -294,7 +295,7 @@ impl Protocol for Layers {
 }
 
 #[test]
-fn a_protocol_may_give_way_before_it_has_begun() {
+fn a_protocol_may_be_replaced_before_its_first_data() {
     let (closed, told) = mpsc::channel();
     let server = TestServer::raw(ServerConfig::default(), move |_: Peer| Layers(3, closed.clone()));
     let mut client = server.client();
@@ -306,7 +307,7 @@ fn a_protocol_may_give_way_before_it_has_begun() {
     assert_eq!(reasons, [Closed::Succeeded, Closed::Succeeded, Closed::Succeeded, Closed::ByPeer]);
 }
 
-/// Panics when it is told that it is over.
+/// Panics in `close`.
 struct Sore;
 
 impl Protocol for Sore {
@@ -321,7 +322,7 @@ impl Protocol for Sore {
 }
 
 #[test]
-fn a_protocol_that_panics_as_it_gives_way_costs_its_connection_only() {
+fn a_protocol_that_panics_when_it_is_replaced_costs_only_its_connection() {
     let server = TestServer::raw(ServerConfig::default(), |_: Peer| Sore);
     let mut client = server.client();
     client.send("-");
@@ -331,7 +332,7 @@ fn a_protocol_that_panics_as_it_gives_way_costs_its_connection_only() {
     eventually("the next one is served as well", || server.metrics().panics == 2);
 }
 
-/// Gives its sender away, and HTTP its connection once it is told to.
+/// Gives its sender to the test, and switches to HTTP on request.
 struct Lends(mpsc::Sender<Sender>);
 
 impl Protocol for Lends {
@@ -347,7 +348,7 @@ impl Protocol for Lends {
 }
 
 #[test]
-fn what_other_threads_have_sent_goes_before_http_and_nothing_after() {
+fn bytes_from_senders_are_sent_before_http_begins_and_none_after() {
     let (lend, lent) = mpsc::channel();
     let server = TestServer::raw(ServerConfig::default(), move |_: Peer| Lends(lend.clone()));
     let mut client = server.client();
@@ -362,7 +363,7 @@ fn what_other_threads_have_sent_goes_before_http_and_nothing_after() {
     client.is_alive();
 }
 
-/// Gives way to itself for as long as it lives.
+/// Replaces itself again and again while the flag is set.
 struct Restless(Arc<AtomicBool>);
 
 impl Protocol for Restless {
@@ -379,7 +380,7 @@ impl Protocol for Restless {
     }
 }
 
-/// Restless for some, HTTP for the others.
+/// `Restless` for some connections, HTTP for the others.
 struct Either(Option<Restless>);
 
 impl Protocol for Either {
@@ -396,7 +397,7 @@ impl Protocol for Either {
 }
 
 #[test]
-fn protocols_that_give_way_for_ever_let_others_have_their_turn() {
+fn protocols_that_replace_themselves_endlessly_do_not_starve_others() {
     let is_over = Arc::new(AtomicBool::new(false));
     let (is_first, flag) = (AtomicBool::new(true), Arc::clone(&is_over));
     let either = move |_: Peer| {

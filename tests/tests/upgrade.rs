@@ -1,4 +1,4 @@
-//! What comes after a `101`.
+//! Connections after a `101` that a thread takes over.
 
 #![allow(clippy::unwrap_used, reason = "a panic is how a test fails")]
 
@@ -43,7 +43,7 @@ fn is_upgraded(client: &mut Client) {
 }
 
 #[test]
-fn after_a_101_the_socket_is_the_handler_s() {
+fn after_a_101_the_socket_belongs_to_the_handler() {
     let server = TestServer::start(upgrades);
     let mut client = server.client();
     client.is_alive();
@@ -62,7 +62,7 @@ fn after_a_101_the_socket_is_the_handler_s() {
 }
 
 #[test]
-fn bytes_behind_the_request_belong_to_the_new_protocol() {
+fn bytes_after_the_request_belong_to_the_new_protocol() {
     let server = TestServer::start(upgrades);
     for behind in [1, 10, 5000, 100_000] {
         let behind = vec![b'b'; behind];
@@ -76,7 +76,7 @@ fn bytes_behind_the_request_belong_to_the_new_protocol() {
 }
 
 #[test]
-fn an_upgrade_behind_other_requests_is_one_too() {
+fn a_pipelined_request_may_upgrade() {
     let server = TestServer::start(upgrades);
     let mut client = server.client();
     client.send(format!("GET /before HTTP/1.1\r\nHost: t\r\n\r\n{UPGRADE}behind"));
@@ -91,7 +91,7 @@ fn a_handler_that_decides_slowly_may_upgrade_too() {
         std::thread::sleep(Duration::from_millis(10));
         upgrades(request)
     });
-    // Inline the first time, on the pool and on a lease later.
+    // Inline the first time, later on the pool and on a lease.
     for _ in 0..5 {
         let mut client = server.client();
         for _ in 0..3 {
@@ -100,7 +100,7 @@ fn a_handler_that_decides_slowly_may_upgrade_too() {
         client.send(format!("{UPGRADE}behind"));
         is_upgraded(&mut client);
         assert_eq!(client.read_exactly(6), b"behind");
-        // Longer than any patience of the engine with its own sockets.
+        // Longer than any timeout of the engine.
         client.is_silent_for(Duration::from_millis(400));
         client.send("later");
         assert_eq!(client.read_exactly(5), b"later");
@@ -108,7 +108,7 @@ fn a_handler_that_decides_slowly_may_upgrade_too() {
 }
 
 #[test]
-fn an_upgraded_connection_knows_no_timeout_of_http() {
+fn an_upgraded_connection_has_no_http_timeouts() {
     let short = Duration::from_millis(100);
     let config =
         ServerConfig::default().head_timeout(short).keep_alive_timeout(short).write_timeout(short);
@@ -121,12 +121,12 @@ fn an_upgraded_connection_knows_no_timeout_of_http() {
     assert_eq!(client.read_exactly(4), b"late");
 }
 
-/// How a read or write ends whose peer does not move in time.
+/// The error of a read or write that times out.
 const TIMED_OUT: ErrorKind =
     if cfg!(windows) { ErrorKind::TimedOut } else { ErrorKind::WouldBlock };
 
 #[test]
-fn a_silent_peer_does_not_hold_a_thread_for_ever() {
+fn a_silent_peer_does_not_hold_a_thread_forever() {
     let (tells, told) = mpsc::channel();
     let config =
         ServerConfig::default().event_loops(1).blocking_stream_timeout(Duration::from_millis(300));
@@ -160,7 +160,7 @@ fn a_silent_peer_does_not_hold_a_thread_for_ever() {
 }
 
 #[test]
-fn a_handler_may_be_more_patient_than_the_configuration() {
+fn a_handler_may_set_longer_timeouts_than_the_configuration() {
     let short = Duration::from_millis(100);
     let config = ServerConfig::default().blocking_stream_timeout(short);
     let server = TestServer::with(config, |_: Request| {
@@ -177,7 +177,7 @@ fn a_handler_may_be_more_patient_than_the_configuration() {
 }
 
 #[test]
-fn a_101_that_nobody_takes_over_is_a_500() {
+fn a_101_without_an_upgrade_handler_is_a_500() {
     let server = TestServer::start(|request: Request| {
         if request.path() == "/101" { Response::new(101) } else { site(request) }
     });
@@ -211,7 +211,7 @@ fn a_second_handle_writes_while_the_first_reads() {
 }
 
 #[test]
-fn a_panic_after_a_101_ends_its_connection_only() {
+fn a_panic_after_a_101_ends_only_its_connection() {
     let server = TestServer::start(|request: Request| {
         if request.path() != "/panic" {
             return site(request);

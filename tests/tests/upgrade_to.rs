@@ -1,4 +1,4 @@
-//! What comes after a `101` when it stays on the event loop.
+//! Connections after a `101` that stay on the event loop.
 
 #![allow(clippy::unwrap_used, reason = "a panic is how a test fails")]
 
@@ -13,10 +13,10 @@ use filoplume_tests::{Client, TestServer, eventually, site};
 const UPGRADE: &str =
     "GET /talk HTTP/1.1\r\nHost: t\r\nConnection: Upgrade\r\nUpgrade: talk\r\n\r\n";
 
-/// How long a test waits for an end before it fails.
+/// How long a test waits for the end of a connection.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// Greets, and sends back what it is sent. `~` makes it wait, `!` panic, `/` become HTTP again.
+/// Sends a greeting, then echoes. `~` makes it wait, `!` panic, and `/` switch back to HTTP.
 struct Talk {
     ends: Sender<Closed>,
     site: Http,
@@ -46,7 +46,7 @@ impl Protocol for Talk {
     }
 }
 
-/// A site that upgrades who asks for it, and the reasons for which its conversations ended.
+/// Returns a site that upgrades on request, and the reasons for which upgraded connections ended.
 fn talking() -> (impl Service, Receiver<Closed>) {
     let (ends, ended) = mpsc::channel();
     let again = http(site);
@@ -61,7 +61,7 @@ fn talking() -> (impl Service, Receiver<Closed>) {
     (service, ended)
 }
 
-/// A client that has been upgraded and greeted.
+/// Returns a client whose connection is upgraded, after the greeting.
 fn upgraded(server: &TestServer) -> Client {
     let mut client = server.client();
     client.send(UPGRADE);
@@ -88,7 +88,7 @@ fn ends_as(ended: &Receiver<Closed>, reason: Closed) {
 }
 
 #[test]
-fn after_a_101_the_connection_is_the_protocol_s() {
+fn after_a_101_the_connection_belongs_to_the_protocol() {
     let (service, ended) = talking();
     let server = TestServer::start(service);
     let mut client = upgraded(&server);
@@ -103,7 +103,7 @@ fn after_a_101_the_connection_is_the_protocol_s() {
 }
 
 #[test]
-fn bytes_behind_the_request_belong_to_the_protocol() {
+fn bytes_after_the_request_belong_to_the_protocol() {
     let (service, _ended) = talking();
     let server = TestServer::start(service);
     for behind in [1, 10, 5000, 60_000] {
@@ -140,7 +140,7 @@ fn silent_connections_need_no_thread() {
 }
 
 #[test]
-fn messages_that_block_are_learned_and_stall_nobody() {
+fn messages_that_block_are_learned_and_delay_no_other() {
     let (service, _ended) = talking();
     let server = TestServer::with(ServerConfig::default().event_loops(1), service);
     let mut plain = server.client();
@@ -157,7 +157,7 @@ fn messages_that_block_are_learned_and_stall_nobody() {
 }
 
 #[test]
-fn a_conversation_may_become_http_again_and_be_upgraded_once_more() {
+fn a_connection_may_switch_back_to_http_and_be_upgraded_again() {
     let (service, ended) = talking();
     let server = TestServer::start(service);
     let mut client = upgraded(&server);
@@ -171,7 +171,7 @@ fn a_conversation_may_become_http_again_and_be_upgraded_once_more() {
 }
 
 #[test]
-fn a_panic_ends_its_conversation_only() {
+fn a_panic_ends_only_its_connection() {
     let (service, ended) = talking();
     let server = TestServer::start(service);
     let mut other = upgraded(&server);
@@ -184,7 +184,7 @@ fn a_panic_ends_its_conversation_only() {
 }
 
 #[test]
-fn shutdown_tells_the_silent_and_lets_them_go() {
+fn shutdown_tells_idle_protocols_and_closes_their_connections() {
     let (service, ended) = talking();
     let server = TestServer::start(service);
     let mut client = upgraded(&server);
@@ -194,7 +194,7 @@ fn shutdown_tells_the_silent_and_lets_them_go() {
 }
 
 #[test]
-fn behind_a_proxy_header_an_upgrade_is_one_too() {
+fn a_connection_with_a_proxy_header_may_be_upgraded() {
     let (service, _ended) = talking();
     let server = TestServer::behind_proxy(ServerConfig::default(), service);
     let mut client = Client::connect(server.address());
