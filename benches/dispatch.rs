@@ -1,4 +1,4 @@
-//! What does it cost to hand work to another thread, and to hear that it is done?
+//! What does it cost to hand work to another thread and to be notified of its end?
 //!
 //! `cargo bench -p filoplume-benches --bench dispatch`
 

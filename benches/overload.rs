@@ -1,11 +1,10 @@
-//! Does a server that is asked for three times what it can do still do all that it can, and in
-//! time?
+//! Does a server under a threefold overload still reach its full goodput, and in time?
 //!
 //! `cargo bench -p filoplume-benches --bench overload`
 //!
-//! The capacity is known: so many threads, and so long a handler. Clients ask at a constant rate,
-//! each on a connection of its own, whatever became of their last request. Goodput is what was
-//! answered with 200; what is over it is a quick 503.
+//! The capacity is known from the number of threads and the duration of a handler. Each client has
+//! its own connection and sends at a constant rate, whatever the result of its last request.
+//! Goodput is the rate of responses with status 200. All other requests get a quick 503.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -15,10 +14,10 @@ use std::time::{Duration, Instant};
 
 use filoplume_runtime::{Plan, Request, Response, Server, ServerConfig, Service};
 
-/// How long each load lasts, behind a warm-up of a tenth of that.
+/// How long each load lasts, after a warm-up of a tenth of that.
 const LOAD: Duration = Duration::from_secs(3);
 
-/// Each client asks so often a second.
+/// Requests per client and second.
 const RATE_A_CLIENT: u64 = 20;
 
 const REQUEST: &[u8] = b"GET / HTTP/1.1\r\nHost: bench\r\n\r\n";
@@ -26,9 +25,9 @@ const REQUEST: &[u8] = b"GET / HTTP/1.1\r\nHost: bench\r\n\r\n";
 /// How a handler spends its time.
 #[derive(Clone, Copy)]
 enum Work {
-    /// As with a database.
+    /// Waits, as for a database.
     Waits(Duration),
-    /// On a core, of which the clients and the refusals take their share too.
+    /// Computes on a core, which the clients and the refusals also use.
     Computes(Duration),
 }
 
@@ -51,7 +50,7 @@ impl Service for Work {
     }
 }
 
-/// What came of a load: how long the answers took that were accepted and refused, in order.
+/// The results of a load: the sorted latencies of accepted and of refused requests.
 #[derive(Default)]
 struct Outcome {
     accepted: Vec<Duration>,
@@ -74,7 +73,7 @@ fn main() {
     );
 }
 
-/// Loads a server with more and more of its `capacity`, requests a second.
+/// Loads a server with increasing multiples of its `capacity`, in requests per second.
 fn measure(what: &str, work: Work, threads: usize, capacity: u64) {
     println!("{what}: at most {capacity} requests/s");
     let config = ServerConfig::default().threads_max(threads).queue_capacity(threads);

@@ -1,4 +1,4 @@
-//! Which public items have no example, read from rustdoc's JSON.
+//! Finds public items without an example in rustdoc's JSON.
 
 use std::collections::BTreeSet;
 
@@ -6,15 +6,15 @@ use serde_json::Value;
 
 use crate::public_api::{FORMAT_VERSION, each, item, kind_of, text};
 
-/// What is to have an example. Constants and aliases are too small to need one.
+/// The kinds of items that need an example. Constants and aliases are too small to need one.
 const KINDS: [&str; 5] = ["struct", "enum", "trait", "function", "macro"];
 
-/// Returns the paths of the reachable items whose docs have no block of code, or the version of the
-/// JSON if it is another one than is read. An item with several paths has one line.
+/// Returns the paths of the reachable items whose docs have no block of code. An item with several
+/// paths has one line.
 ///
 /// # Errors
 ///
-/// The JSON has another format, whose version is returned.
+/// Returns the version of the JSON if it is not the supported one.
 pub fn missing(json: &Value) -> Result<Vec<String>, u64> {
     let version = json["format_version"].as_u64().unwrap_or(0);
     if version != FORMAT_VERSION {
@@ -28,7 +28,7 @@ pub fn missing(json: &Value) -> Result<Vec<String>, u64> {
 
 struct Reader<'a> {
     index: &'a Value,
-    /// Ids of what was looked at: re-exports lead to the same items, and preludes to all of them.
+    /// The IDs of the visited items. Re-exports and preludes lead to the same items.
     seen: BTreeSet<String>,
     missing: Vec<String>,
 }
@@ -40,8 +40,7 @@ impl<'a> Reader<'a> {
             .map(|id| item(self.index, id))
             .filter(|found| found["visibility"] == "public")
             .collect();
-        // What stands here goes before what stands in modules, so that the shortest path is the one
-        // that is told.
+        // Items come before modules, so that the shortest path of an item is reported.
         public.sort_by_key(|found| !found["inner"]["module"].is_null());
         for found in public {
             self.public(found, text(&found["name"]), path);
@@ -52,7 +51,7 @@ impl<'a> Reader<'a> {
         let (kind, inner) = kind_of(found);
         if kind == "use" {
             let target = item(self.index, &inner["id"]);
-            // What another crate defines is documented there.
+            // Items of other crates are documented there.
             if target["crate_id"] == 0 && target["inner"].is_object() {
                 self.public(target, text(&inner["name"]), path);
             }
@@ -71,7 +70,7 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// Whether there is code that the doc tests compile.
+/// Returns whether the docs have code that the doc tests compile.
 fn has_example(docs: &str) -> bool {
     let mut is_within = false;
     docs.lines().filter_map(|line| line.trim_start().strip_prefix("```")).any(|language| {
@@ -87,14 +86,25 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_can_be_reached_and_has_no_code_is_told_once() {
-        let public = |id: u64, name: &str, docs: &str, inner: Value| json!({ "id": id, "crate_id": 0, "visibility": "public", "name": name, "docs": docs, "inner": inner });
+    fn reachable_items_without_code_are_reported_once() {
+        let public = |id: u64, name: &str, docs: &str, inner: Value| {
+            let (crate_id, visibility) = (0, "public");
+            json!({
+                "id": id,
+                "crate_id": crate_id,
+                "visibility": visibility,
+                "name": name,
+                "docs": docs,
+                "inner": inner,
+            })
+        };
+        let renamed = json!({ "id": 7, "name": "Renamed", "source": "hidden::Seventh" });
         let mut index = json!({
             "0": public(0, "krate", "", json!({ "module": { "items": [1, 2, 3, 4, 5] } })),
             "1": public(1, "Bare", "A thing.", json!({ "struct": {} })),
             "2": public(2, "Shown", "A thing.\n\n```\nlet a = 1;\n```", json!({ "enum": {} })),
             "3": public(3, "inner", "", json!({ "module": { "items": [1, 6] } })),
-            "4": public(4, "", "", json!({ "use": { "id": 7, "name": "Renamed", "source": "hidden::Seventh" } })),
+            "4": public(4, "", "", json!({ "use": renamed })),
             "5": public(5, "Private", "", json!({ "struct": {} })),
             "6": public(6, "LIMIT", "A constant.", json!({ "constant": {} })),
             "7": public(7, "Seventh", "", json!({ "trait": {} })),

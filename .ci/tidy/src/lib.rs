@@ -1,9 +1,9 @@
-//! What the tidy tests need: a reader of rustdoc's JSON, and the guide's code as doc tests.
+//! Support for the tidy tests: a reader of rustdoc's JSON, and the guide's code as doc tests.
 
 pub mod examples;
 pub mod public_api;
 
-/// The guide and the README, whose code compiles or the doc tests fail.
+/// The guide and the README. Their code is compiled as doc tests.
 #[cfg(doctest)]
 mod guide {
     #[doc = include_str!("../../../README.md")]

@@ -1,17 +1,17 @@
-//! The public surface of a crate as text, one line an item, read from rustdoc's JSON.
+//! The public surface of a crate as text, one line per item, read from rustdoc's JSON.
 //!
-//! Just enough of the format for our own crates. Where it meets something unknown it writes `?`.
+//! Supports only the parts of the format that our crates need. Unknown parts are written as `?`.
 
 use serde_json::Value;
 
-/// The version of the JSON that this reads. It changes with the nightly.
+/// The supported version of the JSON. It changes with the nightly.
 pub const FORMAT_VERSION: u64 = 57;
 
-/// Returns the lines, sorted, or the version of the JSON if it is another one.
+/// Returns the sorted lines.
 ///
 /// # Errors
 ///
-/// The JSON has another format, whose version is returned.
+/// Returns the version of the JSON if it is not the supported one.
 pub fn lines(json: &Value) -> Result<Vec<String>, u64> {
     let version = json["format_version"].as_u64().unwrap_or(0);
     if version != FORMAT_VERSION {
@@ -115,7 +115,7 @@ impl<'a> Reader<'a> {
         }
         let (parameters, conditions) = generics(&implementation["generics"]);
         let name = path(&implementation["trait"]);
-        // What the compiler derives for `Eq` and `PartialEq` beside what was asked for.
+        // The compiler derives this trait together with `PartialEq`.
         if name != "StructuralPartialEq" {
             let of = typ(&implementation["for"]);
             self.lines.push(format!("impl{parameters} {name} for {of}{conditions}"));
@@ -186,7 +186,8 @@ fn typ(of: &Value) -> String {
     }
 }
 
-/// A path with its arguments. Only the last segment: where a type lives is not part of the surface.
+/// Returns the last segment of a path, with its arguments. The module of a type is not a part of
+/// the surface.
 fn path(of: &Value) -> String {
     let name = text(&of["path"]).rsplit("::").next().unwrap_or_default();
     if let Value::Object(call) = &of["args"]["parenthesized"] {
@@ -226,7 +227,7 @@ fn bounds(of: &Value) -> String {
     join(each(of).map(bound), " + ")
 }
 
-/// Parameters in angle brackets, and the conditions behind `where`.
+/// Returns the parameters in angle brackets, and the conditions after `where`.
 fn generics(of: &Value) -> (String, String) {
     let is_written = |parameter: &&Value| parameter["kind"]["type"]["is_synthetic"] != true;
     let parameter = |parameter: &Value| {

@@ -1,7 +1,7 @@
-//! The public surface is a text file that is reviewed like code. After a change on purpose:
+//! The public surface is a text file that is reviewed like code. After an intended change:
 //! `UPDATE=1 cargo test -p filoplume-tidy --test public_api`.
 //!
-//! Needs a nightly toolchain; says so and passes where there is none.
+//! Needs a nightly toolchain. Without one the tests report that they are skipped.
 
 #![allow(clippy::unwrap_used, reason = "these are tests")]
 
@@ -27,7 +27,7 @@ fn public_surface_of_the_framework() {
     check("filoplume");
 }
 
-/// What needs no example of its own, by crate, with the reason.
+/// Items that need no example: crate, path and reason.
 const WITHOUT_EXAMPLE: [(&str, &str, &str); 0] = [];
 
 #[test]
@@ -54,12 +54,12 @@ fn every_public_type_has_an_example() {
         wrong.extend(unexcused.map(|name| format!("{package}: {name} has no example")));
         let needless = excused.iter().filter(|name| !missing.iter().any(|other| other == *name));
         wrong.extend(needless.map(|name| {
-            format!("{package}: {name} is in the list and has an example, or is gone")
+            format!("{package}: {name} is in the list, but has an example or does not exist")
         }));
     }
     assert!(
         wrong.is_empty(),
-        "a block of code in the docs of each, or a line in the list:\n{}",
+        "add a block of code to the docs of each item, or a line to the list:\n{}",
         wrong.join("\n")
     );
 }
@@ -90,7 +90,7 @@ fn check(package: &str) {
     let changes: Vec<_> = gone.chain(new).collect();
     assert!(
         changes.is_empty(),
-        "the public surface of {package} has changed:\n{}\nif that is meant: UPDATE=1 cargo test \
+        "the public surface of {package} has changed:\n{}\nif that is intended: UPDATE=1 cargo test \
          -p filoplume-tidy",
         changes.join("\n")
     );
@@ -103,12 +103,12 @@ fn skip_format(version: u64) {
     ));
 }
 
-/// `None` if there is no nightly.
+/// Returns `None` if there is no nightly.
 fn rustdoc_json(package: &str) -> Option<serde_json::Value> {
     let nightly = || {
         let mut command = Command::new("rustup");
         command.args(["run", "nightly", "cargo"]).current_dir(root());
-        // What the outer cargo was told is not meant for this one.
+        // The settings of the outer cargo must not affect this one.
         for name in
             ["CARGO", "RUSTC", "RUSTDOC", "RUSTFLAGS", "RUSTDOCFLAGS", "CARGO_ENCODED_RUSTFLAGS"]
         {
@@ -120,7 +120,7 @@ fn rustdoc_json(package: &str) -> Option<serde_json::Value> {
     if !is_there.is_ok_and(|status| status.success()) {
         return None;
     }
-    // A directory of its own: the outer cargo's may be locked.
+    // A separate directory, because the outer cargo's may be locked.
     let target = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("public-api");
     let output = nightly()
         .args(["rustdoc", "--lib", "--all-features", "--package", package, "--target-dir"])

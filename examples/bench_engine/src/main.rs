@@ -1,5 +1,5 @@
-//! What the engine is measured with, from outside: `bench_engine ADDRESS`. The configuration is the
-//! default.
+//! The server for measurements of the engine: `bench_engine ADDRESS`. It has the default
+//! configuration.
 //!
 //! `GET /`, `/plaintext`, `/json`, `/sleep?ms=10` (or `?us=100`), `/miss?one_in=10&us=1000`,
 //! `/cpu?ms=20`, `/panic`, `/large?n=`, `/stream?n=`; `POST /echo`, `/length`, `/noread`. SIGTERM
@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 
 use filoplume_runtime::{Request, Response, Result, Server};
 
-/// A large body up to this is made in memory; a longer one comes from a reader.
+/// A large body of up to this length is made in memory. A longer one comes from a reader.
 const IN_MEMORY_MAX: u64 = 1024 * 1024;
 
 /// An echo is collected before it is sent back.
@@ -86,7 +86,7 @@ fn answer(request: Request) -> Response {
     response
 }
 
-/// A cache that misses: one call in so many waits for so long.
+/// Simulates a cache: one call in `one_in` is a miss, which waits.
 fn miss(one_in: u64, us: u64) -> &'static str {
     static CALLS: AtomicU64 = AtomicU64::new(0);
     if one_in == 0 || CALLS.fetch_add(1, Ordering::Relaxed) % one_in != 0 {
@@ -96,7 +96,7 @@ fn miss(one_in: u64, us: u64) -> &'static str {
     "miss"
 }
 
-/// The body back, byte for byte, with its type.
+/// Returns the body and its type.
 fn echo(request: Request) -> Response {
     let mut response = Response::default();
     if let Some(content_type) = request.headers().get("content-type") {
@@ -109,7 +109,7 @@ fn echo(request: Request) -> Response {
     response
 }
 
-/// How long the body is, without keeping it.
+/// Returns the length of the body, which is read as a stream.
 fn length(mut request: Request) -> Response {
     let mut response = Response::default();
     let known = request.body().as_slice().map(|content| content.len() as u64);
@@ -134,7 +134,7 @@ fn number(request: &Request, name: &str, default: u64) -> u64 {
     request.query_value(name).and_then(|value| value.parse().ok()).unwrap_or(default)
 }
 
-/// How long a handler takes: `us=` microseconds, or `ms=` milliseconds.
+/// Returns how long the handler takes: `us=` microseconds or `ms=` milliseconds.
 fn time(request: &Request, default_ms: u64) -> Duration {
     match number(request, "us", 0) {
         0 => Duration::from_millis(number(request, "ms", default_ms)),
@@ -142,7 +142,7 @@ fn time(request: &Request, default_ms: u64) -> Duration {
     }
 }
 
-/// Keeps a core busy.
+/// Keeps a core busy for this time.
 fn hash_for(time: Duration) -> u64 {
     let end = Instant::now() + time;
     let mut hash = 0xcbf2_9ce4_8422_2325_u64;

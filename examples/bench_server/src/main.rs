@@ -1,5 +1,5 @@
-//! What the framework is measured with, from outside: `bench_server ADDRESS [STATIC_FOLDER]`. The
-//! same routes as `bench_engine`, written as an app would; the configuration is the default.
+//! The server for measurements of the framework: `bench_server ADDRESS [STATIC_FOLDER]`. It has the
+//! routes of `bench_engine`, written as an app, and the default configuration.
 //!
 //! `GET /`, `/plaintext`, `/json`, `/sleep?ms=10` (or `?us=100`), `/miss?one_in=10&us=1000`,
 //! `/cpu?ms=20`, `/panic`, `/large?n=`, `/stream?n=`; `POST /echo`, `/length`, `/noread`;
@@ -18,7 +18,7 @@ use filoplume::prelude::*;
 use filoplume::response::Reader;
 use serde::{Deserialize, Serialize};
 
-/// A large body up to this is made in memory; a longer one comes from a reader.
+/// A large body of up to this length is made in memory. A longer one comes from a reader.
 const IN_MEMORY_MAX: u64 = 1024 * 1024;
 
 /// An echo is collected before it is sent back.
@@ -29,7 +29,7 @@ struct Message {
     message: &'static str,
 }
 
-/// How long a handler takes: milliseconds, or microseconds where these are too long.
+/// How long a handler takes, in milliseconds or microseconds.
 #[derive(Deserialize)]
 struct Time {
     ms: Option<u64>,
@@ -99,7 +99,7 @@ fn app(static_folder: Option<String>) -> App {
     }
 }
 
-/// A cache that misses: one call in so many waits for so long.
+/// Simulates a cache: one call in `one_in` is a miss, which waits.
 fn miss(Query(pattern): Query<Misses>) -> &'static str {
     static CALLS: AtomicU64 = AtomicU64::new(0);
     if pattern.one_in == 0 || CALLS.fetch_add(1, Ordering::Relaxed) % pattern.one_in != 0 {
@@ -116,7 +116,7 @@ fn large(Query(bytes): Query<Bytes>) -> Result<Response> {
     }
 }
 
-/// The body back, byte for byte, with its type.
+/// Returns the body and its type.
 fn echo(headers: Headers, body: Vec<u8>) -> Result<Response> {
     let mut response = body.into_response()?;
     if let Some(content_type) = headers.get("content-type") {
@@ -125,7 +125,7 @@ fn echo(headers: Headers, body: Vec<u8>) -> Result<Response> {
     Ok(response)
 }
 
-/// How long the body is, without keeping it.
+/// Returns the length of the body, which is read as a stream.
 fn length(mut body: Body) -> Result<String> {
     let length = match body.as_slice() {
         Some(content) => content.len() as u64,
@@ -134,7 +134,7 @@ fn length(mut body: Body) -> Result<String> {
     Ok(length.to_string())
 }
 
-/// Keeps a core busy.
+/// Keeps a core busy for this time.
 fn hash_for(time: Duration) -> u64 {
     let end = Instant::now() + time;
     let mut hash = 0xcbf2_9ce4_8422_2325_u64;

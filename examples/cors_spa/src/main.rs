@@ -1,4 +1,4 @@
-//! A page on one origin that asks an API on another one: two apps in one program.
+//! A page on one origin that uses an API on another one: two apps in one program.
 //!
 //! `cors_spa [API_ADDRESS [PAGE_ADDRESS]]`; then open the page, by default <http://127.0.0.1:5001>.
 
@@ -27,7 +27,7 @@ fn main() -> Result<()> {
     result
 }
 
-/// The API answers everyone, but browsers show the answers to pages of this origin only.
+/// The API. It answers every client, but browsers let only pages of this origin read the responses.
 fn api(origin: &str) -> App {
     App::new().route("/messages", get(list).post(add)).state(Messages::default()).with(
         Cors::new()
@@ -51,7 +51,7 @@ fn lock(messages: &Messages) -> Result<std::sync::MutexGuard<'_, Vec<Message>>> 
     messages.lock().map_err(|_| Error::unavailable("the messages are lost"))
 }
 
-/// The page, a single one with a script.
+/// The page, which has a script.
 fn page(api: &str) -> App {
     let html = include_str!("cors_spa.html").replace("API_ORIGIN", api);
     App::new().get("/", move || Html(html.clone()))

@@ -1,7 +1,7 @@
-//! A TCP echo server: `echo [-t THREADS] [-p PORT]`, on port 8000 if nothing is said.
+//! A TCP echo server: `echo [-t THREADS] [-p PORT]`, on port 8000 by default.
 //!
-//! To be asked by `cargo run --release -p gust -- tcp://:8000 -c 100 -l 100`, or by
-//! `nc 127.0.0.1 8000`.
+//! Try it with `cargo run --release -p gust -- tcp://:8000 -c 100 -l 100`, or with `nc 127.0.0.1
+//! 8000`.
 
 use std::error::Error;
 

@@ -1,4 +1,4 @@
-//! Errors: what a client is told, what the log is told, and how an app says which is which.
+//! Errors: what the client sees, what the log contains, and how an app decides about it.
 //!
 //! ```sh
 //! curl http://127.0.0.1:5000/orders/7
@@ -23,9 +23,9 @@ fn app() -> App {
         .get("/double/{number}", double)
         .get("/broken", broken)
         .get("/panic", || -> &'static str { panic!("a handler's mistake") })
-        // How an error of another crate is answered, wherever it comes from.
+        // Maps an error type of another crate to a response, for all handlers.
         .map_error(|error: &ParseIntError| Error::unprocessable(format!("not a number: {error}")))
-        // Errors with their causes in the browser: for development only.
+        // Shows errors with their causes in the browser. For development only.
         .development(std::env::var_os("DEVELOPMENT").is_some())
 }
 
@@ -37,7 +37,7 @@ fn order(Path(id): Path<u32>) -> Result<String> {
     }
 }
 
-/// An error type of the app says itself how it is answered.
+/// An error type of the app, which defines its own response.
 enum DivisionError {
     ByZero,
     TooLarge,
@@ -61,12 +61,12 @@ fn divide(Path((a, b)): Path<(i64, i64)>) -> Result<String, DivisionError> {
     a.checked_div(b).map(|result| result.to_string()).ok_or(DivisionError::TooLarge)
 }
 
-/// `?` on an error of another crate: `map_error` knows this one.
+/// `?` on an error of another crate that `map_error` maps.
 fn double(Path(number): Path<String>) -> Result<String> {
     Ok((number.parse::<i64>()? * 2).to_string())
 }
 
-/// And of this one it knows nothing: a plain 500, and the text in the log.
+/// `?` on an unmapped error: a plain 500, and the text in the log.
 fn broken() -> Result<String> {
     Ok(std::fs::read_to_string("/no/such/file")?)
 }

@@ -1,10 +1,9 @@
 //! **Not a web server.** It sends HTTP responses without reading a single request, as fast as the
-//! peer takes them: `flood [-t THREADS] [-p PORT]`, on port 8001 if nothing is said.
+//! peer takes them: `flood [-t THREADS] [-p PORT]`, on port 8001 by default.
 //!
-//! Some figures of millions of requests a second were made this way: load generators that count
-//! responses take these for answers. What an honest server reaches is in
-//! `docs/benchmarks/claims.md`, beside this one. A good load generator notices (`gust` calls such
-//! responses unsolicited).
+//! Some published figures of millions of requests per second were made this way: load generators
+//! that count responses accept these. `docs/benchmarks/claims.md` compares this program with honest
+//! servers. A good load generator notices it: `gust` reports such responses as unsolicited.
 
 use std::error::Error;
 
@@ -14,7 +13,7 @@ use tcp_options::TcpOptions;
 
 const RESPONSE: &[u8] = b"HTTP/1.1 200 OK\r\nContent-Length: 13\r\n\r\nHello, World!";
 
-/// Responses in one write.
+/// The number of responses per write.
 const BATCH: usize = 1000;
 
 struct Flood;

@@ -1,4 +1,4 @@
-//! Forms: fields that are checked, and files that stream to the disk whatever their size.
+//! Forms: validated fields, and files of any size that are streamed to the disk.
 //!
 //! `forms_and_uploads [ADDRESS [FOLDER]]`; then open <http://127.0.0.1:5000>, or:
 //!
@@ -16,7 +16,7 @@ use filoplume::prelude::*;
 use garde::Validate;
 use serde::{Deserialize, Serialize};
 
-/// The longest upload. What a route accepts as a stream is never in memory as a whole.
+/// The longest upload. A streamed content is never completely in memory.
 const UPLOAD_BYTES_MAX: u64 = 1024 * 1024 * 1024;
 
 const PAGE: &str = r#"<!doctype html>
@@ -45,7 +45,7 @@ fn app(folder: PathBuf) -> App {
         .get("/", || Html(PAGE))
         .post("/sign-up", sign_up)
         .route("/upload", post(upload).content_bytes_max(UPLOAD_BYTES_MAX))
-        // The same with the content as it is: `curl -T photo.jpg http://127.0.0.1:5000/raw`.
+        // The same with the file as the content: `curl -T photo.jpg http://127.0.0.1:5000/raw`.
         .route("/raw", put(raw).content_bytes_max(UPLOAD_BYTES_MAX))
         .state(Uploads { folder: Arc::new(folder), count: Arc::default() })
 }
@@ -56,13 +56,13 @@ struct SignUp {
     name: String,
     #[garde(email)]
     email: String,
-    /// Fields that occur several times are a list.
+    /// A field that may occur several times is a list.
     #[serde(default)]
     #[garde(length(max = 10))]
     topics: Vec<String>,
 }
 
-/// Who gets here has sent a valid form; others got a 422 with every field that is wrong.
+/// Called only for valid forms. All others get a 422 that lists every invalid field.
 fn sign_up(Valid(Form(form)): Valid<Form<SignUp>>) -> String {
     format!("Welcome, {} <{}>, who likes {}.", form.name, form.email, form.topics.join(" and "))
 }
@@ -74,7 +74,7 @@ struct Uploads {
 }
 
 impl Uploads {
-    /// A path of our own: what a client calls its file is never part of a path.
+    /// Returns a new path. The client's file name must never be a part of a path.
     fn next_path(&self) -> PathBuf {
         let number = self.count.fetch_add(1, Ordering::Relaxed);
         self.folder.join(format!("upload-{}-{number}", std::process::id()))
@@ -88,7 +88,7 @@ struct Saved {
     bytes: u64,
 }
 
-/// Fields come one after the other, as they arrive. A file is written while it is received.
+/// Reads the fields one after the other, as they arrive. A file is written while it is received.
 fn upload(
     State(uploads): State<Uploads>,
     mut form: Multipart,
@@ -111,7 +111,7 @@ fn raw(State(uploads): State<Uploads>, mut body: Body) -> Result<(StatusCode, St
     let mut file = std::fs::File::create_new(&path)?;
     let saved = std::io::copy(&mut body, &mut file);
     if saved.is_err() {
-        // The disk is full, or the client has gone: half of a file is nothing to keep.
+        // The disk is full, or the client has disconnected: removes the incomplete file.
         std::fs::remove_file(&path)?;
     }
     Ok((StatusCode::CREATED, format!("{} bytes", saved?)))

@@ -1,5 +1,5 @@
-//! The same server, pulled: the program's own loop answers, one request after the other.
-//! More threads may run the same loop; each clone of `incoming` pulls from the same queue.
+//! The program pulls requests in its own loop, and answers one after the other. More threads may
+//! run the same loop: each clone of `incoming` pulls from the same queue.
 
 use filoplume_runtime::{Response, Result, Server};
 

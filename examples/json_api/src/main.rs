@@ -1,5 +1,4 @@
-//! A JSON API over a list of books: typed bodies, queries, statuses, and refusals that name the
-//! field.
+//! A JSON API for a list of books: typed bodies, queries, statuses, and errors that name the field.
 //!
 //! ```sh
 //! curl -d '{"title":"Dune","year":1965}' -H 'content-type: application/json' http://127.0.0.1:5000/books

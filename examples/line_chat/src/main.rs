@@ -1,5 +1,6 @@
-//! A chat of lines: who connects says a name, and what one says all others read.
-//! `line_chat [-t THREADS] [-p PORT]`, on port 8002 if nothing is said; `nc 127.0.0.1 8002` joins.
+//! A chat: each client sends a name first, and each further line goes to all other clients.
+//! `line_chat [-t THREADS] [-p PORT]` listens on port 8002 by default. Join with `nc 127.0.0.1
+//! 8002`.
 
 use std::collections::BTreeMap;
 use std::error::Error;
@@ -9,18 +10,18 @@ use filoplume_runtime::Peer;
 use filoplume_runtime::tcp::{Closed, Io, Protocol, SendError, Sender};
 use tcp_options::TcpOptions;
 
-/// The longest line, and the longest name.
+/// The maximum length of a line and of a name.
 const LINE_BYTES_MAX: usize = 1024;
 const NAME_BYTES_MAX: usize = 32;
 
-/// Everybody who has a name.
+/// The clients that have sent a name.
 #[derive(Default)]
 struct Room {
     members: Mutex<BTreeMap<String, Sender>>,
 }
 
 impl Room {
-    /// Joins, unless the name is taken.
+    /// Adds a client. Returns `false` if the name is taken.
     fn join(&self, name: &str, sender: Sender) -> bool {
         {
             let mut members = self.members();
@@ -38,7 +39,8 @@ impl Room {
         self.tell_others(name, &format!("* {name} is gone\n"));
     }
 
-    /// Tells all but one. Who does not read has to go: the others do not wait.
+    /// Sends a line to all other clients. Removes clients that do not read, so that the others do
+    /// not wait.
     fn tell_others(&self, name: &str, line: &str) {
         for (other, sender) in &*self.members() {
             if other != name && sender.send(line.to_owned()) == Err(SendError::Full) {
@@ -98,7 +100,7 @@ impl Protocol for Member {
         used
     }
 
-    /// Who listens may be silent for as long as they like.
+    /// Clients may be silent for any time.
     fn deadline(&mut self, io: &mut Io<'_>) {
         if self.name.is_none() {
             io.close();

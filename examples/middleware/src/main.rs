@@ -1,5 +1,5 @@
-//! Middleware: closures and structs around handlers, for the app, a router and one route, and those
-//! in the box.
+//! Middleware: closures and structs around handlers, for the app, a router or one route, and the
+//! included ones.
 //!
 //! ```sh
 //! curl -i http://127.0.0.1:5000/
@@ -46,12 +46,11 @@ fn app() -> App {
         })
 }
 
-/// Who asks: put beside the request by middleware, taken by handlers as `Extension`.
+/// The client's identity, which middleware adds to the request and handlers take as an `Extension`.
 #[derive(Clone)]
 struct Who(String);
 
-/// A function is middleware too. An early answer or an `Err` ends the chain: the handler is not
-/// called.
+/// A function is middleware too. If it returns early or with an `Err`, the handler is not called.
 fn only_friends(mut request: Request, next: Next) -> Result<Response> {
     match request.header("x-key") {
         Some("sesame") => {
@@ -63,7 +62,7 @@ fn only_friends(mut request: Request, next: Next) -> Result<Response> {
     }
 }
 
-/// Blocking is fine.
+/// Middleware may block.
 fn wait(request: Request, next: Next) -> Response {
     std::thread::sleep(std::time::Duration::from_millis(20));
     next.run(request)

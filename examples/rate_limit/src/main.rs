@@ -1,4 +1,4 @@
-//! Rate limits: few requests a client and second for all, and more for those with a key.
+//! Rate limits: few requests per client and second, and more for clients with a key.
 //!
 //! ```sh
 //! for i in 1 2 3 4 5 6 7; do curl -s -o /dev/null -w '%{http_code}\n' http://127.0.0.1:5000/; done
@@ -13,10 +13,10 @@ fn main() -> Result<()> {
 }
 
 fn app() -> App {
-    // By address: five at once, then one a second. More are a 429 with `Retry-After`.
+    // By address: five at once, then one per second. Further requests get a 429 with `Retry-After`.
     let public = Router::new().get("/", || "Hello!").with(RateLimit::per_second(1).burst(5));
-    // By key: each has ten at once and a hundred a minute, wherever it comes from. Without one
-    // there is no limit to look up, and the next middleware refuses.
+    // By key: each key has ten at once and a hundred per minute, from any address. A request
+    // without a key has no limit, and the next middleware refuses it.
     let keyed = Router::new()
         .get("/report", || "the report")
         .with(

@@ -1,4 +1,4 @@
-//! Routes: methods, captures, nested routers, fallbacks, and the list of them all.
+//! Routes: methods, captures, nested routers, fallbacks, and a list of all routes.
 //!
 //! ```sh
 //! curl http://127.0.0.1:5000/users/17
@@ -19,12 +19,12 @@ fn main() -> Result<()> {
 fn app() -> App {
     App::new()
         .get("/", || "Try /users/17, /files/photos/cat.jpg or /api/v1/notes")
-        // One capture is a value of any type that text can be read as; `/users/me` wins over it.
+        // One capture is a value of any type that can be parsed. `/users/me` takes precedence.
         .get("/users/{id}", |Path(id): Path<u64>| format!("user {id}"))
         .get("/users/me", || "you")
-        // Several are a tuple, or a struct with their names.
+        // Several captures are a tuple, or a struct with their names.
         .get("/users/{user}/posts/{post}", post_of_user)
-        // All the rest, slashes included.
+        // The rest of the path, including slashes.
         .get("/files/{*path}", |Path(path): Path<String>| format!("the file {path}"))
         .nest("/api/v1", api())
         .fallback(|method: Method, request: Request| {

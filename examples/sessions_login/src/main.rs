@@ -1,5 +1,5 @@
-//! Signing in: sessions, flash messages, and forms that other sites cannot send. The user is `ada`,
-//! the password `lovelace`.
+//! Signing in: sessions, flash messages, and forms that other sites cannot submit. The user is
+//! `ada`, the password `lovelace`.
 //!
 //! Open <http://127.0.0.1:5000>, or:
 //!
@@ -26,13 +26,13 @@ fn app() -> App {
         .post("/logout", logout)
         .get("/visits", visits)
         .get("/secret", |user: User| format!("{}, the word is sesame", user.0))
-        // The first is the outermost: the token that `Csrf` asks for is kept in the session. Over
-        // plain HTTP cookies must not be `Secure`. Behind a proxy with TLS leave that line out.
+        // The first is the outermost: `Csrf` keeps its token in the session. Over plain HTTP
+        // cookies must not be `Secure`. Behind a proxy with TLS leave that line out.
         .with(Sessions::new(MemoryStore::new(), Key::generate()).secure(false))
         .with(Csrf::new())
 }
 
-/// Who is signed in. As a parameter it lets nobody else in.
+/// The user who is signed in. As a parameter it refuses all other requests.
 struct User(String);
 
 impl filoplume::Extract for User {
@@ -54,8 +54,8 @@ fn home(session: Session, flash: Flash, token: CsrfToken) -> Result<Html<String>
     let messages: String =
         flash.take()?.iter().map(|message| format!("<p><b>{}</b></p>", message.text)).collect();
     let form = match session.get::<String>("user")? {
-        // Only names that can sign in get here. Pages with text from elsewhere are made by
-        // templates, which escape.
+        // Only names that can sign in get here. Use templates, which escape, for pages with any
+        // other text.
         Some(name) => format!(
             "<p>Hello, {name}!</p><form method=post action=/logout>{}<button>Sign \
              out</button></form>",
@@ -71,9 +71,9 @@ fn home(session: Session, flash: Flash, token: CsrfToken) -> Result<Html<String>
 }
 
 fn login(session: Session, flash: Flash, Form(credentials): Form<Credentials>) -> Result<Redirect> {
-    // A real app asks a database for a hash: see `sqlite_todo`.
+    // A real app compares with a hash from a database: see `sqlite_todo`.
     if credentials.name == "ada" && secrets_match(&credentials.password, "lovelace") {
-        // Another id: one that somebody planted before is worth nothing now.
+        // Changes the session ID, to prevent session fixation.
         session.renew()?;
         session.insert("user", &credentials.name)?;
         flash.success("You are signed in.")?;

@@ -1,4 +1,4 @@
-//! The same for programs: JSON, with the name and password in each request (basic authentication).
+//! The API for programs: JSON, with the name and password in each request (basic authentication).
 
 use filoplume::extract::Basic;
 use filoplume::prelude::*;
@@ -8,7 +8,7 @@ use crate::User;
 use crate::store::{Store, Todo};
 
 pub(crate) fn router(store: Store) -> Router {
-    // Who it is stands beside the request then, for handlers to take as `Extension`.
+    // Adds the user to the request, for handlers to take as an `Extension`.
     let authenticate = move |basic: &Basic| -> Result<Option<User>> {
         let id = store.login(&basic.user, &basic.password)?;
         Ok(id.map(|id| User { id, name: basic.user.clone() }))

@@ -1,12 +1,12 @@
-//! A whole small app: todos in SQLite, with pages, forms, a JSON API, sessions and tests.
+//! A complete small app: todos in SQLite, with pages, forms, a JSON API, sessions and tests.
 //!
 //! `sqlite_todo [ADDRESS [DATABASE]]`; then open <http://127.0.0.1:5000> and register. Without
-//! `SECRET_KEY` in the environment everybody is signed out when the program ends.
+//! `SECRET_KEY` in the environment all users are signed out when the program ends.
 //!
-//! - `store` knows SQL and nothing of HTTP; every call blocks, and that is fine.
-//! - `pages` are what people see: forms that are posted, and a redirect to the page that shows the
+//! - `store` knows SQL and no HTTP. Every call blocks, and that is fine.
+//! - `pages` has the pages: forms that are posted, and a redirect to the page that shows the
 //!   result.
-//! - `api` is the same for programs, below `/api`.
+//! - `api` has the API for programs, below `/api`.
 
 mod api;
 mod pages;
@@ -24,7 +24,7 @@ use middleware::{BodyLimit, Compression, Csrf, Logger, RateLimit, SecurityHeader
 
 use crate::store::Store;
 
-/// Todos are short, and so are the forms that bring them.
+/// Todos are short, and so are their forms.
 const CONTENT_BYTES_MAX: u64 = 64 * 1024;
 
 fn main() -> Result<()> {
@@ -40,8 +40,8 @@ fn main() -> Result<()> {
 
 /// The app, for `main` and for the tests.
 fn app(store: Store, key: Key) -> Result<App> {
-    // On the way from a browser to this program there is no TLS here: behind a proxy with TLS leave
-    // `secure` out.
+    // There is no TLS between the browser and this program. Behind a proxy with TLS leave `secure`
+    // out.
     let sessions =
         Sessions::in_cookie(key).idle_timeout(Duration::from_secs(7 * 24 * 3600)).secure(false);
     Ok(App::new()
@@ -64,7 +64,7 @@ fn templates() -> Result<Templates> {
     ])
 }
 
-/// Who is signed in: kept in the session, and an extractor for handlers.
+/// The user who is signed in. It is kept in the session, and is an extractor for handlers.
 #[derive(Clone, Debug, serde::Deserialize, serde::Serialize)]
 struct User {
     id: i64,

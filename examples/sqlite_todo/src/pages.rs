@@ -1,4 +1,4 @@
-//! What people see: pages and forms.
+//! Pages and forms.
 
 use filoplume::prelude::*;
 use filoplume::session::{Flash, Session};
@@ -37,7 +37,7 @@ struct NewTodo {
     text: String,
 }
 
-/// The list, or the way to the page where one signs in.
+/// The list, or a redirect to the sign-in page.
 fn index(
     session: Session,
     State(store): State<Store>,
@@ -99,7 +99,7 @@ fn register(
 }
 
 fn sign_in(session: &Session, user: User) -> Result<Redirect> {
-    // Another id: one that somebody planted before is worth nothing now.
+    // Changes the session ID, to prevent session fixation.
     session.renew()?;
     session.insert(User::SESSION_KEY, user)?;
     Ok(Redirect::to("/"))
@@ -133,7 +133,7 @@ fn remove(user: User, State(store): State<Store>, Path(id): Path<i64>) -> Result
     found(store.remove(user.id, id)?)
 }
 
-/// Back to the list; what is somebody else's is not there.
+/// Redirects to the list. A todo of another user counts as not found.
 fn found(is_there: bool) -> Result<Redirect> {
     if is_there { Ok(Redirect::to("/")) } else { Err(Error::not_found("there is no such todo")) }
 }

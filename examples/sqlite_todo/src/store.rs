@@ -1,5 +1,5 @@
-//! What the app remembers: users and their todos, in SQLite. Every call blocks its thread while the
-//! database works.
+//! The database: users and their todos, in SQLite. Every call blocks its thread while the database
+//! works.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use r2d2_sqlite::SqliteConnectionManager;
 use r2d2_sqlite::rusqlite::{self, OptionalExtension, params};
 use serde::Serialize;
 
-/// How long a handler waits for a connection before the answer is a 503.
+/// How long a handler waits for a connection before it responds with a 503.
 const CONNECTION_TIMEOUT: Duration = Duration::from_secs(2);
 
 const SCHEMA: &str = "
@@ -45,7 +45,7 @@ pub(crate) struct Todo {
 }
 
 impl Store {
-    /// Opens the database, and makes it if it is not there.
+    /// Opens the database. Creates it if it does not exist.
     pub(crate) fn open(path: &str) -> Result<Self> {
         let manager = SqliteConnectionManager::file(path)
             .with_init(|connection| connection.busy_timeout(Duration::from_secs(2)));
@@ -56,7 +56,7 @@ impl Store {
         Ok(store)
     }
 
-    /// Adds a user and returns the number; `None` if the name is taken.
+    /// Adds a user and returns its ID. Returns `None` if the name is taken.
     pub(crate) fn register(&self, name: &str, password: &str) -> Result<Option<i64>> {
         let salt = SaltString::generate(&mut OsRng);
         let hash =
@@ -69,7 +69,7 @@ impl Store {
         Ok((added > 0).then(|| connection.last_insert_rowid()))
     }
 
-    /// Returns the number of the user with this name and password.
+    /// Returns the ID of the user with this name and password.
     pub(crate) fn login(&self, name: &str, password: &str) -> Result<Option<i64>> {
         let found = self.connection()?.query_row(
             "SELECT id, password FROM users WHERE name = ?1",

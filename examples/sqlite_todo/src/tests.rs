@@ -20,7 +20,7 @@ impl Site {
         Self { client, _folder: folder }
     }
 
-    /// What a person does: gets the page, and sends its form with the token in it.
+    /// Submits a form as a browser does: gets the page, and sends its form with the token.
     fn submit(&self, page: &str, action: &str, fields: &[(&str, &str)]) -> TestResponse {
         let page = self.client.get(page).send();
         let (_, rest) =
@@ -36,7 +36,7 @@ impl Site {
 }
 
 #[test]
-fn who_is_not_signed_in_is_sent_to_sign_in() {
+fn without_a_session_the_list_redirects_to_sign_in() {
     let site = Site::new();
     site.client.get("/").send().assert_status(303).assert_header("location", "/login");
     site.client.get("/login").send().assert_contains("Sign in");
@@ -56,7 +56,7 @@ fn todos_are_added_done_and_removed() {
 }
 
 #[test]
-fn passwords_are_asked_for() {
+fn passwords_are_checked() {
     let site = Site::new();
     site.register("ada");
     site.submit("/", "/logout", &[]).assert_contains("Sign in");
@@ -77,7 +77,7 @@ fn forms_without_the_token_are_refused() {
 }
 
 #[test]
-fn nobody_touches_the_todos_of_others() {
+fn users_cannot_change_the_todos_of_others() {
     let site = Site::new();
     site.register("ada");
     site.submit("/", "/todos", &[("text", "hers")]);

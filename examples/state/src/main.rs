@@ -1,4 +1,4 @@
-//! State: what handlers share. A counter, and settings.
+//! State that handlers share: a counter, and settings.
 //!
 //! ```sh
 //! curl -X POST http://127.0.0.1:5000/visits
@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex};
 
 use filoplume::prelude::*;
 
-/// Cloned for each handler that asks for it: what is shared lies behind an `Arc`.
+/// Cloned for each call that takes it, so shared values are in an `Arc`.
 #[derive(Clone, Default)]
 struct Visits(Arc<AtomicU64>);
 

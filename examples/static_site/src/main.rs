@@ -1,4 +1,4 @@
-//! A site of files: a folder with an index, long-lived assets, and a page for what is not there.
+//! A site of files: a folder with an index, long-lived assets, and a page for missing files.
 //!
 //! ```sh
 //! curl -i http://127.0.0.1:5000/
@@ -19,9 +19,9 @@ fn app() -> App {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("public");
     App::new()
         .get("/api/time", || format!("{:?}", std::time::SystemTime::now()))
-        // Names with a version in them never change: browsers keep them for good.
+        // Files with a version in their name never change, so browsers may cache them forever.
         .files("/assets", StaticFiles::folder(folder.join("assets")).immutable())
-        // All the rest; routes that are written win over files.
+        // All other paths. Routes take precedence over files.
         .files("/", StaticFiles::folder(folder).max_age(Duration::from_secs(60)))
         .with(middleware::Logger::new())
         .with(middleware::SecurityHeaders::new())

@@ -6,21 +6,21 @@ use std::str::FromStr;
 
 use filoplume_runtime::{Server, ServerConfig};
 
-/// Where a raw TCP example listens, and on how many event loops: `-p PORT`, `-t THREADS`.
+/// The port of a raw TCP example, and its number of event loops: `-p PORT`, `-t THREADS`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TcpOptions {
-    /// The port of this machine.
+    /// The port on which it listens.
     pub port: u16,
-    /// Event loops; one a core if it is not said.
+    /// The number of event loops. `None` means one per core.
     pub threads: Option<usize>,
 }
 
 impl TcpOptions {
-    /// Reads the options of this program. What is not said is the default.
+    /// Parses the options of this program. Options that are not given have their defaults.
     ///
     /// # Errors
     ///
-    /// If there is something else, in words for who typed it.
+    /// Returns a message for the user if an argument is not valid.
     pub fn of_arguments(default_port: u16) -> Result<Self, String> {
         let mut options = Self { port: default_port, threads: None };
         let mut words = env::args().skip(1);
@@ -34,11 +34,11 @@ impl TcpOptions {
         Ok(options)
     }
 
-    /// Returns a server that is bound so, and ends by SIGTERM or SIGINT.
+    /// Returns a server with these options. It shuts down on SIGTERM and SIGINT.
     ///
     /// # Errors
     ///
-    /// Those of the server.
+    /// Returns the error of the server.
     pub fn server(self) -> filoplume_runtime::Result<Server> {
         let mut config = ServerConfig::default();
         if let Some(threads) = self.threads {

@@ -1,4 +1,4 @@
-//! Testing first: an app and its tests in one file. The tests call the app in process: no port, no
+//! Testing: an app and its tests in one file. The tests call the app in process: no port, no
 //! thread, no waiting.
 //!
 //! ```sh
@@ -12,7 +12,7 @@ fn main() -> Result<()> {
     app().listen(address.as_deref().unwrap_or("127.0.0.1:5000"))
 }
 
-/// An app is made by a function, so that `main` and the tests have the same one.
+/// A function makes the app, so that `main` and the tests have the same one.
 fn app() -> App {
     App::new()
         .get("/", || "Hello!")
@@ -44,7 +44,7 @@ mod tests {
     }
 
     #[test]
-    fn refuses_what_is_no_number_and_what_is_too_large() {
+    fn refuses_text_and_numbers_that_are_too_large() {
         let client = app().test();
         client.get("/square/twelve").send().assert_status(400);
         client.get("/square/9223372036854775807").send().assert_status(422);

@@ -68,8 +68,8 @@ fn the_guide_lists_the_optional_extractors() {
     assert_eq!(listed(&guide, "It is possible for"), implemented, "docs/guide/handlers.md");
 }
 
-/// `Type::function` must be a function in a file that mentions the type, and `Enum::Variant` must be
-/// two words of one file.
+/// `Type::function` must be a function in a file that mentions the type, and `Enum::Variant` must
+/// be two words of one file.
 #[test]
 fn the_map_names_existing_functions() {
     let source = rust_files("crates");

@@ -25,7 +25,7 @@ const LAYERS: &[Layer] = &[
             "std::thread",
             "Mutex",
         ],
-        because: "http1 is bytes in, bytes out: no socket, no clock, no thread",
+        because: "http1 takes bytes and returns bytes: no socket, no clock, no thread",
     },
     Layer {
         files: &[
@@ -39,7 +39,7 @@ const LAYERS: &[Layer] = &[
     Layer {
         files: &["crates/runtime/src/protocol"],
         never: &["EventLoop", "Transport", "Connection", "worker", "mio", "TcpStream"],
-        because: "a guest is bytes in, steps and bytes out: no socket, no loop, no thread",
+        because: "a guest takes bytes and returns steps and bytes: no socket, no loop, no thread",
     },
     Layer {
         files: &["crates/runtime/src/transport"],
@@ -155,8 +155,8 @@ fn layers_point_one_way() {
     none(&found);
 }
 
-/// Every file imports only from rooms below its own, so there are no cycles. Every file must be in a
-/// room of the list.
+/// Every file imports only from rooms below its own, so there are no cycles. Every file must be in
+/// a room of the list.
 #[test]
 fn rooms_import_from_below() {
     let mut found = Vec::new();

@@ -39,7 +39,9 @@ const TOP_LEVEL: &[&str] = &[
 fn lines_are_at_most_100_columns_wide() {
     let mut found = Vec::new();
     let sources = ["crates", "examples", "tests", "benches", ".ci"];
-    for file in sources.into_iter().flat_map(rust_files) {
+    // The expected output of `compile_errors` shows columns of its cases.
+    let is_checked = |file: &File| !file.path.contains("/compile_errors/cases/");
+    for file in sources.into_iter().flat_map(rust_files).filter(is_checked) {
         found.extend(wide_lines(&file, &is_exempt_in_rust(&file.text)));
     }
     let mut texts = documents();

@@ -47,3 +47,12 @@ fn every_file_has_module_documentation() {
     let found: Vec<_> = our_files().into_iter().filter(lacks_docs).map(|file| file.path).collect();
     assert!(found.is_empty(), "no module documentation at the top of {found:?}");
 }
+
+#[test]
+fn a_word_is_not_found_in_a_longer_one() {
+    assert!(mentions("use mio::Poll;", "mio"));
+    assert!(!mentions("a_mio + miocene", "mio"));
+    assert!(mentions("x.await;", ".await"));
+    let file = File { path: String::new(), text: "let url = \"http://h\"; // https".to_owned() };
+    assert_eq!(file.code(), "let url = \"http://h\"; \n");
+}

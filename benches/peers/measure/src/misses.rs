@@ -47,7 +47,13 @@ macro_rules! misses {
                 measure,
                 ..load(
                     concat!("miss_", $name),
-                    concat!("One call in ", $one_in, " waits for ", $length, ". 8 more connections only hit."),
+                    concat!(
+                        "One call in ",
+                        $one_in,
+                        " waits for ",
+                        $length,
+                        ". 8 more connections only hit.",
+                    ),
                     Who::Missing(concat!("/miss?", $target)),
                     jobs,
                 )

@@ -247,7 +247,7 @@ impl Listener {
 }
 
 /// Returns whether an error of `accept` concerns only the connection that would have been accepted.
-pub(crate) fn is_of_one_connection(error: &io::Error) -> bool {
+pub(crate) fn is_connection_error(error: &io::Error) -> bool {
     use io::ErrorKind;
     matches!(
         error.kind(),

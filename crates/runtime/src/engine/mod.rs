@@ -52,7 +52,7 @@ use crate::service::tcp::TcpService;
 const LEADERS_MAX: usize = ExecutionKey::COUNT;
 
 /// What answers the requests.
-pub(crate) enum Answerer {
+pub(crate) enum Backend {
     /// A service, called by the engine.
     Service(Arc<Site>),
     /// The program, which pulls requests from a queue.
@@ -62,7 +62,7 @@ pub(crate) enum Answerer {
     Tcp(Arc<dyn TcpService>),
 }
 
-impl Answerer {
+impl Backend {
     /// Returns the configuration that the service asks for.
     pub(crate) fn config(&self) -> Option<ServerConfig> {
         match self {
@@ -78,7 +78,7 @@ pub(crate) struct Engine {
     pub(crate) config: ServerConfig,
     /// The configured maximum, or less if there are too few file descriptors.
     pub(crate) connections_max: usize,
-    pub(crate) answerer: Answerer,
+    pub(crate) backend: Backend,
     pub(crate) pool: Pool<Task>,
     /// Decides which requests get a thread of the pool. It bounds how many wait, so the pool's own
     /// queue needs no tighter bound.
@@ -105,20 +105,20 @@ pub(crate) struct Engine {
     pub(crate) spare: Mutex<Option<Reservation<Task>>>,
     /// Weak, because a loop's handle has a strong reference to the engine.
     loops: OnceLock<Box<[Weak<LoopHandle>]>>,
-    life: Life,
+    lifecycle: Lifecycle,
 }
 
 /// The progress of the server's shutdown.
 #[derive(Debug, Default)]
-struct Life {
-    state: Mutex<LifeState>,
+struct Lifecycle {
+    state: Mutex<LifecycleState>,
     ended: Condvar,
     is_draining: std::sync::atomic::AtomicBool,
     loops_running: AtomicUsize,
 }
 
 #[derive(Debug, Default)]
-struct LifeState {
+struct LifecycleState {
     drain_deadline: Option<Instant>,
     has_ended: bool,
 }
@@ -128,7 +128,7 @@ impl Engine {
     pub(crate) fn start(
         config: ServerConfig,
         bound: Vec<Bound>,
-        answerer: Answerer,
+        backend: Backend,
     ) -> Result<Arc<Self>> {
         let loops = config.event_loops;
         let connections_max = connections_max(&config);
@@ -156,7 +156,7 @@ impl Engine {
         let engine = Arc::new_cyclic(|engine: &Weak<Self>| Self {
             connections_max,
             config,
-            answerer,
+            backend,
             pool: Pool::new(pool, Task::run),
             seats: seats.telling(Weak::<Self>::clone(engine)),
             memory,
@@ -172,7 +172,7 @@ impl Engine {
             watchdog: Watchdog::new(),
             spare: Mutex::new(None),
             loops: OnceLock::new(),
-            life: Life::default(),
+            lifecycle: Lifecycle::default(),
         });
         let started = |what| move |source| Kind::Start { what, source };
         let mut event_loops = Vec::with_capacity(loops);
@@ -189,7 +189,7 @@ impl Engine {
         let handles: Vec<_> =
             event_loops.iter().map(|event_loop| Arc::clone(event_loop.handle())).collect();
         let _ = engine.loops.set(handles.iter().map(Arc::downgrade).collect());
-        engine.life.loops_running.store(loops, Ordering::SeqCst);
+        engine.lifecycle.loops_running.store(loops, Ordering::SeqCst);
         let name = format!("{}-watchdog", engine.config.thread_name);
         let crowd = Arc::clone(&engine.crowd);
         engine.watchdog.start(name, handles, crowd).map_err(started("the watchdog"))?;
@@ -206,10 +206,10 @@ impl Engine {
 
     /// Returns the first guest of an accepted connection.
     pub(crate) fn first_guest(&self, expects_proxy_header: bool) -> Guest {
-        let guest = match &self.answerer {
-            Answerer::Service(site) => Guest::Http(Http::new(Some(Arc::clone(site)))),
-            Answerer::Program(_) => Guest::Http(Http::new(None)),
-            Answerer::Tcp(service) => Guest::Raw(Box::new(Raw::new(Arc::clone(service)))),
+        let guest = match &self.backend {
+            Backend::Service(site) => Guest::Http(Http::new(Some(Arc::clone(site)))),
+            Backend::Program(_) => Guest::Http(Http::new(None)),
+            Backend::Tcp(service) => Guest::Raw(Box::new(Raw::new(Arc::clone(service)))),
         };
         if expects_proxy_header {
             Guest::Preamble(Box::new(Preamble::before(guest)))
@@ -273,11 +273,11 @@ impl Engine {
 
     #[inline]
     pub(crate) fn is_draining(&self) -> bool {
-        self.life.is_draining.load(Ordering::Relaxed)
+        self.lifecycle.is_draining.load(Ordering::Relaxed)
     }
 
     pub(crate) fn drain_deadline(&self) -> Option<Instant> {
-        self.life.state.lock().drain_deadline
+        self.lifecycle.state.lock().drain_deadline
     }
 
     /// Stops accepting, and lets exchanges that have begun finish within `timeout`. A second call
@@ -285,13 +285,13 @@ impl Engine {
     pub(crate) fn shutdown(&self, timeout: Duration) {
         let deadline = Instant::now() + timeout.min(TIMEOUT_MAX);
         {
-            let mut state = self.life.state.lock();
+            let mut state = self.lifecycle.state.lock();
             let sooner = state.drain_deadline.is_none_or(|current| deadline < current);
             if sooner {
                 state.drain_deadline = Some(deadline);
             }
         }
-        if !self.life.is_draining.swap(true, Ordering::SeqCst) {
+        if !self.lifecycle.is_draining.swap(true, Ordering::SeqCst) {
             tracing::info!(?timeout, "shutting down");
         }
         self.wake_loops();
@@ -306,10 +306,10 @@ impl Engine {
 
     /// Called when a loop has ended. The last one ends the server.
     pub(crate) fn loop_ended(&self) {
-        if self.life.loops_running.fetch_sub(1, Ordering::SeqCst) > 1 {
+        if self.lifecycle.loops_running.fetch_sub(1, Ordering::SeqCst) > 1 {
             return;
         }
-        if let Answerer::Program(queue) = &self.answerer {
+        if let Backend::Program(queue) = &self.backend {
             queue.close();
         }
         // Both refer to this engine: without this, the reference cycle would keep it alive.
@@ -317,23 +317,23 @@ impl Engine {
         drop(self.spare.lock().take());
         self.pool.close();
         self.watchdog.stop();
-        self.life.state.lock().has_ended = true;
-        self.life.ended.notify_all();
+        self.lifecycle.state.lock().has_ended = true;
+        self.lifecycle.ended.notify_all();
         tracing::info!("stopped");
     }
 
     /// Waits until the server has ended.
     pub(crate) fn wait(&self) {
-        let mut state = self.life.state.lock();
+        let mut state = self.lifecycle.state.lock();
         while !state.has_ended {
-            self.life.ended.wait(&mut state);
+            self.lifecycle.ended.wait(&mut state);
         }
     }
 
     pub(crate) fn metrics(&self) -> Metrics {
-        let incoming = match &self.answerer {
-            Answerer::Service { .. } | Answerer::Tcp(_) => 0,
-            Answerer::Program(queue) => queue.len(),
+        let incoming = match &self.backend {
+            Backend::Service { .. } | Backend::Tcp(_) => 0,
+            Backend::Program(queue) => queue.len(),
         };
         let parked = self
             .loops
@@ -352,9 +352,9 @@ impl Engine {
 
     /// Returns the service's name for a route that it has numbered.
     pub(crate) fn route_name(&self, number: u32) -> Option<String> {
-        match &self.answerer {
-            Answerer::Service(site) => site.service.route_name(number),
-            Answerer::Program(_) | Answerer::Tcp(_) => None,
+        match &self.backend {
+            Backend::Service(site) => site.service.route_name(number),
+            Backend::Program(_) | Backend::Tcp(_) => None,
         }
     }
 }

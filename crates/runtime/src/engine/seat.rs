@@ -15,12 +15,12 @@ use crate::execution::key::{ExecutionKey, Route};
 pub(crate) struct Seat {
     /// `None` only if the seat is already given back.
     engine: Option<Arc<Engine>>,
-    of: Of,
+    kind: SeatKind,
 }
 
 /// Which limit a seat counts against.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Of {
+enum SeatKind {
     Route(ExecutionKey),
     /// One of the seats that are reserved for vital requests of all routes.
     Vital,
@@ -29,12 +29,15 @@ enum Of {
 impl Seat {
     /// Wraps a seat that was just taken from `Engine::seats` for a request of this route.
     pub(crate) fn taken(engine: &Arc<Engine>, key: ExecutionKey) -> Self {
-        Self { engine: Some(Arc::clone(engine)), of: Of::Route(key) }
+        Self { engine: Some(Arc::clone(engine)), kind: SeatKind::Route(key) }
     }
 
     /// Takes one of the seats that are reserved for vital requests.
     pub(crate) fn try_take_vital(engine: &Arc<Engine>) -> Option<Self> {
-        engine.seats.enter_vital().then(|| Self { engine: Some(Arc::clone(engine)), of: Of::Vital })
+        engine
+            .seats
+            .enter_vital()
+            .then(|| Self { engine: Some(Arc::clone(engine)), kind: SeatKind::Vital })
     }
 
     /// Takes a seat even beyond the limit, for work that cannot be refused any more.
@@ -52,7 +55,7 @@ impl Seat {
     pub(crate) fn run(self, call: Box<Call>) -> Result<(), Box<Call>> {
         let engine = self.engine.clone();
         let Some(engine) = engine else { return Err(call) };
-        let is_vital = self.of == Of::Vital;
+        let is_vital = self.kind == SeatKind::Vital;
         let task = Task::Call(call, self);
         let submitted =
             if is_vital { engine.pool.submit_urgent(task) } else { engine.pool.submit(task) };
@@ -64,17 +67,17 @@ impl Seat {
 
     /// Returns whether this is a reserved seat for vital requests. A lease must not occupy one.
     pub(crate) fn is_vital(&self) -> bool {
-        self.of == Of::Vital
+        self.kind == SeatKind::Vital
     }
 
     /// Exchanges it for a seat of another route. Returns `false`, and keeps the seat, if that route
     /// may not have one more.
     pub(crate) fn change(&mut self, route: Route) -> bool {
-        let Of::Route(key) = self.of else { return route.is_vital };
+        let SeatKind::Route(key) = self.kind else { return route.is_vital };
         let may = route.key == key
             || self.engine.as_ref().is_some_and(|engine| engine.seats.change(key, route.key));
         if may {
-            self.of = Of::Route(route.key);
+            self.kind = SeatKind::Route(route.key);
         }
         may
     }
@@ -83,22 +86,22 @@ impl Seat {
 impl Drop for Seat {
     fn drop(&mut self) {
         let Some(engine) = self.engine.take() else { return };
-        match self.of {
-            Of::Route(key) => hand_out(&engine, engine.seats.leave(key)),
-            Of::Vital => engine.seats.leave_vital(),
+        match self.kind {
+            SeatKind::Route(key) => start_waiting(&engine, engine.seats.leave(key)),
+            SeatKind::Vital => engine.seats.leave_vital(),
         }
     }
 }
 
 impl Waits for Engine {
     fn permit_is_free(self: Arc<Self>) {
-        hand_out(&self, self.seats.look());
+        start_waiting(&self, self.seats.look());
     }
 }
 
 /// Submits a request that has got a seat to the pool, then all other waiting requests that may have
 /// one.
-pub(crate) fn hand_out(engine: &Arc<Engine>, mut next: Option<(ExecutionKey, Box<Call>)>) {
+pub(crate) fn start_waiting(engine: &Arc<Engine>, mut next: Option<(ExecutionKey, Box<Call>)>) {
     let mut put_back: Vec<Permits> = Vec::new();
     while let Some((key, call)) = next {
         // A loop instead of recursion: each seat and each permit that is dropped here would start
@@ -120,6 +123,6 @@ pub(crate) fn hand_out(engine: &Arc<Engine>, mut next: Option<(ExecutionKey, Box
 
 impl fmt::Debug for Seat {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("Seat").field(&self.of).finish()
+        f.debug_tuple("Seat").field(&self.kind).finish()
     }
 }

@@ -36,7 +36,7 @@ pub(crate) struct Call {
 /// Where the response to a request goes. It owns the connection, which nothing else needs before
 /// the exchange is over. A protocol with several exchanges per connection would put the response
 /// into a mailbox of its guest instead, and notify the connection's loop with
-/// [`Message::Look`](super::event_loop::Message::Look).
+/// [`Message::Notify`](super::event_loop::Message::Notify).
 pub(crate) struct ReplyTo {
     pub(crate) connection: Box<Connection>,
     pub(crate) route: Route,

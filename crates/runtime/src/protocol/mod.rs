@@ -16,13 +16,13 @@
 //!   all       closing                      Linger, Close     ends the write direction, or all
 //!             replaced by another guest    Leave             sends the output, then replaces it
 //!   Preamble  header                       Read              reads the socket
-//!             complete                     Named             records the client's address
+//!             complete                     ClientKnown       records the client's address
 //!   Http      head                         Read              reads; complete heads need no step
 //!             receiving: collected         Read, then Call   calls the handler
 //!             receiving: streamed          Stream            calls the handler, which reads on
 //!             sending from a reader        Pump              reads and sends a piece of the body
 //!             skipping                     Read              reads and discards unread content
-//!   Raw       open                         Read, then Tell   calls the protocol, sends its output
+//!   Raw       open                         Read, then Notify calls the protocol, sends its output
 //!             bytes from other threads     Flush             sends them
 //!             its peer has ended           Wait              waits for threads, or its deadline
 //! ```
@@ -80,7 +80,7 @@ pub(crate) enum Step {
     /// Send the output, then call [`Guest::leave`].
     Leave,
     /// Replace the peer's address by this one, if any, then call [`Guest::leave`].
-    Named(Option<SocketAddr>),
+    ClientKnown(Option<SocketAddr>),
     /// Close the connection, because its PROXY header is missing or malformed.
     RefuseProxy(ProxyError),
     /// Call the handler of a request whose content is complete, then [`Http::respond`].
@@ -90,7 +90,7 @@ pub(crate) enum Step {
     /// Send the next piece of the response body with [`Http::pump`].
     Pump,
     /// Pass an event to the raw protocol with [`Raw::call`].
-    Tell(Event),
+    Notify(Event),
 }
 
 /// What a connection waits for. It determines what is lost if the connection is closed.
@@ -197,7 +197,7 @@ impl Guest {
         }
     }
 
-    /// Takes the successor, after [`Step::Leave`] or [`Step::Named`].
+    /// Takes the successor, after [`Step::Leave`] or [`Step::ClientKnown`].
     #[cold]
     pub(crate) fn leave(&mut self) -> Option<Successor> {
         match self {

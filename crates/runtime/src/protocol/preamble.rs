@@ -25,7 +25,7 @@ impl Preamble {
             Ok(None) => Step::Read,
             Ok(Some(header)) => {
                 buffers.input.consume(header.len);
-                Step::Named(header.source)
+                Step::ClientKnown(header.source)
             }
             Err(error) => Step::RefuseProxy(error),
         }

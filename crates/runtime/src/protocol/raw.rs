@@ -127,17 +127,17 @@ impl Raw {
             }
         }
         if self.has_expired {
-            return Step::Tell(Event::Deadline);
+            return Step::Notify(Event::Deadline);
         }
         if self.notify_drained {
-            return Step::Tell(Event::Drained);
+            return Step::Notify(Event::Drained);
         }
         if buffers.input.len() > self.seen {
-            return Step::Tell(Event::Data);
+            return Step::Notify(Event::Data);
         }
         match self.input {
             Side::Open => Step::Read,
-            Side::Ended => Step::Tell(Event::End),
+            Side::Ended => Step::Notify(Event::End),
             Side::Told => Step::Wait,
         }
     }
@@ -145,7 +145,7 @@ impl Raw {
     #[inline(never)]
     fn step_cold(&mut self, buffers: &mut Buffers) -> Step {
         match &self.stage {
-            Stage::New => Step::Tell(Event::Open),
+            Stage::New => Step::Notify(Event::Open),
             Stage::Open => Step::Again,
             // Closing a socket with unread input, or before further input arrives, resets the
             // connection, and the output may be lost.
@@ -155,12 +155,12 @@ impl Raw {
                 buffers.input.clear();
                 if self.has_expired || self.input != Side::Open { Step::Close } else { Step::Read }
             }
-            Stage::Leaving(_) => self.step_over(buffers),
+            Stage::Leaving(_) => self.step_leaving(buffers),
         }
     }
 
     /// Sends the last bytes of other threads, then leaves.
-    fn step_over(&mut self, buffers: &mut Buffers) -> Step {
+    fn step_leaving(&mut self, buffers: &mut Buffers) -> Step {
         if let Some(mailbox) = self.mailbox.take() {
             if mailbox.take_last(&mut buffers.output) {
                 self.stage = Stage::Closing(Closed::ByProtocol);
@@ -220,14 +220,14 @@ impl Raw {
         if matches!(asked.end, Some(End::Succeed(_))) {
             // Input that it got with the end belongs to the successor.
             used = if event == Event::End { 0 } else { used };
-            self.succeed(asked);
+            self.replace_protocol(asked);
         }
         used
     }
 
     /// Replaces the protocol by its successor. This runs the program's code.
     #[cold]
-    fn succeed(&mut self, asked: &mut Asked) {
+    fn replace_protocol(&mut self, asked: &mut Asked) {
         let Some(End::Succeed(successor)) = asked.end.take() else { return };
         *asked = Asked {
             sent_back: asked.sent_back,
@@ -304,9 +304,9 @@ impl Raw {
             self.pace = None;
         }
         match end {
-            Some(end) => self.end_as(end, event),
+            Some(end) => self.apply_end(end, event),
             None if is_succeeded => {
-                self.begin_anew();
+                self.restart();
                 return Borrowed(sent_back);
             }
             None if unread == 0 => {}
@@ -320,7 +320,7 @@ impl Raw {
     }
 
     /// Applies the protocol's request to end.
-    fn end_as(&mut self, end: End, event: Event) {
+    fn apply_end(&mut self, end: End, event: Event) {
         match end {
             End::Close => self.close(match self.input {
                 Side::Open if event == Event::Deadline => Closed::TimedOut,
@@ -331,7 +331,7 @@ impl Raw {
             End::Detach(handler) => {
                 self.stage = Stage::Leaving(Successor::Thread(handler, self.route.key))
             }
-            End::Http(site) => self.stage = Stage::Leaving(as_http(site)),
+            End::Http(site) => self.stage = Stage::Leaving(http_successor(site)),
             // Handled by `call` already.
             End::Succeed(_) => {}
         }
@@ -352,7 +352,7 @@ impl Raw {
 
     /// Starts over with the successor, which has not had any event.
     #[cold]
-    fn begin_anew(&mut self) {
+    fn restart(&mut self) {
         self.stage = Stage::New;
         self.seen = 0;
         self.pace = None;
@@ -467,6 +467,6 @@ impl fmt::Debug for Raw {
 }
 
 /// Returns HTTP with this service, in the state of a new connection.
-fn as_http(site: Arc<Site>) -> Successor {
+fn http_successor(site: Arc<Site>) -> Successor {
     Successor::Guest(Guest::Http(Http::new(Some(site))))
 }

@@ -10,7 +10,7 @@ use crate::buffers::{Buffers, Content as Unread};
 use crate::config::ServerConfig;
 use crate::execution::key::Route;
 use crate::protocol::Step;
-use crate::protocol::http::{Http, Responded, Streaming, Taking};
+use crate::protocol::http::{ContentPlan, Http, Responded, Streaming};
 use crate::service::body::{Body, StreamLeft, StreamReturn, Streamed};
 use crate::service::panics::take_caught;
 use crate::service::request::Request;
@@ -100,9 +100,9 @@ impl Exchange<'_> {
             | Step::Leave
             | Step::Flush
             | Step::Wait
-            | Step::Named(_)
+            | Step::ClientKnown(_)
             | Step::RefuseProxy(_)
-            | Step::Tell(_) => return false,
+            | Step::Notify(_) => return false,
         }
         true
     }
@@ -120,8 +120,8 @@ impl Exchange<'_> {
         } else if request.head().framing().has_content() {
             // No other connection shares the budget.
             let memory = Memory::new(Some(usize::MAX));
-            let taking = Taking::of(&plan, self.config, false, &memory);
-            self.http.begin_content(request, route, &taking, buffers, self.config);
+            let content_plan = ContentPlan::of(&plan, self.config, false, &memory);
+            self.http.begin_content(request, route, &content_plan, buffers, self.config);
         } else {
             self.call(request, route, None, buffers);
         }

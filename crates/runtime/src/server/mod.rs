@@ -18,7 +18,7 @@ use self::incoming::Incoming;
 use crate::config::{INCOMING_CAPACITY, ServerConfig};
 use crate::engine::incoming::IncomingRequest;
 use crate::engine::listener::{self, Bound};
-use crate::engine::{Answerer, Engine};
+use crate::engine::{Backend, Engine};
 use crate::error::{Error, Kind, Result};
 use crate::metrics::Metrics;
 use crate::queue::{MessageQueue, RecvError};
@@ -96,7 +96,7 @@ impl Server {
     ///
     /// If the engine cannot start, or serves already.
     pub fn serve(&self, service: impl Service) -> Result<()> {
-        let engine = self.start(Answerer::Service(Arc::new(Site::new(service))), None)?;
+        let engine = self.start(Backend::Service(Arc::new(Site::new(service))), None)?;
         engine.wait();
         Ok(())
     }
@@ -108,7 +108,7 @@ impl Server {
     ///
     /// As [`serve`](Self::serve).
     pub fn spawn(&self, service: impl Service) -> Result<()> {
-        self.start(Answerer::Service(Arc::new(Site::new(service))), None).map(drop)
+        self.start(Backend::Service(Arc::new(Site::new(service))), None).map(drop)
     }
 
     /// Serves a raw TCP service until the server has shut down. Connections do not speak HTTP,
@@ -125,7 +125,7 @@ impl Server {
     ///
     /// If the server is serving already, or a thread, a poller or a listener cannot be made.
     pub fn serve_tcp(&self, service: impl TcpService) -> Result<()> {
-        let engine = self.start(Answerer::Tcp(Arc::new(service)), None)?;
+        let engine = self.start(Backend::Tcp(Arc::new(service)), None)?;
         engine.wait();
         Ok(())
     }
@@ -137,7 +137,7 @@ impl Server {
     ///
     /// If the server is serving already, or a thread, a poller or a listener cannot be made.
     pub fn spawn_tcp(&self, service: impl TcpService) -> Result<()> {
-        self.start(Answerer::Tcp(Arc::new(service)), None).map(drop)
+        self.start(Backend::Tcp(Arc::new(service)), None).map(drop)
     }
 
     /// Waits until the server has shut down. Returns at once if the server is not serving.
@@ -218,14 +218,14 @@ impl Server {
 
     fn start(
         &self,
-        answerer: Answerer,
+        backend: Backend,
         requests: Option<MessageQueue<IncomingRequest>>,
     ) -> Result<Arc<Engine>> {
         let mut state = self.shared.state.lock();
         match std::mem::replace(&mut *state, State::Ended) {
             State::Bound { config, bound } => {
-                let config = choose_config(config, answerer.config());
-                let engine = Engine::start(config, bound, answerer)?;
+                let config = choose_config(config, backend.config());
+                let engine = Engine::start(config, bound, backend)?;
                 *state = State::Serving { engine: Arc::clone(&engine), requests };
                 Ok(engine)
             }
@@ -247,7 +247,7 @@ impl Server {
             State::Ended => return Err(RecvError::Closed),
         };
         let requests = MessageQueue::new(capacity);
-        match self.start(Answerer::Program(requests.clone()), Some(requests.clone())) {
+        match self.start(Backend::Program(requests.clone()), Some(requests.clone())) {
             Ok(_) => Ok(requests),
             // Another thread has started the engine meanwhile.
             Err(error) if error.is_already_serving() => match &*self.shared.state.lock() {

@@ -5,7 +5,7 @@
 //! and for how long.
 
 pub(crate) mod deadlines;
-pub(crate) mod table;
+pub(crate) mod slab;
 pub(crate) mod unsent;
 
 use std::fmt;
@@ -41,7 +41,7 @@ pub(crate) struct Connection {
     pub(crate) leftover_charge: Charge,
     /// Bytes that the socket has not taken yet.
     pub(crate) unsent: Option<Box<Unsent>>,
-    pub(crate) home: Arc<LoopHandle>,
+    pub(crate) loop_handle: Arc<LoopHandle>,
     pub(crate) token: usize,
     mode: Mode,
     /// When it expires if its peer does nothing.
@@ -77,7 +77,7 @@ enum Mode {
 impl Connection {
     pub(crate) fn new(
         accepted: Accepted,
-        home: Arc<LoopHandle>,
+        loop_handle: Arc<LoopHandle>,
         token: usize,
         deadline: Instant,
     ) -> Self {
@@ -86,11 +86,11 @@ impl Connection {
             transport,
             peer,
             place,
-            guest: home.engine.first_guest(expects_proxy_header),
+            guest: loop_handle.engine.first_guest(expects_proxy_header),
             leftover: Content::default(),
             leftover_charge: Charge::default(),
             unsent: None,
-            home,
+            loop_handle,
             token,
             mode: Mode::Unregistered,
             deadline,
@@ -109,8 +109,8 @@ impl Connection {
     }
 
     #[inline]
-    pub(crate) fn home(&self) -> &Arc<LoopHandle> {
-        &self.home
+    pub(crate) fn loop_handle(&self) -> &Arc<LoopHandle> {
+        &self.loop_handle
     }
 
     /// Registers the connection's interest with its loop's poller. Costs a system call only if the
@@ -133,7 +133,7 @@ impl Connection {
             (Mode::Reading, Interest::READABLE)
         };
         self.release_hold()?;
-        let registry = self.home.registry();
+        let registry = self.loop_handle.registry();
         if self.mode == Mode::Unregistered {
             self.transport.register(registry, Token(self.token), interest)?;
         } else {
@@ -166,7 +166,7 @@ impl Connection {
     pub(crate) fn note_for_lease(&mut self, has_blocked: bool) {
         self.lease.note(has_blocked);
         if self.lease.is_blocking() != self.crowd.is_some() {
-            self.crowd = self.lease.is_blocking().then(|| self.home.engine.crowd.join());
+            self.crowd = self.lease.is_blocking().then(|| self.loop_handle.engine.crowd.join());
         }
     }
 
@@ -178,7 +178,7 @@ impl Connection {
     /// Deregisters the connection from its loop's poller.
     pub(crate) fn unwatch(&mut self) -> io::Result<()> {
         if matches!(self.mode, Mode::Reading | Mode::ReadingAndWriting) {
-            self.transport.deregister(self.home.registry())?;
+            self.transport.deregister(self.loop_handle.registry())?;
             self.mode = Mode::Unregistered;
         }
         Ok(())

@@ -157,7 +157,7 @@ impl Connection {
     /// Returns whether the kept bytes are not short and the memory budget is used up.
     fn is_too_much(&self) -> bool {
         let own = self.unsent.as_ref().map_or(0, |unsent| unsent.charge.bytes());
-        own > SHORT_BYTES && self.home.engine.memory.is_used_up()
+        own > SHORT_BYTES && self.loop_handle.engine.memory.is_used_up()
     }
 
     /// Writes as much as the socket takes, regardless of turns. Fails if bytes remain, because
@@ -221,7 +221,7 @@ impl Connection {
         let content = content.slice((written - of_head)..);
         let own = head.len() + if is_own { content.len() } else { 0 };
         unsent.parts.extend([head, content].into_iter().filter(|part| !part.is_empty()));
-        unsent.charge.add(&self.home.engine.memory, own);
+        unsent.charge.add(&self.loop_handle.engine.memory, own);
     }
 
     fn flush_unsent(&mut self, now: Instant) -> io::Result<Flushed> {

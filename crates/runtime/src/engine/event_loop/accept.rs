@@ -9,14 +9,14 @@ use mio::Token;
 use super::{EventLoop, FIRST_LISTENER, Message};
 use crate::budget::refusal::Refusal;
 use crate::engine::connection::Connection;
-use crate::engine::listener::{Accepted, Listener, is_of_one_connection, is_out_of_descriptors};
+use crate::engine::listener::{Accepted, Listener, is_connection_error, is_out_of_descriptors};
 use crate::transport::Peer;
 
 /// Maximum number of connections accepted in a row before ready connections are served.
 const ACCEPTS_MAX: usize = 64;
 
 /// How long a loop stops accepting after an error that persists, such as a lack of descriptors.
-pub(super) const ACCEPT_REST: Duration = Duration::from_millis(100);
+pub(super) const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
 #[derive(Debug)]
 pub(super) struct Accepting {
@@ -75,11 +75,11 @@ impl EventLoop {
                         self.listeners.remove(index);
                     }
                 }
-                Err(error) if is_of_one_connection(&error) => {}
+                Err(error) if is_connection_error(&error) => {}
                 Err(error) => {
                     self.handle.engine.counters.accept_errors.increment();
                     if !(is_out_of_descriptors(&error) && self.make_room(now)) {
-                        self.rest_after(&error, now);
+                        self.pause_accepting(&error, now);
                         return None;
                     }
                 }
@@ -91,13 +91,13 @@ impl EventLoop {
     /// Stops accepting for a while. The poller does not report the backlog again, so it is tried
     /// again after that time.
     #[cold]
-    fn rest_after(&mut self, error: &io::Error, now: Instant) {
-        self.accept_again_at = Some(now + ACCEPT_REST);
+    fn pause_accepting(&mut self, error: &io::Error, now: Instant) {
+        self.accept_again_at = Some(now + ACCEPT_PAUSE);
         if is_out_of_descriptors(error) {
             self.ask_for_room();
         }
         if let Some(left_out) = self.handle.engine.accept_log.admit() {
-            tracing::warn!(%error, pause = ?ACCEPT_REST, left_out, "accepting pauses after an error");
+            tracing::warn!(%error, pause = ?ACCEPT_PAUSE, left_out, "accepting pauses");
         }
     }
 
@@ -110,7 +110,7 @@ impl EventLoop {
         if engine.counters.connections.get() < connections_max as u64 || self.make_room(now) {
             return true;
         }
-        self.accept_again_at = Some(now + ACCEPT_REST);
+        self.accept_again_at = Some(now + ACCEPT_PAUSE);
         self.ask_for_room();
         if let Some(left_out) = self.handle.engine.full_log.admit() {
             tracing::warn!(
@@ -126,9 +126,10 @@ impl EventLoop {
     /// after another until one succeeds.
     #[cold]
     fn ask_for_room(&mut self) {
-        if let Some(other) = self.handle.engine.fuller_loop(&self.handle, self.asked_in_vain) {
+        if let Some(other) = self.handle.engine.fuller_loop(&self.handle, self.failed_room_requests)
+        {
             other.send(Message::MakeRoom(Arc::clone(&self.handle)));
-            self.asked_in_vain += 1;
+            self.failed_room_requests += 1;
         }
     }
 

@@ -28,7 +28,7 @@ pub(crate) enum Message {
     /// A connection that was taken is closed, or no longer belongs to the engine.
     Closed(usize),
     /// Other threads have put bytes into a connection's mailbox.
-    Look(usize),
+    Notify(usize),
     /// A request has waited too long for a thread.
     Late(Box<Call>),
     /// A connection that another loop accepted beyond its share.
@@ -116,7 +116,7 @@ impl LoopHandle {
     /// Returns a connection to its loop. The loop is woken only if it would otherwise sleep past
     /// the connection's deadline, or the connection has missed readiness. In all other cases an
     /// event of the connection wakes the loop.
-    pub(crate) fn send_back(&self, connection: Box<Connection>) {
+    pub(crate) fn return_parked(&self, connection: Box<Connection>) {
         let deadline = self.time(connection.deadline);
         // While memory is short, the loop must check what this connection holds.
         if self.engine.is_draining() || self.engine.memory.is_pressed() {
@@ -220,7 +220,7 @@ impl Watched for LoopHandle {
 
 impl Look for LoopHandle {
     fn look(&self, token: usize) {
-        self.send(Message::Look(token));
+        self.send(Message::Notify(token));
     }
 }
 

@@ -5,8 +5,8 @@
 
 mod accept;
 mod handle;
+mod memory_pressure;
 mod ready;
-mod relieve;
 mod shed;
 mod traffic;
 
@@ -24,9 +24,9 @@ use crate::clock::Clock;
 use crate::engine::Engine;
 use crate::engine::connection::Connection;
 use crate::engine::connection::deadlines::Deadlines;
-use crate::engine::connection::table::{Missed, Table};
+use crate::engine::connection::slab::{Missed, Slab};
 use crate::engine::listener::Accepted;
-use crate::engine::seat::hand_out;
+use crate::engine::seat::start_waiting;
 use crate::engine::task::Call;
 use crate::execution::doze::FOR_EVER;
 use crate::execution::key::ExecutionKey;
@@ -66,7 +66,7 @@ pub(crate) struct EventLoop {
     yielded: VecDeque<Yielded>,
     yielded_in_row: usize,
     inbox: Receiver<Message>,
-    table: Table<Connection>,
+    slab: Slab<Connection>,
     deadlines: Deadlines,
     listeners: Vec<Accepting>,
     accept_again_at: Option<Instant>,
@@ -75,11 +75,11 @@ pub(crate) struct EventLoop {
     /// Connections that may be closed to make room.
     candidates: Candidates,
     /// How many other loops were asked in a row to close a connection, without success.
-    asked_in_vain: usize,
+    failed_room_requests: usize,
     accepts_in_row: usize,
     full_batches: u32,
     /// When to look again for connections to expire, while memory is short.
-    relieve_again_at: Option<Instant>,
+    pressure_check_at: Option<Instant>,
     is_draining: bool,
     /// What this loop has measured of each route.
     routes: Box<[OnLoop]>,
@@ -104,7 +104,7 @@ pub(crate) enum Readiness {
     /// As `Io`, and the peer has closed its direction, so a read will report the end.
     IoAndEnd,
     /// Other threads have put bytes into its mailbox.
-    Look,
+    Notified,
     /// Its deadline has passed.
     Expired,
     /// The server is shutting down.
@@ -137,16 +137,16 @@ impl EventLoop {
             yielded: VecDeque::new(),
             yielded_in_row: 0,
             inbox,
-            table: Table::new(),
+            slab: Slab::new(),
             deadlines: Deadlines::default(),
             listeners: Vec::new(),
             accept_again_at: None,
             waiting: None,
             candidates: Candidates::default(),
-            asked_in_vain: 0,
+            failed_room_requests: 0,
             accepts_in_row: 0,
             full_batches: 0,
-            relieve_again_at: None,
+            pressure_check_at: None,
             is_draining: false,
             routes: vec![OnLoop::default(); ExecutionKey::COUNT].into_boxed_slice(),
             traffic: Traffic::default(),
@@ -164,7 +164,7 @@ impl EventLoop {
         while let Some(Ready { token, readiness }) = self.ready.pop() {
             // For a connection that is taken, the slab records it as missed.
             let said = if readiness == Readiness::IoAndEnd { Missed::IoAndEnd } else { Missed::Io };
-            if let Some(connection) = self.table.take(token, said) {
+            if let Some(connection) = self.slab.take(token, said) {
                 return Turn::Serve(connection, readiness);
             }
         }
@@ -202,7 +202,7 @@ impl EventLoop {
             self.deadlines.add(deadline, connection.token());
             connection.listed_at = Some(deadline);
         }
-        self.table.park(connection.token(), connection);
+        self.slab.park(connection.token(), connection);
     }
 
     /// Parks a connection until its next turn, after the others that are ready.
@@ -220,10 +220,10 @@ impl EventLoop {
             // A connection that became ready in the meantime was served for that. If it yielded
             // again, it has a newer entry.
             let is_current =
-                self.table.parked_mut(token).is_some_and(|connection| connection.yields == number);
+                self.slab.parked_mut(token).is_some_and(|connection| connection.yields == number);
             if is_current {
                 self.yielded_in_row += 1;
-                return self.table.take(token, Missed::Io);
+                return self.slab.take(token, Missed::Io);
             }
         }
         None
@@ -248,7 +248,7 @@ impl EventLoop {
 
     /// Frees the entry of a connection that has ended.
     pub(crate) fn release(&mut self, token: usize) {
-        self.table.release(token);
+        self.slab.release(token);
         self.handle.connections.fetch_sub(1, Ordering::Relaxed);
         self.handle.engine.counters.connections.decrement();
         if self.waiting.is_some() {
@@ -259,15 +259,15 @@ impl EventLoop {
     fn adopt(&mut self, accepted: Accepted, now: Instant) -> Box<Connection> {
         let engine = &self.handle.engine;
         engine.counters.connections.increment();
-        let token = self.table.reserve();
+        let token = self.slab.reserve();
         let deadline = now + engine.config.head_timeout;
         Box::new(Connection::new(accepted, Arc::clone(&self.handle), token, deadline))
     }
 
     /// Passes readiness that was missed while the connection was taken on to the connection: the
     /// poller's events reached only the slab. Returns whether there was any.
-    pub(crate) fn tell_missed(&mut self, connection: &mut Connection) -> bool {
-        let missed = self.table.take_missed(connection.token());
+    pub(crate) fn apply_missed(&mut self, connection: &mut Connection) -> bool {
+        let missed = self.slab.take_missed(connection.token());
         connection.can_read |= missed != Missed::Nothing;
         connection.has_end |= missed == Missed::IoAndEnd;
         missed != Missed::Nothing
@@ -277,7 +277,7 @@ impl EventLoop {
     fn receive(&mut self, message: Message, now: Instant) -> Option<Turn> {
         match message {
             Message::Returned(mut connection) => {
-                if self.tell_missed(&mut connection) || self.is_draining {
+                if self.apply_missed(&mut connection) || self.is_draining {
                     return Some(Turn::Serve(connection, Readiness::Io));
                 }
                 self.park(connection, now);
@@ -287,12 +287,12 @@ impl EventLoop {
                 self.release(token);
                 None
             }
-            Message::Look(token) => {
-                Some(Turn::Serve(self.table.take(token, Missed::Io)?, Readiness::Look))
+            Message::Notify(token) => {
+                Some(Turn::Serve(self.slab.take(token, Missed::Io)?, Readiness::Notified))
             }
             Message::Adopt(accepted) => Some(Turn::Serve(self.adopt(accepted, now), Readiness::Io)),
             Message::Late(mut call) => {
-                self.tell_missed(&mut call.reply_to.connection);
+                self.apply_missed(&mut call.reply_to.connection);
                 Some(Turn::Refuse(call))
             }
             Message::MakeRoom(asker) => {
@@ -303,14 +303,14 @@ impl EventLoop {
             }
             Message::RoomMade => {
                 self.accept_again_at = None;
-                self.asked_in_vain = 0;
+                self.failed_room_requests = 0;
                 None
             }
         }
     }
 
     fn wait(&mut self, clock: &mut Clock) {
-        self.handle.parked.store(self.table.parked_len(), Ordering::Relaxed);
+        self.handle.parked.store(self.slab.parked_len(), Ordering::Relaxed);
         if self.requests > 0 {
             let requests = std::mem::take(&mut self.requests);
             self.traffic.count(requests);
@@ -321,15 +321,15 @@ impl EventLoop {
         if let Some(late_in) = self.handle.engine.pool.nudge() {
             timeout = Some(timeout.map_or(late_in, |timeout| timeout.min(late_in)));
         }
-        if let Some(late_in) = self.send_late_home() {
+        if let Some(late_in) = self.return_late_calls() {
             timeout = Some(timeout.map_or(late_in, |timeout| timeout.min(late_in)));
         }
-        if let Some(relief_in) = self.relieve(clock.now()) {
-            timeout = Some(timeout.map_or(relief_in, |timeout| timeout.min(relief_in)));
+        if let Some(check_in) = self.expire_under_pressure(clock.now()) {
+            timeout = Some(timeout.map_or(check_in, |timeout| timeout.min(check_in)));
         }
         // A taken connection with missed readiness must be served as soon as it is returned.
         let until = match timeout {
-            Some(timeout) if !self.table.has_missed() => self.handle.time(clock.now() + timeout),
+            Some(timeout) if !self.slab.has_missed() => self.handle.time(clock.now() + timeout),
             _ => FOR_EVER,
         };
         let (inbox, yielded, handle) = (&self.inbox, &self.yielded, &self.handle);
@@ -349,7 +349,7 @@ impl EventLoop {
             || handle.engine.watchdog.wake(),
         );
         clock.refresh();
-        self.traffic.look(clock.now());
+        self.traffic.update(clock.now());
         if let Err(error) = result {
             if error.kind() != io::ErrorKind::Interrupted {
                 tracing::error!(%error, "the poller failed");
@@ -372,15 +372,15 @@ impl EventLoop {
 
     /// Sends each request that has waited too long for a thread to its own loop, which refuses it.
     /// Returns how long until the next one expires.
-    fn send_late_home(&self) -> Option<Duration> {
+    fn return_late_calls(&self) -> Option<Duration> {
         let (late, next) = self.handle.engine.seats.expired();
         if !late.is_empty() {
             // The request that is first now may need less than the one before it.
-            hand_out(&self.handle.engine, self.handle.engine.seats.next());
+            start_waiting(&self.handle.engine, self.handle.engine.seats.next());
         }
         for call in late {
-            let home = Arc::clone(call.reply_to.connection.home());
-            home.send(Message::Late(call));
+            let loop_handle = Arc::clone(call.reply_to.connection.loop_handle());
+            loop_handle.send(Message::Late(call));
         }
         next
     }
@@ -407,7 +407,7 @@ impl EventLoop {
                 }
                 continue;
             }
-            self.traffic.meet(token);
+            self.traffic.record_event(token);
             let ended = event.is_read_closed() || event.is_error();
             let readiness = if ended { Readiness::IoAndEnd } else { Readiness::Io };
             self.ready.push(token, readiness);
@@ -417,7 +417,7 @@ impl EventLoop {
 
     fn expire(&mut self, now: Instant) {
         while let Some((at, token)) = self.deadlines.pop_due(now) {
-            let Some(connection) = self.table.parked_mut(token) else { continue };
+            let Some(connection) = self.slab.parked_mut(token) else { continue };
             if connection.listed_at != Some(at) {
                 continue;
             }
@@ -443,19 +443,19 @@ impl EventLoop {
         for accepting in &mut self.listeners {
             accepting.is_ready = true;
         }
-        for (token, _) in self.table.parked() {
+        for (token, _) in self.slab.parked() {
             self.ready.push(token, Readiness::Drain);
         }
     }
 
     fn has_drained(&self, now: Instant) -> bool {
-        if self.listeners.is_empty() && self.waiting.is_none() && self.table.len() == 0 {
+        if self.listeners.is_empty() && self.waiting.is_none() && self.slab.len() == 0 {
             return true;
         }
         let is_late = self.handle.engine.drain_deadline().is_some_and(|deadline| deadline <= now);
         if is_late {
             tracing::warn!(
-                connections = self.table.len(),
+                connections = self.slab.len(),
                 "the drain deadline has passed: closing the remaining connections"
             );
         }
@@ -473,6 +473,6 @@ impl Drop for EventLoop {
 
 impl fmt::Debug for EventLoop {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("EventLoop").field("connections", &self.table.len()).finish_non_exhaustive()
+        f.debug_struct("EventLoop").field("connections", &self.slab.len()).finish_non_exhaustive()
     }
 }

@@ -9,7 +9,7 @@ use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
 use super::EventLoop;
-use super::accept::ACCEPT_REST;
+use super::accept::ACCEPT_PAUSE;
 use crate::engine::connection::Connection;
 use crate::protocol::Waiting;
 
@@ -60,7 +60,7 @@ impl EventLoop {
     /// Closes the first candidate that was not used since it was selected.
     fn shed_candidate(&mut self) -> bool {
         while let Some(Candidate { deadline, token, .. }) = self.candidates.queue.pop_front() {
-            let Some(connection) = self.table.parked_mut(token) else { continue };
+            let Some(connection) = self.slab.parked_mut(token) else { continue };
             let has_moved = connection.deadline != deadline
                 || connection.waits_for() == Waiting::Other
                 // It has sent a request that the poller has not reported yet.
@@ -68,7 +68,7 @@ impl EventLoop {
             if has_moved {
                 continue;
             }
-            drop(self.table.take(token, super::Missed::Nothing));
+            drop(self.slab.take(token, super::Missed::Nothing));
             self.release(token);
             let engine = &self.handle.engine;
             engine.counters.connections_shed.increment();
@@ -89,7 +89,7 @@ impl EventLoop {
     fn scan(&mut self, now: Instant) {
         let config = &self.handle.engine.config;
         let (mut idle, mut unfinished) = (Vec::new(), Vec::new());
-        for (token, connection) in self.table.parked() {
+        for (token, connection) in self.slab.parked() {
             let (named, timeout, time_min) = match connection.waits_for() {
                 Waiting::Idle => (&mut idle, config.keep_alive_timeout, IDLE_MIN),
                 Waiting::Head => (&mut unfinished, config.head_timeout, UNFINISHED_MIN),
@@ -101,7 +101,7 @@ impl EventLoop {
                 named.push(Candidate { since, deadline, token });
             }
         }
-        let wanted = (self.table.len() / CANDIDATES_SHARE).max(CANDIDATES_MIN);
+        let wanted = (self.slab.len() / CANDIDATES_SHARE).max(CANDIDATES_MIN);
         let mut named = if idle.is_empty() { unfinished } else { idle };
         let has_found_few = named.len() < wanted;
         if named.len() > wanted {
@@ -110,7 +110,7 @@ impl EventLoop {
         }
         named.sort_unstable();
         self.candidates.queue = named.into();
-        self.candidates.scan_again_at = has_found_few.then(|| now + ACCEPT_REST);
+        self.candidates.scan_again_at = has_found_few.then(|| now + ACCEPT_PAUSE);
     }
 }
 

@@ -30,7 +30,7 @@ impl Traffic {
 
     /// Records an event of a connection.
     #[inline]
-    pub(super) fn meet(&mut self, token: usize) {
+    pub(super) fn record_event(&mut self, token: usize) {
         if self.last != Some(token) {
             self.is_shared |= self.last.is_some();
             self.last = Some(token);
@@ -39,7 +39,7 @@ impl Traffic {
 
     /// Ends the window if it was long enough.
     #[inline]
-    pub(super) fn look(&mut self, now: Instant) {
+    pub(super) fn update(&mut self, now: Instant) {
         match self.window_began {
             Some(began) if now.saturating_duration_since(began) < WINDOW => {}
             began => self.begin_anew(began, now),
@@ -66,12 +66,12 @@ mod tests {
     fn after(tokens: &[usize], time: Duration) -> u32 {
         let mut traffic = Traffic::default();
         let began = Instant::now();
-        traffic.look(began);
+        traffic.update(began);
         for token in tokens {
-            traffic.meet(*token);
+            traffic.record_event(*token);
             traffic.count(1);
         }
-        traffic.look(began + time);
+        traffic.update(began + time);
         traffic.per_second()
     }
 

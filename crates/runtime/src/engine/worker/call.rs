@@ -7,7 +7,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use filoplume_http1::{CloseReason, RequestHead};
 
-use super::run::{Conduct, run};
+use super::run::{CallOutcome, run};
 use super::{Flow, Outcome, Worker};
 use crate::budget::permits::Permits;
 use crate::buffers::OUTPUT_BYTES;
@@ -16,7 +16,7 @@ use crate::engine::seat::Seat;
 use crate::engine::task::{Call, ReplyTo};
 use crate::execution::key::{ExecutionKey, Route};
 use crate::execution::routes::Called;
-use crate::protocol::http::{Responded, Taking};
+use crate::protocol::http::{ContentPlan, Responded};
 use crate::service::body::StreamReturn;
 use crate::service::request::Request;
 use crate::service::response::Response;
@@ -65,8 +65,8 @@ impl Worker<'_> {
         if let Some(http) = connection.guest.as_http_mut() {
             let config = &self.engine.config;
             let is_crowded = self.engine.streams.are_crowded();
-            let taking = Taking::of(&plan, config, is_crowded, &self.engine.memory);
-            http.begin_content(request, route, &taking, self.buffers, config);
+            let content_plan = ContentPlan::of(&plan, config, is_crowded, &self.engine.memory);
+            http.begin_content(request, route, &content_plan, self.buffers, config);
         }
         Continue(connection)
     }
@@ -190,12 +190,13 @@ impl Worker<'_> {
         let mut response = None;
         if let Some(site) = connection.guest.as_http().and_then(|http| http.site()) {
             let Self { engine, lead, clocks, .. } = self;
-            let (_, conduct) = run(lead, clocks, engine, &connection.home, route, || {
-                if let Some(request) = request.take() {
-                    response = Some(site.service.call(request));
-                }
-            });
-            self.take_note(connection, conduct);
+            let (_, call_outcome) =
+                run(lead, clocks, engine, &connection.loop_handle, route, || {
+                    if let Some(request) = request.take() {
+                        response = Some(site.service.call(request));
+                    }
+                });
+            self.record_call(connection, call_outcome);
         }
         if self.permit.is_some() {
             self.give_permit_back();
@@ -224,16 +225,16 @@ impl Worker<'_> {
 
     /// Records whether the connection's request blocked, for its lease, and refreshes the clock.
     #[inline(always)]
-    pub(super) fn take_note(&mut self, connection: &mut Connection, conduct: Conduct) {
-        match conduct {
-            Conduct::Inline => return,
-            Conduct::Quick => connection.note_for_lease(false),
-            Conduct::Blocked => {
+    pub(super) fn record_call(&mut self, connection: &mut Connection, call_outcome: CallOutcome) {
+        match call_outcome {
+            CallOutcome::Inline => return,
+            CallOutcome::Quick => connection.note_for_lease(false),
+            CallOutcome::Blocked => {
                 connection.note_for_lease(true);
                 if let Some(event_loop) = &mut self.lead {
                     // Other threads have led the loop meanwhile, and the connection was taken all
                     // the time.
-                    event_loop.tell_missed(connection);
+                    event_loop.apply_missed(connection);
                 }
             }
         }

@@ -6,8 +6,8 @@
 //! event loops and protocols.
 
 mod call;
+mod handoff;
 mod lease;
-mod pass_on;
 mod raw;
 mod read;
 mod run;
@@ -57,7 +57,7 @@ pub(crate) enum Outcome {
     /// It is closed.
     Closed(Box<Connection>),
     /// It has another owner already.
-    Away,
+    Moved,
 }
 
 /// Whether a thread continues with its connection.
@@ -104,7 +104,7 @@ pub(crate) fn follow(
     work: impl FnOnce(&mut Worker<'_>, Box<Connection>) -> Outcome,
 ) -> Option<io::Error> {
     let mut buffers = Buffers::take();
-    let engine = Arc::clone(&connection.home().engine);
+    let engine = Arc::clone(&connection.loop_handle().engine);
     #[cfg(all(test, target_os = "linux"))]
     buffers.clock.jumps.clone_from(&engine.config.jumps);
     let clocks = std::mem::take(&mut buffers.clocks);
@@ -118,13 +118,13 @@ pub(crate) fn follow(
         error: None,
     };
     let connection = worker.load(connection);
-    let (home, token) = (Arc::clone(connection.home()), connection.token());
+    let (loop_handle, token) = (Arc::clone(connection.loop_handle()), connection.token());
     if let Ok(outcome) = catch_unwind(AssertUnwindSafe(|| work(&mut worker, connection))) {
         worker.put(outcome);
     } else {
         // As for a leader. The connection's loop frees its entry.
         worker.engine.note_panic("a panic outside of a handler's call: its connection is lost");
-        home.send(Message::Closed(token));
+        loop_handle.send(Message::Closed(token));
     }
     let error = worker.error.take();
     let clocks = std::mem::take(&mut worker.clocks);
@@ -173,7 +173,7 @@ impl Worker<'_> {
                 connection.has_end = true;
                 self.serve(connection)
             }
-            Readiness::Look => self.serve(connection),
+            Readiness::Notified => self.serve(connection),
             Readiness::Expired if connection.deadline > self.buffers.clock.now() => {
                 let flow = self.wait_cold(connection);
                 self.serve_on(flow)
@@ -249,7 +249,7 @@ impl Worker<'_> {
     fn park(&mut self, connection: Box<Connection>) {
         match &mut self.lead {
             Some(event_loop) => event_loop.park(connection, self.buffers.clock.now()),
-            None => send_back(connection),
+            None => return_parked(connection),
         }
     }
 
@@ -261,26 +261,26 @@ impl Worker<'_> {
             self.end_lease(connection);
         }
         match (outcome, &mut self.lead) {
-            (Outcome::Away, _) => {}
+            (Outcome::Moved, _) => {}
             (Outcome::Parked(connection), _) => self.park(connection),
             (Outcome::Yielded(connection), Some(event_loop)) => {
                 event_loop.requeue(connection, self.buffers.clock.now());
             }
-            (Outcome::Yielded(connection), None) => send_home(connection),
+            (Outcome::Yielded(connection), None) => return_now(connection),
             (Outcome::Closed(connection), _) => {
-                let home = Arc::clone(connection.home());
+                let loop_handle = Arc::clone(connection.loop_handle());
                 let token = connection.token();
                 drop(connection);
-                self.release(&home, token);
+                self.release(&loop_handle, token);
             }
         }
     }
 
     /// Frees the entry of a connection that has ended.
-    fn release(&mut self, home: &LoopHandle, token: usize) {
+    fn release(&mut self, loop_handle: &LoopHandle, token: usize) {
         match &mut self.lead {
             Some(event_loop) => event_loop.release(token),
-            None => home.send(Message::Closed(token)),
+            None => loop_handle.send(Message::Closed(token)),
         }
     }
 }
@@ -295,15 +295,15 @@ pub(crate) fn refuse(call: Call) {
 }
 
 /// Returns a connection to its loop, which serves it at once.
-fn send_home(connection: Box<Connection>) {
-    let home = Arc::clone(connection.home());
-    home.send(Message::Returned(connection));
+fn return_now(connection: Box<Connection>) {
+    let loop_handle = Arc::clone(connection.loop_handle());
+    loop_handle.send(Message::Returned(connection));
 }
 
 /// Returns a connection to its loop, where it waits for its peer.
-fn send_back(connection: Box<Connection>) {
-    let home = Arc::clone(connection.home());
-    home.send_back(connection);
+fn return_parked(connection: Box<Connection>) {
+    let loop_handle = Arc::clone(connection.loop_handle());
+    loop_handle.return_parked(connection);
 }
 
 impl fmt::Debug for Worker<'_> {

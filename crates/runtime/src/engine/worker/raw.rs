@@ -3,7 +3,7 @@
 use std::ops::ControlFlow::{Break, Continue};
 use std::sync::{Arc, Weak};
 
-use super::run::{Conduct, run};
+use super::run::{CallOutcome, run};
 use super::{Flow, Outcome, Worker};
 use crate::engine::connection::Connection;
 use crate::protocol::Guest;
@@ -13,25 +13,25 @@ use crate::service::tcp::{Asked, Borrowed, Closed, Look};
 impl Worker<'_> {
     /// Calls the protocol, with the loop in its slot meanwhile, and sends its output.
     #[inline(always)]
-    pub(super) fn tell_raw(&mut self, mut connection: Box<Connection>, event: Event) -> Flow {
-        let Connection { guest, peer, home, token, .. } = &mut *connection;
+    pub(super) fn call_raw(&mut self, mut connection: Box<Connection>, event: Event) -> Flow {
+        let Connection { guest, peer, loop_handle, token, .. } = &mut *connection;
         let Guest::Raw(raw) = guest else { return Break(Outcome::Closed(connection)) };
         let route = raw.route();
         if !self.runs_here(route, None) {
-            return self.resume_elsewhere(connection, route);
+            return self.resume_on_pool(connection, route);
         }
         let Self { engine, buffers, lead, clocks, .. } = self;
         let mut asked = Asked::default();
         let mut used = 0;
-        let (result, conduct) = run(lead, clocks, engine, home, route, || {
+        let (result, call_outcome) = run(lead, clocks, engine, loop_handle, route, || {
             used = raw.call(
                 event,
-                (peer, &|| Arc::downgrade(home) as Weak<dyn Look>, *token),
+                (peer, &|| Arc::downgrade(loop_handle) as Weak<dyn Look>, *token),
                 &mut asked,
                 buffers,
             );
         });
-        self.take_note(&mut connection, conduct);
+        self.record_call(&mut connection, call_outcome);
         let Guest::Raw(raw) = &mut connection.guest else {
             return Break(Outcome::Closed(connection));
         };
@@ -58,9 +58,11 @@ impl Worker<'_> {
     pub(super) fn end_raw(&mut self, connection: &mut Connection) {
         let Some((mut protocol, reason, route)) = connection.guest.take_protocol() else { return };
         let Self { engine, lead, clocks, .. } = self;
-        let (_, conduct) =
-            run(lead, clocks, engine, &connection.home, route, move || protocol.close(reason));
-        if conduct == Conduct::Blocked {
+        let (_, call_outcome) =
+            run(lead, clocks, engine, &connection.loop_handle, route, move || {
+                protocol.close(reason)
+            });
+        if call_outcome == CallOutcome::Blocked {
             self.buffers.clock.refresh();
         }
     }

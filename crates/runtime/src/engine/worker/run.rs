@@ -19,7 +19,7 @@ const BLOCKED_MIN: Duration = Duration::from_micros(50);
 
 /// Where a handler's code ran, and whether it blocked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Conduct {
+pub(super) enum CallOutcome {
     /// It ran on the event loop and returned in time.
     Inline,
     /// It ran on a thread of the pool and did not block.
@@ -35,12 +35,12 @@ pub(super) fn run(
     lead: &mut Option<Box<EventLoop>>,
     clocks: &mut Clocks,
     engine: &Engine,
-    home: &LoopHandle,
+    loop_handle: &LoopHandle,
     route: Route,
     code: impl FnOnce(),
-) -> (thread::Result<()>, Conduct) {
-    let (result, conduct) = match lead.take() {
-        Some(event_loop) => run_leading(event_loop, lead, clocks, engine, home, route, code),
+) -> (thread::Result<()>, CallOutcome) {
+    let (result, call_outcome) = match lead.take() {
+        Some(event_loop) => run_leading(event_loop, lead, clocks, engine, loop_handle, route, code),
         None => run_following(clocks, engine, route, code),
     };
     let caught = take_caught();
@@ -50,7 +50,7 @@ pub(super) fn run(
     if result.is_err() {
         engine.note_panic("a handler panicked");
     }
-    (result, conduct)
+    (result, call_outcome)
 }
 
 #[inline(always)]
@@ -59,33 +59,33 @@ fn run_leading(
     lead: &mut Option<Box<EventLoop>>,
     clocks: &Clocks,
     engine: &Engine,
-    home: &LoopHandle,
+    loop_handle: &LoopHandle,
     route: Route,
     code: impl FnOnce(),
-) -> (thread::Result<()>, Conduct) {
+) -> (thread::Result<()>, CallOutcome) {
     let is_due = event_loop.begin_call(route.key);
     let look = if is_due { Some(begin_look(&mut event_loop, clocks, route)) } else { None };
-    let turn = home.slot.lend(event_loop);
+    let turn = loop_handle.slot.lend(event_loop);
     let result = catch_unwind(AssertUnwindSafe(code));
     let looked = look.map(|(probe, others)| (clocks.end(&probe), others));
-    let conduct = match home.slot.take() {
+    let call_outcome = match loop_handle.slot.take() {
         Some((mut event_loop, taken_turn)) if taken_turn == turn => {
             if let Some((took, others)) = looked {
                 let on_loop = event_loop.route_mut(route.key);
                 engine.count_move(engine.routes.looked_on_loop(route.key, on_loop, took, others));
             }
             lead_again(lead, event_loop);
-            Conduct::Inline
+            CallOutcome::Inline
         }
         // The loop was taken, and its new leader has lent it again.
         Some((event_loop, _)) => {
             event_loop.handle().led_by(clocks.thread());
             lead_again(lead, event_loop);
-            Conduct::Blocked
+            CallOutcome::Blocked
         }
-        None => Conduct::Blocked,
+        None => CallOutcome::Blocked,
     };
-    (result, conduct)
+    (result, call_outcome)
 }
 
 #[inline(always)]
@@ -108,7 +108,7 @@ fn run_following(
     engine: &Engine,
     route: Route,
     code: impl FnOnce(),
-) -> (thread::Result<()>, Conduct) {
+) -> (thread::Result<()>, CallOutcome) {
     let is_due = clocks.is_due();
     let probe = clocks.begin_on_pool(is_due);
     let result = catch_unwind(AssertUnwindSafe(code));
@@ -120,5 +120,5 @@ fn run_following(
         engine.routes.ran_on_pool(route.key, took)
     };
     engine.count_move(is_back.then_some(Place::Loop));
-    (result, if took.wall > BLOCKED_MIN { Conduct::Blocked } else { Conduct::Quick })
+    (result, if took.wall > BLOCKED_MIN { CallOutcome::Blocked } else { CallOutcome::Quick })
 }

@@ -85,13 +85,13 @@ impl Worker<'_> {
             }
             Step::Leave => {
                 let connection = self.flush(connection)?;
-                self.succeed(connection)
+                self.replace_guest(connection)
             }
-            Step::Named(address) => {
-                if !self.is_named(&mut connection, address) {
+            Step::ClientKnown(address) => {
+                if !self.admit_client(&mut connection, address) {
                     return Break(Outcome::Closed(connection));
                 }
-                self.succeed(connection)
+                self.replace_guest(connection)
             }
             Step::RefuseProxy(error) => Break(self.refuse_proxy(connection, error)),
             Step::Call(request, route) => self.call_cold(connection, request, route, None),
@@ -100,7 +100,7 @@ impl Worker<'_> {
                 let connection = self.begin_round(connection, rounds)?;
                 self.pump(connection)
             }
-            Step::Tell(event) => self.tell(connection, event, rounds),
+            Step::Notify(event) => self.notify_raw(connection, event, rounds),
         }
     }
 
@@ -134,12 +134,17 @@ impl Worker<'_> {
 
     /// Calls a raw protocol, on this thread or on a pool thread.
     #[inline(always)]
-    fn tell(&mut self, mut connection: Box<Connection>, event: Event, rounds: &mut u32) -> Flow {
+    fn notify_raw(
+        &mut self,
+        mut connection: Box<Connection>,
+        event: Event,
+        rounds: &mut u32,
+    ) -> Flow {
         // A protocol may cause these events without any input, so they count as a round.
         if matches!(event, Event::Open | Event::Drained) {
             connection = self.begin_round(connection, rounds)?;
         }
-        self.tell_raw(connection, event)
+        self.call_raw(connection, event)
     }
 
     /// Counts one more read or body piece. After [`ROUNDS_MAX`] of them a leader serves its other
@@ -164,7 +169,7 @@ impl Worker<'_> {
     /// Records the client's address from the PROXY header. Returns `false` if that client already
     /// has its maximum of connections.
     #[cold]
-    fn is_named(&self, connection: &mut Connection, address: Option<SocketAddr>) -> bool {
+    fn admit_client(&self, connection: &mut Connection, address: Option<SocketAddr>) -> bool {
         let Some(address) = address else { return true };
         connection.peer = Peer::Tcp(address);
         let Some(clients) = &self.engine.clients else { return true };

@@ -3,7 +3,7 @@
 use std::io;
 use std::ops::ControlFlow::{Break, Continue};
 
-use super::pass_on::RETRY_AFTER;
+use super::handoff::RETRY_AFTER;
 use super::run::run;
 use super::{Flow, Outcome, Worker};
 use crate::budget::refusal::Refusal;
@@ -87,17 +87,18 @@ impl Worker<'_> {
         let receives = http.sends_what_it_receives();
         let Some(route) = http.sending_route() else { return Continue(connection) };
         if receives && self.lead.is_some() || !self.runs_here(route, None) {
-            return self.resume_elsewhere(connection, route);
+            return self.resume_on_pool(connection, route);
         }
         if receives && !connection.is_held() {
             let held = connection.hold(STREAM_TICK);
             connection = self.check(connection, held)?;
         }
-        let Connection { guest: Guest::Http(http), home, transport, .. } = &mut *connection else {
+        let Connection { guest: Guest::Http(http), loop_handle, transport, .. } = &mut *connection
+        else {
             return Break(Outcome::Closed(connection));
         };
         let Self { engine, buffers, lead, clocks, .. } = self;
-        let (result, conduct) = run(lead, clocks, engine, home, route, || {
+        let (result, call_outcome) = run(lead, clocks, engine, loop_handle, route, || {
             if let Some(error) = http.pump(buffers, &engine.config) {
                 tell_of_failed_body(engine, http.site(), route, &error);
             }
@@ -106,7 +107,7 @@ impl Worker<'_> {
             http.break_off();
         }
         transport.set_resets(http.is_cut_short());
-        self.take_note(&mut connection, conduct);
+        self.record_call(&mut connection, call_outcome);
         self.flush(connection)
     }
 }

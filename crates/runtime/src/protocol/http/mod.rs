@@ -28,8 +28,8 @@ use crate::service::body::Streamed;
 use crate::service::refused::Refused;
 use crate::service::request::Request;
 use crate::service::response::Upgrade;
+pub(crate) use receive::ContentPlan;
 use receive::Receiving;
-pub(crate) use receive::Taking;
 pub(crate) use send::Responded;
 use send::Sending;
 

@@ -42,7 +42,7 @@ impl Receiving {
 
 /// How a content is received, as the plan or otherwise the server's configuration says.
 #[derive(Debug)]
-pub(crate) struct Taking<'a> {
+pub(crate) struct ContentPlan<'a> {
     plan: &'a service::Content,
     content_bytes_max: u64,
     buffered_bytes_max: u64,
@@ -55,7 +55,7 @@ pub(crate) struct Taking<'a> {
 /// nothing costs no thread.
 const STREAM_START_BYTES: u64 = 64 * 1024;
 
-impl<'a> Taking<'a> {
+impl<'a> ContentPlan<'a> {
     pub(crate) fn of(
         plan: &'a service::Plan,
         config: &ServerConfig,
@@ -95,14 +95,15 @@ impl Http {
         &mut self,
         request: Request,
         route: Route,
-        taking: &Taking<'_>,
+        content_plan: &ContentPlan<'_>,
         buffers: &mut Buffers,
         config: &ServerConfig,
     ) {
         let framing = request.head().framing();
-        let may_stream = matches!(taking.plan, service::Content::Streamed | service::Content::Any);
-        let buffered_max = taking.buffered_bytes_max.min(taking.content_bytes_max);
-        let accepted_max = if may_stream { taking.content_bytes_max } else { buffered_max };
+        let may_stream =
+            matches!(content_plan.plan, service::Content::Streamed | service::Content::Any);
+        let buffered_max = content_plan.buffered_bytes_max.min(content_plan.content_bytes_max);
+        let accepted_max = if may_stream { content_plan.content_bytes_max } else { buffered_max };
         let decoder = match ContentDecoder::new(framing, accepted_max, &config.limits) {
             Ok(decoder) => decoder,
             Err(error) => {
@@ -114,9 +115,10 @@ impl Http {
         // A content that has arrived completely needs no stream, whatever the plan says.
         let arrived = buffers.input.unread().len() as u64;
         let is_here = matches!(framing, Framing::Length(length) if length <= arrived);
-        let bytes_max = taking.collected_max(framing, is_here, request.head().expects_continue());
+        let bytes_max =
+            content_plan.collected_max(framing, is_here, request.head().expects_continue());
         let is_collected = bytes_max > 0 && !is_here;
-        if is_collected && !taking.memory.may_begin(decoder.remaining_length()) {
+        if is_collected && !content_plan.memory.may_begin(decoder.remaining_length()) {
             self.messages.content_abandoned();
             self.refuse_for_memory(&request, buffers);
             return;
@@ -128,7 +130,7 @@ impl Http {
             route,
             decoder,
             content: Content::default(),
-            charge: Charge::of(taking.memory),
+            charge: Charge::of(content_plan.memory),
             bytes_max,
             may_stream,
             pace,

@@ -7,7 +7,7 @@ use crate::engine::connection::Connection;
 use crate::protocol::Waiting;
 
 /// How often a loop checks its connections while memory is short.
-const RELIEF_INTERVAL: Duration = Duration::from_millis(250);
+const PRESSURE_CHECK_INTERVAL: Duration = Duration::from_millis(250);
 
 /// How long a head may take while memory is short.
 const PRESSED_HEAD_TIMEOUT: Duration = Duration::from_secs(1);
@@ -15,17 +15,17 @@ const PRESSED_HEAD_TIMEOUT: Duration = Duration::from_secs(1);
 impl EventLoop {
     /// Expires the connections whose deadline under memory pressure has passed. Returns the time
     /// until the next check, if memory is short.
-    pub(super) fn relieve(&mut self, now: Instant) -> Option<Duration> {
+    pub(super) fn expire_under_pressure(&mut self, now: Instant) -> Option<Duration> {
         if !self.handle.engine.memory.is_pressed() {
             return None;
         }
-        if let Some(left) = self.relieve_again_at.and_then(|at| at.checked_duration_since(now)) {
+        if let Some(left) = self.pressure_check_at.and_then(|at| at.checked_duration_since(now)) {
             if !left.is_zero() {
                 return Some(left);
             }
         }
-        let is_new = self.relieve_again_at.is_none_or(|at| now > at + RELIEF_INTERVAL);
-        self.relieve_again_at = Some(now + RELIEF_INTERVAL);
+        let is_new = self.pressure_check_at.is_none_or(|at| now > at + PRESSURE_CHECK_INTERVAL);
+        self.pressure_check_at = Some(now + PRESSURE_CHECK_INTERVAL);
         if is_new {
             // The connections of sleeping loops hold memory as well, and nothing else tells these
             // loops that memory has become short.
@@ -36,17 +36,17 @@ impl EventLoop {
             connection.pressed_deadline(head_timeout).is_some_and(|deadline| deadline <= now)
         };
         let late: Vec<_> = self
-            .table
+            .slab
             .parked()
             .filter(|(_, connection)| is_late(connection))
             .map(|(token, _)| token)
             .collect();
         for token in late {
-            let Some(connection) = self.table.parked_mut(token) else { continue };
+            let Some(connection) = self.slab.parked_mut(token) else { continue };
             connection.deadline = now;
             self.ready.push(token, Readiness::Expired);
         }
-        Some(RELIEF_INTERVAL)
+        Some(PRESSURE_CHECK_INTERVAL)
     }
 }
 

@@ -12,7 +12,7 @@ use crate::engine::connection::Connection;
 use crate::engine::incoming::IncomingRequest;
 use crate::engine::seat::Seat;
 use crate::engine::task::{Call, ReplyTo, Task};
-use crate::engine::{Answerer, Engine};
+use crate::engine::{Backend, Engine};
 use crate::execution::key::{ExecutionKey, Route};
 use crate::protocol::http::Http;
 use crate::protocol::{Guest, Successor};
@@ -30,7 +30,7 @@ impl Worker<'_> {
     /// another thread.
     #[inline(never)]
     pub(super) fn dispatch(&mut self, request: Request, reply_to: ReplyTo) -> Flow {
-        let reply_to = self.let_go(reply_to)?;
+        let reply_to = self.prepare_handoff(reply_to)?;
         self.engine.counters.dispatched.increment();
         let started = self.clocks.is_due().then(Instant::now);
         let route = reply_to.route;
@@ -40,7 +40,7 @@ impl Worker<'_> {
             self.engine.routes.note_dispatch(started.elapsed());
         }
         match entered {
-            Ok(()) => Break(Outcome::Away),
+            Ok(()) => Break(Outcome::Moved),
             Err((call, full)) => {
                 let full = full.unwrap_or_else(|| self.engine.seats.why(route.key, &call));
                 let Call { request, reply_to, .. } = *call;
@@ -78,13 +78,13 @@ impl Worker<'_> {
     /// Gives a request to the program.
     #[inline(never)]
     pub(super) fn enqueue(&mut self, request: Request, reply_to: ReplyTo) -> Flow {
-        let reply_to = self.let_go(reply_to)?;
+        let reply_to = self.prepare_handoff(reply_to)?;
         let engine = Arc::clone(&self.engine);
-        let Answerer::Program(queue) = &engine.answerer else {
+        let Backend::Program(queue) = &engine.backend else {
             return Continue(reply_to.connection);
         };
         match queue.send(IncomingRequest::new(request, reply_to)) {
-            Ok(()) => Break(Outcome::Away),
+            Ok(()) => Break(Outcome::Moved),
             Err(refused) => {
                 let (request, reply_to) = refused.into_message().into_parts();
                 drop(request);
@@ -96,12 +96,12 @@ impl Worker<'_> {
     }
 
     /// Has a pool thread continue with a connection whose next step may block.
-    pub(super) fn resume_elsewhere(&mut self, connection: Box<Connection>, route: Route) -> Flow {
+    pub(super) fn resume_on_pool(&mut self, connection: Box<Connection>, route: Route) -> Flow {
         let connection = self.flush_and_unload(connection)?;
         // A response that has begun must be finished, so no limit applies.
         let seat = Seat::force(&self.engine, route.key);
         match self.engine.pool.submit(Task::Resume(connection, seat)) {
-            Ok(()) => Break(Outcome::Away),
+            Ok(()) => Break(Outcome::Moved),
             Err(refused) => {
                 let Task::Resume(mut connection, _) = refused.task else {
                     unreachable!("the pool gives back what it was given")
@@ -116,7 +116,7 @@ impl Worker<'_> {
 
     /// Replaces the guest that leaves by its successor, or gives the connection to a thread.
     #[cold]
-    pub(super) fn succeed(&mut self, mut connection: Box<Connection>) -> Flow {
+    pub(super) fn replace_guest(&mut self, mut connection: Box<Connection>) -> Flow {
         let is_upgrade = matches!(connection.guest, Guest::Http(_));
         match connection.guest.leave() {
             Some(Successor::Guest(guest)) => {
@@ -152,7 +152,7 @@ impl Worker<'_> {
         }
         self.end_raw(&mut connection);
         self.end_lease(&mut connection);
-        let Connection { transport, place, peer, home, token, .. } = *connection;
+        let Connection { transport, place, peer, loop_handle, token, .. } = *connection;
         let unread = self.buffers.input.take_rest();
         match self.engine.streams.open(place.as_ref()) {
             None => self.engine.refusals.note(Refusal::ClientThreads, peer),
@@ -169,13 +169,13 @@ impl Worker<'_> {
                 }
             }
         }
-        self.release(&home, token);
-        Outcome::Away
+        self.release(&loop_handle, token);
+        Outcome::Moved
     }
 
     /// Prepares a connection for another owner: writes earlier responses, which must not wait for
     /// the next one, and moves unused input to the connection.
-    fn let_go(&mut self, reply_to: ReplyTo) -> ControlFlow<Outcome, ReplyTo> {
+    fn prepare_handoff(&mut self, reply_to: ReplyTo) -> ControlFlow<Outcome, ReplyTo> {
         let connection = self.flush_and_unload(reply_to.connection)?;
         Continue(ReplyTo { connection, ..reply_to })
     }

@@ -9,7 +9,7 @@ enum Entry<C> {
     /// The connection is in the slab and waits for its peer.
     Parked(Box<C>),
     /// Another owner has the connection. Readiness that the poller reports meanwhile is kept here.
-    Away { missed: Missed },
+    Taken { missed: Missed },
 }
 
 /// The readiness that was reported while a connection was taken.
@@ -26,36 +26,36 @@ pub(crate) enum Missed {
 
 /// A slab of connections. Vacant entries are reused.
 #[derive(Debug)]
-pub(crate) struct Table<C> {
+pub(crate) struct Slab<C> {
     entries: Vec<Entry<C>>,
     vacant: Option<usize>,
-    taken: usize,
+    len: usize,
     parked: usize,
     /// Taken connections with missed readiness.
     missed: usize,
 }
 
-impl<C> Table<C> {
+impl<C> Slab<C> {
     pub(crate) fn new() -> Self {
-        Self { entries: Vec::new(), vacant: None, taken: 0, parked: 0, missed: 0 }
+        Self { entries: Vec::new(), vacant: None, len: 0, parked: 0, missed: 0 }
     }
 
     /// Returns the number of connections, parked and taken.
     pub(crate) fn len(&self) -> usize {
-        self.taken
+        self.len
     }
 
     /// Reserves an entry for a connection that the caller owns. Returns its token.
     pub(crate) fn reserve(&mut self) -> usize {
-        self.taken += 1;
+        self.len += 1;
         let Some(token) = self.vacant else {
-            self.entries.push(Entry::Away { missed: Missed::Nothing });
+            self.entries.push(Entry::Taken { missed: Missed::Nothing });
             return self.entries.len() - 1;
         };
         if let Entry::Vacant { next } = self.entries[token] {
             self.vacant = next;
         }
-        self.entries[token] = Entry::Away { missed: Missed::Nothing };
+        self.entries[token] = Entry::Taken { missed: Missed::Nothing };
         token
     }
 
@@ -64,14 +64,14 @@ impl<C> Table<C> {
     #[inline]
     pub(crate) fn take(&mut self, token: usize, said: Missed) -> Option<Box<C>> {
         let entry = self.entries.get_mut(token)?;
-        match std::mem::replace(entry, Entry::Away { missed: Missed::Nothing }) {
+        match std::mem::replace(entry, Entry::Taken { missed: Missed::Nothing }) {
             Entry::Parked(connection) => {
                 self.parked -= 1;
                 Some(connection)
             }
-            Entry::Away { missed } => {
+            Entry::Taken { missed } => {
                 self.missed += usize::from(missed == Missed::Nothing && said != Missed::Nothing);
-                *entry = Entry::Away { missed: missed.max(said) };
+                *entry = Entry::Taken { missed: missed.max(said) };
                 None
             }
             vacant @ Entry::Vacant { .. } => {
@@ -95,14 +95,14 @@ impl<C> Table<C> {
     pub(crate) fn parked_mut(&mut self, token: usize) -> Option<&mut C> {
         match self.entries.get_mut(token)? {
             Entry::Parked(connection) => Some(connection),
-            Entry::Away { .. } | Entry::Vacant { .. } => None,
+            Entry::Taken { .. } | Entry::Vacant { .. } => None,
         }
     }
 
     /// Returns the readiness that was reported while the connection was taken, and clears it.
     pub(crate) fn take_missed(&mut self, token: usize) -> Missed {
         match self.entries.get_mut(token) {
-            Some(Entry::Away { missed }) => {
+            Some(Entry::Taken { missed }) => {
                 self.missed -= usize::from(*missed != Missed::Nothing);
                 std::mem::take(missed)
             }
@@ -114,8 +114,8 @@ impl<C> Table<C> {
     #[inline(always)]
     pub(crate) fn park(&mut self, token: usize, connection: Box<C>) {
         let before = std::mem::replace(&mut self.entries[token], Entry::Parked(connection));
-        debug_assert!(matches!(before, Entry::Away { .. }), "parked twice");
-        if let Entry::Away { missed: Missed::Io | Missed::IoAndEnd } = before {
+        debug_assert!(matches!(before, Entry::Taken { .. }), "parked twice");
+        if let Entry::Taken { missed: Missed::Io | Missed::IoAndEnd } = before {
             self.missed -= 1;
         }
         self.parked += 1;
@@ -123,18 +123,18 @@ impl<C> Table<C> {
 
     /// Frees the entry of a connection that has ended.
     pub(crate) fn release(&mut self, token: usize) {
-        debug_assert!(matches!(self.entries[token], Entry::Away { .. }), "released while parked");
+        debug_assert!(matches!(self.entries[token], Entry::Taken { .. }), "released while parked");
         self.take_missed(token);
         self.entries[token] = Entry::Vacant { next: self.vacant };
         self.vacant = Some(token);
-        self.taken -= 1;
+        self.len -= 1;
     }
 
     /// Returns all parked connections, with their tokens.
     pub(crate) fn parked(&self) -> impl Iterator<Item = (usize, &C)> {
         self.entries.iter().enumerate().filter_map(|(token, entry)| match entry {
             Entry::Parked(connection) => Some((token, &**connection)),
-            Entry::Away { .. } | Entry::Vacant { .. } => None,
+            Entry::Taken { .. } | Entry::Vacant { .. } => None,
         })
     }
 }
@@ -144,118 +144,118 @@ mod tests {
     use super::*;
 
     /// A slab with one parked connection.
-    fn parked() -> (Table<&'static str>, usize) {
-        let mut table = Table::new();
-        let token = table.reserve();
-        table.park(token, Box::new("it"));
-        (table, token)
+    fn parked() -> (Slab<&'static str>, usize) {
+        let mut slab = Slab::new();
+        let token = slab.reserve();
+        slab.park(token, Box::new("it"));
+        (slab, token)
     }
 
     #[test]
     fn a_parked_connection_is_taken_once() {
-        let (mut table, token) = parked();
-        assert_eq!((table.len(), table.parked_len()), (1, 1));
-        assert_eq!(table.take(token, Missed::Io).as_deref(), Some(&"it"));
-        assert_eq!((table.len(), table.parked_len()), (1, 0));
-        assert_eq!(table.take(token, Missed::Io), None);
-        assert_eq!(table.parked_mut(token), None);
+        let (mut slab, token) = parked();
+        assert_eq!((slab.len(), slab.parked_len()), (1, 1));
+        assert_eq!(slab.take(token, Missed::Io).as_deref(), Some(&"it"));
+        assert_eq!((slab.len(), slab.parked_len()), (1, 0));
+        assert_eq!(slab.take(token, Missed::Io), None);
+        assert_eq!(slab.parked_mut(token), None);
     }
 
     #[test]
     fn missed_readiness_is_returned_once() {
-        let (mut table, token) = parked();
-        assert_eq!(table.take_missed(token), Missed::Nothing, "it is parked");
-        let connection = table.take(token, Missed::Io).unwrap();
+        let (mut slab, token) = parked();
+        assert_eq!(slab.take_missed(token), Missed::Nothing, "it is parked");
+        let connection = slab.take(token, Missed::Io).unwrap();
         assert_eq!(
-            table.take_missed(token),
+            slab.take_missed(token),
             Missed::Nothing,
             "the event for which it was taken is not missed"
         );
-        table.take(token, Missed::Io);
-        table.take(token, Missed::Io);
-        assert_eq!(table.take_missed(token), Missed::Io);
-        assert_eq!(table.take_missed(token), Missed::Nothing);
-        table.park(token, connection);
-        assert!(table.take(token, Missed::Io).is_some());
+        slab.take(token, Missed::Io);
+        slab.take(token, Missed::Io);
+        assert_eq!(slab.take_missed(token), Missed::Io);
+        assert_eq!(slab.take_missed(token), Missed::Nothing);
+        slab.park(token, connection);
+        assert!(slab.take(token, Missed::Io).is_some());
     }
 
     #[test]
     fn a_missed_end_is_not_overwritten_by_later_readiness() {
-        let mut table: Table<()> = Table::new();
-        let token = table.reserve();
-        table.take(token, Missed::IoAndEnd);
-        table.take(token, Missed::Io);
-        assert_eq!(table.take_missed(token), Missed::IoAndEnd);
+        let mut slab: Slab<()> = Slab::new();
+        let token = slab.reserve();
+        slab.take(token, Missed::IoAndEnd);
+        slab.take(token, Missed::Io);
+        assert_eq!(slab.take_missed(token), Missed::IoAndEnd);
     }
 
     #[test]
     fn a_reserved_connection_can_miss_readiness() {
-        let mut table: Table<()> = Table::new();
-        let token = table.reserve();
-        assert_eq!(table.take(token, Missed::Io), None);
-        assert_eq!(table.take_missed(token), Missed::Io);
+        let mut slab: Slab<()> = Slab::new();
+        let token = slab.reserve();
+        assert_eq!(slab.take(token, Missed::Io), None);
+        assert_eq!(slab.take_missed(token), Missed::Io);
     }
 
     #[test]
     fn a_reused_entry_has_no_missed_readiness() {
-        let (mut table, token) = parked();
-        table.take(token, Missed::Io);
-        table.take(token, Missed::Io);
-        table.release(token);
-        assert_eq!(table.len(), 0);
-        assert_eq!(table.take(token, Missed::Io), None, "an event for a released connection");
-        assert_eq!(table.take_missed(token), Missed::Nothing);
-        assert_eq!(table.reserve(), token);
-        assert_eq!(table.take_missed(token), Missed::Nothing, "its predecessor missed it");
+        let (mut slab, token) = parked();
+        slab.take(token, Missed::Io);
+        slab.take(token, Missed::Io);
+        slab.release(token);
+        assert_eq!(slab.len(), 0);
+        assert_eq!(slab.take(token, Missed::Io), None, "an event for a released connection");
+        assert_eq!(slab.take_missed(token), Missed::Nothing);
+        assert_eq!(slab.reserve(), token);
+        assert_eq!(slab.take_missed(token), Missed::Nothing, "its predecessor missed it");
     }
 
     #[test]
     fn vacant_entries_are_reused_last_in_first_out_before_the_slab_grows() {
-        let mut table: Table<()> = Table::new();
-        assert_eq!([table.reserve(), table.reserve(), table.reserve()], [0, 1, 2]);
-        table.release(0);
-        table.release(2);
-        assert_eq!([table.reserve(), table.reserve(), table.reserve()], [2, 0, 3]);
-        assert_eq!(table.len(), 4);
+        let mut slab: Slab<()> = Slab::new();
+        assert_eq!([slab.reserve(), slab.reserve(), slab.reserve()], [0, 1, 2]);
+        slab.release(0);
+        slab.release(2);
+        assert_eq!([slab.reserve(), slab.reserve(), slab.reserve()], [2, 0, 3]);
+        assert_eq!(slab.len(), 4);
     }
 
     #[test]
     fn has_missed_counts_taken_connections_with_missed_readiness() {
-        let (mut table, token) = parked();
-        assert!(!table.has_missed());
-        let connection = table.take(token, Missed::Io).unwrap();
-        assert!(!table.has_missed(), "the event was delivered");
-        table.take(token, Missed::Io);
-        table.take(token, Missed::IoAndEnd);
-        assert!(table.has_missed());
-        assert_eq!(table.take_missed(token), Missed::IoAndEnd);
-        assert!(!table.has_missed());
-        table.take(token, Missed::Io);
-        table.park(token, connection);
-        assert!(!table.has_missed(), "parking clears it");
-        table.take(token, Missed::Io).unwrap();
-        table.take(token, Missed::Io);
-        table.release(token);
-        assert!(!table.has_missed(), "it was released");
+        let (mut slab, token) = parked();
+        assert!(!slab.has_missed());
+        let connection = slab.take(token, Missed::Io).unwrap();
+        assert!(!slab.has_missed(), "the event was delivered");
+        slab.take(token, Missed::Io);
+        slab.take(token, Missed::IoAndEnd);
+        assert!(slab.has_missed());
+        assert_eq!(slab.take_missed(token), Missed::IoAndEnd);
+        assert!(!slab.has_missed());
+        slab.take(token, Missed::Io);
+        slab.park(token, connection);
+        assert!(!slab.has_missed(), "parking clears it");
+        slab.take(token, Missed::Io).unwrap();
+        slab.take(token, Missed::Io);
+        slab.release(token);
+        assert!(!slab.has_missed(), "it was released");
     }
 
     #[test]
     fn only_parked_connections_are_listed() {
-        let (mut table, first) = parked();
-        let second = table.reserve();
-        let third = table.reserve();
-        table.park(third, Box::new("third"));
-        let listed = |table: &Table<_>| table.parked().map(|(token, _)| token).collect::<Vec<_>>();
-        assert_eq!(listed(&table), [first, third]);
-        table.release(second);
-        assert_eq!(listed(&table), [first, third]);
+        let (mut slab, first) = parked();
+        let second = slab.reserve();
+        let third = slab.reserve();
+        slab.park(third, Box::new("third"));
+        let listed = |slab: &Slab<_>| slab.parked().map(|(token, _)| token).collect::<Vec<_>>();
+        assert_eq!(listed(&slab), [first, third]);
+        slab.release(second);
+        assert_eq!(listed(&slab), [first, third]);
     }
 
     #[test]
     fn a_token_beyond_the_slab_has_no_connection() {
-        let (mut table, token) = parked();
-        assert_eq!(table.take(token + 1, Missed::Io), None);
-        assert_eq!(table.parked_mut(token + 1), None);
-        assert_eq!(table.take_missed(token + 1), Missed::Nothing);
+        let (mut slab, token) = parked();
+        assert_eq!(slab.take(token + 1, Missed::Io), None);
+        assert_eq!(slab.parked_mut(token + 1), None);
+        assert_eq!(slab.take_missed(token + 1), Missed::Nothing);
     }
 }
