@@ -98,7 +98,7 @@ impl Browser {
             }
             if Instant::now() >= end {
                 let page = self.try_evaluate("document.documentElement.outerHTML");
-                panic!("waited in vain for {script}: {told:?} in {page:?}");
+                panic!("{script} did not become true: {told:?} in {page:?}");
             }
             std::thread::sleep(Duration::from_millis(20));
         }

@@ -265,7 +265,7 @@ impl Client {
     #[track_caller]
     pub fn is_closed(&mut self) {
         let rest = self.read_to_end();
-        assert!(rest.is_empty(), "more came: {}", rest.escape_ascii());
+        assert!(rest.is_empty(), "received more: {}", rest.escape_ascii());
     }
 
     /// Panics if anything is received within `time`, or the connection ends.
@@ -277,7 +277,7 @@ impl Client {
         match result {
             Err(Ended::Silent(_)) => {}
             Err(ended) => panic!("the connection ended: {ended}"),
-            Ok(()) => panic!("something came: {}", self.input.escape_ascii()),
+            Ok(()) => panic!("received {}", self.input.escape_ascii()),
         }
     }
 
@@ -446,7 +446,7 @@ impl Response {
     #[track_caller]
     pub fn header(&self, name: &str) -> Option<&str> {
         let all = self.headers(name);
-        assert!(all.len() <= 1, "{name} comes {} times", all.len());
+        assert!(all.len() <= 1, "{name} occurs {} times", all.len());
         all.first().copied()
     }
 

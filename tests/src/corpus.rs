@@ -89,7 +89,7 @@ pub fn read_corpus(folder: &Path) -> Vec<Case> {
             let cases = read_cases(name, &text);
             for (index, case) in cases.iter().enumerate() {
                 let is_new = cases.iter().take(index).all(|other| other.name != case.name);
-                assert!(is_new, "{case}: there is another case of this name");
+                assert!(is_new, "{case}: another case has this name");
             }
             cases
         })

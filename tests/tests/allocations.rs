@@ -31,7 +31,7 @@ fn ask_all(clients: &mut [TcpStream], end: &[u8], rounds: usize) {
             let mut read = 0;
             while !buffer[..read].ends_with(end) {
                 let more = client.read(&mut buffer[read..]).unwrap();
-                assert_ne!(more, 0, "the server goes on");
+                assert_ne!(more, 0, "the server keeps the connection");
                 read += more;
             }
         }

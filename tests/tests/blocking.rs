@@ -73,7 +73,7 @@ fn two_hundred_blocked_handlers_delay_no_other_request() {
         }
         let took = started.elapsed();
         assert!(took < Duration::from_secs(2), "200 quick requests took {took:?}");
-        assert_eq!(gate.waiting(), 200, "nobody was let go");
+        assert_eq!(gate.waiting(), 200, "all handlers still wait");
         gate.open();
         for client in &mut blocked {
             assert_eq!(client.response().text(), "GET /gate");
@@ -226,7 +226,7 @@ fn a_fixed_plan_is_kept_whatever_was_learned() {
     }
     let dispatched = server.metrics().dispatched;
     assert_eq!(dispatched, 0, "inline is inline");
-    assert!(server.metrics().hand_overs >= 1, "and stalls nobody all the same");
+    assert!(server.metrics().hand_overs >= 1, "the loop was handed over");
     for _ in 0..100 {
         server.client().get("/dispatched");
     }
@@ -279,7 +279,7 @@ fn requests_beyond_a_full_queue_are_refused_at_once_and_the_others_answered() {
     // The refused requests are answered while the others wait.
     server.client().is_alive();
     let mut found = HashSet::new();
-    eventually("as many clients are told as were refused", || {
+    eventually("all refused clients have a response", || {
         for (index, client) in clients.iter_mut().enumerate() {
             if client.tcp().peek(&mut [0]).is_ok() && found.insert(index) {
                 let response = client.response();

@@ -306,7 +306,7 @@ fn a_peer_whose_content_is_not_read_gets_no_100_continue() {
         client.send(EXPECTS.replace("/echo", path));
         let response = client.response();
         assert_eq!(response.status, status, "{path}");
-        assert!(response.closes(), "whether the content comes is not known: {response:?}");
+        assert!(response.closes(), "it is not known whether the content arrives: {response:?}");
         client.is_closed();
     }
 }

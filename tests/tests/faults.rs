@@ -150,7 +150,10 @@ fn a_flood_from_a_peer_that_never_reads_takes_bounded_memory() {
         let grown = child.process().resident_bytes().saturating_sub(before);
         assert!(grown < 20 * MEGABYTE, "{grown} bytes more after {offered}");
     }
-    assert!(offered < 55 * MEGABYTE, "the server reads on although nobody takes its answers");
+    assert!(
+        offered < 55 * MEGABYTE,
+        "the server keeps reading although its responses are not read"
+    );
     assert_eq!(child.client().get("/").status, 200);
     holds_for(Duration::from_millis(300), "memory stays bounded", || {
         child.process().resident_bytes().saturating_sub(before) < 20 * MEGABYTE

@@ -319,7 +319,7 @@ fn responding_to_a_disconnected_peer_is_not_an_error() {
         ask(&mut client, "/");
         let request = server.server().recv().unwrap();
         filoplume_tests::reset(client);
-        request.respond(vec_text()).expect("a peer that is gone ends nobody's loop");
+        request.respond(vec_text()).expect("a disconnected peer does not end the loop");
     }
     server.is_left_by_all();
 }

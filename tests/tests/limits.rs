@@ -196,7 +196,7 @@ fn a_reader_that_stops_is_disconnected() {
         match client.try_response() {
             Err(Ended::Closed(_) | Ended::Reset(_)) => {}
             Err(other) => panic!("{target}: {other}"),
-            Ok(response) => panic!("{target} came whole: {response:?}"),
+            Ok(response) => panic!("{target} was complete: {response:?}"),
         }
     }
 }
@@ -251,7 +251,7 @@ fn a_refused_peer_that_keeps_sending_is_disconnected() {
     assert_eq!(client.response().status, 400);
     let started = Instant::now();
     while client.try_send([b'x'; 1000]).is_ok() {
-        assert!(started.elapsed() < SOON, "it may go on sending for ever");
+        assert!(started.elapsed() < SOON, "it could keep sending forever");
         std::thread::sleep(Duration::from_millis(5));
     }
     server.is_left_by_all();

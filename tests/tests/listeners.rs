@@ -91,7 +91,7 @@ fn a_unix_socket_is_served_and_removed() {
     }
     ends(&server);
     drop(server);
-    assert!(!folder.socket().exists(), "the file is gone");
+    assert!(!folder.socket().exists(), "the file is removed");
 }
 
 #[test]

@@ -226,7 +226,7 @@ fn a_unix_socket_may_expect_a_header() {
 fn a_connection_without_a_header_does_not_delay_a_shutdown() {
     let server = server();
     let mut client = server.client();
-    eventually("it is there", || server.metrics().connections == 1);
+    eventually("it is connected", || server.metrics().connections == 1);
     server.server().shutdown_handle().shutdown_within(Duration::from_secs(60));
     client.is_closed();
     server.server().wait();

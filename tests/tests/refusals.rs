@@ -103,7 +103,9 @@ fn a_peer_that_does_not_read_and_a_full_queue_are_counted_too() {
     });
     let mut stalled = server.client();
     stalled.send("GET /large?n=50000000 HTTP/1.1\r\nHost: t\r\n\r\n");
-    eventually("who does not read is cut off", || count(&server, Refusal::Stalled) == 1);
+    eventually("the peer that does not read is disconnected", || {
+        count(&server, Refusal::Stalled) == 1
+    });
     let mut clients: Vec<Client> = (0..20).map(|_| server.client()).collect();
     for client in &mut clients {
         client.send("GET /gate HTTP/1.1\r\nHost: t\r\n\r\n");

@@ -244,7 +244,7 @@ fn every_response_has_the_current_date() {
     let mut client = server.client();
     let first = client.get("/").header("date").unwrap().to_owned();
     is_now(&first);
-    eventually_within(Duration::from_secs(5), "the date goes on", || {
+    eventually_within(Duration::from_secs(5), "the date advances", || {
         let date = client.get("/").header("date").unwrap().to_owned();
         is_now(&date);
         date != first

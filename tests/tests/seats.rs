@@ -189,7 +189,7 @@ fn a_route_that_hangs_does_not_block_others_and_recovers() {
         assert_eq!(asked(&server, 1, "/brief")[0].response().status, 200);
     }
     let mut refused: Vec<Client> = Vec::new();
-    eventually("those that waited are told", || {
+    eventually("the waiting requests are refused", || {
         let (told, left): (Vec<_>, Vec<_>) =
             stuck.drain(..).partition(|client| client.tcp().peek(&mut [0]).is_ok());
         stuck = left;

@@ -47,7 +47,7 @@ fn idle_connections_are_closed_and_the_server_ends() {
         client.is_closed();
     }
     drop(silent);
-    assert!(Client::try_connect(server.address()).is_err(), "nobody listens any more");
+    assert!(Client::try_connect(server.address()).is_err(), "the server does not listen any more");
 }
 
 #[test]
@@ -66,14 +66,16 @@ fn exchanges_that_have_begun_are_finished() {
     half.send("POST /echo HTTP/1.1\r\nHost: t\r\nContent-Length: 10\r\n\r\nhello");
     let ended = ends(&server);
     server.server().shutdown_handle().shutdown();
-    eventually("nobody listens", || Client::try_connect(server.address()).is_err());
-    assert!(!ended.is_finished(), "it waits for what was begun");
+    eventually("the server does not listen any more", || {
+        Client::try_connect(server.address()).is_err()
+    });
+    assert!(!ended.is_finished(), "it waits for exchanges that have begun");
     half.send("world");
     let response = half.response();
     assert_eq!(response.text(), "helloworld");
     assert!(response.closes());
     let rest = long.read_to_end();
-    assert!(start.len() + rest.len() > 30_000_000, "{} bytes came", start.len() + rest.len());
+    assert!(start.len() + rest.len() > 30_000_000, "received {} bytes", start.len() + rest.len());
     gate.open();
     for client in &mut blocked {
         let response = client.response();
@@ -301,7 +303,9 @@ fn a_second_signal_ends_at_once() {
     ask(&mut client, "/sleep?ms=8000");
     client.is_silent_for(Duration::from_millis(100));
     child.signal("TERM");
-    eventually("nobody listens", || Client::try_connect(child.address()).is_err());
+    eventually("the server does not listen any more", || {
+        Client::try_connect(child.address()).is_err()
+    });
     assert!(child.exit_status().is_none(), "it waits for the handler");
     child.signal("TERM");
     let status = child.ends_within(Duration::from_secs(2));
@@ -338,7 +342,9 @@ fn pipelined_requests_that_were_received_are_answered() {
     }
     gate.holds(1);
     server.server().shutdown_handle().shutdown();
-    eventually("nobody listens", || Client::try_connect(server.address()).is_err());
+    eventually("the server does not listen any more", || {
+        Client::try_connect(server.address()).is_err()
+    });
     gate.open();
     for n in 0..count {
         let response =
@@ -382,7 +388,9 @@ fn a_streamed_echo_is_completed() {
         move || std::io::Write::write_all(&mut sender, &content).unwrap()
     });
     server.server().shutdown_handle().shutdown();
-    eventually("nobody listens", || Client::try_connect(server.address()).is_err());
+    eventually("the server does not listen any more", || {
+        Client::try_connect(server.address()).is_err()
+    });
     // The content is in the socket when the response begins. It belongs to the handler and is not
     // the next request.
     gate.open();

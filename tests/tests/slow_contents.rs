@@ -98,7 +98,7 @@ fn a_content_that_is_wanted_whole_holds_no_thread() {
     others_are_served(&server);
     let metrics = server.metrics();
     assert!(metrics.pool.threads <= before + 4, "{metrics:?}");
-    assert!(metrics.memory_used < 400 * 64 * 1024, "memory follows what was sent: {metrics:?}");
+    assert!(metrics.memory_used < 400 * 64 * 1024, "memory depends on the bytes sent: {metrics:?}");
     // One of them sends the rest.
     slow[0].send(vec![b'x'; 1_500_000 - 10]);
     assert_eq!(slow[0].response().text(), "1500000 bytes");
@@ -141,7 +141,7 @@ fn stalled_peers_lose_their_threads_when_half_of_the_threads_wait_for_peers() {
     let mut slow = slow(&server, 60, "/stream", 8 << 20, (1 << 20) + 1000);
     let ended =
         |slow: &[Client]| slow.iter().filter(|client| client.tcp().peek(&mut [0]).is_ok()).count();
-    eventually("some are told that they are too slow", || ended(&slow) >= 60 - THREADS / 2);
+    eventually("some are refused as too slow", || ended(&slow) >= 60 - THREADS / 2);
     let told = slow.iter_mut().filter(|client| client.tcp().peek(&mut [0]).is_ok());
     for client in told {
         assert_eq!(client.response().status, 408);
@@ -202,11 +202,11 @@ fn peers_that_do_not_read_are_disconnected_when_memory_is_short() {
     for client in &mut stuck {
         client.send("GET / HTTP/1.1\r\nHost: t\r\n\r\n");
     }
-    eventually("what they do not read is counted", || server.metrics().memory_used >= 16 << 20);
+    eventually("unread responses are counted", || server.metrics().memory_used >= 16 << 20);
     eventually("they are ended", || {
         server.metrics().refusals().any(|(refusal, _)| refusal == Refusal::Stalled)
     });
-    eventually("and memory is there again", || server.metrics().memory_used < 16 << 20);
+    eventually("memory is free again", || server.metrics().memory_used < 16 << 20);
     assert_eq!(server.client().get("/").body.len(), 16 << 20);
 }
 

@@ -234,7 +234,7 @@ fn a_file_that_changes_while_it_is_sent_is_aborted() {
         received += bytes.len();
         assert!(bytes.iter().all(|byte| *byte == 0), "nothing of the other version is mixed in");
     }
-    assert!((received as u64) < 64 * MIB, "{received} bytes came");
+    assert!((received as u64) < 64 * MIB, "received {received} bytes");
     assert!(!matches!(ended, Ended::Silent(_)), "the connection ends");
     assert_eq!(site.client().get("/long.bin").text(), "another version");
 }

@@ -315,7 +315,7 @@ fn a_panic_ends_its_connection_and_no_other() {
         other.write_all(b"fine").unwrap();
         assert_eq!(receive(&mut other, 4), b"fine");
     }
-    eventually("all but one are gone", || server.metrics().connections == 1);
+    eventually("all but one are closed", || server.metrics().connections == 1);
     assert_eq!(server.metrics().panics, 50);
 }
 
@@ -459,7 +459,7 @@ fn a_producer_is_called_when_there_is_room() {
     let reasons = [(); 2].map(|()| ends.recv_timeout(DEADLINE).unwrap());
     assert!(reasons.contains(&Closed::TimedOut), "{reasons:?}");
     drop(stuck);
-    eventually("both are gone", || server.metrics().connections == 0);
+    eventually("both are closed", || server.metrics().connections == 0);
 }
 
 #[test]
@@ -593,7 +593,7 @@ fn every_protocol_is_told_of_the_shutdown_deadline() {
     let server = TestServer::raw(ServerConfig::default(), service);
     let mut client = server.stream();
     client.write_all(b"never used").unwrap();
-    eventually("it is there", || server.metrics().connections == 1);
+    eventually("it is connected", || server.metrics().connections == 1);
     server.server().shutdown_handle().shutdown_within(Duration::from_millis(100));
     server.server().wait();
     assert_eq!(ends.recv_timeout(DEADLINE).unwrap(), Closed::Shutdown);
@@ -675,5 +675,5 @@ fn thousands_of_short_connections_are_served() {
     for _ in 0..2000 {
         assert_eq!(ends.recv_timeout(DEADLINE).unwrap(), Closed::ByPeer);
     }
-    eventually("all are gone", || server.metrics().connections == 0);
+    eventually("all are closed", || server.metrics().connections == 0);
 }

@@ -92,7 +92,7 @@ fn a_sender_of_a_closed_connection_returns_an_error() {
     let sender = senders.recv_timeout(DEADLINE).unwrap();
     assert!(sender.is_open());
     drop(client);
-    eventually("the connection is gone", || !sender.is_open());
+    eventually("the connection is closed", || !sender.is_open());
     assert_eq!(sender.send("x"), Err(SendError::Closed));
     // Another connection may have its token now, and gets nothing.
     let mut next = server.stream();
@@ -104,7 +104,7 @@ fn a_sender_of_a_closed_connection_returns_an_error() {
     next.read_exact(&mut received).unwrap();
     assert_eq!(&received, b"for you");
     drop(server);
-    eventually("the server is gone", || next_sender.send("x") == Err(SendError::Closed));
+    eventually("the server has ended", || next_sender.send("x") == Err(SendError::Closed));
 }
 
 /// Gives its sender to the test, and its connection to a thread when bytes arrive.

@@ -142,7 +142,7 @@ impl Report {
         // The first responses of a process are slow, and start the threads that it needs.
         Good::start(site.address()).ask_for(QUIET);
         let before = Good::start(site.address()).ask_for(QUIET);
-        crate::eventually("nobody is there", || site.metrics().connections == 0);
+        crate::eventually("all connections are closed", || site.metrics().connections == 0);
         let quiet = site.metrics();
         let started = Instant::now();
         let good = Good::start(site.address());

@@ -345,7 +345,7 @@ fn without_dates(text: &str) -> String {
 fn eventually(what: &str, mut condition: impl FnMut() -> bool) {
     let end = Instant::now() + PATIENCE;
     while !condition() {
-        assert!(Instant::now() < end, "in vain: {what}");
+        assert!(Instant::now() < end, "not in time: {what}");
         thread::sleep(Duration::from_micros(200));
     }
 }

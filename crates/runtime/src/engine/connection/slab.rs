@@ -59,10 +59,10 @@ impl<C> Slab<C> {
         token
     }
 
-    /// Takes a parked connection out. If another owner has it, records `said` as missed readiness
+    /// Takes a parked connection out. If another owner has it, records `event` as missed readiness
     /// instead.
     #[inline]
-    pub(crate) fn take(&mut self, token: usize, said: Missed) -> Option<Box<C>> {
+    pub(crate) fn take(&mut self, token: usize, event: Missed) -> Option<Box<C>> {
         let entry = self.entries.get_mut(token)?;
         match std::mem::replace(entry, Entry::Taken { missed: Missed::Nothing }) {
             Entry::Parked(connection) => {
@@ -70,8 +70,8 @@ impl<C> Slab<C> {
                 Some(connection)
             }
             Entry::Taken { missed } => {
-                self.missed += usize::from(missed == Missed::Nothing && said != Missed::Nothing);
-                *entry = Entry::Taken { missed: missed.max(said) };
+                self.missed += usize::from(missed == Missed::Nothing && event != Missed::Nothing);
+                *entry = Entry::Taken { missed: missed.max(event) };
                 None
             }
             vacant @ Entry::Vacant { .. } => {

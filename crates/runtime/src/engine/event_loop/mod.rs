@@ -163,8 +163,9 @@ impl EventLoop {
     pub(crate) fn next(&mut self, clock: &mut Clock) -> Turn {
         while let Some(Ready { token, readiness }) = self.ready.pop() {
             // For a connection that is taken, the slab records it as missed.
-            let said = if readiness == Readiness::IoAndEnd { Missed::IoAndEnd } else { Missed::Io };
-            if let Some(connection) = self.slab.take(token, said) {
+            let has_end = readiness == Readiness::IoAndEnd;
+            let event = if has_end { Missed::IoAndEnd } else { Missed::Io };
+            if let Some(connection) = self.slab.take(token, event) {
                 return Turn::Serve(connection, readiness);
             }
         }

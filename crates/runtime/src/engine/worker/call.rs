@@ -241,7 +241,7 @@ impl Worker<'_> {
         self.buffers.clock.refresh();
     }
 
-    /// Answers a request that was dispatched, then goes on with its connection.
+    /// Answers a request that was dispatched, then continues with its connection.
     pub(crate) fn answer(&mut self, call: Call) -> Outcome {
         self.permit = Some(call.permit);
         let flow = self.call_here(&mut Some(call.request), call.reply_to);
