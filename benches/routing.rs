@@ -1,7 +1,7 @@
 //! Does finding a route cost more in an app with more routes?
 //!
-//! `cargo bench -p filoplume-benches --bench routing`. What is measured is the plan of a request:
-//! match, choose by method, decide.
+//! `cargo bench -p filoplume-benches --bench routing`. It measures the plan of a request: matching
+//! the path, choosing by method, deciding.
 
 use std::hint::black_box;
 

@@ -1,14 +1,14 @@
-//! What the benches share: time per call, as the least of several rounds.
+//! Support for the benches: the time per call, as the minimum of several rounds.
 //!
-//! The least, because everything that disturbs a machine makes a call slower and nothing makes it
-//! faster. Compare only figures of one run on one machine.
+//! The minimum, because disturbances only make a call slower. Compare only figures of one run on
+//! one machine.
 
 use std::time::{Duration, Instant};
 
-/// Rounds of which the quickest counts.
+/// The number of rounds, of which the quickest counts.
 const ROUNDS: u32 = 20;
 
-/// Calls `code` again and again and prints what one call takes.
+/// Calls `code` repeatedly and prints the time per call.
 pub fn report(what: &str, calls_a_round: u32, mut code: impl FnMut()) {
     let mut round = || {
         let started = Instant::now();
@@ -17,7 +17,7 @@ pub fn report(what: &str, calls_a_round: u32, mut code: impl FnMut()) {
         }
         started.elapsed() / calls_a_round
     };
-    // The first round fills caches and stashes.
+    // The first round fills caches.
     round();
     let least = (0..ROUNDS).map(|_| round()).min().unwrap_or(Duration::ZERO);
     println!("{what:<60} {:>9.1} ns", least.as_secs_f64() * 1e9);

@@ -48,7 +48,8 @@ use crate::queue::MessageQueue;
 use crate::service::Site;
 use crate::service::tcp::TcpService;
 
-/// Bound on the threads that lead a loop, or lost their loop during a call that has not returned.
+/// Maximum number of threads that lead a loop, or have lost theirs during a call that has not
+/// returned.
 const LEADERS_MAX: usize = ExecutionKey::COUNT;
 
 /// What answers the requests.
@@ -281,7 +282,7 @@ impl Engine {
     }
 
     /// Stops accepting, and lets exchanges that have begun finish within `timeout`. A second call
-    /// can only move the deadline forward.
+    /// can only shorten the time.
     pub(crate) fn shutdown(&self, timeout: Duration) {
         let deadline = Instant::now() + timeout.min(TIMEOUT_MAX);
         {

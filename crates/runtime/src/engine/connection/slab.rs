@@ -19,8 +19,7 @@ pub(crate) enum Missed {
     Nothing,
     /// The socket became readable or writable.
     Io,
-    /// The peer has closed its direction, possibly after some last bytes. This is not reported
-    /// again.
+    /// The peer has closed its direction, possibly after some last bytes. It is not reported again.
     IoAndEnd,
 }
 
