@@ -329,7 +329,7 @@ impl Raw {
             }),
             End::TooLong => self.close(Closed::TooLong),
             End::Detach(handler) => {
-                self.stage = Stage::Leaving(Successor::Thread(handler, self.route.key))
+                self.stage = Stage::Leaving(Successor::Thread(handler, self.route.key));
             }
             End::Http(site) => self.stage = Stage::Leaving(http_successor(site)),
             // Handled by `call` already.

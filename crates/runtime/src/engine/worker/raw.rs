@@ -60,7 +60,7 @@ impl Worker<'_> {
         let Self { engine, lead, clocks, .. } = self;
         let (_, call_outcome) =
             run(lead, clocks, engine, &connection.loop_handle, route, move || {
-                protocol.close(reason)
+                protocol.close(reason);
             });
         if call_outcome == CallOutcome::Blocked {
             self.buffers.clock.refresh();
