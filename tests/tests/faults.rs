@@ -143,7 +143,7 @@ fn a_flood_from_a_peer_that_never_reads_takes_bounded_memory() {
                 last_taken = Instant::now();
             }
             Err(error) if error.kind() == ErrorKind::WouldBlock => {
-                thread::sleep(Duration::from_millis(5))
+                thread::sleep(Duration::from_millis(5));
             }
             Err(error) => panic!("{error}"),
         }

@@ -46,8 +46,11 @@ fn lines_are_at_most_100_columns_wide() {
     }
     let mut texts = documents();
     texts.extend(sources.into_iter().flat_map(|folder| files(folder, "md")));
-    for file in texts {
-        found.extend(wide_lines(&file, &is_exempt_in_markdown(&file.text)));
+    // The cases of the corpus are data, whose headings and inputs are as long as they are.
+    let is_case =
+        |file: &File| file.path.starts_with("tests/corpus/") && !file.path.ends_with("README.md");
+    for file in texts.iter().filter(|file| !is_case(file)) {
+        found.extend(wide_lines(file, &is_exempt_in_markdown(&file.text)));
     }
     none(&found);
 }
@@ -147,8 +150,9 @@ fn start_of_literal(line: &str) -> Option<usize> {
     let mut quotes = code.match_indices('"').map(|(at, _)| at);
     // `'"'` and `b'"'` are characters.
     quotes.find(|&at| {
-        !(code[..at].ends_with('\'') && code[at + 1..].starts_with('\''))
-            && !code[..at].ends_with("'\\")
+        let (before, after) = (&code[..at], &code[at + 1..]);
+        let is_character = before.ends_with('\'') && after.starts_with('\'');
+        !is_character && !before.ends_with("'\\")
     })
 }
 

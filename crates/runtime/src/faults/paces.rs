@@ -129,7 +129,7 @@ impl Paced {
     fn http() -> Self {
         let tock = b"content-length: 1\r\n\r\n0";
         Self::start(b"GET / HTTP/1.1\r\nHost: t\r\n\r\n", tock, |server| {
-            server.spawn(Site).unwrap()
+            server.spawn(Site).unwrap();
         })
     }
 
