@@ -1,5 +1,5 @@
-//! The buffers of a thread. They serve one connection at a time and belong to none: what a
-//! connection has left over when its thread turns away is copied out, and that is rarely anything.
+//! The buffers of a thread. They serve one connection at a time and belong to none. When a thread
+//! leaves a connection, unused input is copied out, which is rarely necessary.
 
 use std::cell::Cell;
 use std::fmt;
@@ -7,24 +7,25 @@ use std::fmt;
 use crate::clock::Clock;
 use crate::execution::probe::Clocks;
 
-/// Bytes read at once. A content of 64 KiB and its head arrive in one read; untouched pages cost
-/// nothing.
+/// The number of bytes per read. A content of 64 KiB and its head arrive in one read. Untouched
+/// pages cost nothing.
 pub(crate) const INPUT_BYTES: usize = 128 * 1024;
 
-/// Answers to pipelined requests are collected up to this before they are written.
+/// Responses to pipelined requests are collected up to this size before they are written.
 pub(crate) const OUTPUT_BYTES: usize = 64 * 1024;
 
-/// Input storages that a thread keeps for later. A content that came in one piece is handed to
-/// the handler in the storage it was read into, which returns here when the handler drops it.
+/// The number of unused input buffers that a thread keeps. A content that arrived in one piece is
+/// passed to the handler in the buffer it was read into, which returns here when the handler drops
+/// it.
 const SPARE_STORAGES: usize = 2;
 
-/// The least room for a content of which little has arrived: who announces much and sends little
-/// takes no more.
+/// The minimum buffer size for a content of which little has arrived. A peer that announces much
+/// and sends little uses no more than this.
 const CONTENT_STEP_BYTES: usize = 16 * 1024;
 
-/// A rest up to this is copied out of a thread's buffer and in again, so that it takes no more
-/// memory than it has bytes. A longer one is moved: who sends a long message a byte at a time must
-/// not have all of it copied for each.
+/// Leftover input up to this size is copied out of a thread's buffer and in again, so that it takes
+/// no more memory than it has bytes. Longer input is moved without a copy: otherwise a peer that
+/// sends a long message byte by byte would cause a copy of the whole message for each byte.
 const LEFTOVER_COPY_MAX: usize = 64 * 1024;
 
 thread_local! {
@@ -32,19 +33,19 @@ thread_local! {
     static STORAGES: Cell<Vec<Vec<u8>>> = const { Cell::new(Vec::new()) };
 }
 
-/// What a thread needs to serve connections.
+/// The buffers with which a thread serves connections.
 #[derive(Debug)]
 pub(crate) struct Buffers {
     pub(crate) input: Input,
     pub(crate) output: Vec<u8>,
-    /// Where a response body's reader is read into.
+    /// The buffer for the readers of response bodies.
     pub(crate) scratch: Vec<u8>,
     pub(crate) clock: Clock,
     pub(crate) clocks: Clocks,
 }
 
 impl Buffers {
-    /// Takes this thread's buffers, or makes them.
+    /// Takes this thread's buffers, or creates them.
     pub(crate) fn take() -> Box<Self> {
         let mut buffers = BUFFERS.take().unwrap_or_else(|| {
             Box::new(Self {
@@ -59,7 +60,7 @@ impl Buffers {
         buffers
     }
 
-    /// Gives the buffers back to this thread.
+    /// Returns the buffers to this thread.
     pub(crate) fn give_back(mut self: Box<Self>) {
         self.input.clear();
         self.output.clear();
@@ -67,7 +68,7 @@ impl Buffers {
     }
 }
 
-/// Bytes that were read and wait for their meaning.
+/// Bytes that were read and are not yet parsed.
 pub(crate) struct Input {
     storage: Vec<u8>,
     start: usize,
@@ -89,7 +90,7 @@ impl Input {
         self.start == self.end
     }
 
-    /// Unread bytes.
+    /// The number of unread bytes.
     #[inline]
     pub(crate) fn len(&self) -> usize {
         self.end - self.start
@@ -101,7 +102,7 @@ impl Input {
         debug_assert!(self.start <= self.end, "consumed more than was read");
     }
 
-    /// Room for the next read.
+    /// Returns the room for the next read.
     #[inline(always)]
     pub(crate) fn spare(&mut self) -> &mut [u8] {
         if self.start > 0 || self.end == self.storage.len() {
@@ -116,8 +117,8 @@ impl Input {
         self.end -= self.start;
         self.start = 0;
         if self.end == self.storage.len() {
-            // Only a head may be so long, and only where the limits were raised; contents are
-            // consumed as they come.
+            // Only a head can be this long, and only if the limits were raised. Contents are
+            // consumed as they arrive.
             self.storage.resize(self.end + INPUT_BYTES, 0);
         }
     }
@@ -127,7 +128,7 @@ impl Input {
         self.end += read;
     }
 
-    /// Whether there is no room for more.
+    /// Returns whether there is no room for more.
     pub(crate) fn is_full(&self) -> bool {
         self.end == self.storage.len()
     }
@@ -137,16 +138,16 @@ impl Input {
         self.end = 0;
     }
 
-    /// Takes over what a connection had left over.
+    /// Loads the leftover input of a connection.
     pub(crate) fn load(&mut self, mut leftover: Content) {
         if leftover.len() > LEFTOVER_COPY_MAX {
-            // The storage of the thread goes the way of the content's.
+            // The thread's buffer is now freed in place of the content's.
             std::mem::swap(&mut self.storage, &mut leftover.storage);
             (self.start, self.end) = (leftover.start, leftover.end);
             return;
         }
         if self.storage.len() > INPUT_BYTES {
-            // Grown for one long message.
+            // The buffer had grown for one long message.
             self.storage = take_storage();
         }
         self.start = 0;
@@ -154,8 +155,8 @@ impl Input {
         self.storage[..self.end].copy_from_slice(leftover.as_slice());
     }
 
-    /// Moves the rest out, to be loaded again: a short one into as much memory as it needs, a long
-    /// one without a copy.
+    /// Moves the unread bytes out, for a later [`load`](Self::load). A short rest gets as much
+    /// memory as it needs; a long one is moved without a copy.
     pub(crate) fn take_leftover(&mut self) -> Content {
         if self.len() <= LEFTOVER_COPY_MAX {
             return Content::of(self.take_rest());
@@ -166,17 +167,17 @@ impl Input {
         leftover
     }
 
-    /// Moves the rest out, into as much memory as it needs.
+    /// Moves the unread bytes out, into as much memory as they need.
     pub(crate) fn take_rest(&mut self) -> Vec<u8> {
         let rest = self.unread().to_vec();
         self.clear();
         rest
     }
 
-    /// Splits the first `length` unread bytes off as a content that owns them; long ones without a
-    /// copy.
+    /// Splits off the first `length` unread bytes as a content that owns them. A long content is
+    /// not copied.
     pub(crate) fn split_content(&mut self, length: usize) -> Content {
-        /// Below this a copy is cheaper than a change of storages.
+        /// Below this size a copy is cheaper than an exchange of buffers.
         const COPY_MAX: usize = 16 * 1024;
 
         let length = length.min(self.end - self.start);
@@ -204,7 +205,7 @@ impl fmt::Debug for Input {
     }
 }
 
-/// A content in memory, in a storage that returns to a thread when it is no longer needed.
+/// A content in memory, in a buffer that returns to a thread when it is no longer used.
 #[derive(Default)]
 pub(crate) struct Content {
     storage: Vec<u8>,
@@ -213,7 +214,7 @@ pub(crate) struct Content {
 }
 
 impl Content {
-    /// A content that lies in memory of its own.
+    /// Returns a content in a buffer of its own.
     pub(crate) fn of(storage: Vec<u8>) -> Self {
         Self { start: 0, end: storage.len(), storage }
     }
@@ -240,8 +241,8 @@ impl Content {
         self.end = self.storage.len();
     }
 
-    /// Room for what a content of `expected` bytes still lacks, in steps: memory follows what has
-    /// arrived, not what was announced.
+    /// Returns room for the missing part of a content of `expected` bytes. It grows in steps:
+    /// memory follows the bytes that have arrived, not the announced length.
     pub(crate) fn spare(&mut self, expected: usize) -> &mut [u8] {
         let full = self.start + expected;
         if self.storage.len() == self.end {
@@ -256,7 +257,7 @@ impl Content {
         self.end += read;
     }
 
-    /// The memory that it takes.
+    /// Returns the memory that the content takes.
     pub(crate) fn capacity(&self) -> usize {
         self.storage.capacity()
     }
@@ -295,7 +296,7 @@ fn take_storage() -> Vec<u8> {
 }
 
 fn give_back_storage(storage: Vec<u8>) {
-    // A content may be dropped while its thread ends: then the storage goes with it.
+    // A content may be dropped while its thread ends. Then the buffer is freed.
     let _ = STORAGES.try_with(|cell| {
         let mut storages = cell.take();
         if storages.len() < SPARE_STORAGES {
@@ -328,7 +329,7 @@ mod tests {
     }
 
     #[test]
-    fn leftovers_come_back_as_they_went() {
+    fn a_leftover_is_loaded_unchanged() {
         for length in [1, LEFTOVER_COPY_MAX, LEFTOVER_COPY_MAX + 1, 3 * INPUT_BYTES] {
             let bytes: Vec<u8> = (0..=length).map(|n| n.to_le_bytes()[0]).collect();
             let mut input = Input::new();
@@ -349,13 +350,13 @@ mod tests {
             assert_eq!(leftover.as_slice(), &bytes[1..]);
             assert!(
                 length > LEFTOVER_COPY_MAX || leftover.storage.len() == length,
-                "no more than it needs"
+                "it takes no more memory than it needs"
             );
         }
     }
 
     #[test]
-    fn a_content_grows_with_what_arrives_and_not_beyond_its_end() {
+    fn a_content_grows_with_the_bytes_that_arrive_and_not_beyond_its_end() {
         let mut content = input(&[b'x'; 10]).split_content(10);
         let expected = 400_000_000_000_usize;
         assert!(content.spare(expected).len() <= INPUT_BYTES);

@@ -1,15 +1,16 @@
-//! The time as one thread sees it: read once a batch, and the `Date` field made once a second.
+//! The time as one thread sees it. The clock is read once per batch, and the `Date` field is
+//! formatted once per second.
 
 use std::cell::Cell;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use filoplume_http1::Date;
 
-/// The time of the batch at hand. Every thread that serves has its own.
+/// The time of the current batch. Each serving thread has its own.
 #[derive(Debug)]
 pub(crate) struct Clock {
     now: Instant,
-    /// The timeout that was asked for last, and when it ends.
+    /// The timeout that was last requested, and when it ends.
     ends: Cell<(Duration, Instant)>,
     date: Date,
     date_ends: Instant,
@@ -31,7 +32,7 @@ impl Clock {
         }
     }
 
-    /// Reads the system's clock; until the next call [`now`](Self::now) stands still.
+    /// Reads the system's clock. [`now`](Self::now) returns this time until the next call.
     #[inline]
     pub(crate) fn refresh(&mut self) {
         #[cfg(all(test, target_os = "linux"))]
@@ -41,8 +42,7 @@ impl Clock {
         self.refresh_at(Instant::now(), SystemTime::now);
     }
 
-    /// The wall clock is asked for the date and nothing else: it may jump, and no deadline moves
-    /// with it.
+    /// The wall clock is used for the date only. It may jump, so no deadline depends on it.
     #[inline]
     fn refresh_at(&mut self, now: Instant, wall: impl FnOnce() -> SystemTime) {
         self.now = now;
@@ -59,8 +59,8 @@ impl Clock {
         self.now
     }
 
-    /// Returns when a timeout ends that begins now. Nearly every request of a batch asks for the
-    /// same one, which is added only once.
+    /// Returns when a timeout that begins now ends. Nearly all requests of a batch use the same
+    /// timeout, so the result is cached.
     #[inline]
     pub(crate) fn after(&self, timeout: Duration) -> Instant {
         let (last, ends) = self.ends.get();
@@ -78,26 +78,26 @@ impl Clock {
     }
 }
 
-/// The date, and for how long it stays true: a second at most.
+/// Returns the date and how long it stays valid, which is a second at most.
 fn date_at(time: SystemTime) -> (Date, Duration) {
     let into_second = time.duration_since(UNIX_EPOCH).map_or(0, |since| since.subsec_nanos());
     (Date::new(time), Duration::from_nanos(u64::from(1_000_000_000 - into_second)))
 }
 
-/// The longest timeout, a century: it stands for what no clock can say.
+/// The longest timeout, a century. It stands for times that an `Instant` cannot represent.
 pub(crate) const TIMEOUT_MAX: Duration = Duration::from_secs(100 * 365 * 24 * 3600);
 
-/// A deadline that moves only with the bytes that move. Each byte adds the time that it may take at
-/// the minimum pace, but the deadline is never more than `grace` ahead: earlier bytes pay neither
-/// for silence nor for a trickle.
+/// A deadline that only transferred bytes extend. Each byte adds the time that it may take at the
+/// minimum pace, but the deadline is never more than `grace` ahead. Early bytes therefore buy time
+/// neither for silence nor for a trickle.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Pace {
     usual: Budget,
     pressed: Budget,
 }
 
-/// While memory or threads are short, who is slower than this, or silent for so long, loses its
-/// place.
+/// The grace period while memory or threads are scarce. A peer that is silent for longer, or slower
+/// than this pace, loses its connection.
 const PRESSED_GRACE: Duration = Duration::from_secs(1);
 const PRESSED_BYTES_PER_SECOND_MIN: u64 = 64 * 1024;
 
@@ -110,13 +110,13 @@ impl Pace {
         }
     }
 
-    /// Adds the time that is due for `bytes`, which have moved by `now`.
+    /// Adds the time for `bytes` that were transferred by `now`.
     pub(crate) fn advance(&mut self, bytes: usize, now: Instant) {
         self.usual.advance(bytes, now);
         self.pressed.advance(bytes, now);
     }
 
-    /// Adds time in which nothing could move for a reason that is not the peer's.
+    /// Adds time in which nothing could be transferred for a reason that is not the peer's fault.
     pub(crate) fn excuse(&mut self, time: Duration) {
         self.usual.excuse(time);
         self.pressed.excuse(time);
@@ -126,13 +126,13 @@ impl Pace {
         self.usual.deadline
     }
 
-    /// The deadline while something is short that this peer holds.
+    /// Returns the deadline that applies while a resource that this peer holds is scarce.
     pub(crate) fn pressed_deadline(&self) -> Instant {
         self.pressed.deadline.min(self.usual.deadline)
     }
 }
 
-/// Time that is earned by bytes.
+/// A deadline that transferred bytes extend.
 #[derive(Clone, Copy, Debug)]
 struct Budget {
     deadline: Instant,
@@ -149,7 +149,7 @@ impl Budget {
         let nanoseconds = bytes as u128 * 1_000_000_000 / u128::from(self.bytes_per_second_min);
         let earned =
             u64::try_from(nanoseconds).map_or(TIMEOUT_MAX, Duration::from_nanos).min(TIMEOUT_MAX);
-        // A clock that was read before the start must not take time away.
+        // A clock that was read before the start must not shorten the deadline.
         self.deadline = (self.deadline + earned).min(now + self.grace).max(self.deadline);
     }
 
@@ -181,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn the_date_is_not_made_anew_before_its_second_is_over() {
+    fn the_date_is_not_formatted_again_before_its_second_is_over() {
         let mut clock = Clock::new();
         let started = clock.now();
         clock.refresh_at(started + Duration::from_secs(1), || {
@@ -189,7 +189,7 @@ mod tests {
         });
         let ends = started + Duration::from_millis(1_600);
         assert_eq!(clock.date_ends, ends);
-        clock.refresh_at(ends - Duration::from_nanos(1), || unreachable!("the date is still true"));
+        clock.refresh_at(ends - Duration::from_nanos(1), || unreachable!("it is valid"));
         clock.refresh_at(ends, || UNIX_EPOCH + DAY);
         assert_eq!(clock.date(), &Date::new(UNIX_EPOCH + DAY));
     }
@@ -197,7 +197,7 @@ mod tests {
     const GRACE: Duration = Duration::from_secs(30);
 
     #[test]
-    fn a_trickle_ends_at_a_deadline_that_hardly_moves() {
+    fn a_trickle_hardly_extends_the_deadline() {
         let started = Instant::now();
         let mut pace = Pace::new(started, GRACE, 1000);
         let mut now = started;
@@ -209,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn a_peer_that_keeps_the_pace_never_meets_its_deadline() {
+    fn a_peer_that_keeps_the_pace_never_reaches_its_deadline() {
         let mut now = Instant::now();
         let mut pace = Pace::new(now, GRACE, 1024);
         for _ in 0..1000 {
@@ -220,7 +220,7 @@ mod tests {
     }
 
     #[test]
-    fn silence_has_the_same_bound_whatever_was_moved_before() {
+    fn silence_has_the_same_bound_whatever_was_transferred_before() {
         let started = Instant::now();
         let mut pace = Pace::new(started, GRACE, 1024);
         let now = started + Duration::from_secs(1);
@@ -228,13 +228,13 @@ mod tests {
         assert_eq!(pace.deadline(), now + GRACE);
         pace.advance(usize::MAX, now);
         assert_eq!(pace.deadline(), now + GRACE);
-        // A trickle does not live on what a burst has earned.
+        // A burst does not buy time for a trickle.
         pace.advance(1, now + GRACE / 2);
         assert!(pace.deadline() < now + GRACE + Duration::from_millis(1));
     }
 
     #[test]
-    fn time_that_is_not_the_peers_moves_the_deadline() {
+    fn excused_time_extends_the_deadline() {
         let started = Instant::now();
         let mut pace = Pace::new(started, GRACE, 1024);
         pace.excuse(Duration::from_secs(100));
@@ -243,7 +243,7 @@ mod tests {
         assert_eq!(
             pace.deadline(),
             started + GRACE + Duration::from_secs(100),
-            "it never moves back"
+            "the deadline never moves back"
         );
     }
 }

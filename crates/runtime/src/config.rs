@@ -1,4 +1,4 @@
-//! What the user may set, with the default and the reason of each bound.
+//! The settings of a server, each with its default and the reason for its bound.
 
 use std::thread::available_parallelism;
 use std::time::Duration;
@@ -7,25 +7,26 @@ use filoplume_http1::Limits;
 
 use crate::clock::TIMEOUT_MAX;
 
-/// Handlers that may block at once. Two hundred is common for a database pool; twice that and
-/// some room costs a few megabytes of touched stack.
+/// The number of handlers that may block at once. Two hundred is common for a database pool. Twice
+/// that plus some room costs a few megabytes of touched stack.
 pub(crate) const THREADS_MAX: usize = 512;
 
-/// Requests that may wait for the program in [`Incoming`](crate::Incoming). Nobody knows how fast
-/// it pulls.
+/// The number of requests that may wait for the program in [`Incoming`](crate::Incoming). How fast
+/// the program takes them is unknown.
 pub(crate) const INCOMING_CAPACITY: usize = 1024;
 
-/// How long a request may wait for a thread. Ten thousand clients are served within it if their
-/// handlers take 10 ms each; and a client that waits for longer has often gone.
+/// How long a request may wait for a thread. If handlers take 10 ms each, ten thousand clients are
+/// served within this time. A client that waits longer has often given up.
 pub(crate) const QUEUE_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// Connections held at once. One more has an idle one closed, or waits in the system's backlog.
+/// The number of connections held at once. For one more, an idle connection is closed, or the new
+/// one waits in the system's backlog.
 pub(crate) const CONNECTIONS_MAX: usize = 65_536;
 
-/// The length of the system's queue of connections that were not accepted yet.
+/// The length of the system's queue of connections that are not yet accepted.
 pub(crate) const BACKLOG: u32 = 4096;
 
-/// How an engine behaves: every bound has a default that suits a server on the open internet.
+/// The configuration of a server. Every bound has a default that suits the open internet.
 ///
 /// ```
 /// use filoplume_runtime::ServerConfig;
@@ -70,9 +71,9 @@ pub struct ServerConfig {
 /// How many connections one client may hold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum PerClient {
-    /// Half of all, if it comes from the open internet.
+    /// Half of all connections if the client has a public address.
     Half,
-    /// So many, wherever it comes from.
+    /// This number, whatever the client's address.
     Bounded(usize),
     Unbounded,
 }
@@ -113,8 +114,8 @@ impl Default for ServerConfig {
 }
 
 impl ServerConfig {
-    /// Short deadlines and small bounds, for a server that faces hostile peers without a proxy
-    /// before it.
+    /// Returns a configuration with short deadlines and small bounds, for a server that hostile
+    /// peers reach without a proxy in front of it.
     pub fn strict() -> Self {
         Self {
             head_timeout: Duration::from_secs(5),
@@ -132,7 +133,8 @@ impl ServerConfig {
         }
     }
 
-    /// Long-lived connections and large contents, for a server that only a trusted proxy reaches.
+    /// Returns a configuration for long-lived connections and large contents, for a server that
+    /// only a trusted proxy reaches.
     pub fn behind_proxy() -> Self {
         Self {
             keep_alive_timeout: Duration::from_secs(600),
@@ -145,82 +147,88 @@ impl ServerConfig {
         }
     }
 
-    /// Sets how many event loops share the connections. Default: one a core.
+    /// Sets the number of event loops that share the connections. Default: one per core.
     pub fn event_loops(mut self, loops: usize) -> Self {
         self.event_loops = loops.max(1);
         self
     }
 
-    /// Sets how many handlers may block at once; the threads exist only while they are needed.
-    /// Default: 512.
+    /// Sets the number of handlers that may block at once. The threads exist only while they are
+    /// needed. Default: 512.
     pub fn threads_max(mut self, threads: usize) -> Self {
         self.threads_max = threads.max(1);
         self
     }
 
-    /// Sets how long a thread without work stays. Default: 10 s.
+    /// Sets how long a thread stays without work before it ends. Default: 10 s.
     pub fn thread_idle_timeout(mut self, timeout: Duration) -> Self {
         self.thread_idle_timeout = timeout.min(TIMEOUT_MAX);
         self
     }
 
-    /// Sets how threads are called: `name-1`, `name-2`... Default: `filoplume`.
+    /// Sets the prefix of the threads' names: `name-1`, `name-2`... Default: `filoplume`.
     pub fn thread_name(mut self, name: impl Into<String>) -> Self {
         self.thread_name = name.into();
         self
     }
 
-    /// Sets whether Linux schedules the threads that lead event loops under its batch policy,
-    /// `sched(7)`: one that wakes up takes the processor from nobody, and finds more to do at once.
-    /// Threads that run handlers are not concerned, and a program that was started under another
-    /// policy than the usual one keeps that. Off, it makes no call that a sandbox may forbid
-    /// (`sched_setscheduler`, `setpriority`), and what an inline handler starts, threads or
-    /// programs, does not inherit the policy. Default: yes; without effect elsewhere.
+    /// Sets whether Linux schedules the threads that lead event loops under its batch policy
+    /// (`sched(7)`). Under this policy a thread that wakes up does not preempt others, so it finds
+    /// more events at once. Threads that run handlers are not affected. A program that was started
+    /// under another policy than the normal one keeps that policy. If this is off, the engine does
+    /// not call `sched_setscheduler` and `setpriority`, which a sandbox may forbid, and threads and
+    /// programs that an inline handler starts do not inherit the policy. Default: on; without
+    /// effect on systems other than Linux.
     pub fn batch_scheduling(mut self, is_on: bool) -> Self {
         self.batch_scheduling = is_on;
         self
     }
 
-    /// Sets how many requests may wait for a thread, or in [`Incoming`](crate::Incoming) for the
-    /// program; one more is answered `503` with `Retry-After`. Default: as many as there are
-    /// connections, since [`queue_timeout`](Self::queue_timeout) is the bound that matters; 1024 in
-    /// `Incoming`.
+    /// Sets how many requests may wait for a thread, or for the program in
+    /// [`Incoming`](crate::Incoming). Further requests are answered with `503` and `Retry-After`.
+    /// The default for threads is the maximum number of connections, since
+    /// [`queue_timeout`](Self::queue_timeout) is the bound that matters. The default for `Incoming`
+    /// is 1024.
     pub fn queue_capacity(mut self, requests: usize) -> Self {
         self.queue_capacity = Some(requests.max(1));
         self
     }
 
-    /// Sets how long a request may wait for a thread. What would wait longer, by the rate at which
-    /// its route was served in that time, is answered `503` with `Retry-After` at once; what has
-    /// waited for so long is answered the same. While more comes than can be served, requests wait
-    /// for as long as a call of their route takes, and no longer. Default: 2 s.
+    /// Sets how long a request may wait for a thread. A request that has waited this long is
+    /// answered with `503` and `Retry-After`. A request that is expected to wait longer, by the
+    /// recent rate of its route, is answered so at once. Under overload, accepted requests wait
+    /// about as long as a call of their route takes. Default: 2 s.
     pub fn queue_timeout(mut self, timeout: Duration) -> Self {
         self.queue_timeout = timeout.min(TIMEOUT_MAX);
         self
     }
 
-    /// Sets how many bytes the engine buffers of all peers together: contents, until their handlers
-    /// take or drop them, and what waits to be read or sent. From half of it on, peers that are
-    /// silent for a second, or slower than 64 KiB/s, are ended; the last quarter is for contents of
-    /// up to 64 KiB, and those that are longer are answered `503`. When all is used, a response of
-    /// more than 64 KiB that its peer does not take at once ends with its connection. Default: a
-    /// quarter of the memory of the machine or the container; 1 GiB where the system does not say.
+    /// Sets how many bytes the engine buffers for all peers together: contents, until their
+    /// handlers take or drop them, and bytes that wait to be read or sent.
+    ///
+    /// When half of it is used, the engine closes the connections of peers that are silent for a
+    /// second or slower than 64 KiB/s. The last quarter is reserved for contents of up to 64 KiB;
+    /// longer ones are answered with `503`. When all of it is used, a response of more than 64 KiB
+    /// ends with its connection if the peer does not take it at once.
+    ///
+    /// Default: a quarter of the memory of the machine or the container; 1 GiB if the system does
+    /// not report it.
     pub fn memory_max(mut self, bytes: usize) -> Self {
         self.memory_max = Some(bytes);
         self
     }
 
-    /// Sets how many connections are held at once. There are fewer if the system's limit of open
-    /// files does not allow as many: [`Metrics::connections_max`](crate::Metrics::connections_max)
-    /// is what holds. For one more the connection is closed that has been idle for the longest time
-    /// between two requests, or else the one whose head is unfinished for the longest time; if
-    /// there is neither, the new one waits. Default: 65,536.
+    /// Sets how many connections are held at once. If the system's limit of open files is lower,
+    /// that limit applies; [`Metrics::connections_max`](crate::Metrics::connections_max) is the
+    /// actual value. When a connection arrives at the limit, the engine closes the connection that
+    /// has been idle longest between two requests. If none is idle, it closes the one whose head
+    /// has been incomplete longest. If there is neither, the new connection waits. Default: 65,536.
     pub fn connections_max(mut self, connections: usize) -> Self {
         self.connections_max = connections.max(1);
         self
     }
 
-    /// Sets whether the server raises the soft limit of open files of this process to its hard
+    /// Sets whether the server raises the soft limit of open files of this process to the hard
     /// limit when it starts. Programs that a handler starts inherit it. Default: yes; without
     /// effect on Windows.
     pub fn raise_descriptor_limit(mut self, is_on: bool) -> Self {
@@ -228,36 +236,38 @@ impl ServerConfig {
         self
     }
 
-    /// Sets how many connections one client may hold: an IPv4 address, or an IPv6 network of 64
-    /// bits. One more is closed without a word, and counted as
-    /// [`Refusal::ClientConnections`](crate::Refusal::ClientConnections). Where a [PROXY
-    /// header](crate::ServerBuilder::proxy_protocol) names the client, it is that client;
-    /// connections over Unix sockets are not counted. `None` is no bound: for a server behind an
-    /// HTTP proxy, which is one client.
+    /// Sets how many connections one client may hold. A client is an IPv4 address or an IPv6
+    /// network of 64 bits. Further connections are closed without a response and counted as
+    /// [`Refusal::ClientConnections`](crate::Refusal::ClientConnections). If a [PROXY
+    /// header](crate::ServerBuilder::proxy_protocol) names the client, its address is used.
+    /// Connections over Unix sockets are not counted. `None` removes the bound: use it behind an
+    /// HTTP proxy, which would count as one client.
     ///
-    /// Of the threads of the pool, an eighth at most may wait for a client that is counted: those
-    /// of handlers that read a content as it arrives, and those that have an upgraded connection.
-    /// One more content is refused with `503`, one more upgrade with the end of its connection, and
+    /// At most an eighth of the pool's threads may wait for one counted client. This covers
+    /// handlers that read a content as it arrives, and handlers that own an upgraded connection.
+    /// Beyond that, a content is refused with `503` and an upgrade closes its connection. Both are
     /// counted as [`Refusal::ClientThreads`](crate::Refusal::ClientThreads).
     ///
     /// Default: half of [`Metrics::connections_max`](crate::Metrics::connections_max), so that no
-    /// client keeps out all others. The default does not count loopback, private, link-local and
-    /// shared addresses (RFC 1918, 4193, 3927 and 6598), because a client that comes from one of
-    /// these is as a rule a proxy.
+    /// single client excludes all others. The default does not count loopback, private, link-local
+    /// and shared addresses (RFC 1918, 4193, 3927 and 6598), because a client with such an address
+    /// is usually a proxy.
     pub fn connections_per_client_max(mut self, connections: impl Into<Option<usize>>) -> Self {
         let bounded = |connections: usize| PerClient::Bounded(connections.max(1));
         self.connections_per_client_max = connections.into().map_or(PerClient::Unbounded, bounded);
         self
     }
 
-    /// Sets how many connections the system keeps waiting for the engine. Default: 4096.
+    /// Sets how many connections the system queues for the engine before it accepts them. Default:
+    /// 4096.
     pub fn backlog(mut self, connections: u32) -> Self {
         self.backlog = connections.max(1);
         self
     }
 
-    /// Sets how long a head may take from the connection's start, or from its own first byte on a
-    /// kept connection, to its end. It is one deadline, not one a read. Default: 10 s.
+    /// Sets how long a head may take. The time begins when the connection is accepted, or with the
+    /// head's first byte on a kept connection. It is one deadline for the whole head, not one per
+    /// read. Default: 10 s.
     pub fn head_timeout(mut self, timeout: Duration) -> Self {
         self.head_timeout = timeout.min(TIMEOUT_MAX);
         self
@@ -271,76 +281,78 @@ impl ServerConfig {
 
     /// Sets how long a peer may be silent within a content. Bytes that arrive extend the deadline
     /// at [`bytes_per_second_min`](Self::bytes_per_second_min), but never beyond this time from
-    /// now. Time in which a handler that streams the content does not read does not count. Default:
-    /// 30 s.
+    /// now. If a handler streams the content, the time in which it does not read is not counted.
+    /// Default: 30 s.
     pub fn content_timeout(mut self, timeout: Duration) -> Self {
         self.content_timeout = timeout.min(TIMEOUT_MAX);
         self
     }
 
-    /// Sets how long a response may wait for a peer that does not read. Bytes that it takes extend
-    /// the deadline at [`bytes_per_second_min`](Self::bytes_per_second_min), but never beyond this
-    /// time from now. Default: 30 s.
+    /// Sets how long a response may wait for a peer that does not read. Bytes that the peer takes
+    /// extend the deadline at [`bytes_per_second_min`](Self::bytes_per_second_min), but never
+    /// beyond this time from now. Default: 30 s.
     pub fn write_timeout(mut self, timeout: Duration) -> Self {
         self.write_timeout = timeout.min(TIMEOUT_MAX);
         self
     }
 
-    /// Sets how long a peer that did not ask for the end may go on sending after the last response,
-    /// before its connection is cut. The time lets that response reach a peer that is still busy
-    /// with its upload, or with its next request (RFC 9112, section 9.6). Default: 2 s.
+    /// Sets how long the engine discards input after the last response before it closes the
+    /// connection, if the peer did not ask for the close. During this time the response can reach a
+    /// peer that is still sending its upload or its next request (RFC 9112, section 9.6). Default:
+    /// 2 s.
     pub fn linger_timeout(mut self, timeout: Duration) -> Self {
         self.linger_timeout = timeout.min(TIMEOUT_MAX);
         self
     }
 
-    /// Sets how long a shutdown waits for what was begun. A request whose head is not complete has
-    /// a second: nothing of it was accepted. Default: 10 s.
+    /// Sets how long a shutdown waits for requests in progress. A request whose head is incomplete
+    /// gets one second, because nothing of it was accepted. Default: 10 s.
     pub fn drain_timeout(mut self, timeout: Duration) -> Self {
         self.drain_timeout = timeout.min(TIMEOUT_MAX);
         self
     }
 
-    /// Sets how long each read and write of a [`BlockingStream`](crate::BlockingStream) may wait at
-    /// first; its handler may change that. `None` is for ever. Default: 120 s, which is longer than
-    /// the pauses between the pings of common clients.
+    /// Sets the initial timeout of each read and write of a
+    /// [`BlockingStream`](crate::BlockingStream). Its handler may change it. `None` means no
+    /// timeout. Default: 120 s, which is longer than the interval between the pings of common
+    /// clients.
     pub fn blocking_stream_timeout(mut self, timeout: impl Into<Option<Duration>>) -> Self {
-        // A socket takes zero for a mistake.
+        // A socket rejects a timeout of zero.
         let bounded = |timeout: Duration| timeout.clamp(Duration::from_millis(1), TIMEOUT_MAX);
         self.blocking_stream_timeout = timeout.into().map(bounded);
         self
     }
 
-    /// Sets the pace that extends the deadlines of contents and responses: bytes moved, over this,
-    /// is the time added. The time does not accumulate: no deadline is further away than its
-    /// timeout. Default: 1024.
+    /// Sets the minimum pace of contents and responses. Each transfer extends the deadline by the
+    /// bytes moved divided by this number. The time does not accumulate: no deadline is further
+    /// away than its timeout. Default: 1024.
     pub fn bytes_per_second_min(mut self, bytes: u64) -> Self {
         self.bytes_per_second_min = bytes.max(1);
         self
     }
 
-    /// Sets the longest content that is collected before the handler runs; a longer one is
-    /// streamed, or refused if the plan asked for a buffer. Default: 1 MiB.
+    /// Sets the longest content that is collected before the handler runs. A longer content is
+    /// streamed, or refused if the plan asked for a buffered one. Default: 1 MiB.
     pub fn buffered_content_bytes_max(mut self, bytes: u64) -> Self {
         self.buffered_content_bytes_max = bytes;
         self
     }
 
-    /// Sets the longest content accepted at all; a longer one is refused with `413`. Default: 64
+    /// Sets the longest content that is accepted. A longer one is refused with `413`. Default: 64
     /// MiB.
     pub fn content_bytes_max(mut self, bytes: u64) -> Self {
         self.content_bytes_max = bytes;
         self
     }
 
-    /// Sets how much of a content that the handler left unread is skipped to keep the connection;
-    /// beyond it the connection closes. Default: 256 KiB.
+    /// Sets how much of a content that the handler left unread is discarded to keep the connection.
+    /// If more is left, the connection closes. Default: 256 KiB.
     pub fn unread_content_bytes_max(mut self, bytes: u64) -> Self {
         self.unread_content_bytes_max = bytes;
         self
     }
 
-    /// Sets the bounds of heads, chunks and trailers.
+    /// Sets the limits for heads, chunks and trailers.
     pub fn limits(mut self, limits: Limits) -> Self {
         self.limits = limits;
         self

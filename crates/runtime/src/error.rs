@@ -1,4 +1,4 @@
-//! What can go wrong at start-up or with a socket, for the program that holds the server.
+//! Errors at start-up and of sockets, for the program that runs the server.
 
 use std::error::Error as StdError;
 use std::fmt;
@@ -6,7 +6,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
-/// A failure of the engine or of one exchange, with the thing it concerns.
+/// An error of the engine or of one exchange, with the thing it concerns.
 ///
 /// ```
 /// use filoplume_runtime::Server;
@@ -21,7 +21,7 @@ pub struct Error {
     kind: Box<Kind>,
 }
 
-/// The result of whatever an engine does.
+/// The result type of the engine.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
 #[cfg_attr(
@@ -42,18 +42,17 @@ pub(crate) enum Kind {
 }
 
 impl Error {
-    /// Returns whether another socket has the address already.
+    /// Returns whether another socket already uses the address.
     pub fn is_address_in_use(&self) -> bool {
         self.io_kind() == Some(io::ErrorKind::AddrInUse)
     }
 
-    /// Returns whether the system does not allow the address to this program, such as a port below
-    /// 1024.
+    /// Returns whether the system denies this program the address, such as a port below 1024.
     pub fn is_permission_denied(&self) -> bool {
         self.io_kind() == Some(io::ErrorKind::PermissionDenied)
     }
 
-    /// Returns whether the server was asked to serve twice.
+    /// Returns whether the server was started twice.
     pub fn is_already_serving(&self) -> bool {
         matches!(*self.kind, Kind::AlreadyServing)
     }
@@ -91,7 +90,7 @@ impl fmt::Display for Error {
             }
             Kind::Start { what, source } => write!(f, "cannot start {what}: {source}"),
             Kind::AlreadyServing => {
-                f.write_str("the server is serving already: one engine has one service")
+                f.write_str("the server is already serving: one server has one service")
             }
             Kind::Signals { source } => write!(f, "cannot listen to signals: {source}"),
             Kind::Respond { source } => write!(f, "cannot send the response: {source}"),
@@ -101,7 +100,7 @@ impl fmt::Display for Error {
 
 impl fmt::Debug for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // `fn main() -> Result` prints this form: it should read like a sentence.
+        // `fn main() -> Result` prints this form, so it must be readable.
         write!(f, "{self}")
     }
 }

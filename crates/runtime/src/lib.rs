@@ -1,8 +1,8 @@
 //! The engine of Filoplume: blocking code at event-loop speed.
 //!
-//! Handlers are plain blocking closures. One that does not block runs right on an event loop; one
-//! that does is noticed, and from then on runs on a thread of its own. Nobody marks anything, and
-//! nobody waits for somebody else's database.
+//! Handlers are plain blocking closures. A handler that does not block runs directly on an event
+//! loop. The engine detects a handler that blocks and from then on runs it on a thread of its own.
+//! Nothing has to be marked, and a slow database call delays no other client.
 //!
 //! ```no_run
 //! use filoplume_runtime::{Response, Server};
@@ -16,12 +16,13 @@
 //! # Ok::<(), filoplume_runtime::Error>(())
 //! ```
 //!
-//! - [`Server`] binds addresses and serves; [`Incoming`] is the same, pulled by the program.
-//! - [`Service`] is the contract for frameworks: plan from the head, then call.
-//! - [`tcp`] has what speaks something else than HTTP: lines, messages, or a state machine of your
-//!   own.
+//! - [`Server`] binds addresses and serves. [`Incoming`] gives the requests to a loop of the
+//!   program instead.
+//! - [`Service`] is the interface for frameworks: plan from the head, then call.
+//! - [`tcp`] serves protocols other than HTTP: lines, messages, or a state machine of your own.
 //! - [`ServerConfig`] has every bound, with its default.
-//! - [`TaskPool`] and [`MessageQueue`] are the engine's own, for use beside it.
+//! - [`TaskPool`] and [`MessageQueue`] are the engine's own pool and queue, for use outside of a
+//!   server.
 
 mod budget;
 mod buffers;

@@ -1,5 +1,5 @@
-//! What the engine counts. Counters only grow, gauges follow what they name; all can be read at any
-//! time.
+//! The metrics of the engine. Counters only grow; gauges have a current value. All can be read at
+//! any time.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -9,7 +9,7 @@ use crate::budget::refusal::{Refusal, Refusals};
 use crate::execution::metrics::RouteMetrics;
 use crate::pool::PoolMetrics;
 
-/// One number that any thread may change. Relaxed: it orders nothing, it only counts.
+/// A number that any thread may change. It is relaxed, because it only counts and orders nothing.
 #[derive(Debug, Default)]
 pub(crate) struct Counter(CachePadded<AtomicU64>);
 
@@ -35,7 +35,7 @@ impl Counter {
     }
 }
 
-/// The engine's own numbers. See [`Metrics`] for what each one means.
+/// The counters of an engine. [`Metrics`] documents each one.
 #[derive(Debug, Default)]
 pub(crate) struct Counters {
     pub(crate) accepted: Counter,
@@ -55,7 +55,7 @@ pub(crate) struct Counters {
     pub(crate) upgraded: Counter,
 }
 
-/// What is known elsewhere, at the moment of a reading.
+/// The values that are read elsewhere at the moment of a snapshot.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Gauges {
     pub(crate) incoming: usize,
@@ -66,9 +66,9 @@ pub(crate) struct Gauges {
     pub(crate) memory_max: usize,
 }
 
-/// A reading of all counters and gauges of an engine.
+/// A snapshot of all counters and gauges of an engine.
 ///
-/// Each number is right by itself; taken together they may be a few events apart.
+/// Each number is exact. Together they may be a few events apart.
 ///
 /// ```
 /// use filoplume_runtime::{Request, Server};
@@ -85,70 +85,71 @@ pub(crate) struct Gauges {
 pub struct Metrics {
     /// Connections accepted since the start.
     pub accepted: u64,
-    /// Failed attempts to accept one, such as for want of descriptors.
+    /// Failed attempts to accept a connection, for example because there was no free descriptor.
     pub accept_errors: u64,
     /// Connections open now.
     pub connections: u64,
-    /// How many there may be: [`connections_max`](crate::ServerConfig::connections_max), or fewer
-    /// if the system's limit of open files does not allow as many.
+    /// The maximum of open connections: [`connections_max`](crate::ServerConfig::connections_max),
+    /// or less if the system's limit of open files is lower.
     pub connections_max: u64,
     /// Connections without a request that were closed since the start to make room for new ones.
     pub connections_shed: u64,
-    /// Connections parked with their event loop, without thread or buffer, when the loop last
-    /// waited.
+    /// Idle connections that wait in their event loop, without a thread or buffer, when the loop
+    /// last waited.
     pub parked: u64,
     /// Requests handed to the service since the start.
     pub requests: u64,
-    /// Requests refused since the start because of what the peer sent. [`refusals`](Self::refusals)
-    /// has the reasons.
+    /// Requests refused since the start because of their bytes. [`refusals`](Self::refusals) has
+    /// the reasons.
     pub refused: u64,
     /// Connections closed since the start because they did not begin with a valid PROXY header
-    /// where one is [expected](crate::ServerBuilder::proxy_protocol).
+    /// although one is [expected](crate::ServerBuilder::proxy_protocol).
     pub proxy_headers_refused: u64,
-    /// Requests answered `503` since the start because no thread would have been free in time.
+    /// Requests answered with `503` since the start because no thread would have been free in time.
     pub overloaded: u64,
-    /// Connections ended by a deadline since the start.
+    /// Connections closed by a deadline since the start.
     pub timed_out: u64,
     /// Handlers that panicked since the start.
     pub panics: u64,
     /// Requests handed to the pool since the start because their route blocks.
     pub dispatched: u64,
-    /// Event loops that changed hands since the start because a handler did not return in time.
+    /// Event loops that were given to another thread since the start because a handler did not
+    /// return in time.
     pub hand_overs: u64,
-    /// Hand-overs that were due but found no thread to lead.
+    /// Hand-overs that were due but failed because no thread was free to lead.
     pub hand_overs_failed: u64,
     /// Leases granted since the start.
     pub leases: u64,
     /// Connections on a lease now.
     pub leased: u64,
-    /// Times that a route was found to block.
+    /// Times that a route was classified as blocking.
     pub routes_learned: u64,
-    /// Times that a route was found quick again.
+    /// Times that a route was classified as quick again.
     pub routes_forgotten: u64,
     /// Connections detached since the start after a `101`.
     pub upgraded: u64,
-    /// Requests that wait for a thread of the pool now.
+    /// Requests that now wait for a thread of the pool.
     pub waiting: usize,
-    /// Bytes that are buffered of all peers now.
+    /// Bytes that are now buffered for all peers.
     pub memory_used: usize,
-    /// How many there may be: [`memory_max`](crate::ServerConfig::memory_max).
+    /// The maximum of buffered bytes: [`memory_max`](crate::ServerConfig::memory_max).
     pub memory_max: usize,
-    /// Requests that wait in [`Incoming`](crate::Incoming) now.
+    /// Requests that now wait in [`Incoming`](crate::Incoming).
     pub incoming: usize,
-    /// The threads and their queue.
+    /// The threads of the pool and their queue.
     pub pool: PoolMetrics,
     refusals: Vec<(Refusal, u64)>,
     routes: Vec<RouteMetrics>,
 }
 
 impl Metrics {
-    /// Returns what the engine knows of each route that was called: how long its calls compute and
-    /// wait, where they run, and why.
+    /// Returns the measurements of each route that was called: how long its calls compute and wait,
+    /// where they run, and why.
     pub fn routes(&self) -> &[RouteMetrics] {
         &self.routes
     }
 
-    /// Returns what was refused since the start: each reason that has occurred, with how often.
+    /// Returns the refusals since the start: each reason that occurred, with its count.
     ///
     /// ```
     /// use filoplume_runtime::{Request, Server};

@@ -9,14 +9,14 @@ use std::{error, fmt};
 use crate::sync::channel::{self, Receiver, Select, Sender, TryRecvError, TrySendError};
 use crate::sync::{Arc, RwLock};
 
-/// Unblocks that nobody has taken yet; more than any program has threads that could be blocked.
+/// The maximum of pending unblocks. No program has more threads that could be blocked.
 const UNBLOCKS_MAX: usize = 65_536;
 
 /// A bounded queue that any number of threads send to and receive from. Clones are handles to the
 /// same queue.
 ///
-/// Sending never blocks: a full queue says so at once, so that whoever sends can do something
-/// better than wait.
+/// Sending never blocks. A full queue returns the message at once, so that the sender can decide
+/// what to do.
 ///
 /// ```
 /// use filoplume_runtime::{MessageQueue, RecvError};
@@ -46,8 +46,9 @@ const UNBLOCKS_MAX: usize = 65_536;
 pub struct MessageQueue<T>(Arc<Shared<T>>);
 
 struct Shared<T> {
-    /// `None` once closed. The channel closes when its only sender is dropped; a message is sent
-    /// under the read lock, so what was sent successfully was sent before and will be received.
+    /// `None` once closed. The channel closes when its only sender is dropped. Messages are sent
+    /// under the read lock, so a message that was sent successfully was sent before the close and
+    /// will be received.
     sender: RwLock<Option<Sender<T>>>,
     receiver: Receiver<T>,
     unblocker: Sender<()>,
@@ -60,8 +61,8 @@ impl<T> MessageQueue<T> {
     pub fn new(capacity: usize) -> Self {
         let capacity = capacity.max(1);
         let (sender, receiver) = channel::bounded(capacity);
-        // Unbounded only in type: a bounded channel would set aside its whole capacity for what is
-        // hardly ever used.
+        // Unbounded in type only. A bounded channel would allocate its whole capacity, although
+        // unblocks are rare.
         let (unblocker, unblocks) = channel::unbounded();
         Self(Arc::new(Shared {
             sender: RwLock::new(Some(sender)),
@@ -72,11 +73,11 @@ impl<T> MessageQueue<T> {
         }))
     }
 
-    /// Appends a message, without waiting.
+    /// Appends a message. Never blocks.
     ///
     /// # Errors
     ///
-    /// Gives the message back when the queue is full or closed.
+    /// Returns the message if the queue is full or closed.
     pub fn send(&self, message: T) -> Result<(), SendError<T>> {
         let sender = self.0.sender.read();
         let Some(sender) = sender.as_ref() else {
@@ -88,7 +89,7 @@ impl<T> MessageQueue<T> {
         })
     }
 
-    /// Takes the oldest message, and waits for one if there is none.
+    /// Takes the oldest message. Blocks until there is one.
     ///
     /// # Errors
     ///
@@ -98,7 +99,7 @@ impl<T> MessageQueue<T> {
         self.recv_until(None)
     }
 
-    /// Takes the oldest message, and waits for one no longer than `timeout`.
+    /// Takes the oldest message. Blocks for `timeout` at most.
     ///
     /// # Errors
     ///
@@ -107,14 +108,14 @@ impl<T> MessageQueue<T> {
         self.recv_until(Instant::now().checked_add(timeout))
     }
 
-    /// Takes the oldest message, without waiting.
+    /// Takes the oldest message. Never blocks.
     ///
     /// # Errors
     ///
     /// As [`MessageQueue::recv`], and [`RecvError::Empty`].
     pub fn try_recv(&self) -> Result<T, RecvError> {
-        // Before the messages: on a queue that is never empty an unblock would otherwise never be
-        // heard.
+        // Checked before the messages. Otherwise an unblock would never be received on a queue that
+        // is never empty.
         if self.0.unblocks.try_recv().is_ok() {
             return Err(RecvError::Unblocked);
         }
@@ -124,24 +125,24 @@ impl<T> MessageQueue<T> {
         })
     }
 
-    /// Lets one receiver return with [`RecvError::Unblocked`]: one that waits, or else the next
-    /// that comes.
+    /// Makes one receiver return [`RecvError::Unblocked`]: one that waits now, or otherwise the
+    /// next one.
     pub fn unblock(&self) {
         if self.0.unblocks.len() < UNBLOCKS_MAX {
-            // Cannot fail: both ends of the channel are ours.
+            // This cannot fail: `self` holds both ends of the channel.
             _ = self.0.unblocker.send(());
         }
     }
 
-    /// Takes no more messages. Those in the queue are still received; after them receivers are told
-    /// [`RecvError::Closed`].
+    /// Closes the queue for new messages. Messages in the queue are still received. After them
+    /// receivers get [`RecvError::Closed`].
     pub fn close(&self) {
         let sender = self.0.sender.write().take();
-        // Wakes all receivers, which needs no lock of ours.
+        // Dropping the sender wakes all receivers. The lock is already released.
         drop(sender);
     }
 
-    /// Returns whether the queue takes no more messages.
+    /// Returns whether the queue is closed for new messages.
     pub fn is_closed(&self) -> bool {
         self.0.sender.read().is_none()
     }
@@ -156,12 +157,12 @@ impl<T> MessageQueue<T> {
         self.0.receiver.is_empty()
     }
 
-    /// Returns whether a message sent now would be given back.
+    /// Returns whether the queue has no room for another message.
     pub fn is_full(&self) -> bool {
         self.0.receiver.is_full()
     }
 
-    /// Returns how many messages may wait.
+    /// Returns the maximum number of waiting messages.
     pub fn capacity(&self) -> usize {
         self.0.capacity
     }
@@ -172,7 +173,7 @@ impl<T> MessageQueue<T> {
                 Err(RecvError::Empty) => {}
                 outcome => return outcome,
             }
-            // Says that something is there, not who gets it: with many receivers another one may be
+            // Readiness does not reserve a message: with several receivers another one may be
             // faster.
             let mut select = Select::new();
             select.recv(&self.0.unblocks);
@@ -203,7 +204,7 @@ impl<T> fmt::Debug for MessageQueue<T> {
     }
 }
 
-/// A message that was not sent, and why.
+/// A message that was not sent, with the reason.
 ///
 /// ```
 /// use filoplume_runtime::MessageQueue;
@@ -216,9 +217,9 @@ impl<T> fmt::Debug for MessageQueue<T> {
 /// ```
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum SendError<T> {
-    /// As many messages wait as there is room for.
+    /// The queue has no room.
     Full(T),
-    /// The queue takes no more messages.
+    /// The queue is closed.
     Closed(T),
 }
 
@@ -230,7 +231,7 @@ impl<T> SendError<T> {
         }
     }
 
-    /// Returns whether the queue was full. Later there may be room.
+    /// Returns whether the queue was full. There may be room later.
     pub const fn is_full(&self) -> bool {
         matches!(self, Self::Full(_))
     }
@@ -255,7 +256,7 @@ impl<T> fmt::Display for SendError<T> {
 
 impl<T> error::Error for SendError<T> {}
 
-/// Why no message was received.
+/// The reason why no message was received.
 ///
 /// ```
 /// use filoplume_runtime::{MessageQueue, RecvError};
@@ -268,13 +269,13 @@ impl<T> error::Error for SendError<T> {}
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum RecvError {
-    /// No message is there, and the call does not wait.
+    /// The queue is empty, and the call does not wait.
     Empty,
     /// No message came in time.
     TimedOut,
-    /// Someone called [`MessageQueue::unblock`].
+    /// A thread called [`MessageQueue::unblock`].
     Unblocked,
-    /// The queue is closed and no message is left.
+    /// The queue is closed and empty.
     Closed,
 }
 
@@ -301,11 +302,11 @@ mod tests {
 
     const LONG: Duration = Duration::from_secs(30);
 
-    /// Longer than a test waits: nobody is woken by it.
+    /// Longer than a test waits, so this timeout never wakes a receiver.
     const LONGER: Duration = Duration::from_secs(3600);
 
-    /// What so many receivers are told, as it comes. They are threads of their own, so that one
-    /// that is never woken makes its test fail and not hang.
+    /// Starts this many receivers and returns a channel with their results. They are separate
+    /// threads, so that a lost wake-up fails the test instead of blocking it.
     fn receivers(
         queue: &MessageQueue<u32>,
         count: usize,
@@ -318,8 +319,8 @@ mod tests {
         told
     }
 
-    /// Two threads wake each other in turn, so that each waits when it is woken. Returns whether no
-    /// wake-up is lost.
+    /// Two threads wake each other in turn, so that each one is already waiting when it is woken.
+    /// Returns whether no wake-up is lost.
     fn play(turn: fn(&MessageQueue<u32>), expected: Result<u32, RecvError>) -> bool {
         let (one, other) = (MessageQueue::new(1), MessageQueue::new(1));
         let (done, is_done) = mpsc::channel();
@@ -359,7 +360,7 @@ mod tests {
     }
 
     #[test]
-    fn a_queue_without_room_has_room_for_one() {
+    fn a_capacity_of_zero_becomes_one() {
         let queue = MessageQueue::new(0);
         assert_eq!(queue.capacity(), 1);
         assert_eq!(queue.send(1), Ok(()));
@@ -380,7 +381,7 @@ mod tests {
     }
 
     #[test]
-    fn an_empty_queue_says_so_or_times_out() {
+    fn receiving_from_an_empty_queue_fails_or_times_out() {
         let queue = MessageQueue::<()>::new(1);
         assert_eq!(queue.try_recv(), Err(RecvError::Empty));
         assert_eq!(queue.recv_timeout(Duration::from_millis(1)), Err(RecvError::TimedOut));
@@ -423,7 +424,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_sent_is_received_once_even_if_the_queue_is_closed_meanwhile() {
+    fn a_sent_message_is_received_once_even_if_the_queue_is_closed_meanwhile() {
         let queue = MessageQueue::new(8);
         let (tell_sent, sent) = mpsc::channel();
         let (tell_received, received) = mpsc::channel();

@@ -1,8 +1,8 @@
-//! The synchronisation primitives, in one place, so that the same code runs under loom.
+//! The synchronisation primitives, in one place, so that the same code also runs under loom.
 //!
-//! Built as usual these are `parking_lot` and `std`. Built with `--cfg loom` they are loom's, which
-//! lets a model walk through every interleaving. What is not shared between threads, and what only
-//! counts for the metrics, may use `std` directly: each loom primitive multiplies the
+//! Normally these are the primitives of `parking_lot` and `std`. With `--cfg loom` they are loom's,
+//! and a model explores every interleaving. Values that are not shared between threads, and
+//! counters for metrics, may use `std` directly, because each loom primitive multiplies the
 //! interleavings.
 
 #[cfg(not(loom))]
@@ -14,17 +14,17 @@ mod real {
     pub(crate) use std::sync::{Arc, atomic};
     pub(crate) use std::thread;
 
-    /// Blocks until someone unparks this thread or the deadline has passed; may return early.
+    /// Blocks until another thread unparks this one or the deadline has passed. May return early.
     pub(crate) fn park_until(deadline: Instant) {
         thread::park_timeout(deadline.saturating_duration_since(Instant::now()));
     }
 
-    /// Whether a deadline has been reached.
+    /// Returns whether the deadline has passed.
     pub(crate) fn has_passed(deadline: Instant) -> bool {
         Instant::now() >= deadline
     }
 
-    /// A condition variable whose guard moves, as loom's does.
+    /// A condition variable whose `wait` moves the guard, like loom's.
     #[derive(Debug, Default)]
     pub(crate) struct Condvar(parking_lot::Condvar);
 
@@ -37,7 +37,7 @@ mod real {
             self.0.notify_all();
         }
 
-        /// The guard again, and whether the deadline has passed.
+        /// Returns the guard, and whether the deadline has passed.
         pub(crate) fn wait_until<'a, T>(
             &self,
             mut guard: MutexGuard<'a, T>,
@@ -59,14 +59,14 @@ mod modelled {
     pub(crate) use loom::sync::{Arc, MutexGuard, RwLockReadGuard, RwLockWriteGuard, atomic};
     pub(crate) use loom::thread;
 
-    /// Loom has no clock: a deadline may pass at any moment, so here it has always just passed.
-    /// Everything that another thread can do before, between and after is then a matter of
-    /// scheduling, which loom explores.
+    /// Loom has no clock: a deadline may pass at any moment, so here it always has just passed.
+    /// What other threads do before, between and after is then a matter of scheduling, which loom
+    /// explores.
     pub(crate) fn has_passed(_deadline: Instant) -> bool {
         true
     }
 
-    /// Returns at once: whoever parks until a deadline must cope with returning early.
+    /// Returns at once. Callers must handle an early return anyway.
     pub(crate) fn park_until(_deadline: Instant) {}
 
     /// Loom's mutex without its `Result`, like `parking_lot`'s.
@@ -79,11 +79,11 @@ mod modelled {
         }
 
         pub(crate) fn lock(&self) -> MutexGuard<'_, T> {
-            self.0.lock().expect("nothing panics while it holds a lock in a model")
+            self.0.lock().expect("no thread of a model panics while it holds a lock")
         }
     }
 
-    /// Loom's lock, as the mutex.
+    /// Loom's lock without its `Result`.
     #[derive(Debug)]
     pub(crate) struct RwLock<T>(loom::sync::RwLock<T>);
 
@@ -93,15 +93,15 @@ mod modelled {
         }
 
         pub(crate) fn read(&self) -> RwLockReadGuard<'_, T> {
-            self.0.read().expect("nothing panics while it holds a lock in a model")
+            self.0.read().expect("no thread of a model panics while it holds a lock")
         }
 
         pub(crate) fn write(&self) -> RwLockWriteGuard<'_, T> {
-            self.0.write().expect("nothing panics while it holds a lock in a model")
+            self.0.write().expect("no thread of a model panics while it holds a lock")
         }
     }
 
-    /// Never times out: a lost notification shows up as a deadlock, which loom reports.
+    /// Never times out. A lost notification becomes a deadlock, which loom reports.
     #[derive(Debug)]
     pub(crate) struct Condvar(loom::sync::Condvar);
 
@@ -119,7 +119,7 @@ mod modelled {
             guard: MutexGuard<'a, T>,
             _deadline: Instant,
         ) -> (MutexGuard<'a, T>, bool) {
-            (self.0.wait(guard).expect("nothing panics while it holds a lock in a model"), false)
+            (self.0.wait(guard).expect("no thread of a model panics while it holds a lock"), false)
         }
     }
 }

@@ -1,4 +1,4 @@
-//! What becomes of connections whose leader is late, or that are away while their peer moves.
+//! Connections whose leader is late, and connections that are away while their peer sends data.
 
 #![allow(clippy::unwrap_used, reason = "a test may panic: that is a failure")]
 
@@ -11,12 +11,12 @@ use std::time::{Duration, Instant};
 
 use filoplume_runtime::{Plan, Request, Response, Server, ServerConfig, Service};
 
-/// A handler that waits until it is let go.
+/// A handler that waits until the gate is opened.
 #[derive(Default)]
 struct Gate {
     is_open: Mutex<bool>,
     changed: Condvar,
-    /// How many have passed.
+    /// How many calls have passed the gate.
     passed: AtomicUsize,
 }
 
@@ -36,8 +36,8 @@ impl Gate {
     }
 }
 
-/// `/late` waits at the gate; `/open` opens it and goes on until the late one has passed, and for a
-/// while after that, so that it returns meanwhile.
+/// `/late` waits at the gate. `/open` opens it and runs until the late call has passed, and for a
+/// little longer, so that the late call returns meanwhile.
 struct Late {
     gate: Arc<Gate>,
     is_dispatched: bool,
@@ -108,12 +108,16 @@ fn expect_answer(stream: &mut TcpStream) {
     let mut bytes = Vec::new();
     let mut byte = [0];
     while !bytes.ends_with(b"\r\n\r\nok") {
-        assert_eq!(stream.read(&mut byte).expect("an answer in time"), 1, "an answer, not the end");
+        assert_eq!(
+            stream.read(&mut byte).expect("an answer in time"),
+            1,
+            "an answer and not the end"
+        );
         bytes.push(byte[0]);
     }
 }
 
-/// Waits until a call is at the gate and its loop has another leader, which answers.
+/// Waits until a call is at the gate and another leader of its loop answers.
 fn ask_another_leader(running: &Running) -> TcpStream {
     let mut other = running.connect();
     ask(&mut other, "/plain");
@@ -122,7 +126,7 @@ fn ask_another_leader(running: &Running) -> TcpStream {
 }
 
 #[test]
-fn what_a_peer_sends_while_its_leader_is_late_is_answered_although_another_handler_runs() {
+fn a_request_that_arrives_while_its_leader_is_late_is_answered_although_another_handler_runs() {
     let running = start(false);
     for _ in 0..20 {
         let mut late = running.connect();
@@ -137,7 +141,7 @@ fn what_a_peer_sends_while_its_leader_is_late_is_answered_although_another_handl
 }
 
 #[test]
-fn what_a_peer_sends_while_its_leader_is_late_is_answered() {
+fn a_request_that_arrives_while_its_leader_is_late_is_answered() {
     let running = start(false);
     for _ in 0..20 {
         let mut late = running.connect();

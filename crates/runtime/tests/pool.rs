@@ -1,4 +1,4 @@
-//! The task pool as its users see it, under load.
+//! Tests of the task pool's public interface under load.
 
 #![allow(clippy::unwrap_used, reason = "a failing helper fails its test")]
 
@@ -9,14 +9,18 @@ use std::time::{Duration, Instant};
 
 use filoplume_runtime::{PoolMetrics, TaskPool};
 
-/// Generous: a machine may be busy with other things.
+/// Generous, because a test machine may be busy.
 const LONG: Duration = Duration::from_secs(60);
 
 #[track_caller]
 fn wait_until(pool: &TaskPool, condition: impl Fn(PoolMetrics) -> bool) {
     let deadline = Instant::now() + LONG;
     while !condition(pool.metrics()) {
-        assert!(Instant::now() < deadline, "never came true: {:?}", pool.metrics());
+        assert!(
+            Instant::now() < deadline,
+            "the condition did not become true: {:?}",
+            pool.metrics()
+        );
         thread::yield_now();
     }
 }
@@ -69,7 +73,7 @@ fn submit_until_taken(pool: &TaskPool, runs: &Arc<Vec<AtomicUsize>>, number: usi
 
 #[test]
 fn threads_come_and_go_while_tasks_keep_coming() {
-    // No idle time at all: every pause of a worker races its retirement against the next task.
+    // No idle time at all: whenever a worker goes idle, its retirement races against the next task.
     let pool =
         TaskPool::builder().threads_max(4).threads_min(1).idle_timeout(Duration::ZERO).build();
     let (sender, receiver) = mpsc::channel();
@@ -110,7 +114,7 @@ fn a_pool_without_minimum_ends_all_its_threads() {
 }
 
 #[test]
-fn a_task_that_panics_costs_neither_its_thread_nor_the_others() {
+fn a_panic_of_a_task_ends_neither_its_thread_nor_other_tasks() {
     let pool = TaskPool::builder().threads_max(1).build();
     let (sender, receiver) = mpsc::channel();
     for number in 0..100 {
@@ -124,13 +128,13 @@ fn a_task_that_panics_costs_neither_its_thread_nor_the_others() {
     drop(sender);
     let threads: Vec<_> = receiver.iter().collect();
     assert_eq!(threads.len(), 100);
-    assert!(threads.iter().all(|thread| *thread == threads[0]), "the very same thread lives on");
+    assert!(threads.iter().all(|thread| *thread == threads[0]), "the same thread runs all tasks");
     assert!(pool.shutdown(LONG));
     assert_eq!((pool.metrics().panics, pool.metrics().threads_started), (50, 1));
 }
 
 #[test]
-fn a_panic_payload_that_panics_when_dropped_is_survived() {
+fn a_thread_survives_a_panic_payload_that_panics_when_dropped() {
     struct Bomb;
     impl Drop for Bomb {
         fn drop(&mut self) {
@@ -216,14 +220,14 @@ fn name_of_worker(pool: &TaskPool) -> String {
 }
 
 #[test]
-fn threads_are_named_and_a_name_never_stops_them() {
+fn threads_are_named_and_no_name_prevents_their_start() {
     let pool =
         TaskPool::builder().thread_name("quill\0s").threads_max(1).stack_size(256 * 1024).build();
     assert_eq!(name_of_worker(&pool), "quills-1");
 }
 
 #[test]
-fn a_task_that_leaves_a_wake_up_behind_disturbs_nobody() {
+fn a_wake_up_left_behind_by_a_task_is_harmless() {
     let pool = TaskPool::builder().threads_max(1).build();
     for _ in 0..100 {
         pool.execute(|| thread::current().unpark()).unwrap();
@@ -235,11 +239,11 @@ fn a_task_that_leaves_a_wake_up_behind_disturbs_nobody() {
 }
 
 #[test]
-fn shutdown_runs_what_waits_and_refuses_what_comes() {
+fn shutdown_runs_queued_tasks_and_refuses_new_ones() {
     let pool = TaskPool::builder().threads_max(1).threads_min(1).build();
     let held = hold(&pool);
     pool.execute(|| ()).unwrap();
-    assert!(!pool.shutdown(Duration::ZERO), "a task is at work");
+    assert!(!pool.shutdown(Duration::ZERO), "a task is running");
     let error = pool.execute(|| ()).unwrap_err();
     assert!(error.is_closed() && !error.is_full());
     assert_eq!(error.to_string(), "the pool is shut down");

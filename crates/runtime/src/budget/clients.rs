@@ -1,5 +1,5 @@
-//! How many connections and threads each client holds, where that is bounded. Only clients that
-//! hold one are known, so the table is never longer than the list of connections.
+//! The connections and threads that each client holds, if that is bounded. Only clients with a
+//! connection have an entry, so the table is never longer than the list of connections.
 
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv6Addr};
@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use parking_lot::Mutex;
 
-/// Below this the table keeps its memory.
+/// The table keeps its memory up to this capacity.
 const CAPACITY_KEPT: usize = 1024;
 
 /// The connections of each client.
@@ -20,44 +20,47 @@ pub(crate) struct Clients {
     counts: Mutex<HashMap<IpAddr, Count>>,
 }
 
-/// What one client holds.
+/// The resources of one client.
 #[derive(Debug, Default)]
 struct Count {
     connections: usize,
-    /// Threads that wait for it.
+    /// Threads that wait for this client.
     threads: Arc<AtomicUsize>,
 }
 
-/// The client has as many connections as it may.
+/// The client already has its maximum of connections.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Full;
+pub(crate) struct AtLimit;
 
-/// One connection's place among those of its client. Dropped, it is free again.
+/// A connection that counts for its client. Dropping it removes it from the count.
 #[derive(Debug)]
-pub(crate) struct Place {
+pub(crate) struct ClientConnection {
     clients: Arc<Clients>,
     client: IpAddr,
     threads: Arc<AtomicUsize>,
 }
 
-/// A thread that waits for a client. Dropped, it waits no more.
+/// A thread that waits for a client. Dropping it removes it from the count.
 #[derive(Debug)]
-pub(crate) struct HeldThread(Arc<Place>);
+pub(crate) struct HeldThread(Arc<ClientConnection>);
 
 impl Clients {
-    /// Bounds every client.
+    /// Returns a table that bounds every client.
     pub(crate) fn new(connections_max: usize) -> Self {
         Self { connections_max, counts_private: true, counts: Mutex::new(HashMap::new()) }
     }
 
-    /// Bounds clients on the open internet. Those on this machine and on private networks are as a
-    /// rule proxies, which speak for many.
+    /// Returns a table that bounds clients with public addresses. Clients on this machine and on
+    /// private networks are usually proxies, which carry the connections of many clients.
     pub(crate) fn public(connections_max: usize) -> Self {
         Self { counts_private: false, ..Self::new(connections_max) }
     }
 
-    /// Returns a place for one more connection; `None` if the client is not counted.
-    pub(crate) fn admit(self: &Arc<Self>, address: IpAddr) -> Result<Option<Arc<Place>>, Full> {
+    /// Counts one more connection. Returns `Ok(None)` if the client is not counted.
+    pub(crate) fn admit(
+        self: &Arc<Self>,
+        address: IpAddr,
+    ) -> Result<Option<Arc<ClientConnection>>, AtLimit> {
         if !self.counts_private && is_private(address) {
             return Ok(None);
         }
@@ -65,12 +68,12 @@ impl Clients {
         let mut counts = self.counts.lock();
         let count = counts.entry(client).or_default();
         if count.connections >= self.connections_max {
-            return Err(Full);
+            return Err(AtLimit);
         }
         count.connections += 1;
         let threads = Arc::clone(&count.threads);
         drop(counts);
-        Ok(Some(Arc::new(Place { clients: Arc::clone(self), client, threads })))
+        Ok(Some(Arc::new(ClientConnection { clients: Arc::clone(self), client, threads })))
     }
 
     fn release(&self, client: IpAddr) {
@@ -81,7 +84,7 @@ impl Clients {
             return;
         }
         counts.remove(&client);
-        // What an attack from many addresses has claimed is given back after it.
+        // An attack from many addresses makes the table large. Its memory is released afterwards.
         if counts.capacity() > CAPACITY_KEPT && counts.len() < counts.capacity() / 8 {
             let wanted = counts.len() * 2;
             counts.shrink_to(wanted);
@@ -89,9 +92,9 @@ impl Clients {
     }
 }
 
-impl Place {
-    /// Counts one more thread that waits for this client; `None` if there are `threads_max`
-    /// already.
+impl ClientConnection {
+    /// Counts one more thread that waits for this client. Returns `None` if there are already
+    /// `threads_max`.
     pub(crate) fn hold_thread(self: &Arc<Self>, threads_max: usize) -> Option<HeldThread> {
         let is_one_more = |threads| (threads < threads_max).then_some(threads + 1);
         self.threads.fetch_update(Ordering::Relaxed, Ordering::Relaxed, is_one_more).ok()?;
@@ -105,14 +108,14 @@ impl Drop for HeldThread {
     }
 }
 
-impl Drop for Place {
+impl Drop for ClientConnection {
     fn drop(&mut self) {
         self.clients.release(self.client);
     }
 }
 
-/// Who counts as one client: an IPv4 address, or an IPv6 network of 64 bits, which is the least
-/// that one subscriber gets.
+/// Returns the address that stands for the client: an IPv4 address, or an IPv6 network of 64 bits,
+/// which is the smallest network that a subscriber gets.
 fn client_of(address: IpAddr) -> IpAddr {
     match address.to_canonical() {
         IpAddr::V6(address) => {
@@ -122,8 +125,9 @@ fn client_of(address: IpAddr) -> IpAddr {
     }
 }
 
-/// Whether packets of the open internet cannot come from an address: this machine, a network of its
-/// own, or the address space between a carrier or cloud and its customers (RFC 6598).
+/// Returns whether an address cannot be the source of packets from the open internet. That holds
+/// for this machine, for private networks, and for the address space between a carrier or cloud and
+/// its customers (RFC 6598).
 fn is_private(address: IpAddr) -> bool {
     match address.to_canonical() {
         IpAddr::V4(address) => {
@@ -146,23 +150,23 @@ mod tests {
     }
 
     #[test]
-    fn a_client_has_as_many_places_as_it_may_and_gets_them_back() {
+    fn a_client_may_open_its_maximum_of_connections_and_reopen_closed_ones() {
         let clients = Arc::new(Clients::new(2));
         let one = address("192.0.2.1");
         let first = clients.admit(one).unwrap();
         let second = clients.admit(one).unwrap();
-        assert_eq!(clients.admit(one).unwrap_err(), Full);
-        assert!(clients.admit(address("192.0.2.2")).is_ok(), "another one is not concerned");
+        assert_eq!(clients.admit(one).unwrap_err(), AtLimit);
+        assert!(clients.admit(address("192.0.2.2")).is_ok(), "another client is not affected");
         drop(first);
         let third = clients.admit(one).unwrap();
         assert!(third.is_some());
-        assert_eq!(clients.admit(one).unwrap_err(), Full);
+        assert_eq!(clients.admit(one).unwrap_err(), AtLimit);
         drop((second, third));
-        assert!(clients.counts.lock().is_empty(), "who has no connection is forgotten");
+        assert!(clients.counts.lock().is_empty(), "a client without a connection has no entry");
     }
 
     #[test]
-    fn a_network_of_ipv6_is_one_client_and_a_mapped_address_is_what_it_maps() {
+    fn an_ipv6_network_is_one_client_and_a_mapped_address_is_its_ipv4_address() {
         for (a, b, is_same) in [
             ("2001:db8::1", "2001:db8::ffff:1", true),
             ("2001:db8:0:1::1", "2001:db8:0:2::1", false),
@@ -174,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn private_addresses_are_counted_only_where_every_client_is() {
+    fn private_addresses_are_counted_only_if_every_client_is() {
         for (text, is_private) in [
             ("127.0.0.1", true),
             ("10.1.2.3", true),
@@ -202,10 +206,10 @@ mod tests {
     #[test]
     fn the_table_shrinks_after_an_attack_from_many_addresses() {
         let clients = Arc::new(Clients::new(1));
-        let places: Vec<_> =
+        let connections: Vec<_> =
             (0..20_000_u32).map(|n| clients.admit(IpAddr::V4(n.into())).unwrap()).collect();
-        assert_eq!(clients.counts.lock().len(), places.len());
-        drop(places);
+        assert_eq!(clients.counts.lock().len(), connections.len());
+        drop(connections);
         let counts = clients.counts.lock();
         assert!(counts.is_empty() && counts.capacity() <= CAPACITY_KEPT, "{}", counts.capacity());
     }

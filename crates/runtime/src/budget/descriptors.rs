@@ -1,24 +1,24 @@
-//! How many descriptors the process may have, and how many of them are for connections.
+//! The descriptors that the process may have, and the part of them that is for connections.
 
-/// One in so many descriptors is not for connections: files, databases and clients of the program
-/// need them, and the second handle of a content that is streamed.
+/// One descriptor in this many is not used for connections. The program needs them for files,
+/// databases and clients, and the engine for the second handle of a streamed content.
 const RESERVED_SHARE: usize = 8;
 
-/// The least that is kept back: the standard streams, pollers and listeners of the engine, and some
-/// files.
+/// The minimum of reserved descriptors: the standard streams, pollers and listeners of the engine,
+/// and some files.
 const RESERVED_MIN: usize = 32;
 
-/// The most that is kept back: database pools and open files are counted in hundreds.
+/// The maximum of reserved descriptors. Database pools and open files are counted in hundreds.
 const RESERVED_MAX: usize = 1024;
 
-/// The soft limit is not raised beyond this, the default of Linux for one process (`fs.nr_open`).
-/// Some containers have a hard limit of a milliard, and programs that a handler starts may walk
-/// through all descriptors.
+/// The soft limit is not raised beyond this number, which is Linux's default maximum for one
+/// process (`fs.nr_open`). Some containers have a hard limit of 1,000,000,000, and programs that a
+/// handler starts may loop over all descriptors.
 #[cfg(unix)]
 const RAISED_MAX: u64 = 1024 * 1024;
 
-/// Returns how many connections there may be: as many as configured, unless `descriptors_max`
-/// leaves fewer.
+/// Returns the maximum of connections: the configured number, or less if `descriptors_max` is too
+/// low for it.
 pub(crate) fn connections_max(configured: usize, descriptors_max: Option<usize>) -> usize {
     let Some(descriptors_max) = descriptors_max else { return configured };
     let reserved = (descriptors_max / RESERVED_SHARE)
@@ -35,7 +35,8 @@ pub(crate) fn raise_limit() {
     let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
     let Some(current) = current else { return };
     let mut wanted = maximum.unwrap_or(RAISED_MAX).min(RAISED_MAX);
-    // macOS refuses more than another limit of the kernel's, which no hard limit tells of.
+    // macOS refuses values above another limit of the kernel, which the hard limit does not
+    // reflect.
     while wanted > current {
         if setrlimit(Resource::Nofile, Rlimit { current: Some(wanted), maximum }).is_ok() {
             return;
@@ -52,7 +53,7 @@ pub(crate) fn limit() -> Option<usize> {
     usize::try_from(getrlimit(Resource::Nofile).current?).ok()
 }
 
-/// Windows bounds handles by memory alone.
+/// Windows has no limit of handles except memory.
 #[cfg(not(unix))]
 pub(crate) fn raise_limit() {}
 
@@ -66,7 +67,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn connections_leave_descriptors_for_the_program() {
+    fn some_descriptors_are_reserved_for_the_program() {
         for (configured, descriptors_max, expected) in [
             (65_536, None, 65_536),
             (65_536, Some(1024), 896),

@@ -1,29 +1,30 @@
-//! One budget for what the engine buffers of all peers: contents that are collected, and what waits
-//! to be read or sent.
+//! The budget for the memory of all peers together: contents that are collected, and bytes that
+//! wait to be read or sent.
 //!
-//! Nobody ever waits for memory: a content either grows or is refused, so contents that are half
-//! there cannot keep each other from being finished. What comes before that is patience: from half
-//! of the budget on, peers that are silent or slow lose theirs
-//! ([`Pace::pressed_deadline`](crate::clock::Pace)); the last quarter is for short contents.
+//! Nothing ever waits for memory. A content either grows or is refused, so incomplete contents
+//! cannot block each other. Before that, the deadlines get shorter: when half of the budget is
+//! used, silent and slow peers lose their connections
+//! ([`Pace::pressed_deadline`](crate::clock::Pace)). The last quarter is reserved for short
+//! contents.
 
 use std::fs;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// Of the memory that there is, the rest is for the program.
+/// The budget is one part in this many of the memory. The program needs the rest.
 const SHARE: usize = 4;
 
-/// The budget where the system does not say how much memory there is.
+/// The budget if the system does not report its memory.
 const BYTES_UNKNOWN: usize = 1 << 30;
 
-/// The least budget, whatever the share is: a few contents must fit.
+/// The minimum budget. A few contents must fit even if the share is smaller.
 const BYTES_MIN: usize = 8 << 20;
 
-/// A content up to this is short. The last quarter of the budget is for short contents: those that
-/// are longer neither begin nor grow in it.
+/// The maximum length of a short content. The last quarter of the budget is reserved for short
+/// contents: longer ones neither begin nor grow in it.
 pub(crate) const SHORT_BYTES: usize = 64 * 1024;
 
-/// How much is buffered, and how much may be.
+/// The number of buffered bytes, and their maximum.
 #[derive(Debug)]
 pub(crate) struct Memory {
     bytes_max: usize,
@@ -31,7 +32,7 @@ pub(crate) struct Memory {
 }
 
 impl Memory {
-    /// Returns a budget of so many bytes, or of a share of the memory that there is.
+    /// Returns a budget of this many bytes, or of a share of the system's memory.
     pub(crate) fn new(bytes_max: Option<usize>) -> Arc<Self> {
         Arc::new(Self { bytes_max: bytes_max.unwrap_or_else(share), used: AtomicUsize::new(0) })
     }
@@ -44,28 +45,28 @@ impl Memory {
         self.used.load(Ordering::Relaxed)
     }
 
-    /// Whether slow peers have to go.
+    /// Returns whether slow peers must be closed.
     pub(crate) fn is_pressed(&self) -> bool {
         self.used() >= self.bytes_max / 2
     }
 
-    /// Whether nothing is left.
+    /// Returns whether nothing is left.
     pub(crate) fn is_used_up(&self) -> bool {
         self.used() > self.bytes_max
     }
 
-    /// Whether a content of this length, if that is known, may begin.
+    /// Returns whether a content may begin. `length` is `None` if it is unknown.
     pub(crate) fn may_begin(&self, length: Option<u64>) -> bool {
         self.used() < self.long_max() || length.is_some_and(|length| length <= SHORT_BYTES as u64)
     }
 
-    /// How much may be used for a long content to grow.
+    /// Returns up to which use a long content may grow.
     fn long_max(&self) -> usize {
         self.bytes_max / 4 * 3
     }
 }
 
-/// What one owner has of the budget. Dropped, it is given back.
+/// The part of the budget that one owner uses. Dropping it releases the bytes.
 #[derive(Debug, Default)]
 pub(crate) struct Charge {
     memory: Option<Arc<Memory>>,
@@ -81,7 +82,7 @@ impl Charge {
         self.bytes
     }
 
-    /// Has so many bytes from now on, if the budget allows it. It always allows fewer than before.
+    /// Changes the number of bytes if the budget allows it. A smaller number is always allowed.
     pub(crate) fn try_set(&mut self, bytes: usize) -> bool {
         let Some(memory) = &self.memory else { return true };
         if bytes > self.bytes {
@@ -99,7 +100,7 @@ impl Charge {
         true
     }
 
-    /// Has so many bytes from now on, whatever the budget says: they are there already, and are
+    /// Changes the number of bytes regardless of the budget. The bytes already exist and are
     /// bounded elsewhere.
     pub(crate) fn set(&mut self, memory: &Arc<Memory>, bytes: usize) {
         if bytes == self.bytes {
@@ -111,7 +112,7 @@ impl Charge {
         self.bytes = bytes;
     }
 
-    /// As [`set`](Self::set), for so many bytes more.
+    /// As [`set`](Self::set), for this many additional bytes.
     pub(crate) fn add(&mut self, memory: &Arc<Memory>, bytes: usize) {
         self.set(memory, self.bytes + bytes);
     }
@@ -125,12 +126,12 @@ impl Drop for Charge {
     }
 }
 
-/// A share of the machine's memory, or of the container's.
+/// Returns the share of the memory of the machine or of the container.
 fn share() -> usize {
     let read = |path: &str| fs::read_to_string(path).ok();
     let machine = read("/proc/meminfo").and_then(|text| total_of(&text));
     let container = [
-        // The two versions of control groups, as a container sees its own.
+        // The files of both versions of control groups, as a container sees its own group.
         "/sys/fs/cgroup/memory.max",
         "/sys/fs/cgroup/memory/memory.limit_in_bytes",
     ];
@@ -139,7 +140,7 @@ fn share() -> usize {
     least.map_or(BYTES_UNKNOWN, |bytes: usize| (bytes / SHARE).max(BYTES_MIN))
 }
 
-/// `MemTotal` of `/proc/meminfo`, in bytes.
+/// Returns `MemTotal` of `/proc/meminfo` in bytes.
 fn total_of(text: &str) -> Option<usize> {
     let line = text.lines().find_map(|line| line.strip_prefix("MemTotal:"))?;
     line.trim().strip_suffix("kB")?.trim().parse::<usize>().ok()?.checked_mul(1024)
@@ -150,7 +151,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_charge_that_would_go_beyond_the_budget_leaves_everything_as_it_was() {
+    fn a_charge_beyond_the_budget_changes_nothing() {
         let memory = Memory::new(Some(1000));
         let (mut one, mut other) = (Charge::of(&memory), Charge::of(&memory));
         assert!(one.try_set(600) && other.try_set(400));
@@ -160,7 +161,7 @@ mod tests {
         drop(one);
         assert_eq!(memory.used(), 100);
         other.set(&memory, 5000);
-        assert_eq!(memory.used(), 5000, "what is there is counted");
+        assert_eq!(memory.used(), 5000, "existing bytes are counted");
         assert!(!other.try_set(5001) && other.try_set(50));
         drop(other);
         assert_eq!(memory.used(), 0);
@@ -174,11 +175,11 @@ mod tests {
         assert!(!long[6].try_set(SHORT_BYTES + 1));
         let mut short: Vec<Charge> = (0..4).map(|_| Charge::of(&memory)).collect();
         assert!(short.iter_mut().all(|charge| charge.try_set(SHORT_BYTES)));
-        assert!(!long[7].try_set(1), "all of it is used");
+        assert!(!long[7].try_set(1), "the whole budget is used");
     }
 
     #[test]
-    fn slow_peers_go_first_and_then_only_short_contents_begin() {
+    fn slow_peers_are_closed_first_and_then_only_short_contents_begin() {
         let memory = Memory::new(Some(1000));
         let mut charge = Charge::default();
         let short = SHORT_BYTES as u64;
@@ -198,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn the_share_is_of_the_memory_that_there_is() {
+    fn the_share_is_computed_from_the_total_memory() {
         assert_eq!(
             total_of("MemTotal:       24689856 kB\nMemFree: 1 kB\n"),
             Some(24_689_856 * 1024)

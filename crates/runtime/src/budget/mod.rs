@@ -1,5 +1,5 @@
-//! What all clients share, and who may take how much of it. What is over a budget is refused,
-//! counted by its reason, and logged at a bounded rate.
+//! Resources that all clients share, and the share that each client may have. A request over a
+//! budget is refused, counted by its reason, and logged at a bounded rate.
 
 pub(crate) mod clients;
 pub(crate) mod descriptors;

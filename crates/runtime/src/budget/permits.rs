@@ -1,9 +1,9 @@
-//! A counted resource behind handlers, such as the connections of a pool: who may use one now, and
-//! who is told when one is free.
+//! A counted resource behind handlers, such as the connections of a database pool: who holds a
+//! permit, and who is notified when one is free.
 //!
-//! Permits may be shared by routes of several servers, each of which has its own lines. So nothing
-//! waits here: who gets none is noted in the same critical section, and told as soon as one is
-//! free. [`seats`](super::seats) has the lines.
+//! Routes of several servers may share permits, and each server has its own queues. So nothing
+//! waits here. A server whose request gets no permit is registered in the same critical section,
+//! and notified as soon as one is free. [`seats`](super::seats) has the queues.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -11,18 +11,18 @@ use std::sync::{Arc, Weak};
 
 use crate::sync::Mutex;
 
-/// A number of permits, one for each request that is being answered.
+/// A number of permits, one for each running request.
 ///
-/// For what handlers use and what there is little of, such as connections to a database: a request
-/// of a route that [uses](crate::Plan::uses) them starts when one is free. It holds no thread while
-/// it waits, and meets no time-out of a connection pool. Clones are the same permits: several
-/// routes, and several servers, may share them.
+/// Use it for a scarce resource of handlers, such as connections to a database. A request of a
+/// route that [uses](crate::Plan::uses) permits starts when one is free. It holds no thread while
+/// it waits, and does not run into the timeout of a connection pool. Clones share the same permits,
+/// so several routes and several servers may use them.
 ///
 /// ```
 /// use filoplume_runtime::{Permits, Plan, Request, Response, Service};
 ///
 /// struct Notes {
-///     /// As many as the connection pool has connections.
+///     /// As many permits as the connection pool has connections.
 ///     database: Permits,
 /// }
 ///
@@ -43,8 +43,8 @@ use crate::sync::Mutex;
 /// assert_eq!(service.database.available(), 16);
 /// ```
 ///
-/// A permit is taken before the handler is called, and given back when it has returned or panicked.
-/// What reads a response later, such as a body that is a reader, has none.
+/// A permit is taken before the handler is called, and released when the handler has returned or
+/// panicked. A body that is a reader is read later, without a permit.
 #[derive(Clone)]
 pub struct Permits(Arc<Shared>);
 
@@ -56,35 +56,35 @@ struct Shared {
 
 struct State {
     free: usize,
-    /// Who got none, and has not been told yet that there may be one. If a permit is free and
-    /// somebody is in here, then a thread is between [`Permits::put_back`] and the end of
-    /// [`Permits::tell`].
-    waiting: VecDeque<Weak<dyn Waits>>,
+    /// The servers that got no permit and were not notified since. If a permit is free and this
+    /// queue is not empty, a thread is between [`Permits::put_back`] and the end of
+    /// [`Permits::notify_waiters`].
+    waiting: VecDeque<Weak<dyn PermitWaiter>>,
 }
 
-/// Somebody with requests that wait for permits.
-pub(crate) trait Waits: Send + Sync {
-    /// A permit is free. Who leaves it is not told again before it has asked again.
+/// A server with requests that wait for permits.
+pub(crate) trait PermitWaiter: Send + Sync {
+    /// Called when a permit is free. A waiter that leaves the permit is not notified again before
+    /// it has asked again.
     fn permit_is_free(self: Arc<Self>);
 }
 
-/// Whom nobody needs to tell.
-pub(crate) struct Nobody;
+/// The waiter of a server whose requests never wait for permits.
+pub(crate) struct NoWaiter;
 
-impl Waits for Nobody {
+impl PermitWaiter for NoWaiter {
     fn permit_is_free(self: Arc<Self>) {}
 }
 
-/// A permit in hand, or nothing for a call that needs none. Dropped, it is free again, and who
-/// waits is told.
+/// A permit, or nothing for a call that needs none. Dropping it releases the permit and notifies
+/// the waiters.
 #[derive(Default)]
 pub(crate) struct Permit(Option<Permits>);
 
 impl Permits {
-    /// Returns so many permits. The name is for people: in the log, and in what is said about
-    /// mistakes.
+    /// Returns `count` permits. The name is shown in the log and in error messages.
     ///
-    /// Of 0 permits none is ever free: requests wait for
+    /// With a count of 0 no permit is ever free: requests wait for
     /// [`queue_timeout`](crate::ServerConfig::queue_timeout) and are refused.
     pub fn new(name: impl Into<Box<str>>, count: usize) -> Self {
         let state = Mutex::new(State { free: count, waiting: VecDeque::new() });
@@ -101,34 +101,34 @@ impl Permits {
         self.0.count
     }
 
-    /// Returns how many permits are free at the moment.
+    /// Returns how many permits are free now.
     pub fn available(&self) -> usize {
         self.0.state.lock().free
     }
 
-    /// A permit for a request that has just come, unless there is none or others wait for it.
+    /// Takes a permit for a new request. Returns `None` if none is free or others wait.
     #[cold]
     pub(crate) fn try_take(&self) -> Option<Permit> {
-        self.0.state.lock().take_behind_others().then(|| Permit(Some(self.clone())))
+        self.0.state.lock().take_if_none_waits().then(|| Permit(Some(self.clone())))
     }
 
-    /// As [`try_take`](Self::try_take), for a request that waits if there is none: `waiter` is told
-    /// then.
-    pub(crate) fn take_or_note(&self, waiter: &Weak<dyn Waits>) -> Option<Permit> {
+    /// As [`try_take`](Self::try_take), for a request that waits if there is no permit. `waiter` is
+    /// notified when one is free.
+    pub(crate) fn take_or_register(&self, waiter: &Weak<dyn PermitWaiter>) -> Option<Permit> {
         let mut state = self.0.state.lock();
-        let is_taken = state.take_behind_others() || state.note(waiter);
+        let is_taken = state.take_if_none_waits() || state.register(waiter);
         is_taken.then(|| Permit(Some(self.clone())))
     }
 
-    /// As [`take_or_note`](Self::take_or_note), for a request whose turn it is.
-    pub(crate) fn take_in_turn(&self, waiter: &Weak<dyn Waits>) -> Option<Permit> {
+    /// As [`take_or_register`](Self::take_or_register), for a request whose turn it is.
+    pub(crate) fn take_in_turn(&self, waiter: &Weak<dyn PermitWaiter>) -> Option<Permit> {
         let mut state = self.0.state.lock();
-        let is_taken = state.take() || state.note(waiter);
+        let is_taken = state.take() || state.register(waiter);
         is_taken.then(|| Permit(Some(self.clone())))
     }
 
-    /// Whether these are the same permits.
-    pub(crate) fn are(&self, other: &Self) -> bool {
+    /// Returns whether both are handles to the same permits.
+    pub(crate) fn is_same(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.0, &other.0)
     }
 
@@ -136,11 +136,11 @@ impl Permits {
         self.0.state.lock().free += 1;
     }
 
-    /// Tells those who wait, one after the other, until no permit is left: each takes what it has
-    /// use for. Who was told is last the next time, if it asks for more.
-    pub(crate) fn tell(&self) {
-        // The lock is not held while somebody is told.
-        let next = || self.0.state.lock().next_to_tell();
+    /// Notifies the waiters one after the other until no permit is left. Each takes the permits
+    /// that it can use. A waiter that asks for more goes to the end of the queue.
+    pub(crate) fn notify_waiters(&self) {
+        // The lock is released while a waiter is notified.
+        let next = || self.0.state.lock().next_to_notify();
         while let Some(waiter) = next() {
             if let Some(waiter) = waiter.upgrade() {
                 waiter.permit_is_free();
@@ -156,29 +156,31 @@ impl State {
         is_free
     }
 
-    /// Who has waited comes first, also if it has not yet come for the permit that is free.
-    fn take_behind_others(&mut self) -> bool {
+    /// Takes a permit unless others wait. A new request must not overtake a waiter that was not
+    /// notified yet.
+    fn take_if_none_waits(&mut self) -> bool {
         self.waiting.is_empty() && self.take()
     }
 
-    /// Notes whom to tell, once. Returns `false`.
-    fn note(&mut self, waiter: &Weak<dyn Waits>) -> bool {
-        let is =
-            |other: &Weak<dyn Waits>| other.as_ptr().cast::<()>() == waiter.as_ptr().cast::<()>();
+    /// Registers a waiter, once. Returns `false`.
+    fn register(&mut self, waiter: &Weak<dyn PermitWaiter>) -> bool {
+        let is = |other: &Weak<dyn PermitWaiter>| {
+            other.as_ptr().cast::<()>() == waiter.as_ptr().cast::<()>()
+        };
         if !self.waiting.iter().any(is) {
             self.waiting.push_back(Weak::clone(waiter));
         }
         false
     }
 
-    fn next_to_tell(&mut self) -> Option<Weak<dyn Waits>> {
+    fn next_to_notify(&mut self) -> Option<Weak<dyn PermitWaiter>> {
         if self.free == 0 { None } else { self.waiting.pop_front() }
     }
 }
 
 impl Permit {
-    /// Gives it back and tells nobody. Whoever asked for that calls [`Permits::tell`] of what is
-    /// returned.
+    /// Releases the permit without a notification. The caller must call
+    /// [`Permits::notify_waiters`] on the returned value.
     #[must_use]
     pub(crate) fn put_back(mut self) -> Option<Permits> {
         let permits = self.0.take()?;
@@ -191,22 +193,22 @@ impl Drop for Permit {
     #[inline]
     fn drop(&mut self) {
         if let Some(permits) = self.0.take() {
-            give_back(&permits);
+            release_cold(&permits);
         }
     }
 }
 
 #[cold]
 #[inline(never)]
-fn give_back(permits: &Permits) {
+fn release_cold(permits: &Permits) {
     permits.put_back();
-    permits.tell();
+    permits.notify_waiters();
 }
 
 impl PartialEq for Permits {
-    /// Whether these are the same permits, and not only as many.
+    /// Returns whether both are handles to the same permits. Equal counts are not enough.
     fn eq(&self, other: &Self) -> bool {
-        self.are(other)
+        self.is_same(other)
     }
 }
 
@@ -233,7 +235,7 @@ mod tests {
 
     use super::*;
 
-    /// Somebody who is told, and takes as many as it waits for.
+    /// A waiter that takes as many permits as it wants.
     struct Waiter {
         permits: Permits,
         wants: AtomicUsize,
@@ -250,8 +252,9 @@ mod tests {
             Arc::new(waiter)
         }
 
-        fn asks(self: &Arc<Self>) {
-            let this: Weak<dyn Waits> = Arc::downgrade(&(Arc::clone(self) as Arc<dyn Waits>));
+        fn ask(self: &Arc<Self>) {
+            let this: Weak<dyn PermitWaiter> =
+                Arc::downgrade(&(Arc::clone(self) as Arc<dyn PermitWaiter>));
             while self.wants.load(Ordering::Relaxed) > 0 {
                 let Some(permit) = self.permits.take_in_turn(&this) else { return };
                 self.wants.fetch_sub(1, Ordering::Relaxed);
@@ -264,14 +267,14 @@ mod tests {
         }
     }
 
-    impl Waits for Waiter {
+    impl PermitWaiter for Waiter {
         fn permit_is_free(self: Arc<Self>) {
-            self.asks();
+            self.ask();
         }
     }
 
     #[test]
-    fn there_are_as_many_as_were_made_and_each_comes_back() {
+    fn each_permit_is_taken_once_and_released_again() {
         let permits = Permits::new("database", 2);
         let one = permits.try_take().unwrap();
         let two = permits.try_take().unwrap();
@@ -281,54 +284,54 @@ mod tests {
         assert_eq!(two.put_back().as_ref(), Some(&permits));
         assert_eq!(permits.available(), 2);
         drop(Permit::default());
-        assert_eq!(permits.available(), 2, "what needed none gives none back");
+        assert_eq!(permits.available(), 2, "a request without a permit releases none");
     }
 
     #[test]
-    fn those_who_wait_are_served_in_turns() {
+    fn waiters_are_served_in_turns() {
         let permits = Permits::new("database", 1);
         let first = permits.try_take();
         let (one, two) = (Waiter::new(&permits, 2), Waiter::new(&permits, 2));
-        one.asks();
-        two.asks();
+        one.ask();
+        two.ask();
         drop(first);
         assert_eq!((one.has(), two.has()), (1, 0));
         assert!(permits.try_take().is_none());
         let taken = one.taken.lock().pop();
         drop(taken);
-        assert_eq!((one.has(), two.has()), (0, 1), "it is the other one's turn");
+        assert_eq!((one.has(), two.has()), (0, 1), "it is the turn of the other waiter");
         let taken = two.taken.lock().pop();
         drop(taken);
         assert_eq!((one.has(), two.has()), (1, 0));
     }
 
     #[test]
-    fn who_comes_does_not_pass_those_who_wait() {
+    fn a_new_request_does_not_overtake_waiters() {
         let permits = Permits::new("database", 1);
         let first = permits.try_take().unwrap();
         let waiter = Waiter::new(&permits, 1);
-        waiter.asks();
+        waiter.ask();
         let untold = first.put_back();
         assert_eq!(permits.available(), 1);
         assert!(permits.try_take().is_none());
-        untold.unwrap().tell();
+        untold.unwrap().notify_waiters();
         assert_eq!((waiter.has(), permits.available()), (1, 0));
     }
 
     #[test]
-    fn who_has_no_use_for_a_permit_or_is_gone_leaves_it_to_the_next() {
+    fn a_waiter_that_leaves_a_permit_or_is_dropped_passes_it_to_the_next() {
         let permits = Permits::new("database", 1);
         let first = permits.try_take();
         let (gone, idle, last) =
             (Waiter::new(&permits, 1), Waiter::new(&permits, 1), Waiter::new(&permits, 1));
-        gone.asks();
-        idle.asks();
-        last.asks();
+        gone.ask();
+        idle.ask();
+        last.ask();
         drop(gone);
         idle.wants.store(0, Ordering::Relaxed);
         drop(first);
         assert_eq!((idle.has(), last.has()), (0, 1));
         last.taken.lock().clear();
-        assert!(permits.try_take().is_some(), "nobody is noted any more");
+        assert!(permits.try_take().is_some(), "no waiter is registered");
     }
 }

@@ -1,4 +1,5 @@
-//! Why requests and connections are refused: each reason is counted, and logged at a bounded rate.
+//! The reasons for which requests and connections are refused. Each reason is counted, and logged
+//! at a bounded rate.
 
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -8,9 +9,9 @@ use filoplume_http1::ParseError;
 use crate::budget::throttle::Throttle;
 use crate::transport::Peer;
 
-/// Why the engine refused a request, or ended a connection that did not keep to its bounds.
+/// The reason why the engine refused a request or closed a connection that exceeded its limits.
 ///
-/// What a service refuses by itself, such as a path that it does not have, is not among them.
+/// Responses of the service, such as a `404`, are not refusals.
 ///
 /// ```
 /// use filoplume_runtime::{ParseError, Refusal};
@@ -23,31 +24,32 @@ use crate::transport::Peer;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Refusal {
-    /// The request is malformed, or over one of the [limits](crate::Limits). Its status says which.
+    /// The request is malformed or exceeds one of the [limits](crate::Limits). The error decides on
+    /// the status.
     Request(ParseError),
-    /// A head or a content did not come in time: `408`.
+    /// A head or a content did not arrive in time: `408`.
     Late,
-    /// The peer did not take its response in time: the connection was cut.
+    /// The peer did not take its response in time: the connection is closed.
     Stalled,
-    /// No thread would have been free [in time](crate::ServerConfig::queue_timeout): `503`, or the
-    /// end of a connection whose response had begun.
+    /// No thread would have been free [in time](crate::ServerConfig::queue_timeout): `503`, or a
+    /// closed connection if the response had begun.
     Overloaded,
-    /// So much is buffered of all peers that no more could be: `503`, or the end of a connection
-    /// whose response had begun. See [`memory_max`](crate::ServerConfig::memory_max).
+    /// The memory for the data of all peers is used up: `503`, or a closed connection if the
+    /// response had begun. See [`memory_max`](crate::ServerConfig::memory_max).
     Memory,
-    /// The client has [as many connections as it
-    /// may](crate::ServerConfig::connections_per_client_max): closed.
+    /// The client already has its [maximum of
+    /// connections](crate::ServerConfig::connections_per_client_max): the new one is closed.
     ClientConnections,
-    /// As many threads [wait for the client](crate::ServerConfig::connections_per_client_max) as
-    /// may: `503` to a content that its handler reads as it arrives, the end of a connection that
-    /// asked for an upgrade.
+    /// The maximum of threads already [waits for the
+    /// client](crate::ServerConfig::connections_per_client_max): `503` for a content that its
+    /// handler reads as it arrives, a closed connection for an upgrade.
     ClientThreads,
     /// The connection does not begin with a valid [PROXY
-    /// header](crate::ServerBuilder::proxy_protocol): closed.
+    /// header](crate::ServerBuilder::proxy_protocol): it is closed.
     ProxyHeader,
 }
 
-/// The reasons beside those of the parser, in the order of their rows.
+/// The reasons other than parse errors, in the order of their rows.
 const OTHERS: [Refusal; 7] = [
     Refusal::Late,
     Refusal::Stalled,
@@ -61,7 +63,7 @@ const OTHERS: [Refusal; 7] = [
 const ROWS: usize = ParseError::ALL.len() + OTHERS.len();
 
 impl Refusal {
-    /// Returns the status that answers it; `None` if the connection ends without a word.
+    /// Returns the status of the response, or `None` if the connection is closed without one.
     pub const fn status(self) -> Option<u16> {
         match self {
             Self::Request(error) => Some(error.status()),
@@ -75,8 +77,8 @@ impl Refusal {
         ParseError::ALL.into_iter().map(Self::Request).chain(OTHERS)
     }
 
-    /// Whether the operator may have to do something; else it is what the open internet sends every
-    /// day.
+    /// Returns whether the operator may have to act. The other refusals are normal traffic of the
+    /// open internet.
     fn concerns_operator(self) -> bool {
         matches!(
             self,
@@ -93,10 +95,10 @@ impl fmt::Display for Refusal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Request(error) => error.fmt(f),
-            Self::Late => f.write_str("request did not come in time"),
+            Self::Late => f.write_str("request did not arrive in time"),
             Self::Stalled => f.write_str("peer did not take its response in time"),
             Self::Overloaded => f.write_str("no thread would be free in time"),
-            Self::Memory => f.write_str("the memory for what peers send and are sent is used up"),
+            Self::Memory => f.write_str("the memory for the data of all peers is used up"),
             Self::ClientConnections => f.write_str("client has too many connections"),
             Self::ClientThreads => f.write_str("too many threads wait for the client"),
             Self::ProxyHeader => f.write_str("no valid PROXY header"),
@@ -104,7 +106,7 @@ impl fmt::Display for Refusal {
     }
 }
 
-/// What an engine refused, by reason.
+/// The refusals of an engine, counted by reason.
 #[derive(Debug)]
 pub(crate) struct Refusals {
     rows: [Row; ROWS],
@@ -123,12 +125,12 @@ impl Refusals {
         }
     }
 
-    /// Counts a refusal, and logs it unless there was a line about the same reason within a second.
+    /// Counts a refusal. Logs it unless the same reason was logged within the last second.
     pub(crate) fn note(&self, refusal: Refusal, peer: Peer) {
         self.note_because(refusal, peer, String::new);
     }
 
-    /// The same, and the log says more of the reason.
+    /// As `note`, with a more detailed reason in the log.
     #[cold]
     pub(crate) fn note_because(
         &self,
@@ -153,7 +155,7 @@ impl Refusals {
         }
     }
 
-    /// The reasons that have occurred, with how often.
+    /// Returns the reasons that have occurred, with their counts.
     pub(crate) fn read(&self) -> Vec<(Refusal, u64)> {
         let counts = self.rows.iter().map(|row| row.count.load(Ordering::Relaxed));
         Refusal::all().zip(counts).filter(|(_, count)| *count > 0).collect()
@@ -176,6 +178,6 @@ mod tests {
             }
         }
         let expected: Vec<(Refusal, u64)> = all.into_iter().zip(0..).skip(1).collect();
-        assert_eq!(refusals.read(), expected, "what never occurred is not listed");
+        assert_eq!(refusals.read(), expected, "a reason that never occurred is not listed");
     }
 }

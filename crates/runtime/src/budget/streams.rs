@@ -1,33 +1,33 @@
-//! Threads that may wait for their peers: those of handlers that read a content while it arrives,
-//! and those that have an upgraded connection for themselves.
+//! Threads that may wait for their peers. They run handlers that read a content while it arrives,
+//! or that own an upgraded connection.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use crate::budget::clients::{HeldThread, Place};
+use crate::budget::clients::{ClientConnection, HeldThread};
 
-/// From one in so many threads on, the loop collects more of a content before its handler starts: a
-/// thread is for those whose peers send.
+/// From one thread in this many on, the loop collects more of a content before its handler starts.
+/// Threads are then for peers that send.
 const CROWDED_SHARE: usize = 8;
 
-/// From one in so many threads on, peers that are silent or slow lose their threads.
+/// From one thread in this many on, silent or slow peers lose their threads.
 const FULL_SHARE: usize = 2;
 
-/// One client may hold one in so many threads, where clients are counted.
+/// One client may hold one thread in this many, if clients are counted.
 const CLIENT_SHARE: usize = 8;
 
-/// The streams that are open.
+/// The open streams.
 #[derive(Debug)]
 pub(crate) struct Streams {
     threads_max: usize,
     open: AtomicUsize,
 }
 
-/// One of them. Dropped, it is over.
+/// An open stream. Dropping it removes it from the count.
 #[derive(Debug)]
 pub(crate) struct OpenStream {
     streams: Arc<Streams>,
-    /// Its part of what its client may hold, where that is bounded.
+    /// The thread that counts for its client, if clients are bounded.
     _held: Option<HeldThread>,
 }
 
@@ -36,18 +36,23 @@ impl Streams {
         Arc::new(Self { threads_max, open: AtomicUsize::new(0) })
     }
 
-    /// Returns a stream for a client with this place, or `None` if its streams hold as many threads
-    /// as those of one client may.
-    pub(crate) fn open(self: &Arc<Self>, place: Option<&Arc<Place>>) -> Option<OpenStream> {
-        let held = match place {
-            Some(place) => Some(place.hold_thread((self.threads_max / CLIENT_SHARE).max(1))?),
+    /// Opens a stream for the client with this connection. Returns `None` if the client's streams
+    /// already hold their maximum of threads.
+    pub(crate) fn open(
+        self: &Arc<Self>,
+        connection: Option<&Arc<ClientConnection>>,
+    ) -> Option<OpenStream> {
+        let held = match connection {
+            Some(connection) => {
+                Some(connection.hold_thread((self.threads_max / CLIENT_SHARE).max(1))?)
+            }
             None => None,
         };
         self.open.fetch_add(1, Ordering::Relaxed);
         Some(OpenStream { streams: Arc::clone(self), _held: held })
     }
 
-    /// Whether a content should be there, as far as it is collected, before it takes a thread.
+    /// Returns whether a content must be collected, as far as possible, before it takes a thread.
     pub(crate) fn are_crowded(&self) -> bool {
         self.open.load(Ordering::Relaxed) >= (self.threads_max / CROWDED_SHARE).max(1)
     }
@@ -58,7 +63,7 @@ impl Streams {
 }
 
 impl OpenStream {
-    /// Whether threads are so short that a slow peer has to go.
+    /// Returns whether threads are so scarce that slow peers must be closed.
     pub(crate) fn is_pressed(&self) -> bool {
         self.streams.are_full()
     }
@@ -97,18 +102,19 @@ mod tests {
     fn the_streams_of_one_client_hold_an_eighth_of_the_threads() {
         let streams = Streams::new(16);
         let clients = Arc::new(Clients::new(100));
-        let place = |address: &str| clients.admit(address.parse().unwrap()).unwrap();
-        let (one, same, other) = (place("192.0.2.1"), place("192.0.2.1"), place("192.0.2.2"));
+        let connection = |address: &str| clients.admit(address.parse().unwrap()).unwrap();
+        let (one, same, other) =
+            (connection("192.0.2.1"), connection("192.0.2.1"), connection("192.0.2.2"));
         let first = streams.open(one.as_ref()).unwrap();
         let second = streams.open(same.as_ref()).unwrap();
-        assert!(streams.open(one.as_ref()).is_none(), "its connections count together");
-        assert!(streams.open(other.as_ref()).is_some(), "another client is not concerned");
-        assert!(streams.open(None).is_some(), "nor is one that is not counted");
+        assert!(streams.open(one.as_ref()).is_none(), "the connections of a client count together");
+        assert!(streams.open(other.as_ref()).is_some(), "another client is not affected");
+        assert!(streams.open(None).is_some(), "a client that is not counted is not affected");
         // A stream may outlive the connection that it came from.
         drop((one, same));
-        assert!(streams.open(place("192.0.2.1").as_ref()).is_none());
+        assert!(streams.open(connection("192.0.2.1").as_ref()).is_none());
         drop(first);
-        assert!(streams.open(place("192.0.2.1").as_ref()).is_some());
+        assert!(streams.open(connection("192.0.2.1").as_ref()).is_some());
         drop(second);
     }
 }

@@ -1,17 +1,17 @@
-//! Log lines at a bounded rate: whoever makes the server complain must not fill its disk.
+//! Log lines at a bounded rate. A peer that causes warnings must not fill the disk.
 
-// Plain counts order nothing, so they stay out of loom's sight.
+// Counters order nothing, so loom need not model them.
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-/// The least time between two lines about the same thing.
+/// The minimum time between two lines about the same thing.
 const INTERVAL: Duration = Duration::from_secs(1);
 
-/// Lets one line a second pass and counts those that it left out.
+/// Admits one line per second and counts the suppressed ones.
 #[derive(Debug)]
 pub(crate) struct Throttle {
     started: Instant,
-    /// From when the next line may pass, in milliseconds since the start.
+    /// The time at which the next line is admitted, in milliseconds since the start.
     next: AtomicU64,
     left_out: AtomicU64,
 }
@@ -21,8 +21,8 @@ impl Throttle {
         Self { started: Instant::now(), next: AtomicU64::new(0), left_out: AtomicU64::new(0) }
     }
 
-    /// Asks for a line. Returns how many were left out since the last one, or `None` if this one is
-    /// left out too.
+    /// Asks for a line. Returns how many were suppressed since the last one, or `None` if this one
+    /// is suppressed too.
     pub(crate) fn admit(&self) -> Option<u64> {
         self.admit_at(Instant::now())
     }
@@ -31,7 +31,7 @@ impl Throttle {
         let now = milliseconds(now.saturating_duration_since(self.started));
         let next = self.next.load(Ordering::Relaxed);
         let then = now.saturating_add(milliseconds(INTERVAL));
-        // Of several threads that come at once, one writes.
+        // If several threads arrive at once, one of them writes.
         let passes = now >= next
             && self.next.compare_exchange(next, then, Ordering::Relaxed, Ordering::Relaxed).is_ok();
         if passes {
@@ -51,10 +51,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn one_line_a_second_passes_and_says_how_many_did_not() {
+    fn one_line_per_second_is_admitted_with_the_count_of_suppressed_ones() {
         let throttle = Throttle::new();
         let at = |milliseconds| throttle.started + Duration::from_millis(milliseconds);
-        assert_eq!(throttle.admit_at(at(5)), Some(0), "the first passes at once");
+        assert_eq!(throttle.admit_at(at(5)), Some(0), "the first line is admitted at once");
         for n in 0..500 {
             assert_eq!(throttle.admit_at(at(5 + n)), None);
         }
@@ -64,7 +64,7 @@ mod tests {
     }
 
     #[test]
-    fn a_moment_before_the_start_is_the_start() {
+    fn a_time_before_the_start_counts_as_the_start() {
         let throttle = Throttle::new();
         let before =
             throttle.started.checked_sub(Duration::from_millis(1)).unwrap_or(throttle.started);

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use mio::{Interest, Registry, Token};
 use socket2::{Domain, Protocol, SockRef, Socket, Type};
 
-use crate::budget::clients::Place;
+use crate::budget::clients::ClientConnection;
 use crate::config::BACKLOG;
 use crate::error::{Error, Kind};
 use crate::transport::{Peer, Transport};
@@ -211,7 +211,7 @@ pub(crate) struct Accepted {
     pub(crate) peer: Peer,
     pub(crate) expects_proxy_header: bool,
     /// Counts this connection for its client, if connections per client are limited.
-    pub(crate) place: Option<Arc<Place>>,
+    pub(crate) place: Option<Arc<ClientConnection>>,
 }
 
 impl Listener {

@@ -159,7 +159,7 @@ impl Engine {
             config,
             backend,
             pool: Pool::new(pool, Task::run),
-            seats: seats.telling(Weak::<Self>::clone(engine)),
+            seats: seats.notifying(Weak::<Self>::clone(engine)),
             memory,
             streams,
             routes: Routes::new(),

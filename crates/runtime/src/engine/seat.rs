@@ -4,7 +4,7 @@ use std::fmt;
 use std::mem;
 use std::sync::Arc;
 
-use crate::budget::permits::{Permits, Waits};
+use crate::budget::permits::{PermitWaiter, Permits};
 use crate::engine::Engine;
 use crate::engine::task::{Call, Task};
 use crate::engine::worker;
@@ -93,9 +93,9 @@ impl Drop for Seat {
     }
 }
 
-impl Waits for Engine {
+impl PermitWaiter for Engine {
     fn permit_is_free(self: Arc<Self>) {
-        start_waiting(&self, self.seats.look());
+        start_waiting(&self, self.seats.next_locked());
     }
 }
 
@@ -118,7 +118,7 @@ pub(crate) fn start_waiting(engine: &Arc<Engine>, mut next: Option<(ExecutionKey
         };
     }
     // Requests of other servers may wait for these permits.
-    put_back.iter().for_each(Permits::tell);
+    put_back.iter().for_each(Permits::notify_waiters);
 }
 
 impl fmt::Debug for Seat {

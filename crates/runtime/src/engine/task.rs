@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use crate::budget::permits::{Permit, Permits};
-use crate::budget::seats::Needs;
+use crate::budget::seats::SeatRequest;
 use crate::engine::connection::Connection;
 use crate::engine::event_loop::EventLoop;
 use crate::engine::seat::Seat;
@@ -71,7 +71,7 @@ impl Call {
     }
 }
 
-impl Needs for Box<Call> {
+impl SeatRequest for Box<Call> {
     fn permits(&self) -> Option<&Permits> {
         self.request.permits()
     }

@@ -1,39 +1,40 @@
-//! Whether connections may have a thread each for a while: a lease.
+//! Decides whether connections may each have a thread for a while: a lease.
 //!
-//! A thread on a lease waits for the next request of one connection, and that is the cheapest way
-//! to serve it, as long as the thread is needed anyway. What is needed is known: the rate of calls
-//! times the time that each takes. A crowd of connections that each wait a little would hold many
-//! times as many threads, and every request would wake another one.
+//! A thread on a lease waits for the next request of one connection. That is the cheapest way to
+//! serve it as long as the thread is needed anyway. The number of needed threads is known: it is
+//! the rate of calls times the duration of each. If many connections each wait only a little,
+//! leases would hold many times as many threads, and every request would wake another one.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
-/// So many threads on a lease do no harm for each processor, needed or not.
+/// This many leases per processor do no harm, whether they are needed or not.
 const LEASES_PER_PROCESSOR: usize = 32;
 
-/// Leases begin while the crowd is at most so many times what is needed, and go on until it is half
-/// as large again: connections that come and go must not turn all of them on and off.
+/// Leases begin while there are at most this many times as many connections as needed threads. They
+/// continue until there are half as many again, so that connections that come and go do not switch
+/// all leases on and off.
 const NEEDED_MAX_TO_BEGIN: usize = 2;
 const NEEDED_MAX_TO_GO_ON: usize = 3;
 
-/// The shortest time over which is measured how many threads are needed.
+/// The minimum time over which the number of needed threads is measured.
 pub(crate) const WINDOW: Duration = Duration::from_millis(50);
 
-/// The connections whose requests block, and the threads that they need.
+/// The connections whose requests block, and the number of threads that they need.
 #[derive(Debug)]
 pub(crate) struct Crowd {
-    /// Leases that do no harm.
+    /// The number of leases that do no harm.
     least: usize,
     connections: AtomicUsize,
-    /// Threads that calls needed in the last window.
+    /// The number of threads that calls needed in the last window.
     needed: AtomicUsize,
-    /// The time that calls have taken on the pool, in nanoseconds.
+    /// The total duration of calls on the pool, in nanoseconds.
     busy_ns: AtomicU64,
     may_lease: AtomicBool,
 }
 
-/// A connection whose requests block.
+/// A connection whose requests block. Dropping it removes it from the count.
 #[derive(Debug)]
 pub(crate) struct Member(Arc<Crowd>);
 
@@ -54,27 +55,27 @@ impl Crowd {
         }
     }
 
-    /// The requests of one more connection block, until what is returned is dropped.
+    /// Counts one more connection whose requests block, until the returned value is dropped.
     pub(crate) fn join(self: &Arc<Self>) -> Member {
         let connections = self.connections.fetch_add(1, Ordering::Relaxed) + 1;
-        // A crowd that comes at once is not let have all its threads until the window ends.
+        // If many connections arrive at once, they must not all get leases before the window ends.
         if connections > self.least && self.may_lease() {
             self.decide();
         }
         Member(Arc::clone(self))
     }
 
-    /// Calls on the pool have taken this time together.
+    /// Adds to the total duration of calls on the pool.
     pub(crate) fn add_busy(&self, time: Duration) {
         self.busy_ns.fetch_add(u64::try_from(time.as_nanos()).unwrap_or(0), Ordering::Relaxed);
     }
 
-    /// The time that calls have taken on the pool so far, in nanoseconds.
+    /// Returns the total duration of calls on the pool, in nanoseconds.
     pub(crate) fn busy_ns(&self) -> u64 {
         self.busy_ns.load(Ordering::Relaxed)
     }
 
-    /// Ends a window, in which calls have taken so much time.
+    /// Ends a window in which calls took `busy_ns` in total.
     pub(crate) fn end_window(&self, busy_ns: u64, window: Duration) {
         let needed =
             usize::try_from(u128::from(busy_ns) / window.as_nanos().max(1)).unwrap_or(usize::MAX);
@@ -91,13 +92,13 @@ impl Crowd {
                 connections,
                 needed,
                 may_lease,
-                "connections that block, and threads needed"
+                "connections that block, and threads that they need"
             );
             self.may_lease.store(may_lease, Ordering::Relaxed);
         }
     }
 
-    /// Whether a connection may have a thread for itself.
+    /// Returns whether a connection may have a lease.
     #[inline]
     pub(crate) fn may_lease(&self) -> bool {
         self.may_lease.load(Ordering::Relaxed)
@@ -114,21 +115,21 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_few_connections_may_have_their_threads() {
+    fn a_few_connections_may_have_leases() {
         for needed in [0, 1, 1000] {
             assert!(may_lease(false, 64, needed, 64));
         }
     }
 
     #[test]
-    fn a_crowd_may_if_it_needs_most_of_the_threads_anyway() {
-        // 400 connections whose calls wait 10 ms, and then 100 us.
+    fn many_connections_may_have_leases_if_they_need_most_of_the_threads() {
+        // 400 connections whose calls wait for 10 ms, and then for 100 us.
         assert!(may_lease(false, 400, 350, 64));
         assert!(!may_lease(true, 400, 20, 64));
     }
 
     #[test]
-    fn connections_that_come_and_go_do_not_turn_it_on_and_off() {
+    fn connections_that_come_and_go_do_not_switch_leases_on_and_off() {
         assert!(!may_lease(false, 201, 100, 64));
         assert!(may_lease(false, 200, 100, 64));
         assert!(may_lease(true, 300, 100, 64));
@@ -136,12 +137,12 @@ mod tests {
     }
 
     #[test]
-    fn what_is_needed_is_the_time_of_calls_in_the_time_of_the_window() {
+    fn the_needed_threads_are_the_busy_time_divided_by_the_window() {
         let crowd = Arc::new(Crowd::new(2));
         let _first: Vec<Member> = (0..64).map(|_| crowd.join()).collect();
         assert!(crowd.may_lease());
         let others: Vec<Member> = (0..36).map(|_| crowd.join()).collect();
-        assert!(!crowd.may_lease(), "100 connections, and nobody knows what they need");
+        assert!(!crowd.may_lease(), "100 connections, and their need is unknown");
         crowd.end_window(10 * 50_000_000, Duration::from_millis(50));
         assert!(!crowd.may_lease(), "100 connections, 10 threads");
         crowd.end_window(60 * 50_000_000, Duration::from_millis(50));

@@ -1,23 +1,25 @@
-//! For which calls the engine learns together: a route's number or its path, folded to an entry.
+//! The key under which the engine collects measurements: the number or the path of a route, hashed
+//! to an entry.
 
-/// Routes told apart. More than this share entries, which costs speed at worst, never an answer.
+/// The number of entries. With more routes some share an entry, which may cost speed but never
+/// changes a response.
 const ENTRIES: usize = 1024;
 
-/// An entry of what is learned: the number or the path of a route, folded.
+/// The entry of a route in the measurements: its number or path, hashed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct ExecutionKey(u16);
 
 impl ExecutionKey {
-    /// How many entries there are.
+    /// The number of entries.
     pub(crate) const COUNT: usize = ENTRIES;
 
-    /// The entry of a route that the service numbered.
+    /// Returns the entry of a route that the service numbered.
     pub(crate) fn numbered(route: u32) -> Self {
         Self::fold(mix(START, u64::from(route)))
     }
 
-    /// The entry of a path, for services that number no routes. Segments with a digit count as
-    /// one and the same: `/users/17` and `/users/42` are one route.
+    /// Returns the entry of a path, for services that do not number their routes. All segments with
+    /// a digit count as equal: `/users/17` and `/users/42` are one route.
     #[inline]
     pub(crate) fn of_path(path: &str) -> Self {
         let bytes = path.as_bytes();
@@ -29,7 +31,7 @@ impl ExecutionKey {
             found |= digits(word);
             hash = mix(hash, word);
         }
-        // The last eight once more, whatever of them is new.
+        // Reads the last eight bytes, which may overlap with bytes that were read before.
         let rest = match bytes.last_chunk() {
             Some(last) => u64::from_le_bytes(*last),
             None => bytes.iter().fold(NO_DIGITS, |word, &byte| word << 8 | u64::from(byte)),
@@ -63,13 +65,13 @@ impl ExecutionKey {
         Self((hash >> 54) as u16 % ENTRIES as u16)
     }
 
-    /// The entry of the protocol that follows when a request of this route has upgraded its
+    /// Returns the entry of the protocol that follows when a request of this route has upgraded its
     /// connection.
     pub(crate) fn of_upgrade(self) -> Self {
         Self::at(self.index() + ENTRIES / 2)
     }
 
-    /// The entry at this index.
+    /// Returns the entry at an index.
     pub(crate) fn at(index: usize) -> Self {
         Self(u16::try_from(index % ENTRIES).unwrap_or(0))
     }
@@ -81,7 +83,7 @@ impl ExecutionKey {
 
 const START: u64 = 0xcbf2_9ce4_8422_2325;
 
-/// Eight bytes that are no digits.
+/// The result of a search for digits in eight bytes without any.
 const NO_DIGITS: u64 = u64::MAX;
 
 #[inline]
@@ -89,9 +91,8 @@ fn mix(hash: u64, word: u64) -> u64 {
     (hash.rotate_left(5) ^ word).wrapping_mul(0x9E37_79B9_7F4A_7C15)
 }
 
-/// Marks digits among the eight bytes; nothing is marked if there is none. The bytes are turned so
-/// that digits become 0 to 9, and then comes the usual test for a byte below 10, which borrows from
-/// the high bit.
+/// Marks the digits among eight bytes. The result is 0 if there is none. An exclusive or maps
+/// digits to the values 0 to 9. Then the usual test for bytes below 10 borrows from the high bit.
 #[inline]
 fn digits(word: u64) -> u64 {
     const ONES: u64 = 0x0101_0101_0101_0101;
@@ -102,24 +103,24 @@ fn digits(word: u64) -> u64 {
 /// Where a handler runs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Execution {
-    /// Where it costs least, by what was measured.
+    /// Where it is cheapest, by the measurements.
     #[default]
     Learned,
     Inline,
     Dispatched,
 }
 
-/// For which route something runs, and where.
+/// The key of a request's measurements, and where its handler runs.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Route {
     pub(crate) key: ExecutionKey,
     pub(crate) execution: Execution,
-    /// It is answered whatever other routes do.
+    /// The request is answered even if other routes use all threads.
     pub(crate) is_vital: bool,
 }
 
 impl Route {
-    /// A route of which nothing is known.
+    /// Returns a route that runs where it is cheapest.
     pub(crate) fn learned(key: ExecutionKey) -> Self {
         Self { key, execution: Execution::Learned, is_vital: false }
     }
@@ -145,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn paths_that_differ_in_their_last_letters_are_told_apart() {
+    fn paths_that_differ_in_their_last_letters_have_different_entries() {
         for (one, other) in [
             ("/orders/add", "/orders/all"),
             ("/locked/a", "/locked/b"),

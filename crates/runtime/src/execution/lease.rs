@@ -1,55 +1,55 @@
-//! Whether a thread that was blocked by a connection keeps it for the next request: learned from
-//! each connection.
+//! Decides whether a thread that a connection has blocked keeps the connection for the next
+//! request, from the history of that connection.
 //!
-//! A client that sends its next request as soon as it was answered is best served by the thread
-//! that waits for it. One that thinks in between makes the same thread wait for nothing, and the
-//! socket change its mode twice a request. Only trying tells them apart. So a lease begins with the
-//! second request that blocks, and each one that brought nothing makes the next one rarer.
+//! If a client sends its next request as soon as it has the response, the thread that waits for it
+//! serves it fastest. If the client pauses in between, the thread waits in vain, and the socket
+//! changes its mode twice per request. Only a trial tells the two apart. So a lease begins with the
+//! second request that blocks, and each lease that served no request makes the next one rarer.
 
-/// Requests that have to block before a lease. With the first one a crowd that comes at once would
-/// have its second requests answered before the last of it gets a thread for its first.
+/// The number of requests that must block before a lease. With one, a burst of new connections
+/// would get responses to second requests before its last connection gets a thread for its first.
 const BLOCKED_MIN: u8 = 2;
 
-/// Blocking requests remembered: that many quick ones in a row make all of them forgotten.
+/// The maximum count of blocking requests. This many quick ones in a row reset the count.
 const BLOCKED_MAX: u8 = 16;
 
-/// The most blocking requests after which a lease is tried again.
+/// The maximum number of blocking requests before a lease is tried again.
 const REST_MAX: u8 = 127;
 
-/// What a connection's requests and leases have brought.
+/// The history of a connection's requests and leases.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Lease {
     is_on: bool,
-    /// Whether a request came while it was on.
+    /// Whether a request arrived during the lease.
     has_served: bool,
-    /// Requests that blocked, less those that did not.
+    /// The number of requests that blocked, minus those that did not.
     blocked: u8,
-    /// Blocking requests to come before the next lease.
+    /// The number of blocking requests until the next lease.
     rest: u8,
-    /// How many those were after the last lease that brought nothing; 0 after one that served.
+    /// The value of `rest` after the last lease that served no request, or 0 after one that did.
     last_rest: u8,
 }
 
 impl Lease {
-    /// Whether a thread keeps the connection.
+    /// Returns whether a thread keeps the connection.
     #[inline]
     pub(crate) fn is_on(&self) -> bool {
         self.is_on
     }
 
-    /// Whether a thread should keep the connection, or go on doing so.
+    /// Returns whether a thread should keep the connection.
     #[inline]
     pub(crate) fn is_due(&self) -> bool {
         self.is_blocking() && (self.is_on || self.rest == 0)
     }
 
-    /// Whether the connection's requests block.
+    /// Returns whether the connection's requests block.
     #[inline]
     pub(crate) fn is_blocking(&self) -> bool {
         self.blocked >= BLOCKED_MIN
     }
 
-    /// A request blocked its thread, or ran on one and did not.
+    /// Records whether a request on a thread of the pool blocked.
     pub(crate) fn note(&mut self, has_blocked: bool) {
         self.has_served |= self.is_on;
         if has_blocked {
@@ -65,7 +65,7 @@ impl Lease {
         self.has_served = false;
     }
 
-    /// Returns whether it was on.
+    /// Ends the lease. Returns whether there was one.
     #[inline]
     pub(crate) fn end(&mut self) -> bool {
         if !self.is_on {
@@ -82,15 +82,15 @@ impl Lease {
 mod tests {
     use super::*;
 
-    /// One that has seen so many requests block.
+    /// Returns the state after this many requests that blocked.
     fn after_blocking(requests: u8) -> Lease {
         let mut lease = Lease::default();
         (0..requests).for_each(|_| lease.note(true));
         lease
     }
 
-    /// A lease that no request came for.
-    fn for_nothing(lease: &mut Lease) {
+    /// Runs a lease during which no request arrives.
+    fn without_a_request(lease: &mut Lease) {
         assert!(lease.is_due());
         lease.begin();
         assert!(lease.end());
@@ -108,11 +108,11 @@ mod tests {
         lease.begin();
         assert!(lease.is_due() && lease.is_on());
         assert!(lease.end() && !lease.is_on());
-        assert!(!lease.end(), "it ends once");
+        assert!(!lease.end(), "the lease ends once");
     }
 
     #[test]
-    fn quick_requests_end_it_once_they_make_up_for_those_that_blocked() {
+    fn as_many_quick_requests_as_blocking_ones_end_the_lease() {
         for blocking in [BLOCKED_MIN, 5, BLOCKED_MAX, 2 * BLOCKED_MAX] {
             let mut lease = after_blocking(blocking);
             lease.begin();
@@ -126,29 +126,29 @@ mod tests {
     }
 
     #[test]
-    fn each_lease_for_nothing_makes_the_next_one_rarer() {
+    fn each_lease_without_a_request_makes_the_next_one_rarer() {
         let mut lease = after_blocking(BLOCKED_MIN - 1);
         let mut begun = Vec::new();
         for request in 0..=374 {
             lease.note(true);
             if lease.is_due() {
                 begun.push(request);
-                for_nothing(&mut lease);
+                without_a_request(&mut lease);
             }
         }
         assert_eq!(begun, [0, 1, 4, 11, 26, 57, 120, 247, 374]);
     }
 
     #[test]
-    fn one_that_served_is_followed_by_the_next_at_once() {
+    fn a_lease_that_served_a_request_is_followed_by_the_next_at_once() {
         let mut lease = after_blocking(BLOCKED_MIN);
         for _ in 0..5 {
-            for_nothing(&mut lease);
+            without_a_request(&mut lease);
             while !lease.is_due() {
                 lease.note(true);
             }
         }
-        // From now on the client is in a hurry, with a rest between two bursts.
+        // Now the client is in a hurry, with a pause between two bursts.
         for _ in 0..3 {
             lease.begin();
             lease.note(true);
@@ -156,9 +156,9 @@ mod tests {
             lease.note(true);
             assert!(lease.is_due());
         }
-        for_nothing(&mut lease);
+        without_a_request(&mut lease);
         assert!(!lease.is_due());
         lease.note(true);
-        assert!(lease.is_due(), "the bad beginning is forgotten");
+        assert!(lease.is_due(), "the leases without a request no longer count");
     }
 }

@@ -1,11 +1,11 @@
-//! What the engine has learned of a route, as it is shown.
+//! The public metrics of a route.
 
 use std::time::{Duration, Instant};
 
-/// What was measured of one route, where its calls run, and why.
+/// The measurements of one route, where its calls run, and why.
 ///
 /// [`Metrics::routes`](crate::Metrics::routes) returns one for each route that was called. The
-/// engine measures a call in sixteen, so the times are estimates.
+/// engine measures one call in sixteen, so the times are estimates.
 ///
 /// ```
 /// use filoplume_runtime::{Request, Server};
@@ -24,20 +24,20 @@ use std::time::{Duration, Instant};
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct RouteMetrics {
-    /// What the service calls the route ([`Service::route_name`](crate::Service::route_name)), or
-    /// its number, or the path of its first request.
+    /// The name from [`Service::route_name`](crate::Service::route_name), or the route's number, or
+    /// the path of its first request.
     pub name: String,
-    /// Calls that have ended since the start. A call that is going on, and up to fifteen per event
-    /// loop and thread that nobody has looked at yet, are not in it.
+    /// Calls that have ended since the start. Running calls are not included, and up to fifteen
+    /// recent calls per event loop and thread may be missing.
     pub calls: u64,
-    /// The time in which its calls computed, of all threads together.
+    /// The time in which its calls computed, summed over all threads.
     pub computing: Duration,
-    /// The time in which its calls waited: for a database, a lock, a disk. Of calls on the pool the
-    /// time is in it in which their threads stood in line for a processor.
+    /// The time in which its calls waited: for a database, a lock or a disk. For calls on the pool
+    /// it includes the time in which their threads were ready but had no processor.
     pub waiting: Duration,
     /// Where its next call runs.
     pub runs: Runs,
-    /// Since when it runs there; `None` if it never ran elsewhere.
+    /// Since when it runs there. `None` if it never ran elsewhere.
     pub since: Option<Instant>,
     /// Why it runs there.
     pub why: Why,
@@ -62,7 +62,7 @@ pub struct RouteMetrics {
 pub enum Runs {
     /// On the event loop that has read the request.
     OnLoop,
-    /// On a thread of the pool; on the loop while nobody else wants that.
+    /// On a thread of the pool, or on the event loop while it is idle.
     OnPool,
 }
 
@@ -88,14 +88,13 @@ pub enum Runs {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Why {
-    /// It was not seen to hold an event loop for long.
+    /// It was never seen to hold an event loop for long.
     #[default]
     NotSeenToWait,
-    /// Its calls waited on the event loops, and that cost others more than dispatches would have.
-    /// The last one waited for this long.
+    /// Its calls waited on the event loops, and the delay of other requests cost more than
+    /// dispatches would have. The last call waited for this long.
     Waited(Duration),
-    /// Its calls computed on the event loops for longer than others should stand behind them. The
-    /// last one took this long.
+    /// Its calls computed on the event loops for too long. The last call took this long.
     Computed(Duration),
     /// A call did not return, and the watchdog took the event loop from it.
     Caught,

@@ -1,9 +1,9 @@
-//! Who runs a call: the event loop's own thread or one of the pool's, and how a loop changes hands.
+//! Decides where a call runs, on the event loop's thread or on a thread of the pool, and how a loop
+//! passes to another thread.
 //!
-//! `README.md` beside this file explains the states and the races, and what is decided by what.
+//! `README.md` beside this file explains the states, the races, and the inputs of each decision.
 
 pub(crate) mod crowd;
-pub(crate) mod doze;
 pub(crate) mod key;
 pub(crate) mod lease;
 pub(crate) mod metrics;
@@ -15,5 +15,6 @@ pub(crate) mod routes;
 pub(crate) mod scheduling;
 #[cfg(test)]
 mod simulator;
+pub(crate) mod sleep;
 pub(crate) mod slot;
 pub(crate) mod watchdog;

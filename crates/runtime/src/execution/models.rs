@@ -1,10 +1,14 @@
-//! Every interleaving of how a loop changes hands and how its threads go to sleep.
+//! Models of the hand-over of a loop and of the sleep of its threads under loom: every
+//! interleaving.
 //!
-//! `RUSTFLAGS="--cfg loom" CARGO_PROFILE_RELEASE_DEBUG_ASSERTIONS=true CARGO_PROFILE_RELEASE_LTO=off cargo test -p filoplume-runtime --lib models --release`
+//! ```sh
+//! RUSTFLAGS="--cfg loom" CARGO_PROFILE_RELEASE_DEBUG_ASSERTIONS=true \
+//!     CARGO_PROFILE_RELEASE_LTO=off cargo test -p filoplume-runtime --lib models --release
+//! ```
 //!
-//! The slot, [`Doze`] and [`Standby`] are the real ones. The poller is a flag and a condition
-//! variable, and a message is an atomic with the weakest order that a channel could have. A wake-up
-//! that is lost is a deadlock, and two that have the loop in hand are a race on its [`Cell`]; loom
+//! The slot, [`LeaderSleep`] and [`WatchdogSleep`] are the real types. The poller is a flag and a
+//! condition variable, and a message is an atomic with the weakest ordering that a channel could
+//! have. A lost wake-up is a deadlock, and two owners of the loop are a race on its [`Cell`]. Loom
 //! reports both.
 
 use std::sync::Arc;
@@ -14,13 +18,13 @@ use std::time::Instant;
 use bytes::Bytes;
 use loom::cell::Cell;
 
-use super::doze::{Doze, FOR_EVER, Standby};
+use super::sleep::{FOR_EVER, LeaderSleep, WatchdogSleep};
 use super::slot::Slot;
 use crate::service::tcp::SendQueue;
 use crate::sync::atomic::{AtomicBool, Ordering};
 use crate::sync::{Condvar, Mutex, thread};
 
-#[allow(clippy::print_stdout, reason = "`--nocapture` shows how far a model has walked")]
+#[allow(clippy::print_stdout, reason = "`--nocapture` shows the number of interleavings")]
 fn explore(name: &str, preemptions: Option<usize>, model: impl Fn() + Send + Sync + 'static) {
     let interleavings = Arc::new(Count::new(0));
     let counter = Arc::clone(&interleavings);
@@ -33,7 +37,7 @@ fn explore(name: &str, preemptions: Option<usize>, model: impl Fn() + Send + Syn
     println!("{name}: {} interleavings", interleavings.load(Ordering::Relaxed));
 }
 
-/// What lies in the slot: a loop, as far as its leaders' bookkeeping goes.
+/// The value in the slot: a loop, reduced to the bookkeeping of its leaders.
 struct Led {
     /// The call that runs, or ran last.
     running: Cell<u64>,
@@ -44,7 +48,7 @@ impl Led {
         Box::new(Self { running: Cell::new(0) })
     }
 
-    /// Only who has the loop in hand may do this; loom sees when two do.
+    /// Only the owner of the loop may call this. Loom detects two owners.
     fn begin_call(&self) -> u64 {
         let call = self.running.get() + 1;
         self.running.set(call);
@@ -65,13 +69,13 @@ fn a_leader_and_the_watchdog() {
         slot.lend(led);
         let returned = slot.take().inspect(|(led, _)| _ = led.begin_call()).is_some();
         let taken = watchdog.join().unwrap();
-        assert_ne!(taken, returned, "one of them has it, and only one");
+        assert_ne!(taken, returned, "exactly one of them owns the loop");
         assert_eq!(slot.turn(), 2);
-        assert!(slot.take().is_none(), "and the slot has not");
+        assert!(slot.take().is_none(), "the slot is empty");
     });
 }
 
-/// The watchdog marks the route of the call that it saw twice, not of one that began since.
+/// The watchdog marks the route of the call that it saw twice, not of one that began afterwards.
 #[test]
 fn the_watchdog_marks_the_call_that_it_saw() {
     explore("the call that was seen twice", None, || {
@@ -105,7 +109,7 @@ fn the_watchdog_marks_the_call_that_it_saw() {
     });
 }
 
-/// The late one comes back while the new leader's own handler runs.
+/// The late leader returns while the new leader's own handler runs.
 #[test]
 fn a_late_leader_and_the_new_one() {
     explore("a late leader and the new one", None, || {
@@ -127,17 +131,18 @@ fn a_late_leader_and_the_new_one() {
             assert_eq!(
                 *taken_turn == turn,
                 is_mine,
-                "the turn tells whether others have had the loop"
+                "the turn tells whether others have owned the loop"
             );
         });
         let late = late.is_some();
         let new = new.join().unwrap();
-        assert_ne!(late, new, "one leads, and only one");
+        assert_ne!(late, new, "exactly one of them leads");
         assert!(slot.take().is_none());
     });
 }
 
-/// A poller as a leader knows it: it blocks until it is told, and what it is told it tells once.
+/// A poller as a leader sees it. It blocks until it is notified, and reports each notification
+/// once.
 struct Poller {
     is_told: Mutex<bool>,
     changed: Condvar,
@@ -162,21 +167,21 @@ impl Poller {
     }
 }
 
-/// The side of a loop that all threads see, as far as its sleep is concerned.
+/// The part of a loop that all threads see, as far as its sleep uses it.
 struct Loop {
-    doze: Doze,
+    sleep: LeaderSleep,
     poller: Poller,
     is_draining: AtomicBool,
-    standby: Standby,
+    watchdog_sleep: WatchdogSleep,
 }
 
 impl Loop {
     fn new() -> Arc<Self> {
         Arc::new(Self {
-            doze: Doze::new(),
+            sleep: LeaderSleep::new(),
             poller: Poller::new(),
             is_draining: AtomicBool::new(false),
-            standby: Standby::new(),
+            watchdog_sleep: WatchdogSleep::new(),
         })
     }
 
@@ -190,7 +195,7 @@ impl Loop {
                 self.poller.poll();
             }
         };
-        self.doze.sleep(until, has_work, poll, || self.standby.wake());
+        self.sleep.sleep(until, has_work, poll, || self.watchdog_sleep.wake());
     }
 }
 
@@ -203,14 +208,14 @@ fn a_message_and_a_leader_that_falls_asleep() {
             let (handle, inbox) = (Arc::clone(&handle), Arc::clone(&inbox));
             thread::spawn(move || {
                 inbox[sender].store(true, Ordering::Release);
-                if handle.doze.needs_waking() {
+                if handle.sleep.needs_waking() {
                     handle.poller.wake();
                 }
             })
         });
         let mut received = [false; 2];
         while received != [true; 2] {
-            // A message that was received is no longer in the inbox.
+            // A received message is no longer in the inbox.
             let is_new = |index: usize| !received[index] && inbox[index].load(Ordering::Acquire);
             let new = [is_new(0), is_new(1)];
             if new == [false; 2] {
@@ -225,15 +230,15 @@ fn a_message_and_a_leader_that_falls_asleep() {
     });
 }
 
-/// A follower that sends one connection home, as `LoopHandle::send_back` does. Returns where it
-/// arrives, and the follower.
+/// A follower that sends one connection back, as `LoopHandle::send_back` does. Returns the flag
+/// that is set when it arrives, and the follower.
 fn send_back(handle: &Arc<Loop>, deadline: u64) -> (Arc<AtomicBool>, thread::JoinHandle<()>) {
     let inbox = Arc::new(AtomicBool::new(false));
     let follower = thread::spawn({
         let (handle, inbox) = (Arc::clone(handle), Arc::clone(&inbox));
         move || {
             inbox.store(true, Ordering::Release);
-            if handle.doze.needs_waking_before(deadline) {
+            if handle.sleep.needs_waking_before(deadline) {
                 handle.poller.wake();
             }
         }
@@ -241,17 +246,17 @@ fn send_back(handle: &Arc<Loop>, deadline: u64) -> (Arc<AtomicBool>, thread::Joi
     (inbox, follower)
 }
 
-/// A connection comes back while the leader falls asleep. Its peer moved meanwhile, and the poller
-/// does not say so twice: the leader must see it come, whether it was told before it looks at the
-/// inbox or afterwards.
+/// A connection comes back while the leader falls asleep. Its peer sent data meanwhile, and the
+/// poller does not report that twice. The leader must see the connection arrive, whether the event
+/// came before or after its check of the inbox.
 #[test]
 fn a_connection_that_comes_back_and_a_leader_that_falls_asleep() {
     explore("a connection that comes back and a leader that falls asleep", None, || {
         let handle = Loop::new();
-        // Its deadline is later than anything that the leader waits for.
+        // Its deadline is later than anything else that the leader waits for.
         let (inbox, follower) = send_back(&handle, FOR_EVER - 1);
-        // The first time the leader sleeps it knows of nothing, and is told of the peer; from then
-        // on something was missed.
+        // The first time the leader sleeps without such a note, and is notified of the peer's
+        // event. From then on an event was missed.
         handle.poller.wake();
         let is_back = || inbox.load(Ordering::Acquire);
         handle.wait_until(1000, is_back);
@@ -262,7 +267,7 @@ fn a_connection_that_comes_back_and_a_leader_that_falls_asleep() {
     });
 }
 
-/// The deadline of a connection that comes back is before everything else that would wake the
+/// The deadline of a connection that comes back is earlier than everything else that would wake the
 /// leader.
 #[test]
 fn a_connection_with_an_early_deadline_and_a_leader_that_falls_asleep() {
@@ -277,14 +282,14 @@ fn a_connection_with_an_early_deadline_and_a_leader_that_falls_asleep() {
     });
 }
 
-/// The loop is told of the first bytes only, until somebody looks: none waits for ever for the next
-/// one.
+/// The loop is notified of the first bytes only, until it takes them. No bytes may wait for ever
+/// for the next ones.
 #[test]
 fn bytes_for_a_connection_and_a_leader_that_falls_asleep() {
     explore("bytes for a connection and a leader that falls asleep", Some(3), || {
         let handle = Loop::new();
         let queue = Arc::new(SendQueue::new());
-        // Messages, in the order in which they are sent.
+        // Messages in the order in which they are sent.
         let inbox = Arc::new([AtomicBool::new(false), AtomicBool::new(false)]);
         let sender = thread::spawn({
             let (handle, queue, inbox) =
@@ -294,7 +299,7 @@ fn bytes_for_a_connection_and_a_leader_that_falls_asleep() {
                 for _ in 0..2 {
                     if queue.put(Bytes::from_static(b"x")).unwrap() {
                         messages.next().unwrap().store(true, Ordering::Release);
-                        if handle.doze.needs_waking() {
+                        if handle.sleep.needs_waking() {
                             handle.poller.wake();
                         }
                     }
@@ -307,7 +312,7 @@ fn bytes_for_a_connection_and_a_leader_that_falls_asleep() {
             let is_new = || inbox[messages].load(Ordering::Acquire);
             if is_new() {
                 messages += 1;
-                assert!(!queue.take(&mut received), "it is open");
+                assert!(!queue.take(&mut received), "the queue is open");
             } else {
                 handle.wait(is_new);
             }
@@ -327,37 +332,37 @@ fn a_shutdown_and_a_leader_that_falls_asleep() {
                 handle.poller.wake();
             }
         });
-        // As the engine does, the leader looks at the flag only around its sleep.
+        // Like the engine, the leader reads the flag only around its sleep.
         let is_draining = || handle.is_draining.load(Ordering::Relaxed);
         handle.wait(is_draining);
-        assert!(is_draining(), "a leader that nothing else wakes wakes for this");
+        assert!(is_draining(), "the shutdown wakes a leader that nothing else wakes");
         shutdown.join().unwrap();
     });
 }
 
-/// A leader that wakes up is looked at, as often as it does.
+/// The watchdog sees every leader that wakes up, each time.
 #[test]
 fn the_watchdog_parks_and_a_leader_wakes() {
     explore("the watchdog parks and a leader wakes", None, || {
         let handle = Loop::new();
         let looked = Arc::new(Poller::new());
-        handle.doze.fall_asleep(FOR_EVER);
+        handle.sleep.fall_asleep(FOR_EVER);
         let watchdog = thread::spawn({
             let (handle, looked) = (Arc::clone(&handle), Arc::clone(&looked));
             move || {
-                handle.standby.enter();
+                handle.watchdog_sleep.enter();
                 for _ in 0..2 {
-                    handle.standby.park(|| handle.doze.is_asleep());
+                    handle.watchdog_sleep.park(|| handle.sleep.is_asleep());
                     looked.wake();
                     handle.poller.poll();
                 }
             }
         });
         for _ in 0..2 {
-            handle.doze.wake_up();
-            handle.standby.wake();
+            handle.sleep.wake_up();
+            handle.watchdog_sleep.wake();
             looked.poll();
-            handle.doze.fall_asleep(FOR_EVER);
+            handle.sleep.fall_asleep(FOR_EVER);
             handle.poller.wake();
         }
         watchdog.join().unwrap();
@@ -367,23 +372,23 @@ fn the_watchdog_parks_and_a_leader_wakes() {
 #[test]
 fn the_watchdog_parks_and_two_leaders_wake() {
     explore("the watchdog parks and two leaders wake", Some(4), || {
-        let standby = Arc::new(Standby::new());
-        let dozes = Arc::new([Doze::new(), Doze::new()]);
+        let watchdog_sleep = Arc::new(WatchdogSleep::new());
+        let sleeps = Arc::new([LeaderSleep::new(), LeaderSleep::new()]);
         let looked = Arc::new([Poller::new(), Poller::new()]);
-        for doze in dozes.iter() {
-            doze.fall_asleep(FOR_EVER);
+        for sleep in sleeps.iter() {
+            sleep.fall_asleep(FOR_EVER);
         }
         let leaders = [0, 1].map(|leader| {
-            let (standby, dozes, looked) =
-                (Arc::clone(&standby), Arc::clone(&dozes), Arc::clone(&looked));
+            let (watchdog_sleep, sleeps, looked) =
+                (Arc::clone(&watchdog_sleep), Arc::clone(&sleeps), Arc::clone(&looked));
             thread::spawn(move || {
-                dozes[leader].wake_up();
-                standby.wake();
+                sleeps[leader].wake_up();
+                watchdog_sleep.wake();
                 looked[leader].poll();
             })
         });
-        standby.enter();
-        standby.park(|| dozes.iter().all(Doze::is_asleep));
+        watchdog_sleep.enter();
+        watchdog_sleep.park(|| sleeps.iter().all(LeaderSleep::is_asleep));
         for looked in looked.iter() {
             looked.wake();
         }
@@ -397,17 +402,17 @@ fn the_watchdog_parks_and_two_leaders_wake() {
 fn the_watchdog_parks_and_is_stopped() {
     explore("the watchdog parks and is stopped", None, || {
         let handle = Loop::new();
-        handle.doze.fall_asleep(FOR_EVER);
+        handle.sleep.fall_asleep(FOR_EVER);
         let watchdog = thread::spawn({
             let handle = Arc::clone(&handle);
             move || {
-                handle.standby.enter();
-                while !handle.standby.is_stopped() {
-                    handle.standby.park(|| handle.doze.is_asleep());
+                handle.watchdog_sleep.enter();
+                while !handle.watchdog_sleep.is_stopped() {
+                    handle.watchdog_sleep.park(|| handle.sleep.is_asleep());
                 }
             }
         });
-        handle.standby.stop();
+        handle.watchdog_sleep.stop();
         watchdog.join().unwrap();
     });
 }
@@ -416,26 +421,26 @@ fn the_watchdog_parks_and_is_stopped() {
 fn the_watchdog_is_stopped_while_a_leader_wakes() {
     explore("the watchdog is stopped while a leader wakes", Some(5), || {
         let handle = Loop::new();
-        handle.doze.fall_asleep(FOR_EVER);
+        handle.sleep.fall_asleep(FOR_EVER);
         let watchdog = thread::spawn({
             let handle = Arc::clone(&handle);
             move || {
-                handle.standby.enter();
-                // Twice: the wake-up of the leader may be used up by the first.
+                handle.watchdog_sleep.enter();
+                // Twice, because the first may use up the wake-up of the leader.
                 for _ in 0..2 {
-                    handle.standby.park(|| handle.doze.is_asleep());
+                    handle.watchdog_sleep.park(|| handle.sleep.is_asleep());
                 }
             }
         });
         let leader = thread::spawn({
             let handle = Arc::clone(&handle);
             move || {
-                handle.doze.wake_up();
-                handle.standby.wake();
-                handle.doze.fall_asleep(FOR_EVER);
+                handle.sleep.wake_up();
+                handle.watchdog_sleep.wake();
+                handle.sleep.fall_asleep(FOR_EVER);
             }
         });
-        handle.standby.stop();
+        handle.watchdog_sleep.stop();
         watchdog.join().unwrap();
         leader.join().unwrap();
     });

@@ -1,98 +1,100 @@
-//! Decides where the calls of a route run: measurements in, decisions out. No clock, no lock, no
-//! atomic, so that tests and the simulator can walk every path.
+//! Decides where the calls of a route run, from measurements alone. It has no clock, no lock and no
+//! atomic, so that tests and the simulator can reach every path.
 //!
-//! A call that waits on an event loop takes the loop's time away from all connections of that loop.
-//! Giving the call to a thread of the pool has a price as well. Each loop keeps a balance per
-//! route: a call that waited adds what it took from others, and every call takes off the price that
-//! it would have paid on the pool. When the balance is above [`LOSS_MAX`], the route has cost more
-//! than its dispatches would have, and it leaves the loops. On the pool the same comparison is made
-//! the other way round. `README.md` beside this file has the whole picture, and
-//! `docs/decisions/0017` the figures behind the constants.
+//! A call that waits on an event loop delays all connections of that loop. Passing the call to a
+//! thread of the pool has a price as well. Each loop keeps a balance per route: a call that waited
+//! adds the time that it took from others, and every call subtracts the price that it would have
+//! paid on the pool. When the balance exceeds [`LOSS_MAX`], the route has cost more than its
+//! dispatches would have, and it leaves the loops. On the pool the opposite comparison is made.
+//! `README.md` beside this file has the overview, and `docs/decisions/0017` the figures behind the
+//! constants.
 
 use std::time::Duration;
 
-/// Calls between two brief looks. The price of a look is a fortieth of a small request.
-const CALLS_PER_LOOK: u8 = 16;
+/// The number of calls per brief sample. A sample costs a fortieth of a small request.
+const CALLS_PER_SAMPLE: u8 = 16;
 
-/// Calls of a new route that are measured closely, one after the other.
-const FIRST_LOOKS: u8 = 16;
+/// The number of first calls of a new route that are all sampled closely.
+const FIRST_SAMPLES: u8 = 16;
 
-/// Close looks after a call that was suspiciously long.
-const LOOKS_AFTER_LONG: u8 = 4;
+/// The number of close samples after a suspiciously long call.
+const SAMPLES_AFTER_LONG: u8 = 4;
 
-/// Close looks after a call that waited: the next ones may do so, too.
-const LOOKS_AFTER_WAIT: u8 = 32;
+/// The number of close samples after a call that waited, because the next ones may wait too.
+const SAMPLES_AFTER_WAIT: u8 = 32;
 
-/// A call that is shorter than this is not suspicious: no way of waiting that a dispatch would pay
-/// for is that short.
+/// A shorter call is not suspicious: a wait that is worth a dispatch is never that short.
 const LONG: Duration = Duration::from_micros(30);
 
-/// A shorter wait is lost in what the clocks themselves take.
+/// A shorter wait is within the error of the clocks.
 const WAIT_MIN: Duration = Duration::from_micros(20);
 
-/// The most that one call counts for. The watchdog takes the loop from one that takes longer.
+/// The maximum time that one call counts. The watchdog takes the loop from longer calls.
 const HELD_MAX: Duration = Duration::from_millis(3);
 
-/// A call that is caught right after another one counts for as much as any can: fewer than so many
-/// looks were taken between them.
+/// A call that is caught right after another one counts for the maximum. It is right after another
+/// one if fewer than this many samples were taken between them.
 const CAUGHT_IN_A_ROW: u8 = 2;
 
-/// What a loop loses to a route, beyond the price of dispatches, before the route leaves it: 2 ms,
-/// in nanoseconds.
+/// The loss beyond the price of dispatches at which a route leaves a loop: 2 ms, in nanoseconds.
 const LOSS_MAX: i64 = 2_000_000;
 
-/// What quick calls can save up against that: one call among hundreds that waits, or whose thread
-/// is preempted, is cheaper on the loop than all of them on the pool. 4 ms, in nanoseconds.
+/// The maximum credit that quick calls earn against that. If one call among hundreds waits, or its
+/// thread is preempted, it is cheaper on the loop than all of them on the pool. 4 ms, in
+/// nanoseconds.
 const CREDIT_MAX: i64 = 4_000_000;
 
-/// A computation from here on counts as if it waited: it is longer than what plain neighbours
-/// should wait for. Shorter ones have to be done anyway, and are done best where the request is.
+/// A computation of at least this length counts like a wait, because it is longer than small
+/// requests should be delayed. Shorter ones have to be done anyway, best on the thread that has the
+/// request.
 const COMPUTE_LONG: Duration = Duration::from_millis(1);
 
 /// A dispatched call below this was quick, whatever it did.
 const QUICK: Duration = Duration::from_micros(15);
 
-/// Where no thread clock tells waiting and computing apart, a dispatched call above this was slow.
+/// Without a thread clock that separates waiting from computing, a dispatched call above this was
+/// slow.
 const SLOW: Duration = Duration::from_millis(1);
 
-/// The most that one dispatched call counts against going back, in prices. With 10 a route of which
-/// one call in ten waits went to and fro; without a bound one call in many thousands would decide.
+/// The maximum that one dispatched call counts against a return to the loops, in prices. With 10, a
+/// route with one waiting call in ten moved back and forth. Without a bound, one call in many
+/// thousands would decide.
 const SLOW_PRICES_MAX: i64 = 100;
 
-/// Quick calls in a row that first bring a route back to the loops.
+/// The number of quick calls in a row after which a route first returns to the loops.
 const ROW_MIN: u32 = 64;
 
-/// The longest row that relapses lead to.
+/// The maximum of that number after relapses.
 const ROW_MAX: u32 = 1 << 16;
 
 /// A route whose calls wait longer than this gains nothing on an idle loop: the price of a dispatch
-/// no longer shows in its latency.
+/// no longer matters for its latency.
 const ALONE_WAIT_MAX: Duration = Duration::from_millis(1);
 
 /// How one call is measured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Look {
-    /// By the clock on the wall.
+pub(crate) enum Sample {
+    /// With the wall clock.
     Brief,
-    /// By the clocks of its thread, too: how long it waited, and how long it computed.
+    /// With the clocks of the thread as well: how long it waited, and how long it computed.
     Close,
 }
 
-/// What a look at a call has shown.
+/// The measured times of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Took {
-    /// From its begin to its end.
+pub(crate) struct CallTimes {
+    /// From its start to its end.
     pub(crate) wall: Duration,
-    /// How much of it the thread neither ran nor could have run. `None` if nobody looked closely,
-    /// or the system cannot say.
+    /// How long the thread neither ran nor was ready to run. `None` if this was not measured or the
+    /// system does not say.
     pub(crate) waited: Option<Duration>,
-    /// How much of it the thread ran, under the same condition. The rest it stood in line for a
-    /// processor.
+    /// How long the thread ran, under the same condition. During the rest it was ready to run but
+    /// had no processor.
     pub(crate) ran: Option<Duration>,
 }
 
-impl Took {
-    /// How long it kept a thread from other work that this thread could have done.
+impl CallTimes {
+    /// Returns how long the call kept its thread from other work that this thread could have done.
     pub(crate) fn held(self) -> Option<Duration> {
         let waited = self.waited?;
         let ran = self.ran.unwrap_or(self.wall.saturating_sub(waited));
@@ -100,8 +102,9 @@ impl Took {
     }
 }
 
-impl Took {
-    /// Whether a long call waited for most of its time. `None` if it was quick, or nobody can say.
+impl CallTimes {
+    /// Returns whether a long call waited for most of its time. `None` if it was quick or this is
+    /// unknown.
     pub(crate) fn waits(self) -> Option<bool> {
         match self.waited {
             _ if self.wall < QUICK => None,
@@ -110,7 +113,7 @@ impl Took {
         }
     }
 
-    /// The same for a call on the pool. `None` if that cannot be told.
+    /// As [`held`](Self::held), for a call on the pool. `None` if this is unknown.
     pub(crate) fn held_on_pool(self) -> Option<Duration> {
         match self.held() {
             _ if self.wall < QUICK => Some(Duration::ZERO),
@@ -120,18 +123,18 @@ impl Took {
     }
 }
 
-/// Who else wants a loop when a call begins.
+/// The demand of other connections for the loop when a call begins.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Others {
-    /// Whether other connections are ready already.
+    /// Whether other connections are already ready.
     pub(crate) are_ready: bool,
-    /// Requests a second that other connections bring.
+    /// The requests per second of other connections.
     pub(crate) per_second: u32,
 }
 
 impl Others {
-    /// What others lose while a call holds the loop: all of its time if one of them is there, and
-    /// the part of it that is left when one comes.
+    /// Returns the time that others lose while a call holds the loop. They lose all of it if one of
+    /// them is ready. Otherwise they lose the part that is left when one arrives.
     fn lose(self, held: Duration) -> i64 {
         let held_ns = nanos(held);
         if self.are_ready {
@@ -143,23 +146,25 @@ impl Others {
     }
 }
 
-/// What one loop knows of one route. Small: every loop has one for each entry.
+/// The measurements of one route on one loop. It is small because every loop has one for each
+/// entry.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct OnLoop {
-    /// Calls to come before the next look.
+    /// Calls until the next sample.
     left: u8,
-    /// Close looks to come, one at each call.
-    closely: u8,
-    /// Calls are long without waiting: a brief look would tell nothing.
+    /// The number of further calls that are all sampled closely.
+    close_left: u8,
+    /// Whether calls are long without waiting. A brief sample would not show a wait then.
     is_long: bool,
-    /// Whether the first looks were planned.
+    /// Whether the first samples were scheduled.
     is_known: bool,
-    /// What others have lost to calls of this route, less what dispatches would have cost.
+    /// The time that others lost to calls of this route, minus the price of the dispatches.
     balance_ns: i32,
 }
 
 impl OnLoop {
-    /// A call begins. Returns whether it is to be measured: then [`look`](Self::look) says how.
+    /// Begins a call. Returns whether it must be measured. [`next_sample`](Self::next_sample) then
+    /// returns how.
     #[inline(always)]
     pub(crate) fn begin(&mut self) -> bool {
         let is_due = self.left == 0;
@@ -167,35 +172,35 @@ impl OnLoop {
         is_due
     }
 
-    /// How the call that has begun is measured.
-    pub(crate) fn look(&mut self) -> Look {
+    /// Returns how the current call is measured.
+    pub(crate) fn next_sample(&mut self) -> Sample {
         self.left = 0;
         if !self.is_known {
             self.is_known = true;
-            self.closely = FIRST_LOOKS;
+            self.close_left = FIRST_SAMPLES;
         }
-        if self.closely > 0 {
-            self.closely -= 1;
-            return Look::Close;
+        if self.close_left > 0 {
+            self.close_left -= 1;
+            return Sample::Close;
         }
-        if self.is_long { Look::Close } else { Look::Brief }
+        if self.is_long { Sample::Close } else { Sample::Brief }
     }
 
-    /// How many calls the look that has just been taken stands for.
-    pub(crate) fn calls_per_look(&self) -> u8 {
-        if self.closely > 0 { 1 } else { CALLS_PER_LOOK }
+    /// Returns how many calls the last sample stands for.
+    pub(crate) fn calls_per_sample(&self) -> u8 {
+        if self.close_left > 0 { 1 } else { CALLS_PER_SAMPLE }
     }
 
-    /// Takes in what a look has shown. Returns whether the route should leave the loops.
-    pub(crate) fn looked(&mut self, took: Took, others: Others, price: Duration) -> bool {
-        let calls = i64::from(self.calls_per_look());
-        self.left = self.calls_per_look() - 1;
+    /// Records a sample. Returns whether the route should leave the loops.
+    pub(crate) fn record(&mut self, took: CallTimes, others: Others, price: Duration) -> bool {
+        let calls = i64::from(self.calls_per_sample());
+        self.left = self.calls_per_sample() - 1;
         let Some(held) = took.held() else {
-            self.glanced(took.wall, price, calls);
+            self.record_brief(took.wall, price, calls);
             return false;
         };
         if took.waited.is_some_and(|waited| waited >= WAIT_MIN) || held >= COMPUTE_LONG {
-            self.closely = LOOKS_AFTER_WAIT;
+            self.close_left = SAMPLES_AFTER_WAIT;
             self.left = 0;
             return self.add(others.lose(held.min(HELD_MAX)) - nanos(price));
         }
@@ -204,31 +209,31 @@ impl OnLoop {
         false
     }
 
-    /// A brief look: a long call is looked at more closely the next time.
-    fn glanced(&mut self, wall: Duration, price: Duration, calls: i64) {
+    /// Records a brief sample. After a long call the next ones are sampled closely.
+    fn record_brief(&mut self, wall: Duration, price: Duration, calls: i64) {
         if wall >= LONG {
-            self.closely = LOOKS_AFTER_LONG;
+            self.close_left = SAMPLES_AFTER_LONG;
             self.left = 0;
         } else {
             self.add(-nanos(price) * calls);
         }
     }
 
-    /// The watchdog took the loop from a call after this time, or the call was seen to take it.
-    /// Returns whether the route should leave the loops.
+    /// Records that the watchdog took the loop from a call after this time, or that the call itself
+    /// was found to be this long. Returns whether the route should leave the loops.
     pub(crate) fn caught(&mut self, held: Duration, price: Duration) -> bool {
-        // Those that were not looked at since the last look.
-        let calls =
-            i64::from(CALLS_PER_LOOK.saturating_sub(1 + self.left)) * i64::from(self.closely == 0);
+        // The calls since the last sample.
+        let calls = i64::from(CALLS_PER_SAMPLE.saturating_sub(1 + self.left))
+            * i64::from(self.close_left == 0);
         self.add(-nanos(price) * calls);
-        // One after the other they take a leader each, and there are few of those.
-        let is_next = self.closely > LOOKS_AFTER_WAIT - CAUGHT_IN_A_ROW;
-        self.closely = LOOKS_AFTER_WAIT;
+        // Each catch in a row occupies another leader, and there are few of them.
+        let is_next = self.close_left > SAMPLES_AFTER_WAIT - CAUGHT_IN_A_ROW;
+        self.close_left = SAMPLES_AFTER_WAIT;
         self.left = 0;
         self.add(nanos(if is_next { HELD_MAX } else { held.min(HELD_MAX) }))
     }
 
-    /// The route has left the loops, or came back: what was is forgotten.
+    /// Resets the measurements after the route has left the loops or returned.
     pub(crate) fn start_over(&mut self) {
         *self = Self::default();
     }
@@ -248,17 +253,17 @@ pub(crate) enum Place {
     Pool,
 }
 
-/// What all loops and threads together know of one route.
+/// The measurements of one route on all loops and threads.
 #[derive(Clone, Debug)]
 pub(crate) struct Shared {
     place: Place,
-    /// What its calls hold on average, by the last looks.
+    /// The average time that its calls hold a thread, by the last samples.
     held_ns: i64,
-    /// What staying on the pool has cost since a call was last slow, in nanoseconds.
+    /// The cost of staying on the pool since a call was last slow, in nanoseconds.
     balance_ns: i64,
-    /// The row of quick calls that brings it back.
+    /// The number of quick calls in a row after which the route returns.
     row: u32,
-    /// Calls on the loops when it last came back.
+    /// The number of calls on the loops when it last returned.
     calls_at_return: u64,
 }
 
@@ -273,12 +278,12 @@ impl Shared {
         self.place
     }
 
-    /// Whether quick calls have brought the route closer to its return.
+    /// Returns whether quick calls have brought the route closer to its return.
     pub(crate) fn is_counting(&self) -> bool {
         self.balance_ns > 0
     }
 
-    /// A loop has found that the route should leave. Returns whether that is new.
+    /// Records that a loop asks the route to leave. Returns whether it was still on the loops.
     pub(crate) fn leave(&mut self, held: Duration, calls_on_loops: u64) -> bool {
         self.note(held);
         if self.place == Place::Pool {
@@ -286,29 +291,29 @@ impl Shared {
         }
         self.place = Place::Pool;
         self.balance_ns = 0;
-        // A relapse soon after the return asks for a longer row; one after a long time does not.
+        // A relapse soon after the return requires a longer row. A late relapse does not.
         let calls_since = calls_on_loops.saturating_sub(self.calls_at_return);
         let is_relapse = self.row > 0 && calls_since < u64::from(ROW_MAX);
         self.row = if is_relapse { (self.row * 2).min(ROW_MAX) } else { ROW_MIN };
         true
     }
 
-    /// A call did not return: however long its route's calls have taken so far, none runs on a loop
-    /// only because that is idle.
+    /// Records that a call did not return. The route then does not run on idle loops either,
+    /// however short its calls were so far.
     pub(crate) fn caught(&mut self) {
         self.held_ns = self.held_ns.max(2 * nanos(ALONE_WAIT_MAX));
     }
 
-    /// Takes in a call that was measured on the pool, or on a loop that was idle. Returns whether
-    /// it brought the route back.
-    pub(crate) fn looked(&mut self, took: Took, price: Duration, calls_on_loops: u64) -> bool {
+    /// Records a sample of a call on the pool, or on an idle loop. Returns whether the route
+    /// returns to the loops.
+    pub(crate) fn record(&mut self, took: CallTimes, price: Duration, calls_on_loops: u64) -> bool {
         let Some(held) = took.held_on_pool() else { return false };
         self.note(held);
         self.count(held, price, calls_on_loops)
     }
 
-    /// Counts a call on the pool that held its thread for so long. Returns whether it brought the
-    /// route back.
+    /// Counts a call on the pool that held its thread for this long. Returns whether the route
+    /// returns to the loops.
     pub(crate) fn count(&mut self, held: Duration, price: Duration, calls_on_loops: u64) -> bool {
         if self.place == Place::Loop {
             return false;
@@ -324,9 +329,9 @@ impl Shared {
         is_back
     }
 
-    /// Below how many requests a second of others a call still runs on its loop, if nobody else is
-    /// ready there: [`ALWAYS`] for a route of the loops, 0 for one that never does. A power of two,
-    /// so that it seldom changes.
+    /// Returns the rate of other requests per second below which a call still runs on its loop if
+    /// no other connection is ready there. It is [`ALWAYS`] for a route on the loops, and 0 for a
+    /// route that never runs there. It is a power of two, so that it seldom changes.
     pub(crate) fn others_max(&self, price: Duration) -> u32 {
         if self.place == Place::Loop {
             return ALWAYS;
@@ -334,7 +339,8 @@ impl Shared {
         if self.held_ns > nanos(ALONE_WAIT_MAX) {
             return 0;
         }
-        // A call costs others `held * (per_second * held / 2)`; this is where that is the price.
+        // A call costs others `held * (per_second * held / 2)`. This is the rate at which that
+        // equals the price.
         let held = self.held_ns.max(nanos(WAIT_MIN));
         let per_second = (2_000_000_000 * nanos(price) / held).saturating_mul(1) / held;
         let per_second = u32::try_from(per_second).unwrap_or(u32::MAX >> 1).max(1);
@@ -348,10 +354,10 @@ impl Shared {
     }
 }
 
-/// The bound of a route whose calls run on the loops, however many others there are.
+/// The bound of a route whose calls run on the loops at any rate of other requests.
 pub(crate) const ALWAYS: u32 = u32::MAX;
 
-/// The same for a route that was never called.
+/// The bound of a route that was never called.
 pub(crate) const NEVER_CALLED: u32 = u32::MAX - 1;
 
 fn nanos(duration: Duration) -> i64 {

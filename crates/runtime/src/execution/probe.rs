@@ -1,120 +1,121 @@
-//! Measures one call: how long it took, and how much of that its thread waited.
+//! Measures one call: how long it took, and how long its thread waited.
 //!
-//! A thread that is preempted is not waiting: it could run, and others run instead. So what is left
-//! of the time when the thread's own CPU time is taken off is only an upper bound. Linux says
-//! exactly how long a thread stood in line for a processor, in `/proc/thread-self/schedstat`. A
-//! leader looks there; a thread of the pool does not, since that would be a descriptor for each.
+//! A preempted thread does not wait: it is ready to run while others run. So the wall time minus
+//! the thread's CPU time is only an upper bound of its wait. Linux reports how long a thread was
+//! ready without a processor in `/proc/thread-self/schedstat`. Leaders read that file. Threads of
+//! the pool do not, because each would need a descriptor for it.
 
 use std::time::{Duration, Instant};
 
-use super::policy::{Look, Took};
+use super::policy::{CallTimes, Sample};
 
-/// A thread of the pool measures one of so many calls closely.
-pub(crate) const CALLS_PER_CLOSE_LOOK: u32 = 16;
+/// A thread of the pool samples one in this many calls closely.
+pub(crate) const CALLS_PER_CLOSE_SAMPLE: u32 = 16;
 
-/// The clocks of one thread. They belong to it alone.
+/// The clocks of one thread. Only that thread uses them.
 #[derive(Debug, Default)]
 pub(crate) struct Clocks {
-    line: Line,
-    /// Calls and dispatches to come before one is measured: [`CALLS_PER_CLOSE_LOOK`] on average,
-    /// and never in step with clients that alternate.
+    delay: RunQueueDelay,
+    /// Calls and dispatches until the next measurement: [`CALLS_PER_CLOSE_SAMPLE`] on average, and
+    /// random, so that it never follows the pattern of alternating clients.
     left: u32,
     chance: u32,
 }
 
-/// A call that is being measured.
+/// A running measurement.
 #[derive(Debug)]
 pub(crate) struct Probe {
     started: Instant,
-    before: Option<Spent>,
+    before: Option<ThreadTimes>,
 }
 
-/// What a thread has spent since it began.
+/// The times of a thread since its start.
 #[derive(Clone, Copy, Debug)]
-struct Spent {
+struct ThreadTimes {
     on_processor: Duration,
-    in_line: Duration,
+    in_run_queue: Duration,
 }
 
 impl Clocks {
-    /// Begins to measure.
-    pub(crate) fn begin(&self, look: Look) -> Probe {
-        let before = if look == Look::Close { self.spent() } else { None };
+    /// Begins a measurement.
+    pub(crate) fn begin(&self, sample: Sample) -> Probe {
+        let before = if sample == Sample::Close { self.spent() } else { None };
         Probe { started: Instant::now(), before }
     }
 
-    /// Ends it.
-    pub(crate) fn end(&self, probe: &Probe) -> Took {
+    /// Ends a measurement.
+    pub(crate) fn end(&self, probe: &Probe) -> CallTimes {
         let wall = probe.started.elapsed();
         let spent = probe.before.zip(self.spent_since(probe));
         let ran =
             spent.map(|(before, after)| after.on_processor.saturating_sub(before.on_processor));
         let waited = spent.zip(ran).map(|((before, after), ran)| {
-            let stood_in_line = after.in_line.saturating_sub(before.in_line);
-            wall.saturating_sub(ran + stood_in_line)
+            let queued = after.in_run_queue.saturating_sub(before.in_run_queue);
+            wall.saturating_sub(ran + queued)
         });
-        Took { wall, waited, ran }
+        CallTimes { wall, waited, ran }
     }
 
-    /// Begins to measure a call on the pool. The time in line is not asked for there.
+    /// Begins to measure a call on the pool. It does not read the run queue delay.
     pub(crate) fn begin_on_pool(&self, is_close: bool) -> Probe {
         let before = if is_close { on_processor() } else { None };
-        let before = before.map(|on_processor| Spent { on_processor, in_line: Duration::ZERO });
+        let before =
+            before.map(|on_processor| ThreadTimes { on_processor, in_run_queue: Duration::ZERO });
         Probe { started: Instant::now(), before }
     }
 
-    /// Ends it.
-    pub(crate) fn end_on_pool(&self, probe: &Probe) -> Took {
+    /// Ends the measurement of a call on the pool.
+    pub(crate) fn end_on_pool(&self, probe: &Probe) -> CallTimes {
         let wall = probe.started.elapsed();
         let ran = probe
             .before
             .and_then(|before| Some(on_processor()?.saturating_sub(before.on_processor)));
-        Took { wall, waited: ran.map(|ran| wall.saturating_sub(ran)), ran }
+        CallTimes { wall, waited: ran.map(|ran| wall.saturating_sub(ran)), ran }
     }
 
-    /// Counts one more, and returns whether it is to be measured. The first one is.
+    /// Counts a call. Returns whether it must be measured. The first call always is.
     pub(crate) fn is_due(&mut self) -> bool {
         if self.left > 0 {
             self.left -= 1;
             return false;
         }
-        // The constants of a linear congruential generator (Numerical Recipes, 7.1).
+        // The constants of a linear congruential generator (Numerical Recipes, section 7.1).
         self.chance = self.chance.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
-        self.left = self.chance >> 16 & (2 * CALLS_PER_CLOSE_LOOK - 1);
+        self.left = self.chance >> 16 & (2 * CALLS_PER_CLOSE_SAMPLE - 1);
         true
     }
 
-    /// The same for a thread that begins to lead. It has a descriptor more until it does not.
-    pub(crate) fn with_line(self) -> Self {
-        Self { line: Line::of_this_thread(), ..self }
+    /// Returns the clocks for a thread that begins to lead. They hold one descriptor more.
+    pub(crate) fn with_run_queue(self) -> Self {
+        Self { delay: RunQueueDelay::of_this_thread(), ..self }
     }
 
-    /// The same for a thread that no longer leads.
-    pub(crate) fn without_line(self) -> Self {
-        Self { line: Line::default(), ..self }
+    /// Returns the clocks for a thread that no longer leads.
+    pub(crate) fn without_run_queue(self) -> Self {
+        Self { delay: RunQueueDelay::default(), ..self }
     }
 
-    /// The system's number of the current thread, or 0.
+    /// Returns the system's id of the current thread, or 0.
     pub(crate) fn thread(&self) -> u32 {
         thread_number()
     }
 
-    fn spent_since(&self, probe: &Probe) -> Option<Spent> {
+    fn spent_since(&self, probe: &Probe) -> Option<ThreadTimes> {
         probe.before?;
         self.spent()
     }
 
-    fn spent(&self) -> Option<Spent> {
-        Some(Spent { on_processor: on_processor()?, in_line: self.line.stood() })
+    fn spent(&self) -> Option<ThreadTimes> {
+        Some(ThreadTimes { on_processor: on_processor()?, in_run_queue: self.delay.total() })
     }
 }
 
-/// Whether a thread of this process runs, or could run: it computes, or others have its processor.
-/// `None` if the system does not say.
+/// Returns whether a thread of this process runs or is ready to run. `None` if the system does not
+/// say.
 #[cfg(target_os = "linux")]
 pub(super) fn is_at_work(thread: u32) -> Option<bool> {
     let stat = std::fs::read_to_string(format!("/proc/self/task/{thread}/stat")).ok()?;
-    // The name before the state is in brackets, and may have brackets in it.
+    // The name before the state is in brackets, and may contain brackets.
     let (_, behind_name) = stat.rsplit_once(") ")?;
     Some(behind_name.starts_with('R'))
 }
@@ -134,7 +135,7 @@ fn thread_number() -> u32 {
     0
 }
 
-/// The CPU time of the current thread.
+/// Returns the CPU time of the current thread.
 #[cfg(unix)]
 fn on_processor() -> Option<Duration> {
     use rustix::time::{ClockId, clock_gettime};
@@ -152,22 +153,22 @@ fn on_processor() -> Option<Duration> {
     None
 }
 
-/// Where Linux says how long the current thread has stood in line for a processor.
+/// The source of the time for which the current thread was ready without a processor.
 #[derive(Debug, Default)]
-struct Line {
-    /// `None` while the thread does not lead, and where there is no such file: with another kernel,
-    /// or in a sandbox without `/proc`.
+struct RunQueueDelay {
+    /// `None` while the thread does not lead, and on systems without this file: other kernels, or a
+    /// sandbox without `/proc`.
     #[cfg(target_os = "linux")]
     file: Option<std::fs::File>,
 }
 
 #[cfg(target_os = "linux")]
-impl Line {
+impl RunQueueDelay {
     fn of_this_thread() -> Self {
         Self { file: std::fs::File::open("/proc/thread-self/schedstat").ok() }
     }
 
-    fn stood(&self) -> Duration {
+    fn total(&self) -> Duration {
         use std::os::unix::fs::FileExt;
 
         let mut text = [0; 64];
@@ -177,18 +178,18 @@ impl Line {
 }
 
 #[cfg(not(target_os = "linux"))]
-impl Line {
+impl RunQueueDelay {
     fn of_this_thread() -> Self {
         Self::default()
     }
 
-    fn stood(&self) -> Duration {
+    fn total(&self) -> Duration {
         Duration::ZERO
     }
 }
 
-/// The time in line is the second of three numbers. Read by hand: it is asked twice for each close
-/// look.
+/// Returns the second of three numbers, which is the run queue delay. The parser is written by hand
+/// because it runs twice per close sample.
 #[cfg(target_os = "linux")]
 fn second_number(text: &[u8]) -> Option<u64> {
     let second = text.iter().position(|&byte| byte == b' ')? + 1;
@@ -214,13 +215,13 @@ mod tests {
     use super::*;
 
     thread_local! {
-        /// A system that cannot tell.
+        /// Simulates a system without a thread clock.
         pub(super) static HAS_NO_CLOCK: Cell<bool> = const { Cell::new(false) };
     }
 
-    fn measure(code: impl FnOnce()) -> Took {
-        let clocks = Clocks::default().with_line();
-        let probe = clocks.begin(Look::Close);
+    fn measure(code: impl FnOnce()) -> CallTimes {
+        let clocks = Clocks::default().with_run_queue();
+        let probe = clocks.begin(Sample::Close);
         code();
         clocks.end(&probe)
     }
@@ -232,56 +233,55 @@ mod tests {
 
     #[test]
     #[cfg(unix)]
-    fn waiting_is_seen() {
+    fn waiting_is_measured() {
         let took = measure(|| thread::sleep(Duration::from_millis(20)));
         assert!(took.waited.unwrap() >= Duration::from_millis(15), "{took:?}");
         assert!(took.waited.unwrap() <= took.wall, "{took:?}");
     }
 
-    /// The machine of a test is busy: the thread stands in line, and that must not look like
-    /// waiting.
+    /// Test machines are busy. A thread without a processor must not count as waiting.
     #[test]
     #[cfg(target_os = "linux")]
-    fn computing_and_standing_in_line_are_not_waiting() {
+    fn computing_and_waiting_for_a_processor_do_not_count_as_waiting() {
         let computing: Vec<_> = (0..8)
             .map(|_| thread::spawn(|| measure(|| compute(Duration::from_millis(50)))))
             .collect();
-        let mut all: Vec<Took> =
+        let mut all: Vec<CallTimes> =
             computing.into_iter().map(|thread| thread.join().unwrap()).collect();
         assert!(all.iter().all(|took| took.wall >= Duration::from_millis(50)), "{all:?}");
-        // A virtual machine may be stopped for some milliseconds, which nobody within it accounts
-        // for: it hits few of them.
+        // A virtual machine may be stopped for some milliseconds without any accounting. Few of the
+        // samples are affected.
         all.sort_by_key(|took| took.waited);
         assert!(all[all.len() / 2].waited.unwrap() < Duration::from_millis(10), "{all:?}");
     }
 
     #[test]
-    fn a_brief_look_tells_what_it_can() {
+    fn a_brief_sample_has_the_wall_time_only() {
         let clocks = Clocks::default();
-        let probe = clocks.begin(Look::Brief);
+        let probe = clocks.begin(Sample::Brief);
         compute(Duration::from_millis(1));
         let took = clocks.end(&probe);
         assert!(took.wall >= Duration::from_millis(1));
         assert_eq!(took.waited, None);
     }
 
-    /// Clients that alternate between routes would otherwise have one of them measured always, and
-    /// the others never.
+    /// If clients alternate between routes, a regular pattern would always measure one of them and
+    /// never the others.
     #[test]
-    fn the_measured_calls_are_in_step_with_no_clients() {
+    fn the_measured_calls_follow_no_pattern_of_clients() {
         for routes in [2_usize, 3, 4, 5, 8, 16, 32] {
             let mut clocks = Clocks::default();
-            let mut looks = vec![0_usize; routes];
+            let mut samples = vec![0_usize; routes];
             for call in 0..routes * 16_000 {
-                looks[call % routes] += usize::from(clocks.is_due());
+                samples[call % routes] += usize::from(clocks.is_due());
             }
             // One in 16.5 of 16,000 calls of each route: 970.
-            assert!(looks.iter().all(|looks| (700..1300).contains(looks)), "{looks:?}");
+            assert!(samples.iter().all(|samples| (700..1300).contains(samples)), "{samples:?}");
         }
     }
 
     #[test]
-    fn a_system_without_thread_clocks_says_so() {
+    fn a_system_without_thread_clocks_reports_unknown_times() {
         HAS_NO_CLOCK.set(true);
         assert_eq!(measure(|| {}).waited, None);
         let clocks = Clocks::default();
@@ -292,7 +292,7 @@ mod tests {
 
     #[test]
     #[cfg(target_os = "linux")]
-    fn a_thread_that_waits_is_told_from_one_at_work() {
+    fn a_waiting_thread_is_distinguished_from_a_running_one() {
         use std::sync::mpsc;
 
         let (tell, told) = mpsc::channel();
@@ -315,7 +315,7 @@ mod tests {
 
     #[test]
     #[cfg(target_os = "linux")]
-    fn the_time_in_line_is_the_second_number() {
+    fn the_run_queue_delay_is_the_second_number() {
         assert_eq!(second_number(b"773636845 645209 4\n"), Some(645_209));
         for text in [
             &b""[..],

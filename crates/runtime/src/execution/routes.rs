@@ -1,7 +1,7 @@
-//! What is known of all routes, shared by the loops and threads of one server.
+//! The measurements of all routes, shared by the loops and threads of one server.
 //!
-//! A request reads one number of its route here. Everything else is touched by looks only, one call
-//! in sixteen at most.
+//! A request reads one number of its route here. Everything else is accessed by samples only, at
+//! most one call in sixteen.
 
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -10,22 +10,22 @@ use parking_lot::Mutex;
 
 use super::key::{Execution, ExecutionKey, Route};
 use super::metrics::{RouteMetrics, Runs, Why};
-use super::policy::{ALWAYS, NEVER_CALLED, OnLoop, Others, Place, Shared, Took};
+use super::policy::{ALWAYS, CallTimes, NEVER_CALLED, OnLoop, Others, Place, Shared};
 
-/// What a dispatch is taken to cost before one was measured.
+/// The assumed price of a dispatch before one was measured.
 const PRICE_AT_FIRST: Duration = Duration::from_micros(10);
 
-/// The bounds of what is believed of a measured price: below, other threads pay the rest of it;
-/// above, the leader was preempted.
+/// The bounds of a measured price. Below them, other threads pay the rest of it. Above them, the
+/// leader was preempted.
 const PRICE_MIN: Duration = Duration::from_micros(5);
 const PRICE_MAX: Duration = Duration::from_micros(40);
 
-/// The longest path that is kept as the name of a route.
+/// The maximum length of a path that is kept as the name of a route.
 const NAME_CHARS_MAX: usize = 64;
 
-/// A request, as far as its route's name goes.
-pub(crate) trait Called {
-    /// The number that the service gave to the route.
+/// A request, as far as it names its route.
+pub(crate) trait RouteSource {
+    /// Returns the number that the service gave to the route.
     fn route(&self) -> Option<u32>;
     fn path(&self) -> &str;
 }
@@ -33,27 +33,26 @@ pub(crate) trait Called {
 /// The routes of one server.
 #[derive(Debug)]
 pub(crate) struct Routes {
-    /// [`Shared::others_max`] of each. Apart from the rest, which looks change often.
+    /// [`Shared::others_max`] of each route. Separate from the rest, which samples change often.
     others_max: Box<[AtomicU32]>,
     entries: Box<[Entry]>,
-    /// What the loop pays for a dispatch, and the thread that takes it, on average.
+    /// The average price of a dispatch for the loop and for the thread that takes over.
     price_ns: AtomicU32,
 }
 
-/// What is known of one route.
+/// The state of one route.
 #[derive(Debug, Default)]
 struct Entry {
     known: Mutex<Known>,
-    /// Whether a call that is long has waited, as close looks have it: then there is no need to
-    /// look at each.
+    /// Whether long calls wait, by the last close samples. Then not every call has to be sampled.
     waits: AtomicBool,
-    /// [`Shared::is_counting`], to be looked at without the lock.
+    /// [`Shared::is_counting`], readable without the lock.
     is_counting: AtomicBool,
     on_loops: Counted,
     on_pool: Counted,
 }
 
-/// Calls, and what the measured ones say of all of them.
+/// The number of calls, and the extrapolated times of the measured ones.
 #[derive(Debug, Default)]
 struct Counted {
     calls: AtomicU64,
@@ -85,19 +84,19 @@ impl Routes {
         }
     }
 
-    /// Whether a call of this route runs on the loop that has read its request. The first one gives
-    /// the route its name.
+    /// Returns whether a call of this route runs on the loop that has read its request. The first
+    /// call names the route.
     #[inline]
     pub(crate) fn runs_here(
         &self,
         route: Route,
-        called: Option<&dyn Called>,
+        source: Option<&dyn RouteSource>,
         others: impl FnOnce() -> Others,
     ) -> bool {
         match route.execution {
             Execution::Learned => {
                 let others_max = self.others_max[route.key.index()].load(Ordering::Relaxed);
-                others_max == ALWAYS || self.runs_here_slow(route.key, called, others_max, others)
+                others_max == ALWAYS || self.runs_here_slow(route.key, source, others_max, others)
             }
             Execution::Inline => true,
             Execution::Dispatched => false,
@@ -108,64 +107,64 @@ impl Routes {
     fn runs_here_slow(
         &self,
         key: ExecutionKey,
-        called: Option<&dyn Called>,
+        source: Option<&dyn RouteSource>,
         others_max: u32,
         others: impl FnOnce() -> Others,
     ) -> bool {
         if others_max == NEVER_CALLED {
-            if let Some(called) = called {
-                self.name(key, called);
+            if let Some(source) = source {
+                self.name(key, source);
             }
             return true;
         }
         others_max > 0 && is_alone(others(), others_max)
     }
 
-    /// Whether calls of this route may hold their thread for long.
+    /// Returns whether calls of this route may hold their thread for long.
     pub(crate) fn may_block(&self, route: Route) -> bool {
         !self.runs_here(route, None, || Others { are_ready: true, per_second: u32::MAX })
     }
 
-    /// Whether no call of the route was seen.
+    /// Returns whether the route was never called.
     #[inline]
     pub(crate) fn is_new(&self, key: ExecutionKey) -> bool {
         self.others_max[key.index()].load(Ordering::Relaxed) == NEVER_CALLED
     }
 
-    /// Keeps how a route is called, for those who read the metrics.
+    /// Stores the name of a route for the metrics.
     #[cold]
-    pub(crate) fn name(&self, key: ExecutionKey, called: &dyn Called) {
+    pub(crate) fn name(&self, key: ExecutionKey, source: &dyn RouteSource) {
         let is_new = &self.others_max[key.index()];
         let _ = is_new.compare_exchange(NEVER_CALLED, ALWAYS, Ordering::Relaxed, Ordering::Relaxed);
         let mut known = self.entries[key.index()].known.lock();
         if known.name.is_none() {
-            known.name = Some(match called.route() {
+            known.name = Some(match source.route() {
                 Some(number) => Name::Number(number),
-                None => Name::Path(called.path().chars().take(NAME_CHARS_MAX).collect()),
+                None => Name::Path(source.path().chars().take(NAME_CHARS_MAX).collect()),
             });
         }
     }
 
-    /// A loop has looked at a call that ran on it. Returns how that changed where the route runs.
+    /// Records a sample of a call on a loop. Returns the new place of the route if it moved.
     #[cold]
     #[inline(never)]
-    pub(crate) fn looked_on_loop(
+    pub(crate) fn record_on_loop(
         &self,
         key: ExecutionKey,
         on_loop: &mut OnLoop,
-        took: Took,
+        took: CallTimes,
         others: Others,
     ) -> Option<Place> {
         let entry = &self.entries[key.index()];
-        let calls = u64::from(on_loop.calls_per_look());
+        let calls = u64::from(on_loop.calls_per_sample());
         entry.on_loops.add(calls, took);
         let price = self.price();
         if self.others_max[key.index()].load(Ordering::Relaxed) < NEVER_CALLED {
-            // It ran here because its loop was idle.
-            on_loop.looked(took, Others::default(), price);
+            // The call ran here because the loop was idle.
+            on_loop.record(took, Others::default(), price);
             return self.judge(key, took, price).then_some(Place::Loop);
         }
-        if on_loop.looked(took, others, price) {
+        if on_loop.record(took, others, price) {
             on_loop.start_over();
             let held = took.held().unwrap_or(took.wall);
             let why = match took.waited {
@@ -177,11 +176,10 @@ impl Routes {
         None
     }
 
-    /// The watchdog has taken a loop from a call of this route. Returns whether the route leaves
-    /// the loops because of that.
+    /// Records that the watchdog has taken a loop from a call of this route. Returns whether the
+    /// route leaves the loops because of that.
     pub(crate) fn caught(&self, key: ExecutionKey, on_loop: &mut OnLoop, held: Duration) -> bool {
-        // A route of the pool ran here because the loop was idle: nothing more is needed to know
-        // it.
+        // A route on the pool ran here because the loop was idle. One catch is enough for it.
         let is_known = self.others_max[key.index()].load(Ordering::Relaxed) < NEVER_CALLED;
         if !on_loop.caught(held, self.price()) && !is_known {
             return false;
@@ -190,15 +188,16 @@ impl Routes {
         self.leave(key, held, Why::Caught)
     }
 
-    /// The watchdog found a call of this route at work for too long, and no thread for its loop.
+    /// Records that the watchdog found a call of this route to run for too long, but no thread for
+    /// its loop.
     pub(crate) fn stuck(&self, key: ExecutionKey, held: Duration) -> bool {
         self.leave(key, held, Why::Caught)
     }
 
-    /// A thread of the pool has measured a call, one of so many. Returns whether it brought the
-    /// route back to the loops.
+    /// Records a sample of a call on the pool, which stands for `calls` calls. Returns whether the
+    /// route returns to the loops.
     #[cold]
-    pub(crate) fn looked_on_pool(&self, key: ExecutionKey, took: Took, calls: u64) -> bool {
+    pub(crate) fn record_on_pool(&self, key: ExecutionKey, took: CallTimes, calls: u64) -> bool {
         let entry = &self.entries[key.index()];
         entry.on_pool.add(calls, took);
         if let Some(waits) = took.waits() {
@@ -207,13 +206,12 @@ impl Routes {
         self.judge(key, took, self.price())
     }
 
-    /// A thread of the pool has run a call that took this long. Returns whether that brought the
-    /// route back to the loops.
+    /// Records the duration of a call on the pool. Returns whether the route returns to the loops.
     #[inline]
-    pub(crate) fn ran_on_pool(&self, key: ExecutionKey, took: Took) -> bool {
+    pub(crate) fn ran_on_pool(&self, key: ExecutionKey, took: CallTimes) -> bool {
         let entry = &self.entries[key.index()];
         let is_quick = took.held_on_pool().is_some_and(|held| held.is_zero());
-        // A call that waited tells something only if others before it were quick.
+        // A call that waited is informative only if earlier calls were quick.
         let tells = is_quick || entry.waits.load(Ordering::Relaxed);
         if !tells || !(is_quick || entry.is_counting.load(Ordering::Relaxed)) {
             return false;
@@ -227,11 +225,11 @@ impl Routes {
         self.with_policy(key, |policy, calls| policy.count(held, price, calls))
     }
 
-    fn judge(&self, key: ExecutionKey, took: Took, price: Duration) -> bool {
-        self.with_policy(key, |policy, calls| policy.looked(took, price, calls))
+    fn judge(&self, key: ExecutionKey, took: CallTimes, price: Duration) -> bool {
+        self.with_policy(key, |policy, calls| policy.record(took, price, calls))
     }
 
-    /// Lets the policy of a route judge a call, and says so if that brings the route back.
+    /// Lets the policy of a route evaluate a call, and logs if the route returns to the loops.
     fn with_policy(&self, key: ExecutionKey, judge: impl FnOnce(&mut Shared, u64) -> bool) -> bool {
         let entry = &self.entries[key.index()];
         let calls_on_loops = entry.on_loops.calls.load(Ordering::Relaxed);
@@ -249,7 +247,10 @@ impl Routes {
             entry.is_counting.store(is_counting, Ordering::Relaxed);
         }
         if is_back {
-            tracing::debug!(route = ?name, "a route is quick again: its calls run on the event loops");
+            tracing::debug!(
+                route = ?name,
+                "a route is quick again: its calls run on the event loops"
+            );
         }
         is_back
     }
@@ -281,27 +282,27 @@ impl Routes {
 
     fn publish(&self, key: ExecutionKey, others_max: u32) {
         let place = &self.others_max[key.index()];
-        // Looked at first: a store takes the line from every loop.
+        // Compares first, because a store invalidates the cache line of every loop.
         if place.load(Ordering::Relaxed) != others_max {
             place.store(others_max, Ordering::Relaxed);
         }
     }
 
-    /// What a dispatch costs on this machine.
+    /// Returns the price of a dispatch on this machine.
     pub(crate) fn price(&self) -> Duration {
         Duration::from_nanos(u64::from(self.price_ns.load(Ordering::Relaxed)))
     }
 
-    /// A leader has measured what a dispatch took from its loop. The thread that takes over pays as
-    /// much again. A lost update costs nothing: the next one follows.
+    /// Records the time that a dispatch took on a loop. The thread that takes over pays the same
+    /// again. A lost update is harmless, because the next one follows.
     pub(crate) fn note_dispatch(&self, took: Duration) {
         let price = (took * 2).clamp(PRICE_MIN, PRICE_MAX);
         let before = self.price();
         self.price_ns.store(ns((before * 7 + price) / 8), Ordering::Relaxed);
     }
 
-    /// What is known of the routes that were called. `name_of` knows those with a number.
-    /// What a route is called, if any of its calls was looked at.
+    /// Returns the name of a route if any of its calls was sampled. `name_of` returns the names of
+    /// numbered routes.
     pub(crate) fn name_of(
         &self,
         key: ExecutionKey,
@@ -352,8 +353,8 @@ impl Known {
 }
 
 impl Counted {
-    /// Adds a call that stands for this many.
-    fn add(&self, calls: u64, took: Took) {
+    /// Adds a call that stands for this many calls.
+    fn add(&self, calls: u64, took: CallTimes) {
         let times = |time: Duration| {
             u64::try_from(time.as_nanos()).unwrap_or(u64::MAX).saturating_mul(calls)
         };

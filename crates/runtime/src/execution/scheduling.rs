@@ -1,21 +1,21 @@
-//! How Linux schedules the threads that lead event loops: under its batch policy.
+//! Linux's batch scheduling policy for the threads that lead event loops.
 //!
-//! Under the usual policy a thread that wakes up takes the processor from whoever has it. For a
-//! leader that is a poor bargain: it finds one request where there would be several a moment later,
-//! and whom it interrupts is often the one who is about to send them, such as a proxy or a load
-//! generator on the same machine, or a handler about to answer. Under the batch policy, `sched(7)`,
-//! a leader that wakes up waits for a processor that is free, or for the end of a slice. Its share
-//! stays the same.
+//! Under the normal policy a thread that wakes up preempts another one. For a leader that is a
+//! disadvantage: it finds one request where there would be several a moment later. The preempted
+//! thread is often the one that is about to send them, such as a proxy or a load generator on the
+//! same machine, or a handler that is about to answer. Under the batch policy (`sched(7)`) a leader
+//! that wakes up waits for a free processor or for the end of a time slice. Its share of processor
+//! time stays the same.
 //!
-//! Threads that run handlers stay under the usual policy: who was asleep for a database answers
-//! when the database has. Whoever gave the program another policy keeps it, and a nice value is
-//! never touched. Elsewhere than on Linux all this does nothing. docs/decisions/0016 has the
-//! reasons, docs/benchmarks/tried.md the figures.
+//! Threads that run handlers keep the normal policy: a handler that waited for a database should
+//! continue as soon as the data is there. If the program was started under another policy, it keeps
+//! that policy, and the nice value is never changed. On other systems this module does nothing.
+//! docs/decisions/0016 has the reasons, docs/benchmarks/tried.md the figures.
 
 #[cfg(target_os = "linux")]
-pub(crate) use linux::{Batch, as_usual};
+pub(crate) use linux::{Batch, with_normal_policy};
 #[cfg(not(target_os = "linux"))]
-pub(crate) use other::{Batch, as_usual};
+pub(crate) use other::{Batch, with_normal_policy};
 
 #[cfg(target_os = "linux")]
 mod linux {
@@ -32,17 +32,17 @@ mod linux {
     };
 
     thread_local! {
-        /// Whether this thread is under the batch policy because of a [`Batch`].
+        /// Whether a [`Batch`] has put this thread under the batch policy.
         static IS_BATCH: Cell<bool> = const { Cell::new(false) };
     }
 
-    /// The batch policy for the current thread, until this is dropped.
+    /// The batch policy for the current thread. Dropping it restores the normal policy.
     #[derive(Debug)]
     pub(crate) struct Batch(PhantomData<*const ()>);
 
     impl Batch {
-        /// Begins it. `None` if this thread has another policy than the usual one, or the system
-        /// does not let it have this.
+        /// Sets the policy. Returns `None` if this thread has another policy than the normal one,
+        /// or if the system denies the change.
         pub(crate) fn begin() -> Option<Self> {
             let is_usual =
                 matches!(thread_schedule_policy(), Ok(ThreadSchedulePolicy::Normal(USUAL)));
@@ -61,9 +61,11 @@ mod linux {
         }
     }
 
-    /// Returns what a thread of the engine is to run, so that it begins under the usual policy
-    /// though a leader starts it: threads inherit theirs.
-    pub(crate) fn as_usual(body: impl FnOnce() + Send + 'static) -> impl FnOnce() + Send + 'static {
+    /// Wraps the body of a thread so that it begins under the normal policy even if a leader starts
+    /// it. Threads inherit their policy.
+    pub(crate) fn with_normal_policy(
+        body: impl FnOnce() + Send + 'static,
+    ) -> impl FnOnce() + Send + 'static {
         let inherits = IS_BATCH.get();
         move || {
             if inherits {
@@ -73,7 +75,7 @@ mod linux {
         }
     }
 
-    /// Whether this thread is under `policy` now.
+    /// Sets the policy of this thread. Returns whether that succeeded.
     fn set(policy: Policy) -> bool {
         let policy = ThreadSchedulePolicy::Normal(policy);
         let Some(priority) = priority_as_it_is(policy) else { return false };
@@ -84,8 +86,8 @@ mod linux {
         result.is_ok()
     }
 
-    /// The priority that stands for the nice value which this thread has: a policy cannot be set
-    /// without one.
+    /// Returns the priority for the current nice value of this thread. A policy cannot be set
+    /// without a priority.
     fn priority_as_it_is(policy: ThreadSchedulePolicy) -> Option<ThreadPriority> {
         let nice = getpriority_process(None).ok()?;
         (0..=u8::from(ThreadPriorityValue::MAX))
@@ -108,19 +110,19 @@ mod linux {
             }
         }
 
-        /// Runs a test on a thread of its own, which it changes, and tells it the nice value that
-        /// this begins with. Whoever runs the tests under another policy, or forbids to change it,
-        /// has nothing to see.
+        /// Runs a test on a thread of its own, because it changes the thread. Passes it the initial
+        /// nice value. The test is skipped if the process runs under another policy or may not
+        /// change it.
         fn on_a_thread(test: impl FnOnce(i32) + Send + 'static) {
             let may_change = thread::spawn(|| Batch::begin().is_some()).join().unwrap();
             if !may_change {
-                return skip::because("this process may not choose the batch policy");
+                return skip::because("this process may not use the batch policy");
             }
             thread::spawn(|| test(getpriority_process(None).unwrap())).join().unwrap();
         }
 
         #[test]
-        fn a_thread_is_under_the_batch_policy_for_a_time() {
+        fn a_thread_is_under_the_batch_policy_until_the_drop() {
             on_a_thread(|_| {
                 let batch = Batch::begin().unwrap();
                 assert_eq!(policy(), BATCH);
@@ -130,7 +132,7 @@ mod linux {
         }
 
         #[test]
-        fn a_nice_value_stays_as_it_is() {
+        fn a_nice_value_is_unchanged() {
             on_a_thread(|first| {
                 for value in first..=18 {
                     let batch = Batch::begin().unwrap();
@@ -143,7 +145,7 @@ mod linux {
         }
 
         #[test]
-        fn whoever_chose_another_policy_keeps_it() {
+        fn another_policy_is_kept() {
             on_a_thread(|_| {
                 assert!(set(Policy::Idle));
                 assert!(Batch::begin().is_none());
@@ -152,17 +154,17 @@ mod linux {
             on_a_thread(|_| {
                 assert!(set(BATCH));
                 assert!(Batch::begin().is_none());
-                thread::spawn(as_usual(|| assert_eq!(policy(), BATCH))).join().unwrap();
+                thread::spawn(with_normal_policy(|| assert_eq!(policy(), BATCH))).join().unwrap();
                 assert_eq!(policy(), BATCH);
             });
         }
 
         #[test]
-        fn a_thread_that_a_leader_starts_begins_as_usual() {
+        fn a_thread_that_a_leader_starts_begins_under_the_normal_policy() {
             on_a_thread(|_| {
                 let _batch = Batch::begin().unwrap();
                 thread::spawn(|| assert_eq!(policy(), BATCH)).join().unwrap();
-                thread::spawn(as_usual(|| assert_eq!(policy(), USUAL))).join().unwrap();
+                thread::spawn(with_normal_policy(|| assert_eq!(policy(), USUAL))).join().unwrap();
             });
         }
     }
@@ -170,7 +172,7 @@ mod linux {
 
 #[cfg(not(target_os = "linux"))]
 mod other {
-    /// Nothing: there is no such policy here.
+    /// The batch policy does not exist on this system.
     #[derive(Debug)]
     pub(crate) enum Batch {}
 
@@ -180,7 +182,9 @@ mod other {
         }
     }
 
-    pub(crate) fn as_usual(body: impl FnOnce() + Send + 'static) -> impl FnOnce() + Send + 'static {
+    pub(crate) fn with_normal_policy(
+        body: impl FnOnce() + Send + 'static,
+    ) -> impl FnOnce() + Send + 'static {
         body
     }
 }

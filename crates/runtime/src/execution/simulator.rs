@@ -1,6 +1,6 @@
-//! A server without threads or clocks, in which the real policy decides: clients in a closed loop,
-//! two event loops, a watchdog and a pool. Each pattern of waits gives the same figures on every
-//! machine.
+//! A server without threads or clocks in which the real policy decides. It has clients in a closed
+//! loop, two event loops, a watchdog and a pool. Each pattern of waits gives the same figures on
+//! every machine.
 //!
 //! `cargo test -p filoplume-runtime --lib simulator -- --nocapture` prints the table of
 //! docs/decisions/0017.
@@ -9,45 +9,45 @@ use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
 use std::time::Duration;
 
-use super::policy::{ALWAYS, Look, OnLoop, Others, Place, Shared, Took};
+use super::policy::{ALWAYS, CallTimes, OnLoop, Others, Place, Sample, Shared};
 
 const LOOPS: usize = 2;
 
-/// What a loop needs for a request beside its handler, and a handler that does not wait.
+/// The time of the loop per request beside its handler, and of a handler that does not wait.
 const REQUEST: u64 = 4_000;
 const COMPUTES: u64 = 1_000;
 
-/// What a dispatch takes from the loop, and from the thread that runs the call.
+/// The time of a dispatch on the loop, and on the thread that runs the call.
 const DISPATCH: u64 = 5_000;
-/// How long that thread needs until it runs.
+/// The time until that thread runs.
 const WAKE_UP: u64 = 30_000;
-/// How long an answer and the next request are on their way.
+/// The time in which a response and the next request are on the network.
 const CLIENT: u64 = 50_000;
-/// When the watchdog takes a loop while it is wary. It takes four times as long while it is calm.
+/// When the watchdog takes a loop after a recent catch. Otherwise it takes four times as long.
 const PERIOD: u64 = 750_000;
-/// What the new leader needs until it leads.
+/// The time until the new leader leads.
 const HAND_OVER: u64 = 30_000;
 
 const SECOND: u64 = 1_000_000_000;
 
-/// How long each call waits, by its number and the time.
-type Waits = fn(u64, u64) -> u64;
+/// Returns how long a call waits, from its number and the time.
+type WaitPattern = fn(u64, u64) -> u64;
 
 struct Simulation {
     clients: usize,
-    waits: Waits,
+    waits: WaitPattern,
     seconds: u64,
     /// When the watchdog takes a loop.
     period: u64,
 }
 
-/// What came out.
+/// The results of a simulation.
 #[derive(Debug, Default)]
 struct Outcome {
     per_second: u64,
     /// Of requests that did not wait themselves.
     hits_p99: Duration,
-    /// When the route moved, in milliseconds, and where to.
+    /// When the route moved, in milliseconds, and to which place.
     moves: Vec<(u64, Place)>,
     dispatched: u64,
     caught: u64,
@@ -63,7 +63,7 @@ struct Loop {
 }
 
 impl Simulation {
-    fn of(clients: usize, waits: Waits, seconds: u64) -> Self {
+    fn of(clients: usize, waits: WaitPattern, seconds: u64) -> Self {
         Self { clients, waits, seconds, period: PERIOD }
     }
 
@@ -72,12 +72,12 @@ impl Simulation {
         let mut loops: Vec<Loop> = (0..LOOPS).map(|_| Loop::default()).collect();
         let mut shared = Shared::default();
         let price = Duration::from_nanos(2 * DISPATCH);
-        // Requests on their way, the next one first.
+        // Requests on the network, ordered by arrival.
         let mut arrivals: BinaryHeap<Reverse<(u64, usize)>> =
             (0..self.clients).map(|client| Reverse((client as u64 * 1_000, client))).collect();
         let mut hits = Vec::new();
         loop {
-            // The loop that can begin first serves what is ready there; else the next request
+            // The loop that can begin first serves its ready requests. Otherwise the next request
             // arrives.
             let next = (0..LOOPS)
                 .filter_map(|index| {
@@ -115,14 +115,14 @@ impl Simulation {
             let others_max = shared.others_max(price);
             let is_inline =
                 others_max == ALWAYS || (!others.are_ready && others.per_second <= others_max);
-            let took = Took {
+            let took = CallTimes {
                 wall: Duration::from_nanos(COMPUTES + waits),
                 waited: Some(Duration::from_nanos(waits)),
                 ran: Some(Duration::from_nanos(COMPUTES)),
             };
             let done = if is_inline {
                 let began = now + REQUEST;
-                let look = led.route.begin().then(|| led.route.look());
+                let sample = led.route.begin().then(|| led.route.next_sample());
                 if waits > self.period {
                     outcome.caught += 1;
                     led.free_at = began + self.period + HAND_OVER;
@@ -133,17 +133,17 @@ impl Simulation {
                     }
                 } else {
                     led.free_at = began + COMPUTES + waits;
-                    let took = if look == Some(Look::Close) {
+                    let took = if sample == Some(Sample::Close) {
                         took
                     } else {
-                        Took { waited: None, ran: None, ..took }
+                        CallTimes { waited: None, ran: None, ..took }
                     };
-                    if look.is_none() {
+                    if sample.is_none() {
                     } else if others_max != ALWAYS {
-                        led.route.looked(took, Others::default(), price);
-                        let is_back = shared.looked(took, price, outcome.calls);
+                        led.route.record(took, Others::default(), price);
+                        let is_back = shared.record(took, price, outcome.calls);
                         move_to(&mut outcome, is_back, now, Place::Loop);
-                    } else if led.route.looked(took, others, price) {
+                    } else if led.route.record(took, others, price) {
                         led.route.start_over();
                         let is_new = shared.leave(took.wall, outcome.calls);
                         move_to(&mut outcome, is_new, now, Place::Pool);
@@ -154,7 +154,7 @@ impl Simulation {
                 outcome.dispatched += 1;
                 led.free_at = now + REQUEST + DISPATCH;
                 let is_back = if outcome.dispatched % 16 == 0 {
-                    shared.looked(took, price, outcome.calls)
+                    shared.record(took, price, outcome.calls)
                 } else {
                     let held = took.held_on_pool().unwrap();
                     shared.count(held, price, outcome.calls)
@@ -183,12 +183,12 @@ fn move_to(outcome: &mut Outcome, moves: bool, now: u64, place: Place) {
     }
 }
 
-/// What 64 clients see of calls that wait like this.
-fn with_64(waits: Waits) -> Outcome {
+/// Simulates 64 clients whose calls wait like this.
+fn with_64(waits: WaitPattern) -> Outcome {
     Simulation::of(64, waits, 2).run()
 }
 
-/// Numbers that look like chance, the same in each run.
+/// Returns pseudo-random numbers that are the same in each run.
 fn chance(number: u64) -> u64 {
     let mixed = (number ^ (number >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
@@ -204,7 +204,7 @@ const MILLI: u64 = 1_000_000;
 #[test]
 #[allow(clippy::print_stdout, reason = "`--nocapture` shows the table of the decision record")]
 fn the_table_of_the_decision_record() {
-    let patterns: [(&str, Waits); 17] = [
+    let patterns: [(&str, WaitPattern); 17] = [
         ("no waits", |_, _| 0),
         ("20 us", |_, _| 20_000),
         ("50 us", |_, _| 50_000),
@@ -252,9 +252,9 @@ fn calls_that_do_not_wait_never_leave_the_loops() {
 }
 
 #[test]
-fn each_wait_that_is_dearer_than_a_dispatch_is_seen_within_milliseconds() {
+fn each_wait_that_costs_more_than_a_dispatch_is_detected_within_milliseconds() {
     for waits in [
-        (|_, _| 50_000) as Waits,
+        (|_, _| 50_000) as WaitPattern,
         |_, _| 100_000,
         |_, _| 300_000,
         |_, _| MILLI,
@@ -270,9 +270,9 @@ fn each_wait_that_is_dearer_than_a_dispatch_is_seen_within_milliseconds() {
 
 #[test]
 #[allow(clippy::print_stdout, reason = "as above")]
-fn a_database_that_becomes_slow_is_known_within_a_tenth_of_a_second() {
+fn a_database_that_becomes_slow_is_detected_within_a_tenth_of_a_second() {
     for (name, waits) in [
-        ("100 us", (|_, now| if now < SECOND { 0 } else { 100_000 }) as Waits),
+        ("100 us", (|_, now| if now < SECOND { 0 } else { 100_000 }) as WaitPattern),
         ("300 us", |_, now| if now < SECOND { 0 } else { 300_000 }),
         ("1 ms", |_, now| if now < SECOND { 0 } else { MILLI }),
         ("3 ms", |_, now| if now < SECOND { 0 } else { 3 * MILLI }),
@@ -283,7 +283,7 @@ fn a_database_that_becomes_slow_is_known_within_a_tenth_of_a_second() {
             assert_eq!(outcome.moves.len(), 1, "{outcome:?}");
             let known_after = outcome.moves[0].0.checked_sub(1_000).unwrap();
             println!(
-                "suddenly {name}, a watchdog that takes {} us: known after {known_after} ms",
+                "suddenly {name}, a watchdog that takes {} us: detected after {known_after} ms",
                 period / 1_000
             );
             assert!(known_after < 100, "{outcome:?}");
@@ -292,7 +292,7 @@ fn a_database_that_becomes_slow_is_known_within_a_tenth_of_a_second() {
 }
 
 #[test]
-fn a_route_that_stops_waiting_comes_back() {
+fn a_route_that_stops_waiting_returns_to_the_loops() {
     let outcome = with_64(|_, now| if now < SECOND { MILLI } else { 0 });
     let places: Vec<Place> = outcome.moves.iter().map(|(_, place)| *place).collect();
     assert_eq!(places, [Place::Pool, Place::Loop], "{outcome:?}");
@@ -300,17 +300,17 @@ fn a_route_that_stops_waiting_comes_back() {
 }
 
 #[test]
-fn a_route_that_goes_to_and_fro_moves_with_it_and_not_more_often() {
+fn a_route_that_alternates_moves_once_per_phase() {
     // Each phase lasts half a second.
-    let waits: Waits = |_, now| if now / (SECOND / 2) % 2 == 0 { MILLI } else { 0 };
+    let waits: WaitPattern = |_, now| if now / (SECOND / 2) % 2 == 0 { MILLI } else { 0 };
     let outcome = Simulation::of(64, waits, 5).run();
     assert!(outcome.moves.len() <= 12, "{:?}", outcome.moves);
 }
 
 #[test]
-fn a_call_among_a_thousand_that_waits_does_not_send_the_others_away() {
+fn one_waiting_call_in_a_thousand_does_not_move_the_route() {
     for waits in [
-        (|number, _| misses(number, 1_000, 1)) as Waits,
+        (|number, _| misses(number, 1_000, 1)) as WaitPattern,
         |number, _| misses(number, 1_000, 5),
         |number, _| misses(number, 1_000, 20),
     ] {
@@ -320,14 +320,14 @@ fn a_call_among_a_thousand_that_waits_does_not_send_the_others_away() {
 }
 
 #[test]
-fn a_call_among_ten_that_waits_does() {
+fn one_waiting_call_in_ten_moves_the_route() {
     let outcome = with_64(|number, _| misses(number, 10, 1));
     assert!(outcome.dispatched * 10 >= outcome.calls * 9, "{outcome:?}");
 }
 
 #[test]
 fn a_lone_client_stays_on_its_loop() {
-    for waits in [(|_, _| 100_000) as Waits, |_, _| 700_000] {
+    for waits in [(|_, _| 100_000) as WaitPattern, |_, _| 700_000] {
         let outcome = Simulation::of(1, waits, 1).run();
         assert_eq!(outcome.dispatched, 0, "{outcome:?}");
     }

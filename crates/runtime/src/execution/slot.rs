@@ -1,23 +1,23 @@
-//! Where an event loop lies while its leader runs a handler, so that it can be taken.
+//! The place of an event loop while its leader runs a handler. The watchdog can take it from there.
 //!
-//! The value moves: leader, slot, leader; or leader, slot, thief. Each move is one swap, so there
-//! is no state in which two hold it, and none in which it is lost. See `README.md` beside this
-//! file.
+//! The value is moved: from the leader to the slot and back, or from the slot to another thread.
+//! Each move is one swap, so two threads never own the value, and it is never lost. See `README.md`
+//! beside this file.
 
 use crate::sync::atomic::{AtomicU64, Ordering};
 
-/// One value or none, exchanged in one step.
+/// An optional value that is exchanged atomically.
 #[cfg(not(loom))]
 type Swap<T> = crossbeam_utils::atomic::AtomicCell<Option<T>>;
 #[cfg(loom)]
 use modelled::Swap;
 
-/// A place for one value that its owner lends out and anyone may take.
+/// A place for one value that its owner lends and any thread may take.
 pub(crate) struct Slot<T> {
     lent: Swap<Box<T>>,
-    /// Odd while the value lies here. Written only by the one who has the value in hand, just
-    /// before it is lent and just after it was taken; so two equal odd readings mean that one and
-    /// the same call was going on at both.
+    /// Odd while the value is in the slot. Only the owner of the value writes it, just before the
+    /// value is lent and just after it was taken. So if two readings are equal and odd, the same
+    /// call was running at both times.
     turn: AtomicU64,
 }
 
@@ -26,19 +26,20 @@ impl<T> Slot<T> {
         Self { lent: Swap::new(None), turn: AtomicU64::new(0) }
     }
 
-    /// Lays the value down before a handler runs. Returns the turn of this call.
+    /// Puts the value into the slot before a handler runs. Returns the turn of this call.
     #[inline]
     pub(crate) fn lend(&self, value: Box<T>) -> u64 {
         let turn = self.turn.load(Ordering::Relaxed).wrapping_add(1);
         self.turn.store(turn, Ordering::Relaxed);
         if let Some(before) = self.lent.swap(Some(value)) {
-            free_other(before);
+            drop_cold(before);
         }
         turn
     }
 
-    /// Takes the value back, or for good: whoever comes first gets it, with the turn of the call
-    /// that it was lent for. Who lent it in another turn was late: others have had it meanwhile.
+    /// Takes the value. The first thread that calls this gets it, with the turn of the call for
+    /// which it was lent. If the turn is not that of the caller's own call, other threads have
+    /// owned the value meanwhile.
     #[inline]
     pub(crate) fn take(&self) -> Option<(Box<T>, u64)> {
         let value = self.lent.swap(None)?;
@@ -47,23 +48,23 @@ impl<T> Slot<T> {
         Some((value, turn))
     }
 
-    /// The number of the call that is going on, odd, or an even number between calls.
+    /// Returns the number of the running call, which is odd, or an even number between calls.
     #[inline]
     pub(crate) fn turn(&self) -> u64 {
         self.turn.load(Ordering::Relaxed)
     }
 }
 
-/// Frees a value that was where another one comes, which no owner lets happen. It is apart from its
-/// callers: they have nothing to free then, and ask for it with one comparison.
+/// Drops a value that was already in the slot. No owner lets that happen. This is a separate
+/// function, so that its callers need one comparison and no drop code.
 #[cold]
-pub(crate) fn free_other<T>(value: Box<T>) {
-    debug_assert!(false, "there is one value");
+pub(crate) fn drop_cold<T>(value: Box<T>) {
+    debug_assert!(false, "the slot was not empty");
     drop(value);
 }
 
-/// `AtomicCell` for models. What loom must see is the one swap, with the order that `AtomicCell`
-/// documents; the values lie beside it, each under a number of its own.
+/// A replacement of `AtomicCell` for models. Loom must see the swap with the ordering that
+/// `AtomicCell` documents. The values are stored beside it, each under its own number.
 #[cfg(loom)]
 mod modelled {
     use std::sync::Mutex;
@@ -71,7 +72,7 @@ mod modelled {
     use crate::sync::atomic::{AtomicUsize, Ordering};
 
     pub(super) struct Swap<T> {
-        /// The place of the value that is here, counted from 1; 0 if none is.
+        /// The number of the current value, counted from 1, or 0 if there is none.
         place: AtomicUsize,
         values: Mutex<Vec<Option<T>>>,
     }
@@ -86,11 +87,11 @@ mod modelled {
         pub(super) fn swap(&self, value: Option<T>) -> Option<T> {
             let place = Self::put(&self.values, value);
             let before = self.place.swap(place, Ordering::AcqRel).checked_sub(1)?;
-            self.values.lock().expect("nothing panics here")[before].take()
+            self.values.lock().expect("no thread panics while it holds the lock")[before].take()
         }
 
         fn put(values: &Mutex<Vec<Option<T>>>, value: Option<T>) -> usize {
-            let mut values = values.lock().expect("nothing panics here");
+            let mut values = values.lock().expect("no thread panics while it holds the lock");
             if value.is_none() {
                 return 0;
             }

@@ -1,9 +1,9 @@
 //! The thread that takes a loop from a leader whose handler does not return.
 //!
-//! It looks at every loop once a period. A loop that lies in its slot with the same turn as at the
-//! last look has waited for one handler all the while: it is taken and given to a thread that was
-//! reserved before, so that it is never without a leader. While nothing happens the watchdog is
-//! parked; the first loop that gets an event wakes it.
+//! It checks every loop once per period. If a loop is in its slot with the same turn as at the last
+//! check, one handler has been running all the time. The watchdog then gives the loop to a thread
+//! that was reserved before, so that the loop is never without a leader. While nothing happens the
+//! watchdog is parked, and the first loop that gets an event wakes it.
 
 use std::io;
 use std::sync::Arc;
@@ -11,56 +11,57 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use super::crowd::{self, Crowd};
-use super::doze::Standby;
 use super::probe;
-use super::scheduling::as_usual;
+use super::scheduling::with_normal_policy;
+use super::sleep::WatchdogSleep;
 
-/// The period while handlers have been caught of late: what blocks once tends to block again.
+/// The period after a handler was caught recently: a program that blocked once tends to block
+/// again.
 const PERIOD_WARY: Duration = Duration::from_micros(500);
 
-/// The period else. Each look is a timer and two context switches, which a server that answers
-/// quickly pays for nothing. One every 0.8 ms showed in its CPU time, one every 3 ms did not.
+/// The period otherwise. Each check is a timer and two context switches, which are wasted on a
+/// server with quick handlers. A check every 0.8 ms showed in its CPU time, one every 3 ms did not.
 const PERIOD_CALM: Duration = Duration::from_millis(3);
 
-/// How long the watchdog stays wary after a catch.
+/// How long the short period applies after a catch.
 const WARY_TIME: Duration = Duration::from_secs(1);
 
-/// How long nothing has happened before the watchdog parks. Waking it costs a leader more than
-/// some looks cost the machine.
+/// How long nothing must happen before the watchdog parks. To wake it costs a leader more than some
+/// checks cost the machine.
 const QUIET_TIME: Duration = Duration::from_millis(60);
 
-/// A loop, as far as the watchdog knows it.
+/// A loop, as far as the watchdog uses it.
 pub(crate) trait Watched: Send + Sync + 'static {
-    /// The turn of its slot: odd while a handler runs.
+    /// Returns the turn of its slot, which is odd while a handler runs.
     fn turn(&self) -> u64;
 
-    /// The system's number of the thread that leads it, or led it last; 0 if the system has none.
+    /// Returns the system's id of the thread that leads it, or led it last. Returns 0 if the system
+    /// has no such id.
     fn leader(&self) -> u32;
 
-    /// Whether it waits for events: nobody runs a handler on it.
+    /// Returns whether it waits for events, so that no handler runs on it.
     fn is_asleep(&self) -> bool;
 
-    /// Has a thread stand by that will lead a loop that is taken. Called every period while there
-    /// is work.
-    fn stand_by(&self);
+    /// Reserves a thread to lead a loop that is taken. Called every period while there is work.
+    fn reserve_leader(&self);
 
-    /// Lets that thread go: there is nothing to be taken.
-    fn stand_down(&self);
+    /// Releases the reserved thread when no loop has to be taken.
+    fn release_leader(&self);
 
-    /// Takes the loop from the call of this turn, which has been seen for `held`, and has another
-    /// thread lead it. Returns whether that call held it.
+    /// Takes the loop from the call of this turn, which has been running for `held`, and lets
+    /// another thread lead it. Returns whether that call held the loop.
     fn hand_over(&self, turn: u64, held: Duration) -> bool;
 }
 
-/// The side of the watchdog that leaders see.
+/// The part of the watchdog that leaders use.
 #[derive(Debug)]
 pub(crate) struct Watchdog {
-    standby: Arc<Standby>,
+    watchdog_sleep: Arc<WatchdogSleep>,
 }
 
 impl Watchdog {
     pub(crate) fn new() -> Self {
-        Self { standby: Arc::new(Standby::new()) }
+        Self { watchdog_sleep: Arc::new(WatchdogSleep::new()) }
     }
 
     pub(crate) fn start(
@@ -69,51 +70,51 @@ impl Watchdog {
         loops: Vec<Arc<impl Watched>>,
         crowd: Arc<Crowd>,
     ) -> io::Result<()> {
-        let standby = Arc::clone(&self.standby);
+        let watchdog_sleep = Arc::clone(&self.watchdog_sleep);
         thread::Builder::new()
             .name(name)
-            .spawn(as_usual(move || watch(&standby, &loops, &crowd)))?;
+            .spawn(with_normal_policy(move || watch(&watchdog_sleep, &loops, &crowd)))?;
         Ok(())
     }
 
-    /// Called by a leader that has left its poller, after it has said so.
+    /// Called by a leader that has left its poller, after it has marked itself as awake.
     #[inline]
     pub(crate) fn wake(&self) {
-        self.standby.wake();
+        self.watchdog_sleep.wake();
     }
 
     pub(crate) fn stop(&self) {
-        self.standby.stop();
+        self.watchdog_sleep.stop();
     }
 }
 
-fn watch<W: Watched>(standby: &Standby, loops: &[Arc<W>], crowd: &Crowd) {
-    standby.enter();
-    let mut lookout = Lookout::new(loops, crowd, Instant::now());
-    while !standby.is_stopped() {
-        // Every loop's handle knows the one thread that stands by for all.
+fn watch<W: Watched>(watchdog_sleep: &WatchdogSleep, loops: &[Arc<W>], crowd: &Crowd) {
+    watchdog_sleep.enter();
+    let mut watcher = Watcher::new(loops, crowd, Instant::now());
+    while !watchdog_sleep.is_stopped() {
+        // The reserved thread is shared by all loops, so any handle will do.
         if let Some(watched) = loops.first() {
-            watched.stand_by();
+            watched.reserve_leader();
         }
-        thread::sleep(lookout.period(Instant::now()));
+        thread::sleep(watcher.period(Instant::now()));
         let now = Instant::now();
-        lookout.look(now, probe::is_at_work);
-        if lookout.is_quiet(now) {
+        watcher.check(now, probe::is_at_work);
+        if watcher.is_quiet(now) {
             if let Some(watched) = loops.first() {
-                watched.stand_down();
+                watched.release_leader();
             }
-            standby.park(|| loops.iter().all(|watched| watched.is_asleep()));
-            lookout.woke_up(Instant::now());
+            watchdog_sleep.park(|| loops.iter().all(|watched| watched.is_asleep()));
+            watcher.woke_up(Instant::now());
         }
     }
-    // What stands by would keep the pool from its end.
+    // A reserved thread would keep the pool from ending.
     if let Some(watched) = loops.first() {
-        watched.stand_down();
+        watched.release_leader();
     }
 }
 
-/// What the watchdog has seen, and what it does about it. It has no clock: the time is an argument.
-struct Lookout<'a, W> {
+/// The observations of the watchdog, and its decisions. It has no clock: the time is an argument.
+struct Watcher<'a, W> {
     loops: &'a [Arc<W>],
     crowd: &'a Crowd,
     /// The last turn of each loop.
@@ -121,7 +122,7 @@ struct Lookout<'a, W> {
     wary_until: Instant,
     /// When something last happened.
     quiet_since: Instant,
-    /// When the crowd's window began, and how long calls had taken until then.
+    /// When the window of the crowd began, and the busy time of calls until then.
     window_since: Instant,
     busy_ns_before: u64,
 }
@@ -132,7 +133,7 @@ struct Seen {
     since: Instant,
 }
 
-impl<'a, W: Watched> Lookout<'a, W> {
+impl<'a, W: Watched> Watcher<'a, W> {
     fn new(loops: &'a [Arc<W>], crowd: &'a Crowd, now: Instant) -> Self {
         Self {
             loops,
@@ -145,13 +146,13 @@ impl<'a, W: Watched> Lookout<'a, W> {
         }
     }
 
-    /// How long to sleep before the next look.
+    /// Returns how long to sleep until the next check.
     fn period(&self, now: Instant) -> Duration {
         if now < self.wary_until { PERIOD_WARY } else { PERIOD_CALM }
     }
 
-    /// Looks at every loop, and has those handed over whose call is the one of the last look.
-    fn look(&mut self, now: Instant, is_at_work: impl Fn(u32) -> Option<bool>) {
+    /// Checks every loop. Takes those on which the call of the last check is still running.
+    fn check(&mut self, now: Instant, is_at_work: impl Fn(u32) -> Option<bool>) {
         for (watched, last) in self.loops.iter().zip(&mut self.seen) {
             let turn = watched.turn();
             let is_running = turn % 2 == 1;
@@ -175,19 +176,19 @@ impl<'a, W: Watched> Lookout<'a, W> {
         }
     }
 
-    /// Whether nothing has happened for so long that the watchdog parks.
+    /// Returns whether nothing has happened for so long that the watchdog may park.
     fn is_quiet(&self, now: Instant) -> bool {
         now - self.quiet_since >= QUIET_TIME
     }
 
-    /// A leader has ended the park.
+    /// Records that a leader has ended the park.
     fn woke_up(&mut self, now: Instant) {
         self.quiet_since = now;
     }
 }
 
-/// Whether a call that was seen for this long is to lose its loop. One whose thread waits is; one
-/// whose thread computes, or stands in line for a processor, may take a little longer.
+/// Returns whether a call that has been running for this long must lose its loop. That is so if its
+/// thread waits. A thread that computes or is ready to run gets a little longer.
 fn holds(held: Duration, is_at_work: impl FnOnce() -> Option<bool>) -> bool {
     held >= PERIOD_CALM || is_at_work() != Some(true)
 }

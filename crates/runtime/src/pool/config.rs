@@ -1,21 +1,21 @@
-//! How large a pool may become, and for how long.
+//! The settings of a pool: its size and its timeouts.
 
 use std::time::Duration;
 
 use super::TaskPool;
 use super::ledger::Limits;
 
-/// Blocking handlers wait for a database or a disk, not for a processor. 512 of them hide about 10
-/// ms of waiting at 50,000 requests a second, cost a few MiB of touched stack, and stay far below
-/// what systems allow a process by default.
+/// Blocking handlers wait for a database or a disk, not for a processor. 512 of them cover about 10
+/// ms of waiting at 50,000 requests per second, cost a few MiB of touched stack, and stay far below
+/// the usual limits of a process.
 pub(crate) const THREADS_MAX: usize = 512;
 
-/// Two tasks for each thread at the limit: with 10 ms a task the last one waits 20 ms. Those beyond
-/// it are better told so.
+/// Two tasks for each thread at the limit. With 10 ms per task the last one waits for 20 ms. Tasks
+/// beyond that are better refused.
 pub(crate) const QUEUE_CAPACITY: usize = 1024;
 
-/// Long enough that a load that comes every second or so keeps its threads; short enough that a
-/// peak is soon forgotten.
+/// Long enough that a load which arrives every second or so keeps its threads. Short enough that
+/// the threads of a peak end soon.
 pub(crate) const IDLE_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The settings of a [`TaskPool`].
@@ -51,71 +51,72 @@ impl PoolConfig {
         Self::default()
     }
 
-    /// Names the threads `{name}-1`, `{name}-2`, and so on. `"task-pool"` by default; Linux shows
-    /// the first 15 bytes.
+    /// Names the threads `{name}-1`, `{name}-2`, and so on. Linux shows the first 15 bytes.
+    /// Default: `"task-pool"`.
     pub fn thread_name(mut self, name: impl Into<String>) -> Self {
-        // A NUL in the name of a thread makes std panic when the thread is started, far from
-        // whoever chose the name.
+        // A NUL in the name of a thread makes std panic when the thread is started, far from the
+        // code that chose the name.
         self.thread_name = name.into().replace('\0', "");
         self
     }
 
-    /// Keeps this many threads for ever once they have been started. None by default: an unused
-    /// pool has no thread.
+    /// Keeps this many threads for ever once they are started. Default: none, so an unused pool has
+    /// no thread.
     pub fn threads_min(mut self, threads: usize) -> Self {
         self.threads_min = threads;
         self
     }
 
-    /// Never runs more than this many threads; at least 1. 512 by default.
+    /// Limits the number of threads. The minimum is 1. Default: 512.
     pub fn threads_max(mut self, threads: usize) -> Self {
         self.threads_max = threads.max(1);
         self
     }
 
-    /// Lets this many tasks wait when all threads are busy. 1024 by default; with 0 nothing waits.
+    /// Limits the number of tasks that wait while all threads are busy. With 0 no task waits.
+    /// Default: 1024.
     pub fn queue_capacity(mut self, tasks: usize) -> Self {
         self.queue_capacity = tasks;
         self
     }
 
-    /// Ends a thread that had nothing to do for this long. 10 seconds by default.
+    /// Ends a thread that was idle for this long. Default: 10 seconds.
     pub fn idle_timeout(mut self, timeout: Duration) -> Self {
         self.idle_timeout = timeout;
         self
     }
 
-    /// Gives each thread a stack of this many bytes. What `std` gives by default (2 MiB, or
+    /// Sets the stack size of each thread in bytes. Default: that of `std` (2 MiB, or
     /// `RUST_MIN_STACK`).
     pub fn stack_size(mut self, bytes: usize) -> Self {
         self.stack_size = Some(bytes);
         self
     }
 
-    /// Lets urgent tasks go beyond `threads_max` by this many threads.
+    /// Allows urgent tasks this many threads beyond `threads_max`.
     #[allow(dead_code, reason = "only the engine has urgent tasks")]
     pub(crate) fn urgent_reserve(mut self, threads: usize) -> Self {
         self.urgent_reserve = threads;
         self
     }
 
-    /// Lets tasks wait for workers that come back, as long as others would take to wake up.
-    /// Somebody must call [`Pool::nudge`](super::Pool::nudge) then: workers may stay away for
-    /// longer than they were expected.
-    #[allow(dead_code, reason = "only the engine looks after its tasks")]
+    /// Lets tasks wait for workers that will soon finish, as long as another worker would take to
+    /// wake up. [`Pool::run_overdue`](super::Pool::run_overdue) must then be called regularly,
+    /// because workers may take longer than expected.
+    #[allow(dead_code, reason = "only the engine calls `run_overdue`")]
     pub(crate) fn patient(mut self) -> Self {
         self.is_patient = true;
         self
     }
 
-    /// Returns a pool with these settings. No thread is started before there is a task for it.
+    /// Returns a pool with these settings. A thread is started when there is a task for it.
     pub fn build(self) -> TaskPool {
         TaskPool::with_config(self)
     }
 
     pub(super) fn limits(&self) -> Limits {
         Limits {
-            // More could never be kept than may be started.
+            // More threads cannot be kept than may be started.
             threads_min: self.threads_min.min(self.threads_max),
             threads_max: self.threads_max,
             urgent_reserve: self.urgent_reserve,

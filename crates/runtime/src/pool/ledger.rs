@@ -1,10 +1,10 @@
-//! Decides what becomes of a task and of a worker.
+//! Decides what happens to a task and to a worker.
 //!
-//! Counts in, decision out: no thread, no lock, no clock, so that the tests can walk every path.
-//! Every count is changed here, at the moment of the decision and by the thread that decides, not
-//! later by the thread that it is about.
+//! It takes counts and returns decisions. It has no thread, no lock and no clock, so that tests can
+//! walk every path. Every count is changed here, at the moment of the decision and by the thread
+//! that decides, not later by the thread that is affected.
 
-/// The bounds within which the ledger decides.
+/// The limits of a pool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Limits {
     pub(super) threads_min: usize,
@@ -17,22 +17,22 @@ pub(super) struct Limits {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Urgency {
     Ordinary,
-    /// Leads an event loop: never waits, and may never come to an end.
+    /// The task leads an event loop. It never waits, and may never end.
     Urgent,
 }
 
-/// What becomes of one more task.
+/// The decision about a new task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Admission {
-    /// Hand it to the worker on top of the idle stack.
+    /// Pass it to the worker on top of the idle stack.
     Wake,
     /// Start a worker for it.
     Spawn,
-    /// Put it at the end of the queue.
+    /// Append it to the queue.
     Queue,
-    /// Give it back: no worker, no room.
+    /// Return it: there is no worker and no room.
     Refuse,
-    /// Give it back: the pool is closed.
+    /// Return it: the pool is closed.
     Closed,
 }
 
@@ -41,9 +41,9 @@ pub(super) enum Admission {
 pub(super) enum Next {
     /// Run the oldest task of the queue.
     TakeQueued,
-    /// Lie down on the idle stack.
+    /// Go to the idle stack.
     Idle,
-    /// End; it is no longer counted.
+    /// End. The worker is no longer counted.
     Retire,
 }
 
@@ -51,11 +51,11 @@ pub(super) enum Next {
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Ledger {
     limits: Limits,
-    /// All workers: idle, at work, reserved, and those about to be started.
+    /// All workers: idle, busy, reserved, and those that are about to be started.
     workers: usize,
-    /// Those on the idle stack that nobody has claimed.
+    /// The workers on the idle stack that are not claimed.
     idle: usize,
-    /// Those claimed for something urgent; they may not come back for a long time.
+    /// The workers that were claimed for an urgent task. They may be busy for a long time.
     urgent: usize,
     queued: usize,
     closed: bool,
@@ -78,7 +78,7 @@ impl Ledger {
         self.queued
     }
 
-    /// Decides about one more task. One that can wait does so if a worker will come for it.
+    /// Decides about a new task. A task with `can_wait` waits if a worker will come for it.
     pub(super) fn admit(&mut self, urgency: Urgency, can_wait: bool) -> Admission {
         if self.closed {
             return Admission::Closed;
@@ -103,7 +103,7 @@ impl Ledger {
 
     /// Decides again about a task whose worker could not be started.
     ///
-    /// Also right after the pool was closed: the task was admitted before.
+    /// Also valid after the pool was closed, because the task was admitted before.
     pub(super) fn spawn_failed(&mut self, urgency: Urgency) -> Admission {
         self.workers -= 1;
         self.release(urgency);
@@ -114,12 +114,12 @@ impl Ledger {
         self.queue_or_refuse(urgency)
     }
 
-    /// Decides what a worker does that has ended a task, or that was woken for nothing.
+    /// Decides about a worker that has ended a task, or that was woken without a task.
     pub(super) fn finished(&mut self, urgency: Urgency) -> Next {
         self.release(urgency);
-        // A worker from the reserve leaves before it takes ordinary work: otherwise a full queue
-        // would eat the reserve, and the next event loop would find no thread. Unless nobody else
-        // would ever come to look at the queue.
+        // A worker of the reserve ends before it takes an ordinary task. Otherwise a full queue
+        // would use up the reserve, and the next event loop would find no thread. The exception is
+        // a worker without which no worker would ever check the queue.
         let is_surplus = self.ordinary() > self.limits.threads_max;
         let others_return = self.workers - 1 > self.urgent;
         if self.queued > 0 && !(is_surplus && others_return) {
@@ -134,8 +134,8 @@ impl Ledger {
         Next::Idle
     }
 
-    /// Decides about the oldest task in the queue, which has waited for too long: `Wake` or
-    /// `Spawn`, and then it is no longer queued; `Queue` if there is nothing to be done.
+    /// Decides about the oldest queued task, which has waited for too long. After `Wake` or `Spawn`
+    /// it is no longer queued. `Queue` means that nothing can be done.
     pub(super) fn overdue(&mut self) -> Admission {
         if self.queued == 0 || self.is_short() {
             return Admission::Queue;
@@ -149,21 +149,22 @@ impl Ledger {
         Admission::Spawn
     }
 
-    /// Whether there is no worker to be had for an ordinary task.
+    /// Returns whether no worker is available for an ordinary task.
     pub(super) const fn is_short(&self) -> bool {
         self.idle == 0 && !self.may_spawn(Urgency::Ordinary)
     }
 
-    /// Whether a worker that lies down now should wake up by itself to retire.
+    /// Returns whether a worker that goes idle now should wake up by itself to retire.
     ///
-    /// At most `threads_min` workers ever hear "no", because each of them was counted when it did.
-    /// So whenever there are more, one of those who heard "yes" is idle or at work, and the pool
+    /// At most `threads_min` workers ever get `false`, because each of them was counted at that
+    /// moment. So if there are more workers, one that got `true` is idle or busy, and the pool
     /// shrinks.
     pub(super) const fn may_expire(&self) -> bool {
         self.workers > self.limits.threads_min
     }
 
-    /// What a worker does that is still on the idle stack after its time. `None` if it stays there.
+    /// Decides about a worker that is still on the idle stack after its timeout. Returns `None` if
+    /// it stays there.
     pub(super) fn idle_expired(&mut self) -> Option<Next> {
         if self.queued > 0 {
             self.idle -= 1;
@@ -178,48 +179,48 @@ impl Ledger {
         Some(Next::Retire)
     }
 
-    /// Admits nothing from now on. All idle workers are claimed and are to be woken; returns how
-    /// many.
+    /// Closes the pool. All idle workers are claimed and must be woken. Returns how many.
     pub(super) fn close(&mut self) -> usize {
         self.closed = true;
         std::mem::take(&mut self.idle)
     }
 
-    /// Whether tasks wait that no worker will come for, and one may be started; if so it is
-    /// counted.
+    /// Returns whether tasks wait for which no worker will come, and a worker may be started. If
+    /// so, that worker is counted.
     ///
-    /// Asked after a start has failed: the queue may have taken tasks because that worker was on
-    /// its way.
+    /// Called after a start has failed: the queue may have accepted tasks because that worker was
+    /// about to start.
     pub(super) fn rescue(&mut self) -> bool {
-        let rescues = self.queued > 0 && !self.someone_returns() && self.may_spawn(Urgency::Urgent);
+        let rescues =
+            self.queued > 0 && !self.has_returning_worker() && self.may_spawn(Urgency::Urgent);
         if rescues {
             self.workers += 1;
         }
         rescues
     }
 
-    /// The worker of a [`Ledger::rescue`] could not be started.
+    /// Records that the worker of a [`Ledger::rescue`] could not be started.
     pub(super) fn rescue_failed(&mut self) {
         self.workers -= 1;
     }
 
     fn queue_or_refuse(&mut self, urgency: Urgency) -> Admission {
         let has_room = self.queued < self.limits.queue_capacity;
-        if urgency == Urgency::Ordinary && has_room && self.someone_returns() {
+        if urgency == Urgency::Ordinary && has_room && self.has_returning_worker() {
             self.queued += 1;
             return Admission::Queue;
         }
         Admission::Refuse
     }
 
-    /// Whether a worker exists that will look at the queue. One that leads an event loop may never
-    /// do.
-    const fn someone_returns(&self) -> bool {
+    /// Returns whether a worker exists that will check the queue. A worker that leads an event loop
+    /// may never do so.
+    const fn has_returning_worker(&self) -> bool {
         self.workers > self.urgent
     }
 
-    /// Whether one more worker may be started. Those that do something urgent come on top of
-    /// `threads_max`: a pool whose every event loop is led still has all its threads for tasks.
+    /// Returns whether one more worker may be started. Workers with urgent tasks do not count
+    /// toward `threads_max`: a pool that leads all event loops still has all its threads for tasks.
     const fn may_spawn(&self, urgency: Urgency) -> bool {
         let has_reserve =
             self.workers < self.limits.threads_max.saturating_add(self.limits.urgent_reserve);
@@ -229,13 +230,13 @@ impl Ledger {
         }
     }
 
-    /// Workers that are idle, or do nothing urgent.
+    /// Returns the number of workers that are idle or have an ordinary task.
     const fn ordinary(&self) -> usize {
         self.workers - self.urgent
     }
 
-    // Counted down by the thread that wakes, not by the one that wakes up: until the woken worker
-    // runs it would still look idle, and a second task would be promised to it.
+    // The thread that wakes a worker changes the count. If the woken worker did so, it would look
+    // idle until it runs, and a second task would be assigned to it.
     fn claim_idle(&mut self, urgency: Urgency) {
         self.idle -= 1;
         self.claim(urgency);

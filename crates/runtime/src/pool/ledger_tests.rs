@@ -1,32 +1,32 @@
-//! Walks every state that small pools can reach.
+//! Explores every reachable state of small pools.
 
 use std::collections::{HashSet, VecDeque};
 
 use super::{Admission, Ledger, Limits, Next, Urgency};
 
-/// A ledger, and what the rest of the pool would be doing meanwhile.
+/// A ledger, and the state of the rest of the pool.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-struct World {
+struct Model {
     ledger: Ledger,
-    /// Workers at work, or claimed, by urgency.
+    /// Workers that are busy or claimed, by urgency.
     busy: [usize; 2],
     /// Threads that are being started, by urgency.
     starting: [usize; 2],
-    /// Whether a thread could not be started so far: then tasks may wait although threads are
-    /// missing.
+    /// Whether a thread could not be started so far. Then tasks may wait although more threads are
+    /// allowed.
     has_failed: bool,
-    /// Threads that are being started for tasks that would wait for ever.
+    /// Threads that are being started for tasks that would otherwise wait for ever.
     rescuing: usize,
-    /// Whether even such a start has failed.
+    /// Whether such a start has failed as well.
     has_failed_again: bool,
-    /// Whether a task waits though a worker could have been had for it.
+    /// Whether a task waits although a worker was available for it.
     has_waited: bool,
 }
 
 #[derive(Clone, Copy, Debug)]
 enum Event {
     Admit(Urgency),
-    /// An ordinary task that can wait for a worker that comes back.
+    /// A new ordinary task that may wait for a worker to finish.
     AdmitPatiently,
     /// The oldest task in the queue has waited for too long.
     Overdue,
@@ -41,7 +41,7 @@ enum Event {
 
 const URGENCIES: [Urgency; 2] = [Urgency::Ordinary, Urgency::Urgent];
 
-impl World {
+impl Model {
     fn new(limits: Limits) -> Self {
         Self {
             ledger: Ledger::new(limits),
@@ -82,62 +82,62 @@ impl World {
     }
 
     fn after(&self, event: Event) -> Self {
-        let mut world = self.clone();
+        let mut model = self.clone();
         match event {
             Event::Admit(urgency) => {
-                let admission = world.ledger.admit(urgency, false);
+                let admission = model.ledger.admit(urgency, false);
                 self.check_admission(urgency, admission);
-                world.apply(urgency, admission);
+                model.apply(urgency, admission);
             }
             Event::AdmitPatiently => {
-                let admission = world.ledger.admit(Urgency::Ordinary, true);
+                let admission = model.ledger.admit(Urgency::Ordinary, true);
                 if admission == Admission::Queue {
                     assert!(
                         self.ledger.workers > self.ledger.urgent + self.ledger.idle,
-                        "one will come"
+                        "a worker will come"
                     );
                 } else {
                     self.check_admission(Urgency::Ordinary, admission);
                 }
-                world.has_waited |= admission == Admission::Queue;
-                world.apply(Urgency::Ordinary, admission);
+                model.has_waited |= admission == Admission::Queue;
+                model.apply(Urgency::Ordinary, admission);
             }
             Event::Overdue => {
-                let admission = world.ledger.overdue();
+                let admission = model.ledger.overdue();
                 assert_eq!(
                     admission == Admission::Queue,
                     self.ledger.is_short(),
-                    "help comes if there is any"
+                    "a worker is woken if one is available"
                 );
                 if admission != Admission::Queue {
-                    assert_eq!(world.ledger.queued + 1, self.ledger.queued);
-                    world.apply(Urgency::Ordinary, admission);
+                    assert_eq!(model.ledger.queued + 1, self.ledger.queued);
+                    model.apply(Urgency::Ordinary, admission);
                 }
             }
             Event::Started(urgency) => {
-                world.starting[urgency as usize] -= 1;
-                world.busy[urgency as usize] += 1;
+                model.starting[urgency as usize] -= 1;
+                model.busy[urgency as usize] += 1;
             }
             Event::SpawnFailed(urgency) => {
-                world.starting[urgency as usize] -= 1;
-                world.has_failed = true;
-                let admission = world.ledger.spawn_failed(urgency);
+                model.starting[urgency as usize] -= 1;
+                model.has_failed = true;
+                let admission = model.ledger.spawn_failed(urgency);
                 assert!(
                     !matches!(admission, Admission::Spawn | Admission::Closed),
-                    "not tried again"
+                    "a failed start is not retried"
                 );
-                world.apply(urgency, admission);
-                world.rescuing += usize::from(world.ledger.rescue());
+                model.apply(urgency, admission);
+                model.rescuing += usize::from(model.ledger.rescue());
             }
             Event::Finished(urgency) => {
-                world.busy[urgency as usize] -= 1;
-                match world.ledger.finished(urgency) {
-                    Next::TakeQueued => world.busy[Urgency::Ordinary as usize] += 1,
+                model.busy[urgency as usize] -= 1;
+                match model.ledger.finished(urgency) {
+                    Next::TakeQueued => model.busy[Urgency::Ordinary as usize] += 1,
                     Next::Idle | Next::Retire => {}
                 }
             }
-            Event::IdleExpired => match world.ledger.idle_expired() {
-                Some(Next::TakeQueued) => world.busy[Urgency::Ordinary as usize] += 1,
+            Event::IdleExpired => match model.ledger.idle_expired() {
+                Some(Next::TakeQueued) => model.busy[Urgency::Ordinary as usize] += 1,
                 Some(next) => {
                     assert_eq!(next, Next::Retire);
                     assert!(self.ledger.workers > self.ledger.limits.threads_min);
@@ -145,28 +145,30 @@ impl World {
                 None => assert!(self.ledger.workers <= self.ledger.limits.threads_min),
             },
             Event::Close => {
-                world.busy[Urgency::Ordinary as usize] += world.ledger.close();
-                world.rescuing += usize::from(world.ledger.rescue());
+                model.busy[Urgency::Ordinary as usize] += model.ledger.close();
+                model.rescuing += usize::from(model.ledger.rescue());
             }
             Event::RescueStarted => {
-                world.rescuing -= 1;
-                world.busy[Urgency::Ordinary as usize] += 1;
+                model.rescuing -= 1;
+                model.busy[Urgency::Ordinary as usize] += 1;
             }
             Event::RescueFailed => {
-                world.rescuing -= 1;
-                world.has_failed_again = true;
-                world.ledger.rescue_failed();
+                model.rescuing -= 1;
+                model.has_failed_again = true;
+                model.ledger.rescue_failed();
             }
         }
-        world.has_waited &= world.ledger.queued > 0;
-        world
+        model.has_waited &= model.ledger.queued > 0;
+        model
     }
 
     fn apply(&mut self, urgency: Urgency, admission: Admission) {
         match admission {
             Admission::Wake => self.busy[urgency as usize] += 1,
             Admission::Spawn => self.starting[urgency as usize] += 1,
-            Admission::Queue => assert_eq!(urgency, Urgency::Ordinary, "nothing urgent waits"),
+            Admission::Queue => {
+                assert_eq!(urgency, Urgency::Ordinary, "an urgent task never waits")
+            }
             Admission::Refuse | Admission::Closed => {}
         }
     }
@@ -198,53 +200,53 @@ impl World {
         assert_eq!(
             workers,
             idle + busy + leading + starting + starting_urgent + self.rescuing,
-            "everybody is counted once"
+            "every worker is counted once"
         );
         assert_eq!(urgent, leading + starting_urgent);
         assert!(workers <= limits.threads_max + limits.urgent_reserve);
         assert!(queued <= limits.queue_capacity);
         assert!(
             idle == 0 || queued == 0 || self.has_waited,
-            "nobody sleeps while a task waits that could not do so"
+            "no worker sleeps while a task waits that must not wait"
         );
         let comes_back = busy + starting + self.rescuing > 0;
         assert!(
             queued == 0 || comes_back || self.has_failed_again || self.has_failed,
-            "somebody will come for what waits"
+            "a worker will come for the queued tasks"
         );
         assert!(
             idle == 0 || workers - urgent <= limits.threads_max,
-            "the reserve is given back before it idles"
+            "a worker of the reserve ends before it goes idle"
         );
-        assert!(idle == 0 || !closed, "nobody sleeps in a closed pool");
+        assert!(idle == 0 || !closed, "no worker sleeps in a closed pool");
         if queued > 0 && !self.has_failed && !self.has_waited {
             let is_full = workers - urgent >= limits.threads_max
                 || workers >= limits.threads_max + limits.urgent_reserve;
             assert!(is_full, "a task waits only when no thread may be started");
         }
         if queued > 0 && !self.has_failed_again {
-            assert!(workers > urgent, "somebody comes for the task");
+            assert!(workers > urgent, "a worker comes for the task");
         }
     }
 
-    /// Everybody finishes; then a closed pool is empty.
+    /// Ends all tasks. A closed pool must then be empty.
     fn check_end(&self) {
-        let mut world = self.clone();
-        if !world.ledger.closed {
-            world = world.after(Event::Close);
+        let mut model = self.clone();
+        if !model.ledger.closed {
+            model = model.after(Event::Close);
         }
         let is_progress = |event: &Event| {
             matches!(event, Event::Started(_) | Event::RescueStarted | Event::Finished(_))
         };
-        while let Some(event) = world.possible_events().into_iter().find(is_progress) {
-            world = world.after(event);
+        while let Some(event) = model.possible_events().into_iter().find(is_progress) {
+            model = model.after(event);
         }
-        assert_eq!(world.ledger.workers, 0, "a closed pool ends: {self:?}");
-        // A last attempt may have failed after the close, when nobody comes any more.
+        assert_eq!(model.ledger.workers, 0, "a closed pool ends: {self:?}");
+        // A last attempt may have failed after the close, when no worker comes any more.
         let may_strand = self.ledger.closed && self.has_failed_again;
         assert!(
-            world.ledger.queued == 0 || may_strand,
-            "a closed pool runs what it took: {self:?}"
+            model.ledger.queued == 0 || may_strand,
+            "a closed pool runs all accepted tasks: {self:?}"
         );
     }
 }
@@ -262,17 +264,17 @@ fn every_reachable_state_is_sound() {
             }
         }
     }
-    assert!(states > 10_000, "the walk has become a stroll: {states} states");
+    assert!(states > 10_000, "too few states: {states}");
 }
 
 fn walk(limits: Limits) -> usize {
-    let mut seen = HashSet::from([World::new(limits)]);
-    let mut pending = VecDeque::from([World::new(limits)]);
-    while let Some(world) = pending.pop_front() {
-        world.check();
-        world.check_end();
-        for event in world.possible_events() {
-            let next = world.after(event);
+    let mut seen = HashSet::from([Model::new(limits)]);
+    let mut pending = VecDeque::from([Model::new(limits)]);
+    while let Some(model) = pending.pop_front() {
+        model.check();
+        model.check_end();
+        for event in model.possible_events() {
+            let next = model.after(event);
             if seen.insert(next.clone()) {
                 pending.push_back(next);
             }

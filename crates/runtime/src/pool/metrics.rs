@@ -1,9 +1,9 @@
-//! What a pool counts about itself.
+//! The metrics of a pool.
 
-// Plain counts order nothing, so they stay out of loom's sight.
+// Counters order nothing, so loom need not model them.
 use std::sync::atomic::AtomicU64;
 
-/// A snapshot of a pool. The first three belong to the same instant.
+/// A snapshot of a pool. The first three values are from the same instant.
 ///
 /// ```
 /// use filoplume_runtime::TaskPool;
@@ -19,21 +19,21 @@ use std::sync::atomic::AtomicU64;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct PoolMetrics {
-    /// Threads now: idle, at work, or just being started.
+    /// Threads that exist now: idle, busy, or being started.
     pub threads: usize,
     /// Threads that wait for a task.
     pub idle: usize,
     /// Tasks that wait for a thread.
     pub queued: usize,
-    /// The most threads there ever were at once.
+    /// The maximum of threads that existed at once.
     pub threads_peak: usize,
     /// Tasks that a thread has begun to run.
     pub tasks_started: u64,
-    /// Tasks that were given back, for whatever reason.
+    /// Tasks that were refused, for any reason.
     pub refused: u64,
     /// Tasks that ended with a panic.
     pub panics: u64,
-    /// Threads that the system did not let us start.
+    /// Threads that the system refused to start.
     pub spawn_failures: u64,
     /// Threads that were started.
     pub threads_started: u64,
@@ -41,7 +41,7 @@ pub struct PoolMetrics {
     pub threads_retired: u64,
 }
 
-/// Counts that only grow and that are not kept under the lock.
+/// Counters that only grow and are not kept under the lock.
 #[derive(Debug, Default)]
 pub(super) struct Totals {
     pub(super) tasks_started: AtomicU64,

@@ -1,8 +1,8 @@
-//! Threads for work that may block: as many as needed, up to a limit.
+//! Threads for work that may block: as many as are needed, up to a limit.
 //!
-//! A [`Pool`] runs values of one type with one function; [`TaskPool`] runs closures. The pool knows
-//! nothing of what it runs. The `README.md` beside this file tells who changes which count and why
-//! no task and no wake-up is lost.
+//! A [`Pool`] runs values of one type with one function; [`TaskPool`] runs closures. The pool does
+//! not depend on what it runs. The `README.md` beside this file explains which thread changes which
+//! count, and why no task and no wake-up is lost.
 
 mod config;
 mod ledger;
@@ -28,7 +28,7 @@ pub use self::config::PoolConfig;
 use self::ledger::Urgency;
 pub use self::metrics::PoolMetrics;
 pub use self::refused::PoolError;
-#[allow(unused_imports, reason = "for those who tell the reasons apart")]
+#[allow(unused_imports, reason = "for callers that distinguish the reasons")]
 pub(crate) use self::refused::{Refused, RefusedBecause};
 pub(crate) use self::reservation::Reservation;
 use self::shared::Shared;
@@ -38,16 +38,15 @@ use crate::sync::Arc;
 
 /// A dynamic pool of threads that run tasks of one type. Clones are handles to the same pool.
 ///
-/// The pool is closed when the last handle is dropped. A handle within `run`, or within a task that
-/// never ends, keeps it open: then someone must call [`Pool::close`].
+/// The pool is closed when the last handle is dropped. A handle inside `run`, or inside a task that
+/// never ends, keeps the pool open. Then [`Pool::close`] must be called.
 pub(crate) struct Pool<T: Send + 'static> {
     shared: Arc<Shared<T>>,
     _close_at_last: Arc<CloseOnDrop<T>>,
 }
 
 impl<T: Send + 'static> Pool<T> {
-    /// Returns a pool that gives each task to `run`, on a thread of its own choice. No thread is
-    /// started yet.
+    /// Returns a pool that calls `run` with each task on one of its threads. Starts no thread.
     pub(crate) fn new(config: PoolConfig, run: impl Fn(T) + Send + Sync + 'static) -> Self {
         Self::with_spawner(config, Box::new(start_thread), run)
     }
@@ -62,62 +61,62 @@ impl<T: Send + 'static> Pool<T> {
         Self { shared, _close_at_last: close_at_last }
     }
 
-    /// Has a task run: by an idle worker, by a new one, or after the tasks that wait already.
+    /// Submits a task. It runs on an idle worker, on a new one, or after the tasks that already
+    /// wait.
     ///
     /// # Errors
     ///
-    /// Gives the task back when the pool is full or closed, or when no thread can be started and
-    /// nobody else would run it.
+    /// Returns the task if the pool is full or closed, or if no thread can be started and no other
+    /// worker would run it.
     pub(crate) fn submit(&self, task: T) -> Result<(), Refused<T>> {
         Shared::place(&self.shared, task, Urgency::Ordinary)
     }
 
-    /// Has a task run that leads an event loop: it does not wait in the queue and may use the
+    /// Submits a task that leads an event loop. It does not wait in the queue and may use the
     /// reserve.
     ///
     /// # Errors
     ///
-    /// Gives the task back when the reserve is used up, the pool closed, or no thread can be
-    /// started.
+    /// Returns the task if the reserve is used up, the pool is closed, or no thread can be started.
     pub(crate) fn submit_urgent(&self, task: T) -> Result<(), Refused<T>> {
         Shared::place(&self.shared, task, Urgency::Urgent)
     }
 
-    /// Claims a worker for a task that will follow, within the limits of urgent tasks.
+    /// Claims a worker for a later task, within the limits of urgent tasks.
     ///
-    /// For whoever must know that there is a thread before it takes something away from another
-    /// one.
+    /// Use it if a thread must be available before a task is taken away from another thread.
     pub(crate) fn reserve(&self) -> Option<Reservation<T>> {
-        let seat = Shared::claim_seat(&self.shared)?;
-        Some(Reservation::new(seat))
+        let worker = Shared::claim_worker(&self.shared)?;
+        Some(Reservation::new(worker))
     }
 
-    /// Whether tasks wait for which there is no thread to be had. One load, for those who hold a
-    /// thread and could give it back.
-    pub(crate) fn is_anyone_waiting(&self) -> bool {
+    /// Returns whether tasks wait for which no thread is available. Costs one load, so that threads
+    /// which could end their current work can check it often.
+    pub(crate) fn has_waiting_tasks(&self) -> bool {
         self.shared.short_hint()
     }
 
-    /// Has tasks run that have waited for too long. Returns when to look again, if tasks wait that
-    /// will have then. For a [patient](PoolConfig::patient) pool; one load if nothing waits.
-    pub(crate) fn nudge(&self) -> Option<Duration> {
-        Shared::nudge(&self.shared)
+    /// Runs tasks that have waited for too long. Returns when to check again, if a waiting task
+    /// will be overdue then. For a [patient](PoolConfig::patient) pool. Costs one load if no task
+    /// waits.
+    pub(crate) fn run_overdue(&self) -> Option<Duration> {
+        Shared::run_overdue(&self.shared)
     }
 
-    /// Returns what the pool counts about itself. Takes the lock for a few loads.
+    /// Returns the metrics of the pool. Holds the lock for a few loads.
     pub(crate) fn metrics(&self) -> PoolMetrics {
         self.shared.metrics()
     }
 
-    /// Takes no more tasks. Those in the queue still run, idle workers end, busy ones end after
-    /// their task.
+    /// Refuses tasks from now on. Queued tasks still run, idle workers end, and busy workers end
+    /// after their task.
     pub(crate) fn close(&self) {
         Shared::close(&self.shared);
     }
 
-    /// Waits until no worker is left and returns whether that came true before the deadline.
+    /// Waits until no worker is left. Returns whether that happened before the deadline.
     ///
-    /// Only of use after [`Pool::close`], and not on a worker of this pool, which would wait for
+    /// Call it only after [`Pool::close`], and not on a worker of this pool, which would wait for
     /// itself.
     pub(crate) fn join(&self, deadline: Instant) -> bool {
         self.shared.join(deadline)
@@ -139,8 +138,8 @@ impl<T: Send + 'static> fmt::Debug for Pool<T> {
     }
 }
 
-/// Lives as long as there is a handle. Workers hold [`Shared`] only: an unused pool must be able to
-/// end.
+/// Exists as long as there is a handle. Workers hold only [`Shared`], because an unused pool must
+/// be able to end.
 struct CloseOnDrop<T: Send + 'static>(Arc<Shared<T>>);
 
 impl<T: Send + 'static> Drop for CloseOnDrop<T> {

@@ -1,10 +1,13 @@
-//! Every interleaving of the pool's hand-overs, within a bound on preemptions.
+//! Models of the pool's hand-overs under loom: every interleaving within a bound on preemptions.
 //!
-//! `RUSTFLAGS="--cfg loom" CARGO_PROFILE_RELEASE_DEBUG_ASSERTIONS=true cargo test -p filoplume-runtime --lib models --release`
+//! ```sh
+//! RUSTFLAGS="--cfg loom" CARGO_PROFILE_RELEASE_DEBUG_ASSERTIONS=true \
+//!     cargo test -p filoplume-runtime --lib models --release
+//! ```
 //!
-//! Each model ends with a close and a join that never times out: a lost wake-up is a deadlock,
-//! which loom reports. Then as many tasks must have run as were taken. Deadlines may pass at any
-//! moment, see `crate::sync`.
+//! Each model ends with a close and a join that never times out. A lost wake-up is a deadlock,
+//! which loom reports. Then all accepted tasks must have run. Deadlines may pass at any moment, see
+//! `crate::sync`.
 
 use std::io;
 use std::sync::Arc;
@@ -16,7 +19,8 @@ use loom::thread;
 use super::spawn::{ThreadStart, start_thread};
 use super::{Pool, PoolConfig};
 
-/// A pool whose tasks only count themselves. The counters are std's: loom need not branch on them.
+/// A pool whose tasks only count themselves. The counters are std's, so that loom does not branch
+/// on them.
 struct Counted {
     pool: Pool<()>,
     ran: Arc<AtomicUsize>,
@@ -27,7 +31,7 @@ impl Counted {
         Self::with_failing_starts(config, 0)
     }
 
-    /// The first starts of a thread fail.
+    /// Makes the first starts of a thread fail.
     fn with_failing_starts(config: PoolConfig, failing: usize) -> Self {
         let ran = Arc::new(AtomicUsize::new(0));
         let starts = AtomicUsize::new(0);
@@ -50,8 +54,8 @@ impl Counted {
     #[track_caller]
     fn ends_after(self, taken: usize) {
         self.pool.close();
-        assert!(self.pool.join(Instant::now()), "a closed pool ends with nothing left");
-        assert_eq!(self.ran.load(Ordering::SeqCst), taken, "every task that was taken ran once");
+        assert!(self.pool.join(Instant::now()), "a closed pool ends with no task left");
+        assert_eq!(self.ran.load(Ordering::SeqCst), taken, "every accepted task ran once");
         let metrics = self.pool.metrics();
         assert_eq!((metrics.threads, metrics.idle, metrics.queued), (0, 0, 0));
         assert_eq!(metrics.threads_started, metrics.threads_retired);
@@ -62,7 +66,7 @@ fn small() -> PoolConfig {
     PoolConfig::new().threads_max(1).queue_capacity(1)
 }
 
-#[allow(clippy::print_stdout, reason = "`--nocapture` shows how far a model has walked")]
+#[allow(clippy::print_stdout, reason = "`--nocapture` shows the number of interleavings")]
 fn explore(name: &str, preemptions: usize, model: impl Fn() + Send + Sync + 'static) {
     let interleavings = Arc::new(AtomicUsize::new(0));
     let counter = Arc::clone(&interleavings);
@@ -157,7 +161,7 @@ fn failing_start_against_submit() {
         let elsewhere = counted.submit_elsewhere();
         let here = usize::from(counted.pool.submit(()).is_ok());
         let taken = here + elsewhere.join().unwrap();
-        assert_eq!(taken, 1, "one start failed, and its task went back");
+        assert_eq!(taken, 1, "one start failed, and its task was returned");
         counted.ends_after(taken);
     });
 }
@@ -175,7 +179,7 @@ fn failing_start_against_close() {
 }
 
 #[test]
-fn last_handle_dropped_against_a_worker_that_lies_down() {
+fn last_handle_dropped_against_a_worker_that_goes_idle() {
     explore("last handle dropped", 6, || {
         let counted = Counted::new(small().threads_min(1));
         counted.pool.submit(()).unwrap();

@@ -1,8 +1,8 @@
-//! Why a task was not taken.
+//! The reasons for which a task is refused.
 
 use std::{error, fmt, io};
 
-/// A task that the pool did not take, given back.
+/// A task that the pool refused.
 pub(crate) struct Refused<T> {
     pub(crate) task: T,
     pub(crate) reason: RefusedBecause,
@@ -14,18 +14,19 @@ impl<T> fmt::Debug for Refused<T> {
     }
 }
 
-/// Why the pool did not take a task.
+/// The reason why the pool refused a task.
 #[derive(Debug)]
 pub(crate) enum RefusedBecause {
     /// All threads are busy and the queue is full.
     Full,
-    /// The pool takes no more tasks.
+    /// The pool is closed.
     Closed,
-    /// The system did not let us start a thread, and no other would run the task.
+    /// The system refused to start a thread, and no other thread would run the task.
     CannotSpawn(io::Error),
 }
 
-/// Why a [`TaskPool`](super::TaskPool) did not take a task. The task has not run and will not.
+/// The reason why a [`TaskPool`](super::TaskPool) refused a task. The task did not run and will
+/// not.
 ///
 /// ```
 /// use filoplume_runtime::TaskPool;
@@ -40,7 +41,7 @@ pub(crate) enum RefusedBecause {
 pub struct PoolError(RefusedBecause);
 
 impl PoolError {
-    /// Returns whether all threads were busy and the queue full. Later there may be room.
+    /// Returns whether all threads were busy and the queue was full. There may be room later.
     pub const fn is_full(&self) -> bool {
         matches!(self.0, RefusedBecause::Full)
     }

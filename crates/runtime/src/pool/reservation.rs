@@ -1,30 +1,30 @@
-//! A worker that was claimed before there was a task for it.
+//! A worker that is claimed before there is a task for it.
 
 use std::fmt;
 
 use super::ledger::Urgency;
-use super::worker::{Assignment, Seat};
+use super::worker::{Assignment, WorkerHandle};
 
-/// A worker that waits for one task. Dropped unused, the worker goes back to the pool.
-#[must_use = "a dropped reservation wakes its worker for nothing"]
+/// A worker that waits for one task. If the reservation is dropped, the worker returns to the pool.
+#[must_use = "a dropped reservation wakes its worker without a task"]
 pub(crate) struct Reservation<T> {
-    /// `None` only once the worker was handed a task, so that the drop does not hand over again.
-    seat: Option<Seat<T>>,
+    /// `None` once the worker has its task, so that the drop does not assign another one.
+    worker: Option<WorkerHandle<T>>,
 }
 
 impl<T> Reservation<T> {
-    pub(super) const fn new(seat: Seat<T>) -> Self {
-        Self { seat: Some(seat) }
+    pub(super) const fn new(worker: WorkerHandle<T>) -> Self {
+        Self { worker: Some(worker) }
     }
 
-    /// Hands the task over. It runs even if the pool was closed since.
+    /// Assigns the task. It runs even if the pool was closed meanwhile.
     pub(crate) fn run(mut self, task: T) {
         self.hand_over(Some(task));
     }
 
     fn hand_over(&mut self, task: Option<T>) {
-        if let Some(seat) = self.seat.take() {
-            seat.assign(Assignment { task, urgency: Urgency::Urgent, woken_at: None });
+        if let Some(worker) = self.worker.take() {
+            worker.assign(Assignment { task, urgency: Urgency::Urgent, woken_at: None });
         }
     }
 }

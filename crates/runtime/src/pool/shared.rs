@@ -1,4 +1,5 @@
-//! What handles and workers share: one lock around the counts, and what is done outside of it.
+//! The state that handles and workers share: one lock around the counts, and the actions outside of
+//! it.
 
 use std::io;
 use std::time::{Duration, Instant};
@@ -11,34 +12,33 @@ use super::metrics::{PoolMetrics, Totals};
 use super::refused::{Refused, RefusedBecause};
 use super::spawn::{Spawner, ThreadStart};
 use super::state::{Claim, Late, Placement, Rescue, State};
-use super::worker::{Assignment, Cell, Seat};
+use super::worker::{Assignment, Cell, WorkerHandle};
 use crate::budget::throttle::Throttle;
 use crate::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use crate::sync::{Arc, Condvar, Mutex, thread};
 
-/// What handles and workers share.
+/// The state that handles and workers share.
 pub(super) struct Shared<T> {
     /// Held for counts and pushes only. Starting, waking, running and dropping happen outside of
     /// it.
     state: Mutex<State<T>>,
-    /// The ledger's count of the queue, for [`Shared::queued_hint`]. On a cache line of its own:
-    /// leaders read it often.
+    /// The length of the queue, for [`Shared::queued_hint`]. It has a cache line of its own,
+    /// because leaders read it often.
     queued: CachePadded<AtomicUsize>,
-    /// Whether tasks wait for which there is no thread to be had, for [`Shared::short_hint`].
+    /// Whether tasks wait for which no thread is available, for [`Shared::short_hint`].
     is_short: CachePadded<AtomicBool>,
     /// Notified when the last worker has ended.
     all_ended: Condvar,
     pub(super) totals: Totals,
     pub(super) run: Box<dyn Fn(T) + Send + Sync>,
     spawner: Spawner,
-    /// Lines about threads that could not be started.
+    /// Limits the log lines about failed starts of threads.
     spawn_log: Throttle,
     thread_name: String,
     stack_size: Option<usize>,
     pub(super) idle_timeout: Duration,
-    /// Where nanoseconds are counted from, in a pool whose tasks may wait for workers that come
-    /// back.
-    born: Option<Instant>,
+    /// The start of the nanosecond clock. `None` in a pool that is not patient.
+    clock_start: Option<Instant>,
 }
 
 impl<T: Send + 'static> Shared<T> {
@@ -59,7 +59,7 @@ impl<T: Send + 'static> Shared<T> {
             thread_name: config.thread_name,
             stack_size: config.stack_size,
             idle_timeout: config.idle_timeout,
-            born: config.is_patient.then(Instant::now),
+            clock_start: config.is_patient.then(Instant::now),
         }
     }
 
@@ -67,30 +67,31 @@ impl<T: Send + 'static> Shared<T> {
         &self.thread_name
     }
 
-    /// How many tasks wait, or waited a moment ago.
+    /// Returns how many tasks wait, or waited a moment ago.
     pub(super) fn queued_hint(&self) -> usize {
-        // Relaxed: whoever is told a moment too late asks again after its next request.
+        // Relaxed: a thread that sees a new value late checks again after its next request.
         self.queued.load(Ordering::Relaxed)
     }
 
-    /// Whether tasks wait, or waited a moment ago, for which there is no thread to be had.
+    /// Returns whether tasks wait, or waited a moment ago, for which no thread is available.
     pub(super) fn short_hint(&self) -> bool {
         self.is_short.load(Ordering::Relaxed)
     }
 
-    /// Nanoseconds since the pool was made; always 0 in one that has no use for them.
+    /// Returns the nanoseconds since the pool was created. Always 0 in a pool that is not patient.
     pub(super) fn now(&self) -> u64 {
-        let elapsed = self.born.map_or(0, |born| born.elapsed().as_nanos());
+        let elapsed = self.clock_start.map_or(0, |born| born.elapsed().as_nanos());
         u64::try_from(elapsed).unwrap_or(u64::MAX)
     }
 
-    /// A worker that was woken then begins with its task.
+    /// Records that a worker which was woken at this time begins with its task.
     pub(super) fn note_wake(&self, woken_at: u64) {
         let took = self.now().saturating_sub(woken_at);
         self.with_state(|state| state.patience.woke(took));
     }
 
-    /// Whether no worker and no task is left; waits for it until the deadline.
+    /// Waits for the last worker to end. Returns whether no worker and no task is left at the
+    /// deadline.
     pub(super) fn join(&self, deadline: Instant) -> bool {
         let mut state = self.state.lock();
         while state.ledger.workers() > 0 {
@@ -100,18 +101,18 @@ impl<T: Send + 'static> Shared<T> {
                 break;
             }
         }
-        // Tasks without a worker are left only if even the last attempt to start one has failed.
+        // Tasks without a worker are left only if the last attempt to start one has failed too.
         state.ledger.workers() == 0 && state.ledger.queued() == 0
     }
 
-    /// Runs a few lines under the lock.
+    /// Runs a closure under the lock.
     pub(super) fn with_state<R>(&self, change: impl FnOnce(&mut State<T>) -> R) -> R {
         let mut state = self.state.lock();
         let result = change(&mut state);
-        debug_assert!(state.is_in_step());
+        debug_assert!(state.is_consistent());
         let queued = state.ledger.queued();
-        // Written only when it changes: most submissions find an idle worker, and the line stays
-        // shared among readers.
+        // Written only when it changes. Most submissions find an idle worker, and the cache line
+        // then stays shared among readers.
         if self.queued.load(Ordering::Relaxed) != queued {
             self.queued.store(queued, Ordering::Relaxed);
         }
@@ -125,25 +126,26 @@ impl<T: Send + 'static> Shared<T> {
     pub(super) fn place(shared: &Arc<Self>, task: T, urgency: Urgency) -> Result<(), Refused<T>> {
         let now = shared.now();
         let placement = shared.with_state(|state| {
-            let can_wait = shared.born.is_some() && state.patience.waits(now, state.queue.len());
+            let can_wait =
+                shared.clock_start.is_some() && state.patience.waits(now, state.queue.len());
             let admission = state.ledger.admit(urgency, can_wait);
-            state.act(admission, task, urgency, now)
+            state.apply(admission, task, urgency, now)
         });
         Self::carry_out(shared, placement, urgency)
     }
 
-    /// Has an idle worker, or a new one, run each task that has waited for too long. Returns when
-    /// the next one will have.
-    pub(super) fn nudge(shared: &Arc<Self>) -> Option<Duration> {
-        // One load where nothing waits.
-        while shared.queued_hint() > 0 && shared.born.is_some() {
+    /// Runs each task that has waited for too long on an idle or a new worker. Returns when the
+    /// next task will be overdue.
+    pub(super) fn run_overdue(shared: &Arc<Self>) -> Option<Duration> {
+        // Costs one load if no task waits.
+        while shared.queued_hint() > 0 && shared.clock_start.is_some() {
             let now = shared.now();
             match shared.with_state(|state| state.take_late(now)) {
                 Late::Nothing => return None,
                 Late::In(left) => return Some(Duration::from_nanos(left)),
                 Late::Now(placement) => {
-                    // A task that cannot be placed now is back in the queue, behind a worker that
-                    // will come for it.
+                    // A task that cannot be placed now is back in the queue. A worker will come for
+                    // it.
                     if Self::carry_out(shared, placement, Urgency::Ordinary).is_err() {
                         return None;
                     }
@@ -174,7 +176,7 @@ impl<T: Send + 'static> Shared<T> {
         }
     }
 
-    /// No thread could be started for the task in the cell: someone else takes it, or it goes back.
+    /// Decides again about the task in the cell, because no thread could be started for it.
     fn place_again(
         shared: &Arc<Self>,
         cell: &Cell<T>,
@@ -182,13 +184,13 @@ impl<T: Send + 'static> Shared<T> {
         error: io::Error,
     ) -> Result<(), Refused<T>> {
         let Some(task) = cell.take().and_then(|assignment| assignment.task) else {
-            unreachable!("a thread that was not started took nothing");
+            unreachable!("a thread that was not started took no task");
         };
         let now = shared.now();
         let (placement, rescue) = shared.with_state(|state| {
             state.cannot_spawn = true;
             let admission = state.ledger.spawn_failed(urgency);
-            (state.act(admission, task, urgency, now), state.rescue())
+            (state.apply(admission, task, urgency, now), state.rescue())
         });
         Self::start_rescue(shared, rescue);
         shared.conclude(placement, urgency).map_err(|refused| Refused {
@@ -199,9 +201,9 @@ impl<T: Send + 'static> Shared<T> {
 
     fn conclude(&self, placement: Placement<T>, urgency: Urgency) -> Result<(), Refused<T>> {
         match placement {
-            Placement::Wake(seat, task) => {
-                let woken_at = self.born.map(|_| self.now());
-                seat.assign(Assignment { task: Some(task), urgency, woken_at });
+            Placement::Wake(worker, task) => {
+                let woken_at = self.clock_start.map(|_| self.now());
+                worker.assign(Assignment { task: Some(task), urgency, woken_at });
                 Ok(())
             }
             Placement::Queued => Ok(()),
@@ -209,22 +211,22 @@ impl<T: Send + 'static> Shared<T> {
                 self.totals.refused.fetch_add(1, Ordering::Relaxed);
                 Err(refused)
             }
-            Placement::Spawn(..) => unreachable!("a failed start is not tried again"),
+            Placement::Spawn(..) => unreachable!("a failed start is not retried"),
         }
     }
 
-    /// Claims a worker that has nothing to do yet.
-    pub(super) fn claim_seat(shared: &Arc<Self>) -> Option<Seat<T>> {
+    /// Claims an idle or a new worker.
+    pub(super) fn claim_worker(shared: &Arc<Self>) -> Option<WorkerHandle<T>> {
         let placement = shared.with_state(|state| {
             let admission = state.ledger.admit(Urgency::Urgent, false);
             state.claim(admission)
         });
         match placement {
-            Claim::Idle(seat) => Some(seat),
+            Claim::Idle(worker) => Some(worker),
             Claim::Spawn(number) => {
                 let cell = Arc::new(Cell::new(None));
                 if let Ok(thread) = Self::spawn(shared, number, &cell) {
-                    return Some(Seat { cell, thread });
+                    return Some(WorkerHandle { cell, thread });
                 }
                 let (claim, rescue) = shared.with_state(|state| {
                     let admission = state.ledger.spawn_failed(Urgency::Urgent);
@@ -232,15 +234,15 @@ impl<T: Send + 'static> Shared<T> {
                 });
                 Self::start_rescue(shared, rescue);
                 match claim {
-                    Claim::Idle(seat) => Some(seat),
-                    Claim::Spawn(_) | Claim::Nobody => None,
+                    Claim::Idle(worker) => Some(worker),
+                    Claim::Spawn(_) | Claim::Unavailable => None,
                 }
             }
-            Claim::Nobody => None,
+            Claim::Unavailable => None,
         }
     }
 
-    /// Starts a worker that the ledger has counted already.
+    /// Starts a worker that the ledger has already counted.
     fn spawn(shared: &Arc<Self>, number: u64, cell: &Arc<Cell<T>>) -> io::Result<thread::Thread> {
         let name = format!("{}-{number}", shared.thread_name);
         let body = {
@@ -254,7 +256,12 @@ impl<T: Send + 'static> Shared<T> {
             Err(error) => {
                 shared.totals.spawn_failures.fetch_add(1, Ordering::Relaxed);
                 if let Some(left_out) = shared.spawn_log.admit() {
-                    tracing::warn!(%error, pool = shared.thread_name, left_out, "cannot start a thread");
+                    tracing::warn!(
+                        %error,
+                        pool = shared.thread_name,
+                        left_out,
+                        "cannot start a thread"
+                    );
                 }
             }
         }
@@ -266,13 +273,13 @@ impl<T: Send + 'static> Shared<T> {
             state.ledger.close();
             (std::mem::take(&mut state.idle), state.rescue())
         });
-        for seat in idle {
-            seat.assign(Assignment { task: None, urgency: Urgency::Ordinary, woken_at: None });
+        for worker in idle {
+            worker.assign(Assignment { task: None, urgency: Urgency::Ordinary, woken_at: None });
         }
         Self::start_rescue(shared, rescue);
     }
 
-    /// Acts on [`State::rescue`].
+    /// Executes a [`State::rescue`].
     fn start_rescue(shared: &Arc<Self>, rescue: Rescue) {
         let is_last = match rescue {
             Rescue::NotNeeded { is_empty } => is_empty,

@@ -1,22 +1,22 @@
-//! What the lock of a pool guards: the ledger, the idle stack and the queue, kept in step.
+//! The state under the lock of a pool: the ledger, the idle stack and the queue, kept consistent.
 
 use std::collections::VecDeque;
 
 use super::ledger::{Admission, Ledger, Limits, Urgency};
 use super::patience::Patience;
 use super::refused::{Refused, RefusedBecause};
-use super::worker::Seat;
+use super::worker::WorkerHandle;
 
-/// The ledger and what it counts.
+/// The ledger and the things that it counts.
 pub(super) struct State<T> {
     pub(super) ledger: Ledger,
-    /// Last in, first out: the thread that has run last has the warmest caches, and those at the
-    /// bottom can expire.
-    pub(super) idle: Vec<Seat<T>>,
+    /// Last in, first out: the last active thread has the warmest caches, and those at the bottom
+    /// can expire.
+    pub(super) idle: Vec<WorkerHandle<T>>,
     pub(super) queue: VecDeque<Queued<T>>,
     pub(super) patience: Patience,
     pub(super) threads_peak: usize,
-    /// Whether the system did not let the last thread be started.
+    /// Whether the system refused to start the last thread.
     pub(super) cannot_spawn: bool,
     threads_named: u64,
     pub(super) threads_retired: u64,
@@ -36,8 +36,8 @@ impl<T> State<T> {
         }
     }
 
-    /// Carries out a decision of the ledger as far as the lock is needed for it.
-    pub(super) fn act(
+    /// Executes a decision of the ledger as far as it needs the lock.
+    pub(super) fn apply(
         &mut self,
         admission: Admission,
         task: T,
@@ -45,18 +45,20 @@ impl<T> State<T> {
         now: u64,
     ) -> Placement<T> {
         let task = match (admission, urgency) {
-            (Admission::Wake | Admission::Spawn, Urgency::Ordinary) => self.oldest_of(task, now),
-            // What is urgent does not wait behind others, and its worker is not theirs.
+            (Admission::Wake | Admission::Spawn, Urgency::Ordinary) => {
+                self.swap_for_oldest(task, now)
+            }
+            // An urgent task does not wait behind others, and its worker takes no other task first.
             _ => task,
         };
-        self.act_at_once(admission, task, now)
+        self.apply_to_oldest(admission, task, now)
     }
 
-    /// The same for a task that is the oldest of all.
-    fn act_at_once(&mut self, admission: Admission, task: T, now: u64) -> Placement<T> {
+    /// As `apply`, for a task that is the oldest of all.
+    fn apply_to_oldest(&mut self, admission: Admission, task: T, now: u64) -> Placement<T> {
         match admission {
             Admission::Wake => match self.idle.pop() {
-                Some(seat) => Placement::Wake(seat, task),
+                Some(worker) => Placement::Wake(worker, task),
                 None => unreachable!("the ledger counts the idle stack"),
             },
             Admission::Spawn => {
@@ -74,13 +76,13 @@ impl<T> State<T> {
         }
     }
 
-    /// Whether there is no worker to be had for one more task.
+    /// Returns whether no worker is available for one more task.
     pub(super) fn is_short(&self) -> bool {
         self.ledger.is_short() || (self.cannot_spawn && self.ledger.idle() == 0)
     }
 
-    /// The task that has waited longest, in exchange for a new one that waits behind the others.
-    fn oldest_of(&mut self, task: T, now: u64) -> T {
+    /// Returns the task that has waited longest. Queues the new one behind the others.
+    fn swap_for_oldest(&mut self, task: T, now: u64) -> T {
         match self.queue.pop_front() {
             Some(oldest) => {
                 self.queue.push_back(Queued { task, at: now });
@@ -90,7 +92,7 @@ impl<T> State<T> {
         }
     }
 
-    /// Takes the oldest task out of the queue for another worker if it has waited for too long.
+    /// Removes the oldest task from the queue for another worker if it has waited for too long.
     pub(super) fn take_late(&mut self, now: u64) -> Late<T> {
         let Some(oldest) = self.queue.front() else { return Late::Nothing };
         if self.is_short() {
@@ -101,25 +103,25 @@ impl<T> State<T> {
         }
         let Some(oldest) = self.queue.pop_front() else { return Late::Nothing };
         let admission = self.ledger.overdue();
-        Late::Now(self.act_at_once(admission, oldest.task, now))
+        Late::Now(self.apply_to_oldest(admission, oldest.task, now))
     }
 
-    /// The same for a worker that will be given its task later.
+    /// As `apply`, for a worker that gets its task later.
     pub(super) fn claim(&mut self, admission: Admission) -> Claim<T> {
         match admission {
-            Admission::Wake => self.idle.pop().map_or(Claim::Nobody, Claim::Idle),
+            Admission::Wake => self.idle.pop().map_or(Claim::Unavailable, Claim::Idle),
             Admission::Spawn => {
                 self.threads_peak = self.threads_peak.max(self.ledger.workers());
                 Claim::Spawn(self.next_name())
             }
-            Admission::Queue | Admission::Refuse | Admission::Closed => Claim::Nobody,
+            Admission::Queue | Admission::Refuse | Admission::Closed => Claim::Unavailable,
         }
     }
 
-    /// Whether a worker is to be started for tasks that nobody else would come for; see
+    /// Returns whether a worker must be started for tasks for which no other worker would come; see
     /// [`Ledger::rescue`].
     ///
-    /// In the critical section of what made it necessary, or
+    /// Must be called in the critical section that made it necessary. Otherwise
     /// [`Shared::join`](super::shared::Shared::join) would see a pool without workers.
     pub(super) fn rescue(&mut self) -> Rescue {
         if self.ledger.rescue() {
@@ -128,14 +130,14 @@ impl<T> State<T> {
         Rescue::NotNeeded { is_empty: self.ledger.workers() == 0 }
     }
 
-    /// Returns whether it was the last.
+    /// Records that the worker could not be started. Returns whether it was the last one.
     pub(super) fn rescue_failed(&mut self) -> bool {
         self.ledger.rescue_failed();
         self.ledger.workers() == 0
     }
 
-    /// Whether the ledger counts what there is.
-    pub(super) fn is_in_step(&self) -> bool {
+    /// Returns whether the counts of the ledger are right.
+    pub(super) fn is_consistent(&self) -> bool {
         self.ledger.idle() == self.idle.len() && self.ledger.queued() == self.queue.len()
     }
 
@@ -144,50 +146,50 @@ impl<T> State<T> {
         self.threads_named
     }
 
-    /// Counts a worker that the ledger has let go. Returns whether it was the last.
+    /// Counts a worker that has retired. Returns whether it was the last one.
     pub(super) fn retired(&mut self) -> bool {
         self.threads_retired += 1;
         self.ledger.workers() == 0
     }
 }
 
-/// A task that waits, and since when.
+/// A waiting task, and since when it waits.
 pub(super) struct Queued<T> {
     pub(super) task: T,
     pub(super) at: u64,
 }
 
-/// Whether the oldest task that waits has waited for too long.
+/// Whether the oldest task has waited for too long.
 pub(super) enum Late<T> {
-    /// Nothing waits, or nobody could be woken.
+    /// No task waits, or no worker is available.
     Nothing,
-    /// In so many nanoseconds.
+    /// It will be overdue in this many nanoseconds.
     In(u64),
     Now(Placement<T>),
 }
 
-/// What is left to do about a task once the lock is free again.
+/// The rest of a decision, for after the lock is released.
 pub(super) enum Placement<T> {
-    Wake(Seat<T>, T),
+    Wake(WorkerHandle<T>, T),
     Spawn(u64, T),
     Queued,
     Refused(Refused<T>),
 }
 
-/// The same for a worker that will be given its task later.
+/// As [`Placement`], for a worker that gets its task later.
 pub(super) enum Claim<T> {
-    Idle(Seat<T>),
+    Idle(WorkerHandle<T>),
     Spawn(u64),
-    Nobody,
+    Unavailable,
 }
 
-/// Whether tasks wait that nobody would come for.
+/// Whether tasks wait for which no worker would come.
 #[derive(Clone, Copy)]
 pub(super) enum Rescue {
-    /// A worker to be started, by the number in its name. It is counted already.
+    /// A worker must be started. This is the number for its name. It is already counted.
     Spawn(u64),
     NotNeeded {
-        /// Whether the pool has no worker at all.
+        /// Whether the pool has no worker.
         is_empty: bool,
     },
 }

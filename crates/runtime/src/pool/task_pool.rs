@@ -1,4 +1,4 @@
-//! A pool for closures, for the users of the crate.
+//! A pool for closures, for users of the crate.
 
 use std::time::{Duration, Instant};
 
@@ -8,12 +8,12 @@ type Task = Box<dyn FnOnce() + Send>;
 
 /// A dynamic pool of threads that run closures.
 ///
-/// It starts a thread when a task comes and no thread is idle, up to a limit; beyond it tasks wait
-/// in a bounded queue, and beyond that they are refused. Threads that stay idle end. A task that
-/// panics is logged and counted; its thread lives on.
+/// The pool starts a thread when a task arrives and no thread is idle, up to a limit. Beyond the
+/// limit tasks wait in a bounded queue. When the queue is full, tasks are refused. Threads that
+/// stay idle end. A panic of a task is logged and counted, and its thread continues.
 ///
-/// Clones are handles to the same pool. When the last one is dropped the pool takes no more tasks,
-/// finishes those it has, and its threads end; [`TaskPool::shutdown`] also waits for that.
+/// Clones are handles to the same pool. When the last handle is dropped, the pool refuses new
+/// tasks, runs the queued ones, and ends its threads. [`TaskPool::shutdown`] also waits for that.
 ///
 /// ```
 /// use filoplume_runtime::TaskPool;
@@ -35,13 +35,12 @@ type Task = Box<dyn FnOnce() + Send>;
 pub struct TaskPool(Pool<Task>);
 
 impl TaskPool {
-    /// Returns a pool with the default settings. No thread is started before there is a task for
-    /// it.
+    /// Returns a pool with the default settings. A thread is started when there is a task for it.
     pub fn new() -> Self {
         Self::with_config(PoolConfig::default())
     }
 
-    /// Returns the settings of a pool, to be changed and then built.
+    /// Returns the default settings of a pool, which can be changed and built.
     pub fn builder() -> PoolConfig {
         PoolConfig::default()
     }
@@ -50,34 +49,34 @@ impl TaskPool {
         Self(Pool::new(config, |task: Task| task()))
     }
 
-    /// Has a closure run on a thread of the pool. Does not wait for it, nor for room.
+    /// Runs a closure on a thread of the pool. Never blocks.
     ///
-    /// A task may execute further tasks, but should not wait for them: when all threads do so,
-    /// nobody runs them.
+    /// A task may execute further tasks but should not wait for them: if all threads wait, no
+    /// thread runs them.
     ///
     /// # Errors
     ///
-    /// The closure is dropped when the pool is [full](PoolError::is_full) or [shut
-    /// down](PoolError::is_closed), or when the system does not let the pool start a thread and no
-    /// other one would run it.
+    /// If the pool is [full](PoolError::is_full) or [shut down](PoolError::is_closed), or if the
+    /// system does not let the pool start a thread and no other thread would run the closure. The
+    /// closure is dropped.
     pub fn execute(&self, task: impl FnOnce() + Send + 'static) -> Result<(), PoolError> {
         self.0.submit(Box::new(task)).map_err(|refused| refused.reason.into())
     }
 
-    /// Returns what the pool counts about itself.
+    /// Returns the metrics of the pool.
     pub fn metrics(&self) -> PoolMetrics {
         self.0.metrics()
     }
 
-    /// Takes no more tasks, waits until all that were taken have run, and returns whether they have
+    /// Refuses new tasks and waits until all accepted tasks have run. Returns whether that happened
     /// in time.
     ///
-    /// Tasks that are still at work afterwards go on; nothing is cut off. Not to be called by a
-    /// task of the pool, which would wait for itself.
+    /// Tasks that still run afterwards continue; none is interrupted. Do not call it on a thread of
+    /// the pool, which would wait for itself.
     pub fn shutdown(&self, timeout: Duration) -> bool {
         self.0.close();
         let now = Instant::now();
-        // A timeout beyond what the clock can say is as good as a century.
+        // An `Instant` cannot represent every timeout. A century stands for longer ones.
         let deadline = now.checked_add(timeout).unwrap_or(now + CENTURY);
         self.0.join(deadline)
     }

@@ -1,4 +1,4 @@
-//! What only the engine can ask of a pool; the public side is tested in `tests/pool.rs`.
+//! Tests of the parts that only the engine uses. `tests/pool.rs` tests the public interface.
 
 use std::io;
 use std::sync::Arc;
@@ -19,7 +19,7 @@ fn pool(config: PoolConfig) -> Pool<Task> {
     Pool::new(config, |task: Task| task())
 }
 
-/// A pool whose starts of threads fail where told; the first is number 0.
+/// A pool in which chosen starts of threads fail. The first start is number 0.
 fn pool_with_failures(config: PoolConfig, fails: fn(usize) -> bool) -> Pool<Task> {
     let starts = AtomicUsize::new(0);
     let spawner = move |start: ThreadStart| {
@@ -50,7 +50,11 @@ fn signalling() -> (Task, Receiver<()>) {
 fn wait_until(pool: &Pool<Task>, condition: impl Fn(PoolMetrics) -> bool) {
     let deadline = Instant::now() + LONG;
     while !condition(pool.metrics()) {
-        assert!(Instant::now() < deadline, "never came true: {:?}", pool.metrics());
+        assert!(
+            Instant::now() < deadline,
+            "the condition did not become true: {:?}",
+            pool.metrics()
+        );
         thread::yield_now();
     }
 }
@@ -76,7 +80,7 @@ fn an_urgent_task_uses_the_reserve_and_never_waits() {
 }
 
 #[test]
-fn a_thread_of_the_reserve_ends_after_its_task_and_leaves_the_queue_to_others() {
+fn a_thread_of_the_reserve_ends_after_its_task_and_takes_no_queued_one() {
     let pool = pool(one_thread().urgent_reserve(1).threads_min(1));
     let (task, hold) = holding();
     pool.submit(task).unwrap();
@@ -89,12 +93,12 @@ fn a_thread_of_the_reserve_ends_after_its_task_and_leaves_the_queue_to_others() 
     assert_eq!(pool.metrics().queued, 1);
     drop(hold);
     queued_done.recv_timeout(LONG).unwrap();
-    assert!(!pool.is_anyone_waiting());
+    assert!(!pool.has_waiting_tasks());
     ends(&pool);
 }
 
 #[test]
-fn nothing_waits_for_threads_that_all_lead_a_loop() {
+fn no_task_waits_if_all_threads_lead_a_loop() {
     let pool = pool(one_thread());
     let (task, _hold) = holding();
     pool.submit_urgent(task).unwrap();
@@ -150,13 +154,14 @@ fn a_reserved_thread_that_is_past_its_idle_timeout_still_gets_its_task() {
 }
 
 #[test]
-fn a_thread_that_cannot_be_started_gives_the_task_back() {
+fn a_task_is_returned_if_its_thread_cannot_be_started() {
     let pool = pool_with_failures(one_thread(), |start| start == 0);
     let refused = pool.submit(Box::new(|| ())).unwrap_err();
-    assert!(
-        matches!(&refused.reason, RefusedBecause::CannotSpawn(error) if error.kind() == io::ErrorKind::WouldBlock)
-    );
-    assert!(pool.reserve().is_some(), "the count was repaired");
+    assert!(matches!(
+        &refused.reason,
+        RefusedBecause::CannotSpawn(error) if error.kind() == io::ErrorKind::WouldBlock
+    ));
+    assert!(pool.reserve().is_some(), "the count was corrected");
     ends(&pool);
     assert_eq!((pool.metrics().spawn_failures, pool.metrics().refused), (1, 1));
 }
@@ -170,13 +175,13 @@ fn a_reservation_is_not_granted_without_a_thread() {
 }
 
 #[test]
-fn a_task_whose_thread_cannot_be_started_waits_for_one_that_is_at_work() {
+fn a_task_whose_thread_cannot_be_started_waits_for_a_busy_one() {
     let pool = pool_with_failures(one_thread().threads_max(2), |start| start == 1);
     let (task, hold) = holding();
     pool.submit(task).unwrap();
     let (task, done) = signalling();
     pool.submit(task).unwrap();
-    assert!(pool.is_anyone_waiting());
+    assert!(pool.has_waiting_tasks());
     let refused =
         pool_with_failures(one_thread(), |_| true).submit_urgent(Box::new(|| ())).unwrap_err();
     assert!(matches!(refused.reason, RefusedBecause::CannotSpawn(_)));
@@ -185,7 +190,7 @@ fn a_task_whose_thread_cannot_be_started_waits_for_one_that_is_at_work() {
     ends(&pool);
 }
 
-/// Loom walks the interleavings; here the start that fails is held up until a task waits for it.
+/// Loom explores the interleavings. Here the failing start is delayed until a task waits for it.
 #[test]
 fn a_task_that_waits_for_a_thread_that_cannot_be_started_is_rescued() {
     let (starting, is_starting) = crossbeam_channel::bounded(1);
@@ -210,13 +215,13 @@ fn a_task_that_waits_for_a_thread_that_cannot_be_started_is_rescued() {
     assert_eq!(pool.metrics().queued, 1);
     drop(fail);
     done.recv_timeout(LONG).unwrap();
-    // Its own task waited or went back: there was no room beside the one that waits.
+    // Its own task was queued or returned, because there was room for one task only.
     assert!(elsewhere.join().unwrap());
     ends(&pool);
 }
 
 #[test]
-fn the_last_handle_closes_the_pool_and_what_waits_still_runs() {
+fn the_last_handle_closes_the_pool_and_queued_tasks_still_run() {
     let pool = pool(one_thread().threads_min(1));
     let (task, hold) = holding();
     pool.submit(task).unwrap();

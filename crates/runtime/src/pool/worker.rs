@@ -1,4 +1,4 @@
-//! A worker: its seat, where tasks are handed to it, and its life.
+//! A worker: its handle, the cell for its tasks, and its life.
 
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -10,20 +10,20 @@ use super::shared::Shared;
 use super::state::State;
 use crate::sync::{self, Arc, Mutex, thread};
 
-/// What a worker was claimed for.
+/// The task for which a worker was claimed.
 #[derive(Debug)]
 pub(super) struct Assignment<T> {
-    /// Nothing, if it is only to look at the ledger again: the pool was closed, or a reservation
-    /// dropped.
+    /// `None` if the worker must only check the ledger again, because the pool was closed or a
+    /// reservation dropped.
     pub(super) task: Option<T>,
     pub(super) urgency: Urgency,
-    /// When the worker was woken for it, if that is of interest.
+    /// When the worker was woken for it, if that is measured.
     pub(super) woken_at: Option<u64>,
 }
 
-/// Where an assignment is left for one worker.
+/// The place where an assignment is left for one worker.
 ///
-/// The mutex is never contended in practice: the worker looks before it sleeps and after it was
+/// The mutex is practically never contended. The worker checks it before it sleeps and after it was
 /// woken, and only the one thread that claimed the worker writes.
 #[derive(Debug)]
 pub(super) struct Cell<T>(Mutex<Option<Assignment<T>>>);
@@ -38,43 +38,42 @@ impl<T> Cell<T> {
     }
 }
 
-/// How to reach one worker. Whoever holds the one that was on the idle stack has claimed the
-/// worker.
+/// A handle to one worker. The thread that takes it from the idle stack has claimed the worker.
 #[derive(Debug)]
-pub(super) struct Seat<T> {
+pub(super) struct WorkerHandle<T> {
     pub(super) cell: Arc<Cell<T>>,
     pub(super) thread: thread::Thread,
 }
 
-impl<T> Seat<T> {
-    /// Hands an assignment over to the worker, which must have been claimed, and wakes it.
+impl<T> WorkerHandle<T> {
+    /// Passes an assignment to the claimed worker and wakes it.
     pub(super) fn assign(self, assignment: Assignment<T>) {
         let previous = self.cell.0.lock().replace(assignment);
         debug_assert!(previous.is_none(), "a worker is claimed once");
         self.thread.unpark();
     }
 
-    pub(super) fn is_of(&self, cell: &Arc<Cell<T>>) -> bool {
+    pub(super) fn has_cell(&self, cell: &Arc<Cell<T>>) -> bool {
         Arc::ptr_eq(&self.cell, cell)
     }
 }
 
-/// What a worker does now.
+/// What a worker does next.
 enum Step<T> {
     Run(Assignment<T>),
     Rest {
-        /// Whether it retires when nobody needs it for long enough. It sleeps without a deadline
-        /// otherwise.
+        /// Whether it retires when it is not needed for long enough. Otherwise it sleeps without a
+        /// deadline.
         may_expire: bool,
     },
     End,
 }
 
 impl<T: Send + 'static> Shared<T> {
-    /// The whole life of a worker.
+    /// Runs the whole life of a worker.
     pub(super) fn work(shared: &Arc<Self>, cell: &Arc<Cell<T>>) {
-        // The first assignment lies in the cell already, or is on its way if the worker was started
-        // for a reservation.
+        // The first assignment is already in the cell. If the worker was started for a reservation,
+        // it will arrive later.
         let mut step = Step::Rest { may_expire: false };
         loop {
             step = match step {
@@ -86,8 +85,9 @@ impl<T: Send + 'static> Shared<T> {
                         shared.run_caught(task);
                     }
                     let next = shared.finish(cell, assignment.urgency);
-                    // There is more to do than this worker can: whoever could help does so.
-                    Self::nudge(shared);
+                    // More tasks may wait than this worker can run. Other workers are woken for
+                    // them.
+                    Self::run_overdue(shared);
                     next
                 }
                 Step::Rest { may_expire } => shared.rest(cell, may_expire),
@@ -102,8 +102,8 @@ impl<T: Send + 'static> Shared<T> {
             return;
         };
         self.totals.panics.fetch_add(1, Ordering::Relaxed);
-        // Caught as well, since a subscriber may panic, and so may the drop of a payload: a worker
-        // that unwound here would be counted for ever.
+        // This may panic too: in a subscriber, or in the drop of the payload. A worker that unwound
+        // here would be counted for ever.
         let mut outcome = catch_unwind(AssertUnwindSafe(|| {
             tracing::error!(pool = self.name(), panic = message_of(&*payload), "a task panicked");
             drop(payload);
@@ -113,11 +113,11 @@ impl<T: Send + 'static> Shared<T> {
         }
     }
 
-    /// One decision of the ledger, acted upon.
+    /// Asks the ledger for a decision, and executes it.
     fn finish(&self, cell: &Arc<Cell<T>>, urgency: Urgency) -> Step<T> {
         let now = self.now();
         let (step, is_last) = self.with_state(|state| {
-            // Whether one can be started by now is tried with the next task that asks for it.
+            // The next task that needs a thread will try again to start one.
             state.cannot_spawn &= state.ledger.queued() > 0;
             if urgency == Urgency::Ordinary {
                 state.patience.returned(now);
@@ -125,7 +125,9 @@ impl<T: Send + 'static> Shared<T> {
             match state.ledger.finished(urgency) {
                 Next::TakeQueued => (take_queued(state), false),
                 Next::Idle => {
-                    state.idle.push(Seat { cell: Arc::clone(cell), thread: thread::current() });
+                    state
+                        .idle
+                        .push(WorkerHandle { cell: Arc::clone(cell), thread: thread::current() });
                     (Step::Rest { may_expire: state.ledger.may_expire() }, false)
                 }
                 Next::Retire => (Step::End, state.retired()),
@@ -136,15 +138,15 @@ impl<T: Send + 'static> Shared<T> {
     }
 
     fn rest(&self, cell: &Arc<Cell<T>>, may_expire: bool) -> Step<T> {
-        // `None` also when the timeout is beyond what the clock can say.
+        // Also `None` if an `Instant` cannot represent the timeout.
         let deadline =
             if may_expire { Instant::now().checked_add(self.idle_timeout) } else { None };
         loop {
             if let Some(assignment) = cell.take() {
                 return Step::Run(assignment);
             }
-            // Parking may end early: a late `unpark` of the last assignment, or one that a task has
-            // left behind.
+            // Parking may end early, because of a late `unpark` for the last assignment, or one
+            // that a task has left behind.
             match deadline {
                 None => thread::park(),
                 Some(deadline) if sync::has_passed(deadline) => return self.expire(cell),
@@ -153,13 +155,13 @@ impl<T: Send + 'static> Shared<T> {
         }
     }
 
-    /// Nobody needed this worker in time. It may go, unless it has been claimed or is one of those
-    /// that stay.
+    /// Handles the idle timeout. The worker may end unless it was claimed or is one of those that
+    /// stay.
     fn expire(&self, cell: &Arc<Cell<T>>) -> Step<T> {
         let (step, is_last) = self.with_state(|state| {
-            // The oldest lies at the bottom and is the first to expire, so it is found at once.
-            let Some(position) = state.idle.iter().position(|seat| seat.is_of(cell)) else {
-                // Claimed: an assignment is on its way, and must not be missed.
+            // The oldest worker is at the bottom and expires first, so it is found at once.
+            let Some(position) = state.idle.iter().position(|worker| worker.has_cell(cell)) else {
+                // The worker is claimed: an assignment will arrive and must not be missed.
                 return (Step::Rest { may_expire: false }, false);
             };
             let Some(next) = state.ledger.idle_expired() else {
@@ -176,7 +178,7 @@ impl<T: Send + 'static> Shared<T> {
     }
 }
 
-/// The oldest task in the queue, which the ledger no longer counts.
+/// Takes the oldest queued task, which the ledger no longer counts.
 fn take_queued<T>(state: &mut State<T>) -> Step<T> {
     let task = state.queue.pop_front().map(|queued| queued.task);
     debug_assert!(task.is_some(), "the ledger counts the queue");

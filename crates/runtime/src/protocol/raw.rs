@@ -15,7 +15,9 @@ use crate::clock::{Clock, Pace};
 use crate::config::ServerConfig;
 use crate::execution::key::{ExecutionKey, Route};
 use crate::service::Site;
-use crate::service::tcp::{Asked, Borrowed, Closed, End, Io, Look, Mailbox, Protocol, TcpService};
+use crate::service::tcp::{
+    Asked, Borrowed, Closed, End, Io, Mailbox, Protocol, TcpService, WakeConnection,
+};
 use crate::transport::Peer;
 
 /// The state of a raw protocol on one connection.
@@ -186,7 +188,7 @@ impl Raw {
     pub(crate) fn call(
         &mut self,
         event: Event,
-        of: (&Peer, &dyn Fn() -> Weak<dyn Look>, usize),
+        of: (&Peer, &dyn Fn() -> Weak<dyn WakeConnection>, usize),
         asked: &mut Asked,
         buffers: &mut Buffers,
     ) -> usize {

@@ -1,9 +1,12 @@
-//! Every interleaving of who sends to a queue, receives from it, unblocks and closes it.
+//! Models of a queue under loom: every interleaving of send, receive, unblock and close.
 //!
-//! `RUSTFLAGS="--cfg loom" CARGO_PROFILE_RELEASE_DEBUG_ASSERTIONS=true CARGO_PROFILE_RELEASE_LTO=off cargo test -p filoplume-runtime --lib models --release`
+//! ```sh
+//! RUSTFLAGS="--cfg loom" CARGO_PROFILE_RELEASE_DEBUG_ASSERTIONS=true \
+//!     CARGO_PROFILE_RELEASE_LTO=off cargo test -p filoplume-runtime --lib models --release
+//! ```
 //!
-//! The queue is the real one. Its channels are made of loom's primitives, because crossbeam's are
-//! not: a wake-up that the queue could lose is a deadlock, which loom reports.
+//! The queue is the real one. Its channels are made of loom's primitives, because loom cannot see
+//! into crossbeam's. A wake-up that the queue loses is a deadlock, which loom reports.
 
 use super::{MessageQueue, RecvError, SendError};
 use crate::sync::thread;
@@ -15,7 +18,7 @@ fn explore(model: impl Fn() + Send + Sync + 'static) {
 }
 
 #[test]
-fn what_was_sent_is_received_though_the_queue_is_closed_meanwhile() {
+fn a_sent_message_is_received_though_the_queue_is_closed_meanwhile() {
     explore(|| {
         let queue = MessageQueue::new(1);
         let sender = thread::spawn({
@@ -79,7 +82,7 @@ fn closing_wakes_every_receiver() {
 }
 
 #[test]
-fn a_full_queue_gives_back_and_has_room_again() {
+fn a_full_queue_returns_the_message_and_has_room_later() {
     explore(|| {
         let queue = MessageQueue::new(1);
         let sender = thread::spawn({

@@ -1,4 +1,4 @@
-//! A socket that the engine has let go of: after a `101`, or at once.
+//! A socket that the engine has given up: after a `101`, or when the connection was accepted.
 
 use std::fmt;
 use std::io::{self, Read, Write};
@@ -9,23 +9,23 @@ use std::time::Duration;
 use crate::budget::streams::OpenStream;
 use crate::transport::Transport;
 
-/// A connection that a thread has for itself: reads and writes block. What the peer had sent
-/// already, behind its request for another protocol, comes first. Given by
+/// A connection that one thread owns: reads and writes block. Bytes that the peer sent behind its
+/// upgrade request are read first. It is given to the handlers of
 /// [`Response::upgrade`](crate::Response::upgrade), [`tcp::blocking`](crate::tcp::blocking) and
 /// [`tcp::Io::detach`](crate::tcp::Io::detach).
 ///
-/// A read waits for its peer, and a write for room, for
+/// A read or write waits for
 /// [`blocking_stream_timeout`](crate::ServerConfig::blocking_stream_timeout) at most, two minutes
-/// by default: a silent peer must not hold a thread for ever. After that it returns an error of the
-/// kind that the standard library's sockets return: `WouldBlock` on Unix, `TimedOut` on Windows.
-/// The connection stays usable; a handler that returns the error closes it.
+/// by default, because a silent peer must not hold a thread for ever. After that it returns the
+/// error that the standard library's sockets return: `WouldBlock` on Unix, `TimedOut` on Windows.
+/// The connection stays usable. A handler that returns the error closes it.
 ///
 /// ```
 /// use filoplume_runtime::{BlockingStream, Response};
 /// use std::io::{Read, Write};
 /// use std::time::Duration;
 ///
-/// /// Sends back what it is sent.
+/// /// Sends every byte back.
 /// fn echo(mut socket: BlockingStream) -> std::io::Result<()> {
 ///     socket.set_read_timeout(Some(Duration::from_secs(60)))?;
 ///     let mut bytes = [0; 1024];
@@ -45,7 +45,7 @@ use crate::transport::Transport;
 pub struct BlockingStream {
     transport: Transport,
     unread: Vec<u8>,
-    /// It is a connection of its client, and counts among the streams, as long as any handle lives.
+    /// The connection counts for its client and among the streams as long as any handle lives.
     open: Arc<OpenStream>,
 }
 
@@ -54,26 +54,26 @@ impl BlockingStream {
         Self { transport, unread, open: Arc::new(open) }
     }
 
-    /// Sets how long a read may wait, for all handles of the connection; `None` is for ever.
+    /// Sets how long a read may wait, for all handles of the connection. `None` means no timeout.
     ///
     /// # Errors
     ///
-    /// If the duration is zero or the system refuses.
+    /// If the duration is zero or the system refuses it.
     pub fn set_read_timeout(&self, timeout: Option<Duration>) -> io::Result<()> {
         self.transport.set_read_timeout(timeout)
     }
 
-    /// Sets how long a write may wait, for all handles of the connection; `None` is for ever.
+    /// Sets how long a write may wait, for all handles of the connection. `None` means no timeout.
     ///
     /// # Errors
     ///
-    /// If the duration is zero or the system refuses.
+    /// If the duration is zero or the system refuses it.
     pub fn set_write_timeout(&self, timeout: Option<Duration>) -> io::Result<()> {
         self.transport.set_write_timeout(timeout)
     }
 
     /// Returns a second handle, so that one thread can read while another writes. Bytes that were
-    /// read ahead stay with this one.
+    /// read ahead stay with this handle.
     ///
     /// # Errors
     ///
@@ -83,11 +83,11 @@ impl BlockingStream {
         Ok(Self { transport, unread: Vec::new(), open: Arc::clone(&self.open) })
     }
 
-    /// Ends the direction to the peer.
+    /// Closes the write direction.
     ///
     /// # Errors
     ///
-    /// If the peer is gone.
+    /// If the connection is broken.
     pub fn shutdown_write(&mut self) -> io::Result<()> {
         self.transport.shutdown(Shutdown::Write)
     }

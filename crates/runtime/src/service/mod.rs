@@ -1,4 +1,4 @@
-//! The contract between the engine and what runs on it: plan from the head, then call.
+//! The interface between the engine and the program: plan from the head, then call.
 
 pub(crate) mod blocking_stream;
 pub(crate) mod body;
@@ -21,7 +21,7 @@ use crate::service::refused::Refused;
 use crate::service::request::Request;
 use crate::service::response::Response;
 
-/// What answers requests.
+/// A handler of requests.
 ///
 /// Every `Fn(Request) -> impl Into<Response>` is a service. Frameworks implement the trait to
 /// decide from the head alone, before any content is read.
@@ -51,42 +51,42 @@ use crate::service::response::Response;
 /// }
 /// ```
 pub trait Service: Send + Sync + 'static {
-    /// Decides what becomes of a request whose head is complete and whose content was not read.
-    /// Runs on the event loop: it must not block. What it puts into the request's extensions is
-    /// there when [`call`](Self::call) gets it.
+    /// Decides how to handle a request from its head, before any content is read. Runs on the event
+    /// loop, so it must not block. Extensions that it adds to the request are available to
+    /// [`call`](Self::call).
     fn plan(&self, request: &mut Request) -> Plan {
         let _ = request;
         Plan::default()
     }
 
-    /// Returns whether [`plan`](Self::plan) has anything to say. A service without a plan of its
-    /// own, as every closure is, saves a call a request by saying `false`.
+    /// Returns whether [`plan`](Self::plan) is implemented. A service without a plan of its own,
+    /// such as a closure, returns `false` and saves one call per request.
     fn plans(&self) -> bool {
         true
     }
 
-    /// Returns what a route is called where people read it, such as `GET /users/{id}`: in
-    /// [`Metrics::routes`](crate::Metrics::routes). `None` by default; then its number is shown.
+    /// Returns the display name of a route, such as `GET /users/{id}`, for
+    /// [`Metrics::routes`](crate::Metrics::routes). With `None`, the default, the route's number is
+    /// shown.
     fn route_name(&self, route: u32) -> Option<String> {
         let _ = route;
         None
     }
 
-    /// Returns the configuration that the service wants to be served with. Called once, when the
-    /// server starts. A configuration that was given to the [builder](crate::ServerBuilder::config)
-    /// replaces it.
+    /// Returns the configuration to serve this service with. Called once, when the server starts. A
+    /// configuration that is given to the [builder](crate::ServerBuilder::config) replaces it.
     fn config(&self) -> Option<ServerConfig> {
         None
     }
 
-    /// Returns what the client is told in place of an empty `503`, if the engine refuses a request
-    /// because no thread or permit would be free in time, or no memory. The status and
-    /// `Retry-After` are the engine's, whatever the response says, and a body from a reader is left
-    /// out. `None` by default.
+    /// Returns the response to send in place of an empty `503` when the engine refuses a request
+    /// because no thread, permit or memory is available in time. The engine sets the status and
+    /// `Retry-After`, whatever the response contains. A body from a reader is dropped. `None` by
+    /// default.
     ///
-    /// Runs on the event loop, under overload, perhaps for every request: it must not block, and
-    /// should not compute. A panic is contained. Requests that are malformed or late are refused
-    /// without it.
+    /// Runs on the event loop, under overload, possibly for every request: it must not block and
+    /// should be cheap. A panic is contained. Malformed requests and requests that time out are
+    /// refused without it.
     ///
     /// ```
     /// use filoplume_runtime::{Refused, Request, Response, Service};
@@ -108,15 +108,16 @@ pub trait Service: Send + Sync + 'static {
         None
     }
 
-    /// Is told that a response was broken off because the reader of its body failed or ended early.
-    /// The status was sent before that, so the peer learns it from the connection, which is closed.
-    /// `route` is what it [is called](Self::route_name). Writes a warning to the log unless the
-    /// service has more to say.
+    /// Called when a response was cut short because the reader of its body failed or ended early.
+    /// The status was sent before that, so the peer notices only that the connection is closed.
+    /// `route` is the [name of the route](Self::route_name). The default writes a warning to the
+    /// log.
     fn body_failed(&self, route: Option<&str>, error: &io::Error) {
         warn_of_failed_body(route, error);
     }
 
-    /// Answers the request. May block for as long as it likes: nobody else waits for it.
+    /// Handles the request and returns its response. It may block for as long as it likes without
+    /// delaying other requests.
     fn call(&self, request: Request) -> Response;
 }
 
@@ -139,7 +140,7 @@ where
     }
 }
 
-/// A service over HTTP, and whether it plans.
+/// An HTTP service, with the result of [`Service::plans`].
 pub(crate) struct Site {
     pub(crate) service: Box<dyn Service>,
     pub(crate) plans: bool,
@@ -158,7 +159,7 @@ impl fmt::Debug for Site {
     }
 }
 
-/// What becomes of a request: how its content is taken, and where its handler runs.
+/// How a request is handled: how its content is read, and where its handler runs.
 ///
 /// ```
 /// use filoplume_runtime::{Plan, Request, Response};
@@ -185,20 +186,21 @@ pub struct Plan {
     pub(crate) is_vital: bool,
 }
 
-/// How the content of a request is taken.
+/// How the content of a request is read.
 #[derive(Debug, Default)]
 pub(crate) enum Content {
-    /// Collected if it is short; if it is long the handler starts when some of it is there.
+    /// A short content is collected. For a long one the handler starts when the first part is
+    /// there.
     #[default]
     Any,
     Buffered,
     Streamed,
-    /// Not at all: this is the answer.
+    /// The content is not read. This is the response.
     Refused(Box<Response>),
 }
 
 impl Plan {
-    /// The route of a request with this plan.
+    /// Returns the key under which the execution policy knows a request with this plan.
     #[inline(always)]
     pub(crate) fn route_of(&self, request: &Request) -> Route {
         let key = match self.route {
@@ -208,69 +210,71 @@ impl Plan {
         Route { key, execution: self.execution, is_vital: self.is_vital }
     }
 
-    /// Returns the plan that suits most: a short content is collected, a long one streamed, and
-    /// the engine learns whether the handler blocks.
+    /// Returns the default plan: a short content is collected, a long one is streamed, and the
+    /// engine measures whether the handler blocks.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Returns the plan not to read the content, and to answer with `response` at once.
+    /// Returns a plan that leaves the content unread and answers with `response` at once.
     pub fn refuse(response: Response) -> Self {
         Self { content: Content::Refused(Box::new(response)), ..Self::default() }
     }
 
-    /// Collects the content before the handler runs; one over the bound is answered `413`.
+    /// Collects the content before the handler runs. A content over the bound is answered with
+    /// `413`.
     pub fn buffered(mut self) -> Self {
         self.content = Content::Buffered;
         self
     }
 
-    /// Runs the handler at once, on a thread of the pool, and lets it read the content as it
+    /// Runs the handler at once on a thread of the pool. The handler reads the content as it
     /// arrives.
     pub fn streamed(mut self) -> Self {
         self.content = Content::Streamed;
         self
     }
 
-    /// Sets the longest content for this request instead of the server's bound.
+    /// Sets the longest content accepted for this request, instead of the server's bound.
     pub fn content_bytes_max(mut self, bytes: u64) -> Self {
         self.content_bytes_max = Some(bytes);
         self
     }
 
     /// Sets the longest content of this request that is collected before the handler runs, instead
-    /// of the [server's bound](crate::ServerConfig::buffered_content_bytes_max): for handlers that
-    /// want all of it. A slow peer holds no thread then.
+    /// of the [server's bound](crate::ServerConfig::buffered_content_bytes_max). Use it for
+    /// handlers that need the whole content: a slow peer then holds no thread.
     pub fn buffered_content_bytes_max(mut self, bytes: u64) -> Self {
         self.buffered_content_bytes_max = Some(bytes);
         self
     }
 
-    /// Runs the handler on the event loop whatever was learned. It still stalls nobody: a loop is
-    /// taken from a handler that does not return.
+    /// Runs the handler on the event loop, whatever the engine has measured. It still delays no
+    /// other connection for long: if the handler does not return, another thread takes over the
+    /// loop.
     pub fn inline(mut self) -> Self {
         self.execution = Execution::Inline;
         self
     }
 
-    /// Runs the handler on a thread of the pool whatever was learned.
+    /// Runs the handler on a thread of the pool, whatever the engine has measured.
     pub fn dispatched(mut self) -> Self {
         self.execution = Execution::Dispatched;
         self
     }
 
-    /// Names the route for which the engine learns, and which the call finds in [`Request::route`].
-    /// Without a number the engine goes by the path, where segments with a digit count as one,
-    /// which costs a little more.
+    /// Sets the number of the route. The engine keeps its measurements per route, and the call
+    /// finds the number in [`Request::route`]. Without a number the engine uses the path, in which
+    /// all segments with a digit count as equal. That costs a little more.
     pub fn route(mut self, number: u32) -> Self {
         self.route = Some(number);
         self
     }
 
-    /// Calls the handler when one of these permits is free, and gives it back when the handler has
-    /// returned. Requests wait in the line of their route without a thread, for
+    /// Calls the handler when one of these permits is free, and releases the permit when the
+    /// handler has returned. Requests wait in the queue of their route without a thread, for
     /// [`queue_timeout`](crate::ServerConfig::queue_timeout) at most. A request uses one kind of
-    /// permits: the last call counts.
+    /// permit: the last call counts.
     ///
     /// ```
     /// use filoplume_runtime::{Permits, Plan};
@@ -284,9 +288,10 @@ impl Plan {
         self
     }
 
-    /// Runs the handler even if other routes have all threads, for what must be answered then, such
-    /// as whether the server is alive. Eight threads are kept for such requests; more of them at
-    /// once are taken like others, and so is one that [uses](Self::uses) permits.
+    /// Runs the handler even if other routes use all threads. Use it for requests that must be
+    /// answered under overload, such as health checks. Eight threads are reserved for them. Further
+    /// ones at the same time are handled like other requests, and so are requests that
+    /// [use](Self::uses) permits.
     ///
     /// ```
     /// use filoplume_runtime::Plan;
@@ -300,7 +305,7 @@ impl Plan {
     }
 }
 
-/// What nobody has put anything into.
+/// Returns a shared empty map, for requests and responses without extensions.
 fn no_extensions() -> &'static Extensions {
     static NONE: OnceLock<Extensions> = OnceLock::new();
     NONE.get_or_init(Extensions::new)

@@ -1,16 +1,16 @@
-//! Panics that somebody else than the engine has caught.
+//! Panics that the program or a framework has caught.
 
 use std::cell::Cell;
 
 thread_local! {
-    /// Panics that were noted during the call that runs on this thread.
+    /// The number of panics that were noted during the call that runs on this thread.
     static CAUGHT: Cell<u64> = const { Cell::new(0) };
 }
 
-/// Has the engine count a panic that was caught within [`Service::call`](crate::Service::call), so
-/// that [`Metrics::panics`](crate::Metrics::panics) has it: for frameworks, which answer panics in
-/// their own way. Call it on the thread on which the service was called. What reaches the engine is
-/// counted anyway.
+/// Counts a panic that was caught within [`Service::call`](crate::Service::call) in
+/// [`Metrics::panics`](crate::Metrics::panics). It is for frameworks that turn panics into
+/// responses of their own. Call it on the thread on which the service was called. Panics that reach
+/// the engine are counted anyway.
 ///
 /// ```
 /// use filoplume_runtime::{Request, Response, note_caught_panic};
@@ -29,7 +29,7 @@ pub fn note_caught_panic() {
     CAUGHT.set(CAUGHT.get() + 1);
 }
 
-/// Returns how many panics were noted on this thread since the last time.
+/// Returns how many panics were noted on this thread since the last call.
 #[inline]
 pub(crate) fn take_caught() -> u64 {
     CAUGHT.replace(0)

@@ -1,4 +1,4 @@
-//! Requests that the engine answers itself, in the words of the service.
+//! Requests that the engine answers itself, with a response of the service.
 
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -10,8 +10,8 @@ use super::request::Request;
 use super::response::{Response, ResponseBody};
 use crate::budget::refusal::Refusal;
 
-/// Why the engine answers a request with `503` instead of calling the service. Given to
-/// [`Service::refused`].
+/// The reason why the engine answers a request with `503` instead of calling the service. It is
+/// given to [`Service::refused`].
 #[derive(Clone, Copy)]
 pub struct Refused<'a> {
     reason: Refusal,
@@ -31,28 +31,29 @@ impl<'a> Refused<'a> {
         self.reason
     }
 
-    /// Returns how long the client is asked to stay away, in whole seconds.
+    /// Returns after how long the client is asked to retry, in whole seconds.
     pub fn retry_after(&self) -> Duration {
         Duration::from_secs(self.retry_after)
     }
 
-    /// Returns which limit was reached and who has what is missing, as the log says it: not for
-    /// strangers. It is made when it is shown.
+    /// Returns which limit was reached and what uses it, as the log shows it. It is not meant for
+    /// clients. It is formatted when it is displayed.
     pub fn because(&self) -> &'a dyn fmt::Display {
         self.because
     }
 
-    /// Returns the response of the service, made a `503` without a reader. `None` if it has none,
-    /// or panics.
+    /// Returns the response of the service, as a `503` without a reader. Returns `None` if the
+    /// service has no response or panics.
     pub(crate) fn ask(&self, service: &dyn Service, request: &Request) -> Option<Response> {
         let response = catch_unwind(AssertUnwindSafe(|| service.refused(request, self)));
         let mut response = response.unwrap_or_else(|_| {
-            tracing::error!("what a service says of a refusal panicked");
+            tracing::error!("`Service::refused` panicked");
             note_caught_panic();
             None
         })?;
         if !matches!(response.body(), ResponseBody::Empty | ResponseBody::Bytes(_)) {
-            // It would be read on an event loop, or by a thread of which there is none.
+            // A reader would be read on an event loop, or by a thread of the pool, which has none
+            // left.
             *response.body_mut() = ResponseBody::Empty;
         }
         response.status(503);
@@ -60,12 +61,12 @@ impl<'a> Refused<'a> {
         Some(response)
     }
 
-    /// As [`ask`](Self::ask), with an empty response if there is no other.
+    /// As [`ask`](Self::ask), with an empty response if the service has none.
     pub(crate) fn response(&self, service: Option<&dyn Service>, request: &Request) -> Response {
         service.and_then(|service| self.ask(service, request)).unwrap_or_else(|| self.empty())
     }
 
-    /// Returns the response without words.
+    /// Returns the response without a body.
     pub(crate) fn empty(&self) -> Response {
         let mut response = Response::new(503);
         response.add_header("retry-after", self.retry_after.to_string()).expect("a valid header");

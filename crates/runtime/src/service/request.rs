@@ -1,4 +1,4 @@
-//! What a handler is asked.
+//! The request that a handler receives.
 
 use std::fmt;
 
@@ -6,7 +6,7 @@ use filoplume_http1::{Framing, Headers, RequestHead, Version};
 use http::{Extensions, Method};
 
 use crate::budget::permits::Permits;
-use crate::execution::routes::Called;
+use crate::execution::routes::RouteSource;
 use crate::service::body::Body;
 use crate::service::no_extensions;
 use crate::transport::Peer;
@@ -30,15 +30,15 @@ pub struct Request {
     head: RequestHead,
     body: Body,
     peer: Peer,
-    /// What the plan called the route.
+    /// The route number of the plan.
     route: Option<u32>,
-    /// What few requests have: together and boxed, because all requests are moved.
+    /// Fields that few requests use. They are boxed together, because all requests are moved.
     rare: Option<Box<Rare>>,
 }
 
 #[derive(Default)]
 struct Rare {
-    /// What the plan says that its handler uses.
+    /// The permits that the plan requires.
     permits: Option<Permits>,
     extensions: Extensions,
 }
@@ -58,7 +58,7 @@ impl Request {
         self.route = route;
     }
 
-    /// What must be free before its handler is called.
+    /// Returns the permits that must be free before the handler is called.
     #[inline]
     pub(crate) fn permits(&self) -> Option<&Permits> {
         self.rare.as_ref()?.permits.as_ref()
@@ -78,15 +78,16 @@ impl Request {
         self.head.method()
     }
 
-    /// Replaces the method, such as by that of an `X-HTTP-Method-Override`. The number that the
-    /// plan gave the [route](Self::route) is forgotten: what was planned was another request. How
-    /// the content ends, and whether the response has one, stays as the peer's method decides.
+    /// Replaces the method, for example with the value of `X-HTTP-Method-Override`. The number that
+    /// the plan gave to the [route](Self::route) is removed, because the plan was made for the old
+    /// method. How the content ends, and whether the response has a content, still depends on the
+    /// method that the peer sent.
     pub fn set_method(&mut self, method: Method) {
         self.head.set_method(method);
         self.route = None;
     }
 
-    /// Returns the target as it was sent (RFC 9112, 3.2).
+    /// Returns the target as it was sent (RFC 9112, section 3.2).
     pub fn target(&self) -> &str {
         self.head.target()
     }
@@ -96,7 +97,7 @@ impl Request {
         self.head.path()
     }
 
-    /// Returns what stands behind the `?`, still percent-encoded.
+    /// Returns the query without its `?`, still percent-encoded.
     pub fn query(&self) -> Option<&str> {
         self.head.query()
     }
@@ -110,7 +111,7 @@ impl Request {
             .map(|(_, value)| value)
     }
 
-    /// Returns the host and port that the peer asked for (RFC 9112, 3.3).
+    /// Returns the host and port of the request (RFC 9112, section 3.3).
     pub fn authority(&self) -> Option<&str> {
         self.head.authority()
     }
@@ -125,24 +126,25 @@ impl Request {
         self.head.headers()
     }
 
-    /// Returns the headers, to change them. How the content ends was decided before.
+    /// Returns the headers for changes. They do not change the framing of the content, which is
+    /// already decided.
     pub fn headers_mut(&mut self) -> &mut Headers {
         self.head.headers_mut()
     }
 
-    /// Returns the value of the first header of that name, whatever the case, if it is UTF-8.
+    /// Returns the value of the first header of that name if it is UTF-8. The case of the name is
+    /// ignored.
     pub fn header(&self, name: &str) -> Option<&str> {
         self.head.headers().get_str(name)
     }
 
-    /// Returns the protocol that the peer would like to change to (RFC 9110, 7.8).
+    /// Returns the protocol that the peer asks to upgrade to (RFC 9110, section 7.8).
     pub fn wants_upgrade(&self) -> Option<&str> {
         self.head.wants_upgrade()
     }
 
-    /// Returns the length of the content as the peer announced it: 0 if there is none, `None` if it
-    /// comes in chunks. Known before the content is read, as in
-    /// [`Service::plan`](crate::Service::plan).
+    /// Returns the announced length of the content: 0 if there is none, `None` if it is chunked. It
+    /// is known before the content is read, for example in [`Service::plan`](crate::Service::plan).
     pub fn content_length(&self) -> Option<u64> {
         match self.head.framing() {
             Framing::Empty => Some(0),
@@ -156,31 +158,31 @@ impl Request {
         &self.body
     }
 
-    /// Returns the content, to read it.
+    /// Returns the content for reading.
     pub fn body_mut(&mut self) -> &mut Body {
         &mut self.body
     }
 
-    /// Takes the whole request out, and leaves a `GET /` without headers and content behind.
+    /// Takes the whole request and leaves a `GET /` without headers and content in its place.
     pub fn take(&mut self) -> Self {
         let empty = Self::new(RequestHead::empty(), self.peer);
         std::mem::replace(self, empty)
     }
 
-    /// Returns the content and lets go of the rest.
+    /// Returns the content and drops the rest.
     pub fn into_body(self) -> Body {
         self.body
     }
 
-    /// Returns who sent the request: as the socket knows it, or as a proxy said in a [PROXY
-    /// header](crate::ServerBuilder::proxy_protocol).
+    /// Returns the sender of the request: the peer of the socket, or the client that a proxy named
+    /// in a [PROXY header](crate::ServerBuilder::proxy_protocol).
     pub fn peer(&self) -> Peer {
         self.peer
     }
 
-    /// Returns the number that the plan gave to the route: what a [`Service`](crate::Service) found
-    /// out in its plan and need not look for again in its call. It costs nothing, unlike something
-    /// in the [extensions](Self::extensions).
+    /// Returns the number that the plan gave to the route. With it a [`Service`](crate::Service)
+    /// need not look the route up again in its call. Unlike a value in the
+    /// [extensions](Self::extensions) it costs no allocation.
     ///
     /// ```
     /// use filoplume_runtime::{Plan, Request, Response, Service};
@@ -206,8 +208,7 @@ impl Request {
         self.route
     }
 
-    /// Returns what was put beside the request, by type. The first thing that is put there
-    /// allocates.
+    /// Returns values that are attached to the request, by type. The first insertion allocates.
     pub fn extensions(&self) -> &Extensions {
         match &self.rare {
             Some(rare) => &rare.extensions,
@@ -215,7 +216,7 @@ impl Request {
         }
     }
 
-    /// Returns what was put beside the request, to change it.
+    /// Returns the attached values for changes.
     pub fn extensions_mut(&mut self) -> &mut Extensions {
         &mut self.rare.get_or_insert_default().extensions
     }
@@ -239,7 +240,7 @@ impl TryFrom<Request> for http::Request<Body> {
 impl<B: Into<Body>> TryFrom<http::Request<B>> for Request {
     type Error = filoplume_http1::ParseError;
 
-    /// Fails if the target or the version is none that HTTP/1.1 can express.
+    /// Fails if HTTP/1.1 cannot express the target or the version.
     fn try_from(request: http::Request<B>) -> Result<Self, Self::Error> {
         let (parts, body) = request.into_parts();
         let version = Version::try_from(parts.version)?;
@@ -267,7 +268,7 @@ impl fmt::Debug for Request {
     }
 }
 
-impl Called for Request {
+impl RouteSource for Request {
     fn route(&self) -> Option<u32> {
         self.route()
     }

@@ -1,4 +1,4 @@
-//! What a handler answers.
+//! The response of a handler.
 
 use std::fmt;
 use std::io::Read;
@@ -17,7 +17,7 @@ static HTML: StaticField = StaticField::new("content-type: text/html; charset=ut
 static JSON: StaticField = StaticField::new("content-type: application/json\r\n");
 static OCTETS: StaticField = StaticField::new("content-type: application/octet-stream\r\n");
 
-/// An answer: a status, headers and a body.
+/// A response: a status, headers and a body.
 ///
 /// ```
 /// use filoplume_runtime::Response;
@@ -34,19 +34,19 @@ pub struct Response {
     body: ResponseBody,
     /// Boxed, because few responses have one and all are moved.
     upgrade: Option<Box<Upgrade>>,
-    /// `None` until someone puts something in.
+    /// `None` until something is inserted.
     extensions: Option<Box<Extensions>>,
 }
 
 /// What follows on a connection after a `101`.
 pub(crate) enum Upgrade {
-    /// A thread of the pool, which has the connection for itself.
+    /// A thread of the pool, which owns the connection.
     Thread(Box<dyn FnOnce(BlockingStream) + Send>),
     /// A raw protocol on the event loop.
     Protocol(Box<dyn Protocol>),
 }
 
-/// The body of a response: bytes, or a reader that the engine empties while it sends.
+/// The body of a response: bytes, or a reader that the engine reads while it sends.
 ///
 /// ```
 /// use filoplume_runtime::{Response, ResponseBody};
@@ -68,23 +68,23 @@ pub enum ResponseBody {
     Sized {
         /// Where the content comes from. It may block.
         reader: Box<dyn Read + Send>,
-        /// How many bytes are taken from it.
+        /// How many bytes are taken from the reader.
         length: u64,
     },
     /// Content of unknown length, sent in chunks. If the reader fails, the connection closes
-    /// without the last chunk, so that the peer can tell.
+    /// without the last chunk, so that the peer notices.
     Unsized(Box<dyn Read + Send>),
 }
 
 impl Response {
-    /// Returns an empty response with a status code. A number that is no status code becomes `500`.
+    /// Returns an empty response with a status code. An invalid status code becomes `500`.
     pub fn new(status: u16) -> Self {
         let mut response = Self::default();
         response.status(status);
         response
     }
 
-    /// Sets the status. A number that is no status code becomes `500`.
+    /// Sets the status. An invalid status code becomes `500`.
     pub fn status(&mut self, status: u16) -> &mut Self {
         self.status = StatusCode::from_u16(status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
         self
@@ -95,14 +95,14 @@ impl Response {
         self.status
     }
 
-    /// Adds a header, beside others of the same name.
+    /// Adds a header, and keeps others of the same name.
     ///
-    /// Framing is the engine's: `Content-Length`, `Transfer-Encoding` and `Connection` are not sent
-    /// as given, except that `Connection: close` closes.
+    /// The engine decides on the framing. `Content-Length`, `Transfer-Encoding` and `Connection`
+    /// are not sent as given, except that `Connection: close` closes the connection.
     ///
     /// # Errors
     ///
-    /// If the name is no token or the value has a control character, such as a line end.
+    /// If the name is not a token or the value has a control character, such as a line end.
     pub fn add_header(
         &mut self,
         name: &str,
@@ -112,7 +112,7 @@ impl Response {
         Ok(self)
     }
 
-    /// Sets a header in place of all others of the same name.
+    /// Sets a header, and removes all others of the same name.
     ///
     /// # Errors
     ///
@@ -131,27 +131,28 @@ impl Response {
         &self.headers
     }
 
-    /// Returns the headers, to change them.
+    /// Returns the headers for changes.
     pub fn headers_mut(&mut self) -> &mut Headers {
         &mut self.headers
     }
 
-    /// Answers with plain text in UTF-8.
+    /// Sets the body to plain text in UTF-8.
     pub fn send_text(&mut self, text: impl Into<Bytes>) -> &mut Self {
         self.send(&TEXT, text)
     }
 
-    /// Answers with HTML in UTF-8.
+    /// Sets the body to HTML in UTF-8.
     pub fn send_html(&mut self, html: impl Into<Bytes>) -> &mut Self {
         self.send(&HTML, html)
     }
 
-    /// Answers with JSON that is text already.
+    /// Sets the body to JSON text.
     pub fn send_json(&mut self, json: impl Into<Bytes>) -> &mut Self {
         self.send(&JSON, json)
     }
 
-    /// Answers with bytes. Their type is `application/octet-stream` unless a header says otherwise.
+    /// Sets the body to bytes. Their type is `application/octet-stream` unless a header says
+    /// otherwise.
     pub fn send_bytes(&mut self, bytes: impl Into<Bytes>) -> &mut Self {
         if !self.headers.contains("content-type") {
             self.headers.insert_static(&OCTETS);
@@ -160,21 +161,21 @@ impl Response {
         self
     }
 
-    /// Answers with `length` bytes of a reader.
+    /// Sets the body to `length` bytes of a reader.
     pub fn send_reader(&mut self, reader: impl Read + Send + 'static, length: u64) -> &mut Self {
         self.body = ResponseBody::Sized { reader: Box::new(reader), length };
         self
     }
 
-    /// Answers with all that a reader gives, in chunks.
+    /// Sets the body to everything that a reader returns, sent in chunks.
     pub fn send_stream(&mut self, reader: impl Read + Send + 'static) -> &mut Self {
         self.body = ResponseBody::Unsized(Box::new(reader));
         self
     }
 
-    /// Returns a `101` after which `handler` has the connection for itself, on a thread of the
-    /// pool. The headers that the protocol wants, such as `Upgrade`, are up to the caller.
-    /// [`upgrade_to`](Self::upgrade_to) needs no thread for each connection.
+    /// Returns a `101` after which `handler` owns the connection, on a thread of the pool. The
+    /// caller sets the headers of the protocol, such as `Upgrade`. [`upgrade_to`](Self::upgrade_to)
+    /// needs no thread per connection.
     ///
     /// ```
     /// use filoplume_runtime::Response;
@@ -190,16 +191,16 @@ impl Response {
         Self::upgraded_by(Upgrade::Thread(Box::new(handler)))
     }
 
-    /// Returns a `101` after which the connection speaks `protocol`, on the event loop: a
-    /// connection that is silent needs no thread. Its events are [`tcp::Protocol`](Protocol)'s,
-    /// beginning with [`open`](Protocol::open). The headers that the protocol wants, such as
-    /// `Upgrade`, are up to the caller.
+    /// Returns a `101` after which the connection speaks `protocol` on the event loop. A silent
+    /// connection needs no thread. The protocol receives the events of [`tcp::Protocol`](Protocol),
+    /// beginning with [`open`](Protocol::open). The caller sets the headers of the protocol, such
+    /// as `Upgrade`.
     ///
     /// ```
     /// use filoplume_runtime::Response;
     /// use filoplume_runtime::tcp::{Io, Protocol};
     ///
-    /// /// Sends back what it is sent.
+    /// /// Sends every byte back.
     /// struct Echo;
     ///
     /// impl Protocol for Echo {
@@ -231,13 +232,13 @@ impl Response {
         &self.body
     }
 
-    /// Returns the body, to change it.
+    /// Returns the body for changes.
     pub fn body_mut(&mut self) -> &mut ResponseBody {
         &mut self.body
     }
 
-    /// Returns what was put beside the response, by type. It is not sent: it is for those in this
-    /// process who pass the response on, such as middleware.
+    /// Returns values that are attached to the response, by type. They are not sent: they are for
+    /// code of this process that passes the response on, such as middleware.
     pub fn extensions(&self) -> &Extensions {
         match &self.extensions {
             Some(extensions) => extensions,
@@ -245,7 +246,7 @@ impl Response {
         }
     }
 
-    /// Returns what was put beside the response, to change it.
+    /// Returns the attached values for changes.
     pub fn extensions_mut(&mut self) -> &mut Extensions {
         self.extensions.get_or_insert_default()
     }
@@ -253,7 +254,7 @@ impl Response {
     #[inline]
     fn send(&mut self, content_type: &'static StaticField, content: impl Into<Bytes>) -> &mut Self {
         self.headers.insert_static(content_type);
-        // As a rule there was none before, and then a comparison is all that it takes to free it.
+        // There is usually no earlier body, and then freeing it costs one comparison.
         if let ResponseBody::Bytes(before) =
             mem::replace(&mut self.body, ResponseBody::Bytes(content.into()))
         {
@@ -262,8 +263,8 @@ impl Response {
         self
     }
 
-    /// The parts of a response that is all there and short: nothing to stream, nothing to take
-    /// over.
+    /// Returns the parts of a response that is complete and short: nothing to stream and no
+    /// upgrade.
     #[inline]
     pub(crate) fn as_plain(&self, bytes_max: usize) -> Option<(StatusCode, &Headers, &[u8])> {
         let content: &[u8] = match &self.body {

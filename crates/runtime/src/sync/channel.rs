@@ -1,7 +1,7 @@
-//! The part of `crossbeam-channel` that the queue uses, made of loom's primitives.
+//! The part of `crossbeam-channel` that the queue uses, built on loom's primitives.
 //!
-//! What it does is what crossbeam's documentation promises and no more, so a model walks through
-//! what the queue makes of it.
+//! It does what crossbeam's documentation promises and no more, so that a model explores how the
+//! queue uses it.
 
 use std::collections::VecDeque;
 use std::time::Instant;
@@ -10,14 +10,14 @@ use super::{Arc, Condvar, Mutex};
 
 pub(crate) use crossbeam_channel::{TryRecvError, TrySendError};
 
-/// A channel that takes `capacity` messages.
+/// Returns a channel with room for `capacity` messages.
 pub(crate) fn bounded<T>(capacity: usize) -> (Sender<T>, Receiver<T>) {
     let state = State { messages: VecDeque::new(), is_connected: true, observers: Vec::new() };
     let channel = Arc::new(Channel { capacity, state: Mutex::new(state) });
     (Sender(Arc::clone(&channel)), Receiver(channel))
 }
 
-/// A channel that takes any number of messages.
+/// Returns a channel without a bound.
 pub(crate) fn unbounded<T>() -> (Sender<T>, Receiver<T>) {
     bounded(usize::MAX)
 }
@@ -29,20 +29,20 @@ struct Channel<T> {
 
 struct State<T> {
     messages: VecDeque<T>,
-    /// Whether the sender, of which there is one, is still there.
+    /// Whether the only sender still exists.
     is_connected: bool,
-    /// Threads that wait for several channels.
+    /// Threads that wait in a `Select`.
     observers: Vec<Arc<Observer>>,
 }
 
-/// A thread that waits.
+/// A waiting thread.
 struct Observer {
     is_told: Mutex<bool>,
     told: Condvar,
 }
 
 impl<T> State<T> {
-    fn tell(&mut self) {
+    fn notify(&mut self) {
         for observer in self.observers.drain(..) {
             *observer.is_told.lock() = true;
             observer.told.notify_all();
@@ -59,7 +59,7 @@ impl<T> Sender<T> {
             return Err(TrySendError::Full(message));
         }
         state.messages.push_back(message);
-        state.tell();
+        state.notify();
         Ok(())
     }
 
@@ -72,7 +72,7 @@ impl<T> Drop for Sender<T> {
     fn drop(&mut self) {
         let mut state = self.0.state.lock();
         state.is_connected = false;
-        state.tell();
+        state.notify();
     }
 }
 
@@ -100,7 +100,8 @@ impl<T> Receiver<T> {
         self.len() >= self.0.capacity
     }
 
-    /// Whether there is something to be received, be it the end. If not, `observer` is told of it.
+    /// Returns whether a receive would return at once, with a message or because of the end.
+    /// Otherwise registers `observer`.
     fn is_ready_or_observed(&self, observer: &Arc<Observer>) -> bool {
         let mut state = self.0.state.lock();
         let is_ready = !state.messages.is_empty() || !state.is_connected;
@@ -111,23 +112,23 @@ impl<T> Receiver<T> {
     }
 }
 
-/// Waits until one of several channels has something to be received.
+/// Waits until one of several channels is ready.
 pub(crate) struct Select<'a> {
-    looks: Vec<Box<dyn Fn(&Arc<Observer>) -> bool + 'a>>,
+    checks: Vec<Box<dyn Fn(&Arc<Observer>) -> bool + 'a>>,
 }
 
 impl<'a> Select<'a> {
     pub(crate) fn new() -> Self {
-        Self { looks: Vec::new() }
+        Self { checks: Vec::new() }
     }
 
     pub(crate) fn recv<T>(&mut self, receiver: &'a Receiver<T>) {
-        self.looks.push(Box::new(|observer| receiver.is_ready_or_observed(observer)));
+        self.checks.push(Box::new(|observer| receiver.is_ready_or_observed(observer)));
     }
 
     pub(crate) fn ready(&mut self) -> usize {
         let observer = Arc::new(Observer { is_told: Mutex::new(false), told: Condvar::new() });
-        if let Some(ready) = self.looks.iter().position(|look| look(&observer)) {
+        if let Some(ready) = self.checks.iter().position(|check| check(&observer)) {
             return ready;
         }
         let mut is_told = observer.is_told.lock();
@@ -137,8 +138,7 @@ impl<'a> Select<'a> {
         0
     }
 
-    /// A deadline is never reached: a message that nobody tells of is a deadlock then, which loom
-    /// reports.
+    /// The deadline never passes. A missing notification becomes a deadlock, which loom reports.
     pub(crate) fn ready_deadline(
         &mut self,
         _deadline: Instant,

@@ -1,10 +1,12 @@
-//! The socket below a connection: TCP or Unix, non-blocking with a poller or blocking with a lease.
+//! The socket of a connection: TCP or Unix. It is non-blocking under a poller and blocking on a
+//! lease.
 //!
-//! A session above the socket, such as TLS, would be a variant of `Socket`. What the worker asks of
-//! it beyond reads and writes is here already: [`has_more`](Transport::has_more),
-//! [`settle`](Transport::settle), [`farewell`](Transport::farewell) and
-//! [`abandon`](Transport::abandon). Its handshake belongs into `read` and `write`. A write that
-//! returns an error has sent nothing: it is tried again with the same bytes.
+//! A session above the socket, such as TLS, would be a variant of `Socket`. The methods that the
+//! worker would need for it beside reads and writes already exist:
+//! [`has_more`](Transport::has_more), [`settle`](Transport::settle),
+//! [`farewell`](Transport::farewell) and [`abandon`](Transport::abandon). Its handshake belongs in
+//! `read` and `write`. A write that returns an error has sent nothing and is retried with the same
+//! bytes.
 
 use std::fmt;
 use std::io::{self, IoSlice, IoSliceMut, Read, Write};
@@ -31,7 +33,8 @@ use crate::faults::{Call, Plan, Watched};
 #[derive(Debug)]
 pub(crate) struct Transport {
     socket: Socket,
-    /// Whether the peer must not take the end of the connection for that of a content.
+    /// Whether dropping the socket resets the connection, so that the peer does not take its end
+    /// for the end of a content.
     resets: bool,
     #[cfg(all(test, target_os = "linux"))]
     faults: Option<Box<Faulty>>,
@@ -44,7 +47,7 @@ enum Socket {
     Unix(UnixStream),
 }
 
-/// Who is at the other end of a connection.
+/// The peer of a connection.
 ///
 /// ```
 /// use filoplume_runtime::Peer;
@@ -72,7 +75,7 @@ impl fmt::Display for Peer {
     }
 }
 
-/// Calls `$body` with the concrete socket in `$socket`.
+/// Evaluates `$body` with the concrete socket in `$socket`.
 macro_rules! each {
     ($transport:expr, $socket:ident => $body:expr) => {
         match $transport {
@@ -180,64 +183,64 @@ impl Transport {
         each!(&mut self.socket, socket => registry.deregister(socket))
     }
 
-    /// Ends the direction to the peer: it reads to the end of what was written, then sees the end.
+    /// Shuts a direction down. After a shutdown of the write direction the peer reads what was
+    /// written, then the end.
     pub(crate) fn shutdown(&mut self, direction: Shutdown) -> io::Result<()> {
         #[cfg(all(test, target_os = "linux"))]
         self.before(Call::Shutdown, 0)?;
         each!(&self.socket, socket => socket.shutdown(direction))
     }
 
-    /// Whether a read may bring something that the poller does not tell of, because it was received
-    /// with what was read before. A plain socket keeps nothing.
+    /// Returns whether a read may return data of which the poller does not report, because it was
+    /// received together with earlier data. A plain socket buffers nothing.
     #[inline]
     #[expect(
         clippy::unused_self,
-        reason = "a session above the socket would have an answer of its own"
+        reason = "a session above the socket would return a value of its own"
     )]
     pub(crate) const fn has_more(&self) -> bool {
         false
     }
 
-    /// Sends what the transport has to say of its own, before its connection waits. Returns whether
-    /// the socket did not take all of it. A plain socket says nothing.
+    /// Sends the transport's own data before the connection waits. Returns whether the socket did
+    /// not take all of it. A plain socket has none.
     #[inline]
     #[expect(
         clippy::unused_self,
-        reason = "a session above the socket would have an answer of its own"
+        reason = "a session above the socket would return a value of its own"
     )]
     pub(crate) const fn settle(&mut self) -> bool {
         false
     }
 
-    /// Says to the peer that this is the end. Returns as [`settle`](Self::settle). The end of a
-    /// plain socket is its close.
+    /// Tells the peer that the connection ends. Returns the same as [`settle`](Self::settle). A
+    /// plain socket ends with its close.
     #[inline]
     #[expect(
         clippy::unused_self,
-        reason = "a session above the socket would have an answer of its own"
+        reason = "a session above the socket would return a value of its own"
     )]
     pub(crate) const fn farewell(&mut self) -> bool {
         false
     }
 
-    /// Gives up what [`settle`](Self::settle) could not send. Returns whether that was anything.
+    /// Drops the data that [`settle`](Self::settle) could not send. Returns whether there was any.
     #[inline]
     #[expect(
         clippy::unused_self,
-        reason = "a session above the socket would have an answer of its own"
+        reason = "a session above the socket would return a value of its own"
     )]
     pub(crate) const fn abandon(&mut self) -> bool {
         false
     }
 
-    /// Sets whether the connection ends with a reset, if it ends now. That says that half of a
-    /// content is not the whole, where neither a length nor a last chunk does (RFC 9112, 6.3 and
-    /// 8).
+    /// Sets whether dropping the connection resets it. A reset tells the peer that a content is
+    /// incomplete if neither a length nor a last chunk does (RFC 9112, sections 6.3 and 8).
     pub(crate) fn set_resets(&mut self, resets: bool) {
         self.resets = resets;
     }
 
-    /// Lets reads and writes wait for the peer, `timeout` at most. `None`: until the peer moves.
+    /// Makes the socket blocking, with `timeout` for reads and writes. `None` means no timeout.
     pub(crate) fn set_blocking(&self, timeout: impl Into<Option<Duration>>) -> io::Result<()> {
         let timeout = timeout.into();
         each!(&self.socket, socket => {
@@ -252,29 +255,31 @@ impl Transport {
         each!(&self.socket, socket => SockRef::from(socket).set_nonblocking(true))
     }
 
-    /// Sets how long each read may wait. `None`: until the peer moves.
+    /// Sets how long each read may wait. `None` means no timeout.
     pub(crate) fn set_read_timeout(&self, timeout: Option<Duration>) -> io::Result<()> {
         each!(&self.socket, socket => SockRef::from(socket).set_read_timeout(timeout))
     }
 
-    /// Sets how long each write may wait. `None`: until the peer moves.
+    /// Sets how long each write may wait. `None` means no timeout.
     pub(crate) fn set_write_timeout(&self, timeout: Option<Duration>) -> io::Result<()> {
         each!(&self.socket, socket => SockRef::from(socket).set_write_timeout(timeout))
     }
 
-    /// Whether bytes of the peer lie in the socket.
+    /// Returns whether the socket has received bytes that are not yet read.
     pub(crate) fn has_unread(&self) -> bool {
         let mut byte = [MaybeUninit::uninit()];
-        each!(&self.socket, socket => SockRef::from(socket).peek(&mut byte).is_ok_and(|peeked| peeked > 0))
+        each!(&self.socket, socket => {
+            SockRef::from(socket).peek(&mut byte).is_ok_and(|peeked| peeked > 0)
+        })
     }
 
     /// Opens a second handle, for a thread that reads while another one writes. Only the transport
-    /// may do that: one that keeps a session above its socket has to share the session as well.
+    /// may do that, because a session above the socket has to be shared as well.
     pub(crate) fn second_handle(&self) -> io::Result<Self> {
         let clone = |socket: SockRef<'_>| socket.try_clone();
         #[cfg_attr(
             not(all(test, target_os = "linux")),
-            expect(unused_mut, reason = "only tests let it fail")
+            expect(unused_mut, reason = "only tests make it fail")
         )]
         let mut handle = match &self.socket {
             Socket::Tcp(socket) => Self::tcp(TcpStream::from_std(clone(socket.into())?.into())),
@@ -292,7 +297,7 @@ impl Transport {
 impl Drop for Transport {
     fn drop(&mut self) {
         if self.resets {
-            // If it fails the connection is gone already.
+            // If this fails, the connection is already closed.
             each!(&self.socket, socket => {
                 let _ = SockRef::from(socket).set_linger(Some(Duration::ZERO));
             });
@@ -300,7 +305,7 @@ impl Drop for Transport {
     }
 }
 
-/// A socket whose calls fail as planned.
+/// Makes calls fail according to a plan.
 #[cfg(all(test, target_os = "linux"))]
 #[derive(Debug)]
 struct Faulty {
@@ -310,7 +315,7 @@ struct Faulty {
 
 #[cfg(all(test, target_os = "linux"))]
 impl Transport {
-    /// Lets calls fail from now on.
+    /// Makes calls fail from now on.
     pub(crate) fn fail_as(&mut self, plan: &Arc<Plan>) {
         self.faults =
             Some(Box::new(Faulty { plan: Arc::clone(plan), watched: Watched::default() }));
@@ -332,15 +337,16 @@ impl Transport {
     }
 }
 
-/// Reads without the C library between: it would make each call a point where the thread can be
-/// cancelled, which was about a hundred instructions a request.
+/// Reads without the C library, in which each call is a cancellation point of the thread. That cost
+/// about a hundred instructions per request.
 #[cfg(target_os = "linux")]
 #[inline]
 fn receive(socket: impl AsFd, buffer: &mut [u8]) -> io::Result<usize> {
     Ok(rustix::net::recv(socket, buffer, RecvFlags::empty())?.0)
 }
 
-/// Writes as [`receive`] reads. A peer that is gone is an error, not a signal.
+/// Writes like [`receive`] reads. A write to a closed connection returns an error and raises no
+/// signal.
 #[cfg(target_os = "linux")]
 #[inline]
 fn send(socket: impl AsFd, bytes: &[u8]) -> io::Result<usize> {
@@ -357,15 +363,15 @@ fn send(mut socket: impl Write, bytes: &[u8]) -> io::Result<usize> {
     socket.write(bytes)
 }
 
-/// Whether an error of a read or write says "not now". Windows says of a wait that was long enough
-/// that it timed out; elsewhere that is the end of a connection whose peer has not been heard of
-/// for long.
+/// Returns whether an error of a read or write means that the call would block. Windows reports a
+/// timeout when a read or write with a timeout has waited long enough. Elsewhere a timeout is the
+/// end of a connection whose peer has not answered for long.
 pub(crate) fn is_would_block(error: &io::Error) -> bool {
     error.kind() == io::ErrorKind::WouldBlock
         || (cfg!(windows) && error.kind() == io::ErrorKind::TimedOut)
 }
 
-/// Whether an error of the socket says that the peer has gone away.
+/// Returns whether an error of the socket means that the peer is gone.
 pub(crate) fn is_gone(error: &io::Error) -> bool {
     matches!(
         error.kind(),

@@ -1,42 +1,43 @@
-//! How many requests of one route may wait for a seat: as many as will be served in time.
+//! How many requests of one route may wait for a seat: as many as can be served in time.
 //!
-//! A bound by number refuses what could be served in 40 ms, or keeps clients waiting for minutes:
-//! it depends on how fast the route is. So the bound is a time, and the route's own rate over the
-//! last seconds makes a number of it. Nothing is refused before the rate is known; what waits for
-//! too long meanwhile is answered by [`Seats::expired`](super::Seats::expired).
+//! A bound by number would refuse requests that could be served in 40 ms, or keep clients waiting
+//! for minutes, because the right number depends on how fast the route is. So the bound is a time,
+//! and the route's own rate over the last seconds turns it into a number. Nothing is refused before
+//! the rate is known. Until then, requests that wait for too long are answered by
+//! [`Seats::expired`](super::Seats::expired).
 //!
-//! If more comes than can be served for longer, the longest wait makes nobody faster: it only makes
-//! everybody wait as long. So it is halved with each [`STEP`] in which something was refused, down
-//! to one round of the seats, which keeps them all busy. It comes back as fast when nothing is
-//! refused any more. CoDel was the other candidate: it also shortens the line of a crowd that could
-//! all be served within the bound. Nanoseconds in, decisions out: no clock and no lock.
+//! During a lasting overload a long wait serves no client faster; it only makes all clients wait.
+//! So the wait is halved after each step in which a request was refused, down to one round of
+//! the seats, which keeps them all busy. It doubles again after each step without a refusal. CoDel
+//! was the alternative, but it also shortens the queue of a burst that could be served completely
+//! within the bound. This module gets nanoseconds and returns decisions: it has no clock and no
+//! lock.
 
-/// The rate is that of so many steps.
+/// The rate is measured over this many steps.
 const STEPS: usize = 8;
 
-/// The longest wait is never shorter than this while requests are refused, in nanoseconds: threads
-/// that come back in bursts find something to do.
+/// The minimum of the shortened wait in nanoseconds. Threads that become free in bursts then still
+/// find requests.
 const WAIT_MIN: u64 = 20_000_000;
 
-/// What is known of a route for which nobody asks is forgotten after so many times the longest
-/// wait.
+/// The measurements of a route without requests are dropped after this many times the maximum wait.
 const KNOWN_FOR: u64 = 8;
 
-/// A rate is believed after two steps if it is of so many requests.
+/// After two steps a rate is used if it is based on this many requests.
 const MANY: u64 = 64;
 
-/// What is known about the requests of a route that wait.
+/// The measurements of the waiting requests of one route.
 #[derive(Clone, Debug)]
 pub(super) struct Backlog {
-    /// The longest time that a request may wait.
+    /// The maximum time that a request may wait.
     wait_max: u64,
-    /// The same while there is more than can be served.
+    /// The maximum wait during an overload.
     wait: u64,
-    /// Since when the route has had all its seats.
+    /// The start of the measurement: since then the route has used all its seats.
     since: Option<u64>,
-    /// The step at hand, counted from `since`.
+    /// The current step, counted from `since`.
     step: u64,
-    /// Requests that left the line for a seat, by step.
+    /// The requests that left the queue for a seat, by step.
     served: [u64; STEPS],
     has_refused: bool,
     /// When a request last asked to wait.
@@ -45,7 +46,7 @@ pub(super) struct Backlog {
 
 impl Backlog {
     pub(super) const fn new(wait_max: u64) -> Self {
-        // No step is of no time.
+        // A step must not have a length of zero.
         let wait_max = if wait_max < STEPS as u64 { STEPS as u64 } else { wait_max };
         Self {
             wait_max,
@@ -58,15 +59,15 @@ impl Backlog {
         }
     }
 
-    /// The route has a seat to spare, or all that waited have one: what was known is of another
-    /// time.
+    /// Drops the measurements, because the route has a seat to spare or no request waits any more.
     pub(super) fn reset(&mut self) {
         if self.since.is_some() {
             *self = Self::new(self.wait_max);
         }
     }
 
-    /// Whether one more request may wait behind `waiting` others of a route that has `seats` seats.
+    /// Returns whether one more request may wait behind `waiting` others of a route with `seats`
+    /// seats.
     pub(super) fn may_wait(&mut self, now: u64, waiting: usize, seats: usize) -> bool {
         if waiting == 0
             && now.saturating_sub(self.asked_at) > self.wait_max.saturating_mul(KNOWN_FOR)
@@ -74,19 +75,19 @@ impl Backlog {
             self.reset();
         }
         self.asked_at = now;
-        self.go_on(now);
+        self.advance(now);
         let may = self.waiting_max(now, seats).is_none_or(|most| (waiting as u64) < most);
         self.has_refused |= !may;
         may
     }
 
-    /// A request has left the line for a seat.
+    /// Records that a request left the queue for a seat.
     pub(super) fn served(&mut self, now: u64) {
-        self.go_on(now);
+        self.advance(now);
         self.served[self.place()] += 1;
     }
 
-    /// How long a request would wait behind `waiting` others, if that is known.
+    /// Returns how long a request would wait behind `waiting` others, if that is known.
     pub(super) fn wait_for(&self, now: u64, waiting: usize) -> Option<u64> {
         let (served, time) = self.rate(now)?;
         time.saturating_mul((waiting as u64).saturating_add(1)).checked_div(served)
@@ -98,12 +99,12 @@ impl Backlog {
         Some(within(self.wait).max(seats as u64).min(within(self.wait_max)))
     }
 
-    /// How many were served in how much time, if that says anything.
+    /// Returns how many requests were served in how much time, if there is enough data.
     fn rate(&self, now: u64) -> Option<(u64, u64)> {
         let age = now.saturating_sub(self.since?);
         let served = self.served.iter().sum();
         if age >= self.wait_max {
-            // The step at hand is not over.
+            // The current step is not complete.
             return Some((served, self.wait_max - self.step_len() + age % self.step_len()));
         }
         (served >= MANY && age >= 2 * self.step_len()).then_some((served, age))
@@ -117,8 +118,8 @@ impl Backlog {
         usize::try_from(self.step % STEPS as u64).unwrap_or(0)
     }
 
-    /// Ends the steps that are over.
-    fn go_on(&mut self, now: u64) {
+    /// Ends the completed steps.
+    fn advance(&mut self, now: u64) {
         let since = *self.since.get_or_insert(now);
         let step = now.saturating_sub(since) / self.step_len();
         for _ in self.step..step.min(self.step.saturating_add(STEPS as u64)) {
@@ -143,9 +144,9 @@ mod tests {
     const MS: u64 = 1_000_000;
     const WAIT_MAX: u64 = 2_000 * MS;
 
-    /// A route whose requests arrive and are served at these rates per second. Returns the backlog,
-    /// how many wait at the end, how many were refused, and the longest wait of those that were
-    /// taken in the last second.
+    /// Simulates a route whose requests arrive and are served at these rates per second. Returns
+    /// the backlog, the number of waiting requests at the end, the number of refused ones, and the
+    /// longest wait of the requests that were accepted in the last second.
     fn run(ms: u64, arrivals: u64, served: u64, seats: usize) -> (Backlog, usize, u64, u64) {
         let mut backlog = Backlog::new(WAIT_MAX);
         let (mut line, mut refused, mut longest) = (std::collections::VecDeque::new(), 0, 0);
@@ -181,9 +182,9 @@ mod tests {
     }
 
     #[test]
-    fn a_crowd_that_is_served_in_time_is_not_refused() {
+    fn a_burst_that_is_served_in_time_is_not_refused() {
         let mut backlog = Backlog::new(WAIT_MAX);
-        // 10,000 clients that come back as soon as they are served, 25,000 a second.
+        // 10,000 clients that send again as soon as they are served, 25,000 requests per second.
         for request in 0..200_000_u64 {
             let now = request * 40_000;
             backlog.served(now);
@@ -192,9 +193,9 @@ mod tests {
     }
 
     #[test]
-    fn what_would_wait_for_too_long_is_refused() {
+    fn a_request_that_would_wait_for_too_long_is_refused() {
         let (backlog, waiting, refused, _) = run(4_000, 1_100, 1_000, 10);
-        assert!(waiting <= 2_000, "{waiting} wait where 1,000 are served in a second");
+        assert!(waiting <= 2_000, "{waiting} wait although 1,000 are served per second");
         assert!(refused < 400, "{refused}");
         assert!(backlog.wait_for(4_000 * MS, waiting).is_some_and(|wait| wait <= WAIT_MAX));
     }
@@ -204,31 +205,34 @@ mod tests {
         for times in [3, 10] {
             let (_, waiting, _, longest) = run(10_000, times * 1_000, 1_000, 10);
             assert!((10..=25).contains(&waiting), "{waiting}");
-            assert!(longest <= 26 * MS, "{longest} ns where 10 seats are given in 10 ms");
+            assert!(longest <= 26 * MS, "{longest} ns although 10 seats become free in 10 ms");
         }
     }
 
     #[test]
-    fn a_route_that_hangs_takes_no_more_once_that_is_known() {
+    fn a_route_that_hangs_accepts_no_more_once_its_rate_is_known() {
         let mut backlog = Backlog::new(WAIT_MAX);
         assert!(backlog.may_wait(0, 0, 455));
         assert!(backlog.may_wait(1_999 * MS, 10, 455));
         assert!(!backlog.may_wait(2_000 * MS, 0, 455));
         backlog.reset();
-        assert!(backlog.may_wait(2_001 * MS, 0, 455), "it has come back");
+        assert!(backlog.may_wait(2_001 * MS, 0, 455), "the route has recovered");
     }
 
     #[test]
-    fn what_was_known_long_ago_refuses_nobody() {
+    fn old_measurements_refuse_no_request() {
         let mut backlog = Backlog::new(WAIT_MAX);
         assert!(backlog.may_wait(0, 0, 0));
-        assert!(backlog.may_wait(3_600_000 * MS, 0, 0), "nothing was served, and nobody has asked");
-        assert!(!backlog.may_wait(3_602_000 * MS, 0, 0), "somebody has, and was not served");
+        assert!(
+            backlog.may_wait(3_600_000 * MS, 0, 0),
+            "nothing was served, but no request has asked"
+        );
+        assert!(!backlog.may_wait(3_602_000 * MS, 0, 0), "a request has asked and was not served");
     }
 
     #[test]
-    fn calls_that_end_together_are_no_standstill() {
-        // 100 seats, and each second all are free again at once.
+    fn calls_that_end_together_are_not_a_standstill() {
+        // 100 seats, which all become free at the same moment of each second.
         let mut backlog = Backlog::new(WAIT_MAX);
         for second in 0..10 {
             for n in 0..100 {
@@ -244,7 +248,7 @@ mod tests {
     }
 
     #[test]
-    fn the_wait_comes_back_when_nothing_is_refused_any_more() {
+    fn the_wait_recovers_when_nothing_is_refused() {
         let (mut backlog, ..) = run(10_000, 3_000, 1_000, 10);
         assert!(backlog.wait <= WAIT_MIN);
         for n in 0..3_000 {
@@ -256,7 +260,7 @@ mod tests {
     }
 
     #[test]
-    fn a_clock_that_stands_still_or_a_wait_of_nothing_breaks_nothing() {
+    fn a_clock_that_stands_still_and_a_wait_of_zero_are_harmless() {
         let mut backlog = Backlog::new(0);
         for now in [0, 0, 1, 1, u64::MAX] {
             let _ = backlog.may_wait(now, 1, 1);

@@ -1,17 +1,19 @@
-//! Who may have a thread of the pool: one seat for each thread, shared by all routes.
+//! The seats of the pool: one per thread, shared by all routes. A request needs a seat to run on a
+//! thread.
 //!
-//! A route takes seats as long as it has fewer than [`SHARE`] times those that are free, the rule
-//! of dynamic thresholds in the buffers of switches. One slow route has eight of nine seats at
-//! most, two have eight of seventeen each; what is left is there for whoever has none. So no route
-//! takes all threads, and nobody has to say how many each may have. A request that gets no seat
-//! waits in the line of its route, as long as it will be served in [time](backlog), and the lines
-//! are served in turns.
+//! A route may take a seat while it has fewer than [`SHARE`] times the free seats. This is the rule
+//! of dynamic thresholds, which switches use for shared buffers. One slow route has at most eight
+//! of nine seats, and two slow routes have eight of seventeen each. The rest is free for other
+//! routes. So no route takes all threads, and no limit per route has to be configured. A request
+//! that gets no seat waits in the queue of its route if it can be served in [time](backlog). The
+//! queues are served in turns.
 //!
-//! A request that [uses](crate::Permits) a counted resource needs a permit beside its seat, and
-//! waits in the same line.
+//! A request that [uses](crate::Permits) a counted resource needs a permit beside its seat. It
+//! waits for both in the same queue.
 //!
-//! All of it is under one lock, held for counts and pushes: what is queued is given back to be run,
-//! refused or dropped outside. `README.md` beside this file tells why no request is left waiting.
+//! One lock guards everything. It is held for counts and pushes only: requests are returned and
+//! then run, refused or dropped outside. `README.md` beside this file explains why no request is
+//! left waiting.
 
 mod backlog;
 #[cfg(all(test, loom))]
@@ -25,43 +27,44 @@ use std::sync::Weak;
 use std::time::{Duration, Instant};
 
 use self::backlog::Backlog;
-use crate::budget::permits::{Nobody, Permit, Permits, Waits};
+use crate::budget::permits::{NoWaiter, Permit, PermitWaiter, Permits};
 use crate::execution::key::ExecutionKey;
 use crate::sync::Mutex;
 use crate::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
-/// How many times the free seats a route may have. Eight leaves a ninth of the seats to the others.
+/// A route may have this many times the free seats. With eight, a ninth of the seats is left for
+/// the others.
 const SHARE: usize = 8;
 
-/// How many vital requests have a seat of their own at once. A check of a balancer and one of a
-/// supervisor each have some, and a vital route that hangs takes no more threads than that beyond
-/// those of the others.
+/// The number of seats that are reserved for vital requests. The checks of a load balancer and of a
+/// supervisor fit in at the same time. A vital route that hangs takes no more than these threads
+/// beyond those of the others.
 pub(crate) const VITAL_SEATS: usize = 8;
 
-/// What asks for a seat, and may need a permit beside it.
-pub(crate) trait Needs {
-    /// What it uses, if it has no permit of it yet.
+/// A request that asks for a seat, and may need a permit too.
+pub(crate) trait SeatRequest {
+    /// Returns the permits that it uses, if it has no permit yet.
     fn permits(&self) -> Option<&Permits> {
         None
     }
 
-    /// Keeps its permit.
+    /// Stores its permit.
     fn hold(&mut self, permit: Permit) {
         drop(permit);
     }
 }
 
-/// The seats, and what waits for one.
+/// The seats, and the requests that wait for one.
 pub(crate) struct Seats<T> {
     seats_max: usize,
     waiting_max: usize,
     wait_max: Duration,
-    /// Where nanoseconds are counted from.
-    born: Instant,
+    /// The start of the nanosecond clock.
+    started_at: Instant,
     state: Mutex<State<T>>,
-    /// Who is told when a permit is free that a request waits for.
-    waiter: Weak<dyn Waits>,
-    /// How many wait, for [`Seats::waiting`].
+    /// Notified when a permit is free that a request waits for.
+    waiter: Weak<dyn PermitWaiter>,
+    /// The number of waiting requests, for [`Seats::waiting`].
     waiting: AtomicUsize,
     /// Whether any of them waits for a seat, for [`Seats::is_short`].
     is_short: AtomicBool,
@@ -69,65 +72,66 @@ pub(crate) struct Seats<T> {
 
 struct State<T> {
     taken: usize,
-    /// Seats of vital requests, beside those that are `taken`.
+    /// The taken seats of vital requests, which are not counted in `taken`.
     vital: usize,
     waiting: usize,
-    /// Whether a route that waits had no seat to spare when it was last looked at. The others wait
-    /// for permits.
+    /// Whether a waiting route had no seat to spare when it was last checked. The other waiting
+    /// routes wait for permits.
     is_short: bool,
-    lines: HashMap<ExecutionKey, Line<T>>,
-    /// The lines that are not empty, the one whose turn is next first.
+    routes: HashMap<ExecutionKey, RouteQueue<T>>,
+    /// The routes with waiting requests. The next one to serve is in front.
     turns: VecDeque<ExecutionKey>,
     is_closed: bool,
 }
 
-/// One route: its seats, and its requests that wait.
-struct Line<T> {
+/// One route: its seats and its waiting requests.
+struct RouteQueue<T> {
     taken: usize,
-    waiting: VecDeque<Waiting<T>>,
+    waiting: VecDeque<QueuedRequest<T>>,
     backlog: Backlog,
 }
 
-struct Waiting<T> {
+struct QueuedRequest<T> {
     item: T,
     since: u64,
 }
 
-/// What became of a request that asks for a seat.
+/// The result of asking for a seat.
 #[derive(Debug)]
 pub(crate) enum Entered<T> {
-    /// It has one, until [`Seats::leave`], and its permit.
+    /// The request has a seat until [`Seats::leave`], and its permit.
     Seated(T),
-    /// It waits. It comes back from [`Seats::leave`], [`Seats::next`] or [`Seats::expired`].
-    Waits,
+    /// The request waits. [`Seats::leave`], [`Seats::next`] or [`Seats::expired`] will return it.
+    Waiting,
     Refused(T, Full),
 }
 
-/// Why there is no seat.
+/// The reason why there is no seat.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Full {
     /// The seats of the route.
     pub(crate) taken: usize,
-    /// The seats of all routes.
+    /// The taken seats of all routes.
     pub(crate) taken_in_all: usize,
     pub(crate) seats_max: usize,
-    /// The requests of the route that wait.
+    /// The waiting requests of the route.
     pub(crate) waiting: usize,
-    /// How long one more would have waited, if that is known.
+    /// How long one more request would have waited, if that is known.
     pub(crate) wait: Option<Duration>,
-    /// What a request of the route needs beside a seat.
+    /// The permits that the request needs beside a seat.
     pub(crate) permits: Option<Permits>,
 }
 
-impl<T: Needs> Seats<T> {
-    /// Returns so many seats, for which so many requests may wait, for so long.
+impl<T: SeatRequest> Seats<T> {
+    /// Returns `seats_max` seats. At most `waiting_max` requests may wait for them, each for
+    /// `wait_max`.
     pub(crate) fn new(seats_max: usize, waiting_max: usize, wait_max: Duration) -> Self {
         let state = State {
             taken: 0,
             vital: 0,
             waiting: 0,
             is_short: false,
-            lines: HashMap::new(),
+            routes: HashMap::new(),
             turns: VecDeque::new(),
             is_closed: false,
         };
@@ -135,67 +139,67 @@ impl<T: Needs> Seats<T> {
             seats_max,
             waiting_max,
             wait_max,
-            born: Instant::now(),
+            started_at: Instant::now(),
             state: Mutex::new(state),
-            waiter: Weak::<Nobody>::new(),
+            waiter: Weak::<NoWaiter>::new(),
             waiting: AtomicUsize::new(0),
             is_short: AtomicBool::new(false),
         }
     }
 
-    /// Sets who is told when a permit is free that a request waits for. It calls
-    /// [`look`](Self::look) then.
-    pub(crate) fn telling(mut self, waiter: Weak<dyn Waits>) -> Self {
+    /// Sets the waiter that is notified when a permit is free that a request waits for. It must
+    /// then call [`next_locked`](Self::next_locked).
+    pub(crate) fn notifying(mut self, waiter: Weak<dyn PermitWaiter>) -> Self {
         self.waiter = waiter;
         self
     }
 
-    /// Asks for a seat for a request of a route.
+    /// Asks for a seat for a request of this route.
     pub(crate) fn enter(&self, key: ExecutionKey, mut item: T) -> Entered<T> {
         let mut state = self.state.lock();
-        let State { taken, waiting, is_short, lines, turns, is_closed, .. } = &mut *state;
-        let line = lines.entry(key).or_insert_with(|| Line::new(self.wait_max));
-        let has_seat = may_take(line.taken, *taken, self.seats_max);
-        if line.waiting.is_empty() && has_seat {
-            if may_go(&mut item, |permits| permits.take_or_note(&self.waiter)) {
-                line.backlog.reset();
-                line.taken += 1;
+        let State { taken, waiting, is_short, routes, turns, is_closed, .. } = &mut *state;
+        let route = routes.entry(key).or_insert_with(|| RouteQueue::new(self.wait_max));
+        let has_seat = may_take(route.taken, *taken, self.seats_max);
+        if route.waiting.is_empty() && has_seat {
+            if has_permit(&mut item, |permits| permits.take_or_register(&self.waiter)) {
+                route.backlog.reset();
+                route.taken += 1;
                 *taken += 1;
                 return Entered::Seated(item);
             }
-            if line.taken == 0 {
-                // Others have the permits: what the route was served says nothing about how soon it
-                // has its turn.
-                line.backlog.reset();
+            if route.taken == 0 {
+                // Others hold the permits, so the rate of this route does not say when its turn
+                // comes.
+                route.backlog.reset();
             }
         }
         let now = self.now();
-        let behind = line.waiting.len();
+        let behind = route.waiting.len();
         if *is_closed
             || *waiting >= self.waiting_max
-            || !line.backlog.may_wait(now, behind, line.taken)
+            || !route.backlog.may_wait(now, behind, route.taken)
         {
-            let full = self.full(line, *taken, now, item.permits().cloned());
+            let full = self.full(route, *taken, now, item.permits().cloned());
             return Entered::Refused(item, full);
         }
         if behind == 0 {
             turns.push_back(key);
         }
-        line.waiting.push_back(Waiting { item, since: now });
+        route.waiting.push_back(QueuedRequest { item, since: now });
         *waiting += 1;
         *is_short |= !has_seat;
         self.publish(&state);
-        Entered::Waits
+        Entered::Waiting
     }
 
-    /// Takes a seat for something that does not wait for one. Returns whether there was one.
+    /// Takes a seat for a task that cannot wait. Returns whether there was one.
     pub(crate) fn try_enter(&self, key: ExecutionKey) -> bool {
         let mut state = self.state.lock();
         let taken = state.taken;
-        let line = state.lines.entry(key).or_insert_with(|| Line::new(self.wait_max));
-        let may = line.waiting.is_empty() && may_take(line.taken, taken, self.seats_max);
+        let route = state.routes.entry(key).or_insert_with(|| RouteQueue::new(self.wait_max));
+        let may = route.waiting.is_empty() && may_take(route.taken, taken, self.seats_max);
         if may {
-            line.taken += 1;
+            route.taken += 1;
             state.taken += 1;
         } else {
             state.forget(key);
@@ -203,7 +207,7 @@ impl<T: Needs> Seats<T> {
         may
     }
 
-    /// Takes one of the seats that are kept for vital requests. Returns whether there was one.
+    /// Takes one of the seats for vital requests. Returns whether there was one.
     pub(crate) fn enter_vital(&self) -> bool {
         let vital = &mut self.state.lock().vital;
         let may = *vital < VITAL_SEATS;
@@ -211,35 +215,35 @@ impl<T: Needs> Seats<T> {
         may
     }
 
-    /// Gives one of the seats back that are kept for vital requests. Nobody waits for them.
+    /// Releases one of the seats for vital requests. No request waits for them.
     pub(crate) fn leave_vital(&self) {
         self.state.lock().vital -= 1;
     }
 
-    /// Takes a seat whether there is one or not, for what cannot be refused any more.
+    /// Takes a seat even if none is free, for a task that can no longer be refused.
     pub(crate) fn force(&self, key: ExecutionKey) {
         let mut state = self.state.lock();
-        state.lines.entry(key).or_insert_with(|| Line::new(self.wait_max)).taken += 1;
+        state.routes.entry(key).or_insert_with(|| RouteQueue::new(self.wait_max)).taken += 1;
         state.taken += 1;
     }
 
-    /// Gives a seat of one route in exchange for one of another. Returns whether that may have it,
-    /// and is not to wait.
+    /// Exchanges a seat of one route for a seat of another. Returns `false` if the other route may
+    /// not take one or has waiting requests.
     pub(crate) fn change(&self, from: ExecutionKey, to: ExecutionKey) -> bool {
         let mut state = self.state.lock();
         let taken = state.taken - 1;
-        let line = state.lines.entry(to).or_insert_with(|| Line::new(self.wait_max));
-        if !line.waiting.is_empty() || !may_take(line.taken, taken, self.seats_max) {
+        let route = state.routes.entry(to).or_insert_with(|| RouteQueue::new(self.wait_max));
+        if !route.waiting.is_empty() || !may_take(route.taken, taken, self.seats_max) {
             state.forget(to);
             return false;
         }
-        line.taken += 1;
+        route.taken += 1;
         state.release(from);
         true
     }
 
-    /// Gives a seat back. Returns a request that has one now, with its route; then ask for the
-    /// [next](Self::next) one.
+    /// Releases a seat. Returns a request that now has one, with its route. The caller must then
+    /// call [`next`](Self::next) until it returns `None`.
     pub(crate) fn leave(&self, key: ExecutionKey) -> Option<(ExecutionKey, T)> {
         let mut state = self.state.lock();
         state.taken -= 1;
@@ -247,34 +251,35 @@ impl<T: Needs> Seats<T> {
         self.seat_next(&mut state)
     }
 
-    /// A request that waited and has a seat now, with its route.
+    /// Returns a waiting request that now has a seat, with its route.
     pub(crate) fn next(&self) -> Option<(ExecutionKey, T)> {
         if self.waiting() == 0 {
             return None;
         }
-        self.look()
+        self.next_locked()
     }
 
-    /// As [`next`](Self::next), for who was told that a permit is free. The request that asked for
-    /// it may still be on its way into its line, under the lock.
-    pub(crate) fn look(&self) -> Option<(ExecutionKey, T)> {
+    /// As [`next`](Self::next), for a waiter that was notified of a permit. It always takes the
+    /// lock, because the request that asked for the permit may still be on its way into its queue
+    /// under that lock.
+    pub(crate) fn next_locked(&self) -> Option<(ExecutionKey, T)> {
         self.seat_next(&mut self.state.lock())
     }
 
-    /// How many requests wait, or waited a moment ago.
+    /// Returns how many requests wait, or waited a moment ago.
     pub(crate) fn waiting(&self) -> usize {
-        // Relaxed: who is told a moment too late asks again after its next request.
+        // Relaxed: a thread that sees a new value late checks again after its next request.
         self.waiting.load(Ordering::Relaxed)
     }
 
-    /// Whether a request waits for a seat, or did a moment ago. Who has one could let it in, unlike
-    /// those that wait for permits.
+    /// Returns whether a request waits for a seat, or did a moment ago. A thread could release its
+    /// seat for such a request, but not for requests that wait for permits.
     pub(crate) fn is_short(&self) -> bool {
-        // Relaxed: as above.
+        // Relaxed for the same reason.
         self.is_short.load(Ordering::Relaxed)
     }
 
-    /// Takes out what has waited for too long, and says when to look again.
+    /// Removes the requests that have waited for too long. Also returns when to check again.
     pub(crate) fn expired(&self) -> (Vec<T>, Option<Duration>) {
         let mut expired = Vec::new();
         if self.waiting() == 0 {
@@ -284,13 +289,13 @@ impl<T: Needs> Seats<T> {
         let mut state = self.state.lock();
         let wait_max = nanoseconds(self.wait_max);
         let now = self.now();
-        let State { waiting, lines, turns, .. } = &mut *state;
+        let State { waiting, routes, turns, .. } = &mut *state;
         turns.retain(|key| {
-            let Some(line) = lines.get_mut(key) else { return false };
+            let Some(route) = routes.get_mut(key) else { return false };
             let late =
-                line.waiting.iter().take_while(|waiting| now >= waiting.since + wait_max).count();
-            expired.extend(line.waiting.drain(..late).map(|waiting| waiting.item));
-            let left = line.waiting.front().map(|first| first.since + wait_max - now);
+                route.waiting.iter().take_while(|waiting| now >= waiting.since + wait_max).count();
+            expired.extend(route.waiting.drain(..late).map(|waiting| waiting.item));
+            let left = route.waiting.front().map(|first| first.since + wait_max - now);
             next = next.into_iter().chain(left).min();
             left.is_some()
         });
@@ -299,17 +304,17 @@ impl<T: Needs> Seats<T> {
         (expired, next.map(Duration::from_nanos))
     }
 
-    /// Why this request of a route waits.
+    /// Returns the reason why this request of the route waits.
     pub(crate) fn why(&self, key: ExecutionKey, item: &T) -> Full {
         let mut state = self.state.lock();
         let taken = state.taken;
-        let line = state.lines.entry(key).or_insert_with(|| Line::new(self.wait_max));
-        let full = self.full(line, taken, self.now(), item.permits().cloned());
+        let route = state.routes.entry(key).or_insert_with(|| RouteQueue::new(self.wait_max));
+        let full = self.full(route, taken, self.now(), item.permits().cloned());
         state.forget(key);
         full
     }
 
-    /// Lets nothing wait from now on, and gives back what does.
+    /// Refuses to queue requests from now on. Returns the waiting ones.
     pub(crate) fn close(&self) -> Vec<T> {
         let mut state = self.state.lock();
         state.is_closed = true;
@@ -317,9 +322,9 @@ impl<T: Needs> Seats<T> {
         state.turns.clear();
         self.publish(&state);
         state
-            .lines
+            .routes
             .values_mut()
-            .flat_map(|line| line.waiting.drain(..))
+            .flat_map(|route| route.waiting.drain(..))
             .map(|waiting| waiting.item)
             .collect()
     }
@@ -328,20 +333,22 @@ impl<T: Needs> Seats<T> {
         let mut is_short = false;
         for _ in 0..state.turns.len() {
             let key = state.turns.pop_front()?;
-            let Some(line) = state.lines.get_mut(&key) else { continue };
-            let Some(first) = line.waiting.front_mut() else { continue };
-            let has_seat = may_take(line.taken, state.taken, self.seats_max);
-            if !has_seat || !may_go(&mut first.item, |permits| permits.take_in_turn(&self.waiter)) {
+            let Some(route) = state.routes.get_mut(&key) else { continue };
+            let Some(first) = route.waiting.front_mut() else { continue };
+            let has_seat = may_take(route.taken, state.taken, self.seats_max);
+            if !has_seat
+                || !has_permit(&mut first.item, |permits| permits.take_in_turn(&self.waiter))
+            {
                 is_short |= !has_seat;
                 state.turns.push_back(key);
                 continue;
             }
-            let Some(first) = line.waiting.pop_front() else { continue };
-            line.backlog.served(self.now());
-            line.taken += 1;
-            if line.waiting.is_empty() {
-                // There was enough for all: who waits next does so for another reason.
-                line.backlog.reset();
+            let Some(first) = route.waiting.pop_front() else { continue };
+            route.backlog.served(self.now());
+            route.taken += 1;
+            if route.waiting.is_empty() {
+                // No request of the route waits any more. The next wait will have another cause.
+                route.backlog.reset();
             } else {
                 state.turns.push_back(key);
             }
@@ -355,8 +362,8 @@ impl<T: Needs> Seats<T> {
         None
     }
 
-    /// Says to all threads what they look at without the lock. Looked at first: a store takes the
-    /// line from all of them.
+    /// Updates the values that threads read without the lock. Compares first, because each store
+    /// invalidates the cache line of all threads.
     fn publish(&self, state: &State<T>) {
         if self.waiting.load(Ordering::Relaxed) != state.waiting {
             self.waiting.store(state.waiting, Ordering::Relaxed);
@@ -369,53 +376,53 @@ impl<T: Needs> Seats<T> {
 
     fn full(
         &self,
-        line: &Line<T>,
+        route: &RouteQueue<T>,
         taken_in_all: usize,
         now: u64,
         permits: Option<Permits>,
     ) -> Full {
-        let waiting = line.waiting.len();
-        let wait = line.backlog.wait_for(now, waiting).map(Duration::from_nanos);
-        Full { taken: line.taken, taken_in_all, seats_max: self.seats_max, waiting, wait, permits }
+        let waiting = route.waiting.len();
+        let wait = route.backlog.wait_for(now, waiting).map(Duration::from_nanos);
+        Full { taken: route.taken, taken_in_all, seats_max: self.seats_max, waiting, wait, permits }
     }
 
     fn now(&self) -> u64 {
-        nanoseconds(self.born.elapsed())
+        nanoseconds(self.started_at.elapsed())
     }
 }
 
 impl<T> State<T> {
-    /// A route has a seat less.
+    /// Releases a seat of a route.
     fn release(&mut self, key: ExecutionKey) {
-        if let Some(line) = self.lines.get_mut(&key) {
-            line.taken -= 1;
+        if let Some(route) = self.routes.get_mut(&key) {
+            route.taken -= 1;
         }
         self.forget(key);
     }
 
-    /// Forgets a route that has nothing.
+    /// Removes the entry of a route without seats and waiting requests.
     fn forget(&mut self, key: ExecutionKey) {
-        if self.lines.get(&key).is_some_and(|line| line.taken == 0 && line.waiting.is_empty()) {
-            self.lines.remove(&key);
+        if self.routes.get(&key).is_some_and(|route| route.taken == 0 && route.waiting.is_empty()) {
+            self.routes.remove(&key);
         }
     }
 }
 
-impl<T> Line<T> {
+impl<T> RouteQueue<T> {
     fn new(wait_max: Duration) -> Self {
         Self { taken: 0, waiting: VecDeque::new(), backlog: Backlog::new(nanoseconds(wait_max)) }
     }
 }
 
-/// Whether a request has the permit that it needs, or now gets one.
-fn may_go<T: Needs>(item: &mut T, take: impl FnOnce(&Permits) -> Option<Permit>) -> bool {
+/// Returns whether a request has the permit that it needs. Takes one if necessary.
+fn has_permit<T: SeatRequest>(item: &mut T, take: impl FnOnce(&Permits) -> Option<Permit>) -> bool {
     let Some(permits) = item.permits() else { return true };
     let Some(permit) = take(permits) else { return false };
     item.hold(permit);
     true
 }
 
-/// Whether a route with so many seats may have one more.
+/// Returns whether a route with `taken` seats may take one more.
 const fn may_take(taken: usize, taken_in_all: usize, seats_max: usize) -> bool {
     taken < seats_max.saturating_sub(taken_in_all).saturating_mul(SHARE)
 }
@@ -429,8 +436,8 @@ impl fmt::Display for Full {
         let Self { taken, taken_in_all, seats_max, waiting, .. } = self;
         write!(
             f,
-            "it has {taken} of {seats_max} threads, {taken_in_all} are taken, {waiting} of its \
-             requests wait"
+            "the route has {taken} of {seats_max} threads, {taken_in_all} are taken, {waiting} of \
+             its requests wait"
         )?;
         match &self.permits {
             Some(permits) => {
@@ -447,7 +454,7 @@ impl fmt::Display for Full {
     }
 }
 
-impl<T: Needs> fmt::Debug for Seats<T> {
+impl<T: SeatRequest> fmt::Debug for Seats<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Seats")
             .field("seats_max", &self.seats_max)

@@ -1,6 +1,10 @@
-//! Every interleaving of requests that ask for seats with those that give them back.
+//! Models of the seats under loom: every interleaving of requests that ask for seats and release
+//! them.
 //!
-//! `RUSTFLAGS="--cfg loom" CARGO_PROFILE_RELEASE_DEBUG_ASSERTIONS=true cargo test -p filoplume-runtime --lib models --release`
+//! ```sh
+//! RUSTFLAGS="--cfg loom" CARGO_PROFILE_RELEASE_DEBUG_ASSERTIONS=true \
+//!     cargo test -p filoplume-runtime --lib models --release
+//! ```
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
@@ -8,17 +12,18 @@ use std::time::Duration;
 
 use loom::thread;
 
-use super::{Entered, Needs, Seats};
-use crate::budget::permits::{Permit, Permits, Waits};
+use super::{Entered, SeatRequest, Seats};
+use crate::budget::permits::{Permit, PermitWaiter, Permits};
 use crate::execution::key::ExecutionKey;
 
-impl Needs for usize {}
+impl SeatRequest for usize {}
 
-/// Runs a request, and then all that have a seat because of it, as a thread of the pool does.
+/// Runs a request, and then all requests that get a seat because of it, as a thread of the pool
+/// does.
 fn run(seats: &Seats<usize>, ran: &AtomicUsize, key: ExecutionKey) {
     let mut seated = match seats.enter(key, 1) {
         Entered::Seated(item) => Some((key, item)),
-        Entered::Waits => None,
+        Entered::Waiting => None,
         Entered::Refused(..) => panic!("there is room"),
     };
     while let Some((key, item)) = seated {
@@ -27,10 +32,10 @@ fn run(seats: &Seats<usize>, ran: &AtomicUsize, key: ExecutionKey) {
     }
 }
 
-/// Nobody waits for a seat that is free: whoever gives one back sees who waits, or comes before it
-/// does.
+/// No request waits for a free seat: the thread that releases a seat sees the waiting request, or
+/// the request sees the free seat.
 #[test]
-fn a_request_that_waits_is_run_by_whoever_gives_a_seat_back() {
+fn a_waiting_request_is_run_by_the_thread_that_releases_a_seat() {
     loom::model(|| {
         let seats = Arc::new(Seats::new(1, 10, Duration::from_secs(3600)));
         let ran = Arc::new(AtomicUsize::new(0));
@@ -47,10 +52,10 @@ fn a_request_that_waits_is_run_by_whoever_gives_a_seat_back() {
     });
 }
 
-/// A thread that changes its seat for another route's, or gives it back if it may not, leaves
-/// nobody waiting.
+/// A thread that exchanges its seat for one of another route, or releases it if it may not, leaves
+/// no request waiting.
 #[test]
-fn a_seat_that_changes_hands_is_not_lost() {
+fn an_exchanged_seat_is_not_lost() {
     loom::model(|| {
         let seats = Arc::new(Seats::new(1, 10, Duration::from_secs(3600)));
         let ran = Arc::new(AtomicUsize::new(0));
@@ -73,9 +78,9 @@ fn a_seat_that_changes_hands_is_not_lost() {
 }
 
 /// A request that needs a permit.
-struct Guest(Permits, Permit);
+struct TestRequest(Permits, Permit);
 
-impl Needs for Guest {
+impl SeatRequest for TestRequest {
     fn permits(&self) -> Option<&Permits> {
         Some(&self.0)
     }
@@ -85,34 +90,34 @@ impl Needs for Guest {
     }
 }
 
-/// A server: who is seated runs on the thread that seats it.
-struct Hall {
-    seats: Seats<Guest>,
+/// A server. A request that gets a seat runs on the thread that gave it the seat.
+struct TestServer {
+    seats: Seats<TestRequest>,
     ran: AtomicUsize,
 }
 
-impl Hall {
+impl TestServer {
     fn new(seats_max: usize) -> Arc<Self> {
-        Arc::new_cyclic(|hall: &Weak<Self>| Self {
+        Arc::new_cyclic(|server: &Weak<Self>| Self {
             seats: Seats::new(seats_max, 10, Duration::from_secs(3600))
-                .telling(Weak::<Self>::clone(hall)),
+                .notifying(Weak::<Self>::clone(server)),
             ran: AtomicUsize::new(0),
         })
     }
 
     fn run(&self, key: ExecutionKey, permits: &Permits) {
-        match self.seats.enter(key, Guest(permits.clone(), Permit::default())) {
-            Entered::Seated(guest) => self.run_all(Some((key, guest))),
-            Entered::Waits => {}
+        match self.seats.enter(key, TestRequest(permits.clone(), Permit::default())) {
+            Entered::Seated(request) => self.run_all(Some((key, request))),
+            Entered::Waiting => {}
             Entered::Refused(..) => panic!("there is room"),
         }
     }
 
-    fn run_all(&self, mut seated: Option<(ExecutionKey, Guest)>) {
-        while let Some((key, guest)) = seated {
+    fn run_all(&self, mut seated: Option<(ExecutionKey, TestRequest)>) {
+        while let Some((key, request)) = seated {
             self.ran.fetch_add(1, Ordering::Relaxed);
-            // The permit first, as its handler returns before its thread is free.
-            drop(guest);
+            // The permit first, because a handler returns before its thread is free.
+            drop(request);
             seated = self.seats.leave(key).or_else(|| self.seats.next());
         }
     }
@@ -123,67 +128,67 @@ impl Hall {
     }
 }
 
-impl Waits for Hall {
+impl PermitWaiter for TestServer {
     fn permit_is_free(self: Arc<Self>) {
-        self.run_all(self.seats.look());
+        self.run_all(self.seats.next_locked());
     }
 }
 
-/// Runs a request of each of these routes, all at once, and says how many ran in the end in halls
-/// that may be the same.
-fn run_at_once(halls: &[Arc<Hall>], permits: &Permits) {
-    let [first, others @ ..] = halls else { panic!("there is one") };
+/// Runs a request on each of these servers at the same time, and checks that all are finished at
+/// the end. A server may be in the list more than once.
+fn run_at_once(servers: &[Arc<TestServer>], permits: &Permits) {
+    let [first, others @ ..] = servers else { panic!("there is one") };
     let threads: Vec<_> = others
         .iter()
         .zip(2..)
-        .map(|(hall, number)| {
-            let (hall, permits) = (Arc::clone(hall), permits.clone());
-            thread::spawn(move || hall.run(ExecutionKey::at(number), &permits))
+        .map(|(server, number)| {
+            let (server, permits) = (Arc::clone(server), permits.clone());
+            thread::spawn(move || server.run(ExecutionKey::at(number), &permits))
         })
         .collect();
     first.run(ExecutionKey::at(1), permits);
     threads.into_iter().for_each(|thread| thread.join().unwrap());
     assert_eq!(permits.available(), 1);
-    assert!(first.is_empty() && others.iter().all(|hall| hall.is_empty()));
+    assert!(first.is_empty() && others.iter().all(|server| server.is_empty()));
 }
 
-/// Nobody waits for a permit that is free, and none is lost, also when there are fewer seats than
+/// No request waits for a free permit, and no permit is lost, even if there are fewer seats than
 /// requests.
 #[test]
-fn a_request_that_waits_for_a_permit_is_run_by_whoever_gives_one_back() {
-    // With a seat for each of three there are too many interleavings.
+fn a_request_that_waits_for_a_permit_is_run_by_the_thread_that_releases_one() {
+    // Three seats for three requests have too many interleavings.
     for (seats, requests) in [(1, 3), (2, 2)] {
         loom::model(move || {
-            let hall = Hall::new(seats);
-            run_at_once(&vec![Arc::clone(&hall); requests], &Permits::new("database", 1));
-            assert_eq!(hall.ran.load(Ordering::Relaxed), requests);
+            let server = TestServer::new(seats);
+            run_at_once(&vec![Arc::clone(&server); requests], &Permits::new("database", 1));
+            assert_eq!(server.ran.load(Ordering::Relaxed), requests);
         });
     }
 }
 
-/// The same for servers that share permits: each is told of what another one gives back.
+/// The same for servers that share permits: each is notified of permits that another one releases.
 #[test]
-fn a_permit_that_another_server_gives_back_is_found() {
+fn a_permit_that_another_server_releases_is_found() {
     loom::model(|| {
-        let (one, two) = (Hall::new(1), Hall::new(1));
-        let halls = [Arc::clone(&one), Arc::clone(&two), Arc::clone(&two)];
-        run_at_once(&halls, &Permits::new("database", 1));
+        let (one, two) = (TestServer::new(1), TestServer::new(1));
+        let servers = [Arc::clone(&one), Arc::clone(&two), Arc::clone(&two)];
+        run_at_once(&servers, &Permits::new("database", 1));
         assert_eq!((one.ran.load(Ordering::Relaxed), two.ran.load(Ordering::Relaxed)), (1, 2));
     });
 }
 
-/// Who takes a permit on an event loop, without a seat, tells those that wait in lines.
+/// A permit that an event loop takes without a seat is offered to the waiting requests on release.
 #[test]
-fn a_permit_that_was_taken_without_a_seat_comes_back_to_those_that_wait() {
+fn a_permit_taken_without_a_seat_is_offered_to_waiting_requests() {
     loom::model(|| {
-        let (hall, permits) = (Hall::new(1), Permits::new("database", 1));
+        let (server, permits) = (TestServer::new(1), Permits::new("database", 1));
         let other = thread::spawn({
             let permits = permits.clone();
             move || drop(permits.try_take())
         });
-        hall.run(ExecutionKey::at(1), &permits);
+        server.run(ExecutionKey::at(1), &permits);
         other.join().unwrap();
-        assert_eq!((hall.ran.load(Ordering::Relaxed), permits.available()), (1, 1));
-        assert!(hall.is_empty());
+        assert_eq!((server.ran.load(Ordering::Relaxed), permits.available()), (1, 1));
+        assert!(server.is_empty());
     });
 }

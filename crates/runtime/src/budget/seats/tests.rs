@@ -1,4 +1,4 @@
-//! Seats without the engine: items are numbers.
+//! Tests of the seats without the engine. The items are numbers.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
@@ -7,21 +7,21 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 
-use super::{Entered, Full, Needs, Seats, VITAL_SEATS};
-use crate::budget::permits::{Permit, Permits, Waits};
+use super::{Entered, Full, SeatRequest, Seats, VITAL_SEATS};
+use crate::budget::permits::{Permit, PermitWaiter, Permits};
 use crate::execution::key::ExecutionKey;
 
 const LONG: Duration = Duration::from_secs(3600);
 
-impl Needs for i32 {}
-impl Needs for u32 {}
-impl Needs for usize {}
+impl SeatRequest for i32 {}
+impl SeatRequest for u32 {}
+impl SeatRequest for usize {}
 
-/// A request that needs a permit, and has it from when it is seated.
+/// A request that needs a permit and keeps it while it has a seat.
 #[derive(Debug)]
-struct Guest(u32, Permits, Permit);
+struct TestRequest(u32, Permits, Permit);
 
-impl Needs for Guest {
+impl SeatRequest for TestRequest {
     fn permits(&self) -> Option<&Permits> {
         Some(&self.1)
     }
@@ -31,58 +31,57 @@ impl Needs for Guest {
     }
 }
 
-fn guest(number: u32, permits: &Permits) -> Guest {
-    Guest(number, permits.clone(), Permit::default())
+fn request(number: u32, permits: &Permits) -> TestRequest {
+    TestRequest(number, permits.clone(), Permit::default())
 }
 
-/// Seats, and those that were seated because a permit was free.
-struct Hall {
-    seats: Seats<Guest>,
-    seated: Mutex<Vec<(ExecutionKey, Guest)>>,
+/// Seats, and the requests that got a seat because a permit became free.
+struct TestServer {
+    seats: Seats<TestRequest>,
+    seated: Mutex<Vec<(ExecutionKey, TestRequest)>>,
 }
 
-impl Hall {
+impl TestServer {
     fn new(seats_max: usize, wait_max: Duration) -> Arc<Self> {
-        Arc::new_cyclic(|hall: &Weak<Self>| Self {
-            seats: Seats::new(seats_max, 100, wait_max).telling(Weak::<Self>::clone(hall)),
+        Arc::new_cyclic(|server: &Weak<Self>| Self {
+            seats: Seats::new(seats_max, 100, wait_max).notifying(Weak::<Self>::clone(server)),
             seated: Mutex::default(),
         })
     }
 
-    /// Asks for a seat. Returns whether it waits.
-    fn enter(&self, key: ExecutionKey, guest: Guest) -> bool {
-        match self.seats.enter(key, guest) {
-            Entered::Seated(guest) => self.seated.lock().push((key, guest)),
-            Entered::Waits => return true,
+    /// Asks for a seat. Returns whether the request waits.
+    fn enter(&self, key: ExecutionKey, request: TestRequest) -> bool {
+        match self.seats.enter(key, request) {
+            Entered::Seated(request) => self.seated.lock().push((key, request)),
+            Entered::Waiting => return true,
             Entered::Refused(..) => panic!("there is room"),
         }
         false
     }
 
-    fn seat_all(&self, mut next: Option<(ExecutionKey, Guest)>) {
+    fn seat_all(&self, mut next: Option<(ExecutionKey, TestRequest)>) {
         while let Some(seated) = next {
             self.seated.lock().push(seated);
             next = self.seats.next();
         }
     }
 
-    /// Has the first of those that are seated give its permit back, and then its seat. Returns its
-    /// number.
+    /// Releases the permit of the first seated request, and then its seat. Returns its number.
     fn leave(&self) -> u32 {
-        let (key, Guest(number, _, permit)) = self.seated.lock().remove(0);
+        let (key, TestRequest(number, _, permit)) = self.seated.lock().remove(0);
         drop(permit);
         self.seat_all(self.seats.leave(key));
         number
     }
 
     fn seated(&self) -> Vec<u32> {
-        self.seated.lock().iter().map(|(_, guest)| guest.0).collect()
+        self.seated.lock().iter().map(|(_, request)| request.0).collect()
     }
 }
 
-impl Waits for Hall {
+impl PermitWaiter for TestServer {
     fn permit_is_free(self: Arc<Self>) {
-        self.seat_all(self.seats.look());
+        self.seat_all(self.seats.next_locked());
     }
 }
 
@@ -90,13 +89,13 @@ fn route(number: usize) -> ExecutionKey {
     ExecutionKey::at(number)
 }
 
-/// Asks for a seat until there is none. Returns how many there were.
+/// Asks for seats until there is none. Returns how many there were.
 fn fill(seats: &Seats<u32>, key: ExecutionKey) -> usize {
     (0..).take_while(|_| matches!(seats.enter(key, 0), Entered::Seated(_))).count()
 }
 
 #[test]
-fn no_route_has_all_seats_and_whoever_has_none_finds_one() {
+fn no_route_has_all_seats_and_a_route_without_seats_finds_one() {
     let seats = Seats::new(512, 10_000, LONG);
     assert_eq!(fill(&seats, route(1)), 456, "eight of nine");
     assert_eq!(fill(&seats, route(2)), 50, "eight of nine of the rest");
@@ -117,9 +116,9 @@ fn a_few_seats_are_all_used() {
 fn requests_of_a_route_are_served_in_order_and_routes_in_turns() {
     let seats = Seats::new(2, 100, LONG);
     assert_eq!(fill(&seats, route(0)), 2);
-    assert_eq!(seats.waiting(), 1, "the one that found no seat");
+    assert_eq!(seats.waiting(), 1, "the request that found no seat");
     for (key, item) in [(1, 10), (1, 11), (1, 12), (2, 20), (2, 21)] {
-        assert!(matches!(seats.enter(route(key), item), Entered::Waits));
+        assert!(matches!(seats.enter(route(key), item), Entered::Waiting));
     }
     let mut served = Vec::new();
     let mut next = seats.leave(route(0));
@@ -132,17 +131,17 @@ fn requests_of_a_route_are_served_in_order_and_routes_in_turns() {
 }
 
 #[test]
-fn who_comes_behind_others_of_the_route_waits_even_if_there_is_a_seat() {
+fn a_request_behind_others_of_its_route_waits_even_if_a_seat_is_free() {
     let seats = Seats::new(1, 100, LONG);
     assert!(matches!(seats.enter(route(1), 1), Entered::Seated(1)));
-    assert!(matches!(seats.enter(route(1), 2), Entered::Waits));
+    assert!(matches!(seats.enter(route(1), 2), Entered::Waiting));
     let (key, item) = seats.leave(route(1)).unwrap();
     assert_eq!((key, item), (route(1), 2));
     assert!(seats.next().is_none());
 }
 
 #[test]
-fn a_request_too_many_is_given_back_with_the_reason() {
+fn a_request_over_the_limit_is_returned_with_the_reason() {
     let seats = Seats::new(1, 2, LONG);
     for item in 1..=3 {
         assert!(!matches!(seats.enter(route(1), item), Entered::Refused(..)));
@@ -157,10 +156,10 @@ fn a_request_too_many_is_given_back_with_the_reason() {
 }
 
 #[test]
-fn what_waits_for_too_long_is_taken_out() {
+fn requests_that_wait_for_too_long_are_removed() {
     let seats = Seats::new(1, 100, Duration::from_millis(30));
     assert!(matches!(seats.enter(route(1), 1), Entered::Seated(1)));
-    assert!(matches!(seats.enter(route(1), 2), Entered::Waits));
+    assert!(matches!(seats.enter(route(1), 2), Entered::Waiting));
     let (expired, next) = seats.expired();
     assert!(expired.is_empty() && next.is_some_and(|next| next <= Duration::from_millis(30)));
     while seats.expired().0 != [2] {
@@ -172,32 +171,32 @@ fn what_waits_for_too_long_is_taken_out() {
 }
 
 #[test]
-fn a_seat_is_changed_for_one_of_another_route_if_that_has_one_to_spare() {
+fn a_seat_is_exchanged_if_the_other_route_may_take_one() {
     let seats = Seats::new(2, 100, LONG);
     assert!(matches!(seats.enter(route(1), 1), Entered::Seated(1)));
     assert!(seats.change(route(1), route(2)));
-    assert!(seats.change(route(2), route(2)), "also for its own");
+    assert!(seats.change(route(2), route(2)), "also for the same route");
     assert_eq!(fill(&seats, route(1)), 1);
-    assert!(!seats.change(route(2), route(1)), "another one of that route waits");
+    assert!(!seats.change(route(2), route(1)), "a request of that route waits");
     seats.force(route(3));
     assert_eq!(seats.leave(route(2)), None, "three of two seats were taken");
     assert_eq!(seats.leave(route(3)), Some((route(1), 0)));
 }
 
 #[test]
-fn closed_it_gives_back_what_waits_and_lets_nothing_wait() {
+fn closing_returns_waiting_requests_and_queues_no_more() {
     let seats = Seats::new(1, 100, LONG);
     assert_eq!(fill(&seats, route(1)), 1);
-    assert!(matches!(seats.enter(route(2), 5), Entered::Waits));
+    assert!(matches!(seats.enter(route(2), 5), Entered::Waiting));
     let mut left = seats.close();
     left.sort_unstable();
     assert_eq!(left, [0, 5]);
     assert!(matches!(seats.enter(route(2), 6), Entered::Refused(6, _)));
     assert!(seats.leave(route(1)).is_none());
-    assert!(seats.state.lock().lines.values().all(|line| line.taken == 0));
+    assert!(seats.state.lock().routes.values().all(|route| route.taken == 0));
 }
 
-/// Threads that come and go: each request is run once, and none is left.
+/// Threads that come and go: each request runs once, and none is left.
 #[test]
 fn under_load_every_request_is_run_once() {
     const THREADS: usize = 8;
@@ -212,7 +211,7 @@ fn under_load_every_request_is_run_once() {
                     let key = route((number + request) % 3);
                     let mut seated = match seats.enter(key, 1) {
                         Entered::Seated(item) => Some((key, item)),
-                        Entered::Waits => None,
+                        Entered::Waiting => None,
                         Entered::Refused(..) => panic!("there is room for all"),
                     };
                     while let Some((key, item)) = seated {
@@ -229,36 +228,36 @@ fn under_load_every_request_is_run_once() {
 }
 
 #[test]
-fn who_needs_a_permit_waits_for_one_while_seats_are_free() {
-    let (hall, permits) = (Hall::new(10, LONG), Permits::new("database", 2));
+fn a_request_waits_for_a_permit_while_seats_are_free() {
+    let (server, permits) = (TestServer::new(10, LONG), Permits::new("database", 2));
     let waits: Vec<bool> =
-        (0..5).map(|number| hall.enter(route(1), guest(number, &permits))).collect();
+        (0..5).map(|number| server.enter(route(1), request(number, &permits))).collect();
     assert_eq!(waits, [false, false, true, true, true]);
-    assert!(!hall.seats.is_short(), "nobody waits for a seat");
-    assert!(!hall.enter(route(2), guest(9, &Permits::new("other", 1))));
+    assert!(!server.seats.is_short(), "no request waits for a seat");
+    assert!(!server.enter(route(2), request(9, &Permits::new("other", 1))));
     for number in [0, 1, 9, 2, 3, 4] {
-        assert_eq!(hall.leave(), number);
+        assert_eq!(server.leave(), number);
     }
-    assert_eq!((hall.seats.waiting(), permits.available()), (0, 2));
+    assert_eq!((server.seats.waiting(), permits.available()), (0, 2));
 }
 
 #[test]
-fn routes_that_share_permits_have_them_in_turns() {
-    let (hall, permits) = (Hall::new(10, LONG), Permits::new("database", 1));
+fn routes_that_share_permits_get_them_in_turns() {
+    let (server, permits) = (TestServer::new(10, LONG), Permits::new("database", 1));
     for (key, number) in [(1, 10), (1, 11), (1, 12), (2, 20), (2, 21)] {
-        hall.enter(route(key), guest(number, &permits));
+        server.enter(route(key), request(number, &permits));
     }
-    let served: Vec<u32> = (0..5).map(|_| hall.leave()).collect();
+    let served: Vec<u32> = (0..5).map(|_| server.leave()).collect();
     assert_eq!(served, [10, 11, 20, 12, 21]);
 }
 
 #[test]
-fn halls_that_share_permits_have_them_in_turns() {
+fn servers_that_share_permits_get_them_in_turns() {
     let permits = Permits::new("database", 1);
-    let (one, two) = (Hall::new(10, LONG), Hall::new(10, LONG));
+    let (one, two) = (TestServer::new(10, LONG), TestServer::new(10, LONG));
     for number in 0..3 {
-        one.enter(route(1), guest(number, &permits));
-        two.enter(route(1), guest(number + 10, &permits));
+        one.enter(route(1), request(number, &permits));
+        two.enter(route(1), request(number + 10, &permits));
     }
     let mut served = Vec::new();
     while permits.available() == 0 {
@@ -268,54 +267,56 @@ fn halls_that_share_permits_have_them_in_turns() {
 }
 
 #[test]
-fn a_permit_without_a_seat_is_left_to_others_and_found_again() {
+fn a_permit_that_no_seated_request_can_use_is_left_to_others() {
     let permits = Permits::new("database", 1);
-    let (full, other) = (Hall::new(1, LONG), Hall::new(10, LONG));
-    other.enter(route(1), guest(0, &permits));
-    assert!(full.enter(route(1), guest(1, &permits)));
+    let (full, other) = (TestServer::new(1, LONG), TestServer::new(10, LONG));
+    other.enter(route(1), request(0, &permits));
+    assert!(full.enter(route(1), request(1, &permits)));
     full.seats.force(route(2));
     assert_eq!(other.leave(), 0);
-    assert_eq!((full.seated().len(), permits.available()), (0, 1), "it has no seat for it");
+    assert_eq!((full.seated().len(), permits.available()), (0, 1), "the server has no seat for it");
     assert!(full.seats.is_short());
     full.seat_all(full.seats.leave(route(2)));
     assert_eq!((full.seated(), permits.available()), (vec![1], 0));
 }
 
 #[test]
-fn what_waits_in_vain_for_a_permit_is_taken_out_and_costs_none() {
-    let (hall, permits) = (Hall::new(10, Duration::from_millis(30)), Permits::new("database", 1));
-    hall.enter(route(1), guest(0, &permits));
-    assert!(hall.enter(route(1), guest(1, &permits)));
-    while hall.seats.expired().0.is_empty() {
+fn a_request_that_waits_in_vain_for_a_permit_is_removed_without_one() {
+    let (server, permits) =
+        (TestServer::new(10, Duration::from_millis(30)), Permits::new("database", 1));
+    server.enter(route(1), request(0, &permits));
+    assert!(server.enter(route(1), request(1, &permits)));
+    while server.seats.expired().0.is_empty() {
         thread::yield_now();
     }
-    assert!(hall.enter(route(2), guest(2, &permits)));
-    assert_eq!(hall.seats.close().len(), 1);
-    assert_eq!(hall.leave(), 0);
-    assert_eq!((hall.seated().len(), permits.available()), (0, 1));
+    assert!(server.enter(route(2), request(2, &permits)));
+    assert_eq!(server.seats.close().len(), 1);
+    assert_eq!(server.leave(), 0);
+    assert_eq!((server.seated().len(), permits.available()), (0, 1));
 }
 
 #[test]
-fn a_route_that_has_no_permit_waits_for_its_turn_however_long_others_had_them_all() {
-    let (hall, permits) = (Hall::new(10, Duration::from_millis(20)), Permits::new("database", 1));
-    hall.enter(route(1), guest(0, &permits));
+fn a_route_without_permits_may_wait_although_others_held_them_all_for_long() {
+    let (server, permits) =
+        (TestServer::new(10, Duration::from_millis(20)), Permits::new("database", 1));
+    server.enter(route(1), request(0, &permits));
     for number in 1..4 {
-        assert!(hall.enter(route(2), guest(number, &permits)));
-        while hall.seats.expired().0.is_empty() {
+        assert!(server.enter(route(2), request(number, &permits)));
+        while server.seats.expired().0.is_empty() {
             thread::yield_now();
         }
     }
-    assert!(hall.enter(route(2), guest(4, &permits)));
-    hall.leave();
-    assert_eq!(hall.seated(), [4]);
+    assert!(server.enter(route(2), request(4, &permits)));
+    server.leave();
+    assert_eq!(server.seated(), [4]);
 }
 
 #[test]
-fn vital_requests_have_some_seats_of_their_own() {
+fn vital_requests_have_reserved_seats() {
     let seats = Seats::<u32>::new(1, 100, LONG);
     assert_eq!(fill(&seats, route(1)), 1);
     assert_eq!((0..100).take_while(|_| seats.enter_vital()).count(), VITAL_SEATS);
     seats.leave_vital();
     assert!(seats.enter_vital());
-    assert_eq!(seats.leave(route(1)), Some((route(1), 0)), "the others have what they had");
+    assert_eq!(seats.leave(route(1)), Some((route(1), 0)), "the other seats are unchanged");
 }

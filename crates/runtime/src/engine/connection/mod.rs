@@ -15,7 +15,7 @@ use std::time::Instant;
 
 use mio::{Interest, Token};
 
-use crate::budget::clients::Place;
+use crate::budget::clients::ClientConnection;
 use crate::budget::memory::Charge;
 use crate::buffers::Content;
 use crate::engine::event_loop::LoopHandle;
@@ -33,7 +33,7 @@ pub(crate) struct Connection {
     /// The peer's address, as the socket or a PROXY header reports it.
     pub(crate) peer: Peer,
     /// Counts this connection for its client, if connections per client are limited.
-    pub(crate) place: Option<Arc<Place>>,
+    pub(crate) place: Option<Arc<ClientConnection>>,
     pub(crate) guest: Guest,
     /// Bytes that were read and not used, kept while no thread works on the connection.
     pub(crate) leftover: Content,

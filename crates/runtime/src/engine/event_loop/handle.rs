@@ -14,11 +14,11 @@ use crate::engine::Engine;
 use crate::engine::connection::Connection;
 use crate::engine::listener::Accepted;
 use crate::engine::task::{Call, Task};
-use crate::execution::doze::{Doze, FOR_EVER};
 use crate::execution::key::ExecutionKey;
+use crate::execution::sleep::{FOR_EVER, LeaderSleep};
 use crate::execution::slot::Slot;
 use crate::execution::watchdog::Watched;
-use crate::service::tcp::Look;
+use crate::service::tcp::WakeConnection;
 
 /// A message from another thread to an event loop.
 #[derive(Debug)]
@@ -47,7 +47,7 @@ pub(crate) struct LoopHandle {
     waker: Waker,
     registry: Registry,
     /// Whether the leader sleeps in the poller, so that a message needs a wake-up.
-    pub(super) doze: Doze,
+    pub(super) sleep: LeaderSleep,
     born: Instant,
     pub(super) connections: AtomicUsize,
     pub(super) parked: AtomicUsize,
@@ -69,7 +69,7 @@ impl LoopHandle {
             outbox,
             waker: Waker::new(poll.registry(), WAKER)?,
             registry: poll.registry().try_clone()?,
-            doze: Doze::new(),
+            sleep: LeaderSleep::new(),
             born: Instant::now(),
             connections: AtomicUsize::new(0),
             parked: AtomicUsize::new(0),
@@ -126,13 +126,13 @@ impl LoopHandle {
         // Counted as parked until the leader counts again before it sleeps.
         self.parked.fetch_add(1, Ordering::Relaxed);
         if self.outbox.send(Message::Returned(connection)).is_ok()
-            && self.doze.needs_waking_before(deadline)
+            && self.sleep.needs_waking_before(deadline)
         {
             self.wake();
         }
     }
 
-    /// Converts a point in time to the representation that `Doze` uses.
+    /// Converts a point in time to the representation that `LeaderSleep` uses.
     pub(super) fn time(&self, at: Instant) -> u64 {
         let since = at.saturating_duration_since(self.born).as_nanos();
         u64::try_from(since).unwrap_or(FOR_EVER - 1).min(FOR_EVER - 1)
@@ -143,7 +143,7 @@ impl LoopHandle {
         self.outbox.send(message).map_err(|failed| failed.0)?;
         // No wake-up is lost: either the leader sees the message in its check before it sleeps, or
         // this thread sees that the leader is asleep.
-        if self.doze.needs_waking() {
+        if self.sleep.needs_waking() {
             self.wake();
         }
         Ok(())
@@ -166,17 +166,17 @@ impl Watched for LoopHandle {
     }
 
     fn is_asleep(&self) -> bool {
-        self.doze.is_asleep()
+        self.sleep.is_asleep()
     }
 
-    fn stand_by(&self) {
+    fn reserve_leader(&self) {
         let mut spare = self.engine.spare.lock();
         if spare.is_none() {
             *spare = self.engine.pool.reserve();
         }
     }
 
-    fn stand_down(&self) {
+    fn release_leader(&self) {
         drop(self.engine.spare.lock().take());
     }
 
@@ -218,8 +218,8 @@ impl Watched for LoopHandle {
     }
 }
 
-impl Look for LoopHandle {
-    fn look(&self, token: usize) {
+impl WakeConnection for LoopHandle {
+    fn wake_connection(&self, token: usize) {
         self.send(Message::Notify(token));
     }
 }

@@ -28,9 +28,9 @@ use crate::engine::connection::slab::{Missed, Slab};
 use crate::engine::listener::Accepted;
 use crate::engine::seat::start_waiting;
 use crate::engine::task::Call;
-use crate::execution::doze::FOR_EVER;
 use crate::execution::key::ExecutionKey;
 use crate::execution::policy::{OnLoop, Others};
+use crate::execution::sleep::FOR_EVER;
 use accept::Accepting;
 pub(crate) use handle::{LoopHandle, Message};
 use ready::{Ready, ReadyQueue};
@@ -319,7 +319,7 @@ impl EventLoop {
         }
         let mut timeout = self.timeout(clock.now());
         // The pool has no thread of its own that checks for late tasks, so the loops do.
-        if let Some(late_in) = self.handle.engine.pool.nudge() {
+        if let Some(late_in) = self.handle.engine.pool.run_overdue() {
             timeout = Some(timeout.map_or(late_in, |timeout| timeout.min(late_in)));
         }
         if let Some(late_in) = self.return_late_calls() {
@@ -343,7 +343,7 @@ impl EventLoop {
                 || (!is_draining && handle.engine.is_draining())
         };
         let (poll, events) = (&mut self.poll, &mut self.events);
-        let result = handle.doze.sleep(
+        let result = handle.sleep.sleep(
             until,
             has_work,
             |has_work| poll.poll(events, if has_work { Some(Duration::ZERO) } else { timeout }),

@@ -15,7 +15,7 @@ use crate::engine::connection::Connection;
 use crate::engine::seat::Seat;
 use crate::engine::task::{Call, ReplyTo};
 use crate::execution::key::{ExecutionKey, Route};
-use crate::execution::routes::Called;
+use crate::execution::routes::RouteSource;
 use crate::protocol::http::{ContentPlan, Responded};
 use crate::service::body::StreamReturn;
 use crate::service::request::Request;
@@ -145,7 +145,7 @@ impl Worker<'_> {
     /// Returns whether this thread runs a call of the route itself. A thread that leads no loop
     /// always does.
     #[inline(always)]
-    pub(super) fn runs_here(&self, route: Route, called: Option<&dyn Called>) -> bool {
+    pub(super) fn runs_here(&self, route: Route, called: Option<&dyn RouteSource>) -> bool {
         let Some(event_loop) = &self.lead else { return true };
         self.engine.routes.runs_here(route, called, || event_loop.others())
     }

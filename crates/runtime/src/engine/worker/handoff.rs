@@ -57,7 +57,7 @@ impl Worker<'_> {
             Entered::Seated(call) => {
                 Seat::taken(&self.engine, key).run(call).map_err(|call| (call, None))
             }
-            Entered::Waits => Ok(()),
+            Entered::Waiting => Ok(()),
             Entered::Refused(call, full) => Err((call, Some(full))),
         }
     }

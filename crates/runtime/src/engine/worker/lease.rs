@@ -24,7 +24,7 @@ impl Worker<'_> {
             || connection.is_writing()
             || !connection.guest.as_http().is_some_and(Http::is_reading_request)
             || !engine.crowd.may_lease()
-            || engine.pool.is_anyone_waiting()
+            || engine.pool.has_waiting_tasks()
             || engine.seats.is_short()
             || self.seat.as_ref().is_some_and(Seat::is_vital)
             || engine.is_draining()

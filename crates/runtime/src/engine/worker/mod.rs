@@ -71,7 +71,7 @@ pub(crate) fn lead(event_loop: Box<EventLoop>) {
     let _batch = engine.config.batch_scheduling.then(Batch::begin).flatten();
     #[cfg(all(test, target_os = "linux"))]
     buffers.clock.jumps.clone_from(&engine.config.jumps);
-    let clocks = std::mem::take(&mut buffers.clocks).with_line();
+    let clocks = std::mem::take(&mut buffers.clocks).with_run_queue();
     event_loop.handle().led_by(clocks.thread());
     let mut worker = Worker {
         engine,
@@ -92,7 +92,7 @@ pub(crate) fn lead(event_loop: Box<EventLoop>) {
     }
     let clocks = std::mem::take(&mut worker.clocks);
     drop(worker);
-    buffers.clocks = clocks.without_line();
+    buffers.clocks = clocks.without_run_queue();
     buffers.give_back();
 }
 

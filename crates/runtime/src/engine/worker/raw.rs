@@ -8,7 +8,7 @@ use super::{Flow, Outcome, Worker};
 use crate::engine::connection::Connection;
 use crate::protocol::Guest;
 use crate::protocol::raw::Event;
-use crate::service::tcp::{Asked, Borrowed, Closed, Look};
+use crate::service::tcp::{Asked, Borrowed, Closed, WakeConnection};
 
 impl Worker<'_> {
     /// Calls the protocol, with the loop in its slot meanwhile, and sends its output.
@@ -26,7 +26,7 @@ impl Worker<'_> {
         let (result, call_outcome) = run(lead, clocks, engine, loop_handle, route, || {
             used = raw.call(
                 event,
-                (peer, &|| Arc::downgrade(loop_handle) as Weak<dyn Look>, *token),
+                (peer, &|| Arc::downgrade(loop_handle) as Weak<dyn WakeConnection>, *token),
                 &mut asked,
                 buffers,
             );

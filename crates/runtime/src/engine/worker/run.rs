@@ -9,8 +9,8 @@ use crate::engine::Engine;
 use crate::engine::event_loop::{EventLoop, LoopHandle};
 use crate::execution::key::Route;
 use crate::execution::policy::{Others, Place};
-use crate::execution::probe::{CALLS_PER_CLOSE_LOOK, Clocks, Probe};
-use crate::execution::slot::free_other;
+use crate::execution::probe::{CALLS_PER_CLOSE_SAMPLE, Clocks, Probe};
+use crate::execution::slot::drop_cold;
 use crate::service::panics::take_caught;
 
 /// A call on the pool that takes longer has probably blocked, so a lease may be worthwhile for its
@@ -72,7 +72,7 @@ fn run_leading(
         Some((mut event_loop, taken_turn)) if taken_turn == turn => {
             if let Some((took, others)) = looked {
                 let on_loop = event_loop.route_mut(route.key);
-                engine.count_move(engine.routes.looked_on_loop(route.key, on_loop, took, others));
+                engine.count_move(engine.routes.record_on_loop(route.key, on_loop, took, others));
             }
             lead_again(lead, event_loop);
             CallOutcome::Inline
@@ -91,14 +91,14 @@ fn run_leading(
 #[inline(always)]
 fn lead_again(lead: &mut Option<Box<EventLoop>>, event_loop: Box<EventLoop>) {
     if let Some(other) = lead.replace(event_loop) {
-        free_other(other);
+        drop_cold(other);
     }
 }
 
 /// Begins to measure a call on a loop, and records the other demand for the loop.
 #[cold]
 fn begin_look(event_loop: &mut EventLoop, clocks: &Clocks, route: Route) -> (Probe, Others) {
-    let look = event_loop.route_mut(route.key).look();
+    let look = event_loop.route_mut(route.key).next_sample();
     (clocks.begin(look), event_loop.others())
 }
 
@@ -114,8 +114,8 @@ fn run_following(
     let result = catch_unwind(AssertUnwindSafe(code));
     let took = clocks.end_on_pool(&probe);
     let is_back = if is_due {
-        engine.crowd.add_busy(took.wall * CALLS_PER_CLOSE_LOOK);
-        engine.routes.looked_on_pool(route.key, took, u64::from(CALLS_PER_CLOSE_LOOK))
+        engine.crowd.add_busy(took.wall * CALLS_PER_CLOSE_SAMPLE);
+        engine.routes.record_on_pool(route.key, took, u64::from(CALLS_PER_CLOSE_SAMPLE))
     } else {
         engine.routes.ran_on_pool(route.key, took)
     };

@@ -1,4 +1,4 @@
-//! A closure over the bytes as they come.
+//! A service made of a closure over bytes as they arrive.
 
 use std::fmt;
 use std::sync::Arc;
@@ -6,9 +6,9 @@ use std::sync::Arc;
 use super::{Io, Protocol, Reply, TcpService};
 use crate::transport::Peer;
 
-/// Returns a service that answers whatever comes with what `answer` makes of it. How the network
-/// cuts the bytes is nobody's decision, so this is for what needs no messages: an echo, a counter,
-/// a sink.
+/// Returns a service that answers each piece of input with the result of `answer`. The network
+/// decides how the bytes are split, so use this where messages do not matter: an echo, a counter, a
+/// sink.
 ///
 /// ```
 /// use filoplume_runtime::{Server, tcp};
@@ -50,15 +50,15 @@ where
     F: for<'a> Fn(&'a [u8]) -> Reply<'a> + Send + Sync + 'static,
 {
     fn accept(&self, _peer: Peer) -> Box<dyn Protocol> {
-        Box::new(OfBytes { answer: Arc::clone(&self.answer) })
+        Box::new(BytesProtocol { answer: Arc::clone(&self.answer) })
     }
 }
 
-struct OfBytes<F> {
+struct BytesProtocol<F> {
     answer: Arc<F>,
 }
 
-impl<F> Protocol for OfBytes<F>
+impl<F> Protocol for BytesProtocol<F>
 where
     F: for<'a> Fn(&'a [u8]) -> Reply<'a> + Send + Sync + 'static,
 {

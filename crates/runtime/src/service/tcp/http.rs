@@ -1,4 +1,4 @@
-//! HTTP/1.1 as one protocol among others.
+//! HTTP/1.1 as a `Protocol`.
 
 use std::fmt;
 use std::sync::Arc;
@@ -8,9 +8,9 @@ use crate::config::ServerConfig;
 use crate::service::{Service, Site};
 use crate::transport::Peer;
 
-/// Returns HTTP/1.1, answered by `service`, as a [`Protocol`]: for a port that speaks something
-/// else as well, or a protocol that becomes HTTP midway ([`Io::continue_as`]). A server of HTTP
-/// alone has [`Server::serve`](crate::Server::serve), which saves each connection the step.
+/// Returns HTTP/1.1 as a [`Protocol`], with `service` as its handler. Use it for a port that also
+/// speaks another protocol, or for a protocol that changes to HTTP ([`Io::continue_as`]). For HTTP
+/// alone use [`Server::serve`](crate::Server::serve), which saves one step per connection.
 ///
 /// ```
 /// use filoplume_runtime::{Request, Response, Server, tcp};
@@ -31,16 +31,16 @@ pub fn http(service: impl Service) -> Http {
     Http { site: Arc::new(Site::new(service)) }
 }
 
-/// HTTP/1.1 and the service that answers it. Made by [`http()`]; clones share the service.
+/// HTTP/1.1 with its service. Made by [`http()`]; clones share the service.
 ///
-/// From its first byte on the connection is one like any other of a server of HTTP: with its
-/// deadlines and limits, with contents that are streamed, upgrades, and handlers that may block.
+/// From its first byte the connection is like any other of an HTTP server. It has the same
+/// deadlines, limits, streamed contents and upgrades, and its handlers may block.
 ///
 /// ```
 /// use filoplume_runtime::tcp::{self, Http, Io, Protocol};
 /// use filoplume_runtime::{Request, Response};
 ///
-/// /// Waits for a line of greeting, whatever it says, and is a server of HTTP from then on.
+/// /// Waits for one line of greeting with any text, then speaks HTTP.
 /// struct Greeted {
 ///     site: Http,
 /// }
@@ -61,8 +61,8 @@ pub struct Http {
 }
 
 impl Protocol for Http {
-    /// Has the engine go on: its HTTP needs what [`Io`] does not offer, such as handlers that hold
-    /// a request for as long as they like while others are called.
+    /// Passes the connection to the engine's HTTP, which needs more than [`Io`] offers: for
+    /// example, handlers that keep a request while others are called.
     fn open(&mut self, io: &mut Io<'_>) {
         io.continue_as_http(Arc::clone(&self.site));
     }

@@ -1,4 +1,4 @@
-//! What a protocol may do with its connection.
+//! The operations of a protocol on its connection.
 
 use std::fmt;
 use std::ops::Range;
@@ -6,12 +6,12 @@ use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
 use super::Protocol;
-use super::sender::{Look, Mailbox, Sender};
+use super::sender::{Mailbox, Sender, WakeConnection};
 use crate::service::Site;
 use crate::service::blocking_stream::BlockingStream;
 use crate::transport::Peer;
 
-/// A connection in the hands of its [`Protocol`](super::Protocol), for the time of one call.
+/// A connection that a [`Protocol`](super::Protocol) may use during one call.
 ///
 /// ```
 /// use filoplume_runtime::tcp::{Io, Protocol};
@@ -41,29 +41,29 @@ pub struct Io<'a> {
     pub(crate) peer: &'a Peer,
     pub(crate) now: Instant,
     pub(crate) output: &'a mut Vec<u8>,
-    /// Where the bytes lie that the protocol was given, to recognise those that it sends back.
+    /// The memory of the bytes that were passed to the protocol, to detect when it sends them back.
     pub(crate) given: Range<*const u8>,
     pub(crate) asked: &'a mut Asked,
     pub(crate) mailbox: &'a mut Option<Arc<Mailbox>>,
-    pub(crate) home: &'a dyn Fn() -> Weak<dyn Look>,
+    pub(crate) home: &'a dyn Fn() -> Weak<dyn WakeConnection>,
     pub(crate) token: usize,
 }
 
-/// What a protocol has asked for during a call.
+/// What a protocol requested during one call.
 #[derive(Default)]
 pub(crate) struct Asked {
-    /// The first bytes that it was given, which go back as they are.
+    /// The length of the input prefix that is sent back unchanged.
     pub(crate) sent_back: Borrowed,
-    /// Whether anything of what follows was asked for.
+    /// Whether any of the following fields is set.
     pub(crate) has_rare: bool,
     pub(crate) end: Option<End>,
     pub(crate) timeout: Option<Instant>,
     pub(crate) notify_drained: bool,
-    /// The protocol has given way to another one.
+    /// Whether another protocol takes over.
     pub(crate) is_succeeded: bool,
 }
 
-/// So many bytes at the start of what the protocol was given.
+/// A number of bytes at the start of the input of the protocol.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Borrowed(pub(crate) usize);
 
@@ -72,21 +72,21 @@ pub(crate) enum End {
     Close,
     TooLong,
     Detach(Box<dyn FnOnce(BlockingStream) + Send>),
-    /// Another protocol goes on.
+    /// Another protocol continues.
     Succeed(Box<dyn Protocol>),
-    /// The engine goes on, in HTTP.
+    /// The engine continues with HTTP.
     Http(Arc<Site>),
 }
 
 impl Io<'_> {
-    /// Returns who is at the other end.
+    /// Returns the peer.
     pub fn peer(&self) -> Peer {
         *self.peer
     }
 
-    /// Sends bytes once the call returns, all that it sends in one write. What the socket does not
-    /// take is kept, and nothing is read before it is gone. Bytes from the start of what
-    /// [`data`](super::Protocol::data) was given are sent from where they lie.
+    /// Sends bytes after the call returns. Everything sent in one call goes out in one write. What
+    /// the socket does not take is kept, and nothing is read until it is sent. Bytes from the start
+    /// of the input of [`data`](super::Protocol::data) are sent without a copy.
     #[inline]
     pub fn send(&mut self, bytes: &[u8]) {
         let sent_back = &mut self.asked.sent_back.0;
@@ -105,33 +105,34 @@ impl Io<'_> {
         self.asked
     }
 
-    /// Closes the connection once everything is sent. Nothing is read any more.
+    /// Closes the connection once everything is sent. Stops reading at once.
     pub fn close(&mut self) {
         self.asked_cold().end.get_or_insert(End::Close);
     }
 
-    /// As [`close`](Self::close), and says why.
+    /// Like [`close`](Self::close), with the reason `Closed::TooLong`.
     pub(super) fn refuse_as_too_long(&mut self) {
         self.asked_cold().end = Some(End::TooLong);
     }
 
-    /// Has [`deadline`](super::Protocol::deadline) called when `timeout` from now is over, whatever
-    /// comes until then. Replaces the time that was set before; once it is over none is set.
+    /// Schedules a call of [`deadline`](super::Protocol::deadline) after `timeout`, whatever
+    /// arrives before that. Replaces a timeout that was set before. After the call no timeout is
+    /// set.
     pub fn set_timeout(&mut self, timeout: Duration) {
-        /// Longer than any connection lives; what is added to a point in time must not overflow.
+        /// Longer than any connection lives. Adding it to an `Instant` must not overflow.
         const FOR_EVER: Duration = Duration::from_secs(100 * 365 * 24 * 3600);
 
         let timeout = self.now + timeout.min(FOR_EVER);
         self.asked_cold().timeout = Some(timeout);
     }
 
-    /// Has [`drained`](super::Protocol::drained) called once the socket has taken all that was
-    /// sent: for who sends a lot, a piece at a time.
+    /// Requests a call of [`drained`](super::Protocol::drained) when the socket has taken
+    /// everything that was sent. Use it to send a lot of data piece by piece.
     pub fn notify_drained(&mut self) {
         self.asked_cold().notify_drained = true;
     }
 
-    /// Returns a handle with which any thread can send to this connection, as long as it is open.
+    /// Returns a handle with which any thread can send to this connection while it is open.
     pub fn sender(&mut self) -> Sender {
         let mailbox =
             self.mailbox.get_or_insert_with(|| Arc::new(Mailbox::new((self.home)(), self.token)));
@@ -139,25 +140,24 @@ impl Io<'_> {
     }
 
     /// Gives the connection to a thread of the pool, as a plain blocking socket, once everything is
-    /// sent. The protocol is over then; what it was given and did not use comes first in the
-    /// stream.
+    /// sent. This ends the protocol. Input that it did not use comes first in the stream.
     pub fn detach(&mut self, handler: impl FnOnce(BlockingStream) + Send + 'static) {
         self.asked_cold().end = Some(End::Detach(Box::new(handler)));
     }
 
-    /// Gives the connection to another protocol: `successor` is told that it is
-    /// [open](super::Protocol::open), and then of all that this protocol did not use. What was sent
-    /// stays sent; timeouts that were set are forgotten. This protocol is told that it is
-    /// [`Succeeded`](super::Closed::Succeeded), and nothing after that.
+    /// Gives the connection to another protocol. `successor` gets a call of
+    /// [`open`](super::Protocol::open), then the input that this protocol did not use. Output is
+    /// still sent; timeouts are removed. This protocol is closed with
+    /// [`Succeeded`](super::Closed::Succeeded) and gets no further call.
     ///
-    /// One port for two protocols, told apart by the first byte:
+    /// This example serves two protocols on one port and tells them apart by the first byte:
     ///
     /// ```
     /// use filoplume_runtime::tcp::{self, Http, Io, Protocol};
     /// use filoplume_runtime::{Peer, Request, Response, Server};
     /// use std::io::{BufRead, BufReader, Write};
     ///
-    /// /// Answers `?` with `!`, and HTTP with HTTP.
+    /// /// Answers `?` with `!`, and everything else as HTTP.
     /// struct Door {
     ///     site: Http,
     /// }
@@ -188,7 +188,7 @@ impl Io<'_> {
         self.asked_cold().end = Some(End::Succeed(Box::new(successor)));
     }
 
-    /// Gives the connection to the engine's own HTTP.
+    /// Gives the connection to the engine's HTTP.
     pub(super) fn continue_as_http(&mut self, site: Arc<Site>) {
         self.asked_cold().end = Some(End::Http(site));
     }

@@ -1,4 +1,4 @@
-//! A closure over lines.
+//! A service made of a closure over lines.
 
 use std::fmt;
 use std::sync::Arc;
@@ -6,13 +6,13 @@ use std::sync::Arc;
 use super::{Io, Protocol, Reply, TcpService};
 use crate::transport::Peer;
 
-/// The longest line, unless something else is set.
+/// The default of [`Lines::line_bytes_max`].
 const LINE_BYTES_MAX: usize = 8 * 1024;
 
-/// Returns a service that answers each line with what `answer` makes of it, as a line. A line ends
-/// with LF or CR LF, and `answer` is given neither; answers end with LF. What stands behind the
-/// last end of a line when the peer ends is a line too. A peer that sends a line longer than 8 KiB
-/// is cut off; [`Lines::line_bytes_max`] sets another bound.
+/// Returns a service that answers each line with the result of `answer`, as a line. Lines end with
+/// LF or CR LF, which `answer` does not see. Answers end with LF. When the peer ends, the bytes
+/// after the last line end are a line too. If a line is longer than 8 KiB the connection is closed;
+/// [`Lines::line_bytes_max`] sets another bound.
 ///
 /// ```
 /// use filoplume_runtime::{Server, tcp};
@@ -48,7 +48,7 @@ pub struct Lines<F> {
 }
 
 impl<F> Lines<F> {
-    /// Sets the length of the longest line, without its end. Default: 8 KiB.
+    /// Sets the maximum length of a line without its line end. Default: 8 KiB.
     #[must_use]
     pub fn line_bytes_max(mut self, bytes: usize) -> Self {
         self.line_bytes_max = bytes;
@@ -61,24 +61,24 @@ where
     F: for<'a> Fn(&'a [u8]) -> Reply<'a> + Send + Sync + 'static,
 {
     fn accept(&self, _peer: Peer) -> Box<dyn Protocol> {
-        Box::new(OfLines {
+        Box::new(LinesProtocol {
             answer: Arc::clone(&self.answer),
             line_bytes_max: self.line_bytes_max,
-            looked_at: 0,
+            searched: 0,
             has_ended: false,
         })
     }
 }
 
-struct OfLines<F> {
+struct LinesProtocol<F> {
     answer: Arc<F>,
     line_bytes_max: usize,
-    /// Bytes of the line at hand in which no end was found.
-    looked_at: usize,
+    /// The number of bytes of the current line that were already searched for its end.
+    searched: usize,
     has_ended: bool,
 }
 
-impl<F> OfLines<F>
+impl<F> LinesProtocol<F>
 where
     F: for<'a> Fn(&'a [u8]) -> Reply<'a> + Send + Sync + 'static,
 {
@@ -100,7 +100,7 @@ where
     }
 }
 
-impl<F> Protocol for OfLines<F>
+impl<F> Protocol for LinesProtocol<F>
 where
     F: for<'a> Fn(&'a [u8]) -> Reply<'a> + Send + Sync + 'static,
 {
@@ -108,15 +108,15 @@ where
         let mut used = 0;
         while !self.has_ended {
             let rest = bytes.get(used..).unwrap_or_default();
-            let new = rest.get(self.looked_at..).unwrap_or_default();
+            let new = rest.get(self.searched..).unwrap_or_default();
             let Some(length) = new.iter().position(|&byte| byte == b'\n') else {
-                self.looked_at = rest.len();
+                self.searched = rest.len();
                 break;
             };
-            let length = self.looked_at + length;
+            let length = self.searched + length;
             self.answer(&rest[..length], io);
             used += length + 1;
-            self.looked_at = 0;
+            self.searched = 0;
         }
         used
     }
@@ -129,7 +129,7 @@ where
     }
 
     fn unread_bytes_max(&self) -> usize {
-        // The CR, which may be the last that has come.
+        // One more for the CR, which may be the last byte that has arrived.
         self.line_bytes_max.saturating_add(1)
     }
 }

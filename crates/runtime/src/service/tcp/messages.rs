@@ -1,4 +1,4 @@
-//! A closure over messages that say how long they are.
+//! A service made of a closure over messages with a length prefix.
 
 use std::fmt;
 use std::sync::Arc;
@@ -6,15 +6,16 @@ use std::sync::Arc;
 use super::{Io, Protocol, Reply, TcpService};
 use crate::transport::Peer;
 
-/// The longest message, unless something else is set.
+/// The default of [`Messages::message_bytes_max`].
 const MESSAGE_BYTES_MAX: usize = 1024 * 1024;
 
-/// Bytes in front of a message that say how many follow.
+/// The size of the length prefix in bytes.
 const PREFIX_BYTES: usize = 4;
 
-/// Returns a service that answers each message with what `answer` makes of it, as a message. In
-/// front of a message stands its length in bytes, as four bytes, the most significant first. A peer
-/// that announces more than 1 MiB is cut off; [`Messages::message_bytes_max`] sets another bound.
+/// Returns a service that answers each message with the result of `answer`, as a message. Each
+/// message follows its length in bytes, as four bytes, the most significant first. If a peer
+/// announces more than 1 MiB, the connection is closed; [`Messages::message_bytes_max`] sets
+/// another bound.
 ///
 /// ```
 /// use filoplume_runtime::{Server, tcp};
@@ -51,8 +52,7 @@ pub struct Messages<F> {
 }
 
 impl<F> Messages<F> {
-    /// Sets the length of the longest message, without the four bytes in front of it. Default: 1
-    /// MiB.
+    /// Sets the maximum length of a message without its length prefix. Default: 1 MiB.
     #[must_use]
     pub fn message_bytes_max(mut self, bytes: usize) -> Self {
         self.message_bytes_max = bytes;
@@ -65,19 +65,19 @@ where
     F: for<'a> Fn(&'a [u8]) -> Reply<'a> + Send + Sync + 'static,
 {
     fn accept(&self, _peer: Peer) -> Box<dyn Protocol> {
-        Box::new(OfMessages {
+        Box::new(MessagesProtocol {
             answer: Arc::clone(&self.answer),
             message_bytes_max: self.message_bytes_max,
         })
     }
 }
 
-struct OfMessages<F> {
+struct MessagesProtocol<F> {
     answer: Arc<F>,
     message_bytes_max: usize,
 }
 
-impl<F> Protocol for OfMessages<F>
+impl<F> Protocol for MessagesProtocol<F>
 where
     F: for<'a> Fn(&'a [u8]) -> Reply<'a> + Send + Sync + 'static,
 {
@@ -96,7 +96,7 @@ where
                 let Ok(length) = u32::try_from(reply.len()) else {
                     tracing::error!(
                         bytes = reply.len(),
-                        "an answer is longer than its length can say"
+                        "an answer is too long for its length prefix"
                     );
                     io.close();
                     break;

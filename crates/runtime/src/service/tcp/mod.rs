@@ -1,9 +1,9 @@
-//! Raw TCP services: what speaks something else than HTTP over the same event loops.
+//! Raw TCP services: protocols other than HTTP on the same event loops.
 //!
-//! A service is told of each connection and answers with a [`Protocol`], a state machine over
-//! bytes. Most need none of their own: [`bytes`], [`lines`] and [`messages`] make a service of a
-//! closure, and [`blocking`] gives a thread of the pool a plain blocking socket. [`http()`] is
-//! HTTP/1.1 as one of them.
+//! A service returns a [`Protocol`] for each connection, which is a state machine over bytes. Most
+//! programs need not write one: [`bytes`], [`lines`] and [`messages`] make a service of a closure,
+//! and [`blocking`] gives a plain blocking socket to a thread of the pool. [`http()`] is HTTP/1.1
+//! as a service of this kind.
 //!
 //! ```
 //! use filoplume_runtime::{Server, tcp};
@@ -23,10 +23,11 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! Everything that holds for handlers holds here. What is called runs on the event loop and may
-//! block: a service that does is noticed, and called on threads of the pool from then on. A panic
-//! closes its connection and nothing else. A peer that does not read what it is sent is not read
-//! from either, and is cut off after [`write_timeout`](crate::ServerConfig::write_timeout).
+//! The rules for HTTP handlers apply here too. Methods and closures run on the event loop and may
+//! block. The engine detects a service that blocks and from then on calls it on threads of the
+//! pool. A panic closes its connection and affects nothing else. The engine stops reading from a
+//! peer that does not read what it is sent, and closes its connection after
+//! [`write_timeout`](crate::ServerConfig::write_timeout).
 
 mod bytes;
 mod http;
@@ -49,20 +50,20 @@ pub use messages::{Messages, messages};
 pub use reply::Reply;
 #[cfg(all(test, loom))]
 pub(crate) use sender::SendQueue;
-pub(crate) use sender::{Look, Mailbox};
+pub(crate) use sender::{Mailbox, WakeConnection};
 pub use sender::{SendError, Sender};
 
-/// Bytes that a protocol may leave unread, unless it says otherwise.
+/// The default of [`Protocol::unread_bytes_max`].
 const UNREAD_BYTES_MAX: usize = 64 * 1024;
 
-/// What is done with the connections of a server. Closures that make a [`Protocol`] for a peer are
+/// A handler of the connections of a server. Closures that return a [`Protocol`] for a peer are
 /// services.
 ///
 /// ```
 /// use filoplume_runtime::tcp::{Io, Protocol};
 /// use filoplume_runtime::{Peer, Server};
 ///
-/// /// Counts the bytes that come, and tells how many there were once the peer has ended.
+/// /// Counts the bytes of a peer, and sends the count when the peer has ended.
 /// struct Count(usize);
 ///
 /// impl Protocol for Count {
@@ -89,12 +90,11 @@ const UNREAD_BYTES_MAX: usize = 64 * 1024;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub trait TcpService: Send + Sync + 'static {
-    /// Returns the state machine for a connection that was accepted.
+    /// Returns the state machine for an accepted connection.
     fn accept(&self, peer: Peer) -> Box<dyn Protocol>;
 
-    /// Returns the configuration that the service wants to be served with. Called once, when the
-    /// server starts. A configuration that was given to the [builder](crate::ServerBuilder::config)
-    /// replaces it.
+    /// Returns the configuration to serve this service with. Called once, when the server starts. A
+    /// configuration that is given to the [builder](crate::ServerBuilder::config) replaces it.
     fn config(&self) -> Option<ServerConfig> {
         None
     }
@@ -110,15 +110,15 @@ where
     }
 }
 
-/// A state machine over the bytes of one connection. One of its methods runs at a time, each on
-/// whatever thread has the connection in hand.
+/// A state machine over the bytes of one connection. Its methods never run at the same time. Each
+/// runs on the thread that owns the connection at that moment.
 ///
-/// All methods but [`data`](Self::data) do what most protocols want.
+/// All methods except [`data`](Self::data) have a default that suits most protocols.
 ///
 /// ```
 /// use filoplume_runtime::tcp::{Closed, Io, Protocol};
 ///
-/// /// Answers each byte with its successor, and says at the end how many there were.
+/// /// Answers each byte with its successor, and prints at the end how many there were.
 /// struct Successors {
 ///     count: usize,
 /// }
@@ -135,50 +135,51 @@ where
 /// }
 /// ```
 pub trait Protocol: Send + 'static {
-    /// The connection is there; nothing has been read. The place for greetings.
+    /// Called when the connection is ready, before anything is read. Greetings are sent here.
     fn open(&mut self, io: &mut Io<'_>) {
         let _ = io;
     }
 
-    /// More bytes came. `bytes` are all that nobody has used: those left over from the last time,
-    /// then the new ones. Returns how many of them are used up; the rest is given again once there
-    /// are more.
+    /// Called when more bytes have arrived. `bytes` are all unused bytes: those left over from the
+    /// last call, then the new ones. Returns how many of them are used. The rest is passed again
+    /// when more bytes have arrived.
     fn data(&mut self, bytes: &[u8], io: &mut Io<'_>) -> usize;
 
-    /// The peer sends nothing more; it may still read. `rest` is what [`data`](Self::data) did not
-    /// use. Closes the connection unless it is overridden.
+    /// Called when the peer has closed its write direction; it may still read. `rest` is what
+    /// [`data`](Self::data) did not use. The default closes the connection.
     fn end(&mut self, rest: &[u8], io: &mut Io<'_>) {
         let _ = rest;
         io.close();
     }
 
-    /// The socket has taken all that was sent. Called if [`Io::notify_drained`] asked for it, once
-    /// each time.
+    /// Called when the socket has taken everything that was sent, once for each call of
+    /// [`Io::notify_drained`].
     fn drained(&mut self, io: &mut Io<'_>) {
         let _ = io;
     }
 
-    /// The time that [`Io::set_timeout`] has set is over; or, where none is set, the peer has been
-    /// silent for [`keep_alive_timeout`](crate::ServerConfig::keep_alive_timeout), or was too slow
-    /// with what it has begun ([`content_timeout`](crate::ServerConfig::content_timeout)). Closes
-    /// the connection unless it is overridden.
+    /// Called when the time set by [`Io::set_timeout`] is over. If no timeout is set, it is called
+    /// when the peer has been silent for
+    /// [`keep_alive_timeout`](crate::ServerConfig::keep_alive_timeout), or was too slow in the
+    /// middle of a message ([`content_timeout`](crate::ServerConfig::content_timeout)). The default
+    /// closes the connection.
     fn deadline(&mut self, io: &mut Io<'_>) {
         io.close();
     }
 
-    /// The connection is over, or another protocol's. Called once, and last.
+    /// Called once and last, when the connection is closed or another protocol owns it.
     fn close(&mut self, reason: Closed) {
         let _ = reason;
     }
 
-    /// Most bytes that [`data`](Self::data) may leave unused. A peer that sends more than that is
-    /// cut off. Default: 64 KiB.
+    /// Returns how many bytes [`data`](Self::data) may leave unused. The connection of a peer that
+    /// sends more is closed. Default: 64 KiB.
     fn unread_bytes_max(&self) -> usize {
         UNREAD_BYTES_MAX
     }
 }
 
-/// Why a connection is over.
+/// The reason why a connection ended.
 ///
 /// ```
 /// use filoplume_runtime::tcp::Closed;
@@ -192,33 +193,33 @@ pub trait Protocol: Send + 'static {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Closed {
-    /// The protocol asked for it.
+    /// The protocol closed it.
     ByProtocol,
-    /// The peer had ended its direction, and the protocol had nothing more to say.
+    /// The peer closed its write direction, and the protocol had nothing more to send.
     ByPeer,
-    /// The peer did not read what it was sent in time.
+    /// The peer did not read its output in time.
     TimedOut,
-    /// The peer sent more than [`Protocol::unread_bytes_max`] that the protocol had no use for.
+    /// The peer sent more unused bytes than [`Protocol::unread_bytes_max`].
     TooLong,
-    /// The connection broke: the peer has reset it.
+    /// The connection broke, for example by a reset of the peer.
     Broken,
     /// The protocol panicked.
     Panicked,
-    /// The protocol blocks, and neither a thread nor a place in the queue was left for it.
+    /// The protocol blocks, and the pool had neither a free thread nor room in its queue.
     Overloaded,
-    /// It is somebody else's now, by [`Io::detach`].
+    /// A handler owns it, by [`Io::detach`].
     Detached,
-    /// It goes on in another protocol, by [`Io::continue_as`].
+    /// Another protocol owns it, by [`Io::continue_as`].
     Succeeded,
     /// The server is shutting down.
     Shutdown,
 }
 
 /// Returns a service that gives each connection to a thread of the pool, as a plain blocking
-/// socket. A connection that says nothing holds its thread; at most
-/// [`threads_max`](crate::ServerConfig::threads_max) are served at once, and
-/// [`queue_capacity`](crate::ServerConfig::queue_capacity) wait. For protocols that are hard to
-/// write otherwise, and for few peers.
+/// socket. A silent connection keeps its thread. At most
+/// [`threads_max`](crate::ServerConfig::threads_max) connections are served at once, and
+/// [`queue_capacity`](crate::ServerConfig::queue_capacity) wait. Use it for few peers, and for
+/// protocols that are hard to write as a state machine.
 ///
 /// ```
 /// use filoplume_runtime::{BlockingStream, Server, tcp};

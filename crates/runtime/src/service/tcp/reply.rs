@@ -1,10 +1,9 @@
-//! What a closure answers.
+//! The answer of a closure.
 
 use std::borrow::Cow;
 use std::fmt;
 
-/// An answer: bytes, borrowed from what came or its own, or nothing; and whether the connection
-/// ends with it.
+/// An answer: borrowed or owned bytes, or nothing. It may also close the connection.
 ///
 /// ```
 /// use filoplume_runtime::tcp::{Reply, lines};
@@ -22,12 +21,12 @@ pub struct Reply<'a> {
 }
 
 impl Reply<'_> {
-    /// Says nothing.
+    /// Returns an empty answer: nothing is sent.
     pub fn none() -> Self {
         Self { bytes: None, closes: false }
     }
 
-    /// Closes the connection once this is sent.
+    /// Closes the connection after this answer is sent.
     #[must_use]
     pub fn and_close(mut self) -> Self {
         self.closes = true;

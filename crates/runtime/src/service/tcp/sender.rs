@@ -1,4 +1,4 @@
-//! Bytes for a connection from any thread.
+//! Sending to a connection from any thread.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -8,12 +8,13 @@ use bytes::Bytes;
 
 use crate::sync::Mutex;
 
-/// Bytes that may wait for a connection. What is over it is refused: a peer that does not read must
-/// not fill the memory.
-const MAIL_BYTES_MAX: usize = 256 * 1024;
+/// The number of bytes that may wait for a connection. More are refused, because a peer that does
+/// not read must not fill the memory.
+const QUEUED_BYTES_MAX: usize = 256 * 1024;
 
-/// Sends to a connection from any thread: from another connection's protocol, or from a thread of
-/// the program. Clones send to the same connection. Given by [`Io::sender`](super::Io::sender).
+/// Sends to a connection from any thread: from the protocol of another connection, or from a thread
+/// of the program. Clones send to the same connection. Returned by
+/// [`Io::sender`](super::Io::sender).
 ///
 /// ```
 /// use filoplume_runtime::tcp::{Io, Protocol, SendError, Sender};
@@ -22,7 +23,7 @@ const MAIL_BYTES_MAX: usize = 256 * 1024;
 /// use std::net::TcpStream;
 /// use std::sync::mpsc;
 ///
-/// /// Hands its sender out, and reads nothing into what comes.
+/// /// Passes its sender on, and ignores its input.
 /// struct Pushed(mpsc::Sender<Sender>);
 ///
 /// impl Protocol for Pushed {
@@ -51,7 +52,7 @@ pub struct Sender {
     mailbox: Arc<Mailbox>,
 }
 
-/// Why bytes were not sent.
+/// The reason why bytes were not sent.
 ///
 /// ```
 /// use filoplume_runtime::tcp::SendError;
@@ -61,10 +62,10 @@ pub struct Sender {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum SendError {
-    /// 256 KiB wait for the peer already. Whether to leave this out or to close the connection is
-    /// up to the sender.
+    /// 256 KiB already wait for the peer. The caller decides whether to drop the bytes or to close
+    /// the connection.
     Full,
-    /// The connection is over, or about to be.
+    /// The connection is closed or closing.
     Closed,
 }
 
@@ -84,15 +85,15 @@ impl Sender {
         Self { mailbox }
     }
 
-    /// Sends bytes behind all that was sent before. Never waits.
+    /// Appends bytes to the output of the connection. Never blocks.
     ///
     /// # Errors
     ///
-    /// [`SendError::Full`] if the peer is too far behind, [`SendError::Closed`] if the connection
-    /// is over. The bytes are not sent then, not even a part of them.
+    /// [`SendError::Full`] if too many bytes wait for the peer, [`SendError::Closed`] if the
+    /// connection is closed or closing. In both cases none of the bytes are sent.
     pub fn send(&self, bytes: impl Into<Bytes>) -> Result<(), SendError> {
         if self.mailbox.queue.put(bytes.into())? {
-            self.mailbox.tell();
+            self.mailbox.wake();
         }
         Ok(())
     }
@@ -100,11 +101,11 @@ impl Sender {
     /// Closes the connection once everything is sent.
     pub fn close(&self) {
         if self.mailbox.queue.close() {
-            self.mailbox.tell();
+            self.mailbox.wake();
         }
     }
 
-    /// Whether the connection is open.
+    /// Returns whether the connection is open.
     pub fn is_open(&self) -> bool {
         self.mailbox.queue.0.lock().state == State::Open
     }
@@ -112,83 +113,82 @@ impl Sender {
 
 impl fmt::Debug for Sender {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let waiting = self.mailbox.queue.0.lock();
+        let queued = self.mailbox.queue.0.lock();
         f.debug_struct("Sender")
-            .field("bytes", &waiting.bytes)
-            .field("state", &waiting.state)
+            .field("bytes", &queued.bytes)
+            .field("state", &queued.state)
             .finish()
     }
 }
 
-/// A connection's loop, as far as senders know it.
-pub(crate) trait Look: Send + Sync {
-    /// Has a connection looked at, as if its peer had moved. A token of one that is gone does no
-    /// harm.
-    fn look(&self, token: usize);
+/// The event loop of a connection, as far as senders use it.
+pub(crate) trait WakeConnection: Send + Sync {
+    /// Wakes a connection as if its socket were ready. A token of a closed connection does no harm.
+    fn wake_connection(&self, token: usize);
 }
 
-/// Where the bytes wait until the thread that has the connection in hand takes them.
+/// The queue of bytes for a connection. The thread that owns the connection takes them.
 pub(crate) struct Mailbox {
-    /// Weak: a program may keep senders for longer than the server lives.
-    home: Weak<dyn Look>,
+    /// Weak, because a program may keep senders for longer than the server lives.
+    event_loop: Weak<dyn WakeConnection>,
     token: usize,
     queue: SendQueue,
 }
 
 impl Mailbox {
-    pub(crate) fn new(home: Weak<dyn Look>, token: usize) -> Self {
-        Self { home, token, queue: SendQueue::new() }
+    pub(crate) fn new(event_loop: Weak<dyn WakeConnection>, token: usize) -> Self {
+        Self { event_loop, token, queue: SendQueue::new() }
     }
 
-    /// Has the connection looked at.
-    fn tell(&self) {
-        if let Some(home) = self.home.upgrade() {
-            home.look(self.token);
+    /// Wakes the connection.
+    fn wake(&self) {
+        if let Some(event_loop) = self.event_loop.upgrade() {
+            event_loop.wake_connection(self.token);
         }
     }
 
-    /// Moves what waits behind the output. Returns whether the connection is to be closed behind
-    /// it.
+    /// Appends the queued bytes to the output. Returns whether the connection must be closed after
+    /// them.
     pub(crate) fn take(&self, output: &mut Vec<u8>) -> bool {
         self.queue.take(output)
     }
 
-    /// As [`take`](Self::take), and nothing more is accepted from then on.
+    /// Like [`take`](Self::take), and refuses bytes from then on.
     pub(crate) fn take_last(&self, output: &mut Vec<u8>) -> bool {
         self.queue.take_last(output)
     }
 
-    /// The connection is over: nothing is taken any more.
+    /// Drops the queued bytes and refuses more, because the connection is closed.
     pub(crate) fn end(&self) {
         self.queue.end();
     }
 }
 
-/// What waits. Each change says whether the connection's loop must be told of it: one look serves
-/// all that comes until it happens.
-pub(crate) struct SendQueue(Mutex<Waiting>);
+/// The queued bytes. Each change returns whether the event loop must be notified. One notification
+/// covers everything that is queued until it is handled.
+pub(crate) struct SendQueue(Mutex<Queued>);
 
 #[derive(Debug, Default)]
-struct Waiting {
+struct Queued {
     parts: VecDeque<Bytes>,
     bytes: usize,
     state: State,
-    /// Whether the loop was told, and nobody has looked since.
-    is_told: bool,
+    /// Whether the loop was notified and has not taken the bytes since.
+    is_notified: bool,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum State {
     #[default]
     Open,
-    /// To be closed once what waits is sent.
+    /// The connection is closed once the queued bytes are sent.
     Closing,
     Closed,
 }
 
-impl Waiting {
+impl Queued {
     fn take(&mut self, output: &mut Vec<u8>) -> bool {
-        self.is_told = false;
+        self.is_notified = false;
         self.bytes = 0;
         for part in self.parts.drain(..) {
             output.extend_from_slice(&part);
@@ -199,34 +199,34 @@ impl Waiting {
 
 impl SendQueue {
     pub(crate) fn new() -> Self {
-        Self(Mutex::new(Waiting::default()))
+        Self(Mutex::new(Queued::default()))
     }
 
     pub(crate) fn put(&self, bytes: Bytes) -> Result<bool, SendError> {
-        let mut waiting = self.0.lock();
-        if waiting.state != State::Open {
+        let mut queued = self.0.lock();
+        if queued.state != State::Open {
             return Err(SendError::Closed);
         }
         if bytes.is_empty() {
             return Ok(false);
         }
-        // One that is longer than the bound is taken if nothing else waits: else it could never be
-        // sent.
-        if waiting.bytes > 0 && waiting.bytes + bytes.len() > MAIL_BYTES_MAX {
+        // Bytes that are longer than the bound are accepted if nothing else is queued. Otherwise
+        // they could never be sent.
+        if queued.bytes > 0 && queued.bytes + bytes.len() > QUEUED_BYTES_MAX {
             return Err(SendError::Full);
         }
-        waiting.bytes += bytes.len();
-        waiting.parts.push_back(bytes);
-        Ok(!std::mem::replace(&mut waiting.is_told, true))
+        queued.bytes += bytes.len();
+        queued.parts.push_back(bytes);
+        Ok(!std::mem::replace(&mut queued.is_notified, true))
     }
 
     fn close(&self) -> bool {
-        let mut waiting = self.0.lock();
-        if waiting.state != State::Open {
+        let mut queued = self.0.lock();
+        if queued.state != State::Open {
             return false;
         }
-        waiting.state = State::Closing;
-        !std::mem::replace(&mut waiting.is_told, true)
+        queued.state = State::Closing;
+        !std::mem::replace(&mut queued.is_notified, true)
     }
 
     pub(crate) fn take(&self, output: &mut Vec<u8>) -> bool {
@@ -234,16 +234,16 @@ impl SendQueue {
     }
 
     fn take_last(&self, output: &mut Vec<u8>) -> bool {
-        let mut waiting = self.0.lock();
-        let is_to_be_closed = waiting.take(output);
-        waiting.state = State::Closed;
-        is_to_be_closed
+        let mut queued = self.0.lock();
+        let must_close = queued.take(output);
+        queued.state = State::Closed;
+        must_close
     }
 
     fn end(&self) {
-        let mut waiting = self.0.lock();
-        waiting.state = State::Closed;
-        waiting.bytes = 0;
-        waiting.parts.clear();
+        let mut queued = self.0.lock();
+        queued.state = State::Closed;
+        queued.bytes = 0;
+        queued.parts.clear();
     }
 }

@@ -1,8 +1,8 @@
-//! How a thread goes to sleep without missing what it is needed for.
+//! How threads go to sleep without missing a wake-up.
 //!
-//! There is one rule, for the leader in its poller and for the watchdog in its park: each side
-//! first says what it does, then a fence, then looks at what the other says. One of the two sees
-//! the other. The accesses themselves need no order; all of it is in the fences, one on each side.
+//! The leader in its poller and the watchdog in its park follow the same rule: each side publishes
+//! its own state, executes a fence, and then reads the state of the other side. At least one of the
+//! two sees the other. The accesses themselves are relaxed; the two fences provide the ordering.
 
 use std::fmt;
 use std::sync::OnceLock;
@@ -12,24 +12,24 @@ use crate::sync::thread::{self, Thread};
 
 /// Whether a leader waits in its poller, and until when.
 #[derive(Debug)]
-pub(crate) struct Doze {
-    /// A point in time on the clock of whoever uses this; [`AWAKE`] while the leader is.
+pub(crate) struct LeaderSleep {
+    /// A point in time on the caller's clock, or [`AWAKE`].
     until: AtomicU64,
 }
 
 const AWAKE: u64 = 0;
 
-/// A leader that sleeps without an end, or that waits for something that comes back to it.
+/// The leader sleeps without a deadline, or must be woken by connections that are sent back to it.
 pub(crate) const FOR_EVER: u64 = u64::MAX;
 
-impl Doze {
+impl LeaderSleep {
     pub(crate) fn new() -> Self {
         Self { until: AtomicU64::new(AWAKE) }
     }
 
-    /// Has the leader wait in `poll`, until this point in time at the latest, and then wakes the
-    /// watchdog. `poll` is told whether there is work already, and does not wait then. `has_work`
-    /// is asked after the leader has said that it sleeps: whoever makes work later sees it asleep.
+    /// Makes the leader wait in `poll`, until `until` at the latest, and then wakes the watchdog.
+    /// `poll` is told whether there is already work, and must not wait then. `has_work` is called
+    /// after the leader is marked as asleep: a thread that adds work later sees it asleep.
     #[inline]
     pub(crate) fn sleep<T>(
         &self,
@@ -45,46 +45,46 @@ impl Doze {
         result
     }
 
-    /// Says that the leader is going to wait, until this point in time at the latest. It must look
-    /// for work once more before it does.
+    /// Marks the leader as asleep, until `until` at the latest. It must check for work once more
+    /// before it waits.
     pub(crate) fn fall_asleep(&self, until: u64) {
         self.until.store(until.max(AWAKE + 1), Ordering::Relaxed);
         fence(Ordering::SeqCst);
     }
 
-    /// Says that the leader has left its poller. It must wake the watchdog next.
+    /// Marks the leader as awake. It must wake the watchdog next.
     pub(crate) fn wake_up(&self) {
         self.until.store(AWAKE, Ordering::Relaxed);
         fence(Ordering::SeqCst);
     }
 
-    /// Whether the leader has to be woken to see what the caller has just done.
+    /// Returns whether the leader must be woken to see the caller's last change.
     pub(crate) fn needs_waking(&self) -> bool {
         fence(Ordering::SeqCst);
         self.is_asleep()
     }
 
-    /// Whether the leader has to be woken to see what the caller has just done before this point in
-    /// time. It does not if it wakes up by then in any case.
+    /// Returns whether the leader must be woken to see the caller's last change before `time`. It
+    /// need not be if it wakes up by then anyway.
     pub(crate) fn needs_waking_before(&self, time: u64) -> bool {
         fence(Ordering::SeqCst);
         time < self.until.load(Ordering::Relaxed)
     }
 
-    /// A look without a fence.
+    /// Returns whether the leader is asleep. Has no fence.
     pub(crate) fn is_asleep(&self) -> bool {
         self.until.load(Ordering::Relaxed) != AWAKE
     }
 }
 
-/// Where the watchdog sleeps while all leaders do.
-pub(crate) struct Standby {
+/// The place where the watchdog sleeps while all leaders sleep.
+pub(crate) struct WatchdogSleep {
     thread: OnceLock<Thread>,
     is_parked: AtomicBool,
     is_stopped: AtomicBool,
 }
 
-impl Standby {
+impl WatchdogSleep {
     pub(crate) fn new() -> Self {
         Self {
             thread: OnceLock::new(),
@@ -100,7 +100,7 @@ impl Standby {
 
     /// Sleeps until a leader wakes up, unless one is awake.
     pub(crate) fn park(&self, are_all_asleep: impl FnOnce() -> bool) {
-        // Release: who sees this sees the thread to unpark.
+        // Release: a thread that sees this flag sees the thread to unpark.
         self.is_parked.store(true, Ordering::Release);
         fence(Ordering::SeqCst);
         if !are_all_asleep() {
@@ -112,10 +112,10 @@ impl Standby {
         }
     }
 
-    /// Called by a leader after it has said that it woke up.
+    /// Called by a leader after it has marked itself as awake.
     #[inline]
     pub(crate) fn wake(&self) {
-        // Most of the time a load is all; of several leaders one pays for the unpark.
+        // Usually one load is enough. If several leaders wake up, one of them pays for the unpark.
         if self.is_parked.load(Ordering::Relaxed) && self.is_parked.swap(false, Ordering::AcqRel) {
             self.unpark();
         }
@@ -139,8 +139,8 @@ impl Standby {
     }
 }
 
-impl fmt::Debug for Standby {
+impl fmt::Debug for WatchdogSleep {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Standby").field("is_parked", &self.is_parked).finish_non_exhaustive()
+        f.debug_struct("WatchdogSleep").field("is_parked", &self.is_parked).finish_non_exhaustive()
     }
 }

@@ -1,0 +1,232 @@
+//! The content of a request: in memory, or read from the connection as it arrives.
+
+mod stream;
+
+use std::fmt;
+use std::io::{self, Read};
+
+use bytes::Bytes;
+
+pub(crate) use self::stream::{ContentStream, STREAM_TICK, StreamLeft, StreamReturn, Streamed};
+use crate::budget::memory::Charge;
+use crate::buffers::Content;
+
+/// The content of a request.
+///
+/// Reading may wait for the peer, up to the content's deadline. A read returns `TimedOut` if the
+/// peer was too slow, `UnexpectedEof` if it closed early, and `InvalidData` if the content is
+/// malformed. After each of these errors the connection closes behind the response.
+///
+/// ```
+/// use filoplume_runtime::{Request, Response};
+/// use std::io::Read;
+///
+/// fn count_lines(mut request: Request) -> Response {
+///     let mut text = String::new();
+///     match request.body_mut().read_to_string(&mut text) {
+///         Ok(_) => Response::from(format!("{} lines", text.lines().count())),
+///         Err(_) => Response::new(400),
+///     }
+/// }
+/// # let _service: Box<dyn filoplume_runtime::Service> = Box::new(count_lines);
+/// ```
+#[derive(Default)]
+pub struct Body {
+    /// `None` if there is no content, as in most requests.
+    kind: Option<Box<Kind>>,
+}
+
+#[expect(clippy::large_enum_variant, reason = "it lies in one allocation, and is not moved")]
+enum Kind {
+    Memory(Held),
+    Stream(ContentStream),
+}
+
+/// A content in memory, and its share of the memory budget.
+struct Held {
+    content: Content,
+    /// Released when the handler drops the content or takes ownership of it.
+    _charge: Charge,
+}
+
+impl Body {
+    pub(crate) fn from_content(content: Content) -> Self {
+        Self::from_charged(content, Charge::default())
+    }
+
+    pub(crate) fn from_charged(content: Content, charge: Charge) -> Self {
+        Self { kind: Some(Box::new(Kind::Memory(Held { content, _charge: charge }))) }
+    }
+
+    pub(crate) fn from_stream(stream: ContentStream) -> Self {
+        Self { kind: Some(Box::new(Kind::Stream(stream))) }
+    }
+
+    /// Returns the content if all of it is in memory.
+    pub fn as_slice(&self) -> Option<&[u8]> {
+        match self.kind.as_deref() {
+            None => Some(&[]),
+            Some(Kind::Memory(held)) => Some(held.content.as_slice()),
+            Some(Kind::Stream(_)) => None,
+        }
+    }
+
+    /// Returns how many bytes remain to be read, if that is known.
+    pub fn len(&self) -> Option<u64> {
+        match self.kind.as_deref() {
+            None => Some(0),
+            Some(Kind::Memory(held)) => Some(held.content.len() as u64),
+            Some(Kind::Stream(stream)) => stream.remaining(),
+        }
+    }
+
+    /// Returns whether the body is known to have nothing left to read.
+    pub fn is_empty(&self) -> bool {
+        self.len() == Some(0)
+    }
+
+    /// Puts bytes that were read back in front of the rest. Use it after looking at the start of a
+    /// content.
+    ///
+    /// ```
+    /// use filoplume_runtime::Body;
+    /// use std::io::Read;
+    ///
+    /// let mut body = Body::from(b"GIF89a..".to_vec());
+    /// let mut magic = [0; 6];
+    /// body.read_exact(&mut magic)?;
+    /// body.unread(&magic);
+    /// assert_eq!(body.as_slice(), Some(&b"GIF89a.."[..]));
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    pub fn unread(&mut self, bytes: &[u8]) {
+        let mut content = Content::default();
+        content.extend(bytes);
+        match self.kind.as_deref_mut() {
+            None => *self = Self::from_content(content),
+            Some(Kind::Memory(left)) => {
+                content.extend(left.content.as_slice());
+                left.content = content;
+            }
+            Some(Kind::Stream(stream)) => {
+                content.extend(stream.prefix.as_slice());
+                stream.prefix = content;
+                // These bytes will be read again.
+                stream.bytes_left = stream.bytes_left.saturating_add(bytes.len() as u64);
+            }
+        }
+    }
+
+    /// Limits the content that has not arrived yet, for code that decides on the limit later than
+    /// the plan. A read beyond `bytes_max` fails with `InvalidData`, as does one beyond the bound
+    /// of the plan. Bytes that are already in memory remain readable.
+    pub fn bound(&mut self, bytes_max: u64) {
+        if let Some(Kind::Stream(stream)) = self.kind.as_deref_mut() {
+            stream.bytes_left = stream.bytes_left.min(bytes_max);
+        }
+    }
+
+    /// Returns the rest of the content as bytes. Reads it first if it is still arriving.
+    ///
+    /// # Errors
+    ///
+    /// Returns the errors of a read, and `FileTooLarge` if the content is longer than `bytes_max`.
+    pub fn into_bytes(self, bytes_max: u64) -> io::Result<Bytes> {
+        let too_long =
+            || Err(io::Error::new(io::ErrorKind::FileTooLarge, "the content is too long"));
+        if self.len().is_some_and(|length| length > bytes_max) {
+            return too_long();
+        }
+        match self.kind.map(|kind| *kind) {
+            None => Ok(Bytes::new()),
+            Some(Kind::Memory(held)) => Ok(held.content.into_bytes()),
+            Some(Kind::Stream(stream)) => {
+                let mut bytes = Vec::new();
+                stream.take(bytes_max.saturating_add(1)).read_to_end(&mut bytes)?;
+                if bytes.len() as u64 > bytes_max {
+                    return too_long();
+                }
+                Ok(bytes.into())
+            }
+        }
+    }
+}
+
+impl From<Vec<u8>> for Body {
+    fn from(bytes: Vec<u8>) -> Self {
+        let mut input = Content::default();
+        input.extend(&bytes);
+        Self::from_content(input)
+    }
+}
+
+impl Read for Body {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        match self.kind.as_deref_mut() {
+            None => Ok(0),
+            Some(Kind::Memory(held)) => {
+                let read = held.content.as_slice().read(buffer)?;
+                held.content.advance(read);
+                Ok(read)
+            }
+            Some(Kind::Stream(stream)) => stream.read(buffer),
+        }
+    }
+}
+
+impl fmt::Debug for Body {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.kind.as_deref() {
+            None => f.write_str("empty"),
+            // The content itself is not printed: forms contain passwords.
+            Some(Kind::Memory(held)) => write!(f, "{} bytes", held.content.len()),
+            Some(Kind::Stream(stream)) => stream.fmt(f),
+        }
+    }
+}
+
+/// The reason why the peer's content could not be read to its end. It is the source of the
+/// [`io::Error`] of a read, so that this error can be told from errors of the program's own files
+/// and sockets. A malformed content has a `ParseError` there instead.
+///
+/// ```
+/// use filoplume_runtime::ContentError;
+/// use std::io;
+///
+/// /// Returns whether the peer caused the error.
+/// fn is_peers(error: &io::Error) -> bool {
+///     error.get_ref().is_some_and(|within| within.is::<ContentError>())
+/// }
+///
+/// assert!(is_peers(&io::Error::from(ContentError::Ended)));
+/// assert!(!is_peers(&io::Error::from(io::ErrorKind::UnexpectedEof)));
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum ContentError {
+    /// The peer closed the connection before the content was complete.
+    Ended,
+    /// The peer was too slow.
+    TooSlow,
+}
+
+impl fmt::Display for ContentError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Ended => "the peer closed the connection before the content was complete",
+            Self::TooSlow => "the content did not arrive in time",
+        })
+    }
+}
+
+impl std::error::Error for ContentError {}
+
+impl From<ContentError> for io::Error {
+    fn from(error: ContentError) -> Self {
+        let kind = match error {
+            ContentError::Ended => io::ErrorKind::UnexpectedEof,
+            ContentError::TooSlow => io::ErrorKind::TimedOut,
+        };
+        Self::new(kind, error)
+    }
+}

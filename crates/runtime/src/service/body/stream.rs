@@ -1,0 +1,287 @@
+//! The content of a request that its handler reads from the connection as it arrives.
+
+use std::fmt;
+use std::io::{self, Read};
+use std::net::Shutdown;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use filoplume_http1::{ContentDecoder, ParseError};
+use parking_lot::Mutex;
+
+use super::ContentError;
+use crate::budget::memory::Charge;
+use crate::budget::streams::OpenStream;
+use crate::buffers::Content;
+use crate::clock::Pace;
+use crate::transport::{Transport, is_gone, is_would_block};
+
+/// The interim response that is sent when a handler begins to read a content that the peer holds
+/// back (RFC 9110, section 15.2.1).
+const CONTINUE: &[u8] = b"HTTP/1.1 100 Continue\r\n\r\n";
+
+/// How often a thread that waits for content checks the deadline.
+pub(crate) const STREAM_TICK: Duration = Duration::from_millis(250);
+
+/// The number of bytes read ahead for a handler that reads in small pieces.
+const READ_AHEAD_BYTES: usize = 16 * 1024;
+
+/// The reading half of a connection, owned by a handler. When it is dropped it leaves its state in
+/// `returns`, for the thread that continues the connection.
+pub(crate) struct ContentStream {
+    transport: Transport,
+    /// Content that was decoded before the stream began.
+    pub(super) prefix: Content,
+    /// The share of the prefix in the memory budget.
+    prefix_charge: Charge,
+    open: OpenStream,
+    /// Bytes that were read and not yet decoded.
+    unread: Vec<u8>,
+    decoder: Option<ContentDecoder>,
+    /// How many bytes may still be read, beside the decoder's own limit.
+    pub(super) bytes_left: u64,
+    pace: Pace,
+    /// When the last wait for the peer ended. The time from then to the next read is the handler's.
+    waited_until: Instant,
+    /// The peer waits for `100 Continue` before it sends.
+    owes_continue: bool,
+    failed: bool,
+    returns: Arc<StreamReturn>,
+}
+
+/// The place where a stream leaves its state.
+#[derive(Debug, Default)]
+pub(crate) struct StreamReturn {
+    left: Mutex<Option<StreamLeft>>,
+    /// Once the response has begun, the peer would take an interim response for its content.
+    response_begun: AtomicBool,
+}
+
+/// The state that a stream leaves behind.
+#[derive(Debug)]
+pub(crate) struct StreamLeft {
+    pub(crate) decoder: ContentDecoder,
+    pub(crate) unread: Vec<u8>,
+    /// The peer still waits for `100 Continue`, or the stream failed: the connection cannot
+    /// continue.
+    pub(crate) is_stuck: bool,
+}
+
+impl StreamReturn {
+    /// Takes the state of the stream, if the handler has dropped it.
+    pub(crate) fn take(&self) -> Option<StreamLeft> {
+        self.left.lock().take()
+    }
+
+    /// Returns whether the handler has dropped the stream.
+    pub(crate) fn is_left(&self) -> bool {
+        self.left.lock().is_some()
+    }
+
+    pub(crate) fn leave(&self, left: StreamLeft) {
+        *self.left.lock() = Some(left);
+    }
+
+    pub(crate) fn response_begins(&self) {
+        self.response_begun.store(true, Ordering::Relaxed);
+    }
+}
+
+/// A content that the engine has read in part.
+#[derive(Debug)]
+pub(crate) struct Streamed {
+    pub(crate) decoder: ContentDecoder,
+    /// Content that is already decoded.
+    pub(crate) prefix: Content,
+    pub(crate) prefix_charge: Charge,
+    /// The peer waits for `100 Continue` before it sends.
+    pub(crate) owes_continue: bool,
+}
+
+impl ContentStream {
+    pub(crate) fn new(
+        transport: Transport,
+        open: OpenStream,
+        streaming: Streamed,
+        unread: Vec<u8>,
+        pace: Pace,
+    ) -> (Self, Arc<StreamReturn>) {
+        let returns = Arc::new(StreamReturn::default());
+        let Streamed { decoder, prefix, prefix_charge, owes_continue } = streaming;
+        let stream = Self {
+            transport,
+            prefix,
+            prefix_charge,
+            open,
+            unread,
+            decoder: Some(decoder),
+            bytes_left: u64::MAX,
+            pace,
+            waited_until: Instant::now(),
+            owes_continue,
+            failed: false,
+            returns: Arc::clone(&returns),
+        };
+        (stream, returns)
+    }
+
+    pub(super) fn remaining(&self) -> Option<u64> {
+        let remaining = self.decoder.as_ref()?.remaining_length()?;
+        Some(remaining + self.prefix.len() as u64)
+    }
+
+    fn read_decoded(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        loop {
+            let Some(decoder) = &mut self.decoder else { return Ok(0) };
+            if decoder.is_complete() {
+                return Ok(0);
+            }
+            // Decodes no more than the handler has room for, because everything decoded must be
+            // delivered.
+            let window = self.unread.get(..buffer.len().max(1)).unwrap_or(&self.unread);
+            let decoded = decoder
+                .decode(window)
+                .map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))?;
+            let data = window.get(decoded.data.clone()).unwrap_or_default();
+            let length = data.len();
+            buffer[..length].copy_from_slice(data);
+            self.unread.drain(..decoded.consumed);
+            if length > 0 {
+                return Ok(length);
+            }
+            if decoded.consumed == 0 && !decoder.is_complete() {
+                self.receive()?;
+            }
+        }
+    }
+
+    fn count(&mut self, read: usize) -> io::Result<usize> {
+        let Some(left) = self.bytes_left.checked_sub(read as u64) else {
+            return Err(io::Error::new(io::ErrorKind::InvalidData, ParseError::ContentTooLong));
+        };
+        self.bytes_left = left;
+        Ok(read)
+    }
+
+    /// Waits for more bytes of the peer. Only this time counts against its pace.
+    fn receive(&mut self) -> io::Result<()> {
+        self.pace.excuse(self.waited_until.elapsed());
+        if std::mem::take(&mut self.owes_continue) {
+            if self.returns.response_begun.load(Ordering::Relaxed) {
+                self.owes_continue = true;
+                return Err(io::Error::new(
+                    io::ErrorKind::InvalidInput,
+                    "the response has begun, so the peer will not send its content",
+                ));
+            }
+            self.send_continue()?;
+        }
+        let unread = self.unread.len();
+        self.unread.resize(unread + READ_AHEAD_BYTES, 0);
+        let result = loop {
+            match self.transport.read(&mut self.unread[unread..]) {
+                Ok(0) => break Err(ContentError::Ended.into()),
+                Ok(read) => break Ok(read),
+                Err(error) if is_would_block(&error) => {
+                    if Instant::now() >= self.deadline() {
+                        break Err(ContentError::TooSlow.into());
+                    }
+                    // This is rare: the engine has continued with the socket, in non-blocking mode,
+                    // while the content is read elsewhere.
+                    std::thread::sleep(Duration::from_millis(1));
+                }
+                Err(error) if is_gone(&error) => break Err(ContentError::Ended.into()),
+                Err(error) => break Err(error),
+            }
+        };
+        self.unread.truncate(unread + *result.as_ref().unwrap_or(&0));
+        let now = Instant::now();
+        self.waited_until = now;
+        self.pace.advance(*result.as_ref().unwrap_or(&0), now);
+        // Checked after a read too: a peer that sends single bytes must not hold the thread.
+        if now >= self.deadline() {
+            return Err(ContentError::TooSlow.into());
+        }
+        result.map(drop)
+    }
+
+    /// Returns when the peer must have sent more. The time is short if threads are scarce.
+    fn deadline(&self) -> Instant {
+        if self.open.is_pressed() { self.pace.pressed_deadline() } else { self.pace.deadline() }
+    }
+
+    /// Sends `100 Continue`. A message that is partly sent is finished as long as there is time: a
+    /// response behind half of it would be malformed.
+    fn send_continue(&mut self) -> io::Result<()> {
+        let mut left = CONTINUE;
+        while !left.is_empty() {
+            let error = match self.transport.write(left) {
+                Ok(written) if written > 0 => {
+                    left = left.get(written..).unwrap_or_default();
+                    continue;
+                }
+                Ok(_) => ContentError::Ended.into(),
+                Err(error) if is_gone(&error) => ContentError::Ended.into(),
+                Err(error) if !is_would_block(&error) => error,
+                Err(_) if Instant::now() >= self.pace.deadline() => ContentError::TooSlow.into(),
+                Err(_) => {
+                    // As for a read.
+                    std::thread::sleep(Duration::from_millis(1));
+                    continue;
+                }
+            };
+            if left.len() < CONTINUE.len() {
+                // The peer is gone, or the connection is closed here.
+                let _ = self.transport.shutdown(Shutdown::Both);
+            }
+            return Err(error);
+        }
+        Ok(())
+    }
+}
+
+impl Read for ContentStream {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        if buffer.is_empty() {
+            return Ok(0);
+        }
+        if self.failed {
+            return Err(io::Error::other("an earlier read of the content failed"));
+        }
+        let result = if !self.prefix.is_empty() {
+            let read = self.prefix.as_slice().read(buffer)?;
+            self.prefix.advance(read);
+            if self.prefix.is_empty() {
+                self.prefix = Content::default();
+                self.prefix_charge = Charge::default();
+            }
+            Ok(read)
+        } else {
+            self.read_decoded(buffer)
+        };
+        let result = result.and_then(|read| self.count(read));
+        self.failed = result.is_err();
+        result
+    }
+}
+
+impl Drop for ContentStream {
+    fn drop(&mut self) {
+        let Some(decoder) = self.decoder.take() else { return };
+        let left = StreamLeft {
+            decoder,
+            unread: std::mem::take(&mut self.unread),
+            is_stuck: self.failed || self.owes_continue,
+        };
+        self.returns.leave(left);
+    }
+}
+
+impl fmt::Debug for ContentStream {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ContentStream")
+            .field("remaining", &self.remaining())
+            .finish_non_exhaustive()
+    }
+}
