@@ -1,8 +1,8 @@
 //! The order of responses on one connection of a client: which bytes may come next, and whether
-//! another may follow.
+//! another response may follow.
 //!
-//! No buffer lives here: the caller holds the bytes, drops those that are done with, and calls
-//! again. In the steady state nothing is allocated for a response, but for trailer fields.
+//! There is no input buffer here: the caller holds the bytes, drops the consumed ones and calls
+//! again. In the steady state nothing is allocated for a response, except for trailer fields.
 
 use std::fmt;
 
@@ -14,7 +14,7 @@ use crate::framing::Framing;
 use crate::limits::Limits;
 use crate::response::{ResponseFraming, ResponseHead, parse_response_head};
 
-/// Reads the responses of one connection, one after the other.
+/// Reads the responses of one connection in order.
 ///
 /// ```
 /// use filoplume_http1::{Limits, ResponseEvent, ResponseReader};
@@ -45,33 +45,33 @@ use crate::response::{ResponseFraming, ResponseHead, parse_response_head};
 #[derive(Debug)]
 pub struct ResponseReader {
     reading: Reading,
-    last: LastHead,
-    /// No response so far has ended the connection.
+    cache: HeadCache,
+    /// Whether no response so far has ended the connection.
     is_persistent: bool,
 }
 
-/// The last head and what it meant.
+/// A cache of the last head and of the result of parsing it.
 ///
-/// Servers say the same again and again, but for the date, which changes once a second. The same
-/// bytes, to the same method and under the same limits, mean the same: to compare them costs a
-/// fraction of parsing them. Where no head comes twice, looking and remembering are in vain, so
-/// that it is tried only now and then.
-struct LastHead {
+/// A server often sends the same head many times; only the date changes, once per second. The same
+/// bytes have the same meaning if the method and the limits are the same, and comparing them costs
+/// a fraction of parsing them. When every head is different, comparing and storing heads is wasted
+/// work, so the cache is then used only from time to time.
+struct HeadCache {
     bytes: Vec<u8>,
     method: Method,
     limits: Limits,
-    /// Its bytes are those above. `None` as long as nothing is remembered.
+    /// The result of parsing `bytes`. `None` as long as the cache is empty.
     meaning: Option<ResponseHead<'static>>,
-    /// Heads in a row that were other ones than those before them.
+    /// The number of consecutive heads that differed from the one before.
     misses: u8,
-    /// How many heads are still to be parsed without looking.
-    pause: u8,
+    /// How many more heads are parsed without using the cache.
+    paused_heads: u8,
 }
 
-impl fmt::Debug for LastHead {
-    // Not the bytes: there may be a `Set-Cookie` among them.
+impl fmt::Debug for HeadCache {
+    // The bytes are not shown: they may contain a `Set-Cookie`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("LastHead")
+        f.debug_struct("HeadCache")
             .field("bytes", &self.bytes.len())
             .field("meaning", &self.meaning)
             .field("misses", &self.misses)
@@ -79,31 +79,31 @@ impl fmt::Debug for LastHead {
     }
 }
 
-/// Misses in a row after which it looks as if no head came twice.
+/// Consecutive misses after which the cache is paused.
 const MISSES_MAX: u8 = 4;
 
-/// Heads that are then parsed before the next attempt.
+/// Heads that are parsed without the cache during a pause.
 const PAUSE_HEADS: u8 = 128;
 
-/// Longest head that is remembered. A longer one is rare, and its comparison is not what takes the
+/// Longest head that is cached. Longer heads are rare, and for them parsing is not what takes the
 /// time.
-const REMEMBERED_BYTES_MAX: usize = 1024;
+const CACHED_BYTES_MAX: usize = 1024;
 
 /// What the next byte belongs to.
 #[derive(Debug)]
 enum Reading {
     Head,
-    /// The last byte of the content was read, or there is none.
+    /// The last byte of the content was read, or there is no content.
     Complete,
     Length(u64),
     Chunked(ContentDecoder),
     UntilClose,
-    /// Nothing more is read here: the connection is finished, or belongs to another protocol.
+    /// Nothing more is read: the connection is finished, or belongs to another protocol.
     Over,
     Refused(ParseError),
 }
 
-/// What was found at the start of the input.
+/// The next part of a response, found at the start of the input.
 ///
 /// ```
 /// use filoplume_http1::{Limits, ResponseEvent, ResponseReader};
@@ -115,17 +115,17 @@ enum Reading {
 /// ```
 #[derive(Clone, Copy, Debug)]
 pub enum ResponseEvent<'a> {
-    /// An interim response (1xx). The final one is still to come.
+    /// The head of an interim response (1xx). The final response follows.
     Interim(ResponseHead<'a>),
-    /// The final response begins.
+    /// The head of the final response.
     Head(ResponseHead<'a>),
-    /// A run of its content, never empty.
+    /// A part of the content, never empty.
     Content(&'a [u8]),
     /// The response is complete.
     End,
 }
 
-/// What it means that the peer has closed the connection.
+/// What the end of the connection means for the response in progress.
 ///
 /// ```
 /// use filoplume_http1::{Limits, PeerClosed, ResponseReader};
@@ -140,9 +140,9 @@ pub enum ResponseEvent<'a> {
 pub enum PeerClosed {
     /// No response had begun.
     BetweenResponses,
-    /// That is how the response ends: it is complete.
+    /// The end of the connection is the end of the response, which is complete.
     Ended,
-    /// A response had begun and will never be complete.
+    /// A response had begun and is incomplete.
     Truncated,
 }
 
@@ -156,23 +156,24 @@ impl ResponseReader {
     /// Returns a reader for a new connection.
     #[inline]
     pub fn new() -> Self {
-        Self { reading: Reading::Head, last: LastHead::default(), is_persistent: true }
+        Self { reading: Reading::Head, cache: HeadCache::default(), is_persistent: true }
     }
 
-    /// Starts over for a new connection, with the memory of this one.
+    /// Starts over for a new connection and keeps the buffers of this one.
     #[inline]
     pub fn restart(&mut self) {
         self.reading = Reading::Head;
         self.is_persistent = true;
     }
 
-    /// Returns how many bytes of `input` are done with, and the next thing the peer said, or `None`
-    /// if more bytes are needed or [nothing may follow](Self::is_persistent). `method` is that of
-    /// the request that is answered next.
+    /// Returns how many bytes of `input` were consumed, and the next event. The event is `None` if
+    /// more bytes are needed or [no response may follow](Self::is_persistent). `method` is the
+    /// method of the request that the response answers.
     ///
     /// # Errors
     ///
-    /// The response is malformed, or its end is in doubt. Every later call gives the same error.
+    /// Returns an error if the response is malformed or its end is ambiguous. Every later call
+    /// returns the same error.
     #[inline]
     pub fn receive<'a>(
         &mut self,
@@ -182,13 +183,13 @@ impl ResponseReader {
     ) -> Result<(usize, Option<ResponseEvent<'a>>), ParseError> {
         match &mut self.reading {
             Reading::Head => {
-                if let Some((head, used)) = self.last.again(input, method, limits) {
+                if let Some((head, used)) = self.cache.find(input, method, limits) {
                     return Ok((used, Some(self.begin(head, limits)?)));
                 }
                 match parse_response_head(input, method, limits) {
                     Ok(None) => Ok((0, None)),
                     Ok(Some((head, used))) => {
-                        self.last.parsed(&head, method, limits);
+                        self.cache.note_parsed(&head, method, limits);
                         Ok((used, Some(self.begin(head, limits)?)))
                     }
                     Err(error) => Err(self.refuse(error)),
@@ -226,7 +227,8 @@ impl ResponseReader {
         }
     }
 
-    /// Takes note that the peer sends nothing more. `unread` is what it sent that was not consumed.
+    /// Records that the peer has closed the connection, and returns what this means. `unread` is
+    /// the input that was not consumed.
     #[inline]
     pub fn peer_closed(&mut self, unread: &[u8]) -> PeerClosed {
         match std::mem::replace(&mut self.reading, Reading::Over) {
@@ -236,13 +238,14 @@ impl ResponseReader {
         }
     }
 
-    /// Returns whether another response may follow the one in progress, or the last one.
+    /// Returns whether another response may follow the one in progress, or the last one if none is
+    /// in progress.
     #[inline]
     pub fn is_persistent(&self) -> bool {
         self.is_persistent
     }
 
-    /// Returns whether a final head was read whose response is not complete.
+    /// Returns whether a final head was read and its response is incomplete.
     #[inline]
     pub fn is_within_response(&self) -> bool {
         !matches!(self.reading, Reading::Head | Reading::Over)
@@ -263,7 +266,7 @@ impl ResponseReader {
                 Reading::Complete
             }
             ResponseFraming::Length(length) => Reading::Length(length),
-            // A client has no bound: what is long may be dropped piece by piece.
+            // A client sets no bound: it can drop long content piece by piece.
             ResponseFraming::Chunked => {
                 Reading::Chunked(ContentDecoder::new(Framing::Chunked, u64::MAX, limits)?)
             }
@@ -280,7 +283,7 @@ impl ResponseReader {
     }
 }
 
-impl Default for LastHead {
+impl Default for HeadCache {
     fn default() -> Self {
         Self {
             bytes: Vec::new(),
@@ -288,21 +291,21 @@ impl Default for LastHead {
             limits: Limits::default(),
             meaning: None,
             misses: 0,
-            pause: 0,
+            paused_heads: 0,
         }
     }
 }
 
-impl LastHead {
-    /// Returns the head at the start of the input and its length, if it is the last one once more.
+impl HeadCache {
+    /// Returns the head at the start of the input and its length, if it is the cached one.
     #[inline]
-    fn again<'a>(
+    fn find<'a>(
         &mut self,
         input: &'a [u8],
         method: &Method,
         limits: &Limits,
     ) -> Option<(ResponseHead<'a>, usize)> {
-        if self.pause > 0 {
+        if self.paused_heads > 0 {
             return None;
         }
         let meaning = self.meaning.as_ref()?;
@@ -314,24 +317,24 @@ impl LastHead {
         Some((meaning.with_bytes(bytes), bytes.len()))
     }
 
-    /// Takes note of a head that was parsed.
+    /// Records a head that was parsed.
     #[inline]
-    fn parsed(&mut self, head: &ResponseHead<'_>, method: &Method, limits: &Limits) {
-        match self.pause.checked_sub(1) {
-            Some(left) => self.pause = left,
-            None => self.remember(head, method, limits),
+    fn note_parsed(&mut self, head: &ResponseHead<'_>, method: &Method, limits: &Limits) {
+        match self.paused_heads.checked_sub(1) {
+            Some(left) => self.paused_heads = left,
+            None => self.store(head, method, limits),
         }
     }
 
     #[inline(never)]
-    fn remember(&mut self, head: &ResponseHead<'_>, method: &Method, limits: &Limits) {
+    fn store(&mut self, head: &ResponseHead<'_>, method: &Method, limits: &Limits) {
         self.misses = self.misses.saturating_add(1);
         if self.misses > MISSES_MAX {
-            (self.misses, self.pause) = (0, PAUSE_HEADS);
+            (self.misses, self.paused_heads) = (0, PAUSE_HEADS);
             return;
         }
         let bytes = head.bytes();
-        if bytes.len() > REMEMBERED_BYTES_MAX {
+        if bytes.len() > CACHED_BYTES_MAX {
             return;
         }
         self.bytes.clear();
@@ -352,38 +355,29 @@ fn content(run: &[u8]) -> Option<ResponseEvent<'_>> {
 mod tests {
     use super::*;
 
-    /// What would mean the same if it were forgotten, but cost more.
+    /// Tests the cache itself: without it the results would be the same, only slower.
     #[test]
-    fn a_head_that_comes_again_is_known_if_it_is_not_long() {
+    fn a_repeated_head_is_found_in_the_cache_unless_it_is_long() {
         let limits = Limits::default();
         let (get, head) = (Method::GET, Method::HEAD);
         let bytes = |len: usize| {
             let padding = "x".repeat(len - "HTTP/1.1 204 \r\nA: \r\n\r\n".len());
             format!("HTTP/1.1 204 \r\nA: {padding}\r\n\r\n").into_bytes()
         };
-        for (len, is_known) in [
-            (30, true),
-            (REMEMBERED_BYTES_MAX, true),
-            (REMEMBERED_BYTES_MAX + 1, false),
-            (2000, false),
-        ] {
+        for (len, is_cached) in
+            [(30, true), (CACHED_BYTES_MAX, true), (CACHED_BYTES_MAX + 1, false), (2000, false)]
+        {
             let (mut reader, bytes) = (ResponseReader::new(), bytes(len));
-            assert!(reader.last.again(&bytes, &get, &limits).is_none(), "nothing came before");
+            assert!(reader.cache.find(&bytes, &get, &limits).is_none(), "the cache is empty");
             reader.receive(&bytes, &get, &limits).unwrap();
-            let again = reader.last.again(&bytes, &get, &limits);
-            assert_eq!(again.map(|(_, used)| used), is_known.then_some(len));
-            assert!(
-                reader.last.again(&bytes, &head, &limits).is_none(),
-                "something else was asked"
-            );
+            let again = reader.cache.find(&bytes, &get, &limits);
+            assert_eq!(again.map(|(_, used)| used), is_cached.then_some(len));
+            assert!(reader.cache.find(&bytes, &head, &limits).is_none(), "the method is different");
             let strict = Limits { fields_max: 1, ..limits };
+            assert!(reader.cache.find(&bytes, &get, &strict).is_none(), "the limits are different");
             assert!(
-                reader.last.again(&bytes, &get, &strict).is_none(),
-                "something else is allowed"
-            );
-            assert!(
-                reader.last.again(&bytes[..len - 1], &get, &limits).is_none(),
-                "it is not whole"
+                reader.cache.find(&bytes[..len - 1], &get, &limits).is_none(),
+                "the head is incomplete"
             );
         }
     }

@@ -5,7 +5,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// A point in time as HTTP writes it (IMF-fixdate, RFC 9110 section 5.6.7).
 ///
-/// It has a resolution of one second: make it once a second and reuse it.
+/// It has a resolution of one second, so it can be created once per second and reused.
 ///
 /// ```
 /// use filoplume_http1::Date;
@@ -15,26 +15,26 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 /// ```
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Date {
-    /// The whole field line, and the name of the field that follows it in most responses: it is
-    /// copied into each of them.
+    /// The complete field line, followed by `content-length: `. That field follows the date in most
+    /// responses, so both are copied at once.
     line: [u8; LINE_BYTES + LENGTH_NAME_BYTES],
 }
 
-/// What stands before the value: the name, a colon and a space.
+/// The length of the bytes before the value: the name, a colon and a space.
 const NAME_BYTES: usize = 6;
 
-/// The field line with its end.
+/// The length of the field line with its line end.
 const LINE_BYTES: usize = 37;
 
-/// `content-length`, a colon and a space.
+/// The length of `content-length`, a colon and a space.
 const LENGTH_NAME_BYTES: usize = 16;
 
-/// The last second with a year of four digits, 9999-12-31T23:59:59Z.
+/// The last second of the last year with four digits, 9999-12-31T23:59:59Z.
 const SECONDS_MAX: u64 = 253_402_300_799;
 
 impl Date {
-    /// Returns the date of a point in time. What is before 1970 or after 9999 is moved to
-    /// that bound: a wrong clock must not stop a server.
+    /// Returns the date of a point in time. A time before 1970 or after 9999 is clamped to that
+    /// bound, because a wrong clock must not stop a server.
     pub fn new(time: SystemTime) -> Self {
         let seconds =
             time.duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs()).min(SECONDS_MAX);
@@ -55,13 +55,14 @@ impl Date {
         self.line.split_at(NAME_BYTES).1.first_chunk().unwrap_or(&[b' '; 29])
     }
 
-    /// Returns the whole field, with its line end.
+    /// Returns the complete field line with its line end.
     #[inline]
     pub(crate) fn line(&self) -> &[u8] {
         self.line.split_at(LINE_BYTES).0
     }
 
-    /// Returns the whole field, its line end, and `content-length: `, whose value has to follow.
+    /// Returns the complete field line with its line end, and `content-length: `. The caller must
+    /// append the length.
     #[inline]
     pub(crate) const fn line_and_length_name(&self) -> &[u8; LINE_BYTES + LENGTH_NAME_BYTES] {
         &self.line
@@ -91,12 +92,12 @@ mod tests {
     }
 
     #[test]
-    fn a_date_is_shown_as_it_is_written() {
+    fn debug_shows_the_date_as_text() {
         assert_eq!(format!("{:?}", Date::new(UNIX_EPOCH)), "Date(Thu, 01 Jan 1970 00:00:00 GMT)");
     }
 
     #[test]
-    fn a_clock_before_the_epoch_or_after_9999_is_survived() {
+    fn a_time_before_the_epoch_or_after_9999_is_clamped() {
         assert_eq!(text(UNIX_EPOCH - Duration::from_secs(1)), "Thu, 01 Jan 1970 00:00:00 GMT");
         assert_eq!(
             text(UNIX_EPOCH + Duration::from_secs(SECONDS_MAX + 1)),

@@ -1,11 +1,11 @@
-//! Why a request is refused, and the status that says so.
+//! Why a message is refused, and the status of the response to it.
 
 use std::error::Error;
 use std::fmt;
 
-/// Why a request was refused. Each reason knows the status that answers it.
+/// Why a message was refused. Each reason has the status of the response.
 ///
-/// The peer is told the status only; the reason is for the log.
+/// The response contains only the status; the reason is for the log.
 ///
 /// ```
 /// use filoplume_http1::{Limits, ParseError, parse_request_head};
@@ -23,36 +23,35 @@ pub enum ParseError {
     RequestLineInvalid,
     /// The status line of a response is not `version SP status SP [reason]` (RFC 9112 section 4).
     StatusLineInvalid,
-    /// The method is longer than any that is registered, so it is none that we know.
+    /// The method is longer than every registered method, so it is not a known one.
     MethodTooLong,
-    /// The target has none of the four forms, or one that does not suit the method (RFC 9112
+    /// The target has none of the four forms, or a form that the method does not allow (RFC 9112
     /// section 3.2).
     TargetInvalid,
     /// The target is longer than [`Limits::target_bytes_max`](crate::Limits::target_bytes_max).
     TargetTooLong,
     /// The version is not `HTTP/digit.digit`.
     VersionInvalid,
-    /// The version is well-formed, but neither 1.0 nor 1.1.
+    /// The version is well-formed, but is neither 1.0 nor 1.1.
     VersionUnsupported,
-    /// A line ends in something else than CR LF, or more than one empty line comes before the
-    /// request.
+    /// A line does not end in CR LF, or more than one empty line precedes the request.
     LineEndInvalid,
-    /// A field name is empty or has a byte that is no token byte, or whitespace stands before the
-    /// colon.
+    /// A field name is empty, contains a byte that is not allowed in a token, or is followed by
+    /// whitespace before the colon.
     FieldNameInvalid,
-    /// A field value has a control byte, or is continued on the next line.
+    /// A field value contains a control byte, or continues on the next line.
     FieldValueInvalid,
     /// There are more fields than [`Limits::fields_max`](crate::Limits::fields_max).
     TooManyFields,
     /// The head is longer than [`Limits::head_bytes_max`](crate::Limits::head_bytes_max).
     HeadTooLong,
-    /// An HTTP/1.1 request has no `Host` (RFC 9112 section 3.2).
+    /// The request is HTTP/1.1 and has no `Host` (RFC 9112 section 3.2).
     HostMissing,
     /// `Host` occurs more than once.
     HostRepeated,
     /// `Host`, or the authority in the target, is not `host[:port]`.
     HostInvalid,
-    /// `Content-Length` is not one decimal number that fits 64 bits.
+    /// `Content-Length` is not a single decimal number that fits in 64 bits.
     LengthInvalid,
     /// `Content-Length` occurs more than once.
     LengthRepeated,
@@ -62,14 +61,15 @@ pub enum ParseError {
     CodingInvalid,
     /// `Transfer-Encoding` names a coding before `chunked` that is not implemented.
     CodingUnsupported,
-    /// `Transfer-Encoding` in an HTTP/1.0 request: its framing is faulty (RFC 9112 section 6.1).
+    /// An HTTP/1.0 request has `Transfer-Encoding`, so its framing is faulty (RFC 9112 section
+    /// 6.1).
     CodingInHttp10,
-    /// `Expect` asks for something else than `100-continue` (RFC 9110 section 10.1.1).
+    /// `Expect` has a value other than `100-continue` (RFC 9110 section 10.1.1).
     ExpectationUnknown,
     /// The content is longer than the caller of [`ContentDecoder::new`](crate::ContentDecoder::new)
     /// allows.
     ContentTooLong,
-    /// A chunk size is missing, is not hexadecimal, or does not fit 64 bits.
+    /// A chunk size is missing, is not hexadecimal, or does not fit in 64 bits.
     ChunkSizeInvalid,
     /// A chunk line is longer than
     /// [`Limits::chunk_line_bytes_max`](crate::Limits::chunk_line_bytes_max).
@@ -91,7 +91,7 @@ pub enum ParseError {
 }
 
 impl ParseError {
-    /// Every reason, for tables that have a row for each.
+    /// Every reason, for tables with one row per reason.
     pub const ALL: [Self; 31] = [
         Self::RequestLineInvalid,
         Self::StatusLineInvalid,
@@ -126,7 +126,7 @@ impl ParseError {
         Self::TrailerTooLong,
     ];
 
-    /// Returns the status to answer with before closing.
+    /// Returns the status of the response that is sent before closing.
     pub const fn status(self) -> u16 {
         match self {
             Self::RequestLineInvalid
@@ -155,7 +155,7 @@ impl ParseError {
             Self::ExpectationUnknown => 417,
             Self::TooManyFields | Self::HeadTooLong | Self::TrailerTooLong => 431,
             Self::MethodTooLong | Self::CodingUnsupported => 501,
-            // Who asked on behalf of others says that the server behind made no sense.
+            // A proxy reports an invalid response of its upstream server with 502.
             Self::StatusLineInvalid => 502,
             Self::VersionUnsupported => 505,
         }
@@ -173,7 +173,7 @@ impl fmt::Display for ParseError {
             Self::RequestLineInvalid => "request line is malformed",
             Self::StatusLineInvalid => "status line is malformed",
             Self::MethodTooLong => "method is too long",
-            Self::TargetInvalid => "target is malformed or does not suit the method",
+            Self::TargetInvalid => "target is malformed or not allowed for the method",
             Self::TargetTooLong => "target is too long",
             Self::VersionInvalid => "version is malformed",
             Self::VersionUnsupported => "version is neither HTTP/1.0 nor HTTP/1.1",

@@ -1,8 +1,9 @@
-//! How a message ends, as far as its fields say: one rule for requests and responses (RFC 9112
+//! How a message ends according to its fields: one rule for requests and responses (RFC 9112
 //! section 6).
 //!
-//! It knows neither side. What follows for a request is in `request::framing`, and what follows for
-//! a response, whose status and request come first, in `response::framing`.
+//! This module does not know which of the two it reads. `request::framing` applies the rule to
+//! requests, and `response::framing` to responses, where the status and the request take precedence
+//! over the fields.
 
 use crate::error::ParseError;
 use crate::syntax::{is_token, list_members};
@@ -30,14 +31,14 @@ pub enum Framing {
 }
 
 impl Framing {
-    /// Returns whether there is content to be read behind the head.
+    /// Returns whether the head is followed by content.
     #[inline]
     pub const fn has_content(self) -> bool {
         !matches!(self, Self::Empty | Self::Length(0))
     }
 }
 
-/// What `Content-Length` and `Transfer-Encoding` have said so far. Each may occur once.
+/// The `Content-Length` and `Transfer-Encoding` found so far. Each may occur once.
 #[derive(Default)]
 pub(crate) struct FramingFields {
     length: Option<u64>,
@@ -45,15 +46,16 @@ pub(crate) struct FramingFields {
 }
 
 impl FramingFields {
-    /// Takes note of a `Content-Length`: one number and no list (RFC 9110 section 8.6).
+    /// Records a `Content-Length`, which must be one number and not a list (RFC 9110 section 8.6).
     pub(crate) fn note_length(&mut self, value: &[u8]) -> Result<(), ParseError> {
         self.note_number(parse_length(value))
     }
 
-    /// Takes note of a length, which is `None` where there should be a number and is none.
+    /// Records a length. `None` means that the value was not a number.
     #[inline]
     pub(crate) fn note_number(&mut self, length: Option<u64>) -> Result<(), ParseError> {
-        // Repeated is refused even if equal: a peer that sends it so has been tampered with.
+        // A repeated field is refused even if the values are equal, because it is a sign of
+        // tampering.
         if self.length.is_some() {
             return Err(ParseError::LengthRepeated);
         }
@@ -61,9 +63,9 @@ impl FramingFields {
         Ok(())
     }
 
-    /// Takes note of a `Transfer-Encoding` (RFC 9112 section 6.1): nothing but `chunked`, once, is
-    /// decoded, and HTTP/1.0 does not know it. We never send `TE`, so a server has no reason to use
-    /// another coding.
+    /// Records a `Transfer-Encoding` (RFC 9112 section 6.1). Only a single `chunked` is decoded,
+    /// and HTTP/1.0 does not have it. We never send `TE`, so a server has no reason to use another
+    /// coding.
     pub(crate) fn note_coding(&mut self, version: Version, value: &[u8]) -> Result<(), ParseError> {
         if version == Version::Http10 {
             return Err(ParseError::CodingInHttp10);
@@ -78,11 +80,11 @@ impl FramingFields {
         Ok(())
     }
 
-    /// Returns what the fields mean together (RFC 9112 section 6.3). [`Framing::Empty`] is what
-    /// follows for a request if there is none of them.
+    /// Returns the framing that the fields describe together (RFC 9112 section 6.3). Without either
+    /// field it is [`Framing::Empty`], which is right for a request.
     ///
-    /// Both of them are refused, though the coding could override the length: some reader may have
-    /// believed the length.
+    /// If both fields are present, the message is refused. The RFC would let the coding override
+    /// the length, but another reader on the path may have used the length.
     #[inline]
     pub(crate) fn finish(&self) -> Result<Framing, ParseError> {
         match (self.is_chunked, self.length) {
@@ -94,7 +96,7 @@ impl FramingFields {
     }
 }
 
-/// `1*DIGIT`, nothing around it. `str::parse` would take a plus sign.
+/// Parses `1*DIGIT` without anything around it. `str::parse` would accept a plus sign.
 fn parse_length(value: &[u8]) -> Option<u64> {
     if value.is_empty() {
         return None;
@@ -105,8 +107,9 @@ fn parse_length(value: &[u8]) -> Option<u64> {
     })
 }
 
-/// Why a value that is not just `chunked` is refused. A list that ends in its only `chunked` could
-/// be decoded by somebody (501); any other has no known end (400).
+/// Returns why a value other than `chunked` is refused. A list that ends in its only `chunked` is
+/// valid but not implemented here (501); with any other list the end of the message is unknown
+/// (400).
 fn refusal_of_coding(value: &[u8]) -> ParseError {
     let mut codings = list_members(value).rev();
     match codings.next() {
@@ -132,8 +135,8 @@ mod tests {
         assert!(Framing::Chunked.has_content());
     }
 
-    /// What these values of `Transfer-Encoding` mean, each in a field of its own.
-    fn of_codings(version: Version, values: &[&str]) -> Result<Framing, ParseError> {
+    /// Returns the framing for these values of `Transfer-Encoding`, each in its own field.
+    fn framing_of_codings(version: Version, values: &[&str]) -> Result<Framing, ParseError> {
         let mut fields = FramingFields::default();
         for value in values {
             fields.note_coding(version, value.as_bytes())?;
@@ -141,8 +144,8 @@ mod tests {
         fields.finish()
     }
 
-    /// What these values of `Content-Length` mean, each in a field of its own.
-    fn of_lengths(values: &[&str]) -> Result<Framing, ParseError> {
+    /// Returns the framing for these values of `Content-Length`, each in its own field.
+    fn framing_of_lengths(values: &[&str]) -> Result<Framing, ParseError> {
         let mut fields = FramingFields::default();
         for value in values {
             fields.note_length(value.as_bytes())?;
@@ -151,18 +154,22 @@ mod tests {
     }
 
     #[test]
-    fn nothing_but_chunked_is_a_coding_that_is_decoded() {
+    fn only_chunked_is_decoded() {
         for value in ["chunked", "Chunked", "CHUNKED"] {
-            assert_eq!(of_codings(Version::Http11, &[value]), Ok(Framing::Chunked), "{value}");
             assert_eq!(
-                of_codings(Version::Http10, &[value]),
+                framing_of_codings(Version::Http11, &[value]),
+                Ok(Framing::Chunked),
+                "{value}"
+            );
+            assert_eq!(
+                framing_of_codings(Version::Http10, &[value]),
                 Err(ParseError::CodingInHttp10),
                 "{value}"
             );
         }
         for value in ["gzip, chunked", "gzip,chunked", "a, b, Chunked", "identity, chunked"] {
             assert_eq!(
-                of_codings(Version::Http11, &[value]),
+                framing_of_codings(Version::Http11, &[value]),
                 Err(ParseError::CodingUnsupported),
                 "{value}"
             );
@@ -183,7 +190,7 @@ mod tests {
             "a b, chunked",
         ] {
             assert_eq!(
-                of_codings(Version::Http11, &[value]),
+                framing_of_codings(Version::Http11, &[value]),
                 Err(ParseError::CodingInvalid),
                 "{value}"
             );
@@ -194,21 +201,21 @@ mod tests {
     fn a_length_is_one_number_of_64_bits() {
         for (value, length) in [("0", 0), ("5", 5), ("005", 5), ("18446744073709551615", u64::MAX)]
         {
-            assert_eq!(of_lengths(&[value]), Ok(Framing::Length(length)), "{value}");
+            assert_eq!(framing_of_lengths(&[value]), Ok(Framing::Length(length)), "{value}");
         }
         for value in ["", "+5", "-5", "5 ", "0x5", "5, 5", "5,", "18446744073709551616"] {
-            assert_eq!(of_lengths(&[value]), Err(ParseError::LengthInvalid), "{value}");
+            assert_eq!(framing_of_lengths(&[value]), Err(ParseError::LengthInvalid), "{value}");
         }
     }
 
     #[test]
-    fn each_field_occurs_once_and_only_one_of_them() {
+    fn only_one_of_the_two_fields_may_occur_and_only_once() {
         assert_eq!(
-            of_codings(Version::Http11, &["chunked", "chunked"]),
+            framing_of_codings(Version::Http11, &["chunked", "chunked"]),
             Err(ParseError::CodingInvalid)
         );
-        assert_eq!(of_lengths(&["5", "5"]), Err(ParseError::LengthRepeated));
-        assert_eq!(of_lengths(&["5", "x"]), Err(ParseError::LengthRepeated));
+        assert_eq!(framing_of_lengths(&["5", "5"]), Err(ParseError::LengthRepeated));
+        assert_eq!(framing_of_lengths(&["5", "x"]), Err(ParseError::LengthRepeated));
         assert_eq!(FramingFields::default().finish(), Ok(Framing::Empty));
         let both = FramingFields { length: Some(5), is_chunked: true };
         assert_eq!(both.finish(), Err(ParseError::AmbiguousLength));

@@ -1,14 +1,14 @@
-//! HTTP/1.0 and HTTP/1.1 as bytes in, bytes out, for servers and for clients: no socket, no clock,
-//! no thread.
+//! HTTP/1.0 and HTTP/1.1 for servers and clients, without I/O: the caller passes bytes in and gets
+//! bytes out. The crate uses no socket, no clock and no thread.
 //!
-//! What a peer sends never panics and is never guessed at: when it is in doubt where a message ends
-//! (RFC 9112 section 6), the request is refused and the connection closes. The answer is the same
-//! wherever the network cuts the bytes.
+//! No input causes a panic. If the end of a message is ambiguous (RFC 9112 section 6), the request
+//! is refused and the connection closes. The result does not depend on how the network splits the
+//! bytes.
 //!
-//! [`ServerConnection`] keeps the order of messages; [`ContentDecoder`] finds the content behind a
-//! head; [`ServerConnection::write_head`] frames the response. For clients [`OutgoingRequest`]
-//! writes a request's head and [`ResponseReader`] reads what comes back. What is accepted is
-//! bounded by [`Limits`].
+//! [`ServerConnection`] keeps the order of messages. [`ContentDecoder`] finds the content after a
+//! head. [`ServerConnection::write_head`] frames the response. For clients, [`OutgoingRequest`]
+//! writes the head of a request and [`ResponseReader`] reads the responses. [`Limits`] bounds what
+//! is accepted.
 
 #![warn(clippy::indexing_slicing, clippy::arithmetic_side_effects)]
 #![cfg_attr(
@@ -20,13 +20,13 @@
     )
 )]
 
-// A module uses only what stands below it. `request` and `response` do not know each other, and
-// neither do `server` and `client`. A tidy test holds this order.
+// A module uses only modules that are listed below it. `request` and `response` do not use each
+// other, and neither do `server` and `client`. A tidy test checks this order.
 //
 //   server     client       the order of messages on one connection
 //   request    response     heads, read and written
-//   content                 what lies behind a head
-//   fields                  the fields, and the memory they lie in
+//   content                 the content after a head
+//   fields                  the fields and their memory
 //   framing                 how a message ends: one rule for both sides
 //   scan  syntax  limits  error  version  date
 

@@ -1,19 +1,18 @@
-//! Runs of bytes, measured eight at a time without a branch between them.
+//! Finds the end of a run of bytes, eight bytes at a time without a branch between them.
 //!
-//! A test on a word marks the bytes that end a run by their highest bit. Sums and differences carry
-//! from one byte into the next, so a mark is only meant for the first byte that has one: those
-//! before it are surely of the run, those behind it nobody asks about. What lies behind the end of
-//! the input reads as zeros, which end every run.
+//! A test on a word sets the highest bit of each byte that ends a run. Sums and differences carry
+//! from one byte into the next, so only the first mark is reliable: all bytes before it belong to
+//! the run, and the bytes after it do not matter. Past the end of the input, bytes read as zeros,
+//! which end every run.
 
 const ONES: u64 = u64::from_ne_bytes([0x01; 8]);
 const HIGHS: u64 = u64::from_ne_bytes([0x80; 8]);
 
-/// One vector of every x86-64 and every ARM of 64 bits. Twice as much made long values cheaper and
-/// common ones dearer.
+/// The size of a vector register on every x86-64 and every 64-bit ARM. Twice the size made long
+/// values cheaper, but common ones more expensive.
 const BLOCK_BYTES: usize = 16;
 
-/// Returns how many bytes from `start` are path bytes: what
-/// [`TARGET_PATH`](crate::syntax::TARGET_PATH) has.
+/// Returns how many bytes from `start` are in [`TARGET_PATH`](crate::syntax::TARGET_PATH).
 #[inline(always)]
 pub(crate) fn path_run(bytes: &[u8], start: usize) -> usize {
     run(bytes, start, |word| {
@@ -21,38 +20,37 @@ pub(crate) fn path_run(bytes: &[u8], start: usize) -> usize {
     })
 }
 
-/// Returns how many bytes from `start` are query bytes: those of a path, question marks and
+/// Returns how many bytes from `start` may occur in a query: path bytes, question marks and
 /// backslashes.
 #[inline(always)]
 pub(crate) fn query_run(bytes: &[u8], start: usize) -> usize {
     run(bytes, start, |word| not_visible(word) | equal(word, b'#'))
 }
 
-/// Returns how many bytes from `start` are letters, digits and hyphens, of which field names nearly
-/// always are.
+/// Returns how many bytes from `start` are letters, digits and hyphens. Nearly all field names have
+/// only these.
 #[inline(always)]
 pub(crate) fn name_run(bytes: &[u8], start: usize) -> usize {
     run(bytes, start, |word| {
         let lower = word | u64::from_ne_bytes([0x20; 8]);
-        let letter = from(lower, b'a') & !from(lower, b'z' + 1);
-        let digit = from(word, b'0') & !from(word, b'9' + 1);
-        (!(letter | digit) & different(word, b'-')) | word
+        let letter = at_least(lower, b'a') & !at_least(lower, b'z' + 1);
+        let digit = at_least(word, b'0') & !at_least(word, b'9' + 1);
+        (!(letter | digit) & not_equal(word, b'-')) | word
     })
 }
 
-/// Returns how many bytes from `start` are value bytes: what [`VALUE`](crate::syntax::VALUE) has,
-/// except HTAB.
+/// Returns how many bytes from `start` are in [`VALUE`](crate::syntax::VALUE) and not HTAB.
 #[inline(always)]
 pub(crate) fn value_run(bytes: &[u8], start: usize) -> usize {
-    // Values may be long. A block without an end is passed in a few vector instructions, which the
-    // compiler finds.
+    // Values may be long. The compiler turns the test of a whole block into a few vector
+    // instructions.
     let mut rest = bytes.get(start..).unwrap_or_default();
     let mut blocks_len: usize = 0;
-    while let Some((block, behind)) = rest.split_first_chunk::<BLOCK_BYTES>() {
+    while let Some((block, tail)) = rest.split_first_chunk::<BLOCK_BYTES>() {
         if block.iter().fold(false, |ends, &byte| ends | (byte < 0x20) | (byte == 0x7f)) {
             break;
         }
-        rest = behind;
+        rest = tail;
         blocks_len = blocks_len.wrapping_add(BLOCK_BYTES);
     }
     let start = start.wrapping_add(blocks_len);
@@ -60,34 +58,34 @@ pub(crate) fn value_run(bytes: &[u8], start: usize) -> usize {
         .wrapping_add(blocks_len)
 }
 
-/// Returns how many bytes at the start are letters and hyphens: [`name_run`] for names without
-/// digits, and cheaper.
+/// Returns how many bytes at the start are letters and hyphens. For names without digits it is a
+/// cheaper [`name_run`].
 #[inline(always)]
 pub(crate) fn letter_run(bytes: &[u8]) -> usize {
     run_of_words(bytes, |word| {
         let lower = word | u64::from_ne_bytes([0x20; 8]);
-        let letter = from(lower, b'a') & !from(lower, b'z' + 1);
-        (!letter & different(word, b'-')) | word
+        let letter = at_least(lower, b'a') & !at_least(lower, b'z' + 1);
+        (!letter & not_equal(word, b'-')) | word
     })
 }
 
-/// Returns how many bytes at the start are visible ASCII or spaces: [`value_run`] for values that
-/// are short, and cheaper.
+/// Returns how many bytes at the start are visible ASCII or spaces. For short values it is a
+/// cheaper [`value_run`].
 #[inline(always)]
 pub(crate) fn printable_run(bytes: &[u8]) -> usize {
     run_of_words(bytes, |word| below(word, 0x20) | word.wrapping_add(ONES) | word)
 }
 
-/// Returns how many of the first eight bytes are digits, before the first that is none.
+/// Returns how many of the first eight bytes are digits, up to the first other byte.
 #[inline(always)]
 pub(crate) fn digit_run_of_word(bytes: &[u8]) -> usize {
     let word = first_word(bytes);
-    let digit = from(word, b'0') & !from(word, b'9' + 1);
+    let digit = at_least(word, b'0') & !at_least(word, b'9' + 1);
     let found = (!digit | word) & HIGHS;
     found.trailing_zeros() as usize / 8
 }
 
-/// Returns the first eight bytes, from the lowest bit up, with zeros behind the end.
+/// Returns the first eight bytes as a little-endian word, filled with zeros past the end.
 #[inline(always)]
 pub(crate) fn first_word(bytes: &[u8]) -> u64 {
     bytes.first_chunk().map_or_else(|| short_word(bytes), |eight| u64::from_le_bytes(*eight))
@@ -97,8 +95,8 @@ pub(crate) fn first_word(bytes: &[u8]) -> u64 {
 fn run_of_words(bytes: &[u8], stops: impl Fn(u64) -> u64) -> usize {
     let mut rest = bytes;
     loop {
-        let (word, behind) = match rest.split_first_chunk() {
-            Some((eight, behind)) => (u64::from_le_bytes(*eight), behind),
+        let (word, tail) = match rest.split_first_chunk() {
+            Some((eight, tail)) => (u64::from_le_bytes(*eight), tail),
             None => (short_word(rest), [].as_slice()),
         };
         let found = stops(word) & HIGHS;
@@ -108,11 +106,11 @@ fn run_of_words(bytes: &[u8], stops: impl Fn(u64) -> u64) -> usize {
                 .wrapping_sub(rest.len())
                 .wrapping_add(found.trailing_zeros() as usize / 8);
         }
-        rest = behind;
+        rest = tail;
     }
 }
 
-/// Fewer than eight bytes as a word.
+/// Returns fewer than eight bytes as a word.
 #[cold]
 #[inline(never)]
 fn short_word(bytes: &[u8]) -> u64 {
@@ -122,22 +120,22 @@ fn short_word(bytes: &[u8]) -> u64 {
 /// Returns whether `line` begins with `Host: ` in any case.
 #[inline(always)]
 pub(crate) fn begins_with_host(line: &[u8]) -> bool {
-    const HOST: Start = Start::new(b"host: \0\0");
-    line.first_chunk().is_some_and(|eight| HOST.begins(u64::from_le_bytes(*eight)))
+    const HOST: Prefix = Prefix::new(b"host: \0\0");
+    line.first_chunk().is_some_and(|eight| HOST.matches(u64::from_le_bytes(*eight)))
 }
 
-/// A text of up to eight bytes that a line may begin with, in upper or lower case.
+/// A prefix of up to eight bytes, compared without regard to case.
 #[derive(Clone, Copy)]
-pub(crate) struct Start {
+pub(crate) struct Prefix {
     text: u64,
     /// The bits in which upper and lower case differ.
     case: u64,
-    /// Those of the bytes that there are.
+    /// The bits of the bytes that the prefix has.
     bits: u64,
 }
 
-impl Start {
-    /// `text` is in lower case, and ends in zeros if it is shorter.
+impl Prefix {
+    /// Returns the prefix `text`, which must be in lower case and padded with zeros.
     pub(crate) const fn new(text: &[u8; 8]) -> Self {
         let (mut case, mut bits) = ([0; 8], [0; 8]);
         let mut at = 0;
@@ -157,7 +155,7 @@ impl Start {
     }
 
     #[inline(always)]
-    pub(crate) fn begins(self, word: u64) -> bool {
+    pub(crate) fn matches(self, word: u64) -> bool {
         (word | self.case) & self.bits == self.text
     }
 }
@@ -166,7 +164,7 @@ impl Start {
 fn run(bytes: &[u8], start: usize, stops: impl Fn(u64) -> u64) -> usize {
     let all = bytes.get(start..).unwrap_or_default();
     let mut rest = all;
-    while let Some((eight, behind)) = rest.split_first_chunk() {
+    while let Some((eight, tail)) = rest.split_first_chunk() {
         let found = stops(u64::from_le_bytes(*eight)) & HIGHS;
         if found != 0 {
             return all
@@ -174,13 +172,14 @@ fn run(bytes: &[u8], start: usize, stops: impl Fn(u64) -> u64) -> usize {
                 .wrapping_sub(rest.len())
                 .wrapping_add(found.trailing_zeros() as usize / 8);
         }
-        rest = behind;
+        rest = tail;
     }
     let found = stops(last_word(bytes, rest.len())) & HIGHS;
     all.len().wrapping_sub(rest.len()).wrapping_add(found.trailing_zeros() as usize / 8)
 }
 
-/// The last `len` bytes, fewer than eight: of the last eight, those before them are shifted out.
+/// Returns the last `len` bytes, fewer than eight, as a word. It reads the last eight bytes and
+/// shifts out the ones before.
 #[inline(always)]
 fn last_word(bytes: &[u8], len: usize) -> u64 {
     let word = bytes.last_chunk().map_or(0, |eight| u64::from_le_bytes(*eight));
@@ -188,7 +187,7 @@ fn last_word(bytes: &[u8], len: usize) -> u64 {
     u32::try_from(before).ok().and_then(|before| word.checked_shr(before)).unwrap_or(0)
 }
 
-/// Marks bytes that are no visible ASCII: controls, the space, and all from DEL up.
+/// Marks bytes that are not visible ASCII: controls, the space, DEL, and bytes from 0x80 up.
 #[inline(always)]
 fn not_visible(word: u64) -> u64 {
     below(word, 0x21) | word.wrapping_add(ONES) | word
@@ -200,16 +199,16 @@ fn below(word: u64, limit: u8) -> u64 {
     word.wrapping_sub(u64::from_ne_bytes([limit; 8]))
 }
 
-/// Marks bytes from `least` to 0x7f, and perhaps some from 0x80 up. As long as all bytes are below
-/// 0x80 nothing carries, so every mark is meant, and so is its absence.
+/// Marks bytes from `least` to 0x7f, and perhaps some from 0x80 up. If all bytes are below 0x80
+/// nothing carries, so every mark and every missing mark is reliable.
 #[inline(always)]
-fn from(word: u64, least: u8) -> u64 {
+fn at_least(word: u64, least: u8) -> u64 {
     word.wrapping_add(u64::from_ne_bytes([0x80_u8.wrapping_sub(least); 8]))
 }
 
-/// Marks bytes that are not `byte`. Nothing carries, as in [`from`].
+/// Marks bytes that are not `byte`. Nothing carries, as in [`at_least`].
 #[inline(always)]
-fn different(word: u64, byte: u8) -> u64 {
+fn not_equal(word: u64, byte: u8) -> u64 {
     (word ^ u64::from_ne_bytes([byte; 8])).wrapping_add(u64::from_ne_bytes([0x7f; 8]))
 }
 
@@ -224,7 +223,7 @@ mod tests {
     use super::*;
     use crate::syntax::{TARGET_PATH, VALUE};
 
-    /// Puts every byte at every place of runs of several lengths, with and without something behind
+    /// Puts every byte at every position of runs of several lengths, with and without bytes after
     /// them.
     #[track_caller]
     fn check(run: fn(&[u8], usize) -> usize, has: impl Fn(u8) -> bool) {
@@ -241,13 +240,17 @@ mod tests {
                     bytes.push(0);
                     bytes.extend_from_slice(&[byte; 9]);
                     let ended = bytes[8..].iter().position(|&byte| !has(byte)).unwrap();
-                    assert_eq!(run(&bytes, 8), ended, "{byte:#04x} at {place} of {len}, and more");
+                    assert_eq!(
+                        run(&bytes, 8),
+                        ended,
+                        "{byte:#04x} at {place} of {len}, with more after it"
+                    );
                 }
             }
         }
     }
 
-    /// Puts every pair of bytes into a word: what is found in one byte must not spoil the next.
+    /// Puts every pair of bytes into a word: the test of one byte must not disturb the next.
     #[track_caller]
     fn check_pairs(run: fn(&[u8], usize) -> usize, has: impl Fn(u8) -> bool) {
         for first in 0..=u8::MAX {
@@ -260,7 +263,7 @@ mod tests {
         }
     }
 
-    /// Whole words and blocks of a byte: none is passed because its bytes agree.
+    /// Tests whole words and blocks of one repeated byte.
     #[track_caller]
     fn check_repeated(run: fn(&[u8], usize) -> usize, has: impl Fn(u8) -> bool) {
         for byte in 0..=u8::MAX {
@@ -270,7 +273,7 @@ mod tests {
     }
 
     #[test]
-    fn runs_are_what_the_classes_say() {
+    fn runs_agree_with_the_character_classes() {
         check(path_run, |byte| TARGET_PATH.has(byte));
         check(query_run, |byte| TARGET_PATH.has(byte) || matches!(byte, b'?' | b'\\'));
         check(name_run, |byte| byte.is_ascii_alphanumeric() || byte == b'-');
@@ -283,7 +286,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_runs_where_nothing_is() {
+    fn a_run_at_or_past_the_end_is_empty() {
         for bytes in [&b""[..], b"a", b"abcdefgh"] {
             assert_eq!(path_run(bytes, bytes.len()), 0);
             assert_eq!(path_run(bytes, bytes.len() + 9), 0);

@@ -1,19 +1,20 @@
-//! Character classes of RFC 9110 section 5.6 and RFC 3986, as tables made at compile time.
+//! Character classes of RFC 9110 section 5.6 and RFC 3986, as tables computed at compile time.
 
 /// A set of bytes.
 pub(crate) struct Class([bool; 256]);
 
 impl Class {
-    /// A table lookup without a branch: every `u8` is a valid index.
+    /// Returns whether the class has `byte`. The lookup needs no bounds check, because every `u8`
+    /// is a valid index.
     #[inline]
     pub(crate) fn has(&self, byte: u8) -> bool {
         self.0.get(usize::from(byte)).copied().unwrap_or(false)
     }
 
-    /// The length of the longest start of `bytes` that lies in the class.
+    /// Returns the length of the longest prefix of `bytes` that is in the class.
     #[inline]
     pub(crate) fn span(&self, bytes: &[u8]) -> usize {
-        // Eight at a time without a branch between them.
+        // Eight bytes at a time without a branch between them.
         let mut eights = bytes.chunks_exact(8);
         let whole = eights
             .position(|eight| !eight.iter().fold(true, |all, &byte| all & self.has(byte)))
@@ -32,7 +33,7 @@ impl Class {
 
     #[inline]
     pub(crate) fn has_all(&self, bytes: &[u8]) -> bool {
-        // Eight at a time without a branch between them.
+        // Eight bytes at a time without a branch between them.
         let mut eights = bytes.chunks_exact(8);
         eights.all(|eight| eight.iter().fold(true, |all, &byte| all & self.has(byte)))
             && eights.remainder().iter().all(|&byte| self.has(byte))
@@ -80,21 +81,21 @@ impl Class {
     }
 }
 
-/// `tchar`: what methods, field names and codings are made of.
+/// `tchar`: the bytes of methods, field names and codings.
 pub(crate) static TOKEN: Class = Class::alphanumeric_and(b"!#$%&'*+-.^_`|~");
 
 /// `unreserved / sub-delims`: a registered name, without its percent-encodings.
 pub(crate) static REG_NAME: Class = Class::alphanumeric_and(b"-._~!$&'()*+,;=");
 
-/// What a path may have in it here: see `request::target`.
+/// The bytes that are accepted in a path: see `request::target`.
 pub(crate) static TARGET_PATH: Class = Class::alphanumeric_and(b"!\"$%&'()*+,-./:;<=>@[]^_`{|}~");
 
-/// What a field value may have in it: everything but controls, of which HTAB is allowed. Bytes from
-/// 0x80 (`obs-text`) are let through as opaque data (RFC 9110 section 5.5).
+/// The bytes that are accepted in a field value: everything except controls, and HTAB. Bytes from
+/// 0x80 (`obs-text`) are accepted as opaque data (RFC 9110 section 5.5).
 pub(crate) static VALUE: Class = Class::no_controls_and(b"\t");
 
-/// `VALUE.has_all`, but compared instead of looked up: values are short, and this was measured to
-/// be cheaper.
+/// Like `VALUE.has_all`, but with comparisons instead of a table. Values are short, and this was
+/// measured to be cheaper.
 #[inline]
 pub(crate) fn is_value(value: &[u8]) -> bool {
     value.iter().all(|&byte| (byte >= 0x20 && byte != 0x7f) || byte == b'\t')
@@ -105,7 +106,7 @@ pub(crate) fn is_token(bytes: &[u8]) -> bool {
     !bytes.is_empty() && TOKEN.has_all(bytes)
 }
 
-/// Removes optional whitespace (SP and HTAB, nothing else) from both ends.
+/// Removes optional whitespace (only SP and HTAB) from both ends.
 #[inline]
 pub(crate) fn trim_ows(mut bytes: &[u8]) -> &[u8] {
     while let [b' ' | b'\t', rest @ ..] = bytes {
@@ -117,7 +118,8 @@ pub(crate) fn trim_ows(mut bytes: &[u8]) -> &[u8] {
     bytes
 }
 
-/// Returns the members of a comma-separated list (RFC 9110 section 5.6.1), trimmed; empty ones too.
+/// Returns the trimmed members of a comma-separated list (RFC 9110 section 5.6.1), including empty
+/// ones.
 pub(crate) fn list_members(value: &[u8]) -> impl DoubleEndedIterator<Item = &[u8]> {
     value.split(|&byte| byte == b',').map(trim_ows)
 }

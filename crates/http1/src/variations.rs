@@ -1,7 +1,7 @@
-//! Heads that are nearly one that is known, for tests that compare two ways to read it.
+//! Variations of a head, for tests that compare two parsers.
 
-/// Calls `check` with each byte inserted at each place of `head`, and put into the place of what
-/// stands there.
+/// Calls `check` with each byte value inserted at each position of `head`, and with each byte of
+/// `head` replaced by it.
 pub(crate) fn with_every_byte(head: &str, check: impl Fn(&[u8])) {
     for place in 0..=head.len() {
         for byte in 0..=u8::MAX {
@@ -17,7 +17,7 @@ pub(crate) fn with_every_byte(head: &str, check: impl Fn(&[u8])) {
     }
 }
 
-/// Calls `check` with each piece of `head` left out, and with each there twice.
+/// Calls `check` with each piece of `head` left out, and with each piece repeated.
 pub(crate) fn with_every_piece(head: &str, check: impl Fn(&[u8])) {
     let head = head.as_bytes();
     for start in 0..head.len() {

@@ -4,7 +4,7 @@ use std::fmt;
 
 use crate::error::ParseError;
 
-/// The versions that are spoken. Any other is refused with 505.
+/// The supported versions of HTTP. Any other version is refused with 505.
 ///
 /// ```
 /// use filoplume_http1::Version;
@@ -14,7 +14,8 @@ use crate::error::ParseError;
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Version {
-    /// HTTP/1.0: closes after a response unless both sides say `keep-alive`; knows no chunks.
+    /// HTTP/1.0. A connection closes after a response unless both sides send `keep-alive`. There is
+    /// no chunked coding.
     Http10,
     /// HTTP/1.1 (RFC 9112).
     Http11,
@@ -55,7 +56,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_versions_that_are_spoken_go_there_and_back() {
+    fn supported_versions_convert_in_both_directions() {
         let both = [
             (Version::Http10, http::Version::HTTP_10, "HTTP/1.0"),
             (Version::Http11, http::Version::HTTP_11, "HTTP/1.1"),

@@ -1,7 +1,8 @@
-//! Chunks, both ways (RFC 9112 section 7.1).
+//! Reads and writes chunks (RFC 9112 section 7.1).
 //!
-//! The decoder is a machine that takes one byte of framing at a time: it keeps no line, so it makes
-//! no difference where the network cut it. Only a trailer section is collected.
+//! The decoder is a state machine that reads one byte of framing at a time. It does not buffer
+//! lines, so the result does not depend on how the network splits the bytes. Only a trailer section
+//! is buffered.
 
 use std::ops::Range;
 
@@ -12,15 +13,15 @@ use crate::fields::Headers;
 use crate::limits::Limits;
 use crate::syntax::TOKEN;
 
-/// What ends the data of one chunk.
+/// The line end after the data of each chunk.
 pub const CHUNK_END: &[u8] = b"\r\n";
 
 /// The last chunk and an empty trailer section.
 pub const LAST_CHUNK: &[u8] = b"0\r\n\r\n";
 
-/// Appends what stands before the data of one chunk. [`CHUNK_END`] follows the data.
+/// Appends the line that precedes the data of one chunk. [`CHUNK_END`] must follow the data.
 ///
-/// Nothing is written for a chunk without data: it would be the last one.
+/// Nothing is appended if `len` is zero: an empty chunk would be the last one.
 ///
 /// ```
 /// use filoplume_http1::{CHUNK_END, LAST_CHUNK, encode_chunk_head};
@@ -37,7 +38,7 @@ pub fn encode_chunk_head(len: usize, out: &mut Vec<u8>) {
     if len == 0 {
         return;
     }
-    // Up to 16 digits, the first ones filled last.
+    // Up to 16 digits, filled from the end.
     let mut digits = [0u8; 16];
     let mut left = len;
     let mut written = 0usize;
@@ -55,7 +56,7 @@ pub fn encode_chunk_head(len: usize, out: &mut Vec<u8>) {
 
 const HEX: &[u8; 16] = b"0123456789abcdef";
 
-/// Appends the last chunk with trailer fields. Fields that frame a message are left out.
+/// Appends the last chunk with trailer fields. Framing fields are left out.
 ///
 /// ```
 /// use filoplume_http1::{Headers, encode_last_chunk};
@@ -100,8 +101,8 @@ enum State {
     Data(u64),
     DataCarriageReturn,
     DataLineFeed,
-    /// The first byte behind the last chunk: an empty trailer section, as nearly all are, is not
-    /// collected.
+    /// The first byte after the last chunk. Nearly all trailer sections are empty, and an empty one
+    /// is not buffered.
     TrailersStart,
     TrailersLineFeed,
     Trailers,
@@ -109,9 +110,8 @@ enum State {
     Refused(ParseError),
 }
 
-/// `*( ";" name [ "=" ( token / quoted-string ) ] )`. Around `;` and `=` there may be the
-/// whitespace that RFC 9112 calls "bad", and must be taken; nowhere else, so not at the end of a
-/// line.
+/// `*( ";" name [ "=" ( token / quoted-string ) ] )`. The whitespace that RFC 9112 calls "bad" must
+/// be accepted around `;` and `=`. It is not accepted elsewhere, for example at the end of a line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Extension {
     /// Whitespace before the first `;`.
@@ -155,7 +155,7 @@ impl ChunkedDecoder {
         self.is_complete().then(|| std::mem::take(&mut self.trailers))
     }
 
-    /// Reads framing up to the first data, and that data as far as it is there.
+    /// Reads framing up to the first data, and returns the data that has arrived.
     pub(crate) fn decode(&mut self, input: &[u8]) -> Result<Decoded, ParseError> {
         let mut unread = input;
         loop {
@@ -177,7 +177,7 @@ impl ChunkedDecoder {
                         break;
                     };
                     unread = rest;
-                    self.state = self.after(state, byte).unwrap_or_else(State::Refused);
+                    self.state = self.next_state(state, byte).unwrap_or_else(State::Refused);
                 }
             }
         }
@@ -198,7 +198,7 @@ impl ChunkedDecoder {
     }
 
     /// Returns the state after one byte of framing.
-    fn after(&mut self, state: State, byte: u8) -> Result<State, ParseError> {
+    fn next_state(&mut self, state: State, byte: u8) -> Result<State, ParseError> {
         match (state, byte) {
             (State::SizeStart, _) => {
                 let digit = hex_digit(byte).ok_or(ParseError::ChunkSizeInvalid)?;
@@ -226,7 +226,7 @@ impl ChunkedDecoder {
             }
             (State::Extension(size, extension), _) => {
                 self.count_extension_byte()?;
-                let next = extension.after(byte).ok_or(ParseError::ChunkExtensionInvalid)?;
+                let next = extension.next(byte).ok_or(ParseError::ChunkExtensionInvalid)?;
                 Ok(State::Extension(size, next))
             }
             (State::SizeLineFeed(0), b'\n') => Ok(State::TrailersStart),
@@ -245,7 +245,7 @@ impl ChunkedDecoder {
             }
             (State::TrailersLineFeed, b'\n') => Ok(State::Complete),
             (State::TrailersLineFeed, _) => Err(ParseError::TrailerInvalid),
-            (State::TrailersStart | State::Trailers, _) => self.after_trailer_byte(byte),
+            (State::TrailersStart | State::Trailers, _) => self.next_trailer_state(byte),
             (State::Data(_) | State::Complete | State::Refused(_), _) => Ok(state),
         }
     }
@@ -262,9 +262,10 @@ impl ChunkedDecoder {
         Ok(())
     }
 
-    fn after_trailer_byte(&mut self, byte: u8) -> Result<State, ParseError> {
+    fn next_trailer_state(&mut self, byte: u8) -> Result<State, ParseError> {
         let section = &mut self.trailer_section;
-        // CR and LF only together: a reader that takes one of them alone would see other fields.
+        // CR and LF are accepted only together: a reader that accepts one of them alone would find
+        // other fields.
         if (section.last() == Some(&b'\r')) != (byte == b'\n') {
             return Err(ParseError::TrailerInvalid);
         }
@@ -286,7 +287,7 @@ impl Extension {
         matches!(self, Self::Name | Self::Token | Self::QuotedEnd)
     }
 
-    fn after(self, byte: u8) -> Option<Self> {
+    fn next(self, byte: u8) -> Option<Self> {
         match (self, byte) {
             (Self::NameStart | Self::Name, _) if TOKEN.has(byte) => Some(Self::Name),
             (Self::Name | Self::NameSpace, b'=') => Some(Self::ValueStart),
@@ -341,7 +342,7 @@ mod tests {
     }
 
     #[test]
-    fn trailers_can_be_looked_at_once_they_are_complete() {
+    fn trailers_are_available_once_they_are_complete() {
         let mut decoder = ChunkedDecoder::new(u64::MAX, &Limits::default());
         decoder.decode(b"0\r\ndigest: abc\r\n").unwrap();
         assert!(decoder.trailers().is_none());
@@ -353,7 +354,7 @@ mod tests {
     }
 
     #[test]
-    fn an_empty_trailer_section_counts_its_line_end() {
+    fn the_line_end_of_an_empty_trailer_section_counts_for_the_limit() {
         for (trailer_bytes_max, expected) in [(1, Err(ParseError::TrailerTooLong)), (2, Ok(true))] {
             let limits = Limits { trailer_bytes_max, ..Limits::default() };
             let mut decoder = ChunkedDecoder::new(u64::MAX, &limits);

@@ -1,8 +1,8 @@
-//! What a decoder says of the bytes it was given.
+//! The result of one call of a decoder.
 
 use std::ops::Range;
 
-/// What one call of [`ContentDecoder::decode`](crate::ContentDecoder::decode) found.
+/// The result of one call of [`ContentDecoder::decode`](crate::ContentDecoder::decode).
 ///
 /// ```
 /// use filoplume_http1::{ContentDecoder, Framing, Limits};
@@ -14,10 +14,10 @@ use std::ops::Range;
 /// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Decoded {
-    /// Bytes of the input that are done with, data included. Zero if more input is needed, or
+    /// Number of bytes consumed from the input, including data. Zero if more input is needed, or if
     /// nothing is left to decode.
     pub consumed: usize,
-    /// Where data lies in the input, always among the consumed bytes. May be empty when only
+    /// The range of the data in the input, always within the consumed bytes. It is empty if only
     /// framing was read.
     pub data: Range<usize>,
 }

@@ -1,4 +1,4 @@
-//! The content of a request: framed bytes in, runs of data out.
+//! Decodes the content of a message: framed bytes in, runs of data out.
 
 use crate::content::chunked::ChunkedDecoder;
 use crate::content::decoded::Decoded;
@@ -7,7 +7,7 @@ use crate::fields::Headers;
 use crate::framing::Framing;
 use crate::limits::Limits;
 
-/// Finds the content in the bytes behind a head, and its end.
+/// Finds the content and its end in the bytes after a head.
 ///
 /// ```
 /// use filoplume_http1::{ContentDecoder, Framing, Limits};
@@ -35,12 +35,12 @@ enum State {
 }
 
 impl ContentDecoder {
-    /// Returns a decoder for the content of one request.
+    /// Returns a decoder for the content of one message.
     ///
     /// # Errors
     ///
-    /// [`ParseError::ContentTooLong`] if the declared length is over `content_bytes_max`. Nothing
-    /// is allocated for it either way.
+    /// Returns [`ParseError::ContentTooLong`] if the declared length exceeds `content_bytes_max`.
+    /// Nothing is allocated for a declared length.
     #[inline]
     pub fn new(
         framing: Framing,
@@ -60,13 +60,13 @@ impl ContentDecoder {
     }
 
     /// Returns the next run of data at the start of `input`. The caller drops the consumed bytes
-    /// and calls again until the content [is complete](Self::is_complete); no byte behind its end
-    /// is ever consumed.
+    /// and calls again until the content [is complete](Self::is_complete). No byte after the end of
+    /// the content is consumed.
     ///
     /// # Errors
     ///
-    /// The content is too long or not framed as RFC 9112 section 7.1 says. Every later call gives
-    /// the same error.
+    /// Returns an error if the content is too long or is not framed as RFC 9112 section 7.1
+    /// demands. Every later call returns the same error.
     #[inline]
     pub fn decode(&mut self, input: &[u8]) -> Result<Decoded, ParseError> {
         match &mut self.0 {
@@ -88,7 +88,7 @@ impl ContentDecoder {
         }
     }
 
-    /// Returns how many bytes are still to come, if the length was declared.
+    /// Returns the number of bytes that still have to arrive, if the length was declared.
     #[inline]
     pub fn remaining_length(&self) -> Option<u64> {
         match &self.0 {
@@ -98,7 +98,7 @@ impl ContentDecoder {
     }
 
     /// Returns the trailer fields of chunked content that is complete (RFC 9112 section 7.1.2).
-    /// Fields that RFC 9110 section 6.5.1 forbids there are not among them.
+    /// Fields that RFC 9110 section 6.5.1 forbids in trailers are not included.
     pub fn trailers(&self) -> Option<&Headers> {
         match &self.0 {
             State::Length { .. } => None,
@@ -106,7 +106,7 @@ impl ContentDecoder {
         }
     }
 
-    /// Takes the trailer fields out, once.
+    /// Returns the trailer fields and leaves none behind.
     pub fn take_trailers(&mut self) -> Option<Headers> {
         match &mut self.0 {
             State::Length { .. } => None,
@@ -120,7 +120,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_left_of_a_declared_length_is_known_at_every_byte() {
+    fn the_remaining_length_is_known_at_every_byte() {
         let limits = Limits::default();
         for length in 0..4 {
             let mut decoder = ContentDecoder::new(Framing::Length(length), 4, &limits).unwrap();
@@ -138,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_knows_what_is_left_of_chunks() {
+    fn chunks_have_no_remaining_length() {
         let mut decoder = ContentDecoder::new(Framing::Chunked, 4, &Limits::default()).unwrap();
         assert_eq!(decoder.remaining_length(), None);
         decoder.decode(b"3\r\na").unwrap();

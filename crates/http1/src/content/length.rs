@@ -1,6 +1,6 @@
-//! What a caller tells of the length of its content, and how it is told to write it.
+//! What a caller knows about the length of its content, and how it must write the content.
 
-/// What the caller knows about the length of a response's content.
+/// What the caller knows about the length of the content of a message.
 ///
 /// ```
 /// use filoplume_http1::{
@@ -21,14 +21,14 @@
 pub enum ContentLength {
     /// This many bytes.
     Known(u64),
-    /// It will turn out while it is written.
+    /// The length is known only once everything is written.
     Unknown,
-    /// There is no content and no length is to be announced where that is allowed, e.g. for 101 or
-    /// the answer to `HEAD`.
+    /// There is no content, and no length is sent where that is allowed, e.g. for a 101 or a
+    /// response to `HEAD`.
     None,
 }
 
-/// How the caller has to write the content that follows a head.
+/// How the caller must write the content after a head.
 ///
 /// ```
 /// use filoplume_http1::{BodyEncoding, CHUNK_END, LAST_CHUNK, encode_chunk_head};
@@ -54,12 +54,12 @@ pub enum ContentLength {
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BodyEncoding {
-    /// Nothing may be written.
+    /// No content may be written.
     None,
-    /// Exactly this many bytes, as they are.
+    /// Exactly this many bytes, unencoded.
     Length(u64),
-    /// In chunks, the last one at the end.
+    /// In chunks, followed by the last chunk.
     Chunked,
-    /// As they are; then the connection is closed.
+    /// Unencoded; then the connection must be closed.
     UntilClose,
 }

@@ -1,8 +1,8 @@
-//! The content of a message: what lies behind a head, as it is framed.
+//! The content of a message, which follows the head, and its framing.
 //!
-//! It is read by its length or in chunks, with the fields behind the last chunk; chunks are also
-//! written. Requests and responses have the same content, so no file here knows which of them it
-//! reads, or how the head was written. The content itself is never copied.
+//! Content is read by its length or in chunks, with the trailer fields after the last chunk. Chunks
+//! are also written. Requests and responses have the same kind of content, so no file here depends
+//! on which of them it reads. The content itself is never copied.
 
 mod chunked;
 mod decoded;

@@ -1,4 +1,4 @@
-//! The fields behind the last chunk: which are refused there, and which are dropped.
+//! The fields after the last chunk: which of them are refused, and which are dropped.
 
 use httparse::Status;
 
@@ -6,8 +6,8 @@ use crate::error::ParseError;
 use crate::fields::Headers;
 use crate::limits::Limits;
 
-/// Returns the fields of a whole trailer section, which ends with its empty line. Line ends were
-/// checked before.
+/// Returns the fields of a complete trailer section, which ends with an empty line. The caller has
+/// checked the line ends.
 pub(crate) fn parse_trailers(section: &[u8], fields_max: usize) -> Result<Headers, ParseError> {
     let mut index = [httparse::EMPTY_HEADER; Limits::FIELDS_CAP];
     let index = index.get_mut(..fields_max.min(Limits::FIELDS_CAP)).unwrap_or_default();
@@ -30,12 +30,12 @@ pub(crate) fn parse_trailers(section: &[u8], fields_max: usize) -> Result<Header
     Ok(trailers)
 }
 
-/// In a trailer section these can only be an attempt to confuse.
+/// In a trailer section these fields can only be an attempt to confuse readers.
 const REFUSED_IN_TRAILERS: [&str; 3] = ["content-length", "transfer-encoding", "host"];
 
 /// Fields that must be known before the content (RFC 9110 section 6.5.1): authentication, request
-/// modifiers, response control, and how the content is to be read. A recipient may ignore them, so
-/// we do.
+/// modifiers, response control, and content format. A recipient may ignore them in trailers, and
+/// this one does.
 const DROPPED_IN_TRAILERS: [&str; 28] = [
     "age",
     "authorization",

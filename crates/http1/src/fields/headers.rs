@@ -1,4 +1,4 @@
-//! The map of fields, as the user holds it.
+//! The public map of fields.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -8,16 +8,16 @@ use http::{HeaderMap, HeaderName, HeaderValue};
 use crate::fields::invalid::{InvalidHeader, validate};
 use crate::fields::parts::HeadParts;
 use crate::fields::span::Span;
-use crate::fields::static_field::{StaticField, is_deciding};
+use crate::fields::static_field::{StaticField, is_encoder_field};
 use crate::fields::storage::{Field, Storage};
 use crate::syntax::trim_ows;
 
 /// A case-insensitive multimap of fields in order of arrival.
 ///
-/// Names and values lie in one buffer with an index beside it, so a field costs no allocation of
-/// its own; buffers return to a small stash of the thread when they are dropped. An empty map has
-/// no buffer and is as large as two pointers. What is in the map can be sent as it is: names are
-/// tokens and values have no control byte but HTAB.
+/// Names and values are stored in one buffer with an index, so a field needs no allocation of its
+/// own. Dropped buffers return to a small pool of the thread. An empty map has no buffer and has
+/// the size of two pointers. All fields in the map are valid to send: names are tokens, and values
+/// have no control byte except HTAB.
 ///
 /// ```
 /// use filoplume_http1::Headers;
@@ -32,41 +32,42 @@ use crate::syntax::trim_ows;
 /// ```
 #[derive(Default)]
 pub struct Headers {
-    /// The first field, if it is one that needs no storage: most responses have no other.
+    /// The first field, if it is static and so needs no storage. Most responses have no other
+    /// field.
     first: Option<&'static StaticField>,
     storage: Option<Box<Storage>>,
 }
 
-/// Parts of the names of fields that give access to something.
+/// A field whose name contains one of these may hold a credential.
 const SECRETS: [&str; 9] =
     ["auth", "cookie", "token", "secret", "password", "key", "session", "credential", "signature"];
 
 impl Headers {
-    /// Returns an empty map. It does not allocate.
+    /// Returns an empty map. This does not allocate.
     #[inline]
     pub const fn new() -> Self {
         Self { first: None, storage: None }
     }
 
-    /// Returns the number of fields; one that occurs twice counts twice.
+    /// Returns the number of fields. A name that occurs twice counts twice.
     #[inline]
     pub fn len(&self) -> usize {
         self.fields().len().saturating_add(usize::from(self.first.is_some()))
     }
 
-    /// Returns whether there is no field.
+    /// Returns whether the map has no fields.
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.first.is_none() && self.fields().is_empty()
     }
 
-    /// Returns the first value of a name, in any case.
+    /// Returns the first value of a name. Case is ignored.
     #[inline]
     pub fn get(&self, name: &str) -> Option<&[u8]> {
         self.get_all(name).next()
     }
 
-    /// Returns the first value of a name if it is UTF-8.
+    /// Returns the first value of a name, if it is UTF-8.
     pub fn get_str(&self, name: &str) -> Option<&str> {
         std::str::from_utf8(self.get(name)?).ok()
     }
@@ -80,9 +81,9 @@ impl Headers {
         first.into_iter().chain(others.map(|field| field.value.of(bytes)))
     }
 
-    /// Returns whether a field of this name, in any case, may give access to something: one with
+    /// Returns whether a field of this name may hold a credential. This is so if the name contains
     /// `auth`, `cookie`, `token`, `secret`, `password`, `key`, `session`, `credential` or
-    /// `signature` in its name. `Debug` hides the values of these.
+    /// `signature`, in any case. `Debug` hides the values of such fields.
     ///
     /// ```
     /// use filoplume_http1::Headers;
@@ -106,29 +107,29 @@ impl Headers {
         self.get(name).is_some()
     }
 
-    /// Returns all fields in order of arrival, names as they were written.
+    /// Returns all fields in order of arrival. Names keep the case in which they were written.
     pub fn iter(&self) -> impl Iterator<Item = (&str, &[u8])> {
         self.iter_bytes()
             .map(|(name, value)| (std::str::from_utf8(name).unwrap_or_default(), value))
     }
 
-    /// Adds a field behind those that are there.
+    /// Adds a field at the end.
     ///
     /// # Errors
     ///
-    /// The name is no token, or the value has a control byte other than HTAB: with CR or LF in it,
-    /// a value could end the field and begin another one.
+    /// Returns an error if the name is not a token, or if the value has a control byte other than
+    /// HTAB. A value with CR or LF could end the field and begin another one.
     pub fn append(&mut self, name: &str, value: impl AsRef<[u8]>) -> Result<(), InvalidHeader> {
         let value = trim_ows(value.as_ref());
         validate(name.as_bytes(), value)?;
         self.append_valid(name.as_bytes(), value)
     }
 
-    /// Replaces all fields of a name by one, which is the last field then.
+    /// Replaces all fields of a name by one field at the end.
     ///
     /// # Errors
     ///
-    /// As for [`append`](Self::append); the map is then as before.
+    /// Returns the errors of [`append`](Self::append). The map is unchanged then.
     pub fn insert(&mut self, name: &str, value: impl AsRef<[u8]>) -> Result<(), InvalidHeader> {
         let value = trim_ows(value.as_ref());
         validate(name.as_bytes(), value)?;
@@ -147,10 +148,10 @@ impl Headers {
         storage.fields.retain(|field| !is_named(bytes, field, name));
         let removed = storage.fields.len() != before;
         if storage.fields.is_empty() {
-            // Otherwise a map that is filled and emptied in turn would grow for ever.
+            // Otherwise a map that is filled and emptied repeatedly would grow without end.
             storage.bytes.clear();
         }
-        storage.is_wire = storage.fields.is_empty() || (storage.is_wire && !removed);
+        storage.is_wire_format = storage.fields.is_empty() || (storage.is_wire_format && !removed);
         removed || was_first
     }
 
@@ -159,19 +160,19 @@ impl Headers {
         *self = Self::new();
     }
 
-    /// An arena that already has an index, e.g. of a parsed head.
+    /// Returns a map for an arena that already has an index, e.g. of a parsed head.
     #[inline]
     pub(crate) fn from_storage(storage: Box<Storage>) -> Self {
         Self { first: None, storage: Some(storage) }
     }
 
-    /// The target of the request that these are the fields of, if they were parsed.
+    /// Returns the target of the request that the fields were parsed from, or an empty string.
     #[inline]
     pub(crate) fn target(&self) -> &str {
         self.storage.as_ref().map_or("", |storage| &storage.target)
     }
 
-    /// What that request's head says beside its fields.
+    /// Returns the other parts of the head that the fields were parsed from.
     #[inline]
     pub(crate) fn parts(&self) -> &HeadParts {
         self.storage.as_ref().map_or(&HeadParts::NONE, |storage| &storage.parts)
@@ -184,7 +185,7 @@ impl Headers {
             .map_or((&HeadParts::NONE, ""), |storage| (&storage.parts, &storage.target))
     }
 
-    /// The whole arena, with what lies between the fields.
+    /// Returns the complete arena, including the bytes between the fields.
     #[inline]
     fn bytes(&self) -> &[u8] {
         self.storage.as_ref().map_or(&[], |storage| &storage.bytes)
@@ -204,21 +205,22 @@ impl Headers {
         first.into_iter().chain(others)
     }
 
-    /// All fields as lines, in two pieces, if no field among them decides anything.
+    /// Returns all fields as encoded lines, in two pieces, unless the encoder has to handle one of
+    /// them.
     #[inline]
     pub(crate) fn wire_lines(&self) -> Option<(&[u8], &[u8])> {
         let first: &[u8] = match self.first {
             None => &[],
-            Some(first) if first.is_deciding => return None,
+            Some(first) if first.is_encoder_field => return None,
             Some(first) => first.line.as_bytes(),
         };
         match &self.storage {
             None => Some((first, &[])),
-            Some(storage) => storage.is_wire.then_some((first, &storage.bytes)),
+            Some(storage) => storage.is_wire_format.then_some((first, &storage.bytes)),
         }
     }
 
-    /// Calls `keep` with every name and writes the fields it returns `true` for as lines.
+    /// Calls `keep` with every field and appends the fields for which it returns `true`, as lines.
     #[inline]
     pub(crate) fn write_lines(
         &self,
@@ -236,7 +238,7 @@ impl Headers {
             if !keep(name, value) {
                 continue;
             }
-            // Most fields lie in the arena as the line they become: one copy instead of four.
+            // Most fields are already stored as a line, which takes one copy instead of four.
             match bytes.get(field.name.start as usize..field.value.end().saturating_add(2)) {
                 Some(line @ [.., b'\r', b'\n']) => out.extend_from_slice(line),
                 _ => {
@@ -249,7 +251,7 @@ impl Headers {
         }
     }
 
-    /// Replaces all fields of a name by one that was validated when the program was built.
+    /// Replaces all fields of a name by a field that was validated at compile time.
     ///
     /// ```
     /// use filoplume_http1::{Headers, StaticField};
@@ -265,16 +267,16 @@ impl Headers {
         if self.is_empty() {
             self.first = Some(field);
         } else {
-            self.insert_static_behind(field);
+            self.insert_static_cold(field);
         }
     }
 
-    fn insert_static_behind(&mut self, field: &'static StaticField) {
+    fn insert_static_cold(&mut self, field: &'static StaticField) {
         self.remove(field.name());
         if self.is_empty() {
             self.first = Some(field);
         } else {
-            // Valid, and only a map of 4 GiB has no room for it.
+            // The field is valid. This fails only if the map has 4 GiB.
             let _ = self.append_valid(field.name().as_bytes(), field.value());
         }
     }
@@ -287,7 +289,7 @@ impl Headers {
         if end > Span::ARENA_BYTES_MAX {
             return Err(InvalidHeader::TooLong);
         }
-        // Laid out as the line it is on the wire: see `write_lines`.
+        // Stored as an encoded line: see `write_lines`.
         storage.bytes.reserve(end.saturating_sub(start));
         storage.bytes.extend_from_slice(name);
         storage.bytes.extend_from_slice(b": ");
@@ -298,7 +300,7 @@ impl Headers {
             value: Span::new(value_start, value.len()),
         };
         storage.fields.push(field);
-        storage.is_wire &= !is_deciding(name);
+        storage.is_wire_format &= !is_encoder_field(name);
         Ok(())
     }
 }
@@ -307,7 +309,7 @@ impl Drop for Headers {
     #[inline]
     fn drop(&mut self) {
         if let Some(storage) = self.storage.take() {
-            storage.give_back();
+            storage.recycle();
         }
     }
 }
@@ -320,29 +322,31 @@ impl Clone for Headers {
         let mut copy = Storage::take();
         copy.bytes.extend_from_slice(&storage.bytes);
         copy.fields.extend_from_slice(&storage.fields);
-        copy.is_wire = storage.is_wire;
+        copy.is_wire_format = storage.is_wire_format;
         Self { first: self.first, storage: Some(copy) }
     }
 }
 
-/// A value as it may stand in a log.
-pub(crate) fn shown<'a>(name: &str, value: &'a [u8]) -> Cow<'a, str> {
+/// Returns the value for a log: secret values are hidden.
+pub(crate) fn redacted<'a>(name: &str, value: &'a [u8]) -> Cow<'a, str> {
     if Headers::is_secret(name) {
         return format!("(hidden, {} bytes)", value.len()).into();
     }
     String::from_utf8_lossy(value)
 }
 
-/// Shows all fields but the values of [secret](Headers::is_secret) ones, of which it shows the
-/// length.
+/// Shows all fields. For [secret](Headers::is_secret) ones it shows only the length of the value.
 impl fmt::Debug for Headers {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_map().entries(self.iter().map(|(name, value)| (name, shown(name, value)))).finish()
+        f.debug_map()
+            .entries(self.iter().map(|(name, value)| (name, redacted(name, value))))
+            .finish()
     }
 }
 
 impl PartialEq for Headers {
-    /// The same fields in the same order, names in any case.
+    /// Two maps are equal if they have the same fields in the same order. The case of names is
+    /// ignored.
     fn eq(&self, other: &Self) -> bool {
         self.len() == other.len()
             && self
@@ -358,7 +362,7 @@ impl From<&HeaderMap> for Headers {
     fn from(map: &HeaderMap) -> Self {
         let mut headers = Self::new();
         for (name, value) in map {
-            // Valid by type; only a map of 4 GiB would lose the rest.
+            // The type guarantees valid fields. This fails only if the map has 4 GiB.
             let _ = headers.append_valid(name.as_str().as_bytes(), trim_ows(value.as_bytes()));
         }
         headers
@@ -373,7 +377,7 @@ impl From<&Headers> for HeaderMap {
             if let (Ok(name), Ok(mut value)) =
                 (HeaderName::from_bytes(name), HeaderValue::from_bytes(value))
             {
-                // `Debug` of the map hides what is marked so.
+                // `Debug` of `HeaderMap` hides sensitive values.
                 value.set_sensitive(Headers::is_secret(name.as_str()));
                 let _ = map.try_append(name, value);
             }

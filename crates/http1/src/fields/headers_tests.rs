@@ -23,7 +23,7 @@ fn names_are_compared_in_any_case_and_kept_as_written() {
 }
 
 #[test]
-fn what_could_end_a_field_is_refused_with_its_place() {
+fn a_byte_that_could_end_a_field_is_refused_with_its_position() {
     let error =
         |name: &str, value: &[u8]| Headers::new().append(name, value).unwrap_err().to_string();
     assert_eq!(error("", b""), "field name is empty");
@@ -39,7 +39,7 @@ fn what_could_end_a_field_is_refused_with_its_place() {
 }
 
 #[test]
-fn every_byte_of_a_value_is_judged_alone_at_every_place() {
+fn every_byte_of_a_value_is_checked_at_every_position() {
     for byte in 0..=255u8 {
         let legal = byte == b'\t' || (byte >= 0x20 && byte != 0x7f);
         for at in 1..20 {
@@ -66,7 +66,7 @@ fn whitespace_around_a_value_is_no_part_of_it() {
 }
 
 #[test]
-fn opaque_bytes_are_kept_and_are_no_str() {
+fn opaque_bytes_are_kept_and_are_not_a_str() {
     let mut headers = Headers::new();
     headers.append("a", b"\xff\xe4").unwrap();
     assert_eq!(headers.get("a"), Some(b"\xff\xe4".as_slice()));
@@ -74,7 +74,7 @@ fn opaque_bytes_are_kept_and_are_no_str() {
 }
 
 #[test]
-fn a_header_map_goes_there_and_back() {
+fn a_header_map_converts_in_both_directions() {
     let mut headers = Headers::new();
     headers.append("a", "1").unwrap();
     headers.append("b", b"\xff").unwrap();
@@ -87,7 +87,7 @@ fn a_header_map_goes_there_and_back() {
 }
 
 #[test]
-fn a_map_that_is_filled_and_emptied_in_turn_does_not_grow() {
+fn a_map_that_is_filled_and_emptied_repeatedly_does_not_grow() {
     let mut headers = Headers::new();
     for _ in 0..100 {
         headers.insert("a", "b").unwrap();
@@ -96,7 +96,7 @@ fn a_map_that_is_filled_and_emptied_in_turn_does_not_grow() {
 }
 
 #[test]
-fn equal_is_the_same_fields_in_the_same_order() {
+fn maps_are_equal_if_they_have_the_same_fields_in_the_same_order() {
     let make = |fields: &[(&str, &str)]| {
         let mut headers = Headers::new();
         for (name, value) in fields {
@@ -112,7 +112,7 @@ fn equal_is_the_same_fields_in_the_same_order() {
 }
 
 #[test]
-fn a_map_is_empty_without_fields_of_either_kind() {
+fn a_map_is_empty_if_it_has_neither_static_nor_stored_fields() {
     static STORED: StaticField = StaticField::new("cache-control: no-store\r\n");
     let mut headers = Headers::new();
     assert!(headers.is_empty());
@@ -127,7 +127,7 @@ fn a_map_is_empty_without_fields_of_either_kind() {
 }
 
 #[test]
-fn fields_are_sent_as_they_lie_until_one_is_removed() {
+fn fields_are_sent_as_stored_until_one_is_removed() {
     static PLAIN: StaticField = StaticField::new("content-type: text/plain\r\n");
     let mut headers = Headers::new();
     headers.insert_static(&PLAIN);
@@ -140,7 +140,7 @@ fn fields_are_sent_as_they_lie_until_one_is_removed() {
     assert!(!headers.remove("e"));
     assert!(headers.wire_lines().is_some());
     assert!(headers.remove("a"));
-    // The arena still has the line.
+    // The arena still contains the removed line.
     assert_eq!(headers.wire_lines(), None);
     assert!(!headers.remove("e"));
     assert_eq!(headers.wire_lines(), None);
@@ -149,7 +149,7 @@ fn fields_are_sent_as_they_lie_until_one_is_removed() {
 }
 
 #[test]
-fn fields_that_decide_are_not_sent_without_a_look() {
+fn fields_that_the_encoder_handles_are_not_sent_as_stored() {
     static CLOSE: StaticField = StaticField::new("connection: close\r\n");
     static OTHER: StaticField = StaticField::new("connections: many\r\n");
     let mut headers = Headers::new();
@@ -161,7 +161,7 @@ fn fields_that_decide_are_not_sent_without_a_look() {
 }
 
 #[test]
-fn a_static_field_replaces_those_of_its_name() {
+fn a_static_field_replaces_all_fields_of_its_name() {
     static PLAIN: StaticField = StaticField::new("content-type: text/plain\r\n");
     let lines =
         |headers: &Headers| headers.iter().map(|(name, _)| name.to_owned()).collect::<Vec<_>>();
@@ -179,7 +179,7 @@ fn a_static_field_replaces_those_of_its_name() {
 }
 
 #[test]
-fn no_form_of_a_field_shows_a_secret() {
+fn debug_of_every_type_hides_secrets() {
     static STATIC: StaticField = StaticField::new("x-api-key: s3same\r\n");
     let mut headers = Headers::new();
     headers.append("Set-Cookie", "id=s3same").unwrap();

@@ -1,4 +1,4 @@
-//! What a field may be, and why one is refused.
+//! Which fields are valid, and why a field is refused.
 
 use std::error::Error;
 use std::fmt;
@@ -18,7 +18,7 @@ use crate::syntax::{Class, TOKEN, VALUE, is_value};
 pub enum InvalidHeader {
     /// The name is empty.
     NameEmpty,
-    /// The name has a byte that is no token byte (RFC 9110 section 5.6.2).
+    /// The name has a byte that is not allowed in a token (RFC 9110 section 5.6.2).
     Name {
         /// The byte.
         byte: u8,
@@ -29,7 +29,7 @@ pub enum InvalidHeader {
     Value {
         /// The byte.
         byte: u8,
-        /// Its position in the value, behind leading whitespace.
+        /// Its position in the value, without leading whitespace.
         at: usize,
     },
     /// All fields together would exceed 4 GiB.
@@ -58,7 +58,7 @@ pub(crate) fn validate(name: &[u8], value: &[u8]) -> Result<(), InvalidHeader> {
     }
 }
 
-/// Finds what is wrong with a field that is known to be wrong.
+/// Returns why a field is invalid. The field must be invalid.
 #[cold]
 fn reason(name: &[u8], value: &[u8]) -> InvalidHeader {
     let first_outside = |class: &Class, bytes: &[u8]| {

@@ -1,8 +1,8 @@
-//! The fields of a message, and the memory they lie in.
+//! The fields of a message, and their memory.
 //!
-//! A map of fields is an arena and an index, which its thread recycles. What a request says beside
-//! its fields may lie in the same place, as plain values. No file here knows what a field means for
-//! a message, where its bytes come from, or who is the server and who the client.
+//! A map of fields is an arena and an index, which the thread recycles. The other parts of a
+//! request head may be stored with them, as plain values. No file here interprets fields, and none
+//! depends on whether the bytes belong to a server or a client.
 
 mod headers;
 mod invalid;

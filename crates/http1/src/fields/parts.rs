@@ -1,7 +1,7 @@
-//! What the head of a request says beside its fields, as plain values.
+//! The parts of a request head other than its fields, as plain values.
 //!
-//! They stand here because they lie in memory with the fields: so a head is moved as one pointer.
-//! What makes them of bytes, and what they are good for, is known in `request`.
+//! They are in this module because they are stored with the fields, so that a head is moved as one
+//! pointer. The code that parses and uses them is in `request`.
 
 use http::Method;
 
@@ -9,7 +9,7 @@ use crate::fields::span::Span;
 use crate::framing::Framing;
 use crate::version::Version;
 
-/// What a head says beside its fields.
+/// The parts of a head other than its fields.
 #[derive(Clone, Debug)]
 pub(crate) struct HeadParts {
     pub(crate) method: Method,
@@ -25,7 +25,7 @@ impl Default for HeadParts {
 }
 
 impl HeadParts {
-    /// What a storage says that no head was parsed into.
+    /// The parts in a storage that no head was parsed into.
     pub(crate) const NONE: Self = Self {
         method: Method::GET,
         version: Version::Http11,
@@ -34,13 +34,13 @@ impl HeadParts {
     };
 }
 
-/// Where the parts of a target lie in it.
+/// The positions of the parts of a target.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct TargetParts {
-    /// Empty in an absolute form without a path, and in an authority form.
+    /// Empty in an absolute form without a path, and in the authority form.
     pub(crate) path: Span,
     pub(crate) query: Option<Span>,
-    /// From the target only; else `Host` says it.
+    /// The authority in the target. If it is `None`, `Host` names the authority.
     pub(crate) authority: Option<Span>,
 }
 
@@ -48,7 +48,7 @@ impl TargetParts {
     pub(crate) const NONE: Self = Self { path: Span::EMPTY, query: None, authority: None };
 }
 
-/// What is known after the last field, decided once.
+/// The facts that follow from all fields together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Facts {
     pub(crate) framing: Framing,
@@ -58,7 +58,7 @@ pub(crate) struct Facts {
 }
 
 impl Facts {
-    /// What follows from no field at all.
+    /// The facts of a head without fields.
     pub(crate) const NONE: Self = Self {
         framing: Framing::Empty,
         expects_continue: false,

@@ -1,4 +1,4 @@
-//! Where a piece of text lies in a larger one, in half the size of a range.
+//! The position of a piece of text in a larger one, in half the size of a `Range<usize>`.
 
 /// A range of the arena.
 #[derive(Clone, Copy, Default, Debug)]
@@ -10,7 +10,7 @@ pub(crate) struct Span {
 impl Span {
     pub(crate) const EMPTY: Self = Self { start: 0, len: 0 };
 
-    /// Nobody makes an arena that a span cannot reach.
+    /// The largest arena. No arena is larger than a span can address.
     pub(crate) const ARENA_BYTES_MAX: usize = u32::MAX as usize;
 
     #[inline]
@@ -42,8 +42,8 @@ impl Span {
     }
 }
 
-/// Where a part begins in the whole it was cut from. (An empty part may lie elsewhere; nobody looks
-/// inside of it.)
+/// Returns the offset of a part in the whole that it was cut from. The result for an empty part may
+/// be wrong, which does not matter because its bytes are never read.
 #[inline]
 pub(crate) fn offset(whole: &[u8], part: &[u8]) -> usize {
     part.as_ptr().addr().wrapping_sub(whole.as_ptr().addr())

@@ -1,16 +1,17 @@
-//! Fields that are known when the program is built, and which fields the encoder has to look at.
+//! Fields that are known at compile time, and the names of the fields that the encoder handles
+//! itself.
 
 use std::fmt;
 
-use super::headers::shown;
+use super::headers::redacted;
 use crate::syntax::{TOKEN, VALUE};
 
-/// A field that is known when the program is built, and valid if it builds.
+/// A field that is known and validated at compile time.
 ///
 /// ```
 /// use filoplume_http1::{Headers, StaticField};
 ///
-/// // What is no field line is an error of the compiler.
+/// // An invalid field line does not compile.
 /// static NO_STORE: StaticField = StaticField::new("cache-control: no-store\r\n");
 ///
 /// let mut headers = Headers::new();
@@ -21,16 +22,16 @@ use crate::syntax::{TOKEN, VALUE};
 pub struct StaticField {
     pub(crate) line: &'static str,
     name_len: usize,
-    pub(crate) is_deciding: bool,
+    pub(crate) is_encoder_field: bool,
 }
 
 impl StaticField {
-    /// Returns the field of a whole line, such as `"content-type: text/html\r\n"`: a name, a colon
-    /// and one space, a value, a line end.
+    /// Returns the field of a complete line, such as `"content-type: text/html\r\n"`: a name, a
+    /// colon and one space, a value, a line end.
     ///
     /// # Panics
     ///
-    /// The line is not of that form. In a `const` that is an error of the compiler.
+    /// Panics if the line does not have that form. In a `const` or `static` it does not compile.
     pub const fn new(line: &'static str) -> Self {
         let mut rest = line.as_bytes();
         let mut name_len: usize = 0;
@@ -38,21 +39,21 @@ impl StaticField {
             if *byte == b':' {
                 break;
             }
-            assert!(TOKEN.has_const(*byte), "a field name has a byte that is no token byte");
+            assert!(TOKEN.has_const(*byte), "a field name may have only token bytes");
             name_len = name_len.saturating_add(1);
             rest = tail;
         }
-        assert!(name_len > 0, "a field has a name");
+        assert!(name_len > 0, "a field needs a name");
         let [b':', b' ', value @ .., b'\r', b'\n'] = rest else {
-            panic!("a field line has a colon and a space, and ends in CR LF");
+            panic!("a field line needs a colon and one space after the name, and CR LF at the end");
         };
         let mut value = value;
         while let [byte, tail @ ..] = value {
-            assert!(VALUE.has_const(*byte), "a field value has a control byte");
+            assert!(VALUE.has_const(*byte), "a field value may not have control bytes");
             value = tail;
         }
         let (name, _) = line.as_bytes().split_at(name_len);
-        Self { line, name_len, is_deciding: is_deciding(name) }
+        Self { line, name_len, is_encoder_field: is_encoder_field(name) }
     }
 
     pub(crate) fn name(&self) -> &'static str {
@@ -69,18 +70,19 @@ impl StaticField {
     }
 }
 
-/// Shows the field, but not the value of a [secret](super::Headers::is_secret) one.
+/// Shows the field. The value of a [secret](super::Headers::is_secret) field is hidden.
 impl fmt::Debug for StaticField {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_tuple("StaticField")
             .field(&self.name())
-            .field(&shown(self.name(), self.value()))
+            .field(&redacted(self.name(), self.value()))
             .finish()
     }
 }
 
-/// Whether a field of a response means something to the encoder, which then has to look at each.
-pub(crate) const fn is_deciding(name: &[u8]) -> bool {
+/// Returns whether the encoder of responses handles a field of this name. If one is present, the
+/// fields cannot be copied as a whole.
+pub(crate) const fn is_encoder_field(name: &[u8]) -> bool {
     match name.len() {
         4 => is_same_name(name, b"date"),
         7 => is_same_name(name, b"upgrade"),
@@ -91,7 +93,7 @@ pub(crate) const fn is_deciding(name: &[u8]) -> bool {
     }
 }
 
-/// `eq_ignore_ascii_case`, which is not `const` in the oldest Rust that we support.
+/// `eq_ignore_ascii_case` of slices is not `const` in the oldest supported Rust.
 const fn is_same_name(mut left: &[u8], mut right: &[u8]) -> bool {
     while let ([first, left_rest @ ..], [second, right_rest @ ..]) = (left, right) {
         if !first.eq_ignore_ascii_case(second) {
@@ -107,9 +109,10 @@ const fn is_same_name(mut left: &[u8], mut right: &[u8]) -> bool {
 mod tests {
     use super::*;
 
-    /// A name is a token, and a value has no control byte but HTAB (RFC 9110 sections 5.1 and 5.5).
+    /// A name is a token, and a value has no control byte except HTAB (RFC 9110 sections 5.1 and
+    /// 5.5).
     #[test]
-    fn a_static_field_is_the_line_of_a_token_and_a_value() {
+    fn a_static_field_is_a_line_with_a_token_and_a_value() {
         let is_taken = |line: String| {
             let line: &'static str = line.leak();
             std::panic::catch_unwind(|| StaticField::new(line)).is_ok()
@@ -138,11 +141,11 @@ mod tests {
     }
 
     #[test]
-    fn names_decide_whole_and_in_any_case() {
+    fn names_are_compared_completely_and_without_case() {
         for name in
             ["date", "Upgrade", "CONNECTION", "Keep-Alive", "content-length", "Transfer-Encoding"]
         {
-            assert!(is_deciding(name.as_bytes()), "{name}");
+            assert!(is_encoder_field(name.as_bytes()), "{name}");
         }
         for name in [
             "",
@@ -154,7 +157,7 @@ mod tests {
             "content-lengtg",
             "transfer-encodinh",
         ] {
-            assert!(!is_deciding(name.as_bytes()), "{name}");
+            assert!(!is_encoder_field(name.as_bytes()), "{name}");
         }
         assert!(is_same_name(b"", b"") && !is_same_name(b"ab", b"a") && !is_same_name(b"a", b"ab"));
     }

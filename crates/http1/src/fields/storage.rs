@@ -6,18 +6,18 @@ use crate::fields::parts::HeadParts;
 use crate::fields::span::Span;
 
 /// The arena and its index. Bytes between the spans (colons, line ends, a request line) belong to
-/// nobody.
+/// no field.
 pub(crate) struct Storage {
     pub(crate) bytes: Vec<u8>,
-    /// Whether the arena is just what a response sends: the fields as lines, none removed, and none
-    /// that decides anything (see [`is_deciding`](crate::fields::static_field::is_deciding)).
-    pub(crate) is_wire: bool,
+    /// Whether a response can send the arena as it is: it has all fields as lines, none was
+    /// removed, and the encoder handles none of them itself (see
+    /// [`is_encoder_field`](crate::fields::static_field::is_encoder_field)).
+    pub(crate) is_wire_format: bool,
     pub(crate) fields: Vec<Field>,
-    /// The target of a request that was parsed into this storage. It is here to be recycled with
-    /// the rest, and it is a copy because a `str` that was checked once need not be checked at each
-    /// look.
+    /// The target of a request that was parsed into this storage. It is stored here to be recycled
+    /// with the rest. It is a copy, so that UTF-8 is validated once and not on each access.
     pub(crate) target: String,
-    /// What else that request's head says: here, so that a head is moved as a pointer.
+    /// The other parts of the head. They are stored here so that a head is moved as one pointer.
     pub(crate) parts: HeadParts,
 }
 
@@ -25,7 +25,7 @@ impl Default for Storage {
     fn default() -> Self {
         Self {
             bytes: Vec::new(),
-            is_wire: true,
+            is_wire_format: true,
             fields: Vec::new(),
             target: String::new(),
             parts: HeadParts::NONE,
@@ -33,7 +33,7 @@ impl Default for Storage {
     }
 }
 
-/// Where a field lies in the arena. Half the size of four `usize`;
+/// The position of a field in the arena, in half the size of four `usize`.
 /// [`Headers::append`](crate::Headers::append) keeps arenas below 4 GiB.
 #[derive(Clone, Copy)]
 pub(crate) struct Field {
@@ -41,34 +41,35 @@ pub(crate) struct Field {
     pub(crate) value: Span,
 }
 
-/// Most buffers that a thread keeps: a head and a response for each request of a long pipeline.
-const STASH_LEN_MAX: usize = 32;
-/// Largest arena that is kept. Heads over it are rare, and a thread must not hoard them.
-const STASH_BYTES_MAX: usize = 8 * 1024;
+/// Most storages that a thread keeps: a head and a response for each request of a long pipeline.
+const POOL_LEN_MAX: usize = 32;
+/// Largest arena that is kept. Larger heads are rare, and a thread must not hold their memory for
+/// long.
+const POOL_BYTES_MAX: usize = 8 * 1024;
 /// Largest index that is kept.
-const STASH_FIELDS_MAX: usize = 128;
+const POOL_FIELDS_MAX: usize = 128;
 
-/// Storages that a thread keeps for later.
-struct Stash {
-    /// The one that was given back last. As long as requests come one after the other there is no
-    /// second one.
+/// Storages that a thread keeps for reuse.
+struct StoragePool {
+    /// The storage that was recycled last. If requests come one after the other, there is no second
+    /// one.
     last: Cell<Option<Box<Storage>>>,
     #[expect(
         clippy::vec_box,
-        reason = "what is stashed are the boxes: a map is as large as a pointer"
+        reason = "the boxes themselves are reused, because a map holds one pointer"
     )]
     others: RefCell<Vec<Box<Storage>>>,
 }
 
 thread_local! {
-    static STASH: Stash = const { Stash { last: Cell::new(None), others: RefCell::new(Vec::new()) } };
+    static POOL: StoragePool = const { StoragePool { last: Cell::new(None), others: RefCell::new(Vec::new()) } };
 }
 
-impl Stash {
+impl StoragePool {
     #[inline(never)]
     fn keep(&self, storage: Box<Storage>) {
         if let Ok(mut others) = self.others.try_borrow_mut() {
-            if others.len().saturating_add(1) < STASH_LEN_MAX {
+            if others.len().saturating_add(1) < POOL_LEN_MAX {
                 others.push(storage);
             }
         }
@@ -76,28 +77,27 @@ impl Stash {
 }
 
 impl Storage {
-    /// Returns an empty storage, used before if there is one. It need not come from the thread that
-    /// dropped it.
+    /// Returns an empty storage, a recycled one if there is any. A storage may be recycled on
+    /// another thread than it was taken on.
     #[inline]
     pub(crate) fn take() -> Box<Self> {
-        STASH.try_with(|stash| stash.last.take()).ok().flatten().unwrap_or_else(Self::take_other)
+        POOL.try_with(|pool| pool.last.take()).ok().flatten().unwrap_or_else(Self::take_other)
     }
 
     #[inline(never)]
     fn take_other() -> Box<Self> {
-        STASH
-            .try_with(|stash| stash.others.try_borrow_mut().ok()?.pop())
+        POOL.try_with(|pool| pool.others.try_borrow_mut().ok()?.pop())
             .ok()
             .flatten()
             .unwrap_or_default()
     }
 
-    /// Copies the target out of the request line at the start of the arena. Returns whether it is
-    /// text.
+    /// Copies the target from the request line at the start of the arena. Returns whether it is
+    /// UTF-8.
     #[inline]
     pub(crate) fn keep_target(&mut self, start: usize, end: usize) -> bool {
-        // Checked from the start of the allocation in whole blocks, as far as the line goes: there
-        // the check takes sixteen bytes at a time, and elsewhere one.
+        // Validates whole blocks from the start of the allocation to the end of the target: at this
+        // alignment the validation reads sixteen bytes at a time, and otherwise one.
         let blocks = self.bytes.get(..end.next_multiple_of(16)).unwrap_or(&self.bytes);
         let target = std::str::from_utf8(blocks).ok().and_then(|text| text.get(start..end));
         self.target.push_str(target.unwrap_or_default());
@@ -105,19 +105,19 @@ impl Storage {
     }
 
     #[inline(never)]
-    pub(crate) fn give_back(mut self: Box<Self>) {
+    pub(crate) fn recycle(mut self: Box<Self>) {
         let bytes = self.bytes.capacity().max(self.target.capacity());
-        if bytes > STASH_BYTES_MAX || self.fields.capacity() > STASH_FIELDS_MAX {
+        if bytes > POOL_BYTES_MAX || self.fields.capacity() > POOL_FIELDS_MAX {
             return;
         }
         self.bytes.clear();
         self.fields.clear();
         self.target.clear();
-        self.is_wire = true;
-        // Fails while the thread ends: then the storage is simply freed.
-        let _ = STASH.try_with(|stash| {
-            if let Some(other) = stash.last.replace(Some(self)) {
-                stash.keep(other);
+        self.is_wire_format = true;
+        // This fails while the thread is ending. The storage is then freed.
+        let _ = POOL.try_with(|pool| {
+            if let Some(other) = pool.last.replace(Some(self)) {
+                pool.keep(other);
             }
         });
     }
@@ -129,12 +129,12 @@ mod tests {
     use crate::fields::headers::Headers;
 
     #[test]
-    fn large_buffers_are_not_hoarded() {
+    fn large_buffers_are_not_kept() {
         let mut headers = Headers::new();
-        headers.append("a", vec![b'x'; STASH_BYTES_MAX * 2]).unwrap();
+        headers.append("a", vec![b'x'; POOL_BYTES_MAX * 2]).unwrap();
         drop(headers);
-        assert!(stashed().into_iter().all(|capacity| capacity <= STASH_BYTES_MAX));
-        let many: Vec<Headers> = (0..STASH_LEN_MAX * 2)
+        assert!(pooled().into_iter().all(|capacity| capacity <= POOL_BYTES_MAX));
+        let many: Vec<Headers> = (0..POOL_LEN_MAX * 2)
             .map(|_| {
                 let mut headers = Headers::new();
                 headers.append("a", "b").unwrap();
@@ -142,31 +142,31 @@ mod tests {
             })
             .collect();
         drop(many);
-        assert_eq!(stashed().len(), STASH_LEN_MAX);
+        assert_eq!(pooled().len(), POOL_LEN_MAX);
     }
 
-    /// The capacities of what this thread keeps.
-    fn stashed() -> Vec<usize> {
-        STASH.with(|stash| {
-            let last = stash.last.take();
-            let others = stash.others.borrow();
+    /// Returns the capacities of the storages that this thread keeps.
+    fn pooled() -> Vec<usize> {
+        POOL.with(|pool| {
+            let last = pool.last.take();
+            let others = pool.others.borrow();
             let capacities =
                 last.iter().chain(others.iter()).map(|storage| storage.bytes.capacity()).collect();
-            stash.last.set(last);
+            pool.last.set(last);
             capacities
         })
     }
 
-    /// Gives storages of these capacities back, and returns which of so many that are taken then
-    /// were used before.
+    /// Recycles storages of the capacities in `given`, takes `taken` storages, and returns the
+    /// capacities of the reused ones.
     fn kept(given: Vec<(usize, usize)>, taken: usize) -> Vec<(usize, usize)> {
-        // What other tests have left.
-        (0..STASH_LEN_MAX).for_each(|_| drop(Storage::take()));
+        // Empties what other tests have left in the pool.
+        (0..POOL_LEN_MAX).for_each(|_| drop(Storage::take()));
         for (bytes, fields) in given {
             let bytes = Vec::with_capacity(bytes);
             let storage =
                 Storage { bytes, fields: Vec::with_capacity(fields), ..Storage::default() };
-            Box::new(storage).give_back();
+            Box::new(storage).recycle();
         }
         let storages: Vec<_> = (0..taken).map(|_| Storage::take()).collect();
         let capacities =
@@ -180,9 +180,9 @@ mod tests {
             kept(vec![(100, 10), (200, 20), (300, 30)], 4),
             [(300, 30), (200, 20), (100, 10)]
         );
-        assert_eq!(kept(vec![(STASH_BYTES_MAX, STASH_FIELDS_MAX)], 2).len(), 1);
-        assert_eq!(kept(vec![(STASH_BYTES_MAX + 1, 1), (1, STASH_FIELDS_MAX + 1)], 3), []);
-        assert_eq!(kept(vec![(8, 4); 2 * STASH_LEN_MAX], 2 * STASH_LEN_MAX).len(), STASH_LEN_MAX);
-        assert_eq!(STASH_BYTES_MAX, 8192);
+        assert_eq!(kept(vec![(POOL_BYTES_MAX, POOL_FIELDS_MAX)], 2).len(), 1);
+        assert_eq!(kept(vec![(POOL_BYTES_MAX + 1, 1), (1, POOL_FIELDS_MAX + 1)], 3), []);
+        assert_eq!(kept(vec![(8, 4); 2 * POOL_LEN_MAX], 2 * POOL_LEN_MAX).len(), POOL_LEN_MAX);
+        assert_eq!(POOL_BYTES_MAX, 8192);
     }
 }

@@ -7,7 +7,7 @@ use crate::error::ParseError;
 use crate::fields::Headers;
 use crate::request::target::{parse_target, validate_host};
 
-/// The head of a request that is to be sent, always as HTTP/1.1.
+/// The head of a request that a client sends, always as HTTP/1.1.
 ///
 /// ```
 /// use filoplume_http1::{BodyEncoding, ContentLength, Headers, OutgoingRequest};
@@ -33,12 +33,12 @@ use crate::request::target::{parse_target, validate_host};
 pub struct OutgoingRequest<'a> {
     /// The method.
     pub method: &'a Method,
-    /// The target, in one of the four forms, as it is to be sent.
+    /// The target as it is sent, in one of the four forms.
     pub target: &'a str,
-    /// What `Host` says, unless it is among the headers. May be empty.
+    /// The value of `Host`, unless `headers` has one. May be empty.
     pub authority: &'a str,
-    /// The fields. Those that frame a message or say what becomes of the connection are left out:
-    /// they follow from `content` and `closes`.
+    /// The fields. Fields that frame the message or control the connection are not sent: they
+    /// follow from `content` and `closes`.
     pub headers: &'a Headers,
     /// What is known about the length of the content.
     pub content: ContentLength,
@@ -47,12 +47,12 @@ pub struct OutgoingRequest<'a> {
 }
 
 impl OutgoingRequest<'_> {
-    /// Appends the head and returns how the content has to be written behind it.
+    /// Appends the head and returns how the caller must write the content.
     ///
     /// # Errors
     ///
-    /// The target does not suit the method, or the authority, or a `Host` among the headers, is
-    /// none. Nothing was appended then.
+    /// Returns an error if the target is not allowed for the method, or if the authority or a
+    /// `Host` in `headers` is malformed. Nothing is appended then.
     pub fn write_head(&self, out: &mut Vec<u8>) -> Result<BodyEncoding, ParseError> {
         parse_target(self.method, self.target.as_bytes())?;
         let mut hosts = self.headers.get_all("host");
@@ -93,7 +93,7 @@ impl OutgoingRequest<'_> {
             ContentLength::Known(0) => (Some(0), BodyEncoding::None),
             ContentLength::Known(length) => (Some(length), BodyEncoding::Length(length)),
             ContentLength::Unknown => (None, BodyEncoding::Chunked),
-            // A method that usually has content says that there is none (RFC 9110 section 8.6).
+            // A method that usually has content sends a length of zero (RFC 9110 section 8.6).
             ContentLength::None
                 if [Method::POST, Method::PUT, Method::PATCH].contains(self.method) =>
             {
@@ -104,6 +104,6 @@ impl OutgoingRequest<'_> {
     }
 }
 
-/// Fields that are written from what is known here, not from what the caller says.
+/// Fields that are computed here and not copied from the caller.
 const OWN_FIELDS: [&str; 5] =
     ["host", "connection", "keep-alive", "content-length", "transfer-encoding"];

@@ -1,4 +1,5 @@
-//! What the fields of a request decide: how it ends, which host it is for, and what may follow it.
+//! What the fields of a request determine: how it ends, whether its host is valid, and whether
+//! another request may follow.
 
 use crate::error::ParseError;
 use crate::fields::Facts;
@@ -7,11 +8,11 @@ use crate::request::target::validate_host;
 use crate::syntax::list_members;
 use crate::version::Version;
 
-/// Collects what single fields say, one after the other.
+/// Collects facts from the fields of a request, one field at a time.
 #[derive(Default)]
 #[expect(
     clippy::struct_excessive_bools,
-    reason = "each is one independent fact: a field or an option was seen"
+    reason = "each is an independent fact: a field or an option was seen"
 )]
 pub(crate) struct FieldFacts {
     host: bool,
@@ -23,8 +24,7 @@ pub(crate) struct FieldFacts {
 }
 
 impl FieldFacts {
-    /// Takes note of one field. The length of the name rules out most fields before a byte is
-    /// compared.
+    /// Records one field. The length of the name rules out most fields before a byte is compared.
     #[inline]
     pub(crate) fn note(
         &mut self,
@@ -33,7 +33,7 @@ impl FieldFacts {
         value: &[u8],
     ) -> Result<(), ParseError> {
         match name.len() {
-            // The one field that every request has is worth a comparison without a loop.
+            // Every request has this field, so it is compared without a loop.
             4 if matches!(name, [b'h' | b'H', b'o' | b'O', b's' | b'S', b't' | b'T']) => {
                 self.note_host(value)
             }
@@ -50,8 +50,8 @@ impl FieldFacts {
         }
     }
 
-    /// Returns what the fields mean together. `host_required` is false only for heads made in this
-    /// process.
+    /// Returns the facts that follow from all fields together. `host_required` is false only for
+    /// heads made in this process.
     #[inline]
     pub(crate) fn finish(self, version: Version, host_required: bool) -> Result<Facts, ParseError> {
         if host_required && !self.host && version == Version::Http11 {
@@ -72,11 +72,11 @@ impl FieldFacts {
     #[inline]
     fn note_host(&mut self, value: &[u8]) -> Result<(), ParseError> {
         self.note_valid_host()?;
-        // Empty is legal: the target then has no authority (RFC 9112 section 3.2).
+        // An empty value is legal if the target has no authority (RFC 9112 section 3.2).
         if value.is_empty() { Ok(()) } else { validate_host(value).map(|_| ()) }
     }
 
-    /// Takes note of a `Host` whose value is known to be one.
+    /// Records a `Host` whose value was validated before.
     #[inline]
     pub(crate) fn note_valid_host(&mut self) -> Result<(), ParseError> {
         if self.host {
@@ -87,7 +87,7 @@ impl FieldFacts {
     }
 
     fn note_expect(&mut self, version: Version, value: &[u8]) -> Result<(), ParseError> {
-        // HTTP/1.0 does not know expectations (RFC 9110 section 10.1.1).
+        // HTTP/1.0 has no expectations (RFC 9110 section 10.1.1).
         if version == Version::Http10 {
             return Ok(());
         }
@@ -114,7 +114,7 @@ impl FieldFacts {
 mod tests {
     use super::*;
 
-    /// What one field means, without a `Host`.
+    /// Returns the facts that follow from one field, without a `Host`.
     fn facts(version: Version, name: &str, value: &str) -> Result<Facts, ParseError> {
         let mut facts = FieldFacts::default();
         facts.note(version, name.as_bytes(), value.as_bytes())?;
@@ -138,7 +138,7 @@ mod tests {
     #[test]
     fn an_option_of_the_same_length_is_another_one() {
         assert_eq!(facts(Version::Http11, "connection", "clone, upgrape"), Ok(Facts::NONE));
-        // With HTTP/1.0 only one option keeps the connection.
+        // In HTTP/1.0 only one option keeps the connection open.
         let is_persistent = |value: &str| {
             facts(Version::Http10, "connection", value).map(|facts| facts.is_persistent)
         };

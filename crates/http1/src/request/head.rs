@@ -13,7 +13,7 @@ use crate::version::Version;
 
 /// The head of a request: request line, fields, and what follows from them.
 ///
-/// It owns its bytes, in buffers that return to a small stash of the thread on drop.
+/// The head owns its bytes. On drop, its buffers return to a small pool of the thread.
 ///
 /// ```
 /// use filoplume_http1::{Framing, Limits, parse_request_head};
@@ -29,18 +29,18 @@ use crate::version::Version;
 /// ```
 pub struct RequestHead {
     headers: Headers,
-    /// Everything but the fields, once it no longer lies with `headers`.
+    /// Everything except the fields, once it is no longer stored with `headers`.
     detached: Option<Box<Detached>>,
 }
 
-/// The head of a request whose fields may be replaced.
+/// The parts of a head that stay when the caller replaces the fields.
 struct Detached {
     parts: HeadParts,
     target: Box<str>,
 }
 
 impl RequestHead {
-    /// Returns the head of `GET /` without fields. It does not allocate.
+    /// Returns the head of `GET /` without fields. This does not allocate.
     pub const fn empty() -> Self {
         Self { headers: Headers::new(), detached: None }
     }
@@ -57,17 +57,18 @@ impl RequestHead {
     ///
     /// # Errors
     ///
-    /// The target is none that the method could be sent with.
+    /// Returns an error if the target is not allowed for the method.
     pub fn new(method: Method, target: &str, version: Version) -> Result<Self, ParseError> {
         Self::from_parts(method, target, version, Headers::new())
     }
 
-    /// Returns a head made in this process with fields, which mean what they would mean on the
-    /// wire. Unlike there, `Host` may be absent.
+    /// Returns a head made in this process, with fields. The fields have the same meaning as in a
+    /// received request, but `Host` may be absent.
     ///
     /// # Errors
     ///
-    /// The target is none that the method could be sent with, or a field would be refused.
+    /// Returns an error if the target is not allowed for the method, or if a received request with
+    /// these fields would be refused.
     pub fn from_parts(
         method: Method,
         target: &str,
@@ -87,7 +88,7 @@ impl RequestHead {
         Ok(Self { headers, detached: Some(Box::new(Detached { parts, target: target.into() })) })
     }
 
-    /// The head of a request whose parts and target lie with its fields.
+    /// Returns a head whose parts and target are stored with its fields.
     #[inline]
     pub(crate) fn from_storage(storage: Box<Storage>) -> Self {
         Self { headers: Headers::from_storage(storage), detached: None }
@@ -101,7 +102,7 @@ impl RequestHead {
         }
     }
 
-    /// What was decided from the fields.
+    /// Returns the facts that follow from the fields.
     #[inline]
     pub(crate) fn facts(&self) -> &Facts {
         &self.parts().facts
@@ -122,8 +123,8 @@ impl RequestHead {
         }
     }
 
-    /// Returns the path, not decoded: `/` if an absolute form has none, `*` for the asterisk form,
-    /// nothing for the authority form of `CONNECT`.
+    /// Returns the path, not decoded. It is `/` for an absolute form without a path, `*` for the
+    /// asterisk form, and empty for the authority form of `CONNECT`.
     #[inline]
     pub fn path(&self) -> &str {
         let (parts, target) = self.parts_and_target();
@@ -133,7 +134,7 @@ impl RequestHead {
         parts.target.path.of_text(target)
     }
 
-    /// Both at once, because where they lie is asked only once then.
+    /// Returns both with a single check of where they are stored.
     #[inline]
     fn parts_and_target(&self) -> (&HeadParts, &str) {
         match &self.detached {
@@ -142,14 +143,14 @@ impl RequestHead {
         }
     }
 
-    /// Returns what follows the first question mark of the target, not decoded.
+    /// Returns the query, which follows the first question mark of the target, not decoded.
     #[inline]
     pub fn query(&self) -> Option<&str> {
         self.parts().target.query.map(|query| query.of_text(self.target()))
     }
 
-    /// Returns the host, and the port if there is one, that the request is for: of the target,
-    /// which overrides `Host` (RFC 9112 section 3.2.2), else of `Host`. Never empty.
+    /// Returns the host, with the port if there is one. If the target has an authority, it
+    /// overrides `Host` (RFC 9112 section 3.2.2). The value is never empty.
     pub fn authority(&self) -> Option<&str> {
         match self.parts().target.authority {
             Some(authority) => Some(authority.of_text(self.target())),
@@ -169,15 +170,15 @@ impl RequestHead {
         &self.headers
     }
 
-    /// Returns the fields, to be changed. [`framing`](Self::framing) and what else was decided when
-    /// the head was parsed stays as it was on the wire.
+    /// Returns a mutable reference to the fields. Changes do not affect [`framing`](Self::framing)
+    /// and other results of parsing the head.
     pub fn headers_mut(&mut self) -> &mut Headers {
-        // The caller may replace the storage that the rest lies in.
+        // The caller may replace the storage that also holds the other parts.
         self.detach();
         &mut self.headers
     }
 
-    /// Replaces the method. [`framing`](Self::framing) stays as it was on the wire.
+    /// Replaces the method. [`framing`](Self::framing) does not change.
     pub fn set_method(&mut self, method: Method) {
         self.detach().parts.method = method;
     }
@@ -211,8 +212,7 @@ impl RequestHead {
         self.headers.get_str("upgrade").filter(|protocols| !protocols.is_empty())
     }
 
-    /// Returns whether the peer would send another request on this connection (RFC 9112 section
-    /// 9.3).
+    /// Returns whether the peer allows another request on this connection (RFC 9112 section 9.3).
     #[inline]
     pub fn is_persistent(&self) -> bool {
         self.parts().facts.is_persistent
@@ -241,7 +241,7 @@ mod tests {
         parse_request_head(input.as_bytes(), &Limits::default()).unwrap().unwrap().0
     }
 
-    /// Target, path, query and authority.
+    /// Checks target, path, query and authority.
     #[track_caller]
     fn check(line: &str, path: &str, query: Option<&str>, authority: Option<&str>) {
         let head = parse(&format!("{line} HTTP/1.1\r\nHost: there\r\n\r\n"));
@@ -278,7 +278,7 @@ mod tests {
     }
 
     #[test]
-    fn changing_the_fields_leaves_the_target_alone() {
+    fn changing_the_fields_does_not_change_the_target() {
         let mut head = parse("GET /a?b HTTP/1.1\r\nHost: there\r\nX: y\r\n\r\n");
         let taken = std::mem::take(head.headers_mut());
         assert_eq!(taken.get_str("x"), Some("y"));
@@ -290,7 +290,7 @@ mod tests {
     }
 
     #[test]
-    fn another_method_leaves_the_rest_alone() {
+    fn replacing_the_method_changes_nothing_else() {
         let mut head = parse(
             "POST /a?b HTTP/1.1\r\nHost: there\r\nContent-Length: 3\r\nConnection: close\r\n\r\n",
         );
@@ -301,7 +301,7 @@ mod tests {
     }
 
     #[test]
-    fn a_head_made_here_is_judged_like_one_from_the_wire() {
+    fn a_head_made_in_process_is_checked_like_a_received_one() {
         let mut headers = Headers::new();
         headers.append("content-length", "3").unwrap();
         let head =
@@ -318,7 +318,7 @@ mod tests {
     }
 
     #[test]
-    fn a_head_is_shown_with_what_was_sent_and_what_was_decided() {
+    fn debug_shows_the_request_line_the_fields_and_the_facts() {
         let shown =
             format!("{:?}", parse("PUT /a?b HTTP/1.1\r\nHost: there\r\nContent-Length: 3\r\n\r\n"));
         for part in ["PUT", "/a?b", "Http11", "there", "Length(3)"] {

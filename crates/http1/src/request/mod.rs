@@ -1,9 +1,9 @@
 //! The head of a request, read by a server and written by a client.
 //!
-//! `plain` takes the common form in one pass and refuses nothing; what it does not take goes to
-//! `parse`, which decides. `target` takes targets and `Host` apart, `framing` says what the fields
-//! decide, `head` is the result, and `encode` is the other way. No file here knows what came before
-//! on the connection, or anything of responses.
+//! `plain` is the fast path: it parses the common form of a head in one pass. Heads that it does
+//! not accept go to `parse`, the general parser, which alone refuses requests. `target` splits
+//! targets and checks `Host`. `framing` interprets the fields. `head` is the result. `encode`
+//! writes heads. No file here depends on earlier messages of the connection, or on responses.
 
 mod encode;
 mod framing;

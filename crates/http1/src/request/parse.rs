@@ -1,5 +1,5 @@
-//! Bytes to heads. httparse finds the tokens; what it tolerates and RFC 9112 does not is refused
-//! here.
+//! Parses the head of a request. httparse finds the tokens. This module refuses what httparse
+//! accepts but RFC 9112 forbids.
 
 use std::mem::MaybeUninit;
 
@@ -15,8 +15,8 @@ use crate::request::plain::parse_plain_head;
 use crate::request::target::parse_target;
 use crate::version::Version;
 
-/// Fields that fit the first attempt. Almost every head does, and the index of one with more is
-/// larger than a cache likes.
+/// Number of fields that the first attempt has room for. Almost every head has fewer, and a larger
+/// index uses more of the CPU cache.
 const FIELDS_FEW: usize = 32;
 
 /// Longest method accepted. The longest registered one has 17 bytes (`UPDATEREDIRECTREF`).
@@ -25,7 +25,7 @@ const METHOD_BYTES_MAX: usize = 32;
 /// Returns the head at the start of `input` and how many bytes it has, or `None` if more bytes are
 /// needed.
 ///
-/// One empty line before it is skipped and counted (RFC 9112 section 2.2).
+/// One empty line before the head is skipped and counted (RFC 9112 section 2.2).
 ///
 /// ```
 /// use filoplume_http1::{Limits, parse_request_head};
@@ -42,8 +42,8 @@ const METHOD_BYTES_MAX: usize = 32;
 ///
 /// # Errors
 ///
-/// The bytes cannot become a head that all readers understand in the same way. It does not matter
-/// how many of them were there in the calls before.
+/// Returns an error if the bytes cannot become a head that all readers interpret in the same way.
+/// The result does not depend on how many of the bytes earlier calls had.
 #[inline]
 pub fn parse_request_head(
     input: &[u8],
@@ -55,21 +55,22 @@ pub fn parse_request_head(
     }
 }
 
-/// The head at the start of `input` if it is plain and whole.
+/// Returns the head at the start of `input` if it is plain and complete.
 #[inline]
 pub(crate) fn parse_if_plain(input: &[u8], limits: &Limits) -> Option<(RequestHead, usize)> {
     let window = window_of(input, limits);
     let (storage, used) = parse_plain_head(window, limits)?;
     let head = RequestHead::from_storage(storage);
-    // Tests and fuzz targets have debug assertions: there each plain head is read in both ways.
+    // With debug assertions, as in tests and fuzz targets, both parsers read each plain head.
     debug_assert!(
-        matches!(parse_carefully(window, 0, limits), Ok(Some(careful)) if is_same(&careful, &(&head, used))),
-        "the plain way takes {head:?} for something else than the careful one",
+        matches!(parse_general(window, 0, limits), Ok(Some(general)) if is_same(&general, &(&head, used))),
+        "the plain parser and the general parser disagree about {head:?}",
     );
     Some((head, used))
 }
 
-/// What [`parse_request_head`] says of an `input` that [`parse_if_plain`] did not take.
+/// Returns the result of [`parse_request_head`] for an `input` that [`parse_if_plain`] did not
+/// accept.
 pub(crate) fn parse_if_not_plain(
     input: &[u8],
     limits: &Limits,
@@ -83,27 +84,27 @@ pub(crate) fn parse_if_not_plain(
         _ => 0,
     };
     let input = input.get(empty_line_len..).unwrap_or_default();
-    parse_carefully(window_of(input, limits), empty_line_len, limits)
+    parse_general(window_of(input, limits), empty_line_len, limits)
 }
 
-/// Bytes over the limit are never looked at: otherwise the answer would depend on whether they are
-/// here already.
+/// Cuts the input at the limit. Bytes beyond it are never read: otherwise the result would depend
+/// on whether they have arrived.
 #[inline]
 fn window_of<'a>(input: &'a [u8], limits: &Limits) -> &'a [u8] {
     input.get(..limits.head_bytes_max.min(Span::ARENA_BYTES_MAX)).unwrap_or(input)
 }
 
-/// Parses what is not plain, and decides what is wrong with what cannot be parsed.
+/// Parses a head of any form. If it is malformed, this function decides the reason.
 #[inline(never)]
-fn parse_carefully(
+fn parse_general(
     window: &[u8],
     empty_line_len: usize,
     limits: &Limits,
 ) -> Result<Option<(RequestHead, usize)>, ParseError> {
-    attempt::<FIELDS_FEW>(window, empty_line_len, limits)
+    parse_with_index::<FIELDS_FEW>(window, empty_line_len, limits)
 }
 
-/// Whether two readings of the same bytes agree in all that can be asked of them.
+/// Returns whether two parsed heads are equal in everything that the public interface shows.
 fn is_same(one: &(RequestHead, usize), other: &(&RequestHead, usize)) -> bool {
     let ((one, one_used), (other, other_used)) = (one, other);
     one_used == other_used
@@ -114,7 +115,8 @@ fn is_same(one: &(RequestHead, usize), other: &(&RequestHead, usize)) -> bool {
         && one.headers().iter_bytes().eq(other.headers().iter_bytes())
 }
 
-/// Returns the length of the one empty line that is skipped, or `None` if it is not certain yet.
+/// Returns the length of the empty line that is skipped, or `None` if more bytes are needed to
+/// decide.
 #[cold]
 fn empty_line(input: &[u8]) -> Result<Option<usize>, ParseError> {
     match input {
@@ -124,9 +126,9 @@ fn empty_line(input: &[u8]) -> Result<Option<usize>, ParseError> {
     }
 }
 
-/// Parses with room for `N` fields, and with all the room there is if that was not enough.
+/// Parses with room for `N` fields, and if there are more, with room for [`Limits::FIELDS_CAP`].
 #[inline]
-fn attempt<const N: usize>(
+fn parse_with_index<const N: usize>(
     window: &[u8],
     empty_line_len: usize,
     limits: &Limits,
@@ -139,7 +141,7 @@ fn attempt<const N: usize>(
         Ok(Status::Partial) => return incomplete(window, limits),
         Err(httparse::Error::Version) => return wrong_version(window),
         Err(httparse::Error::TooManyHeaders) if N < Limits::FIELDS_CAP && limits.fields_max > N => {
-            return attempt_with_many_fields(window, empty_line_len, limits);
+            return parse_many_fields(window, empty_line_len, limits);
         }
         Err(error) => return Err(reason(error)),
     };
@@ -169,7 +171,8 @@ fn attempt<const N: usize>(
     for header in request.headers.iter() {
         let name = header.name.as_bytes();
         let start = offset(window, name);
-        // A field begins its line, so the line before has to end here; httparse lets LF alone pass.
+        // A field starts its line, so the previous line must end here in CR LF. httparse also
+        // accepts a bare LF.
         if window.get(start.wrapping_sub(2)..start) != Some(b"\r\n") {
             return Err(ParseError::LineEndInvalid);
         }
@@ -182,23 +185,24 @@ fn attempt<const N: usize>(
     storage.bytes.extend_from_slice(head);
     storage.target.push_str(target);
     storage.parts = HeadParts { method, version, facts, target: parts };
-    storage.is_wire = false;
+    storage.is_wire_format = false;
     let used = used.saturating_add(empty_line_len);
     Ok(Some((RequestHead::from_storage(storage), used)))
 }
 
-/// A function of its own, so that the stack of the common case stays small.
+/// This is a separate function so that the stack frame of the common case stays small.
 #[cold]
 #[inline(never)]
-fn attempt_with_many_fields(
+fn parse_many_fields(
     window: &[u8],
     empty_line_len: usize,
     limits: &Limits,
 ) -> Result<Option<(RequestHead, usize)>, ParseError> {
-    attempt::<{ Limits::FIELDS_CAP }>(window, empty_line_len, limits)
+    parse_with_index::<{ Limits::FIELDS_CAP }>(window, empty_line_len, limits)
 }
 
-/// A head that does not end in the window: too long, or not all there yet.
+/// Decides about a head that does not end in the window: it is too long, or not all of it has
+/// arrived.
 #[cold]
 fn incomplete(window: &[u8], limits: &Limits) -> Result<Option<(RequestHead, usize)>, ParseError> {
     if window.len() < limits.head_bytes_max {
@@ -211,8 +215,8 @@ fn incomplete(window: &[u8], limits: &Limits) -> Result<Option<(RequestHead, usi
     Err(ParseError::HeadTooLong)
 }
 
-/// Tells a version that is not spoken from one that is none. httparse gives up at the first wrong
-/// byte, which may be too early to know.
+/// Distinguishes an unsupported version from a malformed one. httparse stops at the first wrong
+/// byte, which may be too early to decide.
 #[cold]
 fn wrong_version(window: &[u8]) -> Result<Option<(RequestHead, usize)>, ParseError> {
     let text = window.splitn(3, |&byte| byte == b' ').nth(2).unwrap_or_default();
@@ -246,13 +250,13 @@ mod tests {
     use super::*;
 
     fn read(input: &str) -> (RequestHead, usize) {
-        parse_carefully(input.as_bytes(), 0, &Limits::default()).unwrap().unwrap()
+        parse_general(input.as_bytes(), 0, &Limits::default()).unwrap().unwrap()
     }
 
-    /// What the comparison of the two ways is worth: it is what every other test of plain heads
-    /// stands on.
+    /// Tests the comparison of the two parsers, because all other tests of plain heads depend on
+    /// it.
     #[test]
-    fn readings_that_differ_in_one_thing_are_not_the_same() {
+    fn heads_that_differ_in_one_part_are_not_the_same() {
         const HEAD: &str = "GET /a?b HTTP/1.1\r\nHost: h\r\nX: y\r\n\r\n";
         let (head, used) = read(HEAD);
         assert!(is_same(&read(HEAD), &(&head, used)));

@@ -1,14 +1,14 @@
-//! Plain heads, as nearly every client sends them, in one pass.
+//! The fast path: parses plain heads, which nearly every client sends, in one pass.
 //!
-//! This pass refuses nothing: what it does not take, be it wrong, incomplete or just unusual, is
-//! left to the careful way in [`parse`](crate::request::parse), which is the one that decides. So
-//! there is no rule here to be kept up to date; it has to take only what the careful way takes, and
-//! understand the same by it. Wherever there are debug assertions, as in tests and fuzz targets,
-//! every head that is taken here is read in both ways and compared.
+//! The fast path never refuses a request. If a head is malformed, incomplete or only unusual, it
+//! returns `None`, and the general parser in [`parse`](crate::request::parse) decides. So no rule
+//! of the protocol is repeated here. The one requirement is that every head accepted here gives the
+//! same result in the general parser. With debug assertions, as in tests and fuzz targets, every
+//! accepted head is parsed by both and compared.
 //!
-//! It is here because a general parser has to be ready for everything at every byte, and a second
-//! pass has to find again what the first one knew. For a short head both together were almost half
-//! of the instructions of a request.
+//! The fast path exists because a general parser has to expect any byte at any position, and a
+//! second pass has to find the fields again. For a short head, both passes together were almost
+//! half of the instructions of a request.
 
 use http::Method;
 
@@ -19,17 +19,17 @@ use crate::scan::{begins_with_host, digit_run_of_word, name_run, path_run, query
 use crate::syntax::REG_NAME;
 use crate::version::Version;
 
-/// The longest port without zeros in front of it.
+/// The length of the longest port without leading zeros.
 const PORT_BYTES_MAX: usize = PORT_MAX.len();
 
-/// The highest port. Digits compare like the numbers that they write.
+/// The highest port. Strings of the same number of digits compare like their numbers.
 const PORT_MAX: &[u8] = b"65535";
 
-/// What stands between the target and the fields.
+/// The bytes between the target and the fields.
 const VERSION: &[u8] = b" HTTP/1.1\r\n";
 
-/// Returns the head at the start of `window` and how many bytes it has, or `None` if it is not
-/// plain or not whole.
+/// Returns the head at the start of `window` and its length, or `None` if it is not plain or not
+/// complete.
 #[inline(never)]
 pub(crate) fn parse_plain_head(window: &[u8], limits: &Limits) -> Option<(Box<Storage>, usize)> {
     let (method, target_start) = plain_method(window)?;
@@ -52,21 +52,22 @@ pub(crate) fn parse_plain_head(window: &[u8], limits: &Limits) -> Option<(Box<St
     let fields_start = target_end.wrapping_add(VERSION.len());
     let Some((facts, used)) = plain_fields(window, fields_start, limits, &mut storage.fields)
     else {
-        storage.give_back();
+        storage.recycle();
         return None;
     };
     storage.bytes.extend_from_slice(window.get(..used).unwrap_or_default());
     if !storage.keep_target(target_start, target_end) {
-        storage.give_back();
+        storage.recycle();
         return None;
     }
     let target = TargetParts { path: Span::new(0, path_len), query, authority: None };
     storage.parts = HeadParts { method, version: Version::Http11, facts, target };
-    storage.is_wire = false;
+    storage.is_wire_format = false;
     Some((storage, used))
 }
 
-/// Returns a common method and where its target begins, if that is a path.
+/// Returns the method and the position of the target, if the method is a common one and the target
+/// is a path.
 #[inline(always)]
 fn plain_method(window: &[u8]) -> Option<(Method, usize)> {
     if window.starts_with(b"GET /") {
@@ -90,7 +91,8 @@ fn plain_method(window: &[u8]) -> Option<(Method, usize)> {
     window.starts_with(b"OPTIONS /").then_some((Method::OPTIONS, 8))
 }
 
-/// Returns what the fields from `start` say together, and where they end, behind the empty line.
+/// Returns the facts that follow from the fields at `start`, and the end of the head, after the
+/// empty line.
 #[inline(always)]
 fn plain_fields(
     window: &[u8],
@@ -125,7 +127,7 @@ fn plain_fields(
     }
 }
 
-/// Returns the length of a host, with its port if there is one, that ends its line.
+/// Returns the length of a host, with its port if there is one, if the line ends after it.
 #[inline(always)]
 fn plain_host_len(value: &[u8]) -> Option<usize> {
     let name_len = REG_NAME.span(value);
@@ -142,7 +144,7 @@ fn plain_host_len(value: &[u8]) -> Option<usize> {
     rest.starts_with(b"\r\n").then(|| name_len.wrapping_add(port_len).wrapping_add(1))
 }
 
-/// Returns the length of a port of five digits at most, which is one that can be.
+/// Returns the length of a port of at most five digits, if the port is in range.
 #[inline(always)]
 fn plain_port_len(bytes: &[u8]) -> Option<usize> {
     match digit_run_of_word(bytes) {
@@ -152,7 +154,7 @@ fn plain_port_len(bytes: &[u8]) -> Option<usize> {
     }
 }
 
-/// Returns the lengths of the name and the value of the field at `at`, and takes note of it.
+/// Records the field at `at` and returns the lengths of its name and its value.
 #[inline(always)]
 fn plain_field(
     window: &[u8],
@@ -165,7 +167,7 @@ fn plain_field(
     let rest = rest.strip_prefix(b": ")?;
     let value_len = value_run(window, at.wrapping_add(name_len).wrapping_add(2));
     let (value, rest) = rest.split_at_checked(value_len)?;
-    // Whitespace around a value is to be removed, and a name has to have a length.
+    // The general parser removes whitespace around a value and refuses an empty name.
     if matches!(value, [] | [b' ', ..] | [.., b' '])
         || name.is_empty()
         || !rest.starts_with(b"\r\n")
@@ -182,7 +184,7 @@ mod tests {
     use crate::request::parse::parse_request_head;
     use crate::variations::{with_every_byte, with_every_piece};
 
-    /// What clients really send.
+    /// Heads of the kind that clients send.
     const PLAIN: &[&str] = &[
         "GET / HTTP/1.1\r\nHost: h\r\n\r\n",
         "GET /plaintext HTTP/1.1\r\nHost: localhost\r\n\r\n",
@@ -202,25 +204,25 @@ mod tests {
 
     fn is_plain(input: &[u8]) -> bool {
         parse_plain_head(input, &Limits::default()).is_some_and(|(storage, used)| {
-            storage.give_back();
+            storage.recycle();
             used == input.len()
         })
     }
 
-    /// Parsing itself compares the two ways where there are debug assertions.
+    /// With debug assertions, parsing compares the two parsers.
     fn compare(input: &[u8], limits: &Limits) {
         let _ = parse_request_head(input, limits);
     }
 
     #[test]
-    fn what_clients_send_is_plain() {
+    fn the_heads_of_common_clients_are_plain() {
         for head in PLAIN {
             assert!(is_plain(head.as_bytes()), "{head}");
         }
     }
 
     #[test]
-    fn what_is_not_whole_is_left_alone() {
+    fn an_incomplete_head_is_not_accepted() {
         for head in PLAIN {
             for cut in 0..head.len() {
                 assert!(!is_plain(&head.as_bytes()[..cut]), "{head} cut at {cut}");
@@ -229,10 +231,10 @@ mod tests {
     }
 
     #[test]
-    fn what_just_fits_the_limits_is_plain() {
+    fn a_head_at_its_limits_is_plain_and_one_beyond_is_not() {
         for head in PLAIN {
             let target_len = head.split(' ').nth(1).unwrap().len();
-            // Two lines are no fields: the first, and the empty one.
+            // Two lines are not fields: the request line and the empty line.
             let fields = head.matches("\r\n").count() - 2;
             let is_within = |target_bytes_max, fields_max| {
                 let limits = Limits { target_bytes_max, fields_max, ..Limits::default() };
@@ -245,21 +247,21 @@ mod tests {
     }
 
     #[test]
-    fn every_byte_at_every_place_means_the_same_as_to_the_careful_way() {
+    fn both_parsers_agree_on_every_byte_at_every_position() {
         for head in PLAIN {
             with_every_byte(head, |bytes| compare(bytes, &Limits::default()));
         }
     }
 
     #[test]
-    fn a_piece_that_is_missing_or_there_twice_means_the_same_as_to_the_careful_way() {
+    fn both_parsers_agree_on_missing_and_repeated_pieces() {
         for head in PLAIN {
             with_every_piece(head, |bytes| compare(bytes, &Limits::default()));
         }
     }
 
     #[test]
-    fn every_limit_means_the_same_as_to_the_careful_way() {
+    fn both_parsers_agree_on_every_limit() {
         for head in PLAIN {
             for max in 0..=head.len() {
                 let limits = Limits::default();

@@ -8,12 +8,12 @@ use crate::error::ParseError;
 use crate::fields::{Span, TargetParts};
 use crate::syntax::{REG_NAME, TARGET_PATH};
 
-/// Takes a target apart.
+/// Splits a target into its parts.
 ///
-/// Refused is what two readers could understand differently: controls, spaces, bytes outside of
-/// ASCII, fragments, user information, and a backslash in the path (a separator for some).
-/// `"<>^{|}` and the backtick are forbidden by RFC 3986 too, but browsers and scripts send them and
-/// nobody reads them differently.
+/// Refuses what two readers could interpret differently: controls, spaces, bytes outside of ASCII,
+/// fragments, user information, and a backslash in the path (some readers treat it as a separator).
+/// RFC 3986 also forbids `"<>^{|}` and the backtick, but browsers and scripts send them, and all
+/// readers interpret them in the same way.
 #[inline]
 pub(crate) fn parse_target(method: &Method, target: &[u8]) -> Result<TargetParts, ParseError> {
     match target {
@@ -55,10 +55,10 @@ fn parse_rare_form(method: &Method, target: &[u8]) -> Result<TargetParts, ParseE
     Ok(TargetParts { path, query, authority: Some(Span::new(scheme_len, authority_len)) })
 }
 
-/// A path and the range of the query behind it, if there is one.
+/// A path and the query after it, if there is one.
 type PathAndQuery = (Span, Option<Span>);
 
-/// Returns path and query of `text`, which begins at `start` of the target.
+/// Returns the path and the query in `text`, which begins at offset `start` of the target.
 #[inline]
 fn split_path(text: &[u8], start: usize) -> Result<PathAndQuery, ParseError> {
     let at = TARGET_PATH.span(text);
@@ -75,11 +75,11 @@ fn split_path(text: &[u8], start: usize) -> Result<PathAndQuery, ParseError> {
     Ok((Span::new(start, at), Some(Span::new(query_start, query.len()))))
 }
 
-/// What follows the host.
+/// The port after a host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Port {
     None,
-    /// A colon with nothing behind it, which RFC 3986 section 3.2.3 allows.
+    /// A colon without a number, which RFC 3986 section 3.2.3 allows.
     Empty,
     Number,
 }
@@ -116,7 +116,7 @@ fn validate_rare_host(host: &[u8]) -> Result<Port, ParseError> {
     }
 }
 
-/// Returns what follows a registered name with percent-encodings in it.
+/// Returns the rest after a registered name that contains percent-encodings.
 fn skip_encoded_name(host: &[u8]) -> Result<&[u8], ParseError> {
     let mut rest = host;
     loop {
@@ -137,7 +137,7 @@ fn validate_port(port: &[u8]) -> Result<Port, ParseError> {
     if port.is_empty() {
         return Ok(Port::Empty);
     }
-    // Too large a number stays too large: it only grows, and it cannot overflow before it is seen.
+    // The check in each step finds a number that is too large before it can overflow.
     let mut number = 0u32;
     for &byte in port {
         let digit = u32::from(byte.wrapping_sub(b'0'));

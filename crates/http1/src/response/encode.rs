@@ -5,19 +5,19 @@ use http::StatusCode;
 use crate::date::Date;
 use crate::fields::Headers;
 
-/// What the `Connection` field says.
+/// The value of the `Connection` field.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ConnectionField {
-    /// Nothing: HTTP/1.1 goes on by default.
+    /// No field: HTTP/1.1 keeps the connection open by default.
     Absent,
     Close,
-    /// HTTP/1.0 goes on only when told.
+    /// HTTP/1.0 keeps the connection open only with this option.
     KeepAlive,
     Upgrade,
     UpgradeAndClose,
 }
 
-/// What the fields say about the length of the content.
+/// The field that describes the length of the content.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum LengthField {
     Absent,
@@ -27,10 +27,10 @@ pub(crate) enum LengthField {
 
 const LENGTH_NAME: &[u8] = b"content-length: ";
 
-/// Room for a common head, so that it is written without growing.
+/// Room for a common head, so that the buffer does not grow while it is written.
 const HEAD_BYTES_RESERVED: usize = 256;
 
-/// Appends the head of a `200` with content, whose fields are these lines.
+/// Appends the head of a `200` with content. `lines` are its fields, already encoded.
 #[inline]
 pub(crate) fn write_ok_head(
     lines: (&[u8], &[u8]),
@@ -52,8 +52,8 @@ pub(crate) fn write_ok_head(
     write_length_value(length, out);
 }
 
-/// Appends a whole head. Framing, `Connection` and `Keep-Alive` among the caller's fields are left
-/// out.
+/// Appends a complete head. Framing fields, `Connection` and `Keep-Alive` among the caller's fields
+/// are not copied.
 pub(crate) fn write_response_head(
     status: StatusCode,
     headers: &Headers,
@@ -94,7 +94,7 @@ pub(crate) fn write_response_head(
     }
 }
 
-/// Appends fields that lie in memory as they are sent.
+/// Appends fields that are already encoded.
 #[inline]
 fn write_wire_lines((first, others): (&[u8], &[u8]), out: &mut Vec<u8>) {
     out.extend_from_slice(first);
@@ -115,7 +115,7 @@ fn write_connection(connection: ConnectionField, out: &mut Vec<u8>) {
     }
 }
 
-/// Appends the length as the last field, and the end of the head.
+/// Appends `content-length` as the last field, and the end of the head.
 #[inline]
 fn write_length(length: u64, out: &mut Vec<u8>) {
     out.extend_from_slice(LENGTH_NAME);
@@ -128,10 +128,10 @@ fn write_length_value(length: u64, out: &mut Vec<u8>) {
     out.extend_from_slice(b"\r\n\r\n");
 }
 
-/// Appends a whole response to a request that was refused: it says `close`, and its text is the
-/// reason phrase only, because the peer is told the status and the log is told the reason.
+/// Appends a complete response to a refused request. It has `Connection: close`, and its content is
+/// only the reason phrase: the peer is told the status, and the log is told the reason.
 ///
-/// `extra` is one more field, e.g. `("retry-after", "1")`; it is left out if it could not be sent.
+/// `extra` is one more field, e.g. `("retry-after", "1")`. It is left out if it is invalid.
 ///
 /// ```
 /// use filoplume_http1::{Date, write_refusal};
@@ -160,7 +160,7 @@ pub fn write_refusal(
     out.push(b'\n');
 }
 
-/// Appends the head of a refusal, and returns the line that is its content.
+/// Appends the head of a refusal and returns its content, one line.
 pub(crate) fn write_refusal_head(
     status: StatusCode,
     date: &Date,
@@ -169,7 +169,8 @@ pub(crate) fn write_refusal_head(
 ) -> &'static str {
     let text = status.canonical_reason().unwrap_or("Refused");
     let mut headers = Headers::new();
-    // The names and values here are valid; `extra` is the caller's, who is told above.
+    // The names and values here are valid. `extra` may be invalid, as documented at
+    // `write_refusal`.
     let _ = headers.append("content-type", "text/plain; charset=utf-8");
     if let Some((name, value)) = extra {
         let _ = headers.append(name, value);
@@ -179,8 +180,8 @@ pub(crate) fn write_refusal_head(
     text
 }
 
-/// The status line always says HTTP/1.1: it is the version of the sender, not of the message (RFC
-/// 9110 section 2.5).
+/// Appends the status line. Its version is always HTTP/1.1, because it is the version of the sender
+/// and not of the message (RFC 9110 section 2.5).
 fn write_status_line(status: StatusCode, out: &mut Vec<u8>) {
     let line: &[u8] = match status.as_u16() {
         200 => b"HTTP/1.1 200 OK\r\n",
@@ -212,7 +213,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_status_line_at_hand_is_the_one_that_would_be_made() {
+    fn a_prepared_status_line_equals_the_computed_one() {
         for status in 100..=999 {
             let status = StatusCode::from_u16(status).unwrap();
             let (mut line, mut made) = (Vec::new(), Vec::new());

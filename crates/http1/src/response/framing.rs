@@ -24,20 +24,20 @@ use crate::version::Version;
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ResponseFraming {
-    /// There is no content, whatever the fields say: it answers `HEAD`, or its status is 1xx, 204
-    /// or 304.
+    /// There is no content, whatever the fields say: the request was `HEAD`, or the status is 1xx,
+    /// 204 or 304.
     Empty,
     /// The content has this many bytes.
     Length(u64),
     /// The content ends with the chunk of size zero and the trailer section.
     Chunked,
-    /// The content ends with the connection.
+    /// The content ends when the connection closes.
     UntilClose,
-    /// What follows belongs to another protocol: after 101, or 2xx to `CONNECT`.
+    /// The bytes that follow belong to another protocol: after a 101, or after a 2xx to `CONNECT`.
     HandedOver,
 }
 
-/// Collects what single fields say about the end of the message.
+/// Collects facts about the end of the message, one field at a time.
 #[derive(Default)]
 pub(crate) struct FieldFacts {
     framing: FramingFields,
@@ -46,8 +46,7 @@ pub(crate) struct FieldFacts {
 }
 
 impl FieldFacts {
-    /// Takes note of one field. The length of the name rules out most fields before a byte is
-    /// compared.
+    /// Records one field. The length of the name rules out most fields before a byte is compared.
     #[inline]
     pub(crate) fn note(
         &mut self,
@@ -68,13 +67,14 @@ impl FieldFacts {
         Ok(())
     }
 
-    /// Takes note of a length, which is `None` where there should be a number and is none.
+    /// Records a length. `None` means that the value was not a number.
     #[inline]
     pub(crate) fn note_length(&mut self, length: Option<u64>) -> Result<(), ParseError> {
         self.framing.note_number(length)
     }
 
-    /// Whether a field with a name of this length may be one that [`note`](Self::note) knows.
+    /// Returns whether a field with a name of this length may affect the result of
+    /// [`note`](Self::note).
     #[inline]
     pub(crate) fn may_matter(name_len: usize) -> bool {
         matches!(name_len, 10 | 14 | 17)
@@ -87,7 +87,7 @@ impl FieldFacts {
         }
     }
 
-    /// RFC 9112 section 6.3, in its order.
+    /// Returns how the response ends. The rules are in the order of RFC 9112 section 6.3.
     #[inline]
     pub(crate) fn framing(
         &self,
@@ -104,7 +104,8 @@ impl FieldFacts {
         Ok(match self.framing.finish()? {
             Framing::Chunked => ResponseFraming::Chunked,
             Framing::Length(length) => ResponseFraming::Length(length),
-            // No field: a request would have no content, a response ends with the connection.
+            // Without either field a request has no content, but a response ends when the
+            // connection closes.
             Framing::Empty => ResponseFraming::UntilClose,
         })
     }

@@ -1,4 +1,4 @@
-//! The head of a response as a plain value. It borrows the bytes it was found in.
+//! The head of a response as a plain value. It borrows the bytes that it was parsed from.
 
 use std::fmt;
 
@@ -31,7 +31,7 @@ pub struct ResponseHead<'a> {
     version: Version,
     framing: ResponseFraming,
     is_persistent: bool,
-    /// The whole head with its empty line. Every line in it ends in CR LF.
+    /// The complete head with its empty line. Every line ends in CR LF.
     bytes: &'a [u8],
 }
 
@@ -54,7 +54,7 @@ impl<'a> ResponseHead<'a> {
         self.framing
     }
 
-    /// Returns whether another response follows to the same request (1xx, but for 101).
+    /// Returns whether another response to the same request follows. This is so for 1xx except 101.
     #[inline]
     pub fn is_interim(&self) -> bool {
         self.status.is_informational() && self.status != StatusCode::SWITCHING_PROTOCOLS
@@ -66,7 +66,7 @@ impl<'a> ResponseHead<'a> {
         self.is_persistent
     }
 
-    /// What status, fields and the method of the request make of each other.
+    /// Returns the head that follows from the status, the fields and the method of the request.
     #[inline]
     pub(crate) fn from_facts(
         version: Version,
@@ -80,26 +80,25 @@ impl<'a> ResponseHead<'a> {
         Ok(Self { status, version, framing, is_persistent, bytes })
     }
 
-    /// Whether two readings of the same bytes agree.
+    /// Returns whether two heads parsed from the same bytes are equal.
     pub(crate) fn is_same(&self, other: &Self) -> bool {
         (self.status, self.version, self.framing) == (other.status, other.version, other.framing)
             && (self.is_persistent, self.bytes) == (other.is_persistent, other.bytes)
     }
 
-    /// The whole head, as it came.
+    /// Returns the bytes of the complete head, as received.
     #[inline]
     pub(crate) fn bytes(&self) -> &'a [u8] {
         self.bytes
     }
 
-    /// The same head in other bytes, which must be equal.
+    /// Returns the same head borrowing other bytes, which must be equal.
     #[inline]
     pub(crate) fn with_bytes<'b>(&self, bytes: &'b [u8]) -> ResponseHead<'b> {
         ResponseHead { bytes, ..*self }
     }
 
-    /// Returns the fields in the order they came, names as they came, values without the whitespace
-    /// around them.
+    /// Returns the fields in order of arrival. Names are as received, values are trimmed.
     pub fn fields(&self) -> impl Iterator<Item = (&'a [u8], &'a [u8])> + use<'a> {
         let lines = self.bytes.split(|&byte| byte == b'\n').skip(1);
         lines.filter_map(|line| {
@@ -110,7 +109,7 @@ impl<'a> ResponseHead<'a> {
         })
     }
 
-    /// Returns the value of the first field with this name, in any case.
+    /// Returns the value of the first field with this name, ignoring case.
     pub fn field(&self, name: &str) -> Option<&'a [u8]> {
         let mut fields = self.fields();
         fields
@@ -119,12 +118,12 @@ impl<'a> ResponseHead<'a> {
     }
 }
 
-/// Shows all fields but the values of [secret](crate::Headers::is_secret) ones.
+/// Shows all fields. The values of [secret](crate::Headers::is_secret) fields are hidden.
 impl fmt::Debug for ResponseHead<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut headers = Headers::new();
         for (name, value) in self.fields() {
-            // A field that our own rules refuse is left out.
+            // A field that `Headers` refuses is left out.
             let _ = std::str::from_utf8(name).map(|name| headers.append(name, value));
         }
         f.debug_struct("ResponseHead")
@@ -143,9 +142,9 @@ mod tests {
     use crate::limits::Limits;
     use crate::response::parse::parse_response_head;
 
-    /// It compares the plain and the careful reading of a head wherever there are debug assertions.
+    /// Tests `is_same`, which compares the results of both parsers under debug assertions.
     #[test]
-    fn heads_are_the_same_if_they_say_the_same() {
+    fn heads_are_the_same_only_if_all_parts_are_equal() {
         fn read(head: &str) -> ResponseHead<'_> {
             parse_response_head(head.as_bytes(), &Method::GET, &Limits::default())
                 .unwrap()
@@ -159,7 +158,7 @@ mod tests {
             "HTTP/1.0 200 OK\r\nContent-Length: 5\r\nX: yyyyy\r\n\r\n",
             "HTTP/1.1 200 OK\r\nContent-Length: 6\r\nX: yyyyy\r\n\r\n",
         ] {
-            // One thing at a time: the bytes are those of the first.
+            // Compares one part at a time: the bytes are those of the first head.
             assert!(!read(HEAD).is_same(&read(other).with_bytes(HEAD.as_bytes())), "{other:?}");
         }
         assert!(

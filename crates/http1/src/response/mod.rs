@@ -1,9 +1,10 @@
 //! The head of a response, written by a server and read by a client.
 //!
-//! `encode` writes heads and refusals. For a client, `plain` takes the common form in one pass and
-//! refuses nothing; what it does not take goes to `parse`, which decides. `framing` says how a
-//! response ends, and `head` is the result. No file here knows what came before on the connection;
-//! of the request it is told the method.
+//! `encode` writes heads and refusals for a server. For a client, `plain` is the fast path, which
+//! parses the common form of a head in one pass. Heads that it does not accept go to `parse`, the
+//! general parser, which alone refuses responses. `framing` determines how a response ends, and
+//! `head` is the result. No file here depends on earlier messages of the connection; of the
+//! request, only the method is passed in.
 
 mod encode;
 mod framing;

@@ -1,8 +1,8 @@
-//! Bytes to heads of responses. httparse finds the tokens; what it tolerates and RFC 9112 does not
-//! is refused here, with one exception: the space behind a status code may be missing, because
-//! servers in use leave it out.
+//! Parses the head of a response. httparse finds the tokens. This module refuses what httparse
+//! accepts but RFC 9112 forbids, with one exception: the space after a status code may be missing,
+//! because existing servers omit it.
 //!
-//! Nothing is allocated.
+//! Parsing does not allocate.
 
 use std::mem::MaybeUninit;
 
@@ -17,11 +17,11 @@ use crate::response::head::ResponseHead;
 use crate::response::plain::parse_plain_response_head;
 use crate::version::Version;
 
-/// Fields that fit the first attempt, as for requests.
+/// Number of fields that the first attempt has room for, as for requests.
 const FIELDS_FEW: usize = 32;
 
 /// Returns the head of the response at the start of `input` and how many bytes it has, or `None` if
-/// more bytes are needed. `method` is that of the request it answers.
+/// more bytes are needed. `method` is the method of the request.
 ///
 /// ```
 /// use filoplume_http1::{Limits, ResponseFraming, parse_response_head};
@@ -39,8 +39,8 @@ const FIELDS_FEW: usize = 32;
 ///
 /// # Errors
 ///
-/// The bytes cannot become a head, or its fields leave in doubt where the message ends. It does not
-/// matter how many of them were there in the calls before.
+/// Returns an error if the bytes cannot become a head, or if its fields leave the end of the
+/// message ambiguous. The result does not depend on how many of the bytes earlier calls had.
 #[inline]
 pub fn parse_response_head<'a>(
     input: &'a [u8],
@@ -49,37 +49,37 @@ pub fn parse_response_head<'a>(
 ) -> Result<Option<(ResponseHead<'a>, usize)>, ParseError> {
     match input.first() {
         None => return Ok(None),
-        // Only a server has to put up with an empty line first (RFC 9112 section 2.2).
+        // Only a server must accept an empty line before the head (RFC 9112 section 2.2).
         Some(b'\r' | b'\n') => return Err(ParseError::StatusLineInvalid),
         Some(_) => {}
     }
-    // Bytes over the limit are never looked at: otherwise the answer would depend on whether they
-    // are here already.
+    // Bytes beyond the limit are never read: otherwise the result would depend on whether they have
+    // arrived.
     let window = input.get(..limits.head_bytes_max).unwrap_or(input);
     if let Some((head, used)) = parse_plain_response_head(window, method, limits) {
-        // Tests and fuzz targets have debug assertions: there each plain head is read in both ways.
+        // With debug assertions, as in tests and fuzz targets, both parsers read each plain head.
         debug_assert!(
-            matches!(parse_carefully(window, method, limits), Ok(Some((other, end))) if head.is_same(&other) && used == end),
-            "the plain way takes {head:?} for something else than the careful one",
+            matches!(parse_general(window, method, limits), Ok(Some((other, end))) if head.is_same(&other) && used == end),
+            "the plain parser and the general parser disagree about {head:?}",
         );
         return Ok(Some((head, used)));
     }
-    parse_carefully(window, method, limits)
+    parse_general(window, method, limits)
 }
 
-/// Parses what is not plain, and decides what is wrong with what cannot be parsed.
+/// Parses a head of any form. If it is malformed, this function decides the reason.
 #[inline(never)]
-pub(crate) fn parse_carefully<'a>(
+pub(crate) fn parse_general<'a>(
     window: &'a [u8],
     method: &Method,
     limits: &Limits,
 ) -> Result<Option<(ResponseHead<'a>, usize)>, ParseError> {
-    attempt::<FIELDS_FEW>(window, method, limits)
+    parse_with_index::<FIELDS_FEW>(window, method, limits)
 }
 
-/// Parses with room for `N` fields, and with all the room there is if that was not enough.
+/// Parses with room for `N` fields, and if there are more, with room for [`Limits::FIELDS_CAP`].
 #[inline]
-fn attempt<'a, const N: usize>(
+fn parse_with_index<'a, const N: usize>(
     window: &'a [u8],
     method: &Method,
     limits: &Limits,
@@ -93,7 +93,7 @@ fn attempt<'a, const N: usize>(
         Ok(Status::Partial) if window.len() < limits.head_bytes_max => return Ok(None),
         Ok(Status::Partial) => return Err(ParseError::HeadTooLong),
         Err(httparse::Error::TooManyHeaders) if N < Limits::FIELDS_CAP && limits.fields_max > N => {
-            return attempt_with_many_fields(window, method, limits);
+            return parse_many_fields(window, method, limits);
         }
         Err(error) => return Err(reason(error)),
     };
@@ -110,7 +110,8 @@ fn attempt<'a, const N: usize>(
     for header in response.headers.iter() {
         let name = header.name.as_bytes();
         let start = offset(window, name);
-        // A field begins its line, so the line before has to end here; httparse lets LF alone pass.
+        // A field starts its line, so the previous line must end here in CR LF. httparse also
+        // accepts a bare LF.
         if window.get(start.wrapping_sub(2)..start) != Some(b"\r\n") {
             return Err(ParseError::LineEndInvalid);
         }
@@ -120,15 +121,15 @@ fn attempt<'a, const N: usize>(
     Ok(Some((head, used)))
 }
 
-/// A function of its own, so that the stack of the common case stays small.
+/// This is a separate function so that the stack frame of the common case stays small.
 #[cold]
 #[inline(never)]
-fn attempt_with_many_fields<'a>(
+fn parse_many_fields<'a>(
     window: &'a [u8],
     method: &Method,
     limits: &Limits,
 ) -> Result<Option<(ResponseHead<'a>, usize)>, ParseError> {
-    attempt::<{ Limits::FIELDS_CAP }>(window, method, limits)
+    parse_with_index::<{ Limits::FIELDS_CAP }>(window, method, limits)
 }
 
 #[cold]
@@ -150,7 +151,7 @@ mod tests {
     use crate::response::framing::ResponseFraming;
 
     #[test]
-    fn a_limit_over_the_cap_is_the_cap() {
+    fn a_limit_above_the_cap_is_reduced_to_the_cap() {
         let limits = Limits {
             fields_max: Limits::FIELDS_CAP + 1,
             head_bytes_max: 1 << 20,

@@ -1,45 +1,45 @@
-//! Plain response heads, as nearly every server sends them, in one pass.
+//! The fast path: parses plain response heads, which nearly every server sends, in one pass.
 //!
-//! As for requests in `request::plain`: this pass refuses nothing. What it does not take, be it
-//! wrong, incomplete or just unusual, is left to the careful way in
-//! [`parse`](crate::response::parse), which is the one that decides; what it takes has to mean the
-//! same to that one. Wherever there are debug assertions both are compared.
+//! As for requests in `request::plain`, the fast path never refuses a response. If a head is
+//! malformed, incomplete or only unusual, it returns `None`, and the general parser in
+//! [`parse`](crate::response::parse) decides. A head that is accepted here must give the same
+//! result in the general parser. With debug assertions both are compared.
 //!
-//! It is here for load generators, which have to be cheaper than what they measure. A head is not
-//! taken apart: of its fields only those are looked at that say where the message ends, and of the
-//! others only that they are well-formed.
+//! The fast path exists for load generators, which have to be cheaper than the servers that they
+//! measure. It interprets only the fields that determine the end of the message. For other fields
+//! it checks only that they are well-formed.
 
 use http::{Method, StatusCode};
 
 use crate::limits::Limits;
 use crate::response::framing::FieldFacts;
 use crate::response::head::ResponseHead;
-use crate::scan::{Start, first_word, letter_run, name_run, printable_run};
+use crate::scan::{Prefix, first_word, letter_run, name_run, printable_run};
 use crate::version::Version;
 
-/// The status line that is by far the most common.
+/// By far the most common status line.
 const OK_LINE: &[u8] = b"HTTP/1.1 200 OK\r\n";
 
-// Names that nearly every answer has: to compare them as words costs less than to find their ends.
-// The second words follow `content-`.
-const CONTENT: Start = Start::new(b"content-");
-const LENGTH: Start = Start::new(b"length: ");
-const TYPE: Start = Start::new(b"type:\0\0\0");
-const DATE: Start = Start::new(b"date: \0\0");
-const SERVER: Start = Start::new(b"server: ");
-const CONNECTION: Start = Start::new(b"connecti");
+// Prefixes of the field lines that nearly every response has. Comparing them as words costs less
+// than finding the ends of the names. `LENGTH` and `TYPE` follow `CONTENT`.
+const CONTENT: Prefix = Prefix::new(b"content-");
+const LENGTH: Prefix = Prefix::new(b"length: ");
+const TYPE: Prefix = Prefix::new(b"type:\0\0\0");
+const DATE: Prefix = Prefix::new(b"date: \0\0");
+const SERVER: Prefix = Prefix::new(b"server: ");
+const CONNECTION: Prefix = Prefix::new(b"connecti");
 
-/// What is usual behind the start of `Connection`.
+/// The usual rest of the line after `CONNECTION`.
 const KEEP_ALIVE: &[u8] = b"on: keep-alive\r\n";
 
-/// `date: `, a date as all are written, and the end of the line.
+/// The length of a line with `date: `, a date in the usual format, and the line end.
 const DATE_LINE_BYTES: usize = 37;
 
-/// More digits could be more than a length has bits for.
+/// A number with more digits may not fit in 64 bits.
 const DIGITS_MAX: usize = 19;
 
-/// Returns the head at the start of `window` and how many bytes it has, or `None` if it is not
-/// plain or not whole.
+/// Returns the head at the start of `window` and its length, or `None` if it is not plain or not
+/// complete.
 #[inline]
 pub(crate) fn parse_plain_response_head<'a>(
     window: &'a [u8],
@@ -47,15 +47,15 @@ pub(crate) fn parse_plain_response_head<'a>(
     limits: &Limits,
 ) -> Option<(ResponseHead<'a>, usize)> {
     let (status, fields) = plain_status_line(window)?;
-    let (facts, behind) = plain_fields(fields, limits)?;
-    let used = window.len().wrapping_sub(behind.len());
+    let (facts, tail) = plain_fields(fields, limits)?;
+    let used = window.len().wrapping_sub(tail.len());
     let head =
         ResponseHead::from_facts(Version::Http11, status, &facts, method, window.get(..used)?)
             .ok()?;
     Some((head, used))
 }
 
-/// Returns the status and what is behind its line.
+/// Returns the status and the rest after the status line.
 #[inline(always)]
 fn plain_status_line(window: &[u8]) -> Option<(StatusCode, &[u8])> {
     if let Some(fields) = window.strip_prefix(OK_LINE) {
@@ -64,60 +64,60 @@ fn plain_status_line(window: &[u8]) -> Option<(StatusCode, &[u8])> {
     let (code, rest) = window.strip_prefix(b"HTTP/1.1 ")?.split_at_checked(3)?;
     let status = StatusCode::from_bytes(code).ok()?;
     let reason = rest.strip_prefix(b" ")?;
-    Some((status, behind_line(reason, printable_run(reason))?))
+    Some((status, after_line(reason, printable_run(reason))?))
 }
 
-/// Returns what the fields say together, and what is behind them and the empty line.
+/// Returns the facts that follow from the fields, and the rest after the empty line.
 #[inline(always)]
 fn plain_fields<'a>(fields: &'a [u8], limits: &Limits) -> Option<(FieldFacts, &'a [u8])> {
     let mut fields_left = limits.fields_max.min(Limits::FIELDS_CAP);
     let mut facts = FieldFacts::default();
     let mut rest = fields;
     loop {
-        if let Some(behind) = rest.strip_prefix(b"\r\n") {
-            return Some((facts, behind));
+        if let Some(tail) = rest.strip_prefix(b"\r\n") {
+            return Some((facts, tail));
         }
         fields_left = fields_left.checked_sub(1)?;
         rest = plain_field(rest, &mut facts)?;
     }
 }
 
-/// Takes note of the field at the start of `line`, and returns what is behind it.
+/// Records the field at the start of `line`, and returns the rest after its line.
 #[inline(always)]
 fn plain_field<'a>(line: &'a [u8], facts: &mut FieldFacts) -> Option<&'a [u8]> {
-    let (first, behind_first) = line.split_first_chunk()?;
+    let (first, after_first) = line.split_first_chunk()?;
     let first = u64::from_le_bytes(*first);
-    if CONTENT.begins(first) {
-        let second = first_word(behind_first);
-        if LENGTH.begins(second) {
-            return plain_length(behind_first.get(8..)?, facts);
+    if CONTENT.matches(first) {
+        let second = first_word(after_first);
+        if LENGTH.matches(second) {
+            return plain_length(after_first.get(8..)?, facts);
         }
-        if TYPE.begins(second) {
-            return behind_value(behind_first.get(5..)?);
+        if TYPE.matches(second) {
+            return after_value(after_first.get(5..)?);
         }
-    } else if DATE.begins(first) {
-        if let Some(behind) = behind_date(line) {
-            return Some(behind);
+    } else if DATE.matches(first) {
+        if let Some(tail) = after_date(line) {
+            return Some(tail);
         }
-    } else if SERVER.begins(first) {
-        return behind_value(behind_first);
-    } else if CONNECTION.begins(first) {
-        // In HTTP/1.1 it says nothing.
-        if let Some(behind) = behind_first.strip_prefix(KEEP_ALIVE) {
-            return Some(behind);
+    } else if SERVER.matches(first) {
+        return after_value(after_first);
+    } else if CONNECTION.matches(first) {
+        // In HTTP/1.1 this option has no effect.
+        if let Some(tail) = after_first.strip_prefix(KEEP_ALIVE) {
+            return Some(tail);
         }
     }
-    plain_field_of_any_name(line, facts)
+    other_plain_field(line, facts)
 }
 
-/// Takes note of a length, and returns what is behind its line.
+/// Records a content length, and returns the rest after its line.
 #[inline(always)]
 fn plain_length<'a>(value: &'a [u8], facts: &mut FieldFacts) -> Option<&'a [u8]> {
     let mut length: u64 = 0;
     let mut rest = value;
-    while let [digit @ b'0'..=b'9', behind @ ..] = rest {
+    while let [digit @ b'0'..=b'9', tail @ ..] = rest {
         length = length.wrapping_mul(10).wrapping_add(u64::from(digit.wrapping_sub(b'0')));
-        rest = behind;
+        rest = tail;
     }
     let digits = value.len().wrapping_sub(rest.len());
     if !(1..=DIGITS_MAX).contains(&digits) {
@@ -127,18 +127,18 @@ fn plain_length<'a>(value: &'a [u8], facts: &mut FieldFacts) -> Option<&'a [u8]>
     rest.strip_prefix(b"\r\n")
 }
 
-/// Returns what is behind a line with a date of the usual length. It may say anything: nobody asks
-/// for it here.
+/// Returns the rest after a line with a date of the usual length. The date itself is not checked,
+/// because it is not used.
 #[inline(always)]
-fn behind_date(line: &[u8]) -> Option<&[u8]> {
-    let (line, behind) = line.split_first_chunk::<DATE_LINE_BYTES>()?;
+fn after_date(line: &[u8]) -> Option<&[u8]> {
+    let (line, tail) = line.split_first_chunk::<DATE_LINE_BYTES>()?;
     let value = line.strip_suffix(b"\r\n")?.get(6..)?;
-    value.iter().fold(true, |all, &byte| all & matches!(byte, b' '..=b'~')).then_some(behind)
+    value.iter().fold(true, |all, &byte| all & matches!(byte, b' '..=b'~')).then_some(tail)
 }
 
-/// Takes note of any field, and returns what is behind its line.
+/// Records a field of any name, and returns the rest after its line.
 #[inline(always)]
-fn plain_field_of_any_name<'a>(line: &'a [u8], facts: &mut FieldFacts) -> Option<&'a [u8]> {
+fn other_plain_field<'a>(line: &'a [u8], facts: &mut FieldFacts) -> Option<&'a [u8]> {
     let mut name_len = letter_run(line);
     if line.get(name_len) != Some(&b':') {
         name_len = name_run(line, 0);
@@ -149,11 +149,11 @@ fn plain_field_of_any_name<'a>(line: &'a [u8], facts: &mut FieldFacts) -> Option
     if name.is_empty() {
         return None;
     }
-    // There may be whitespace around the value of a field that nobody asks for.
+    // Other fields may have whitespace around the value, because the value is not used.
     if FieldFacts::may_matter(name_len) {
         note_plain(name, value.get(..value_len)?, facts)?;
     }
-    behind_line(value, value_len)
+    after_line(value, value_len)
 }
 
 fn note_plain(name: &[u8], value: &[u8], facts: &mut FieldFacts) -> Option<()> {
@@ -165,13 +165,13 @@ fn note_plain(name: &[u8], value: &[u8], facts: &mut FieldFacts) -> Option<()> {
 }
 
 #[inline(always)]
-fn behind_value(value: &[u8]) -> Option<&[u8]> {
-    behind_line(value, printable_run(value))
+fn after_value(value: &[u8]) -> Option<&[u8]> {
+    after_line(value, printable_run(value))
 }
 
-/// Returns what is behind a line that ends at `end`.
+/// Returns the rest after a line that ends at `end`.
 #[inline(always)]
-fn behind_line(line: &[u8], end: usize) -> Option<&[u8]> {
+fn after_line(line: &[u8], end: usize) -> Option<&[u8]> {
     line.get(end..)?.strip_prefix(b"\r\n")
 }
 
@@ -182,10 +182,10 @@ mod tests {
     use proptest::sample::{Index, select};
 
     use super::*;
-    use crate::response::parse::parse_carefully;
+    use crate::response::parse::parse_general;
     use crate::variations::{with_every_byte, with_every_piece};
 
-    /// What servers really send.
+    /// Heads of the kind that servers send.
     const PLAIN: &[&str] = &[
         "HTTP/1.1 200 OK\r\n\r\n",
         "HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nContent-Length: 13\r\nDate: Thu, 01 Jan \
@@ -206,7 +206,7 @@ mod tests {
         parsed.is_some_and(|(_, used)| used == input.len())
     }
 
-    /// What is plain has to mean the same to the careful way.
+    /// Checks that the general parser gives the same result for a plain head.
     #[track_caller]
     fn compare(input: &[u8], limits: &Limits) {
         let window = input.get(..limits.head_bytes_max).unwrap_or(input);
@@ -214,24 +214,24 @@ mod tests {
             let Some((head, used)) = parse_plain_response_head(window, &method, limits) else {
                 continue;
             };
-            let careful = parse_carefully(window, &method, limits);
+            let general = parse_general(window, &method, limits);
             assert!(
-                matches!(careful, Ok(Some((other, end))) if head.is_same(&other) && used == end),
-                "{head:?} and {careful:?}: {}",
+                matches!(general, Ok(Some((other, end))) if head.is_same(&other) && used == end),
+                "{head:?} and {general:?}: {}",
                 input.escape_ascii()
             );
         }
     }
 
     #[test]
-    fn what_servers_send_is_plain() {
+    fn the_heads_of_common_servers_are_plain() {
         for head in PLAIN {
             assert!(is_plain(head.as_bytes()), "{head}");
         }
     }
 
     #[test]
-    fn what_is_not_whole_is_left_alone() {
+    fn an_incomplete_head_is_not_accepted() {
         for head in PLAIN {
             for cut in 0..head.len() {
                 assert!(!is_plain(&head.as_bytes()[..cut]), "{head} cut at {cut}");
@@ -255,21 +255,21 @@ mod tests {
     }
 
     #[test]
-    fn every_byte_at_every_place_means_the_same_as_to_the_careful_way() {
+    fn both_parsers_agree_on_every_byte_at_every_position() {
         for head in PLAIN {
             with_every_byte(head, |bytes| compare(bytes, &Limits::default()));
         }
     }
 
     #[test]
-    fn a_piece_that_is_missing_or_there_twice_means_the_same_as_to_the_careful_way() {
+    fn both_parsers_agree_on_missing_and_repeated_pieces() {
         for head in PLAIN {
             with_every_piece(head, |bytes| compare(bytes, &Limits::default()));
         }
     }
 
     #[test]
-    fn every_limit_means_the_same_as_to_the_careful_way() {
+    fn both_parsers_agree_on_every_limit() {
         for head in PLAIN {
             for max in 0..=head.len() {
                 let limits = Limits::default();
@@ -279,7 +279,7 @@ mod tests {
         }
     }
 
-    /// Lines that are nearly all right, put together in any order, with a few bytes changed.
+    /// Mostly valid lines in any order, with a few bytes changed.
     fn nearly_plain() -> impl Strategy<Value = Vec<u8>> {
         let status = select(vec![
             "HTTP/1.1 200 OK",
@@ -325,8 +325,8 @@ mod tests {
             .prop_map(|(name, colon, value, end)| format!("{name}{colon}{value}{end}"));
         let changes = vec((any::<Index>(), any::<u8>()), 0..3);
         (status, vec(field, 0..6), select(vec!["", "Hello", "HTTP/1.1 200 OK\r\n\r\n"]), changes)
-            .prop_map(|(status, fields, behind, changes)| {
-                let mut bytes = format!("{status}\r\n{}\r\n{behind}", fields.concat()).into_bytes();
+            .prop_map(|(status, fields, tail, changes)| {
+                let mut bytes = format!("{status}\r\n{}\r\n{tail}", fields.concat()).into_bytes();
                 for (place, byte) in changes {
                     *place.get_mut(&mut bytes) = byte;
                 }
@@ -336,7 +336,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_nearly_plain_means_the_same_as_to_the_careful_way(input in nearly_plain()) {
+        fn both_parsers_agree_on_nearly_plain_heads(input in nearly_plain()) {
             for end in 0..=input.len() {
                 compare(&input[..end], &Limits::default());
             }

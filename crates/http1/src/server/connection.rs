@@ -1,8 +1,8 @@
-//! The order of messages on one connection of a server: which bytes may come next, keep alive or
-//! close, and why.
+//! The order of messages on one connection of a server: which bytes may come next, whether the
+//! connection is kept alive, and the reason if it closes.
 //!
-//! No buffer and no content passes through here: ten thousand idle connections hold one of these
-//! each.
+//! There is no buffer here and no content passes through. The type has to stay small, because each
+//! of ten thousand idle connections holds one.
 
 use http::{Method, StatusCode};
 
@@ -24,8 +24,8 @@ use crate::version::Version;
 
 /// The order of messages on one connection of a server.
 ///
-/// It has two halves, the request that is read and the response that is written. When both are
-/// complete, [`next`](Self::next) decides whether another request may follow.
+/// A connection has two halves: the request that is read and the response that is written. When
+/// both are complete, [`next`](Self::next) decides whether another request may follow.
 ///
 /// ```
 /// use filoplume_http1::{
@@ -66,7 +66,8 @@ pub struct ServerConnection {
 enum Reading {
     Head,
     Content,
-    /// Read to its end, or given up: then there is a reason to close.
+    /// The request was read to its end, or abandoned. If it was abandoned, there is a reason to
+    /// close.
     Complete,
     Refused(ParseError),
 }
@@ -85,7 +86,7 @@ impl Default for ServerConnection {
 }
 
 impl ServerConnection {
-    /// Returns a connection on which the first request may come.
+    /// Returns a connection that is ready for its first request.
     #[inline]
     pub const fn new() -> Self {
         Self {
@@ -100,15 +101,15 @@ impl ServerConnection {
         }
     }
 
-    /// Returns the next head and its length, or `None` if more bytes are needed or it is not the
-    /// turn of a head: while a request is in progress, and for ever after a close was decided.
+    /// Returns the next head and its length, or `None` if more bytes are needed. It also returns
+    /// `None` while a request is in progress, and always after a close was decided.
     ///
-    /// A request without content is read to its end by this already.
+    /// For a request without content, this completes the reading half.
     ///
     /// # Errors
     ///
-    /// As [`parse_request_head`](crate::parse_request_head). The connection will close, and every
-    /// later call gives the same error.
+    /// Returns the errors of [`parse_request_head`](crate::parse_request_head). After an error the
+    /// connection will close, and every later call returns the same error.
     #[inline(always)]
     pub fn read_head(
         &mut self,
@@ -121,7 +122,8 @@ impl ServerConnection {
         }
     }
 
-    /// A head as nearly every client sends it, if all of it is there. `None` says nothing.
+    /// Returns the head if it has the common form and is complete. `None` means only that the
+    /// careful parser has to decide.
     #[inline(always)]
     pub(super) fn read_plain_head(
         &mut self,
@@ -136,7 +138,8 @@ impl ServerConnection {
         Some((head, used))
     }
 
-    /// Any other head. Apart, so that the common ones stay in registers.
+    /// Reads any other head. It is a separate function so that the values of the common path stay
+    /// in registers.
     #[inline(never)]
     pub(super) fn read_other_head(
         &mut self,
@@ -160,7 +163,7 @@ impl ServerConnection {
         parsed
     }
 
-    /// Says that the content was read to its end.
+    /// Records that the content was read to its end.
     #[inline]
     pub fn content_done(&mut self) {
         if self.reading == Reading::Content {
@@ -168,8 +171,8 @@ impl ServerConnection {
         }
     }
 
-    /// Says that the content will not be read to its end: nobody knows then where the next request
-    /// begins.
+    /// Records that the content will not be read to its end. The connection will close, because the
+    /// start of the next request is then unknown.
     pub fn content_abandoned(&mut self) {
         if self.reading == Reading::Content {
             self.reading = Reading::Complete;
@@ -177,15 +180,15 @@ impl ServerConnection {
         }
     }
 
-    /// Says that the content could not be understood.
+    /// Records that the content is malformed. The connection will close.
     pub fn content_refused(&mut self, error: ParseError) {
         if self.reading == Reading::Content {
             self.refuse(error);
         }
     }
 
-    /// Appends `100 Continue` if the peer waits for it, and returns whether it did (RFC 9110
-    /// section 10.1.1): once a request, and not after the final head.
+    /// Appends `100 Continue` if the peer waits for it, and returns whether it was appended (RFC
+    /// 9110 section 10.1.1). It is sent at most once per request, and not after the final head.
     pub fn write_continue(&mut self, out: &mut Vec<u8>) -> bool {
         let is_due = self.request.expects_continue
             && self.reading == Reading::Content
@@ -197,15 +200,16 @@ impl ServerConnection {
         is_due
     }
 
-    /// Appends the head of a response and returns how its content is to be written.
+    /// Appends the head of a response and returns how the caller must write the content.
     ///
-    /// Framing is decided here: `Content-Length`, `Transfer-Encoding`, `Connection` and
-    /// `Keep-Alive` in `headers` are not copied. A `Connection: close` there is obeyed, and
-    /// `Upgrade` is listed in `Connection` as RFC 9110 section 7.8 demands. `Date` is added if
-    /// there is none.
+    /// The framing is decided here: `Content-Length`, `Transfer-Encoding`, `Connection` and
+    /// `Keep-Alive` in `headers` are not copied. If `headers` has `Connection: close`, the
+    /// connection closes after the response. If it has `Upgrade`, `Connection` lists it, as RFC
+    /// 9110 section 7.8 demands. `Date` is added if there is none.
     ///
-    /// A status of 1xx other than 101 is an interim response: the final one is still due. It is not
-    /// written to HTTP/1.0, and nothing is written at all when a final head was written before.
+    /// A status of 1xx other than 101 is an interim response, and the final response must still
+    /// follow. Interim responses are not written for HTTP/1.0 requests. Nothing is written if a
+    /// final head was already written.
     #[inline]
     pub fn write_head(
         &mut self,
@@ -215,7 +219,7 @@ impl ServerConnection {
         date: &Date,
         out: &mut Vec<u8>,
     ) -> BodyEncoding {
-        // What most requests get, and nothing about it is left to be decided.
+        // The most common response: none of its fields affects the framing or the connection.
         if let (
             Writing::Head,
             StatusCode::OK,
@@ -263,7 +267,7 @@ impl ServerConnection {
             self.close(CloseReason::HandlerAsked);
         }
         if self.request.is_handed_over(status) {
-            // Another protocol begins, whatever was to become of this one.
+            // Another protocol begins here, so an earlier reason to close no longer applies.
             self.close_reason = Some(CloseReason::Upgraded);
         }
         let has_upgrade = status == StatusCode::SWITCHING_PROTOCOLS
@@ -273,8 +277,8 @@ impl ServerConnection {
         encoding
     }
 
-    /// Appends the answer to a request that is refused, as [`write_refusal`] does, but without
-    /// content if it is a `HEAD` (RFC 9110 section 9.3.2).
+    /// Appends the response to a refused request, as [`write_refusal`] does, but without content if
+    /// the method is `HEAD` (RFC 9110 section 9.3.2).
     ///
     /// ```
     /// use filoplume_http1::{Date, Limits, ServerConnection};
@@ -306,7 +310,7 @@ impl ServerConnection {
         }
     }
 
-    /// Says that the last byte of the response was handed over.
+    /// Records that the last byte of the response was written.
     #[inline]
     pub fn write_done(&mut self) {
         if self.writing == Writing::Content {
@@ -314,14 +318,15 @@ impl ServerConnection {
         }
     }
 
-    /// Asks for a close after the response in progress. The first reason stays.
+    /// Closes the connection after the response in progress. If this is called more than once, the
+    /// first reason is kept.
     #[inline]
     pub fn close(&mut self, reason: CloseReason) {
         self.close_reason.get_or_insert(reason);
     }
 
-    /// Returns what follows if both halves are complete: start over, or hang up. Nothing else
-    /// decides this.
+    /// Returns whether the connection is kept alive or closed, or `None` until both halves are
+    /// complete. No other function decides this.
     #[inline]
     #[expect(
         clippy::should_implement_trait,
@@ -340,19 +345,21 @@ impl ServerConnection {
         }
     }
 
-    /// Returns why the connection will close after the response in progress, if it will.
+    /// Returns the reason if the connection will close after the response in progress.
     #[inline]
     pub fn will_close(&self) -> Option<CloseReason> {
         self.close_reason
     }
 
-    /// Returns whether no request is in progress: the connection may be closed without loss.
+    /// Returns whether no request is in progress. If so, the connection may be closed without
+    /// losing a message.
     #[inline]
     pub fn is_between_messages(&self) -> bool {
         self.reading == Reading::Head && self.writing == Writing::Head
     }
 
-    /// Returns whether nothing more of the request in progress is to be read.
+    /// Returns whether the request in progress was read completely, or reading has ended for
+    /// another reason.
     #[inline]
     pub fn reading_is_complete(&self) -> bool {
         matches!(self.reading, Reading::Complete | Reading::Refused(_))
@@ -364,13 +371,13 @@ impl ServerConnection {
         self.writing != Writing::Head
     }
 
-    /// Returns whether the request in progress has the method `HEAD`.
+    /// Returns whether the method of the request in progress is `HEAD`.
     #[inline]
     pub fn is_head_request(&self) -> bool {
         self.request.method == MethodKind::Head
     }
 
-    /// Returns the version of the request in progress, or 1.1.
+    /// Returns the version of the request in progress, or HTTP/1.1 if there is none.
     #[inline]
     pub fn version(&self) -> Version {
         self.request.version
@@ -398,7 +405,8 @@ impl ServerConnection {
         }
     }
 
-    /// A head that is not whole or not good may still say that its answer has no content.
+    /// Records the method of an incomplete or malformed head, because a response to `HEAD` has no
+    /// content.
     #[cold]
     fn note_method(&mut self, input: &[u8]) {
         if input.strip_prefix(b"\r\n").unwrap_or(input).starts_with(b"HEAD ") {
@@ -442,7 +450,7 @@ fn asks_to_close(headers: &Headers) -> bool {
 mod tests {
     use super::*;
 
-    /// One exchange up to its response head, in both ways.
+    /// Writes the response head of one exchange with the common path and with the cold path.
     fn heads(
         request: &str,
         close: bool,
@@ -450,14 +458,14 @@ mod tests {
         length: u64,
     ) -> [(BodyEncoding, String); 2] {
         let date = Date::new(std::time::UNIX_EPOCH);
-        let written = |is_rare: bool| {
+        let written = |is_cold: bool| {
             let mut connection = ServerConnection::new();
             connection.read_head(request.as_bytes(), &Limits::default()).unwrap().unwrap();
             if close {
                 connection.close(CloseReason::Shutdown);
             }
             let (content, mut out) = (ContentLength::Known(length), Vec::new());
-            let encoding = if is_rare {
+            let encoding = if is_cold {
                 connection.write_head_cold(StatusCode::OK, headers, content, &date, &mut out)
             } else {
                 connection.write_head(StatusCode::OK, headers, content, &date, &mut out)
@@ -470,7 +478,7 @@ mod tests {
     }
 
     #[test]
-    fn what_needs_no_decision_is_what_the_decisions_would_say() {
+    fn the_common_path_and_the_cold_path_write_the_same_head() {
         let mut some = Headers::new();
         some.append("content-type", "text/plain").unwrap();
         some.append("x", "y").unwrap();
@@ -484,8 +492,8 @@ mod tests {
                 let request = format!("{method} {target} {fields}Host: h\r\n\r\n");
                 for headers in [&Headers::new(), &some, &deciding] {
                     for (close, length) in [(false, 0), (false, 1), (true, 1), (false, u64::MAX)] {
-                        let [common, rare] = heads(&request, close, headers, length);
-                        assert_eq!(common, rare, "{request}");
+                        let [common, cold] = heads(&request, close, headers, length);
+                        assert_eq!(common, cold, "{request}");
                     }
                 }
             }

@@ -1,8 +1,8 @@
-//! What comes behind an exchange, and why a connection closes.
+//! What follows a request and its response, and why a connection closes.
 
 use crate::error::ParseError;
 
-/// Why a connection is closed after the message in progress. The first reason stays.
+/// Why a connection closes after the message in progress. The first reason is kept.
 ///
 /// ```
 /// use filoplume_http1::{CloseReason, Limits, ServerConnection};
@@ -16,42 +16,42 @@ use crate::error::ParseError;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum CloseReason {
-    /// The request said `Connection: close`.
+    /// The request has `Connection: close`.
     PeerAsked,
-    /// An HTTP/1.0 request did not say `keep-alive`.
+    /// The request is HTTP/1.0 and has no `Connection: keep-alive`.
     Http10,
-    /// What the peer sent could not be understood.
+    /// The request is malformed or exceeds a limit.
     Refused(ParseError),
-    /// The content of the request was not read to its end, so it is unknown where the next one
-    /// begins.
+    /// The content of the request was not read to its end, so the start of the next request is
+    /// unknown.
     ContentUnread,
-    /// The response says `Connection: close`.
+    /// The handler set `Connection: close` on the response.
     HandlerAsked,
-    /// Only the end of the connection ends the response.
+    /// The response ends with the end of the connection.
     UntilClose,
     /// The server is stopping.
     Shutdown,
-    /// Something failed midway.
+    /// The response could not be completed because of an error.
     Error,
-    /// The bytes that follow belong to another protocol: after 101, or 2xx to `CONNECT`.
+    /// The bytes that follow belong to another protocol: after a 101, or after a 2xx to `CONNECT`.
     Upgraded,
 }
 
-/// What follows when a request was read and its response was written.
+/// What follows after a request was read and its response was written.
 ///
 /// ```
 /// use filoplume_http1::{CloseReason, Next};
 ///
-/// fn told(next: Option<Next>) -> &'static str {
+/// fn describe(next: Option<Next>) -> &'static str {
 ///     match next {
-///         None => "the message is not done yet",
+///         None => "the exchange is not complete",
 ///         Some(Next::KeepAlive) => "read the next head",
-///         Some(Next::Close(CloseReason::PeerAsked)) => "hang up, as was asked",
-///         Some(Next::Close(_)) => "hang up",
+///         Some(Next::Close(CloseReason::PeerAsked)) => "close, as the request asked",
+///         Some(Next::Close(_)) => "close",
 ///     }
 /// }
 ///
-/// assert_eq!(told(Some(Next::KeepAlive)), "read the next head");
+/// assert_eq!(describe(Some(Next::KeepAlive)), "read the next head");
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Next {

@@ -1,5 +1,5 @@
-//! How a response is framed: what follows from the request, the status and what is known of the
-//! content. The handler has no say in it.
+//! How a response is framed. This follows from the request, the status and the length of the
+//! content; the handler cannot change it.
 
 use http::StatusCode;
 
@@ -8,12 +8,12 @@ use crate::response::{ConnectionField, LengthField};
 use crate::server::exchange::CloseReason;
 use crate::version::Version;
 
-/// What the response has to know about the request.
+/// The facts about a request that determine how its response is framed.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct RequestFacts {
     pub(crate) version: Version,
     pub(crate) method: MethodKind,
-    /// The peer waits for 100 and has not got it.
+    /// The peer waits for `100 Continue`, and it was not sent yet.
     pub(crate) expects_continue: bool,
 }
 
@@ -33,7 +33,7 @@ impl RequestFacts {
         content: ContentLength,
     ) -> (LengthField, BodyEncoding) {
         match status {
-            // No length even if one is known: it would be that of another response.
+            // No length even if one is known, because it would describe a different response.
             StatusCode::NO_CONTENT | StatusCode::NOT_MODIFIED => {
                 return (LengthField::Absent, BodyEncoding::None);
             }
@@ -61,14 +61,14 @@ impl RequestFacts {
         }
     }
 
-    /// Whether another protocol begins behind this head.
+    /// Returns whether another protocol begins after this head.
     #[inline]
     pub(crate) fn is_handed_over(&self, status: StatusCode) -> bool {
         status == StatusCode::SWITCHING_PROTOCOLS
             || (self.method == MethodKind::Connect && status.is_success())
     }
 
-    /// What `Connection` says, if the connection is to close for this reason, or not at all.
+    /// Returns the value of `Connection`. `close_reason` is `None` if the connection stays open.
     #[inline]
     pub(crate) fn connection_field(
         &self,

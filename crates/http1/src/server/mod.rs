@@ -1,7 +1,8 @@
-//! One connection of a server: which bytes may come next, and what follows an exchange.
+//! One connection of a server: which bytes may come next, and what follows a request and its
+//! response.
 //!
-//! It keeps the order of messages and decides how a response is framed, whatever the handler says.
-//! It has no buffer, no socket and no clock, and knows nothing of clients.
+//! This module keeps the order of messages and decides how a response is framed; the handler cannot
+//! override it. It has no buffer, no socket and no clock, and does not use the client modules.
 
 mod connection;
 mod exchange;

@@ -1,4 +1,4 @@
-//! A plain head is read in one pass, any other with care: as if there were one way.
+//! The one-pass parser for plain heads and the careful parser give the same result.
 
 #![allow(clippy::unwrap_used, reason = "a panic is how a test fails")]
 
@@ -8,8 +8,9 @@ use crate::{CloseReason, Limits};
 const GET: &str = "GET / HTTP/1.1\r\nHost: h\r\n\r\n";
 const POST: &str = "POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 3\r\n\r\n";
 
-/// Asks in one and in two halves for the head of a connection that `prepare` has brought somewhere.
-/// Returns whether the first half took it.
+/// Reads a head with `read_head`, and with `read_plain_head` followed by `read_other_head`, on
+/// connections in the state that `prepare` creates. Returns whether `read_plain_head` accepted the
+/// head.
 fn read_both_ways(input: &[u8], prepare: impl Fn(&mut ServerConnection)) -> bool {
     let limits = Limits::default();
     let (mut plain, mut any) = (ServerConnection::new(), ServerConnection::new());
@@ -19,7 +20,11 @@ fn read_both_ways(input: &[u8], prepare: impl Fn(&mut ServerConnection)) -> bool
     let expected = any.read_head(input, &limits);
     match plain.read_plain_head(input, &limits) {
         None => {
-            assert_eq!(format!("{plain:?}"), before, "who says nothing has done nothing");
+            assert_eq!(
+                format!("{plain:?}"),
+                before,
+                "a parser that returns `None` changes nothing"
+            );
             let other = plain.read_other_head(input, &limits);
             assert_eq!(format!("{other:?}"), format!("{expected:?}"));
             assert_eq!(format!("{plain:?}"), format!("{any:?}"));
@@ -56,7 +61,7 @@ fn a_plain_head_is_read_as_any_other() {
 }
 
 #[test]
-fn no_plain_head_is_read_out_of_turn() {
+fn no_plain_head_is_read_when_a_head_may_not_come() {
     let limits = Limits::default();
     assert!(!read_both_ways(GET.as_bytes(), |connection| connection.close(CloseReason::Shutdown)));
     assert!(!read_both_ways(GET.as_bytes(), |connection| {
