@@ -1,8 +1,8 @@
-//! What was typed, and the plan it makes.
+//! The command line, and how it becomes a plan.
 
 #![allow(
     rustdoc::broken_intra_doc_links,
-    reason = "these comments are the help, where brackets mean what is optional"
+    reason = "these comments are the help text, where brackets mark optional parts"
 )]
 
 use std::fs;
@@ -15,14 +15,16 @@ use filoplume_http1::Headers;
 use http::Method;
 
 use crate::plan::{End, HttpRequest, Plan, Protocol, Requests, Template};
-use crate::target::{Speech, Target};
+use crate::target::{Scheme, Target};
 use crate::units::{parse_count, parse_duration, parse_rate, parse_share};
+use crate::url_list::{UrlLine, parse_method};
 use crate::verify::{Statuses, Verify};
 
-/// A load generator that tells the truth.
+/// A load generator that reports when its own figures are unreliable.
 ///
-/// It asks a server over many connections, as fast as the answers come or at a constant rate, and
-/// reports what came back, how long it took, and what should make you doubt the figures.
+/// It sends requests to a server over many connections, either each after the response to the one
+/// before, or at a constant rate. It reports the responses, the latencies, and reasons to doubt the
+/// figures.
 #[derive(Debug, Parser)]
 #[command(
     name = "gust",
@@ -31,8 +33,8 @@ use crate::verify::{Statuses, Verify};
     subcommand_negates_reqs = true
 )]
 #[command(after_help = "Exit codes: 0 done; 1 worse than --compare allows, more errors than \
-                        --max-errors, an answer that --expect or --verify refuses, or no answer \
-                        at all; 2 it could not be run.")]
+                        --max-errors, a response that --expect or --verify rejects, or no \
+                        response at all; 2 the run could not start.")]
 pub(crate) struct Arguments {
     #[command(subcommand)]
     pub(crate) command: Option<Command>,
@@ -42,21 +44,21 @@ pub(crate) struct Arguments {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    /// Starts a TCP server on the engine that sends back what it is sent, to be asked with tcp://.
+    /// Starts a TCP server on Filoplume's engine that echoes what it receives. Use it with tcp://.
     Echo {
-        /// Where to listen: HOST:PORT, or :PORT for this machine.
+        /// The address to listen on: HOST:PORT, or :PORT for this machine.
         #[arg(long, default_value = ":8000")]
         listen: String,
-        /// Event loops; one a core if not said.
+        /// Number of event loops. [default: one per core]
         #[arg(short, long)]
         threads: Option<usize>,
     },
-    /// Starts a small HTTP server on the engine, to be asked.
+    /// Starts a small HTTP server on Filoplume's engine.
     Serve {
-        /// Where to listen: HOST:PORT, or :PORT for this machine.
+        /// The address to listen on: HOST:PORT, or :PORT for this machine.
         #[arg(long, default_value = ":12345")]
         listen: String,
-        /// Event loops; one a core if not said.
+        /// Number of event loops. [default: one per core]
         #[arg(short, long)]
         threads: Option<usize>,
     },
@@ -64,50 +66,54 @@ pub(crate) enum Command {
 
 #[derive(Args, Debug)]
 pub(crate) struct LoadArguments {
-    /// Whom to ask: http://HOST[:PORT][/PATH], tcp://HOST:PORT (an echo), unix:/SOCKET[:/PATH], or
-    /// :PORT[/PATH].
+    /// The server: http://HOST[:PORT][/PATH], tcp://HOST:PORT (an echo server),
+    /// unix:/SOCKET[:/PATH], or :PORT[/PATH].
     #[arg(value_name = "URL", required = true)]
     pub(crate) url: Option<String>,
 
-    /// Connections that are open at once.
+    /// Number of connections that are open at the same time.
     #[arg(short, long, default_value = "64", value_parser = parse_count, help_heading = "Load")]
     connections: u64,
-    /// Threads that drive them; half of the cores if not said.
+    /// Number of threads. [default: half of the cores]
     #[arg(short, long, help_heading = "Load")]
     threads: Option<usize>,
-    /// How long: 10s, 500ms, 2m. [default: 10s, or without an end if -n is given]
+    /// Length of the run: 10s, 500ms, 2m. [default: 10s, or unlimited with -n]
     #[arg(short, long, value_parser = parse_duration, help_heading = "Load")]
     duration: Option<Duration>,
-    /// How many requests in all: 1000, 100k, 1M.
+    /// Total number of requests: 1000, 100k, 1M.
     #[arg(short = 'n', long, value_parser = parse_count, help_heading = "Load")]
     requests: Option<u64>,
-    /// Requests on their way on one connection at once.
+    /// Number of requests in flight on each connection.
     #[arg(short, long, default_value = "1", help_heading = "Load")]
     pipeline: usize,
-    /// Requests per second over all connections, whatever the answers do. Latency then counts from
-    /// the moment a request should have been sent. Without it, each answer is followed by the next
-    /// request.
+    /// Requests per second over all connections, independent of the responses. Latency then counts
+    /// from the time at which a request was due. Without a rate, each response is followed by the
+    /// next request.
     #[arg(short, long, value_parser = parse_rate, help_heading = "Load")]
     rate: Option<f64>,
-    /// Grow from nothing to the full load in this time: the rate with -r, else the number of
-    /// connections.
+    /// Grow from zero to the full load in this time. With -r the rate grows, otherwise the number
+    /// of connections.
     #[arg(long, value_parser = parse_duration, default_value = "0s", help_heading = "Load")]
     ramp: Duration,
-    /// Ask for this long before anything counts.
+    /// Send requests for this long before anything is counted.
     #[arg(long, value_parser = parse_duration, default_value = "0s", help_heading = "Load")]
     warmup: Duration,
-    /// A new connection for every request.
+    /// Open a new connection for every request.
     #[arg(long, help_heading = "Load")]
     no_keepalive: bool,
-    /// Connections opened per second, at most.
+    /// Open at most this many connections per second.
     #[arg(long, value_parser = parse_rate, help_heading = "Load")]
     connect_rate: Option<f64>,
-    /// Give up on an answer, or on opening a connection, after this time.
+    /// Give up on a response, or on opening a connection, after this time.
     #[arg(long, value_parser = parse_duration, default_value = "10s", help_heading = "Load")]
     timeout: Duration,
-    /// So many threads that block on their sockets, one answer after the other, instead of event
-    /// loops.
-    #[arg(long, conflicts_with_all = ["threads", "rate", "ramp", "connect_rate"], help_heading = "Load")]
+    /// Use this many threads with blocking sockets, which wait for one response after the other,
+    /// instead of event loops.
+    #[arg(
+        long,
+        conflicts_with_all = ["threads", "rate", "ramp", "connect_rate"],
+        help_heading = "Load"
+    )]
     blocking_threads: Option<usize>,
 
     /// The method. [default: GET, or POST with a body]
@@ -116,92 +122,106 @@ pub(crate) struct LoadArguments {
     /// A header, as 'Name: value'. May be repeated.
     #[arg(short = 'H', long = "header", help_heading = "Request")]
     headers: Vec<String>,
-    /// What to send as the content.
+    /// The content to send.
     #[arg(short, long, conflicts_with = "body_file", help_heading = "Request")]
     body: Option<String>,
-    /// A file to send as the content.
+    /// A file with the content to send.
     #[arg(short = 'B', long, help_heading = "Request")]
     body_file: Option<PathBuf>,
-    /// A file of requests to choose from, one a line: [WEIGHT] [METHOD] PATH. Lines that begin with
-    /// # are skipped.
+    /// A file of requests to choose from, one per line: [WEIGHT] [METHOD] PATH. Lines that begin
+    /// with # are skipped.
     #[arg(long, value_name = "FILE", help_heading = "Request")]
     urls: Option<PathBuf>,
-    /// Bytes in a message to tcp://.
+    /// Number of bytes in a message to tcp://.
     #[arg(short, long, default_value = "64", value_parser = parse_count, help_heading = "Request")]
     length: u64,
 
-    /// Look at what comes back: that it is what was sent (echo), or that status, or status and
-    /// content (body), are those of the first answer. [default: echo for tcp://, else body]
-    #[arg(long, num_args = 0..=1, default_missing_value = "", require_equals = true, help_heading = "Checks")]
+    /// Check each response: that it equals the request (echo), or that the status, or status and
+    /// content (body), equal those of the first response. [default: echo for tcp://, otherwise
+    /// body]
+    #[arg(
+        long,
+        num_args = 0..=1,
+        default_missing_value = "",
+        require_equals = true,
+        help_heading = "Checks"
+    )]
     verify: Option<String>,
-    /// Statuses that are no error: 2xx, 200,304.
+    /// Statuses that are not errors: 2xx, 200,304.
     #[arg(long, value_parser = Statuses::parse, help_heading = "Checks")]
     expect: Option<Statuses>,
-    /// Stop, and exit with 1, when there are more errors than this.
+    /// Stop, and exit with 1, if there are more errors than this.
     #[arg(long, value_parser = parse_count, help_heading = "Checks")]
     max_errors: Option<u64>,
-    /// The server's process: its CPU time per request is reported beside ours.
+    /// The process of the server. The report then also has its CPU time per request.
     #[arg(long, value_name = "PID", help_heading = "Checks")]
     server_pid: Option<u32>,
 
-    /// The form of the report.
+    /// The format of the report.
     #[arg(long, value_enum, default_value = "text", help_heading = "Report")]
     pub(crate) format: Format,
-    /// Keep the run in this file.
+    /// Save the run in this file.
     #[arg(long, value_name = "FILE", help_heading = "Report")]
     pub(crate) save: Option<PathBuf>,
-    /// Compare with a run that was kept, and exit with 1 if this one is worse.
+    /// Compare with a saved run, and exit with 1 if this one is worse.
     #[arg(long, value_name = "FILE", help_heading = "Report")]
     pub(crate) compare: Option<PathBuf>,
-    /// How much worse a figure may be before it counts.
-    #[arg(long, value_parser = parse_share, default_value = "5%", requires = "compare", help_heading = "Report")]
+    /// How much worse a figure may become.
+    #[arg(
+        long,
+        value_parser = parse_share,
+        default_value = "5%",
+        requires = "compare",
+        help_heading = "Report"
+    )]
     pub(crate) threshold: f64,
-    /// Write a page with curves into this file.
+    /// Write a page with charts into this file.
     #[arg(long, value_name = "FILE", help_heading = "Report")]
     pub(crate) html: Option<PathBuf>,
-    /// Say nothing while it runs.
+    /// Show no progress.
     #[arg(short, long, help_heading = "Report")]
     pub(crate) quiet: bool,
 }
 
-/// What a report looks like.
+/// The format of a report.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Format {
     /// For people.
     Text,
-    /// In the lines of wrk.
+    /// Like the output of wrk.
     Wrk,
-    /// In the lines of ab.
+    /// Like the output of ab.
     Ab,
-    /// In the lines of echo servers' clients, such as May's.
+    /// Like the output of clients for echo servers, such as May's.
     Echo,
-    /// Everything, as --save keeps it.
+    /// All figures, as --save writes them.
     Json,
     /// A line of names and a line of values.
     Csv,
 }
 
 impl LoadArguments {
-    /// Answers every question, or says what is wrong with what was typed.
+    /// Returns the plan, with all defaults filled in, or what is wrong with the arguments.
     pub(crate) fn plan(&self) -> Result<Plan, String> {
         let url = self.url.as_deref().unwrap_or_default();
         let target = Target::parse(url)?;
-        let protocol = match target.speech {
-            Speech::Http => Protocol::Http,
-            Speech::Tcp => Protocol::Echo,
+        let protocol = match target.scheme {
+            Scheme::Http => Protocol::Http,
+            Scheme::Tcp => Protocol::Echo,
         };
         let depth = bounded("--pipeline", self.pipeline, 1, 4096)?;
         let connections = usize::try_from(self.connections).unwrap_or(usize::MAX);
         let connections = bounded("--connections", connections, 1, 1_000_000)?;
         if self.no_keepalive && depth > 1 {
-            return Err("--no-keepalive has one request on each connection: leave out --pipeline"
-                .to_owned());
+            return Err(
+                "--no-keepalive allows one request per connection: leave out --pipeline".to_owned()
+            );
         }
         if self.timeout.is_zero() {
-            return Err("--timeout must be longer than nothing".to_owned());
+            return Err("--timeout must be longer than zero".to_owned());
         }
         if self.requests == Some(0) || self.duration.is_some_and(|duration| duration.is_zero()) {
-            return Err("there is nothing to do: -n and -d must be more than nothing".to_owned());
+            return Err("there is nothing to do: -n and -d must be greater than zero".to_owned());
         }
         let requests = match protocol {
             Protocol::Http => self.http_requests(&target, depth)?,
@@ -246,7 +266,7 @@ impl LoadArguments {
         let headers = self.headers()?;
         let content = self.content()?;
         let method = match &self.method {
-            Some(name) => method(name)?,
+            Some(name) => parse_method(name)?,
             None if content.is_empty() => Method::GET,
             None => Method::POST,
         };
@@ -273,7 +293,7 @@ impl LoadArguments {
             }
         }
         if weighted.is_empty() {
-            return Err(format!("{} has no request in it", file.display()));
+            return Err(format!("{} contains no request", file.display()));
         }
         Requests::new(weighted)
     }
@@ -281,7 +301,11 @@ impl LoadArguments {
     fn echo_requests(&self, depth: usize) -> Result<Requests, String> {
         let is_http = self.method.is_some() || !self.headers.is_empty() || self.urls.is_some();
         if is_http || self.expect.is_some() || self.body.is_some() || self.body_file.is_some() {
-            return Err("tcp:// sends messages of -l bytes: methods, headers, bodies, --urls and --expect are for http://".to_owned());
+            return Err(
+                "tcp:// sends messages of -l bytes: methods, headers, bodies, --urls and --expect \
+                        are for http://"
+                    .to_owned(),
+            );
         }
         let length = usize::try_from(self.length).unwrap_or(usize::MAX);
         let length = bounded("--length", length, 1, 64 * 1024 * 1024)?;
@@ -293,10 +317,10 @@ impl LoadArguments {
         for header in &self.headers {
             let (name, value) = header
                 .split_once(':')
-                .ok_or_else(|| format!("{header:?} is no header; write 'Name: value'"))?;
+                .ok_or_else(|| format!("{header:?} is not a header; write 'Name: value'"))?;
             headers
                 .append(name.trim(), value.trim())
-                .map_err(|error| format!("{header:?} is no header: {error}"))?;
+                .map_err(|error| format!("{header:?} is not a valid header: {error}"))?;
         }
         Ok(headers)
     }
@@ -309,7 +333,7 @@ impl LoadArguments {
         }
     }
 
-    /// `-H 'Connection: close'` is what `--no-keepalive` says.
+    /// Returns whether `-H 'Connection: close'` is given, which means the same as `--no-keepalive`.
     fn asks_to_close(&self) -> bool {
         let says_close = |header: &String| {
             header.split_once(':').is_some_and(|(name, value)| {
@@ -326,55 +350,10 @@ impl LoadArguments {
             ("" | "echo", Protocol::Echo) | ("echo", Protocol::Http) => Ok(Some(Verify::Echo)),
             ("" | "body", Protocol::Http) => Ok(Some(Verify::Body)),
             ("status", Protocol::Http) => Ok(Some(Verify::Status)),
-            _ => Err(format!(
-                "--verify={what} is none of echo, status and body (tcp:// has only echo)"
-            )),
+            _ => {
+                Err(format!("--verify={what} must be echo, status or body (tcp:// has only echo)"))
+            }
         }
-    }
-}
-
-/// A line of a file of requests.
-struct UrlLine {
-    weight: u64,
-    method: Option<Method>,
-    path: String,
-}
-
-impl UrlLine {
-    fn parse(line: &str, number: usize) -> Result<Option<Self>, String> {
-        let line = line.trim();
-        if line.is_empty() || line.starts_with('#') {
-            return Ok(None);
-        }
-        let mut words: Vec<_> = line.split_whitespace().collect();
-        let path = words.pop().unwrap_or_default();
-        let weight = words.first().and_then(|word| word.parse().ok());
-        if weight.is_some() {
-            words.remove(0);
-        }
-        let method = words
-            .pop()
-            .map(method)
-            .transpose()
-            .map_err(|error| format!("line {number}: {error}"))?;
-        let path = match path.strip_prefix("http://") {
-            Some(_) => Target::parse(path).map_err(|error| format!("line {number}: {error}"))?.path,
-            None => path.to_owned(),
-        };
-        if !words.is_empty() || !path.starts_with('/') {
-            return Err(format!("line {number} is {line:?}; write [WEIGHT] [METHOD] /PATH"));
-        }
-        Ok(Some(Self { weight: weight.unwrap_or(1), method, path }))
-    }
-}
-
-fn method(name: &str) -> Result<Method, String> {
-    match Method::from_bytes(name.as_bytes()) {
-        Ok(Method::CONNECT) => {
-            Err("CONNECT opens a tunnel, and is no request to repeat".to_owned())
-        }
-        Ok(method) => Ok(method),
-        Err(_) => Err(format!("{name:?} is no method")),
     }
 }
 
@@ -382,7 +361,7 @@ fn bounded(name: &str, value: usize, least: usize, most: usize) -> Result<usize,
     if (least..=most).contains(&value) {
         Ok(value)
     } else {
-        Err(format!("{name} is {value}, and must be {least} to {most}"))
+        Err(format!("{name} is {value}, but must be from {least} to {most}"))
     }
 }
 
@@ -390,7 +369,7 @@ fn cannot_read(file: &Path, error: &std::io::Error) -> String {
     format!("cannot read {}: {error}", file.display())
 }
 
-/// The plan of a command line, for tests.
+/// Returns the plan of a command line, for tests.
 #[cfg(test)]
 pub(crate) fn plan(arguments: &str) -> Result<Plan, String> {
     let words = std::iter::once("gust").chain(arguments.split_whitespace());
@@ -408,13 +387,13 @@ mod tests {
     }
 
     #[test]
-    fn the_command_line_is_consistent() {
+    fn the_definition_of_the_command_line_is_consistent() {
         use clap::CommandFactory;
         Arguments::command().debug_assert();
     }
 
     #[test]
-    fn much_has_a_default() {
+    fn most_arguments_have_a_default() {
         let plan = plan(":8080").unwrap();
         assert_eq!((plan.connections, plan.depth, plan.keep_alive), (64, 1, true));
         assert_eq!(plan.end, End { after: Some(Duration::from_secs(10)), requests: None });
@@ -433,7 +412,7 @@ mod tests {
     }
 
     #[test]
-    fn requests_can_be_anything() {
+    fn a_request_has_the_given_method_headers_and_content() {
         let bytes = |arguments| plan(arguments).unwrap().requests.template(0).bytes.clone();
         let text = |arguments| String::from_utf8(bytes(arguments)).unwrap();
         assert_eq!(
@@ -445,24 +424,24 @@ mod tests {
     }
 
     #[test]
-    fn what_makes_no_sense_is_refused() {
+    fn invalid_arguments_are_refused() {
         refused("", "required");
-        refused("nonsense", "is no URL");
+        refused("nonsense", "is not a URL");
         refused(":1 -c 0", "--connections is 0");
         refused(":1 -p 0", "--pipeline is 0");
         refused(":1 -n 0", "nothing to do");
         refused(":1 -d 0s", "nothing to do");
-        refused(":1 -d soon", "is no duration");
-        refused(":1 -r 0", "is no rate");
+        refused(":1 -d soon", "is not a duration");
+        refused(":1 -r 0", "is not a rate");
         refused(":1 -p 2 --no-keepalive", "leave out --pipeline");
-        refused(":1 -H nonsense", "is no header");
-        refused(":1 -H a@b:c", "is no header");
+        refused(":1 -H nonsense", "is not a header");
+        refused(":1 -H a@b:c", "is not a valid header");
         refused(":1 -X CONNECT", "tunnel");
-        refused(":1 -X a@b", "is no method");
+        refused(":1 -X a@b", "is not a method");
         refused(":1 -B /does/not/exist", "cannot read /does/not/exist");
         refused(":1 --urls /does/not/exist", "cannot read /does/not/exist");
-        refused(":1 --expect fine", "is no list of statuses");
-        refused(":1 --verify=taste", "none of echo, status and body");
+        refused(":1 --expect fine", "is not a list of statuses");
+        refused(":1 --verify=taste", "must be echo, status or body");
         refused(":1 --threshold 5%", "--compare");
         refused(":1 --blocking-threads 4 -r 100", "cannot be used with");
         refused("tcp://:1 -X POST", "are for http://");
@@ -471,7 +450,7 @@ mod tests {
     }
 
     #[test]
-    fn verify_depends_on_what_is_spoken() {
+    fn the_choices_of_verify_depend_on_the_protocol() {
         assert_eq!(plan(":1 --verify").unwrap().verify, Some(Verify::Body));
         assert_eq!(plan(":1 --verify=status").unwrap().verify, Some(Verify::Status));
         assert_eq!(plan("tcp://:1 --verify").unwrap().verify, Some(Verify::Echo));
@@ -479,26 +458,10 @@ mod tests {
     }
 
     #[test]
-    fn a_header_can_ask_to_close() {
+    fn a_connection_close_header_turns_keep_alive_off() {
         let words = ["gust", ":1", "-H", "Connection: close"];
         let plan = Arguments::try_parse_from(words).unwrap().load.plan().unwrap();
         assert!(!plan.keep_alive);
         assert!(plan.requests.template(0).bytes.ends_with(b"\r\nconnection: close\r\n\r\n"));
-    }
-
-    #[test]
-    fn lines_of_requests_have_three_parts() {
-        let of = |line| {
-            UrlLine::parse(line, 7)
-                .map(|line| line.map(|line| (line.weight, line.method, line.path)))
-        };
-        assert_eq!(of("/a?b"), Ok(Some((1, None, "/a?b".to_owned()))));
-        assert_eq!(of(" 3 /a"), Ok(Some((3, None, "/a".to_owned()))));
-        assert_eq!(of("3 POST http://h/a"), Ok(Some((3, Some(Method::POST), "/a".to_owned()))));
-        assert_eq!(of("DELETE /a"), Ok(Some((1, Some(Method::DELETE), "/a".to_owned()))));
-        assert_eq!(of("# a comment"), Ok(None));
-        assert!(of("3 4 5 /a").unwrap_err().contains("line 7"));
-        assert!(of("a").unwrap_err().contains("[WEIGHT] [METHOD] /PATH"));
-        assert!(of("GE@T /a").unwrap_err().contains("is no method"));
     }
 }

@@ -1,5 +1,5 @@
-//! Clients that block: each thread writes to each of its sockets, then waits for each of the
-//! answers.
+//! A client with blocking sockets: each thread writes to each of its sockets, then waits for each
+//! response.
 
 use std::io::{self, Read, Write};
 use std::net::TcpStream;
@@ -17,19 +17,19 @@ use crate::tally::{ErrorKind, Tally};
 use crate::target::Address;
 use crate::units::{Nanos, SECOND, nanos};
 
-/// Longest that a read blocks before the clock is looked at.
+/// Longest time that a read blocks before the clock is read.
 const READ_TIMEOUT: Duration = Duration::from_millis(20);
 
 const INPUT_BYTES: usize = 32 * 1024;
 
-/// Runs one thread's share of a plan to its end.
+/// Runs the share of one thread in a plan until the end of the run.
 pub(crate) fn run(plan: &Plan, shared: &Shared, index: usize, outbox: Outbox) -> Finished {
     let counts_from = nanos(plan.warmup);
     let count = (index..plan.connections).step_by(plan.threads).count();
     let mut client = Client {
         plan,
         shared,
-        places: (0..count).map(|_| Place::new(plan)).collect(),
+        slots: (0..count).map(|_| Slot::new(plan)).collect(),
         budget: Budget::new(plan),
         position: index * 7919,
         scratch: Scratch::new(INPUT_BYTES),
@@ -46,7 +46,7 @@ pub(crate) fn run(plan: &Plan, shared: &Shared, index: usize, outbox: Outbox) ->
 struct Client<'a> {
     plan: &'a Plan,
     shared: &'a Shared,
-    places: Vec<Place>,
+    slots: Vec<Slot>,
     budget: Budget,
     position: usize,
     scratch: Scratch,
@@ -54,20 +54,20 @@ struct Client<'a> {
     outbox: Outbox,
     cpu: ThreadTime,
     end: Nanos,
-    /// When a connection was last open.
+    /// The time at which a connection was last opened.
     progress: Nanos,
 }
 
-struct Place {
+struct Slot {
     stream: Option<Box<dyn Socket>>,
     exchange: Exchange,
     opened: u64,
     retry: Retry,
-    /// It is not opened again before this moment.
+    /// The connection is not opened again before this time.
     opens_at: Nanos,
 }
 
-impl Place {
+impl Slot {
     fn new(plan: &Plan) -> Self {
         let exchange = Exchange::new(plan);
         Self { stream: None, exchange, opened: 0, retry: Retry::default(), opens_at: 0 }
@@ -83,17 +83,17 @@ impl Client<'_> {
     fn drive(&mut self) {
         loop {
             let mut is_idle = true;
-            for place in 0..self.places.len() {
-                is_idle &= !self.ask(place);
+            for slot in 0..self.slots.len() {
+                is_idle &= !self.send_requests(slot);
             }
-            for place in 0..self.places.len() {
-                self.await_answers(place);
+            for slot in 0..self.slots.len() {
+                self.await_responses(slot);
                 if self.is_over() {
                     return;
                 }
             }
             if is_idle {
-                if self.budget.is_used_up(self.shared) || self.is_gone() {
+                if self.budget.is_used_up(self.shared) || self.server_is_gone() {
                     return;
                 }
                 std::thread::sleep(READ_TIMEOUT);
@@ -104,24 +104,24 @@ impl Client<'_> {
         }
     }
 
-    /// Writes as many requests as may be on their way. Returns whether any is.
-    fn ask(&mut self, place: usize) -> bool {
-        if self.budget.is_used_up(self.shared) || !self.is_connected(place) {
+    /// Writes requests until the pipeline is full. Returns whether any is in flight.
+    fn send_requests(&mut self, slot: usize) -> bool {
+        if self.budget.is_used_up(self.shared) || !self.is_connected(slot) {
             return false;
         }
         let now = self.shared.clock.now();
-        let Self { plan, places, budget, scratch, tally, .. } = self;
-        let Place { stream, exchange, .. } = &mut places[place];
-        while exchange.on_their_way() < plan.depth && budget.take(self.shared) {
+        let Self { plan, slots, budget, scratch, tally, .. } = self;
+        let Slot { stream, exchange, .. } = &mut slots[slot];
+        while exchange.in_flight() < plan.depth && budget.take(self.shared) {
             self.position += 1;
             exchange.begin(plan.requests.at(self.position), now, now, tally);
         }
         let Some(stream) = stream else { return false };
         while exchange.has_unsent() {
-            match stream.write(exchange.to_write(plan, &mut scratch.gathered)) {
+            match stream.write(exchange.unsent_bytes(plan, &mut scratch.gathered)) {
                 Ok(written) => {
                     tally.slice.bytes_sent += written as u64;
-                    exchange.wrote(plan, written);
+                    exchange.note_written(plan, written);
                 }
                 Err(error) => {
                     let kind = match error.kind() {
@@ -135,18 +135,18 @@ impl Client<'_> {
                         }
                         _ => ErrorKind::Reset,
                     };
-                    self.failed(place, kind);
+                    self.on_error(slot, kind);
                     return true;
                 }
             }
         }
-        self.places[place].exchange.on_their_way() > 0
+        self.slots[slot].exchange.in_flight() > 0
     }
 
-    fn await_answers(&mut self, place: usize) {
-        while self.places[place].exchange.on_their_way() > 0 && !self.is_over() {
-            let Self { plan, places, scratch, tally, shared, .. } = self;
-            let Place { stream, exchange, .. } = &mut places[place];
+    fn await_responses(&mut self, slot: usize) {
+        while self.slots[slot].exchange.in_flight() > 0 && !self.is_over() {
+            let Self { plan, slots, scratch, tally, shared, .. } = self;
+            let Slot { stream, exchange, .. } = &mut slots[slot];
             let Some(stream) = stream else { return };
             let kept = exchange.restore(&mut scratch.input);
             let read = stream.read(&mut scratch.input[kept..]);
@@ -176,31 +176,32 @@ impl Client<'_> {
             };
             match result {
                 Ok(Flow::Open) => {}
-                Ok(Flow::Closing) => self.ended(place),
-                Err(kind) => self.failed(place, kind),
+                Ok(Flow::Closing) => self.on_closed(slot),
+                Err(kind) => self.on_error(slot, kind),
             }
         }
-        if !self.plan.keep_alive && self.places[place].stream.is_some() {
-            self.ended(place);
+        if !self.plan.keep_alive && self.slots[slot].stream.is_some() {
+            self.on_closed(slot);
         }
     }
 
-    /// The server is gone for good, and only a number of requests would end this.
-    fn is_gone(&self) -> bool {
+    /// Returns whether to give up a run without a duration, because the server can no longer be
+    /// reached.
+    fn server_is_gone(&self) -> bool {
         let now = self.shared.clock.now();
         self.plan.end.after.is_none()
             && now.saturating_sub(self.progress) > nanos(self.plan.timeout) + SECOND
     }
 
-    fn is_connected(&mut self, place: usize) -> bool {
-        if self.places[place].stream.is_some() {
+    fn is_connected(&mut self, slot: usize) -> bool {
+        if self.slots[slot].stream.is_some() {
             return true;
         }
         let begun = self.shared.clock.now();
-        if begun < self.places[place].opens_at {
+        if begun < self.slots[slot].opens_at {
             return false;
         }
-        // A connect cannot be interrupted, and the end of the run does not wait for it.
+        // A connect cannot be interrupted, so its timeout is at most the rest of the run.
         let left =
             Duration::from_nanos(self.end.saturating_sub(begun)).max(Duration::from_millis(1));
         match connect(self.plan, self.plan.timeout.min(left)) {
@@ -210,10 +211,10 @@ impl Client<'_> {
                 if begun >= self.tally.counts_from {
                     self.tally.slice.connect.record(self.shared.clock.now() - begun);
                 }
-                let place = &mut self.places[place];
-                place.stream = Some(stream);
-                place.opened += 1;
-                place.retry.opened(place.exchange.answered);
+                let slot = &mut self.slots[slot];
+                slot.stream = Some(stream);
+                slot.opened += 1;
+                slot.retry.opened(slot.exchange.answered);
                 true
             }
             Err(error) => {
@@ -224,22 +225,22 @@ impl Client<'_> {
         }
     }
 
-    fn ended(&mut self, place: usize) {
-        let lost = self.close(place);
+    fn on_closed(&mut self, slot: usize) {
+        let lost = self.close(slot);
         self.tally.error(ErrorKind::ClosedEarly, lost);
     }
 
-    fn failed(&mut self, place: usize, kind: ErrorKind) {
-        let lost = self.close(place);
+    fn on_error(&mut self, slot: usize, kind: ErrorKind) {
+        let lost = self.close(slot);
         self.tally.error(kind, lost.max(1));
     }
 
-    fn close(&mut self, place: usize) -> u64 {
+    fn close(&mut self, slot: usize) -> u64 {
         let now = self.shared.clock.now();
-        let place = &mut self.places[place];
-        place.stream = None;
-        place.opens_at = now + place.retry.pause_after_close(place.exchange.answered);
-        place.exchange.restart(&self.tally)
+        let slot = &mut self.slots[slot];
+        slot.stream = None;
+        slot.opens_at = now + slot.retry.pause_after_close(slot.exchange.answered);
+        slot.exchange.restart(&self.tally)
     }
 
     fn is_over(&mut self) -> bool {
@@ -260,10 +261,10 @@ impl Client<'_> {
         let now = self.shared.clock.now().min(self.end);
         self.outbox.deliver(&mut self.tally, now);
         let counts_from = self.tally.counts_from;
-        let exchanges = || self.places.iter().map(|place| &place.exchange);
+        let exchanges = || self.slots.iter().map(|slot| &slot.exchange);
         Finished {
             served: exchanges().map(|exchange| exchange.served).collect(),
-            opened: self.places.iter().map(|place| place.opened).collect(),
+            opened: self.slots.iter().map(|slot| slot.opened).collect(),
             unanswered: exchanges().map(|exchange| exchange.unanswered(counts_from)).sum(),
             never_sent: 0,
             longest_wait: longest_wait(

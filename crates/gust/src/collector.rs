@@ -1,5 +1,4 @@
-//! Puts the slices of all threads together: the sum, the course over time, and what is going on
-//! right now.
+//! Merges the slices of all threads: the total, the timeline, and the current figures.
 
 use std::collections::BTreeMap;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender};
@@ -11,54 +10,53 @@ use crate::histogram::Histogram;
 use crate::outbox::Delivery;
 use crate::tally::Slice;
 
-/// Most moments that a course has: more would not be seen.
-const MOMENTS_MAX: usize = 600;
+/// Most intervals in a timeline. A chart could not show more.
+const INTERVALS_MAX: usize = 600;
 
-/// Longest course before it is halved: nothing was delivered for so many moments.
-const GAP_MAX: usize = MOMENTS_MAX * 64;
+/// Most intervals that a gap without deliveries may add before the timeline is merged.
+const GAP_MAX: usize = INTERVALS_MAX * 64;
 
-/// Something that wants to be told how it goes.
-pub(crate) trait Watch {
-    /// Called some ten times a second, with what was collected since the last time.
-    fn look(&mut self, live: &Live);
+/// An observer of a run in progress.
+pub(crate) trait Observer {
+    /// Called about ten times per second, with the figures since the last call.
+    fn update(&mut self, live: &Live);
 }
 
-/// What happened lately.
+/// The current figures of a run.
 #[derive(Debug)]
 pub(crate) struct Live {
     pub(crate) is_warm_up: bool,
     pub(crate) responses: u64,
     pub(crate) errors: u64,
     pub(crate) latency: Histogram,
-    /// From the beginning.
+    /// Since the end of the warm-up.
     pub(crate) responses_total: u64,
     pub(crate) errors_total: u64,
 }
 
-/// What all slices come down to.
+/// The result of merging all slices.
 #[derive(Debug)]
 pub(crate) struct Collected {
     pub(crate) total: Slice,
-    pub(crate) course: Vec<Moment>,
-    /// How long one of its moments is, in ticks.
-    pub(crate) ticks_per_moment: u64,
+    pub(crate) timeline: Vec<Interval>,
+    /// The length of one interval of the timeline, in ticks.
+    pub(crate) ticks_per_interval: u64,
 }
 
 pub(crate) struct Collector {
     returns: Vec<Sender<Box<Slice>>>,
     collected: Collected,
-    /// Moments to which a thread may still add, by their first tick.
+    /// Intervals to which a thread may still add, by their number.
     open: BTreeMap<u64, Slice>,
-    /// Slices of moments that are closed: each is most of a megabyte, and there will be another
-    /// moment.
+    /// Slices of closed intervals, kept for reuse. Each has nearly a megabyte.
     spare: Vec<Slice>,
-    /// The tick that each thread has reached.
+    /// The interval that each thread has reached.
     reached: Vec<u64>,
     live: Live,
 }
 
 impl Collector {
-    pub(crate) fn new(returns: Vec<Sender<Box<Slice>>>, ticks_per_moment: u64) -> Self {
+    pub(crate) fn new(returns: Vec<Sender<Box<Slice>>>, ticks_per_interval: u64) -> Self {
         let live = Live {
             is_warm_up: true,
             responses: 0,
@@ -70,15 +68,19 @@ impl Collector {
         Self {
             reached: vec![0; returns.len()],
             returns,
-            collected: Collected { total: Slice::new(), course: Vec::new(), ticks_per_moment },
+            collected: Collected { total: Slice::new(), timeline: Vec::new(), ticks_per_interval },
             open: BTreeMap::new(),
             spare: Vec::new(),
             live,
         }
     }
 
-    /// Collects until every thread has hung up.
-    pub(crate) fn run(mut self, slices: &Receiver<Delivery>, watch: &mut dyn Watch) -> Collected {
+    /// Collects until every thread has dropped its sender.
+    pub(crate) fn run(
+        mut self,
+        slices: &Receiver<Delivery>,
+        observer: &mut dyn Observer,
+    ) -> Collected {
         loop {
             match slices.recv_timeout(Duration::from_millis(100)) {
                 Ok(delivery) => {
@@ -88,7 +90,7 @@ impl Collector {
                 Err(RecvTimeoutError::Timeout) => {}
                 Err(RecvTimeoutError::Disconnected) => break,
             }
-            watch.look(&self.live);
+            observer.update(&self.live);
             self.live.responses = 0;
             self.live.errors = 0;
             self.live.latency.clear();
@@ -109,31 +111,31 @@ impl Collector {
             self.collected.total.merge(&slice);
             let fresh = || self.spare.pop().unwrap_or_else(Slice::new);
             self.open
-                .entry(tick / self.collected.ticks_per_moment)
+                .entry(tick / self.collected.ticks_per_interval)
                 .or_insert_with(fresh)
                 .merge(&slice);
-            self.reached[thread] = tick / self.collected.ticks_per_moment;
+            self.reached[thread] = tick / self.collected.ticks_per_interval;
             self.close_before(self.reached.iter().copied().min().unwrap_or(0));
         }
         slice.clear();
-        // The thread may have ended meanwhile.
+        // This fails if the thread has ended.
         let _ = self.returns[thread].send(slice);
     }
 
-    /// Nothing can be added to these moments any more. Those in which nothing was delivered are
-    /// empty ones.
+    /// Closes the intervals before `end`, to which nothing can be added any more. Intervals without
+    /// deliveries are empty.
     fn close_before(&mut self, end: u64) {
         while self.open.first_key_value().is_some_and(|(&at, _)| at < end) {
             let Some((at, mut slice)) = self.open.pop_first() else { return };
             let index = usize::try_from(at).unwrap_or(usize::MAX);
-            // Whoever was suspended for an hour has no course that could be drawn.
+            // A run that was suspended for an hour has no timeline that a chart could show.
             if index >= GAP_MAX {
                 continue;
             }
-            while self.collected.course.len() < index {
-                self.collected.course.push(Moment::default());
+            while self.collected.timeline.len() < index {
+                self.collected.timeline.push(Interval::default());
             }
-            self.collected.course.push(Moment {
+            self.collected.timeline.push(Interval {
                 responses: slice.responses,
                 errors: slice.errors.total(),
                 p50: slice.latency.percentile(50.0),
@@ -143,18 +145,21 @@ impl Collector {
             slice.clear();
             self.spare.push(slice);
         }
-        while self.collected.course.len() >= MOMENTS_MAX && self.collected.course.len() % 2 == 0 {
-            self.halve();
+        while self.collected.timeline.len() >= INTERVALS_MAX
+            && self.collected.timeline.len() % 2 == 0
+        {
+            self.merge_pairs();
         }
     }
 
-    /// Half as many moments, each twice as long, so that memory does not grow with time. Of two
-    /// percentiles the larger one is kept.
-    fn halve(&mut self) {
-        let pairs = self.collected.course.chunks(2);
-        self.collected.course =
-            pairs.map(|pair| pair.iter().copied().fold(Moment::default(), Moment::with)).collect();
-        self.collected.ticks_per_moment *= 2;
+    /// Merges pairs of intervals into intervals of twice the length, so that memory does not grow
+    /// with time. The larger of two percentiles is kept.
+    fn merge_pairs(&mut self) {
+        let pairs = self.collected.timeline.chunks(2);
+        self.collected.timeline = pairs
+            .map(|pair| pair.iter().copied().fold(Interval::default(), Interval::with))
+            .collect();
+        self.collected.ticks_per_interval *= 2;
         self.reached.iter_mut().for_each(|reached| *reached /= 2);
         for (at, slice) in std::mem::take(&mut self.open) {
             self.open.entry(at / 2).or_insert_with(Slice::new).merge(&slice);
@@ -162,9 +167,9 @@ impl Collector {
     }
 }
 
-/// A piece of time. Latencies in nanoseconds.
+/// The figures of one interval of time. Latencies are in nanoseconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub(crate) struct Moment {
+pub(crate) struct Interval {
     pub(crate) responses: u64,
     pub(crate) errors: u64,
     pub(crate) p50: u64,
@@ -172,8 +177,8 @@ pub(crate) struct Moment {
     pub(crate) max: u64,
 }
 
-impl Moment {
-    /// Both as one.
+impl Interval {
+    /// Returns both intervals merged.
     pub(crate) fn with(self, other: Self) -> Self {
         Self {
             responses: self.responses + other.responses,
@@ -193,17 +198,17 @@ mod tests {
     use super::*;
     use crate::tally::ErrorKind;
 
-    struct Nobody;
+    struct NoObserver;
 
-    impl Watch for Nobody {
-        fn look(&mut self, _: &Live) {}
+    impl Observer for NoObserver {
+        fn update(&mut self, _: &Live) {}
     }
 
-    /// Each delivery is a thread, a tick and a number of responses. If that is a multiple of 8, it
-    /// is recorded as a latency too. Not always, because adding latencies up is most of the work.
-    fn collect(ticks_per_moment: u64, deliveries: &[(usize, Option<u64>, u64)]) -> Collected {
-        // Slices are large, so few are on their way at once, and those that come back are used
-        // again.
+    /// Collects deliveries, each with a thread, a tick and a number of responses. A number that is
+    /// a multiple of 8 is also recorded as a latency. Others are not, because merging latencies is
+    /// most of the work.
+    fn collect(ticks_per_interval: u64, deliveries: &[(usize, Option<u64>, u64)]) -> Collected {
+        // Slices are large, so the channel is short and returned slices are reused.
         let (sender, receiver) = mpsc::sync_channel(1);
         let (back, returned) = mpsc::channel();
         thread::scope(|scope| {
@@ -218,11 +223,11 @@ mod tests {
                     sender.send(Delivery { thread, tick, slice }).unwrap();
                 }
             });
-            Collector::new(vec![back; 2], ticks_per_moment).run(&receiver, &mut Nobody)
+            Collector::new(vec![back; 2], ticks_per_interval).run(&receiver, &mut NoObserver)
         })
     }
 
-    /// What was seen of a run while it went on.
+    /// What an observer has seen of a run in progress.
     #[derive(Default)]
     struct Seen {
         lately: Vec<(u64, u64, u64)>,
@@ -230,8 +235,8 @@ mod tests {
         was_warm_up: bool,
     }
 
-    impl Watch for Seen {
-        fn look(&mut self, live: &Live) {
+    impl Observer for Seen {
+        fn update(&mut self, live: &Live) {
             self.lately.push((live.responses, live.errors, live.latency.count()));
             self.in_all = (live.responses_total, live.errors_total);
             self.was_warm_up = live.is_warm_up;
@@ -239,7 +244,7 @@ mod tests {
     }
 
     #[test]
-    fn who_watches_is_told_what_came_since_the_last_time_and_what_counts_in_all() {
+    fn an_observer_gets_the_figures_since_the_last_update_and_the_totals() {
         let (sender, receiver) = mpsc::channel();
         for (tick, responses) in [(None, 8), (None, 16), (Some(0), 24), (Some(1), 40)] {
             let mut slice = Box::new(Slice::new());
@@ -251,14 +256,14 @@ mod tests {
         drop(sender);
         let mut seen = Seen::default();
         let collected = Collector::new(vec![mpsc::channel().0], 1).run(&receiver, &mut seen);
-        // All were there at the first look, and nothing came after it.
+        // All slices were there at the first update, and none came later.
         assert_eq!(seen.lately, [(88, 12, 4)]);
         assert_eq!((seen.in_all, seen.was_warm_up), ((64, 6), false));
-        assert_eq!((collected.total.responses, collected.course.len()), (64, 2));
+        assert_eq!((collected.total.responses, collected.timeline.len()), (64, 2));
     }
 
     #[test]
-    fn threads_add_up_at_each_moment() {
+    fn the_slices_of_all_threads_add_up_in_each_interval() {
         let collected = collect(
             2,
             &[
@@ -270,16 +275,16 @@ mod tests {
                 (1, Some(5), 16),
             ],
         );
-        let responses: Vec<_> = collected.course.iter().map(|moment| moment.responses).collect();
+        let responses: Vec<_> =
+            collected.timeline.iter().map(|interval| interval.responses).collect();
         assert_eq!(responses, [11, 4, 16]);
         assert_eq!((collected.total.responses, collected.total.errors.timeout), (31, 5));
-        assert_eq!(collected.course[0].max, 8);
+        assert_eq!(collected.timeline[0].max, 8);
     }
 
     #[test]
-    fn a_course_of_more_than_600_moments_keeps_each_in_its_place() {
-        // One thread is two ticks behind the other: what is open when the course is halved stays
-        // right.
+    fn a_timeline_of_more_than_600_intervals_keeps_their_order() {
+        // One thread is two ticks behind the other, so intervals are open when pairs are merged.
         let ticks: i64 = 1300;
         let deliveries: Vec<_> = (0..ticks + 2)
             .flat_map(|tick| [(0, tick), (1, tick - 2)])
@@ -287,50 +292,57 @@ mod tests {
             .map(|(thread, tick)| (thread, u64::try_from(tick).ok(), tick.unsigned_abs()))
             .collect();
         let collected = collect(1, &deliveries);
-        assert_eq!((collected.ticks_per_moment, collected.course.len()), (4, 325));
-        for (index, moment) in (0..).zip(&collected.course) {
+        assert_eq!((collected.ticks_per_interval, collected.timeline.len()), (4, 325));
+        for (index, interval) in (0..).zip(&collected.timeline) {
             // The ticks 4i to 4i + 3, each with its number from both threads.
             let longest = if index % 2 == 0 { 4 * index } else { 0 };
             let expected = (2 * (16 * index + 6), 8, longest);
-            assert_eq!((moment.responses, moment.errors, moment.max), expected, "moment {index}");
+            assert_eq!(
+                (interval.responses, interval.errors, interval.max),
+                expected,
+                "interval {index}"
+            );
         }
     }
 
     #[test]
-    fn a_course_has_600_moments_before_it_is_halved() {
+    fn a_timeline_has_600_intervals_before_pairs_are_merged() {
         let of = |ticks: u64| {
             let deliveries: Vec<_> =
                 (0..ticks).flat_map(|tick| [(0, Some(tick), 1), (1, Some(tick), 1)]).collect();
             let collected = collect(1, &deliveries);
-            (collected.course.len(), collected.ticks_per_moment)
+            (collected.timeline.len(), collected.ticks_per_interval)
         };
         assert_eq!([599, 600, 601].map(of), [(599, 1), (300, 2), (301, 2)]);
     }
 
-    /// Nothing is delivered of the last moment before the course is halved, so that it grows by two
-    /// at once.
+    /// Nothing is delivered for the last interval before the merge, so the timeline grows by two at
+    /// once.
     #[test]
-    fn a_course_is_halved_when_its_moments_are_pairs() {
+    fn pairs_are_merged_only_if_the_number_of_intervals_is_even() {
         let ticks = (0..=602_u64).filter(|&tick| tick != 599);
         let deliveries: Vec<_> =
             ticks.flat_map(|tick| [(0, Some(tick), 1), (1, Some(tick), 1)]).collect();
         let collected = collect(1, &deliveries);
-        let responses: Vec<_> = collected.course.iter().map(|moment| moment.responses).collect();
+        let responses: Vec<_> =
+            collected.timeline.iter().map(|interval| interval.responses).collect();
         let expected: Vec<_> =
             (0..302).map(|index| if matches!(index, 299 | 301) { 2 } else { 4 }).collect();
-        assert_eq!((responses, collected.ticks_per_moment), (expected, 2));
+        assert_eq!((responses, collected.ticks_per_interval), (expected, 2));
     }
 
     #[test]
-    fn a_moment_without_deliveries_is_empty() {
+    fn an_interval_without_deliveries_is_empty() {
         let collected = collect(1, &[(0, Some(1), 1), (1, Some(3), 2)]);
-        let responses: Vec<_> = collected.course.iter().map(|moment| moment.responses).collect();
+        let responses: Vec<_> =
+            collected.timeline.iter().map(|interval| interval.responses).collect();
         assert_eq!(responses, [0, 1, 0, 2]);
-        // A thread was suspended for an hour and four minutes: no course is drawn up to there.
-        for (tick, in_course) in [(38_399, 3), (38_400, 1)] {
+        // A thread was suspended for an hour and four minutes. The timeline does not extend to that
+        // time.
+        for (tick, in_timeline) in [(38_399, 3), (38_400, 1)] {
             let collected = collect(1, &[(0, Some(1), 1), (1, Some(tick), 2)]);
-            let responses: u64 = collected.course.iter().map(|moment| moment.responses).sum();
-            assert_eq!((responses, collected.total.responses), (in_course, 3), "tick {tick}");
+            let responses: u64 = collected.timeline.iter().map(|interval| interval.responses).sum();
+            assert_eq!((responses, collected.total.responses), (in_timeline, 3), "tick {tick}");
         }
     }
 }

@@ -1,19 +1,19 @@
-//! Two runs side by side, and whether the second one is worse.
+//! Compares two runs and decides whether the second one is worse.
 
 use std::fmt;
 
 use crate::run::Run;
 use crate::units;
 
-/// Errors below this share of the requests are told, but are not "worse".
+/// A share of errors below this is reported, but does not count as worse.
 const ERRORS_IGNORED: f64 = 0.0001;
 
-/// What became of each figure.
+/// The result of comparing two runs.
 #[derive(Debug)]
 pub(crate) struct Comparison {
     threshold: f64,
     figures: Vec<Figure>,
-    /// Why the two may not be comparable.
+    /// Differences of the load, which make the runs hard to compare.
     differences: Vec<String>,
 }
 
@@ -29,13 +29,13 @@ struct Figure {
     name: &'static str,
     base: String,
     now: String,
-    /// By how much it has grown, as a share. `None` without a base to grow from.
+    /// The relative change, or `None` if the base is zero.
     change: Option<f64>,
     verdict: Verdict,
 }
 
-/// Compares what a user would notice: how much, how fast, how often wrong; and what it costs, if
-/// both runs know.
+/// Compares what a user would notice: throughput, latency and errors. If both runs have the CPU
+/// time of the server, that is also compared.
 pub(crate) fn compare(base: &Run, now: &Run, threshold: f64) -> Comparison {
     let mut figures = Vec::new();
     let mut add = |name, base: f64, now: f64, more_is_better: bool, show: fn(f64) -> String| {
@@ -62,7 +62,7 @@ pub(crate) fn compare(base: &Run, now: &Run, threshold: f64) -> Comparison {
     Comparison { threshold, figures, differences: differences(base, now) }
 }
 
-/// A share of nothing has nothing to grow from, so it is compared as it is.
+/// Compares the shares of errors. They are compared by difference, because the base may be zero.
 fn errors(base: &Run, now: &Run, threshold: f64) -> Figure {
     let (before, after) = (base.error_share(), now.error_share());
     let verdict = if after > before * (1.0 + threshold) + ERRORS_IGNORED {
@@ -143,7 +143,7 @@ mod tests {
     use crate::report::sample;
 
     #[test]
-    fn the_same_is_not_worse() {
+    fn an_equal_run_is_not_worse() {
         let comparison = compare(&sample::run(), &sample::run(), 0.0);
         assert!(!comparison.is_worse());
         expect![[r#"
@@ -161,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn slower_is_worse_beyond_the_threshold_only() {
+    fn a_slower_run_is_worse_only_beyond_the_threshold() {
         let (base, mut now) = (sample::run(), sample::run());
         now.responses = now.responses * 97 / 100;
         now.latency.percentiles[4] *= 1.06;
@@ -182,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn faster_is_better_whatever_changes_in_the_load_is_said() {
+    fn a_faster_run_is_better_and_differences_of_the_load_are_listed() {
         let (base, mut now) = (sample::run(), sample::run());
         now.responses *= 2;
         now.latency.mean /= 2.0;

@@ -1,4 +1,4 @@
-//! One connection and its socket: opening, writing, reading, and what becomes of it.
+//! One connection and its socket: connecting, writing, reading and closing.
 
 use std::io;
 
@@ -11,26 +11,26 @@ use crate::tally::{ErrorKind, Tally};
 use crate::transport::Stream;
 use crate::units::Nanos;
 
-/// Reads in a row from one connection before the others have their turn: a server that floods must
-/// not stop the clock.
-const READS_IN_A_ROW: u32 = 16;
+/// Most reads from one connection before other connections are handled, so that a server that sends
+/// without end does not block the thread.
+const READS_PER_EVENT_MAX: u32 = 16;
 
-/// A place for one connection after the other.
+/// One connection, which is opened again after it was closed.
 #[derive(Debug)]
 pub(crate) struct Connection {
     pub(crate) link: Link,
     pub(crate) exchange: Exchange,
-    /// How often it was opened.
+    /// How many times it was opened.
     pub(crate) opened: u64,
     retry: Retry,
-    /// Whether it stands in the line of those who may be given a request.
-    pub(crate) is_in_line: bool,
+    /// Whether it is in the queue of connections that may get a request.
+    pub(crate) is_available: bool,
 }
 
-/// What there is of the socket.
+/// The state of the socket.
 #[derive(Debug)]
 pub(crate) enum Link {
-    /// There is none, and none is wanted before this moment.
+    /// There is no socket, and none is opened before `until`.
     Closed {
         until: Nanos,
     },
@@ -41,21 +41,21 @@ pub(crate) enum Link {
     Open(Stream),
 }
 
-/// Memory that all connections of a thread use in turn.
+/// Buffers that the connections of a thread share.
 #[derive(Debug)]
 pub(crate) struct Scratch {
     pub(crate) input: Box<[u8]>,
     pub(crate) gathered: Vec<u8>,
 }
 
-/// How far reading went.
+/// The result of reading from a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Received {
     /// The socket is empty.
-    All,
-    /// There may be more, when the others have had their turn.
-    Some,
-    /// The connection is finished, in order.
+    Drained,
+    /// There may be more to read, after other connections were handled.
+    MayHaveMore,
+    /// The connection ended without an error.
     Closed,
 }
 
@@ -66,7 +66,7 @@ impl Connection {
             exchange: Exchange::new(plan),
             opened: 0,
             retry: Retry::default(),
-            is_in_line: false,
+            is_available: false,
         }
     }
 
@@ -83,8 +83,8 @@ impl Connection {
         Ok(())
     }
 
-    /// The socket is writable for the first time: it is open now, or has failed. Returns when it
-    /// was begun.
+    /// Finishes a connect when the socket becomes writable. Returns the time at which the connect
+    /// was started.
     pub(crate) fn finish_connect(&mut self) -> io::Result<Option<Nanos>> {
         let Link::Connecting { stream, since } = &self.link else { return Ok(None) };
         let since = *since;
@@ -102,18 +102,18 @@ impl Connection {
         Ok(Some(since))
     }
 
-    /// Closes it. Requests on their way are lost; returns how many.
+    /// Closes the connection and returns the number of lost requests.
     pub(crate) fn close(&mut self, tally: &Tally, until: Nanos) -> u64 {
         self.link = Link::Closed { until };
         self.exchange.restart(tally)
     }
 
-    /// How long to wait before it is opened again, once it was closed.
+    /// Returns how long to wait before the closed connection is opened again.
     pub(crate) fn pause_after_close(&mut self) -> Nanos {
         self.retry.pause_after_close(self.exchange.answered)
     }
 
-    /// How long to wait before the next attempt, after one that failed.
+    /// Returns how long to wait after a failed attempt to connect.
     pub(crate) fn pause_after_failure(&mut self) -> Nanos {
         self.retry.pause_after_failure()
     }
@@ -122,7 +122,7 @@ impl Connection {
         matches!(self.link, Link::Open(_))
     }
 
-    /// Writes what was begun, as far as the socket takes it.
+    /// Writes unsent requests until the socket accepts no more.
     #[inline]
     pub(crate) fn flush(
         &mut self,
@@ -132,14 +132,14 @@ impl Connection {
     ) -> Result<(), ErrorKind> {
         let Link::Open(stream) = &mut self.link else { return Ok(()) };
         while self.exchange.has_unsent() {
-            let bytes = self.exchange.to_write(plan, &mut scratch.gathered);
+            let bytes = self.exchange.unsent_bytes(plan, &mut scratch.gathered);
             let length = bytes.len();
             match stream.write(bytes) {
                 Ok(written) => {
                     tally.slice.bytes_sent += written as u64;
-                    self.exchange.wrote(plan, written);
+                    self.exchange.note_written(plan, written);
                     if written < length {
-                        // The next event says when there is room again.
+                        // An event will report when there is room again.
                         return Ok(());
                     }
                 }
@@ -153,9 +153,9 @@ impl Connection {
         Ok(())
     }
 
-    /// Reads what came, until the socket is empty or the others have waited long enough. `clock`
-    /// tells the moment of each read, and `go_on` is called after each with that moment: it may
-    /// begin new requests.
+    /// Reads until the socket is empty or other connections have to be handled. `clock` returns the
+    /// time of each read. `on_read` is called after each read with that time, and may start new
+    /// requests.
     #[inline]
     pub(crate) fn receive(
         &mut self,
@@ -164,10 +164,10 @@ impl Connection {
         tally: &mut Tally,
         ends: bool,
         clock: impl Fn() -> Nanos,
-        mut go_on: impl FnMut(&mut Exchange, &mut Tally, Nanos),
+        mut on_read: impl FnMut(&mut Exchange, &mut Tally, Nanos),
     ) -> Result<Received, ErrorKind> {
-        for _ in 0..READS_IN_A_ROW {
-            let Link::Open(stream) = &mut self.link else { return Ok(Received::All) };
+        for _ in 0..READS_PER_EVENT_MAX {
+            let Link::Open(stream) = &mut self.link else { return Ok(Received::Drained) };
             let kept = self.exchange.restore(&mut scratch.input);
             let read = match stream.read(&mut scratch.input[kept..]) {
                 Ok(0) => {
@@ -179,7 +179,7 @@ impl Connection {
                 Err(error) => {
                     self.exchange.put_back(&scratch.input[..kept]);
                     match error.kind() {
-                        io::ErrorKind::WouldBlock => return Ok(Received::All),
+                        io::ErrorKind::WouldBlock => return Ok(Received::Drained),
                         io::ErrorKind::Interrupted => continue,
                         _ => return Err(ErrorKind::Reset),
                     }
@@ -191,16 +191,17 @@ impl Connection {
             if flow == Flow::Closing {
                 return Ok(Received::Closed);
             }
-            go_on(&mut self.exchange, tally, now);
+            on_read(&mut self.exchange, tally, now);
             if self.exchange.has_unsent() {
                 self.flush(plan, scratch, tally)?;
             }
-            // A read that leaves room has emptied the socket, unless its end is there as well.
+            // A read that does not fill the buffer has emptied the socket, unless the end of the
+            // stream follows.
             if kept + read < scratch.input.len() && !ends {
-                return Ok(Received::All);
+                return Ok(Received::Drained);
             }
         }
-        Ok(Received::Some)
+        Ok(Received::MayHaveMore)
     }
 }
 

@@ -1,4 +1,4 @@
-//! CPU time, ours and the server's.
+//! CPU times of the client and of the server.
 
 use std::fs;
 
@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::units::{Nanos, SECOND};
 
-/// What one thread has used so far.
+/// The times of one thread so far.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ThreadTime {
     cpu: Nanos,
@@ -15,11 +15,11 @@ pub(crate) struct ThreadTime {
     clock: Nanos,
 }
 
-/// What one thread used between two moments.
+/// The times of one thread between two points in time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Spent {
     pub(crate) cpu: Nanos,
-    /// Time in which it could have run, and had no core.
+    /// Time in which the thread was ready to run, but had no core.
     pub(crate) waited: Nanos,
     pub(crate) elapsed: Nanos,
 }
@@ -51,20 +51,20 @@ impl ThreadTime {
 }
 
 impl Spent {
-    /// The share of the time in which it ran.
+    /// Returns the share of the time in which the thread ran.
     pub(crate) fn busy(self) -> f64 {
         ratio(self.cpu, self.elapsed)
     }
 
-    /// The share of the time in which it wanted to.
+    /// Returns the share of the time in which the thread waited for a core.
     pub(crate) fn kept_waiting(self) -> f64 {
         ratio(self.waited, self.elapsed)
     }
 }
 
 impl CpuTime {
-    /// What this process has used. The sum is exact; where the system says no more, all of it is
-    /// user time.
+    /// Returns the CPU time of this process. The sum is exact. If the system does not report user
+    /// and system time separately, all of it counts as user time.
     pub(crate) fn own() -> Self {
         let total = seconds(nanos(clock_gettime(ClockId::ProcessCPUTime)));
         let split = read_stat("/proc/self/stat").unwrap_or_default();
@@ -73,8 +73,8 @@ impl CpuTime {
         Self { user: total * user, system: total * (1.0 - user) }
     }
 
-    /// What another process has used, in ticks of 10 ms. `None` if there is none, or no way to
-    /// know.
+    /// Returns the CPU time of another process, with a resolution of 10 ms. `None` if there is no
+    /// such process, or if the system does not report it.
     pub(crate) fn of(process: u32) -> Option<Self> {
         read_stat(&format!("/proc/{process}/stat"))
     }
@@ -91,7 +91,8 @@ impl CpuTime {
     }
 }
 
-/// The 14th and 15th field; the second one is a name in parentheses, which may have spaces in it.
+/// Reads the 14th and 15th field. The second field is a name in parentheses, which may contain
+/// spaces.
 fn read_stat(path: &str) -> Option<CpuTime> {
     let text = fs::read_to_string(path).ok()?;
     let (_, fields) = text.rsplit_once(')')?;
@@ -126,7 +127,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn work_is_seen() {
+    fn work_shows_in_the_cpu_times() {
         let (own, thread) = (CpuTime::own(), ThreadTime::start());
         let mut sum = 0_u64;
         while thread.stop().cpu < 20_000_000 {
@@ -134,7 +135,7 @@ mod tests {
         }
         assert!(CpuTime::own().since(own).total() >= 0.02);
         let spent = thread.stop();
-        // Two clocks, read one after the other.
+        // More than 1 is possible, because two clocks are read one after the other.
         assert!(spent.busy() > 0.0 && spent.busy() <= 1.2, "{spent:?}");
     }
 

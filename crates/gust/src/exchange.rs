@@ -1,7 +1,7 @@
-//! The requests and answers of one connection: which are on their way, and what the bytes that come
-//! mean.
+//! The requests and responses of one connection: it tracks requests in flight and interprets
+//! received bytes.
 //!
-//! No socket and no clock: the moment is an argument, and bytes go in and out as slices.
+//! This module has no socket and no clock: the time is an argument, and bytes are passed as slices.
 
 use std::collections::VecDeque;
 
@@ -10,34 +10,34 @@ use filoplume_http1::{Limits, PeerClosed, ResponseEvent, ResponseHead, ResponseR
 use crate::plan::{Plan, Protocol, Template};
 use crate::tally::{ErrorKind, Tally};
 use crate::units::Nanos;
-use crate::verify::{Answer, Digest, Verify};
+use crate::verify::{Digest, ResponseSummary, Verify};
 
-/// Different requests are gathered into one write up to this size.
+/// Most bytes of different requests that are gathered into one write.
 const GATHERED_BYTES_MAX: usize = 64 * 1024;
 
-/// What follows when bytes were taken in.
+/// What may follow on a connection after bytes were received.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Flow {
     Open,
-    /// Nothing may be asked on this connection any more.
+    /// No further request may be sent on this connection.
     Closing,
 }
 
-/// One connection's requests, from being begun to being answered.
+/// The requests of one connection, from start to response.
 #[derive(Debug)]
 pub(crate) struct Exchange {
-    /// In the order they were begun, which is that of the answers.
+    /// Requests in flight, in the order in which they were started. Responses have the same order.
     pending: VecDeque<Pending>,
-    /// How many of them, at the back, were not written to their end.
+    /// How many of them, at the end, are not completely written.
     unsent: usize,
-    /// How much of the first of these was written.
+    /// How many bytes of the first unsent request were written.
     offset: usize,
-    answers: Answers,
-    /// The start of a head whose end has not come.
+    state: ResponseState,
+    /// The start of a head whose end has not arrived.
     unread: Vec<u8>,
-    /// All answers, those of the warm-up too.
+    /// Number of responses, including those of the warm-up.
     pub(crate) answered: u64,
-    /// Answers that counted.
+    /// Number of responses that were counted.
     pub(crate) served: u64,
 }
 
@@ -51,14 +51,14 @@ struct Pending {
 #[derive(Debug)]
 #[expect(
     clippy::large_enum_variant,
-    reason = "one a connection, and a box would be one more place to look at"
+    reason = "there is one per connection, and a box would add an indirection"
 )]
-enum Answers {
+enum ResponseState {
     Http {
         reader: ResponseReader,
-        seen: Answer,
+        summary: ResponseSummary,
     },
-    /// How much of the echo in progress has come.
+    /// How many bytes of the echo in progress were received.
     Echo {
         received: usize,
     },
@@ -70,29 +70,29 @@ impl Exchange {
             pending: VecDeque::with_capacity(plan.depth),
             unsent: 0,
             offset: 0,
-            answers: Answers::new(plan.protocol),
+            state: ResponseState::new(plan.protocol),
             unread: Vec::new(),
             answered: 0,
             served: 0,
         }
     }
 
-    /// Forgets what was on its way, for the next connection, and returns how many requests that
-    /// were counted.
+    /// Drops the requests in flight, for the next connection, and returns how many of them were
+    /// counted.
     pub(crate) fn restart(&mut self, tally: &Tally) -> u64 {
         let lost = self.unanswered(tally.counts_from);
         self.pending.clear();
         self.unread.clear();
         self.unsent = 0;
         self.offset = 0;
-        match &mut self.answers {
-            Answers::Http { reader, .. } => reader.restart(),
-            Answers::Echo { received } => *received = 0,
+        match &mut self.state {
+            ResponseState::Http { reader, .. } => reader.restart(),
+            ResponseState::Echo { received } => *received = 0,
         }
         lost
     }
 
-    /// Begins a request. It goes out with the next write.
+    /// Starts a request. It is sent with the next write.
     #[inline]
     pub(crate) fn begin(&mut self, template: u16, intended: Nanos, now: Nanos, tally: &mut Tally) {
         self.pending.push_back(Pending { intended, sent: now, template });
@@ -101,7 +101,7 @@ impl Exchange {
     }
 
     #[inline]
-    pub(crate) fn on_their_way(&self) -> usize {
+    pub(crate) fn in_flight(&self) -> usize {
         self.pending.len()
     }
 
@@ -110,24 +110,24 @@ impl Exchange {
         self.unsent > 0
     }
 
-    /// Requests without an answer that were sent after a moment.
+    /// Returns the number of unanswered requests that were sent at `counts_from` or later.
     pub(crate) fn unanswered(&self, counts_from: Nanos) -> u64 {
         self.pending.iter().filter(|pending| pending.sent >= counts_from).count() as u64
     }
 
-    /// When the request that has waited longest should have been sent.
+    /// Returns when the oldest request was due.
     pub(crate) fn oldest_intended(&self) -> Option<Nanos> {
         self.pending.front().map(|pending| pending.intended)
     }
 
-    /// When the request that has waited longest was sent.
+    /// Returns when the oldest request was sent.
     pub(crate) fn oldest_sent(&self) -> Option<Nanos> {
         self.pending.front().map(|pending| pending.sent)
     }
 
-    /// What is to be written next: as much as one write should take.
+    /// Returns the bytes for the next write.
     #[inline]
-    pub(crate) fn to_write<'a>(&self, plan: &'a Plan, gathered: &'a mut Vec<u8>) -> &'a [u8] {
+    pub(crate) fn unsent_bytes<'a>(&self, plan: &'a Plan, gathered: &'a mut Vec<u8>) -> &'a [u8] {
         if let Some(only) = plan.requests.only() {
             return &only.repeated(self.unsent)[self.offset..];
         }
@@ -135,7 +135,7 @@ impl Exchange {
         let first = self.pending.len() - self.unsent;
         for pending in self.pending.range(first..) {
             let bytes = &plan.requests.template(pending.template).bytes;
-            // What is large goes out from where it lies.
+            // A large request is written without a copy.
             if gathered.is_empty() && bytes.len() - self.offset >= GATHERED_BYTES_MAX {
                 return &bytes[self.offset..];
             }
@@ -147,9 +147,9 @@ impl Exchange {
         &gathered[self.offset..]
     }
 
-    /// Takes note that so many bytes were written.
+    /// Records that this many bytes were written.
     #[inline]
-    pub(crate) fn wrote(&mut self, plan: &Plan, written: usize) {
+    pub(crate) fn note_written(&mut self, plan: &Plan, written: usize) {
         self.offset += written;
         if let Some(only) = plan.requests.only() {
             self.unsent -= self.offset / only.bytes.len();
@@ -167,7 +167,8 @@ impl Exchange {
         }
     }
 
-    /// The bytes kept from the last time are put before what comes next; returns how many.
+    /// Copies the bytes that were kept from the last read to the start of `buffer`, and returns how
+    /// many.
     #[inline]
     pub(crate) fn restore(&mut self, buffer: &mut [u8]) -> usize {
         let kept = self.unread.len();
@@ -178,13 +179,13 @@ impl Exchange {
         kept
     }
 
-    /// Keeps the bytes that were restored: nothing came behind them.
+    /// Keeps the restored bytes, because no more bytes arrived.
     #[inline]
     pub(crate) fn put_back(&mut self, kept: &[u8]) {
         self.unread.extend_from_slice(kept);
     }
 
-    /// Takes what came, with what [`restore`](Self::restore) put before it.
+    /// Handles received bytes. `input` begins with the bytes from [`restore`](Self::restore).
     #[inline]
     pub(crate) fn receive(
         &mut self,
@@ -193,20 +194,20 @@ impl Exchange {
         now: Nanos,
         tally: &mut Tally,
     ) -> Result<Flow, ErrorKind> {
-        match self.answers {
-            Answers::Http { .. } => self.receive_http(plan, input, now, tally),
-            Answers::Echo { .. } => self.receive_echo(plan, input, now, tally),
+        match self.state {
+            ResponseState::Http { .. } => self.receive_http(plan, input, now, tally),
+            ResponseState::Echo { .. } => self.receive_echo(plan, input, now, tally),
         }
     }
 
-    /// Takes note that the peer sends nothing more.
+    /// Records that the peer has closed the connection.
     pub(crate) fn peer_closed(
         &mut self,
         plan: &Plan,
         now: Nanos,
         tally: &mut Tally,
     ) -> Result<(), ErrorKind> {
-        let Answers::Http { reader, .. } = &mut self.answers else {
+        let ResponseState::Http { reader, .. } = &mut self.state else {
             return if self.pending.is_empty() { Ok(()) } else { Err(ErrorKind::ClosedEarly) };
         };
         match reader.peer_closed(&self.unread) {
@@ -235,16 +236,16 @@ impl Exchange {
             trailer_bytes_max: Limits::TRAILER_BYTES_MAX,
         };
         loop {
-            let Some(asked) = self.pending.front() else {
+            let Some(request) = self.pending.front() else {
                 return if input.is_empty() { Ok(Flow::Open) } else { Err(ErrorKind::Unsolicited) };
             };
             if self.unsent == self.pending.len() && self.offset == 0 && !input.is_empty() {
                 return Err(ErrorKind::Unsolicited);
             }
-            let Answers::Http { reader, seen } = &mut self.answers else {
+            let ResponseState::Http { reader, summary } = &mut self.state else {
                 return Ok(Flow::Open);
             };
-            let method = &plan.requests.template(asked.template).method;
+            let method = &plan.requests.template(request.template).method;
             let (used, event) =
                 reader.receive(input, method, &LIMITS).map_err(|_| ErrorKind::Malformed)?;
             input = &input[used..];
@@ -254,16 +255,16 @@ impl Exchange {
                     return Ok(Flow::Open);
                 }
                 Some(ResponseEvent::Interim(_)) => {}
-                Some(ResponseEvent::Head(head)) => *seen = begin_answer(&head),
+                Some(ResponseEvent::Head(head)) => *summary = begin_response(&head),
                 Some(ResponseEvent::Content(content)) => {
                     if plan.verify.is_some() {
-                        seen.content.update(content);
+                        summary.content.update(content);
                     }
                 }
                 Some(ResponseEvent::End) => {
                     let may_follow = reader.is_persistent();
-                    // An answer that came before its request was written: the rest of it would be
-                    // read as another.
+                    // The response came before its request was completely written. The server would
+                    // read the rest of the request as another one.
                     let was_early = self.unsent == self.pending.len();
                     self.complete(plan, now, tally);
                     if !may_follow || was_early {
@@ -274,23 +275,23 @@ impl Exchange {
         }
     }
 
-    /// The answer to the oldest request is whole.
+    /// Records the complete response to the oldest request.
     #[inline]
     fn complete(&mut self, plan: &Plan, now: Nanos, tally: &mut Tally) {
-        let Some(asked) = self.pending.pop_front() else { return };
+        let Some(request) = self.pending.pop_front() else { return };
         self.unsent = self.unsent.min(self.pending.len());
         self.answered += 1;
-        if !tally.response(asked.intended, asked.sent, now) {
+        if !tally.response(request.intended, request.sent, now) {
             return;
         }
         self.served += 1;
-        let Answers::Http { seen, .. } = &self.answers else { return };
-        tally.slice.count_status(seen.status);
-        if plan.expect.as_ref().is_some_and(|expected| !expected.has(seen.status)) {
+        let ResponseState::Http { summary, .. } = &self.state else { return };
+        tally.slice.count_status(summary.status);
+        if plan.expect.as_ref().is_some_and(|expected| !expected.has(summary.status)) {
             tally.error(ErrorKind::Status, 1);
         }
         if let Some(verify) = plan.verify {
-            if !agrees(verify, plan.requests.template(asked.template), seen) {
+            if !agrees(verify, plan.requests.template(request.template), summary) {
                 tally.error(ErrorKind::Mismatch, 1);
             }
         }
@@ -305,9 +306,9 @@ impl Exchange {
     ) -> Result<Flow, ErrorKind> {
         let verifies = plan.verify.is_some();
         while !input.is_empty() {
-            let Answers::Echo { received } = &mut self.answers else { break };
-            let Some(asked) = self.pending.front() else { return Err(ErrorKind::Unsolicited) };
-            let message = &plan.requests.template(asked.template).bytes;
+            let ResponseState::Echo { received } = &mut self.state else { break };
+            let Some(request) = self.pending.front() else { return Err(ErrorKind::Unsolicited) };
+            let message = &plan.requests.template(request.template).bytes;
             let is_first_unsent = self.unsent == self.pending.len();
             let written = if is_first_unsent { self.offset } else { message.len() };
             let run = (message.len() - *received).min(input.len());
@@ -315,7 +316,7 @@ impl Exchange {
                 return Err(ErrorKind::Unsolicited);
             }
             let (echo, rest) = input.split_at(run);
-            // Behind a wrong byte it is unknown where the next message begins.
+            // After a wrong byte the start of the next message is unknown.
             if verifies && echo != &message[*received..*received + run] {
                 return Err(ErrorKind::Mismatch);
             }
@@ -330,12 +331,12 @@ impl Exchange {
     }
 }
 
-impl Answers {
+impl ResponseState {
     fn new(protocol: Protocol) -> Self {
         match protocol {
             Protocol::Http => Self::Http {
                 reader: ResponseReader::new(),
-                seen: Answer { status: 0, content: Digest::EMPTY },
+                summary: ResponseSummary { status: 0, content: Digest::EMPTY },
             },
             Protocol::Echo => Self::Echo { received: 0 },
         }
@@ -343,15 +344,15 @@ impl Answers {
 }
 
 #[inline]
-fn begin_answer(head: &ResponseHead<'_>) -> Answer {
-    Answer { status: head.status().as_u16(), content: Digest::EMPTY }
+fn begin_response(head: &ResponseHead<'_>) -> ResponseSummary {
+    ResponseSummary { status: head.status().as_u16(), content: Digest::EMPTY }
 }
 
-fn agrees(verify: Verify, template: &Template, seen: &Answer) -> bool {
+fn agrees(verify: Verify, template: &Template, summary: &ResponseSummary) -> bool {
     match verify {
-        Verify::Echo => seen.content == template.content,
-        Verify::Status => template.first.get_or_init(|| *seen).status == seen.status,
-        Verify::Body => template.first.get_or_init(|| *seen) == seen,
+        Verify::Echo => summary.content == template.content,
+        Verify::Status => template.first.get_or_init(|| *summary).status == summary.status,
+        Verify::Body => template.first.get_or_init(|| *summary) == summary,
     }
 }
 
@@ -360,50 +361,50 @@ mod tests {
     use super::*;
     use crate::args;
 
-    const ANSWER: &[u8] = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nOK";
+    const RESPONSE: &[u8] = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nOK";
 
-    /// Requests that were begun at these moments, and written.
+    /// Returns an exchange with requests that were started at these times and written.
     fn pipeline(plan: &Plan, begun: &[Nanos], tally: &mut Tally) -> Exchange {
         let mut exchange = Exchange::new(plan);
         for &at in begun {
             exchange.begin(0, at, at, tally);
         }
         while exchange.has_unsent() {
-            let length = exchange.to_write(plan, &mut Vec::new()).len();
-            exchange.wrote(plan, length);
+            let length = exchange.unsent_bytes(plan, &mut Vec::new()).len();
+            exchange.note_written(plan, length);
         }
         exchange
     }
 
     #[test]
-    fn a_pipeline_loses_what_was_counted_and_has_no_answer() {
+    fn a_restart_counts_the_requests_that_it_loses_except_in_the_warm_up() {
         let plan = args::plan(":1 -p 8").unwrap();
         let mut tally = Tally::new(100, false);
         let mut exchange = pipeline(&plan, &[98, 99, 100, 101, 102], &mut tally);
         assert_eq!((exchange.oldest_sent(), exchange.unanswered(100)), (Some(98), 3));
-        let flow = exchange.receive(&plan, &ANSWER.repeat(3), 200, &mut tally);
+        let flow = exchange.receive(&plan, &RESPONSE.repeat(3), 200, &mut tally);
         assert_eq!((flow, exchange.answered, exchange.served), (Ok(Flow::Open), 3, 1));
-        assert_eq!((exchange.on_their_way(), exchange.oldest_sent()), (2, Some(101)));
+        assert_eq!((exchange.in_flight(), exchange.oldest_sent()), (2, Some(101)));
         assert_eq!(exchange.restart(&tally), 2);
-        assert_eq!((exchange.on_their_way(), exchange.has_unsent()), (0, false));
+        assert_eq!((exchange.in_flight(), exchange.has_unsent()), (0, false));
         assert_eq!(exchange.restart(&tally), 0);
     }
 
     #[test]
-    fn the_next_connection_starts_with_a_whole_request() {
+    fn the_next_connection_starts_with_a_complete_request() {
         let plan = args::plan(":1 -p 2").unwrap();
         let mut tally = Tally::new(0, false);
         let mut exchange = Exchange::new(&plan);
         exchange.begin(0, 1, 1, &mut tally);
         exchange.begin(0, 2, 2, &mut tally);
-        let whole = exchange.to_write(&plan, &mut Vec::new()).to_vec();
-        exchange.wrote(&plan, whole.len() / 2 + 3);
-        // Half of an answer is kept as well.
-        exchange.receive(&plan, &ANSWER[..9], 3, &mut tally).unwrap();
+        let whole = exchange.unsent_bytes(&plan, &mut Vec::new()).to_vec();
+        exchange.note_written(&plan, whole.len() / 2 + 3);
+        // A part of a response is also kept.
+        exchange.receive(&plan, &RESPONSE[..9], 3, &mut tally).unwrap();
         assert_eq!(exchange.restart(&tally), 2);
         exchange.begin(0, 4, 4, &mut tally);
         exchange.begin(0, 5, 5, &mut tally);
-        assert_eq!(exchange.to_write(&plan, &mut Vec::new()), whole);
+        assert_eq!(exchange.unsent_bytes(&plan, &mut Vec::new()), whole);
         assert_eq!(exchange.restore(&mut [0; 64]), 0);
     }
 }

@@ -1,11 +1,11 @@
-//! How long things took, in a fixed amount of memory whatever their number.
+//! Histograms of times, in a fixed amount of memory.
 
 use hdrhistogram::Histogram as Hdr;
 use serde::{Deserialize, Serialize};
 
 use crate::units::Nanos;
 
-/// Longest time that is told apart: an hour.
+/// Longest time that is recorded: an hour. Longer times count as an hour.
 const LONGEST: Nanos = 3_600_000_000_000;
 
 /// Significant digits: a bucket is at most 0.1 % wide.
@@ -14,15 +14,15 @@ const DIGITS: u8 = 3;
 /// The percentiles that every report has.
 pub(crate) const PERCENTILES: [f64; 7] = [50.0, 75.0, 90.0, 95.0, 99.0, 99.9, 99.99];
 
-/// Counts of nanoseconds.
+/// A histogram of times in nanoseconds.
 #[derive(Clone, Debug)]
 pub(crate) struct Histogram {
     counts: Hdr<u64>,
-    /// The largest value itself: its bucket ends up to 0.1 % above it.
+    /// The exact largest value. Its bucket may end up to 0.1 % above it.
     max: Nanos,
 }
 
-/// What a histogram comes down to, in nanoseconds.
+/// The summary of a histogram, in nanoseconds.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Latency {
     pub(crate) count: u64,
@@ -31,10 +31,10 @@ pub(crate) struct Latency {
     pub(crate) stdev: f64,
     /// Share of values within one standard deviation of the mean.
     pub(crate) within_stdev: f64,
-    /// One for each of [`PERCENTILES`].
+    /// One value for each of [`PERCENTILES`].
     pub(crate) percentiles: Vec<f64>,
     pub(crate) max: f64,
-    /// Percentile and value, close together where it matters: at the high end.
+    /// Pairs of percentile and value, closest together at the high end.
     pub(crate) curve: Vec<(f64, f64)>,
 }
 
@@ -72,7 +72,7 @@ impl Histogram {
         if self.counts.is_empty() {
             return 0;
         }
-        // The upper end of a bucket may lie above what was seen.
+        // The upper end of a bucket may be above the largest value.
         self.counts.value_at_percentile(percentile).min(self.max)
     }
 
@@ -101,15 +101,15 @@ impl Histogram {
 }
 
 impl Latency {
-    /// The value at one of [`PERCENTILES`].
+    /// Returns the value at one of [`PERCENTILES`].
     pub(crate) fn at(&self, percentile: f64) -> f64 {
         let index = PERCENTILES.iter().position(|&known| known == percentile);
         index.and_then(|index| self.percentiles.get(index)).copied().unwrap_or_default()
     }
 }
 
-/// Percentiles whose distance to 100 halves again and again, ten steps a halving, as far as single
-/// values are told apart.
+/// Returns percentiles whose distance to 100 is halved every ten steps, down to the share of a
+/// single value.
 fn curve(count: u64) -> impl Iterator<Item = f64> {
     let steps = (0..).map(|step| 100.0 - 100.0 * 0.5_f64.powf(f64::from(step) / 10.0));
     let finest = 100.0 / float(count.max(1));
@@ -172,14 +172,14 @@ mod tests {
     }
 
     #[test]
-    fn nothing_recorded_is_nothing() {
+    fn an_empty_histogram_has_an_empty_summary() {
         let summary = Histogram::new().summary();
         assert_eq!((summary.count, summary.max, summary.at(99.0)), (0, 0.0, 0.0));
         assert_eq!((summary.percentiles, summary.curve), (vec![0.0; 7], Vec::new()));
     }
 
     #[test]
-    fn what_takes_for_ever_counts_as_an_hour() {
+    fn a_time_above_the_longest_counts_as_an_hour() {
         let mut histogram = Histogram::new();
         histogram.record(u64::MAX);
         assert_eq!(histogram.count(), 1);
@@ -187,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn sums_are_those_of_both() {
+    fn adding_a_histogram_adds_its_counts_and_keeps_the_larger_maximum() {
         let (mut sum, mut other) = (Histogram::new(), Histogram::new());
         sum.record(10);
         other.record(20);

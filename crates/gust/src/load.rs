@@ -1,4 +1,4 @@
-//! Starts the threads of a run, collects what they say, and puts it together.
+//! Starts the threads of a run, collects their results, and merges them.
 
 use std::io;
 use std::sync::mpsc;
@@ -9,7 +9,7 @@ use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
 use crate::blocking;
-use crate::collector::{Collector, Live, Watch};
+use crate::collector::{Collector, Live, Observer};
 use crate::cpu::CpuTime;
 use crate::outbox::{Delivery, Finished, Outbox};
 use crate::plan::Plan;
@@ -20,17 +20,17 @@ use crate::tally::Slice;
 use crate::units::{MILLISECOND, Nanos, nanos};
 use crate::worker;
 
-/// How often a thread hands over what it counted.
+/// How often a thread sends a slice to the collector.
 const TICK: Nanos = 100 * MILLISECOND;
 
-/// With more threads than this, each does so less often: a slice is a quarter of a megabyte to look
-/// through.
+/// With more threads than this, each sends slices less often, because the collector has to read a
+/// quarter of a megabyte per slice.
 const THREADS_AT_FULL_TICK: usize = 8;
 
-/// A course over time has about so many moments.
-const MOMENTS: u64 = 200;
+/// The approximate number of intervals in a timeline.
+const INTERVALS: u64 = 200;
 
-/// Makes a run.
+/// Runs a plan.
 pub(crate) fn run(plan: &Plan, is_quiet: bool) -> Result<Run, String> {
     if let Some(process) = plan.server.filter(|&process| CpuTime::of(process).is_none()) {
         return Err(format!("cannot read the CPU time of process {process} (--server-pid)"));
@@ -45,7 +45,7 @@ pub(crate) fn run(plan: &Plan, is_quiet: bool) -> Result<Run, String> {
     let stopper = signals.handle();
     let (sender, slices) = mpsc::channel();
     let (returns, returned): (Vec<_>, Vec<_>) = (0..plan.threads).map(|_| mpsc::channel()).unzip();
-    let collector = Collector::new(returns, (length / tick / MOMENTS).max(1));
+    let collector = Collector::new(returns, (length / tick / INTERVALS).max(1));
     let (threads, collected, cpu) = thread::scope(|scope| {
         let mut signals = signals;
         let shared = &shared;
@@ -61,8 +61,10 @@ pub(crate) fn run(plan: &Plan, is_quiet: bool) -> Result<Run, String> {
         drop(sender);
         let mut before =
             CpuUsed { client: CpuTime::own(), server: plan.server.and_then(CpuTime::of) };
-        let collected = collector
-            .run(&slices, &mut Counting { progress: &mut progress, plan, before: &mut before });
+        let collected = collector.run(
+            &slices,
+            &mut WarmUpObserver { progress: &mut progress, plan, before: &mut before },
+        );
         let server = plan.server.and_then(CpuTime::of).zip(before.server);
         let cpu = CpuUsed {
             client: CpuTime::own().since(before.client),
@@ -81,7 +83,7 @@ pub(crate) fn run(plan: &Plan, is_quiet: bool) -> Result<Run, String> {
         return Err(format!("cannot connect to {}: {reason}", plan.address));
     }
     let (Some(collected), Some(cpu)) = (collected, cpu) else {
-        return Err("nothing was collected".to_owned());
+        return Err("no figures were collected".to_owned());
     };
     Ok(Run::new(plan, collected, &threads, cpu, tick))
 }
@@ -110,7 +112,7 @@ fn start<'scope>(
     numbered.map(start_one).collect()
 }
 
-/// Raises the number of open files to what the system lets us have. If that is too few, connects
+/// Raises the limit of open files as far as the system allows. If it is still too low, connects
 /// fail and are counted.
 fn allow_many_sockets() {
     let mut limit = getrlimit(Resource::Nofile);
@@ -120,19 +122,19 @@ fn allow_many_sockets() {
     }
 }
 
-/// Passes on what is seen, and looks at the CPU time when the warm-up ends.
-struct Counting<'a> {
+/// Passes updates on, and reads the CPU times at the end of the warm-up.
+struct WarmUpObserver<'a> {
     progress: &'a mut Progress,
     plan: &'a Plan,
     before: &'a mut CpuUsed,
 }
 
-impl Watch for Counting<'_> {
-    fn look(&mut self, live: &Live) {
+impl Observer for WarmUpObserver<'_> {
+    fn update(&mut self, live: &Live) {
         if live.is_warm_up && !self.plan.warmup.is_zero() {
             self.before.client = CpuTime::own();
             self.before.server = self.plan.server.and_then(CpuTime::of);
         }
-        self.progress.look(live);
+        self.progress.update(live);
     }
 }

@@ -1,9 +1,9 @@
-//! `gust`: a load generator that tells the truth.
+//! `gust`: a load generator that reports when its own figures are unreliable.
 //!
-//! `args` is what was typed and `plan` what will be done. A `worker` is a thread with an event
-//! loop; each of its `connection`s is a socket and an `exchange`, which gives the bytes their
-//! meaning. Threads count into slices of time (`tally`), the `collector` adds them up, and a `run`
-//! is what came out, for the `report`s.
+//! `args` parses the command line into a `plan`. A `worker` is a thread with an event loop. Each of
+//! its `connection`s has a socket and an `exchange`, which interprets the bytes. Each thread counts
+//! in slices of time (`tally`), and the `collector` adds them up. The result is a `run`, from which
+//! the `report`s are made.
 
 #![allow(clippy::print_stderr, reason = "that is what a program on a terminal does")]
 
@@ -30,6 +30,7 @@ mod target;
 mod timer;
 mod transport;
 mod units;
+mod url_list;
 mod verify;
 mod worker;
 
@@ -43,10 +44,10 @@ use clap::Parser;
 use crate::args::{Arguments, Command, LoadArguments};
 use crate::run::Run;
 
-/// It ran, and a demand was not met.
+/// Exit code: the run took place, but a requirement was not met.
 const NOT_MET: u8 = 1;
 
-/// It could not be run. (That is also what clap says to a wrong command line.)
+/// Exit code: the run did not take place. clap uses the same code for an invalid command line.
 const NOT_RUN: u8 = 2;
 
 fn main() -> ExitCode {
@@ -66,28 +67,28 @@ fn main() -> ExitCode {
     }
 }
 
-/// Makes a run and reports it. Returns whether all that was demanded of it is met.
+/// Runs the load and reports the result. Returns whether all requirements were met.
 fn measure(arguments: &LoadArguments) -> Result<bool, String> {
     let plan = arguments.plan()?;
-    // Before minutes are spent on a run that cannot be compared or kept.
+    // These checks come first, so that no time is spent on a run that cannot be compared or saved.
     let base = arguments.compare.as_deref().map(report::json::read).transpose()?;
     for file in [&arguments.save, &arguments.html].into_iter().flatten() {
         is_writable(file)?;
     }
     let run = load::run(&plan, arguments.quiet)?;
-    say(&report::write(arguments.format, &run));
+    print(&report::write(arguments.format, &run));
     if let Some(file) = &arguments.save {
         write(file, &report::json::write(&run))?;
     }
     if let Some(file) = &arguments.html {
         write(file, &report::html::write(&run))?;
     }
-    let mut is_met = demands(arguments, &run);
+    let mut is_met = check_requirements(arguments, &run);
     if let Some(base) = base {
         let comparison = compare::compare(&base, &run, arguments.threshold);
-        // Other formats are read by programs, which must not find a table behind them.
+        // Other formats are read by programs, so the table must not follow them on standard output.
         if arguments.format == args::Format::Text {
-            say(&format!("\n{comparison}"));
+            print(&format!("\n{comparison}"));
         } else {
             eprint!("{comparison}");
         }
@@ -96,35 +97,38 @@ fn measure(arguments: &LoadArguments) -> Result<bool, String> {
     Ok(is_met)
 }
 
-/// Says which demands were not met.
-fn demands(arguments: &LoadArguments, run: &Run) -> bool {
+/// Prints the requirements that were not met, and returns whether all were met.
+fn check_requirements(arguments: &LoadArguments, run: &Run) -> bool {
     let mut failures = Vec::new();
     if run.responses == 0 {
-        failures.push("not one request was answered".to_owned());
+        failures.push("no request was answered".to_owned());
     }
     if let Some(errors_max) = arguments.errors_max().filter(|&max| run.errors.total() > max) {
         failures.push(format!(
-            "{} errors are more than the {errors_max} of --max-errors",
+            "{} errors exceed the limit of {errors_max} (--max-errors)",
             run.errors.total()
         ));
     }
     if arguments.errors_max().is_none() {
         if run.errors.status > 0 {
             failures.push(format!(
-                "{} answers had a status that --expect does not list",
+                "{} responses had a status that --expect does not list",
                 run.errors.status
             ));
         }
         if run.errors.mismatch > 0 {
-            failures.push(format!("{} answers were not what --verify wants", run.errors.mismatch));
+            failures.push(format!(
+                "{} responses did not match what --verify expects",
+                run.errors.mismatch
+            ));
         }
     }
     failures.iter().for_each(|failure| eprintln!("gust: {failure}"));
     failures.is_empty()
 }
 
-/// Writes to standard output. Whoever has stopped reading has seen enough.
-fn say(text: &str) {
+/// Writes to standard output. Errors are ignored, because the reader of a pipe may have ended.
+fn print(text: &str) {
     let mut out = std::io::stdout().lock();
     let _ = out.write_all(text.as_bytes()).and_then(|()| out.flush());
 }

@@ -1,4 +1,4 @@
-//! What a thread hands over: its slices while it runs, and what is left to say at the end.
+//! What a thread sends to the collector: its slices during the run, and a summary at the end.
 
 use std::sync::mpsc::{Receiver, Sender};
 
@@ -6,7 +6,7 @@ use crate::cpu::Spent;
 use crate::tally::{Slice, Tally};
 use crate::units::Nanos;
 
-/// Sends slices to whoever collects them, and uses them again when they come back.
+/// Sends slices to the collector, and reuses them when they come back.
 #[derive(Debug)]
 pub(crate) struct Outbox {
     thread: usize,
@@ -18,27 +18,27 @@ pub(crate) struct Outbox {
     is_counting: bool,
 }
 
-/// A slice of one thread that ended at a moment.
+/// A slice of one thread, with the tick to which it belongs.
 #[derive(Debug)]
 pub(crate) struct Delivery {
     pub(crate) thread: usize,
-    /// `None` is before the end of the warm-up. Else which tick it belongs to.
+    /// The tick to which the slice belongs, or `None` during the warm-up.
     pub(crate) tick: Option<u64>,
     pub(crate) slice: Box<Slice>,
 }
 
-/// What one thread says when it has ended.
+/// The summary of a thread that has ended.
 #[derive(Debug)]
 pub(crate) struct Finished {
-    /// Answers on each connection.
+    /// The number of responses on each connection.
     pub(crate) served: Vec<u64>,
-    /// How often each was opened.
+    /// How many times each connection was opened.
     pub(crate) opened: Vec<u64>,
-    /// Requests that were sent and had no answer yet.
+    /// Requests that were sent and have no response.
     pub(crate) unanswered: u64,
-    /// Requests that were due and had no connection yet.
+    /// Requests that were due and were never sent.
     pub(crate) never_sent: u64,
-    /// How long the oldest of both has waited.
+    /// How long the oldest of these requests has waited.
     pub(crate) longest_wait: Nanos,
     pub(crate) thread: Spent,
     pub(crate) ended: Nanos,
@@ -63,29 +63,29 @@ impl Outbox {
         self.next_tick
     }
 
-    /// Whether the warm-up has just ended. True once, and never without a warm-up.
+    /// Returns whether the warm-up has just ended. This is true once, and never without a warm-up.
     pub(crate) fn begins_to_count(&mut self, now: Nanos, counts_from: Nanos) -> bool {
         let begins = counts_from > 0 && !self.is_counting && now >= counts_from;
         self.is_counting |= begins;
         begins
     }
 
-    /// Whether what is in hand happened after the warm-up.
+    /// Returns whether the current slice belongs to the time after the warm-up.
     pub(crate) fn is_counted(&self, now: Nanos) -> bool {
         self.next_tick.min(now) > self.counts_from
     }
 
-    /// Hands the slice over and begins a new one.
+    /// Sends the current slice to the collector and starts a new one.
     pub(crate) fn deliver(&mut self, tally: &mut Tally, now: Nanos) {
         let fresh = self.returned.try_recv().unwrap_or_else(|_| Box::new(Slice::new()));
         let slice = std::mem::replace(&mut tally.slice, fresh);
-        // A slice ends a little after its tick, or well before the next one when the run is over:
-        // the middle decides.
+        // A slice ends a little after its tick, or well before the next one at the end of the run.
+        // So the middle of the slice determines its tick.
         let is_counted = self.is_counted(now);
         let middle = now.saturating_sub(self.counts_from).saturating_sub(self.tick / 2);
         let tick = is_counted.then(|| middle / self.tick);
         self.set_next_tick(now);
-        // Whoever collects may have gone, with the run at its end.
+        // This fails if the collector has ended, at the end of the run.
         let _ = self.slices.send(Delivery { thread: self.thread, tick, slice });
     }
 
@@ -97,8 +97,8 @@ impl Outbox {
     }
 }
 
-/// How long the oldest of these has waited for its answer. What came before the end of the warm-up
-/// waits from there on.
+/// Returns how long the oldest of these requests has waited. The wait counts at the earliest from
+/// the end of the warm-up.
 pub(crate) fn longest_wait(
     since: impl Iterator<Item = Nanos>,
     counts_from: Nanos,

@@ -1,4 +1,4 @@
-//! What will be done, with every question answered: plain values that all threads read.
+//! The plan of a run: plain values that all threads read, with every setting decided.
 
 use std::sync::OnceLock;
 use std::time::Duration;
@@ -7,31 +7,31 @@ use filoplume_http1::{BodyEncoding, ContentLength, Headers, OutgoingRequest};
 use http::Method;
 
 use crate::target::Address;
-use crate::verify::{Answer, Digest, Statuses, Verify};
+use crate::verify::{Digest, ResponseSummary, Statuses, Verify};
 
-/// The same request again and again is written from one piece of memory up to this size.
+/// Largest buffer with copies of the same request, from which a pipeline is written.
 const REPEATED_BYTES_MAX: usize = 64 * 1024;
 
-/// Most entries of a list of weighted requests when it is written out.
-const DECK_MAX: u64 = 100_000;
+/// Most entries in the expanded order of weighted requests.
+const ORDER_LEN_MAX: u64 = 100_000;
 
-/// Everything that a run needs to know.
+/// All settings of a run.
 #[derive(Debug)]
 pub(crate) struct Plan {
-    /// As it was typed.
+    /// The target as given on the command line.
     pub(crate) target: String,
     pub(crate) address: Address,
     pub(crate) protocol: Protocol,
     pub(crate) requests: Requests,
     pub(crate) connections: usize,
     pub(crate) threads: usize,
-    /// Whether each thread blocks on one socket at a time.
+    /// Whether threads use blocking sockets instead of event loops.
     pub(crate) is_blocking: bool,
-    /// Requests that are on their way on one connection at once.
+    /// Most requests in flight on one connection.
     pub(crate) depth: usize,
     pub(crate) keep_alive: bool,
     pub(crate) end: End,
-    /// Requests per second; `None` is a closed loop.
+    /// Requests per second, or `None` for a closed loop.
     pub(crate) rate: Option<f64>,
     pub(crate) ramp: Duration,
     pub(crate) connect_rate: Option<f64>,
@@ -49,7 +49,8 @@ pub(crate) enum Protocol {
     Echo,
 }
 
-/// When a run is over: at the first of them. Without any it runs until it is interrupted.
+/// When a run ends: at whichever limit is reached first. Without a limit it runs until it is
+/// interrupted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct End {
     pub(crate) after: Option<Duration>,
@@ -60,8 +61,9 @@ pub(crate) struct End {
 #[derive(Debug)]
 pub(crate) struct Requests {
     templates: Vec<Template>,
-    /// Which one comes next, over and over, in the proportion of the weights.
-    deck: Vec<u16>,
+    /// The indexes of the templates in the order in which they are sent, repeated without end. Each
+    /// occurs in proportion to its weight.
+    order: Vec<u16>,
 }
 
 /// One request as bytes.
@@ -69,15 +71,15 @@ pub(crate) struct Requests {
 pub(crate) struct Template {
     pub(crate) method: Method,
     pub(crate) bytes: Vec<u8>,
-    /// The request over and over, for pipelines.
+    /// Several copies of the request, for pipelines.
     repeated: Vec<u8>,
-    /// What `--verify` wants as the answer, if that is known before the first one.
+    /// The digest of the content that is sent, which `--verify=echo` expects back.
     pub(crate) content: Digest,
-    /// The first answer, which the others are compared to.
-    pub(crate) first: OnceLock<Answer>,
+    /// The first response, to which later ones are compared.
+    pub(crate) first: OnceLock<ResponseSummary>,
 }
 
-/// What one HTTP request says, before it is bytes.
+/// The parts of an HTTP request, from which its bytes are made.
 #[derive(Clone, Debug)]
 pub(crate) struct HttpRequest<'a> {
     pub(crate) method: &'a Method,
@@ -89,40 +91,40 @@ pub(crate) struct HttpRequest<'a> {
 }
 
 impl Requests {
-    /// Spreads weighted requests evenly: after each step every request is as near to its share as
-    /// can be.
+    /// Returns weighted requests in an order that spreads them evenly: at each step, every request
+    /// is as near to its share as possible.
     pub(crate) fn new(weighted: Vec<(u64, Template)>) -> Result<Self, String> {
         let total: u64 = weighted.iter().map(|(weight, _)| weight).sum();
         if weighted.iter().any(|&(weight, _)| weight == 0) || weighted.len() > usize::from(u16::MAX)
         {
             return Err(
-                "weights are whole numbers from 1 on, for at most 65,535 requests".to_owned()
+                "weights must be whole numbers from 1, for at most 65,535 requests".to_owned()
             );
         }
-        if total > DECK_MAX {
+        if total > ORDER_LEN_MAX {
             return Err(format!(
-                "all weights together are {total}, and must not exceed {DECK_MAX}"
+                "the sum of all weights is {total}, but must not exceed {ORDER_LEN_MAX}"
             ));
         }
         let weights: Vec<i64> =
             weighted.iter().map(|&(weight, _)| i64::try_from(weight).unwrap_or(0)).collect();
         let mut credit = vec![0_i64; weights.len()];
         let sum: i64 = weights.iter().sum();
-        let mut deck = Vec::new();
+        let mut order = Vec::new();
         for _ in 0..sum {
             credit.iter_mut().zip(&weights).for_each(|(credit, weight)| *credit += weight);
             let richest = (0..credit.len()).rev().max_by_key(|&index| credit[index]).unwrap_or(0);
             credit[richest] -= sum;
-            deck.push(u16::try_from(richest).unwrap_or(0));
+            order.push(u16::try_from(richest).unwrap_or(0));
         }
-        Ok(Self { templates: weighted.into_iter().map(|(_, template)| template).collect(), deck })
+        Ok(Self { templates: weighted.into_iter().map(|(_, template)| template).collect(), order })
     }
 
     pub(crate) fn single(template: Template) -> Self {
-        Self { templates: vec![template], deck: vec![0] }
+        Self { templates: vec![template], order: vec![0] }
     }
 
-    /// The only request, if there is no choice.
+    /// Returns the request if there is only one.
     #[inline]
     pub(crate) fn only(&self) -> Option<&Template> {
         match self.templates.as_slice() {
@@ -136,10 +138,10 @@ impl Requests {
         &self.templates[usize::from(number)]
     }
 
-    /// The number of the template that is `position`-th in the deck, which starts over at its end.
+    /// Returns the number of the template at `position` in the order, which repeats.
     #[inline]
     pub(crate) fn at(&self, position: usize) -> u16 {
-        self.deck[position % self.deck.len()]
+        self.order[position % self.order.len()]
     }
 }
 
@@ -158,17 +160,17 @@ impl Template {
             closes: request.closes,
         };
         let mut bytes = Vec::new();
-        let encoding = outgoing.write_head(&mut bytes).map_err(|error| {
-            format!("cannot ask for {} {}: {error}", request.method, request.path)
-        })?;
+        let encoding = outgoing
+            .write_head(&mut bytes)
+            .map_err(|error| format!("cannot send {} {}: {error}", request.method, request.path))?;
         if matches!(encoding, BodyEncoding::Length(_)) {
             bytes.extend_from_slice(request.content);
         }
         Ok(Self::new(request.method.clone(), bytes, Digest::of(request.content), depth))
     }
 
-    /// A message of so many bytes, no two neighbouring parts of which are alike, so that a shift is
-    /// noticed.
+    /// Returns a message of this many bytes. Neighbouring parts of it differ, so that a shifted
+    /// echo is noticed.
     pub(crate) fn message(length: usize, depth: usize) -> Self {
         let letters = (b'0'..=b'9').chain(b'A'..=b'Z').chain(b'a'..=b'z');
         let mut bytes: Vec<u8> = letters.cycle().take(length).collect();
@@ -185,7 +187,7 @@ impl Template {
         Self { method, bytes, repeated, content, first: OnceLock::new() }
     }
 
-    /// At least one and at most `times` of the request, one behind the other.
+    /// Returns at least one and at most `times` copies of the request.
     #[inline]
     pub(crate) fn repeated(&self, times: usize) -> &[u8] {
         let whole = self.repeated.len().min(times * self.bytes.len());
@@ -213,7 +215,7 @@ mod tests {
     #[test]
     fn weights_are_spread_evenly() {
         let requests = Requests::new(vec![(3, get("/a")), (1, get("/b")), (2, get("/c"))]).unwrap();
-        assert_eq!(requests.deck, [0, 2, 0, 1, 2, 0]);
+        assert_eq!(requests.order, [0, 2, 0, 1, 2, 0]);
         assert_eq!(requests.at(7), 2);
         assert!(requests.only().is_none());
     }
@@ -246,7 +248,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_asked_is_said() {
+    fn an_invalid_request_has_an_error_that_names_it() {
         let (headers, method) = (Headers::new(), Method::GET);
         let bad = HttpRequest {
             method: &method,
@@ -259,7 +261,7 @@ mod tests {
         let error = Template::http(&bad, 1).unwrap_err();
         assert_eq!(
             error,
-            "cannot ask for GET /a b: target is malformed or does not suit the method"
+            "cannot send GET /a b: target is malformed or not allowed for the method"
         );
     }
 }

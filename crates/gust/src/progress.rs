@@ -1,17 +1,17 @@
-//! How it goes, while it goes: a bar on a terminal, else a line for every tenth. On standard error,
-//! always.
+//! Shows the progress of a run on standard error: a bar on a terminal, otherwise a line for every
+//! tenth.
 
 use std::io::{IsTerminal, stderr};
 use std::time::Instant;
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
-use crate::collector::{Live, Watch};
+use crate::collector::{Live, Observer};
 use crate::histogram::Histogram;
 use crate::plan::Plan;
 use crate::units;
 
-/// How long figures are gathered before they are shown: shorter, and they would flicker.
+/// How long figures are gathered before they are shown. With a shorter time they would flicker.
 const SHOWN_SECONDS: f64 = 0.5;
 
 const STEPS: u64 = 1000;
@@ -24,7 +24,7 @@ pub(crate) struct Progress {
     end_seconds: Option<f64>,
     end_requests: Option<u64>,
     recent: Recent,
-    /// Tenths that were told.
+    /// The number of tenths for which a line was written.
     told: u64,
 }
 
@@ -34,7 +34,7 @@ enum Style {
     Lines,
 }
 
-/// What was gathered since the figures were last shown.
+/// The figures since the last ones were shown.
 struct Recent {
     since: Instant,
     responses: u64,
@@ -60,7 +60,7 @@ impl Progress {
         }
     }
 
-    /// The nearer end decides.
+    /// Returns the share of the run that is done, by time or by requests, whichever is larger.
     fn done(&self, live: &Live) -> f64 {
         let elapsed = self.start.elapsed().as_secs_f64() - self.warmup_seconds;
         let of_time = self.end_seconds.map_or(0.0, |end| elapsed / end);
@@ -71,8 +71,8 @@ impl Progress {
     }
 }
 
-impl Watch for Progress {
-    fn look(&mut self, live: &Live) {
+impl Observer for Progress {
+    fn update(&mut self, live: &Live) {
         if matches!(self.style, Style::Quiet) {
             return;
         }

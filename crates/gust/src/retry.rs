@@ -1,28 +1,31 @@
-//! How long to wait before a connection is opened again. Pure: counts of answers in, a time out.
+//! Decides how long to wait before a connection is opened again, from the number of responses
+//! alone.
 
 use crate::units::{MILLISECOND, Nanos};
 
-/// Waits between attempts to connect that fail: from this, doubling, up to the next.
+/// The first pause after a failed attempt to connect. Each further failure doubles it, up to
+/// `RETRY_LONGEST`.
 const RETRY_FIRST: Nanos = 10 * MILLISECOND;
 const RETRY_LONGEST: Nanos = 1000 * MILLISECOND;
 
-/// What one place for connections has seen fail.
+/// The failures of one connection and its predecessors.
 #[derive(Debug, Default)]
 pub(crate) struct Retry {
-    /// Attempts that failed since there was last an answer.
+    /// Failed attempts since the last response.
     failures: u32,
-    /// How many answers there were when the connection was opened.
+    /// The number of responses when the connection was opened.
     answered_before: u64,
 }
 
 impl Retry {
-    /// A connection is open, after so many answers on those before it.
+    /// Records that a connection was opened. `answered` is the number of responses so far.
     pub(crate) fn opened(&mut self, answered: u64) {
         self.answered_before = answered;
     }
 
-    /// Returns how long to wait after a connection was closed: not at all if it has brought an
-    /// answer. A server that accepts and closes at once is not asked as fast as can be.
+    /// Returns how long to wait after a connection was closed. The pause is zero if the connection
+    /// had a response. Otherwise there is a pause, so that a server that accepts and closes at once
+    /// is not flooded with connects.
     pub(crate) fn pause_after_close(&mut self, answered: u64) -> Nanos {
         if answered > self.answered_before {
             self.failures = 0;
@@ -31,7 +34,7 @@ impl Retry {
         self.pause_after_failure()
     }
 
-    /// Returns how long to wait after an attempt that failed.
+    /// Returns how long to wait after a failed attempt.
     pub(crate) fn pause_after_failure(&mut self) -> Nanos {
         let pause = RETRY_FIRST.saturating_mul(1 << self.failures.min(10)).min(RETRY_LONGEST);
         self.failures += 1;
@@ -56,14 +59,14 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_ends_the_pauses() {
+    fn a_response_ends_the_pauses() {
         let mut retry = Retry::default();
         let mut close = |answered| {
             let pause = retry.pause_after_close(answered);
             retry.opened(answered);
             pause
         };
-        // The third connection brings two answers, the others none.
+        // The third connection has two responses, the others have none.
         assert_eq!(milliseconds([0, 0, 2, 2, 2].into_iter().map(&mut close)), [10, 20, 0, 10, 20]);
     }
 }

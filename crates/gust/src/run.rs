@@ -1,11 +1,11 @@
-//! What came out of a run: plain values that every report is made from, and that can be kept in a
+//! The result of a run: plain values, from which every report is made and which can be saved in a
 //! file.
 
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use crate::collector::{Collected, Moment};
+use crate::collector::{Collected, Interval};
 use crate::cpu::CpuTime;
 use crate::histogram::Latency;
 use crate::outbox::Finished;
@@ -13,20 +13,20 @@ use crate::plan::{Plan, Protocol};
 use crate::tally::Errors;
 use crate::units::{Nanos, SECOND};
 
-/// A thread that ran for more than this share of the time had no time to lose.
+/// A thread that ran for more than this share of the time may have been the bottleneck.
 const BUSY: f64 = 0.9;
 
-/// A thread that waited for a core for more than this share measured that as well.
+/// If a thread waited for a core for more than this share of the time, the latencies include that.
 const KEPT_WAITING: f64 = 0.1;
 
-/// Below this share of the requests that should be on their way, by Little's law, most of the
-/// others starve.
+/// If by Little's law less than this share of the expected requests is in flight, most connections
+/// starve.
 const STARVING: f64 = 0.5;
 
-/// In a run that is shorter than this, opening the connections is a part that counts.
+/// In a shorter run, the time to open the connections affects the figures.
 const LITTLE_SECONDS: f64 = 0.25;
 
-/// The form of a saved run. One that is not known is refused, not misread.
+/// The version of the file format. A file of another version is refused.
 pub(crate) const FORMAT: u32 = 1;
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -34,32 +34,33 @@ pub(crate) struct Run {
     pub(crate) format: u32,
     pub(crate) target: String,
     pub(crate) load: Load,
-    /// How long requests were counted.
+    /// The time during which requests were counted.
     pub(crate) seconds: f64,
     pub(crate) requests: u64,
     pub(crate) responses: u64,
-    /// Sent, and without an answer when it was over.
+    /// Requests that were sent and had no response at the end of the run.
     pub(crate) unanswered: u64,
-    /// Due, and not sent, because no connection was free.
+    /// Requests that were due and not sent, because no connection was available.
     pub(crate) never_sent: u64,
-    /// How long the oldest of both had waited, in nanoseconds.
+    /// How long the oldest of these requests had waited, in nanoseconds.
     pub(crate) longest_wait: u64,
     pub(crate) errors: Errors,
     pub(crate) statuses: BTreeMap<u16, u64>,
     pub(crate) bytes_sent: u64,
     pub(crate) bytes_received: u64,
     pub(crate) connections: Connections,
-    /// From the moment a request should have been sent, in nanoseconds.
+    /// Latencies from the time at which a request was due, in nanoseconds.
     pub(crate) latency: Latency,
-    /// From the moment it was sent. Only at a constant rate.
+    /// Latencies from the time at which a request was sent. Only at a constant rate.
     pub(crate) uncorrected: Option<Latency>,
     pub(crate) connect: Latency,
     pub(crate) client: Client,
     pub(crate) server: Option<CpuTime>,
-    pub(crate) course: Course,
+    #[serde(rename = "course")]
+    pub(crate) timeline: Timeline,
 }
 
-/// What was asked for.
+/// The load that the plan asks for.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Load {
     pub(crate) protocol: String,
@@ -78,34 +79,36 @@ pub(crate) struct Load {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Connections {
     pub(crate) asked: u64,
-    /// Those that were open at least once.
+    /// Connections that were open at least once.
     pub(crate) opened: u64,
-    /// Those with at least one answer.
+    /// Connections with at least one response.
     pub(crate) served: u64,
     pub(crate) never_served: u64,
-    /// Times that one was opened again.
+    /// How many times a connection was opened again.
     pub(crate) reopened: u64,
-    /// Answers per connection.
+    /// The smallest number of responses on a connection.
     pub(crate) least: u64,
     pub(crate) median: u64,
     pub(crate) most: u64,
 }
 
-/// What it cost us.
+/// What the run cost the client.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Client {
     pub(crate) cpu: CpuTime,
     /// The share of the time in which the busiest thread ran.
     pub(crate) busiest: f64,
-    /// The share of the time in which the least lucky thread waited for a core.
+    /// The largest share of the time in which a thread waited for a core.
     pub(crate) kept_waiting: f64,
 }
 
-/// What happened over time.
+/// The figures over time.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub(crate) struct Course {
-    pub(crate) seconds_per_moment: f64,
-    pub(crate) moments: Vec<Moment>,
+pub(crate) struct Timeline {
+    #[serde(rename = "seconds_per_moment")]
+    pub(crate) seconds_per_interval: f64,
+    #[serde(rename = "moments")]
+    pub(crate) intervals: Vec<Interval>,
 }
 
 /// CPU time while requests were counted.
@@ -153,9 +156,9 @@ impl Run {
                     .fold(0.0, f64::max),
             },
             server: cpu.server,
-            course: Course {
-                seconds_per_moment: seconds(tick.saturating_mul(collected.ticks_per_moment)),
-                moments: collected.course,
+            timeline: Timeline {
+                seconds_per_interval: seconds(tick.saturating_mul(collected.ticks_per_interval)),
+                intervals: collected.timeline,
             },
         }
     }
@@ -164,32 +167,32 @@ impl Run {
         float(self.responses) / self.seconds.max(1e-9)
     }
 
-    /// Microseconds of CPU time per answer.
+    /// Returns the microseconds of CPU time per response.
     pub(crate) fn per_response(&self, seconds: f64) -> f64 {
         seconds * 1e6 / float(self.responses.max(1))
     }
 
-    /// Of all requests, how many failed.
+    /// Returns the share of requests that failed.
     pub(crate) fn error_share(&self) -> f64 {
         float(self.errors.total()) / float(self.requests.max(self.errors.total()).max(1))
     }
 
-    /// Requests that were on their way on average, by Little's law: what was answered a second
-    /// times how long it took.
+    /// Returns the average number of requests in flight by Little's law: responses per second times
+    /// mean latency.
     pub(crate) fn in_flight(&self) -> f64 {
         self.per_second() * self.latency.mean / 1e9
     }
 
-    /// What a reader should know before believing the figures.
+    /// Returns the reasons to doubt the figures.
     pub(crate) fn warnings(&self) -> Vec<String> {
         let mut warnings = Vec::new();
         let Connections { asked, opened, never_served, .. } = self.connections;
         if self.responses == 0 {
-            warnings.push("not one request was answered".to_owned());
+            warnings.push("no request was answered".to_owned());
         } else if never_served > 0 {
             warnings.push(format!(
-                "{never_served} of {asked} connections were never served: the figures are those \
-                 of the others"
+                "{never_served} of {asked} connections were never served: the figures describe \
+                 only the others"
             ));
         }
         if opened < asked && self.responses > 0 {
@@ -201,8 +204,8 @@ impl Run {
         let is_long = self.seconds >= LITTLE_SECONDS;
         if is_closed_loop && is_long && self.responses > 0 && self.in_flight() < wanted * STARVING {
             warnings.push(format!(
-                "requests/s x latency is {:.1} requests on their way, but {wanted:.0} were: most \
-                 connections starve (Little's law)",
+                "by requests/s x latency, {:.1} requests were in flight, but {wanted:.0} should \
+                 have been: most connections starve (Little's law)",
                 self.in_flight()
             ));
         }
@@ -210,21 +213,20 @@ impl Run {
         let usual = self.load.connections * self.load.depth;
         if missing > 0 && (missing > usual || float(self.longest_wait) > self.latency.max) {
             warnings.push(format!(
-                "{missing} requests were without an answer at the end, one of them for {}: no \
-                 percentile counts them",
+                "{missing} requests were unanswered at the end, one of them for {}: no percentile \
+                 includes them",
                 crate::units::time(float(self.longest_wait))
             ));
         }
         if self.client.busiest > BUSY {
             warnings.push(format!(
-                "a thread of the client was busy {:.0} % of the time: the client is the \
-                 bottleneck, not the server (more -t may help)",
+                "a client thread was {:.0} % busy: the client is the bottleneck (try a higher -t)",
                 self.client.busiest * 100.0
             ));
         }
         if self.client.kept_waiting > KEPT_WAITING {
             warnings.push(format!(
-                "a thread of the client waited for a core {:.0} % of the time: latencies contain \
+                "a thread of the client waited for a core {:.0} % of the time: latencies include \
                  that",
                 self.client.kept_waiting * 100.0
             ));
@@ -310,9 +312,10 @@ mod tests {
     }
 
     #[test]
-    fn a_run_is_the_sum_of_its_threads_and_the_worst_of_what_they_waited() {
+    fn a_run_has_the_sums_and_the_longest_wait_of_its_threads() {
         let plan = args::plan(":1 --warmup 1s -d 2s").unwrap();
-        let collected = Collected { total: Slice::new(), course: Vec::new(), ticks_per_moment: 3 };
+        let collected =
+            Collected { total: Slice::new(), timeline: Vec::new(), ticks_per_interval: 3 };
         let threads = [
             finished(&[0, 7], &[0, 1], 10),
             finished(&[9, 2], &[4, 1], 40),
@@ -322,7 +325,7 @@ mod tests {
         let run = Run::new(&plan, collected, &threads, cpu, SECOND / 10);
         assert_eq!((run.unanswered, run.never_sent, run.longest_wait), (6, 9, 40));
         assert_eq!((run.seconds, run.client.busiest), (2.000_000_04, 0.4));
-        assert_eq!(run.course.seconds_per_moment, 0.3);
+        assert_eq!(run.timeline.seconds_per_interval, 0.3);
         let Connections { asked, opened, served, never_served, reopened, least, median, most } =
             run.connections;
         assert_eq!((asked, opened, served, never_served, reopened), (4, 3, 3, 1, 3));
@@ -330,7 +333,7 @@ mod tests {
     }
 
     #[test]
-    fn figures_are_for_a_second_and_for_an_answer() {
+    fn figures_are_per_second_and_per_response() {
         let run = sample::run();
         assert_eq!(run.per_second(), 19_975.0);
         assert_eq!(run.per_response(0.0799), 1.0);
@@ -339,7 +342,7 @@ mod tests {
         assert!((run.in_flight() - 19_975.0 * run.latency.mean / 1e9).abs() < 1e-9);
     }
 
-    /// Whether a warning has these words once the run is changed.
+    /// Returns whether a warning contains this text after `change`.
     fn warns(of: &str, change: impl FnOnce(&mut Run)) -> bool {
         let mut run = sample::run();
         change(&mut run);
@@ -347,10 +350,10 @@ mod tests {
     }
 
     #[test]
-    fn a_reader_is_warned_from_the_value_on_that_matters() {
+    fn warnings_begin_just_above_their_thresholds() {
         assert!(warns("1 of 64 connections were never served", |_| {}));
         assert!(!warns("never served", |run| run.connections.never_served = 0));
-        assert!(warns("not one request was answered", |run| run.responses = 0));
+        assert!(warns("no request was answered", |run| run.responses = 0));
         assert!(!warns("could be opened", |_| {}));
         assert!(warns("only 63 of 64", |run| run.connections.opened = 63));
         let busy = "is the bottleneck";
@@ -369,12 +372,12 @@ mod tests {
             }
         };
         assert!(warns(sent, asked(80_001, None)) && !warns(sent, asked(80_000, None)));
-        assert!(!warns(sent, asked(80_001, Some(4.0))), "its time was over");
+        assert!(!warns(sent, asked(80_001, Some(4.0))), "the duration ended the run");
     }
 
     #[test]
-    fn what_is_missing_is_told_if_it_is_more_than_usual_or_has_waited_for_longer_than_any_answer() {
-        let missing = "without an answer at the end";
+    fn unanswered_requests_cause_a_warning_if_they_are_many_or_waited_longest() {
+        let missing = "unanswered at the end";
         assert!(!warns(missing, |_| {}), "42 requests of 64 connections");
         assert!(
             !warns(missing, |run| run.unanswered = 62) && warns(missing, |run| run.unanswered = 63)
@@ -388,7 +391,7 @@ mod tests {
     }
 
     #[test]
-    fn connections_starve_if_less_than_half_of_the_requests_are_on_their_way() {
+    fn connections_starve_if_less_than_half_of_the_requests_are_in_flight() {
         let closed = |mean: f64, seconds: f64| {
             move |run: &mut Run| {
                 run.load.rate = None;
@@ -396,11 +399,14 @@ mod tests {
                 run.latency.mean = mean * seconds * 1e6;
             }
         };
-        // A thousand answers in so many seconds: as many are on their way as one takes thousandths
-        // of them.
+        // With 1000 responses in `seconds`, a mean latency of `mean` thousandths of that time means
+        // `mean` requests in flight.
         assert!(warns("Little", closed(31.9, 4.0)) && !warns("Little", closed(32.1, 4.0)));
         assert!(warns("Little", closed(31.9, 0.25)) && !warns("Little", closed(31.9, 0.24)));
         let rate = |run: &mut Run| run.latency.mean = 1.0;
-        assert!(!warns("Little", rate), "at a rate the load is not what connections allow");
+        assert!(
+            !warns("Little", rate),
+            "at a constant rate the connections do not determine the load"
+        );
     }
 }

@@ -1,18 +1,18 @@
-//! When each request is due. Pure: a number of a request in, a moment out.
+//! Computes when each request is due, from its number alone.
 
 use std::time::Duration;
 
 use crate::units::{Nanos, SECOND, nanos};
 
-/// Requests at a constant rate, which may begin at nothing and grow for a while.
+/// The schedule of requests at a constant rate, which may grow from zero during a ramp.
 ///
-/// Every moment is computed from the request's number, not from the moment before: rounding never
-/// adds up, and a late request makes no other one late.
+/// Each time is computed from the number of the request, not from the time of the request before.
+/// So rounding errors do not add up, and a late request does not delay others.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Schedule {
-    /// Nanoseconds between two requests at the full rate.
+    /// The time between two requests at the full rate, in nanoseconds.
     interval: f64,
-    /// Nanoseconds in which the rate grows.
+    /// The length of the ramp, in nanoseconds.
     ramp: f64,
 }
 
@@ -22,7 +22,7 @@ impl Schedule {
         Self { interval: SECOND as f64 / per_second, ramp: nanos(ramp) as f64 }
     }
 
-    /// When request number `index` is due. While the rate grows, n(t) = rate t² / (2 ramp).
+    /// Returns when request number `index` is due. During the ramp, n(t) = rate t² / (2 ramp).
     pub(crate) fn due(&self, index: u64) -> Nanos {
         #[expect(clippy::cast_precision_loss, reason = "exact for 9 * 10^15 requests")]
         let index = index as f64;
@@ -41,7 +41,7 @@ impl Schedule {
         at
     }
 
-    /// How many requests are due before a moment.
+    /// Returns the number of requests that are due before `at`.
     pub(crate) fn count_before(&self, at: Nanos) -> u64 {
         #[expect(clippy::cast_precision_loss, reason = "104 days of nanoseconds are exact")]
         let at = at as f64;
@@ -60,8 +60,8 @@ impl Schedule {
     }
 }
 
-/// The share of one thread in a schedule: every `of`-th request, so that all threads together keep
-/// the rate evenly.
+/// The share of one thread in a schedule: every `of`-th request, so that the requests of all
+/// threads together are spread evenly.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Share {
     schedule: Schedule,
@@ -74,24 +74,23 @@ impl Share {
         Self { schedule, next: index as u64, of: of as u64 }
     }
 
-    /// When the next request is due.
+    /// Returns when the next request is due.
     pub(crate) fn next_due(&self) -> Nanos {
         self.schedule.due(self.next)
     }
 
-    /// How many requests of this share are due before a moment and were not begun.
+    /// Returns the number of requests of this share that are due before `at` and were not started.
     pub(crate) fn overdue(&self, at: Nanos) -> u64 {
         self.schedule.count_before(at).saturating_sub(self.next).div_ceil(self.of)
     }
 
-    /// The next request was begun.
+    /// Records that the next request was started.
     pub(crate) fn advance(&mut self) {
         self.next += self.of;
     }
 }
 
-/// Spreads what must not come too often, such as connects. Time that was not used is lost: no burst
-/// makes up for it.
+/// A rate limit, for example of connects. Unused time is lost and does not allow a later burst.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Pace {
     interval: Nanos,
@@ -99,7 +98,8 @@ pub(crate) struct Pace {
 }
 
 impl Pace {
-    /// `None` is no limit. The first ones of `of` threads follow each other evenly.
+    /// Returns the limit for one of `of` threads, or no limit for `None`. The first times of the
+    /// threads are spread evenly.
     pub(crate) fn new(per_second: Option<f64>, index: usize, of: usize) -> Self {
         let single = per_second.map_or(0.0, |rate| 1e9 / rate);
         #[expect(
@@ -111,12 +111,12 @@ impl Pace {
         Self { interval: (single * of as f64) as Nanos, next: (single * index as f64) as Nanos }
     }
 
-    /// Everything before a moment is taken.
+    /// Marks all times up to `at` as used.
     pub(crate) fn skip_to(&mut self, at: Nanos) {
         self.next = self.next.max(at.saturating_add(self.interval));
     }
 
-    /// Takes the next moment, now or later.
+    /// Takes and returns the next free time, `now` or later.
     pub(crate) fn take(&mut self, now: Nanos) -> Nanos {
         let at = self.next.max(now);
         self.next = at.saturating_add(self.interval);
@@ -179,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pace_saves_nothing_up() {
+    fn a_pace_does_not_allow_a_burst_after_a_break() {
         let mut pace = Pace::new(Some(1000.0), 1, 2);
         assert_eq!(pace.take(0), 1_000_000);
         assert_eq!(pace.take(0), 3_000_000);

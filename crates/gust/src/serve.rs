@@ -1,4 +1,4 @@
-//! `gust serve` and `gust echo`: small servers on the engine, to be asked.
+//! `gust serve` and `gust echo`: small servers on Filoplume's engine, as targets of a run.
 
 use std::io;
 use std::net::SocketAddr;
@@ -6,12 +6,12 @@ use std::time::Duration;
 
 use filoplume_runtime::{Request, Response, Server, ServerConfig, tcp};
 
-use crate::say;
+use crate::print;
 
-/// An echo is collected before it is sent back.
+/// Largest content for `/echo`, which is buffered before it is sent back.
 const ECHO_BYTES_MAX: u64 = 64 * 1024 * 1024;
 
-/// Longest `/sleep`.
+/// Longest pause of `/sleep`.
 const SLEEP_MAX: Duration = Duration::from_secs(60);
 
 /// Serves HTTP until SIGINT or SIGTERM.
@@ -23,11 +23,11 @@ pub(crate) fn serve(listen: &str, threads: Option<usize>) -> Result<(), String> 
     server.incoming().for_each(answer).map_err(|error| format!("cannot serve: {error}"))
 }
 
-/// Sends back what is sent until SIGINT or SIGTERM.
+/// Echoes what is received until SIGINT or SIGTERM.
 pub(crate) fn echo(listen: &str, threads: Option<usize>) -> Result<(), String> {
     let server = start(listen, threads)?;
     if let Some(address) = server.local_addr() {
-        say(&format!("listening on tcp://{address}\n"));
+        print(&format!("listening on tcp://{address}\n"));
     }
     server
         .serve_tcp(tcp::bytes(|bytes| bytes.into()))
@@ -50,10 +50,10 @@ fn start(listen: &str, threads: Option<usize>) -> Result<Server, String> {
 }
 
 fn announce(address: SocketAddr) {
-    say(&format!(
+    print(&format!(
         "listening on http://{address}\n  GET /              13 bytes of text\n  GET \
-         /bytes?n=1000  so many bytes\n  GET /sleep?ms=10   an answer that takes so long\n  POST \
-         /echo         the content, back again\n"
+         /bytes?n=1000  this many bytes\n  GET /sleep?ms=10   a response after this time\n  POST \
+         /echo         the content of the request\n"
     ));
 }
 

@@ -1,5 +1,4 @@
-//! What the threads of a run know of each other: a clock, whether to stop, and how many requests
-//! are left.
+//! The state that the threads of a run share: a clock, a stop flag, and how many requests are left.
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -8,10 +7,10 @@ use std::time::Instant;
 use crate::plan::Plan;
 use crate::units::{Nanos, nanos};
 
-/// Requests that a thread takes at once from those that are left, at most.
+/// Most requests that a thread claims at once.
 const CLAIM_MAX: u64 = 256;
 
-/// Counts from the start of the run.
+/// A clock that counts from the start of the run.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Clock(Instant);
 
@@ -30,7 +29,7 @@ impl Clock {
 pub(crate) struct Shared {
     pub(crate) clock: Clock,
     stop: AtomicBool,
-    /// Requests that nobody has taken; only counted down if there is a limit.
+    /// Requests that no thread has claimed. It counts down only if there is a limit.
     left: AtomicU64,
     opened: AtomicU64,
     refused: AtomicU64,
@@ -65,8 +64,8 @@ impl Shared {
         self.opened.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Takes note of an attempt that failed. When every connection has tried in vain, there is
-    /// nothing to measure.
+    /// Records a failed attempt to connect. If every connection has failed, the run stops, because
+    /// there is nothing to measure.
     pub(crate) fn note_refused(&self, plan: &Plan, reason: String) {
         let refused = self.refused.fetch_add(1, Ordering::Relaxed) + 1;
         if self.opened.load(Ordering::Relaxed) > 0 {
@@ -80,7 +79,7 @@ impl Shared {
         }
     }
 
-    /// Why no connection could be opened at all, if none could.
+    /// Returns why no connection could be opened, or `None` if at least one was opened.
     pub(crate) fn refusal(&self) -> Option<String> {
         if self.opened.load(Ordering::Relaxed) > 0 {
             return None;
@@ -88,7 +87,7 @@ impl Shared {
         self.refusal.lock().ok().and_then(|last| last.clone())
     }
 
-    /// Adds to the errors of all threads, and stops the run when there are too many.
+    /// Adds to the errors of all threads, and stops the run if there are too many.
     pub(crate) fn note_errors(&self, plan: &Plan, count: u64) {
         if count == 0 {
             return;
@@ -100,8 +99,8 @@ impl Shared {
     }
 }
 
-/// The requests that one thread may still make. Threads take from what is left in portions that get
-/// smaller, so that none is left with work when the others are done.
+/// The requests that one thread may still send. Threads claim requests in portions that become
+/// smaller, so that all of them finish at about the same time.
 #[derive(Debug)]
 pub(crate) struct Budget {
     claimed: u64,
@@ -128,7 +127,7 @@ impl Budget {
         is_left
     }
 
-    /// Whether no request is left. Looks without taking.
+    /// Returns whether no request is left, without taking one.
     pub(crate) fn is_used_up(&self, shared: &Shared) -> bool {
         self.is_limited && self.claimed == 0 && shared.left.load(Ordering::Relaxed) == 0
     }

@@ -1,5 +1,4 @@
-//! What is counted while requests are made: one slice of time after the other, each thread for
-//! itself.
+//! Counts what happens during a run. Each thread counts separately, in consecutive slices of time.
 
 use serde::{Deserialize, Serialize};
 
@@ -9,25 +8,25 @@ use crate::units::Nanos;
 /// How a request, or a connection, failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ErrorKind {
-    /// A connection could not be opened, or not in time.
+    /// A connection could not be opened, or not before the timeout.
     Connect,
-    /// The connection was broken while an answer was awaited.
+    /// The connection was reset while a response was awaited.
     Reset,
-    /// It was closed in order, but before the answer was complete.
+    /// The connection was closed without an error, but before the response was complete.
     ClosedEarly,
-    /// No answer in time.
+    /// No response came before the timeout.
     Timeout,
-    /// The answer is not what the protocol allows.
+    /// The response violates the protocol.
     Malformed,
-    /// Bytes came that nobody had asked for.
+    /// The server sent bytes without a request.
     Unsolicited,
-    /// A status that `--expect` does not list.
+    /// The response has a status that `--expect` does not list.
     Status,
-    /// The answer is complete, but not what `--verify` wants.
+    /// The response is complete, but does not match what `--verify` expects.
     Mismatch,
 }
 
-/// How many errors there were of each kind.
+/// The number of errors of each kind.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub(crate) struct Errors {
@@ -41,7 +40,7 @@ pub(crate) struct Errors {
     pub(crate) mismatch: u64,
 }
 
-/// What happened in one slice of time.
+/// The counts of one slice of time.
 #[derive(Clone, Debug)]
 pub(crate) struct Slice {
     pub(crate) requests: u64,
@@ -49,22 +48,23 @@ pub(crate) struct Slice {
     pub(crate) bytes_sent: u64,
     pub(crate) bytes_received: u64,
     pub(crate) errors: Errors,
-    /// Few different ones occur; the first is nearly always the one.
+    /// A list, because few statuses occur and nearly all responses have the first one.
     pub(crate) statuses: Vec<(u16, u64)>,
-    /// From when a request should have been sent.
+    /// Latencies from the time at which a request was due.
     pub(crate) latency: Histogram,
-    /// From when it was sent. Only filled at a constant rate: else both are the same.
+    /// Latencies from the time at which a request was sent. Recorded only at a constant rate,
+    /// because otherwise both are the same.
     pub(crate) uncorrected: Histogram,
     pub(crate) connect: Histogram,
 }
 
-/// The slice in progress, and since when anything counts.
+/// The slice in progress, and the time from which requests count.
 #[derive(Debug)]
 pub(crate) struct Tally {
     pub(crate) slice: Box<Slice>,
     /// The end of the warm-up.
     pub(crate) counts_from: Nanos,
-    /// Whether requests have a moment when they should have been sent.
+    /// Whether requests are due at set times.
     pub(crate) has_schedule: bool,
 }
 
@@ -83,7 +83,7 @@ impl Errors {
         *counter += count;
     }
 
-    /// Every kind with its name, in the order of a request's life.
+    /// Returns every kind with its name, in the order in which they can occur during a request.
     pub(crate) fn named(&self) -> [(&'static str, u64); 8] {
         [
             ("connect", self.connect),
@@ -153,7 +153,7 @@ impl Slice {
         self.connect.add(&other.connect);
     }
 
-    /// Empty again, with its memory kept.
+    /// Empties the slice and keeps its memory.
     pub(crate) fn clear(&mut self) {
         self.requests = 0;
         self.responses = 0;
@@ -177,8 +177,8 @@ impl Tally {
         self.slice.requests += u64::from(sent >= self.counts_from);
     }
 
-    /// An answer is complete. Returns whether it counts: its request must have been sent after the
-    /// warm-up.
+    /// Records a complete response. Returns whether it counts, which it does if its request was
+    /// sent after the warm-up.
     #[inline]
     pub(crate) fn response(&mut self, intended: Nanos, sent: Nanos, now: Nanos) -> bool {
         if sent < self.counts_from {

@@ -1,27 +1,27 @@
-//! Whom to ask: what a URL on the command line means.
+//! The server that a URL on the command line names.
 
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpStream, ToSocketAddrs};
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// Of several addresses of one name, how long each is tried before the next.
+/// How long to try each address of a name that has several.
 const TRY_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// What is spoken on a connection.
+/// The protocol on a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Speech {
+pub(crate) enum Scheme {
     Http,
-    /// Bytes out, and the same number of bytes back.
+    /// An echo: the server sends back the bytes that it receives.
     Tcp,
 }
 
-/// What a URL says, before any name is looked up.
+/// A parsed URL, before its name is looked up.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Target {
-    pub(crate) speech: Speech,
+    pub(crate) scheme: Scheme,
     pub(crate) host: Host,
-    /// What `Host` says.
+    /// The value of `Host`.
     pub(crate) authority: String,
     /// Path and query.
     pub(crate) path: String,
@@ -41,7 +41,8 @@ pub(crate) enum Address {
 }
 
 impl Target {
-    /// `http://host[:port][/path]`, `tcp://host:port`, `unix:/socket[:/path]`, `:port[/path]`.
+    /// Parses `http://host[:port][/path]`, `tcp://host:port`, `unix:/socket[:/path]` or
+    /// `:port[/path]`.
     pub(crate) fn parse(url: &str) -> Result<Self, String> {
         if let Some(rest) = url.strip_prefix("http://") {
             return Self::http(url, rest);
@@ -53,7 +54,7 @@ impl Target {
             let (host, port) = host_and_port(url, rest.trim_end_matches('/'), None)?;
             let authority = rest.to_owned();
             return Ok(Self {
-                speech: Speech::Tcp,
+                scheme: Scheme::Tcp,
                 host: Host::Name(host, port),
                 authority,
                 path: String::new(),
@@ -72,19 +73,19 @@ impl Target {
             }
             let authority = "localhost".to_owned();
             return Ok(Self {
-                speech: Speech::Http,
+                scheme: Scheme::Http,
                 host: Host::Unix(socket.into()),
                 authority,
                 path,
             });
         }
         if url.starts_with("https://") {
-            return Err("https:// is not spoken; put a proxy that ends TLS before the server, or \
-                        ask it without TLS"
+            return Err("https:// is not supported; put a proxy that ends TLS in front of the \
+                        server, or measure it without TLS"
                 .to_owned());
         }
         Err(format!(
-            "{url:?} is no URL; write http://host:port/path, tcp://host:port, \
+            "{url:?} is not a URL; write http://host:port/path, tcp://host:port, \
              unix:/path/to/socket or :port"
         ))
     }
@@ -96,7 +97,7 @@ impl Target {
         let (host, port) = host_and_port(url, authority, Some(80))?;
         let path = if path.starts_with('/') { path.to_owned() } else { format!("/{path}") };
         Ok(Self {
-            speech: Speech::Http,
+            scheme: Scheme::Http,
             host: Host::Name(host, port),
             authority: authority.to_owned(),
             path,
@@ -105,7 +106,8 @@ impl Target {
 }
 
 impl Host {
-    /// Looks the name up. Of several addresses the first one that accepts is taken.
+    /// Looks the name up. If it has several addresses, the first one that accepts a connection is
+    /// used.
     pub(crate) fn resolve(&self) -> Result<Address, String> {
         let (name, port) = match self {
             Self::Unix(path) => return Ok(Address::Unix(path.clone())),
@@ -148,7 +150,7 @@ fn host_and_port(
             Some((host, port)) => {
                 (host, port.strip_prefix(':').or((!port.is_empty()).then_some("?")))
             }
-            None => return bad("has a bracket that is not closed"),
+            None => return bad("has an unclosed bracket"),
         },
         None => {
             authority.rsplit_once(':').map_or((authority, None), |(host, port)| (host, Some(port)))
@@ -157,18 +159,18 @@ fn host_and_port(
     let port = match (port, default) {
         (Some(port), _) => match port.parse::<u16>() {
             Ok(port) if port > 0 => port,
-            _ => return bad("has a port that is none"),
+            _ => return bad("has an invalid port"),
         },
         (None, Some(port)) => port,
         (None, None) => return bad("has no port"),
     };
     let is_valid = |c: char| c.is_alphanumeric() || matches!(c, '-' | '_' | '.' | ':' | '%');
     match host {
-        // As `:8080` on a server: this machine.
+        // No host means this machine, as in `:8080` on a server.
         "" if default.is_none() => Ok((IpAddr::V4(Ipv4Addr::LOCALHOST).to_string(), port)),
         "" => bad("has no host"),
         _ if host.chars().all(is_valid) => Ok((host.to_owned(), port)),
-        _ => bad("has a host that is none"),
+        _ => bad("has an invalid host"),
     }
 }
 
@@ -179,7 +181,7 @@ mod tests {
     fn http(host: &str, port: u16, authority: &str, path: &str) -> Target {
         let host = Host::Name(host.to_owned(), port);
         Target {
-            speech: Speech::Http,
+            scheme: Scheme::Http,
             host,
             authority: authority.to_owned(),
             path: path.to_owned(),
@@ -197,7 +199,7 @@ mod tests {
         check(":8080", http("127.0.0.1", 8080, "127.0.0.1:8080", "/"));
         check(":8080/x", http("127.0.0.1", 8080, "127.0.0.1:8080", "/x"));
         let tcp = Target::parse("tcp://h:7/").unwrap();
-        assert_eq!((tcp.speech, tcp.host), (Speech::Tcp, Host::Name("h".to_owned(), 7)));
+        assert_eq!((tcp.scheme, tcp.host), (Scheme::Tcp, Host::Name("h".to_owned(), 7)));
         assert_eq!(Target::parse("tcp://:7").unwrap().host, Host::Name("127.0.0.1".to_owned(), 7));
         let unix = Target::parse("unix:/run/app.sock").unwrap();
         assert_eq!((unix.host, unix.path.as_str()), (Host::Unix("/run/app.sock".into()), "/"));
@@ -205,21 +207,21 @@ mod tests {
     }
 
     #[test]
-    fn a_bad_url_is_told_what_is_wrong() {
+    fn the_error_for_a_bad_url_says_what_is_wrong() {
         let says = |url: &str, part: &str| {
             let error = Target::parse(url).unwrap_err();
             assert!(error.contains(part), "{url}: {error}");
         };
-        says("localhost:8080", "is no URL; write http://");
-        says("", "is no URL");
-        says("https://h", "https:// is not spoken");
+        says("localhost:8080", "is not a URL; write http://");
+        says("", "is not a URL");
+        says("https://h", "https:// is not supported");
         says("http://", "has no host");
         says("http://h:0/", "port");
         says("http://h:99999/", "port");
         says("http://h:x/", "port");
         says("http://[::1", "bracket");
         says("http://[::1]x", "port");
-        says("http://a b/", "host that is none");
+        says("http://a b/", "invalid host");
         says("http://me:secret@h/", "-H 'Authorization");
         says("tcp://h", "has no port");
         says("unix:", "names no socket");

@@ -1,8 +1,8 @@
-//! Waiting for sockets, or for a moment that is nearer than a millisecond.
+//! Waits for events of sockets, with a timeout that is more precise than a millisecond.
 //!
-//! A poller's timeout is rounded up to whole milliseconds on Linux, which is 20 requests at
-//! 20,000/s. There a timer that is a file descriptor wakes it in time; elsewhere the timeout is all
-//! there is.
+//! On Linux the timeout of a poller is rounded up to whole milliseconds, in which 20 requests are
+//! due at 20,000/s. There a timer file descriptor (`timerfd`) wakes the poller in time. Other
+//! systems have only the timeout.
 
 use std::io;
 
@@ -12,7 +12,7 @@ use crate::units::Nanos;
 
 pub(crate) use imp::Timer;
 
-/// Waits for events, not longer than `wait`. An interruption is an event like others.
+/// Waits for events for at most `wait`. An interruption by a signal counts as a wake-up.
 fn poll(poll: &mut Poll, events: &mut Events, wait: Nanos) -> io::Result<()> {
     match poll.poll(events, Some(std::time::Duration::from_nanos(wait))) {
         Err(error) if error.kind() == io::ErrorKind::Interrupted => {
@@ -37,7 +37,7 @@ mod imp {
 
     use crate::units::{MILLISECOND, Nanos, SECOND};
 
-    /// Longer waits are rounded by less than a tenth.
+    /// For longer waits, the rounding is less than a tenth.
     const PRECISE_BELOW: Nanos = 10 * MILLISECOND;
 
     #[derive(Debug)]
@@ -46,14 +46,16 @@ mod imp {
     }
 
     impl Timer {
-        /// The token is one that no socket has. Without `is_precise` there is no timer and no cost.
+        /// Returns a timer. No socket may have the same token. Without `is_precise` no descriptor
+        /// is created.
         pub(crate) fn new(poll: &Poll, token: Token, is_precise: bool) -> io::Result<Self> {
             if !is_precise {
                 return Ok(Self { descriptor: None });
             }
             let flags = TimerfdFlags::NONBLOCK | TimerfdFlags::CLOEXEC;
             let descriptor = timerfd_create(TimerfdClockId::Monotonic, flags)?;
-            // Edge-triggered: setting it anew is an edge, so nobody has to read it.
+            // Events are edge-triggered, and setting the timer again is an edge, so the descriptor
+            // is never read.
             poll.registry().register(
                 &mut SourceFd(&descriptor.as_raw_fd()),
                 token,
@@ -62,7 +64,7 @@ mod imp {
             Ok(Self { descriptor: Some(descriptor) })
         }
 
-        /// Waits for events, not longer than `wait`.
+        /// Waits for events for at most `wait`.
         pub(crate) fn wait(
             &mut self,
             poll: &mut Poll,
@@ -101,7 +103,7 @@ mod imp {
             Ok(Self)
         }
 
-        /// Waits for events, not longer than `wait`.
+        /// Waits for events for at most `wait`.
         pub(crate) fn wait(
             &mut self,
             poll: &mut Poll,

@@ -1,4 +1,4 @@
-//! Sockets that do not block, of both kinds.
+//! Non-blocking sockets, TCP and Unix.
 
 use std::io;
 
@@ -8,7 +8,7 @@ use mio::{Interest, Registry, Token};
 
 use crate::target::Address;
 
-/// A connection to the server, open or about to be.
+/// A connection to the server, open or being opened.
 #[derive(Debug)]
 pub(crate) enum Stream {
     Tcp(TcpStream),
@@ -16,12 +16,12 @@ pub(crate) enum Stream {
 }
 
 impl Stream {
-    /// Begins to connect. It is open, or has failed, when it becomes writable.
+    /// Starts to connect. When the socket becomes writable, it is open or has failed.
     pub(crate) fn connect(address: &Address) -> io::Result<Self> {
         match address {
             Address::Tcp(address) => {
                 let stream = TcpStream::connect(*address)?;
-                // A request is written whole: there is nothing to wait for.
+                // Each request is written at once, so there is nothing for the kernel to wait for.
                 stream.set_nodelay(true)?;
                 Ok(Self::Tcp(stream))
             }
@@ -29,7 +29,7 @@ impl Stream {
         }
     }
 
-    /// Why it failed, if it did.
+    /// Returns why the connect failed, if it did.
     pub(crate) fn take_error(&self) -> io::Result<Option<io::Error>> {
         match self {
             Self::Tcp(stream) => stream.take_error(),
@@ -37,8 +37,7 @@ impl Stream {
         }
     }
 
-    /// Both directions at once and for good: events come when something changes, and the interest
-    /// never does.
+    /// Registers both directions once. Events are edge-triggered, so the interest never changes.
     pub(crate) fn register(&mut self, registry: &Registry, token: Token) -> io::Result<()> {
         let interest = Interest::READABLE | Interest::WRITABLE;
         match self {
@@ -64,8 +63,9 @@ impl Stream {
     }
 }
 
-// Straight to the system: the C library's calls are points of cancellation, which costs a tenth of
-// our time in a program with threads. On Linux mio has no part in reads and writes.
+// These functions make the system calls directly. The functions of the C library are cancellation
+// points, which costs a tenth of the time in a program with threads. On Linux, mio does not need to
+// see reads and writes.
 
 #[cfg(target_os = "linux")]
 #[inline]

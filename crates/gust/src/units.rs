@@ -1,8 +1,8 @@
-//! How people write amounts, and how they like to read them.
+//! Parses amounts from the command line, and formats them for reports.
 
 use std::time::Duration;
 
-/// Nanoseconds since the start of the run, or between two moments of it.
+/// Nanoseconds: a point in time, counted from the start of the run, or a length of time.
 pub(crate) type Nanos = u64;
 
 pub(crate) const SECOND: Nanos = 1_000_000_000;
@@ -12,7 +12,7 @@ pub(crate) fn nanos(duration: Duration) -> Nanos {
     u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
 }
 
-/// `10s`, `500ms`, `1.5m`, `2h`; a number alone is seconds.
+/// Parses `10s`, `500ms`, `1.5m` or `2h`. A number without a unit is in seconds.
 pub(crate) fn parse_duration(text: &str) -> Result<Duration, String> {
     let digits = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
     let (number, unit) = text.split_at(digits);
@@ -22,19 +22,19 @@ pub(crate) fn parse_duration(text: &str) -> Result<Duration, String> {
         "" | "s" => 1.0,
         "m" | "min" => 60.0,
         "h" => 3600.0,
-        _ => return Err(format!("{text:?} is no duration such as 10s, 500ms or 2m")),
+        _ => return Err(format!("{text:?} is not a duration such as 10s, 500ms or 2m")),
     };
     let seconds = number
         .parse::<f64>()
-        .map_err(|_| format!("{text:?} is no duration such as 10s or 500ms"))?;
+        .map_err(|_| format!("{text:?} is not a duration such as 10s or 500ms"))?;
     Duration::try_from_secs_f64(seconds * factor).map_err(|_| format!("{text:?} is too long"))
 }
 
-/// `1000`, `100k`, `1.5M`.
+/// Parses `1000`, `100k` or `1.5M`.
 pub(crate) fn parse_count(text: &str) -> Result<u64, String> {
     let count = parse_number(text)?;
     if count.fract() != 0.0 || count > 9e15 {
-        return Err(format!("{text:?} is no whole number"));
+        return Err(format!("{text:?} is not a whole number"));
     }
     #[expect(
         clippy::cast_possible_truncation,
@@ -44,24 +44,24 @@ pub(crate) fn parse_count(text: &str) -> Result<u64, String> {
     Ok(count as u64)
 }
 
-/// A count that may have a fraction, greater than zero.
+/// Parses a count greater than zero, which may have a fraction.
 pub(crate) fn parse_rate(text: &str) -> Result<f64, String> {
     let rate = parse_number(text.trim_end_matches("/s"))?;
     if rate > 0.0 && rate <= 1e9 {
         Ok(rate)
     } else {
-        Err(format!("{text:?} is no rate between 0 and 1,000,000,000"))
+        Err(format!("{text:?} is not a rate between 0 and 1,000,000,000"))
     }
 }
 
-/// `5%`, or `0.05`.
+/// Parses `5%` or `0.05`.
 pub(crate) fn parse_share(text: &str) -> Result<f64, String> {
     let (number, divisor) = text.strip_suffix('%').map_or((text, 1.0), |number| (number, 100.0));
     let share =
         number.trim().parse::<f64>().ok().filter(|share| share.is_finite() && *share >= 0.0);
     share
         .map(|share| share / divisor)
-        .ok_or_else(|| format!("{text:?} is no share such as 5% or 0.05"))
+        .ok_or_else(|| format!("{text:?} is not a share such as 5% or 0.05"))
 }
 
 fn parse_number(text: &str) -> Result<f64, String> {
@@ -75,10 +75,10 @@ fn parse_number(text: &str) -> Result<f64, String> {
     let parsed = number.parse::<f64>().ok().filter(|_| is_plain);
     parsed
         .map(|number| number * factor)
-        .ok_or_else(|| format!("{text:?} is no number such as 1000 or 10k"))
+        .ok_or_else(|| format!("{text:?} is not a number such as 1000 or 10k"))
 }
 
-/// `1,234,567`.
+/// Formats a count: `1,234,567`.
 pub(crate) fn count(number: u64) -> String {
     let digits = number.to_string();
     let mut text = String::with_capacity(digits.len() + digits.len() / 3);
@@ -91,7 +91,7 @@ pub(crate) fn count(number: u64) -> String {
     text
 }
 
-/// A rate: whole from 100 on, with a fraction below.
+/// Formats a rate: a whole number from 100, with a fraction below.
 pub(crate) fn rate(per_second: f64) -> String {
     if per_second < 100.0 {
         return format!("{per_second:.2}");
@@ -104,7 +104,7 @@ pub(crate) fn rate(per_second: f64) -> String {
     count(per_second.round() as u64)
 }
 
-/// Three digits and a unit: `812 ns`, `1.23 ms`, `12.3 s`.
+/// Formats a time with three digits and a unit: `812 ns`, `1.23 ms`, `12.3 s`.
 pub(crate) fn time(nanos: f64) -> String {
     let (value, unit) = match nanos {
         _ if nanos < 999.5 => return format!("{nanos:.0} ns"),
@@ -116,7 +116,7 @@ pub(crate) fn time(nanos: f64) -> String {
     format!("{value:.digits$} {unit}")
 }
 
-/// `812 B`, `1.23 KiB`, `45.6 MiB`.
+/// Formats a number of bytes: `812 B`, `1.23 KiB`, `45.6 MiB`.
 pub(crate) fn bytes(bytes: f64) -> String {
     let (value, unit) = match bytes {
         _ if bytes < 1024.0 => return format!("{bytes:.0} B"),
@@ -128,7 +128,7 @@ pub(crate) fn bytes(bytes: f64) -> String {
     format!("{value:.digits$} {unit}")
 }
 
-/// `0.05` as `5 %`.
+/// Formats a share: `0.05` as `5 %`.
 pub(crate) fn share(share: f64) -> String {
     let percent = share * 100.0;
     if percent == percent.round() { format!("{percent:.0} %") } else { format!("{percent:.1} %") }
@@ -153,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn counts_and_rates_may_be_short() {
+    fn counts_and_rates_may_be_abbreviated() {
         assert_eq!(parse_count("1000000"), Ok(1_000_000));
         assert_eq!(parse_count("1.5k"), Ok(1500));
         assert_eq!(parse_count("2M"), Ok(2_000_000));
@@ -169,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn amounts_read_well() {
+    fn amounts_are_formatted_for_people() {
         assert_eq!([0, 999, 1000, 1_234_567].map(count), ["0", "999", "1,000", "1,234,567"]);
         assert_eq!([0.5, 99.5, 152_340.4].map(rate), ["0.50", "99.50", "152,340"]);
         assert_eq!(

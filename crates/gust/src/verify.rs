@@ -1,27 +1,27 @@
-//! What answers are compared to: an expected status, an earlier answer, or the bytes that were
+//! Checks of responses: against an expected status, an earlier response, or the bytes that were
 //! sent.
 
 /// What `--verify` compares.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Verify {
-    /// The content is that of the request.
+    /// The content equals that of the request.
     Echo,
-    /// The status is that of the first answer to the same request.
+    /// The status equals that of the first response to the same request.
     Status,
-    /// Status and content are those of the first answer to the same request.
+    /// Status and content equal those of the first response to the same request.
     Body,
 }
 
-/// Length and hash of a content, taken piece by piece.
+/// The length and hash of some content, computed piece by piece.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Digest {
     length: u64,
     hash: u64,
 }
 
-/// What is remembered of an answer.
+/// The parts of a response that are compared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Answer {
+pub(crate) struct ResponseSummary {
     pub(crate) status: u16,
     pub(crate) content: Digest,
 }
@@ -35,7 +35,8 @@ impl Digest {
         digest
     }
 
-    /// FNV-1a: a byte at a time, so it makes no difference where the network cut the content.
+    /// Adds a piece. The hash is FNV-1a, which reads one byte at a time, so the result does not
+    /// depend on how the network splits the content.
     pub(crate) fn update(&mut self, piece: &[u8]) {
         self.length += piece.len() as u64;
         for &byte in piece {
@@ -62,7 +63,9 @@ impl Statuses {
                 .map(|status| (status, status)),
         };
         let ranges = text.split(',').map(|part| one(part.trim())).collect::<Option<Vec<_>>>();
-        ranges.map(Self).ok_or_else(|| format!("{text:?} is no list of statuses such as 2xx,304"))
+        ranges
+            .map(Self)
+            .ok_or_else(|| format!("{text:?} is not a list of statuses such as 2xx,304"))
     }
 
     pub(crate) fn has(&self, status: u16) -> bool {

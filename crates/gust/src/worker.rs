@@ -1,5 +1,5 @@
-//! One thread and its event loop: it opens connections, begins requests when they are due, and
-//! takes the answers.
+//! One thread and its event loop. It opens connections, starts requests when they are due, and
+//! reads the responses.
 
 use std::collections::{BTreeSet, VecDeque};
 use std::io;
@@ -18,29 +18,30 @@ use crate::tally::{ErrorKind, Tally};
 use crate::timer::Timer;
 use crate::units::{Nanos, SECOND, nanos};
 
-/// A read that does not fill this has emptied the socket; most answers fit many times.
+/// A read that does not fill this buffer has emptied the socket. It holds many responses of a
+/// common size.
 const INPUT_BYTES: usize = 128 * 1024;
 
-/// Enough for every connection of a usual run to be named by one wait.
+/// Enough for the events of all connections of a usual run in one wait.
 const EVENTS_MAX: usize = 1024;
 
-/// Requests that are due closer together are sent together: a wake-up each would be most of the
-/// work.
-const DUE_TOGETHER: Nanos = 50_000;
+/// Requests that are due within this time are sent together. One wake-up per request would be most
+/// of the work.
+const DUE_BATCH: Nanos = 50_000;
 
-/// Connections that are begun before those that are open have their turn, while there are few: a
-/// connect is long, and each one waits for the rest of its row.
-const CONNECTS_IN_A_ROW: usize = 8;
+/// Most connects in a row before open connections are handled, as long as few connections are open.
+/// A connect takes long, and each connection of a batch waits for the rest of it.
+const CONNECT_BATCH_MIN: usize = 8;
 
-/// And when there are many.
-const CONNECTS_IN_A_ROW_MAX: usize = 256;
+/// Most connects in a row when many connections are open.
+const CONNECT_BATCH_MAX: usize = 256;
 
-/// Longest wait, so that a stop is noticed.
+/// Longest wait, so that a request to stop is noticed.
 const WAIT_MAX: Nanos = SECOND / 20;
 
 const TIMER: Token = Token(usize::MAX);
 
-/// Runs one thread's share of a plan to its end.
+/// Runs the share of one thread in a plan until the end of the run.
 pub(crate) fn run(
     plan: &Plan,
     shared: &Shared,
@@ -58,33 +59,34 @@ struct Worker<'a> {
     poll: Poll,
     timer: Timer,
     connections: Vec<Connection>,
-    /// Connections that are to be opened, and when.
+    /// The connections that will be opened, ordered by time.
     to_open: BTreeSet<(Nanos, usize)>,
     pace: Pace,
-    /// At a constant rate: who may be given the next request, the one who has waited longest first.
-    line: VecDeque<usize>,
-    /// Connections that may have more to read than was read in their turn.
-    again: Vec<usize>,
-    supply: Supply<'a>,
-    /// When requests that were due were last begun.
+    /// At a constant rate: connections with room for a request, the one that has waited longest
+    /// first.
+    available: VecDeque<usize>,
+    /// Connections that may have more to read than [`Connection::receive`] has read.
+    readable: Vec<usize>,
+    source: RequestSource<'a>,
+    /// The time at which due requests were last started.
     last_begun: Nanos,
     scratch: Scratch,
     tally: Tally,
     outbox: Outbox,
     cpu: ThreadTime,
     end: Nanos,
-    /// When something last went well, or at least forward.
+    /// The time at which a connection was last opened or closed.
     progress: Nanos,
 }
 
-/// Where requests come from.
-struct Supply<'a> {
+/// The source of the requests of one thread.
+struct RequestSource<'a> {
     plan: &'a Plan,
     shared: &'a Shared,
     budget: Budget,
     /// `None` in a closed loop.
     share: Option<Share>,
-    /// How many requests were begun, which says which one is next.
+    /// The number of requests started, which selects the next template.
     position: usize,
 }
 
@@ -106,15 +108,15 @@ impl<'a> Worker<'a> {
             connections: opens_at.iter().map(|&at| Connection::new(plan, at)).collect(),
             to_open: BTreeSet::new(),
             pace: Pace::new(plan.connect_rate, index, plan.threads),
-            line: VecDeque::new(),
-            again: Vec::new(),
-            supply: Supply {
+            available: VecDeque::new(),
+            readable: Vec::new(),
+            source: RequestSource {
                 plan,
                 shared,
                 budget: Budget::new(plan),
                 share,
-                // Threads begin at different places, or all would ask for the same thing at the
-                // same time.
+                // Threads start at different positions: otherwise all would send the same request
+                // at the same time.
                 position: index * 7919,
             },
             last_begun: 0,
@@ -132,8 +134,8 @@ impl<'a> Worker<'a> {
             worker.pace.skip_to(last);
         }
         if !plan.keep_alive && plan.rate.is_some() {
-            // They are opened when a request is due.
-            (0..count).for_each(|slot| worker.stand_in_line(slot));
+            // Connections are opened when a request is due.
+            (0..count).for_each(|slot| worker.make_available(slot));
         } else {
             worker.to_open.extend(opens_at.into_iter().enumerate().map(|(slot, at)| (at, slot)));
         }
@@ -152,12 +154,12 @@ impl<'a> Worker<'a> {
             }
             self.open_due(now);
             self.begin_due(now);
-            let wait = if self.again.is_empty() { self.wait_at_most(now) } else { 0 };
+            let wait = if self.readable.is_empty() { self.poll_timeout(now) } else { 0 };
             self.timer.wait(&mut self.poll, &mut events, wait)?;
             for event in events.iter().filter(|event| event.token() != TIMER) {
                 self.on_event(event);
             }
-            for slot in std::mem::take(&mut self.again) {
+            for slot in std::mem::take(&mut self.readable) {
                 if self.connections[slot].is_open() {
                     self.receive(slot, true);
                 }
@@ -174,7 +176,7 @@ impl<'a> Worker<'a> {
             }
             match self.connections[slot].finish_connect() {
                 Ok(since) => self.on_open(slot, since),
-                Err(error) => return self.refused(slot, &error),
+                Err(error) => return self.on_connect_error(slot, &error),
             }
         }
         if !self.connections[slot].is_open() {
@@ -198,9 +200,13 @@ impl<'a> Worker<'a> {
         }
         if self.plan.keep_alive {
             if self.plan.rate.is_some() {
-                self.stand_in_line(slot);
+                self.make_available(slot);
             } else {
-                self.supply.top_up(&mut self.connections[slot].exchange, &mut self.tally, now);
+                self.source.fill_pipeline(
+                    &mut self.connections[slot].exchange,
+                    &mut self.tally,
+                    now,
+                );
             }
         }
     }
@@ -210,46 +216,47 @@ impl<'a> Worker<'a> {
         match self.connections[slot].flush(self.plan, &mut self.scratch, &mut self.tally) {
             Ok(()) => true,
             Err(kind) => {
-                self.failed(slot, kind);
+                self.on_error(slot, kind);
                 false
             }
         }
     }
 
     fn receive(&mut self, slot: usize, ends: bool) {
-        let Self { plan, shared, connections, scratch, tally, supply, .. } = self;
+        let Self { plan, shared, connections, scratch, tally, source, .. } = self;
         let is_closed_loop = plan.rate.is_none() && plan.keep_alive;
         let connection = &mut connections[slot];
-        let go_on = |exchange: &mut Exchange, tally: &mut Tally, now| {
+        let on_read = |exchange: &mut Exchange, tally: &mut Tally, now| {
             if is_closed_loop {
-                supply.top_up(exchange, tally, now);
+                source.fill_pipeline(exchange, tally, now);
             }
         };
-        let received = connection.receive(plan, scratch, tally, ends, || shared.clock.now(), go_on);
+        let received =
+            connection.receive(plan, scratch, tally, ends, || shared.clock.now(), on_read);
         match received {
-            Err(kind) => self.failed(slot, kind),
-            Ok(Received::Closed) => self.ended(slot),
-            Ok(_) if !plan.keep_alive && connection.exchange.on_their_way() == 0 => {
-                self.ended(slot)
+            Err(kind) => self.on_error(slot, kind),
+            Ok(Received::Closed) => self.on_closed(slot),
+            Ok(_) if !plan.keep_alive && connection.exchange.in_flight() == 0 => {
+                self.on_closed(slot)
             }
             Ok(more) => {
                 if plan.rate.is_some() && plan.keep_alive {
-                    self.stand_in_line(slot);
+                    self.make_available(slot);
                 }
-                if more == Received::Some {
-                    self.again.push(slot);
+                if more == Received::MayHaveMore {
+                    self.readable.push(slot);
                 }
             }
         }
     }
 
-    /// The server closed in order, or said that it will.
-    fn ended(&mut self, slot: usize) {
+    /// Handles a connection that the server has closed, or announced to close, without an error.
+    fn on_closed(&mut self, slot: usize) {
         let lost = self.close(slot);
         self.tally.error(ErrorKind::ClosedEarly, lost);
     }
 
-    fn failed(&mut self, slot: usize, kind: ErrorKind) {
+    fn on_error(&mut self, slot: usize, kind: ErrorKind) {
         let lost = self.close(slot);
         self.tally.error(kind, lost.max(1));
     }
@@ -264,7 +271,7 @@ impl<'a> Worker<'a> {
         lost
     }
 
-    fn refused(&mut self, slot: usize, error: &io::Error) {
+    fn on_connect_error(&mut self, slot: usize, error: &io::Error) {
         self.tally.error(ErrorKind::Connect, 1);
         self.shared.note_refused(self.plan, error.to_string());
         let now = self.shared.clock.now();
@@ -274,11 +281,11 @@ impl<'a> Worker<'a> {
         self.reopen(slot, until);
     }
 
-    /// Sees to it that a closed connection is opened again, in time or when it is needed.
+    /// Schedules a closed connection to be opened again, at a time or when a request is due.
     fn reopen(&mut self, slot: usize, at: Nanos) {
         if !self.plan.keep_alive && self.plan.rate.is_some() {
-            self.stand_in_line(slot);
-        } else if !self.supply.is_used_up() {
+            self.make_available(slot);
+        } else if !self.source.is_used_up() {
             self.open_at(slot, at);
         }
     }
@@ -289,20 +296,20 @@ impl<'a> Worker<'a> {
     }
 
     fn open_due(&mut self, now: Nanos) {
-        // The more there are, the longer is a turn of those that are open: the rest must not wait
-        // for ever.
+        // The more connections are open, the longer one round of events takes, so the batch grows
+        // with them. Otherwise the remaining connections would wait too long.
         let begun = self.connections.len() - self.to_open.len();
-        for _ in 0..(begun / 4).clamp(CONNECTS_IN_A_ROW, CONNECTS_IN_A_ROW_MAX) {
+        for _ in 0..(begun / 4).clamp(CONNECT_BATCH_MIN, CONNECT_BATCH_MAX) {
             if self.to_open.first().is_none_or(|&(at, _)| at > now) {
                 return;
             }
             let Some((_, slot)) = self.to_open.pop_first() else { return };
             let now = self.shared.clock.now();
-            // With a connection for each request, its time begins here.
+            // With a new connection per request, the latency counts from here.
             if !self.plan.keep_alive && self.plan.rate.is_none() {
                 let exchange = &mut self.connections[slot].exchange;
-                self.supply.top_up(exchange, &mut self.tally, now);
-                if exchange.on_their_way() == 0 {
+                self.source.fill_pipeline(exchange, &mut self.tally, now);
+                if exchange.in_flight() == 0 {
                     continue;
                 }
             }
@@ -310,64 +317,64 @@ impl<'a> Worker<'a> {
             if let Err(error) =
                 self.connections[slot].connect(self.plan, registry, Token(slot), now)
             {
-                self.refused(slot, &error);
+                self.on_connect_error(slot, &error);
             }
         }
     }
 
-    /// Begins the requests whose time has come, as far as there is a connection for them. Those for
-    /// which there is none are begun later, and keep their time.
+    /// Starts the requests that are due, as long as there is a connection for them. The others are
+    /// started later and keep the time at which they were due.
     fn begin_due(&mut self, now: Nanos) {
-        while self.supply.next_due().is_some_and(|due| due <= now) {
+        while self.source.next_due().is_some_and(|due| due <= now) {
             self.last_begun = now;
-            let Some(slot) = self.first_in_line(now) else { return };
+            let Some(slot) = self.next_available(now) else { return };
             let exchange = &mut self.connections[slot].exchange;
-            if !self.supply.begin_due(exchange, &mut self.tally, now) {
+            if !self.source.begin_due(exchange, &mut self.tally, now) {
                 return;
             }
             if !self.plan.keep_alive {
                 self.open_at(slot, now);
                 self.open_due(now);
             } else if self.flush(slot) {
-                self.stand_in_line(slot);
+                self.make_available(slot);
             }
         }
     }
 
-    fn first_in_line(&mut self, now: Nanos) -> Option<usize> {
+    fn next_available(&mut self, now: Nanos) -> Option<usize> {
         let keep_alive = self.plan.keep_alive;
-        for _ in 0..self.line.len() {
-            let slot = self.line.pop_front()?;
+        for _ in 0..self.available.len() {
+            let slot = self.available.pop_front()?;
             let connection = &mut self.connections[slot];
-            connection.is_in_line = false;
+            connection.is_available = false;
             match &connection.link {
                 Link::Open(_) if keep_alive => return Some(slot),
                 Link::Closed { until } if !keep_alive && *until <= now => return Some(slot),
-                // Its time will come.
-                Link::Closed { .. } if !keep_alive => self.stand_in_line(slot),
+                // It may not be opened yet.
+                Link::Closed { .. } if !keep_alive => self.make_available(slot),
                 _ => {}
             }
         }
         None
     }
 
-    fn stand_in_line(&mut self, slot: usize) {
+    fn make_available(&mut self, slot: usize) {
         let connection = &mut self.connections[slot];
-        let has_room = connection.exchange.on_their_way() < self.plan.depth;
-        if has_room && !connection.is_in_line {
-            connection.is_in_line = true;
-            self.line.push_back(slot);
+        let has_room = connection.exchange.in_flight() < self.plan.depth;
+        if has_room && !connection.is_available {
+            connection.is_available = true;
+            self.available.push_back(slot);
         }
     }
 
-    fn wait_at_most(&self, now: Nanos) -> Nanos {
+    fn poll_timeout(&self, now: Nanos) -> Nanos {
         let mut until = self.outbox.next_tick().min(self.end).min(now + WAIT_MAX);
         if let Some(&(at, _)) = self.to_open.first() {
             until = until.min(at);
         }
-        // Without a connection in line an event has to come first.
-        if let Some(due) = self.supply.next_due().filter(|_| !self.line.is_empty()) {
-            until = until.min(due.max(self.last_begun + DUE_TOGETHER));
+        // Without an available connection, an event has to come first.
+        if let Some(due) = self.source.next_due().filter(|_| !self.available.is_empty()) {
+            until = until.min(due.max(self.last_begun + DUE_BATCH));
         }
         until.saturating_sub(now)
     }
@@ -383,19 +390,19 @@ impl<'a> Worker<'a> {
         self.outbox.deliver(&mut self.tally, now);
     }
 
-    /// Gives up on what has taken too long.
+    /// Closes connections whose connect or oldest request has timed out.
     fn expire(&mut self, now: Nanos) {
         let timeout = nanos(self.plan.timeout);
         for slot in 0..self.connections.len() {
             let connection = &self.connections[slot];
             match &connection.link {
                 Link::Connecting { since, .. } if now.saturating_sub(*since) > timeout => {
-                    self.refused(slot, &io::Error::from(io::ErrorKind::TimedOut));
+                    self.on_connect_error(slot, &io::Error::from(io::ErrorKind::TimedOut));
                 }
                 Link::Open(_) => {
                     let sent = connection.exchange.oldest_sent();
                     if sent.is_some_and(|sent| now.saturating_sub(sent) > timeout) {
-                        self.failed(slot, ErrorKind::Timeout);
+                        self.on_error(slot, ErrorKind::Timeout);
                     }
                 }
                 _ => {}
@@ -403,15 +410,15 @@ impl<'a> Worker<'a> {
         }
     }
 
-    /// All requests are answered or lost; or the server is gone for good, and only a number of
-    /// requests would end this.
+    /// Returns whether all requests are answered or lost. Also ends a run without a duration when
+    /// the server can no longer be reached, because the number of requests would never be reached.
     fn is_done(&self, now: Nanos) -> bool {
         let is_idle =
-            || self.connections.iter().all(|connection| connection.exchange.on_their_way() == 0);
-        let is_gone = self.plan.end.after.is_none()
+            || self.connections.iter().all(|connection| connection.exchange.in_flight() == 0);
+        let server_is_gone = self.plan.end.after.is_none()
             && now.saturating_sub(self.progress) > nanos(self.plan.timeout) + SECOND
             && !self.connections.iter().any(Connection::is_open);
-        (self.supply.is_used_up() && is_idle()) || is_gone
+        (self.source.is_used_up() && is_idle()) || server_is_gone
     }
 
     fn finish(mut self) -> Finished {
@@ -422,9 +429,9 @@ impl<'a> Worker<'a> {
         let oldest =
             self.connections.iter().filter_map(|connection| connection.exchange.oldest_intended());
         let overdue = self
-            .supply
+            .source
             .share
-            .filter(|_| !self.supply.is_used_up())
+            .filter(|_| !self.source.is_used_up())
             .map(|share| (share.overdue(now), share.next_due()));
         let oldest_due = overdue.filter(|&(count, _)| count > 0).map(|(_, due)| due);
         let since = oldest.chain(oldest_due);
@@ -444,12 +451,13 @@ impl<'a> Worker<'a> {
     }
 }
 
-impl Supply<'_> {
+impl RequestSource<'_> {
     fn is_used_up(&self) -> bool {
         self.budget.is_used_up(self.shared)
     }
 
-    /// When the next request is due, if requests are due at certain moments and one is left.
+    /// Returns when the next request is due. It is `None` in a closed loop, and when no request is
+    /// left.
     fn next_due(&self) -> Option<Nanos> {
         let share = self.share.as_ref().filter(|_| !self.is_used_up());
         share.map(Share::next_due)
@@ -466,10 +474,10 @@ impl Supply<'_> {
         true
     }
 
-    /// A closed loop: as many requests are on their way as may be.
+    /// Starts requests until the pipeline is full, in a closed loop.
     #[inline]
-    fn top_up(&mut self, exchange: &mut Exchange, tally: &mut Tally, now: Nanos) {
-        while exchange.on_their_way() < self.plan.depth && self.budget.take(self.shared) {
+    fn fill_pipeline(&mut self, exchange: &mut Exchange, tally: &mut Tally, now: Nanos) {
+        while exchange.in_flight() < self.plan.depth && self.budget.take(self.shared) {
             let template = self.next_template();
             exchange.begin(template, now, now, tally);
         }
@@ -485,7 +493,8 @@ impl Supply<'_> {
     }
 }
 
-/// Connections a second at the beginning: in a closed loop, a ramp is that of the connections.
+/// Returns the number of connections per second at the start. In a closed loop, the ramp applies to
+/// the connections.
 fn opening_rate(plan: &Plan) -> Option<f64> {
     let ramp = plan.ramp.as_secs_f64();
     if plan.rate.is_some() || ramp == 0.0 {

@@ -1,4 +1,4 @@
-//! In the steady state a request and its response cost no heap allocation.
+//! In the steady state, a request and its response need no heap allocation.
 
 #![allow(clippy::unwrap_used, reason = "a test may panic: that is a failure")]
 
@@ -42,12 +42,12 @@ fn a_request_and_its_response_do_not_allocate() {
 }
 
 #[test]
-fn what_many_idle_connections_hold_is_small() {
+fn the_state_of_an_idle_connection_is_small() {
     assert!(size_of::<ServerConnection>() <= 16, "{}", size_of::<ServerConnection>());
     assert_eq!(size_of::<Headers>(), 2 * size_of::<usize>());
 }
 
-/// One response of each framing that keeps the connection.
+/// One response for each framing that keeps the connection open.
 const RESPONSES: &[&[u8]] = &[
     b"HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nServer: x\r\nContent-Length: 13\r\n\r\nHello, world!",
     b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nHello\r\n0\r\n\r\n",
@@ -64,7 +64,7 @@ fn read_responses(reader: &mut ResponseReader, limits: &Limits) -> usize {
             match event {
                 Some(ResponseEvent::End) => break ended += 1,
                 Some(_) => {}
-                None => panic!("the response is whole"),
+                None => panic!("the response is complete"),
             }
         }
     }
@@ -72,7 +72,7 @@ fn read_responses(reader: &mut ResponseReader, limits: &Limits) -> usize {
 }
 
 #[test]
-fn a_response_that_is_read_does_not_allocate() {
+fn reading_a_response_does_not_allocate() {
     let limits = Limits::default();
     let mut reader = ResponseReader::new();
     read_responses(&mut reader, &limits);

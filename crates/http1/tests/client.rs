@@ -1,8 +1,7 @@
-//! What a client makes of the bytes a server sends, wherever the network cuts them, and what it
-//! sends itself.
+//! The responses that a client reads, at every split of the bytes, and the requests that it writes.
 
 #![allow(clippy::unwrap_used, reason = "a test may panic: that is a failure")]
-#![allow(clippy::needless_pass_by_value, reason = "rows read better with values")]
+#![allow(clippy::needless_pass_by_value, reason = "test rows are easier to read with values")]
 
 use std::fmt::Write;
 
@@ -16,8 +15,7 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::sample::select;
 
-/// The same bytes must mean the same wherever the network cuts them. The connection ends behind
-/// them.
+/// Checks that the same bytes give the same events at every split. The connection ends after them.
 #[track_caller]
 fn check(input: impl AsRef<[u8]>, expected: Expect) {
     check_answer(&Method::GET, input.as_ref(), expected);
@@ -40,7 +38,7 @@ fn at_every_cut(method: &Method, input: &[u8]) -> String {
     whole
 }
 
-/// Returns what a reader makes of pieces that arrive one after the other.
+/// Returns the events of a reader for pieces that arrive one after the other.
 fn events(method: &Method, pieces: &[&[u8]], limits: &Limits) -> String {
     let mut reader = ResponseReader::new();
     let mut unread = Vec::new();
@@ -56,8 +54,8 @@ fn events(method: &Method, pieces: &[&[u8]], limits: &Limits) -> String {
                         reader.receive(b"HTTP/1.1 200 OK\r\n\r\n", method, limits).unwrap_err(),
                         error
                     );
-                    assert!(!reader.is_persistent(), "nothing may follow what was refused");
-                    // How much of the content came before an error depends on the cut.
+                    assert!(!reader.is_persistent(), "no response may follow a refused one");
+                    // The amount of content before an error depends on the split.
                     write!(log, "refused {error:?}").unwrap();
                     return log;
                 }
@@ -136,7 +134,7 @@ fn chunks_end_a_response() {
 }
 
 #[test]
-fn the_close_ends_a_response_that_says_nothing_else() {
+fn the_close_ends_a_response_without_framing_fields() {
     check(
         "HTTP/1.1 200 OK\r\n\r\nabc\r\n\r\nHTTP/1.1 200 OK\r\n\r\n",
         expect![[
@@ -147,7 +145,7 @@ fn the_close_ends_a_response_that_says_nothing_else() {
 }
 
 #[test]
-fn some_answers_have_no_content_whatever_they_say() {
+fn some_responses_have_no_content_whatever_their_fields_say() {
     let length = b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\n";
     check_answer(&Method::HEAD, length, expect![[r#"200 Empty stays; "" end; closed"#]]);
     let chunked = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n";
@@ -162,10 +160,9 @@ fn some_answers_have_no_content_whatever_they_say() {
     );
 }
 
-/// A head that comes again is recognised; what it means depends on what was asked and what is
-/// allowed.
+/// A repeated head is found in the cache, but its meaning depends on the method and the limits.
 #[test]
-fn the_same_head_may_mean_something_else() {
+fn the_meaning_of_a_repeated_head_depends_on_method_and_limits() {
     const HEAD: &[u8] = b"HTTP/1.1 200 OK\r\nA: b\r\nContent-Length: 3\r\n\r\n";
     let mut reader = ResponseReader::new();
     let strict = Limits { fields_max: 1, ..Limits::default() };
@@ -202,11 +199,11 @@ fn the_same_head_may_mean_something_else() {
     );
 }
 
-/// A reader stops looking for the last head where none comes twice, and begins again.
+/// A reader pauses its cache when every head is different, and resumes later.
 #[test]
-fn heads_mean_the_same_wherever_others_came_before_them() {
+fn the_meaning_of_a_head_does_not_depend_on_earlier_heads() {
     let mut reader = ResponseReader::new();
-    // Runs of the same head, and of heads that all differ, of many lengths.
+    // Runs of equal heads and of different heads, of many lengths.
     let lengths =
         (0..24).flat_map(|run| (0..run * run).map(move |at| if run % 2 == 0 { run } else { at }));
     for length in lengths {
@@ -233,7 +230,7 @@ fn interim_responses_come_before_the_final_one() {
 }
 
 #[test]
-fn another_protocol_begins_behind_101_and_a_tunnel() {
+fn another_protocol_begins_after_101_and_after_connect() {
     check(
         "HTTP/1.1 101 Switching Protocols\r\nUpgrade: x\r\n\r\n",
         expect![[r#"101 HandedOver closes; "" end; closed"#]],
@@ -266,7 +263,7 @@ fn persistence_follows_version_and_options() {
 }
 
 /// A client may send another request when the response is complete, and only if the connection
-/// stays (RFC 9112 section 9.3).
+/// stays open (RFC 9112 section 9.3).
 #[test]
 fn a_reader_knows_whether_a_response_is_complete_and_another_may_follow() {
     let limits = Limits::default();
@@ -289,7 +286,7 @@ fn a_reader_knows_whether_a_response_is_complete_and_another_may_follow() {
         );
         assert!(unread.is_empty());
         reader.restart();
-        assert!(reader.is_persistent(), "the connection is another one");
+        assert!(reader.is_persistent(), "the connection is a new one");
     }
 }
 
@@ -330,7 +327,7 @@ fn a_status_line_has_one_form() {
 }
 
 #[test]
-fn two_answers_to_where_it_ends_are_refused() {
+fn a_response_with_two_framings_is_refused() {
     let head = |fields: &str| format!("HTTP/1.1 200 OK\r\n{fields}\r\n\r\n");
     check(
         head("Content-Length: 3\r\nTransfer-Encoding: chunked"),
@@ -365,7 +362,7 @@ fn fields_are_as_strict_as_those_of_requests() {
 }
 
 #[test]
-fn heads_are_bounded() {
+fn heads_have_limits() {
     let limits = Limits { head_bytes_max: 64, fields_max: 2, ..Limits::default() };
     let refusal =
         |input: &str| parse_response_head(input.as_bytes(), &Method::GET, &limits).unwrap_err();
@@ -380,7 +377,7 @@ fn heads_are_bounded() {
 }
 
 #[test]
-fn fields_can_be_looked_at() {
+fn fields_are_found_by_name_and_in_order() {
     let input =
         b"HTTP/1.1 200 OK\r\nServer:  x y \r\nset-cookie: a\r\nSet-Cookie:b\r\nEmpty:\r\n\r\n";
     let (head, used) =
@@ -426,7 +423,7 @@ fn check_request(
 }
 
 #[test]
-fn requests_are_framed_by_what_is_known() {
+fn requests_are_framed_by_their_content_length() {
     use ContentLength::{Known, None as Nothing, Unknown};
     check_request(
         Method::GET,
@@ -494,7 +491,7 @@ fn requests_are_framed_by_what_is_known() {
     check_request(Method::GET, "/", &[("host", "h%zz")], Nothing, expect!["Err(HostInvalid)"]);
 }
 
-/// Pieces that responses are made of, good and bad.
+/// Valid and invalid pieces of responses.
 const PIECES: &[&[u8]] = &[
     b"HTTP/1.1 200 OK\r\n",
     b"HTTP/1.0 200 OK\r\n",
@@ -519,7 +516,7 @@ const PIECES: &[&[u8]] = &[
 
 proptest! {
     #[test]
-    fn no_cut_changes_what_a_stream_means(pieces in vec(select(PIECES), 1..12), head in any::<bool>()) {
+    fn no_split_changes_the_events(pieces in vec(select(PIECES), 1..12), head in any::<bool>()) {
         let method = if head { Method::HEAD } else { Method::GET };
         at_every_cut(&method, &pieces.concat());
     }

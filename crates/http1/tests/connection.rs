@@ -1,4 +1,4 @@
-//! Where a connection stands: between messages, within one, or at its end.
+//! The state of a connection: between messages, within one, or at its end.
 
 #![allow(clippy::unwrap_used, reason = "a test may panic: that is a failure")]
 
@@ -23,7 +23,7 @@ fn announces_close(out: &[u8]) -> bool {
 }
 
 #[test]
-fn content_that_is_not_read_closes() {
+fn unread_content_closes_the_connection() {
     let mut connection = ServerConnection::new();
     connection.read_head(POST.as_bytes(), &Limits::default()).unwrap().unwrap();
     connection.content_abandoned();
@@ -36,7 +36,7 @@ fn content_that_is_not_read_closes() {
 }
 
 #[test]
-fn content_that_is_refused_closes() {
+fn refused_content_closes_the_connection() {
     let limits = Limits::default();
     let refused = CloseReason::Refused(ParseError::ChunkSizeInvalid);
     let mut connection = ServerConnection::new();
@@ -55,7 +55,7 @@ fn content_that_is_refused_closes() {
 }
 
 #[test]
-fn content_that_was_read_can_not_be_refused_or_given_up() {
+fn content_that_was_read_cannot_be_refused_or_abandoned() {
     let mut connection = ServerConnection::new();
     connection.read_head(POST.as_bytes(), &Limits::default()).unwrap().unwrap();
     connection.content_done();
@@ -67,10 +67,10 @@ fn content_that_was_read_can_not_be_refused_or_given_up() {
     assert_eq!(connection.next(), Some(Next::KeepAlive));
 }
 
-/// A server that sends `close` must not process what comes behind the last request (RFC 9112
-/// section 9.6).
+/// A server that sends `close` must not process bytes after the last request (RFC 9112 section
+/// 9.6).
 #[test]
-fn no_request_is_read_once_a_close_was_decided() {
+fn no_request_is_read_after_a_close_was_decided() {
     let mut connection = ServerConnection::new();
     connection.close(CloseReason::Shutdown);
     assert!(connection.read_head(GET.as_bytes(), &Limits::default()).unwrap().is_none());
@@ -94,7 +94,7 @@ fn the_next_request_waits_until_both_halves_are_complete() {
 }
 
 #[test]
-fn a_request_is_in_progress_from_its_head_to_the_end_of_its_answer() {
+fn a_request_is_in_progress_from_its_head_to_the_end_of_its_response() {
     let mut connection = ServerConnection::new();
     let told = |connection: &ServerConnection| {
         (
@@ -110,21 +110,21 @@ fn a_request_is_in_progress_from_its_head_to_the_end_of_its_answer() {
     connection.read_head(POST.as_bytes(), &Limits::default()).unwrap().unwrap();
     assert_eq!(told(&connection), (false, false, false));
     write(&mut connection, StatusCode::EARLY_HINTS);
-    assert_eq!(told(&connection), (false, false, false), "that was no final head");
+    assert_eq!(told(&connection), (false, false, false), "an interim head is not a final one");
     write(&mut connection, StatusCode::OK);
     assert_eq!(told(&connection), (false, true, false));
     connection.content_done();
     assert_eq!(told(&connection), (false, true, true));
     connection.write_done();
-    assert_eq!(told(&connection), (false, true, true), "nobody asked what is next");
+    assert_eq!(told(&connection), (false, true, true), "`next` was not called");
     connection.next().unwrap();
     assert_eq!(told(&connection), (true, false, false));
     write(&mut connection, StatusCode::REQUEST_TIMEOUT);
-    assert_eq!(told(&connection), (false, true, false), "an answer may come before the request");
+    assert_eq!(told(&connection), (false, true, false), "a response may precede the request");
 }
 
 #[test]
-fn a_refusal_stays() {
+fn a_refusal_is_permanent() {
     let limits = Limits::default();
     let mut connection = ServerConnection::new();
     assert_eq!(
@@ -144,7 +144,7 @@ fn a_refusal_stays() {
 }
 
 #[test]
-fn the_first_reason_to_close_stays() {
+fn the_first_reason_to_close_is_kept() {
     let mut connection = ServerConnection::new();
     connection.close(CloseReason::Shutdown);
     connection.close(CloseReason::Error);

@@ -1,7 +1,6 @@
-//! The conformance corpus, at every cut of the bytes.
+//! The conformance corpus, at every split of the bytes.
 //!
-//! `UPDATE_EXPECT=1` writes what was found into the files: read the difference before you believe
-//! it.
+//! `UPDATE_EXPECT=1` writes the events that were found into the files. Review the difference.
 
 #![allow(clippy::unwrap_used, reason = "a test may panic: that is a failure")]
 
@@ -14,10 +13,10 @@ use driver::corpus::{Case, Outcome, read_corpus};
 use driver::{at_every_cut, events};
 use filoplume_http1::Limits;
 
-/// As many cases there were when this was written. Fewer would mean that some are not read.
+/// The number of cases when this was written. Fewer would mean that some are not read.
 const CASES_MIN: usize = 1000;
 
-/// The bounds that `tests/corpus/README.md` names.
+/// The limits that `tests/corpus/README.md` lists.
 fn limits() -> Limits {
     Limits {
         head_bytes_max: 1024,
@@ -35,7 +34,7 @@ fn folder() -> PathBuf {
 
 /// Writes the events that were found into the files of the cases.
 fn update(found: &[(Case, Vec<String>)]) {
-    // From the last to the first, so that the lines before stay where they are.
+    // From the last to the first, so that the line numbers of earlier cases stay valid.
     for (case, events) in found.iter().rev() {
         let path = folder().join(&case.file);
         let text = fs::read_to_string(&path).unwrap();
@@ -46,7 +45,7 @@ fn update(found: &[(Case, Vec<String>)]) {
 }
 
 #[test]
-fn each_case_means_the_same_at_every_cut() {
+fn each_case_has_the_same_events_at_every_split() {
     let cases = read_corpus(&folder());
     assert!(cases.len() >= CASES_MIN, "{} cases were found", cases.len());
     let found: Vec<(Case, Vec<String>)> = cases
@@ -92,8 +91,8 @@ fn each_message_of_a_case_has_an_outcome_and_only_the_last_may_be_the_end() {
     }
 }
 
-/// What the fuzz targets begin with, so that they need not find HTTP by themselves: whole inputs,
-/// and chunks without their heads.
+/// Seeds for the fuzz targets, so that they do not have to discover HTTP: complete inputs, and
+/// chunks without their heads.
 #[test]
 fn the_corpus_has_seeds_for_the_fuzz_targets() {
     let cases = read_corpus(&folder());
@@ -105,7 +104,7 @@ fn the_corpus_has_seeds_for_the_fuzz_targets() {
     let whole: Vec<Vec<u8>> = cases.iter().map(|case| case.input.clone()).collect();
     let chunks: Vec<Vec<u8>> = cases.iter().filter_map(behind_head).collect();
     assert!(chunks.len() > 150, "only {} cases have chunks", chunks.len());
-    // Where `.ci/run` wants to have them.
+    // The place in which `.ci/run` expects them.
     let Some(seeds) = std::env::var_os("FUZZ_SEEDS").map(PathBuf::from) else {
         return;
     };
@@ -118,9 +117,9 @@ fn the_corpus_has_seeds_for_the_fuzz_targets() {
     }
 }
 
-/// The marker that the live test glues to each case must not change what the case means.
+/// The marker that the live test appends to each case must not change the result of the case.
 #[test]
-fn what_is_glued_on_is_answered_or_not_looked_at() {
+fn the_appended_marker_is_answered_or_not_read() {
     const MARKER: &[u8] = b"GET /behind HTTP/1.1\r\nHost: t\r\n\r\n";
     for case in read_corpus(&folder()) {
         let glued = [&case.input, MARKER].concat();

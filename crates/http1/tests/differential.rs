@@ -1,9 +1,10 @@
-//! Our reading of request heads beside httparse's, and beside the rules written down a second time.
+//! Compares the parser of request heads with httparse, and with a second implementation of the
+//! rules.
 //!
-//! httparse finds tokens; what it takes and RFC 9112 does not is refused by us. The intended
-//! differences are a list of rules, [`RULES`], each written here in another way than in the
-//! library. A head that httparse takes has to be taken by us exactly if it breaks none of them, and
-//! then it has to mean the same.
+//! The library uses httparse for the tokens and refuses what httparse accepts but RFC 9112 forbids.
+//! The intended differences are a list of rules, [`RULES`], which are implemented here in a
+//! different way than in the library. The library must accept a head that httparse accepts exactly
+//! if it breaks no rule, and then both results must agree.
 
 #![allow(clippy::unwrap_used, reason = "a test may panic: that is a failure")]
 
@@ -19,7 +20,7 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::sample::{Index, select};
 
-/// A head as httparse sees it.
+/// A head as httparse parses it.
 struct Seen<'a> {
     /// The bytes of the head, with the empty lines before it.
     bytes: &'a [u8],
@@ -39,24 +40,25 @@ impl<'a> Seen<'a> {
     }
 }
 
-/// A difference that is intended: what we say where httparse takes a head, and when.
+/// An intended difference: the error of the library for a head that httparse accepts, and the
+/// condition.
 type Rule = (ParseError, fn(&Seen<'_>) -> bool);
 
-/// All differences that are intended, beside the bounds.
+/// All intended differences except the limits.
 const RULES: &[Rule] = &[
-    // httparse takes LF alone for a line end, and skips any number of empty lines before a request.
+    // httparse accepts a bare LF as a line end, and skips any number of empty lines before a
+    // request.
     (ParseError::LineEndInvalid, |seen| {
         let text: Vec<char> = seen.bytes.iter().copied().map(char::from).collect();
         let text: String = text.into_iter().collect();
         text.replace("\r\n", "").contains(['\r', '\n']) || text.starts_with("\r\n\r\n")
     }),
-    // It has no longest method.
+    // It does not limit the length of a method.
     (ParseError::MethodTooLong, |seen| seen.method.len() > 32),
-    // It does not look into a target: what no two readers may read differently, and which form
-    // suits which method.
+    // It does not check targets: neither their bytes nor whether the method allows their form.
     (ParseError::TargetInvalid, |seen| target_error(seen) == Some(ParseError::TargetInvalid)),
     (ParseError::HostInvalid, |seen| target_error(seen) == Some(ParseError::HostInvalid)),
-    // It knows no field: Host,
+    // It does not interpret fields: Host,
     (ParseError::HostMissing, |seen| seen.is_http_1_1 && seen.values("host").is_empty()),
     (ParseError::HostRepeated, |seen| seen.values("host").len() > 1),
     (ParseError::HostInvalid, |seen| {
@@ -97,7 +99,8 @@ const RULES: &[Rule] = &[
     }),
 ];
 
-/// A list of tokens that ends in its only `chunked` and has another before it.
+/// Returns whether the value is a list of tokens that ends in its only `chunked` and has another
+/// coding before it.
 fn names_another_coding(value: &[u8]) -> bool {
     let text = String::from_utf8_lossy(value).to_ascii_lowercase();
     let codings: Vec<&str> =
@@ -111,7 +114,7 @@ fn names_another_coding(value: &[u8]) -> bool {
         && codings.iter().position(|&coding| coding == "chunked") == Some(codings.len() - 1)
 }
 
-/// What is wrong with a target.
+/// Returns the error of a target, if there is one.
 fn target_error(seen: &Seen<'_>) -> Option<ParseError> {
     if seen.method == "CONNECT" {
         return match port_of(seen.target.as_bytes()) {
@@ -143,7 +146,7 @@ fn target_error(seen: &Seen<'_>) -> Option<ParseError> {
     (!is_good).then_some(ParseError::TargetInvalid)
 }
 
-/// The port behind a host, empty if there is none, or `None` if it is no host.
+/// Returns the port after a host, empty if there is none, or `None` if the host is invalid.
 fn port_of(host: &[u8]) -> Option<&str> {
     let host = std::str::from_utf8(host).ok()?;
     let name_end = match host.strip_prefix('[') {
@@ -160,7 +163,7 @@ fn port_of(host: &[u8]) -> Option<&str> {
             if address.parse::<Ipv6Addr>().is_err() && is_future().is_none() {
                 return None;
             }
-            // Both brackets, and the second one has to be there.
+            // The closing bracket must be present.
             if literal.len() == address.len() {
                 return None;
             }
@@ -197,7 +200,8 @@ fn is_reg_name(name: &str) -> bool {
         })
 }
 
-/// Compares what both make of the start of `input`. Returns why we refuse what httparse takes.
+/// Compares both parsers at the start of `input`. Returns why the library refuses a head that
+/// httparse accepts.
 fn compare(input: &[u8]) -> Option<ParseError> {
     let limits = Limits::default();
     let ours = parse_request_head(input, &limits);
@@ -237,8 +241,8 @@ fn compare(input: &[u8]) -> Option<ParseError> {
             }
         }
         (Ok(Status::Partial), Ok(None)) => {}
-        // Empty lines, and LF before a request, are refused as soon as they are seen; so is what is
-        // over a bound.
+        // Empty lines and LF before a request are refused as soon as they are read, and so are
+        // heads that exceed a limit.
         (Ok(Status::Partial), Err(ParseError::LineEndInvalid)) => {
             assert!(
                 input.starts_with(b"\n")
@@ -250,7 +254,7 @@ fn compare(input: &[u8]) -> Option<ParseError> {
             assert!(input.len() >= limits.head_bytes_max)
         }
         (Ok(Status::Partial), ours) => panic!("{ours:?}, not more: {shown}"),
-        // A version that may still become one that is not supported is waited for.
+        // A version that may still become a well-formed, unsupported one needs more bytes.
         (Err(httparse::Error::Version), Ok(None)) => {
             let version = input.rsplit(|&byte| byte == b' ').next().unwrap();
             assert!(version.len() < 8 && version.starts_with(b"HTTP/"), "{shown}");
@@ -268,7 +272,7 @@ fn corpus() -> Vec<Vec<u8>> {
 }
 
 #[test]
-fn the_corpus_is_read_as_httparse_reads_it_but_for_the_rules() {
+fn the_corpus_is_parsed_as_by_httparse_except_for_the_rules() {
     for input in corpus() {
         for end in 0..=input.len() {
             compare(&input[..end]);
@@ -284,9 +288,9 @@ fn each_rule_has_cases() {
     }
 }
 
-/// One byte less, one more, and one changed, at every place of every short case.
+/// Removes, inserts and changes one byte at every position of every short case.
 #[test]
-fn what_is_beside_the_corpus_is_read_as_httparse_reads_it_but_for_the_rules() {
+fn changed_cases_are_parsed_as_by_httparse_except_for_the_rules() {
     for input in corpus().into_iter().filter(|input| input.len() < 90) {
         for at in 0..input.len() {
             let (before, behind) = input.split_at(at);
@@ -299,7 +303,7 @@ fn what_is_beside_the_corpus_is_read_as_httparse_reads_it_but_for_the_rules() {
     }
 }
 
-/// Mostly what is right, so that all parts of a head are reached.
+/// Mostly valid parts, so that all parts of a head are reached.
 fn head() -> impl Strategy<Value = Vec<u8>> {
     let method = prop_oneof![
         4 => select(vec!["GET", "POST", "HEAD", "OPTIONS", "CONNECT", "get"]).prop_map(str::to_owned),
@@ -351,13 +355,13 @@ proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(2000) })]
 
     #[test]
-    fn a_made_up_head_is_read_as_httparse_reads_it_but_for_the_rules(head in head(), end in any::<Index>()) {
+    fn a_generated_head_is_parsed_as_by_httparse_except_for_the_rules(head in head(), end in any::<Index>()) {
         compare(&head);
         compare(&head[..end.index(head.len() + 1)]);
     }
 
     #[test]
-    fn a_spoilt_head_is_read_as_httparse_reads_it_but_for_the_rules(
+    fn a_damaged_head_is_parsed_as_by_httparse_except_for_the_rules(
         mut head in head(),
         places in vec((any::<Index>(), any::<u8>()), 1..4),
     ) {

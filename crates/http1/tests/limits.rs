@@ -1,4 +1,4 @@
-//! A test a limit: what is within it is taken, one more is refused.
+//! One test per limit: input at the limit is accepted, and one more is refused.
 
 mod driver;
 
@@ -7,13 +7,13 @@ use expect_test::expect;
 use filoplume_http1::Limits;
 
 fn head(padding: usize) -> String {
-    // 27 bytes without the padded field, 7 for its frame.
+    // 27 bytes without the padded field, and 7 for the rest of that field.
     format!("GET / HTTP/1.1\r\nHost: h\r\nA: {}\r\n\r\n", "x".repeat(padding))
 }
 
-/// A request line of 8,000 bytes is to be taken (RFC 9112 section 3).
+/// A request line of 8,000 bytes should be accepted (RFC 9112 section 3).
 #[test]
-fn the_limits_are_these_unless_others_are_set() {
+fn the_default_limits_have_these_values() {
     let limits = Limits {
         head_bytes_max: 16_384,
         target_bytes_max: 8_192,
@@ -35,7 +35,7 @@ fn a_head_has_a_longest_length() {
 }
 
 #[test]
-fn a_head_over_the_limit_is_not_looked_at_behind_it() {
+fn bytes_beyond_the_limit_of_a_head_are_not_read() {
     let limits = Limits { head_bytes_max: 64, ..Limits::default() };
     check_limits(head(64) + "\0", &limits, expect!["refused 431 HeadTooLong"]);
     check_limits(head(20).replace('x', "\0"), &limits, expect!["refused 400 FieldValueInvalid"]);
@@ -50,7 +50,7 @@ fn a_head_that_never_ends_is_refused_at_the_limit() {
 }
 
 #[test]
-fn a_head_that_never_ends_is_not_blamed_on_a_target_that_may_be_as_long() {
+fn an_endless_head_with_a_target_within_its_limit_is_refused_as_a_head() {
     let limits = Limits { head_bytes_max: 64, target_bytes_max: 32, ..Limits::default() };
     let head = |target_len: usize| {
         format!("GET /{} HTTP/1.1\r\nA: {}", "a".repeat(target_len - 1), "x".repeat(64))
@@ -60,7 +60,7 @@ fn a_head_that_never_ends_is_not_blamed_on_a_target_that_may_be_as_long() {
 }
 
 #[test]
-fn silence_is_not_too_long() {
+fn an_empty_input_is_within_a_limit_of_zero() {
     let limits = Limits { head_bytes_max: 0, ..Limits::default() };
     check_limits("", &limits, expect![""]);
     check_limits("G", &limits, expect!["refused 431 HeadTooLong"]);

@@ -1,4 +1,4 @@
-//! Properties: nothing panics, a cut changes nothing, and what is written can be read.
+//! Properties: no input causes a panic, no split changes the result, and all output can be read.
 
 #![allow(clippy::unwrap_used, reason = "a test may panic: that is a failure")]
 
@@ -16,8 +16,7 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::sample::{Index, select};
 
-/// Pieces that requests are made of, good and bad: random bytes alone would never get past the
-/// method.
+/// Valid and invalid pieces of requests. Random bytes alone would never get past the method.
 const PIECES: &[&[u8]] = &[
     b"GET / HTTP/1.1\r\n",
     b"POST /a?b HTTP/1.1\r\n",
@@ -57,7 +56,7 @@ const PIECES: &[&[u8]] = &[
     b"ffffffffffffffff\r\n",
 ];
 
-/// Mostly whole requests, with something odd between them here and there.
+/// Mostly complete requests, with something unusual between some of them.
 fn stream() -> impl Strategy<Value = Vec<u8>> {
     let piece = prop_oneof![
         6 => select(PIECES).prop_map(<[u8]>::to_vec),
@@ -71,7 +70,7 @@ fn stream() -> impl Strategy<Value = Vec<u8>> {
     vec(piece, 0..12).prop_map(|pieces| pieces.concat())
 }
 
-/// Cuts bytes at places chosen at random.
+/// Splits bytes at random positions.
 fn cut<'a>(bytes: &'a [u8], cuts: &[Index]) -> Vec<&'a [u8]> {
     let mut places: Vec<usize> = cuts.iter().map(|cut| cut.index(bytes.len() + 1)).collect();
     places.sort_unstable();
@@ -110,18 +109,18 @@ proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(400) })]
 
     #[test]
-    fn a_cut_changes_nothing(bytes in stream(), cuts in vec(any::<Index>(), 0..6)) {
+    fn no_split_changes_the_events(bytes in stream(), cuts in vec(any::<Index>(), 0..6)) {
         let limits = Limits { head_bytes_max: 128, trailer_bytes_max: 32, fields_max: 6, ..Limits::default() };
         prop_assert_eq!(events(&cut(&bytes, &cuts), &limits), events(&[&bytes], &limits));
     }
 
     #[test]
-    fn random_bytes_are_survived(bytes in vec(any::<u8>(), 0..200)) {
+    fn random_bytes_do_not_panic(bytes in vec(any::<u8>(), 0..200)) {
         events(&[&bytes], &Limits::default());
     }
 
     #[test]
-    fn a_byte_changed_anywhere_is_survived_at_every_cut(at in any::<Index>(), byte in any::<u8>(), place in any::<Index>()) {
+    fn a_changed_byte_gives_the_same_events_at_every_split(at in any::<Index>(), byte in any::<u8>(), place in any::<Index>()) {
         let mut bytes = b"POST http://h:80/a?b HTTP/1.1\r\nHost: [::1]:80\r\nTransfer-Encoding: chunked\r\nExpect: 100-continue\r\n\r\n3;a=\"b\"\r\nabc\r\n0\r\nA: b\r\n\r\nGET / HTTP/1.1\r\nHost: h\r\n\r\n".to_vec();
         let at = at.index(bytes.len());
         bytes[at] = byte;
@@ -173,9 +172,9 @@ proptest! {
         let mut out = Vec::new();
         connection.write_head(StatusCode::OK, &headers, ContentLength::Known(0), &Date::new(UNIX_EPOCH), &mut out);
         let response = String::from_utf8_lossy(&out);
-        prop_assert_eq!(response.matches("\r\n").count(), headers.len() + 4, "no line was let in");
+        prop_assert_eq!(response.matches("\r\n").count(), headers.len() + 4, "no value added a line");
 
-        // The same lines behind a request line are the same fields.
+        // The same lines after a request line are the same fields.
         let lines = out.split_inclusive(|&byte| byte == b'\n').skip(1).collect::<Vec<_>>().concat();
         let request = [format!("GET {target} HTTP/1.0\r\n").as_bytes(), &lines].concat();
         let (head, used) = parse_request_head(&request, &Limits::default()).unwrap().unwrap();

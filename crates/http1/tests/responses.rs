@@ -1,7 +1,7 @@
-//! What is written for a response, and what becomes of the connection.
+//! The bytes of responses, and whether the connection stays open.
 
 #![allow(clippy::unwrap_used, reason = "a test may panic: that is a failure")]
-#![allow(clippy::needless_pass_by_value, reason = "rows read better with values")]
+#![allow(clippy::needless_pass_by_value, reason = "test rows are easier to read with values")]
 
 use std::time::UNIX_EPOCH;
 
@@ -37,7 +37,8 @@ fn fields(fields: &[(&str, &str)]) -> Headers {
     headers
 }
 
-/// Carriage returns are left out to be readable; that each line has one is checked here.
+/// Returns the text without carriage returns, which makes it readable, after checking that each
+/// line has one.
 fn text(out: &[u8]) -> String {
     let text = std::str::from_utf8(out).unwrap();
     let head = text.split_once("\r\n\r\n").map_or(text, |(head, _)| head);
@@ -45,7 +46,8 @@ fn text(out: &[u8]) -> String {
     text.replace("\r\n", "\n")
 }
 
-/// Answers a request without content and shows the head, how the content goes, and what follows.
+/// Answers a request without content, and checks the head, the encoding of the content, and what
+/// follows.
 #[track_caller]
 fn check(
     request: &str,
@@ -64,7 +66,7 @@ fn check(
 }
 
 #[test]
-fn a_known_length_is_announced() {
+fn a_known_length_is_sent() {
     check(
         GET,
         200,
@@ -165,7 +167,7 @@ fn an_unknown_length_is_chunked_or_ends_with_the_connection() {
 }
 
 #[test]
-fn http_1_0_is_answered_with_1_1_and_told_when_it_may_stay() {
+fn http_1_0_is_answered_with_1_1_and_keep_alive_if_it_may_stay() {
     check(
         GET_1_0,
         200,
@@ -197,7 +199,7 @@ fn http_1_0_is_answered_with_1_1_and_told_when_it_may_stay() {
 }
 
 #[test]
-fn the_answer_to_head_has_the_length_of_the_answer_to_get_and_no_content() {
+fn a_response_to_head_has_the_length_for_get_and_no_content() {
     check(
         HEAD,
         200,
@@ -354,7 +356,7 @@ fn framing_fields_of_the_handler_are_not_sent() {
 }
 
 #[test]
-fn a_date_of_the_handler_replaces_ours() {
+fn a_date_of_the_handler_replaces_the_default() {
     check(
         GET,
         200,
@@ -371,7 +373,7 @@ fn a_date_of_the_handler_replaces_ours() {
 }
 
 #[test]
-fn a_close_of_either_side_is_announced() {
+fn a_close_by_either_side_is_sent() {
     check(
         GET_CLOSE,
         200,
@@ -403,7 +405,7 @@ fn a_close_of_either_side_is_announced() {
 }
 
 #[test]
-fn an_upgrade_hands_the_connection_over() {
+fn after_an_upgrade_the_connection_belongs_to_another_protocol() {
     check(
         UPGRADE,
         101,
@@ -519,7 +521,7 @@ fn statuses_without_a_phrase_keep_the_space() {
 }
 
 #[test]
-fn parsed_fields_can_be_sent_as_they_came() {
+fn parsed_fields_can_be_sent_unchanged() {
     let input = "GET / HTTP/1.1\r\nHost:h\r\nA:  b  \r\nC:\r\nD: e\r\n\r\n";
     let mut connection = ServerConnection::new();
     let (head, _) = connection.read_head(input.as_bytes(), &Limits::default()).unwrap().unwrap();
@@ -582,7 +584,7 @@ fn a_second_final_head_is_not_written() {
 }
 
 #[test]
-fn one_hundred_continue_is_written_once_and_not_behind_the_final_head() {
+fn one_hundred_continue_is_written_once_and_not_after_the_final_head() {
     let mut connection = ServerConnection::new();
     connection.read_head(POST_EXPECT.as_bytes(), &Limits::default()).unwrap().unwrap();
     let mut out = Vec::new();
@@ -606,9 +608,9 @@ fn one_hundred_continue_is_written_once_and_not_behind_the_final_head() {
     assert!(!connection.write_continue(&mut out));
 }
 
-/// A peer that waits is told to go on once (RFC 9110 section 10.1.1).
+/// A peer that waits gets one `100 Continue` (RFC 9110 section 10.1.1).
 #[test]
-fn only_a_handlers_own_100_takes_the_place_of_ours() {
+fn only_a_100_of_the_handler_replaces_the_default_one() {
     for (status, is_due) in [(StatusCode::CONTINUE, false), (StatusCode::EARLY_HINTS, true)] {
         let mut connection = ServerConnection::new();
         connection.read_head(POST_EXPECT.as_bytes(), &Limits::default()).unwrap().unwrap();
@@ -619,7 +621,7 @@ fn only_a_handlers_own_100_takes_the_place_of_ours() {
 }
 
 #[test]
-fn a_refusal_is_a_whole_response() {
+fn a_refusal_is_a_complete_response() {
     let mut out = Vec::new();
     write_refusal(StatusCode::BAD_REQUEST, &date(), None, &mut out);
     expect![[r#"
@@ -656,7 +658,7 @@ fn a_refusal_is_a_whole_response() {
 }
 
 #[test]
-fn trailers_do_not_frame() {
+fn framing_fields_are_not_sent_as_trailers() {
     let trailers = fields(&[
         ("A", "b"),
         ("Content-Length", "3"),

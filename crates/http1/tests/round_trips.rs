@@ -1,4 +1,4 @@
-//! What one side writes, the other reads: requests and responses, with their content, at any cut.
+//! Each side reads what the other writes: requests and responses with content, at any split.
 
 #![allow(clippy::unwrap_used, reason = "a test may panic: that is a failure")]
 
@@ -14,7 +14,7 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::sample::{Index, select};
 
-/// Fields without those that frame a message or that a reader acts on.
+/// Fields that neither frame a message nor have an effect on a reader.
 fn headers() -> impl Strategy<Value = Headers> {
     let value = vec(prop_oneof![8 => 0x20..0x7f_u8, 1 => 0x80..=0xff_u8, 1 => Just(b'\t')], 0..24);
     vec(("x-[a-zA-Z0-9!#$%&'*+.^_`|~-]{0,12}", value), 0..6).prop_map(|fields| {
@@ -26,7 +26,7 @@ fn headers() -> impl Strategy<Value = Headers> {
     })
 }
 
-/// Content and what is told about its length before.
+/// Content, and what the writer knows about its length.
 fn content() -> impl Strategy<Value = (Vec<u8>, ContentLength)> {
     (vec(any::<u8>(), 0..200), any::<bool>()).prop_map(|(content, is_known)| {
         let length = if is_known {
@@ -38,7 +38,7 @@ fn content() -> impl Strategy<Value = (Vec<u8>, ContentLength)> {
     })
 }
 
-/// Writes content as a head announced it, in chunks of a few bytes if it is to be in chunks.
+/// Writes content in the given encoding, in chunks of a few bytes if it is chunked.
 fn write(encoding: BodyEncoding, content: &[u8], chunk_len: usize, out: &mut Vec<u8>) {
     match encoding {
         BodyEncoding::None => {}
@@ -54,18 +54,18 @@ fn write(encoding: BodyEncoding, content: &[u8], chunk_len: usize, out: &mut Vec
     }
 }
 
-/// What a client found.
+/// The parts of a response that a client has read.
 #[derive(Default)]
 struct Read {
-    /// Those of interim responses first.
+    /// The statuses, those of interim responses first.
     statuses: Vec<u16>,
     fields: Vec<(Vec<u8>, Vec<u8>)>,
     content: Vec<u8>,
-    /// What it means that nothing more came, if the response did not end before.
+    /// The meaning of the end of the connection, if the response did not end before.
     end: Option<PeerClosed>,
 }
 
-/// Reads a response that comes in two pieces.
+/// Reads a response that arrives in two pieces.
 fn read_response(pieces: [&[u8]; 2], method: &Method) -> Read {
     let mut reader = ResponseReader::new();
     let mut read = Read::default();
@@ -102,7 +102,7 @@ proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(600) })]
 
     #[test]
-    fn a_request_that_a_client_writes_is_what_a_server_reads(
+    fn a_server_reads_the_request_that_a_client_writes(
         method in select(vec!["GET", "POST", "PUT", "HEAD", "DELETE", "PROPFIND"]),
         target in "(/[!-~&&[^#\\\\]]{0,40}|https?://[a-z]{1,8}(:[0-9]{1,4})?(/[a-z]{0,4})?)",
         authority in "[a-z]{0,8}|[a-z]{1,4}:[0-9]{1,4}|\\[::[0-9a-f]{1,4}\\]",
@@ -126,7 +126,7 @@ proptest! {
         let head_len = bytes.len();
         write(encoding, &content, chunk_len, &mut bytes);
 
-        // Nothing is understood before the last byte of the head.
+        // There is no head before its last byte.
         let before = &bytes[..cut.index(head_len)];
         prop_assert!(parse_request_head(before, &Limits::default()).unwrap().is_none());
         let (head, used) = parse_request_head(&bytes, &Limits::default()).unwrap().unwrap();
@@ -138,7 +138,7 @@ proptest! {
         let sent: Vec<(&str, &[u8])> = headers.iter().collect();
         let received: Vec<(&str, &[u8])> =
             head.headers().iter().filter(|(name, _)| name.starts_with("x-")).collect();
-        // Whitespace around a value is no part of it.
+        // Whitespace around a value is not part of it.
         prop_assert_eq!(received.len(), sent.len());
         for ((name, value), (sent_name, sent_value)) in received.iter().zip(&sent) {
             prop_assert_eq!(name, sent_name);
@@ -163,7 +163,7 @@ proptest! {
     }
 
     #[test]
-    fn a_response_that_a_server_writes_is_what_a_client_reads(
+    fn a_client_reads_the_response_that_a_server_writes(
         method in select(vec!["GET", "POST", "HEAD"]),
         version in select(vec!["1.1", "1.0"]),
         has_interim in any::<bool>(),
@@ -188,7 +188,7 @@ proptest! {
         let (first, second) = bytes.split_at(cut.index(bytes.len() + 1));
         let method = Method::from_bytes(method.as_bytes()).unwrap();
         let read = read_response([first, second], &method);
-        // HTTP/1.0 knows no interim responses.
+        // HTTP/1.0 has no interim responses.
         let expected = if has_interim && version == "1.1" { vec![103, status] } else { vec![status] };
         prop_assert_eq!(read.statuses, expected);
         prop_assert_eq!(read.fields.iter().filter(|(name, _)| name == b"date").count(), 1);

@@ -1,4 +1,4 @@
-//! The figures in the lines of ab, for scripts that read those.
+//! The report in the format of ab, for scripts that parse it.
 
 use std::fmt::Write;
 
@@ -55,7 +55,7 @@ mod tests {
     use crate::report::sample;
 
     #[test]
-    fn the_lines_are_those_of_ab() {
+    fn the_output_is_like_that_of_ab() {
         expect![[r#"
             Server Hostname:        127.0.0.1
             Server Port:            8080

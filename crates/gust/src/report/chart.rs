@@ -1,4 +1,4 @@
-//! Curves as SVG: plain text that any browser draws, without a script.
+//! Charts as SVG, which browsers draw without a script.
 
 use std::fmt::Write;
 
@@ -9,15 +9,15 @@ const RIGHT: f64 = 14.0;
 const TOP: f64 = 12.0;
 const BOTTOM: f64 = 34.0;
 
-/// What is drawn: points of a range each, and what to write at the edges.
+/// A chart: its curves, and the labels of its axes.
 #[derive(Debug)]
 pub(crate) struct Chart<'a> {
-    /// What a reader who does not see it is told.
+    /// The description for readers who cannot see the chart.
     pub(crate) title: &'a str,
     pub(crate) curves: Vec<Curve<'a>>,
     pub(crate) x_ticks: Vec<(f64, String)>,
     pub(crate) y_ticks: Vec<(f64, String)>,
-    /// The largest of each axis; both begin at zero.
+    /// The upper end of the axis. Both axes begin at zero.
     pub(crate) x_max: f64,
     pub(crate) y_max: f64,
 }
@@ -35,7 +35,7 @@ pub(crate) struct Curve<'a> {
 pub(crate) struct Point {
     pub(crate) x: f64,
     pub(crate) y: f64,
-    /// Shown when a pointer rests on it.
+    /// The text of the tooltip.
     pub(crate) label: String,
 }
 
@@ -106,10 +106,10 @@ impl Chart<'_> {
         writeln!(out, r#"<polyline class="{}" points="{}"/>"#, curve.class, points.join(" "))?;
         for point in &curve.points {
             let (x, y) = (self.x(point.x), self.y(point.y));
-            let label = escape(&point.label);
+            let title = title(&point.label);
             writeln!(
                 out,
-                r#"<circle class="{}" cx="{x:.1}" cy="{y:.1}" r="4"><title>{label}</title></circle>"#,
+                r#"<circle class="{}" cx="{x:.1}" cy="{y:.1}" r="4">{title}</circle>"#,
                 curve.class
             )?;
         }
@@ -123,12 +123,9 @@ impl Chart<'_> {
         for point in curve.points.iter().filter(|point| point.y > 0.0) {
             let (x, y) = (self.x(point.x) - width / 2.0, self.y(point.y));
             let height = HEIGHT - BOTTOM - y;
-            writeln!(
-                out,
-                r#"<rect class="{}" x="{x:.1}" y="{y:.1}" width="{width:.1}" height="{height:.1}"><title>{}</title></rect>"#,
-                curve.class,
-                escape(&point.label)
-            )?;
+            let (class, title) = (curve.class, title(&point.label));
+            write!(out, r#"<rect class="{class}" x="{x:.1}" y="{y:.1}" width="{width:.1}" "#)?;
+            writeln!(out, r#"height="{height:.1}">{title}</rect>"#)?;
         }
         Ok(())
     }
@@ -142,7 +139,7 @@ impl Chart<'_> {
     }
 }
 
-/// Round numbers from zero up to a little over `max`: about four of them.
+/// Returns about four round numbers from zero to just above `max`.
 pub(crate) fn ticks(max: f64) -> Vec<f64> {
     let rough = (max / 4.0).max(1e-9);
     let magnitude = 10_f64.powf(rough.log10().floor());
@@ -154,7 +151,12 @@ pub(crate) fn ticks(max: f64) -> Vec<f64> {
     (0..).map(|index| f64::from(index) * step).take_while(|&tick| tick < max + step).collect()
 }
 
-/// Text that is safe between tags and in quotes.
+/// Returns a tooltip.
+fn title(label: &str) -> String {
+    format!("<title>{}</title>", escape(label))
+}
+
+/// Returns the text escaped for use between tags and in quotes.
 pub(crate) fn escape(text: &str) -> String {
     let mut safe = String::with_capacity(text.len());
     for c in text.chars() {
@@ -182,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn markup_is_text() {
+    fn markup_is_escaped() {
         assert_eq!(escape("<a href='x'>&\""), "&lt;a href=&#39;x&#39;&gt;&amp;&quot;");
     }
 }

@@ -1,4 +1,4 @@
-//! A line of names and a line of values, for tables. Times are in microseconds.
+//! The report as CSV: a line of names and a line of values. Times are in microseconds.
 
 use crate::histogram::PERCENTILES;
 use crate::report::float;

@@ -1,5 +1,5 @@
-//! The figures in the lines that the clients of echo servers print since the first of them: what
-//! many old figures were read from.
+//! The report in the format of common clients for echo servers, so that figures can be compared
+//! with published ones.
 
 use std::fmt::Write;
 
@@ -34,7 +34,7 @@ mod tests {
     use crate::report::sample;
 
     #[test]
-    fn the_lines_are_those_of_echo_clients() {
+    fn the_output_is_like_that_of_echo_clients() {
         expect![[r"
             Benchmarking: 127.0.0.1:8080/plain?a=<b>&c
             64 clients, running 47 bytes, 4 sec.

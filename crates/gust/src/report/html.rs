@@ -1,8 +1,8 @@
-//! A page with curves: one file, without scripts and without anything to be fetched.
+//! The report as a page with charts: one file, without scripts and without external resources.
 
 use std::fmt::Write;
 
-use crate::collector::Moment;
+use crate::collector::Interval;
 use crate::histogram::{Latency, PERCENTILES};
 use crate::report::chart::{Chart, Curve, Point, escape, ticks};
 use crate::report::{float, text};
@@ -64,15 +64,15 @@ fn page(run: &Run, out: &mut String) -> std::fmt::Result {
     }
     writeln!(out, "<h2>Latency by percentile</h2>\n{}", percentiles(run).svg())?;
     latency_table(run, out)?;
-    let moment = units::time(run.course.seconds_per_moment * 1e9);
+    let interval = units::time(run.timeline.seconds_per_interval * 1e9);
     writeln!(
         out,
-        "<h2>Answers per second</h2>\n<p class=\"dim\">each point: {moment}</p>\n{}",
+        "<h2>Responses per second</h2>\n<p class=\"dim\">each point: {interval}</p>\n{}",
         throughput(run).svg()
     )?;
     writeln!(out, "<h2>Latency over time</h2>\n{}", latency_over_time(run).svg())?;
     writeln!(out, "<h2>Errors</h2>\n<p id=\"errors\">{}</p>", escape(&text::errors(run)))?;
-    if run.course.moments.iter().any(|moment| moment.errors > 0) {
+    if run.timeline.intervals.iter().any(|interval| interval.errors > 0) {
         writeln!(out, "{}", errors_over_time(run).svg())?;
     }
     facts(run, out)?;
@@ -96,8 +96,8 @@ fn tiles(run: &Run, out: &mut String) -> std::fmt::Result {
     writeln!(out, "</div>")
 }
 
-/// Each step to the right halves what is left: the position of 90 % is log2(10), that of 99 % is
-/// log2(100).
+/// Returns the position of a percentile on an axis on which each step to the right halves the
+/// remaining share: the position of 90 % is log2(10), that of 99 % is log2(100).
 fn percentile_position(percentile: f64, count: u64) -> f64 {
     let finest = (float(count.max(2)) * 2.0).log2();
     if percentile >= 100.0 { finest } else { (100.0 / (100.0 - percentile)).log2().min(finest) }
@@ -135,16 +135,16 @@ fn percentiles(run: &Run) -> Chart<'_> {
 }
 
 fn throughput(run: &Run) -> Chart<'_> {
-    let length = run.course.seconds_per_moment.max(1e-9);
+    let length = run.timeline.seconds_per_interval.max(1e-9);
     let points = over_time(
         run,
-        |moment| float(moment.responses) / length,
+        |interval| float(interval.responses) / length,
         |rate| format!("{}/s", units::rate(rate)),
     );
     let y_ticks = ticks(points.iter().map(|point| point.y).fold(1.0, f64::max));
     Chart {
-        title: "answers per second over time",
-        curves: vec![Curve { name: "answers/s", class: "a", is_bars: false, points }],
+        title: "responses per second over time",
+        curves: vec![Curve { name: "responses/s", class: "a", is_bars: false, points }],
         x_ticks: seconds_axis(run),
         x_max: length_of(run),
         y_max: y_ticks.last().copied().unwrap_or(1.0),
@@ -156,18 +156,18 @@ fn throughput(run: &Run) -> Chart<'_> {
 }
 
 fn latency_over_time(run: &Run) -> Chart<'_> {
-    let curve = |name, class, of: fn(&Moment) -> u64| Curve {
+    let curve = |name, class, of: fn(&Interval) -> u64| Curve {
         name,
         class,
         is_bars: false,
-        points: over_time(run, |moment| float(of(moment)), units::time),
+        points: over_time(run, |interval| float(of(interval)), units::time),
     };
     let curves = vec![
-        curve("p50", "a", |moment| moment.p50),
-        curve("p99", "b", |moment| moment.p99),
-        curve("max", "c", |moment| moment.max),
+        curve("p50", "a", |interval| interval.p50),
+        curve("p99", "b", |interval| interval.p99),
+        curve("max", "c", |interval| interval.max),
     ];
-    let max = run.course.moments.iter().map(|moment| float(moment.max)).fold(0.0, f64::max);
+    let max = run.timeline.intervals.iter().map(|interval| float(interval.max)).fold(0.0, f64::max);
     Chart {
         title: "latency over time",
         curves,
@@ -179,7 +179,7 @@ fn latency_over_time(run: &Run) -> Chart<'_> {
 
 fn errors_over_time(run: &Run) -> Chart<'_> {
     let points =
-        over_time(run, |moment| float(moment.errors), |count| format!("{count:.0} errors"));
+        over_time(run, |interval| float(interval.errors), |count| format!("{count:.0} errors"));
     let y_ticks = ticks(points.iter().map(|point| point.y).fold(1.0, f64::max));
     Chart {
         title: "errors over time",
@@ -191,7 +191,7 @@ fn errors_over_time(run: &Run) -> Chart<'_> {
     }
 }
 
-/// A chart with nothing but an axis of times.
+/// Returns a chart without curves, with a vertical axis of times.
 fn time_axis<'a>(max: f64) -> Chart<'a> {
     let y_ticks = ticks(max.max(1.0));
     Chart {
@@ -206,22 +206,22 @@ fn time_axis<'a>(max: f64) -> Chart<'a> {
 
 fn over_time(
     run: &Run,
-    value: impl Fn(&Moment) -> f64,
+    value: impl Fn(&Interval) -> f64,
     show: impl Fn(f64) -> String,
 ) -> Vec<Point> {
-    let length = run.course.seconds_per_moment;
-    let moments = run.course.moments.iter().enumerate();
-    moments
-        .map(|(index, moment)| {
-            // In the middle of its time.
-            let (x, y) = ((float(index as u64) + 0.5) * length, value(moment));
+    let length = run.timeline.seconds_per_interval;
+    let intervals = run.timeline.intervals.iter().enumerate();
+    intervals
+        .map(|(index, interval)| {
+            // The point is in the middle of the interval.
+            let (x, y) = ((float(index as u64) + 0.5) * length, value(interval));
             Point { x, y, label: format!("{x:.2} s: {}", show(y)) }
         })
         .collect()
 }
 
 fn length_of(run: &Run) -> f64 {
-    (float(run.course.moments.len() as u64) * run.course.seconds_per_moment).max(1e-9)
+    (float(run.timeline.intervals.len() as u64) * run.timeline.seconds_per_interval).max(1e-9)
 }
 
 fn seconds_axis(run: &Run) -> Vec<(f64, String)> {
@@ -264,7 +264,7 @@ fn latency_table(run: &Run, out: &mut String) -> std::fmt::Result {
 }
 
 fn facts(run: &Run, out: &mut String) -> std::fmt::Result {
-    writeln!(out, "<h2>The whole report</h2>\n<pre>{}</pre>", escape(&text::write(run)))
+    writeln!(out, "<h2>Complete report</h2>\n<pre>{}</pre>", escape(&text::write(run)))
 }
 
 #[cfg(test)]
@@ -273,7 +273,7 @@ mod tests {
     use crate::report::sample;
 
     #[test]
-    fn the_page_stands_alone_and_is_escaped() {
+    fn the_page_needs_no_other_file_and_is_escaped() {
         let page = write(&sample::run());
         assert!(page.starts_with("<!doctype html>") && page.ends_with("</html>\n"));
         assert!(page.contains("a=&lt;b&gt;&amp;c") && !page.contains("a=<b>"));
@@ -286,22 +286,22 @@ mod tests {
     }
 
     #[test]
-    fn a_run_without_answers_has_a_page_too() {
+    fn a_run_without_responses_has_a_page() {
         let mut run = sample::run();
         run.responses = 0;
         run.latency = crate::histogram::Histogram::new().summary();
         run.uncorrected = None;
-        run.course.moments.clear();
+        run.timeline.intervals.clear();
         let page = write(&run);
         assert!(
-            page.contains("not one request was answered")
+            page.contains("no request was answered")
                 && !page.contains("NaN")
                 && !page.contains("inf")
         );
     }
 
     #[test]
-    fn the_axis_halves_what_is_left() {
+    fn each_step_of_the_axis_halves_the_remaining_share() {
         let at = |percentile| percentile_position(percentile, 1 << 20);
         assert_eq!((at(0.0), at(50.0), at(75.0), at(100.0)), (0.0, 1.0, 2.0, 21.0));
     }

@@ -1,4 +1,4 @@
-//! Everything about a run, to be kept and read again.
+//! Writes all figures of a run to a file, and reads them again.
 
 use std::fs;
 use std::path::Path;
@@ -13,7 +13,7 @@ pub(crate) fn write(run: &Run) -> String {
     text
 }
 
-/// Reads a run that was kept.
+/// Reads a saved run.
 pub(crate) fn read(file: &Path) -> Result<Run, String> {
     let text = fs::read_to_string(file)
         .map_err(|error| format!("cannot read {}: {error}", file.display()))?;
@@ -22,13 +22,13 @@ pub(crate) fn read(file: &Path) -> Result<Run, String> {
 
 fn parse(text: &str) -> Result<Run, String> {
     let value: Value =
-        serde_json::from_str(text).map_err(|error| format!("is no run that was saved: {error}"))?;
+        serde_json::from_str(text).map_err(|error| format!("is not a saved run: {error}"))?;
     match value.get("format").and_then(Value::as_u64) {
         Some(format) if format == u64::from(FORMAT) => {}
-        Some(format) => return Err(format!("has format {format}, and only {FORMAT} is known")),
-        None => return Err("is no run that was saved".to_owned()),
+        Some(format) => return Err(format!("has format {format}, but only {FORMAT} is supported")),
+        None => return Err("is not a saved run".to_owned()),
     }
-    serde_json::from_value(value).map_err(|error| format!("is no run that was saved: {error}"))
+    serde_json::from_value(value).map_err(|error| format!("is not a saved run: {error}"))
 }
 
 #[cfg(test)]
@@ -37,7 +37,7 @@ mod tests {
     use crate::report::sample;
 
     #[test]
-    fn what_was_written_can_be_read() {
+    fn a_written_run_can_be_read() {
         let run = sample::run();
         let read = parse(&write(&run)).unwrap();
         assert_eq!(
@@ -48,19 +48,19 @@ mod tests {
             (&read.load, &read.errors, &read.statuses),
             (&run.load, &run.errors, &run.statuses)
         );
-        assert_eq!((&read.connections, &read.course), (&run.connections, &run.course));
+        assert_eq!((&read.connections, &read.timeline), (&run.connections, &run.timeline));
         assert_eq!(read.latency.percentiles, run.latency.percentiles);
-        // The last digit of a fraction may change on the way.
+        // Formatting and parsing may change the last digit of a fraction.
         assert!((read.latency.mean - run.latency.mean).abs() < 1e-6);
     }
 
     #[test]
-    fn what_is_no_run_is_told_apart() {
-        assert!(parse("{").unwrap_err().contains("no run that was saved"));
-        assert_eq!(parse("{}"), Err("is no run that was saved".to_owned()));
+    fn a_file_that_is_not_a_run_is_refused() {
+        assert!(parse("{").unwrap_err().contains("is not a saved run"));
+        assert_eq!(parse("{}"), Err("is not a saved run".to_owned()));
         assert_eq!(
             parse(r#"{"format": 99}"#),
-            Err("has format 99, and only 1 is known".to_owned())
+            Err("has format 99, but only 1 is supported".to_owned())
         );
         assert!(parse(r#"{"format": 1}"#).unwrap_err().contains("missing field"));
     }

@@ -1,5 +1,4 @@
-//! What a run looks like, for people and for programs. Each form is a function from a run to a
-//! text.
+//! Reports of a run, for people and for programs. Each format is a function from a run to a text.
 
 pub(crate) mod ab;
 mod chart;
@@ -15,7 +14,7 @@ pub(crate) mod wrk;
 use crate::args::Format;
 use crate::run::Run;
 
-/// Writes a run in one of the forms for standard output.
+/// Returns the report of a run in one of the formats for standard output.
 pub(crate) fn write(format: Format, run: &Run) -> String {
     match format {
         Format::Text => text::write(run),

@@ -1,14 +1,14 @@
-//! A run that never was, for the tests of the reports.
+//! A made-up run, for the tests of the reports.
 
 use std::collections::BTreeMap;
 
-use crate::collector::Moment;
+use crate::collector::Interval;
 use crate::cpu::CpuTime;
 use crate::histogram::{Histogram, Latency};
-use crate::run::{Client, Connections, Course, FORMAT, Load, Run};
+use crate::run::{Client, Connections, FORMAT, Load, Run, Timeline};
 use crate::tally::Errors;
 
-/// At a constant rate, with a bit of everything.
+/// Returns a run at a constant rate in which every kind of figure occurs.
 pub(crate) fn run() -> Run {
     Run {
         format: FORMAT,
@@ -55,10 +55,10 @@ pub(crate) fn run() -> Run {
             kept_waiting: 0.01,
         },
         server: Some(CpuTime { user: 0.1, system: 0.4 }),
-        course: Course {
-            seconds_per_moment: 0.5,
-            moments: (0..8)
-                .map(|index| Moment {
+        timeline: Timeline {
+            seconds_per_interval: 0.5,
+            intervals: (0..8)
+                .map(|index| Interval {
                     responses: 10_000 - index * 1000 * (index % 2),
                     errors: index % 3,
                     p50: 400_000,

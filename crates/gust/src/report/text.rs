@@ -42,7 +42,7 @@ fn body(run: &Run, out: &mut String) -> std::fmt::Result {
     Ok(())
 }
 
-/// How much was sent and answered.
+/// Writes how much was sent and answered.
 fn amounts(run: &Run, out: &mut String) -> std::fmt::Result {
     if run.load.protocol == "tcp" {
         let (sent, answered) = (float(run.requests) / run.seconds.max(1e-9), run.per_second());
@@ -85,7 +85,7 @@ fn amounts(run: &Run, out: &mut String) -> std::fmt::Result {
     Ok(())
 }
 
-/// One line that says what was done.
+/// Returns the load in one line.
 pub(crate) fn load(load: &Load) -> String {
     let mut parts = vec![format!("{} connections", units::count(load.connections))];
     let kind = if load.is_blocking { "blocking threads" } else { "threads" };
@@ -113,7 +113,7 @@ pub(crate) fn load(load: &Load) -> String {
     parts.join(", ")
 }
 
-/// `3 reset, 55 timeout`, or `none`.
+/// Returns the errors by kind, such as `3 reset, 55 timeout`, or `none`.
 pub(crate) fn errors(run: &Run) -> String {
     let named = run.errors.named().into_iter().filter(|&(_, count)| count > 0);
     let named: Vec<_> =
@@ -234,13 +234,13 @@ mod tests {
             client CPU     4.01 µs per request (0.25 user, 3.75 system); busiest thread 42 %
             server CPU     6.26 µs per request (1.25 user, 5.01 system)
 
-            WARNING  1 of 64 connections were never served: the figures are those of the others
+            WARNING  1 of 64 connections were never served: the figures describe only the others
         "#]]
         .assert_eq(&write(&sample::run()));
     }
 
     #[test]
-    fn a_closed_loop_is_judged_by_littles_law() {
+    fn a_closed_loop_shows_one_latency() {
         let mut run = sample::run();
         run.load.rate = None;
         run.uncorrected = None;
@@ -276,8 +276,9 @@ mod tests {
 
             client CPU     4.01 µs per request (0.25 user, 3.75 system); busiest thread 99 %
 
-            WARNING  1 of 64 connections were never served: the figures are those of the others
-            WARNING  a thread of the client was busy 99 % of the time: the client is the bottleneck, not the server (more -t may help)
-        "#]].assert_eq(&write(&run));
+            WARNING  1 of 64 connections were never served: the figures describe only the others
+            WARNING  a client thread was 99 % busy: the client is the bottleneck (try a higher -t)
+        "#]]
+        .assert_eq(&write(&run));
     }
 }

@@ -1,4 +1,4 @@
-//! The figures in the lines of wrk, for scripts that read those.
+//! The report in the format of wrk, for scripts that parse it.
 
 use std::fmt::Write;
 
@@ -69,7 +69,7 @@ fn body(run: &Run, out: &mut String) -> std::fmt::Result {
     writeln!(out, "Transfer/sec: {:>10}", bytes(float(run.bytes_received) / seconds))
 }
 
-/// Answers per second and thread, over the moments of the run.
+/// Responses per second and thread, over the intervals of the run.
 struct Rates {
     mean: f64,
     stdev: f64,
@@ -79,12 +79,12 @@ struct Rates {
 
 impl Rates {
     fn of(run: &Run) -> Self {
-        let length = run.course.seconds_per_moment * float(run.load.threads.max(1));
+        let length = run.timeline.seconds_per_interval * float(run.load.threads.max(1));
         let rates: Vec<f64> = run
-            .course
-            .moments
+            .timeline
+            .intervals
             .iter()
-            .map(|moment| float(moment.responses) / length.max(1e-9))
+            .map(|interval| float(interval.responses) / length.max(1e-9))
             .collect();
         let count = float(rates.len().max(1) as u64);
         let mean = rates.iter().sum::<f64>() / count;
@@ -129,7 +129,7 @@ mod tests {
     use crate::report::sample;
 
     #[test]
-    fn the_lines_are_those_of_wrk() {
+    fn the_output_is_like_that_of_wrk() {
         expect![[r#"
             Running 4s test @ http://127.0.0.1:8080/plain?a=<b>&c
               2 threads and 64 connections

@@ -1,4 +1,4 @@
-//! Every way in which a good answer may come.
+//! Valid responses of every form.
 
 use std::io::{BufReader, Write};
 use std::os::unix::net::UnixListener;
@@ -46,12 +46,12 @@ fn a_number_of_requests_is_exact_and_every_connection_is_served() {
 }
 
 #[test]
-fn a_length_frames_an_answer() {
+fn a_length_frames_a_response() {
     check_good(HELLO, "200");
 }
 
 #[test]
-fn chunks_frame_an_answer() {
+fn chunks_frame_a_response() {
     check_good(
         b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nHel\r\n2;x\r\nlo\r\n0\r\nA: b\r\n\r\n",
         "200",
@@ -59,12 +59,12 @@ fn chunks_frame_an_answer() {
 }
 
 #[test]
-fn no_content_is_an_answer() {
+fn a_204_is_a_complete_response() {
     check_good(b"HTTP/1.1 204 No Content\r\n\r\n", "204");
 }
 
 #[test]
-fn an_interim_answer_is_not_the_answer() {
+fn an_interim_response_is_not_the_final_one() {
     check_good(
         b"HTTP/1.1 103 Early Hints\r\nLink: x\r\n\r\nHTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n",
         "200",
@@ -72,7 +72,7 @@ fn an_interim_answer_is_not_the_answer() {
 }
 
 #[test]
-fn a_server_may_close_after_each_answer() {
+fn a_server_may_close_after_each_response() {
     let port = always(b"HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 5\r\n\r\nHello");
     let (run, outcome) = measure(&format!(":{port} -c 4 -n 200"));
     outcome.assert_code(0);
@@ -81,7 +81,7 @@ fn a_server_may_close_after_each_answer() {
 }
 
 #[test]
-fn the_close_may_end_an_answer() {
+fn the_close_may_end_a_response() {
     let port = always(b"HTTP/1.1 200 OK\r\n\r\nall until the end");
     let (run, outcome) = measure(&format!(":{port} -c 4 -n 200"));
     outcome.assert_code(0);
@@ -89,7 +89,7 @@ fn the_close_may_end_an_answer() {
 }
 
 #[test]
-fn an_answer_to_head_has_no_content() {
+fn a_response_to_head_has_no_content() {
     let port = each_request(|request| {
         assert_eq!(request.method, "HEAD");
         b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\n".to_vec()
@@ -100,7 +100,7 @@ fn an_answer_to_head_has_no_content() {
 }
 
 #[test]
-fn an_answer_may_come_a_byte_at_a_time() {
+fn a_response_may_arrive_one_byte_at_a_time() {
     let port = each_connection(|stream| {
         stream.set_nodelay(true).unwrap();
         let mut reader = BufReader::new(&stream);
@@ -118,7 +118,7 @@ fn an_answer_may_come_a_byte_at_a_time() {
 }
 
 #[test]
-fn pipelined_answers_are_told_apart() {
+fn pipelined_responses_are_separated() {
     let port = always(HELLO);
     let (run, outcome) = measure(&format!(":{port} -c 2 -p 16 -n 4000 --verify"));
     outcome.assert_code(0);
@@ -156,7 +156,7 @@ fn a_request_carries_method_headers_and_content() {
 }
 
 #[test]
-fn a_large_content_comes_from_a_file_and_goes_out_whole() {
+fn a_large_content_from_a_file_is_sent_completely() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("content");
     std::fs::write(&file, vec![b'x'; 3_000_000]).unwrap();
@@ -171,7 +171,7 @@ fn a_large_content_comes_from_a_file_and_goes_out_whole() {
 }
 
 #[test]
-fn a_list_of_requests_is_asked_by_weight() {
+fn a_list_of_requests_is_sent_by_weight() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("urls");
     std::fs::write(&file, "# what users do\n3 /often\n\n1 DELETE /rarely\n").unwrap();
@@ -191,7 +191,7 @@ fn a_list_of_requests_is_asked_by_weight() {
 }
 
 #[test]
-fn a_unix_socket_is_asked_like_any_other() {
+fn a_unix_socket_is_used_like_a_tcp_one() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("socket");
     let listener = UnixListener::bind(&path).unwrap();

@@ -6,7 +6,7 @@ use crate::program::{count, errors, measure};
 use crate::servers::{Counter, HELLO, always, each_request, echo};
 
 #[test]
-fn the_same_answer_is_verified() {
+fn equal_responses_pass_verification() {
     let port = always(HELLO);
     for what in ["--verify", "--verify=body", "--verify=status", "--expect 2xx"] {
         let (run, outcome) = measure(&format!(":{port} -c 4 -n 400 {what}"));
@@ -16,7 +16,7 @@ fn the_same_answer_is_verified() {
 }
 
 #[test]
-fn another_content_is_a_mismatch() {
+fn a_different_content_is_a_mismatch() {
     let asked = Counter::default();
     let port = each_request(move |_| match asked.add() % 10 {
         9 => b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nHallo".to_vec(),
@@ -31,7 +31,7 @@ fn another_content_is_a_mismatch() {
 }
 
 #[test]
-fn a_content_that_comes_back_is_verified() {
+fn an_echoed_content_is_verified() {
     let port = each_request(|request| {
         let content = String::from_utf8(request.content.clone()).unwrap();
         format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n{content}", content.len())

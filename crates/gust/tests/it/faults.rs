@@ -1,4 +1,4 @@
-//! Servers that fail: each failure has its name, and none of them makes the program hang.
+//! Servers that fail: each failure is counted by its kind, and none makes the program hang.
 
 use std::io::{BufReader, Read, Write};
 use std::net::{Shutdown, TcpListener};
@@ -8,7 +8,7 @@ use crate::program::{count, errors, gust, measure, number};
 use crate::servers::{Counter, HELLO, always, each_connection, read_request, reset};
 
 #[test]
-fn a_refused_port_is_one_clear_line() {
+fn a_refused_connection_is_reported_in_one_line() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port();
     drop(listener);
@@ -24,8 +24,8 @@ fn a_refused_port_is_one_clear_line() {
 
 #[test]
 fn a_bad_command_line_says_what_is_wrong() {
-    gust("localhost:8080").assert_code(2).assert_says("is no URL; write http://");
-    gust("https://localhost").assert_code(2).assert_says("https:// is not spoken");
+    gust("localhost:8080").assert_code(2).assert_says("is not a URL; write http://");
+    gust("https://localhost").assert_code(2).assert_says("https:// is not supported");
     gust("").assert_code(2).assert_says("required");
     gust(":1 -c none").assert_code(2).assert_says("is no number");
     gust("unix:/does/not/exist").assert_code(2).assert_says("cannot connect to /does/not/exist");
@@ -35,19 +35,19 @@ fn a_bad_command_line_says_what_is_wrong() {
 }
 
 #[test]
-fn a_reset_is_a_reset() {
+fn a_reset_is_counted_as_a_reset() {
     let port = each_connection(|stream| {
         let mut reader = BufReader::new(stream);
         read_request(&mut reader);
         reset(reader.into_inner());
     });
     let (run, outcome) = measure(&format!(":{port} -c 2 -n 20"));
-    outcome.assert_code(1).assert_says("not one request was answered");
+    outcome.assert_code(1).assert_says("no request was answered");
     assert_eq!((count(&run, "errors.reset"), count(&run, "requests")), (20, 20), "{run}");
 }
 
 #[test]
-fn an_answer_that_ends_too_soon_is_closed_early() {
+fn a_response_that_ends_too_soon_is_closed_early() {
     for answer in
         [&b"HTTP/1.1 200 OK\r\nContent-Length: 50\r\n\r\nHello"[..], b"HTTP/1.1 200 O", b""]
     {
@@ -62,7 +62,7 @@ fn an_answer_that_ends_too_soon_is_closed_early() {
     }
 }
 
-/// A pipeline of eight requests is on its way, and one is answered before the end.
+/// Eight requests are in flight, and one is answered before the connection ends.
 #[test]
 fn requests_of_a_pipeline_that_are_lost_are_all_counted() {
     const LAST: &[u8] = b"HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 5\r\n\r\nHello";
@@ -73,7 +73,7 @@ fn requests_of_a_pipeline_that_are_lost_are_all_counted() {
         (HELLO, false, "--blocking-threads 1"),
         (LAST, false, "--blocking-threads 1"),
     ] {
-        // A loop puts another request behind the answer, and then it has read that.
+        // An event loop sends another request after the response, which the server has then read.
         let is_followed = answer == HELLO && more.is_empty();
         let port = each_connection(move |stream| {
             let mut reader = BufReader::new(stream);
@@ -98,16 +98,16 @@ fn requests_of_a_pipeline_that_are_lost_are_all_counted() {
     }
 }
 
-/// It is asked again after 10, 20, 40, ... ms: eight times in the first second and a quarter. On a
-/// slow machine it is fewer times, without a pause it would be thousands.
+/// The client connects again after 10, 20, 40, ... ms: eight times in the first second and a
+/// quarter. On a slow machine there are fewer attempts; without a pause there would be thousands.
 #[test]
-fn a_server_that_accepts_and_closes_is_not_asked_as_fast_as_can_be() {
+fn a_server_that_accepts_and_closes_is_not_flooded_with_connects() {
     for more in ["", "--blocking-threads 1", "-r 1000"] {
         for answers in [0, 1] {
             let accepted = Counter::default();
             let counter = accepted.clone();
             let port = each_connection(move |stream| {
-                // Answers of earlier connections do not count for this one.
+                // Responses on earlier connections do not count for this one.
                 if counter.add() < answers {
                     let mut reader = BufReader::new(stream);
                     read_request(&mut reader);
@@ -116,7 +116,7 @@ fn a_server_that_accepts_and_closes_is_not_asked_as_fast_as_can_be() {
             });
             let (run, _) = measure(&format!(":{port} -c 1 -d 1s {more}"));
             assert!((2..=12).contains(&accepted.get()), "{more}: {}", accepted.get());
-            // What became due in the last pause has waited, though nothing is on its way.
+            // Requests that became due in the last pause have waited, although none is in flight.
             let is_due = count(&run, "never_sent") > 0;
             assert_eq!(
                 count(&run, "longest_wait") > 0,
@@ -127,9 +127,9 @@ fn a_server_that_accepts_and_closes_is_not_asked_as_fast_as_can_be() {
     }
 }
 
-/// With the pauses of failures this would take about ninety seconds.
+/// With the pauses after failures this would take about ninety seconds.
 #[test]
-fn a_server_that_closes_after_each_answer_is_asked_again_at_once() {
+fn after_a_response_a_closed_connection_is_opened_again_at_once() {
     for more in ["", "--blocking-threads 1"] {
         let port =
             always(b"HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 5\r\n\r\nHello");
@@ -145,7 +145,7 @@ fn a_server_that_closes_after_each_answer_is_asked_again_at_once() {
 }
 
 #[test]
-fn what_is_no_answer_is_malformed() {
+fn bytes_that_are_not_http_are_malformed() {
     for answer in [
         &b"SSH-2.0-OpenSSH_9.2\r\n"[..],
         b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\nContent-Length: 6\r\n\r\nHello",
@@ -160,8 +160,8 @@ fn what_is_no_answer_is_malformed() {
 }
 
 #[test]
-fn bytes_that_nobody_asked_for_are_unsolicited() {
-    // A second answer to one request.
+fn bytes_without_a_request_are_unsolicited() {
+    // A second response to one request.
     let port = always(
         b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nHelloHTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nHello",
     );
@@ -170,12 +170,12 @@ fn bytes_that_nobody_asked_for_are_unsolicited() {
 }
 
 #[test]
-fn a_server_that_floods_does_not_hold_us_up() {
+fn a_server_that_sends_without_end_does_not_block_the_run() {
     let port = each_connection(|mut stream| while stream.write_all(&[b'x'; 65536]).is_ok() {});
     let (run, outcome) = measure(&format!(":{port} -c 4 -d 500ms"));
     outcome.assert_code(1);
     assert!(errors(&run) > 0 && outcome.took < Duration::from_secs(5), "{run}");
-    // The same as the endless content of one answer.
+    // The same as the endless content of one response.
     let port = each_connection(|stream| {
         let mut reader = BufReader::new(stream);
         read_request(&mut reader);
@@ -189,7 +189,7 @@ fn a_server_that_floods_does_not_hold_us_up() {
 }
 
 #[test]
-fn a_server_that_says_nothing_is_given_up_on() {
+fn a_request_without_a_response_times_out() {
     let port = each_connection(|mut stream| {
         let _ = stream.read_to_end(&mut Vec::new());
     });
@@ -201,12 +201,12 @@ fn a_server_that_says_nothing_is_given_up_on() {
 }
 
 #[test]
-fn a_server_that_never_accepts_is_told_by_its_silence() {
+fn a_server_that_never_accepts_is_reported() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port();
     for more in ["", "--blocking-threads 4"] {
         let (run, outcome) = measure(&format!(":{port} -c 4 -d 600ms {more}"));
-        outcome.assert_code(1).assert_says("not one request was answered");
+        outcome.assert_code(1).assert_says("no request was answered");
         assert_eq!(
             (count(&run, "unanswered"), count(&run, "connections.never_served")),
             (4, 4),
@@ -242,7 +242,7 @@ fn connections_that_are_never_served_are_counted() {
 }
 
 #[test]
-fn a_server_that_goes_away_ends_a_run_without_duration() {
+fn a_server_that_stops_ends_a_run_without_duration() {
     for more in ["", "--blocking-threads 1"] {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let port = listener.local_addr().unwrap().port();

@@ -1,4 +1,4 @@
-//! The forms of load: for how long, over how many connections, by which threads.
+//! The kinds of load: durations, connections and threads.
 
 use std::io::{BufReader, Write};
 use std::sync::mpsc;
@@ -17,7 +17,7 @@ fn a_duration_is_kept_whatever_the_server_does() {
         for more in ["", "-r 1000", "--blocking-threads 4", "--no-keepalive"] {
             let (run, outcome) = measure(&format!(":{port} -c 4 -d 400ms {more}"));
             assert!(number(&run, "seconds") <= 0.41, "{more}: {run}");
-            // Starting a process on a busy machine takes its time as well.
+            // On a busy machine the start of a process also takes time.
             assert!(outcome.took < Duration::from_secs(2), "{more}: {:?}", outcome.took);
         }
     }
@@ -34,8 +34,8 @@ fn a_connection_per_request_is_one() {
             b"HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 5\r\n\r\nHello".to_vec()
         });
     });
-    // A blocking thread may open a connection for the last request and find that another thread has
-    // taken it.
+    // A blocking thread may open a connection for the last request after another thread has taken
+    // the request.
     for (more, spare) in [("", 0), ("--blocking-threads 2", 2)] {
         let before = opened.get();
         let (run, outcome) = measure(&format!(":{port} -c 4 -n 200 --no-keepalive {more}"));
@@ -47,7 +47,7 @@ fn a_connection_per_request_is_one() {
 }
 
 #[test]
-fn a_server_that_would_keep_the_connection_does_not_get_to() {
+fn without_keep_alive_the_client_closes_each_connection() {
     let (run, outcome) = measure(&format!(":{} -c 4 -n 100 --no-keepalive", always(HELLO)));
     outcome.assert_code(0);
     assert_eq!(
@@ -58,7 +58,7 @@ fn a_server_that_would_keep_the_connection_does_not_get_to() {
 }
 
 #[test]
-fn blocking_threads_do_what_loops_do() {
+fn blocking_threads_give_the_same_counts_as_event_loops() {
     let port = always(HELLO);
     let (run, outcome) = measure(&format!(":{port} -c 12 --blocking-threads 4 -n 1000"));
     outcome.assert_code(0);
@@ -91,10 +91,10 @@ fn the_warm_up_does_not_count() {
     }
 }
 
-/// The first request of each thread is another one of the list: or all threads would ask for the
-/// same thing at the same time.
+/// Each thread starts at a different request of the list. Otherwise all would send the same request
+/// at the same time.
 #[test]
-fn threads_begin_at_different_places_of_a_list() {
+fn threads_begin_at_different_positions_in_a_list() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("urls");
     std::fs::write(&file, "/a\n/b\n").unwrap();
@@ -106,7 +106,8 @@ fn threads_begin_at_different_places_of_a_list() {
             let Some(request) = read_request(&mut reader) else { return };
             sender.send(request.path).unwrap();
             begun.add();
-            // No answer to the first before both have asked, so that each thread asks once.
+            // The first request is answered only after both were received, so that each thread
+            // sends one.
             wait_until(|| begun.get() == 2);
             let _ = reader.get_mut().write_all(HELLO);
         });
@@ -118,7 +119,7 @@ fn threads_begin_at_different_places_of_a_list() {
 }
 
 #[test]
-fn connections_are_opened_no_faster_than_asked() {
+fn connections_are_opened_no_faster_than_the_given_rate() {
     let (run, _) = measure(&format!(":{} -c 100 -d 1s --connect-rate 20", always(HELLO)));
     assert!((15..=21).contains(&count(&run, "connections.opened")), "{run}");
     let (run, _) = measure(&format!(":{} -c 100 -d 500ms --ramp 1s", always(HELLO)));
@@ -137,7 +138,7 @@ fn an_interrupt_ends_with_a_report() {
     let arguments = [url.as_str(), "-c2", "-d60s", "--quiet"];
     let mut child = start(&arguments);
     let stdout = collect(child.stdout.take().unwrap());
-    // It watches for signals before it asks for anything.
+    // The program handles signals before it sends its first request.
     wait_until(|| asked.get() > 0);
     let process = rustix::process::Pid::from_raw(i32::try_from(child.id()).unwrap()).unwrap();
     rustix::process::kill_process(process, rustix::process::Signal::INT).unwrap();
@@ -145,12 +146,12 @@ fn an_interrupt_ends_with_a_report() {
     assert!(stdout.join().unwrap().contains("requests/s"));
 }
 
-/// Starts a server of the box, and returns it with its URL.
+/// Starts one of the program's own servers, and returns it with its URL.
 fn start_server(name: &str) -> (std::process::Child, String) {
     use std::io::{BufRead, BufReader};
     let mut server = start(&[name, "--listen", ":0", "--threads", "1"]);
     let mut line = String::new();
-    // Nobody reads the rest, and it must not mind.
+    // The rest of the output is not read, which the server must tolerate.
     BufReader::new(server.stdout.take().unwrap()).read_line(&mut line).unwrap();
     let url =
         line.trim().strip_prefix("listening on ").unwrap_or_else(|| panic!("{line:?}")).to_owned();
@@ -158,7 +159,7 @@ fn start_server(name: &str) -> (std::process::Child, String) {
 }
 
 #[test]
-fn the_server_of_the_box_can_be_asked() {
+fn the_programs_http_server_answers() {
     let (mut server, url) = start_server("serve");
     let pid = server.id();
     let (run, outcome) = measure(&format!("{url}/ -c 4 -n 2000 --verify --server-pid {pid}"));
@@ -174,7 +175,7 @@ fn the_server_of_the_box_can_be_asked() {
 }
 
 #[test]
-fn the_echo_of_the_box_can_be_asked() {
+fn the_programs_echo_server_answers() {
     let (mut server, url) = start_server("echo");
     assert!(url.starts_with("tcp://127.0.0.1:"), "{url}");
     for options in ["-c 4 -n 2000 -l 100", "-c 2 -n 50 -l 300000", "-c 4 -n 2000 -l 26 -p 16"] {

@@ -1,9 +1,9 @@
-//! The program against servers that are good, slow, broken or hostile.
+//! Runs the program against servers that are correct, slow, broken or hostile.
 
 #![allow(
     clippy::unwrap_used,
     clippy::print_stderr,
-    reason = "these are tests, and one may say why it skips"
+    reason = "these are tests, and a test may print why it is skipped"
 )]
 
 mod answers;

@@ -1,4 +1,4 @@
-//! Runs the program and looks at what it says.
+//! Runs the program and checks its output.
 
 use std::io::Read;
 use std::process::{Child, Command, Stdio};
@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
-/// A run that takes longer than this hangs.
+/// A run that takes longer than this counts as hanging.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 pub(crate) struct Outcome {
@@ -38,13 +38,13 @@ impl Outcome {
     }
 }
 
-/// Runs it with the arguments in a line, which no spaces within are possible in.
+/// Runs the program with the arguments in `line`, which are separated by spaces.
 #[track_caller]
 pub(crate) fn gust(line: &str) -> Outcome {
     gust_with(&line.split_whitespace().collect::<Vec<_>>())
 }
 
-/// Runs it for its figures.
+/// Runs the program and returns its figures.
 #[track_caller]
 pub(crate) fn measure(line: &str) -> (Value, Outcome) {
     let outcome = gust(&format!("{line} --format json --quiet"));
@@ -91,11 +91,11 @@ pub(crate) fn wait(child: &mut Child, arguments: &[&str]) -> Option<i32> {
     }
 }
 
-/// Looks again and again until it is so.
+/// Polls until the condition is true.
 #[track_caller]
-pub(crate) fn wait_until(is_so: impl Fn() -> bool) {
+pub(crate) fn wait_until(is_true: impl Fn() -> bool) {
     let end = Instant::now() + PATIENCE;
-    while !is_so() {
+    while !is_true() {
         assert!(Instant::now() < end, "waited in vain");
         thread::sleep(Duration::from_millis(1));
     }
@@ -109,21 +109,21 @@ pub(crate) fn collect(mut pipe: impl Read + Send + 'static) -> thread::JoinHandl
     })
 }
 
-/// A number somewhere in a run, such as `connections.served`.
+/// Returns a number in a run by its path, such as `connections.served`.
 #[track_caller]
 pub(crate) fn number(run: &Value, path: &str) -> f64 {
     let found = path.split('.').fold(run, |value, name| &value[name]);
     found.as_f64().unwrap_or_else(|| panic!("{path} is no number in {run}"))
 }
 
-/// A count somewhere in a run.
+/// Returns a count in a run by its path.
 #[track_caller]
 pub(crate) fn count(run: &Value, path: &str) -> u64 {
     let found = path.split('.').fold(run, |value, name| &value[name]);
     found.as_u64().unwrap_or_else(|| panic!("{path} is no count in {run}"))
 }
 
-/// All errors of a run together.
+/// Returns the sum of all errors of a run.
 pub(crate) fn errors(run: &Value) -> u64 {
     run["errors"].as_object().unwrap().values().filter_map(Value::as_u64).sum()
 }

@@ -1,5 +1,4 @@
-//! Constant rates: how many requests there are, and what becomes of time in which the server did
-//! not answer.
+//! Constant rates: the number of requests, and the latencies when the server pauses.
 
 use std::sync::{Arc, OnceLock};
 use std::thread;
@@ -21,7 +20,7 @@ fn a_rate_is_kept() {
 }
 
 #[test]
-fn a_ramp_begins_with_nothing() {
+fn a_ramp_begins_at_zero() {
     let port = always(HELLO);
     let (run, _) = measure(&format!(":{port} -c 4 -r 1000 --ramp 1s -d 1s"));
     let due = count(&run, "requests") + count(&run, "never_sent");
@@ -37,11 +36,11 @@ fn a_number_of_requests_at_a_rate_is_exact() {
     assert!(number(&run, "seconds") > 0.29, "{run}");
 }
 
-/// Of 4 s the server stops for 1 s. A quarter of the requests should have been sent in that time,
-/// and waited for half of it on average: the 90th percentile of all is where 0.6 of the quarter
-/// have waited less. A client that waits with the server sees one slow request a connection.
+/// The server pauses for 1 s of 4 s. A quarter of the requests are due in that time and wait for
+/// half of it on average. So 0.6 of that quarter have waited less than the 90th percentile. A
+/// client that stops sending while the server pauses would see one slow request per connection.
 #[test]
-fn a_stop_is_seen_by_all_who_should_have_been_served() {
+fn a_pause_of_the_server_counts_for_all_requests_that_were_due() {
     let start = Arc::new(OnceLock::new());
     let port = each_request(move |_| {
         let start: &Instant = start.get_or_init(Instant::now);
@@ -60,7 +59,7 @@ fn a_stop_is_seen_by_all_who_should_have_been_served() {
 }
 
 #[test]
-fn requests_that_could_not_be_sent_are_not_forgotten() {
+fn requests_that_could_not_be_sent_are_reported() {
     let port = each_request(|_| {
         thread::sleep(Duration::from_millis(200));
         HELLO.to_vec()

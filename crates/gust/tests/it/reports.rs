@@ -1,4 +1,4 @@
-//! What a run leaves behind: lines, files, a page, and an exit code.
+//! The results of a run: lines, files, a page, and an exit code.
 
 use std::fs;
 use std::path::Path;
@@ -10,7 +10,7 @@ use crate::servers::{HELLO, always};
 const BROWSERS: [&str; 4] = ["chromium", "chromium-browser", "google-chrome", "chrome"];
 
 #[test]
-fn every_form_has_its_lines() {
+fn every_format_has_its_lines() {
     let port = always(HELLO);
     for (format, line) in [
         ("text", "requests       500 sent, 500 answered"),
@@ -26,7 +26,7 @@ fn every_form_has_its_lines() {
 }
 
 #[test]
-fn progress_is_told_in_lines_where_there_is_no_terminal() {
+fn without_a_terminal_progress_is_written_as_lines() {
     let port = always(HELLO);
     let outcome = gust(&format!(":{port} -c 2 -d 1200ms"));
     assert!(
@@ -39,17 +39,17 @@ fn progress_is_told_in_lines_where_there_is_no_terminal() {
 }
 
 #[test]
-fn a_run_that_was_kept_can_be_compared() {
+fn a_saved_run_can_be_compared() {
     let folder = tempfile::tempdir().unwrap();
     let base = folder.path().join("base.json");
     let base = base.to_str().unwrap();
     let port = always(HELLO);
     gust(&format!(":{port} -c 2 -n 2000 --save {base}")).assert_code(0);
-    // A threshold that no noise reaches.
+    // A threshold above all noise.
     let outcome = gust(&format!(":{port} -c 2 -n 2000 --compare {base} --threshold 100000%"));
     outcome.assert_code(0);
     assert!(outcome.stdout.contains("not worse, with a threshold of"), "{}", outcome.stdout);
-    // A base that nobody reaches.
+    // A base that no run reaches.
     let mut run: serde_json::Value =
         serde_json::from_str(&fs::read_to_string(base).unwrap()).unwrap();
     assert_eq!(count(&run, "responses"), 2000);
@@ -59,9 +59,7 @@ fn a_run_that_was_kept_can_be_compared() {
     outcome.assert_code(1);
     assert!(outcome.stdout.contains("WORSE"), "{}", outcome.stdout);
     fs::write(base, "{}").unwrap();
-    gust(&format!(":{port} --compare {base}"))
-        .assert_code(2)
-        .assert_says("is no run that was saved");
+    gust(&format!(":{port} --compare {base}")).assert_code(2).assert_says("is not a saved run");
 }
 
 #[test]
@@ -78,15 +76,15 @@ fn the_page_is_drawn_by_a_browser() {
         return;
     };
     assert!(seen.contains("<h2>Latency by percentile</h2>"), "{seen}");
-    // Parsed as graphics, not as unknown elements: a browser gives those of SVG back with their end
-    // tags.
+    // The charts were parsed as graphics and not as unknown elements: a browser serializes SVG
+    // elements with their end tags.
     assert!(seen.contains("<polyline") && seen.contains("</polyline>"), "{seen}");
     assert_eq!(seen.matches("<svg").count(), seen.matches("</svg>").count());
     let picture = folder.path().join("page.png");
     assert!(fs::metadata(&picture).is_ok_and(|file| file.len() > 20_000), "the picture is empty");
 }
 
-/// Returns the page as the browser understood it, after it has drawn it too.
+/// Returns the page as the browser serializes it, after drawing it.
 fn open_in_browser(page: &Path, folder: &Path) -> Option<String> {
     let url = format!("file://{}", page.display());
     let run = |name: &str, action: &str| {

@@ -1,4 +1,4 @@
-//! Small servers, a thread a connection, that behave as well or as badly as a test wants.
+//! Small servers with one thread per connection, whose behaviour each test chooses.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -9,7 +9,7 @@ use std::time::Duration;
 
 pub(crate) const HELLO: &[u8] = b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nHello";
 
-/// What was asked.
+/// A received request.
 pub(crate) struct Request {
     pub(crate) method: String,
     pub(crate) path: String,
@@ -17,7 +17,7 @@ pub(crate) struct Request {
     pub(crate) content: Vec<u8>,
 }
 
-/// Starts a server that is given each connection. It ends with the test's process.
+/// Starts a server that calls `serve` with each connection. It ends with the process of the test.
 pub(crate) fn each_connection(serve: impl Fn(TcpStream) + Send + Sync + 'static) -> u16 {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port();
@@ -31,8 +31,8 @@ pub(crate) fn each_connection(serve: impl Fn(TcpStream) + Send + Sync + 'static)
     port
 }
 
-/// Starts a server that answers each request with these bytes, and closes when there are none or
-/// they say so.
+/// Starts a server that answers each request with the bytes from `answer`. It closes the connection
+/// if there are none, or if they contain `Connection: close`.
 pub(crate) fn each_request(answer: impl Fn(&Request) -> Vec<u8> + Send + Sync + 'static) -> u16 {
     each_connection(move |stream| answer_all(stream, &answer))
 }
@@ -58,7 +58,7 @@ where
     }
 }
 
-/// Starts a server that answers all requests in the same way.
+/// Starts a server that answers all requests with the same bytes.
 pub(crate) fn always(answer: &'static [u8]) -> u16 {
     each_request(move |_| answer.to_vec())
 }
@@ -81,7 +81,7 @@ pub(crate) fn read_request(reader: &mut impl BufRead) -> Option<Request> {
     Some(Request { method, path, head, content })
 }
 
-/// Starts a server that sends back what it gets, after `change`.
+/// Starts a server that echoes what it receives, after `change`.
 pub(crate) fn echo(change: impl Fn(&mut [u8]) + Send + Sync + 'static) -> u16 {
     each_connection(move |mut stream| {
         let mut buffer = [0; 4096];
@@ -94,18 +94,18 @@ pub(crate) fn echo(change: impl Fn(&mut [u8]) + Send + Sync + 'static) -> u16 {
     })
 }
 
-/// Closes so that the peer sees a reset.
+/// Closes the connection with a reset.
 pub(crate) fn reset(stream: TcpStream) {
     socket2::SockRef::from(&stream).set_linger(Some(Duration::ZERO)).unwrap();
     drop(stream);
 }
 
-/// Counts, from any thread.
+/// A counter that threads share.
 #[derive(Clone, Default)]
 pub(crate) struct Counter(Arc<AtomicUsize>);
 
 impl Counter {
-    /// Returns the number before.
+    /// Adds one and returns the previous count.
     pub(crate) fn add(&self) -> usize {
         self.0.fetch_add(1, Ordering::SeqCst)
     }

@@ -1,4 +1,5 @@
-//! Chunked content gives the same data, trailers and end whether it comes whole or byte by byte.
+//! Chunked content gives the same data, trailers and end, whether it arrives at once or byte by
+//! byte.
 
 #![no_main]
 

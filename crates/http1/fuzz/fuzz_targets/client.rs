@@ -1,8 +1,7 @@
-//! A client's reader never panics, never stalls with bytes in hand, and finds the same in a stream
-//! at every cut.
+//! The reader of a client never panics, never stalls with unread bytes, and gives the same events
+//! at every split.
 //!
-//! Fuzz targets have debug assertions, so every head that is plain is read in both ways here and
-//! compared.
+//! Fuzz targets have debug assertions, so every plain head is parsed by both parsers and compared.
 
 #![no_main]
 
@@ -10,7 +9,7 @@ use filoplume_http1::{Limits, PeerClosed, ResponseEvent, ResponseReader};
 use http::Method;
 use libfuzzer_sys::fuzz_target;
 
-/// What was found: statuses, contents and ends, and how it ended.
+/// Returns the events: statuses, contents and ends, and how the stream ended.
 fn run(input: &[u8], method: &Method, cut: usize) -> Vec<u8> {
     let limits = Limits { head_bytes_max: 512, fields_max: 16, ..Limits::default() };
     let mut reader = ResponseReader::new();
@@ -23,7 +22,7 @@ fn run(input: &[u8], method: &Method, cut: usize) -> Vec<u8> {
             let (used, event) = match reader.receive(unread, method, &limits) {
                 Ok(received) => received,
                 Err(error) => {
-                    // How much of a content came before an error depends on the cut.
+                    // The amount of content before an error depends on the split.
                     found.extend_from_slice(error.to_string().as_bytes());
                     return found;
                 }

@@ -1,5 +1,5 @@
-//! A connection that answers everything never panics, never stalls with bytes in hand, and does the
-//! same at every cut.
+//! A connection that answers every request never panics, never stalls with unread bytes, and gives
+//! the same output at every split.
 
 #![no_main]
 
@@ -11,7 +11,7 @@ use filoplume_http1::{
 use http::StatusCode;
 use libfuzzer_sys::fuzz_target;
 
-/// Feeds the input up to `cut` first and returns everything that was written.
+/// Feeds the input in two parts, split at `cut`, and returns the output.
 fn run(input: &[u8], cut: usize) -> Vec<u8> {
     let limits = Limits { head_bytes_max: 512, fields_max: 16, ..Limits::default() };
     let date = Date::new(UNIX_EPOCH);

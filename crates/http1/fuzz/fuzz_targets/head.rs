@@ -1,4 +1,4 @@
-//! A head is parsed in the same way wherever it is cut, and what is taken has no line end in it.
+//! A head gives the same result at every split, and no accepted field contains a line end.
 
 #![no_main]
 

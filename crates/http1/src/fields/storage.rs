@@ -62,7 +62,8 @@ struct StoragePool {
 }
 
 thread_local! {
-    static POOL: StoragePool = const { StoragePool { last: Cell::new(None), others: RefCell::new(Vec::new()) } };
+    static POOL: StoragePool =
+        const { StoragePool { last: Cell::new(None), others: RefCell::new(Vec::new()) } };
 }
 
 impl StoragePool {

@@ -18,7 +18,8 @@ use crate::version::Version;
 /// ```
 /// use filoplume_http1::{Framing, Limits, parse_request_head};
 ///
-/// let input = b"POST /cats?tail=long HTTP/1.1\r\nHost: example.org\r\nContent-Length: 4\r\n\r\nmeow";
+/// let input = b"POST /cats?tail=long HTTP/1.1\r\nHost: example.org\r\n\
+///     Content-Length: 4\r\n\r\nmeow";
 /// let (head, used) = parse_request_head(input, &Limits::default())?.expect("the head is whole");
 /// assert_eq!(head.method(), http::Method::POST);
 /// assert_eq!((head.path(), head.query()), ("/cats", Some("tail=long")));

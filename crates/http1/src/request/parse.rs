@@ -63,7 +63,10 @@ pub(crate) fn parse_if_plain(input: &[u8], limits: &Limits) -> Option<(RequestHe
     let head = RequestHead::from_storage(storage);
     // With debug assertions, as in tests and fuzz targets, both parsers read each plain head.
     debug_assert!(
-        matches!(parse_general(window, 0, limits), Ok(Some(general)) if is_same(&general, &(&head, used))),
+        matches!(
+            parse_general(window, 0, limits),
+            Ok(Some(general)) if is_same(&general, &(&head, used))
+        ),
         "the plain parser and the general parser disagree about {head:?}",
     );
     Some((head, used))

@@ -59,7 +59,10 @@ pub fn parse_response_head<'a>(
     if let Some((head, used)) = parse_plain_response_head(window, method, limits) {
         // With debug assertions, as in tests and fuzz targets, both parsers read each plain head.
         debug_assert!(
-            matches!(parse_general(window, method, limits), Ok(Some((other, end))) if head.is_same(&other) && used == end),
+            matches!(
+                parse_general(window, method, limits),
+                Ok(Some((other, end))) if head.is_same(&other) && used == end
+            ),
             "the plain parser and the general parser disagree about {head:?}",
         );
         return Ok(Some((head, used)));

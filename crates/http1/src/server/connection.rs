@@ -123,7 +123,7 @@ impl ServerConnection {
     }
 
     /// Returns the head if it has the common form and is complete. `None` means only that the
-    /// careful parser has to decide.
+    /// general parser has to decide.
     #[inline(always)]
     pub(super) fn read_plain_head(
         &mut self,

@@ -1,4 +1,4 @@
-//! The one-pass parser for plain heads and the careful parser give the same result.
+//! The one-pass parser for plain heads and the general parser give the same result.
 
 #![allow(clippy::unwrap_used, reason = "a panic is how a test fails")]
 

@@ -1,11 +1,11 @@
-//! Feeds bytes to a `ServerConnection`, answers every request, and writes down what happened.
+//! Feeds bytes to a `ServerConnection`, answers every request, and records the events.
 
 #![allow(dead_code, reason = "every test crate uses a part of it")]
 #![allow(clippy::unwrap_used, reason = "a test may panic: that is a failure")]
-#![allow(clippy::needless_pass_by_value, reason = "rows read better with values")]
+#![allow(clippy::needless_pass_by_value, reason = "test rows are easier to read with values")]
 
 #[path = "../../../../tests/src/corpus.rs"]
-#[allow(unreachable_pub, reason = "it is public where it lives")]
+#[allow(unreachable_pub, reason = "the file is shared, and its items are public elsewhere")]
 pub(crate) mod corpus;
 
 use std::time::UNIX_EPOCH;
@@ -18,15 +18,15 @@ use filoplume_http1::{
 };
 use http::StatusCode;
 
-/// Content longer than this is refused, to have a small bound to test.
+/// Longer content is refused. The limit is small so that tests can exceed it.
 pub(crate) const CONTENT_BYTES_MAX: u64 = 64;
 
-/// The same bytes must mean the same wherever the network cuts them.
+/// Checks that the same bytes give the same events at every split.
 #[track_caller]
 pub(crate) fn check_limits(input: impl AsRef<[u8]>, limits: &Limits, expected: Expect) {
     let input = input.as_ref();
     let whole = events(&[input], limits);
-    // The fields of these rows are filling, and there are hundreds of them.
+    // These rows have hundreds of fields that only fill the head.
     let told: Vec<&str> =
         whole.iter().map(String::as_str).filter(|event| !event.starts_with("field ")).collect();
     expected.assert_eq(&told.join("; "));
@@ -35,7 +35,7 @@ pub(crate) fn check_limits(input: impl AsRef<[u8]>, limits: &Limits, expected: E
     }
 }
 
-/// Compares what is made of all cuts of the input, and returns how many there were, or the one that
+/// Compares the events of all splits of the input. Returns the number of splits, or the one that
 /// differs.
 pub(crate) fn at_every_cut(
     input: &[u8],
@@ -62,7 +62,7 @@ pub(crate) fn at_every_cut(
     Ok(cuts)
 }
 
-/// Returns what a connection makes of pieces that arrive one after the other.
+/// Returns the events of a connection for pieces that arrive one after the other.
 pub(crate) fn events(pieces: &[&[u8]], limits: &Limits) -> Vec<String> {
     let mut driver = Driver::new(limits);
     for piece in pieces {
@@ -71,7 +71,7 @@ pub(crate) fn events(pieces: &[&[u8]], limits: &Limits) -> Vec<String> {
     driver.finish()
 }
 
-/// What the bytes at the front of the buffer are for.
+/// What the bytes at the front of the buffer belong to.
 enum Turn {
     Head,
     Content(ContentDecoder, Vec<u8>),
@@ -102,7 +102,7 @@ impl<'a> Driver<'a> {
         while self.step() {}
     }
 
-    /// Does one thing and returns whether another may follow without more bytes.
+    /// Does one step, and returns whether another step may follow without more bytes.
     fn step(&mut self) -> bool {
         match std::mem::replace(&mut self.turn, Turn::Over) {
             Turn::Over => false,
@@ -143,7 +143,7 @@ impl<'a> Driver<'a> {
                 self.events.push(shown_content(&content));
                 let shared = decoder.trailers().cloned();
                 let trailers = decoder.take_trailers();
-                assert_eq!(shared, trailers, "they can be looked at before they are taken");
+                assert_eq!(shared, trailers, "trailers can be read before they are taken");
                 let trailers = trailers.unwrap_or_default();
                 self.events.extend(
                     trailers.iter().filter_map(|(name, value)| shown_field("trailer", name, value)),
@@ -217,7 +217,7 @@ impl<'a> Driver<'a> {
     }
 }
 
-/// What a head says, as `tests/corpus/README.md` lists it.
+/// Returns the events of a head, as `tests/corpus/README.md` lists them.
 fn head_events(head: &RequestHead) -> Vec<String> {
     let minor_version = if head.version() == Version::Http11 { 1 } else { 0 };
     let mut events =
