@@ -9,8 +9,8 @@ use filoplume_http1::{
 };
 use http::{Method, StatusCode};
 
-const REQUEST: &[u8] =
-    b"GET /plaintext?a=b HTTP/1.1\r\nHost: localhost:8080\r\nUser-Agent: test\r\nAccept: */*\r\n\r\n";
+const REQUEST: &[u8] = b"GET /plaintext?a=b HTTP/1.1\r\nHost: localhost:8080\r\n\
+      User-Agent: test\r\nAccept: */*\r\n\r\n";
 
 fn exchange(connection: &mut ServerConnection, limits: &Limits, date: &Date, out: &mut Vec<u8>) {
     let (head, used) = connection.read_head(REQUEST, limits).unwrap().unwrap();
@@ -49,7 +49,8 @@ fn the_state_of_an_idle_connection_is_small() {
 
 /// One response for each framing that keeps the connection open.
 const RESPONSES: &[&[u8]] = &[
-    b"HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nServer: x\r\nContent-Length: 13\r\n\r\nHello, world!",
+    b"HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nServer: x\r\n\
+      Content-Length: 13\r\n\r\nHello, world!",
     b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nHello\r\n0\r\n\r\n",
     b"HTTP/1.1 304 Not Modified\r\n\r\n",
 ];

@@ -194,9 +194,10 @@ fn the_meaning_of_a_repeated_head_depends_on_method_and_limits() {
     assert_eq!(framing(&mut reader, &Method::CONNECT, HEAD), ResponseFraming::HandedOver);
     reader.restart();
     let (_, event) = reader.receive(&other, &Method::GET, &Limits::default()).unwrap();
-    assert!(
-        matches!(event, Some(ResponseEvent::Head(head)) if head.framing() == ResponseFraming::Length(4))
-    );
+    assert!(matches!(
+        event,
+        Some(ResponseEvent::Head(head)) if head.framing() == ResponseFraming::Length(4)
+    ));
 }
 
 /// A reader pauses its cache when every head is different, and resumes later.

@@ -306,7 +306,8 @@ fn changed_cases_are_parsed_as_by_httparse_except_for_the_rules() {
 /// Mostly valid parts, so that all parts of a head are reached.
 fn head() -> impl Strategy<Value = Vec<u8>> {
     let method = prop_oneof![
-        4 => select(vec!["GET", "POST", "HEAD", "OPTIONS", "CONNECT", "get"]).prop_map(str::to_owned),
+        4 => select(vec!["GET", "POST", "HEAD", "OPTIONS", "CONNECT", "get"])
+            .prop_map(str::to_owned),
         1 => "[!-~]{0,40}",
     ];
     let host = prop_oneof![
@@ -319,7 +320,11 @@ fn head() -> impl Strategy<Value = Vec<u8>> {
         4 => "/[a-z0-9?/%.]{0,20}",
         2 => "/[ -~]{0,12}",
         1 => Just("*".to_owned()),
-        2 => (select(vec!["http://", "HTTPS://", "ftp://", "http:/"]), host.clone(), "[/?#][ -~]{0,6}|")
+        2 => (
+            select(vec!["http://", "HTTPS://", "ftp://", "http:/"]),
+            host.clone(),
+            "[/?#][ -~]{0,6}|",
+        )
             .prop_map(|(scheme, host, rest)| format!("{scheme}{host}{rest}")),
         2 => host.clone(),
     ];
@@ -352,10 +357,16 @@ fn head() -> impl Strategy<Value = Vec<u8>> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(2000) })]
+    #![proptest_config(ProptestConfig {
+        failure_persistence: None,
+        ..ProptestConfig::with_cases(2000)
+    })]
 
     #[test]
-    fn a_generated_head_is_parsed_as_by_httparse_except_for_the_rules(head in head(), end in any::<Index>()) {
+    fn a_generated_head_is_parsed_as_by_httparse_except_for_the_rules(
+        head in head(),
+        end in any::<Index>(),
+    ) {
         compare(&head);
         compare(&head[..end.index(head.len() + 1)]);
     }

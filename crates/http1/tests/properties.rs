@@ -106,11 +106,19 @@ fn field() -> impl Strategy<Value = (String, Vec<u8>)> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(400) })]
+    #![proptest_config(ProptestConfig {
+        failure_persistence: None,
+        ..ProptestConfig::with_cases(400)
+    })]
 
     #[test]
     fn no_split_changes_the_events(bytes in stream(), cuts in vec(any::<Index>(), 0..6)) {
-        let limits = Limits { head_bytes_max: 128, trailer_bytes_max: 32, fields_max: 6, ..Limits::default() };
+        let limits = Limits {
+            head_bytes_max: 128,
+            trailer_bytes_max: 32,
+            fields_max: 6,
+            ..Limits::default()
+        };
         prop_assert_eq!(events(&cut(&bytes, &cuts), &limits), events(&[&bytes], &limits));
     }
 
@@ -120,11 +128,19 @@ proptest! {
     }
 
     #[test]
-    fn a_changed_byte_gives_the_same_events_at_every_split(at in any::<Index>(), byte in any::<u8>(), place in any::<Index>()) {
-        let mut bytes = b"POST http://h:80/a?b HTTP/1.1\r\nHost: [::1]:80\r\nTransfer-Encoding: chunked\r\nExpect: 100-continue\r\n\r\n3;a=\"b\"\r\nabc\r\n0\r\nA: b\r\n\r\nGET / HTTP/1.1\r\nHost: h\r\n\r\n".to_vec();
+    fn a_changed_byte_gives_the_same_events_at_every_split(
+        at in any::<Index>(),
+        byte in any::<u8>(),
+        place in any::<Index>(),
+    ) {
+        let mut bytes = b"POST http://h:80/a?b HTTP/1.1\r\nHost: [::1]:80\r\n\
+            Transfer-Encoding: chunked\r\nExpect: 100-continue\r\n\r\n\
+            3;a=\"b\"\r\nabc\r\n0\r\nA: b\r\n\r\n\
+            GET / HTTP/1.1\r\nHost: h\r\n\r\n".to_vec();
         let at = at.index(bytes.len());
         bytes[at] = byte;
-        prop_assert_eq!(events(&cut(&bytes, &[place]), &Limits::default()), events(&[&bytes], &Limits::default()));
+        let limits = Limits::default();
+        prop_assert_eq!(events(&cut(&bytes, &[place]), &limits), events(&[&bytes], &limits));
     }
 
     #[test]
@@ -153,26 +169,37 @@ proptest! {
     }
 
     #[test]
-    fn content_with_a_length_is_read_to_its_end(content in vec(any::<u8>(), 0..300), cuts in vec(any::<Index>(), 0..8)) {
+    fn content_with_a_length_is_read_to_its_end(
+        content in vec(any::<u8>(), 0..300),
+        cuts in vec(any::<Index>(), 0..8),
+    ) {
         let bytes = [content.as_slice(), b"more"].concat();
-        let (read, _, consumed) = decode(&cut(&bytes, &cuts), Framing::Length(content.len() as u64));
+        let framing = Framing::Length(content.len() as u64);
+        let (read, _, consumed) = decode(&cut(&bytes, &cuts), framing);
         prop_assert_eq!(consumed, content.len());
         prop_assert_eq!(read, content);
     }
 
     #[test]
-    fn fields_that_were_written_are_read(fields in vec(field(), 0..8), target in "/[!-~&&[^#\\\\]]{0,40}") {
+    fn fields_that_were_written_are_read(
+        fields in vec(field(), 0..8),
+        target in "/[!-~&&[^#\\\\]]{0,40}",
+    ) {
         let mut headers = Headers::new();
         for (name, value) in &fields {
-            let is_legal = value.iter().all(|&byte| byte == b'\t' || (byte >= 0x20 && byte != 0x7f));
+            let is_legal =
+                value.iter().all(|&byte| byte == b'\t' || (byte >= 0x20 && byte != 0x7f));
             prop_assert_eq!(headers.append(name, value).is_ok(), is_legal);
         }
         let mut connection = ServerConnection::new();
-        connection.read_head(b"GET / HTTP/1.1\r\nHost: h\r\n\r\n", &Limits::default()).unwrap().unwrap();
+        let request = b"GET / HTTP/1.1\r\nHost: h\r\n\r\n";
+        connection.read_head(request, &Limits::default()).unwrap().unwrap();
         let mut out = Vec::new();
-        connection.write_head(StatusCode::OK, &headers, ContentLength::Known(0), &Date::new(UNIX_EPOCH), &mut out);
+        let (length, date) = (ContentLength::Known(0), Date::new(UNIX_EPOCH));
+        connection.write_head(StatusCode::OK, &headers, length, &date, &mut out);
         let response = String::from_utf8_lossy(&out);
-        prop_assert_eq!(response.matches("\r\n").count(), headers.len() + 4, "no value added a line");
+        let lines = response.matches("\r\n").count();
+        prop_assert_eq!(lines, headers.len() + 4, "no value added a line");
 
         // The same lines after a request line are the same fields.
         let lines = out.split_inclusive(|&byte| byte == b'\n').skip(1).collect::<Vec<_>>().concat();

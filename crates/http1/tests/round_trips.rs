@@ -99,7 +99,10 @@ fn read_response(pieces: [&[u8]; 2], method: &Method) -> Read {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(600) })]
+    #![proptest_config(ProptestConfig {
+        failure_persistence: None,
+        ..ProptestConfig::with_cases(600)
+    })]
 
     #[test]
     fn a_server_reads_the_request_that_a_client_writes(
@@ -179,7 +182,8 @@ proptest! {
         let date = Date::new(UNIX_EPOCH);
         let mut bytes = Vec::new();
         if has_interim {
-            connection.write_head(StatusCode::EARLY_HINTS, &headers, ContentLength::None, &date, &mut bytes);
+            let none = ContentLength::None;
+            connection.write_head(StatusCode::EARLY_HINTS, &headers, none, &date, &mut bytes);
         }
         let final_status = StatusCode::from_u16(status).unwrap();
         let encoding = connection.write_head(final_status, &headers, length, &date, &mut bytes);
@@ -189,10 +193,12 @@ proptest! {
         let method = Method::from_bytes(method.as_bytes()).unwrap();
         let read = read_response([first, second], &method);
         // HTTP/1.0 has no interim responses.
-        let expected = if has_interim && version == "1.1" { vec![103, status] } else { vec![status] };
+        let interim = (has_interim && version == "1.1").then_some(103);
+        let expected: Vec<u16> = interim.into_iter().chain([status]).collect();
         prop_assert_eq!(read.statuses, expected);
         prop_assert_eq!(read.fields.iter().filter(|(name, _)| name == b"date").count(), 1);
-        let received: Vec<_> = read.fields.iter().filter(|(name, _)| name.starts_with(b"x-")).collect();
+        let is_extension = |field: &&(Vec<u8>, Vec<u8>)| field.0.starts_with(b"x-");
+        let received: Vec<_> = read.fields.iter().filter(is_extension).collect();
         prop_assert_eq!(received.len(), headers.len());
         for ((name, value), (sent_name, sent_value)) in received.into_iter().zip(headers.iter()) {
             prop_assert_eq!(name.as_slice(), sent_name.as_bytes());

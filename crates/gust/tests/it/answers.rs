@@ -53,7 +53,8 @@ fn a_length_frames_a_response() {
 #[test]
 fn chunks_frame_a_response() {
     check_good(
-        b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nHel\r\n2;x\r\nlo\r\n0\r\nA: b\r\n\r\n",
+        b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n\
+          3\r\nHel\r\n2;x\r\nlo\r\n0\r\nA: b\r\n\r\n",
         "200",
     );
 }

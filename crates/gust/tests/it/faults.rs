@@ -163,7 +163,8 @@ fn bytes_that_are_not_http_are_malformed() {
 fn bytes_without_a_request_are_unsolicited() {
     // A second response to one request.
     let port = always(
-        b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nHelloHTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nHello",
+        b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nHello\
+          HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nHello",
     );
     let (run, _) = measure(&format!(":{port} -c 2 -n 10"));
     assert_eq!((count(&run, "responses"), count(&run, "errors.unsolicited")), (10, 10), "{run}");
