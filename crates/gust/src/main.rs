@@ -20,6 +20,7 @@ mod outbox;
 mod plan;
 mod progress;
 mod report;
+mod request_source;
 mod retry;
 mod run;
 mod schedule;

@@ -12,6 +12,7 @@ use crate::cpu::ThreadTime;
 use crate::exchange::Exchange;
 use crate::outbox::{Finished, Outbox, longest_wait};
 use crate::plan::Plan;
+use crate::request_source::RequestSource;
 use crate::schedule::{Pace, Schedule, Share};
 use crate::shared::{Budget, Shared};
 use crate::tally::{ErrorKind, Tally};
@@ -77,17 +78,6 @@ struct Worker<'a> {
     end: Nanos,
     /// The time at which a connection was last opened or closed.
     progress: Nanos,
-}
-
-/// The source of the requests of one thread.
-struct RequestSource<'a> {
-    plan: &'a Plan,
-    shared: &'a Shared,
-    budget: Budget,
-    /// `None` in a closed loop.
-    share: Option<Share>,
-    /// The number of requests started, which selects the next template.
-    position: usize,
 }
 
 impl<'a> Worker<'a> {
@@ -448,48 +438,6 @@ impl<'a> Worker<'a> {
             thread: self.cpu.stop(),
             ended: now,
         }
-    }
-}
-
-impl RequestSource<'_> {
-    fn is_used_up(&self) -> bool {
-        self.budget.is_used_up(self.shared)
-    }
-
-    /// Returns when the next request is due. It is `None` in a closed loop, and when no request is
-    /// left.
-    fn next_due(&self) -> Option<Nanos> {
-        let share = self.share.as_ref().filter(|_| !self.is_used_up());
-        share.map(Share::next_due)
-    }
-
-    fn begin_due(&mut self, exchange: &mut Exchange, tally: &mut Tally, now: Nanos) -> bool {
-        if !self.budget.take(self.shared) {
-            return false;
-        }
-        let Some(share) = &mut self.share else { return false };
-        let due = share.next_due();
-        share.advance();
-        exchange.begin(self.next_template(), due, now, tally);
-        true
-    }
-
-    /// Starts requests until the pipeline is full, in a closed loop.
-    #[inline]
-    fn fill_pipeline(&mut self, exchange: &mut Exchange, tally: &mut Tally, now: Nanos) {
-        while exchange.in_flight() < self.plan.depth && self.budget.take(self.shared) {
-            let template = self.next_template();
-            exchange.begin(template, now, now, tally);
-        }
-    }
-
-    #[inline]
-    fn next_template(&mut self) -> u16 {
-        if self.plan.requests.only().is_some() {
-            return 0;
-        }
-        self.position += 1;
-        self.plan.requests.at(self.position)
     }
 }
 

@@ -23,7 +23,7 @@ fn a_different_content_is_a_mismatch() {
         _ => HELLO.to_vec(),
     });
     let (run, outcome) = measure(&format!(":{port} -c 1 -n 100 --verify"));
-    outcome.assert_code(1).assert_says("10 answers were not what --verify wants");
+    outcome.assert_code(1).assert_says("10 responses did not match what --verify expects");
     assert_eq!((count(&run, "errors.mismatch"), count(&run, "responses")), (10, 100), "{run}");
     let (run, outcome) = measure(&format!(":{port} -c 1 -n 100 --verify=status"));
     outcome.assert_code(0);
@@ -67,7 +67,7 @@ fn a_status_that_is_not_expected_is_an_error() {
 fn too_many_errors_end_a_run() {
     let port = always(b"HTTP/1.1 500 Oh\r\nContent-Length: 0\r\n\r\n");
     let (run, outcome) = measure(&format!(":{port} -c 2 -d 30s --expect 2xx --max-errors 10"));
-    outcome.assert_code(1).assert_says("more than the 10 of --max-errors");
+    outcome.assert_code(1).assert_says("exceed the limit of 10 (--max-errors)");
     assert!(outcome.took < Duration::from_secs(10) && count(&run, "errors.status") > 10, "{run}");
 }
 

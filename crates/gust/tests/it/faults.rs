@@ -27,7 +27,7 @@ fn a_bad_command_line_says_what_is_wrong() {
     gust("localhost:8080").assert_code(2).assert_says("is not a URL; write http://");
     gust("https://localhost").assert_code(2).assert_says("https:// is not supported");
     gust("").assert_code(2).assert_says("required");
-    gust(":1 -c none").assert_code(2).assert_says("is no number");
+    gust(":1 -c none").assert_code(2).assert_says("is not a number");
     gust("unix:/does/not/exist").assert_code(2).assert_says("cannot connect to /does/not/exist");
     gust(":1 --compare /does/not/exist").assert_code(2).assert_says("cannot read /does/not/exist");
     gust(":1 --save /does/not/exist").assert_code(2).assert_says("cannot write /does/not/exist");

@@ -110,7 +110,7 @@ fn write_connection(connection: ConnectionField, out: &mut Vec<u8>) {
         ConnectionField::KeepAlive => out.extend_from_slice(b"connection: keep-alive\r\n"),
         ConnectionField::Upgrade => out.extend_from_slice(b"connection: upgrade\r\n"),
         ConnectionField::UpgradeAndClose => {
-            out.extend_from_slice(b"connection: upgrade, close\r\n")
+            out.extend_from_slice(b"connection: upgrade, close\r\n");
         }
     }
 }

@@ -57,7 +57,7 @@ impl FieldFacts {
         match name.len() {
             10 if name.eq_ignore_ascii_case(b"connection") => self.note_connection(value),
             14 if name.eq_ignore_ascii_case(b"content-length") => {
-                self.framing.note_length(value)?
+                self.framing.note_length(value)?;
             }
             17 if name.eq_ignore_ascii_case(b"transfer-encoding") => {
                 self.framing.note_coding(version, value)?;

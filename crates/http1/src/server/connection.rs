@@ -1,8 +1,7 @@
 //! The order of messages on one connection of a server: which bytes may come next, whether the
 //! connection is kept alive, and the reason if it closes.
 //!
-//! There is no buffer here and no content passes through. The type has to stay small, because each
-//! of ten thousand idle connections holds one.
+//! There is no buffer here. The type is small, because ten thousand idle connections hold one each.
 
 use http::{Method, StatusCode};
 
@@ -122,8 +121,7 @@ impl ServerConnection {
         }
     }
 
-    /// Returns the head if it has the common form and is complete. `None` means only that the
-    /// general parser has to decide.
+    /// Returns the head if it is plain and complete. Otherwise the general parser decides.
     #[inline(always)]
     pub(super) fn read_plain_head(
         &mut self,
