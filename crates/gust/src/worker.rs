@@ -227,7 +227,7 @@ impl<'a> Worker<'a> {
             Err(kind) => self.on_error(slot, kind),
             Ok(Received::Closed) => self.on_closed(slot),
             Ok(_) if !plan.keep_alive && connection.exchange.in_flight() == 0 => {
-                self.on_closed(slot)
+                self.on_closed(slot);
             }
             Ok(more) => {
                 if plan.rate.is_some() && plan.keep_alive {

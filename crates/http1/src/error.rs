@@ -219,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn every_reason_is_answered_with_an_error_and_has_a_text_of_its_own() {
+    fn every_reason_has_an_error_status_and_a_unique_text() {
         let mut texts = std::collections::HashSet::new();
         for error in ParseError::ALL {
             assert_eq!(error.status_code().as_u16(), error.status());

@@ -307,7 +307,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_short_is_a_word_with_zeros_behind_it() {
+    fn fewer_than_eight_bytes_are_filled_with_zeros() {
         for len in 0..=9 {
             let mut expected = [0; 8];
             expected[..len.min(8)].copy_from_slice(&b"abcdefghi"[..len.min(8)]);

@@ -18,11 +18,11 @@ use proptest::sample::select;
 /// Checks that the same bytes give the same events at every split. The connection ends after them.
 #[track_caller]
 fn check(input: impl AsRef<[u8]>, expected: Expect) {
-    check_answer(&Method::GET, input.as_ref(), expected);
+    check_response(&Method::GET, input.as_ref(), expected);
 }
 
 #[track_caller]
-fn check_answer(method: &Method, input: &[u8], expected: Expect) {
+fn check_response(method: &Method, input: &[u8], expected: Expect) {
     expected.assert_eq(&at_every_cut(method, input));
 }
 
@@ -147,9 +147,9 @@ fn the_close_ends_a_response_without_framing_fields() {
 #[test]
 fn some_responses_have_no_content_whatever_their_fields_say() {
     let length = b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\n";
-    check_answer(&Method::HEAD, length, expect![[r#"200 Empty stays; "" end; closed"#]]);
+    check_response(&Method::HEAD, length, expect![[r#"200 Empty stays; "" end; closed"#]]);
     let chunked = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n";
-    check_answer(&Method::HEAD, chunked, expect![[r#"200 Empty stays; "" end; closed"#]]);
+    check_response(&Method::HEAD, chunked, expect![[r#"200 Empty stays; "" end; closed"#]]);
     check(
         "HTTP/1.1 204 No Content\r\nContent-Length: 5\r\n\r\n",
         expect![[r#"204 Empty stays; "" end; closed"#]],
@@ -237,13 +237,17 @@ fn another_protocol_begins_after_101_and_after_connect() {
         expect![[r#"101 HandedOver closes; "" end; closed"#]],
     );
     let tunnel = b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nabcdef";
-    check_answer(
+    check_response(
         &Method::CONNECT,
         tunnel,
         expect![[r#"200 HandedOver closes; "" end; truncated"#]],
     );
     let refused = b"HTTP/1.1 403 Forbidden\r\nContent-Length: 2\r\n\r\nno";
-    check_answer(&Method::CONNECT, refused, expect![[r#"403 Length(2) stays; "no" end; closed"#]]);
+    check_response(
+        &Method::CONNECT,
+        refused,
+        expect![[r#"403 Length(2) stays; "no" end; closed"#]],
+    );
 }
 
 #[test]

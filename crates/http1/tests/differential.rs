@@ -251,7 +251,7 @@ fn compare(input: &[u8]) -> Option<ParseError> {
             );
         }
         (Ok(Status::Partial), Err(ParseError::HeadTooLong)) => {
-            assert!(input.len() >= limits.head_bytes_max)
+            assert!(input.len() >= limits.head_bytes_max);
         }
         (Ok(Status::Partial), ours) => panic!("{ours:?}, not more: {shown}"),
         // A version that may still become a well-formed, unsupported one needs more bytes.
