@@ -181,7 +181,7 @@ impl<T> MessageQueue<T> {
             match deadline {
                 None => _ = select.ready(),
                 Some(deadline) => {
-                    _ = select.ready_deadline(deadline).map_err(|_| RecvError::TimedOut)?
+                    _ = select.ready_deadline(deadline).map_err(|_| RecvError::TimedOut)?;
                 }
             }
         }

@@ -78,7 +78,7 @@ impl Proxies {
         match network.parse() {
             Ok(network) => self.networks.push(network),
             Err(mistake) => {
-                self.mistakes.push(format!("the network \"{network}\" of proxies: {mistake}"))
+                self.mistakes.push(format!("the network \"{network}\" of proxies: {mistake}"));
             }
         }
         self

@@ -79,7 +79,7 @@ impl RedisServer {
             match answer {
                 Ok(_) => return,
                 Err(error) => {
-                    assert!(Instant::now() < deadline, "redis-server does not answer: {error}")
+                    assert!(Instant::now() < deadline, "redis-server does not answer: {error}");
                 }
             }
             std::thread::sleep(Duration::from_millis(10));

@@ -69,7 +69,7 @@ fn structs_contexts_and_maps_are_contexts() {
 fn a_folder_is_read_with_its_folders_and_again_when_it_changes() {
     let folder = tempfile::tempdir().expect("there is room");
     let write = |name: &str, text: &str| {
-        fs::write(folder.path().join(name), text).expect("it can be written")
+        fs::write(folder.path().join(name), text).expect("it can be written");
     };
     fs::create_dir_all(folder.path().join("users/.hidden")).expect("it can be made");
     write("base.html", "[{% block body %}{% endblock %}]");
@@ -147,7 +147,7 @@ fn globals_filters_and_answers_as_html() {
     let templates = strings(&[("a.html", "{{ site }}: {{ name|shout }}")])
         .global("site", "Notes & more")
         .configure(|environment| {
-            environment.add_filter("shout", |text: String| text.to_uppercase())
+            environment.add_filter("shout", |text: String| text.to_uppercase());
         });
     let client = App::new()
         .get("/{name}", |State(templates): State<Templates>, Path(name): Path<String>| {

@@ -167,7 +167,7 @@ impl Model {
             Admission::Wake => self.busy[urgency as usize] += 1,
             Admission::Spawn => self.starting[urgency as usize] += 1,
             Admission::Queue => {
-                assert_eq!(urgency, Urgency::Ordinary, "an urgent task never waits")
+                assert_eq!(urgency, Urgency::Ordinary, "an urgent task never waits");
             }
             Admission::Refuse | Admission::Closed => {}
         }

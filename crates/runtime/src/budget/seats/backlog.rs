@@ -157,9 +157,9 @@ mod tests {
             while come >= 10_000 {
                 come -= 10_000;
                 if backlog.may_wait(now, line.len(), seats) {
-                    line.push_back(now)
+                    line.push_back(now);
                 } else {
-                    refused += 1
+                    refused += 1;
                 }
             }
             while gone >= 10_000 {
