@@ -1,4 +1,4 @@
-//! Which hosts an app answers for.
+//! Checks which hosts an app answers for.
 
 use std::net::Ipv6Addr;
 
@@ -9,12 +9,12 @@ use crate::core::middleware::{Middleware, Next};
 use crate::core::options::RouteOptions;
 use crate::semantics::authority::split_port;
 
-/// Answers requests for these hosts only; those for others are refused with `421` (RFC 9110, 7.4
-/// and 15.5.20).
+/// Answers requests for the listed hosts only, and refuses others with `421` (RFC 9110, 7.4 and
+/// 15.5.20).
 ///
-/// The host of a request is whatever the client says. An app that puts it into links, mails or
-/// redirects can be made to send people elsewhere, and a page whose name is pointed at a local
-/// server can read what is there (DNS rebinding).
+/// The client chooses the host of its request. If an app puts the host into links, mails or
+/// redirects, an attacker can make it send people to another site. A page whose name is pointed at
+/// a local server can read what that server answers (DNS rebinding).
 ///
 /// ```
 /// use filoplume::middleware::AllowedHosts;
@@ -34,26 +34,26 @@ use crate::semantics::authority::split_port;
 /// client.get("/").header("host", "example.org.evil.example").send().assert_status(421);
 /// ```
 ///
-/// A pattern is one of these, in any case, with or without a dot at its end:
+/// A pattern has one of these forms, in any case, with or without a dot at its end:
 ///
 /// | pattern | hosts |
 /// |---|---|
-/// | `example.org`, `192.0.2.1`, `[::1]` | this one, at any port |
-/// | `example.org:8080` | this one at this port; `:80` and `:443` are also met by a host without a port |
-/// | `*.example.org` | all below it, however many labels deep, and not `example.org` itself |
+/// | `example.org`, `192.0.2.1`, `[::1]` | this host, at any port |
+/// | `example.org:8080` | this host at this port; `:80` and `:443` also match a host without a port |
+/// | `*.example.org` | all subdomains of any depth, but not `example.org` itself |
 ///
-/// Names with letters outside of ASCII are written as browsers send them: `xn--caf-dma.example`. An
-/// app with a pattern that is none of these does not start, nor does one with an empty list.
+/// Write names with characters outside of ASCII as browsers send them: `xn--caf-dma.example`. An
+/// app with any other pattern, or with an empty list, does not start.
 ///
-/// Every host that a handler may read is compared: `Host`, that of a target in absolute form, and
-/// the one that a [trusted proxy](crate::App::trust_proxies) names. If a proxy sets `Host` to an
-/// internal name, that name belongs on the list. A request of HTTP/1.0 that names no host is a
-/// `400`, as one of HTTP/1.1 is anyway. For health checks that name none, give this middleware to a
-/// router beside their route.
+/// Every host that a handler may read is checked: `Host`, the host of a target in absolute form,
+/// and the one that a [trusted proxy](crate::App::trust_proxies) names. If a proxy sets `Host` to
+/// an internal name, add that name to the list. A request of HTTP/1.0 without a host is a `400`;
+/// for HTTP/1.1 the engine refuses it. If a health check sends no host, give this middleware to a
+/// router that does not contain its route.
 #[derive(Clone, Debug)]
 pub struct AllowedHosts {
     patterns: Vec<Pattern>,
-    /// What is wrong with the calls; told when the app starts.
+    /// Invalid patterns, reported when the app starts.
     mistakes: Vec<String>,
 }
 
@@ -67,13 +67,13 @@ struct Pattern {
 enum HostPattern {
     /// A name or an IPv4 address, in lower case.
     Name(String),
-    /// What the names below another one end with: `.example.org`.
-    Below(String),
+    /// The suffix of all subdomains: `.example.org`.
+    SubdomainsOf(String),
     Ipv6(Ipv6Addr),
 }
 
 impl AllowedHosts {
-    /// Returns middleware that lets requests for these hosts through.
+    /// Returns middleware that accepts requests for these hosts.
     pub fn new<P: AsRef<str>>(patterns: impl IntoIterator<Item = P>) -> Self {
         let mut hosts = Self { patterns: Vec::new(), mistakes: Vec::new() };
         for pattern in patterns {
@@ -95,29 +95,29 @@ impl AllowedHosts {
         hosts
     }
 
-    /// Refuses a request with a host that is not on the list. `client_host` is the one that a
+    /// Refuses a request with a host that is not on the list. `client_host` is the host that a
     /// trusted proxy names, if there is one.
     fn check(&self, request: &Request, client_host: Option<&str>) -> Result<()> {
         let Some(authority) = request.authority() else {
             return Err(Error::bad_request("the request names no host"));
         };
-        // A target in absolute form goes before `Host`, but handlers may read either.
+        // A target in absolute form takes precedence over `Host`, but handlers may read either.
         let fields = request.headers().get_all("host");
         let fields = fields.map(|host| std::str::from_utf8(host).unwrap_or_default());
-        if fields.chain([authority]).chain(client_host).all(|host| self.has(host)) {
+        if fields.chain([authority]).chain(client_host).all(|host| self.contains(host)) {
             return Ok(());
         }
         let detail = "this server does not answer for the host that the request names";
         Err(Error::new(StatusCode::MISDIRECTED_REQUEST, detail))
     }
 
-    /// Whether a host, with the port if there is one, is on the list.
-    fn has(&self, host: &str) -> bool {
+    /// Returns whether a host, with its port if there is one, is on the list.
+    fn contains(&self, host: &str) -> bool {
         let Some((name, port)) = split_port(host) else { return false };
         let port = port.filter(|port| !port.is_empty());
         let Ok(port) = port.map(str::parse::<u16>).transpose() else { return false };
         let host = HostPattern::exact(name);
-        self.patterns.iter().any(|pattern| pattern.fits(&host, port))
+        self.patterns.iter().any(|pattern| pattern.matches(&host, port))
     }
 }
 
@@ -162,28 +162,28 @@ impl Pattern {
         let host = match (HostPattern::exact(name), below) {
             (HostPattern::Name(name), _) if !is_domain(&name) => {
                 return Err(if name.contains('*') {
-                    "has a `*` elsewhere than as its first label: `*.example.org`"
+                    "has a `*` that is not its first label: write `*.example.org`"
                 } else {
-                    "is no host"
+                    "is not a host"
                 });
             }
-            (HostPattern::Name(name), true) => HostPattern::Below(format!(".{name}")),
+            (HostPattern::Name(name), true) => HostPattern::SubdomainsOf(format!(".{name}")),
             (HostPattern::Ipv6(_), true) => return Err("has a `*` before an address"),
             (host, _) => host,
         };
         Ok(Self { host, port })
     }
 
-    fn fits(&self, host: &HostPattern, port: Option<u16>) -> bool {
+    fn matches(&self, host: &HostPattern, port: Option<u16>) -> bool {
         let is_port = match (self.port, port) {
             (None, _) => true,
-            // Clients leave the port of the scheme out.
+            // Clients leave out the default port of the scheme.
             (Some(wanted), None) => matches!(wanted, 80 | 443),
             (Some(wanted), Some(port)) => wanted == port,
         };
         is_port
             && match (&self.host, host) {
-                (HostPattern::Below(end), HostPattern::Name(name)) => {
+                (HostPattern::SubdomainsOf(end), HostPattern::Name(name)) => {
                     name.strip_suffix(&**end).is_some_and(is_domain)
                 }
                 (own, host) => own == host,
@@ -192,7 +192,7 @@ impl Pattern {
 }
 
 impl HostPattern {
-    /// A host without its port, in the form in which hosts are compared.
+    /// Returns a host without its port, in the form in which hosts are compared.
     fn exact(name: &str) -> Self {
         let address = name.strip_prefix('[').and_then(|name| name.strip_suffix(']'));
         match address.and_then(|address| address.parse().ok()) {
@@ -202,7 +202,7 @@ impl HostPattern {
     }
 }
 
-/// Whether a name consists of labels as hosts have them.
+/// Returns whether a name consists of valid labels of a host name.
 fn is_domain(name: &str) -> bool {
     let is_label_byte = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_');
     name.split('.').all(|label| !label.is_empty() && label.bytes().all(is_label_byte))
@@ -256,12 +256,12 @@ mod tests {
         for (pattern, host, expected) in rows {
             let hosts = AllowedHosts::new([pattern]);
             assert_eq!(hosts.mistakes, Vec::<String>::new());
-            assert_eq!(hosts.has(host), expected, "{host:?} by {pattern}");
+            assert_eq!(hosts.contains(host), expected, "{host:?} by {pattern}");
         }
     }
 
     #[test]
-    fn what_is_no_pattern_is_told() {
+    fn an_invalid_pattern_is_a_mistake_of_the_app() {
         for (pattern, expected) in [
             ("", "is no host"),
             ("*", "every host"),

@@ -1,4 +1,4 @@
-//! User and password, asked for by the browser (RFC 7617).
+//! Authentication with user and password (RFC 7617).
 
 use std::fmt;
 
@@ -10,7 +10,7 @@ use crate::core::middleware::{Middleware, Next};
 use crate::core::options::RouteOptions;
 use crate::extract::{AuthorizationRejection, Basic, REALM, Scheme, quoted};
 
-/// Lets those through whose user and password are right; the others are answered `401`, with a
+/// Accepts requests with the right user and password, and answers others with `401` and a
 /// challenge.
 ///
 /// ```
@@ -42,21 +42,21 @@ use crate::extract::{AuthorizationRejection, Basic, REALM, Scheme, quoted};
 ///     .assert_header("www-authenticate", r#"Basic realm="the cave", charset="UTF-8""#);
 /// ```
 ///
-/// Passwords go over the wire as they are: TLS belongs before it. Malformed credentials are a `401`
-/// too (RFC 9110, 15.5.2). Who guesses is stopped by a rate limit further out.
+/// Passwords are sent in plain text, so use TLS. Malformed credentials are a `401` too (RFC 9110,
+/// 15.5.2). To stop attackers who guess passwords, put a rate limit around this middleware.
 pub struct BasicAuth {
     verify: Verify,
-    /// Says what stands beside a request whose credentials are right.
+    /// Checks credentials and attaches the user to the request.
     provide: fn(&mut RouteOptions),
     realm: String,
 }
 
-/// Whether credentials are right; if so who it is stands beside the request.
+/// Returns whether the credentials are right. If they are, it attaches the user to the request.
 type Verify = Box<dyn Fn(&Basic, &mut Request) -> Result<bool> + Send + Sync>;
 
 impl BasicAuth {
-    /// Returns middleware that asks a closure. What it returns inside of `Some` is taken by
-    /// handlers as [`Extension`](crate::Extension).
+    /// Returns middleware that checks credentials with a closure. Handlers take the value that the
+    /// closure returns inside of `Some` as [`Extension`](crate::Extension).
     pub fn new<V: Verdict>(verify: impl Fn(&Basic) -> V + Send + Sync + 'static) -> Self {
         let verify: Verify = Box::new(move |basic, request| {
             let identity = verify(basic).into_identity()?;
@@ -68,7 +68,7 @@ impl BasicAuth {
         Self { verify, provide, realm: REALM.to_owned() }
     }
 
-    /// Returns middleware for one user. Both are compared in a time that tells nothing about them.
+    /// Returns middleware for one user. Both values are compared in constant time.
     ///
     /// ```
     /// use filoplume::middleware::BasicAuth;
@@ -79,13 +79,13 @@ impl BasicAuth {
     /// ```
     pub fn user(user: impl Into<String>, password: impl Into<String>) -> Self {
         let (user, password) = (user.into(), password.into());
-        // Not `&&`: how long it takes would tell whether the user was right.
+        // Not `&&`: the time would reveal whether the user was right.
         Self::new(move |basic: &Basic| {
             secrets_match(&basic.user, &user) & secrets_match(&basic.password, &password)
         })
     }
 
-    /// Sets what is protected, as the browser shows it. Default: `protected`.
+    /// Sets the name of the protected area, which the browser shows. Default: `protected`.
     #[must_use]
     pub fn realm(mut self, realm: impl Into<String>) -> Self {
         self.realm = realm.into();

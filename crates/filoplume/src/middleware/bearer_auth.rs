@@ -1,4 +1,4 @@
-//! Tokens of the program's own (RFC 6750).
+//! Authentication with opaque tokens (RFC 6750).
 
 use std::fmt;
 
@@ -10,8 +10,8 @@ use crate::core::middleware::{Middleware, Next};
 use crate::core::options::RouteOptions;
 use crate::extract::{Bearer, REALM, invalid_token, quoted};
 
-/// Lets those through whose token is right; the others are answered `401`, and `400` if what they
-/// sent is no token, with a challenge that says why (RFC 6750, 3).
+/// Accepts requests with a valid token. Others get a `401`, or a `400` if the token is malformed,
+/// with a challenge that says why (RFC 6750, 3).
 ///
 /// ```
 /// use filoplume::middleware::BearerAuth;
@@ -38,11 +38,11 @@ use crate::extract::{Bearer, REALM, invalid_token, quoted};
 ///     );
 /// ```
 ///
-/// Keep hashes of tokens, not tokens, and look them up by these. For JSON Web Tokens there is
+/// Store hashes of tokens rather than tokens, and look them up by hash. For JSON Web Tokens use
 /// `Jwt`.
 pub struct BearerAuth {
     verify: Verify,
-    /// Says what stands beside a request whose credentials are right.
+    /// Checks the token and attaches the user to the request.
     provide: fn(&mut RouteOptions),
     realm: String,
 }
@@ -50,8 +50,8 @@ pub struct BearerAuth {
 type Verify = Box<dyn Fn(&str, &mut Request) -> Result<bool> + Send + Sync>;
 
 impl BearerAuth {
-    /// Returns middleware that asks a closure. What it returns inside of `Some` is taken by
-    /// handlers as [`Extension`](crate::Extension).
+    /// Returns middleware that checks tokens with a closure. Handlers take the value that the
+    /// closure returns inside of `Some` as [`Extension`](crate::Extension).
     pub fn new<V: Verdict>(verify: impl Fn(&str) -> V + Send + Sync + 'static) -> Self {
         let verify: Verify = Box::new(move |token, request| {
             let identity = verify(token).into_identity()?;
@@ -63,8 +63,7 @@ impl BearerAuth {
         Self { verify, provide, realm: REALM.to_owned() }
     }
 
-    /// Returns middleware for tokens that are configured, compared in a time that tells nothing
-    /// about them.
+    /// Returns middleware that accepts the given tokens. They are compared in constant time.
     ///
     /// ```
     /// use filoplume::middleware::BearerAuth;
@@ -79,20 +78,20 @@ impl BearerAuth {
     /// ```
     pub fn tokens(tokens: impl IntoIterator<Item = impl Into<String>>) -> Self {
         let tokens: Vec<String> = tokens.into_iter().map(Into::into).collect();
-        // All of them are compared: when one is found is not told either.
+        // All of them are compared, so that the time does not reveal which one matched.
         Self::new(move |given: &str| {
             tokens.iter().fold(false, |found, token| found | secrets_match(given, token))
         })
     }
 
-    /// Sets what is protected. Default: `protected`.
+    /// Sets the name of the protected area. Default: `protected`.
     #[must_use]
     pub fn realm(mut self, realm: impl Into<String>) -> Self {
         self.realm = realm.into();
         self
     }
 
-    /// Returns the `403` for a token that is right and not enough, with the scope that is needed
+    /// Returns the `403` for a valid token that lacks a scope, and names the scope in the challenge
     /// (RFC 6750, 3.1).
     ///
     /// ```

@@ -1,4 +1,4 @@
-//! How long contents of requests may be.
+//! A limit for the content of requests.
 
 use filoplume_runtime::{Request, Response};
 
@@ -6,14 +6,14 @@ use crate::core::error::Result;
 use crate::core::middleware::{Middleware, Next};
 use crate::core::options::RouteOptions;
 
-/// Refuses contents of requests that are longer than so many bytes with `413`.
+/// Refuses requests whose content is longer than the limit with `413`.
 ///
-/// A length that was announced is refused before anything is read; one that was not is refused when
-/// it has become too long, also for handlers that read a stream.
+/// If the length was announced, the request is refused before the content is read. Otherwise it is
+/// refused when the limit is passed, also for handlers that read a stream.
 ///
-/// It is a setting of the routes that are within: the nearest one decides, so a route may allow
-/// more than its app. Without it contents that are collected are at most 2 MiB, and streams are
-/// bounded by the server.
+/// The limit applies to all routes below it, and the innermost one counts: a route may allow more
+/// than its app. Without it, content that is collected may have 2 MiB, and streams are bounded by
+/// the server.
 ///
 /// ```
 /// use filoplume::prelude::*;
@@ -37,7 +37,7 @@ pub struct BodyLimit {
 }
 
 impl BodyLimit {
-    /// Returns a limit of so many bytes.
+    /// Returns a limit of `bytes_max` bytes.
     pub fn new(bytes_max: u64) -> Self {
         Self { bytes_max }
     }

@@ -1,4 +1,4 @@
-//! Panics of handlers, as responses.
+//! Turns panics of handlers into responses.
 
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -11,11 +11,11 @@ use crate::core::options::RouteOptions;
 use crate::core::panics::Panicked;
 use crate::core::response::IntoResponse;
 
-/// Answers with a page of the program when something further in panics.
+/// Answers with a response of the program when inner middleware or the handler panics.
 ///
-/// Without it a panic is a plain `500` already, with the route and the message in the log, and the
-/// thread goes on. What the panic says is for the program; it goes to the client only if the
-/// closure puts it into the response.
+/// Without it, a panic already is a plain `500`: the log has the route and the message, and the
+/// thread continues. The panic's message reaches the client only if the closure puts it into the
+/// response.
 ///
 /// ```
 /// use filoplume::prelude::*;
@@ -28,9 +28,9 @@ use crate::core::response::IntoResponse;
 /// app.test().get("/").send().assert_status(500).assert_text("<h1>We are sorry</h1>");
 /// ```
 ///
-/// A panic while a response body is read, after the handler has returned, is not seen here: the
-/// engine closes the connection. A program that is built with `panic = "abort"` ends with its first
-/// panic.
+/// This middleware does not see a panic that occurs while a response body is read, after the
+/// handler has returned. In that case the engine closes the connection. A program built with `panic
+/// = "abort"` ends with its first panic.
 #[derive(Default)]
 pub struct CatchPanic {
     respond: Option<Respond>,
@@ -39,14 +39,14 @@ pub struct CatchPanic {
 type Respond = Box<dyn Fn(&str) -> Result<Response> + Send + Sync>;
 
 impl CatchPanic {
-    /// Returns middleware that makes a panic a `500` right here, so that middleware further out
-    /// sees a response.
+    /// Returns middleware that turns a panic into a `500`, so that outer middleware sees a
+    /// response.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Answers with what this closure makes of the panic's message. Its status is its own: a page
-    /// should have `500`. Headers that middleware further in set stay.
+    /// Answers with the response that this closure makes from the panic's message. The closure
+    /// chooses the status, which should be `500`. Headers that inner middleware set are kept.
     #[must_use]
     pub fn respond<R: IntoResponse>(
         mut self,
@@ -59,9 +59,8 @@ impl CatchPanic {
 
 impl Middleware for CatchPanic {
     fn handle(&self, request: Request, next: Next<'_>) -> Result<Response> {
-        let response = contain(request, next);
-        // It may have been contained further in already, by middleware that has something to add to
-        // every response.
+        let response = run_catching_panics(request, next);
+        // Inner middleware that adds something to every response may already have caught the panic.
         let panicked = Error::of(&response).and_then(Error::downcast_ref::<Panicked>);
         match (panicked, &self.respond) {
             (Some(panicked), Some(respond)) => {
@@ -73,7 +72,7 @@ impl Middleware for CatchPanic {
         }
     }
 
-    // It puts nothing beside requests.
+    // Adds nothing to requests.
     fn configure(&self, _: &mut RouteOptions) {}
 }
 
@@ -83,7 +82,7 @@ impl fmt::Debug for CatchPanic {
     }
 }
 
-/// Keeps what middleware further in said of the response, unless the page says it itself.
+/// Adds the headers that inner middleware set, unless the page has them.
 fn add_missing(headers: &mut Headers, others: &Headers) -> Result<()> {
     let missing: Vec<_> = others.iter().filter(|(name, _)| !headers.contains(name)).collect();
     for (name, value) in missing {
@@ -92,9 +91,9 @@ fn add_missing(headers: &mut Headers, others: &Headers) -> Result<()> {
     Ok(())
 }
 
-/// As [`Next::run`], and a panic of middleware further in is the response that stands for it, as
-/// one of a handler is already: for middleware whose work is to be done on every response.
-pub(crate) fn contain(request: Request, next: Next<'_>) -> Response {
+/// Runs `next`, and turns a panic of inner middleware into a response, as the framework does for
+/// handlers. For middleware that must run on every response.
+pub(crate) fn run_catching_panics(request: Request, next: Next<'_>) -> Response {
     let context = next.context();
     let result = catch_unwind(AssertUnwindSafe(|| next.run(request)));
     result.unwrap_or_else(|panic| context.panicked(&*panic))

@@ -1,4 +1,4 @@
-//! Whom a limit counts as one client.
+//! The network that a limit counts as one client.
 
 use std::net::IpAddr;
 
@@ -6,8 +6,8 @@ use filoplume_runtime::Request;
 
 use crate::core::context::Context;
 
-/// Returns what the client has at least: an IPv4 address, or 64 bits of an IPv6 one, of which it
-/// has all the others too. `None` if it came over a Unix socket.
+/// Returns the client's IPv4 address, or the first 64 bits of its IPv6 address: a client that has
+/// one address of such a network usually has all of them. Returns `None` for a Unix socket.
 pub(super) fn client_network(request: &Request, context: Context<'_>) -> Option<IpAddr> {
     context.client_ip(request).map(network_of)
 }
@@ -27,7 +27,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn who_has_one_address_of_a_network_has_them_all() {
+    fn all_addresses_of_a_network_are_one_client() {
         let network = |text: &str| network_of(text.parse().expect("an address")).to_string();
         assert_eq!(network("192.0.2.7"), "192.0.2.7");
         assert_eq!(network("::ffff:192.0.2.7"), "192.0.2.7");

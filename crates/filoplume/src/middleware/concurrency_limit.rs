@@ -1,4 +1,4 @@
-//! At most so many requests at once.
+//! A limit on concurrent requests.
 
 use std::collections::HashMap;
 use std::io::{self, Read};
@@ -14,14 +14,14 @@ use crate::core::middleware::{Middleware, Next};
 use crate::core::options::RouteOptions;
 use crate::middleware::client_network::client_network;
 
-/// Longest wait. Nobody waits longer for an answer, and the clock can express it.
+/// Longest wait. No client waits longer for a response, and the clock can express it.
 const WAIT_MAX: Duration = Duration::from_secs(3600);
 
-/// Lets at most so many requests in at once; more are a `503` with `Retry-After`.
+/// Limits the number of requests that run at once. Further ones get a `503` with `Retry-After`.
 ///
-/// It counts what goes through the place where it stands: all requests of an app, those of a
-/// router, or those of a route. For what is scarce behind a handler: a pool of database
-/// connections, memory, a service that must not be flooded.
+/// It counts the requests that pass it: all requests of an app, those of a router, or those of a
+/// route. Use it for a scarce resource behind a handler: a pool of database connections, memory, or
+/// a service that must not be flooded.
 ///
 /// ```
 /// use filoplume::middleware::ConcurrencyLimit;
@@ -32,17 +32,18 @@ const WAIT_MAX: Duration = Duration::from_secs(3600);
 /// app.test().get("/thumbnail").send().assert_status(200);
 /// ```
 ///
-/// A request counts until it is answered, by a panic too; a response that is a stream until the
-/// stream is sent or given up. What takes the connection over after a `101` counts no more.
+/// A request counts until it is answered, also if its handler panics. If the response is a stream,
+/// it counts until the stream is sent or dropped. A connection that is upgraded after a `101` no
+/// longer counts.
 #[derive(Clone, Debug)]
 pub struct ConcurrencyLimit {
-    gate: Arc<Gate>,
+    limiter: Arc<Limiter>,
     client_max: Option<usize>,
     wait: Option<Wait>,
     retry_after: Duration,
 }
 
-/// How long a request waits to be let in, and how many do.
+/// How long a request may wait, and how many may wait at once.
 #[derive(Clone, Copy, Debug)]
 struct Wait {
     timeout: Duration,
@@ -52,14 +53,14 @@ struct Wait {
 impl ConcurrencyLimit {
     /// Returns a limit of `running_max` requests. An app with a limit of 0 does not start.
     pub fn new(running_max: usize) -> Self {
-        let gate = Arc::new(Gate { running_max, counts: Mutex::default(), left: Condvar::new() });
-        Self { gate, client_max: None, wait: None, retry_after: Duration::from_secs(1) }
+        let limiter =
+            Arc::new(Limiter { running_max, counts: Mutex::default(), left: Condvar::new() });
+        Self { limiter, client_max: None, wait: None, retry_after: Duration::from_secs(1) }
     }
 
-    /// Lets at most so many requests of one client in at once, those that wait included; more are a
-    /// `429`. A client is an IPv4 address or 64 bits of an IPv6 one, behind the
-    /// [proxies](crate::App::trust_proxies) that the app trusts. Default: no client has a limit of
-    /// its own.
+    /// Limits the requests of one client that run or wait at once. Further ones get a `429`. A
+    /// client is an IPv4 address or 64 bits of an IPv6 one, behind the
+    /// [proxies](crate::App::trust_proxies) that the app trusts. Default: no limit per client.
     ///
     /// ```
     /// use filoplume::middleware::ConcurrencyLimit;
@@ -75,9 +76,9 @@ impl ConcurrencyLimit {
         self
     }
 
-    /// Lets up to `waiting_max` more requests wait for up to `timeout` before they are refused.
-    /// Each of them holds a thread meanwhile. Who came first is not always let in first. Default:
-    /// nobody waits.
+    /// Lets up to `waiting_max` further requests wait for up to `timeout` before they are refused.
+    /// Each of them holds a thread while it waits. The order is not strictly first come, first
+    /// served. Default: no request waits.
     ///
     /// ```
     /// use filoplume::middleware::ConcurrencyLimit;
@@ -94,7 +95,7 @@ impl ConcurrencyLimit {
         self
     }
 
-    /// Sets what refused clients are told in `Retry-After`, in whole seconds. Default: 1 s.
+    /// Sets the `Retry-After` of refused requests, in whole seconds. Default: 1 s.
     #[must_use]
     pub fn retry_after(mut self, duration: Duration) -> Self {
         self.retry_after = duration;
@@ -106,60 +107,61 @@ impl Middleware for ConcurrencyLimit {
     fn handle(&self, request: Request, next: Next<'_>) -> Result<Response> {
         let client = self.client_max.and_then(|running_max| {
             let network = client_network(&request, next.context())?;
-            Some(Client { network, running_max })
+            Some(ClientLimit { network, running_max })
         });
-        let permit = Gate::enter(&self.gate, client, self.wait).map_err(|full| {
+        let permit = Limiter::acquire(&self.limiter, client, self.wait).map_err(|full| {
             let seconds = whole_seconds(self.retry_after);
             full.into_error().with_known_header("retry-after", seconds.to_string())
         })?;
         let mut response = next.run(request);
-        hold_while_sent(response.body_mut(), permit);
+        hold_permit_while_sent(response.body_mut(), permit);
         Ok(response)
     }
 
     fn configure(&self, options: &mut RouteOptions) {
-        if self.gate.running_max == 0 || self.client_max == Some(0) {
+        if self.limiter.running_max == 0 || self.client_max == Some(0) {
             options.mistake("ConcurrencyLimit: a limit of 0 would refuse every request");
         }
     }
 }
 
-/// Rounded up, and at least one: a client that is told 0 would ask again at once.
+/// Rounds up, to at least 1: a client that is told 0 would try again at once.
 pub(crate) fn whole_seconds(duration: Duration) -> u64 {
     duration.as_secs().saturating_add(u64::from(duration.subsec_nanos() > 0)).max(1)
 }
 
-/// Keeps the permit with a body that is still to be read; otherwise it is given back here.
-fn hold_while_sent(body: &mut ResponseBody, permit: Permit) {
+/// Keeps the permit while a streamed body is read. Otherwise the permit is released here.
+fn hold_permit_while_sent(body: &mut ResponseBody, permit: Permit) {
     *body = match std::mem::take(body) {
-        ResponseBody::Sized { reader, length } => {
-            ResponseBody::Sized { reader: Box::new(Held { reader, _permit: permit }), length }
-        }
+        ResponseBody::Sized { reader, length } => ResponseBody::Sized {
+            reader: Box::new(PermitReader { reader, _permit: permit }),
+            length,
+        },
         ResponseBody::Unsized(reader) => {
-            ResponseBody::Unsized(Box::new(Held { reader, _permit: permit }))
+            ResponseBody::Unsized(Box::new(PermitReader { reader, _permit: permit }))
         }
         whole => whole,
     };
 }
 
-/// A reader that keeps a permit as long as it is there.
-struct Held {
+/// A reader that holds a permit until it is dropped.
+struct PermitReader {
     reader: Box<dyn Read + Send>,
     _permit: Permit,
 }
 
-impl Read for Held {
+impl Read for PermitReader {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         self.reader.read(buffer)
     }
 }
 
-/// Counts those inside.
+/// Counts the requests that run or wait.
 #[derive(Debug)]
-struct Gate {
+struct Limiter {
     running_max: usize,
     counts: Mutex<Counts>,
-    /// Somebody left while others were waiting.
+    /// Notified when a permit is released while requests are waiting.
     left: Condvar,
 }
 
@@ -167,30 +169,30 @@ struct Gate {
 struct Counts {
     running: usize,
     waiting: usize,
-    /// Those of each client who run or wait. Only clients that do are in it, so that it is as
-    /// bounded as these.
+    /// Running and waiting requests per client. Clients without requests are removed, so the map is
+    /// bounded by the number of requests.
     clients: HashMap<IpAddr, usize>,
 }
 
-/// A client with a limit of its own.
+/// A client and its limit.
 #[derive(Clone, Copy, Debug)]
-struct Client {
+struct ClientLimit {
     network: IpAddr,
     running_max: usize,
 }
 
-/// Why nobody more is let in.
+/// Which limit refused the request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Full {
-    OfAll,
-    OfOneClient,
+enum LimitReached {
+    Total,
+    PerClient,
 }
 
-impl Full {
+impl LimitReached {
     fn into_error(self) -> Error {
         match self {
-            Self::OfAll => Error::unavailable("too many requests are being answered at the moment"),
-            Self::OfOneClient => Error::new(
+            Self::Total => Error::unavailable("too many requests are being answered at the moment"),
+            Self::PerClient => Error::new(
                 StatusCode::TOO_MANY_REQUESTS,
                 "too many of your requests are being answered at the moment",
             ),
@@ -199,10 +201,10 @@ impl Full {
 }
 
 impl Counts {
-    fn add(&mut self, client: Client) -> Result<(), Full> {
+    fn add(&mut self, client: ClientLimit) -> Result<(), LimitReached> {
         let running = self.clients.entry(client.network).or_default();
         if *running >= client.running_max {
-            return Err(Full::OfOneClient);
+            return Err(LimitReached::PerClient);
         }
         *running += 1;
         Ok(())
@@ -219,50 +221,54 @@ impl Counts {
     }
 }
 
-impl Gate {
-    /// Lets one in, unless it is full and stays so while it is waited.
-    fn enter(gate: &Arc<Self>, client: Option<Client>, wait: Option<Wait>) -> Result<Permit, Full> {
-        let mut counts = gate.counts.lock();
+impl Limiter {
+    /// Acquires a permit, waiting for one if `wait` allows it.
+    fn acquire(
+        limiter: &Arc<Self>,
+        client: Option<ClientLimit>,
+        wait: Option<Wait>,
+    ) -> Result<Permit, LimitReached> {
+        let mut counts = limiter.counts.lock();
         if let Some(client) = client {
             counts.add(client)?;
         }
         let client = client.map(|client| client.network);
-        if counts.running >= gate.running_max {
+        if counts.running >= limiter.running_max {
             if let Some(wait) = wait.filter(|wait| counts.waiting < wait.waiting_max) {
                 let deadline = Instant::now() + wait.timeout.min(WAIT_MAX);
                 counts.waiting += 1;
-                while counts.running >= gate.running_max {
-                    if gate.left.wait_until(&mut counts, deadline).timed_out() {
+                while counts.running >= limiter.running_max {
+                    if limiter.left.wait_until(&mut counts, deadline).timed_out() {
                         break;
                     }
                 }
                 counts.waiting -= 1;
             }
-            if counts.running >= gate.running_max {
+            if counts.running >= limiter.running_max {
                 counts.remove(client);
-                return Err(Full::OfAll);
+                return Err(LimitReached::Total);
             }
         }
         counts.running += 1;
-        Ok(Permit { gate: Arc::clone(gate), client })
+        Ok(Permit { limiter: Arc::clone(limiter), client })
     }
 }
 
-/// The right to be inside, given back when it is dropped.
+/// The right to run, released on drop.
 struct Permit {
-    gate: Arc<Gate>,
+    limiter: Arc<Limiter>,
     client: Option<IpAddr>,
 }
 
 impl Drop for Permit {
     fn drop(&mut self) {
-        let mut counts = self.gate.counts.lock();
+        let mut counts = self.limiter.counts.lock();
         counts.running -= 1;
         counts.remove(self.client);
         let is_waited_for = counts.waiting > 0;
         drop(counts);
         if is_waited_for {
-            self.gate.left.notify_one();
+            self.limiter.left.notify_one();
         }
     }
 }
@@ -274,87 +280,91 @@ mod tests {
 
     use super::*;
 
-    fn gate(running_max: usize) -> Arc<Gate> {
-        Arc::clone(&ConcurrencyLimit::new(running_max).gate)
+    fn limiter(running_max: usize) -> Arc<Limiter> {
+        Arc::clone(&ConcurrencyLimit::new(running_max).limiter)
     }
 
     #[test]
-    fn as_many_as_allowed_are_inside_and_one_may_follow_who_leaves() {
-        let gate = gate(2);
-        let first = Gate::enter(&gate, None, None).ok().unwrap();
-        let _second = Gate::enter(&gate, None, None).ok().unwrap();
-        assert!(Gate::enter(&gate, None, None).is_err());
+    fn a_new_request_runs_when_another_one_ends() {
+        let limiter = limiter(2);
+        let first = Limiter::acquire(&limiter, None, None).ok().unwrap();
+        let _second = Limiter::acquire(&limiter, None, None).ok().unwrap();
+        assert!(Limiter::acquire(&limiter, None, None).is_err());
         drop(first);
-        assert!(Gate::enter(&gate, None, None).is_ok());
+        assert!(Limiter::acquire(&limiter, None, None).is_ok());
     }
 
     #[test]
-    fn one_client_leaves_room_for_the_others_and_is_forgotten_when_it_leaves() {
-        let gate = gate(3);
+    fn a_client_at_its_limit_leaves_room_for_others_and_is_forgotten_at_the_end() {
+        let limiter = limiter(3);
         let client =
-            |last| Some(Client { network: IpAddr::from([192, 0, 2, last]), running_max: 2 });
-        let first = Gate::enter(&gate, client(1), None).ok().unwrap();
-        let second = Gate::enter(&gate, client(1), None).ok().unwrap();
-        assert_eq!(Gate::enter(&gate, client(1), None).err(), Some(Full::OfOneClient));
-        let other = Gate::enter(&gate, client(2), None).ok().unwrap();
+            |last| Some(ClientLimit { network: IpAddr::from([192, 0, 2, last]), running_max: 2 });
+        let first = Limiter::acquire(&limiter, client(1), None).ok().unwrap();
+        let second = Limiter::acquire(&limiter, client(1), None).ok().unwrap();
         assert_eq!(
-            Gate::enter(&gate, client(2), None).err(),
-            Some(Full::OfAll),
-            "which is not counted for it"
+            Limiter::acquire(&limiter, client(1), None).err(),
+            Some(LimitReached::PerClient)
+        );
+        let other = Limiter::acquire(&limiter, client(2), None).ok().unwrap();
+        assert_eq!(
+            Limiter::acquire(&limiter, client(2), None).err(),
+            Some(LimitReached::Total),
+            "a request refused by the total limit does not count for its client"
         );
         drop((first, second));
-        assert!(Gate::enter(&gate, client(2), None).is_ok());
+        assert!(Limiter::acquire(&limiter, client(2), None).is_ok());
         drop(other);
-        let counts = gate.counts.lock();
+        let counts = limiter.counts.lock();
         assert_eq!((counts.running, counts.clients.len()), (0, 0));
     }
 
     #[test]
-    fn who_waits_is_let_in_when_somebody_leaves() {
-        let gate = gate(1);
-        // Longer than the test waits: who is not woken is not let in by the end of the time.
+    fn a_waiting_request_runs_when_another_one_ends() {
+        let limiter = limiter(1);
+        // Longer than the test waits: a request that is not woken does not run before the test
+        // ends.
         let wait = Some(Wait { timeout: Duration::from_secs(3600), waiting_max: 1 });
-        let permit = Gate::enter(&gate, None, None).ok().unwrap();
+        let permit = Limiter::acquire(&limiter, None, None).ok().unwrap();
         let (tell, is_let_in) = mpsc::channel();
         thread::spawn({
-            let gate = Arc::clone(&gate);
-            move || tell.send(Gate::enter(&gate, None, wait).is_ok())
+            let limiter = Arc::clone(&limiter);
+            move || tell.send(Limiter::acquire(&limiter, None, wait).is_ok())
         });
-        while gate.counts.lock().waiting == 0 {
+        while limiter.counts.lock().waiting == 0 {
             thread::yield_now();
         }
-        assert!(Gate::enter(&gate, None, wait).is_err(), "only one may wait");
+        assert!(Limiter::acquire(&limiter, None, wait).is_err(), "only one request may wait");
         drop(permit);
         assert_eq!(is_let_in.recv_timeout(Duration::from_secs(30)), Ok(true));
-        let counts = gate.counts.lock();
+        let counts = limiter.counts.lock();
         assert_eq!((counts.running, counts.waiting), (0, 0));
     }
 
     #[test]
-    fn who_waits_in_vain_is_refused_and_forgotten() {
-        let gate = gate(1);
-        let _permit = Gate::enter(&gate, None, None).ok().unwrap();
+    fn a_request_that_waits_too_long_is_refused_and_forgotten() {
+        let limiter = limiter(1);
+        let _permit = Limiter::acquire(&limiter, None, None).ok().unwrap();
         let wait = Some(Wait { timeout: Duration::from_millis(1), waiting_max: 1 });
-        assert!(Gate::enter(&gate, None, wait).is_err());
-        assert_eq!(gate.counts.lock().waiting, 0);
+        assert!(Limiter::acquire(&limiter, None, wait).is_err());
+        assert_eq!(limiter.counts.lock().waiting, 0);
     }
 
     #[test]
     fn a_body_that_is_read_holds_the_permit_until_it_is_dropped() {
-        let gate = gate(1);
-        let permit = Gate::enter(&gate, None, None).ok().unwrap();
+        let limiter = limiter(1);
+        let permit = Limiter::acquire(&limiter, None, None).ok().unwrap();
         let mut body = ResponseBody::Unsized(Box::new(io::Cursor::new("text")));
-        hold_while_sent(&mut body, permit);
-        assert_eq!(gate.counts.lock().running, 1);
+        hold_permit_while_sent(&mut body, permit);
+        assert_eq!(limiter.counts.lock().running, 1);
         let ResponseBody::Unsized(mut reader) = body else { panic!("it is a reader still") };
         assert_eq!(io::read_to_string(&mut reader).unwrap(), "text");
-        assert_eq!(gate.counts.lock().running, 1);
+        assert_eq!(limiter.counts.lock().running, 1);
         drop(reader);
-        assert_eq!(gate.counts.lock().running, 0);
+        assert_eq!(limiter.counts.lock().running, 0);
     }
 
     #[test]
-    fn a_client_is_never_told_to_come_back_at_once() {
+    fn retry_after_is_at_least_one_second() {
         for (duration, seconds) in [(0, 1), (1, 1), (1000, 1), (1001, 2)] {
             assert_eq!(whole_seconds(Duration::from_millis(duration)), seconds);
         }

@@ -1,4 +1,4 @@
-//! Requests that another site lets a browser make (CSRF) are refused.
+//! Protection against cross-site request forgery (CSRF).
 
 use std::fmt;
 use std::io::Read;
@@ -25,19 +25,20 @@ const HEADER: &str = "x-csrf-token";
 /// The field in which forms send the token.
 const FIELD: &str = "_csrf";
 
-/// Bytes of the secret of a session, and of what it is masked with.
+/// Length in bytes of a session's secret, and of the pad that masks it.
 const SECRET_BYTES: usize = 32;
 
-/// How far a multipart form is looked into. The field stands first: its part has some 250 bytes.
+/// How much of a multipart form is searched for the token. The field comes first, and its part has
+/// some 250 bytes.
 const MULTIPART_BYTES_MAX: usize = 2048;
 
-/// Refuses requests that another site lets a browser make in the name of its user (cross-site
-/// request forgery).
+/// Refuses requests that another site makes a browser send in the name of its user (cross-site
+/// request forgery, CSRF).
 ///
-/// `GET`, `HEAD`, `OPTIONS` and `TRACE` pass: handlers of these change nothing. Of others
-/// `Sec-Fetch-Site`, or else `Origin`, must not name another site, and they must have the token of
-/// the session: in the field `_csrf` of a form, or in the header `X-CSRF-Token`. The rest is a
-/// `403`. The content stays there for the handler.
+/// `GET`, `HEAD`, `OPTIONS` and `TRACE` pass, because their handlers must not change anything. For
+/// other methods, `Sec-Fetch-Site`, or `Origin` if that is missing, must not name another site. The
+/// request must also contain the token of the session, in the form field `_csrf` or in the header
+/// `X-CSRF-Token`. Otherwise the response is a `403`. The handler can still read the content.
 ///
 /// ```
 /// use filoplume::Key;
@@ -55,19 +56,19 @@ const MULTIPART_BYTES_MAX: usize = 2048;
 /// client.post("/").send().assert_status(403);
 /// ```
 ///
-/// The token is that of the session ([`CsrfToken`]), which stands further out, and another one
-/// after [`Session::renew`]. Behind a proxy that changes `Host` the origin of the site is named
-/// with [`trust`](Self::trust).
+/// The token belongs to the session ([`CsrfToken`]), so [`Sessions`](super::Sessions) must be added
+/// before this middleware. [`Session::renew`] changes the token. If a proxy changes `Host`, name
+/// the origin of the site with [`trust`](Self::trust).
 ///
-/// A visitor without a session gets none for a form: the token is then bound to a random secret in
-/// a signed cookie (a signed double-submit cookie). Its name is that of the session's cookie with
-/// `-csrf`: `__Host-session-csrf`, which other hosts of the domain cannot set. A session that
-/// begins takes the secret over, so that open pages stay valid; from then on the cookie does not
+/// A form does not start a session for a visitor without one. The token is then bound to a random
+/// secret in a signed cookie (a signed double-submit cookie). The cookie is named after the
+/// session's cookie: `__Host-session-csrf`, which other hosts of the domain cannot set. A new
+/// session takes over the secret, so that open pages stay valid. From then on the cookie does not
 /// count.
 ///
-/// In `multipart/form-data` the field is the first one of the form, so that files need not be read
-/// for it. What no browser sends with its cookies needs none of this: routes for API clients go to
-/// a router without it, or are left out with [`unless`](Self::unless).
+/// In `multipart/form-data` the token must be the first field, so that files need not be read to
+/// find it. API clients do not need this protection: put their routes into a router without it, or
+/// exclude them with [`unless`](Self::unless).
 pub struct Csrf {
     trusted: Vec<String>,
     unless: Option<Unless>,
@@ -76,13 +77,13 @@ pub struct Csrf {
 type Unless = Box<dyn Fn(&Request) -> bool + Send + Sync>;
 
 impl Csrf {
-    /// Returns middleware that takes requests of this site only.
+    /// Returns middleware that accepts requests of this site only.
     pub fn new() -> Self {
         Self { trusted: Vec::new(), unless: None }
     }
 
-    /// Takes requests from pages of another origin too, such as `https://admin.example.org`. They
-    /// need the token as well.
+    /// Also accepts requests from pages of another origin, such as `https://admin.example.org`.
+    /// They need the token as well.
     ///
     /// ```
     /// use filoplume::Key;
@@ -108,7 +109,7 @@ impl Csrf {
         self
     }
 
-    /// Leaves out some requests, such as those of other servers.
+    /// Excludes some requests from the check, such as those of other servers.
     ///
     /// ```
     /// use filoplume::middleware::Csrf;
@@ -121,20 +122,20 @@ impl Csrf {
         self
     }
 
-    fn is_from_elsewhere(&self, request: &Request) -> bool {
+    fn is_cross_site(&self, request: &Request) -> bool {
         let origin = request.headers().get("origin").map(String::from_utf8_lossy);
         if origin.as_deref().is_some_and(|origin| {
             self.trusted.iter().any(|trusted| origin.eq_ignore_ascii_case(trusted))
         }) {
             return false;
         }
-        // Scripts cannot set it. `none`: the user typed the address, or opened a bookmark.
+        // Scripts cannot set this header. `none`: the user typed the address, or opened a bookmark.
         let mut site = request.headers().get_all("sec-fetch-site").peekable();
         if site.peek().is_some() {
             return !site.all(|site| site == b"same-origin" || site == b"none");
         }
-        // No browser without `Sec-Fetch-Site` would leave both out; the token decides about the
-        // others.
+        // A browser without `Sec-Fetch-Site` always sends `Origin`. For other clients the token
+        // decides.
         origin.is_some_and(|origin| !is_origin_of(&origin, request.authority().unwrap_or_default()))
     }
 }
@@ -145,8 +146,8 @@ impl Default for Csrf {
     }
 }
 
-/// Whether a page of this origin is one of the host that was asked. The scheme is not compared: TLS
-/// may have ended in a proxy. `null` is the origin of nobody.
+/// Returns whether an origin belongs to the host of the request. The scheme is not compared,
+/// because a proxy may have ended TLS. The origin `null` belongs to no host.
 fn is_origin_of(origin: &str, authority: &str) -> bool {
     let Some((scheme, host)) = origin.split_once("://") else { return false };
     let default_port = match scheme {
@@ -169,11 +170,11 @@ impl Middleware for Csrf {
         if is_safe || self.unless.as_ref().is_some_and(|unless| unless(&request)) {
             return Ok(next.run(request));
         }
-        if self.is_from_elsewhere(&request) {
+        if self.is_cross_site(&request) {
             return Err(Error::forbidden("the request comes from a page of another site"));
         }
         let session = Session::of(&request)?;
-        let Some(given) = given_token(&mut request, &next.context())? else {
+        let Some(given) = request_token(&mut request, &next.context())? else {
             return Err(Error::forbidden(format!(
                 "the CSRF token is missing: it is sent in the form field `{FIELD}` or the header \
                  `{HEADER}`"
@@ -194,7 +195,7 @@ impl Middleware for Csrf {
             "`Csrf` needs sessions: add `.with(Sessions::new(store, key))` before \
              `.with(Csrf::new())`",
         );
-        // Forms are looked into.
+        // The middleware reads forms.
         options.take(Takes::Content);
     }
 }
@@ -205,8 +206,8 @@ impl fmt::Debug for Csrf {
     }
 }
 
-/// The token that a request brings.
-fn given_token(request: &mut Request, context: &Context<'_>) -> Result<Option<String>> {
+/// Returns the token that a request contains.
+fn request_token(request: &mut Request, context: &Context<'_>) -> Result<Option<String>> {
     if let Some(token) = request.header(HEADER) {
         return Ok(Some(token.to_owned()));
     }
@@ -217,7 +218,8 @@ fn given_token(request: &mut Request, context: &Context<'_>) -> Result<Option<St
             let bytes_max = context.content_bytes_max().unwrap_or(CONTENT_BYTES_MAX);
             let is_long = request.body().len().is_some_and(|length| length > bytes_max);
             if is_long || request.body().as_slice().is_none() {
-                // It is still arriving: the handler gets it from memory.
+                // The content is still arriving: it is collected, and the handler reads it from
+                // memory.
                 let body = std::mem::take(request.body_mut());
                 let bytes = body
                     .into_bytes(bytes_max)
@@ -231,7 +233,7 @@ fn given_token(request: &mut Request, context: &Context<'_>) -> Result<Option<St
             if let Some(content) = request.body().as_slice() {
                 return Ok(first_part(content, boundary));
             }
-            let start = read_start(request.body_mut())?;
+            let start = read_prefix(request.body_mut())?;
             let token = first_part(&start, boundary);
             request.body_mut().unread(&start);
             Ok(token)
@@ -247,7 +249,7 @@ fn field_of_form(form: &[u8]) -> Option<String> {
     percent_decode_str(value).decode_utf8().ok().map(Into::into)
 }
 
-/// What separates the parts (RFC 2046, 5.1.1).
+/// Returns the separator of the parts (RFC 2046, 5.1.1).
 fn boundary(content_type: &str) -> Option<&str> {
     let parameters =
         content_type.split(';').skip(1).filter_map(|parameter| parameter.split_once('='));
@@ -258,15 +260,15 @@ fn boundary(content_type: &str) -> Option<&str> {
     (1..=70).contains(&value.len()).then_some(value)
 }
 
-/// As much of a content as may have the token.
-fn read_start(body: &mut Body) -> Result<Vec<u8>> {
+/// Reads the start of a content, up to the length that may contain the token.
+fn read_prefix(body: &mut Body) -> Result<Vec<u8>> {
     let mut start = Vec::new();
     let read = body.take(MULTIPART_BYTES_MAX as u64).read_to_end(&mut start);
     read.map_err(|error| ContentRejection::of_read(error, u64::MAX))?;
     Ok(start)
 }
 
-/// The value of the first part, if that is the field of the token.
+/// Returns the value of the first part, if it is the token field.
 fn first_part(content: &[u8], boundary: &str) -> Option<String> {
     let content = content.get(..MULTIPART_BYTES_MAX).unwrap_or(content);
     let rest = content.strip_prefix(format!("--{boundary}\r\n").as_bytes())?;
@@ -287,12 +289,12 @@ fn split_at<'b>(bytes: &'b [u8], separator: &[u8]) -> Option<(&'b [u8], &'b [u8]
     Some((&bytes[..at], &bytes[at + separator.len()..]))
 }
 
-/// The token of the session, for forms and scripts of its pages. Asking for it begins no session: a
+/// The token of the session, for its forms and scripts. Taking it does not start a session: a
 /// browser without one gets a cookie, see [`Csrf`].
 ///
-/// As text, and in templates, it is the token; [`field`](Self::field) is the whole hidden field. It
-/// looks different each time, so that nothing can be learned from the size of compressed pages; all
-/// of them are valid.
+/// It is displayed and serialized as the token. [`field`](Self::field) returns the whole hidden
+/// field. The token looks different each time, so that the size of compressed pages reveals
+/// nothing. All of these forms are valid.
 ///
 /// ```
 /// use filoplume::middleware::CsrfToken;
@@ -326,7 +328,7 @@ impl CsrfToken {
     ///
     /// # Errors
     ///
-    /// If the response was made already.
+    /// If the response has already been made.
     pub fn of(session: &Session) -> Result<Self> {
         let secret = session.csrf_secret_or_new()?;
         let pad = random_token()?;
@@ -376,13 +378,13 @@ impl Extract for CsrfToken {
     }
 }
 
-/// The pad, and the secret under it.
+/// Returns the pad, followed by the masked secret.
 fn masked(secret: &[u8], pad: &[u8]) -> String {
     let under = secret.iter().zip(pad).map(|(secret, pad)| secret ^ pad);
     URL_SAFE_NO_PAD.encode(pad.iter().copied().chain(under).collect::<Vec<_>>())
 }
 
-/// Whether a token was made of this secret.
+/// Returns whether a token was made from this secret.
 fn is_token_of(token: &str, secret: &str) -> bool {
     let (Ok(token), Ok(secret)) = (URL_SAFE_NO_PAD.decode(token), URL_SAFE_NO_PAD.decode(secret))
     else {
@@ -398,7 +400,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_tokens_of_the_secret_are_taken() {
+    fn only_tokens_of_the_secret_are_valid() {
         let (secret, other) =
             (random_token().expect("there is randomness"), random_token().expect("there is"));
         let bytes = |text: &str| URL_SAFE_NO_PAD.decode(text).expect("it is base64");
@@ -409,7 +411,7 @@ mod tests {
         for wrong in ["", "AAAA", &token[..token.len() - 2], &secret, "!", &format!("{token}AA")] {
             assert!(!is_token_of(wrong, &secret), "{wrong}");
         }
-        assert!(!is_token_of(&masked(&[], &[0; 32]), ""), "no secret has no tokens");
+        assert!(!is_token_of(&masked(&[], &[0; 32]), ""), "an empty secret has no tokens");
     }
 
     #[test]
@@ -431,7 +433,7 @@ mod tests {
     }
 
     #[test]
-    fn a_multipart_form_has_the_token_first() {
+    fn the_token_must_be_the_first_part_of_a_multipart_form() {
         let part = |name: &str| {
             format!("--b\r\nContent-Disposition: form-data; name=\"{name}\"\r\n\r\nvalue\r\n--b--")
         };
@@ -448,7 +450,7 @@ mod tests {
     }
 
     #[test]
-    fn a_form_has_the_token_anywhere() {
+    fn the_token_may_be_anywhere_in_a_form() {
         assert_eq!(field_of_form(b"a=b&_csrf=to%2Dken&c").as_deref(), Some("to-ken"));
         assert_eq!(field_of_form(b"a_csrf=x&_csrfx=y"), None);
         assert_eq!(field_of_form(b"\xff"), None);

@@ -1,4 +1,4 @@
-//! Tags for content that handlers make, and the conditions of those who have it already.
+//! Entity tags for responses of handlers, and conditional requests.
 
 use std::fmt::Write as _;
 
@@ -10,25 +10,26 @@ use crate::core::error::Result;
 use crate::core::options::RouteOptions;
 use crate::semantics::conditional::{Conditions, EntityTag, Validators, Verdict, not_modified};
 
-/// How much of the hash is in a tag: 128 bits do not meet by chance, nor on purpose with less than
+/// Length of the hash in a tag. 128 bits do not collide by chance, and a deliberate collision takes
 /// 2⁶⁴ tries.
 const HASH_BYTES: usize = 16;
 
-/// Middleware that tags the content of `GET`, and answers `304` to who has it already.
+/// Adds an entity tag to responses to `GET`, and answers `304` if the client has that version.
 ///
-/// The tag is a hash of the content, so the handler still runs: what is saved is sending. It is
-/// SHA-256 and not a faster hash, because the content may be written by people who would like a new
-/// version to have the tag of the old one; the same content has the same tag on every machine.
+/// The tag is a hash of the content. So the handler still runs, and only the transfer is saved. The
+/// hash is SHA-256 rather than a faster one, because users may write the content and must not be
+/// able to give a new version the tag of the old one. The same content has the same tag on every
+/// machine.
 ///
-/// - An `ETag` or `Last-Modified` that the handler set is evaluated as it is.
-/// - Only content in memory is tagged. Of a stream the handler's own `ETag` and `Last-Modified`
-///   count; it is not read for a `304`.
-/// - Only a `200` to `GET` or `HEAD` is looked at, and none with `Cache-Control: no-store`: nobody
-///   has that. To protect what is there from being overwritten, a handler evaluates the
-///   [conditions](crate::conditional) before it writes.
+/// - An `ETag` or `Last-Modified` that the handler set is used as it is.
+/// - Only content in memory gets a tag. For a stream, the handler's own `ETag` and `Last-Modified`
+///   count; the stream is not read for a `304`.
+/// - Only a `200` to `GET` or `HEAD` is considered, without `Cache-Control: no-store`: clients keep
+///   no copy of such a response. To protect a resource against lost updates, a handler evaluates
+///   the [conditions](crate::conditional) before it writes.
 ///
-/// Middleware that changes the content, such as compression, stands further out, so that a `304`
-/// saves that too; it weakens the tag.
+/// Add middleware that changes the content, such as compression, before this one. A `304` then
+/// saves that work too. Compression makes the tag weak.
 ///
 /// ```
 /// use filoplume::prelude::*;
@@ -50,8 +51,8 @@ impl ETag {
         Self::default()
     }
 
-    /// Makes weak tags: for content that is the same in what it means, whatever is done to its
-    /// bytes further out. Default: strong.
+    /// Makes weak tags, for content that outer middleware may re-encode without changing its
+    /// meaning. Default: strong.
     #[must_use]
     pub fn weak(mut self, is_weak: bool) -> Self {
         self.is_weak = is_weak;
@@ -61,21 +62,21 @@ impl ETag {
     fn tag(self, content: &[u8]) -> EntityTag {
         let hash = Sha256::digest(content);
         let text = hash.iter().take(HASH_BYTES).fold(String::new(), |mut text, byte| {
-            // Writing to a `String` does not fail.
+            // Writing to a `String` cannot fail.
             let _ = write!(text, "{byte:02x}");
             text
         });
         if self.is_weak { EntityTag::weak(&text) } else { EntityTag::strong(&text) }
     }
 
-    /// Gives a response a tag, if it has none and its content is here.
+    /// Adds a tag to a response that has none, if its content is in memory.
     fn tag_response(self, response: &mut Response, is_head: bool) -> Result<()> {
         if response.headers().contains("etag") {
             return Ok(());
         }
         let tag = match response.body() {
             ResponseBody::Bytes(bytes) => self.tag(bytes),
-            // A handler for `HEAD` alone has no content to show, and the tag of nothing would be
+            // A handler for `HEAD` alone has no content, and the tag of an empty content would be
             // wrong.
             ResponseBody::Empty if !is_head => self.tag(&[]),
             ResponseBody::Empty | ResponseBody::Sized { .. } | ResponseBody::Unsized(_) => {
@@ -93,11 +94,11 @@ impl Middleware for ETag {
         if ![Method::GET, Method::HEAD].contains(&method) {
             return Ok(next.run(request));
         }
-        // The request goes to the handler. Most have no condition, and then there is nothing to
-        // keep of it.
+        // The handler consumes the request, so its conditions are copied first. Most requests have
+        // none, and nothing is copied.
         let conditional = has_conditions(request.headers()).then(|| request.headers().clone());
         let mut response = next.run(request);
-        if response.status_code() != StatusCode::OK || is_not_stored(&response) {
+        if response.status_code() != StatusCode::OK || has_no_store(&response) {
             return Ok(response);
         }
         self.tag_response(&mut response, method == Method::HEAD)?;
@@ -111,7 +112,7 @@ impl Middleware for ETag {
         Ok(response)
     }
 
-    // It puts nothing beside requests.
+    // Adds nothing to requests.
     fn configure(&self, _: &mut RouteOptions) {}
 }
 
@@ -120,7 +121,7 @@ fn has_conditions(headers: &Headers) -> bool {
     names.iter().any(|name| headers.contains(name))
 }
 
-fn is_not_stored(response: &Response) -> bool {
+fn has_no_store(response: &Response) -> bool {
     let mut values = response.headers().get_all("cache-control");
     values.any(|value| {
         value

@@ -1,4 +1,4 @@
-//! Other methods than `POST` for clients that have only that one, such as HTML forms.
+//! Other methods than `POST` for clients that can only send that, such as HTML forms.
 
 use filoplume_runtime::{Body, Method, Request, Response, StatusCode};
 
@@ -8,8 +8,8 @@ use crate::core::middleware::{Middleware, Next};
 use crate::core::options::{CONTENT_BYTES_MAX, RouteOptions};
 use crate::extract::ContentRejection;
 
-/// Takes a `POST` for a `PUT`, `PATCH` or `DELETE` if it says so: in `x-http-method-override`, or
-/// as `_method` in the query or in a form.
+/// Treats a `POST` as a `PUT`, `PATCH` or `DELETE` if it asks for that, in
+/// `x-http-method-override`, or as `_method` in the query or in a form.
 ///
 /// ```
 /// use filoplume::prelude::*;
@@ -25,18 +25,18 @@ use crate::extract::ContentRejection;
 /// form.body("_method=DELETE").send().assert_text("note 3 is gone");
 /// ```
 ///
-/// The route is chosen by the new method, so this is middleware of the app; in a router or a route
-/// it is too late, and the request is answered as the `POST` it came as. The header counts first,
-/// then the query, then the form. No other method can be asked for, and nothing but a `POST` asks:
-/// a link or an image changes nothing. What is asked for and cannot be is a `400`.
+/// The new method determines the route, so add this middleware to the app. In a router or a route
+/// it comes too late and has no effect. The header takes precedence over the query, and the query
+/// over the form. Only a `POST` can be changed, so a link or an image cannot change anything. A
+/// request for any other method is a `400`.
 ///
-/// A page of another site can send such a form, while its scripts would need a permission for a
-/// `DELETE` (see [`Cors`](super::Cors)). So what is asked for in this way is to be protected as a
-/// `POST` is: with tokens against forged requests, not by its method.
+/// A page of another site can send such a form, while its scripts would need permission for a
+/// `DELETE` (see [`Cors`](super::Cors)). So the method does not protect these routes. Protect them
+/// like a `POST`, with CSRF tokens.
 ///
-/// A form is read into memory for that, if it is `application/x-www-form-urlencoded`; the handler
-/// reads it as if nothing had happened. One that is announced to be longer than [the
-/// bound](Self::form_bytes_max) is not looked at; one that turns out to be longer is a `413`.
+/// A form is read into memory if it is `application/x-www-form-urlencoded`; the handler can read it
+/// as usual. A form that announces more than [the limit](Self::form_bytes_max) is not searched. A
+/// form without a length that passes the limit is a `413`.
 #[derive(Clone, Debug)]
 pub struct MethodOverride {
     methods: Vec<Method>,
@@ -46,7 +46,7 @@ pub struct MethodOverride {
 }
 
 impl MethodOverride {
-    /// Returns middleware that looks for a header, in the query, and in forms.
+    /// Returns middleware that searches a header, the query, and forms.
     pub fn new() -> Self {
         Self {
             methods: vec![Method::PUT, Method::PATCH, Method::DELETE],
@@ -56,7 +56,7 @@ impl MethodOverride {
         }
     }
 
-    /// Sets which of `PUT`, `PATCH` and `DELETE` can be asked for; others are left out.
+    /// Sets which of `PUT`, `PATCH` and `DELETE` are allowed; other methods are ignored.
     #[must_use]
     pub fn methods(mut self, methods: impl IntoIterator<Item = Method>) -> Self {
         let allowed = [Method::PUT, Method::PATCH, Method::DELETE];
@@ -64,30 +64,30 @@ impl MethodOverride {
         self
     }
 
-    /// Sets the name of the header; `None`: it does not count.
+    /// Sets the name of the header; with `None`, no header is read.
     #[must_use]
     pub fn header(mut self, name: Option<&str>) -> Self {
         self.header = name.map(str::to_owned);
         self
     }
 
-    /// Sets the name of the field in queries and forms; `None`: they are not looked at. Default:
-    /// `_method`.
+    /// Sets the name of the field in queries and forms; with `None`, they are not searched.
+    /// Default: `_method`.
     #[must_use]
     pub fn field(mut self, name: Option<&str>) -> Self {
         self.field = name.map(str::to_owned);
         self
     }
 
-    /// Sets how long a form may be to be looked at, in bytes. Default: 2 MiB.
+    /// Sets the longest form that is searched, in bytes. Default: 2 MiB.
     #[must_use]
     pub fn form_bytes_max(mut self, bytes: u64) -> Self {
         self.form_bytes_max = bytes;
         self
     }
 
-    /// What the request asks to be taken for.
-    fn asked(&self, request: &mut Request) -> Result<Option<String>> {
+    /// Returns the method that the request asks for.
+    fn requested_method(&self, request: &mut Request) -> Result<Option<String>> {
         let header = self.header.as_ref().and_then(|name| request.headers().get(name));
         if let Some(method) = header {
             return Ok(Some(String::from_utf8_lossy(method).into_owned()));
@@ -96,7 +96,7 @@ impl MethodOverride {
         if let Some(method) = request.query().and_then(|query| field_of(query.as_bytes(), field)) {
             return Ok(Some(method));
         }
-        if !self.looks_into(request) {
+        if !self.reads_form(request) {
             return Ok(None);
         }
         let form = std::mem::take(request.body_mut()).into_bytes(self.form_bytes_max);
@@ -107,7 +107,7 @@ impl MethodOverride {
         Ok(method)
     }
 
-    fn looks_into(&self, request: &Request) -> bool {
+    fn reads_form(&self, request: &Request) -> bool {
         let content_type = request.header("content-type").unwrap_or_default();
         let essence = content_type.split(';').next().unwrap_or_default().trim();
         essence.eq_ignore_ascii_case("application/x-www-form-urlencoded")
@@ -126,7 +126,7 @@ impl Middleware for MethodOverride {
         if *request.method() != Method::POST {
             return Ok(next.run(request));
         }
-        if let Some(asked) = self.asked(&mut request)? {
+        if let Some(asked) = self.requested_method(&mut request)? {
             let method =
                 self.methods.iter().find(|method| method.as_str().eq_ignore_ascii_case(&asked));
             match method {
@@ -138,7 +138,7 @@ impl Middleware for MethodOverride {
         Ok(next.run(request))
     }
 
-    // It puts nothing beside requests.
+    // Adds nothing to requests.
     fn configure(&self, _: &mut RouteOptions) {}
 }
 
@@ -150,14 +150,14 @@ impl MethodOverride {
         Error::new(
             StatusCode::BAD_REQUEST,
             format!(
-                "a POST cannot be taken for `{}`, only for one of: {methods}",
+                "a POST cannot be treated as `{}`, only as one of: {methods}",
                 asked.escape_debug()
             ),
         )
     }
 }
 
-/// The first value of a field, decoded.
+/// Returns the first value of a field, decoded.
 fn field_of(form: &[u8], name: &str) -> Option<String> {
     form.split(|&byte| byte == b'&').find_map(|pair| {
         let (key, value) = match pair.iter().position(|&byte| byte == b'=') {
@@ -179,7 +179,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_field_is_found_wherever_it_stands() {
+    fn the_field_is_found_at_any_position() {
         for (form, expected) in [
             ("_method=PUT", Some("PUT")),
             ("a=b&_method=PUT&_method=DELETE", Some("PUT")),

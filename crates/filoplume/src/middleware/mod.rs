@@ -1,4 +1,4 @@
-//! The onion around handlers: middleware sees a request before them and the response after them.
+//! Middleware that wraps handlers: it sees the request before them and the response after them.
 
 mod allowed_hosts;
 mod basic_auth;

@@ -6,7 +6,7 @@ use crate::core::error::Result;
 use crate::core::middleware::{Middleware, Next};
 use crate::core::options::RouteOptions;
 
-/// A setting of the routes that are within: each of them [uses](crate::Route::uses) the permits.
+/// Makes every route below it [use](crate::Route::uses) the permits.
 impl Middleware for Permits {
     fn handle(&self, request: Request, next: Next<'_>) -> Result<Response> {
         Ok(next.run(request))

@@ -1,4 +1,4 @@
-//! An id for each request, to find its lines in the logs of everybody concerned.
+//! An ID for each request, to find its lines in several logs.
 
 use std::collections::hash_map::RandomState;
 use std::fmt;
@@ -14,13 +14,13 @@ use crate::core::extract::Extract;
 use crate::core::middleware::{Middleware, Next};
 use crate::core::options::RouteOptions;
 use crate::extract::{Extension, ExtensionRejection};
-use crate::middleware::catch_panic::contain;
+use crate::middleware::catch_panic::run_catching_panics;
 
-/// Longest id that is taken over from a client. A W3C `traceparent` has 55 characters.
+/// Longest ID that is accepted from a client. A W3C `traceparent` has 55 characters.
 const ID_BYTES_MAX: usize = 64;
 
-/// Gives each request an id: handlers take it as a [`RequestId`], the [`Logger`](super::Logger)
-/// writes it, and the response carries it as `x-request-id`.
+/// Gives each request an ID. Handlers take it as a [`RequestId`], the [`Logger`](super::Logger)
+/// logs it, and the response has it as `x-request-id`.
 ///
 /// ```
 /// use filoplume::middleware::RequestId;
@@ -35,16 +35,16 @@ const ID_BYTES_MAX: usize = 64;
 /// response.assert_text(&format!("this is {id}"));
 /// ```
 ///
-/// An id is 32 hexadecimal digits that nobody else is given and nobody can guess. It is no secret
-/// to build on, though: responses and logs show it.
+/// An ID consists of 32 hexadecimal digits. It is unique and cannot be guessed. It is not a secret,
+/// though: responses and logs show it.
 #[derive(Clone, Debug)]
 pub struct RequestIds {
     header: String,
     trusts_incoming: bool,
 }
 
-/// The id of a request, given by [`RequestIds`]. An app with a handler that takes one does not
-/// start without it.
+/// The ID of a request, from [`RequestIds`]. If a handler takes it without that middleware, the app
+/// does not start.
 ///
 /// ```
 /// use filoplume::middleware::{RequestId, RequestIds};
@@ -63,21 +63,21 @@ pub struct RequestIds {
 pub struct RequestId(Arc<str>);
 
 impl RequestIds {
-    /// Returns middleware that gives each request a new id.
+    /// Returns middleware that gives each request a new ID.
     pub fn new() -> Self {
         Self { header: "x-request-id".to_owned(), trusts_incoming: false }
     }
 
-    /// Takes over the id that a request brings along, if it is 1 to 64 letters, digits, and
-    /// `-_.:/+=@`. For servers behind a proxy that sets it: of others, a client can choose the same
-    /// id for all its requests. Default: no.
+    /// Uses the ID of the request's header, if it consists of 1 to 64 letters, digits, and
+    /// `-_.:/+=@`. For servers behind a proxy that sets the header: without a proxy, a client can
+    /// choose the same ID for all its requests. Default: no.
     #[must_use]
     pub fn trust_incoming(mut self, trusts_incoming: bool) -> Self {
         self.trusts_incoming = trusts_incoming;
         self
     }
 
-    /// Sets the name of the header, both ways. Default: `x-request-id`.
+    /// Sets the name of the header, in requests and responses. Default: `x-request-id`.
     #[must_use]
     pub fn header(mut self, name: impl Into<String>) -> Self {
         self.header = name.into();
@@ -103,9 +103,9 @@ impl Middleware for RequestIds {
     fn handle(&self, mut request: Request, next: Next<'_>) -> Result<Response> {
         let id = self.id_of(&request);
         request.extensions_mut().insert(id.clone());
-        let mut response = contain(request, next);
+        let mut response = run_catching_panics(request, next);
         response.set_header(&self.header, id.as_str())?;
-        // For a logger further out.
+        // For an outer logger.
         response.extensions_mut().insert(id);
         Ok(response)
     }
@@ -127,9 +127,9 @@ impl RequestId {
         &self.0
     }
 
-    /// A counter that a keyed hash turned into noise: unique because the counter is, not to be
-    /// guessed because the keys, which the standard library takes from the system, are not; and no
-    /// call into the system for each request.
+    /// Hashes a counter with random keys. The ID is unique because the counter is. It cannot be
+    /// guessed, because the standard library takes the keys from the system. And it needs no system
+    /// call per request.
     fn generate() -> Self {
         static KEYS: OnceLock<[RandomState; 2]> = OnceLock::new();
         static COUNT: AtomicU64 = AtomicU64::new(0);
@@ -160,8 +160,8 @@ impl Extract for RequestId {
     }
 }
 
-/// Whether an id of somebody else can be written anywhere: no spaces, quotes, or control
-/// characters.
+/// Returns whether an ID from a client is safe in logs and headers: it has no spaces, quotes, or
+/// control characters.
 fn is_id(id: &str) -> bool {
     let is_allowed = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.:/+=@".contains(&byte);
     (1..=ID_BYTES_MAX).contains(&id.len()) && id.bytes().all(is_allowed)
@@ -174,18 +174,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ids_are_all_different_and_of_one_shape() {
+    fn ids_are_unique_and_have_one_format() {
         let ids: HashSet<_> = (0..10_000).map(|_| RequestId::generate()).collect();
         assert_eq!(ids.len(), 10_000);
         assert!(ids.iter().all(
             |id| id.as_str().len() == 32 && id.as_str().bytes().all(|b| b.is_ascii_hexdigit())
         ));
         let starts: HashSet<_> = ids.iter().map(|id| id.as_str()[..8].to_owned()).collect();
-        assert!(starts.len() > 9_990, "one id tells nothing of the next");
+        assert!(starts.len() > 9_990, "an ID does not predict the next one");
     }
 
     #[test]
-    fn only_harmless_ids_are_taken_over() {
+    fn only_safe_ids_are_accepted() {
         for good in ["a", "7f-A_b.c:d/e+f=@", &"x".repeat(64)] {
             assert!(is_id(good), "{good}");
         }

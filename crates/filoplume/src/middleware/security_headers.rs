@@ -1,4 +1,4 @@
-//! Headers that make browsers more careful.
+//! Headers that restrict browsers.
 
 use std::fmt::Write as _;
 use std::sync::Arc;
@@ -15,30 +15,30 @@ use crate::core::middleware::{Middleware, Next};
 use crate::core::options::RouteOptions;
 use crate::core::response::IntoResponse;
 use crate::extract::{Extension, ExtensionRejection};
-use crate::middleware::catch_panic::contain;
+use crate::middleware::catch_panic::run_catching_panics;
 use crate::middleware::concurrency_limit::whole_seconds;
 
-/// What stands for the nonce in a policy.
+/// The placeholder for the nonce in a policy.
 const NONCE: &str = "{nonce}";
 
-/// Random bytes of a nonce: CSP wants at least 128 bits (CSP Level 3, 7.1).
+/// Random bytes of a nonce: CSP requires at least 128 bits (CSP Level 3, 7.1).
 const NONCE_BYTES: usize = 16;
 
-/// Tells browsers to be careful with what is answered. What a handler has set is left as it is.
+/// Sets headers that make browsers more careful. Headers that a handler has set are kept.
 ///
-/// From the start:
+/// By default:
 ///
-/// | Header | Value | What for |
+/// | Header | Value | Effect |
 /// |---|---|---|
-/// | `x-content-type-options` | `nosniff` | nothing is taken for a script that does not say it is one |
+/// | `x-content-type-options` | `nosniff` | only content with the type of a script runs as one |
 /// | `x-frame-options`, `content-security-policy: frame-ancestors` | `DENY`, `'none'` | no other page shows this one in a frame; see [`frames`](Self::frames) |
 /// | `referrer-policy` | `strict-origin-when-cross-origin` | other sites learn the origin, not the path |
 /// | `cross-origin-opener-policy` | `same-origin` | windows of other sites have no handle on this one |
-/// | `cross-origin-resource-policy` | `same-origin` | other sites do not embed what is answered (fetches by [`Cors`](super::Cors) still work) |
+/// | `cross-origin-resource-policy` | `same-origin` | other sites cannot embed responses (fetches with [`Cors`](super::Cors) still work) |
 ///
-/// Only when told: [`hsts`](Self::hsts),
-/// [`content_security_policy`](Self::content_security_policy), `permissions-policy` and all others
-/// with [`set`](Self::set).
+/// These headers are optional: [`hsts`](Self::hsts),
+/// [`content_security_policy`](Self::content_security_policy), and `permissions-policy` and all
+/// others with [`set`](Self::set).
 ///
 /// ```
 /// use filoplume::middleware::{CspNonce, SecurityHeaders};
@@ -68,7 +68,7 @@ const NONCE_BYTES: usize = 16;
 /// ```
 #[derive(Clone, Debug)]
 pub struct SecurityHeaders {
-    /// What is sent, made of the rest: `{nonce}` is still to be replaced.
+    /// The headers to send, made from the other fields. `{nonce}` is not replaced yet.
     ready: Vec<(String, String)>,
     fields: Vec<(String, String)>,
     frames: Frames,
@@ -77,7 +77,7 @@ pub struct SecurityHeaders {
     hsts: Option<Hsts>,
 }
 
-/// Which pages may show an answer in a frame.
+/// Which pages may show a response in a frame.
 ///
 /// ```
 /// use filoplume::middleware::{Frames, SecurityHeaders};
@@ -94,19 +94,19 @@ pub struct SecurityHeaders {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Frames {
-    /// None. The default.
+    /// No page. The default.
     #[default]
     Deny,
-    /// Those of the same origin.
+    /// Pages of the same origin.
     SameOrigin,
-    /// Those of these origins, such as `https://partner.example`.
+    /// Pages of these origins, such as `https://partner.example`.
     Of(Vec<String>),
-    /// All: nothing is said.
+    /// All pages: no header is sent.
     Anywhere,
 }
 
-/// The random text of one response that marks its own scripts and styles, for a policy with
-/// `{nonce}`. An app with a handler that takes one does not start without such a policy.
+/// The random nonce of one response, which marks its own scripts and styles for a policy with
+/// `{nonce}`. If a handler takes it without such a policy, the app does not start.
 ///
 /// ```
 /// use filoplume::middleware::{CspNonce, SecurityHeaders};
@@ -156,10 +156,10 @@ impl SecurityHeaders {
         .prepared()
     }
 
-    /// Sets which pages may show the answers in a frame. Default: none.
+    /// Sets which pages may show the responses in a frame. Default: none.
     ///
-    /// It is said as `frame-ancestors`, in the policy or beside it, and for old browsers as
-    /// `x-frame-options`, which cannot name origins.
+    /// This is sent as `frame-ancestors`, as part of the policy or as one of its own. For old
+    /// browsers it is also sent as `x-frame-options`, which cannot name origins.
     #[must_use]
     pub fn frames(mut self, frames: Frames) -> Self {
         self.frames = frames;
@@ -168,14 +168,14 @@ impl SecurityHeaders {
 
     /// Sets what a page may load and run (Content Security Policy). `{nonce}` in it is replaced by
     /// a new random text for each response, which handlers take as [`CspNonce`]. `frame-ancestors`
-    /// is added unless it is there.
+    /// is added if the policy does not have it.
     #[must_use]
     pub fn content_security_policy(mut self, policy: impl Into<String>) -> Self {
         self.policy = Some(policy.into());
         self.prepared()
     }
 
-    /// Lets browsers report what the policy would forbid, and forbid nothing: for trying it out.
+    /// Makes browsers report violations of the policy without enforcing it, to try it out.
     ///
     /// ```
     /// use filoplume::middleware::SecurityHeaders;
@@ -197,15 +197,15 @@ impl SecurityHeaders {
         self.prepared()
     }
 
-    /// Tells browsers to use this host over TLS only, for so long (RFC 6797). It cannot be taken
-    /// back until that is over.
+    /// Tells browsers to use only TLS for this host, for `max_age` (RFC 6797). This cannot be
+    /// revoked before that time is over.
     #[must_use]
     pub fn hsts(mut self, max_age: Duration) -> Self {
         self.hsts = Some(Hsts { max_age, extent: HstsExtent::Host });
         self.prepared()
     }
 
-    /// As [`hsts`](Self::hsts), for all hosts below this one too.
+    /// Like [`hsts`](Self::hsts), for all subdomains too.
     ///
     /// ```
     /// use filoplume::middleware::SecurityHeaders;
@@ -222,16 +222,16 @@ impl SecurityHeaders {
         self.prepared()
     }
 
-    /// As [`hsts_with_subdomains`](Self::hsts_with_subdomains), and agrees to a place in the list
-    /// that browsers are built with. The list wants a year at least.
+    /// Like [`hsts_with_subdomains`](Self::hsts_with_subdomains), and agrees to be added to the
+    /// list that browsers are shipped with. The list requires at least a year.
     #[must_use]
     pub fn hsts_preload(mut self, max_age: Duration) -> Self {
         self.hsts = Some(Hsts { max_age, extent: HstsExtent::Preload });
         self.prepared()
     }
 
-    /// Sets a header in place of one of the same name, such as `permissions-policy` or a weaker
-    /// `cross-origin-resource-policy`. `{nonce}` is replaced here too.
+    /// Sets a header, or replaces the one of the same name, such as `permissions-policy` or a
+    /// weaker `cross-origin-resource-policy`. `{nonce}` is replaced here too.
     #[must_use]
     pub fn set(mut self, name: &str, value: impl Into<String>) -> Self {
         self = self.without(name);
@@ -239,7 +239,7 @@ impl SecurityHeaders {
         self.prepared()
     }
 
-    /// Leaves a header of the table out.
+    /// Omits a header of the table.
     ///
     /// ```
     /// use filoplume::middleware::SecurityHeaders;
@@ -259,7 +259,7 @@ impl SecurityHeaders {
         self.ready.iter().any(|(_, value)| value.contains(NONCE))
     }
 
-    /// Makes once what is sent with each response.
+    /// Prepares the headers that are sent with each response.
     fn prepared(mut self) -> Self {
         self.ready = self.fields.clone();
         let ancestors = self.frames.to_directive();
@@ -287,7 +287,7 @@ impl SecurityHeaders {
             ("strict-transport-security", hsts),
         ];
         for (name, value) in made {
-            // What the program set by its name is what it wants.
+            // Headers that the program set by name take precedence.
             if !self.fields.iter().any(|(of, _)| of.eq_ignore_ascii_case(name)) {
                 self.ready.extend(value.map(|value| (name.to_owned(), value)));
             }
@@ -308,7 +308,7 @@ impl Middleware for SecurityHeaders {
         if let Some(nonce) = &nonce {
             request.extensions_mut().insert(nonce.clone());
         }
-        let mut response = contain(request, next);
+        let mut response = run_catching_panics(request, next);
         for (name, value) in &self.ready {
             if response.headers().contains(name) {
                 continue;
@@ -371,7 +371,7 @@ impl CspNonce {
         &self.0
     }
 
-    /// Fails if the system gives no randomness; no page is better than one with a nonce that can be
+    /// Fails if the system has no randomness: no page is better than one with a nonce that can be
     /// guessed.
     fn generate() -> Result<Self> {
         let mut bytes = [0; NONCE_BYTES];
@@ -419,7 +419,7 @@ mod tests {
     }
 
     #[test]
-    fn frames_are_said_in_the_policy_or_beside_it_once() {
+    fn frame_ancestors_are_sent_once_in_the_policy_or_alone() {
         let of = |headers: SecurityHeaders| {
             let policy = value(&headers, "content-security-policy").map(str::to_owned);
             (policy, value(&headers, "x-frame-options").map(str::to_owned))
@@ -441,7 +441,7 @@ mod tests {
     }
 
     #[test]
-    fn a_policy_on_trial_leaves_the_frames_forbidden() {
+    fn a_report_only_policy_still_forbids_frames() {
         let all =
             SecurityHeaders::new().content_security_policy("default-src 'self'").report_only();
         assert_eq!(value(&all, "content-security-policy-report-only"), Some("default-src 'self'"));
@@ -449,7 +449,7 @@ mod tests {
     }
 
     #[test]
-    fn strict_transport_is_said_only_when_told() {
+    fn strict_transport_security_is_opt_in() {
         let year = Duration::from_secs(31_536_000);
         let of = |headers: SecurityHeaders| {
             value(&headers, "strict-transport-security").map(str::to_owned)

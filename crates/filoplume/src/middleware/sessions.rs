@@ -1,4 +1,4 @@
-//! Sessions, and the cookie that stands for one.
+//! Sessions, and the cookie that identifies them.
 
 use std::fmt;
 use std::sync::Arc;
@@ -18,17 +18,16 @@ use crate::session::{
     SessionStore,
 };
 
-/// When a session ends that nobody uses: people come back the next day.
+/// When an unused session ends. Many users return the next day.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(24 * 3600);
 
-/// When a session ends in any case: a stolen one is of no use for ever.
+/// When a session ends in any case, so that a stolen one does not work forever.
 const ABSOLUTE_TIMEOUT: Duration = Duration::from_secs(30 * 24 * 3600);
 
-/// What the cookie is called, unless the program says otherwise or it can have a name with a
-/// promise.
+/// The default name of the cookie, if it cannot have a prefix such as `__Host-`.
 const NAME: &str = "session";
 
-/// Remembers browsers from request to request. Handlers take a [`Session`].
+/// Keeps sessions of browsers. Handlers take a [`Session`].
 ///
 /// ```
 /// use filoplume::Key;
@@ -56,17 +55,18 @@ const NAME: &str = "session";
 /// # client.get("/").header("cookie", &cookie).send().assert_status(401);
 /// ```
 ///
-/// With a [store](SessionStore) the browser has a random, signed id only;
-/// [`in_cookie`](Self::in_cookie) it has the session itself, encrypted. A session begins when
-/// something is kept in it (a form with a [`CsrfToken`](super::CsrfToken) is nothing), and is
-/// written when something was changed, or to note that it is in use: each sixteenth of the idle
-/// time. A store that fails is a `500`, with a line in the log.
+/// With a [store](SessionStore) the browser only has a random, signed ID. With
+/// [`in_cookie`](Self::in_cookie) it has the session itself, encrypted. A session begins when a
+/// value is inserted; taking a [`CsrfToken`](super::CsrfToken) for a form does not begin one. A
+/// session is written when it was changed, and also to record that it is in use: at most once per
+/// sixteenth of the idle timeout. If a store fails, the response is a `500`, and the log has a
+/// line.
 ///
 /// The cookie is `HttpOnly`, `SameSite=Lax`, and `Secure` unless the app runs in [development
-/// mode](crate::App::development): browsers take it over plain HTTP from `localhost` only. Its name
-/// is `__Host-session`, so that other hosts of the domain cannot set it, and `session` where it
-/// cannot have that. Responses to which a session was read say `Vary: Cookie`, and
-/// `Cache-Control: private, no-cache` unless they say something themselves.
+/// mode](crate::App::development). Browsers accept a `Secure` cookie over plain HTTP from
+/// `localhost` only. Its name is `__Host-session`, so that other hosts of the domain cannot set it,
+/// or `session` if it cannot have that prefix. If a session was read, the response has
+/// `Vary: Cookie`, and `Cache-Control: private, no-cache` unless the handler set another one.
 #[derive(Clone)]
 pub struct Sessions {
     keeper: Arc<Keeper>,
@@ -79,18 +79,19 @@ pub struct Sessions {
 }
 
 impl Sessions {
-    /// Returns sessions that are kept in a store. With another key no browser is known any more.
+    /// Returns sessions that are kept in a store. If the key changes, existing sessions are lost.
     pub fn new(store: impl SessionStore, key: Key) -> Self {
         Self::at(Place::Store(Arc::new(store)), key)
     }
 
-    /// Returns sessions that are kept in the cookie, encrypted and authenticated: nothing is kept
-    /// on the server, and all instances with the key can read them. They have room for some 2,800
+    /// Returns sessions that are kept in the cookie, encrypted and authenticated. Nothing is stored
+    /// on the server, and all instances with the key can read them. A session can hold about 2,800
     /// bytes of JSON; more is a `500` that says so.
     ///
-    /// What the browser has is valid until it is too old: logging out ends it in this browser only,
-    /// unless the app has [`generations`](Self::generations). Of two requests at once the last one
-    /// counts.
+    /// A cookie is valid until it expires. So logging out ends the session in this browser only,
+    /// and a copy of the cookie still works, unless the app uses
+    /// [`generations`](Self::generations). If two requests change the session at once, the last one
+    /// wins.
     ///
     /// ```
     /// use filoplume::Key;
@@ -122,9 +123,9 @@ impl Sessions {
         }
     }
 
-    /// Knows sessions too that were begun with another key, so that a key can be changed without
-    /// ending them. It can be left out again when the [absolute timeout](Self::absolute_timeout)
-    /// has passed.
+    /// Also accepts sessions that were begun with another key, so that a key can be changed without
+    /// ending them. Remove the old key when the [absolute timeout](Self::absolute_timeout) has
+    /// passed.
     ///
     /// ```
     /// use filoplume::Key;
@@ -142,11 +143,11 @@ impl Sessions {
         self
     }
 
-    /// Ends sessions from the server's side, wherever they are kept: those in which a subject
-    /// [logged in](Session::log_in) under a lower generation than its current one are void. This is
-    /// how "log out everywhere" and a changed password end the copies of a cookie too. See
-    /// [`Generations`] for generations in a database, and
-    /// [`MemoryGenerations`](crate::session::MemoryGenerations) for those in memory.
+    /// Lets the server end sessions, wherever they are kept. A session is invalid if its subject
+    /// [logged in](Session::log_in) under a lower generation than the current one. This is how "log
+    /// out everywhere" and a changed password also end copies of a cookie. See [`Generations`] for
+    /// generations in a database, and [`MemoryGenerations`](crate::session::MemoryGenerations) for
+    /// generations in memory.
     ///
     /// ```
     /// use filoplume::Key;
@@ -172,8 +173,7 @@ impl Sessions {
         self
     }
 
-    /// Sets when a session ends that is not used. It may end a sixteenth earlier. Default: 24
-    /// hours.
+    /// Sets when an unused session ends. It may end a sixteenth earlier. Default: 24 hours.
     #[must_use]
     pub fn idle_timeout(mut self, timeout: Duration) -> Self {
         Arc::make_mut(&mut self.keeper).lifetime.idle = timeout;
@@ -187,16 +187,16 @@ impl Sessions {
         self
     }
 
-    /// Lets browsers forget the session when they are closed. Default: they keep it for as long as
-    /// it lasts.
+    /// Makes browsers forget the session when they are closed. Default: they keep it as long as it
+    /// lasts.
     #[must_use]
     pub fn until_browser_closes(mut self) -> Self {
         self.is_lasting = false;
         self
     }
 
-    /// Sets the name of the cookie. Sessions with other names are others, also if they have the
-    /// same key and the same store.
+    /// Sets the name of the cookie. Sessions with different names are separate, even with the same
+    /// key and store.
     #[must_use]
     pub fn cookie_name(mut self, name: impl Into<String>) -> Self {
         let name = name.into();
@@ -205,30 +205,30 @@ impl Sessions {
         self
     }
 
-    /// Sets for which path of the host the cookie is sent. Default: `/`.
+    /// Sets the path for which the cookie is sent. Default: `/`.
     #[must_use]
     pub fn path(mut self, path: impl Into<String>) -> Self {
         self.path = path.into();
         self
     }
 
-    /// Sends the cookie to all hosts of a domain too.
+    /// Sends the cookie to all hosts of a domain.
     #[must_use]
     pub fn domain(mut self, domain: impl Into<String>) -> Self {
         self.domain = Some(domain.into());
         self
     }
 
-    /// Sets when browsers send the cookie to requests that other sites cause. Default: `Lax`, for
-    /// links only.
+    /// Sets when browsers send the cookie with requests from other sites. Default: `Lax`, for links
+    /// only.
     #[must_use]
     pub fn same_site(mut self, same_site: SameSite) -> Self {
         self.same_site = same_site;
         self
     }
 
-    /// Sets whether the cookie goes over TLS only. Default: yes, unless the app runs in development
-    /// mode.
+    /// Sets whether the cookie is sent over TLS only. Default: yes, unless the app runs in
+    /// development mode.
     #[must_use]
     pub fn secure(mut self, is_secure: bool) -> Self {
         self.is_secure = Some(is_secure);
@@ -240,7 +240,8 @@ impl Sessions {
         self.name.as_deref().unwrap_or(if can_be_host { "__Host-session" } else { NAME })
     }
 
-    /// The name of the cookie that a browser without a session has for [`Csrf`](super::Csrf).
+    /// Returns the name of the cookie that [`Csrf`](super::Csrf) uses for browsers without a
+    /// session.
     fn form_cookie_name_if(&self, is_secure: bool) -> String {
         format!("{}-csrf", self.cookie_name_if(is_secure))
     }
@@ -268,7 +269,7 @@ impl Sessions {
             Outcome::Keep(value, keep_for) => {
                 let mut cookie = self.cookie(name, value);
                 if self.is_lasting {
-                    // Zero would let the browser forget it.
+                    // Zero would make the browser delete it.
                     let seconds = i64::try_from(keep_for.as_secs().max(1)).unwrap_or(i64::MAX);
                     cookie.set_max_age(cookie::time::Duration::seconds(seconds));
                 }
@@ -278,7 +279,7 @@ impl Sessions {
         }
     }
 
-    /// It lasts until the browser is closed: no page is open any longer then.
+    /// The cookie lasts until the browser is closed: no form is open any longer then.
     fn form_cookie(&self, form: FormCookie, is_secure: bool) -> Option<Cookie<'static>> {
         let name = self.form_cookie_name_if(is_secure);
         match form {
@@ -288,11 +289,11 @@ impl Sessions {
         }
     }
 
-    /// Tells the browser what became of the session.
-    fn tell(&self, saved: Saved, is_secure: bool, response: &mut Response) -> Result<()> {
+    /// Sets or removes the cookies after the session was saved.
+    fn set_cookies(&self, saved: Saved, is_secure: bool, response: &mut Response) -> Result<()> {
         let session = self.session_cookie(saved.session, is_secure);
         let form = self.form_cookie(saved.form, is_secure);
-        mark_personal(response, session.is_some() || form.is_some())?;
+        mark_private(response, session.is_some() || form.is_some())?;
         for cookie in session.into_iter().chain(form) {
             add_set_cookie(response, cookie, is_secure)?;
         }
@@ -315,7 +316,7 @@ impl Middleware for Sessions {
             return Ok(response);
         }
         if let Some(saved) = session.save()? {
-            self.tell(saved, is_secure, &mut response)?;
+            self.set_cookies(saved, is_secure, &mut response)?;
         }
         Ok(response)
     }
@@ -325,9 +326,9 @@ impl Middleware for Sessions {
     }
 }
 
-/// Says that a response is for one browser. One that gives out a session is not to be kept by
-/// shared caches, whatever the handler said of it.
-fn mark_personal(response: &mut Response, gives_session: bool) -> Result<()> {
+/// Marks a response as specific to one browser. A response that sets a session's cookie must not be
+/// kept by shared caches, whatever the handler set.
+fn mark_private(response: &mut Response, gives_session: bool) -> Result<()> {
     let says = |control: &str, directive: &str| {
         control.split(',').any(|said| said.trim().eq_ignore_ascii_case(directive))
     };

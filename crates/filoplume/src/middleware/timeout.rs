@@ -1,4 +1,4 @@
-//! A deadline that handlers can ask for.
+//! A deadline that handlers can check.
 
 use std::fmt;
 use std::time::{Duration, Instant};
@@ -12,15 +12,14 @@ use crate::core::middleware::{Middleware, Next};
 use crate::core::options::RouteOptions;
 use crate::extract::{Extension, ExtensionRejection};
 
-/// Gives each request a time in which it is to be answered, and handlers a [`TimeLeft`] to ask how
-/// much of it is left.
+/// Gives each request a time budget. Handlers take a [`TimeLeft`] to see how much of it is left.
 ///
-/// A handler is a plain function on a thread: nothing in Rust can stop it from outside without
-/// leaving locks held and work half done. So **this does not end handlers**. It sets a deadline,
-/// and code that may take long looks at it: between two steps with [`TimeLeft::check`], or as the
-/// timeout of a query or a request of its own with [`TimeLeft::remaining`]. A handler that never
-/// looks runs as long as it runs; the client's connection waits with it. What bounds slow *clients*
-/// are the server's timeouts, see [`ServerConfig`](crate::ServerConfig).
+/// A handler is a plain function on a thread. Rust cannot stop it from outside without leaving
+/// locks held and work half done. So **this does not end handlers**. It sets a deadline, and code
+/// that may take long checks it: between two steps with [`TimeLeft::check`], or as the timeout of
+/// its own query or request with [`TimeLeft::remaining`]. A handler that never checks is not
+/// interrupted, and the client waits for it. Slow *clients* are limited by the server's timeouts,
+/// see [`ServerConfig`](crate::ServerConfig).
 ///
 /// ```
 /// use filoplume::middleware::TimeLeft;
@@ -43,9 +42,9 @@ use crate::extract::{Extension, ExtensionRejection};
 /// app.test().get("/report").send().assert_text("12 lines");
 /// ```
 ///
-/// The time begins when the request gets here: what it waited before, in the server's queue or at a
-/// proxy, is counted only if [`already_spent`](Self::already_spent) says how long that was. Of two
-/// budgets the one that ends first holds.
+/// The time starts when the request reaches this middleware. Time that the request waited before,
+/// in the server's queue or at a proxy, is counted only if [`already_spent`](Self::already_spent)
+/// returns it. If there are two budgets, the one that ends first counts.
 pub struct TimeoutBudget {
     duration: Duration,
     status: StatusCode,
@@ -53,11 +52,11 @@ pub struct TimeoutBudget {
     spent: Option<Spent>,
 }
 
-/// How much time was spent on a request before it got here.
+/// Returns how much time was spent on a request before it got here.
 type Spent = Box<dyn Fn(&Request) -> Option<Duration> + Send + Sync>;
 
-/// How much time is left to answer a request, as [`TimeoutBudget`] set it. A copy that can be
-/// handed on. An app with a handler that takes one does not start where no budget is set.
+/// The time that is left to answer a request, from [`TimeoutBudget`]. It is `Copy` and can be
+/// passed on. If a handler takes it without a budget, the app does not start.
 ///
 /// ```
 /// use filoplume::middleware::{TimeLeft, TimeoutBudget};
@@ -74,36 +73,36 @@ type Spent = Box<dyn Fn(&Request) -> Option<Duration> + Send + Sync>;
 /// ```
 #[derive(Clone, Copy, Debug)]
 pub struct TimeLeft {
-    /// `None` if it is beyond what the clock can express.
+    /// `None` if the deadline is later than the clock can express.
     deadline: Option<Instant>,
     status: StatusCode,
 }
 
 impl TimeoutBudget {
-    /// Returns middleware that gives each request so much time.
+    /// Returns middleware that gives each request this much time.
     pub fn new(duration: Duration) -> Self {
         Self { duration, status: StatusCode::SERVICE_UNAVAILABLE, refuses_late: false, spent: None }
     }
 
-    /// Answers `504` instead of `503` when time is over: for a server that itself waits for others
-    /// (RFC 9110, 15.6.5).
+    /// Answers `504` instead of `503` when the time is over, for a server that waits for other
+    /// servers (RFC 9110, 15.6.5).
     #[must_use]
     pub fn as_gateway(mut self) -> Self {
         self.status = StatusCode::GATEWAY_TIMEOUT;
         self
     }
 
-    /// Turns an answer that was ready too late into a `503`. The work was done then, and what it
-    /// changed is changed: this is for clients that must not take a late answer. Default: no.
+    /// Replaces a response that is ready too late with a `503`. The work has been done by then, and
+    /// its effects stay. This is for clients that must not use a late response. Default: no.
     #[must_use]
     pub fn refuse_late(mut self, refuses_late: bool) -> Self {
         self.refuses_late = refuses_late;
         self
     }
 
-    /// Says how much of the time was spent before the request got here, such as by a header with
-    /// its start that a trusted proxy set. A request whose time is over already is refused without
-    /// being handed on.
+    /// Sets how much of the time was spent before the request got here, for example from a header
+    /// with its start time that a trusted proxy sets. If the time is already over, the request is
+    /// refused without calling the handler.
     #[must_use]
     pub fn already_spent(
         mut self,
@@ -129,7 +128,7 @@ impl Middleware for TimeoutBudget {
         time.check()?;
         request.extensions_mut().insert(time);
         let response = next.run(request);
-        // An error says more than that it came late.
+        // An error says more than that it is late.
         if self.refuses_late && Error::of(&response).is_none() {
             time.check()?;
         }
@@ -151,8 +150,8 @@ impl fmt::Debug for TimeoutBudget {
 }
 
 impl TimeLeft {
-    /// Returns the time that is left for a request; `None` if no budget was set. For middleware and
-    /// extractors.
+    /// Returns the time that is left for a request, or `None` if no budget was set. For middleware
+    /// and extractors.
     ///
     /// ```
     /// use filoplume::middleware::{TimeLeft, TimeoutBudget};
@@ -173,7 +172,7 @@ impl TimeLeft {
         request.extensions().get().copied()
     }
 
-    /// Returns how much time is left: zero if it is over.
+    /// Returns how much time is left; zero if it is over.
     pub fn remaining(&self) -> Duration {
         match self.deadline {
             Some(deadline) => deadline.saturating_duration_since(Instant::now()),
@@ -181,12 +180,12 @@ impl TimeLeft {
         }
     }
 
-    /// Returns whether time is over.
+    /// Returns whether the time is over.
     pub fn is_over(&self) -> bool {
         self.remaining().is_zero()
     }
 
-    /// Returns an error if time is over.
+    /// Returns an error if the time is over.
     ///
     /// # Errors
     ///

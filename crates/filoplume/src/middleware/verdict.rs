@@ -1,12 +1,13 @@
-//! What the program says of credentials, and the comparison that gives no secrets away.
+//! The result of a check of credentials, and a comparison in constant time.
 
 use subtle::ConstantTimeEq;
 
 use crate::core::error::{Error, Result};
 
-/// What a closure of [`BasicAuth`](crate::middleware::BasicAuth) or
-/// [`BearerAuth`](crate::middleware::BearerAuth) says: `bool`, or `Option` of who it is, which
-/// handlers take as [`Extension`](crate::Extension); either in a `Result`, if asking can fail.
+/// The result of a closure of [`BasicAuth`](crate::middleware::BasicAuth) or
+/// [`BearerAuth`](crate::middleware::BearerAuth): a `bool`, or an `Option` with the user, which
+/// handlers take as [`Extension`](crate::Extension). Either can be in a `Result`, if the check can
+/// fail.
 ///
 /// ```
 /// use filoplume::middleware::BearerAuth;
@@ -32,14 +33,14 @@ use crate::core::error::{Error, Result};
             `Result` of these"
 )]
 pub trait Verdict {
-    /// Who it is.
+    /// The user or client.
     type Identity: Clone + Send + Sync + 'static;
 
-    /// Returns who it is; `None` if the credentials are wrong.
+    /// Returns the user or client, or `None` if the credentials are wrong.
     ///
     /// # Errors
     ///
-    /// If that could not be found out.
+    /// If the credentials could not be checked.
     fn into_identity(self) -> Result<Option<Self::Identity>>;
 }
 
@@ -67,8 +68,8 @@ impl<V: Verdict, E: Into<Error>> Verdict for Result<V, E> {
     }
 }
 
-/// Returns whether what was given is the secret, in a time that tells nothing about the secret, its
-/// length included.
+/// Returns whether `given` equals `secret`. The time reveals nothing about the secret, not even its
+/// length.
 ///
 /// ```
 /// use filoplume::middleware::secrets_match;
@@ -77,12 +78,12 @@ impl<V: Verdict, E: Into<Error>> Verdict for Result<V, E> {
 /// assert!(!secrets_match("sesam", "sesame"));
 /// ```
 ///
-/// For tokens and configured passwords. Passwords of users are kept as hashes made for that, such
-/// as Argon2, whose crates compare themselves.
+/// For tokens and configured passwords. Store passwords of users as hashes made for that, such as
+/// Argon2; crates for these compare in constant time themselves.
 pub fn secrets_match(given: impl AsRef<[u8]>, secret: impl AsRef<[u8]>) -> bool {
     let (given, secret) = (given.as_ref(), secret.as_ref());
     let mut is_same = given.len().ct_eq(&secret.len());
-    // As many steps as what was given has bytes, whatever the secret is.
+    // One step per byte of the input, whatever the secret is.
     for (index, byte) in given.iter().enumerate() {
         let other =
             index.checked_rem(secret.len()).and_then(|index| secret.get(index)).unwrap_or(&0);

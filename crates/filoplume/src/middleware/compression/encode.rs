@@ -1,4 +1,4 @@
-//! The three encoders, as readers. Only this file names their crates.
+//! The three encoders, as readers. No other file names their crates.
 
 use std::io::{self, Read};
 
@@ -6,13 +6,14 @@ use flate2::read::GzEncoder;
 
 use super::{Coding, Levels};
 
-/// What an encoder of Brotli takes from its reader at once.
+/// How much a Brotli encoder reads from its source at once.
 const BROTLI_BUFFER_BYTES: usize = 16 * 1024;
 
-/// Log2 of Brotli's window, 512 KiB: what a stream costs in memory, and enough for pages.
+/// Log2 of Brotli's window, 512 KiB. This is the memory that a stream needs, and enough for pages.
 const BROTLI_WINDOW: u32 = 19;
 
-/// Returns a reader of what `reader` gives, compressed. An error of `reader` is one of the result.
+/// Returns a reader that compresses the output of `reader`. The result passes on errors of
+/// `reader`.
 pub(super) fn encoder(
     coding: Coding,
     levels: Levels,
@@ -51,7 +52,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_encoded_decodes_to_what_it_was() {
+    fn encoded_content_decodes_to_the_original() {
         let text: Vec<u8> =
             (0..200_000_u32).flat_map(|n| (n % 777).to_string().into_bytes()).collect();
         for coding in [Coding::Zstd, Coding::Brotli, Coding::Gzip] {

@@ -1,4 +1,4 @@
-//! Responses that are smaller on the wire.
+//! Compresses responses.
 
 mod encode;
 mod negotiate;
@@ -16,15 +16,15 @@ use crate::core::middleware::{Middleware, Next};
 use crate::core::options::RouteOptions;
 use crate::semantics::vary::add_vary;
 
-/// Shortest content that is compressed. Below about a packet nothing is gained, and short texts
+/// Shortest content that is compressed. Content of about one packet gains nothing, and short texts
 /// grow.
 const BYTES_MIN: u64 = 1024;
 
-/// Content in memory from which on it is compressed while it is sent, not before: the first bytes
-/// leave sooner, and the whole never lies in memory a second time.
+/// Content in memory of at least this length is compressed while it is sent. So the first bytes
+/// leave sooner, and there is no second copy of the whole content in memory.
 const STREAM_FROM_BYTES: usize = 256 * 1024;
 
-/// Compresses responses with zstd, Brotli or gzip, as the client accepts them.
+/// Compresses responses with zstd, Brotli or gzip, whichever the client accepts.
 ///
 /// ```
 /// use filoplume::prelude::*;
@@ -39,29 +39,29 @@ const STREAM_FROM_BYTES: usize = 256 * 1024;
 /// assert!(response.body().len() < 200);
 /// ```
 ///
-/// The coding is the one with the highest weight in `Accept-Encoding` (RFC 9110, 12.5.3); of equal
-/// ones the first of zstd, Brotli, gzip. A client that refuses all of them and what is plain too is
-/// sent what is plain. Content in memory is compressed whole, what is long or a reader while it is
-/// sent, in constant memory.
+/// The coding with the highest weight in `Accept-Encoding` is used (RFC 9110, 12.5.3). Among equal
+/// weights the order is zstd, Brotli, gzip. A client that refuses all of them, and uncompressed
+/// content as well, gets uncompressed content. Short content is compressed in memory; long content
+/// and readers are compressed while they are sent, in constant memory.
 ///
-/// Not compressed is
-/// - what is compressed already, or unknown: only [types](Self::types) such as text, JSON, XML, SVG
-///   are; and what has a `Content-Encoding`;
-/// - what is shorter than [`bytes_min`](Self::bytes_min), unless the client refuses it uncompressed
+/// These responses are not compressed:
+/// - content of a type that is compressed already, or unknown. Only [types](Self::types) such as
+///   text, JSON, XML and SVG are compressed, without a `Content-Encoding`;
+/// - content shorter than [`bytes_min`](Self::bytes_min), unless the client refuses it uncompressed
 ///   (`identity;q=0`);
-/// - parts (`206`, `Content-Range`), what has no content, and errors that get theirs further out;
-/// - what has `Cache-Control: no-transform`, by which a handler keeps it out, or a digest;
-/// - `text/event-stream`. A stream of another kind arrives in larger pieces than it was written,
-///   which matters if it is to be watched live: that too is what `no-transform` is for.
+/// - partial responses (`206`, `Content-Range`), responses without content, and errors that get
+///   their content from outer middleware;
+/// - responses with a digest, or with `Cache-Control: no-transform`, by which a handler opts out;
+/// - `text/event-stream`. A stream of another type reaches the client in larger pieces than it was
+///   written. If it is watched live, use `no-transform` as well.
 ///
-/// Responses that depend on `Accept-Encoding` say so in `Vary`; a strong `ETag` becomes a weak one
-/// (RFC 9110, 8.8.3), since the bytes are no longer those that it named, and `Accept-Ranges` goes.
-/// Of a weak tag no `If-Match` is true (RFC 9110, 13.1.1): where clients change what they have read
-/// only if it is still the same, keep it out.
+/// Responses that depend on `Accept-Encoding` say so in `Vary`. A strong `ETag` becomes a weak one
+/// (RFC 9110, 8.8.3), because the bytes have changed, and `Accept-Ranges` is removed. `If-Match`
+/// never matches a weak tag (RFC 9110, 13.1.1): do not compress resources that clients update
+/// conditionally.
 ///
-/// A page that shows both a secret and what the client sent should not be compressed when it goes
-/// over TLS: its length tells of the secret (BREACH). CSRF tokens of this crate are masked against
-/// that.
+/// A page that contains both a secret and input of the client should not be compressed over TLS:
+/// its length reveals the secret (BREACH). CSRF tokens of this crate are masked against that.
 pub struct Compression {
     codings: Vec<Coding>,
     levels: Levels,
@@ -69,10 +69,10 @@ pub struct Compression {
     types: Option<Compresses>,
 }
 
-/// Whether content of a type is compressed.
+/// Returns whether content of a type is compressed.
 type Compresses = Box<dyn Fn(&str) -> bool + Send + Sync>;
 
-/// A way to compress.
+/// A content coding.
 ///
 /// ```
 /// use filoplume::middleware::{Coding, Compression};
@@ -91,11 +91,11 @@ pub enum Coding {
     Zstd,
     /// Brotli (RFC 7932): good for text.
     Brotli,
-    /// gzip (RFC 1952): known to everybody.
+    /// gzip (RFC 1952): supported by all clients.
     Gzip,
 }
 
-/// How much work is spent for how little is sent.
+/// How much CPU time is spent on smaller output.
 #[derive(Clone, Copy, Debug)]
 struct Levels {
     zstd: i32,
@@ -104,8 +104,7 @@ struct Levels {
 }
 
 impl Compression {
-    /// Returns compression with all codings, at levels that are fast enough for what is made anew
-    /// for each request.
+    /// Returns compression with all codings, at levels that are fast enough for dynamic responses.
     pub fn new() -> Self {
         Self {
             codings: vec![Coding::Zstd, Coding::Brotli, Coding::Gzip],
@@ -115,23 +114,22 @@ impl Compression {
         }
     }
 
-    /// Sets which codings are offered, the best first. Default: zstd, Brotli, gzip.
+    /// Sets which codings are offered, in order of preference. Default: zstd, Brotli, gzip.
     #[must_use]
     pub fn codings(mut self, codings: impl IntoIterator<Item = Coding>) -> Self {
         self.codings = codings.into_iter().collect();
         self
     }
 
-    /// Sets the level of zstd, 1 to 19. Above that browsers need not be able to read it. Default:
-    /// 3.
+    /// Sets the level of zstd, 1 to 19. Browsers need not support higher levels. Default: 3.
     #[must_use]
     pub fn zstd_level(mut self, level: u8) -> Self {
         self.levels.zstd = i32::from(level.clamp(1, 19));
         self
     }
 
-    /// Sets the level of Brotli, 0 to 11. From 10 on it is for what is compressed once and sent
-    /// often. Default: 4.
+    /// Sets the level of Brotli, 0 to 11. Levels from 10 on suit content that is compressed once
+    /// and sent often. Default: 4.
     ///
     /// ```
     /// use filoplume::middleware::{Coding, Compression};
@@ -175,8 +173,8 @@ impl Compression {
         self
     }
 
-    /// Decides what is compressed by the type of the content, such as `text/html`, in lower case
-    /// and without parameters. `text/event-stream` never is.
+    /// Sets which types of content are compressed. The closure gets the type in lower case and
+    /// without parameters, such as `text/html`. `text/event-stream` is never compressed.
     ///
     /// ```
     /// use filoplume::prelude::*;
@@ -196,30 +194,30 @@ impl Compression {
         self
     }
 
-    /// Whether a response may be compressed, whatever the client accepts, if it is long enough.
+    /// Returns whether a response may be compressed, regardless of its length and the client.
     fn is_eligible(&self, response: &Response) -> bool {
         let headers = response.headers();
         let status = response.status_code();
         // An error is empty until it is presented further out.
         let is_whole = !status.is_informational() && !matches!(status.as_u16(), 204..=206);
         let has_content = is_whole && !matches!(response.body(), ResponseBody::Empty);
-        // A digest is one of the content as it is sent, or of the representation as it is coded
-        // (RFC 9530, 2 and 3).
+        // A digest covers the content as it is sent, or the representation as it is coded (RFC
+        // 9530, 2 and 3).
         let is_bound =
             ["content-encoding", "content-range", "content-digest", "repr-digest", "digest"];
         has_content
             && !is_bound.iter().any(|name| headers.contains(name))
-            && !is_kept_as_it_is(headers)
+            && !has_no_transform(headers)
             && self.compresses_type(headers.get_str("content-type").unwrap_or_default())
     }
 
-    /// Whether it is a part of what would be compressed whole: then it says what that varies with
-    /// (RFC 9110, 15.3.7).
+    /// Returns whether this is a part of a response that would be compressed as a whole. Such a
+    /// response needs the same `Vary` (RFC 9110, 15.3.7).
     fn is_part_of_eligible(&self, response: &Response) -> bool {
         let headers = response.headers();
         response.status_code() == 206
             && !headers.contains("content-encoding")
-            && !is_kept_as_it_is(headers)
+            && !has_no_transform(headers)
             && self.compresses_type(headers.get_str("content-type").unwrap_or_default())
     }
 
@@ -244,8 +242,8 @@ impl Compression {
 
     fn compress(&self, response: &mut Response, coding: Coding, method: &Method) -> Result<()> {
         let body = std::mem::take(response.body_mut());
-        // The engine sends the head only, and it should be that of a GET: without the length of
-        // what is not sent.
+        // The engine sends the head only. It should equal that of a `GET`, so it must not have the
+        // length of the uncompressed content.
         let compressed = if *method == Method::HEAD {
             ResponseBody::Unsized(Box::new(io::empty()))
         } else {
@@ -274,7 +272,7 @@ impl Compression {
                 ResponseBody::Unsized(encoder(coding, self.levels, whole(bytes))?)
             }
             ResponseBody::Sized { reader, length } => {
-                let exact = Box::new(Exactly { reader, left: length });
+                let exact = Box::new(ExactLengthReader { reader, left: length });
                 ResponseBody::Unsized(encoder(coding, self.levels, exact)?)
             }
             ResponseBody::Unsized(reader) => {
@@ -298,9 +296,9 @@ impl Middleware for Compression {
         let mut response = next.run(request);
         if response.status_code() == 304 {
             weaken_not_modified(response.headers_mut(), known.as_deref())?;
-            // As the 200 would (RFC 9110, 15.4.5). Whether that would be compressed is not known
-            // here; to say it once too often costs a cache a little, not to say it gives clients
-            // what they cannot read.
+            // The `304` has the `Vary` of the `200` (RFC 9110, 15.4.5). It is not known here
+            // whether the `200` would be compressed. A superfluous `Vary` costs a cache a little; a
+            // missing one gives clients content that they cannot read.
             add_vary(response.headers_mut(), "Accept-Encoding");
             return Ok(response);
         }
@@ -343,7 +341,7 @@ impl fmt::Debug for Compression {
 }
 
 impl Coding {
-    /// The name in `Content-Encoding`.
+    /// Returns the name in `Content-Encoding`.
     const fn name(self) -> &'static str {
         match self {
             Self::Zstd => "zstd",
@@ -353,14 +351,14 @@ impl Coding {
     }
 }
 
-/// A reader that fails if it ends early: once compressed, nobody could tell that something is
-/// missing.
-struct Exactly {
+/// A reader that fails if its source ends early: after compression, the client could not detect the
+/// missing part.
+struct ExactLengthReader {
     reader: Box<dyn Read + Send>,
     left: u64,
 }
 
-impl Read for Exactly {
+impl Read for ExactLengthReader {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         let window = usize::try_from(self.left).unwrap_or(usize::MAX).min(buffer.len());
         if window == 0 {
@@ -375,8 +373,8 @@ impl Read for Exactly {
     }
 }
 
-/// `no-transform` (RFC 9111, 5.2.2.6).
-fn is_kept_as_it_is(headers: &Headers) -> bool {
+/// Returns whether `no-transform` is set (RFC 9111, 5.2.2.6).
+fn has_no_transform(headers: &Headers) -> bool {
     headers
         .get_all("cache-control")
         .filter_map(|value| std::str::from_utf8(value).ok())
@@ -384,8 +382,8 @@ fn is_kept_as_it_is(headers: &Headers) -> bool {
         .any(|directive| directive.trim().eq_ignore_ascii_case("no-transform"))
 }
 
-/// What is text of some kind. What is not known here is left alone: most of it is compressed
-/// already.
+/// Returns whether a type is a kind of text. Unknown types are not compressed, because most of them
+/// are compressed already.
 fn is_compressible(essence: &str) -> bool {
     const OTHERS: &[&str] = &[
         "application/javascript",
@@ -423,8 +421,8 @@ fn weaken_etag(headers: &mut Headers) -> Result<()> {
     Ok(())
 }
 
-/// A `304` names what the client has (RFC 9110, 15.4.5): if that is the weak tag which was made of
-/// this strong one here, the client has the compressed form.
+/// A `304` names the version that the client has (RFC 9110, 15.4.5). If the client sent the weak
+/// form of this strong tag, it has the compressed version, so the `304` gets the weak tag.
 fn weaken_not_modified(headers: &mut Headers, known: Option<&str>) -> Result<()> {
     let has_weak = match (headers.get_str("etag"), known) {
         (Some(etag), Some(known)) if etag.starts_with('"') => {
@@ -445,7 +443,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn texts_are_compressible_and_pictures_are_not() {
+    fn text_is_compressible_and_images_are_not() {
         let compression = Compression::new();
         for yes in [
             "text/html; charset=utf-8",
@@ -474,17 +472,17 @@ mod tests {
 
     #[test]
     fn a_reader_that_ends_early_is_an_error() {
-        let mut exact = Exactly { reader: Box::new(io::Cursor::new("abc")), left: 4 };
+        let mut exact = ExactLengthReader { reader: Box::new(io::Cursor::new("abc")), left: 4 };
         assert_eq!(
             exact.read_to_end(&mut Vec::new()).unwrap_err().kind(),
             io::ErrorKind::UnexpectedEof
         );
-        let mut exact = Exactly { reader: Box::new(io::Cursor::new("abcdef")), left: 4 };
+        let mut exact = ExactLengthReader { reader: Box::new(io::Cursor::new("abcdef")), left: 4 };
         assert_eq!(io::read_to_string(&mut exact).unwrap(), "abcd");
     }
 
     #[test]
-    fn a_strong_tag_becomes_weak_and_a_weak_one_stays() {
+    fn a_strong_tag_becomes_weak_and_a_weak_one_is_kept() {
         let mut headers = Headers::new();
         for (before, after) in
             [("\"a\"", "W/\"a\""), ("W/\"a\"", "W/\"a\""), ("nonsense", "nonsense")]

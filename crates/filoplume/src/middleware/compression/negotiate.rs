@@ -1,31 +1,31 @@
-//! Which coding a response gets (RFC 9110, 12.5.3).
+//! Chooses the coding of a response (RFC 9110, 12.5.3).
 
 use super::Coding;
 use crate::semantics::accept_encoding::AcceptEncoding;
 use crate::semantics::weight::Weight;
 
-/// What follows from `Accept-Encoding`.
+/// The result of the negotiation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Choice {
-    /// How to compress; `None`: not.
+    /// The coding, or `None` for no compression.
     pub(super) coding: Option<Coding>,
-    /// The client cannot use what is not compressed.
+    /// The client does not accept uncompressed content.
     pub(super) refuses_identity: bool,
 }
 
-/// Chooses one of the codings that are offered, the best first.
+/// Chooses one of the offered codings, which are in order of preference.
 pub(super) fn choose<'a>(values: impl Iterator<Item = &'a [u8]>, offered: &[Coding]) -> Choice {
     let accepted = AcceptEncoding::of(values);
     let identity = accepted.identity();
     let mut best: Option<(Weight, Coding)> = None;
     for &coding in offered {
         let weight = accepted.weight(coding.name());
-        // Of equal weights the one that is offered first.
+        // Among equal weights, the first one that is offered wins.
         if weight > 0 && best.is_none_or(|(most, _)| weight > most) {
             best = Some((weight, coding));
         }
     }
-    // Who would rather have it plain says so with a higher weight.
+    // A client that prefers uncompressed content gives `identity` a higher weight.
     let best = best.filter(|(weight, _)| identity.is_none_or(|identity| *weight >= identity));
     Choice { coding: best.map(|(_, coding)| coding), refuses_identity: identity == Some(0) }
 }
@@ -40,7 +40,7 @@ mod tests {
     }
 
     #[test]
-    fn the_highest_weight_wins_and_of_equal_ones_our_order() {
+    fn the_highest_weight_wins_then_our_order() {
         for (accept_encoding, expected) in [
             ("gzip, deflate, br, zstd", Some(Coding::Zstd)),
             ("gzip, br", Some(Coding::Brotli)),
@@ -64,13 +64,13 @@ mod tests {
     }
 
     #[test]
-    fn nothing_said_is_nothing_compressed() {
+    fn without_accept_encoding_nothing_is_compressed() {
         let choice = choose([].into_iter(), &[Coding::Gzip]);
         assert_eq!(choice, Choice { coding: None, refuses_identity: false });
     }
 
     #[test]
-    fn what_is_plain_is_refused_only_if_that_is_said() {
+    fn identity_is_refused_only_explicitly() {
         for (accept_encoding, refuses) in [
             ("identity;q=0, gzip", true),
             ("gzip, *;q=0", true),
@@ -83,7 +83,7 @@ mod tests {
     }
 
     #[test]
-    fn weights_that_are_none_are_not_accepted() {
+    fn a_coding_with_an_invalid_weight_is_not_accepted() {
         for bad in ["2", "0.1234", ""] {
             assert_eq!(choice(&format!("gzip;q={bad}")).coding, None, "{bad}");
         }
@@ -91,7 +91,7 @@ mod tests {
 
     proptest::proptest! {
         #[test]
-        fn whatever_is_sent_the_choice_is_one_that_was_offered(
+        fn the_choice_is_always_one_of_the_offered_codings(
             values in proptest::collection::vec("([a-z*;,=q. 0-9\"-]|gzip|br|zstd|identity|\\PC){0,40}", 0..4),
             bytes in proptest::collection::vec(proptest::prelude::any::<u8>(), 0..40),
         ) {

@@ -22,23 +22,23 @@ use jsonwebtoken::errors::ErrorKind;
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum JwtError {
-    /// It is no token, or longer than 8 KiB, or names something critical (`crit`).
+    /// It is not a token, is longer than 8 KiB, or has critical extensions (`crit`).
     Malformed,
-    /// It names a key that is not there, or names none of several.
+    /// It names an unknown key, or names none although there are several.
     UnknownKey,
-    /// It names another algorithm than its key is for.
+    /// Its algorithm is not that of its key.
     Algorithm,
     /// The signature is wrong.
     Signature,
-    /// `exp` is over.
+    /// `exp` has passed.
     Expired,
-    /// `nbf` is not yet.
+    /// `nbf` has not come yet.
     NotYetValid,
-    /// `iss` is another one.
+    /// `iss` is not an accepted issuer.
     Issuer,
-    /// `aud` is another one, or one where none is named.
+    /// `aud` is not an accepted audience, or is present although no audience is set.
     Audience,
-    /// A claim is missing or malformed: this one.
+    /// This claim is missing or malformed.
     Claim(String),
 }
 
@@ -60,7 +60,7 @@ impl JwtError {
         }
     }
 
-    /// What the client is told: what it can do something about.
+    /// Returns the description for the client, which names only problems that the client can solve.
     pub(super) fn description(&self) -> &'static str {
         match self {
             Self::Expired => "the token has expired",

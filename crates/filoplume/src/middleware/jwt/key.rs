@@ -1,4 +1,4 @@
-//! Keys of tokens, each with its one algorithm.
+//! Keys for tokens. Each key has exactly one algorithm.
 
 use std::fmt;
 
@@ -7,7 +7,7 @@ use jsonwebtoken::{DecodingKey, EncodingKey};
 use super::JwtAlgorithm;
 use crate::core::error::{Error, Result};
 
-/// A key of [`Jwt`](super::Jwt), with the one algorithm that it is used with.
+/// A key of [`Jwt`](super::Jwt), with the only algorithm that it is used with.
 ///
 /// ```
 /// use filoplume::middleware::{Jwt, JwtKey};
@@ -62,8 +62,8 @@ impl JwtKey {
         })
     }
 
-    /// Returns a key that checks tokens that others issue, from a public key in PEM. Algorithms:
-    /// RS, PS, ES, `EdDSA`.
+    /// Returns a key that checks tokens of another issuer, from a public key in PEM format.
+    /// Algorithms: RS, PS, ES, `EdDSA`.
     ///
     /// ```no_run
     /// use filoplume::middleware::{Jwt, JwtAlgorithm, JwtKey};
@@ -75,7 +75,7 @@ impl JwtKey {
     ///
     /// # Errors
     ///
-    /// If it is no public key for the algorithm.
+    /// If it is not a public key for the algorithm.
     pub fn public_pem(algorithm: JwtAlgorithm, public: impl AsRef<[u8]>) -> Result<Self> {
         let verifies = match Family::of(algorithm) {
             Some(Family::Rsa) => DecodingKey::from_rsa_pem(public.as_ref()),
@@ -89,8 +89,8 @@ impl JwtKey {
         Ok(Self { id: None, algorithm, verifies, signs: None })
     }
 
-    /// Returns a key that issues and checks tokens, from both keys in PEM. Algorithms: RS, PS, ES,
-    /// `EdDSA`.
+    /// Returns a key that issues and checks tokens, from a private and a public key in PEM format.
+    /// Algorithms: RS, PS, ES, `EdDSA`.
     ///
     /// ```no_run
     /// use filoplume::middleware::{Jwt, JwtAlgorithm, JwtKey};
@@ -102,7 +102,7 @@ impl JwtKey {
     ///
     /// # Errors
     ///
-    /// If they are no keys for the algorithm.
+    /// If they are not keys for the algorithm.
     pub fn pair_pem(
         algorithm: JwtAlgorithm,
         private: impl AsRef<[u8]>,
@@ -118,7 +118,7 @@ impl JwtKey {
         Ok(key)
     }
 
-    /// Names the key. Tokens that name one (`kid`) are checked with that one only.
+    /// Sets the name of the key (`kid`). A token that names this key is checked with no other one.
     #[must_use]
     pub fn id(mut self, id: impl Into<String>) -> Self {
         self.id = Some(id.into());
@@ -144,11 +144,11 @@ impl Family {
 }
 
 fn wrong_key(algorithm: JwtAlgorithm, why: &str) -> Error {
-    Error::start_up(format!("this is no key for {algorithm:?}: {why}"))
+    Error::start_up(format!("this is not a key for {algorithm:?}: {why}"))
 }
 
 impl fmt::Debug for JwtKey {
-    // Never the secret.
+    // The secret is never printed.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut debug = f.debug_struct("JwtKey");
         debug.field("id", &self.id).field("algorithm", &self.algorithm).finish_non_exhaustive()

@@ -20,19 +20,18 @@ use crate::core::middleware::{Middleware, Next};
 use crate::core::options::RouteOptions;
 use crate::extract::{AuthorizationRejection, Bearer, REALM, VerifiedClaims, invalid_token};
 
-/// Longest token that is looked at. Those of common issuers are below 4 KiB; checking costs time by
-/// length.
+/// Longest accepted token. Tokens of common issuers are below 4 KiB, and the time for a check grows
+/// with the length.
 const TOKEN_BYTES_MAX: usize = 8 * 1024;
 
-/// How far clocks may be apart.
+/// Tolerated difference between clocks.
 const LEEWAY: Duration = Duration::from_secs(30);
 
-/// Longest leeway. Times are compared by adding it and taking it away, and there is none before
-/// 1970.
+/// Longest leeway. It is added to and subtracted from times, and there is no time before 1970.
 const LEEWAY_MAX: Duration = Duration::from_secs(24 * 3600);
 
-/// JSON Web Tokens: as middleware it lets those through whose `Authorization: Bearer` has a valid
-/// one, as a value it issues them. Handlers take what a token says as
+/// Checks JSON Web Tokens as middleware, and issues them. The middleware accepts requests whose
+/// `Authorization: Bearer` has a valid token. Handlers take the claims of the token as
 /// [`Claims`](crate::extract::Claims).
 ///
 /// ```
@@ -69,10 +68,10 @@ const LEEWAY_MAX: Duration = Duration::from_secs(24 * 3600);
 /// # Ok::<(), filoplume::Error>(())
 /// ```
 ///
-/// What is checked: the signature, with the algorithm that belongs to the key and never one that
-/// the token names; that there is an `exp`, and that it is not over; `nbf`; `iss` and `aud`, if
-/// they are set here; and that a token for somebody (`aud`) is not taken where nobody is named.
-/// Refusals are those of RFC 6750, 3.1.
+/// These properties are checked: the signature, with the algorithm of the key and never one that
+/// the token names; `exp`, which must be there and not have passed; `nbf`; `iss` and `aud`, if they
+/// are set here. A token with an audience (`aud`) is not accepted if no audience is set. Refusals
+/// follow RFC 6750, 3.1.
 #[derive(Clone)]
 pub struct Jwt {
     settings: Arc<Settings>,
@@ -90,7 +89,7 @@ struct Settings {
 }
 
 impl Jwt {
-    /// Returns tokens with one key. It signs, if it can.
+    /// Returns tokens with one key, which also signs new tokens if it can.
     pub fn new(key: JwtKey) -> Self {
         Self {
             settings: Arc::new(Settings {
@@ -105,7 +104,7 @@ impl Jwt {
         }
     }
 
-    /// Returns tokens with a secret, as [`JwtKey::hs256`].
+    /// Returns tokens with a secret; see [`JwtKey::hs256`].
     ///
     /// # Errors
     ///
@@ -114,8 +113,8 @@ impl Jwt {
         JwtKey::hs256(secret).map(Self::new)
     }
 
-    /// Accepts another key too, such as the one before. New tokens are signed with the first that
-    /// can sign.
+    /// Accepts another key too, such as the previous one. New tokens are signed with the first key
+    /// that can sign.
     ///
     /// ```
     /// use filoplume::middleware::{Jwt, JwtKey};
@@ -130,15 +129,15 @@ impl Jwt {
         self.set(|settings| settings.keys.push(key))
     }
 
-    /// Accepts tokens of this issuer (`iss`) only, and issues them in its name. Called again it
-    /// accepts another one too.
+    /// Accepts tokens of this issuer (`iss`) only, and sets it in new tokens. Each further call
+    /// adds an accepted issuer.
     #[must_use]
     pub fn issuer(self, issuer: impl Into<String>) -> Self {
         self.set(|settings| settings.issuers.push(issuer.into()))
     }
 
-    /// Accepts tokens for this audience (`aud`) only, and issues them for it. Called again it
-    /// accepts another one too.
+    /// Accepts tokens for this audience (`aud`) only, and sets it in new tokens. Each further call
+    /// adds an accepted audience.
     ///
     /// ```
     /// use std::time::Duration;
@@ -155,20 +154,20 @@ impl Jwt {
         self.set(|settings| settings.audiences.push(audience.into()))
     }
 
-    /// Sets how far clocks may be apart, up to a day. Default: 30 seconds.
+    /// Sets the tolerated difference between clocks, up to a day. Default: 30 seconds.
     #[must_use]
     pub fn leeway(self, leeway: Duration) -> Self {
         self.set(|settings| settings.leeway = leeway.min(LEEWAY_MAX))
     }
 
-    /// Accepts tokens without `exp`, which are valid for as long as their key.
+    /// Accepts tokens without `exp`, which are valid as long as their key.
     #[must_use]
     pub fn allow_without_expiry(self) -> Self {
         self.set(|settings| settings.needs_expiry = false)
     }
 
-    /// Lets requests without `Authorization` through; wrong tokens are refused as ever. Handlers
-    /// take `Option<Claims<T>>`.
+    /// Accepts requests without `Authorization`. Invalid tokens are still refused. Handlers take
+    /// `Option<Claims<T>>`.
     ///
     /// ```
     /// use filoplume::extract::Claims;
@@ -195,7 +194,7 @@ impl Jwt {
         self.set(|settings| settings.is_optional = true)
     }
 
-    /// Sets what is protected, for the challenge. Default: `protected`.
+    /// Sets the name of the protected area, for the challenge. Default: `protected`.
     #[must_use]
     pub fn realm(self, realm: impl Into<String>) -> Self {
         self.set(|settings| settings.realm = realm.into())
@@ -206,8 +205,8 @@ impl Jwt {
         self
     }
 
-    /// Issues a token that says `claims`, and is valid for `lifetime`. `iat` and `exp` are set, and
-    /// `iss` and `aud` as they are checked here, unless `claims` has them.
+    /// Issues a token with these claims that is valid for `lifetime`. Unless `claims` has them,
+    /// `iat` and `exp` are set, and also `iss` and `aud` if they are checked here.
     ///
     /// ```
     /// use std::time::Duration;
@@ -222,7 +221,7 @@ impl Jwt {
     ///
     /// # Errors
     ///
-    /// If no key can sign, or the claims are no JSON object.
+    /// If no key can sign, or the claims are not a JSON object.
     pub fn issue(&self, claims: &impl Serialize, lifetime: Duration) -> Result<String> {
         let settings = &*self.settings;
         let Some((key, signs)) =
@@ -231,7 +230,7 @@ impl Jwt {
             return Err(Error::internal("no key of this `Jwt` can sign: they are public keys"));
         };
         let Value::Object(mut claims) = serde_json::to_value(claims)? else {
-            return Err(Error::internal("the claims of a token are a struct or map"));
+            return Err(Error::internal("the claims of a token must be a struct or a map"));
         };
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let mut set = |name: &str, value: Value| {
@@ -250,7 +249,7 @@ impl Jwt {
         Ok(encode(&header, &claims, signs)?)
     }
 
-    /// Returns what a token says, if it is valid. For tokens that come another way than in
+    /// Returns the claims of a token if it is valid. For tokens that are not sent in
     /// `Authorization`.
     ///
     /// ```
@@ -266,14 +265,14 @@ impl Jwt {
     ///
     /// # Errors
     ///
-    /// If it is not valid.
+    /// If the token is not valid.
     pub fn verify(&self, token: &str) -> Result<Map<String, Value>, JwtError> {
         if token.len() > TOKEN_BYTES_MAX {
             return Err(JwtError::Malformed);
         }
         let header = decode_header(token).map_err(|_| JwtError::Malformed)?;
-        // RFC 7515, 4.1.11: what is critical and not understood is refused; nothing is understood
-        // here.
+        // RFC 7515, 4.1.11: a token with a critical extension that is not understood must be
+        // refused. This implementation understands none.
         if header.crit.is_some() {
             return Err(JwtError::Malformed);
         }
@@ -281,7 +280,7 @@ impl Jwt {
         let decoded =
             decode::<Map<String, Value>>(token, &key.verifies, &self.validation(key.algorithm));
         let claims = decoded.map_err(|error| JwtError::of(error.kind()))?.claims;
-        // The crate looks past an `aud` that is neither a text nor a list of them.
+        // The crate ignores an `aud` that is neither a string nor a list of strings.
         let names_audience = claims.get("aud").is_some_and(|audience| !audience.is_null());
         if names_audience && self.settings.audiences.is_empty() {
             return Err(JwtError::Audience);
@@ -289,8 +288,8 @@ impl Jwt {
         Ok(claims)
     }
 
-    /// The key for a token. One that names its key is checked with no other; one that does not,
-    /// with the only one, or the only one without a name.
+    /// Returns the key for a token. A token that names its key is checked with that key only. A
+    /// token without a name is checked with the only key, or with the only key without a name.
     fn key_for(&self, id: Option<&str>) -> Option<&JwtKey> {
         let keys = &self.settings.keys;
         match (id, &keys[..]) {

@@ -1,4 +1,4 @@
-//! Tokens as an attacker would make them.
+//! Tokens that an attacker could make.
 
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -34,13 +34,13 @@ fn jwt() -> Jwt {
     Jwt::hs256(SECRET).expect("it is long enough")
 }
 
-/// A token that is signed with the secret, whatever it says.
+/// Returns a token with these claims, signed with the secret.
 fn signed(claims: &Value) -> String {
     let key = EncodingKey::from_secret(SECRET.as_bytes());
     encode(&Header::new(JwtAlgorithm::HS256), claims, &key).expect("it can be signed")
 }
 
-/// A token with any head and any signature.
+/// Returns a token with any head and any signature.
 fn made_up(head: &Value, claims: &Value, signature: &str) -> String {
     let part = |value: &Value| URL_SAFE_NO_PAD.encode(value.to_string());
     format!("{}.{}.{signature}", part(head), part(claims))
@@ -52,7 +52,7 @@ fn seconds_from_now(seconds: i64) -> i64 {
 }
 
 #[test]
-fn a_token_says_what_it_was_issued_with() {
+fn a_token_has_the_claims_that_it_was_issued_with() {
     let jwt = jwt().issuer("me").audience("you");
     let token = jwt.issue(&json!({"sub": "ada"}), HOUR).expect("it can be signed");
     let claims = jwt.verify(&token).expect("it is valid");
@@ -65,7 +65,7 @@ fn a_token_says_what_it_was_issued_with() {
             .as_i64()
             .is_some_and(|exp| (3590..=3600).contains(&(exp - seconds_from_now(0))))
     );
-    assert!(jwt.issue(&"ada", HOUR).is_err(), "claims are an object");
+    assert!(jwt.issue(&"ada", HOUR).is_err(), "claims must be an object");
 }
 
 #[test]
@@ -82,7 +82,7 @@ fn claims_are_checked() {
         (&plain, json!({"exp": seconds_from_now(-20)}), None),
         (&plain, json!({"exp": seconds_from_now(-40)}), Some(JwtError::Expired)),
         (&plain, json!({"exp": exp, "nbf": seconds_from_now(40)}), Some(JwtError::NotYetValid)),
-        // RFC 7519, 4.1.3: it is for somebody, and nobody is named here.
+        // RFC 7519, 4.1.3: the token has an audience, and none is set here.
         (&plain, json!({"exp": exp, "aud": "you"}), Some(JwtError::Audience)),
         (&strict, json!({"exp": exp, "iss": "me", "aud": ["they", "you"]}), None),
         (&strict, json!({"exp": exp, "iss": "me"}), Some(JwtError::Claim("aud".to_owned()))),
@@ -113,7 +113,7 @@ fn the_algorithm_is_that_of_the_key() {
     let token =
         encode(&Header::new(JwtAlgorithm::HS512), &claims, &sha512).expect("it can be signed");
     assert_eq!(jwt().verify(&token).err(), Some(JwtError::Algorithm));
-    // The public key, which everybody has, taken for a secret.
+    // The public key, which is known to everybody, used as a secret.
     for (algorithm, public) in [(JwtAlgorithm::RS256, RSA_PUBLIC), (JwtAlgorithm::EdDSA, ED_PUBLIC)]
     {
         let jwt = Jwt::new(JwtKey::public_pem(algorithm, public).expect("it is a key"));
@@ -131,7 +131,7 @@ fn the_algorithm_is_that_of_the_key() {
 }
 
 #[test]
-fn what_was_changed_or_cut_is_not_valid() {
+fn a_changed_or_truncated_token_is_not_valid() {
     let token = jwt().issue(&json!({"sub": "ada"}), HOUR).expect("it can be signed");
     assert_eq!(jwt().verify(&token).err(), None);
     for at in 0..token.len() {
@@ -151,7 +151,7 @@ fn what_was_changed_or_cut_is_not_valid() {
 }
 
 #[test]
-fn what_is_critical_and_unknown_is_refused() {
+fn an_unknown_critical_extension_is_refused() {
     let header = Header { crit: Some(vec!["b64".to_owned()]), ..Header::new(JwtAlgorithm::HS256) };
     let claims = json!({"exp": seconds_from_now(60)});
     let token = encode(&header, &claims, &EncodingKey::from_secret(SECRET.as_bytes()));
@@ -169,19 +169,19 @@ fn a_token_is_checked_with_the_key_that_it_names() {
         let token = jwt.issue(&claims, HOUR).expect("it can be signed");
         assert_eq!(now.verify(&token).err(), None);
     }
-    // Signed with one, and naming the other.
+    // Signed with one key, but naming the other.
     let swapped = Jwt::new(key(old).id("new")).issue(&claims, HOUR).expect("it can be signed");
     assert_eq!(now.verify(&swapped).err(), Some(JwtError::Signature));
     let unknown = Jwt::new(key(old).id("older")).issue(&claims, HOUR).expect("it can be signed");
     assert_eq!(now.verify(&unknown).err(), Some(JwtError::UnknownKey));
     let unnamed = Jwt::new(key(old)).issue(&claims, HOUR).expect("it can be signed");
     assert_eq!(now.verify(&unnamed).err(), Some(JwtError::UnknownKey));
-    // A single key without a name checks all tokens, as an issuer names keys as it likes.
+    // A single key without a name checks all tokens, because the issuer chooses the names.
     assert_eq!(Jwt::new(key(old)).verify(&unknown).err(), None);
 }
 
 #[test]
-fn pairs_of_keys_sign_and_check() {
+fn key_pairs_sign_and_check() {
     let pair = JwtKey::pair_pem(JwtAlgorithm::EdDSA, ED_PRIVATE, ED_PUBLIC).expect("they are keys");
     let token = Jwt::new(pair).issue(&json!({"sub": "ada"}), HOUR).expect("it can be signed");
     let public = Jwt::new(JwtKey::public_pem(JwtAlgorithm::EdDSA, ED_PUBLIC).expect("it is a key"));
@@ -192,7 +192,7 @@ fn pairs_of_keys_sign_and_check() {
 }
 
 #[test]
-fn keys_that_do_not_fit_are_mistakes_at_the_start() {
+fn an_invalid_key_is_an_error_at_start_up() {
     let error = |key: Result<JwtKey>| key.map(drop).expect_err("it does not fit").to_string();
     assert!(error(JwtKey::hs256("short")).contains("openssl rand"));
     assert!(error(JwtKey::hs512(SECRET)).contains("64"));
@@ -208,17 +208,17 @@ fn secrets_are_not_printed() {
 }
 
 #[test]
-fn a_token_for_whomever_is_taken_only_where_somebody_is_named() {
+fn a_token_with_an_audience_is_accepted_only_if_an_audience_is_set() {
     let exp = seconds_from_now(3600);
     for audience in [json!("you"), json!(["you"]), json!([]), json!(7), json!({"you": true})] {
         let token = signed(&json!({"exp": exp, "aud": audience}));
         assert_eq!(jwt().verify(&token), Err(JwtError::Audience), "{audience}");
     }
-    assert!(jwt().verify(&signed(&json!({"exp": exp, "aud": null}))).is_ok(), "it is for nobody");
+    assert!(jwt().verify(&signed(&json!({"exp": exp, "aud": null}))).is_ok(), "no audience");
 }
 
 #[test]
-fn the_longest_leeway_is_a_day() {
+fn the_longest_leeway_is_one_day() {
     let jwt = jwt().leeway(Duration::MAX);
     assert!(jwt.verify(&signed(&json!({"exp": seconds_from_now(-23 * 3600)}))).is_ok());
     assert_eq!(

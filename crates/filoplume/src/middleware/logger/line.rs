@@ -1,4 +1,4 @@
-//! The lines of a log, with everything that came from a client escaped.
+//! The lines of an access log. All input of clients is escaped.
 
 use std::fmt::Write as _;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -7,10 +7,10 @@ use super::Entry;
 use crate::log::escape;
 
 impl Entry<'_> {
-    /// For eyes: `200 GET /notes 1.204ms`.
+    /// Formats the short line for people: `200 GET /notes 1.204ms`.
     pub(super) fn to_short(&self) -> String {
-        let mut line = format!("{} {} ", self.status.as_u16(), self.asked.method);
-        escape(&mut line, &self.asked.target);
+        let mut line = format!("{} {} ", self.status.as_u16(), self.request.method);
+        escape(&mut line, &self.request.target);
         let _ = write!(line, " {:.1?}", self.duration);
         if let Some(error) = self.error {
             line.push_str(": ");
@@ -21,18 +21,18 @@ impl Entry<'_> {
     }
 
     pub(super) fn to_combined(&self) -> String {
-        let asked = self.asked;
-        let mut line = asked.client.map_or_else(|| "-".to_owned(), |address| address.to_string());
-        let _ = write!(line, " - - [{}] \"{} ", Time::of(asked.at).apache(), asked.method);
-        escape(&mut line, &asked.target);
-        let _ = write!(line, " {}\" {} ", asked.version, self.status.as_u16());
+        let request = self.request;
+        let mut line = request.client.map_or_else(|| "-".to_owned(), |address| address.to_string());
+        let _ = write!(line, " - - [{}] \"{} ", Time::of(request.at).apache(), request.method);
+        escape(&mut line, &request.target);
+        let _ = write!(line, " {}\" {} ", request.version, self.status.as_u16());
         match self.bytes {
             Some(bytes) if bytes > 0 => {
                 let _ = write!(line, "{bytes}");
             }
             _ => line.push('-'),
         }
-        for field in [&asked.referer, &asked.user_agent] {
+        for field in [&request.referer, &request.user_agent] {
             line.push_str(" \"");
             escape(&mut line, field.as_deref().unwrap_or("-"));
             line.push('"');
@@ -42,37 +42,38 @@ impl Entry<'_> {
     }
 
     pub(super) fn to_json(&self) -> String {
-        let asked = self.asked;
-        let mut line = format!("{{\"time\":\"{}\"", Time::of(asked.at).rfc3339());
-        json_text(&mut line, "method", Some(asked.method.as_str()));
-        json_text(&mut line, "path", Some(&asked.target));
+        let request = self.request;
+        let mut line = format!("{{\"time\":\"{}\"", Time::of(request.at).rfc3339());
+        json_text(&mut line, "method", Some(request.method.as_str()));
+        json_text(&mut line, "path", Some(&request.target));
         json_text(&mut line, "route", self.route);
         let _ = write!(line, ",\"status\":{}", self.status.as_u16());
         if let Some(bytes) = self.bytes {
             let _ = write!(line, ",\"bytes\":{bytes}");
         }
         let _ = write!(line, ",\"duration_us\":{}", self.duration_us());
-        let client = asked.client.map(|address| address.to_string());
+        let client = request.client.map(|address| address.to_string());
         json_text(&mut line, "client", client.as_deref());
-        json_text(&mut line, "peer", Some(&asked.peer.to_string()));
+        json_text(&mut line, "peer", Some(&request.peer.to_string()));
         json_text(&mut line, "request_id", self.request_id);
-        json_text(&mut line, "referer", asked.referer.as_deref());
-        json_text(&mut line, "user_agent", asked.user_agent.as_deref());
+        json_text(&mut line, "referer", request.referer.as_deref());
+        json_text(&mut line, "user_agent", request.user_agent.as_deref());
         json_text(&mut line, "error", self.error);
         line.push_str("}\n");
         line
     }
 }
 
-/// A field of an object (RFC 8259, 7). Written here because the logger is there without the feature
-/// `json`.
+/// Appends a field of a JSON object (RFC 8259, 7). This is written by hand because the logger does
+/// not need the feature `json`.
 fn json_text(line: &mut String, name: &str, text: Option<&str>) {
     let Some(text) = text else { return };
     let _ = write!(line, ",\"{name}\":\"");
     for character in text.chars() {
         match character {
             '"' | '\\' => line.extend(['\\', character]),
-            // C1 and line separators are fine in JSON, and not on a terminal or in JavaScript.
+            // C1 controls and line separators are valid in JSON, but not safe on a terminal or in
+            // JavaScript.
             _ if character.is_control() || matches!(character, '\u{2028}' | '\u{2029}') => {
                 let _ = write!(line, "\\u{:04x}", u32::from(character));
             }
@@ -82,7 +83,7 @@ fn json_text(line: &mut String, name: &str, text: Option<&str>) {
     line.push('"');
 }
 
-/// A time in UTC, by the parts of an HTTP date: `Sun, 06 Nov 1994 08:49:37 GMT`.
+/// A time in UTC, split from an HTTP date: `Sun, 06 Nov 1994 08:49:37 GMT`.
 struct Time {
     http_date: String,
     millis: u32,
@@ -90,7 +91,7 @@ struct Time {
 
 impl Time {
     fn of(time: SystemTime) -> Self {
-        // Dates that HTTP cannot express are those of a clock that was never set.
+        // HTTP dates cannot express the time of a clock that was never set.
         let is_known =
             time.duration_since(UNIX_EPOCH).is_ok_and(|since| since.as_secs() < 253_402_300_800);
         let time = if is_known { time } else { UNIX_EPOCH };
@@ -126,11 +127,11 @@ mod tests {
 
     use filoplume_runtime::{Method, Peer, StatusCode, Version};
 
-    use super::super::Asked;
+    use super::super::RequestInfo;
     use super::*;
 
-    fn asked(target: &str, user_agent: &str) -> Asked {
-        Asked {
+    fn request(target: &str, user_agent: &str) -> RequestInfo {
+        RequestInfo {
             at: UNIX_EPOCH + Duration::from_millis(784_111_777_042),
             method: Method::GET,
             target: target.to_owned(),
@@ -143,9 +144,9 @@ mod tests {
         }
     }
 
-    fn entry<'a>(asked: &'a Asked, error: Option<&'a str>) -> Entry<'a> {
+    fn entry<'a>(request: &'a RequestInfo, error: Option<&'a str>) -> Entry<'a> {
         Entry {
-            asked,
+            request,
             status: StatusCode::OK,
             route: Some("/{a}"),
             bytes: Some(12),
@@ -156,19 +157,19 @@ mod tests {
     }
 
     #[test]
-    fn the_combined_format_is_as_tools_expect_it() {
-        let asked = asked("/a?b=c", "curl/8");
+    fn the_combined_format_is_what_tools_expect() {
+        let request = request("/a?b=c", "curl/8");
         assert_eq!(
-            entry(&asked, None).to_combined(),
+            entry(&request, None).to_combined(),
             "192.0.2.1 - - [06/Nov/1994:08:49:37 +0000] \"GET /a?b=c HTTP/1.1\" 200 12 \"-\" \"curl/8\"\n"
         );
     }
 
     #[test]
-    fn json_lines_have_a_time_and_leave_out_what_is_not_known() {
-        let asked = asked("/a", "curl/8");
+    fn json_lines_have_a_time_and_omit_unknown_fields() {
+        let request = request("/a", "curl/8");
         assert_eq!(
-            entry(&asked, None).to_json(),
+            entry(&request, None).to_json(),
             "{\"time\":\"1994-11-06T08:49:37.042Z\",\"method\":\"GET\",\"path\":\"/a\",\"route\":\"/{a}\",\"status\":200,\
              \"bytes\":12,\"duration_us\":1500,\"client\":\"192.0.2.1\",\"peer\":\"[2001:db8::1]:4711\",\"request_id\":\"17\",\
              \"user_agent\":\"curl/8\"}\n"
@@ -176,10 +177,10 @@ mod tests {
     }
 
     #[test]
-    fn a_client_cannot_forge_lines_or_leave_its_field() {
+    fn a_client_cannot_forge_lines_or_end_its_field() {
         let hostile = "x\" 200 1\n127.0.0.1 - - \r\t\\\u{1b}[31m\u{85}\u{2028}\u{0}ü";
-        let asked = asked("/", hostile);
-        let entry = entry(&asked, Some(hostile));
+        let request = request("/", hostile);
+        let entry = entry(&request, Some(hostile));
         for line in [entry.to_short(), entry.to_combined(), entry.to_json()] {
             let text = line.strip_suffix('\n').unwrap();
             assert!(!text.chars().any(|c| c.is_control() || c == '\u{2028}'), "{text:?}");
@@ -204,16 +205,16 @@ mod tests {
 
     proptest::proptest! {
         #[test]
-        fn whatever_is_sent_is_one_line_and_can_be_read_back(target in "\\PC*|[\\x00-\\x7f]*", agent in ".*") {
-            let asked = asked(&target, &agent);
-            let entry = entry(&asked, None);
+        fn any_input_is_one_line_and_can_be_read_back(target in "\\PC*|[\\x00-\\x7f]*", agent in ".*") {
+            let request = request(&target, &agent);
+            let entry = entry(&request, None);
             let value: serde_json::Value = serde_json::from_str(&entry.to_json()).unwrap();
             proptest::prop_assert_eq!(&value["path"], &target);
             proptest::prop_assert_eq!(&value["user_agent"], &agent);
             for line in [entry.to_short(), entry.to_combined(), entry.to_json()] {
                 proptest::prop_assert_eq!(line.chars().filter(|c| c.is_control()).count(), 1);
             }
-            // Outside of what is escaped there are just the quotes that begin and end fields.
+            // Without the escaped parts, only the quotes that begin and end fields are left.
             let plain = entry.to_combined().replace(r"\\", "").replace(r#"\""#, "");
             proptest::prop_assert_eq!(plain.matches('"').count(), 6);
         }

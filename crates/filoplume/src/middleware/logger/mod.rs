@@ -1,4 +1,4 @@
-//! One line for each request.
+//! An access log with one line per request.
 
 mod line;
 mod sent;
@@ -18,10 +18,10 @@ use crate::core::middleware::{Middleware, Next};
 use crate::core::options::RouteOptions;
 use crate::log::{write_to_stderr, write_to_stdout};
 use crate::middleware::RequestId;
-use crate::middleware::catch_panic::contain;
+use crate::middleware::catch_panic::run_catching_panics;
 
-/// Writes one line for each request: method, path, route, status, bytes, duration, client, peer,
-/// request id, and the error if there is one.
+/// Logs one line per request: method, path, route, status, bytes, duration, client, peer, request
+/// ID, and the error if there is one.
 ///
 /// ```
 /// use filoplume::prelude::*;
@@ -30,20 +30,18 @@ use crate::middleware::catch_panic::contain;
 /// app.test().get("/").send().assert_status(200);
 /// ```
 ///
-/// - [`Logger::new`] sends a `tracing` event with these as fields, target `filoplume::access`,
-///   level `INFO`. In a program that has not set up `tracing` it writes a short line to stderr
-///   instead, so that a beginner sees something.
-/// - [`to`](Self::to) writes the short lines elsewhere; [`combined`](Self::combined) and
-///   [`json`](Self::json) write lines in these formats, to stdout unless `to` says otherwise.
+/// - [`Logger::new`] sends a `tracing` event with these fields, target `filoplume::access`, level
+///   `INFO`. If the program has not set up `tracing`, it writes a short line to stderr instead.
+/// - [`to`](Self::to) writes the short lines to another place. [`combined`](Self::combined) and
+///   [`json`](Self::json) write lines in these formats, to stdout by default.
 ///
-/// What a client sent is escaped: it cannot begin a line, leave its field, or send commands to a
-/// terminal. The query is written too; a program that has secrets there should [leave it
-/// out](Self::without_query).
+/// Input of clients is escaped: it cannot begin a line, end its field, or send commands to a
+/// terminal. The query is logged too. If it contains secrets, [leave it out](Self::without_query).
 ///
-/// The line is written when the handler has answered, or, if the response comes from a reader, when
-/// that has ended: its duration and its bytes are then those of the whole response. If the response
-/// is broken off, because the reader failed or the client left, the line has the bytes that were
-/// read, and the reason as its error; the combined format has no place for one.
+/// The line is written when the handler has answered. If the response is a stream, the line is
+/// written when the stream has ended, with the duration and the bytes of the whole response. If the
+/// stream is broken off, because its reader failed or the client left, the line has the bytes that
+/// were read, and the reason as its error. The combined format has no field for an error.
 ///
 /// ```
 /// use filoplume::prelude::*;
@@ -76,64 +74,63 @@ use crate::middleware::catch_panic::contain;
 /// # Ok::<(), io::Error>(())
 /// ```
 ///
-/// An error has no bytes yet, because it gets its content further out. Middleware further out is
-/// not seen, so the logger goes first, or second behind [`RequestIds`](super::RequestIds).
+/// The content of an error is added further out, so its length is not known here. The logger does
+/// not see outer middleware, so add it first, or second after [`RequestIds`](super::RequestIds).
 pub struct Logger {
     output: Output,
     writes_query: bool,
 }
 
-/// Where the lines go, and how they look. Clones are the same place.
+/// The sink and format of the lines. Clones share the sink.
 #[derive(Clone)]
 struct Output {
     format: Format,
-    /// `None`: the default of the format.
+    /// `None`: the default sink of the format.
     sink: Option<Sink>,
 }
 
 type Sink = Arc<Mutex<Box<dyn Write + Send>>>;
 
-/// How a line looks.
+/// The format of a line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Format {
-    /// For eyes: an event if there are no lines to be written.
+    /// For people. Without a sink, an event is sent instead.
     Short,
     /// Apache's combined log format.
     Combined,
-    /// An object a line.
+    /// One object per line.
     Json,
 }
 
-/// What is known of a request and its answer.
+/// A request and its response, as they are logged.
 struct Entry<'a> {
-    asked: &'a Asked,
+    request: &'a RequestInfo,
     status: StatusCode,
     route: Option<&'a str>,
-    /// Bytes of content, if they are known.
+    /// The length of the content, if it is known.
     bytes: Option<u64>,
     duration: Duration,
     request_id: Option<&'a str>,
-    /// What the peer is told and all causes, in one line; or why the response was broken off.
+    /// The message for the peer and all causes, in one line; or why the response was broken off.
     error: Option<&'a str>,
 }
 
-/// What is known of a request before it is handed on.
-struct Asked {
+/// The logged properties of a request, collected before it is passed on.
+struct RequestInfo {
     at: SystemTime,
     method: Method,
     target: String,
     version: Version,
     peer: Peer,
     client: Option<IpAddr>,
-    /// Only if the format has them.
+    /// Only set if the format has these fields.
     referer: Option<String>,
     user_agent: Option<String>,
     request_id: Option<RequestId>,
 }
 
 impl Logger {
-    /// Returns a logger that sends `tracing` events, or writes to stderr where nobody listens to
-    /// them.
+    /// Returns a logger that sends `tracing` events, or writes to stderr if there is no subscriber.
     pub fn new() -> Self {
         Self { output: Output { format: Format::Short, sink: None }, writes_query: true }
     }
@@ -151,25 +148,25 @@ impl Logger {
         self
     }
 
-    /// Writes lines of JSON, an object a request:
+    /// Writes JSON lines, one object per request:
     ///
     /// ```text
     /// {"time":"2026-11-06T08:49:37.412Z","method":"GET","path":"/notes?page=2","route":"/notes","status":200, ...}
     /// ```
     ///
     /// Fields: `time`, `method`, `path`, `route`, `status`, `bytes`, `duration_us`, `client`,
-    /// `peer`, `request_id`, `referer`, `user_agent`, `error`. What is not known is left out.
+    /// `peer`, `request_id`, `referer`, `user_agent`, `error`. Unknown fields are omitted.
     #[must_use]
     pub fn json(mut self) -> Self {
         self.output.format = Format::Json;
         self
     }
 
-    /// Writes the lines there.
+    /// Writes the lines to `sink`.
     ///
-    /// Each line is one `write_all`, so lines of several threads do not mix; a `BufWriter` is
-    /// flushed when it is full. A sink that blocks holds up the requests, and what it cannot write
-    /// is lost.
+    /// Each line is one `write_all`, so lines of several threads do not mix. A `BufWriter` is
+    /// flushed only when it is full. A sink that blocks delays the requests, and lines that it
+    /// fails to write are lost.
     ///
     /// ```
     /// use filoplume::prelude::*;
@@ -197,7 +194,7 @@ impl Logger {
         self
     }
 
-    /// Leaves out what stands behind the `?`.
+    /// Leaves out the query.
     ///
     /// ```
     /// use filoplume::prelude::*;
@@ -217,14 +214,14 @@ impl Logger {
         self
     }
 
-    fn ask(&self, request: &Request, context: Context<'_>) -> Asked {
+    fn request_info(&self, request: &Request, context: Context<'_>) -> RequestInfo {
         let header = |name| match self.output.format {
             Format::Short => None,
             Format::Combined | Format::Json => {
                 request.headers().get(name).map(|value| String::from_utf8_lossy(value).into_owned())
             }
         };
-        Asked {
+        RequestInfo {
             at: SystemTime::now(),
             method: request.method().clone(),
             target: if self.writes_query { request.target() } else { request.path() }.to_owned(),
@@ -252,7 +249,7 @@ impl Output {
             Format::Json => entry.to_json(),
         };
         match (&self.sink, self.format) {
-            // There is nowhere to tell that a log cannot be written.
+            // There is no place to report that a log cannot be written.
             (Some(sink), _) => drop(sink.lock().write_all(line.as_bytes())),
             (None, Format::Short) => write_to_stderr(&line),
             (None, Format::Combined | Format::Json) => write_to_stdout(&line),
@@ -270,14 +267,14 @@ impl Middleware for Logger {
     fn handle(&self, request: Request, next: Next<'_>) -> Result<Response> {
         let started = Instant::now();
         let context = next.context();
-        let asked = self.ask(&request, context);
-        let mut response = contain(request, next);
-        if asked.method != Method::HEAD && sent::is_streamed(&response) {
-            sent::log_when_sent(&self.output, asked, context.route(), started, &mut response);
+        let info = self.request_info(&request, context);
+        let mut response = run_catching_panics(request, next);
+        if info.method != Method::HEAD && sent::is_streamed(&response) {
+            sent::log_when_sent(&self.output, info, context.route(), started, &mut response);
             return Ok(response);
         }
         let error = Error::of(&response).map(Error::in_one_line);
-        let request_id = asked.request_id.as_ref().or_else(|| response.extensions().get());
+        let request_id = info.request_id.as_ref().or_else(|| response.extensions().get());
         self.output.log(&Entry {
             status: response.status_code(),
             route: context.route(),
@@ -285,12 +282,12 @@ impl Middleware for Logger {
             duration: started.elapsed(),
             request_id: request_id.map(RequestId::as_str),
             error: error.as_deref(),
-            asked: &asked,
+            request: &info,
         });
         Ok(response)
     }
 
-    // It puts nothing beside requests.
+    // Adds nothing to requests.
     fn configure(&self, _: &mut RouteOptions) {}
 }
 
@@ -302,7 +299,7 @@ impl fmt::Debug for Logger {
 
 fn bytes_of(response: &Response, is_error: bool) -> Option<u64> {
     match response.body() {
-        // It is given its content further out.
+        // Its content is added further out.
         ResponseBody::Empty if is_error => None,
         ResponseBody::Empty => Some(0),
         ResponseBody::Bytes(bytes) => Some(bytes.len() as u64),
@@ -313,9 +310,9 @@ fn bytes_of(response: &Response, is_error: bool) -> Option<u64> {
 
 impl Entry<'_> {
     fn send_event(&self) {
-        let Asked { method, target, peer, client, .. } = self.asked;
+        let RequestInfo { method, target, peer, client, .. } = self.request;
         let client = client.map(tracing::field::display);
-        // Texts are recorded as such: how they are escaped is up to the subscriber.
+        // Texts are recorded unescaped: escaping is up to the subscriber.
         tracing::info!(
             target: "filoplume::access",
             method = method.as_str(),

@@ -1,4 +1,4 @@
-//! Responses that come from a reader: their line is written when that is known to have ended.
+//! Logs streamed responses when their reader has ended.
 
 use std::io::{self, Read};
 use std::thread;
@@ -6,18 +6,18 @@ use std::time::Instant;
 
 use filoplume_runtime::{Response, ResponseBody, StatusCode};
 
-use super::{Asked, Entry, Output};
+use super::{Entry, Output, RequestInfo};
 use crate::middleware::RequestId;
 
-/// Whether the content of a response is read while it is sent.
+/// Returns whether the content of a response is read while it is sent.
 pub(super) fn is_streamed(response: &Response) -> bool {
     matches!(response.body(), ResponseBody::Sized { .. } | ResponseBody::Unsized(_))
 }
 
-/// Has the line written when the response was sent, or broken off.
+/// Logs the response when it was sent or broken off.
 pub(super) fn log_when_sent(
     output: &Output,
-    asked: Asked,
+    request: RequestInfo,
     route: Option<&str>,
     started: Instant,
     response: &mut Response,
@@ -26,13 +26,13 @@ pub(super) fn log_when_sent(
         ResponseBody::Sized { length, .. } => Some(*length),
         _ => None,
     };
-    let request_id = asked.request_id.clone().or_else(|| response.extensions().get().cloned());
-    let line = Line {
+    let request_id = request.request_id.clone().or_else(|| response.extensions().get().cloned());
+    let line = PendingLine {
         output: output.clone(),
         status: response.status_code(),
         route: route.map(str::to_owned),
         request_id,
-        asked,
+        request,
         started,
         length,
         bytes: 0,
@@ -41,21 +41,23 @@ pub(super) fn log_when_sent(
     let body = std::mem::take(response.body_mut());
     *response.body_mut() = match body {
         ResponseBody::Sized { reader, length } => {
-            ResponseBody::Sized { reader: Box::new(Logged { reader, line }), length }
+            ResponseBody::Sized { reader: Box::new(LoggedReader { reader, line }), length }
         }
-        ResponseBody::Unsized(reader) => ResponseBody::Unsized(Box::new(Logged { reader, line })),
+        ResponseBody::Unsized(reader) => {
+            ResponseBody::Unsized(Box::new(LoggedReader { reader, line }))
+        }
         other => other,
     };
 }
 
-/// A reader whose end is logged.
-struct Logged {
-    // Before the line, so that it is dropped first: what it does to end is in the duration.
+/// A reader that logs its end.
+struct LoggedReader {
+    // Declared before the line, so that it is dropped first and its drop counts for the duration.
     reader: Box<dyn Read + Send>,
-    line: Line,
+    line: PendingLine,
 }
 
-impl Read for Logged {
+impl Read for LoggedReader {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         let result = self.reader.read(buffer);
         match &result {
@@ -68,26 +70,26 @@ impl Read for Logged {
     }
 }
 
-/// What is known of the response, until it is logged.
-struct Line {
+/// The data of the response, until it is logged.
+struct PendingLine {
     output: Output,
-    asked: Asked,
+    request: RequestInfo,
     status: StatusCode,
     route: Option<String>,
     request_id: Option<RequestId>,
     started: Instant,
-    /// What was announced.
+    /// The announced length.
     length: Option<u64>,
-    /// What was read.
+    /// The bytes read so far.
     bytes: u64,
-    /// How the reader ended, if it did.
+    /// How the reader ended, if it has.
     end: Option<Result<(), String>>,
 }
 
-impl Line {
-    /// Why the response is not whole.
+impl PendingLine {
+    /// Returns why the response is incomplete.
     fn reason(&self) -> Option<String> {
-        // A reader of known length is not asked again when it has given that.
+        // A reader of known length is not read again after its last byte.
         let is_whole = self.length.is_some_and(|length| self.bytes >= length);
         let reason = match (&self.end, self.length) {
             (Some(Err(error)), _) => error,
@@ -101,11 +103,11 @@ impl Line {
     }
 }
 
-impl Drop for Line {
+impl Drop for PendingLine {
     fn drop(&mut self) {
         let error = self.reason();
         self.output.log(&Entry {
-            asked: &self.asked,
+            request: &self.request,
             status: self.status,
             route: self.route.as_deref(),
             bytes: Some(self.bytes),

@@ -1,34 +1,34 @@
-//! The bucket of tokens, as arithmetic on times (GCRA): no clock, no lock.
+//! The token bucket, as arithmetic on times (GCRA). It has no clock and no lock.
 
 use std::fmt;
 use std::time::Duration;
 
-/// How fast tokens come back, and how many there can be.
+/// The rate at which tokens return, and the size of the bucket.
 ///
-/// A client's bucket is one number: the time at which it is full again. Each request moves it by
-/// the time that a token takes; a request that would move it further ahead of now than a whole
-/// bucket takes is refused. A time in the past is a full bucket, so what is forgotten then is not
-/// missed.
+/// The state of a client's bucket is one number: the time at which it is full again. Each request
+/// moves this time by the time that a token takes to return. A request that would move it further
+/// ahead than a whole bucket takes is refused. A time in the past means a full bucket, so such a
+/// state can be dropped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Bucket {
-    /// The time in which one token comes back.
+    /// The time in which one token returns.
     interval_nanos: u64,
     burst: u32,
 }
 
-/// What becomes of a request.
+/// The decision about a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Verdict {
-    /// How long to wait, if it is refused.
+pub(super) struct Decision {
+    /// How long to wait, if the request is refused.
     pub(super) retry_after: Option<Duration>,
-    /// Tokens that are left.
+    /// Remaining tokens.
     pub(super) remaining: u32,
     /// When the bucket is full again.
     pub(super) full_after: Duration,
 }
 
-/// Longest interval, about thirty years: nobody waits longer, and a bucket of several does not
-/// overflow.
+/// Longest interval, about thirty years. No client waits longer, and the sum of several intervals
+/// does not overflow.
 const INTERVAL_NANOS_MAX: u64 = 1_000_000_000_000_000_000;
 
 impl Bucket {
@@ -51,28 +51,28 @@ impl Bucket {
         self.interval_nanos
     }
 
-    /// The time in which an empty bucket becomes full.
+    /// Returns the time in which an empty bucket becomes full.
     pub(super) fn span_nanos(&self) -> u64 {
         self.interval_nanos.saturating_mul(u64::from(self.burst))
     }
 
-    /// Takes a token of a bucket that is full at `full_at`, if there is one; returns when it is
-    /// full then.
-    pub(super) fn take(&self, full_at: u64, now: u64) -> (u64, Verdict) {
+    /// Takes a token from a bucket that is full at `full_at`, if there is one. Returns the new time
+    /// at which the bucket is full.
+    pub(super) fn take(&self, full_at: u64, now: u64) -> (u64, Decision) {
         let ahead = full_at.saturating_sub(now);
         let wanted = ahead.saturating_add(self.interval_nanos);
         if wanted > self.span_nanos() {
-            return (full_at, self.verdict(false, ahead));
+            return (full_at, self.decision(false, ahead));
         }
-        (now.saturating_add(wanted), self.verdict(true, wanted))
+        (now.saturating_add(wanted), self.decision(true, wanted))
     }
 
-    /// What is said about a request after which the bucket is full in `ahead` nanoseconds.
-    pub(super) fn verdict(&self, is_allowed: bool, ahead: u64) -> Verdict {
+    /// Returns the decision about a request after which the bucket is full in `ahead` nanoseconds.
+    pub(super) fn decision(&self, is_allowed: bool, ahead: u64) -> Decision {
         let span = self.span_nanos();
         let wait = ahead.saturating_add(self.interval_nanos).saturating_sub(span);
         let remaining = span.saturating_sub(ahead) / self.interval_nanos;
-        Verdict {
+        Decision {
             retry_after: (!is_allowed).then(|| Duration::from_nanos(wait)),
             remaining: u32::try_from(remaining).unwrap_or(u32::MAX),
             full_after: Duration::from_nanos(ahead),
@@ -80,7 +80,7 @@ impl Bucket {
     }
 }
 
-/// Part of a name in Redis.
+/// Part of the key in Redis.
 impl fmt::Display for Bucket {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}x{}", self.burst, self.interval_nanos)
@@ -96,13 +96,13 @@ mod tests {
     const SECOND: u64 = 1_000_000_000;
 
     #[test]
-    fn a_burst_is_allowed_and_then_one_for_each_token_that_came_back() {
+    fn a_burst_is_allowed_and_then_one_request_per_returned_token() {
         let bucket = Bucket::new(2, Duration::from_secs(1)).with_burst(3);
         let mut full_at = 0;
         let mut take = |now: u64| {
-            let (next, verdict) = bucket.take(full_at, now);
+            let (next, decision) = bucket.take(full_at, now);
             full_at = next;
-            (verdict.retry_after.map(|wait| wait.as_millis()), verdict.remaining)
+            (decision.retry_after.map(|wait| wait.as_millis()), decision.remaining)
         };
         let start = 100 * SECOND;
         assert_eq!(take(start), (None, 2));
@@ -110,18 +110,18 @@ mod tests {
         assert_eq!(take(start), (None, 0));
         assert_eq!(take(start), (Some(500), 0));
         assert_eq!(take(start + SECOND / 4), (Some(250), 0));
-        assert_eq!(take(start + SECOND / 2), (None, 0), "being refused costs nothing");
+        assert_eq!(take(start + SECOND / 2), (None, 0), "a refused request takes no token");
         assert_eq!(take(start + SECOND / 2), (Some(500), 0));
-        assert_eq!(take(start + 100 * SECOND), (None, 2), "no more than a bucket comes back");
+        assert_eq!(take(start + 100 * SECOND), (None, 2), "at most a full bucket returns");
     }
 
     #[test]
-    fn numbers_at_the_edges_do_not_overflow() {
+    fn extreme_numbers_do_not_overflow() {
         for requests in [1, u32::MAX] {
             for period in [Duration::from_nanos(1), Duration::MAX] {
                 let bucket = Bucket::new(requests, period).with_burst(u32::MAX);
-                let (full_at, verdict) = bucket.take(u64::MAX, u64::MAX - 5);
-                assert_eq!((full_at, verdict.retry_after), (u64::MAX, None));
+                let (full_at, decision) = bucket.take(u64::MAX, u64::MAX - 5);
+                assert_eq!((full_at, decision.retry_after), (u64::MAX, None));
                 bucket.take(0, u64::MAX);
             }
         }
@@ -129,7 +129,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn in_any_window_there_are_no_more_than_the_burst_and_what_came_back(
+        fn any_window_has_at_most_the_burst_and_the_returned_tokens(
             requests in 1_u32..50,
             burst in 1_u32..50,
             steps in proptest::collection::vec(0_u64..SECOND / 2, 1..300),
@@ -140,11 +140,11 @@ mod tests {
             let start = now;
             for step in steps {
                 now += step;
-                let (next, verdict) = bucket.take(full_at, now);
+                let (next, decision) = bucket.take(full_at, now);
                 full_at = next;
-                allowed += u64::from(verdict.retry_after.is_none());
+                allowed += u64::from(decision.retry_after.is_none());
                 prop_assert!(allowed <= u64::from(burst) + (now - start) / bucket.interval_nanos);
-                if let Some(wait) = verdict.retry_after {
+                if let Some(wait) = decision.retry_after {
                     let wait = u64::try_from(wait.as_nanos()).unwrap();
                     prop_assert!(wait > 0);
                     prop_assert!(bucket.take(full_at, now + wait).1.retry_after.is_none(), "who waits is let in");

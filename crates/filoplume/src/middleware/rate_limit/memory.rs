@@ -1,4 +1,4 @@
-//! The buckets of all clients, in this process.
+//! The buckets of all clients, in the memory of this process.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};
@@ -6,18 +6,18 @@ use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 
-use super::bucket::{Bucket, Verdict};
+use super::bucket::{Bucket, Decision};
 
-/// Most locks that the clients are spread over: so many that threads seldom wait for one another.
+/// Maximum number of locks. With this many, threads rarely wait for each other.
 const SHARDS_MAX: usize = 32;
 
-/// Fewest clients behind one lock. With fewer, some shards would be full long before others.
+/// Minimum number of clients per lock. With fewer, some shards would be full long before others.
 const SHARD_LEN_MIN: usize = 64;
 
-/// Buckets by client, with a bound.
+/// Buckets by client, with a bound on their number.
 ///
-/// Keys are kept as 128 bits of a hash with keys of this process: so a long key costs no memory,
-/// and nobody can choose keys that collide.
+/// A key is stored as 128 bits of a keyed hash. So long keys need no more memory, and attackers
+/// cannot choose keys that collide.
 pub(super) struct Memory {
     hashers: [RandomState; 2],
     shards: Vec<Mutex<Shard>>,
@@ -26,9 +26,9 @@ pub(super) struct Memory {
 
 type Key = (u64, u64);
 
-/// Two generations: who asks moves into the young one. When that is full, or old enough for every
-/// bucket in the old one to be full again, the old one is dropped: no sweep, no list of who came
-/// when.
+/// Two generations: a client that sends a request moves into the young one. The old generation is
+/// dropped when the young one is full, or when enough time has passed that every bucket in the old
+/// one is full again. This needs no sweep and no list by time.
 struct Shard {
     young: HashMap<Key, u64>,
     old: HashMap<Key, u64>,
@@ -51,31 +51,31 @@ impl Memory {
         }
     }
 
-    pub(super) fn take(&self, key: &[u8], bucket: &Bucket) -> Verdict {
+    pub(super) fn take(&self, key: &[u8], bucket: &Bucket) -> Decision {
         let now = nanos(self.started.elapsed());
         self.take_at(key, bucket, now)
     }
 
-    fn take_at(&self, key: &[u8], bucket: &Bucket, now: u64) -> Verdict {
+    fn take_at(&self, key: &[u8], bucket: &Bucket, now: u64) -> Decision {
         let [first, second] = &self.hashers;
         let key = (first.hash_one(key), second.hash_one(key));
         let number = usize::try_from(key.0 % self.shards.len() as u64).unwrap_or_default();
-        let Some(shard) = self.shards.get(number) else { return bucket.verdict(true, 0) };
-        let (verdict, dropped) = shard.lock().take(key, bucket, now);
-        // Not under the lock: it may be long.
+        let Some(shard) = self.shards.get(number) else { return bucket.decision(true, 0) };
+        let (decision, dropped) = shard.lock().take(key, bucket, now);
+        // Dropped without the lock, because it may take long.
         drop(dropped);
-        verdict
+        decision
     }
 }
 
 impl Shard {
-    /// Takes a token; also returns a generation that is to be dropped.
+    /// Takes a token. Also returns a generation for the caller to drop.
     fn take(
         &mut self,
         key: Key,
         bucket: &Bucket,
         now: u64,
-    ) -> (Verdict, Option<HashMap<Key, u64>>) {
+    ) -> (Decision, Option<HashMap<Key, u64>>) {
         let is_old =
             now.saturating_sub(self.young_since) >= bucket.span_nanos() && !self.young.is_empty();
         let is_full = self.young.len() >= self.generation_len_max && !self.young.contains_key(&key);
@@ -86,9 +86,9 @@ impl Shard {
             self.young_since = now;
         }
         let known = self.young.get(&key).copied().or_else(|| self.old.remove(&key));
-        let (full_at, verdict) = bucket.take(known.unwrap_or(0), now);
+        let (full_at, decision) = bucket.take(known.unwrap_or(0), now);
         self.young.insert(key, full_at);
-        (verdict, dropped)
+        (decision, dropped)
     }
 }
 
@@ -112,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn clients_have_buckets_of_their_own() {
+    fn each_client_has_its_own_bucket() {
         let (memory, bucket) = (Memory::new(1000), Bucket::new(1, Duration::from_secs(1)));
         assert_eq!(memory.take_at(b"a", &bucket, 0).retry_after, None);
         assert_eq!(memory.take_at(b"a", &bucket, 0).retry_after, Some(Duration::from_secs(1)));
@@ -121,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn a_flood_of_keys_does_not_grow_and_does_not_free_who_keeps_asking() {
+    fn a_flood_of_keys_neither_grows_nor_resets_an_active_client() {
         let (memory, bucket) = (Memory::new(10_000), Bucket::new(10, Duration::from_secs(1)));
         let mut allowed = 0;
         for number in 0..200_000_u32 {
@@ -135,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn who_is_gone_is_forgotten_when_the_bucket_is_full_again() {
+    fn an_idle_client_is_forgotten_when_its_bucket_is_full_again() {
         let (memory, bucket) = (Memory::new(10_000), Bucket::new(10, Duration::from_secs(1)));
         for number in 0..5_000_u32 {
             memory.take_at(&number.to_le_bytes(), &bucket, 0);
@@ -150,9 +150,9 @@ mod tests {
     }
 
     #[test]
-    fn a_generation_that_ends_loses_no_count_that_still_matters() {
+    fn a_new_generation_keeps_every_count_that_matters() {
         let (memory, bucket) = (Memory::new(10_000), Bucket::new(2, Duration::from_secs(2)));
-        // Begun just before the generation ends, empty for a second from then on.
+        // Starts just before the generation ends; the bucket is empty for a second from then on.
         memory.take_at(b"first of its shard", &bucket, 0);
         let late = 2 * SECOND - 1;
         for key in 0..100_u32 {

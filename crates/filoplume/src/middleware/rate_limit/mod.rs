@@ -1,4 +1,4 @@
-//! So many requests a second, for each client.
+//! A limit on the rate of requests per client.
 
 mod bucket;
 mod memory;
@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use filoplume_runtime::{Headers, Request, Response, StatusCode};
 
-use self::bucket::{Bucket, Verdict};
+use self::bucket::{Bucket, Decision};
 use self::memory::Memory;
 #[cfg(feature = "redis")]
 pub use self::redis_counters::{RedisCounters, WhenRedisFails};
@@ -21,14 +21,15 @@ use crate::core::options::RouteOptions;
 use crate::middleware::client_network::client_network;
 use crate::middleware::concurrency_limit::whole_seconds;
 
-/// Clients that are remembered: about 5 MiB.
+/// Number of clients that are remembered: about 5 MiB.
 const KEYS_MAX: usize = 100_000;
 
-/// What counts of a key, in bytes. Longer ones share what is left with those that begin in the same
-/// way.
+/// Length in bytes up to which keys are told apart. Longer keys with the same beginning share a
+/// bucket.
 const KEY_BYTES_MAX: usize = 256;
 
-/// Lets each client ask so many times a second or a minute; more is a `429` with `Retry-After`.
+/// Limits the number of requests per client and period. Further ones get a `429` with
+/// `Retry-After`.
 ///
 /// ```
 /// use filoplume::middleware::RateLimit;
@@ -47,25 +48,26 @@ const KEY_BYTES_MAX: usize = 256;
 /// assert!(refused.assert_status(429).header("retry-after").is_some()); // at most 10 s
 /// ```
 ///
-/// Each client has a bucket of tokens: a request takes one, and they come back one by one at the
-/// rate that is allowed (GCRA). So a client that was quiet can ask [a number of times](Self::burst)
-/// at once, and over time never more than the rate.
+/// Each client has a token bucket (GCRA). A request takes a token, and tokens return one by one at
+/// the allowed rate. So a client that was idle can send [a burst](Self::burst) at once, but never
+/// more than the rate over time.
 ///
-/// **Who is a client** is decided by its address, behind the proxies that the app
-/// [trusts](crate::App::trust_proxies); of IPv6 the first 64 bits, since who has one address has
-/// that many. [`key`](Self::key) decides otherwise, such as by API key.
+/// **Clients** are identified by their address, behind the proxies that the app
+/// [trusts](crate::App::trust_proxies). For IPv6 the first 64 bits count, because a client with one
+/// address usually has them all. [`key`](Self::key) identifies clients in another way, such as by
+/// API key.
 ///
-/// **Memory** is bounded: [100,000 clients](Self::keys_max) are remembered. When there are more,
-/// those that were not seen for longest are forgotten, and begin with a full bucket when they come
-/// back; nobody is refused for that.
+/// **Memory** is bounded: [100,000 clients](Self::keys_max) are remembered. If there are more,
+/// those that were idle the longest are forgotten. They have a full bucket when they return, so no
+/// client is refused because of this bound.
 ///
-/// **Several instances** count each for itself, unless they share their counts through Redis with
+/// **Several instances** count separately, unless they share their counts through Redis with
 /// [`redis`](Self::redis).
 ///
-/// Responses say in `x-ratelimit-limit`, `-remaining` and `-reset` how large the bucket is, how
-/// many tokens are left, and in how many seconds it is full again. These names are those that
-/// clients know; the draft of `RateLimit` by the IETF has changed its form several times, and
-/// `Retry-After` (RFC 9110, 10.2.3) is what a client must heed anyway.
+/// The response headers `x-ratelimit-limit`, `-remaining` and `-reset` contain the size of the
+/// bucket, the remaining tokens, and the seconds until it is full again. Clients know these names.
+/// The IETF draft of `RateLimit` has changed its form several times. A refused client should follow
+/// `Retry-After` (RFC 9110, 10.2.3) in any case.
 pub struct RateLimit {
     bucket: Bucket,
     memory: Memory,
@@ -80,18 +82,18 @@ pub struct RateLimit {
 type KeyOf = Box<dyn Fn(&Request) -> Option<String> + Send + Sync>;
 
 impl RateLimit {
-    /// Returns a limit of so many requests a second for each client.
+    /// Returns a limit of `requests` per second for each client.
     pub fn per_second(requests: u32) -> Self {
         Self::per(requests, Duration::from_secs(1))
     }
 
-    /// Returns a limit of so many requests a minute for each client.
+    /// Returns a limit of `requests` per minute for each client.
     pub fn per_minute(requests: u32) -> Self {
         Self::per(requests, Duration::from_secs(60))
     }
 
-    /// Returns a limit of so many requests in a period for each client. An app with a limit or a
-    /// period of 0 does not start.
+    /// Returns a limit of `requests` per `period` for each client. An app with a limit or a period
+    /// of 0 does not start.
     ///
     /// ```
     /// use filoplume::middleware::RateLimit;
@@ -109,7 +111,8 @@ impl RateLimit {
         let mut mistakes = Vec::new();
         if requests == 0 || period.is_zero() {
             mistakes.push(
-                "RateLimit: with no requests, or no time, everything would be refused".to_owned(),
+                "RateLimit: a limit of no requests, or a period of 0, would refuse everything"
+                    .to_owned(),
             );
         }
         let bucket = Bucket::new(requests.max(1), period);
@@ -125,8 +128,8 @@ impl RateLimit {
         }
     }
 
-    /// Sets how many requests a client may make at once after a while of silence: the size of its
-    /// bucket. Default: as many as are allowed in the period.
+    /// Sets how many requests an idle client may send at once: the size of its bucket. Default: as
+    /// many as are allowed in the period.
     #[must_use]
     pub fn burst(mut self, requests: u32) -> Self {
         if requests == 0 {
@@ -137,10 +140,10 @@ impl RateLimit {
         self
     }
 
-    /// Decides who is a client by what a closure returns; `None`: by the address.
+    /// Identifies clients by the result of a closure; for `None`, by address.
     ///
-    /// It should be something that was checked, such as a user who is logged in: who can make up
-    /// keys has no limit. The first 256 bytes count.
+    /// The key should be verified, such as a user who is logged in: a client that can invent keys
+    /// has no limit. Only the first 256 bytes count.
     ///
     /// ```
     /// use filoplume::middleware::RateLimit;
@@ -160,14 +163,14 @@ impl RateLimit {
         self
     }
 
-    /// Sets how many clients are remembered at most. Default: 100,000.
+    /// Sets how many clients are remembered. Default: 100,000.
     #[must_use]
     pub fn keys_max(mut self, keys: usize) -> Self {
         self.memory = Memory::new(keys);
         self
     }
 
-    /// Leaves the `x-ratelimit-..` headers out. `Retry-After` stays.
+    /// Omits the `x-ratelimit-..` headers. `Retry-After` is still sent.
     ///
     /// ```
     /// use filoplume::middleware::RateLimit;
@@ -184,8 +187,8 @@ impl RateLimit {
         self
     }
 
-    /// Shares the counts of several instances through Redis: the URL, such as `redis://10.0.0.5/`,
-    /// or a [`RedisCounters`] with more settings.
+    /// Shares the counts of several instances through Redis. Takes a URL, such as
+    /// `redis://10.0.0.5/`, or a [`RedisCounters`] with more settings.
     ///
     /// ```no_run
     /// use filoplume::middleware::{RateLimit, RedisCounters, WhenRedisFails};
@@ -202,36 +205,36 @@ impl RateLimit {
     }
 
     /// Sets the name under which counts are shared. Limits with the same name, rate and burst share
-    /// theirs. Default: none.
+    /// their counts. Default: none.
     #[must_use]
     pub fn name(mut self, name: impl Into<String>) -> Self {
         self.name = name.into();
         self
     }
 
-    fn take(&self, key: &[u8]) -> Result<Verdict> {
+    fn take(&self, key: &[u8]) -> Result<Decision> {
         #[cfg(feature = "redis")]
         if let Some(redis) = &self.redis {
             return redis
-                .take(&self.shared_key(key), &self.bucket, || self.memory.take(key, &self.bucket));
+                .take(&self.redis_key(key), &self.bucket, || self.memory.take(key, &self.bucket));
         }
         Ok(self.memory.take(key, &self.bucket))
     }
 
-    /// The name in Redis. It has the bucket in it, so that a limit that was changed does not read
-    /// old counts.
+    /// Returns the key in Redis. It contains the bucket, so that a changed limit does not read old
+    /// counts.
     #[cfg(feature = "redis")]
-    fn shared_key(&self, key: &[u8]) -> Vec<u8> {
+    fn redis_key(&self, key: &[u8]) -> Vec<u8> {
         let prefix = format!("filoplume:rate:{}:{}:", self.name, self.bucket);
         [prefix.as_bytes(), key].concat()
     }
 
-    fn say(&self, headers: &mut Headers, verdict: &Verdict) -> Result<()> {
+    fn set_headers(&self, headers: &mut Headers, decision: &Decision) -> Result<()> {
         if self.says_headers {
             headers.insert("x-ratelimit-limit", self.bucket.burst().to_string())?;
-            headers.insert("x-ratelimit-remaining", verdict.remaining.to_string())?;
+            headers.insert("x-ratelimit-remaining", decision.remaining.to_string())?;
             let reset =
-                verdict.full_after.as_secs() + u64::from(verdict.full_after.subsec_nanos() > 0);
+                decision.full_after.as_secs() + u64::from(decision.full_after.subsec_nanos() > 0);
             headers.insert("x-ratelimit-reset", reset.to_string())?;
         }
         Ok(())
@@ -241,14 +244,14 @@ impl RateLimit {
 impl Middleware for RateLimit {
     fn handle(&self, request: Request, next: Next<'_>) -> Result<Response> {
         let key = key_of(&request, next.context(), self.key.as_ref());
-        let verdict = self.take(key.as_bytes())?;
-        let mut response = match verdict.retry_after {
+        let decision = self.take(key.as_bytes())?;
+        let mut response = match decision.retry_after {
             Some(wait) => refusal(wait).into_pending_response(),
             None => next.run(request),
         };
-        // The nearest limit to the handler has the last word only if it refused.
-        if verdict.retry_after.is_some() || !response.headers().contains("x-ratelimit-limit") {
-            self.say(response.headers_mut(), &verdict)?;
+        // Headers of an inner limit are overwritten only if this limit has refused the request.
+        if decision.retry_after.is_some() || !response.headers().contains("x-ratelimit-limit") {
+            self.set_headers(response.headers_mut(), &decision)?;
         }
         Ok(response)
     }
@@ -283,7 +286,7 @@ fn refusal(wait: Duration) -> Error {
     .with_known_header("retry-after", seconds.to_string())
 }
 
-/// Who asks. What the program says and what the address says cannot be the same.
+/// Returns the key of the client. A key from the program never equals one from an address.
 fn key_of(request: &Request, context: Context<'_>, key: Option<&KeyOf>) -> String {
     match key.and_then(|key| key(request)) {
         Some(mut key) => {

@@ -1,4 +1,4 @@
-//! The buckets of all clients, in Redis: for several instances.
+//! The buckets of all clients in Redis, for several instances.
 
 use std::fmt;
 use std::sync::Arc;
@@ -7,20 +7,20 @@ use std::time::{Duration, Instant};
 use parking_lot::Mutex;
 use redis::{Connection, ErrorKind, RedisError, RedisResult};
 
-use super::bucket::{Bucket, Verdict};
+use super::bucket::{Bucket, Decision};
 use crate::core::error::{Error, Result};
 use crate::redis_pool::RedisPool;
 
-/// How long Redis may take to connect, and to answer. It takes less than a millisecond, or
-/// something is wrong.
+/// Timeout for connecting to Redis, and for a response. Redis normally answers in less than a
+/// millisecond.
 const TIMEOUT: Duration = Duration::from_millis(250);
 
-/// How long Redis is not asked after it failed: otherwise each request would wait for the timeout.
+/// How long Redis is not used after a failure. Otherwise each request would wait for the timeout.
 const PAUSE: Duration = Duration::from_secs(1);
 
-/// [`Bucket::take`], in one step for all who ask Redis. Its clock counts, so that those of the
-/// instances may differ; in microseconds, which a Lua number holds for centuries. Returns whether
-/// the request is allowed, and when the bucket is full.
+/// [`Bucket::take`] as an atomic step for all instances. The clock of Redis counts, because the
+/// clocks of the instances may differ. Times are in microseconds, which a Lua number can hold for
+/// centuries. The script returns whether the request is allowed, and when the bucket is full.
 const SCRIPT: &str = "\
 local time = redis.call('TIME')
 local now = time[1] * 1000000 + time[2]
@@ -38,9 +38,10 @@ return {1, math.ceil(ahead)}
 /// Counts that several instances share through Redis, for
 /// [`RateLimit::redis`](super::RateLimit::redis).
 ///
-/// Each request is one call of a script, which is atomic. Connections are kept, and made anew when
-/// they have failed. A Redis that does not answer within [the timeout](Self::timeout) is not asked
-/// for a second; what happens meanwhile is up to [`when_it_fails`](Self::when_it_fails).
+/// Each request is one call of a script, which is atomic. Connections are reused, and replaced
+/// after a failure. If Redis does not answer within [the timeout](Self::timeout), it is not used
+/// for a second. [`when_it_fails`](Self::when_it_fails) decides what happens to requests in that
+/// time.
 ///
 /// ```no_run
 /// use filoplume::middleware::{RateLimit, RedisCounters};
@@ -53,14 +54,14 @@ return {1, math.ceil(ahead)}
 /// ```
 pub struct RedisCounters {
     pool: std::result::Result<RedisPool, String>,
-    /// What the server calls the script, once it knows it.
+    /// The hash of the script, once Redis has it.
     script: Mutex<Option<Arc<str>>>,
     when_it_fails: WhenRedisFails,
-    /// When Redis may be asked again after it failed.
+    /// When Redis may be used again after a failure.
     paused_until: Mutex<Option<Instant>>,
 }
 
-/// What happens to requests while Redis cannot be asked.
+/// What happens to requests while Redis is not available.
 ///
 /// ```no_run
 /// use filoplume::middleware::{RateLimit, RedisCounters, WhenRedisFails};
@@ -73,18 +74,18 @@ pub struct RedisCounters {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum WhenRedisFails {
-    /// Each instance counts for itself. The default.
+    /// Each instance counts separately. The default.
     #[default]
     CountHere,
-    /// All are let in.
+    /// All requests are allowed.
     Allow,
-    /// All are refused with `503`.
+    /// All requests are refused with `503`.
     Refuse,
 }
 
 impl RedisCounters {
-    /// Returns counters in the Redis with this URL. An app with one that cannot be understood does
-    /// not start; one that cannot be reached is asked again later.
+    /// Returns counters in the Redis with this URL. An app with an invalid URL does not start. If
+    /// Redis cannot be reached, the app starts and tries again later.
     pub fn new(url: impl AsRef<str>) -> Self {
         let pool = RedisPool::new(url.as_ref(), TIMEOUT);
         Self {
@@ -95,7 +96,7 @@ impl RedisCounters {
         }
     }
 
-    /// Sets how long Redis may take to connect, and then to answer. Default: 250 ms.
+    /// Sets the timeout for connecting to Redis, and for a response. Default: 250 ms.
     #[must_use]
     pub fn timeout(mut self, timeout: Duration) -> Self {
         if let Ok(pool) = &mut self.pool {
@@ -104,8 +105,8 @@ impl RedisCounters {
         self
     }
 
-    /// Sets what happens to requests while Redis cannot be asked. Default: each instance counts for
-    /// itself.
+    /// Sets what happens to requests while Redis is not available. Default: each instance counts
+    /// separately.
     #[must_use]
     pub fn when_it_fails(mut self, when_it_fails: WhenRedisFails) -> Self {
         self.when_it_fails = when_it_fails;
@@ -116,29 +117,29 @@ impl RedisCounters {
         self.pool.as_ref().err().map(String::as_str)
     }
 
-    /// Takes a token of the bucket with this name. `count_here` takes one of this process.
+    /// Takes a token from the bucket with this name. `count_here` takes a token in this process.
     pub(super) fn take(
         &self,
         key: &[u8],
         bucket: &Bucket,
-        count_here: impl FnOnce() -> Verdict,
-    ) -> Result<Verdict> {
+        count_here: impl FnOnce() -> Decision,
+    ) -> Result<Decision> {
         if !self.is_paused() {
             match self.ask(key, bucket) {
                 Ok((is_allowed, ahead_micros)) => {
-                    return Ok(bucket.verdict(is_allowed == 1, ahead_micros.saturating_mul(1000)));
+                    return Ok(bucket.decision(is_allowed == 1, ahead_micros.saturating_mul(1000)));
                 }
                 Err(error) => {
-                    tracing::warn!(%error, "Redis cannot be asked for the counts of a rate limit");
+                    tracing::warn!(%error, "Redis is not available for the counts of a rate limit");
                     *self.paused_until.lock() = Some(Instant::now() + PAUSE);
                 }
             }
         }
         match self.when_it_fails {
             WhenRedisFails::CountHere => Ok(count_here()),
-            WhenRedisFails::Allow => Ok(bucket.verdict(true, 0)),
+            WhenRedisFails::Allow => Ok(bucket.decision(true, 0)),
             WhenRedisFails::Refuse => {
-                Err(Error::unavailable("it cannot be said whether this request is one too many")
+                Err(Error::unavailable("the rate limit cannot be checked at the moment")
                     .with_known_header("retry-after", PAUSE.as_secs().to_string()))
             }
         }
@@ -148,14 +149,13 @@ impl RedisCounters {
         self.paused_until.lock().is_some_and(|until| Instant::now() < until)
     }
 
-    /// Runs the script, which may run twice: a token that was taken and not heard of is one too
-    /// many at worst.
+    /// Runs the script. It may run twice, and then takes one token too many at worst.
     fn ask(&self, key: &[u8], bucket: &Bucket) -> RedisResult<(u8, u64)> {
         let pool = self.pool.as_ref().map_err(|mistake| {
             RedisError::from((ErrorKind::InvalidClientConfig, "no client", mistake.clone()))
         })?;
         pool.ask(|connection| match self.run(connection, key, bucket) {
-            // A Redis that was begun anew does not know it any more.
+            // A restarted Redis does not have the script.
             Err(error) if error.code() == Some("NOSCRIPT") => {
                 *self.script.lock() = None;
                 self.run(connection, key, bucket)
@@ -205,7 +205,7 @@ impl From<String> for RedisCounters {
 }
 
 impl fmt::Debug for RedisCounters {
-    // Without the URL: there may be a password in it.
+    // Without the URL, which may contain a password.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("RedisCounters")
             .field("when_it_fails", &self.when_it_fails)

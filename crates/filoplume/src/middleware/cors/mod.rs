@@ -1,4 +1,6 @@
-//! What pages of other sites may ask (the CORS protocol of the Fetch standard).
+//! Cross-origin requests (the CORS protocol of the Fetch standard).
+
+mod parse;
 
 use std::fmt;
 use std::time::Duration;
@@ -8,10 +10,12 @@ use filoplume_runtime::{Headers, Method, Request, Response, StatusCode};
 use crate::core::error::Result;
 use crate::core::middleware::{Middleware, Next};
 use crate::core::options::RouteOptions;
-use crate::middleware::catch_panic::contain;
+use crate::middleware::catch_panic::run_catching_panics;
 use crate::semantics::vary::add_vary;
 
-/// Tells browsers which pages of other sites may read what is answered here.
+use self::parse::{check_origin, is_preflight, origin_of, token_list};
+
+/// Tells browsers which pages of other origins may read responses.
 ///
 /// ```
 /// use filoplume::prelude::*;
@@ -42,14 +46,14 @@ use crate::semantics::vary::add_vary;
 /// preflight.assert_status(204).assert_header("access-control-allow-methods", "GET, PUT");
 /// ```
 ///
-/// It protects nobody from requests: a foreign page can send simple ones anyway, and what is no
-/// browser does not care. It opens what browsers keep closed, so without an origin that is allowed
-/// it opens nothing.
+/// CORS does not block requests: a page of another origin can send simple requests anyway, and
+/// clients other than browsers ignore it. It only permits what browsers forbid, so without an
+/// allowed origin it has no effect.
 ///
 /// A preflight (`OPTIONS` with `Origin` and `Access-Control-Request-Method`) is answered with `204`
-/// here; middleware further out has run by then, so one that wants a login goes further in. Other
-/// requests are handed on whatever their origin is, and their responses say who may read them,
-/// errors too. For an app, a router or a route.
+/// by this middleware. Outer middleware runs before that, so add middleware that requires a login
+/// after this one. Other requests are passed on whatever their origin, and their responses say who
+/// may read them, errors included. Works for an app, a router or a route.
 pub struct Cors {
     origins: Origins,
     methods: Names,
@@ -58,7 +62,7 @@ pub struct Cors {
     allows_credentials: bool,
     allows_private_network: bool,
     max_age: Option<Duration>,
-    /// What is wrong with the calls; told when the app starts.
+    /// Invalid arguments, reported when the app starts.
     mistakes: Vec<String>,
 }
 
@@ -68,16 +72,16 @@ enum Origins {
     If(Box<dyn Fn(&str) -> bool + Send + Sync>),
 }
 
-/// Methods or headers.
+/// Allowed methods or headers.
 enum Names {
     Some(Vec<String>),
-    /// Whatever the preflight asks for.
+    /// Everything that the preflight asks for.
     Mirrored,
 }
 
 impl Cors {
-    /// Returns a policy that allows no origin yet; of others then the methods `GET`, `HEAD` and
-    /// `POST`, and the headers that need no permission.
+    /// Returns a policy that allows no origin. Origins that are added may use the methods `GET`,
+    /// `HEAD` and `POST`, and the headers that need no permission.
     pub fn new() -> Self {
         Self {
             origins: Origins::Some(Vec::new()),
@@ -91,14 +95,14 @@ impl Cors {
         }
     }
 
-    /// Allows one origin more: `https://example.com`, with the port if it is not the scheme's own,
-    /// without a slash at the end. An app with what cannot be an origin does not start.
+    /// Adds an allowed origin: `https://example.com`, with the port if it is not the default one,
+    /// and without a slash at the end. An app with an invalid origin does not start.
     #[must_use]
     pub fn allow_origin(mut self, origin: impl Into<String>) -> Self {
         let origin = origin.into().to_ascii_lowercase();
         if let Err(mistake) = check_origin(&origin) {
             self.mistakes
-                .push(format!("Cors: `{}` is no origin: {mistake}", origin.escape_debug()));
+                .push(format!("Cors: `{}` is not an origin: {mistake}", origin.escape_debug()));
         }
         match &mut self.origins {
             Origins::Some(origins) => origins.push(origin),
@@ -107,7 +111,7 @@ impl Cors {
         self
     }
 
-    /// Allows several origins more.
+    /// Adds several allowed origins.
     ///
     /// ```
     /// use filoplume::middleware::Cors;
@@ -124,9 +128,9 @@ impl Cors {
         origins.into_iter().fold(self, Self::allow_origin)
     }
 
-    /// Allows all origins, in place of those said before. For what is public. An app that allows
-    /// [credentials](Self::allow_credentials) too does not start: every site could act as whoever
-    /// is logged in.
+    /// Allows all origins, and replaces origins that were added before. For public resources. An
+    /// app that also allows [credentials](Self::allow_credentials) does not start: every site could
+    /// act as the user who is logged in.
     ///
     /// ```
     /// use filoplume::middleware::Cors;
@@ -142,9 +146,9 @@ impl Cors {
         self
     }
 
-    /// Allows the origins that a closure says yes to, in place of those said before. It is given
-    /// what the client sent, `null` included, which is what pages without an origin send: anybody
-    /// can make one.
+    /// Allows the origins for which a closure returns `true`, and replaces origins that were added
+    /// before. The closure gets what the client sent. This includes `null`, which pages without an
+    /// origin send and anybody can produce.
     ///
     /// ```
     /// use filoplume::middleware::Cors;
@@ -163,8 +167,7 @@ impl Cors {
         self
     }
 
-    /// Sets the methods that are allowed. Default: `GET`, `HEAD` and `POST`, which browsers allow
-    /// anyway.
+    /// Sets the allowed methods. Default: `GET`, `HEAD` and `POST`, which browsers allow anyway.
     #[must_use]
     pub fn allow_methods(mut self, methods: impl IntoIterator<Item = Method>) -> Self {
         self.methods = Names::Some(methods.into_iter().map(|method| method.to_string()).collect());
@@ -178,15 +181,15 @@ impl Cors {
         self
     }
 
-    /// Sets the headers of requests that are allowed beside those that need no permission, such as
-    /// `content-type` for JSON.
+    /// Sets the allowed request headers, in addition to those that need no permission. An example
+    /// is `content-type` for JSON.
     #[must_use]
     pub fn allow_headers<N: Into<String>>(mut self, names: impl IntoIterator<Item = N>) -> Self {
         self.headers = Names::Some(self.checked(names));
         self
     }
 
-    /// Allows the headers that are asked for, whatever they are.
+    /// Allows all headers that the preflight asks for.
     ///
     /// ```
     /// use filoplume::middleware::Cors;
@@ -210,8 +213,8 @@ impl Cors {
         self
     }
 
-    /// Sets the headers of responses that the page may read beside the usual ones, such as `etag`
-    /// or `x-request-id`.
+    /// Sets the response headers that the page may read, in addition to the usual ones, such as
+    /// `etag` or `x-request-id`.
     ///
     /// ```
     /// use filoplume::middleware::Cors;
@@ -230,9 +233,9 @@ impl Cors {
         self
     }
 
-    /// Lets requests come with cookies and logins. The origins that are allowed can then do what
-    /// the user can: a closure that says yes to all is as bad as any origin, which is refused.
-    /// Default: no.
+    /// Allows requests with cookies and logins. Pages of the allowed origins can then act as the
+    /// user. A closure that allows every origin is as dangerous as `allow_any_origin`, which is
+    /// refused in this case. Default: no.
     ///
     /// ```
     /// use filoplume::middleware::Cors;
@@ -249,16 +252,16 @@ impl Cors {
         self
     }
 
-    /// Lets pages from the public network ask a server in a private one, where the browser wants a
-    /// permission for that (Private Network Access). Default: no.
+    /// Allows pages from the public network to send requests to a server in a private network, if
+    /// the browser requires permission for that (Private Network Access). Default: no.
     #[must_use]
     pub fn allow_private_network(mut self, allows_private_network: bool) -> Self {
         self.allows_private_network = allows_private_network;
         self
     }
 
-    /// Sets how long a browser may remember the answer to a preflight. Browsers have bounds of
-    /// their own, such as two hours. Default: unsaid, which is five seconds.
+    /// Sets how long a browser may cache the response to a preflight. Browsers have their own upper
+    /// limits, such as two hours. Default: not sent, which means five seconds.
     #[must_use]
     pub fn max_age(mut self, duration: Duration) -> Self {
         self.max_age = Some(duration);
@@ -268,19 +271,18 @@ impl Cors {
     fn checked<N: Into<String>>(&mut self, names: impl IntoIterator<Item = N>) -> Vec<String> {
         let names: Vec<String> = names.into_iter().map(Into::into).collect();
         for name in &names {
-            // With `*` a browser would take it for the header of that name if there are
-            // credentials.
+            // With credentials, a browser would treat `*` as the name of a header.
             if name == "*" || http::HeaderName::try_from(name).is_err() {
                 let name = name.escape_debug();
                 self.mistakes.push(format!(
-                    "Cors: `{name}` is no name of a header; `mirror_headers` allows all"
+                    "Cors: `{name}` is not a header name; `mirror_headers` allows all"
                 ));
             }
         }
         names
     }
 
-    /// The value of `Access-Control-Allow-Origin` for a request.
+    /// Returns the value of `Access-Control-Allow-Origin` for a request.
     fn allowed_origin<'a>(&self, origin: Option<&'a str>) -> Option<&'a str> {
         match &self.origins {
             Origins::Any => Some("*"),
@@ -294,8 +296,8 @@ impl Cors {
     fn preflight(&self, request: &Request) -> Result<Response> {
         let mut response = Response::new(StatusCode::NO_CONTENT.as_u16());
         let headers = response.headers_mut();
-        let asked = |name| request.headers().get_str(name).filter(|value| is_list(value));
-        self.say_origin(headers, origin_of(request))?;
+        let requested = |name| token_list(request, name);
+        self.set_origin_headers(headers, origin_of(request))?;
         for name in ["Access-Control-Request-Method", "Access-Control-Request-Headers"] {
             add_vary(headers, name);
         }
@@ -305,14 +307,14 @@ impl Cors {
         if !headers.contains("access-control-allow-origin") {
             return Ok(response);
         }
-        if let Some(methods) = self.methods.allowed(asked("access-control-request-method")) {
+        if let Some(methods) = self.methods.allowed(requested("access-control-request-method")) {
             headers.append("access-control-allow-methods", methods)?;
         }
-        if let Some(names) = self.headers.allowed(asked("access-control-request-headers")) {
+        if let Some(names) = self.headers.allowed(requested("access-control-request-headers")) {
             headers.append("access-control-allow-headers", names)?;
         }
         if self.allows_private_network
-            && asked("access-control-request-private-network") == Some("true")
+            && requested("access-control-request-private-network") == Some("true")
         {
             headers.append("access-control-allow-private-network", "true")?;
         }
@@ -322,13 +324,14 @@ impl Cors {
         Ok(response)
     }
 
-    /// Says who may read the response, and on what that depends.
-    fn say_origin(&self, headers: &mut Headers, origin: Option<&str>) -> Result<()> {
-        // Also if the request has no origin: a cache must not give this response to one that has.
+    /// Sets the headers that say who may read the response, and on what that depends.
+    fn set_origin_headers(&self, headers: &mut Headers, origin: Option<&str>) -> Result<()> {
+        // Also if the request has no origin: a cache must not use this response for a request that
+        // has one.
         if !matches!(self.origins, Origins::Any) {
             add_vary(headers, "Origin");
         }
-        // What a handler said of itself is not a policy.
+        // The policy replaces headers that a handler set.
         headers.remove("access-control-allow-origin");
         headers.remove("access-control-allow-credentials");
         if let Some(allowed) = self.allowed_origin(origin) {
@@ -353,9 +356,9 @@ impl Middleware for Cors {
             return self.preflight(&request);
         }
         let origin = origin_of(&request).map(str::to_owned);
-        let mut response = contain(request, next);
+        let mut response = run_catching_panics(request, next);
         let headers = response.headers_mut();
-        self.say_origin(headers, origin.as_deref())?;
+        self.set_origin_headers(headers, origin.as_deref())?;
         if !self.exposed.is_empty() && headers.contains("access-control-allow-origin") {
             headers.insert("access-control-expose-headers", self.exposed.join(", "))?;
         }
@@ -388,108 +391,18 @@ impl fmt::Debug for Cors {
 }
 
 impl Names {
-    fn allowed(&self, asked: Option<&str>) -> Option<String> {
+    fn allowed(&self, requested: Option<&str>) -> Option<String> {
         match self {
             Self::Some(names) if names.is_empty() => None,
             Self::Some(names) => Some(names.join(", ")),
-            Self::Mirrored => asked.map(str::to_owned),
+            Self::Mirrored => requested.map(str::to_owned),
         }
     }
-}
-
-fn is_preflight(request: &Request) -> bool {
-    *request.method() == Method::OPTIONS
-        && request.headers().contains("origin")
-        && request.headers().contains("access-control-request-method")
-}
-
-/// The origin, if there is exactly one: of two, caches and we might choose different ones.
-fn origin_of(request: &Request) -> Option<&str> {
-    let mut origins = request.headers().get_all("origin");
-    let origin = std::str::from_utf8(origins.next()?).ok()?;
-    origins.next().is_none().then_some(origin)
-}
-
-/// Whether a value is one or several tokens, as browsers send them: anything else is not mirrored.
-fn is_list(value: &str) -> bool {
-    let is_token_byte =
-        |byte: u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte);
-    value.split(',').all(|item| {
-        let item = item.trim_matches([' ', '\t']);
-        !item.is_empty() && item.bytes().all(is_token_byte)
-    })
-}
-
-/// Says what is wrong with an origin as a program writes it.
-fn check_origin(origin: &str) -> Result<(), &'static str> {
-    match origin {
-        "*" => return Err("`allow_any_origin` allows all"),
-        "null" => return Err("every site can send it"),
-        _ => {}
-    }
-    let Some((scheme, host)) = origin.split_once("://") else {
-        return Err("it begins with a scheme, such as `https://`");
-    };
-    if scheme.is_empty()
-        || !scheme.bytes().all(|b| b.is_ascii_alphanumeric() || b"+-.".contains(&b))
-    {
-        return Err("its scheme is none");
-    }
-    if host.contains(['/', '?', '#']) {
-        return Err("it ends with the host and the port, without a slash or a path");
-    }
-    if host.contains('*') {
-        return Err("`allow_origins_if` allows many");
-    }
-    if host.is_empty() || !host.bytes().all(|b| b.is_ascii_alphanumeric() || b"-._:[]".contains(&b))
-    {
-        return Err("its host is none, as a browser writes it");
-    }
-    if (scheme == "https" && host.ends_with(":443")) || (scheme == "http" && host.ends_with(":80"))
-    {
-        return Err("browsers leave the scheme's own port out");
-    }
-    Ok(())
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn what_no_browser_would_send_is_no_origin() {
-        for good in
-            ["https://a.example", "http://localhost:3000", "http://[::1]:8080", "tauri://localhost"]
-        {
-            assert_eq!(check_origin(good), Ok(()), "{good}");
-        }
-        for bad in [
-            "",
-            "*",
-            "null",
-            "a.example",
-            "https://",
-            "https://a/",
-            "https://a/b",
-            "https://*.a.example",
-            "https://a:443",
-            "https://a b",
-            "https://a\r\nx",
-            "://a",
-            "https://ä.example",
-        ] {
-            assert!(check_origin(bad).is_err(), "{bad}");
-        }
-    }
-
-    #[test]
-    fn only_lists_of_tokens_are_mirrored() {
-        assert!(is_list("PUT"));
-        assert!(is_list("content-type, x-a ,x-b"));
-        for bad in ["", ",", "a,,b", "a b", "a: b", "ä", "<script>"] {
-            assert!(!is_list(bad), "{bad}");
-        }
-    }
 
     #[test]
     fn an_origin_is_compared_as_a_whole() {
