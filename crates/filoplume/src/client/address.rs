@@ -1,4 +1,4 @@
-//! Who asks.
+//! The address of the client.
 
 use std::net::IpAddr;
 
@@ -6,13 +6,12 @@ use filoplume_runtime::{Peer, Request};
 
 use crate::semantics::authority::split_port;
 
-/// Who asks: the client's address, and the scheme and host of its request, as far as they are
-/// known.
+/// The address of the client, and the scheme and host of its request.
 ///
-/// Without proxies it is the peer of the connection. Proxies that are named to
-/// [`App::trust_proxies`](crate::App::trust_proxies) are asked on whose behalf they are there;
-/// nobody else's word counts. An address that cannot be read ends the walk: the last proxy that
-/// could be read is the client then.
+/// Without proxies, the client is the peer of the connection. If the peer is a proxy that
+/// [`App::trust_proxies`](crate::App::trust_proxies) names, its header says who the client is;
+/// headers of other peers are ignored. If an address in the header is invalid, the last valid proxy
+/// counts as the client.
 ///
 /// ```
 /// use filoplume::extract::Proxies;
@@ -29,7 +28,7 @@ use crate::semantics::authority::split_port;
 ///     .assert_text("192.0.2.60 over http");
 /// ```
 ///
-/// Middleware asks [`Context::client`](crate::Context::client), or
+/// Middleware calls [`Context::client`](crate::Context::client), or
 /// [`Context::client_ip`](crate::Context::client_ip) for the address alone.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ClientAddr {
@@ -39,7 +38,7 @@ pub struct ClientAddr {
 }
 
 impl ClientAddr {
-    /// The peer of the connection.
+    /// Returns the peer of the connection.
     pub(crate) fn of_peer(request: &Request) -> Self {
         let ip = match request.peer() {
             Peer::Tcp(address) => Some(address.ip().to_canonical()),
@@ -48,23 +47,24 @@ impl ClientAddr {
         Self { ip, is_https: false, host: request.authority().map(str::to_owned) }
     }
 
-    /// Returns the address; `None` if the client came over a Unix socket and nobody said more.
+    /// Returns the address, or `None` if the client is connected over a Unix socket and no proxy
+    /// named it.
     pub fn ip(&self) -> Option<IpAddr> {
         self.ip
     }
 
-    /// Returns the scheme that the client used: `https` if a proxy says so, else `http`.
+    /// Returns the scheme that the client used: `https` if a proxy says so, otherwise `http`.
     pub fn scheme(&self) -> &'static str {
         if self.is_https { "https" } else { "http" }
     }
 
-    /// Returns whether the client used `https`, as a proxy says.
+    /// Returns whether the client used `https`, according to a proxy.
     pub fn is_https(&self) -> bool {
         self.is_https
     }
 
-    /// Returns the host, and the port if there is one, that the client asked for: as a proxy says,
-    /// else as the request says. The client can say whatever it likes.
+    /// Returns the host of the request, with its port if there is one. It comes from a trusted
+    /// proxy, or from the request. The client chooses this value.
     pub fn host(&self) -> Option<&str> {
         self.host.as_deref()
     }
@@ -82,7 +82,7 @@ impl ClientAddr {
     }
 }
 
-/// The address, or `unknown`.
+/// Displays the address, or `unknown`.
 impl std::fmt::Display for ClientAddr {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self.ip {

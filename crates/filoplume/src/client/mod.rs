@@ -1,4 +1,4 @@
-//! Who asks, and which proxies are believed about it.
+//! The address of the client, and the proxies that are trusted to name it.
 
 mod address;
 mod proxies;

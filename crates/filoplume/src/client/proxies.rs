@@ -1,4 +1,4 @@
-//! Which proxies are believed, and what they say of a request.
+//! Trusted proxies, and their headers.
 
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -10,16 +10,14 @@ use super::ClientAddr;
 use crate::semantics::authority::split_port;
 use crate::semantics::media_type::trim;
 
-/// The proxies whose word is taken for who asks: for
+/// The proxies that are trusted to name the client, for
 /// [`App::trust_proxies`](crate::App::trust_proxies).
 ///
-/// Networks are written as `10.0.0.0/8` or `fd00::/8`, single addresses as `192.0.2.7`, and `unix`
-/// stands for whoever connects over a Unix socket. Whoever connects from elsewhere is the client,
-/// whatever its headers say.
+/// A network is written as `10.0.0.0/8` or `fd00::/8`, an address as `192.0.2.7`, and `unix` stands
+/// for all peers on a Unix socket. Any other peer is the client itself, whatever its headers say.
 ///
-/// Of the headers that proxies add, one is read: `X-Forwarded-For`, or
-/// [`Forwarded`](Self::forwarded). Never both: a proxy writes one of them and hands on whatever the
-/// client wrote in the other.
+/// Only one header is read: `X-Forwarded-For`, or [`Forwarded`](Self::forwarded). They are never
+/// combined, because a proxy writes one of them and passes on what the client wrote into the other.
 ///
 /// ```
 /// use filoplume::prelude::*;
@@ -42,7 +40,7 @@ pub struct Proxies {
     pub(crate) mistakes: Vec<String>,
 }
 
-/// The header that is read.
+/// The header to read.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Source {
     #[default]
@@ -51,25 +49,24 @@ enum Source {
 }
 
 impl Proxies {
-    /// Returns a list without proxies.
+    /// Returns an empty list.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Returns those on this machine: `127.0.0.0/8`, `::1`, and whoever connects over a Unix
-    /// socket.
+    /// Returns the proxies on this machine: `127.0.0.0/8`, `::1`, and Unix sockets.
     pub fn loopback() -> Self {
         Self::from(["127.0.0.0/8", "::1", "unix"])
     }
 
-    /// Returns those on this machine and in private networks (RFC 1918, RFC 4193). Right if nobody
-    /// else can connect from such a network.
+    /// Returns the proxies on this machine and in private networks (RFC 1918, RFC 4193). Use this
+    /// only if no client can connect from such a network.
     pub fn private() -> Self {
         let private = Self::from(["10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "fc00::/7"]);
         ["127.0.0.0/8", "::1", "unix"].into_iter().fold(private, Self::network)
     }
 
-    /// Adds a network, an address, or `unix`. One that is none keeps the app from starting.
+    /// Adds a network, an address, or `unix`. With any other text the app does not start.
     pub fn network(mut self, network: &str) -> Self {
         if network == "unix" {
             self.trusts_unix = true;
@@ -84,28 +81,28 @@ impl Proxies {
         self
     }
 
-    /// Reads `Forwarded` (RFC 7239) instead of `X-Forwarded-For`: who the client is, and its scheme
-    /// and host too.
+    /// Reads `Forwarded` (RFC 7239) instead of `X-Forwarded-For`. It also contains the scheme and
+    /// the host.
     pub fn forwarded(mut self) -> Self {
         self.source = Source::Forwarded;
         self
     }
 
-    /// Reads the scheme of the client's request from `X-Forwarded-Proto`. The nearest proxy has to
-    /// set it: one that does not hands on what the client wrote. Default: it is not read.
+    /// Reads the client's scheme from `X-Forwarded-Proto`. The nearest proxy must set this header;
+    /// otherwise it is what the client wrote. Default: not read.
     pub fn x_forwarded_proto(mut self) -> Self {
         self.reads_proto = true;
         self
     }
 
-    /// Reads the host that the client asked for from `X-Forwarded-Host`. The nearest proxy has to
-    /// set it: one that does not hands on what the client wrote. Default: it is not read.
+    /// Reads the host of the request from `X-Forwarded-Host`. The nearest proxy must set this
+    /// header; otherwise it is what the client wrote. Default: not read.
     pub fn x_forwarded_host(mut self) -> Self {
         self.reads_host = true;
         self
     }
 
-    /// Who asks, as far as can be believed.
+    /// Returns the client, as far as the proxies are trusted.
     pub(crate) fn client(&self, request: &Request) -> ClientAddr {
         let mut client = ClientAddr::of_peer(request);
         if self.trusts_peer(request.peer()) {
@@ -117,7 +114,7 @@ impl Proxies {
         client
     }
 
-    /// As [`client`](Self::client), the address only.
+    /// Like [`client`](Self::client), but returns the address only.
     pub(crate) fn client_ip(&self, request: &Request) -> Option<IpAddr> {
         match request.peer() {
             Peer::Tcp(address) if !self.trusts(address.ip().to_canonical()) => {
@@ -139,9 +136,9 @@ impl Proxies {
         self.networks.iter().any(|network| network.contains(ip))
     }
 
-    /// Each proxy adds whom it was asked by to the end. So the last entry is the peer's word, the
-    /// one before it the word of whom that names, and so on: up to the first that nobody vouches
-    /// for.
+    /// Each proxy appends the address of its peer. So the last entry is from our peer, the one
+    /// before it is from the proxy that the last entry names, and so on. The first address that is
+    /// not a trusted proxy is the client.
     fn follow_x_forwarded(&self, request: &Request, client: &mut ClientAddr) {
         let mut entries_seen = 0;
         for entry in entries_from_the_end(request, "x-forwarded-for") {
@@ -152,8 +149,9 @@ impl Proxies {
                 break;
             }
         }
-        // Proxies set these, or add to them as to the addresses: then the entry beside the client's
-        // is the right one. If there are fewer, the nearest proxy's word.
+        // Proxies set these headers, or append to them as to the addresses. In the second case, the
+        // entry at the position of the client's address is the right one. If there are fewer
+        // entries, that of the nearest proxy is used.
         let entry = |name| {
             let entries: Vec<_> = entries_from_the_end(request, name).collect();
             let entry = entries.get(usize::max(entries_seen, 1) - 1).or(entries.first());
@@ -201,10 +199,10 @@ impl From<Vec<String>> for Proxies {
     }
 }
 
-/// The entries of a list, the last one of the last field first.
+/// Returns the entries of a list from the end: the last one of the last header first.
 ///
-/// They are split from the end, because what stands at the end was written by whom we trust: an
-/// open quote that a client put at the beginning must not swallow it.
+/// They are split from the end, because trusted proxies append there: an open quote that a client
+/// put at the beginning must not swallow their entries.
 fn entries_from_the_end<'r>(request: &'r Request, name: &str) -> impl Iterator<Item = &'r [u8]> {
     let mut lines: Vec<&[u8]> = request.headers().get_all(name).collect();
     std::iter::from_fn(move || {
@@ -217,7 +215,7 @@ fn entries_from_the_end<'r>(request: &'r Request, name: &str) -> impl Iterator<I
     })
 }
 
-/// The last comma that is not in quotes.
+/// Returns the position of the last comma outside of quotes.
 fn last_comma(line: &[u8]) -> Option<usize> {
     let mut is_quoted = false;
     for (at, byte) in line.iter().enumerate().rev() {
@@ -234,7 +232,7 @@ fn last_comma(line: &[u8]) -> Option<usize> {
     None
 }
 
-/// One element of `Forwarded` (RFC 7239, 4).
+/// An element of `Forwarded` (RFC 7239, 4).
 #[derive(Debug, Default)]
 struct Element {
     node: Option<String>,
@@ -245,7 +243,7 @@ struct Element {
 impl Element {
     fn parse(text: &str) -> Option<Self> {
         let mut element = Self::default();
-        // Parameters begin behind a `;` elsewhere.
+        // In other headers, parameters begin after a `;`.
         let text = format!(";{text}");
         for parameter in crate::semantics::media_type::parameters(&text) {
             let (name, value) = parameter.ok()?;
@@ -255,7 +253,7 @@ impl Element {
                 "host" => &mut element.host,
                 _ => continue,
             };
-            // A parameter occurs once in an element.
+            // A parameter must not occur twice in an element.
             if slot.replace(value.into_owned()).is_some() {
                 return None;
             }
@@ -264,14 +262,14 @@ impl Element {
     }
 }
 
-/// The address of a node: bare, or with a port that is left out.
+/// Returns the address of a node, without its port.
 fn node_ip(node: &str) -> Option<IpAddr> {
     let node = trim(node);
     let ip = match node.parse::<IpAddr>() {
         Ok(ip) => ip,
         Err(_) => {
             let (host, port) = split_port(node)?;
-            // RFC 7239, 6.3 has names for ports too: `_` and what follows.
+            // RFC 7239, 6.3 also allows obfuscated ports: `_` and a name.
             if !port.is_none_or(|port| port.parse::<u16>().is_ok() || port.starts_with('_')) {
                 return None;
             }
@@ -281,7 +279,7 @@ fn node_ip(node: &str) -> Option<IpAddr> {
     Some(ip.to_canonical())
 }
 
-/// Addresses that begin with the same bits.
+/// Addresses with a common prefix.
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct Network {
     address: IpAddr,
@@ -318,7 +316,9 @@ impl FromStr for Network {
             None => bits_max,
             Some(prefix) => {
                 let bits = prefix.parse().ok().filter(|&bits: &u32| bits <= bits_max);
-                bits.ok_or_else(|| format!("behind the `/` stands a number from 0 to {bits_max}"))?
+                bits.ok_or_else(|| {
+                    format!("the number after the `/` must be from 0 to {bits_max}")
+                })?
             }
         };
         Ok(Self { address, prefix_bits })

@@ -1,4 +1,4 @@
-//! A client that knows whether an answer is whole.
+//! A client that checks whether a response is complete.
 
 use std::io::{self, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
@@ -7,26 +7,26 @@ use std::time::{Duration, Instant};
 
 use crate::RunningApp;
 
-/// How long anything may take that should come soon.
-const PATIENCE: Duration = Duration::from_secs(20);
+/// Timeout for everything that should happen soon.
+const TIMEOUT: Duration = Duration::from_secs(20);
 
-/// The first answer to what was sent, as far as it came.
+/// The first response, as far as it was received.
 #[derive(Debug)]
-pub(super) struct Answer {
+pub(super) struct Received {
     pub(super) status: u16,
     pub(super) head: String,
     pub(super) content: Vec<u8>,
-    /// Whether a client takes the content for whole.
+    /// Whether a client would consider the content complete.
     pub(super) is_whole: bool,
-    /// What came behind it.
+    /// The bytes after the response.
     pub(super) rest: Vec<u8>,
 }
 
 /// Sends a request and reads until the connection ends.
-pub(super) fn ask(address: SocketAddr, request: &[u8]) -> Answer {
+pub(super) fn ask(address: SocketAddr, request: &[u8]) -> Received {
     let mut socket = TcpStream::connect(address).unwrap();
-    socket.set_read_timeout(Some(PATIENCE)).unwrap();
-    socket.set_write_timeout(Some(PATIENCE)).unwrap();
+    socket.set_read_timeout(Some(TIMEOUT)).unwrap();
+    socket.set_write_timeout(Some(TIMEOUT)).unwrap();
     let mut writer = socket.try_clone().unwrap();
     let request = request.to_vec();
     let sends = thread::spawn(move || {
@@ -41,9 +41,9 @@ pub(super) fn ask(address: SocketAddr, request: &[u8]) -> Answer {
     answer(&received, ended.is_ok())
 }
 
-fn answer(received: &[u8], ended_well: bool) -> Answer {
+fn answer(received: &[u8], ended_well: bool) -> Received {
     let Some(end) = received.windows(4).position(|bytes| bytes == b"\r\n\r\n") else {
-        return Answer {
+        return Received {
             status: 0,
             head: String::new(),
             content: vec![],
@@ -68,7 +68,7 @@ fn answer(received: &[u8], ended_well: bool) -> Answer {
     } else {
         (behind.to_vec(), ended_well, &[][..])
     };
-    Answer { status, head, content, is_whole, rest: rest.to_vec() }
+    Received { status, head, content, is_whole, rest: rest.to_vec() }
 }
 
 fn chunks(mut bytes: &[u8]) -> (Vec<u8>, bool, &[u8]) {
@@ -92,16 +92,16 @@ fn chunks(mut bytes: &[u8]) -> (Vec<u8>, bool, &[u8]) {
 }
 
 pub(super) fn eventually(what: &str, mut condition: impl FnMut() -> bool) {
-    let end = Instant::now() + PATIENCE;
+    let end = Instant::now() + TIMEOUT;
     while !condition() {
-        assert!(Instant::now() < end, "in vain: {what}");
+        assert!(Instant::now() < end, "timed out: {what}");
         thread::sleep(Duration::from_micros(200));
     }
 }
 
-/// Whoever was there is gone, and nothing of what was done for them is left: no connection, no
-/// descriptor of a file in the folder, no panic.
-pub(super) fn is_as_before(app: &RunningApp, folder: &std::path::Path, what: &str) {
+/// Waits until the server has released everything: no connection, no open file in the folder. Also
+/// checks that nothing panicked.
+pub(super) fn wait_until_released(app: &RunningApp, folder: &std::path::Path, what: &str) {
     eventually(&format!("{what}: no connection is left"), || {
         app.server().metrics().is_some_and(|metrics| metrics.connections == 0)
     });
@@ -110,7 +110,7 @@ pub(super) fn is_as_before(app: &RunningApp, folder: &std::path::Path, what: &st
     eventually(&format!("{what}: no file is left open"), || open_files(folder) == 0);
 }
 
-/// The descriptors of this process that lead to files in a folder.
+/// Returns how many descriptors of this process belong to files in a folder.
 fn open_files(folder: &std::path::Path) -> usize {
     let folder = folder.canonicalize().unwrap();
     let descriptors = std::fs::read_dir("/proc/self/fd").unwrap();
@@ -120,7 +120,7 @@ fn open_files(folder: &std::path::Path) -> usize {
 }
 
 #[test]
-fn a_cut_answer_is_not_whole() {
+fn a_truncated_response_is_not_complete() {
     let rows = [
         ("HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\nabc", true, true),
         ("HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\nab", true, false),

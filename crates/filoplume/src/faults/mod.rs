@@ -1,11 +1,11 @@
-//! Faults of the disk, for tests: the Nth read, write or creation of a file fails, or moves one
-//! byte only.
+//! Faults of the disk, for tests: the Nth read, write or creation of a file fails, or moves only
+//! one byte.
 //!
-//! A plan belongs to a folder, so tests do not disturb each other. Nothing of this is in a build
-//! that is not a test.
+//! A plan belongs to a folder, so tests do not affect each other. None of this is compiled outside
+//! of tests.
 //!
-//! The plan of the engine is alike and its own: a crate for the tests of both would have to be
-//! published with them, for forty lines.
+//! The engine has a similar plan of its own. Sharing it would require a published crate for the
+//! tests of both, for forty lines.
 
 #![allow(clippy::unwrap_used, reason = "a panic is how a test fails")]
 
@@ -23,7 +23,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use parking_lot::Mutex;
 use rustix::io::Errno;
 
-/// What is asked of a file and can fail.
+/// A call on a file that can fail.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Call {
     Create,
@@ -31,35 +31,35 @@ pub(crate) enum Call {
     Write,
 }
 
-/// What happens instead of what should.
+/// What happens instead of the call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fault {
     /// The call fails.
     Error(Errno),
     /// The call moves one byte, although there is more.
     OneByte,
-    /// The call moves nothing, and says that this is no error: a file that ends early.
+    /// The call moves nothing and reports success, like a file that ends early.
     Nothing,
 }
 
-/// Which calls of the files in a folder fail, and how.
+/// Which calls on the files of a folder fail, and how.
 #[derive(Debug)]
 pub(crate) struct Plan {
     folder: PathBuf,
     call: Call,
     fault: Fault,
-    /// The first one, counted from 1, and how many from there.
+    /// The number of the first failing call, counted from 1, and how many fail from there.
     first: u64,
     times: u64,
     calls: AtomicU64,
-    struck: AtomicU64,
+    failures: AtomicU64,
 }
 
-/// The plans that are in force.
+/// The active plans.
 static PLANS: Mutex<Vec<Arc<Plan>>> = Mutex::new(Vec::new());
 
-/// A plan that is in force until this is dropped.
-pub(crate) struct InForce(Arc<Plan>);
+/// A plan that is active until this is dropped.
+pub(crate) struct ActivePlan(Arc<Plan>);
 
 impl Plan {
     pub(crate) fn new(call: Call, first: u64, times: u64, fault: Fault) -> Self {
@@ -71,23 +71,23 @@ impl Plan {
             first,
             times,
             calls: counter(),
-            struck: counter(),
+            failures: counter(),
         }
     }
 
-    /// Lets calls of the files in a folder fail from now on.
-    pub(crate) fn strike(mut self, folder: &Path) -> InForce {
+    /// Makes calls on the files of a folder fail from now on.
+    pub(crate) fn activate(mut self, folder: &Path) -> ActivePlan {
         self.folder = folder.canonicalize().unwrap();
         let plan = Arc::new(self);
         PLANS.lock().push(Arc::clone(&plan));
-        InForce(plan)
+        ActivePlan(plan)
     }
 
     fn of(path: &Path) -> Option<Arc<Self>> {
         PLANS.lock().iter().find(|plan| path.starts_with(&plan.folder)).cloned()
     }
 
-    /// Asks before a call what becomes of it: how many bytes may move, or how it fails.
+    /// Called before each call. Returns how many bytes it may move, or its error.
     fn before(&self, call: Call, length: usize) -> io::Result<usize> {
         if call != self.call {
             return Ok(length);
@@ -96,7 +96,7 @@ impl Plan {
         if number < self.first || number - self.first >= self.times {
             return Ok(length);
         }
-        self.struck.fetch_add(1, Ordering::SeqCst);
+        self.failures.fetch_add(1, Ordering::SeqCst);
         match self.fault {
             Fault::Error(error) => Err(error.into()),
             Fault::OneByte => Ok(length.min(1)),
@@ -105,20 +105,20 @@ impl Plan {
     }
 }
 
-impl InForce {
-    /// How many calls have failed.
-    pub(crate) fn struck(&self) -> u64 {
-        self.0.struck.load(Ordering::SeqCst)
+impl ActivePlan {
+    /// Returns how many calls have failed.
+    pub(crate) fn failures(&self) -> u64 {
+        self.0.failures.load(Ordering::SeqCst)
     }
 }
 
-impl Drop for InForce {
+impl Drop for ActivePlan {
     fn drop(&mut self) {
         PLANS.lock().retain(|plan| !Arc::ptr_eq(plan, &self.0));
     }
 }
 
-/// A file whose calls fail as planned.
+/// A file whose calls fail according to the plan.
 #[derive(Debug)]
 pub(crate) struct File {
     file: fs::File,
@@ -193,17 +193,17 @@ impl Seek for File {
 }
 
 #[test]
-fn a_plan_strikes_where_it_says() {
+fn a_plan_makes_the_chosen_calls_fail() {
     let folder = tempfile::tempdir().unwrap();
-    let plan = Plan::new(Call::Write, 2, 1, Fault::Error(Errno::NOSPC)).strike(folder.path());
+    let plan = Plan::new(Call::Write, 2, 1, Fault::Error(Errno::NOSPC)).activate(folder.path());
     let mut file = File::create_new(folder.path().join("a")).unwrap();
     assert_eq!(file.write(b"ab").unwrap(), 2);
     assert_eq!(file.write(b"cd").unwrap_err().kind(), io::ErrorKind::StorageFull);
     assert_eq!(file.write(b"ef").unwrap(), 2);
-    assert_eq!(plan.struck(), 1);
+    assert_eq!(plan.failures(), 1);
     drop(plan);
     let elsewhere = tempfile::tempdir().unwrap();
-    let _plan = Plan::new(Call::Write, 1, 9, Fault::OneByte).strike(folder.path());
+    let _plan = Plan::new(Call::Write, 1, 9, Fault::OneByte).activate(folder.path());
     assert_eq!(File::create_new(elsewhere.path().join("a")).unwrap().write(b"ab").unwrap(), 2);
     assert_eq!(File::create_new(folder.path().join("b")).unwrap().write(b"ab").unwrap(), 1);
 }

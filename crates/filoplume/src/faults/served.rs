@@ -1,5 +1,5 @@
-//! Files that are served from a disk that fails, with the Nth read failing, for every N: an answer
-//! is right, or a client can tell that it is not whole.
+//! Serves files from a failing disk. For every N, the Nth read fails, and the response must be
+//! correct or visibly incomplete.
 
 use std::fs;
 use std::io::{self, Write};
@@ -7,18 +7,18 @@ use std::io::{self, Write};
 use parking_lot::Mutex;
 use rustix::io::Errno;
 
-use super::client::{Answer, ask, is_as_before};
+use super::client::{Received, ask, wait_until_released};
 use super::{Call, Fault, Plan};
 use crate::middleware::{Coding, Compression};
 use crate::{App, Router, RunningApp, StaticFiles};
 
-/// No answer takes so many reads.
+/// Upper limit for the reads of one response.
 const READS_MAX: u64 = 50;
 
-/// Longer than what is read at once and sent from memory.
+/// Too long for a single read into memory.
 const LONG: usize = 100_000;
 
-/// A folder that is served, plain and compressed.
+/// A folder that is served both plain and compressed.
 struct Site {
     folder: tempfile::TempDir,
     app: RunningApp,
@@ -42,7 +42,7 @@ impl Site {
         Self { folder, app }
     }
 
-    fn ask(&self, request: &str) -> Answer {
+    fn ask(&self, request: &str) -> Received {
         ask(self.app.local_addr(), request.as_bytes())
     }
 }
@@ -51,14 +51,14 @@ fn get(path: &str, fields: &str) -> String {
     format!("GET {path} HTTP/1.1\r\nHost: t\r\nConnection: close\r\n{fields}\r\n")
 }
 
-/// What is asked for, and whether the bytes of the content are the same each time.
+/// Returns the requests, and whether the bytes of the content are the same each time.
 fn requests() -> Vec<(String, bool)> {
     let mut requests = vec![
         (get("/plain/short.txt", ""), true),
         (get("/plain/long.txt", ""), true),
         (get("/plain/long.txt", "Range: bytes=80000-80099\r\n"), true),
         (get("/plain/long.txt", "Range: bytes=100-90000\r\n"), true),
-        // With a boundary that is made anew.
+        // With a boundary that is different each time.
         (get("/plain/long.txt", "Range: bytes=0-9,1000-1009,20000-99999\r\n"), false),
         (get("/plain/short.txt", "Range: bytes=0-9,1000-1009\r\n"), false),
         ("GET /plain/long.txt HTTP/1.0\r\n\r\n".to_owned(), true),
@@ -67,19 +67,19 @@ fn requests() -> Vec<(String, bool)> {
         let accepts = format!("Accept-Encoding: {coding}\r\n");
         requests.push((get(&format!("/{coding}/long.txt"), &accepts), true));
         requests.push((get(&format!("/{coding}/short.txt"), &accepts), true));
-        // Without chunks the end of the connection is the end of the content.
+        // In HTTP/1.0 the end of the connection is the end of the content.
         requests.push((format!("GET /{coding}/long.txt HTTP/1.0\r\n{accepts}\r\n"), true));
     }
     requests
 }
 
-/// Each answer with a fault at the Nth read, for every N until there are no more reads.
+/// Sends each request with a fault at the Nth read, for every N until there are no more reads.
 fn check_each(fault: Fault, is_invisible: bool) {
     let site = Site::new();
     for (request, is_constant) in requests() {
         let expected = site.ask(&request);
         assert!(expected.is_whole && expected.status < 300, "{request}: {expected:?}");
-        let is_expected = |answer: &Answer| {
+        let is_expected = |answer: &Received| {
             let is_same = if is_constant { answer.content == expected.content } else { true };
             answer.is_whole && answer.status == expected.status && is_same
         };
@@ -87,27 +87,31 @@ fn check_each(fault: Fault, is_invisible: bool) {
         loop {
             assert!(first < READS_MAX, "{request} has no end");
             let what = format!("{request}read number {first}: {fault:?}");
-            let plan = Plan::new(Call::Read, first, 1, fault).strike(site.folder.path());
+            let plan = Plan::new(Call::Read, first, 1, fault).activate(site.folder.path());
             let answer = site.ask(&request);
-            let struck = plan.struck();
+            let failures = plan.failures();
             drop(plan);
-            if struck == 0 || is_invisible {
+            if failures == 0 || is_invisible {
                 assert!(
                     is_expected(&answer),
-                    "{what}, which struck {struck} times: {answer:.300?}"
+                    "{what}, which failures {failures} times: {answer:.300?}"
                 );
             } else {
                 let status = if fault == Fault::Nothing { 503 } else { 500 };
-                let is_told = answer.is_whole && answer.status == status;
-                // As long as nothing was sent the client is told.
-                assert!(is_told || (first > 1 && !answer.is_whole), "{what}: {answer:.300?}");
-                let is_right =
-                    is_told || !is_constant || expected.content.starts_with(&answer.content);
+                let has_error_status = answer.is_whole && answer.status == status;
+                // If nothing was sent yet, the client gets an error status.
+                assert!(
+                    has_error_status || (first > 1 && !answer.is_whole),
+                    "{what}: {answer:.300?}"
+                );
+                let is_right = has_error_status
+                    || !is_constant
+                    || expected.content.starts_with(&answer.content);
                 assert!(is_right, "{what}: {} bytes are not the first ones", answer.content.len());
             }
             assert!(is_expected(&site.ask(&request)), "{what}: the next client");
-            is_as_before(&site.app, site.folder.path(), &what);
-            if struck == 0 {
+            wait_until_released(&site.app, site.folder.path(), &what);
+            if failures == 0 {
                 break;
             }
             first += 1;
@@ -117,40 +121,40 @@ fn check_each(fault: Fault, is_invisible: bool) {
 }
 
 #[test]
-fn what_interrupts_a_read_is_not_noticed() {
+fn an_interrupted_read_is_not_visible() {
     check_each(Fault::Error(Errno::INTR), true);
 }
 
 #[test]
-fn a_short_read_is_not_noticed() {
+fn a_short_read_is_not_visible() {
     check_each(Fault::OneByte, true);
 }
 
 #[test]
-fn a_disk_that_fails_is_a_500_or_an_answer_that_is_visibly_cut() {
+fn a_failing_disk_is_a_500_or_a_visibly_incomplete_response() {
     check_each(Fault::Error(Errno::IO), false);
     check_each(Fault::Error(Errno::STALE), false);
 }
 
 #[test]
-fn a_file_that_ends_early_is_a_503_or_an_answer_that_is_visibly_cut() {
+fn a_file_that_ends_early_is_a_503_or_a_visibly_incomplete_response() {
     check_each(Fault::Nothing, false);
 }
 
 #[test]
-fn what_is_not_sent_is_not_read() {
+fn a_file_is_not_read_if_its_content_is_not_sent() {
     let site = Site::new();
     let plan =
-        Plan::new(Call::Read, 1, u64::MAX, Fault::Error(Errno::IO)).strike(site.folder.path());
+        Plan::new(Call::Read, 1, u64::MAX, Fault::Error(Errno::IO)).activate(site.folder.path());
     for path in ["/plain/long.txt", "/plain/short.txt", "/gzip/long.txt"] {
         let answer = site.ask(&get(path, "").replacen("GET", "HEAD", 1));
         let unchanged = site.ask(&get(path, "If-None-Match: *\r\n"));
         assert_eq!((answer.status, unchanged.status), (200, 304), "{path}");
     }
-    assert_eq!(plan.struck(), 0);
+    assert_eq!(plan.failures(), 0);
 }
 
-/// What is logged by this program, by all of its threads.
+/// The log output of all threads of this program.
 static LOG: Mutex<Vec<u8>> = Mutex::new(Vec::new());
 
 struct Log;
@@ -167,13 +171,13 @@ impl Write for Log {
 }
 
 #[test]
-fn a_disk_that_fails_is_logged_once_an_answer() {
+fn a_failing_disk_is_logged_once_per_response() {
     let subscriber =
         tracing_subscriber::fmt().with_max_level(tracing::Level::WARN).with_writer(|| Log);
     subscriber.try_init().unwrap();
     let site = Site::new();
     let path = site.folder.path();
-    // An error that no other test makes.
+    // An error number that no other test uses.
     let lines = || {
         let text = String::from_utf8(LOG.lock().clone()).unwrap();
         text.lines()
@@ -181,7 +185,8 @@ fn a_disk_that_fails_is_logged_once_an_answer() {
             .map(str::to_owned)
             .collect::<Vec<_>>()
     };
-    let plan = |first| Plan::new(Call::Read, first, 1, Fault::Error(Errno::REMOTEIO)).strike(path);
+    let plan =
+        |first| Plan::new(Call::Read, first, 1, Fault::Error(Errno::REMOTEIO)).activate(path);
     let told = plan(1);
     assert_eq!(site.ask(&get("/plain/long.txt", "")).status, 500);
     drop(told);

@@ -1,21 +1,21 @@
-//! Uploads to a disk that is full or fails, with the Nth write failing, for every N: the client is
-//! told, no half of a file is left, and what follows on the connection is answered or not, but
-//! never mixed up.
+//! Uploads to a full or failing disk. For every N, the Nth write fails. The client must get an
+//! error, no partial file may remain, and the next request on the connection is answered or not,
+//! but never mixed up with the upload.
 
 use std::fs;
 use std::path::Path;
 
 use rustix::io::Errno;
 
-use super::client::{ask, is_as_before};
+use super::client::{ask, wait_until_released};
 use super::{Call, Fault, Plan};
 use crate::{App, Error, Multipart, Result, RunningApp};
 
-/// No upload takes so many writes.
+/// Upper limit for the writes of one upload.
 const WRITES_MAX: u64 = 100;
 
-/// Faults of a disk: full, over the quota, broken; and a file system that takes nothing and does
-/// not say why.
+/// Faults of a disk: full, over the quota, or broken; and a file system that writes nothing and
+/// reports no error.
 const FATAL: [Fault; 4] = [
     Fault::Error(Errno::NOSPC),
     Fault::Error(Errno::DQUOT),
@@ -23,11 +23,11 @@ const FATAL: [Fault; 4] = [
     Fault::Nothing,
 ];
 
-/// A file, and what is asked behind it on the same connection.
+/// Returns uploads, each followed by another request on the same connection.
 fn requests() -> Vec<String> {
     let behind = "GET /still-there HTTP/1.1\r\nHost: t\r\nConnection: close\r\n\r\n";
     let mut requests = Vec::new();
-    // All at once; in pieces; and more than the server reads of what nobody wants.
+    // At once; in pieces; and longer than the unread content that the server discards.
     for length in [1_000, 100_000, 600_000] {
         let form = format!(
             "--xyz\r\nContent-Disposition: form-data; name=a; filename=b\r\n\r\n{}\r\n--xyz--\r\n",
@@ -55,7 +55,7 @@ fn site(folder: &Path) -> RunningApp {
         .unwrap()
 }
 
-/// What is in the folder: names and lengths.
+/// Returns the names and lengths of the files in the folder.
 fn kept(folder: &Path) -> Vec<(String, u64)> {
     let entries = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap());
     entries
@@ -63,7 +63,7 @@ fn kept(folder: &Path) -> Vec<(String, u64)> {
         .collect()
 }
 
-/// Each upload with a fault at the Nth call, for every N until there are no more calls.
+/// Sends each upload with a fault at the Nth call, for every N until there are no more calls.
 fn check_each(call: Call, fault: Fault, is_invisible: bool) {
     let folder = tempfile::tempdir().unwrap();
     let app = site(folder.path());
@@ -72,13 +72,13 @@ fn check_each(call: Call, fault: Fault, is_invisible: bool) {
         loop {
             assert!(first < WRITES_MAX, "{request:.200} has no end");
             let what = format!("{request:.140}..., {call:?} number {first}: {fault:?}");
-            let plan = Plan::new(call, first, 1, fault).strike(folder.path());
+            let plan = Plan::new(call, first, 1, fault).activate(folder.path());
             let answer = ask(app.local_addr(), request.as_bytes());
-            let struck = plan.struck();
+            let failures = plan.failures();
             drop(plan);
             let kept = kept(folder.path());
             assert!(answer.is_whole, "{what}: {answer:.300?}");
-            if struck == 0 || is_invisible {
+            if failures == 0 || is_invisible {
                 let length = kept.first().map_or(0, |(_, length)| *length);
                 let told = String::from_utf8(answer.content).unwrap();
                 assert_eq!((answer.status, kept.len()), (200, 1), "{what}");
@@ -88,15 +88,15 @@ fn check_each(call: Call, fault: Fault, is_invisible: bool) {
                 assert_eq!(answer.status, 500, "{what}: {answer:.300?}");
                 assert_eq!(kept, [], "{what}: half of a file is left");
             }
-            // The request behind it is answered, or the connection has ended with the answer: both
-            // say which.
+            // The next request is answered, or the connection ends with the response. Both are
+            // consistent with the response's headers.
             let rest = String::from_utf8(answer.rest).unwrap();
             let is_closed = answer.head.to_lowercase().contains("connection: close");
             let is_answered =
                 rest.starts_with("HTTP/1.1 200 OK\r\n") && rest.ends_with("\r\n\r\nstill there");
             assert!(if is_closed { rest.is_empty() } else { is_answered }, "{what}: {rest:?}");
-            is_as_before(&app, folder.path(), &what);
-            if struck == 0 {
+            wait_until_released(&app, folder.path(), &what);
+            if failures == 0 {
                 break;
             }
             first += 1;
@@ -106,20 +106,20 @@ fn check_each(call: Call, fault: Fault, is_invisible: bool) {
 }
 
 #[test]
-fn what_interrupts_a_write_is_not_noticed() {
+fn an_interrupted_write_is_not_visible() {
     check_each(Call::Write, Fault::Error(Errno::INTR), true);
     check_each(Call::Write, Fault::OneByte, true);
 }
 
 #[test]
-fn an_upload_that_cannot_be_written_is_a_500_and_leaves_nothing() {
+fn an_upload_that_cannot_be_written_is_a_500_and_leaves_no_file() {
     for fault in FATAL {
         check_each(Call::Write, fault, false);
     }
 }
 
 #[test]
-fn a_file_that_cannot_be_made_is_a_500() {
+fn a_file_that_cannot_be_created_is_a_500() {
     for error in [Errno::NOSPC, Errno::MFILE, Errno::ROFS, Errno::IO] {
         check_each(Call::Create, Fault::Error(error), false);
     }

@@ -14,8 +14,8 @@ use crate::extract::{Cookies, add_set_cookie};
 use crate::key::Key;
 use crate::semantics::vary::add_vary;
 use crate::session::{
-    FormCookie, Generations, Keeper, Lifetime, Outcome, Place, Presented, Saved, Session,
-    SessionStore,
+    CookieAction, CookieUpdates, FormCookie, Generations, Lifetime, Presented, Session,
+    SessionManager, SessionStore, Storage,
 };
 
 /// When an unused session ends. Many users return the next day.
@@ -69,7 +69,7 @@ const NAME: &str = "session";
 /// `Vary: Cookie`, and `Cache-Control: private, no-cache` unless the handler set another one.
 #[derive(Clone)]
 pub struct Sessions {
-    keeper: Arc<Keeper>,
+    manager: Arc<SessionManager>,
     name: Option<String>,
     same_site: SameSite,
     path: String,
@@ -81,7 +81,7 @@ pub struct Sessions {
 impl Sessions {
     /// Returns sessions that are kept in a store. If the key changes, existing sessions are lost.
     pub fn new(store: impl SessionStore, key: Key) -> Self {
-        Self::at(Place::Store(Arc::new(store)), key)
+        Self::at(Storage::Store(Arc::new(store)), key)
     }
 
     /// Returns sessions that are kept in the cookie, encrypted and authenticated. Nothing is stored
@@ -100,15 +100,15 @@ impl Sessions {
     /// let sessions = Sessions::in_cookie(Key::generate());
     /// ```
     pub fn in_cookie(key: Key) -> Self {
-        Self::at(Place::Cookie, key)
+        Self::at(Storage::Cookie, key)
     }
 
-    fn at(place: Place, key: Key) -> Self {
+    fn at(storage: Storage, key: Key) -> Self {
         let lifetime = Lifetime { idle: IDLE_TIMEOUT, absolute: ABSOLUTE_TIMEOUT };
         Self {
-            keeper: Arc::new(Keeper {
+            manager: Arc::new(SessionManager {
                 name: NAME.to_owned(),
-                place,
+                storage,
                 key,
                 old_keys: Vec::new(),
                 lifetime,
@@ -139,7 +139,7 @@ impl Sessions {
     /// ```
     #[must_use]
     pub fn old_key(mut self, key: Key) -> Self {
-        Arc::make_mut(&mut self.keeper).old_keys.push(key);
+        Arc::make_mut(&mut self.manager).old_keys.push(key);
         self
     }
 
@@ -169,21 +169,21 @@ impl Sessions {
     /// ```
     #[must_use]
     pub fn generations(mut self, generations: impl Generations) -> Self {
-        Arc::make_mut(&mut self.keeper).generations = Some(Arc::new(generations));
+        Arc::make_mut(&mut self.manager).generations = Some(Arc::new(generations));
         self
     }
 
     /// Sets when an unused session ends. It may end a sixteenth earlier. Default: 24 hours.
     #[must_use]
     pub fn idle_timeout(mut self, timeout: Duration) -> Self {
-        Arc::make_mut(&mut self.keeper).lifetime.idle = timeout;
+        Arc::make_mut(&mut self.manager).lifetime.idle = timeout;
         self
     }
 
     /// Sets when a session ends in any case. Default: 30 days.
     #[must_use]
     pub fn absolute_timeout(mut self, timeout: Duration) -> Self {
-        Arc::make_mut(&mut self.keeper).lifetime.absolute = timeout;
+        Arc::make_mut(&mut self.manager).lifetime.absolute = timeout;
         self
     }
 
@@ -200,7 +200,7 @@ impl Sessions {
     #[must_use]
     pub fn cookie_name(mut self, name: impl Into<String>) -> Self {
         let name = name.into();
-        Arc::make_mut(&mut self.keeper).name.clone_from(&name);
+        Arc::make_mut(&mut self.manager).name.clone_from(&name);
         self.name = Some(name);
         self
     }
@@ -262,11 +262,11 @@ impl Sessions {
         cookie
     }
 
-    fn session_cookie(&self, outcome: Outcome, is_secure: bool) -> Option<Cookie<'static>> {
+    fn session_cookie(&self, outcome: CookieAction, is_secure: bool) -> Option<Cookie<'static>> {
         let name = self.cookie_name_if(is_secure).to_owned();
         match outcome {
-            Outcome::Nothing => None,
-            Outcome::Keep(value, keep_for) => {
+            CookieAction::Unchanged => None,
+            CookieAction::Set(value, keep_for) => {
                 let mut cookie = self.cookie(name, value);
                 if self.is_lasting {
                     // Zero would make the browser delete it.
@@ -275,7 +275,7 @@ impl Sessions {
                 }
                 Some(cookie)
             }
-            Outcome::Forget => Some(self.removal(name)),
+            CookieAction::Remove => Some(self.removal(name)),
         }
     }
 
@@ -284,15 +284,20 @@ impl Sessions {
         let name = self.form_cookie_name_if(is_secure);
         match form {
             FormCookie::Unchanged => None,
-            FormCookie::Keep(value) => Some(self.cookie(name, value)),
-            FormCookie::Forget => Some(self.removal(name)),
+            FormCookie::Set(value) => Some(self.cookie(name, value)),
+            FormCookie::Remove => Some(self.removal(name)),
         }
     }
 
     /// Sets or removes the cookies after the session was saved.
-    fn set_cookies(&self, saved: Saved, is_secure: bool, response: &mut Response) -> Result<()> {
-        let session = self.session_cookie(saved.session, is_secure);
-        let form = self.form_cookie(saved.form, is_secure);
+    fn set_cookies(
+        &self,
+        updates: CookieUpdates,
+        is_secure: bool,
+        response: &mut Response,
+    ) -> Result<()> {
+        let session = self.session_cookie(updates.session, is_secure);
+        let form = self.form_cookie(updates.form, is_secure);
         mark_private(response, session.is_some() || form.is_some())?;
         for cookie in session.into_iter().chain(form) {
             add_set_cookie(response, cookie, is_secure)?;
@@ -309,14 +314,14 @@ impl Middleware for Sessions {
             session: cookies.get(self.cookie_name_if(is_secure)),
             form: cookies.get(&self.form_cookie_name_if(is_secure)),
         };
-        let session = Session::new(Arc::clone(&self.keeper), presented);
+        let session = Session::new(Arc::clone(&self.manager), presented);
         request.extensions_mut().insert(session.clone());
         let mut response = next.run(request);
         if is_panic(&response) {
             return Ok(response);
         }
-        if let Some(saved) = session.save()? {
-            self.set_cookies(saved, is_secure, &mut response)?;
+        if let Some(updates) = session.save()? {
+            self.set_cookies(updates, is_secure, &mut response)?;
         }
         Ok(response)
     }
@@ -345,6 +350,6 @@ fn mark_private(response: &mut Response, gives_session: bool) -> Result<()> {
 
 impl fmt::Debug for Sessions {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Sessions").field("lifetime", &self.keeper.lifetime).finish_non_exhaustive()
+        f.debug_struct("Sessions").field("lifetime", &self.manager.lifetime).finish_non_exhaustive()
     }
 }

@@ -1,4 +1,4 @@
-//! Messages that are shown once, on the page after.
+//! Messages that are shown once, on the next page.
 
 use filoplume_runtime::Request;
 use serde::ser::{Serialize, SerializeStruct, Serializer};
@@ -9,15 +9,14 @@ use crate::core::error::{Error, Result};
 use crate::core::extract::Extract;
 use crate::core::options::RouteOptions;
 
-/// The name under which a session keeps them.
+/// The name of the messages in the session.
 const NAME: &str = "filoplume.flash";
 
-/// Most messages that wait; older ones are left out. A page shows a handful, and a session is read
-/// whole.
+/// Maximum number of waiting messages; older ones are dropped. A page shows a handful, and a
+/// session is always read as a whole.
 const MESSAGES_MAX: usize = 20;
 
-/// Messages for the page that is shown next, such as after a redirect. They are kept in the
-/// session.
+/// Messages for the next page, such as the one after a redirect. They are kept in the session.
 ///
 /// ```
 /// use filoplume::Key;
@@ -44,7 +43,7 @@ pub struct Flash {
     session: Session,
 }
 
-/// A message of [`Flash`]. Templates have `level` and `text` of it.
+/// A message of [`Flash`]. Templates can use its `level` and `text`.
 ///
 /// ```
 /// use filoplume::Key;
@@ -67,18 +66,18 @@ pub struct Flash {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct FlashMessage {
-    /// What kind it is, such as `success`; fit for a class in CSS.
+    /// The kind of message, such as `success`. Suitable as a CSS class.
     pub level: String,
-    /// What it says. It is plain text: templates escape it.
+    /// The text. It is plain text: templates escape it.
     pub text: String,
 }
 
 impl Flash {
-    /// Keeps a message.
+    /// Adds a message.
     ///
     /// # Errors
     ///
-    /// If the response was made already.
+    /// If the response has already been made.
     pub fn push(&self, level: impl Into<String>, text: impl Into<String>) -> Result<()> {
         let mut messages: Vec<(String, String)> = self.session.get(NAME)?.unwrap_or_default();
         messages.push((level.into(), text.into()));
@@ -87,7 +86,7 @@ impl Flash {
         self.session.insert(NAME, messages)
     }
 
-    /// Keeps a message of the level `success`.
+    /// Adds a message of the level `success`.
     ///
     /// # Errors
     ///
@@ -96,7 +95,7 @@ impl Flash {
         self.push("success", text)
     }
 
-    /// Keeps a message of the level `info`.
+    /// Adds a message of the level `info`.
     ///
     /// # Errors
     ///
@@ -105,7 +104,7 @@ impl Flash {
         self.push("info", text)
     }
 
-    /// Keeps a message of the level `error`.
+    /// Adds a message of the level `error`.
     ///
     /// # Errors
     ///
@@ -114,11 +113,11 @@ impl Flash {
         self.push("error", text)
     }
 
-    /// Returns the messages, those of this request too, and forgets them.
+    /// Removes and returns the messages, including those of this request.
     ///
     /// # Errors
     ///
-    /// If the response was made already.
+    /// If the response has already been made.
     pub fn take(&self) -> Result<Vec<FlashMessage>> {
         let messages: Vec<(String, String)> = self.session.take(NAME)?.unwrap_or_default();
         Ok(messages.into_iter().map(|(level, text)| FlashMessage { level, text }).collect())

@@ -1,29 +1,30 @@
-//! The secret of the forms of a browser that has no session: a visitor who loads a form needs none.
+//! The CSRF secret of a browser without a session: loading a form does not start a session.
 //!
-//! A session has its own secret, [`CSRF_SECRET`](super::CSRF_SECRET). A browser without one has a
-//! secret in a signed cookie of its own (a signed double-submit cookie): nothing is stored for it.
-//! As soon as a session came with a request, the secret of that session alone counts.
+//! A session has its own secret, [`CSRF_SECRET`](super::CSRF_SECRET). A browser without a session
+//! has a secret in a separate signed cookie (a signed double-submit cookie), and nothing is stored
+//! for it. If a request has a session, only the secret of the session counts.
 
-/// What is known of the secret of a browser without a session.
+/// The state of the secret of a browser without a session.
 #[derive(Default)]
 pub(super) enum FormSecret {
     #[default]
     None,
-    /// It came with the request, and its signature is right.
+    /// The request contained it, with a valid signature.
     Presented(String),
-    /// It was made for a page of this response.
+    /// It was created for a page of this response.
     Made(String),
-    /// It came, and the session was renewed or destroyed since: the browser is to forget it.
+    /// The request contained it, and the session was renewed or destroyed since. The browser must
+    /// delete it.
     Retired,
 }
 
-/// What the browser is told about the cookie with its secret.
+/// What to do with the cookie that contains the secret.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum FormCookie {
     Unchanged,
-    /// Keep this value.
-    Keep(String),
-    Forget,
+    /// Set this value.
+    Set(String),
+    Remove,
 }
 
 impl FormSecret {
@@ -34,7 +35,7 @@ impl FormSecret {
         }
     }
 
-    /// Ends the secret, because whoever knew it before must not use it from now on.
+    /// Invalidates the secret, so that somebody who knew it cannot use it any longer.
     pub(super) fn retire(&mut self) {
         *self = match self {
             Self::Presented(_) | Self::Retired => Self::Retired,

@@ -1,5 +1,4 @@
-//! Which logins of a user are void: sessions that are ended from the server's side, wherever they
-//! are kept.
+//! Generations of logins: they let the server revoke sessions, wherever those are kept.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -10,16 +9,16 @@ use parking_lot::Mutex;
 
 use crate::core::error::Result;
 
-/// Most subjects that [`MemoryGenerations`] knows one by one: some 30 MB.
+/// Maximum number of subjects for which [`MemoryGenerations`] keeps a generation: some 30 MB.
 const SUBJECTS_MAX: usize = 250_000;
 
 /// The current generation of each subject, for
 /// [`Sessions::generations`](crate::middleware::Sessions::generations).
 ///
-/// A subject is whoever logged in, by the name that [`Session::log_in`](super::Session::log_in) was
-/// given. The login notes the generation of the subject; a session whose generation is lower than
-/// the current one is void. A generation only ever grows. Apps usually keep it in a column of their
-/// table of users, and implement this by a closure:
+/// A subject is a user, under the name that was passed to
+/// [`Session::log_in`](super::Session::log_in). A login records the current generation of the
+/// subject. A session with a lower generation is invalid. A generation never decreases. Apps
+/// usually keep it in a column of their table of users, and implement this trait with a closure:
 ///
 /// ```
 /// use filoplume::Key;
@@ -48,14 +47,15 @@ const SUBJECTS_MAX: usize = 250_000;
 /// client.get("/").send().assert_status(404);
 /// ```
 ///
-/// It is asked once for each request that uses a session in which somebody logged in, and may
-/// block. For a user who was deleted it returns `u64::MAX`, or an error.
+/// It is called once for each request that uses a session with a login, and may block. For a
+/// deleted user, return `u64::MAX` or an error.
 pub trait Generations: Send + Sync + 'static {
     /// Returns the current generation of a subject.
     ///
     /// # Errors
     ///
-    /// If it cannot be told. The request ends with a `500`: nobody is let in who may be logged out.
+    /// If the generation cannot be read. The request ends with a `500`, because the login may be
+    /// revoked.
     fn current(&self, subject: &str) -> Result<u64>;
 }
 
@@ -71,10 +71,10 @@ impl<G: Generations + ?Sized> Generations for Arc<G> {
     }
 }
 
-/// Generations in memory: for one process.
+/// Generations in the memory of one process.
 ///
-/// When the process ends, so do all logins: what was revoked before is not known afterwards, and
-/// must not become valid again. The memory has a bound: with the 250,001st subject that is
+/// All logins end when the process ends. The process after it does not know what was revoked, and
+/// revoked logins must not become valid again. The memory is bounded: when the 250,001st subject is
 /// advanced, the logins of all subjects end.
 ///
 /// ```
@@ -120,7 +120,7 @@ struct Known {
 }
 
 impl MemoryGenerations {
-    /// Returns generations that are higher than those of any process before.
+    /// Returns generations that are higher than those of all earlier processes.
     pub fn new() -> Self {
         Self::with_subjects_max(SUBJECTS_MAX)
     }
@@ -131,8 +131,8 @@ impl MemoryGenerations {
         Self { known: Mutex::new(known) }
     }
 
-    /// Ends all logins of a subject, and returns its new generation: for "log out everywhere", and
-    /// when a password was changed.
+    /// Ends all logins of a subject, and returns its new generation. For "log out everywhere", and
+    /// for a changed password.
     pub fn advance(&self, subject: impl Into<String>) -> u64 {
         self.known.lock().advance(subject.into())
     }
@@ -143,7 +143,7 @@ impl Known {
         self.newest = microseconds().max(self.newest.saturating_add(1));
         self.by_subject.insert(subject, self.newest);
         if self.by_subject.len() > self.subjects_max {
-            // To forget a subject alone would make its logins valid again.
+            // Dropping a single subject would make its revoked logins valid again.
             self.by_subject.clear();
             self.of_others = self.newest;
         }
@@ -151,8 +151,8 @@ impl Known {
     }
 }
 
-/// Microseconds since 1970: a process begins with a higher number than the one before it ended
-/// with.
+/// Returns microseconds since 1970. So a process starts with a higher number than its predecessor
+/// reached.
 fn microseconds() -> u64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     u64::try_from(since.as_micros()).unwrap_or(u64::MAX)
@@ -197,10 +197,10 @@ mod tests {
     }
 
     #[test]
-    fn a_later_process_begins_higher() {
+    fn a_later_process_starts_with_a_higher_generation() {
         let before = MemoryGenerations::new();
         let last = before.advance("ada");
-        // The clock may be as coarse as it likes.
+        // This holds however coarse the clock is.
         while microseconds() <= last {
             std::hint::spin_loop();
         }
@@ -208,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn subjects_have_a_bound_that_makes_nothing_valid_again() {
+    fn the_bound_on_subjects_makes_no_login_valid_again() {
         let generations = MemoryGenerations::with_subjects_max(3);
         let advanced: Vec<u64> =
             ["a", "b", "c", "d"].map(|subject| generations.advance(subject)).into();

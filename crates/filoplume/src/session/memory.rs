@@ -9,16 +9,16 @@ use super::SessionStore;
 use super::segments::{Segments, cost};
 use crate::core::error::{Error, Result};
 
-/// How much memory the sessions may take by default: some 100,000 small sessions.
+/// Default bound for the memory of all sessions: some 100,000 small sessions.
 const BYTES_MAX: usize = 64 * 1024 * 1024;
 
-/// Sessions in memory: for one process, and gone when it ends.
+/// Sessions in memory, for one process. They are lost when it ends.
 ///
-/// When the store is full, sessions that no client has presented since they began are evicted
-/// first, the oldest of them first; then the least recently used of the others. A flood of new
-/// sessions therefore ends no session that is in use, as long as those in use fit into 80 % of
-/// [`bytes_max`](Self::bytes_max). If they do not, the least recently used of them lose that
-/// protection. Expired sessions are removed when new ones begin, up to 8 each time.
+/// When the store is full, it first evicts sessions that no client has presented again, oldest
+/// first, and then the least recently used of the others. So a flood of new sessions evicts no
+/// session that is in use, as long as those in use fit into 80 % of [`bytes_max`](Self::bytes_max).
+/// If they do not, the least recently used of them lose this protection. Each new session removes
+/// up to 8 expired ones.
 ///
 /// ```
 /// use filoplume::Key;
@@ -33,25 +33,25 @@ pub struct MemoryStore {
 }
 
 impl MemoryStore {
-    /// Returns an empty store of 64 MiB at most.
+    /// Returns an empty store with a bound of 64 MiB.
     pub fn new() -> Self {
         Self { sessions: Mutex::default(), bytes_max: BYTES_MAX }
     }
 
-    /// Sets how much memory the sessions may take, in bytes. A session takes its record and some
-    /// 400 bytes; one that is larger than the store is an error.
+    /// Sets how much memory the sessions may use, in bytes. A session uses the length of its record
+    /// and some 400 bytes. A session that is larger than the store is an error.
     #[must_use]
     pub fn bytes_max(mut self, bytes: usize) -> Self {
         self.bytes_max = bytes;
         self
     }
 
-    /// Returns how many sessions are kept.
+    /// Returns the number of sessions.
     pub fn len(&self) -> usize {
         self.sessions.lock().len()
     }
 
-    /// Returns whether no session is kept.
+    /// Returns whether there are no sessions.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -73,7 +73,7 @@ impl Default for MemoryStore {
     }
 }
 
-/// Returns when a session ends. A century stands for what no clock can say.
+/// Returns when a session ends: at most in a century, which the clock can express.
 fn end_of(now: Instant, keep_for: Duration) -> Instant {
     const CENTURY: Duration = Duration::from_secs(100 * 365 * 24 * 3600);
     now.checked_add(keep_for.min(CENTURY)).unwrap_or(now)
@@ -84,7 +84,7 @@ impl SessionStore for MemoryStore {
         let mut sessions = self.sessions.lock();
         let record = sessions.peek(id, Instant::now()).map(<[u8]>::to_owned);
         match record {
-            Some(_) => sessions.note_use(id, self.bytes_max),
+            Some(_) => sessions.record_use(id, self.bytes_max),
             None => sessions.remove(id),
         }
         Ok(record)
@@ -104,7 +104,7 @@ impl SessionStore for MemoryStore {
         let is_old = sessions.peek(id, now) == Some(old);
         if is_old {
             sessions.insert(id, new, end_of(now, keep_for), now, self.bytes_max);
-            sessions.note_use(id, self.bytes_max);
+            sessions.record_use(id, self.bytes_max);
         }
         Ok(is_old)
     }
@@ -128,7 +128,7 @@ mod tests {
 
     const HOUR: Duration = Duration::from_secs(3600);
 
-    /// A store with room for so many sessions of four bytes.
+    /// Returns a store with room for this many sessions of four bytes.
     fn store_for(sessions: usize) -> MemoryStore {
         MemoryStore::new().bytes_max(sessions * (OVERHEAD_BYTES + 4))
     }
@@ -148,27 +148,31 @@ mod tests {
     }
 
     #[test]
-    fn a_session_that_never_came_back_makes_room_first() {
+    fn a_session_that_was_never_presented_again_is_evicted_first() {
         let store = store_for(5);
         for id in ["a", "b", "c", "d", "e"] {
             begin(&store, id);
         }
         assert!(present(&store, "a") && present(&store, "c"));
         begin(&store, "f");
-        assert_eq!(ids(&store), ["a", "c", "d", "e", "f"], "the oldest on probation");
+        assert_eq!(
+            ids(&store),
+            ["a", "c", "d", "e", "f"],
+            "the oldest one on probation is evicted"
+        );
         begin(&store, "g");
         begin(&store, "h");
         assert_eq!(ids(&store), ["a", "c", "f", "g", "h"]);
     }
 
     #[test]
-    fn sessions_in_use_have_four_fifths_and_the_least_recently_used_leave() {
+    fn sessions_in_use_have_four_fifths_and_the_least_recently_used_are_evicted() {
         let store = store_for(5);
         for id in ["a", "b", "c", "d", "e"] {
             begin(&store, id);
             assert!(present(&store, id));
         }
-        // The fifth does not fit into the share: `a` was used least recently.
+        // The fifth one exceeds the share, and `a` is the least recently used.
         begin(&store, "f");
         assert_eq!(ids(&store), ["b", "c", "d", "e", "f"]);
         assert!(present(&store, "b") && present(&store, "f"));
@@ -177,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn a_changed_session_is_in_use() {
+    fn changing_a_session_counts_as_use() {
         let store = store_for(3);
         for id in ["a", "b", "c"] {
             begin(&store, id);
@@ -191,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn a_flood_of_new_sessions_ends_none_that_is_in_use() {
+    fn a_flood_of_new_sessions_evicts_none_that_is_in_use() {
         let store = store_for(15_000);
         let users: Vec<String> = (0..1000).map(|number| format!("user-{number}")).collect();
         for user in &users {
@@ -205,7 +209,7 @@ mod tests {
         }
         assert_eq!(store.len(), 15_000);
         assert!(users.iter().all(|user| present(&store, user)));
-        // Somebody who logs in during the flood has the time of 3,000 new sessions to come back.
+        // A user who logs in during the flood has the time of 3,000 new sessions to come back.
         begin(&store, "late");
         for number in 0..2999 {
             begin(&store, &format!("more-{number}"));
@@ -214,8 +218,8 @@ mod tests {
     }
 
     #[test]
-    fn the_cost_of_an_insertion_does_not_grow_with_the_store() {
-        // The fastest of several runs: other work on the machine only makes runs slower.
+    fn the_time_of_an_insertion_does_not_grow_with_the_store() {
+        // The fastest of several runs counts: other work on the machine only makes runs slower.
         let fastest = |sessions: usize| {
             let store = store_for(sessions);
             (0..sessions).for_each(|number| begin(&store, &format!("old-{number}")));
@@ -235,7 +239,7 @@ mod tests {
         let store = MemoryStore::new();
         for number in 0..10 * EXPIRED_PER_INSERT {
             let (end, now) = (Instant::now(), Instant::now());
-            // As if the clock had moved on only after all of them began.
+            // As if the clock had advanced only after all of them began.
             let before = now.checked_sub(HOUR).unwrap_or(now);
             store.sessions.lock().insert(&number.to_string(), b"1", end, before, usize::MAX);
         }
@@ -246,7 +250,7 @@ mod tests {
     }
 
     #[test]
-    fn an_expired_session_is_neither_given_out_nor_kept() {
+    fn an_expired_session_is_neither_returned_nor_kept() {
         let store = MemoryStore::new();
         store.insert("a", b"1", Duration::ZERO).expect("memory does not fail");
         assert_eq!(store.load("a").expect("memory does not fail"), None);
@@ -260,7 +264,7 @@ mod tests {
     }
 
     #[test]
-    fn a_session_that_is_larger_than_the_store_ends_no_other() {
+    fn a_session_that_is_larger_than_the_store_evicts_no_other() {
         let store = store_for(2);
         begin(&store, "a");
         store.insert("b", &[7; 1000], HOUR).expect_err("it does not fit");

@@ -1,12 +1,12 @@
-//! Sessions: what an app remembers of a browser from request to request.
+//! Sessions: what an app remembers about a browser between requests.
 //!
-//! [`Sessions`](crate::middleware::Sessions) is the middleware, [`Session`] what handlers have of
-//! it, [`Flash`] a use of it. Where sessions are kept is a [`SessionStore`], or the browser.
+//! [`Sessions`](crate::middleware::Sessions) is the middleware. Handlers take a [`Session`];
+//! [`Flash`] is built on it. Sessions are kept in a [`SessionStore`] or in the browser.
 
 mod flash;
 mod form_secret;
 mod generations;
-mod keeper;
+mod manager;
 mod memory;
 mod record;
 #[cfg(feature = "redis")]
@@ -28,7 +28,7 @@ use serde::de::DeserializeOwned;
 pub use flash::{Flash, FlashMessage};
 pub(crate) use form_secret::FormCookie;
 pub use generations::{Generations, MemoryGenerations};
-pub(crate) use keeper::{Keeper, Outcome, Place, random_token};
+pub(crate) use manager::{CookieAction, SessionManager, Storage, random_token};
 pub use memory::MemoryStore;
 pub(crate) use record::Lifetime;
 #[cfg(feature = "redis")]
@@ -41,16 +41,15 @@ use crate::core::context::Context;
 use crate::core::error::{Error, Result};
 use crate::core::extract::Extract;
 use crate::core::options::RouteOptions;
-use keeper::Live;
+use manager::LoadedSession;
 
-/// The name under which a session keeps what proves that a form is its own. It ends with
-/// [`Session::renew`].
+/// The name of the CSRF secret in a session. [`Session::renew`] removes it.
 pub(crate) const CSRF_SECRET: &str = "filoplume.csrf";
 
-/// The name under which a session keeps who logged in, and in which generation.
+/// The name under which a session keeps its subject and generation.
 pub(crate) const SUBJECT: &str = "filoplume.subject";
 
-/// What an app remembers of a browser: values by name. See
+/// What an app remembers about a browser: named values. See
 /// [`Sessions`](crate::middleware::Sessions).
 ///
 /// ```
@@ -69,41 +68,41 @@ pub(crate) const SUBJECT: &str = "filoplume.subject";
 /// app.test().get("/").send().assert_text("visit 1");
 /// ```
 ///
-/// What is changed is saved when the handler has returned, errors included, and not after a panic.
-/// Clones are the same session. An app whose handler takes a session without the middleware does
-/// not start.
+/// Changes are saved when the handler has returned, even if it returns an error, but not after a
+/// panic. Clones share the session. If a handler takes a session without the middleware, the app
+/// does not start.
 ///
-/// Two requests of one session at once: each has its own copy, and what they change is put together
-/// name by name; for the same name the last one counts. What one of them destroyed or renewed, the
-/// other does not bring back.
+/// Concurrent requests of a session have separate copies. Their changes are merged by name; if both
+/// change the same name, the last one wins. If one request destroys or renews the session, the
+/// other one does not restore it.
 #[derive(Clone)]
 pub struct Session {
     inner: Arc<Inner>,
 }
 
 struct Inner {
-    keeper: Arc<Keeper>,
+    manager: Arc<SessionManager>,
     presented: Presented,
     state: Mutex<State>,
 }
 
-/// The values of the cookies that came.
+/// The values of the cookies in the request.
 pub(crate) struct Presented {
     pub(crate) session: Option<String>,
     pub(crate) form: Option<String>,
 }
 
-/// What the browser is told when the response is made.
-pub(crate) struct Saved {
-    pub(crate) session: Outcome,
+/// The cookies to set or remove when the response is made.
+pub(crate) struct CookieUpdates {
+    pub(crate) session: CookieAction,
     pub(crate) form: FormCookie,
 }
 
 enum State {
-    /// Nobody has asked: the store was not.
+    /// Not loaded from the store, because no code has used it.
     Unread,
-    Live(Box<Live>),
-    /// The response is made.
+    Loaded(Box<LoadedSession>),
+    /// The response has been made.
     Saved,
 }
 
@@ -123,11 +122,11 @@ impl Session {
     ///
     /// # Errors
     ///
-    /// If there is no [`Sessions`](crate::middleware::Sessions) further out, or the store fails.
+    /// If the [`Sessions`](crate::middleware::Sessions) middleware is missing, or the store fails.
     pub fn of(request: &Request) -> Result<Self> {
         let session = request.extensions().get::<Self>().cloned().ok_or_else(|| {
             Error::internal(
-                "there is no session here: `Sessions` has to stand further out, which is earlier \
+                "there is no session here: `Sessions` must be added as outer middleware, which is earlier \
                  in the code",
             )
         })?;
@@ -135,38 +134,39 @@ impl Session {
         Ok(session)
     }
 
-    pub(crate) fn new(keeper: Arc<Keeper>, presented: Presented) -> Self {
-        Self { inner: Arc::new(Inner { keeper, presented, state: Mutex::new(State::Unread) }) }
+    pub(crate) fn new(manager: Arc<SessionManager>, presented: Presented) -> Self {
+        Self { inner: Arc::new(Inner { manager, presented, state: Mutex::new(State::Unread) }) }
     }
 
-    /// Returns the value of this name.
+    /// Returns the value with this name.
     ///
     /// # Errors
     ///
-    /// If it is none of this type: the program kept another one under the name. A `500`.
+    /// If the value does not have this type. The response is then a `500`, because the program
+    /// stored it.
     pub fn get<T: DeserializeOwned>(&self, name: &str) -> Result<Option<T>> {
         let live = self.live()?;
         let Some(value) = live.record.values.get(name) else { return Ok(None) };
         T::deserialize(value).map(Some).map_err(|error| {
             Error::internal(format!(
-                "`{name}` in the session is no {}: {error}",
+                "`{name}` in the session is not a {}: {error}",
                 std::any::type_name::<T>()
             ))
         })
     }
 
-    /// Keeps a value under a name.
+    /// Sets a value by name.
     ///
     /// # Errors
     ///
-    /// If it is nothing that JSON can say.
+    /// If JSON cannot express the value.
     pub fn insert(&self, name: impl Into<String>, value: impl Serialize) -> Result<()> {
         let (name, value) = (name.into(), serde_json::to_value(value)?);
         self.live()?.change(name, Some(value));
         Ok(())
     }
 
-    /// Forgets the value of a name.
+    /// Removes the value with this name.
     ///
     /// ```
     /// use filoplume::Key;
@@ -186,13 +186,13 @@ impl Session {
     ///
     /// # Errors
     ///
-    /// If the response was made already.
+    /// If the response has already been made.
     pub fn remove(&self, name: &str) -> Result<()> {
         self.live()?.change(name.to_owned(), None);
         Ok(())
     }
 
-    /// Returns the value of a name, and forgets it.
+    /// Removes and returns the value with this name.
     ///
     /// ```
     /// use filoplume::prelude::*;
@@ -216,7 +216,7 @@ impl Session {
         Ok(value)
     }
 
-    /// Forgets all values; the session goes on.
+    /// Removes all values; the session continues.
     ///
     /// ```
     /// use filoplume::Key;
@@ -234,24 +234,24 @@ impl Session {
     ///
     /// # Errors
     ///
-    /// If the response was made already.
+    /// If the response has already been made.
     pub fn clear(&self) -> Result<()> {
         self.live()?.clear();
         Ok(())
     }
 
-    /// Returns whether nothing is kept.
+    /// Returns whether the session has no values.
     ///
     /// # Errors
     ///
-    /// If the response was made already.
+    /// If the response has already been made.
     pub fn is_empty(&self) -> Result<bool> {
         Ok(self.live()?.record.values.is_empty())
     }
 
-    /// Gives the session a new id, and ends the one before. **Call it when somebody logs in**, and
-    /// whenever what they may do grows: somebody else may have given the browser the id that it had
-    /// before (session fixation).
+    /// Gives the session a new ID, and makes the old one invalid. **Call this when a user logs
+    /// in**, and whenever a user gets more rights: an attacker may have planted the old ID in the
+    /// browser (session fixation).
     ///
     /// ```
     /// use filoplume::prelude::*;
@@ -266,18 +266,18 @@ impl Session {
     ///
     /// # Errors
     ///
-    /// If the response was made already.
+    /// If the response has already been made.
     pub fn renew(&self) -> Result<()> {
         self.live()?.renew();
         Ok(())
     }
 
-    /// Notes that somebody logged in, and [renews](Self::renew) the session. `subject` names them
-    /// for good, such as by the key of their row in the database.
+    /// Records that a user logged in, and [renews](Self::renew) the session. `subject` identifies
+    /// the user permanently, such as by the key of their row in the database.
     ///
     /// If the app has [`Sessions::generations`](crate::middleware::Sessions::generations), the
-    /// login ends as soon as the subject has a higher generation than it has now: in this session,
-    /// wherever it is kept, and in all copies of its cookie. [`clear`](Self::clear) and
+    /// login ends when the generation of the subject is raised. This applies to this session,
+    /// wherever it is kept, and to all copies of its cookie. [`clear`](Self::clear) and
     /// [`destroy`](Self::destroy) end the login of this session only.
     ///
     /// ```
@@ -296,18 +296,18 @@ impl Session {
     ///
     /// # Errors
     ///
-    /// If the response was made already, or the generation of the subject cannot be told.
+    /// If the response has already been made, or the generation of the subject cannot be read.
     pub fn log_in(&self, subject: impl Into<String>) -> Result<()> {
         let subject = subject.into();
-        // Before the session is locked: the app may ask a database.
-        let generation = self.inner.keeper.generation(&subject)?;
+        // Read before the session is locked, because the app may query a database.
+        let generation = self.inner.manager.generation(&subject)?;
         let mut live = self.live()?;
         live.renew();
         live.change(SUBJECT.to_owned(), Some(serde_json::to_value((subject, generation))?));
         Ok(())
     }
 
-    /// Returns who [logged in](Self::log_in), unless that was revoked.
+    /// Returns the subject that [logged in](Self::log_in), unless the login was revoked.
     ///
     /// ```
     /// use filoplume::Key;
@@ -323,16 +323,16 @@ impl Session {
     ///
     /// # Errors
     ///
-    /// If the response was made already.
+    /// If the response has already been made.
     pub fn subject(&self) -> Result<Option<String>> {
         Ok(self.get::<(String, u64)>(SUBJECT)?.map(|(subject, _)| subject))
     }
 
-    /// Ends the session, for good, and lets the browser forget it: for logging out. What is kept
-    /// afterwards begins a new one.
+    /// Ends the session permanently and removes its cookie, for logging out. Values that are
+    /// inserted afterwards begin a new session.
     ///
-    /// A session that is kept in the browser ends there only: who has a copy of the cookie can go
-    /// on with it until it is too old, or until the app revokes it by [`Generations`].
+    /// A session in a cookie ends only in this browser. A copy of the cookie works until it
+    /// expires, or until the app revokes it with [`Generations`].
     ///
     /// ```
     /// use filoplume::Key;
@@ -354,52 +354,52 @@ impl Session {
     ///
     /// # Errors
     ///
-    /// If the response was made already.
+    /// If the response has already been made.
     pub fn destroy(&self) -> Result<()> {
         self.live()?.destroy();
         Ok(())
     }
 
-    /// The session as it is now, read from where it is kept if that was not done yet.
-    fn live(&self) -> Result<MappedMutexGuard<'_, Live>> {
+    /// Returns the session, and loads it if that was not done yet.
+    fn live(&self) -> Result<MappedMutexGuard<'_, LoadedSession>> {
         let inner = &*self.inner;
         let mut state = inner.state.lock();
         if matches!(*state, State::Unread) {
             let Presented { session, form } = &inner.presented;
             let live =
-                inner.keeper.load_with_form_secret(session.as_deref(), form.as_deref(), now())?;
-            *state = State::Live(Box::new(live));
+                inner.manager.load_with_form_secret(session.as_deref(), form.as_deref(), now())?;
+            *state = State::Loaded(Box::new(live));
         }
         MutexGuard::try_map(state, |state| match state {
-            State::Live(live) => Some(&mut **live),
+            State::Loaded(live) => Some(&mut **live),
             State::Unread | State::Saved => None,
         })
         .map_err(|_| {
             Error::internal(
-                "the session was saved already: it is used until the handler has returned",
+                "the session was already saved: it can be used until the handler has returned",
             )
         })
     }
 
-    /// Saves what was changed. `None` if nobody used the session.
-    pub(crate) fn save(&self) -> Result<Option<Saved>> {
-        let keeper = &self.inner.keeper;
+    /// Saves the changes. Returns `None` if no code has used the session.
+    pub(crate) fn save(&self) -> Result<Option<CookieUpdates>> {
+        let manager = &self.inner.manager;
         let state = std::mem::replace(&mut *self.inner.state.lock(), State::Saved);
         match state {
-            State::Live(mut live) => {
-                let form = keeper.settle_form_secret(&mut live);
-                Ok(Some(Saved { session: keeper.save(*live, now())?, form }))
+            State::Loaded(mut live) => {
+                let form = manager.settle_form_secret(&mut live);
+                Ok(Some(CookieUpdates { session: manager.save(*live, now())?, form }))
             }
             State::Unread | State::Saved => Ok(None),
         }
     }
 
-    /// Returns the secret that forms are checked with, if there is one.
+    /// Returns the CSRF secret, if there is one.
     pub(crate) fn csrf_secret(&self) -> Result<Option<String>> {
         Ok(self.live()?.csrf_secret().map(str::to_owned))
     }
 
-    /// Returns the secret for forms, made if there is none.
+    /// Returns the CSRF secret, and creates one if there is none.
     pub(crate) fn csrf_secret_or_new(&self) -> Result<String> {
         let mut live = self.live()?;
         if let Some(secret) = live.csrf_secret() {
@@ -412,13 +412,13 @@ impl Session {
 }
 
 impl fmt::Debug for Session {
-    // What it keeps is nobody's business.
+    // Values are not printed.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Session(..)")
     }
 }
 
-/// The session. Refused with a `500` if the store fails.
+/// The session. If the store fails, the response is a `500`.
 impl Extract for Session {
     type Rejection = Error;
 
@@ -434,7 +434,7 @@ impl Extract for Session {
     }
 }
 
-/// Seconds since 1970.
+/// Returns seconds since 1970.
 pub(crate) fn now() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs()
 }

@@ -1,4 +1,4 @@
-//! What is kept of a session, and for how long. No store, no clock: plain values.
+//! The stored form of a session, and its lifetime. This file uses no store and no clock.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -7,19 +7,19 @@ use serde_json::{Map, Value};
 
 use crate::core::error::{Error, Result};
 
-/// Longest session that is kept on the server. It is read and written whole; more belongs into a
+/// Longest session in a store. It is read and written as a whole; more data belongs into a
 /// database.
 const RECORD_BYTES_MAX: usize = 256 * 1024;
 
-/// The first number of a record; another one is of another version of this crate.
+/// The first number of a record. Another number means another version of this crate.
 const VERSION: u8 = 1;
 
-/// What is kept of a session. Times are seconds since 1970: stores are shared, and outlive
-/// processes.
+/// The stored form of a session. Times are seconds since 1970, because stores are shared and
+/// outlive processes.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Record {
     pub(crate) created: u64,
-    /// When it was last noted that the session is in use.
+    /// When it was last recorded that the session is in use.
     pub(crate) touched: u64,
     pub(crate) values: Map<String, Value>,
 }
@@ -27,13 +27,13 @@ pub(crate) struct Record {
 /// When sessions end.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Lifetime {
-    /// After so long without use.
+    /// The time without use after which a session ends.
     pub(crate) idle: Duration,
-    /// After so long in any case.
+    /// The time after which a session ends in any case.
     pub(crate) absolute: Duration,
 }
 
-/// What a request changed: `None` for what it removed.
+/// The changes of a request. `None` removes a name.
 pub(crate) type Changes = BTreeMap<String, Option<Value>>;
 
 impl Record {
@@ -41,7 +41,7 @@ impl Record {
         Self { created: now, touched: now, values: Map::new() }
     }
 
-    /// Applies what a request changed, to what another one may have left.
+    /// Applies the changes of a request to a record that other requests may have changed.
     pub(crate) fn apply(&mut self, changes: &Changes) {
         for (name, change) in changes {
             match change {
@@ -51,7 +51,7 @@ impl Record {
         }
     }
 
-    /// How long it is to be kept; `None` if it is over.
+    /// Returns how long the session is still valid, or `None` if it has ended.
     pub(crate) fn keep_for(&self, lifetime: Lifetime, now: u64) -> Option<Duration> {
         let left = |since: u64, whole: Duration| {
             let passed = Duration::from_secs(now.saturating_sub(since));
@@ -60,8 +60,8 @@ impl Record {
         Some(left(self.touched, lifetime.idle)?.min(left(self.created, lifetime.absolute)?))
     }
 
-    /// Whether it is time to note that the session is in use. Not for each request: that would be a
-    /// write for each read.
+    /// Returns whether it is time to record that the session is in use. Doing that for each request
+    /// would mean a write per read.
     pub(crate) fn needs_touch(&self, lifetime: Lifetime, now: u64) -> bool {
         Duration::from_secs(now.saturating_sub(self.touched)) >= lifetime.idle / 16
     }
@@ -78,7 +78,7 @@ impl Record {
         Ok(record)
     }
 
-    /// Reads a record; `None` if it is none of this version.
+    /// Reads a record; returns `None` for another version.
     pub(crate) fn decode(record: &[u8]) -> Option<Self> {
         let (version, created, touched, values) =
             serde_json::from_slice::<(u8, _, _, _)>(record).ok()?;
@@ -116,13 +116,13 @@ mod tests {
     }
 
     #[test]
-    fn use_is_noted_now_and_then() {
+    fn use_is_recorded_now_and_then() {
         assert!(!record(0, 100).needs_touch(LIFETIME, 109));
         assert!(record(0, 100).needs_touch(LIFETIME, 110));
     }
 
     #[test]
-    fn records_come_back_and_foreign_ones_are_none() {
+    fn records_round_trip_and_foreign_ones_are_none() {
         let mut record = record(1, 2);
         record.apply(&Changes::from([("a".to_owned(), Some(17.into())), ("b".to_owned(), None)]));
         let encoded = record.encode().expect("it is short");
@@ -133,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn a_session_that_is_too_large_is_an_error_that_says_what_to_do() {
+    fn a_session_that_is_too_large_is_an_error_with_advice() {
         let mut record = Record::new(0);
         record.values.insert("a".to_owned(), "x".repeat(RECORD_BYTES_MAX).into());
         assert!(record.encode().is_err_and(|error| error.to_string().contains("database")));

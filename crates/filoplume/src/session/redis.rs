@@ -9,14 +9,14 @@ use super::SessionStore;
 use crate::core::error::{Error, Result};
 use crate::redis_pool::RedisPool;
 
-/// How long connecting, and each command, may take.
+/// Timeout for connecting, and for each command.
 const TIMEOUT: Duration = Duration::from_secs(2);
 
-/// Replaces a record if it is still the one that is known. Redis runs a script as a whole.
+/// Replaces a record if it is unchanged. Redis runs a script atomically.
 const REPLACE: &str = "if redis.call('GET', KEYS[1]) == ARGV[1] then \
      redis.call('SET', KEYS[1], ARGV[2], 'PX', ARGV[3]) return 1 else return 0 end";
 
-/// Sessions in Redis, or what speaks its protocol: for several instances that share them.
+/// Sessions in Redis or a compatible server, for several instances that share them.
 ///
 /// ```no_run
 /// use filoplume::Key;
@@ -29,11 +29,10 @@ const REPLACE: &str = "if redis.call('GET', KEYS[1]) == ARGV[1] then \
 /// );
 /// # Ok::<(), filoplume::Error>(())
 /// ```
-///
-/// Connections that broke are made anew, once for each command. Each answer of the server is waited
-/// for two seconds at most. Sessions end by Redis's own expiry; a server that evicts keys ends them
-/// early, by its `maxmemory-policy`. TLS is not in it: a tunnel or a Unix socket is, or a store of
-/// your own.
+/// Broken connections are replaced, once per command. The timeout for each response of the server
+/// is two seconds. Redis removes sessions when they expire. A server that evicts keys may end
+/// sessions early, by its `maxmemory-policy`. TLS is not supported: use a tunnel, a Unix socket, or
+/// your own store.
 pub struct RedisStore {
     pool: RedisPool,
     prefix: String,
@@ -44,7 +43,7 @@ impl RedisStore {
     ///
     /// # Errors
     ///
-    /// If the URL is wrong, or the server does not answer.
+    /// If the URL is invalid, or the server does not answer.
     pub fn connect(url: &str) -> Result<Self> {
         let pool = RedisPool::new(url, TIMEOUT).map_err(Error::start_up)?;
         let store = Self { pool, prefix: "filoplume:session:".to_owned() };
@@ -55,14 +54,14 @@ impl RedisStore {
         Ok(store)
     }
 
-    /// Sets what stands before the ids of sessions. Default: `filoplume:session:`.
+    /// Sets the prefix of the keys of sessions. Default: `filoplume:session:`.
     #[must_use]
     pub fn prefix(mut self, prefix: impl Into<String>) -> Self {
         self.prefix = prefix.into();
         self
     }
 
-    /// Sets how long connecting, and each command, may take. Default: 2 seconds.
+    /// Sets the timeout for connecting, and for each command. Default: 2 seconds.
     #[must_use]
     pub fn timeout(mut self, timeout: Duration) -> Self {
         self.pool.set_timeout(timeout);
@@ -73,15 +72,15 @@ impl RedisStore {
         format!("{}{id}", self.prefix)
     }
 
-    /// Runs a command that may run twice.
+    /// Runs a command, which may run twice.
     fn query<T: FromRedisValue>(&self, command: &Cmd) -> Result<T> {
         Ok(self.pool.ask(|connection| command.query(connection))?)
     }
 }
 
-/// Redis takes no zero.
+/// Returns the lifetime for Redis, which accepts no zero.
 fn milliseconds(keep_for: Duration) -> u64 {
-    // A century: more than Redis's clock has room for is an error.
+    // A century: Redis rejects times that its clock cannot express.
     const MAX: u64 = 100 * 365 * 24 * 3600 * 1000;
     u64::try_from(keep_for.as_millis()).unwrap_or(MAX).clamp(1, MAX)
 }
@@ -107,7 +106,7 @@ impl SessionStore for RedisStore {
 }
 
 impl fmt::Debug for RedisStore {
-    // Not the client: its address has the password.
+    // The client is not printed: its address contains the password.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("RedisStore").field("prefix", &self.prefix).finish_non_exhaustive()
     }

@@ -1,33 +1,34 @@
-//! The order in which sessions make room: a segmented LRU. No lock, no clock: plain values.
+//! The eviction order of sessions: a segmented LRU. This file uses no lock and no clock.
 //!
-//! A session that no client has presented yet is on probation. When memory is full, sessions on
-//! probation are evicted first, the oldest of them first, and then the least recently used of the
-//! others. Every operation takes `O(log n)`, and removes a bounded number of sessions.
+//! A session is on probation until a client presents it again. When memory is full, sessions on
+//! probation are evicted first, oldest first, and then the least recently used of the others. Every
+//! operation takes `O(log n)`, and removes a bounded number of sessions.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::time::Instant;
 
-/// Memory for one session besides its record: the id, and its entries in three maps.
+/// Memory of a session besides its record: the ID, and its entries in three maps.
 pub(super) const OVERHEAD_BYTES: usize = 384;
 
-/// Most expired sessions that one insertion removes. With more than one, the expired ones are
-/// removed faster than new ones can be inserted; a bound keeps every call short.
+/// Maximum number of expired sessions that one insertion removes. Because it is more than one,
+/// expired sessions are removed faster than new ones are inserted. The bound keeps every call
+/// short.
 pub(super) const EXPIRED_PER_INSERT: usize = 8;
 
-/// Returns the part of `max` that sessions in use may fill: 80 %. The rest is left to new sessions,
-/// so that somebody can still log in when the share is full.
+/// Returns the part of `max` that sessions in use may fill: 80 %. The remainder is reserved for new
+/// sessions, so that users can still log in when the share is full.
 pub(super) fn used_share(max: usize) -> usize {
     max - max / 5
 }
 
-/// Sessions, and the order in which they make room.
+/// Sessions and their eviction order.
 #[derive(Default)]
 pub(super) struct Segments {
     by_id: HashMap<Arc<str>, Entry>,
     /// The number distinguishes sessions that end at the same time.
     by_end: BTreeMap<(Instant, u64), Arc<str>>,
-    /// Sessions that were never presented again, and those that [`used_share`] has no room for.
+    /// Sessions that were not presented again, and those that exceed [`used_share`].
     probation: Segment,
     used: Segment,
     next_number: u64,
@@ -41,7 +42,7 @@ struct Entry {
     is_used: bool,
 }
 
-/// Sessions in the order of their numbers: the next one to make room is the first.
+/// Sessions by number: the first one is evicted next.
 #[derive(Default)]
 struct Segment {
     ids: BTreeMap<u64, Arc<str>>,
@@ -57,15 +58,15 @@ impl Segments {
         self.probation.bytes + self.used.bytes
     }
 
-    /// Returns the record of a session that has not ended, without noting its use.
+    /// Returns the record of a session that has not ended, without recording its use.
     pub(super) fn peek(&self, id: &str, now: Instant) -> Option<&[u8]> {
         let entry = self.by_id.get(id).filter(|entry| entry.end.0 > now)?;
         Some(&entry.record)
     }
 
-    /// Notes that a client presented a session. If the share of those in use is exceeded, the least
-    /// recently used of them go back on probation.
-    pub(super) fn note_use(&mut self, id: &str, bytes_max: usize) {
+    /// Records that a client presented a session. If sessions in use exceed their share, the least
+    /// recently used of them return to probation.
+    pub(super) fn record_use(&mut self, id: &str, bytes_max: usize) {
         self.move_to_newest(id, true);
         while self.used.bytes > used_share(bytes_max) {
             let Some((_, id)) = self.used.ids.first_key_value() else { break };
@@ -74,8 +75,8 @@ impl Segments {
         }
     }
 
-    /// Inserts a session on probation, in place of one with the same id. It is up to the caller
-    /// that a record is not longer than `bytes_max`.
+    /// Inserts a session on probation, and replaces one with the same ID. The caller ensures that
+    /// the record is not longer than `bytes_max`.
     pub(super) fn insert(
         &mut self,
         id: &str,
@@ -152,7 +153,7 @@ impl Segment {
     }
 }
 
-/// Returns how much memory a session takes.
+/// Returns how much memory a session uses.
 pub(super) fn cost(record: &[u8]) -> usize {
     record.len() + OVERHEAD_BYTES
 }

@@ -1,15 +1,15 @@
-//! Where sessions are kept: what a store can do.
+//! The interface of session stores.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use crate::core::error::Result;
 
-/// A place for sessions. [`MemoryStore`](super::MemoryStore), `SqliteStore` and `RedisStore` are in
-/// the box; others implement this for any database.
+/// A store for sessions. [`MemoryStore`](super::MemoryStore), `SqliteStore` and `RedisStore` are
+/// included. Implement this trait to use another database.
 ///
-/// An id is a keyed hash of what the browser has: who reads a store cannot use what it finds.
-/// Records are opaque. Methods may block. Their errors end the request with a `500`, and are
+/// An ID is a keyed hash of the value in the browser, so the contents of a store cannot be used as
+/// cookies. Records are opaque. Methods may block. An error ends the request with a `500` and is
 /// logged.
 ///
 /// ```
@@ -55,36 +55,36 @@ use crate::core::error::Result;
 /// }
 /// ```
 pub trait SessionStore: Send + Sync + 'static {
-    /// Returns the record of a session, unless it is over. It is asked only for what a client has
-    /// presented with a valid signature: a store with a bound keeps such sessions longer than those
-    /// that never came back.
+    /// Returns the record of a session, unless the session has ended. It is called only for IDs
+    /// that a client presented with a valid signature. A store with a bound should keep such
+    /// sessions longer than those that were never presented again.
     ///
     /// # Errors
     ///
-    /// If the store cannot be asked.
+    /// If the store is not available.
     fn load(&self, id: &str) -> Result<Option<Vec<u8>>>;
 
-    /// Keeps a new record, for so long.
+    /// Stores a new record for `keep_for`.
     ///
     /// # Errors
     ///
-    /// If the store cannot keep it.
+    /// If the record cannot be stored.
     fn insert(&self, id: &str, record: &[u8], keep_for: Duration) -> Result<()>;
 
-    /// Keeps `new` in place of `old`, for so long. Returns `false`, and changes nothing, if the
-    /// record is not `old` any more, or is gone. This is atomic: two requests of one session rely
-    /// on it, and so does that what was destroyed stays so.
+    /// Replaces `old` by `new` for `keep_for`. Returns `false`, and changes nothing, if the record
+    /// is no longer `old` or has been removed. This must be atomic: concurrent requests rely on it,
+    /// and it keeps destroyed sessions from being restored.
     ///
     /// # Errors
     ///
-    /// If the store cannot keep it.
+    /// If the record cannot be stored.
     fn replace(&self, id: &str, old: &[u8], new: &[u8], keep_for: Duration) -> Result<bool>;
 
-    /// Forgets a session. One that is not there is no error.
+    /// Removes a session. It is not an error if it does not exist.
     ///
     /// # Errors
     ///
-    /// If the store cannot be asked: the session may still be there.
+    /// If the store is not available. The session may then still exist.
     fn remove(&self, id: &str) -> Result<()>;
 }
 

@@ -1,4 +1,4 @@
-//! What is stored, and how a piece of it becomes the content of a response.
+//! Stored files, and the content of responses made from them.
 
 use std::error::Error as StdError;
 use std::fmt;
@@ -14,20 +14,20 @@ use crate::disk::File;
 use crate::semantics::conditional::Validators;
 use crate::semantics::range::ByteRange;
 
-/// What is read at once and sent from memory. As much as the engine reads at a time from a longer
-/// file.
+/// Content up to this length is read at once and sent from memory. The engine reads longer files in
+/// pieces of the same size.
 const MEMORY_BYTES_MAX: u64 = 64 * 1024;
 
 /// Where files come from.
 pub(super) trait Source: Send + Sync {
-    /// Looks a path up. Segments are separated by `/` and were [checked](super::path).
+    /// Looks up a path. Segments are separated by `/` and were [checked](super::path).
     fn find(&self, path: &str) -> Result<Found>;
 }
 
-/// What is at a path.
+/// The result of looking up a path.
 pub(super) enum Found {
     File(Stored),
-    /// A folder, or what could be one.
+    /// A folder, or a path that could be one.
     Folder,
     Nothing,
 }
@@ -46,7 +46,7 @@ pub(super) enum Content {
 }
 
 impl Content {
-    /// The content of a response with these bytes of it, not read before it is sent.
+    /// Returns a body with a range of the content, which is read while it is sent.
     pub(super) fn into_reader(self, range: ByteRange) -> Result<ResponseBody> {
         match self {
             Self::Memory(_) => self.into_body(range),
@@ -58,7 +58,7 @@ impl Content {
         }
     }
 
-    /// The content of a response with these bytes of it.
+    /// Returns a body with a range of the content.
     pub(super) fn into_body(self, range: ByteRange) -> Result<ResponseBody> {
         match self {
             Self::Memory(bytes) => {
@@ -67,7 +67,7 @@ impl Content {
                 Ok(ResponseBody::Bytes(bytes.slice(index(range.start)?..end)))
             }
             Self::File(mut file) if range.length() <= MEMORY_BYTES_MAX => {
-                let bytes = file.read_range(range).map_err(not_read)?;
+                let bytes = file.read_range(range).map_err(read_error)?;
                 Ok(ResponseBody::Bytes(bytes.into()))
             }
             Self::File(_) => {
@@ -78,12 +78,12 @@ impl Content {
         }
     }
 
-    /// Fails if there is nothing to be read at `offset`. Asked before the head of a response is
-    /// sent: what fails later can only be broken off.
+    /// Fails if the content cannot be read at `offset`. This is called before the head of a
+    /// response is sent: a later failure can only abort the response.
     pub(super) fn try_read(&mut self, offset: u64) -> Result<()> {
         self.read_at(offset, &mut [0])
             .and_then(|read| if read == 0 { Err(changed()) } else { Ok(()) })
-            .map_err(not_read)
+            .map_err(read_error)
     }
 
     /// Reads some bytes from `offset` on.
@@ -102,16 +102,17 @@ fn index(offset: u64) -> Result<usize> {
     usize::try_from(offset).map_err(Error::internal)
 }
 
-/// A file while it is sent. A change in the meantime is an error: half of one version and half of
-/// another would be a whole content to the client.
+/// A file while it is sent. If it changes, reading fails: otherwise the client would get a mix of
+/// two versions.
 pub(super) struct OpenFile {
     file: File,
     position: u64,
     stamp: Stamp,
 }
 
-/// What a write to a file changes. Not the time of the last change of its metadata: that changes
-/// too when the file is replaced by another one, and what is being sent then stays what it was.
+/// The metadata that changes with every write to the file. The time of the last metadata change is
+/// not part of it: that also changes when another file takes its name, and the open file then keeps
+/// its content.
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct Stamp {
     length: u64,
@@ -125,7 +126,7 @@ impl Stamp {
 }
 
 impl OpenFile {
-    /// `metadata` are those of the open file that its validators and its length were taken from.
+    /// `metadata` belongs to the open file. Its length and validators were taken from it.
     pub(super) fn new(file: File, metadata: &Metadata) -> Self {
         Self { file, position: 0, stamp: Stamp::of(metadata) }
     }
@@ -159,40 +160,40 @@ impl OpenFile {
         Ok(())
     }
 
-    /// Fails if what was read may be of another version. Asked after a read, not before: the change
-    /// could be between.
+    /// Fails if the data that was just read may belong to another version. This is called after a
+    /// read, because the file could change between a check and a read.
     fn check(&self) -> io::Result<()> {
         if Stamp::of(&self.file.metadata()?) == self.stamp { Ok(()) } else { Err(changed()) }
     }
 }
 
-/// What a change is as an error of a read.
+/// The error of a read from a changed file.
 #[derive(Debug)]
-struct Changed;
+struct FileChanged;
 
-impl fmt::Display for Changed {
+impl fmt::Display for FileChanged {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("the file was changed while it was sent")
     }
 }
 
-impl StdError for Changed {}
+impl StdError for FileChanged {}
 
 fn changed() -> io::Error {
-    io::Error::other(Changed)
+    io::Error::other(FileChanged)
 }
 
-/// What is answered if a file cannot be read and nothing was sent yet. A change is over soon; a
-/// disk that fails is not.
-fn not_read(error: io::Error) -> Error {
-    if error.get_ref().is_some_and(|source| source.is::<Changed>()) {
+/// Returns the error for a file that cannot be read, before anything was sent. A change is over
+/// soon; a failing disk is not.
+fn read_error(error: io::Error) -> Error {
+    if error.get_ref().is_some_and(|source| source.is::<FileChanged>()) {
         Error::unavailable("the file is being changed").with_source(error)
     } else {
         Error::internal(error)
     }
 }
 
-/// Some bytes of a file.
+/// A range of a file.
 struct Piece {
     file: OpenFile,
     offset: u64,
@@ -220,7 +221,7 @@ mod tests {
 
     use super::*;
 
-    /// Too long to be read at once.
+    /// Too long for a single read.
     const LENGTH: usize = 200_000;
 
     fn open(folder: &tempfile::TempDir) -> (std::path::PathBuf, Content) {
@@ -242,7 +243,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_is_written_while_it_is_sent_is_an_error() {
+    fn writing_a_file_while_it_is_sent_is_an_error() {
         let folder = tempfile::tempdir().unwrap();
         let (path, content) = open(&folder);
         let mut reader = reader(content);
@@ -267,7 +268,7 @@ mod tests {
     }
 
     #[test]
-    fn a_short_piece_of_a_file_that_was_cut_is_an_error_before_anything_is_sent() {
+    fn a_short_range_of_a_truncated_file_is_an_error_before_anything_is_sent() {
         let folder = tempfile::tempdir().unwrap();
         let (path, content) = open(&folder);
         fs::write(&path, "short").unwrap();

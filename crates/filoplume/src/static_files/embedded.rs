@@ -1,4 +1,4 @@
-//! Files that are part of the program.
+//! Files that are embedded in the program.
 
 use std::borrow::Cow;
 use std::fmt::Write as _;
@@ -12,11 +12,11 @@ use super::content::{Content, Found, Source, Stored};
 use crate::core::error::Result;
 use crate::semantics::conditional::{EntityTag, Validators};
 
-/// How much of the hash of a file is in its tag: 128 bits do not meet by chance, nor on purpose
-/// with less than 2⁶⁴ tries.
+/// Length of the hash in a tag. 128 bits do not collide by chance, and a deliberate collision takes
+/// 2⁶⁴ tries.
 const HASH_BYTES: usize = 16;
 
-/// What a type embeds.
+/// The files that a type embeds.
 pub(super) struct Embedded<A>(PhantomData<fn() -> A>);
 
 impl<A: RustEmbed> Embedded<A> {
@@ -27,11 +27,11 @@ impl<A: RustEmbed> Embedded<A> {
 
 impl<A: RustEmbed + 'static> Source for Embedded<A> {
     fn find(&self, path: &str) -> Result<Found> {
-        // Only files are embedded: what is none may be a folder.
+        // Only files are embedded, so any other path may be a folder.
         let Some(file) = A::get(path) else { return Ok(Found::Folder) };
         let hash = file.metadata.sha256_hash();
         let text = hash.iter().take(HASH_BYTES).fold(String::new(), |mut text, byte| {
-            // Writing to a `String` does not fail.
+            // Writing to a `String` cannot fail.
             let _ = write!(text, "{byte:02x}");
             text
         });

@@ -1,35 +1,34 @@
-//! Files that lie compressed beside their originals, and which of them a client takes (RFC 9110,
-//! 12.5.3).
+//! Precompressed variants of files, and which of them a client accepts (RFC 9110, 12.5.3).
 
 use crate::semantics::accept_encoding::AcceptEncoding;
 use crate::semantics::weight::{WEIGHT_MAX, Weight};
 
-/// A coding of which a sibling may be there.
+/// A coding that a precompressed variant may have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Coding {
-    /// As `Accept-Encoding` and `Content-Encoding` name it.
+    /// The name in `Accept-Encoding` and `Content-Encoding`.
     pub(super) name: &'static str,
-    /// What the name of the sibling has at its end.
+    /// The suffix of the variant's file name.
     pub(super) suffix: &'static str,
 }
 
-/// The best first: where the client has no preference the smallest is sent.
+/// In order of preference: if the client has none, the smallest variant is sent.
 const CODINGS: [Coding; 3] = [
     Coding { name: "br", suffix: ".br" },
     Coding { name: "zstd", suffix: ".zst" },
     Coding { name: "gzip", suffix: ".gz" },
 ];
 
-/// Returns the codings that the client prefers to no coding, the best first, by the values of
-/// `Accept-Encoding`.
+/// Returns the codings that the client prefers to the uncompressed file, in order of preference,
+/// from the values of `Accept-Encoding`.
 pub(super) fn accepted<'a>(values: impl Iterator<Item = &'a [u8]>) -> impl Iterator<Item = Coding> {
     let said = AcceptEncoding::of(values);
-    // What is not mentioned is acceptable, but it is the last choice.
+    // `identity` is acceptable if it is not mentioned, but as the last choice.
     let at_least = said.identity().map_or(1, |weight| weight.max(1));
     let mut accepted: Vec<(Weight, Coding)> =
         CODINGS.iter().map(|coding| (said.weight(coding.name), *coding)).collect();
     accepted.retain(|(weight, _)| *weight >= at_least);
-    // Stable: ours among equals.
+    // The sort is stable, so our order decides among equal weights.
     accepted.sort_by_key(|(weight, _)| WEIGHT_MAX - weight);
     accepted.into_iter().map(|(_, coding)| coding)
 }
@@ -56,7 +55,7 @@ mod tests {
             ("gzip;q=0.5, identity;q=0.5", "gzip"),
             ("gzip;q=0, identity;q=0", ""),
             ("br ; q=0.5 ,gzip;q=0.7", "gzip br"),
-            // Not well-formed: as if it were not there.
+            // A malformed value counts as missing.
             ("br;q=2, gzip", "gzip"),
             ("br;q=0.1234, gzip", "gzip"),
             ("br;q=, br;level=3, ;q=1, gzip;q=-1", ""),

@@ -1,4 +1,4 @@
-//! One file as what a handler returns.
+//! A file as the result of a handler.
 
 use std::error::Error as StdError;
 use std::fmt;
@@ -9,7 +9,7 @@ use std::path::Path;
 use filoplume_runtime::{Headers, Method, Response};
 
 use super::content::{Found, Source, Stored};
-use super::folder::{Folder, Symlinks, found, is_nothing, open_path};
+use super::folder::{Folder, Symlinks, found, is_not_found, open_path};
 use super::path::FilePath;
 use super::send::send;
 use super::untrusted::OCTETS;
@@ -20,7 +20,7 @@ use crate::semantics::conditional::RequestConditions;
 use crate::semantics::content_disposition::{attachment, harmless_name};
 use crate::semantics::file_type;
 
-/// A file that a handler returns, answered as those of [`StaticFiles`](crate::StaticFiles) are.
+/// A file that a handler returns, with the features of [`StaticFiles`](crate::StaticFiles).
 ///
 /// ```
 /// # use filoplume::prelude::*;
@@ -41,48 +41,48 @@ use crate::semantics::file_type;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 ///
-/// `GET` and `HEAD` are answered with an `ETag`, a `Last-Modified`, a `Content-Type` by the ending
-/// of the name, and `X-Content-Type-Options: nosniff`; conditions and ranges are evaluated (RFC
-/// 9110, 13 and 14), so it may become a `206`, `304`, `412` or `416`. The handler needs no
-/// parameter for that: the framework keeps the conditions of requests whose handler returns a
-/// `FileResponse`, be it in a `Result`, an `Option`, or behind headers. What a handler makes a
-/// [`Response`] of itself, or sends with a status of its own, is sent whole, and so is the answer
-/// to another method.
+/// Responses to `GET` and `HEAD` have an `ETag`, a `Last-Modified`, a `Content-Type` that is
+/// derived from the extension, and `X-Content-Type-Options: nosniff`. Conditions and ranges are
+/// evaluated (RFC 9110, 13 and 14), so the status may become `206`, `304`, `412` or `416`. The
+/// handler needs no parameter for that: if it returns a `FileResponse`, the framework keeps the
+/// conditions of the request. The `FileResponse` may be in a `Result` or an `Option`, or have
+/// headers in a tuple. The file is sent whole if the handler turns it into a [`Response`], if it
+/// adds a status, and if the method is another one.
 ///
-/// A short file is sent from memory, a long one while it is read, in constant memory.
+/// A short file is sent from memory. A long one is streamed in constant memory.
 #[must_use = "a response does nothing until a handler returns it"]
 pub struct FileResponse {
     stored: Stored,
-    /// What the file is called, for its type.
+    /// The file name, which determines the type.
     name: String,
     content_type: Option<String>,
     attachment: Option<String>,
 }
 
 impl FileResponse {
-    /// Opens a file at a path of the program's own. Symbolic links are followed, wherever they
+    /// Opens a file at a path that the program chose. Symbolic links are followed, wherever they
     /// lead.
     ///
-    /// A path that is made of what a client sent may lead anywhere, such as
-    /// `reports/../../etc/passwd`: then it is [`open_in`](Self::open_in) that should be called.
+    /// Do not use this for a path that contains input of a client, which could be
+    /// `reports/../../etc/passwd`. Use [`open_in`](Self::open_in) for that.
     ///
     /// # Errors
     ///
     /// A `404` if there is no such file, or if it is a folder, a FIFO, a socket or a device. A
-    /// `500` if it cannot be opened for another reason, such as that it may not be read.
+    /// `500` if it cannot be opened for another reason, such as missing permissions.
     pub fn open(path: impl AsRef<Path>) -> Result<Self> {
         let path = path.as_ref();
         match open_path(path) {
             Ok(file) => Self::of(file, &path.to_string_lossy()),
             Err(error) if error.kind() == ErrorKind::IsADirectory => {
-                Err(no_file(path, "it is a folder"))
+                Err(not_found(path, "it is a folder"))
             }
-            Err(error) if is_nothing(&error) => Err(no_file(path, &error.to_string())),
-            Err(error) => Err(Error::internal(NoFile::new(path, &error.to_string()))),
+            Err(error) if is_not_found(&error) => Err(not_found(path, &error.to_string())),
+            Err(error) => Err(Error::internal(CannotSend::new(path, &error.to_string()))),
         }
     }
 
-    /// Opens a file of a folder, whose name may come from a client. It is a plain path below the
+    /// Opens a file in a folder. The name may come from a client. It is a relative path below the
     /// folder, such as `2026/may.csv`.
     ///
     /// ```
@@ -101,27 +101,27 @@ impl FileResponse {
     /// # Ok::<(), std::io::Error>(())
     /// ```
     ///
-    /// # Errors
-    ///
-    /// A `404` for all that [`StaticFiles`](crate::StaticFiles) does not serve: what is not there,
-    /// what is no file, names with `..`, hidden files, and symbolic links that leave the folder. A
-    /// `500` if there is no such folder.
+    /// A `404` for every path that [`StaticFiles`](crate::StaticFiles) does not serve: missing
+    /// files, paths that are not files, names with `..`, hidden files, and symbolic links that
+    /// leave the folder. A `500` if the folder does not exist.
     pub fn open_in(folder: impl AsRef<Path>, name: &str) -> Result<Self> {
         let path = folder.as_ref();
         let folder = Folder::open(path, Symlinks::Inside)
-            .map_err(|error| Error::internal(NoFile::new(path, &error.to_string())))?;
+            .map_err(|error| Error::internal(CannotSend::new(path, &error.to_string())))?;
         let Some(file) = FilePath::of_name(name) else {
-            return Err(no_file(Path::new(name), "the name leaves the folder, or is hidden"));
+            return Err(not_found(Path::new(name), "the name leaves the folder, or is hidden"));
         };
         match folder.find(&file.text)? {
             Found::File(stored) => Ok(Self::new(stored, name)),
-            Found::Folder => Err(no_file(&path.join(name), "it is a folder")),
-            Found::Nothing => Err(no_file(&path.join(name), "there is no such file in the folder")),
+            Found::Folder => Err(not_found(&path.join(name), "it is a folder")),
+            Found::Nothing => {
+                Err(not_found(&path.join(name), "there is no such file in the folder"))
+            }
         }
     }
 
-    /// Returns the response of a file that is open. All of it is sent, wherever it was read to. The
-    /// name says what type it has.
+    /// Returns a response with an open file. The whole file is sent, whatever its current position.
+    /// The name determines the type.
     ///
     /// ```
     /// # use filoplume::prelude::*;
@@ -137,7 +137,7 @@ impl FileResponse {
     ///
     /// # Errors
     ///
-    /// A `404` if it is no file, such as a folder. A `500` if the system says nothing about it.
+    /// A `404` if it is not a file, such as a folder. A `500` if its metadata cannot be read.
     #[allow(
         unused_qualifications,
         clippy::useless_conversion,
@@ -152,8 +152,8 @@ impl FileResponse {
         let metadata = file.metadata()?;
         match found(file, &metadata, name) {
             Found::File(stored) => Ok(Self::new(stored, name)),
-            Found::Folder => Err(no_file(Path::new(name), "it is a folder")),
-            Found::Nothing => Err(no_file(Path::new(name), "it is a FIFO, a socket or a device")),
+            Found::Folder => Err(not_found(Path::new(name), "it is a folder")),
+            Found::Nothing => Err(not_found(Path::new(name), "it is a FIFO, a socket or a device")),
         }
     }
 
@@ -161,16 +161,16 @@ impl FileResponse {
         Self { stored, name: name.to_owned(), content_type: None, attachment: None }
     }
 
-    /// Has browsers save the file under this name, instead of showing it (`Content-Disposition`,
-    /// RFC 6266). The name may come from anywhere, as that of an
-    /// [`Attachment`](crate::response::Attachment) may, and says what type the file has if its
-    /// ending is known.
+    /// Makes browsers save the file under this name instead of showing it (`Content-Disposition`,
+    /// RFC 6266). The name may come from anywhere, as for an
+    /// [`Attachment`](crate::response::Attachment). If its extension is known, it also determines
+    /// the type.
     pub fn attachment(mut self, name: impl Into<String>) -> Self {
         self.attachment = Some(name.into());
         self
     }
 
-    /// Sets the type. Default: by the ending of the name, else `application/octet-stream`.
+    /// Sets the type. Default: derived from the extension, or `application/octet-stream`.
     ///
     /// ```
     /// # use filoplume::prelude::*;
@@ -189,12 +189,12 @@ impl FileResponse {
         self
     }
 
-    /// Returns how many bytes the file has.
+    /// Returns the length of the file in bytes.
     pub fn len(&self) -> u64 {
         self.stored.length
     }
 
-    /// Returns whether the file has no bytes.
+    /// Returns whether the file is empty.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -228,14 +228,15 @@ impl FileResponse {
 impl IntoResponse for FileResponse {
     const IS_CONDITIONAL: bool = true;
 
-    /// All of the file.
+    /// Returns a response with the whole file.
     fn into_response(self) -> Result<Response> {
         self.respond(&Method::GET, &Headers::new(), false)
     }
 
     fn into_conditional_response(self, conditions: &RequestConditions) -> Result<Response> {
         let method = conditions.method();
-        // Conditions of others are about what they change, which is not this file.
+        // For other methods, conditions are about the resource that they change, and not about this
+        // file.
         if [Method::GET, Method::HEAD].contains(method) {
             self.respond(method, conditions.headers(), true)
         } else {
@@ -254,25 +255,25 @@ impl fmt::Debug for FileResponse {
     }
 }
 
-/// The path is for the log and for developers, not for the client.
-fn no_file(path: &Path, reason: &str) -> Error {
-    Error::not_found("the file is not there").with_source(NoFile::new(path, reason))
+/// The path is for the log and for development mode. The client does not see it.
+fn not_found(path: &Path, reason: &str) -> Error {
+    Error::not_found("the file is not there").with_source(CannotSend::new(path, reason))
 }
 
-/// Why a file cannot be sent.
+/// The reason why a file cannot be sent.
 #[derive(Debug)]
-struct NoFile(String);
+struct CannotSend(String);
 
-impl NoFile {
+impl CannotSend {
     fn new(path: &Path, reason: &str) -> Self {
         Self(format!("the file \"{}\" cannot be sent: {reason}", path.display()))
     }
 }
 
-impl fmt::Display for NoFile {
+impl fmt::Display for CannotSend {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.0)
     }
 }
 
-impl StdError for NoFile {}
+impl StdError for CannotSend {}

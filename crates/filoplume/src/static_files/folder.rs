@@ -1,4 +1,4 @@
-//! Files of a folder: opened without ever waiting, and only below the root.
+//! Files in a folder. Opening one never blocks and never leaves the root.
 
 use std::fs::Metadata;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -13,19 +13,19 @@ use crate::core::error::{Error, Result};
 use crate::disk::File;
 use crate::semantics::conditional::{EntityTag, Validators};
 
-/// How coarse the clock of a file system is at most that tells fractions of seconds: a timer tick
-/// of 10 ms, twice.
+/// Maximum resolution of timestamps in a file system that has fractions of seconds: two timer ticks
+/// of 10 ms.
 #[cfg(unix)]
 const TICK: Duration = Duration::from_millis(20);
 
-/// How coarse it is if it tells whole seconds only; FAT knows even ones.
+/// Maximum resolution of timestamps in whole seconds; FAT has even seconds only.
 #[cfg(unix)]
 const COARSE_TICK: Duration = Duration::from_secs(2);
 
 /// A folder that is served.
 #[derive(Debug)]
 pub(super) struct Folder {
-    /// Without symbolic links.
+    /// Resolved, without symbolic links.
     path: PathBuf,
     #[cfg(unix)]
     handle: File,
@@ -40,7 +40,7 @@ pub(super) enum Symlinks {
 }
 
 impl Folder {
-    /// Opens the root. It is this folder from now on, whatever is put in its place later.
+    /// Opens the root. The same folder is used from then on, even if another one takes its name.
     pub(super) fn open(path: &Path, symlinks: Symlinks) -> io::Result<Self> {
         let path = path.canonicalize()?;
         if !path.metadata()?.is_dir() {
@@ -54,7 +54,7 @@ impl Folder {
         })
     }
 
-    /// Opens what is at a path, if that is below the root.
+    /// Opens a path if it is below the root.
     fn open_within(&self, path: &str) -> io::Result<File> {
         if self.symlinks == Symlinks::Anywhere {
             return self.open_anywhere(path);
@@ -65,9 +65,9 @@ impl Folder {
         }
     }
 
-    /// Opens a path of which the system makes sure at every step that it stays below the root.
-    /// `None`: it cannot tell, or it leads outside on its way, as an absolute link to the inside
-    /// does too.
+    /// Opens a path with the system call that ensures at every step that it stays below the root.
+    /// Returns `None` if the call is not supported, or if the path leaves the root on its way. An
+    /// absolute link to a target inside does that too.
     #[cfg(target_os = "linux")]
     fn open_beneath(&self, path: &str) -> Option<io::Result<File>> {
         use rustix::fs::{Mode, ResolveFlags, openat2};
@@ -75,8 +75,8 @@ impl Folder {
 
         match openat2(&self.handle, path, open_flags(), Mode::empty(), ResolveFlags::BENEATH) {
             Ok(handle) => Some(Ok(File::from(handle))),
-            // An old kernel or a sandbox does not know it; and `AGAIN` is a folder that was moved
-            // in the meantime.
+            // Old kernels and sandboxes do not support the call. `AGAIN` means that a folder was
+            // moved in the meantime.
             Err(Errno::XDEV | Errno::NOSYS | Errno::PERM | Errno::INVAL | Errno::AGAIN) => None,
             Err(error) => Some(Err(error.into())),
         }
@@ -88,9 +88,8 @@ impl Folder {
         None
     }
 
-    /// Opens a path and then looks where that was. The file that is open is compared with the one
-    /// that lies below the root: who exchanges a folder for a link between the two steps gets
-    /// nothing.
+    /// Opens a path, resolves it, and compares the open file with the one that is below the root.
+    /// So an attacker who exchanges a folder for a link between the two steps gains nothing.
     fn open_and_compare(&self, path: &str) -> io::Result<File> {
         let file = self.open_anywhere(path)?;
         let real = self.path.join(path).canonicalize()?;
@@ -108,14 +107,15 @@ impl Folder {
         Ok(File::from(handle))
     }
 
-    /// A folder cannot be opened like a file here.
+    /// On this system, a folder cannot be opened like a file.
     #[cfg(not(unix))]
     fn open_anywhere(&self, path: &str) -> io::Result<File> {
         open_path(&self.path.join(path))
     }
 }
 
-/// To open a FIFO waits for its other end, and a terminal may become ours: neither with these.
+/// Opening a FIFO would wait for its other end, and a terminal could become the controlling one.
+/// These flags prevent both.
 #[cfg(unix)]
 fn open_flags() -> rustix::fs::OFlags {
     use rustix::fs::OFlags;
@@ -130,7 +130,7 @@ fn is_same(one: &Metadata, other: &Metadata) -> bool {
     (one.dev(), one.ino()) == (other.dev(), other.ino())
 }
 
-/// Files have no number here that can be asked for. What is left is where the path leads.
+/// On this system, files have no number that std can read. Only the path can be checked.
 #[cfg(not(unix))]
 fn is_same(one: &Metadata, other: &Metadata) -> bool {
     one.len() == other.len() && one.modified().ok() == other.modified().ok()
@@ -143,17 +143,17 @@ impl Source for Folder {
             .and_then(|file| file.metadata().map(|metadata| (file, metadata)));
         match opened {
             Ok((file, metadata)) => Ok(found(file, &metadata, path)),
-            Err(error) => not_opened(error, path),
+            Err(error) => open_error(error, path),
         }
     }
 }
 
-/// What an open file is.
+/// Describes an open file.
 pub(super) fn found(file: File, metadata: &Metadata, path: &str) -> Found {
     if metadata.is_dir() {
         return Found::Folder;
     }
-    // What is no file of bytes is let go unread: FIFOs, sockets, devices.
+    // FIFOs, sockets and devices are closed without reading them.
     if !metadata.is_file() {
         return Found::Nothing;
     }
@@ -177,21 +177,21 @@ pub(super) fn open_path(path: &Path) -> io::Result<File> {
     if path.metadata()?.is_dir() { Err(ErrorKind::IsADirectory.into()) } else { File::open(path) }
 }
 
-/// What it means that a path cannot be opened.
-fn not_opened(error: io::Error, path: &str) -> Result<Found> {
+/// Decides what an error of opening a path means.
+fn open_error(error: io::Error, path: &str) -> Result<Found> {
     if error.kind() == ErrorKind::IsADirectory {
         return Ok(Found::Folder);
     }
     if error.kind() == ErrorKind::PermissionDenied {
-        // Strangers are not told what there is; whoever runs the server is.
+        // Clients must not learn what exists, but the operator should know.
         tracing::warn!(path, "a static file may not be read");
         return Ok(Found::Nothing);
     }
-    if is_nothing(&error) { Ok(Found::Nothing) } else { Err(Error::internal(error)) }
+    if is_not_found(&error) { Ok(Found::Nothing) } else { Err(Error::internal(error)) }
 }
 
-/// Whether an error says that there is no such file, in one way or another.
-pub(super) fn is_nothing(error: &io::Error) -> bool {
+/// Returns whether an error means that there is no such file.
+pub(super) fn is_not_found(error: &io::Error) -> bool {
     if matches!(
         error.kind(),
         ErrorKind::NotFound | ErrorKind::NotADirectory | ErrorKind::InvalidInput
@@ -203,7 +203,7 @@ pub(super) fn is_nothing(error: &io::Error) -> bool {
         use rustix::io::Errno;
 
         // A loop of links; a socket, or a device without a driver; names that this file system does
-        // not have.
+        // not allow.
         let nothings =
             [Errno::LOOP, Errno::XDEV, Errno::NXIO, Errno::NODEV, Errno::NAMETOOLONG, Errno::ILSEQ];
         nothings.iter().any(|nothing| error.raw_os_error() == Some(nothing.raw_os_error()))
@@ -212,13 +212,13 @@ pub(super) fn is_nothing(error: &io::Error) -> bool {
     false
 }
 
-/// The validators of a file.
+/// Returns the validators of a file.
 ///
-/// The tag is strong if it must change with the content. Size and time of the last write alone
-/// would not do: that time can be set, and archives and packages set it to the same for all files.
-/// The file's number and the time of its last change of any kind, which nobody can set, make the
-/// difference, unless that was so recently that another change could have the same time. The parts
-/// are hashed, because a number of a file is nothing to tell strangers.
+/// The tag is strong if it is certain to change with the content. Size and modification time are
+/// not enough: the modification time can be set, and archives and packages give all files the same
+/// one. So the tag also includes the inode number and the change time, which cannot be set, unless
+/// the last change is so recent that another one could have the same time. The parts are hashed,
+/// because clients should not learn inode numbers.
 #[cfg(unix)]
 fn validators(metadata: &Metadata, _path: &str, now: SystemTime) -> Validators {
     use std::os::unix::fs::MetadataExt;
@@ -229,16 +229,16 @@ fn validators(metadata: &Metadata, _path: &str, now: SystemTime) -> Validators {
     let age = age_of(changed, now);
     let is_settled = age.is_some_and(|age| age > if changed.1 == 0 { COARSE_TICK } else { TICK });
     let etag = if is_settled { EntityTag::strong(&tag) } else { EntityTag::weak(&tag) };
-    // The second of the date is over, and it is that of the last change: the date was not set by
-    // hand.
+    // A later write would have a later date, and the date is that of the last change, so it was not
+    // set by hand.
     let is_date_strong = is_settled
         && changed.0 == modified.0
         && age.is_some_and(|age| age > Duration::from_secs(1));
     dated(Validators::new().etag(etag), metadata, now).date_is_strong(is_date_strong)
 }
 
-/// Here nothing but the size and a time that can be set is known: that is a weak tag. The ending
-/// keeps compressed siblings apart.
+/// This system has only the size and a time that can be set, so the tag is weak. The extension
+/// distinguishes precompressed variants.
 #[cfg(not(unix))]
 fn validators(metadata: &Metadata, path: &str, now: SystemTime) -> Validators {
     let ending = path.rsplit('.').next();
@@ -247,13 +247,13 @@ fn validators(metadata: &Metadata, path: &str, now: SystemTime) -> Validators {
 }
 
 fn tag_text(length: u64, rest: impl Hash) -> String {
-    // Without a key: the same file has the same tag after a restart.
+    // The hash has no random key: a file has the same tag after a restart.
     let mut hasher = DefaultHasher::new();
     rest.hash(&mut hasher);
     format!("{length:x}-{:016x}", hasher.finish())
 }
 
-/// A time of the file system as the time since, if it is in the past.
+/// Returns how long ago a time of the file system is, if it is in the past.
 #[cfg(unix)]
 fn age_of((seconds, nanoseconds): (i64, i64), now: SystemTime) -> Option<Duration> {
     let seconds = u64::try_from(seconds).ok()?;
@@ -263,7 +263,7 @@ fn age_of((seconds, nanoseconds): (i64, i64), now: SystemTime) -> Option<Duratio
     now.duration_since(time).ok()
 }
 
-/// A time in the future would be sent as now (RFC 9110, 8.8.2.1).
+/// A time in the future is sent as the current time (RFC 9110, 8.8.2.1).
 fn dated(validators: Validators, metadata: &Metadata, now: SystemTime) -> Validators {
     match metadata.modified() {
         Ok(modified) => validators.last_modified(modified.min(now)),
@@ -280,7 +280,7 @@ mod tests {
 
     use super::*;
 
-    /// A root with links of all kinds, and a secret beside it.
+    /// Creates a root with links of all kinds, and a secret outside of it.
     fn root() -> (tempfile::TempDir, Folder) {
         let outside = tempfile::tempdir().unwrap();
         let root = outside.path().join("root");
@@ -299,7 +299,7 @@ mod tests {
     }
 
     #[test]
-    fn links_lead_to_the_inside_only_with_and_without_the_help_of_the_system() {
+    fn links_lead_inside_only_with_and_without_help_of_the_system() {
         let (_outside, folder) = root();
         let ways = [Folder::open_within, Folder::open_and_compare];
         for open in ways {
@@ -310,13 +310,13 @@ mod tests {
                 ["out", "absolutely-out", "up", "up/secret", "loop", "../secret", "/etc/passwd"]
             {
                 let error = open(&folder, path).unwrap_err();
-                assert!(is_nothing(&error), "{path}: {error:?}");
+                assert!(is_not_found(&error), "{path}: {error:?}");
             }
         }
     }
 
     #[test]
-    fn links_lead_anywhere_if_they_may() {
+    fn links_may_lead_anywhere_if_allowed() {
         let (outside, _) = root();
         let folder = Folder::open(&outside.path().join("root"), Symlinks::Anywhere).unwrap();
         for path in ["real/a", "out", "absolutely-out", "up/secret"] {
@@ -325,7 +325,7 @@ mod tests {
     }
 
     #[test]
-    fn a_root_that_was_replaced_stays_the_one_that_was_opened() {
+    fn the_opened_root_stays_in_use_when_it_is_replaced() {
         let (outside, folder) = root();
         fs::rename(outside.path().join("root"), outside.path().join("moved")).unwrap();
         fs::create_dir_all(outside.path().join("root/real")).unwrap();
@@ -335,7 +335,7 @@ mod tests {
     }
 
     #[test]
-    fn what_may_not_be_read_is_nothing_and_a_broken_disk_is_a_500() {
+    fn a_file_without_permissions_is_not_found_and_a_broken_disk_is_a_500() {
         use rustix::io::Errno;
 
         for errno in [
@@ -346,10 +346,10 @@ mod tests {
             Errno::LOOP,
             Errno::NXIO,
         ] {
-            assert!(matches!(not_opened(errno.into(), "a"), Ok(Found::Nothing)), "{errno:?}");
+            assert!(matches!(open_error(errno.into(), "a"), Ok(Found::Nothing)), "{errno:?}");
         }
         for errno in [Errno::IO, Errno::MFILE, Errno::NFILE, Errno::NOMEM] {
-            let error = not_opened(errno.into(), "a").err().unwrap();
+            let error = open_error(errno.into(), "a").err().unwrap();
             assert_eq!(error.status_code(), 500, "{errno:?}");
         }
     }
@@ -374,7 +374,7 @@ mod tests {
     }
 
     #[test]
-    fn a_tag_changes_though_size_and_time_were_made_the_same() {
+    fn a_tag_changes_even_if_size_and_time_are_the_same() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("file");
         let set_time = |path: &Path| {
@@ -391,7 +391,7 @@ mod tests {
     }
 
     #[test]
-    fn a_date_that_was_set_by_hand_does_not_tell_versions_apart() {
+    fn a_date_that_was_set_by_hand_does_not_distinguish_versions() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("file");
         fs::write(&path, "a").unwrap();
@@ -408,7 +408,7 @@ mod tests {
     }
 
     #[test]
-    fn times_before_1970_and_after_now_are_no_trouble() {
+    fn times_before_1970_and_in_the_future_are_accepted() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("file");
         fs::write(&path, "a").unwrap();

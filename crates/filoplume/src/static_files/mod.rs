@@ -1,6 +1,5 @@
-//! Static files: from a folder, or from the program itself.
+//! Static files, from a folder or embedded in the program.
 
-mod answer;
 mod content;
 #[cfg(feature = "embed")]
 mod embedded;
@@ -9,6 +8,7 @@ mod file_response;
 mod folder;
 mod multipart_ranges;
 mod path;
+mod respond;
 mod send;
 mod untrusted;
 
@@ -19,15 +19,15 @@ use std::time::Duration;
 
 use filoplume_runtime::Headers;
 
-use self::answer::{Files, FilesHandler};
 use self::content::Source;
 pub use self::file_response::FileResponse;
 use self::folder::{Folder, Symlinks};
 use self::path::FilePath;
+use self::respond::{Files, FilesHandler};
 use self::untrusted::Untrusted;
 use crate::routing::{Router, check_prefix, get};
 
-/// Files to be served, with how: given to an app or a router with [`files`](crate::App::files).
+/// Static files and how they are served, for [`files`](crate::App::files) of an app or a router.
 ///
 /// ```no_run
 /// use filoplume::prelude::*;
@@ -63,32 +63,33 @@ use crate::routing::{Router, check_prefix, get};
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 ///
-/// `GET` and `HEAD` are answered, with ranges and all conditions of RFC 9110 (13 and 14). Every
-/// answer has an `ETag`, a `Last-Modified`, a `Content-Type` by the ending of the name, and
-/// `X-Content-Type-Options: nosniff`. Short files are sent from memory, long ones while they are
-/// read, in constant memory. If a file is written meanwhile, the connection is closed rather than
-/// two versions mixed; replace files by renaming, and what was begun is finished.
+/// Files are served for `GET` and `HEAD`, with ranges and all conditions of RFC 9110 (13 and 14).
+/// Every response has an `ETag`, a `Last-Modified`, a `Content-Type` that is derived from the
+/// extension, and `X-Content-Type-Options: nosniff`. Short files are sent from memory, long ones
+/// are streamed in constant memory. If a file is written while it is sent, the connection is
+/// closed, so that two versions are never mixed. Replace files by renaming, and responses that have
+/// begun are completed.
 ///
-/// A path of a folder gets a slash at its end by a redirect, and then its `index.html`. Folders are
-/// not listed.
+/// The path of a folder is redirected to the path with a slash, which serves its `index.html`.
+/// Folders are not listed.
 ///
-/// Not served, with a `404`: what a path reaches with `..`, encoded separators or double slashes;
-/// what a [symbolic link](Self::symlinks_outside) reaches outside of the folder; [hidden
-/// files](Self::hidden_files); FIFOs, sockets and devices, which are never waited for; names that
-/// no file can have; and what may not be read, with a warning in the log.
+/// These paths get a `404`: paths with `..`, encoded separators or double slashes; [symbolic
+/// links](Self::symlinks_outside) that leave the folder; [hidden files](Self::hidden_files); FIFOs,
+/// sockets and devices, on which the server never blocks; impossible file names; and files without
+/// read permission, with a warning in the log.
 ///
-/// The tag of a file in a folder is made of what the file system knows: size, times, and the file's
-/// number. It is strong except for some milliseconds after a change. Instances on several machines
-/// give different tags to the same file: behind a load balancer use [`embedded`](Self::embedded),
-/// whose tags are hashes, or leave [the tag](Self::etag) out.
+/// The tag of a file in a folder is made from its size, times, and inode number. It is strong,
+/// except for some milliseconds after a change. Servers on several machines have different tags for
+/// the same file: behind a load balancer use [`embedded`](Self::embedded), whose tags are hashes of
+/// the content, or turn off [the tag](Self::etag).
 #[must_use = "files are served by an app: `.files(\"/\", files)`"]
 pub struct StaticFiles {
-    from: From,
+    location: Location,
     options: Options,
     mistakes: Vec<String>,
 }
 
-enum From {
+enum Location {
     Folder(PathBuf),
     #[cfg(feature = "embed")]
     Embedded(Box<dyn Source>),
@@ -113,16 +114,16 @@ struct Options {
 }
 
 impl StaticFiles {
-    /// Returns the files of a folder, with those of its folders. A relative path begins where the
-    /// program was started.
+    /// Returns the files in a folder and its subfolders. A relative path is relative to the working
+    /// directory of the program.
     ///
-    /// The folder is opened when the app starts, which fails if there is none; another folder that
-    /// is put in its place later is not seen. Files are looked up at each request.
+    /// The folder is opened when the app starts. If it does not exist, the app does not start. A
+    /// folder that replaces it later is not used. Files are looked up for each request.
     pub fn folder(path: impl Into<PathBuf>) -> Self {
-        Self::new(From::Folder(path.into()))
+        Self::new(Location::Folder(path.into()))
     }
 
-    /// Returns the files that a type embeds in the program, by the crate `rust-embed`.
+    /// Returns the files that a type embeds in the program with the crate `rust-embed`.
     ///
     /// ```
     /// use filoplume::prelude::*;
@@ -136,14 +137,14 @@ impl StaticFiles {
     /// app.test().get("/sources/mod.rs").send().assert_status(200);
     /// ```
     ///
-    /// Their tags are hashes: the same on every machine. In debug builds `rust-embed` reads them
-    /// from the folder.
+    /// Their tags are hashes, which are the same on every machine. In debug builds `rust-embed`
+    /// reads the files from the folder.
     #[cfg(feature = "embed")]
     pub fn embedded<A: rust_embed::RustEmbed + 'static>() -> Self {
-        Self::new(From::Embedded(Box::new(embedded::Embedded::<A>::new())))
+        Self::new(Location::Embedded(Box::new(embedded::Embedded::<A>::new())))
     }
 
-    fn new(from: From) -> Self {
+    fn new(location: Location) -> Self {
         let options = Options {
             index: Some("index.html".to_owned()),
             fallback: None,
@@ -155,10 +156,10 @@ impl StaticFiles {
             symlinks: Symlinks::Inside,
             untrusted: None,
         };
-        Self { from, options, mistakes: Vec::new() }
+        Self { location, options, mistakes: Vec::new() }
     }
 
-    /// Sets the name of the file that answers for its folder. Default: `index.html`.
+    /// Sets the name of the file that is served for its folder. Default: `index.html`.
     ///
     /// ```
     /// # use filoplume::prelude::*;
@@ -176,7 +177,7 @@ impl StaticFiles {
         self
     }
 
-    /// Leaves folders unanswered: `404`.
+    /// Answers folders with `404`.
     ///
     /// ```
     /// # use filoplume::prelude::*;
@@ -193,12 +194,12 @@ impl StaticFiles {
         self
     }
 
-    /// Sets the page that answers what is not there, with `200`: for apps of one page whose paths
-    /// mean something to their scripts only.
+    /// Sets the page that is served for missing files, with `200`: for single-page apps, whose
+    /// scripts handle the path.
     ///
-    /// It answers who accepts HTML, but not paths with the ending of a known type, such as `.js` or
-    /// `.png`, unless HTML is asked for by name, as browsers do when a person opens a page: a
-    /// script or image that is missing should fail where it is asked for. It is sent with
+    /// It is served to clients that accept HTML. For paths with the extension of a known type, such
+    /// as `.js` or `.png`, the client must name HTML explicitly, as browsers do when a user opens a
+    /// page. So a missing script or image still is a `404`. The page is sent with
     /// `Cache-Control: no-cache`.
     ///
     /// ```
@@ -218,8 +219,9 @@ impl StaticFiles {
         self
     }
 
-    /// Sends the compressed sibling of a file to those who take it: `app.js.br`, `app.js.zst` or
-    /// `app.js.gz` beside `app.js`. Default: off, because each request then looks for them.
+    /// Sends a precompressed variant of a file to clients that accept it: `app.js.br`, `app.js.zst`
+    /// or `app.js.gz` next to `app.js`. Default: off, because each request then looks for these
+    /// files.
     ///
     /// ```
     /// # use filoplume::prelude::*;
@@ -239,8 +241,8 @@ impl StaticFiles {
         self
     }
 
-    /// Lets clients keep files for a time without asking again: `Cache-Control: max-age`. Default:
-    /// none, so that clients guess by the date of the file (RFC 9111, 4.2.2).
+    /// Allows clients to reuse files for a time without a request: `Cache-Control: max-age`.
+    /// Default: none, so clients guess from the date of the file (RFC 9111, 4.2.2).
     ///
     /// ```
     /// # use filoplume::prelude::*;
@@ -262,8 +264,8 @@ impl StaticFiles {
         self.cache_control(&format!("max-age={}", time.as_secs()))
     }
 
-    /// Lets clients keep files for a year without asking again,
-    /// `Cache-Control: max-age=31536000, immutable`: for names that change with the content.
+    /// Allows clients to reuse files for a year without a request,
+    /// `Cache-Control: max-age=31536000, immutable`. For names that change with the content.
     ///
     /// ```
     /// # use filoplume::prelude::*;
@@ -320,13 +322,13 @@ impl StaticFiles {
     /// ```
     pub fn header(mut self, name: &str, value: &str) -> Self {
         if self.check_header(name, value) {
-            // It was tried before.
+            // The header was checked before.
             let _ = self.options.headers.append(name, value);
         }
         self
     }
 
-    /// Serves files and folders too whose names begin with a dot. Default: off.
+    /// Also serves files and folders whose names begin with a dot. Default: off.
     ///
     /// ```
     /// # use filoplume::prelude::*;
@@ -344,8 +346,8 @@ impl StaticFiles {
         self
     }
 
-    /// Follows symbolic links also to what is outside of the folder. Default: off; within the
-    /// folder they are followed.
+    /// Follows symbolic links to targets outside of the folder. Default: off; links within the
+    /// folder are followed.
     pub fn symlinks_outside(mut self, are_followed: bool) -> Self {
         self.options.symlinks = if are_followed { Symlinks::Anywhere } else { Symlinks::Inside };
         self
@@ -372,7 +374,7 @@ impl StaticFiles {
             !path.contains('%') && FilePath::parse(path, true).is_some_and(|path| !path.is_folder);
         if !is_file {
             self.mistakes.push(format!(
-                "the {what} of static files is a path below their folder, such as \"index.html\", \
+                    "the {what} of static files must be a path below their folder, such as \"index.html\", \
                  and \"{path}\" is none"
             ));
         }
@@ -381,15 +383,16 @@ impl StaticFiles {
     fn check_header(&mut self, name: &str, value: &str) -> bool {
         let result = Headers::new().append(name, value);
         if let Err(error) = &result {
-            self.mistakes.push(format!("the header \"{name}\" of static files is none: {error}"));
+            self.mistakes
+                .push(format!("the header \"{name}\" of static files is invalid: {error}"));
         }
         result.is_ok()
     }
 
     fn open(self) -> Result<Files, Vec<String>> {
-        let Self { from, options, mut mistakes } = self;
-        let source: Option<Box<dyn Source>> = match from {
-            From::Folder(path) => match Folder::open(&path, options.symlinks) {
+        let Self { location, options, mut mistakes } = self;
+        let source: Option<Box<dyn Source>> = match location {
+            Location::Folder(path) => match Folder::open(&path, options.symlinks) {
                 Ok(folder) => Some(Box::new(folder)),
                 Err(error) => {
                     let path = path.display();
@@ -400,7 +403,7 @@ impl StaticFiles {
                 }
             },
             #[cfg(feature = "embed")]
-            From::Embedded(source) => Some(source),
+            Location::Embedded(source) => Some(source),
         };
         match source {
             Some(source) if mistakes.is_empty() => Ok(Files { source, options }),
@@ -411,18 +414,20 @@ impl StaticFiles {
 
 impl fmt::Debug for StaticFiles {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let from: &dyn fmt::Debug = match &self.from {
-            From::Folder(path) => path,
+        let location: &dyn fmt::Debug = match &self.location {
+            Location::Folder(path) => path,
             #[cfg(feature = "embed")]
-            From::Embedded(_) => &"embedded",
+            Location::Embedded(_) => &"embedded",
         };
-        f.debug_struct("StaticFiles").field("from", from).field("options", &self.options).finish()
+        f.debug_struct("StaticFiles")
+            .field("location", location)
+            .field("options", &self.options)
+            .finish()
     }
 }
 
 impl Router {
-    /// Serves files below a prefix. At `/` they are the fallback: whatever has a route of its own
-    /// goes there.
+    /// Serves files below a prefix. At `/` they are the fallback, so all routes take precedence.
     ///
     /// ```no_run
     /// use filoplume::prelude::*;
@@ -431,8 +436,8 @@ impl Router {
     /// let app = App::new().nest("/docs", docs);
     /// ```
     ///
-    /// Below a prefix other methods than `GET`, `HEAD` and `OPTIONS` are a `405`; at `/` only if
-    /// the file is there, and else a `404`.
+    /// Below a prefix, methods other than `GET`, `HEAD` and `OPTIONS` get a `405`. At `/` they get
+    /// a `405` if the file exists, and a `404` otherwise.
     #[track_caller]
     pub fn files(mut self, prefix: &str, files: StaticFiles) -> Self {
         let place = std::panic::Location::caller();
@@ -450,7 +455,7 @@ impl Router {
             self.mistakes.push(format!("files \"{prefix}\" ({place}): {mistake}"));
             return self;
         }
-        // The prefix itself is redirected to the first of the two by the table of routes.
+        // The table of routes redirects the prefix itself to the first of these two.
         self.route(&format!("{prefix}/"), get(FilesHandler(Arc::clone(&files))))
             .route(&format!("{prefix}/{{*file}}"), get(FilesHandler(files)))
     }

@@ -1,5 +1,5 @@
-//! Several ranges in one response: `multipart/byteranges` (RFC 9110, 14.6), in constant memory and
-//! with its length known before.
+//! Several ranges in one response: `multipart/byteranges` (RFC 9110, 14.6). Memory is constant, and
+//! the length is known in advance.
 
 use std::collections::hash_map::RandomState;
 use std::fmt::Write as _;
@@ -10,14 +10,14 @@ use std::vec;
 use super::content::Content;
 use crate::semantics::range::ByteRange;
 
-/// What all parts have in common.
+/// The properties that all parts share.
 struct Common {
     boundary: String,
     content_type: String,
     total: u64,
 }
 
-/// The parts, one after the other, as a reader.
+/// A reader of all parts in order.
 pub(super) struct Parts {
     content: Content,
     common: Common,
@@ -26,11 +26,11 @@ pub(super) struct Parts {
 }
 
 enum Stage {
-    /// What stands before a range.
+    /// The head before a range.
     Head { text: io::Cursor<String>, then: ByteRange },
-    /// A range.
+    /// The bytes of a range.
     Bytes { offset: u64, left: u64 },
-    /// What stands behind the last one.
+    /// The boundary after the last range.
     End { text: io::Cursor<String> },
 }
 
@@ -48,12 +48,12 @@ impl Parts {
         Self { content, common, ranges, stage }
     }
 
-    /// The value of the `Content-Type` of the response.
+    /// Returns the `Content-Type` of the response.
     pub(super) fn content_type(&self) -> String {
         format!("multipart/byteranges; boundary={}", self.common.boundary)
     }
 
-    /// How many bytes are still to come, if nothing was read.
+    /// Returns the total length, if nothing has been read yet.
     pub(super) fn length(&self) -> u64 {
         let Stage::Head { then: first, .. } = self.stage else { return 0 };
         let ranges = std::iter::once(first).chain(self.ranges.as_slice().iter().copied());
@@ -102,8 +102,8 @@ impl Read for Parts {
                     let read = self.content.read_at(*offset, &mut buffer[..wanted])?;
                     *offset += read as u64;
                     *left -= read as u64;
-                    // 0: shorter than it was. The engine closes, because the length that it
-                    // announced is not reached.
+                    // 0: the file is shorter than it was. The engine closes the connection, because
+                    // the announced length is not reached.
                     return Ok(read);
                 }
                 Stage::End { text } => return text.read(buffer),
@@ -112,13 +112,13 @@ impl Read for Parts {
     }
 }
 
-/// A text that is not in the content: nobody who wrote the content knew it, because it is made for
-/// this response.
+/// Returns a text that the content does not contain: it is random and made for this response, so
+/// the author of the content cannot know it.
 fn boundary() -> String {
     let mut text = String::with_capacity(32);
     for _ in 0..2 {
         let number = RandomState::new().build_hasher().finish();
-        // Writing to a `String` does not fail.
+        // Writing to a `String` cannot fail.
         let _ = write!(text, "{number:016x}");
     }
     text
@@ -131,7 +131,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn parts_come_with_their_heads_and_their_length_is_known_before() {
+    fn parts_have_heads_and_a_known_total_length() {
         let ranges = vec![ByteRange { start: 0, last: 1 }, ByteRange { start: 8, last: 8 }];
         let content = Content::Memory(Bytes::from_static(b"0123456789"));
         let mut parts = Parts::new(content, "text/plain", 10, ranges);
@@ -139,7 +139,7 @@ mod tests {
         let length = parts.length();
         assert_eq!(parts.content_type(), format!("multipart/byteranges; boundary={boundary}"));
         let mut text = String::new();
-        // A byte at a time: no state is lost between reads.
+        // One byte per read, to check that no state is lost between reads.
         let mut byte = [0];
         while parts.read(&mut byte).expect("it is in memory") == 1 {
             text.push(char::from(byte[0]));
@@ -152,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn a_content_that_became_shorter_ends_early() {
+    fn a_truncated_content_ends_early() {
         let ranges = vec![ByteRange { start: 0, last: 9 }];
         let content = Content::Memory(Bytes::from_static(b"01234"));
         let mut parts = Parts::new(content, "text/plain", 10, ranges);
@@ -163,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn no_two_boundaries_are_the_same() {
+    fn boundaries_are_unique() {
         assert_ne!(boundary(), boundary());
         assert_eq!(boundary().len(), 32);
     }

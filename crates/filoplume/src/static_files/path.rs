@@ -1,4 +1,5 @@
-//! From the path of a request to the path of a file: the one place where hostile names are refused.
+//! Turns the path of a request into the path of a file. This is the only place that refuses hostile
+//! names.
 
 use percent_encoding::percent_decode_str;
 
@@ -8,15 +9,15 @@ use percent_encoding::percent_decode_str;
 pub(super) struct FilePath {
     /// Without a slash at either end; empty for the root.
     pub(super) text: String,
-    /// Whether a slash stood at the end: a folder is meant.
+    /// Whether the path had a slash at the end, which means a folder.
     pub(super) is_folder: bool,
 }
 
 impl FilePath {
-    /// Reads a path as it came on the wire, without the slash at its beginning. `None`: there
-    /// cannot be such a file.
+    /// Parses a path from the wire, without its leading slash. Returns `None` if no file can have
+    /// this path.
     ///
-    /// It is split first and then decoded, once, so that an encoded slash cannot separate anything
+    /// The path is split first and then decoded once, so that an encoded slash is not a separator,
     /// and `%252e` is not a dot.
     pub(super) fn parse(raw: &str, allows_hidden: bool) -> Option<Self> {
         if raw.is_empty() {
@@ -38,20 +39,21 @@ impl FilePath {
         Some(Self { text, is_folder })
     }
 
-    /// Reads a path that is not encoded, of a file that is not hidden. `None`: there cannot be such
-    /// a file.
+    /// Parses an unencoded path of a file that is not hidden. Returns `None` if no file can have
+    /// this path.
     pub(super) fn of_name(name: &str) -> Option<Self> {
         let is_file = name.split('/').all(|segment| is_name(segment, false, cfg!(windows)));
         is_file.then(|| Self { text: name.to_owned(), is_folder: false })
     }
 
-    /// The path of a file in this folder.
+    /// Returns the path of a file in this folder.
     pub(super) fn join(&self, name: &str) -> String {
         if self.text.is_empty() { name.to_owned() } else { format!("{}/{name}", self.text) }
     }
 }
 
-/// Decodes a segment; `None` if a `%` stands alone, or what comes out is not UTF-8.
+/// Decodes a segment. Returns `None` if a `%` is not followed by two digits, or the result is not
+/// UTF-8.
 fn decode(segment: &str) -> Option<String> {
     let mut rest = segment.as_bytes();
     while let Some(at) = rest.iter().position(|&byte| byte == b'%') {
@@ -63,20 +65,20 @@ fn decode(segment: &str) -> Option<String> {
     Some(percent_decode_str(segment).decode_utf8().ok()?.into_owned())
 }
 
-/// Whether this can be the name of a file that is served, and nothing else.
+/// Returns whether a segment can only be the name of a file that is served.
 fn is_name(name: &str, allows_hidden: bool, on_windows: bool) -> bool {
     let is_plain = !name.is_empty()
         && name != "."
         && name != ".."
-        // A backslash separates on Windows, and browsers take it for a slash in redirects.
+        // A backslash is a separator on Windows, and browsers treat it as a slash in redirects.
         && !name.chars().any(|character| character.is_control() || matches!(character, '/' | '\\'));
     is_plain
         && (allows_hidden || !name.starts_with('.'))
         && (!on_windows || is_name_on_windows(name))
 }
 
-/// Windows cuts dots and spaces off, knows streams and drives behind a colon, and has devices in
-/// every folder.
+/// Windows removes dots and spaces at the end, uses colons for streams and drives, and has devices
+/// in every folder.
 fn is_name_on_windows(name: &str) -> bool {
     let stem = name.split('.').next().unwrap_or_default().trim_end().to_ascii_uppercase();
     let is_numbered_device = ["COM", "LPT"].iter().any(|device| {
@@ -103,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn paths_are_decoded_once_and_after_they_were_split() {
+    fn paths_are_split_first_and_then_decoded_once() {
         let rows = [
             ("", " (folder)"),
             ("a.txt", "a.txt"),
@@ -124,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn hostile_paths_are_no_files() {
+    fn hostile_paths_are_not_files() {
         let rows = [
             "..",
             "../a",
@@ -171,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn hidden_files_are_there_if_they_may_and_dots_still_are_not() {
+    fn hidden_files_are_served_if_allowed_but_dot_segments_never() {
         assert!(FilePath::parse(".well-known/a", true).is_some());
         for raw in [".", "..", "a/../b", "%2e%2e"] {
             assert_eq!(FilePath::parse(raw, true), None, "{raw}");
@@ -179,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn devices_drives_and_streams_are_no_files_on_windows() {
+    fn devices_drives_and_streams_are_not_files_on_windows() {
         for name in [
             "con",
             "NUL",
@@ -204,7 +206,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn whatever_comes_out_stays_below_the_root(raw in "([./\\\\a%]|%2[eEfF]|%5[cC]|%00){0,16}") {
+        fn every_parsed_path_stays_below_the_root(raw in "([./\\\\a%]|%2[eEfF]|%5[cC]|%00){0,16}") {
             if let Some(path) = FilePath::parse(&raw, true) {
                 prop_assert!(!path.text.starts_with('/') && !path.text.contains(['\\', '\0']));
                 let is_safe = |name: &str| !matches!(name, "." | "..") && (!name.is_empty() || path.text.is_empty());

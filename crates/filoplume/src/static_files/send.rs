@@ -1,4 +1,4 @@
-//! What the conditions and ranges of a request make of a file.
+//! Applies the conditions and ranges of a request to a file.
 
 use filoplume_runtime::{Headers, Method, Response, ResponseBody, StatusCode};
 
@@ -8,8 +8,8 @@ use crate::core::error::{Error, Result};
 use crate::semantics::conditional::{Conditions, Verdict, not_modified};
 use crate::semantics::range::{ByteRange, Selection, select};
 
-/// Gives a response, which has the headers of the file already, as much of the file as `method` and
-/// `headers` of the request want. Conditions come before ranges (RFC 9110, 13.2.2).
+/// Adds the content to a response that already has the headers of the file: the part that `method`
+/// and `headers` of the request ask for. Conditions are evaluated before ranges (RFC 9110, 13.2.2).
 pub(super) fn send(
     mut response: Response,
     method: &Method,
@@ -25,12 +25,12 @@ pub(super) fn send(
         not_modified(&mut response);
         return Ok(response);
     }
-    let range = only_range(method, headers).filter(|_| conditions.range_applies(&validators));
+    let range = range_header(method, headers).filter(|_| conditions.range_applies(&validators));
     match range.map_or(Selection::Whole, |range| select(range, length)) {
         Selection::Whole => {
             let all = length.checked_sub(1).map(|last| ByteRange { start: 0, last });
             *response.body_mut() = match all {
-                // The engine leaves the content out: it need not be read.
+                // The engine omits the content, so it need not be read.
                 Some(all) if *method == Method::HEAD => content.into_reader(all)?,
                 Some(all) => content.into_body(all)?,
                 None => ResponseBody::Empty,
@@ -51,7 +51,7 @@ pub(super) fn send(
         Selection::Unsatisfiable => {
             let error = Error::new(
                 StatusCode::RANGE_NOT_SATISFIABLE,
-                format!("it has {length} bytes only"),
+                format!("the file has only {length} bytes"),
             );
             return Err(error.with_known_header("content-range", format!("bytes */{length}")));
         }
@@ -66,8 +66,9 @@ fn send_parts(response: &mut Response, parts: Parts) -> Result<()> {
     Ok(())
 }
 
-/// The `Range` of a request for which it is defined: a `GET` (RFC 9110, 14.2). Two are none.
-fn only_range<'a>(method: &Method, headers: &'a Headers) -> Option<&'a str> {
+/// Returns the `Range` of a `GET`, the only method for which it is defined (RFC 9110, 14.2). Two of
+/// them count as none.
+fn range_header<'a>(method: &Method, headers: &'a Headers) -> Option<&'a str> {
     let mut values = headers.get_all("range");
     let value = values.next()?;
     let is_defined = *method == Method::GET && values.next().is_none();

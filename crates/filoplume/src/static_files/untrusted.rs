@@ -1,33 +1,33 @@
-//! Files that strangers have uploaded.
+//! Files that users have uploaded.
 
 use super::StaticFiles;
 use crate::semantics::content_disposition::attachment;
 use crate::semantics::file_type;
 
-/// The type of what is not named more closely.
+/// The type of files without a known type.
 pub(super) const OCTETS: &str = "application/octet-stream";
 
-/// What every answer says. `sandbox` takes origin and scripts away from a document that a browser
-/// shows after all, and `default-src 'none'` what it would load.
+/// Headers of every response. If a browser shows a document after all, `sandbox` removes its origin
+/// and scripts, and `default-src 'none'` blocks everything that it would load.
 pub(super) const UNTRUSTED_HEADERS: [(&str, &str); 2] = [
     ("x-content-type-options", "nosniff"),
     ("content-security-policy", "default-src 'none'; sandbox"),
 ];
 
-/// Images that browsers show and that cannot contain scripts, unlike `image/svg+xml`.
+/// Image types that browsers show and that cannot contain scripts, unlike `image/svg+xml`.
 const INLINE_IMAGES: [&str; 5] =
     ["image/avif", "image/gif", "image/jpeg", "image/png", "image/webp"];
 
-/// How files of strangers are sent.
+/// How uploaded files are sent.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Untrusted {
     shows_images: bool,
 }
 
 impl Untrusted {
-    /// The type and the `Content-Disposition` of a file. Types that a browser could run or apply in
-    /// another page are not given: with `nosniff`, a script or a style sheet without its type is
-    /// not used.
+    /// Returns the type and the `Content-Disposition` of a file. Types that a browser could run or
+    /// apply in another page are not sent: with `nosniff`, a script or a style sheet without its
+    /// type is not used.
     pub(super) fn describe(self, path: &str) -> (String, Option<String>) {
         let guessed = file_type::content_type(path).unwrap_or_default();
         let is_image = INLINE_IMAGES.contains(&&*guessed);
@@ -38,13 +38,13 @@ impl Untrusted {
 }
 
 impl StaticFiles {
-    /// Serves files that others have uploaded, so that none of them is taken for a page of this
+    /// Serves files that users have uploaded, so that browsers do not treat them as pages of this
     /// site.
     ///
-    /// Browsers save every file instead of showing it (`Content-Disposition: attachment`), with its
-    /// name and without its type unless it is an image, sound or video. Every answer has
+    /// Browsers save every file instead of showing it (`Content-Disposition: attachment`), under
+    /// its own name. Only images, sounds and videos keep their type. Every response has
     /// `X-Content-Type-Options: nosniff` and a `Content-Security-Policy` with `sandbox`, which
-    /// [`header`](Self::header) does not change. Folders are not answered with an `index.html`.
+    /// [`header`](Self::header) cannot change. A folder is not answered with its `index.html`.
     ///
     /// ```
     /// # use filoplume::prelude::*;
@@ -60,16 +60,16 @@ impl StaticFiles {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     ///
-    /// A host of their own, such as `usercontent.example`, keeps such files away from the cookies
-    /// of the site as well.
+    /// A separate host, such as `usercontent.example`, also keeps such files away from the cookies
+    /// of the site.
     pub fn untrusted(mut self) -> Self {
         self.options.index = None;
         self.options.untrusted.get_or_insert_default();
         self
     }
 
-    /// As [`untrusted`](Self::untrusted), but images of the types AVIF, GIF, JPEG, PNG and WebP may
-    /// be shown. SVG is not among them: it can contain scripts.
+    /// Like [`untrusted`](Self::untrusted), but browsers may show AVIF, GIF, JPEG, PNG and WebP
+    /// images. SVG is not among them: it can contain scripts.
     ///
     /// ```
     /// # use filoplume::prelude::*;

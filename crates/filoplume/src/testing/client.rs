@@ -1,4 +1,4 @@
-//! Who asks: an app, the cookies that it set, and where the requests seem to come from.
+//! A client for tests: it calls an app and keeps its cookies.
 
 use std::net::{Ipv4Addr, SocketAddr};
 
@@ -10,7 +10,7 @@ use super::request::TestRequest;
 use crate::app::App;
 use crate::serve::AppService;
 
-/// Calls an app. Made by [`App::test`].
+/// Calls an app in process. Created by [`App::test`].
 ///
 /// ```
 /// use filoplume::prelude::*;
@@ -46,7 +46,7 @@ impl App {
     ///
     /// # Panics
     ///
-    /// If the app has mistakes, with their list.
+    /// If the app has mistakes; the message lists them.
     #[track_caller]
     pub fn test(self) -> TestClient {
         match self.build() {
@@ -76,7 +76,7 @@ impl TestClient {
 
     methods!(get GET, post POST, put PUT, patch PATCH, delete DELETE, head HEAD, options OPTIONS);
 
-    /// Begins a request with any method.
+    /// Starts a request with any method.
     ///
     /// ```
     /// use filoplume::prelude::*;
@@ -88,7 +88,7 @@ impl TestClient {
         TestRequest::new(self, method, target)
     }
 
-    /// Keeps no cookies: each request is that of a stranger.
+    /// Does not keep cookies, so that requests are independent.
     ///
     /// ```
     /// use filoplume::prelude::*;
@@ -106,8 +106,7 @@ impl TestClient {
         self
     }
 
-    /// Lets the requests come from another peer, such as `Peer::Unix`. Default: `127.0.0.1`, by
-    /// TCP.
+    /// Sets the peer that requests come from, such as `Peer::Unix`. Default: `127.0.0.1`, over TCP.
     ///
     /// ```
     /// use filoplume::Peer;
@@ -122,7 +121,7 @@ impl TestClient {
         self
     }
 
-    /// Returns the value of a cookie that the app set and the client keeps.
+    /// Returns the value of a cookie that the app has set.
     ///
     /// ```
     /// use filoplume::prelude::*;
@@ -137,7 +136,7 @@ impl TestClient {
         jar.value(name).map(str::to_owned)
     }
 
-    /// Keeps a cookie as if the app had set it, for all paths.
+    /// Adds a cookie as if the app had set it, for all paths.
     ///
     /// ```
     /// use filoplume::prelude::*;
@@ -154,15 +153,15 @@ impl TestClient {
         }
     }
 
-    /// Forgets all cookies.
+    /// Removes all cookies.
     pub fn clear_cookies(&self) {
         if let Some(jar) = &self.jar {
             jar.lock().clear();
         }
     }
 
-    /// Returns what the app sends to a peer that sends these bytes and then nothing more: for tests
-    /// of the protocol, such as several requests in a row or malformed ones.
+    /// Returns the output of the app for a peer that sends these bytes and then ends. For tests of
+    /// the protocol, such as pipelined or malformed requests.
     ///
     /// ```
     /// use filoplume::prelude::*;
@@ -179,17 +178,17 @@ impl TestClient {
         answer_in_process(&self.service, peer, bytes, &self.config)
     }
 
-    /// Where requests come from unless they say otherwise.
+    /// Returns the peer of requests that do not set one.
     pub(super) fn default_peer(&self) -> Peer {
         self.peer
     }
 
-    /// The cookies for a path: names and values.
+    /// Returns the names and values of the cookies for a path.
     pub(super) fn cookies_for(&self, path: &str) -> Vec<(String, String)> {
         self.jar.as_ref().map(|jar| jar.lock().cookies_for(path)).unwrap_or_default()
     }
 
-    /// Keeps what an answer to a request for `path` sets.
+    /// Stores the cookies that a response to a request for `path` sets.
     pub(super) fn keep_cookies<'c>(&self, path: &str, set_cookies: impl Iterator<Item = &'c str>) {
         if let Some(jar) = &self.jar {
             let mut jar = jar.lock();

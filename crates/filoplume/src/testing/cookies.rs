@@ -1,6 +1,7 @@
-//! Cookies as a browser keeps them (RFC 6265), for one host that is always asked by https.
+//! Keeps cookies as a browser does (RFC 6265), for one host that is always called over HTTPS.
 //!
-//! Parsed here and not by a crate, so that the test client keeps cookies whatever features are on.
+//! They are parsed here rather than by a crate, so that the test client keeps cookies whatever
+//! features are on.
 
 use std::fmt;
 use std::time::{Duration, SystemTime};
@@ -35,8 +36,8 @@ impl Cookie {
 }
 
 impl Jar {
-    /// Takes note of a `Set-Cookie` in the answer to a request for `path`. One that browsers refuse
-    /// is not kept, and one that has expired removes.
+    /// Stores the cookie of a `Set-Cookie` in a response to a request for `path`. A cookie that
+    /// browsers refuse is ignored, and one that has expired removes the stored one.
     pub(super) fn store(&mut self, set_cookie: &str, path: &str) {
         let Some(cookie) = parse(set_cookie, path) else { return };
         self.cookies.retain(|other| (&other.name, &other.path) != (&cookie.name, &cookie.path));
@@ -45,7 +46,7 @@ impl Jar {
         }
     }
 
-    /// The cookies to be sent for a path, those with longer paths first (RFC 6265, 5.4).
+    /// Returns the cookies for a path, those with longer paths first (RFC 6265, 5.4).
     pub(super) fn cookies_for(&self, path: &str) -> Vec<(String, String)> {
         let mut matching: Vec<_> = self
             .cookies
@@ -66,7 +67,7 @@ impl Jar {
     }
 }
 
-/// Reads a `Set-Cookie` as RFC 6265, 5.2 does.
+/// Parses a `Set-Cookie` (RFC 6265, 5.2).
 fn parse(set_cookie: &str, path: &str) -> Option<Cookie> {
     let mut parts = set_cookie.split(';').map(str::trim);
     let (name, value) = parts.next()?.split_once('=')?;
@@ -95,7 +96,7 @@ fn parse(set_cookie: &str, path: &str) -> Option<Cookie> {
             _ => {}
         }
     }
-    // It goes before `Expires`, and one that is not positive is the past.
+    // `Max-Age` takes precedence over `Expires`. A value that is not positive is in the past.
     if let Some(max_age) = max_age {
         let age = Duration::from_secs(u64::try_from(max_age).unwrap_or(0));
         cookie.expires = SystemTime::now().checked_add(age);
@@ -105,7 +106,7 @@ fn parse(set_cookie: &str, path: &str) -> Option<Cookie> {
     (!is_refused).then_some(cookie)
 }
 
-/// The folder of the path that was asked for (RFC 6265, 5.1.4).
+/// Returns the folder of the requested path (RFC 6265, 5.1.4).
 fn default_path(path: &str) -> String {
     match path.rfind('/') {
         Some(0) | None => "/".to_owned(),
@@ -128,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn cookies_are_sent_to_their_paths_the_longer_ones_first() {
+    fn cookies_are_sent_to_their_paths_longer_ones_first() {
         let mut jar = Jar::default();
         jar.store("a=1; Path=/", "/");
         jar.store("b=2; Path=/admin", "/");
@@ -144,9 +145,9 @@ mod tests {
         let mut jar = Jar::default();
         jar.store("a=1; Path=/", "/");
         jar.store("a=2; Path=/; Max-Age=3600; Expires=Thu, 01 Jan 1970 00:00:00 GMT", "/");
-        assert_eq!(sent(&jar, "/"), "a=2", "Max-Age goes before Expires");
+        assert_eq!(sent(&jar, "/"), "a=2", "Max-Age takes precedence over Expires");
         jar.store("a=; Path=/other; Max-Age=0", "/");
-        assert_eq!(sent(&jar, "/"), "a=2", "that was another one");
+        assert_eq!(sent(&jar, "/"), "a=2", "the removed cookie had another path");
         jar.store("a=; Path=/; Expires=Thu, 01 Jan 1970 00:00:00 GMT", "/");
         assert_eq!(sent(&jar, "/"), "");
         jar.store("a=3; Path=/", "/");
@@ -155,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn what_browsers_refuse_is_not_kept() {
+    fn cookies_that_browsers_refuse_are_not_kept() {
         let mut jar = Jar::default();
         for refused in
             ["__Host-a=1; Path=/", "__Host-a=1; Secure; Path=/x", "__Secure-a=1", "novalue", "=1"]

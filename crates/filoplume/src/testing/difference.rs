@@ -1,8 +1,8 @@
-//! Where two JSON values differ, as a list of places.
+//! Lists the places where two JSON values differ.
 
 use serde_json::Value;
 
-/// Says where `found` is not as `expected`, one line a place. Empty if they are the same.
+/// Returns the places where `found` differs from `expected`, one line per place.
 pub(super) fn differences(expected: &Value, found: &Value) -> Vec<String> {
     let mut lines = Vec::new();
     compare("", expected, found, &mut lines);

@@ -1,23 +1,22 @@
-//! How an exchange is shown when a test fails.
+//! Prints an exchange when a test fails.
 
 use std::borrow::Cow;
 use std::fmt::{self, Write as _};
 
 use filoplume_runtime::{Headers, Method};
 
-/// What was asked.
-pub(super) struct Asked {
+/// The request of an exchange.
+pub(super) struct SentRequest {
     pub(super) method: Method,
     /// As it was sent, with its line ends.
     pub(super) head: String,
     pub(super) body: Vec<u8>,
 }
 
-/// The longest content that is shown, in characters. Longer ones are a matter for
-/// `assert_contains`.
+/// Longest content that is printed, in characters. Use `assert_contains` for longer ones.
 const SHOWN_CHARS_MAX: usize = 2000;
 
-impl fmt::Display for Asked {
+impl fmt::Display for SentRequest {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for line in self.head.lines() {
             match line.split_once(": ") {
@@ -29,7 +28,8 @@ impl fmt::Display for Asked {
     }
 }
 
-/// A value of a header as it is shown: logs of failed tests are read by many.
+/// Returns a header's value for printing. Secret values are hidden, because many people read the
+/// logs of failed tests.
 pub(super) fn shown<'a>(name: &str, value: &'a [u8]) -> Cow<'a, str> {
     if Headers::is_secret(name) {
         return format!("(hidden, {} bytes)", value.len()).into();
@@ -37,7 +37,7 @@ pub(super) fn shown<'a>(name: &str, value: &'a [u8]) -> Cow<'a, str> {
     String::from_utf8_lossy(value)
 }
 
-/// Writes a content: JSON with line breaks, other text as it is, bytes by their number.
+/// Writes a content: JSON with line breaks, other text unchanged, and the length of other bytes.
 pub(super) fn write_content(
     f: &mut fmt::Formatter<'_>,
     margin: &str,
@@ -49,7 +49,7 @@ pub(super) fn write_content(
     writeln!(f, "{}", margin.trim_end())?;
     let text = match std::str::from_utf8(content) {
         Ok(text) => pretty(text).unwrap_or_else(|| text.to_owned()),
-        Err(_) => return writeln!(f, "{margin}({} bytes that are no text)", content.len()),
+        Err(_) => return writeln!(f, "{margin}({} bytes that are not text)", content.len()),
     };
     let (shown, left) = match text.char_indices().nth(SHOWN_CHARS_MAX) {
         Some((end, _)) => (&text[..end], text[end..].chars().count()),
@@ -64,7 +64,7 @@ pub(super) fn write_content(
     Ok(())
 }
 
-/// JSON with line breaks.
+/// Formats JSON with line breaks.
 #[cfg(feature = "json")]
 pub(super) fn pretty(text: &str) -> Option<String> {
     if !text.starts_with(['{', '[']) {
@@ -79,7 +79,7 @@ pub(super) fn pretty(_: &str) -> Option<String> {
     None
 }
 
-/// Two texts that should be the same, with the place where they part.
+/// Describes the difference of two texts, with the position where it begins.
 pub(super) fn compare(expected: &str, found: &str) -> String {
     let same =
         expected.chars().zip(found.chars()).take_while(|(left, right)| left == right).count();
@@ -97,7 +97,7 @@ pub(super) fn compare(expected: &str, found: &str) -> String {
     let mut text = String::new();
     let _ = write!(
         text,
-        "expected {:?}\n     got {:?}\n(they part after {same} characters)",
+        "expected {:?}\n     got {:?}\n(the first {same} characters are equal)",
         around(expected),
         around(found)
     );

@@ -1,4 +1,4 @@
-//! An app called in process: the same HTTP code as on a connection, no socket.
+//! Calls an app in process: with the same HTTP code as on a connection, but without a socket.
 //!
 //! ```
 //! use filoplume::prelude::*;
@@ -14,8 +14,8 @@
 //! client.get("/goodbye").send().assert_status(404);
 //! ```
 //!
-//! A [`TestClient`] keeps cookies as a browser does. What it gets is read strictly: an answer that
-//! is no correct HTTP fails the test. Whatever fails shows the whole exchange.
+//! A [`TestClient`] keeps cookies as a browser does. It parses responses strictly: invalid HTTP
+//! fails the test. A failed assertion prints the whole exchange.
 
 mod client;
 mod cookies;

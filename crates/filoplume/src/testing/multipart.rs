@@ -1,4 +1,4 @@
-//! Forms with files, as a browser sends them.
+//! Forms with files, as browsers send them.
 
 use std::fmt;
 
@@ -24,16 +24,16 @@ pub struct MultipartForm {
     body: Vec<u8>,
 }
 
-/// Nothing that a test would send by accident.
+/// A text that no test sends by accident.
 const BOUNDARY: &str = "filoplume-test-boundary-7c1f0e6d";
 
 impl MultipartForm {
-    /// Returns a form without fields.
+    /// Returns an empty form.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Adds a field with text.
+    /// Adds a text field.
     pub fn text(self, name: &str, value: &str) -> Self {
         self.part(&format!("form-data; name=\"{}\"", quoted(name)), None, value.as_bytes())
     }
@@ -63,21 +63,21 @@ impl MultipartForm {
         self
     }
 
-    /// The content and its type.
+    /// Returns the content and its type.
     pub(super) fn finish(mut self) -> (Vec<u8>, String) {
         self.body.extend_from_slice(format!("--{BOUNDARY}--\r\n").as_bytes());
         (self.body, format!("multipart/form-data; boundary={BOUNDARY}"))
     }
 }
 
-/// As the standard of HTML escapes names: quotes and line ends are percent-encoded.
 impl fmt::Debug for MultipartForm {
-    // Not the fields: a password may be among them.
+    // Fields are not printed: a password may be among them.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("MultipartForm").field("bytes", &self.body.len()).finish()
     }
 }
 
+/// Escapes quotes and line ends of a name as the HTML standard does.
 fn quoted(text: &str) -> String {
     text.replace('"', "%22").replace('\r', "%0D").replace('\n', "%0A")
 }

@@ -1,33 +1,33 @@
-//! An answer, read strictly: a framework's own tests are no place to be generous (RFC 9112).
+//! Parses responses strictly: a test client should not tolerate invalid HTTP (RFC 9112).
 
 use filoplume_http1::{ContentDecoder, Framing, Limits};
 use filoplume_runtime::{Headers, Method, StatusCode};
 
-/// An answer, taken apart.
+/// A parsed response.
 #[derive(Debug)]
-pub(super) struct Answer {
+pub(super) struct ParsedResponse {
     pub(super) status: StatusCode,
     pub(super) headers: Headers,
     pub(super) body: Vec<u8>,
 }
 
-/// Takes apart the answer to one request.
+/// Parses the response to one request.
 ///
 /// # Errors
 ///
-/// What is wrong with it.
-pub(super) fn parse(bytes: &[u8], method: &Method) -> Result<Answer, String> {
+/// A description of what is wrong with it.
+pub(super) fn parse(bytes: &[u8], method: &Method) -> Result<ParsedResponse, String> {
     let mut rest = bytes;
     loop {
         let (version, status, headers, after) = parse_head(rest)?;
         rest = after;
-        // `100 Continue` and the like come before the answer; after a `101` another protocol
-        // follows.
+        // Interim responses such as `100 Continue` precede the response. After a `101` another
+        // protocol follows.
         if status.is_informational() && status != StatusCode::SWITCHING_PROTOCOLS {
             continue;
         }
         let body = parse_content(rest, version, status, &headers, method)?;
-        return Ok(Answer { status, headers, body });
+        return Ok(ParsedResponse { status, headers, body });
     }
 }
 
@@ -36,7 +36,7 @@ type Head<'a> = (u8, StatusCode, Headers, &'a [u8]);
 /// `HTTP/1.x SP 3DIGIT SP [reason] CRLF *(field CRLF) CRLF`
 fn parse_head(bytes: &[u8]) -> Result<Head<'_>, String> {
     if bytes.is_empty() {
-        return Err("there is no answer".to_owned());
+        return Err("there is no response".to_owned());
     }
     let end =
         bytes.windows(4).position(|window| window == b"\r\n\r\n").ok_or("the head has no end")?;
@@ -46,7 +46,7 @@ fn parse_head(bytes: &[u8]) -> Result<Head<'_>, String> {
     let (version, rest) = match line.split_at_checked(9) {
         Some(("HTTP/1.1 ", rest)) => (1, rest),
         Some(("HTTP/1.0 ", rest)) => (0, rest),
-        _ => return Err(format!("the status line {line:?} begins with no version")),
+        _ => return Err(format!("the status line {line:?} does not begin with a version")),
     };
     let status = rest.get(..3).filter(|code| code.bytes().all(|byte| byte.is_ascii_digit()));
     let status = status.and_then(|code| code.parse().ok()).filter(|_| rest[3..].starts_with(' '));
@@ -55,7 +55,7 @@ fn parse_head(bytes: &[u8]) -> Result<Head<'_>, String> {
     for line in lines {
         let (name, value) =
             line.split_once(':').ok_or_else(|| format!("the header {line:?} has no colon"))?;
-        // Names are checked to be tokens and values to have no control character.
+        // This checks that names are tokens, and that values have no control characters.
         headers
             .append(name, value.trim_matches([' ', '\t']))
             .map_err(|error| format!("the header {line:?} is invalid: {error}"))?;
@@ -63,7 +63,7 @@ fn parse_head(bytes: &[u8]) -> Result<Head<'_>, String> {
     Ok((version, status, headers, &bytes[end + 4..]))
 }
 
-/// The content, whose end must be the end of all (RFC 9112, 6.3).
+/// Returns the content, which must end where the input ends (RFC 9112, 6.3).
 fn parse_content(
     bytes: &[u8],
     version: u8,
@@ -75,7 +75,7 @@ fn parse_content(
     let codings: Vec<&[u8]> = headers.get_all("transfer-encoding").collect();
     let has_framing = !lengths.is_empty() || !codings.is_empty();
     if matches!(status, StatusCode::NO_CONTENT | StatusCode::SWITCHING_PROTOCOLS) && has_framing {
-        return Err(format!("a {} has no length of content (RFC 9110, 8.6)", status.as_u16()));
+        return Err(format!("a {} must not have framing headers (RFC 9110, 8.6)", status.as_u16()));
     }
     if status == StatusCode::SWITCHING_PROTOCOLS {
         return Ok(bytes.to_vec());
@@ -106,7 +106,7 @@ fn parse_length(value: &[u8]) -> Result<u64, String> {
         .ok()
         .filter(|text| text.bytes().all(|byte| byte.is_ascii_digit()));
     digits.and_then(|digits| digits.parse().ok()).ok_or_else(|| {
-        format!("the content-length {:?} is no number", String::from_utf8_lossy(value))
+        format!("the content-length {:?} is not a number", String::from_utf8_lossy(value))
     })
 }
 
@@ -127,7 +127,7 @@ fn decode(mut bytes: &[u8], framing: Framing) -> Result<Vec<u8>, String> {
         bytes = &bytes[decoded.consumed..];
     }
     if !bytes.is_empty() {
-        return Err(format!("{} bytes follow behind the end of the answer", bytes.len()));
+        return Err(format!("{} bytes follow the end of the response", bytes.len()));
     }
     Ok(content)
 }
@@ -143,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn contents_are_found_whatever_their_framing() {
+    fn contents_are_found_with_every_framing() {
         let body = |answer: &str| parse(answer.as_bytes(), &Method::GET).map(|answer| answer.body);
         assert_eq!(body("HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nhi"), Ok(b"hi".to_vec()));
         let chunked =
@@ -158,10 +158,10 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_correct_answer_is_refused() {
-        refused("", "no answer");
+    fn invalid_responses_are_refused() {
+        refused("", "no response");
         refused("HTTP/1.1 200 OK\r\n", "no end");
-        refused("HTTP/2 200 OK\r\n\r\n", "no version");
+        refused("HTTP/2 200 OK\r\n\r\n", "begin with a version");
         refused("HTTP/1.1 20 OK\r\n\r\n", "no status");
         refused("HTTP/1.1 200\r\n\r\n", "no status");
         refused("HTTP/1.1 200 OK\r\na\r\n\r\n", "no colon");
@@ -169,7 +169,7 @@ mod tests {
         refused("HTTP/1.1 200 OK\r\na: b\nc\r\n\r\n", "invalid");
         refused("HTTP/1.1 200 OK\r\ncontent-length: 3\r\n\r\nhi", "ends after 2 bytes");
         refused("HTTP/1.1 200 OK\r\ncontent-length: 1\r\n\r\nhi", "1 bytes follow");
-        refused("HTTP/1.1 200 OK\r\ncontent-length: +2\r\n\r\nhi", "no number");
+        refused("HTTP/1.1 200 OK\r\ncontent-length: +2\r\n\r\nhi", "not a number");
         refused("HTTP/1.1 200 OK\r\n\r\nhi", "nothing says");
         refused("HTTP/1.1 204 No Content\r\ncontent-length: 0\r\n\r\n", "8.6");
         refused(

@@ -1,4 +1,4 @@
-//! A request that is being written.
+//! Builds and sends requests of the test client.
 
 use std::fmt;
 use std::net::SocketAddr;
@@ -9,17 +9,18 @@ use filoplume_runtime::{Method, Peer, StatusCode};
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 
 use super::client::TestClient;
-use super::exchange::{Asked, shown};
+use super::exchange::{SentRequest, shown};
 use super::multipart::MultipartForm;
 use super::response::TestResponse;
 
-/// What stands plainly in a form, beside letters and digits (`application/x-www-form-urlencoded`).
+/// Characters that are not encoded in a form, in addition to letters and digits
+/// (`application/x-www-form-urlencoded`).
 const FORM: &AsciiSet = &NON_ALPHANUMERIC.remove(b'*').remove(b'-').remove(b'.').remove(b'_');
 
-/// How much of a chunked content goes into one chunk: little, so that there are several.
+/// Length of a chunk: short, so that there are several.
 const CHUNK_BYTES: usize = 1000;
 
-/// A request to be sent to an app.
+/// A request to an app.
 ///
 /// ```
 /// use filoplume::prelude::*;
@@ -30,7 +31,7 @@ const CHUNK_BYTES: usize = 1000;
 /// response.assert_text("user=ada&password=a%26b+c");
 /// ```
 #[derive(Clone)]
-#[must_use = "nothing is asked until `send` is called"]
+#[must_use = "nothing is sent until `send` is called"]
 pub struct TestRequest<'a> {
     client: &'a TestClient,
     method: Method,
@@ -60,7 +61,7 @@ impl<'a> TestRequest<'a> {
         }
     }
 
-    /// Adds a header. A `cookie` goes in place of all cookies that the client keeps.
+    /// Adds a header. A `cookie` header replaces all cookies that the client keeps.
     ///
     /// ```
     /// use filoplume::prelude::*;
@@ -75,7 +76,7 @@ impl<'a> TestRequest<'a> {
         self
     }
 
-    /// Sends a cookie, beside those that the client keeps or in place of the one with that name.
+    /// Adds a cookie for this request. It replaces the client's cookie of that name.
     ///
     /// ```
     /// use filoplume::prelude::*;
@@ -89,7 +90,7 @@ impl<'a> TestRequest<'a> {
         self
     }
 
-    /// Says who asks, as `Authorization: Bearer`.
+    /// Sets `Authorization: Bearer` with this token.
     ///
     /// ```
     /// use filoplume::extract::Bearer;
@@ -102,7 +103,7 @@ impl<'a> TestRequest<'a> {
         self.header("authorization", &format!("Bearer {token}"))
     }
 
-    /// Says who asks, as `Authorization: Basic` (RFC 7617).
+    /// Sets `Authorization: Basic` with these credentials (RFC 7617).
     ///
     /// ```
     /// use filoplume::middleware::BasicAuth;
@@ -159,7 +160,7 @@ impl<'a> TestRequest<'a> {
     ///
     /// # Panics
     ///
-    /// If the value cannot be JSON.
+    /// If the value cannot be expressed in JSON.
     #[cfg(feature = "json")]
     #[track_caller]
     pub fn json<T: serde::Serialize + ?Sized>(self, value: &T) -> Self {
@@ -180,8 +181,8 @@ impl<'a> TestRequest<'a> {
         self.body(body).typed(&content_type)
     }
 
-    /// Sends the content in chunks, without its length: as a client does that does not know it
-    /// before.
+    /// Sends the content in chunks, without a `Content-Length`, as a client does that does not know
+    /// the length.
     ///
     /// ```
     /// use filoplume::prelude::*;
@@ -194,7 +195,7 @@ impl<'a> TestRequest<'a> {
         self
     }
 
-    /// Lets the request come from an address.
+    /// Sets the address that the request comes from.
     ///
     /// ```
     /// use filoplume::prelude::*;
@@ -207,7 +208,7 @@ impl<'a> TestRequest<'a> {
         self
     }
 
-    /// Asks with HTTP/1.0.
+    /// Uses HTTP/1.0.
     ///
     /// ```
     /// use filoplume::Version;
@@ -221,9 +222,9 @@ impl<'a> TestRequest<'a> {
         self
     }
 
-    /// Follows up to `count` redirects within the app, as a browser does: `303` with `GET`, and so
-    /// `301` and `302` after a `POST`; `307` and `308` with the same method and content. The answer
-    /// is that of the last request.
+    /// Follows up to `count` redirects within the app, as a browser does. `303`, and also `301` and
+    /// `302` after a `POST`, are followed with `GET`; `307` and `308` with the same method and
+    /// content. The response is that of the last request.
     ///
     /// ```
     /// use filoplume::prelude::*;
@@ -238,11 +239,11 @@ impl<'a> TestRequest<'a> {
         self
     }
 
-    /// Asks the app.
+    /// Sends the request and returns the response.
     ///
     /// # Panics
     ///
-    /// If the app answers with what is no correct HTTP, or redirects more often than it may.
+    /// If the response is not valid HTTP, or there are more redirects than allowed.
     #[track_caller]
     pub fn send(mut self) -> TestResponse {
         let redirects_max = self.redirects_max;
@@ -271,7 +272,7 @@ impl<'a> TestRequest<'a> {
         self
     }
 
-    /// What is asked after a redirect (RFC 9110, 15.4).
+    /// Changes the request to follow a redirect (RFC 9110, 15.4).
     fn redirect(&mut self, status: StatusCode, target: String) {
         self.target = target;
         let becomes_get = match status {
@@ -305,17 +306,17 @@ impl<'a> TestRequest<'a> {
             }
         }
         let answer = self.client.raw_from(self.peer, &bytes);
-        let asked = Asked {
+        let request = SentRequest {
             method: self.method.clone(),
             head,
             body: self.body.clone().unwrap_or_default(),
         };
-        let response = TestResponse::parse(&answer, asked);
+        let response = TestResponse::parse(&answer, request);
         self.client.keep_cookies(&path, response.headers_all("set-cookie"));
         response
     }
 
-    /// The lines of the head, as they are sent.
+    /// Returns the lines of the head, as they are sent.
     fn head(&self, path: &str) -> String {
         let mut head = format!("{} {} {}\r\n", self.method, self.target, self.version);
         let has =
@@ -347,7 +348,7 @@ impl<'a> TestRequest<'a> {
     }
 }
 
-/// Shows no values of secret headers and cookies, and no content.
+/// Prints neither secret values nor the content.
 impl fmt::Debug for TestRequest<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let headers =
@@ -363,7 +364,8 @@ impl fmt::Debug for TestRequest<'_> {
     }
 }
 
-/// The path of a target: without the query, and of an absolute form without the host.
+/// Returns the path of a target, without its query, and without the scheme and host of an absolute
+/// form.
 fn path_of(target: &str) -> &str {
     let target = target.split('?').next().unwrap_or_default();
     match target.split_once("://") {

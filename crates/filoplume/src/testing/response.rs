@@ -1,13 +1,13 @@
-//! What came back.
+//! Responses and assertions about them.
 
 use std::fmt;
 
 use filoplume_runtime::{Headers, StatusCode};
 
-use super::exchange::{Asked, compare, shown, write_content};
-use super::parse::{Answer, parse};
+use super::exchange::{SentRequest, compare, shown, write_content};
+use super::parse::{ParsedResponse, parse};
 
-/// What an app answered. A failed assertion shows the whole exchange.
+/// The response of an app. A failed assertion prints the whole exchange.
 ///
 /// ```
 /// use filoplume::prelude::*;
@@ -19,7 +19,7 @@ use super::parse::{Answer, parse};
 /// assert_eq!(response.json::<serde_json::Value>()["title"], "milk");
 /// ```
 pub struct TestResponse {
-    asked: Asked,
+    request: SentRequest,
     status: StatusCode,
     headers: Headers,
     body: Vec<u8>,
@@ -27,12 +27,12 @@ pub struct TestResponse {
 
 impl TestResponse {
     #[track_caller]
-    pub(super) fn parse(answer: &[u8], asked: Asked) -> Self {
-        match parse(answer, &asked.method) {
-            Ok(Answer { status, headers, body }) => Self { asked, status, headers, body },
+    pub(super) fn parse(answer: &[u8], request: SentRequest) -> Self {
+        match parse(answer, &request.method) {
+            Ok(ParsedResponse { status, headers, body }) => Self { request, status, headers, body },
             Err(error) => {
                 panic!(
-                    "the answer is no correct HTTP: {error}\n{asked}\n{}",
+                    "the response is not valid HTTP: {error}\n{request}\n{}",
                     String::from_utf8_lossy(answer)
                 )
             }
@@ -69,7 +69,7 @@ impl TestResponse {
         &self.headers
     }
 
-    /// Returns the value of a cookie that this answer sets.
+    /// Returns the value of a cookie that this response sets.
     ///
     /// ```
     /// use filoplume::prelude::*;
@@ -98,15 +98,15 @@ impl TestResponse {
     pub fn text(&self) -> &str {
         match std::str::from_utf8(&self.body) {
             Ok(text) => text,
-            Err(error) => panic!("the content is no text: {error}\n{self:?}"),
+            Err(error) => panic!("the content is not text: {error}\n{self:?}"),
         }
     }
 
-    /// Returns the content, read as JSON.
+    /// Returns the content, parsed as JSON.
     ///
     /// # Panics
     ///
-    /// If it is not JSON, or no `T`.
+    /// If it is not JSON, or not a `T`.
     #[cfg(feature = "json")]
     #[track_caller]
     pub fn json<T: serde::de::DeserializeOwned>(&self) -> T {
@@ -121,11 +121,11 @@ impl TestResponse {
         }
     }
 
-    /// Fails the test unless the status is this one.
+    /// Fails the test unless the response has this status.
     ///
     /// # Panics
     ///
-    /// If it is another one.
+    /// If the status is another one.
     #[track_caller]
     pub fn assert_status(&self, status: u16) -> &Self {
         let found = self.status.as_u16();
@@ -133,11 +133,11 @@ impl TestResponse {
         self
     }
 
-    /// Fails the test unless a header has this value: the first, if there are several.
+    /// Fails the test unless a header has this value. If there are several, the first one counts.
     ///
     /// # Panics
     ///
-    /// If it has not.
+    /// If the header is missing or has another value.
     #[track_caller]
     pub fn assert_header(&self, name: &str, value: &str) -> &Self {
         match self.header(name) {
@@ -152,7 +152,7 @@ impl TestResponse {
         self
     }
 
-    /// Fails the test if there is such a header.
+    /// Fails the test if the response has this header.
     ///
     /// ```
     /// use filoplume::prelude::*;
@@ -162,7 +162,7 @@ impl TestResponse {
     /// ```
     ///
     /// # Panics
-    ///
+    /// If the response has the header.
     /// If there is one.
     #[track_caller]
     pub fn assert_no_header(&self, name: &str) -> &Self {
@@ -174,18 +174,18 @@ impl TestResponse {
     ///
     /// # Panics
     ///
-    /// If it is not.
+    /// If the content is another one.
     #[track_caller]
     pub fn assert_text(&self, text: &str) -> &Self {
         assert!(
             self.body == text.as_bytes(),
-            "another content: {}\n{self:?}",
+            "unexpected content: {}\n{self:?}",
             compare(text, &String::from_utf8_lossy(&self.body))
         );
         self
     }
 
-    /// Fails the test unless this text is in the content.
+    /// Fails the test unless the content contains this text.
     ///
     /// ```
     /// use filoplume::prelude::*;
@@ -196,39 +196,42 @@ impl TestResponse {
     ///
     /// # Panics
     ///
-    /// If it is not.
+    /// If the content does not contain it.
     #[track_caller]
     pub fn assert_contains(&self, text: &str) -> &Self {
         assert!(self.text().contains(text), "expected {text:?} in the content\n{self:?}");
         self
     }
 
-    /// Fails the test unless the content is this JSON. The order of members does not matter.
+    /// Fails the test unless the content is this JSON value. The order of members does not matter.
     ///
     /// # Panics
     ///
-    /// If it is not, with each place that differs.
+    /// If the content is another one; the message lists each difference.
     #[cfg(feature = "json")]
     #[track_caller]
     pub fn assert_json<T: serde::Serialize + ?Sized>(&self, value: &T) -> &Self {
         let expected = match serde_json::to_value(value) {
             Ok(expected) => expected,
-            Err(error) => panic!("what is expected cannot be made JSON: {error}"),
+            Err(error) => panic!("the expected value cannot be expressed in JSON: {error}"),
         };
         let differences = super::difference::differences(&expected, &self.json());
-        assert!(differences.is_empty(), "another JSON:\n- {}\n{self:?}", differences.join("\n- "));
+        assert!(
+            differences.is_empty(),
+            "unexpected JSON:\n- {}\n{self:?}",
+            differences.join("\n- ")
+        );
         self
     }
 
-    /// Where a redirect leads to, within the app: a path, resolved against the one that was asked
-    /// for.
+    /// Returns the target of a redirect within the app: a path, resolved against the requested one.
     pub(super) fn redirect_target(&self, target: &str) -> Option<String> {
         let is_redirect = matches!(self.status.as_u16(), 301 | 302 | 303 | 307 | 308);
         let location = self.header("location").filter(|_| is_redirect)?;
         let location = location.split('#').next().unwrap_or_default();
         match location.split_once("://") {
             Some((_, rest)) => Some(rest.find('/').map_or("/", |slash| &rest[slash..]).to_owned()),
-            // Another host, by the same scheme.
+            // Another host, with the same scheme.
             None if location.starts_with("//") => None,
             None if location.starts_with('/') => Some(location.to_owned()),
             None => {
@@ -244,11 +247,11 @@ impl TestResponse {
     }
 }
 
-/// The exchange: what was asked behind `>`, what was answered behind `<`. Values of
+/// Prints the exchange: the request after `>`, the response after `<`. Values of
 /// [secret](Headers::is_secret) headers are hidden.
 impl fmt::Debug for TestResponse {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        writeln!(f, "{}", self.asked)?;
+        writeln!(f, "{}", self.request)?;
         writeln!(f, "< {}", self.status)?;
         for (name, value) in self.headers.iter() {
             writeln!(f, "< {name}: {}", shown(name, value))?;

@@ -227,7 +227,7 @@ fn a_failed_comparison_names_each_place_and_shows_the_exchange() {
             response.assert_json(&json!({"id": 1, "stars": 3, "title": "milk"}));
         },
         &expect![[r#"
-            another JSON:
+            unexpected JSON:
             - id: expected 1, and it is missing
             - stars: expected 3, got 4
             > POST /notes HTTP/1.1
@@ -286,9 +286,9 @@ fn failures_say_what_was_expected() {
             response.assert_text("Hello, Wörld!");
         },
         &expect![[r#"
-            another content: expected "Hello, Wörld!"
+            unexpected content: expected "Hello, Wörld!"
                  got "Hello, World!"
-            (they part after 8 characters)
+            (the first 8 characters are equal)
             > GET / HTTP/1.1
             > host: localhost
 
@@ -319,7 +319,7 @@ fn failures_say_what_was_expected() {
     let (_, message) = first_line(&|| discard(client.get("/long").send().assert_status(1)));
     assert!(message.ends_with("... and 1000 characters more\n"), "{message}");
     let (_, message) = first_line(&|| discard(client.get("/bytes").send().text()));
-    assert!(message.ends_with("< (10 bytes that are no text)\n"), "{message}");
+    assert!(message.ends_with("< (10 bytes that are not text)\n"), "{message}");
 }
 
 #[test]

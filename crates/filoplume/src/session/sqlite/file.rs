@@ -1,5 +1,5 @@
-//! The rights of the file that has the sessions. SQLite gives its `-wal` and `-shm` those of the
-//! file.
+//! The permissions of the database file. SQLite gives its `-wal` and `-shm` files the same
+//! permissions.
 
 use std::io;
 use std::path::Path;
@@ -7,10 +7,11 @@ use std::path::Path;
 #[cfg(unix)]
 pub(super) use self::unix::warn_if_shared;
 
-/// Creates an empty file, which SQLite takes for a new database, that only its owner can use.
+/// Creates an empty file, which SQLite treats as a new database, with permissions for its owner
+/// only.
 ///
-/// A file that exists is not opened: when a process closes a file, POSIX ends all locks that the
-/// process has on it, those of other connections to the same database too.
+/// An existing file is not opened: when a process closes a file, POSIX releases all locks that the
+/// process has on it, including those of other connections to the same database.
 pub(super) fn create_private(path: &Path) -> io::Result<()> {
     let is_file = path != Path::new("") && path != Path::new(":memory:") && !is_uri(path);
     if !is_file {
@@ -31,7 +32,7 @@ fn is_uri(path: &Path) -> bool {
     path.to_str().is_some_and(|path| path.starts_with("file:"))
 }
 
-/// Other systems have no such rights: a file has those of its folder.
+/// Other systems have no file modes: a file has the permissions of its folder.
 #[cfg(not(unix))]
 pub(super) fn warn_if_shared(_: &str) {}
 
@@ -39,14 +40,14 @@ pub(super) fn warn_if_shared(_: &str) {}
 mod unix {
     use std::os::unix::fs::PermissionsExt;
 
-    /// Read and written by the owner only.
+    /// Only the owner can read and write the file.
     pub(super) const PRIVATE: u32 = 0o600;
 
-    /// What the group and all others may do.
+    /// The permissions of the group and of all others.
     const OTHERS: u32 = 0o077;
 
-    /// Logs a warning for each file of a database that others than its owner can use. Its rights
-    /// are left alone: the file may be that of the app, and shared on purpose.
+    /// Logs a warning for each file of a database that other users can access. The permissions are
+    /// not changed: the file may belong to the app, and be shared on purpose.
     pub(in super::super) fn warn_if_shared(path: &str) {
         for file in [path.to_owned(), format!("{path}-wal"), format!("{path}-shm")] {
             let Ok(metadata) = std::fs::metadata(&file) else { continue };

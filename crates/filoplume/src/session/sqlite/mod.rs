@@ -1,4 +1,4 @@
-//! Sessions in a file, by SQLite.
+//! Sessions in an SQLite file.
 
 mod file;
 mod schema;
@@ -11,30 +11,31 @@ use parking_lot::Mutex;
 use rusqlite::{Connection, OptionalExtension, Transaction, TransactionBehavior, params};
 
 use self::schema::{
-    DELETE_EXPIRED, DELETE_NEXT, INSERT, LOAD, NOTE_USE, REPLACE, RETURN_TO_PROBATION,
+    DELETE_EXPIRED, DELETE_NEXT, INSERT, LOAD, RECORD_USE, REPLACE, RETURN_TO_PROBATION,
 };
 use super::segments::{EXPIRED_PER_INSERT, used_share};
 use super::{SessionStore, now};
 use crate::core::error::Result;
 
-/// How long another process may hold the file.
+/// How long to wait while another process holds the lock of the file.
 const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Most sessions in the file by default: some 100 MB if they are small.
+/// Default bound on the number of sessions: some 100 MB if they are small.
 const SESSIONS_MAX: usize = 250_000;
 
-/// Most sessions that one call deletes or moves besides its own, to make room: the others wait
-/// meanwhile. Each call adds one session at most, so that any number above one keeps the bounds.
+/// Maximum number of other sessions that one call deletes or moves to make room, because other
+/// calls wait for the lock. Each call adds at most one session, so any number above one keeps the
+/// bounds.
 const MOVED_PER_CALL: usize = 8;
 
-/// Most sessions that one call of [`SqliteStore::sweep`] deletes.
+/// Maximum number of sessions that one call of [`SqliteStore::sweep`] deletes.
 const SWEPT_MAX: usize = 1000;
 
-/// How exactly the time of last use is known, in microseconds. A write for each request that only
-/// reads would be a high price for the order in which sessions make room.
-const USE_NOTED_EVERY: i64 = 60 * 1_000_000;
+/// Precision of the time of last use, in microseconds. The eviction order does not justify a write
+/// for each request that only reads.
+const USE_PRECISION: i64 = 60 * 1_000_000;
 
-/// Sessions in an SQLite file: they outlive the process, and several processes of one machine can
+/// Sessions in an SQLite file. They survive a restart, and several processes of one machine can
 /// share them.
 ///
 /// ```
@@ -48,43 +49,43 @@ const USE_NOTED_EVERY: i64 = 60 * 1_000_000;
 /// # Ok::<(), filoplume::Error>(())
 /// ```
 ///
-/// The file may be that of the app: tables, indexes and triggers have names that begin with
-/// `filoplume_session`. It is used in WAL mode with one connection, whose lock is held for the time
-/// of one short transaction. The last changes may be lost when the machine, not the process, goes
-/// down; the file stays consistent.
+/// The file may be the app's own database: tables, indexes and triggers have names that begin with
+/// `filoplume_session`. The store uses WAL mode and one connection, whose lock is held for one
+/// short transaction at a time. If the machine (not just the process) crashes, the last changes may
+/// be lost, but the file stays consistent.
 ///
-/// The store has a bound, [`sessions_max`](Self::sessions_max). When it is reached, sessions that
-/// no client has presented since they began are deleted first, the oldest of them first; then the
-/// least recently used of the others. A flood of new sessions therefore ends no session that is in
-/// use, as long as those in use are at most 80 % of the bound. If they are more, the least recently
-/// used of them lose that protection. The time of last use is noted once a minute. Each new session
-/// deletes up to 8 expired ones, so that they cannot pile up at any rate of new sessions.
+/// The store has a bound, [`sessions_max`](Self::sessions_max). When it is reached, the store first
+/// deletes sessions that no client has presented again, oldest first, and then the least recently
+/// used of the others. So a flood of new sessions deletes no session that is in use, as long as
+/// those in use are at most 80 % of the bound. If there are more, the least recently used of them
+/// lose this protection. The time of last use is recorded at most once per minute. Each new session
+/// deletes up to 8 expired ones, so that they cannot accumulate at any rate of new sessions.
 pub struct SqliteStore {
     connection: Mutex<Connection>,
     sessions_max: usize,
 }
 
 impl SqliteStore {
-    /// Opens a file, or creates it, and its table. On Unix a new file can be read and written by
-    /// its owner only, and so can the files that SQLite puts beside it. The rights of a file that
-    /// exists are left alone; if others can read or write it, a warning in the log names it. (A
-    /// path that begins with `file:` is a URI for SQLite, which then creates the file with its own
-    /// rights.)
+    /// Opens or creates a file with the table for sessions. On Unix, only the owner can read and
+    /// write a new file and the files that SQLite creates next to it. The permissions of an
+    /// existing file are not changed; if other users can read or write it, a warning in the log
+    /// names it. (SQLite treats a path that begins with `file:` as a URI, and creates that file
+    /// with its default permissions.)
     ///
     /// # Errors
     ///
-    /// If it cannot be opened or is no database.
+    /// If it cannot be opened or is not a database.
     pub fn open(path: impl AsRef<Path>) -> Result<Self> {
         file::create_private(path.as_ref())?;
         Self::with_connection(Connection::open(path)?)
     }
 
-    /// Returns a store on a connection that was opened elsewhere. If others than the owner can read
-    /// or write its file, a warning in the log names it.
+    /// Returns a store that uses an open connection. If other users can read or write its file, a
+    /// warning in the log names it.
     ///
     /// # Errors
     ///
-    /// If the table cannot be made.
+    /// If the table cannot be created.
     pub fn with_connection(mut connection: Connection) -> Result<Self> {
         connection.busy_timeout(BUSY_TIMEOUT)?;
         connection.pragma_update(None, "journal_mode", "WAL")?;
@@ -97,8 +98,9 @@ impl SqliteStore {
         Ok(store)
     }
 
-    /// Sets how many sessions the file may have. Default: 250,000. Processes that share a file have
-    /// the same bound. A file that has more is brought below it by and by, as new sessions begin.
+    /// Sets the maximum number of sessions in the file. Default: 250,000. Processes that share a
+    /// file should use the same bound. A file with more sessions is reduced step by step, as new
+    /// sessions begin.
     ///
     /// ```
     /// use filoplume::session::SqliteStore;
@@ -114,9 +116,9 @@ impl SqliteStore {
         self
     }
 
-    /// Deletes expired sessions, and returns how many: up to 1000, so that others do not wait long.
-    /// New sessions do so as well; this is for a file that is to become smaller although none
-    /// begin.
+    /// Deletes up to 1000 expired sessions, and returns how many. The bound keeps other calls from
+    /// waiting long. New sessions delete expired ones as well; call this to shrink the file while
+    /// no new ones begin.
     ///
     /// # Errors
     ///
@@ -128,11 +130,11 @@ impl SqliteStore {
             .execute(params![seconds(now()), rows(SWEPT_MAX)])?)
     }
 
-    /// Notes that a client presented a session. If the share of those in use is exceeded, the least
-    /// recently used of them go back on probation.
-    fn note_use(&self, connection: &mut Connection, id: &str) -> Result<()> {
+    /// Records that a client presented a session. If sessions in use exceed their share, the least
+    /// recently used of them return to probation.
+    fn record_use(&self, connection: &mut Connection, id: &str) -> Result<()> {
         let transaction = begin(connection)?;
-        transaction.prepare_cached(NOTE_USE)?.execute(params![id, microseconds()])?;
+        transaction.prepare_cached(RECORD_USE)?.execute(params![id, microseconds()])?;
         let surplus = schema::used(&transaction)?.saturating_sub(used_share(self.sessions_max));
         if surplus > 0 {
             let moved = rows(surplus.min(MOVED_PER_CALL));
@@ -144,7 +146,7 @@ impl SqliteStore {
     }
 }
 
-/// Begins a transaction that writes. A deferred one would fail rather than wait when another
+/// Begins a transaction that writes. A deferred one would fail instead of waiting if another
 /// process writes between its first read and its first write.
 fn begin(connection: &mut Connection) -> rusqlite::Result<Transaction<'_>> {
     connection.transaction_with_behavior(TransactionBehavior::Immediate)
@@ -163,7 +165,7 @@ fn end(keep_for: Duration) -> i64 {
     seconds(now().saturating_add(keep_for.as_secs()))
 }
 
-/// Microseconds since 1970, for the order of what happens within a second.
+/// Returns microseconds since 1970, to order events within a second.
 fn microseconds() -> i64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     i64::try_from(since.as_micros()).unwrap_or(i64::MAX)
@@ -180,10 +182,10 @@ impl SessionStore for SqliteStore {
             .optional()?;
         let Some((record, is_used, at)) = found else { return Ok(None) };
         // Also if the clock was set back.
-        if !is_used || !(0..USE_NOTED_EVERY).contains(&microseconds().saturating_sub(at)) {
-            // A session that can be read is no worse if its use cannot be noted.
-            if let Err(error) = self.note_use(&mut connection, id) {
-                tracing::warn!(%error, "the use of a session could not be noted");
+        if !is_used || !(0..USE_PRECISION).contains(&microseconds().saturating_sub(at)) {
+            // The session is valid even if its use cannot be recorded.
+            if let Err(error) = self.record_use(&mut connection, id) {
+                tracing::warn!(%error, "the use of a session could not be recorded");
             }
         }
         Ok(Some(record))
@@ -195,7 +197,7 @@ impl SessionStore for SqliteStore {
         transaction
             .prepare_cached(DELETE_EXPIRED)?
             .execute(params![seconds(now()), rows(EXPIRED_PER_INSERT)])?;
-        // Before the new one is there, which must not make room for itself.
+        // Before the insertion, so that the new session is not deleted itself.
         let surplus = (schema::sessions(&transaction)? + 1).saturating_sub(self.sessions_max);
         if surplus > 0 {
             transaction

@@ -1,7 +1,8 @@
-//! Tables of the sessions, and the statements that use them. Each finds its rows by an index.
+//! The tables of the sessions, and the statements that use them. Each statement finds its rows by
+//! an index.
 //!
-//! `is_used` and `at` are the order in which sessions make room: 0 on probation, with the time when
-//! the session began; 1 in use, with the time of the last use.
+//! `is_used` and `at` are the eviction order. `is_used` is 0 on probation, and `at` is when the
+//! session began. `is_used` is 1 for sessions in use, and `at` is the time of the last use.
 
 use rusqlite::{Connection, TransactionBehavior};
 
@@ -11,8 +12,8 @@ use crate::core::error::Result;
 pub(super) const LOAD: &str =
     "SELECT record, is_used, at FROM filoplume_sessions WHERE id = ?1 AND ends > ?2";
 
-/// ?1 id, ?2 record, ?3 end in seconds, ?4 now in microseconds. Not `INSERT OR REPLACE`, which
-/// would not run the triggers that count.
+/// ?1 id, ?2 record, ?3 end in seconds, ?4 now in microseconds. `INSERT OR REPLACE` would not run
+/// the triggers that count.
 pub(super) const INSERT: &str = "INSERT INTO filoplume_sessions (id, record, ends, is_used, at)
      VALUES (?1, ?2, ?3, 0, ?4)
      ON CONFLICT (id) DO UPDATE SET record = ?2, ends = ?3, is_used = 0, at = ?4";
@@ -30,7 +31,7 @@ pub(super) const DELETE_NEXT: &str = "DELETE FROM filoplume_sessions WHERE id IN
      (SELECT id FROM filoplume_sessions WHERE is_used >= 0 ORDER BY is_used, at LIMIT ?1)";
 
 /// ?1 id, ?2 now in microseconds.
-pub(super) const NOTE_USE: &str =
+pub(super) const RECORD_USE: &str =
     "UPDATE filoplume_sessions SET is_used = 1, at = ?2 WHERE id = ?1";
 
 /// ?1 how many, ?2 now in microseconds.
@@ -38,7 +39,7 @@ pub(super) const RETURN_TO_PROBATION: &str =
     "UPDATE filoplume_sessions SET is_used = 0, at = ?2 WHERE id IN
      (SELECT id FROM filoplume_sessions WHERE is_used = 1 ORDER BY at LIMIT ?1)";
 
-/// Rows of older versions are taken as used: their browsers may well come back.
+/// Rows of older versions count as used: their browsers may well come back.
 const COLUMNS: &str = "
     ALTER TABLE filoplume_sessions ADD COLUMN is_used INTEGER NOT NULL DEFAULT 1;
     ALTER TABLE filoplume_sessions ADD COLUMN at INTEGER NOT NULL DEFAULT 0;";
@@ -50,7 +51,7 @@ const TABLE: &str = "
         ends INTEGER NOT NULL
     ) WITHOUT ROWID;";
 
-/// The counts are kept by triggers: several processes may share the file, and the app may delete
+/// Triggers keep the counts, because several processes may share the file, and the app may delete
 /// rows itself. `SELECT count(*)` would read a whole index for every new session.
 const INDEXES_AND_COUNTS: &str = "
     CREATE INDEX IF NOT EXISTS filoplume_sessions_ends ON filoplume_sessions (ends);
@@ -77,8 +78,7 @@ const INDEXES_AND_COUNTS: &str = "
     INSERT OR REPLACE INTO filoplume_session_counts
         SELECT 1, count(*) FROM filoplume_sessions WHERE is_used = 1;";
 
-/// Creates what is missing, counts the sessions once, and brings tables of older versions up to
-/// date.
+/// Creates missing tables, counts the sessions once, and updates tables of older versions.
 pub(super) fn create(connection: &mut Connection) -> Result<()> {
     let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
     transaction.execute_batch(TABLE)?;
@@ -92,12 +92,12 @@ pub(super) fn create(connection: &mut Connection) -> Result<()> {
     Ok(transaction.commit()?)
 }
 
-/// Returns how many sessions there are.
+/// Returns the number of sessions.
 pub(super) fn sessions(connection: &Connection) -> rusqlite::Result<usize> {
     count(connection, "SELECT coalesce(sum(sessions), 0) FROM filoplume_session_counts")
 }
 
-/// Returns how many sessions are in use.
+/// Returns the number of sessions in use.
 pub(super) fn used(connection: &Connection) -> rusqlite::Result<usize> {
     count(
         connection,
@@ -107,6 +107,6 @@ pub(super) fn used(connection: &Connection) -> rusqlite::Result<usize> {
 
 fn count(connection: &Connection, sql: &str) -> rusqlite::Result<usize> {
     let count: i64 = connection.prepare_cached(sql)?.query_row([], |row| row.get(0))?;
-    // Below zero only if somebody else wrote the counts.
+    // Negative only if another program changed the counts.
     Ok(usize::try_from(count).unwrap_or(0))
 }

@@ -1,4 +1,4 @@
-//! What a flood, other processes and other users of the machine do to the file.
+//! Tests of the file under a flood of sessions, with other processes, and with other users.
 
 use super::*;
 
@@ -16,7 +16,7 @@ fn present(store: &SqliteStore, id: &str) -> bool {
     store.load(id).expect("memory does not fail").is_some()
 }
 
-/// The rows as they are, without the use that asking for one is.
+/// Returns the IDs of the rows, without counting as use.
 fn ids(store: &SqliteStore) -> Vec<String> {
     let connection = store.connection.lock();
     let mut statement =
@@ -45,14 +45,14 @@ fn counts_are_right(store: &SqliteStore) {
 }
 
 #[test]
-fn a_session_that_never_came_back_makes_room_first() {
+fn a_session_that_was_never_presented_again_is_evicted_first() {
     let store = in_memory().sessions_max(5);
     for id in ["a", "b", "c", "d", "e"] {
         begin(&store, id);
     }
     assert!(present(&store, "a") && present(&store, "c"));
     begin(&store, "f");
-    assert_eq!(ids(&store), ["a", "c", "d", "e", "f"], "the oldest on probation");
+    assert_eq!(ids(&store), ["a", "c", "d", "e", "f"], "the oldest one on probation is evicted");
     begin(&store, "g");
     begin(&store, "h");
     assert_eq!(ids(&store), ["a", "c", "f", "g", "h"]);
@@ -60,20 +60,20 @@ fn a_session_that_never_came_back_makes_room_first() {
 }
 
 #[test]
-fn sessions_in_use_have_four_fifths_and_the_least_recently_used_leave() {
+fn sessions_in_use_have_four_fifths_and_the_least_recently_used_are_evicted() {
     let store = in_memory().sessions_max(5);
     for id in ["a", "b", "c", "d", "e"] {
         begin(&store, id);
         assert!(present(&store, id));
     }
-    // The fifth does not fit into the share: `a` was used least recently.
+    // The fifth one exceeds the share, and `a` is the least recently used.
     begin(&store, "f");
     assert_eq!(ids(&store), ["b", "c", "d", "e", "f"]);
     counts_are_right(&store);
 }
 
 #[test]
-fn use_is_noted_again_after_a_minute() {
+fn use_is_recorded_again_after_a_minute() {
     let store = in_memory();
     let set = |id: &str, ago: i64| {
         let at = microseconds() - ago;
@@ -91,7 +91,7 @@ fn use_is_noted_again_after_a_minute() {
     for (id, ago, is_noted) in [
         ("now", 0, false),
         ("seconds ago", 30_000_000, false),
-        ("a minute ago", USE_NOTED_EVERY, true),
+        ("a minute ago", USE_PRECISION, true),
         ("before the clock was set back", -3_600_000_000, true),
     ] {
         begin(&store, id);
@@ -102,7 +102,7 @@ fn use_is_noted_again_after_a_minute() {
 }
 
 #[test]
-fn a_flood_of_new_sessions_ends_none_that_is_in_use_and_does_not_grow_the_file() {
+fn a_flood_of_new_sessions_neither_evicts_used_ones_nor_grows_the_file() {
     let store = in_memory().sessions_max(1000);
     let users: Vec<String> = (0..500).map(|number| format!("user-{number}")).collect();
     for user in &users {
@@ -118,7 +118,7 @@ fn a_flood_of_new_sessions_ends_none_that_is_in_use_and_does_not_grow_the_file()
 }
 
 #[test]
-fn expired_sessions_do_not_pile_up_at_any_rate() {
+fn expired_sessions_do_not_accumulate_at_any_rate() {
     let store = in_memory();
     // All within far less than a minute.
     for number in 0..5000 {
@@ -128,7 +128,7 @@ fn expired_sessions_do_not_pile_up_at_any_rate() {
 }
 
 #[test]
-fn a_heap_of_expired_sessions_is_removed_a_few_at_a_time() {
+fn many_expired_sessions_are_removed_a_few_at_a_time() {
     let store = in_memory();
     (0..200).for_each(|number| begin(&store, &format!("old-{number}")));
     store.connection.lock().execute("UPDATE filoplume_sessions SET ends = 0", []).unwrap();
@@ -140,7 +140,7 @@ fn a_heap_of_expired_sessions_is_removed_a_few_at_a_time() {
 }
 
 #[test]
-fn a_bound_that_was_lowered_is_reached_a_few_at_a_time() {
+fn a_lowered_bound_is_reached_a_few_at_a_time() {
     let store = in_memory();
     (0..100).for_each(|number| begin(&store, &format!("old-{number}")));
     let store = store.sessions_max(30);
@@ -154,7 +154,8 @@ fn a_bound_that_was_lowered_is_reached_a_few_at_a_time() {
 fn every_statement_finds_its_rows_by_an_index() {
     let store = in_memory();
     let connection = store.connection.lock();
-    for sql in [LOAD, INSERT, REPLACE, DELETE_EXPIRED, DELETE_NEXT, NOTE_USE, RETURN_TO_PROBATION] {
+    for sql in [LOAD, INSERT, REPLACE, DELETE_EXPIRED, DELETE_NEXT, RECORD_USE, RETURN_TO_PROBATION]
+    {
         let mut statement = connection.prepare(&format!("EXPLAIN QUERY PLAN {sql}")).unwrap();
         let parameters = vec![rusqlite::types::Null; statement.parameter_count()];
         let parameters = rusqlite::params_from_iter(parameters);
@@ -166,7 +167,7 @@ fn every_statement_finds_its_rows_by_an_index() {
 }
 
 #[test]
-fn a_file_of_an_older_version_is_taken_over() {
+fn a_file_of_an_older_version_is_updated() {
     let connection = Connection::open_in_memory().unwrap();
     connection
         .execute_batch(
@@ -181,7 +182,7 @@ fn a_file_of_an_older_version_is_taken_over() {
     (0..10).for_each(|number| begin(&store, &number.to_string()));
     assert_eq!(ids(&store), ["8", "9", "old"]);
     assert!(present(&store, "old"));
-    // A process of the older version, which knows nothing of the order.
+    // A process of the older version, which does not know the eviction order.
     let insert =
         "INSERT OR REPLACE INTO filoplume_sessions (id, record, ends) VALUES ('a', x'31', 1)";
     store.connection.lock().execute(insert, []).unwrap();
@@ -191,7 +192,7 @@ fn a_file_of_an_older_version_is_taken_over() {
 }
 
 #[test]
-fn an_id_that_begins_again_is_on_probation_again() {
+fn a_session_that_is_inserted_again_is_on_probation_again() {
     let store = in_memory();
     begin(&store, "a");
     assert!(present(&store, "a"));
@@ -230,7 +231,7 @@ mod rights {
         fs::metadata(path).unwrap().permissions().mode() & 0o777
     }
 
-    /// Opens a store, and returns it with what was logged meanwhile.
+    /// Opens a store, and returns it with the log output of that call.
     fn open_logged(path: &Path) -> (SqliteStore, String) {
         let log = Arc::new(Mutex::new(Vec::new()));
         let writer = Writer(Arc::clone(&log));
@@ -256,7 +257,7 @@ mod rights {
     }
 
     #[test]
-    fn a_new_file_and_those_beside_it_are_for_their_owner_only() {
+    fn a_new_file_and_its_companions_are_accessible_to_the_owner_only() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("sessions.db");
         let (store, log) = open_logged(&path);
@@ -271,7 +272,7 @@ mod rights {
     }
 
     #[test]
-    fn a_file_that_others_can_read_is_left_alone_and_named() {
+    fn a_file_that_others_can_read_is_not_changed_but_logged() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("sessions.db");
         drop(SqliteStore::open(&path).unwrap());
@@ -286,7 +287,7 @@ mod rights {
     }
 
     #[test]
-    fn only_paths_of_files_are_created() {
+    fn only_file_paths_are_created() {
         let folder = tempfile::tempdir().unwrap();
         let uri = format!("file:{}?mode=memory", folder.path().join("none.db").display());
         for path in ["", ":memory:", &uri] {

@@ -1,4 +1,4 @@
-//! How a session comes from where it is kept, and goes back there.
+//! Loads sessions from the cookie or the store, and saves them there.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,16 +14,15 @@ use super::{CSRF_SECRET, Generations, SUBJECT, SessionStore};
 use crate::core::error::{Error, Result};
 use crate::key::Key;
 
-/// Random bytes of an id: more than anyone can guess, or two sessions share.
+/// Random bytes of an ID: it cannot be guessed, and no two sessions share it.
 const TOKEN_BYTES: usize = 32;
 
-/// How often changes are put together with those of other requests of the session, before it is
-/// given up.
+/// How often the changes of this request are merged with those of other requests, before it fails.
 const CONFLICTS_MAX: u32 = 16;
 
-/// What a signature is for. An id that was made for one is not taken for another. For what the
-/// browser has, the name of the cookie belongs to it: what was signed in one place of an app is
-/// nothing in another.
+/// The purpose of a signature. An ID that was signed for one purpose is not accepted for another.
+/// For values in cookies, the purpose includes the name of the cookie, so that a value from one
+/// part of an app is not accepted in another.
 const TOKEN_PURPOSE: &str = "session-token";
 const ID_PURPOSE: &str = "session-id";
 const CONTENT_PURPOSE: &str = "session-content";
@@ -31,13 +30,12 @@ const FORM_PURPOSE: &str = "session-form";
 
 /// Loads and saves sessions.
 #[derive(Clone)]
-pub(crate) struct Keeper {
-    /// What these sessions are called, to tell them from others with the same key: the name of the
-    /// cookie.
+pub(crate) struct SessionManager {
+    /// The name of the cookie. It distinguishes these sessions from others with the same key.
     pub(crate) name: String,
-    pub(crate) place: Place,
+    pub(crate) storage: Storage,
     pub(crate) key: Key,
-    /// What sessions may have been begun with before.
+    /// Earlier keys, with which existing sessions may have been signed.
     pub(crate) old_keys: Vec<Key>,
     pub(crate) lifetime: Lifetime,
     pub(crate) generations: Option<Arc<dyn Generations>>,
@@ -45,43 +43,43 @@ pub(crate) struct Keeper {
 
 /// Where sessions are kept.
 #[derive(Clone)]
-pub(crate) enum Place {
+pub(crate) enum Storage {
     /// In the cookie itself, encrypted.
     Cookie,
     Store(Arc<dyn SessionStore>),
 }
 
-/// A session that is being used.
-pub(crate) struct Live {
+/// A session that is being used by a request.
+pub(crate) struct LoadedSession {
     pub(crate) record: Record,
-    /// What stands for it in the store; `None`: nothing yet.
+    /// The session in the store; `None` if it has not been stored yet.
     stored: Option<Stored>,
     changes: Changes,
     form_secret: FormSecret,
-    /// Ids that end with this request.
+    /// IDs that become invalid with this request.
     retired: Vec<String>,
     is_renewed: bool,
     is_destroyed: bool,
 }
 
 struct Stored {
-    /// The one that the session was begun with: its id in the store depends on it.
+    /// The key that the session was begun with: its ID in the store depends on it.
     key: Key,
     token: String,
     id: String,
     bytes: Vec<u8>,
 }
 
-/// What the browser is told of a session.
+/// What to do with the cookie of a session.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Outcome {
-    Nothing,
-    /// Keep this value, for so long.
-    Keep(String, Duration),
-    Forget,
+pub(crate) enum CookieAction {
+    Unchanged,
+    /// Set this value, with this lifetime.
+    Set(String, Duration),
+    Remove,
 }
 
-impl Live {
+impl LoadedSession {
     fn new(now: u64) -> Self {
         Self {
             record: Record::new(now),
@@ -115,7 +113,7 @@ impl Live {
         self.retired.extend(self.stored.take().map(|stored| stored.id));
         self.is_renewed = true;
         self.form_secret.retire();
-        // Whoever had the id before may have had this too.
+        // Somebody who knew the old ID may have known this secret too.
         self.change(CSRF_SECRET.to_owned(), None);
     }
 
@@ -127,19 +125,19 @@ impl Live {
         self.changes.clear();
     }
 
-    /// Returns whether there is a session, or will be one if nothing is removed from it.
+    /// Returns whether there is a session, or will be one unless its values are removed.
     fn has_session(&self) -> bool {
         self.stored.is_some() || !self.record.values.is_empty()
     }
 
-    /// Returns the secret that forms are checked with: that of the session, or that of a browser
-    /// without one. (The latter is never there if a session came with the request.)
+    /// Returns the CSRF secret: that of the session, or that of a browser without one. (The latter
+    /// is never set if the request has a session.)
     pub(crate) fn csrf_secret(&self) -> Option<&str> {
         let own = self.record.values.get(CSRF_SECRET).and_then(Value::as_str);
         own.or_else(|| self.form_secret.get())
     }
 
-    /// Keeps a new secret for forms: in the session if there is one, otherwise in the browser.
+    /// Sets a new CSRF secret: in the session if there is one, otherwise in the cookie.
     pub(crate) fn set_csrf_secret(&mut self, secret: String) {
         if self.has_session() {
             self.change(CSRF_SECRET.to_owned(), Some(secret.into()));
@@ -153,25 +151,25 @@ impl Live {
     }
 }
 
-impl Keeper {
-    /// The session that a cookie stands for, or a new one. What the browser has made up is never
-    /// taken over as an id.
-    pub(crate) fn load(&self, presented: Option<&str>, now: u64) -> Result<Live> {
-        let Some(presented) = presented else { return Ok(Live::new(now)) };
-        let found = match &self.place {
-            Place::Cookie => {
+impl SessionManager {
+    /// Returns the session for a cookie, or a new one. An ID that the browser made up is never
+    /// used.
+    pub(crate) fn load(&self, presented: Option<&str>, now: u64) -> Result<LoadedSession> {
+        let Some(presented) = presented else { return Ok(LoadedSession::new(now)) };
+        let found = match &self.storage {
+            Storage::Cookie => {
                 let opened =
                     self.keys().find_map(|key| key.open(&self.purpose(CONTENT_PURPOSE), presented));
                 opened
                     .and_then(|content| Record::decode(content.as_bytes()))
                     .map(|record| (record, None))
             }
-            Place::Store(store) => {
-                // The signature keeps what was made up away from the store.
+            Storage::Store(store) => {
+                // A made-up ID has no valid signature, so it never reaches the store.
                 let purpose = self.purpose(TOKEN_PURPOSE);
                 let verified =
                     self.keys().find_map(|key| Some((key, key.verify(&purpose, presented)?)));
-                let Some((key, token)) = verified else { return Ok(Live::new(now)) };
+                let Some((key, token)) = verified else { return Ok(LoadedSession::new(now)) };
                 let id = key.mac(ID_PURPOSE, token);
                 let bytes = store.load(&id)?;
                 bytes.and_then(|bytes| {
@@ -184,40 +182,40 @@ impl Keeper {
             }
         };
         let alive = found.filter(|(record, _)| record.keep_for(self.lifetime, now).is_some());
-        let Some((record, stored)) = alive else { return Ok(Live::new(now)) };
-        let is_void = self.is_void(&record)?;
-        let mut live = Live { record, stored, ..Live::new(now) };
-        if is_void {
+        let Some((record, stored)) = alive else { return Ok(LoadedSession::new(now)) };
+        let is_revoked = self.is_revoked(&record)?;
+        let mut live = LoadedSession { record, stored, ..LoadedSession::new(now) };
+        if is_revoked {
             live.destroy();
         }
         Ok(live)
     }
 
-    /// Returns whether the login of a session was revoked since.
-    fn is_void(&self, record: &Record) -> Result<bool> {
+    /// Returns whether the login of a session has been revoked.
+    fn is_revoked(&self, record: &Record) -> Result<bool> {
         let (Some(generations), Some(login)) = (&self.generations, record.values.get(SUBJECT))
         else {
             return Ok(false);
         };
-        // What is no login of this version may have been revoked: it is not trusted.
+        // An entry that this version cannot read may have been revoked, so it is not trusted.
         let Ok((subject, generation)) = <(String, u64)>::deserialize(login) else {
             return Ok(true);
         };
         Ok(generation < generations.current(&subject)?)
     }
 
-    /// Returns the current generation of a subject; 0 if the app has none.
+    /// Returns the current generation of a subject, or 0 if the app has no generations.
     pub(crate) fn generation(&self, subject: &str) -> Result<u64> {
         self.generations.as_ref().map_or(Ok(0), |generations| generations.current(subject))
     }
 
-    /// As [`load`](Self::load), with the secret for forms that a browser without a session has.
+    /// Like [`load`](Self::load), with the CSRF secret of a browser without a session.
     pub(crate) fn load_with_form_secret(
         &self,
         presented: Option<&str>,
         form_cookie: Option<&str>,
         now: u64,
-    ) -> Result<Live> {
+    ) -> Result<LoadedSession> {
         let mut live = self.load(presented, now)?;
         if !live.has_session() {
             let purpose = self.purpose(FORM_PURPOSE);
@@ -229,11 +227,11 @@ impl Keeper {
         Ok(live)
     }
 
-    /// Decides where the secret for forms is kept from now on. A session that begins takes over
-    /// that of its browser, so that pages which are open stay valid. Before a login this gives
-    /// nothing away that a planted session would not; [`Session::renew`](super::Session::renew)
-    /// ends it.
-    pub(crate) fn settle_form_secret(&self, live: &mut Live) -> FormCookie {
+    /// Decides where the CSRF secret is kept from now on. A new session takes over the secret of
+    /// its browser, so that open pages stay valid. Before a login, this reveals no more than a
+    /// planted session would. At login, [`Session::renew`](super::Session::renew) replaces the
+    /// secret.
+    pub(crate) fn settle_form_secret(&self, live: &mut LoadedSession) -> FormCookie {
         match std::mem::take(&mut live.form_secret) {
             FormSecret::Presented(secret) | FormSecret::Made(secret) if live.has_session() => {
                 if live.csrf_secret().is_none() {
@@ -242,9 +240,9 @@ impl Keeper {
                 FormCookie::Unchanged
             }
             FormSecret::Made(secret) => {
-                FormCookie::Keep(self.key.sign(&self.purpose(FORM_PURPOSE), &secret))
+                FormCookie::Set(self.key.sign(&self.purpose(FORM_PURPOSE), &secret))
             }
-            FormSecret::Retired => FormCookie::Forget,
+            FormSecret::Retired => FormCookie::Remove,
             FormSecret::Presented(_) | FormSecret::None => FormCookie::Unchanged,
         }
     }
@@ -257,28 +255,33 @@ impl Keeper {
         std::iter::once(&self.key).chain(&self.old_keys)
     }
 
-    /// Keeps what was changed.
-    pub(crate) fn save(&self, mut live: Live, now: u64) -> Result<Outcome> {
+    /// Saves the changes.
+    pub(crate) fn save(&self, mut live: LoadedSession, now: u64) -> Result<CookieAction> {
         let is_touched = live.record.needs_touch(self.lifetime, now);
         if is_touched {
             live.record.touched = now;
         }
-        match &self.place {
-            Place::Cookie => self.save_in_cookie(&live, is_touched, now),
-            Place::Store(store) => self.save_in_store(&**store, &live, is_touched, now),
+        match &self.storage {
+            Storage::Cookie => self.save_in_cookie(&live, is_touched, now),
+            Storage::Store(store) => self.save_in_store(&**store, &live, is_touched, now),
         }
     }
 
-    fn save_in_cookie(&self, live: &Live, is_touched: bool, now: u64) -> Result<Outcome> {
+    fn save_in_cookie(
+        &self,
+        live: &LoadedSession,
+        is_touched: bool,
+        now: u64,
+    ) -> Result<CookieAction> {
         if live.record.values.is_empty() {
             let is_emptied = live.is_destroyed || live.changes.values().any(Option::is_none);
-            return Ok(if is_emptied { Outcome::Forget } else { Outcome::Nothing });
+            return Ok(if is_emptied { CookieAction::Remove } else { CookieAction::Unchanged });
         }
         if !live.is_changed() && !is_touched {
-            return Ok(Outcome::Nothing);
+            return Ok(CookieAction::Unchanged);
         }
         let content = String::from_utf8(live.record.encode()?)?;
-        Ok(Outcome::Keep(
+        Ok(CookieAction::Set(
             self.key.seal(&self.purpose(CONTENT_PURPOSE), &content),
             self.keep_for(&live.record, now),
         ))
@@ -287,29 +290,29 @@ impl Keeper {
     fn save_in_store(
         &self,
         store: &dyn SessionStore,
-        live: &Live,
+        live: &LoadedSession,
         is_touched: bool,
         now: u64,
-    ) -> Result<Outcome> {
+    ) -> Result<CookieAction> {
         let outcome = match &live.stored {
             Some(stored) if live.is_changed() || is_touched => {
                 let is_kept = self.replace(store, stored, live, now)?;
                 if is_kept && is_touched {
-                    self.keep(&stored.key, &stored.token, &live.record, now)
+                    self.set_cookie(&stored.key, &stored.token, &live.record, now)
                 } else {
-                    Outcome::Nothing
+                    CookieAction::Unchanged
                 }
             }
-            Some(_) => Outcome::Nothing,
+            Some(_) => CookieAction::Unchanged,
             None if !live.record.values.is_empty() => {
                 let token = random_token()?;
                 let id = self.key.mac(ID_PURPOSE, &token);
                 store.insert(&id, &live.record.encode()?, self.keep_for(&live.record, now))?;
-                self.keep(&self.key, &token, &live.record, now)
+                self.set_cookie(&self.key, &token, &live.record, now)
             }
-            // A cookie that stands for nothing stays: another request may just have replaced it.
-            None if live.is_destroyed || !live.retired.is_empty() => Outcome::Forget,
-            None => Outcome::Nothing,
+            // The cookie is not removed: another request may just have replaced it.
+            None if live.is_destroyed || !live.retired.is_empty() => CookieAction::Remove,
+            None => CookieAction::Unchanged,
         };
         for id in &live.retired {
             store.remove(id)?;
@@ -317,13 +320,13 @@ impl Keeper {
         Ok(outcome)
     }
 
-    /// Puts the changes of this request and those of others since together. `false`: the session
-    /// was ended by another one.
+    /// Merges the changes of this request with those that others have saved since. Returns `false`
+    /// if another request has ended the session.
     fn replace(
         &self,
         store: &dyn SessionStore,
         stored: &Stored,
-        live: &Live,
+        live: &LoadedSession,
         now: u64,
     ) -> Result<bool> {
         let id = &stored.id;
@@ -342,8 +345,8 @@ impl Keeper {
         Err(Error::unavailable("too many requests change the session at once"))
     }
 
-    fn keep(&self, key: &Key, token: &str, record: &Record, now: u64) -> Outcome {
-        Outcome::Keep(key.sign(&self.purpose(TOKEN_PURPOSE), token), self.keep_for(record, now))
+    fn set_cookie(&self, key: &Key, token: &str, record: &Record, now: u64) -> CookieAction {
+        CookieAction::Set(key.sign(&self.purpose(TOKEN_PURPOSE), token), self.keep_for(record, now))
     }
 
     fn keep_for(&self, record: &Record, now: u64) -> Duration {
@@ -351,7 +354,7 @@ impl Keeper {
     }
 }
 
-/// A text that nobody can guess.
+/// Returns a random text that cannot be guessed.
 pub(crate) fn random_token() -> Result<String> {
     let mut bytes = [0; TOKEN_BYTES];
     getrandom::fill(&mut bytes)
@@ -367,10 +370,10 @@ mod tests {
     const LIFETIME: Lifetime =
         Lifetime { idle: Duration::from_secs(160), absolute: Duration::from_secs(1000) };
 
-    fn keeper(place: Place) -> Keeper {
-        Keeper {
+    fn manager(storage: Storage) -> SessionManager {
+        SessionManager {
             name: "session".to_owned(),
-            place,
+            storage,
             key: Key::generate(),
             old_keys: Vec::new(),
             lifetime: LIFETIME,
@@ -378,108 +381,114 @@ mod tests {
         }
     }
 
-    fn in_memory() -> (Keeper, Arc<MemoryStore>) {
+    fn in_memory() -> (SessionManager, Arc<MemoryStore>) {
         let store = Arc::new(MemoryStore::new());
-        (keeper(Place::Store(Arc::<MemoryStore>::clone(&store))), store)
+        (manager(Storage::Store(Arc::<MemoryStore>::clone(&store))), store)
     }
 
     /// Begins a session with `n` set to 1, and returns its cookie.
-    fn begin(keeper: &Keeper) -> String {
-        let mut live = keeper.load(None, 0).expect("memory does not fail");
+    fn begin(manager: &SessionManager) -> String {
+        let mut live = manager.load(None, 0).expect("memory does not fail");
         live.change("n".to_owned(), Some(1.into()));
-        match keeper.save(live, 0).expect("memory does not fail") {
-            Outcome::Keep(value, _) => value,
+        match manager.save(live, 0).expect("memory does not fail") {
+            CookieAction::Set(value, _) => value,
             other => panic!("{other:?}"),
         }
     }
 
-    fn number(keeper: &Keeper, cookie: &str, name: &str, now: u64) -> Option<i64> {
-        let live = keeper.load(Some(cookie), now).expect("memory does not fail");
+    fn number(manager: &SessionManager, cookie: &str, name: &str, now: u64) -> Option<i64> {
+        let live = manager.load(Some(cookie), now).expect("memory does not fail");
         live.record.values.get(name).and_then(Value::as_i64)
     }
 
     #[test]
-    fn sessions_come_back_until_they_are_idle() {
-        for keeper in [keeper(Place::Cookie), in_memory().0] {
-            let cookie = begin(&keeper);
-            assert_eq!(number(&keeper, &cookie, "n", 159), Some(1));
-            assert_eq!(number(&keeper, &cookie, "n", 160), None);
+    fn a_session_is_kept_until_it_is_idle() {
+        for manager in [manager(Storage::Cookie), in_memory().0] {
+            let cookie = begin(&manager);
+            assert_eq!(number(&manager, &cookie, "n", 159), Some(1));
+            assert_eq!(number(&manager, &cookie, "n", 160), None);
         }
     }
 
     #[test]
-    fn use_keeps_a_session_up_to_its_absolute_end() {
-        for keeper in [keeper(Place::Cookie), in_memory().0] {
-            let mut cookie = begin(&keeper);
+    fn use_extends_a_session_up_to_its_absolute_end() {
+        for manager in [manager(Storage::Cookie), in_memory().0] {
+            let mut cookie = begin(&manager);
             let mut now = 0;
             while now < 900 {
                 now += 100;
-                let live = keeper.load(Some(&cookie), now).expect("memory does not fail");
-                match keeper.save(live, now).expect("memory does not fail") {
-                    Outcome::Keep(value, keep_for) => {
+                let live = manager.load(Some(&cookie), now).expect("memory does not fail");
+                match manager.save(live, now).expect("memory does not fail") {
+                    CookieAction::Set(value, keep_for) => {
                         assert_eq!(keep_for, Duration::from_secs((1000 - now).min(160)));
                         cookie = value;
                     }
                     other => panic!("{other:?} at {now}"),
                 }
             }
-            assert_eq!(number(&keeper, &cookie, "n", 999), Some(1));
-            assert_eq!(number(&keeper, &cookie, "n", 1000), None);
+            assert_eq!(number(&manager, &cookie, "n", 999), Some(1));
+            assert_eq!(number(&manager, &cookie, "n", 1000), None);
         }
     }
 
     #[test]
-    fn what_was_only_read_is_not_written() {
-        let (keeper, _) = in_memory();
-        let cookie = begin(&keeper);
-        let live = keeper.load(Some(&cookie), 9).expect("memory does not fail");
-        assert_eq!(keeper.save(live, 9).expect("memory does not fail"), Outcome::Nothing);
-        let mut live = keeper.load(Some(&cookie), 9).expect("memory does not fail");
+    fn reading_a_session_does_not_write_it() {
+        let (manager, _) = in_memory();
+        let cookie = begin(&manager);
+        let live = manager.load(Some(&cookie), 9).expect("memory does not fail");
+        assert_eq!(manager.save(live, 9).expect("memory does not fail"), CookieAction::Unchanged);
+        let mut live = manager.load(Some(&cookie), 9).expect("memory does not fail");
         live.change("n".to_owned(), Some(1.into()));
         assert!(!live.is_changed(), "the value is the same");
     }
 
     #[test]
-    fn requests_at_once_change_a_session_name_by_name() {
-        let (keeper, _) = in_memory();
-        let cookie = begin(&keeper);
-        let mut first = keeper.load(Some(&cookie), 1).expect("memory does not fail");
-        let mut second = keeper.load(Some(&cookie), 1).expect("memory does not fail");
+    fn concurrent_changes_are_merged_by_name() {
+        let (manager, _) = in_memory();
+        let cookie = begin(&manager);
+        let mut first = manager.load(Some(&cookie), 1).expect("memory does not fail");
+        let mut second = manager.load(Some(&cookie), 1).expect("memory does not fail");
         first.change("a".to_owned(), Some(1.into()));
         first.change("n".to_owned(), None);
         second.change("b".to_owned(), Some(2.into()));
-        keeper.save(first, 1).expect("memory does not fail");
-        keeper.save(second, 1).expect("memory does not fail");
-        let of = |name| number(&keeper, &cookie, name, 2);
+        manager.save(first, 1).expect("memory does not fail");
+        manager.save(second, 1).expect("memory does not fail");
+        let of = |name| number(&manager, &cookie, name, 2);
         assert_eq!((of("a"), of("b"), of("n")), (Some(1), Some(2), None));
     }
 
     #[test]
-    fn what_one_request_ended_another_does_not_bring_back() {
-        for end in [Live::destroy, Live::renew] {
-            let (keeper, store) = in_memory();
-            let cookie = begin(&keeper);
-            let mut slow = keeper.load(Some(&cookie), 1).expect("memory does not fail");
-            let mut ends = keeper.load(Some(&cookie), 1).expect("memory does not fail");
+    fn a_session_that_one_request_ended_is_not_restored_by_another() {
+        for end in [LoadedSession::destroy, LoadedSession::renew] {
+            let (manager, store) = in_memory();
+            let cookie = begin(&manager);
+            let mut slow = manager.load(Some(&cookie), 1).expect("memory does not fail");
+            let mut ends = manager.load(Some(&cookie), 1).expect("memory does not fail");
             end(&mut ends);
-            keeper.save(ends, 1).expect("memory does not fail");
+            manager.save(ends, 1).expect("memory does not fail");
             let kept = store.len();
             slow.change("late".to_owned(), Some(1.into()));
-            assert_eq!(keeper.save(slow, 1).expect("memory does not fail"), Outcome::Nothing);
-            assert_eq!(number(&keeper, &cookie, "n", 1), None);
+            assert_eq!(
+                manager.save(slow, 1).expect("memory does not fail"),
+                CookieAction::Unchanged
+            );
+            assert_eq!(number(&manager, &cookie, "n", 1), None);
             assert_eq!(store.len(), kept);
         }
     }
 
     #[test]
-    fn an_id_in_the_store_is_not_what_the_browser_has() {
-        let (keeper, store) = in_memory();
-        let cookie = begin(&keeper);
+    fn the_id_in_the_store_differs_from_the_one_in_the_browser() {
+        let (manager, store) = in_memory();
+        let cookie = begin(&manager);
         let token =
-            keeper.key.verify(&keeper.purpose(TOKEN_PURPOSE), &cookie).expect("it is signed");
+            manager.key.verify(&manager.purpose(TOKEN_PURPOSE), &cookie).expect("it is signed");
         assert_eq!(store.load(token).expect("memory does not fail"), None);
         assert!(
-            store.load(&keeper.key.mac(ID_PURPOSE, token)).expect("memory does not fail").is_some()
+            store
+                .load(&manager.key.mac(ID_PURPOSE, token))
+                .expect("memory does not fail")
+                .is_some()
         );
         // 256 bits in base64.
         assert_eq!(token.len(), 43);

@@ -1,4 +1,4 @@
-//! The answer to a request for a file: what is found, what the conditions and ranges make of it.
+//! Responds to a request for a file: finds the file, and evaluates conditions and ranges.
 
 use std::sync::Arc;
 
@@ -16,30 +16,30 @@ use crate::core::handler::{Handler, Parameters};
 use crate::core::options::RouteOptions;
 use crate::semantics::file_type::content_type;
 
-/// The methods that are answered where a file is.
+/// The methods that are allowed for a file.
 const ALLOW: &str = "GET, HEAD, OPTIONS";
 
-/// Files that are served.
+/// The files of a source, with options.
 pub(super) struct Files {
     pub(super) source: Box<dyn Source>,
     pub(super) options: Options,
 }
 
-/// A handler that serves them.
+/// The handler that serves the files.
 pub(super) struct FilesHandler(pub(super) Arc<Files>);
 
-/// The parameters of [`FilesHandler`], which takes the request as it is.
+/// The parameters of [`FilesHandler`], which takes the whole request.
 pub(super) struct WholeRequest(Request);
 
 impl Handler<WholeRequest> for FilesHandler {
     type Output = Result<Response>;
 
     fn call(&self, WholeRequest(request): WholeRequest, context: &Context<'_>) -> Result<Response> {
-        // Names are decoded here, and what is below the prefix of others is theirs.
+        // Names are decoded here. Paths below the prefix of a nested router belong to that router.
         if let Some(path) = context.site.other_place(request.path()) {
             return redirect_to(&request, &path);
         }
-        self.0.answer(&request, context.route().unwrap_or("/*"))
+        self.0.respond(&request, context.route().unwrap_or("/*"))
     }
 }
 
@@ -51,10 +51,10 @@ impl Parameters for WholeRequest {
     fn configure(_: &mut RouteOptions) {}
 }
 
-/// What a path leads to.
+/// The result of looking up a path.
 enum Target {
     File(Representation),
-    /// A folder whose path lacks the slash.
+    /// A folder, requested without a slash at the end.
     Slash,
 }
 
@@ -69,7 +69,7 @@ struct Representation {
 }
 
 impl Files {
-    fn answer(&self, request: &Request, pattern: &str) -> Result<Response> {
+    fn respond(&self, request: &Request, pattern: &str) -> Result<Response> {
         let target = self.find(request, pattern)?;
         match *request.method() {
             Method::GET | Method::HEAD => {}
@@ -92,9 +92,9 @@ impl Files {
 
     fn find(&self, request: &Request, pattern: &str) -> Result<Target> {
         let nothing = || Error::status(StatusCode::NOT_FOUND);
-        let path = match below(pattern, request.path()) {
+        let path = match path_below(pattern, request.path()) {
             Some(rest) => FilePath::parse(rest, self.options.allows_hidden).ok_or_else(nothing)?,
-            // The prefix of the files, without a slash.
+            // The prefix itself, without a slash.
             None if request.path().starts_with('/') => {
                 FilePath { text: String::new(), is_folder: false }
             }
@@ -133,11 +133,11 @@ impl Files {
                 return Ok(Target::File(Representation { is_fallback: true, ..file }));
             }
         }
-        // Who accepts something else is answered something else.
+        // A client with another `Accept` gets another response.
         Err(Error::status(StatusCode::NOT_FOUND).with_known_header("vary", "accept"))
     }
 
-    /// Chooses between a file and its compressed siblings.
+    /// Chooses between a file and its compressed variants.
     fn represent(&self, request: &Request, path: &str, stored: Stored) -> Result<Representation> {
         let (content_type, disposition) = match &self.options.untrusted {
             Some(untrusted) => untrusted.describe(path),
@@ -171,10 +171,10 @@ impl Files {
         send(response, request.method(), request.headers(), stored, &content_type)
     }
 
-    /// Sets the headers that do not depend on how much of the file is sent.
+    /// Sets the headers that are the same for ranges and the whole file.
     fn describe(&self, file: &Representation, headers: &mut Headers) -> Result<()> {
         headers.insert("content-type", &file.content_type)?;
-        // What people have uploaded is what its name says, not what its first bytes look like.
+        // The name of an uploaded file determines its type, not its first bytes.
         headers.insert("x-content-type-options", "nosniff")?;
         headers.insert("accept-ranges", "bytes")?;
         if let Some(etag) = file.stored.validators.etag_value().filter(|_| self.options.has_etag) {
@@ -191,7 +191,7 @@ impl Files {
         if let Some(coding) = file.coding {
             headers.insert("content-encoding", coding.name)?;
         }
-        // Said also where there was no choice: with another `Accept-Encoding` there may be one.
+        // Also if there was no choice: another `Accept-Encoding` may get a compressed variant.
         if self.options.is_precompressed {
             headers.append("vary", "accept-encoding")?;
         }
@@ -202,7 +202,7 @@ impl Files {
             headers.append(name, value)?;
         }
         if self.options.untrusted.is_some() {
-            // After those of the program, which may not take any of it back.
+            // Set after the program's headers, so that those cannot override them.
             for (name, value) in UNTRUSTED_HEADERS {
                 headers.insert(name, value)?;
             }
@@ -218,17 +218,17 @@ impl Files {
     }
 }
 
-/// What of a path is below the files: the rest after as many slashes as the pattern of the route
-/// has. `None`: the path is shorter.
-fn below<'p>(pattern: &str, path: &'p str) -> Option<&'p str> {
+/// Returns the part of a path below the files: what follows after as many slashes as the route's
+/// pattern has. Returns `None` if the path is shorter.
+fn path_below<'p>(pattern: &str, path: &'p str) -> Option<&'p str> {
     pattern.matches('/').try_fold(path, |rest, _| rest.split_once('/').map(|(_, rest)| rest))
 }
 
-/// Adds the slash that a folder lacks.
+/// Redirects to the path with a slash at the end.
 fn redirect(request: &Request) -> Result<Response> {
     let path = request.path();
-    // `//host/` and `/\host/` lead to another host. Every segment was looked at before; but not
-    // those that a prefix captures.
+    // `//host/` and `/\host/` would redirect to another host. The segments below the files have
+    // been checked, but not those that a prefix captures.
     if path.starts_with("//") || path.contains('\\') {
         return Err(Error::status(StatusCode::NOT_FOUND));
     }
@@ -242,21 +242,21 @@ fn redirect_to(request: &Request, path: &str) -> Result<Response> {
     Ok(response)
 }
 
-/// Whether the page for unknown paths is an answer to this.
+/// Returns whether the fallback page is a suitable response.
 fn wants_page(headers: &Headers, path: &str) -> bool {
     let Some(accept) = headers.get_str("accept") else { return !has_known_ending(path) };
     let accepts = |wanted: &str| {
         accept.split(',').any(|range| {
             let mut parts = range.split(';').map(str::trim);
             let is_wanted = parts.next().is_some_and(|range| range.eq_ignore_ascii_case(wanted));
-            is_wanted && !parts.any(is_never)
+            is_wanted && !parts.any(has_zero_weight)
         })
     };
     accepts("text/html") || (!has_known_ending(path) && (accepts("text/*") || accepts("*/*")))
 }
 
-/// Whether this parameter says that it is not acceptable: a weight of 0.
-fn is_never(parameter: &str) -> bool {
+/// Returns whether a parameter is a weight of 0, which means "not acceptable".
+fn has_zero_weight(parameter: &str) -> bool {
     let Some((name, weight)) = parameter.split_once('=') else { return false };
     name.eq_ignore_ascii_case("q") && weight.parse() == Ok(0.0_f32)
 }
@@ -270,7 +270,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_below_a_pattern_is_counted_by_slashes() {
+    fn the_path_below_a_pattern_is_found_by_counting_slashes() {
         let rows = [
             ("/*", "/", Some("")),
             ("/*", "/a/b", Some("a/b")),
@@ -283,12 +283,12 @@ mod tests {
             ("/{tenant}/files/*", "/t/files", None),
         ];
         for (pattern, path, expected) in rows {
-            assert_eq!(below(pattern, path), expected, "{path} below {pattern}");
+            assert_eq!(path_below(pattern, path), expected, "{path} below {pattern}");
         }
     }
 
     #[test]
-    fn a_page_is_for_those_who_read_pages() {
+    fn the_fallback_page_is_for_clients_that_ask_for_pages() {
         let rows = [
             ("users/17", None, true),
             ("users/17", Some("*/*"), true),
