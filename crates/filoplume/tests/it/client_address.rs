@@ -1,4 +1,4 @@
-//! Who asks, behind proxies that are trusted and some that are not.
+//! The address of the client, behind trusted and untrusted proxies.
 
 #![allow(clippy::unwrap_used, reason = "a test may panic: that is a failure")]
 
@@ -8,7 +8,7 @@ use filoplume::Peer;
 use filoplume::extract::Proxies;
 use filoplume::prelude::*;
 
-/// What an app with these proxies takes for the client of a request.
+/// Returns the client that an app with these proxies sees.
 #[track_caller]
 fn client(proxies: impl Into<Proxies>, peer: &str, headers: &[&str]) -> String {
     let show = |client: ClientAddr| {
@@ -40,7 +40,7 @@ fn check_forwarded(peer: &str, headers: &[&str], expected: &str) {
 }
 
 #[test]
-fn without_proxies_it_is_the_peer() {
+fn without_proxies_the_client_is_the_peer() {
     let headers =
         ["X-Forwarded-For: 192.0.2.1", "Forwarded: for=192.0.2.2", "X-Forwarded-Proto: https"];
     assert_eq!(client(Proxies::new(), "127.0.0.1", &headers), "127.0.0.1 http own.example");
@@ -49,7 +49,7 @@ fn without_proxies_it_is_the_peer() {
 }
 
 #[test]
-fn an_untrusted_peer_is_not_believed() {
+fn headers_of_an_untrusted_peer_are_ignored() {
     check_ip("192.0.2.9", &["X-Forwarded-For: 10.0.0.1"], "192.0.2.9");
     check_ip("11.0.0.1", &["X-Forwarded-For: 192.0.2.1"], "11.0.0.1");
 }
@@ -75,7 +75,7 @@ fn trusted_hops_are_skipped_from_the_right() {
 }
 
 #[test]
-fn a_malformed_value_ends_the_walk() {
+fn a_malformed_address_ends_the_search() {
     check_ip("10.0.0.1", &["X-Forwarded-For: 192.0.2.1, unknown"], "10.0.0.1");
     check_ip("10.0.0.1", &["X-Forwarded-For: 192.0.2.1, x, 10.0.0.2"], "10.0.0.2");
     check_ip("10.0.0.1", &["X-Forwarded-For: 192.0.2.1,, 10.0.0.2"], "10.0.0.2");
@@ -85,7 +85,7 @@ fn a_malformed_value_ends_the_walk() {
 }
 
 #[test]
-fn only_the_header_that_was_chosen_is_read() {
+fn only_the_configured_header_is_read() {
     check_ip("10.0.0.1", &["Forwarded: for=1.1.1.1", "X-Forwarded-For: 192.0.2.1"], "192.0.2.1");
     check_ip(
         "10.0.0.1",
@@ -131,7 +131,7 @@ fn scheme_and_host_are_those_of_the_clients_request() {
 }
 
 #[test]
-fn forwarded_is_read_as_rfc_7239_has_it() {
+fn forwarded_is_read_according_to_rfc_7239() {
     check_forwarded(
         "10.0.0.1",
         &["Forwarded: for=192.0.2.1;proto=https;by=10.0.0.1;host=a.org"],
@@ -180,7 +180,7 @@ fn forwarded_is_read_as_rfc_7239_has_it() {
 }
 
 #[test]
-fn there_are_lists_for_what_is_common() {
+fn there_are_lists_of_common_proxies() {
     let headers = ["X-Forwarded-For: 192.0.2.1"];
     for (proxies, peer, is_trusted) in [
         (Proxies::loopback(), "127.0.0.1", true),
@@ -199,7 +199,7 @@ fn there_are_lists_for_what_is_common() {
 }
 
 #[test]
-fn a_network_that_is_none_keeps_the_app_from_starting() {
+fn an_app_with_an_invalid_network_does_not_start() {
     let app = App::new().get("/", || "").trust_proxies(["10.0.0.0/8", "10.0.0.0/40", "proxy"]);
     let error = format!("{:?}", app.build().unwrap_err());
     assert!(

@@ -41,7 +41,7 @@ fn app() -> App {
 }
 
 #[test]
-fn the_same_content_has_the_same_tag_and_other_content_another() {
+fn equal_content_has_equal_tags_and_other_content_has_another() {
     let client = app().test();
     let tag = |target: &str| client.get(target).send().header("etag").map(str::to_owned);
     let text = tag("/text").unwrap();
@@ -50,12 +50,12 @@ fn the_same_content_has_the_same_tag_and_other_content_another() {
     assert_ne!(tag("/other").unwrap(), text);
     assert_ne!(tag("/empty").unwrap(), text);
     assert_eq!(client.head("/text").send().header("etag"), Some(&*text));
-    // On another machine, and tomorrow.
+    // The same on another machine, and after a restart.
     assert_eq!(text, "\"982d9e3eb996f559e633f4d194def376\"");
 }
 
 #[test]
-fn who_has_the_content_is_not_sent_it_again() {
+fn a_client_that_has_the_content_gets_a_304() {
     let client = app().test();
     let tag = client.get("/text").send().header("etag").unwrap().to_owned();
     for method in [Method::GET, Method::HEAD] {
@@ -82,7 +82,7 @@ fn who_has_the_content_is_not_sent_it_again() {
 }
 
 #[test]
-fn validators_of_the_handler_are_evaluated_as_they_are() {
+fn validators_of_the_handler_take_precedence() {
     let client = app().test();
     let response = client.get("/tagged").header("if-none-match", "\"mine\"").send();
     response
@@ -98,7 +98,7 @@ fn validators_of_the_handler_are_evaluated_as_they_are() {
         .send()
         .assert_status(200)
         .assert_header("etag", "mine");
-    // If-None-Match goes before If-Modified-Since, also for a tag that the middleware made.
+    // `If-None-Match` takes precedence over `If-Modified-Since`, also for a tag of the middleware.
     client.get("/dated").header("if-modified-since", THEN).send().assert_status(304);
     client
         .get("/dated")
@@ -129,7 +129,7 @@ fn streams_are_not_read_for_a_tag() {
 }
 
 #[test]
-fn only_a_kept_success_of_a_read_is_tagged() {
+fn only_a_cacheable_200_to_get_or_head_gets_a_tag() {
     let client = app().test();
     for target in ["/secret", "/missing", "/made", "/nowhere"] {
         client.get(target).header("if-none-match", "\"x\"").send().assert_no_header("etag");
@@ -143,14 +143,14 @@ fn only_a_kept_success_of_a_read_is_tagged() {
         .assert_status(200)
         .assert_text("posted")
         .assert_no_header("etag");
-    // A handler of its own for HEAD has no content to make a tag of.
+    // A handler for `HEAD` alone has no content from which a tag could be made.
     client.head("/head").send().assert_status(200).assert_no_header("etag");
     let response = client.get("/cookie").header("if-none-match", "*").send();
     response.assert_status(304).assert_header("set-cookie", "a=b").assert_header("vary", "cookie");
 }
 
 #[test]
-fn weak_tags_are_made_if_wanted() {
+fn weak_tags_are_optional() {
     let client = App::new().get("/", || "text").with(middleware::ETag::new().weak(true)).test();
     let tag = client.get("/").send().header("etag").unwrap().to_owned();
     assert!(tag.starts_with("W/\""));
@@ -159,7 +159,7 @@ fn weak_tags_are_made_if_wanted() {
 }
 
 #[test]
-fn a_write_with_a_condition_that_fails_changes_nothing() {
+fn a_write_whose_condition_fails_changes_nothing() {
     let writes = Arc::new(AtomicUsize::new(0));
     let counted = Arc::clone(&writes);
     let write = move |request: Request| -> Result<&'static str> {
@@ -186,7 +186,7 @@ fn a_write_with_a_condition_that_fails_changes_nothing() {
 }
 
 #[test]
-fn a_compressed_answer_is_known_by_its_weakened_tag() {
+fn a_compressed_response_matches_its_weakened_tag() {
     let text = "again and again ".repeat(1000);
     let client = App::new()
         .get("/", move || text.clone())

@@ -1,4 +1,4 @@
-//! Cookies that come and go, and what clients make of them.
+//! Cookies of requests and responses.
 
 use filoplume::Context;
 use filoplume::Key;
@@ -8,7 +8,7 @@ use filoplume::routing::RouteOptions;
 use filoplume::testing::TestClient;
 
 #[test]
-fn what_a_handler_sets_is_sent_with_whatever_it_returns() {
+fn cookies_that_a_handler_sets_are_sent_with_any_result() {
     let client = App::new()
         .get("/text", |cookies: Cookies| {
             cookies.set("a", "1");
@@ -49,7 +49,7 @@ fn what_a_handler_sets_is_sent_with_whatever_it_returns() {
 }
 
 #[test]
-fn the_last_word_on_a_cookie_is_the_one_that_is_sent() {
+fn the_last_value_that_is_set_for_a_cookie_is_sent() {
     let client = App::new()
         .get("/", |cookies: Cookies| {
             cookies.set("a", "1");
@@ -70,7 +70,7 @@ fn the_last_word_on_a_cookie_is_the_one_that_is_sent() {
 }
 
 #[test]
-fn a_value_comes_back_as_it_was_set() {
+fn a_value_round_trips() {
     let client = App::new()
         .post("/", |cookies: Cookies, value: String| cookies.set("a", value))
         .get("/", |cookies: Cookies| cookies.get("a").unwrap_or_default())
@@ -90,13 +90,13 @@ fn a_value_comes_back_as_it_was_set() {
 }
 
 #[test]
-fn development_leaves_secure_out() {
+fn development_mode_omits_secure() {
     let app = App::new().get("/", |cookies: Cookies| cookies.set("a", "b")).development(true);
     app.test().get("/").send().assert_header("set-cookie", "a=b; HttpOnly; SameSite=Lax; Path=/");
 }
 
 #[test]
-fn what_is_no_cookie_is_skipped_and_many_are_too_many() {
+fn malformed_cookies_are_skipped_and_too_many_are_refused() {
     let client = App::new()
         .get("/", |cookies: Cookies| {
             let all = cookies.received();
@@ -118,7 +118,7 @@ fn what_is_no_cookie_is_skipped_and_many_are_too_many() {
 }
 
 #[test]
-fn a_mistake_of_the_program_is_a_500_that_gives_nothing_away() {
+fn a_mistake_of_the_program_is_a_500_without_details() {
     let client = App::new()
         .get("/name", |cookies: Cookies| cookies.set("a b", "secret"))
         .get("/long", |cookies: Cookies| cookies.set("a", "x".repeat(5000)))
@@ -131,9 +131,9 @@ fn a_mistake_of_the_program_is_a_500_that_gives_nothing_away() {
     }
 }
 
-/// A client with an app that signs and encrypts. `user` and `role` are signed, `cart` and `note`
-/// are encrypted.
-fn vault(key: Key) -> TestClient {
+/// Returns a client of an app that protects its cookies. `user` and `role` are signed, `cart` and
+/// `note` are encrypted.
+fn protecting_client(key: Key) -> TestClient {
     App::new()
         .post(
             "/{name}/{value}",
@@ -155,9 +155,9 @@ fn vault(key: Key) -> TestClient {
 }
 
 #[test]
-fn protected_cookies_are_taken_from_who_has_the_key_only() {
+fn protected_cookies_need_the_right_key() {
     let key = Key::generate();
-    let client = vault(key.clone());
+    let client = protecting_client(key.clone());
     let set = client.post("/user/ada").send();
     let (signed, encrypted) =
         (set.cookie("user").expect("it is set"), set.cookie("xuser").expect("it is set"));
@@ -168,8 +168,12 @@ fn protected_cookies_are_taken_from_who_has_the_key_only() {
     };
     let (known, unknown) = (r#"Some("ada") Some("ada")"#, "None None");
     assert_eq!(read(&client, "user", signed, encrypted), known);
-    assert_eq!(read(&vault(key), "user", signed, encrypted), known, "after a restart");
-    assert_eq!(read(&vault(Key::generate()), "user", signed, encrypted), unknown, "another key");
+    assert_eq!(read(&protecting_client(key), "user", signed, encrypted), known, "after a restart");
+    assert_eq!(
+        read(&protecting_client(Key::generate()), "user", signed, encrypted),
+        unknown,
+        "another key"
+    );
     assert_eq!(read(&client, "role", signed, encrypted), unknown, "another name");
     assert_eq!(read(&client, "user", encrypted, signed), unknown, "another protection");
     assert_eq!(read(&client, "user", "ada", "ada"), unknown, "none");
@@ -188,7 +192,7 @@ fn protected_cookies_are_taken_from_who_has_the_key_only() {
     );
 }
 
-/// An extractor that takes cookies and forgets to say so.
+/// An extractor that reads cookies without declaring it.
 struct Forgetful;
 
 impl Extract for Forgetful {
@@ -200,7 +204,7 @@ impl Extract for Forgetful {
     }
 }
 
-/// An extractor that takes cookies and says so.
+/// An extractor that reads cookies and declares it.
 struct Visits(u32);
 
 impl Extract for Visits {
@@ -219,7 +223,7 @@ impl Extract for Visits {
 }
 
 #[test]
-fn no_cookie_is_lost_in_an_extractor_of_the_app() {
+fn an_extractor_of_the_app_loses_no_cookie() {
     let client = App::new()
         .get("/forgetful", |_: Forgetful| "never")
         .get("/visits", |Visits(visits): Visits| visits.to_string())
@@ -230,7 +234,7 @@ fn no_cookie_is_lost_in_an_extractor_of_the_app() {
 }
 
 #[test]
-fn a_name_is_taken_as_the_browser_sent_it_however_white_it_looks() {
+fn unicode_spaces_in_a_name_are_kept() {
     let client =
         App::new().get("/", |cookies: Cookies| format!("{:?}", cookies.get("__Host-id"))).test();
     for white in ["\u{a0}", "\u{85}", "\u{2000}", "\u{3000}"] {

@@ -18,18 +18,18 @@ use filoplume::session::RedisStore;
 use filoplume::testing::MultipartForm;
 use parking_lot::Mutex;
 
-/// What nobody may read: as long as the secret of a key has to be, and recognized in part.
+/// The secret to search for. It is long enough for a key, and parts of it are recognised too.
 const SECRET: &str = "s3same-0pen-s3same-0pen-s3same-0pen-s3same-0pen-s3same-0pen-s3same-0pen";
 const PART: &str = "s3same";
 
-/// A Redis server that is not there, with a password.
+/// A Redis server that does not exist, with a password.
 const REDIS: &str = "redis://user:s3same-redis@127.0.0.1:1/";
 
-/// Asserts that a text has the secret in none of its forms.
+/// Asserts that a text contains the secret in no form.
 #[track_caller]
 fn assert_clean(what: &str, text: &str) {
     let bytes: Vec<_> = PART.bytes().map(|byte| byte.to_string()).collect();
-    // Wherever it begins in a group of three bytes, the middle of its base64 is one of these.
+    // At each of the three alignments of base64, the middle of its encoding is one of these.
     let encoded = |skip: usize| {
         let text = format!("{}{PART}", "x".repeat(skip));
         let encoded = STANDARD.encode(text);
@@ -104,7 +104,7 @@ fn configuration_shows_no_credentials() {
     check("MultipartForm", &MultipartForm::new().text("password", SECRET));
 }
 
-/// An app that looks at its credentials from everywhere.
+/// Returns an app that uses credentials in every possible place.
 fn app() -> App {
     #[allow(clippy::needless_pass_by_value, reason = "handlers take their parameters by value")]
     fn handler(
@@ -197,11 +197,11 @@ fn a_request_with_credentials_leaves_none_in_debug_output_and_log() {
                         _ => request.bearer(SECRET),
                     };
                     check("TestRequest", &request);
-                    // A check that fails further in would be a `500`.
+                    // An inner check that fails would be a `500`.
                     let response = request.clone().send();
                     assert_eq!(response.status().as_u16(), status, "{target}");
                     check("TestResponse", &response);
-                    // The content of an exchange is shown: it is the test's own.
+                    // The content of an exchange is printed: the test itself sent it.
                     let form = request.form(&[("password", SECRET)]);
                     check("TestRequest", &form);
                     form.send();

@@ -1,4 +1,4 @@
-//! Forms of visitors who have no session, and what becomes of them when one begins.
+//! Forms of visitors without a session, and what happens when a session begins.
 
 use std::sync::Arc;
 
@@ -41,7 +41,7 @@ fn app(sessions: Sessions) -> App {
 }
 
 /// Runs a test with sessions on the server, and with sessions in the cookie.
-fn in_both_places(test: impl Fn(TestClient)) {
+fn with_both_storages(test: impl Fn(TestClient)) {
     test(app(Sessions::new(MemoryStore::new(), key())).test());
     test(app(Sessions::in_cookie(key())).test());
 }
@@ -55,7 +55,7 @@ fn post(client: &TestClient, path: &str, token: &str) -> u16 {
 }
 
 #[test]
-fn a_visitor_who_loads_and_sends_a_form_has_no_session() {
+fn a_visitor_who_loads_and_sends_a_form_gets_no_session() {
     let store = Arc::new(MemoryStore::new());
     for _ in 0..100 {
         let client = app(Sessions::new(Arc::clone(&store), key())).test();
@@ -77,13 +77,13 @@ fn a_visitor_who_loads_and_sends_a_form_has_no_session() {
 }
 
 #[test]
-fn a_session_that_begins_takes_over_the_forms_of_open_pages() {
-    in_both_places(|client| {
+fn a_new_session_accepts_the_forms_of_open_pages() {
+    with_both_storages(|client| {
         let open = token(&client, "/");
         assert_eq!(post(&client, "/basket", &open), 200);
         assert!(client.cookie(SESSION).is_some());
         assert_eq!(post(&client, "/basket", &open), 200);
-        // It is in the session now, and no longer in the cookie.
+        // The secret is now in the session, and no longer in the cookie.
         client.set_cookie(SECRET, "");
         assert_eq!(post(&client, "/basket", &open), 200);
         assert_eq!(post(&client, "/basket", &token(&client, "/")), 200);
@@ -91,9 +91,9 @@ fn a_session_that_begins_takes_over_the_forms_of_open_pages() {
 }
 
 #[test]
-fn a_page_that_begins_a_session_has_a_token_that_is_valid() {
+fn a_page_that_begins_a_session_has_a_valid_token() {
     for path in ["/basket", "/new"] {
-        in_both_places(|client| {
+        with_both_storages(|client| {
             let page = token(&client, path);
             assert!(client.cookie(SESSION).is_some());
             assert_eq!(client.cookie(SECRET), None);
@@ -103,9 +103,9 @@ fn a_page_that_begins_a_session_has_a_token_that_is_valid() {
 }
 
 #[test]
-fn a_secret_from_before_is_worth_nothing_in_a_session() {
-    in_both_places(|client| {
-        // Somebody plants a secret that they know, beside a session that is there.
+fn a_secret_from_a_cookie_is_ignored_in_a_session() {
+    with_both_storages(|client| {
+        // An attacker plants a known secret next to an existing session.
         let planted = token(&client, "/");
         let secret = client.cookie(SECRET).expect("it is set");
         client.set_cookie(SECRET, "");
@@ -119,8 +119,8 @@ fn a_secret_from_before_is_worth_nothing_in_a_session() {
 }
 
 #[test]
-fn a_login_and_a_logout_end_the_secret_of_before() {
-    in_both_places(|client| {
+fn login_and_logout_end_the_old_secret() {
+    with_both_storages(|client| {
         let before = token(&client, "/");
         let secret = client.cookie(SECRET).expect("it is set");
         assert_eq!(post(&client, "/login", &before), 200);
@@ -137,8 +137,8 @@ fn a_login_and_a_logout_end_the_secret_of_before() {
 }
 
 #[test]
-fn a_secret_that_the_app_did_not_sign_is_none() {
-    in_both_places(|client| {
+fn a_secret_without_the_signature_of_the_app_is_ignored() {
+    with_both_storages(|client| {
         let page = token(&client, "/");
         let secret = client.cookie(SECRET).expect("it is set");
         let other = app(Sessions::in_cookie(Key::generate())).test();
@@ -149,7 +149,7 @@ fn a_secret_that_the_app_did_not_sign_is_none() {
             client.set_cookie(SECRET, &secret[..cut]);
             assert_eq!(post(&client, "/look", &page), 403, "cut at {cut}");
         }
-        // What was signed for the sessions of another name.
+        // A value that was signed for sessions with another name.
         let admin = app(Sessions::in_cookie(key()).cookie_name("admin")).test();
         let admin_page = token(&admin, "/");
         client.set_cookie(SECRET, &admin.cookie("admin-csrf").expect("it is set"));
@@ -160,7 +160,7 @@ fn a_secret_that_the_app_did_not_sign_is_none() {
 }
 
 #[test]
-fn forms_outlive_a_change_of_the_key() {
+fn forms_survive_a_change_of_the_key() {
     let old = app(Sessions::in_cookie(key())).test();
     let page = token(&old, "/");
     let new = app(Sessions::in_cookie(Key::generate()).old_key(key())).test();
@@ -169,7 +169,7 @@ fn forms_outlive_a_change_of_the_key() {
 }
 
 #[test]
-fn the_cookie_is_named_after_that_of_the_session() {
+fn the_cookie_is_named_after_the_session_cookie() {
     let plain = app(Sessions::in_cookie(key())).development(true).test();
     let named = app(Sessions::in_cookie(key()).cookie_name("sid").domain("example.org")).test();
     let set = |client: &TestClient| client.get("/").send().header("set-cookie").map(str::to_owned);

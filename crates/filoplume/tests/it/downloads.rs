@@ -1,4 +1,4 @@
-//! Downloads, and files that strangers have uploaded.
+//! Downloads, and files that users have uploaded.
 
 #![allow(clippy::unwrap_used, reason = "these are tests, helpers included")]
 
@@ -9,7 +9,7 @@ use filoplume::prelude::*;
 use filoplume::response::{Attachment, Reader};
 use filoplume::testing::TestClient;
 
-/// The client of an app that answers with an attachment under the name that the query has.
+/// Returns a client of an app that sends an attachment under the name in the query.
 fn named() -> TestClient {
     App::new()
         .get("/", |Query(names): Query<Vec<(String, String)>>| {
@@ -56,7 +56,7 @@ fn bytes_readers_and_files_are_saved_under_their_name() {
 }
 
 #[test]
-fn a_hostile_name_stays_a_name() {
+fn a_hostile_name_is_only_a_name() {
     let client = named();
     for name in [
         "a%0D%0Aset-cookie:%20a=b.txt",
@@ -79,7 +79,7 @@ fn a_hostile_name_stays_a_name() {
     }
 }
 
-/// A folder with what people upload.
+/// Returns a folder with uploaded files.
 fn uploads() -> tempfile::TempDir {
     let folder = tempfile::tempdir().unwrap();
     for name in [
@@ -100,7 +100,7 @@ fn uploads() -> tempfile::TempDir {
 }
 
 #[test]
-fn uploads_are_saved_and_none_is_a_page_or_a_script() {
+fn uploads_are_saved_and_never_shown_as_pages_or_scripts() {
     let folder = uploads();
     let files = StaticFiles::folder(folder.path()).untrusted();
     let files = files

@@ -1,4 +1,4 @@
-//! Every extractor, with what it accepts and what it refuses: the right 4xx, and the place.
+//! Every extractor: what it accepts, and the status and message of what it rejects.
 
 #![allow(clippy::unwrap_used, reason = "a test may panic: that is a failure")]
 #![allow(clippy::needless_pass_by_value, reason = "rows read better with values")]
@@ -25,7 +25,7 @@ use serde::Deserialize;
 const JSON: &str = "application/json";
 const FORM: &str = "application/x-www-form-urlencoded";
 
-/// What is answered, in a line a header: the status, what errors say, and their fields.
+/// Compares a response, one line per header: the status, the messages of errors, and their fields.
 #[track_caller]
 fn check(response: &TestResponse, expected: Expect) {
     let status = response.status().as_u16();
@@ -38,8 +38,8 @@ fn check(response: &TestResponse, expected: Expect) {
     expected.assert_eq(&format!("{status} {text}"));
 }
 
-/// An app that tells what an error says and which fields it names.
-fn telling(app: App) -> TestClient {
+/// Adds a presentation that shows the message and the fields of an error.
+fn showing_errors(app: App) -> TestClient {
     app.present_errors(|error, _| {
         let mut text = error.detail().unwrap_or("(nothing)").to_owned();
         for field in error.fields() {
@@ -86,8 +86,8 @@ struct Search {
 }
 
 #[test]
-fn json_is_refused_with_its_place() {
-    let client = telling(App::new().post("/", |Json(order): Json<Order>| show(order)));
+fn a_json_rejection_names_the_place() {
+    let client = showing_errors(App::new().post("/", |Json(order): Json<Order>| show(order)));
     check(
         &post(&client, JSON, r#"{"mail":"a@b.c","items":[{"name":"x","count":1}]}"#),
         expect![[r#"200 Order { mail: "a@b.c", items: [Item { name: "x", count: 1 }] }"#]],
@@ -150,7 +150,8 @@ fn json_is_refused_with_its_place() {
         422 `items[0].count` is wrong: missing field `count` at line 1 column 33
           items[0].count: missing field `count` at line 1 column 33"#]],
     );
-    let any = telling(App::new().post("/", |Json(any): Json<serde_json::Value>| any.to_string()));
+    let any =
+        showing_errors(App::new().post("/", |Json(any): Json<serde_json::Value>| any.to_string()));
     check(
         &post(&any, JSON, "[".repeat(100_000)),
         expect!["400 the content is no JSON: recursion limit exceeded at line 1 column 128"],
@@ -171,8 +172,8 @@ fn json_is_refused_with_its_place() {
 }
 
 #[test]
-fn a_query_is_refused_with_its_field() {
-    let client = telling(App::new().get("/", |Query(search): Query<Search>| show(search)));
+fn a_query_rejection_names_the_field() {
+    let client = showing_errors(App::new().get("/", |Query(search): Query<Search>| show(search)));
     let get = |query: &str| client.get(&format!("/{query}")).send();
     check(
         &get("?q=red+fox&tag=a&tag=b%26"),
@@ -213,7 +214,7 @@ fn a_query_is_refused_with_its_field() {
 #[test]
 fn a_form_is_in_the_content_or_in_the_query() {
     let read = |Form(search): Form<Search>| show(search);
-    let client = telling(App::new().route("/", get(read).post(read).put(read)));
+    let client = showing_errors(App::new().route("/", get(read).post(read).put(read)));
     check(
         &post(&client, "Application/X-WWW-Form-Urlencoded; charset=UTF-8", "q=a&page="),
         expect![[r#"200 Search { q: "a", page: None, tag: [] }"#]],
@@ -276,8 +277,8 @@ fn a_form_is_in_the_content_or_in_the_query() {
 }
 
 #[test]
-fn a_path_is_refused_with_its_capture() {
-    /// What it needs is not known when the app starts.
+fn a_path_rejection_names_the_capture() {
+    /// Its fields are not known when the app starts.
     #[derive(Deserialize)]
     struct Flat {
         id: String,
@@ -289,7 +290,7 @@ fn a_path_is_refused_with_its_capture() {
         .get("/two/{a}/{b}", |Path((a, b)): Path<(String, char)>| format!("{a} {b}"))
         .get("/rest/{*path}", |Path(path): Path<String>| path)
         .get("/wrong/{a}/{b}", |Path(flat): Path<Flat>| format!("{} {}", flat.id, flat.rest.len()));
-    let client = telling(app);
+    let client = showing_errors(app);
     let get = |path: &str| client.get(path).send();
     check(&get("/one/255"), expect!["200 255"]);
     check(
@@ -334,7 +335,7 @@ impl TypedHeader for Cats {
 }
 
 #[test]
-fn a_header_is_refused_with_its_name() {
+fn a_header_rejection_names_the_header() {
     let app = App::new()
         .get("/cats", |Header(Cats(count)): Header<Cats>| show(count))
         .get("/maybe", |cats: Option<Header<Cats>>| show(cats.map(|cats| cats.0.0)))
@@ -355,7 +356,7 @@ fn a_header_is_refused_with_its_name() {
         .post("/", |Header(content_type): Header<ContentType>| {
             show(content_type.parameter("charset"))
         });
-    let client = telling(app);
+    let client = showing_errors(app);
     check(&client.get("/cats").header("x-cats", "3").send(), expect!["200 3"]);
     check(
         &client.get("/cats").send(),
@@ -407,7 +408,7 @@ fn a_header_is_refused_with_its_name() {
 }
 
 #[test]
-fn what_may_be_missing_is_an_option() {
+fn optional_values_are_options() {
     let app = App::new()
         .post("/json", |note: Option<Json<Vec<u8>>>| show(note.map(|Json(list)| list)))
         .post("/form", |note: Option<Form<HashMap<String, String>>>| {
@@ -416,7 +417,7 @@ fn what_may_be_missing_is_an_option() {
         .get("/extension", |note: Option<Extension<u8>>| {
             show(note.map(|Extension(number)| number))
         });
-    let client = telling(app);
+    let client = showing_errors(app);
     check(&client.post("/json").send(), expect!["200 None"]);
     check(
         &client.post("/json").header("content-type", JSON).body("[1]").send(),
@@ -435,7 +436,7 @@ fn what_may_be_missing_is_an_option() {
 }
 
 #[test]
-fn what_is_not_valid_is_told_field_by_field() {
+fn validation_errors_are_listed_by_field() {
     let app = App::new()
         .post("/json", |Valid(Json(order)): Valid<Json<Order>>| show(order.items.len()))
         .post("/form", |Valid(Form(search)): Valid<Form<Search>>| {
@@ -450,7 +451,7 @@ fn what_is_not_valid_is_told_field_by_field() {
             >|
              -> Result<String> { Ok(order?.mail.clone()) },
         );
-    let client = telling(app);
+    let client = showing_errors(app);
     let json = |path: &str, content: &str| {
         client.post(path).header("content-type", JSON).body(content).send()
     };
@@ -521,7 +522,7 @@ fn what_is_not_valid_is_told_field_by_field() {
 }
 
 #[test]
-fn a_refusal_that_goes_through_a_question_mark_keeps_its_status() {
+fn a_rejection_that_is_returned_with_a_question_mark_keeps_its_status() {
     fn json(value: Result<Json<u8>, JsonRejection>) -> Result<String> {
         Ok(show(value?.0))
     }
@@ -535,7 +536,7 @@ fn a_refusal_that_goes_through_a_question_mark_keeps_its_status() {
         Ok(show(value?.0))
     }
     let app = App::new().route("/", get(query).post(json).put(form)).get("/{id}", path);
-    let client = telling(app);
+    let client = showing_errors(app);
     check(
         &post(&client, JSON, "256"),
         expect![
@@ -565,7 +566,7 @@ fn a_refusal_that_goes_through_a_question_mark_keeps_its_status() {
 }
 
 #[test]
-fn what_the_request_is_can_be_asked_for() {
+fn all_parts_of_the_head_can_be_extracted() {
     let app = App::new()
         .get(
             "/a",
@@ -582,7 +583,7 @@ fn what_the_request_is_can_be_asked_for() {
         })
         .post("/bytes", |bytes: Vec<u8>| show(bytes))
         .post("/text", |text: String| text);
-    let client = telling(app);
+    let client = showing_errors(app);
     check(&client.get("/a?b=%20").send(), expect!["200 GET Http11 /a?b=%20 b=%20 true"]);
     check(
         &client.get("/headers").header("x-a", "1").header("X-A", "2").send(),
@@ -601,7 +602,7 @@ fn what_the_request_is_can_be_asked_for() {
 }
 
 #[test]
-fn a_refusal_does_not_repeat_all_that_was_sent() {
+fn a_rejection_does_not_repeat_all_of_the_input() {
     #[derive(Deserialize)]
     #[serde(deny_unknown_fields)]
     struct Only {
@@ -641,7 +642,7 @@ fn a_refusal_does_not_repeat_all_that_was_sent() {
 
 /// Over a socket, where the content arrives while the extractor reads it.
 #[test]
-fn a_content_in_chunks_is_bounded_as_one_that_is_announced() {
+fn a_chunked_content_has_the_same_limit_as_an_announced_one() {
     let app = App::new().post("/", |text: String| text.len().to_string()).build().unwrap();
     let server = Server::builder().bind("127.0.0.1:0").unwrap().build().unwrap();
     server.spawn(app).unwrap();
@@ -666,23 +667,24 @@ fn a_content_in_chunks_is_bounded_as_one_that_is_announced() {
     assert!(too_long.starts_with("HTTP/1.1 413 "), "{too_long}");
 }
 
-/// Over a socket too. `?` knows an error of the engine about the content from one of the handler's
-/// own files.
+/// Also over a socket. `?` distinguishes an error of the engine about the content from an error of
+/// the handler's own files.
 #[test]
-fn a_content_that_is_none_is_not_our_fault_where_it_is_read_as_it_arrives() {
+fn a_malformed_content_is_a_client_error_even_if_it_is_streamed() {
     let read = |mut body: Body| -> Result<String> {
         let mut content = Vec::new();
         body.read_to_end(&mut content)?;
         Ok(content.len().to_string())
     };
-    // Nothing is collected before: else the engine itself refuses what is short.
+    // The content is not collected first: otherwise the engine itself would refuse one that is too
+    // short.
     let config = ServerConfig::default().buffered_content_bytes_max(0);
     let app = App::new().post("/", read).with(middleware::BodyLimit::new(10)).config(config);
     let app = app.start("127.0.0.1:0").unwrap();
     let answer = |chunks: &str| {
         let mut socket = TcpStream::connect(app.local_addr()).unwrap();
         socket.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
-        // The content comes once the handler waits for it.
+        // The content is sent once the handler waits for it.
         let head = "POST / HTTP/1.1\r\nHost: a\r\nConnection: close\r\nExpect: 100-continue";
         write!(socket, "{head}\r\nTransfer-Encoding: chunked\r\n\r\n").unwrap();
         let mut word = [0; 25];

@@ -12,7 +12,7 @@ use filoplume::prelude::*;
 use filoplume::response::Attachment;
 use filoplume::testing::TestClient;
 
-/// A folder with a file of ten digits, and its path.
+/// Returns a folder with a file of ten digits, and the path of the file.
 fn digits() -> (tempfile::TempDir, PathBuf) {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("digits.txt");
@@ -25,7 +25,7 @@ fn client() -> (tempfile::TempDir, TestClient) {
     (folder, App::new().get("/", move || FileResponse::open(&path)).test())
 }
 
-/// The tag of the file, once it is strong: a moment after it was written.
+/// Returns the tag of the file once it is strong, which is a moment after it was written.
 fn strong_tag(client: &TestClient) -> String {
     let deadline = Instant::now() + Duration::from_secs(10);
     loop {
@@ -39,7 +39,7 @@ fn strong_tag(client: &TestClient) -> String {
 }
 
 #[test]
-fn a_file_is_sent_with_all_that_is_known_of_it() {
+fn a_file_is_sent_with_all_its_headers() {
     let (_folder, client) = client();
     let response = client.get("/").send();
     response.assert_status(200).assert_text("0123456789").assert_no_header("content-disposition");
@@ -55,7 +55,7 @@ fn a_file_is_sent_with_all_that_is_known_of_it() {
 }
 
 #[test]
-fn ranges_are_parts_of_it() {
+fn ranges_are_parts_of_the_file() {
     let (_folder, client) = client();
     let get = |range: &str| client.get("/").header("range", range).send();
     get("bytes=2-4")
@@ -104,7 +104,7 @@ fn conditions_are_evaluated() {
 }
 
 #[test]
-fn a_download_has_a_name_that_no_browser_understands_differently() {
+fn all_browsers_read_the_same_name_of_a_download() {
     let (_folder, path) = digits();
     let download = move |Query(names): Query<Vec<(String, String)>>| -> Result<FileResponse> {
         Ok(FileResponse::open(&path)?.attachment(names[0].1.clone()))
@@ -134,7 +134,7 @@ fn a_download_has_a_name_that_no_browser_understands_differently() {
 }
 
 #[test]
-fn what_is_no_file_is_a_404_that_says_so_to_developers_only() {
+fn a_path_that_is_not_a_file_is_a_404_with_details_in_development_mode_only() {
     let (folder, _) = digits();
     let path = folder.path().to_owned();
     #[cfg(unix)]
@@ -208,7 +208,7 @@ fn an_open_file_is_sent_from_its_beginning() {
 }
 
 #[test]
-fn what_wraps_a_file_keeps_its_ranges_unless_it_has_another_status() {
+fn headers_around_a_file_keep_its_ranges_and_a_status_does_not() {
     let (_folder, path) = digits();
     let file = move || FileResponse::open(&path);
     let files = || (file.clone(), file.clone(), file.clone());
@@ -252,7 +252,7 @@ fn what_wraps_a_file_keeps_its_ranges_unless_it_has_another_status() {
 
 /// On an event loop and on a thread, with a file that is too long to be sent from memory.
 #[test]
-fn a_long_file_is_sent_in_parts_wherever_the_handler_runs() {
+fn a_long_file_is_streamed_wherever_the_handler_runs() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("long.bin");
     let content: Vec<u8> = (0..1_000_000_u32).map(|number| (number % 251) as u8).collect();

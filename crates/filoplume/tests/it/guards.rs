@@ -1,5 +1,4 @@
-//! What lies below the prefix of a router with middleware, as somebody without a login would look
-//! for it.
+//! Attempts to reach paths below the prefix of a router with middleware, without a login.
 
 use filoplume::middleware::BasicAuth;
 use filoplume::prelude::*;
@@ -27,7 +26,7 @@ fn method(name: &str) -> Method {
     Method::from_bytes(name.as_bytes()).expect("a method")
 }
 
-/// Everything that some reader could take for a path below `/admin`.
+/// Targets that some software could treat as a path below `/admin`.
 const BELOW_ADMIN: &[&str] = &[
     "/admin",
     "/admin/",
@@ -64,7 +63,7 @@ const BELOW_ADMIN: &[&str] = &[
 
 const METHODS: &[&str] = &["GET", "HEAD", "POST", "OPTIONS", "DELETE", "BREW"];
 
-/// Nobody gets anything but a challenge, or a redirect to where there is one.
+/// Asserts that every response is a challenge, or a redirect to a path that has one.
 #[track_caller]
 fn check_closed(client: &TestClient, targets: &[&str]) {
     for target in targets {
@@ -78,7 +77,7 @@ fn check_closed(client: &TestClient, targets: &[&str]) {
             );
             assert!(!response.text().contains("secret"), "{name} {target}: {}", response.text());
             if let Some(location) = response.header("location") {
-                // A client would resolve those itself, and ask for something else.
+                // A client would resolve these itself, and send another path.
                 let has_dots = location.split('/').any(|part| part == "." || part == "..");
                 assert!(!has_dots, "{name} {target} leads to {location}");
                 client.request(method(name), location).send().assert_status(401);
@@ -114,7 +113,7 @@ fn files_of_the_outer_router_are_behind_the_login_of_the_prefix() {
         client.get("/").send().assert_text("start");
         client.get("/public.html").send().assert_text("public");
         client.get("/administrator").send().assert_status(404);
-        // Behind the login the outer files are there.
+        // With the login, the outer files are served.
         client.get("/admin/secret.html").basic("ada", "sesame").send().assert_text("secret");
         client.get("/admin/").basic("ada", "sesame").send().assert_text("secret start");
         client.get("/admin/nothing").basic("ada", "sesame").send().assert_status(404);
@@ -122,7 +121,7 @@ fn files_of_the_outer_router_are_behind_the_login_of_the_prefix() {
 }
 
 #[test]
-fn files_below_a_prefix_stay_out_of_a_prefix_within() {
+fn files_below_a_prefix_do_not_match_inside_a_nested_prefix() {
     let site = site();
     let app = App::new()
         .files("/static", StaticFiles::folder(site.path()))
@@ -131,7 +130,7 @@ fn files_below_a_prefix_stay_out_of_a_prefix_within() {
     let targets: Vec<_> = BELOW_ADMIN.iter().filter(|target| target.starts_with('/')).collect();
     let targets: Vec<_> = targets.iter().map(|target| format!("/static{target}")).collect();
     let targets: Vec<&str> = targets.iter().map(String::as_str).collect();
-    // Dots that lead above `/static` lead nowhere.
+    // Dots that lead above `/static` match nothing.
     let targets: Vec<&str> =
         targets.into_iter().filter(|target| !target.starts_with("/static/../")).collect();
     check_closed(&client, &targets);
@@ -141,7 +140,7 @@ fn files_below_a_prefix_stay_out_of_a_prefix_within() {
 }
 
 #[test]
-fn wildcards_captures_and_fallbacks_of_the_outer_router_do_not_answer() {
+fn wildcards_captures_and_fallbacks_of_the_outer_router_do_not_match() {
     let path = |request: Request| format!("secret {}", request.path());
     let admin = || Router::new().get("/users", || "users").with(auth());
     let apps = [
@@ -171,7 +170,7 @@ fn wildcards_captures_and_fallbacks_of_the_outer_router_do_not_answer() {
 }
 
 #[test]
-fn the_innermost_prefix_decides_and_its_outer_middleware_stays() {
+fn the_innermost_prefix_decides_and_outer_middleware_still_runs() {
     fn tag(
         name: &'static str,
     ) -> impl Fn(Request, Next<'_>) -> Result<Response> + Send + Sync + 'static {
@@ -202,26 +201,26 @@ fn the_innermost_prefix_decides_and_its_outer_middleware_stays() {
 }
 
 #[test]
-fn the_fallback_of_the_prefix_comes_first_and_is_behind_the_login_too() {
+fn the_fallback_of_the_prefix_comes_first_and_needs_the_login_too() {
     let own = Router::new().get("/users", || "users").fallback(|| "own").with(auth());
     let client = App::new().nest("/admin", own).get("/{*rest}", || "app").test();
     client.get("/admin/x").send().assert_status(401);
     client.get("/admin/x").basic("ada", "sesame").send().assert_text("own");
 
-    // A fallback without the login at the same prefix is put behind it.
+    // A fallback without the login at the same prefix is put behind the login.
     let (closed, open) = (Router::new().with(auth()), Router::new().fallback(|| "open"));
     let client = App::new().nest("/admin", closed).nest("/admin", open).test();
     client.get("/admin/x").send().assert_status(401);
     client.get("/admin/x").basic("ada", "sesame").send().assert_text("open");
 
-    // Without any fallback it is a plain 404, for those who may know.
+    // Without any fallback, clients that are logged in get a plain 404.
     let client = App::new().nest("/admin", Router::new().with(auth())).test();
     client.get("/admin/x").send().assert_status(401);
     client.get("/admin/x").basic("ada", "sesame").send().assert_status(404);
 }
 
 #[test]
-fn what_is_written_below_the_prefix_stays_as_it_is_written() {
+fn a_literal_route_below_the_prefix_is_not_guarded() {
     let app = App::new()
         .nest("/admin", Router::new().get("/users", || "users").with(auth()))
         .get("/admin/login", || "login")
@@ -302,7 +301,7 @@ fn own_app(router: Router) -> Result<()> {
 }
 
 #[test]
-fn a_slash_at_the_end_is_not_redirected_in_circles() {
+fn a_trailing_slash_is_not_redirected_in_a_loop() {
     let app = App::new().get("/{*rest}", |Path(rest): Path<String>| rest).nest(
         "/admin",
         Router::new().get("/users", || "users").get("/list/", || "list").with(auth()),

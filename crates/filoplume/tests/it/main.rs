@@ -1,4 +1,4 @@
-//! Apps called in process, by subject. One binary, because each costs a link.
+//! Apps called in process, by subject. They share one binary, because each binary has to be linked.
 
 mod client_address;
 mod conditional;

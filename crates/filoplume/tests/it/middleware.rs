@@ -1,4 +1,4 @@
-//! The middleware in the box, and the onion itself.
+//! The included middleware, and how middleware is nested.
 #![allow(clippy::unwrap_used, clippy::print_stderr, reason = "these are tests, helpers included")]
 
 mod allowed_hosts;
@@ -17,7 +17,7 @@ use filoplume::testing::TestResponse;
 use filoplume::{AppService, Peer};
 use filoplume_runtime::answer_in_process;
 
-/// What an app answers to a peer, as text.
+/// Returns the response of an app to a peer, as text.
 fn ask(service: &AppService, peer: &str, request: &str) -> String {
     let peer: SocketAddr = peer.parse().unwrap();
     let answer =
@@ -25,12 +25,12 @@ fn ask(service: &AppService, peer: &str, request: &str) -> String {
     String::from_utf8_lossy(&answer).into_owned()
 }
 
-/// The mistakes for which an app does not start.
+/// Returns the mistakes that keep an app from starting.
 fn mistakes(app: App) -> String {
     format!("{:?}", app.build().expect_err("the app has a mistake"))
 }
 
-/// All that a response says of what it varies with.
+/// Returns all values of `Vary`.
 fn vary(response: &TestResponse) -> String {
     response.headers_all("vary").collect::<Vec<_>>().join(", ")
 }

@@ -1,5 +1,5 @@
-//! What an app says at its start about the mistakes of those who are new to it: the route with its
-//! line, what is wrong, and the way out. What the compiler says is in `tests/compile_errors`.
+//! What an app reports at start-up about common mistakes: the route with its line, the mistake, and
+//! the fix. Messages of the compiler are in `tests/compile_errors`.
 
 use expect_test::expect;
 use filoplume::Context;
@@ -22,7 +22,7 @@ struct Page {
 struct User;
 
 #[test]
-fn captures_fit_what_the_handler_takes() {
+fn captures_must_fit_the_parameters() {
     let app = App::new()
         .get("/one/{id}", |Path((_, _)): Path<(u32, u32)>| "")
         .get("/two/{a}/{b}", |Path(_): Path<u32>| "")
@@ -45,7 +45,7 @@ fn captures_fit_what_the_handler_takes() {
 }
 
 #[test]
-fn a_query_has_names() {
+fn a_query_must_have_names() {
     let app = App::new()
         .get("/one", |Query(_): Query<u32>| "")
         .get("/list", |Query(_): Query<Vec<String>>| "")
@@ -62,7 +62,7 @@ fn a_query_has_names() {
 }
 
 #[test]
-fn what_a_handler_takes_from_middleware_is_put_there() {
+fn values_from_middleware_must_be_provided() {
     let app = App::new()
         .get("/user", |_: Extension<User>| "")
         .get("/id", |_: RequestId| "")
@@ -84,14 +84,14 @@ fn what_a_handler_takes_from_middleware_is_put_there() {
 }
 
 #[test]
-fn what_a_closure_puts_there_cannot_be_known() {
+fn values_that_a_closure_adds_cannot_be_checked() {
     let put = |mut request: Request, next: Next<'_>| {
         request.extensions_mut().insert(User);
         next.run(request)
     };
     let app = App::new().get("/", |_: Extension<User>| "there").with(put);
     app.test().get("/").send().assert_text("there");
-    // It is not around this route.
+    // This middleware is not around the route.
     let app = App::new()
         .get("/", |_: Extension<User>| "there")
         .nest("/in", Router::new().get("/", |_: Extension<User>| "there").with(put));
@@ -105,7 +105,7 @@ fn what_a_closure_puts_there_cannot_be_known() {
 }
 
 #[test]
-fn what_may_be_missing_may_be_missing() {
+fn optional_values_need_no_provider() {
     let app = App::new()
         .get("/option", |user: Option<Extension<User>>| user.is_some().to_string())
         .get("/result", |user: Result<Extension<User>>| user.is_ok().to_string())
@@ -118,7 +118,7 @@ fn what_may_be_missing_may_be_missing() {
 }
 
 #[test]
-fn a_refusal_is_left_to_a_handler_that_takes_a_result() {
+fn a_handler_that_takes_a_result_gets_the_rejection() {
     let add = |number: Result<Json<u32>>| match number {
         Ok(Json(number)) => Ok((number + 1).to_string()),
         Err(error) => Err(error.with_field("number", "is wanted")),
@@ -148,7 +148,7 @@ fn an_error_with_a_status_may_have_any_content() {
     client.get("/redirect").send().assert_status(303);
 }
 
-/// An extractor of the app that says what it needs.
+/// An extractor of the app that declares what it needs.
 struct Admin;
 
 impl Extract for Admin {
@@ -165,7 +165,7 @@ impl Extract for Admin {
 }
 
 #[test]
-fn an_extractor_of_the_app_says_what_it_needs() {
+fn an_extractor_of_the_app_declares_what_it_needs() {
     check_mistakes(
         App::new().get("/{name}", |_: Admin| ""),
         &expect![[r#"
@@ -177,7 +177,7 @@ fn an_extractor_of_the_app_says_what_it_needs() {
 }
 
 #[test]
-fn states_are_given_once_and_by_the_type_that_is_taken() {
+fn states_must_be_given_once_and_with_the_right_type() {
     let app = App::new()
         .get("/", |State(_): State<String>| "")
         .state(std::sync::Arc::new(String::new()))

@@ -22,7 +22,7 @@ fn form(parts: &[(&str, &str)]) -> String {
     format!("{}--xyz--\r\n", parts.concat())
 }
 
-fn telling(app: App) -> TestClient {
+fn showing_errors(app: App) -> TestClient {
     app.present_errors(|error, _| {
         Some(Response::from(error.detail().unwrap_or("(nothing)").to_owned()))
     })
@@ -65,8 +65,8 @@ fn small(mut form: Multipart) -> Result<String> {
 }
 
 #[test]
-fn fields_come_one_after_the_other() {
-    let client = telling(App::new().post("/", list));
+fn fields_are_read_in_order() {
+    let client = showing_errors(App::new().post("/", list));
     let send = |content_type: &str, content: &str| {
         client.post("/").header("content-type", content_type).body(content).send()
     };
@@ -143,9 +143,9 @@ fn fields_come_one_after_the_other() {
 }
 
 #[test]
-fn what_is_too_much_is_a_413() {
+fn a_form_over_a_limit_is_a_413() {
     let app = App::new().post("/", small).route("/route", post(list).content_bytes_max(100));
-    let client = telling(app);
+    let client = showing_errors(app);
     let send = |path: &str, content: &str| {
         client.post(path).header("content-type", TYPE).body(content).send()
     };
@@ -177,7 +177,7 @@ fn what_is_too_much_is_a_413() {
 
 #[test]
 fn unread_fields_are_skipped() {
-    let client = telling(App::new().post("/", |mut form: Multipart| -> Result<String> {
+    let client = showing_errors(App::new().post("/", |mut form: Multipart| -> Result<String> {
         let mut names = Vec::new();
         while let Some(mut field) = form.next_field()? {
             names.push(field.name().to_owned());
@@ -196,10 +196,10 @@ fn unread_fields_are_skipped() {
 }
 
 #[test]
-fn files_are_saved_whole_or_not_at_all() {
+fn files_are_saved_completely_or_not_at_all() {
     let folder = tempfile::tempdir().unwrap();
     let to = folder.path().to_owned();
-    let client = telling(App::new().post(
+    let client = showing_errors(App::new().post(
         "/{name}",
         move |Path(name): Path<String>, mut form: Multipart| -> Result<String> {
             let mut saved = 0;
@@ -216,7 +216,7 @@ fn files_are_saved_whole_or_not_at_all() {
     let content = form(&[("name=a; filename=b", &long)]);
     check(&send("/one", &content), expect!["200 120000"]);
     assert_eq!(std::fs::read_to_string(folder.path().join("one")).unwrap(), long);
-    // The file is there already: the program's mistake, not the client's.
+    // The file exists already, which is a mistake of the program and not of the client.
     check(&send("/one", &content), expect!["500 (nothing)"]);
     assert_eq!(std::fs::read_to_string(folder.path().join("one")).unwrap(), long);
     check(
@@ -266,7 +266,7 @@ proptest! {
     }
 }
 
-/// A field had a limit of 32 MiB of its own, whatever the route accepted.
+/// Regression: a field had a separate limit of 32 MiB, whatever the route accepted.
 #[test]
 fn a_field_may_be_as_long_as_the_route_accepts() {
     const MEBIBYTE: usize = 1024 * 1024;

@@ -1,4 +1,4 @@
-//! Error types of the app that say themselves how they are answered.
+//! Error types of the app that define their own response.
 
 #![allow(clippy::unwrap_used, reason = "these are tests, helpers included")]
 
@@ -56,9 +56,9 @@ fn app() -> App {
         .get("/other", || -> Result<String> { Ok("x".parse::<u32>()?.to_string()) })
 }
 
-/// `?` made a 500 of it, in silence.
+/// Regression: `?` turned it into a 500 without a warning.
 #[test]
-fn an_error_type_of_the_app_keeps_its_status_behind_a_question_mark() {
+fn an_error_type_of_the_app_keeps_its_status_after_a_question_mark() {
     let client = app().error_response::<ShopError>().test();
     for path in ["/own", "/any"] {
         client.get(&format!("{path}/tea")).send().assert_status(200).assert_text("tea");
@@ -79,14 +79,14 @@ fn an_error_type_of_the_app_keeps_its_status_behind_a_question_mark() {
 }
 
 #[test]
-fn what_map_error_says_goes_first() {
+fn map_error_takes_precedence() {
     let app = app().error_response::<ShopError>();
     let client = app.map_error(|_: &ShopError| Error::status(StatusCode::GONE)).test();
     client.get("/any/unicorn").send().assert_status(410);
     client.get("/own/unicorn").send().assert_status(409);
 }
 
-/// What is logged on this thread.
+/// The log output of this thread.
 #[derive(Clone, Default)]
 struct Log(Arc<Mutex<Vec<u8>>>);
 
@@ -113,7 +113,7 @@ fn logged(app: App, path: &str) -> String {
 }
 
 #[test]
-fn a_status_that_is_lost_is_a_warning_with_the_way_out() {
+fn a_lost_status_is_a_warning_with_the_fix() {
     let text = logged(app(), "/any/unicorn");
     assert!(
         text.contains("own_errors::ShopError` says by `IntoResponse` how it is answered"),

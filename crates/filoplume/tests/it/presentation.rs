@@ -1,4 +1,4 @@
-//! How errors look to those who asked.
+//! How errors are rendered for clients.
 
 use std::error::Error as StdError;
 use std::fmt;
@@ -14,7 +14,7 @@ use tracing_subscriber::fmt::MakeWriter;
 
 const BROWSER: &str = "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8";
 
-/// An error of the program, with a cause, that says things which are nobody's business.
+/// An error of the program, with a cause and internal details.
 #[derive(Debug)]
 struct Broken(std::io::Error);
 
@@ -34,7 +34,7 @@ fn broken() -> Broken {
     Broken(std::io::Error::other("password 1234 was refused"))
 }
 
-/// It could put anything beside requests, and does not.
+/// Middleware that could add an extension, and does not.
 fn nothing(request: Request, next: Next<'_>) -> Response {
     next.run(request)
 }
@@ -86,7 +86,7 @@ fn tools_get_problem_details() {
 }
 
 #[test]
-fn browsers_get_a_page_in_which_all_is_escaped() {
+fn browsers_get_a_page_in_which_everything_is_escaped() {
     let response = app().test().get("/gone").header("accept", BROWSER).send();
     response
         .assert_status(410)
@@ -100,7 +100,7 @@ fn browsers_get_a_page_in_which_all_is_escaped() {
 }
 
 #[test]
-fn plain_text_is_for_those_who_accept_only_that() {
+fn plain_text_is_for_clients_that_accept_nothing_else() {
     let response = app().test().get("/fields").header("accept", "text/plain").send();
     response.assert_status(422).assert_header("content-type", "text/plain; charset=utf-8");
     response.assert_text(
@@ -110,7 +110,7 @@ fn plain_text_is_for_those_who_accept_only_that() {
 }
 
 #[test]
-fn fields_are_a_member_and_a_list() {
+fn fields_are_a_member_in_json_and_a_list_in_html() {
     let client = app().test();
     client.get("/fields").send().assert_json(&json!({
         "title": "Unprocessable Entity",
@@ -129,7 +129,7 @@ fn fields_are_a_member_and_a_list() {
 }
 
 #[test]
-fn a_kind_of_problem_has_a_type_a_title_and_members() {
+fn a_problem_type_has_a_type_a_title_and_members() {
     let app = App::new().post("/buy", || -> Result<()> {
         let error = Error::new(StatusCode::FORBIDDEN, "30 are not enough for 50");
         let error =
@@ -147,7 +147,7 @@ fn a_kind_of_problem_has_a_type_a_title_and_members() {
 }
 
 #[test]
-fn production_tells_no_causes_panics_or_places() {
+fn production_shows_no_causes_panics_or_places() {
     let client = app().test();
     for path in ["/broken", "/panics", "/extension"] {
         for accept in [BROWSER, "*/*", "text/plain"] {
@@ -163,7 +163,7 @@ fn production_tells_no_causes_panics_or_places() {
 }
 
 #[test]
-fn what_middleware_does_to_a_failure_stays() {
+fn changes_of_middleware_to_an_error_are_kept() {
     let app = app().with(|request: Request, next: Next<'_>| {
         let mut response = next.run(request);
         let is_failure = Error::of(&response).is_some();
@@ -187,7 +187,7 @@ fn what_middleware_does_to_a_failure_stays() {
 }
 
 #[test]
-fn middleware_can_make_something_else_of_a_failure() {
+fn middleware_can_replace_an_error() {
     let app = app().with(|request: Request, next: Next<'_>| {
         let mut response = next.run(request);
         match response.status_code().as_u16() {
@@ -213,7 +213,7 @@ fn middleware_can_make_something_else_of_a_failure() {
 }
 
 #[test]
-fn head_has_the_headers_of_a_failure_and_no_content() {
+fn head_has_the_headers_of_an_error_and_no_content() {
     let client = app().test();
     let length = client.get("/gone").send().body().len().to_string();
     client
@@ -225,7 +225,7 @@ fn head_has_the_headers_of_a_failure_and_no_content() {
 }
 
 #[test]
-fn an_error_with_a_status_that_has_no_content_has_none() {
+fn an_error_whose_status_has_no_content_has_none() {
     let app = App::new()
         .get("/204", || Error::new(StatusCode::NO_CONTENT, "nothing"))
         .get("/304", || Error::new(StatusCode::NOT_MODIFIED, "as before"))
@@ -237,7 +237,7 @@ fn an_error_with_a_status_that_has_no_content_has_none() {
 }
 
 #[test]
-fn the_program_can_present_some_errors_itself() {
+fn the_program_can_render_some_errors_itself() {
     let app = app().present_errors(|error, asked| {
         if error.status_code() != 410 {
             return None;
@@ -258,7 +258,7 @@ fn the_program_can_present_some_errors_itself() {
 }
 
 #[test]
-fn development_shows_browsers_what_is_known() {
+fn development_mode_shows_browsers_all_details() {
     let client = app().development(true).test();
     let response = client
         .get("/broken?a=<b>")
@@ -283,7 +283,7 @@ fn development_shows_browsers_what_is_known() {
 }
 
 #[test]
-fn development_shows_the_place_of_a_panic() {
+fn development_mode_shows_the_place_of_a_panic() {
     let client = app().development(true).test();
     let response = client.get("/panics").header("accept", BROWSER).send();
     response
@@ -296,7 +296,7 @@ fn development_shows_the_place_of_a_panic() {
 }
 
 #[test]
-fn development_tells_tools_in_a_member() {
+fn development_mode_adds_a_member_for_tools() {
     let client = app().development(true).test();
     let mut json: Value = client.get("/broken").send().json();
     let place = json["development"]["written_at"].take();
@@ -323,7 +323,7 @@ fn development_tells_tools_in_a_member() {
 }
 
 #[test]
-fn development_hints_at_what_to_do() {
+fn development_mode_shows_hints() {
     let client = app().development(true).test();
     let hint = |response: TestResponse| {
         let json: Value = response.json();
@@ -348,7 +348,7 @@ fn development_hints_at_what_to_do() {
 }
 
 #[test]
-fn development_lists_the_routes_when_none_matches() {
+fn development_mode_lists_the_routes_if_none_matches() {
     let client = app().development(true).test();
     let response = client.get("/user/17").header("accept", BROWSER).send();
     response
@@ -360,7 +360,7 @@ fn development_lists_the_routes_when_none_matches() {
 }
 
 #[test]
-fn development_is_off_unless_it_is_asked_for() {
+fn development_mode_is_off_by_default() {
     for app in [app(), app().development(false)] {
         let response = app.test().get("/broken").header("accept", BROWSER).send();
         response.assert_no_header("cache-control");
@@ -368,7 +368,7 @@ fn development_is_off_unless_it_is_asked_for() {
     }
 }
 
-/// A log that can be read.
+/// A log that the test can read.
 #[derive(Clone, Default)]
 struct Log(Arc<Mutex<Vec<u8>>>);
 
@@ -443,7 +443,7 @@ fn a_panic_in_middleware_is_answered_too() {
 }
 
 #[test]
-fn an_error_of_the_program_is_one_line_in_the_log_and_one_of_the_client_is_none() {
+fn a_server_error_is_one_line_in_the_log_and_a_client_error_is_none() {
     let client = app().test();
     let lines = logged(|| {
         client.get("/broken").send();
@@ -456,7 +456,7 @@ fn an_error_of_the_program_is_one_line_in_the_log_and_one_of_the_client_is_none(
 }
 
 #[test]
-fn development_mode_says_at_the_start_that_it_is_on() {
+fn development_mode_is_logged_at_start_up() {
     let lines = logged(|| {
         let client = app().development(true).test();
         client.get("/users/1").send();
@@ -470,7 +470,7 @@ fn development_mode_says_at_the_start_that_it_is_on() {
 }
 
 #[test]
-fn the_page_of_production_reads_like_this() {
+fn the_page_of_production_looks_like_this() {
     let response = app().test().get("/fields").header("accept", BROWSER).send();
     let text = response.text();
     let (start, end) = (text.find("<style>").unwrap(), text.find("</style>").unwrap());
@@ -504,7 +504,7 @@ fn the_page_of_production_reads_like_this() {
 }
 
 #[test]
-fn who_presents_errors_may_panic() {
+fn the_function_that_presents_errors_may_panic() {
     let app = App::new()
         .present_errors(|error, _| panic!("no words for {error}"))
         .with(middleware::SecurityHeaders::new());

@@ -1,9 +1,9 @@
-//! Redirects to targets that no URL can hold as they are.
+//! Redirects to targets that are not valid URLs as they are.
 
 use filoplume::prelude::*;
 
 #[test]
-fn a_target_is_a_url_whatever_is_in_it() {
+fn any_target_becomes_a_valid_url() {
     let app = App::new().get("/", |Query(parameters): Query<Vec<(String, String)>>| {
         let target = parameters.into_iter().map(|(_, value)| value).next();
         Redirect::to(target.unwrap_or_default())

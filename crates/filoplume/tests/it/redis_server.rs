@@ -1,4 +1,4 @@
-//! A Redis of the test's own.
+//! A Redis server for tests.
 
 #![allow(clippy::unwrap_used, reason = "this is for tests")]
 
@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use tempfile::TempDir;
 
-/// A server on a free port, with a folder of its own, which ends with this value.
+/// A server on a free port with a temporary folder. It ends when this value is dropped.
 pub(crate) struct RedisServer {
     process: Child,
     port: u16,
@@ -17,7 +17,7 @@ pub(crate) struct RedisServer {
 }
 
 impl RedisServer {
-    /// Starts one. `None`, and a line that says so, where it is not installed.
+    /// Starts a server. If Redis is not installed, prints a line and returns `None`.
     pub(crate) fn start() -> Option<Self> {
         Self::start_at(free_port())
     }
@@ -54,14 +54,14 @@ impl RedisServer {
         let _ = self.process.wait();
     }
 
-    /// Starts it again where it was, without what it knew.
+    /// Restarts the server at the same port, without its data.
     pub(crate) fn restart(&mut self) {
         self.stop();
         self.process = spawn(self.port, &self.folder).unwrap();
         self.wait();
     }
 
-    /// Sends one command as text, and returns the answer as it comes.
+    /// Sends one command as text, and returns the raw response.
     pub(crate) fn ask(&self, command: &str) -> String {
         let mut socket = TcpStream::connect(("127.0.0.1", self.port)).unwrap();
         write!(socket, "{command}\r\nQUIT\r\n").unwrap();
@@ -112,7 +112,7 @@ fn spawn(port: u16, folder: &TempDir) -> std::io::Result<Child> {
         .spawn()
 }
 
-/// A port that nobody listens at.
+/// Returns a free port.
 pub(crate) fn free_port() -> u16 {
     TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
 }

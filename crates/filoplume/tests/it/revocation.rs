@@ -1,4 +1,4 @@
-//! Logins that are ended from the server's side, wherever their sessions are kept.
+//! Logins that the server revokes, wherever their sessions are kept.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -43,8 +43,8 @@ fn app(sessions: Sessions) -> App {
         .with(sessions)
 }
 
-/// Runs a test with sessions in each place, and the generations that revoke them.
-fn in_each_place(test: impl Fn(&dyn Fn() -> TestClient, &MemoryGenerations)) {
+/// Runs a test with each kind of storage, and with generations.
+fn with_each_storage(test: impl Fn(&dyn Fn() -> TestClient, &MemoryGenerations)) {
     let folder = tempfile::tempdir().expect("there is room");
     let sqlite =
         Arc::new(SqliteStore::open(folder.path().join("sessions.db")).expect("it can be opened"));
@@ -62,8 +62,8 @@ fn in_each_place(test: impl Fn(&dyn Fn() -> TestClient, &MemoryGenerations)) {
 }
 
 #[test]
-fn logging_out_everywhere_ends_each_copy_and_nobody_else() {
-    in_each_place(|client, _| {
+fn logging_out_everywhere_ends_all_copies_and_no_other_user() {
+    with_each_storage(|client, _| {
         let (here, phone, other) = (client(), client(), client());
         here.post("/login/ada").send().assert_status(200);
         phone.post("/login/ada").send().assert_status(200);
@@ -84,7 +84,7 @@ fn logging_out_everywhere_ends_each_copy_and_nobody_else() {
 
 #[test]
 fn a_changed_password_ends_all_logins_but_the_one_that_changed_it() {
-    in_each_place(|client, _| {
+    with_each_storage(|client, _| {
         let (here, phone) = (client(), client());
         here.post("/login/ada").send().assert_status(200);
         here.post("/basket").send().assert_status(200);
@@ -102,8 +102,8 @@ fn a_changed_password_ends_all_logins_but_the_one_that_changed_it() {
 }
 
 #[test]
-fn a_void_session_gives_out_nothing_and_a_new_one_can_begin() {
-    in_each_place(|client, generations| {
+fn a_revoked_session_reveals_nothing_and_a_new_one_can_begin() {
+    with_each_storage(|client, generations| {
         let ada = client();
         ada.post("/login/ada").send().assert_status(200);
         ada.post("/basket").send().assert_status(200);
@@ -118,7 +118,7 @@ fn a_void_session_gives_out_nothing_and_a_new_one_can_begin() {
 
 #[test]
 fn a_session_without_a_login_is_not_revoked() {
-    in_each_place(|client, generations| {
+    with_each_storage(|client, generations| {
         let visitor = client();
         visitor.post("/basket").send().assert_status(200);
         generations.advance("ada");
@@ -131,7 +131,7 @@ fn a_session_without_a_login_is_not_revoked() {
 }
 
 #[test]
-fn a_void_session_leaves_its_store() {
+fn a_revoked_session_is_removed_from_its_store() {
     let (store, generations) = (Arc::new(MemoryStore::new()), Arc::new(MemoryGenerations::new()));
     let sessions = Sessions::new(Arc::clone(&store), key()).generations(Arc::clone(&generations));
     let client = app(sessions).state(Arc::clone(&generations)).test();
@@ -143,7 +143,7 @@ fn a_void_session_leaves_its_store() {
 }
 
 #[test]
-fn a_login_of_a_process_before_is_void_with_generations_in_memory() {
+fn generations_in_memory_revoke_the_logins_of_earlier_processes() {
     let start = || {
         let generations = Arc::new(MemoryGenerations::new());
         app(Sessions::in_cookie(key()).generations(Arc::clone(&generations)))
@@ -160,7 +160,7 @@ fn a_login_of_a_process_before_is_void_with_generations_in_memory() {
 }
 
 #[test]
-fn nobody_is_let_in_while_generations_cannot_be_told() {
+fn requests_fail_while_generations_cannot_be_read() {
     let fails = Arc::new(AtomicBool::new(false));
     let switch = Arc::clone(&fails);
     let generations = move |_: &str| match switch.load(Ordering::Relaxed) {
@@ -182,7 +182,7 @@ fn nobody_is_let_in_while_generations_cannot_be_told() {
 }
 
 #[test]
-fn a_login_without_generations_is_void_once_the_app_has_them() {
+fn logins_from_before_generations_were_added_are_revoked() {
     let plain = app(Sessions::in_cookie(key())).state(Arc::new(MemoryGenerations::new())).test();
     plain.post("/login/ada").send().assert_status(200);
     plain.get("/").send().assert_text("Some(\"ada\")");

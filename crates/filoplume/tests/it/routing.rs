@@ -1,4 +1,4 @@
-//! Which handler answers, and what is answered when there is none.
+//! Which handler answers, and what happens if there is none.
 
 use expect_test::{Expect, expect};
 use filoplume::prelude::*;
@@ -10,7 +10,7 @@ fn method(name: &str) -> Method {
     Method::from_bytes(name.as_bytes()).expect("a valid method")
 }
 
-/// Asks, and says what came in one line.
+/// Sends a request, and returns a summary of the response in one line.
 fn ask(client: &TestClient, request: &str) -> String {
     let (name, target) = request.split_once(' ').expect("a method and a target");
     let response = client.request(method(name), target).send();
@@ -44,7 +44,7 @@ fn check(app: App, requests: &[&str], expected: &Expect) {
 }
 
 #[test]
-fn a_trailing_slash_is_redirected_to_the_form_that_has_a_route() {
+fn a_trailing_slash_is_redirected_to_the_form_with_a_route() {
     let app = App::new()
         .get("/", || "root")
         .get("/without", || "without")
@@ -122,7 +122,7 @@ fn a_redirect_never_leads_to_another_host() {
     }
 }
 
-/// A client resolves `.` and `..` before it asks again: it would be led elsewhere, or in circles.
+/// A client resolves `.` and `..` before it follows: it would reach another path, or a loop.
 #[test]
 fn a_redirect_has_no_dot_segments() {
     let app =
@@ -149,12 +149,12 @@ fn a_redirect_has_no_dot_segments() {
         });
         assert!(!has_dots, "{target} leads to {location}");
     }
-    // Others are redirected as ever.
+    // Other paths are redirected as usual.
     client.get("/a/x.y/..z/b").send().assert_status(308).assert_header("location", "/a/x.y/..z/b/");
 }
 
 #[test]
-fn methods_that_are_implied_are_answered() {
+fn implied_methods_are_answered() {
     let app = App::new()
         .get("/get", || "got")
         .route("/own", get(|| "got").head(|| ([("x-head", "own")], "")).options(|| "own options"))
@@ -225,13 +225,13 @@ fn methods_that_are_implied_are_answered() {
 }
 
 #[test]
-fn head_has_the_length_that_get_would_have() {
+fn head_has_the_content_length_of_get() {
     let client = App::new().get("/", || "Hello!").test();
     client.head("/").send().assert_header("content-length", "6").assert_text("");
 }
 
 #[test]
-fn captures_take_what_literal_text_leaves() {
+fn literal_text_wins_over_captures() {
     let app = App::new()
         .get("/users/{id}", |Path(id): Path<String>| format!("user {id}"))
         .get("/users/me", || "me")
@@ -294,7 +294,7 @@ fn captures_take_what_literal_text_leaves() {
 }
 
 #[test]
-fn paths_are_matched_encoded_and_captures_decoded() {
+fn paths_are_matched_encoded_and_captures_are_decoded() {
     let app = App::new()
         .get("/café", || "coffee")
         .get("/a b/{x}", |Path(x): Path<String>| format!("x={x}"))
@@ -346,7 +346,7 @@ fn paths_are_matched_encoded_and_captures_decoded() {
 }
 
 #[test]
-fn targets_have_other_forms() {
+fn other_target_forms_are_handled() {
     let app = || {
         App::new().get("/", || "root").get("/a/{x}", |Path(x): Path<String>| x).post("/p", || "p")
     };
@@ -371,7 +371,7 @@ fn targets_have_other_forms() {
             OPTIONS / -> 204 allow: GET, HEAD, OPTIONS
         "#]],
     );
-    // A fallback is for paths.
+    // A fallback is only for paths.
     check(
         app().fallback(|| "fallback"),
         &["CONNECT localhost:80", "OPTIONS *", "GET /nowhere"],
@@ -384,7 +384,7 @@ fn targets_have_other_forms() {
 }
 
 #[test]
-fn a_long_path_is_matched_or_refused_and_nothing_else() {
+fn a_long_path_is_matched_or_refused() {
     let client = App::new()
         .get("/{a}/{b}/{c}", || "three")
         .get("/{a}/{b}/x", || "x")
@@ -398,8 +398,8 @@ fn a_long_path_is_matched_or_refused_and_nothing_else() {
     client.get(&format!("/rest/{}", "a".repeat(100_000))).send().assert_status(414);
 }
 
-/// Notes down that it was passed.
-fn passes(name: &'static str) -> impl Middleware {
+/// Records that it was called.
+fn records_call(name: &'static str) -> impl Middleware {
     move |mut request: Request, next: Next<'_>| {
         let mut names =
             request.extensions().get::<Vec<&'static str>>().cloned().unwrap_or_default();
@@ -409,7 +409,7 @@ fn passes(name: &'static str) -> impl Middleware {
     }
 }
 
-fn passed(
+fn called(
     Extension(names): Extension<Vec<&'static str>>,
     State(state): State<&'static str>,
 ) -> String {
@@ -417,24 +417,24 @@ fn passed(
 }
 
 #[test]
-fn nested_routers_have_middleware_state_and_captures_of_their_own() {
+fn nested_routers_have_their_own_middleware_state_and_captures() {
     let items = Router::new()
         .get("/{item}", |Path((shop, item)): Path<(String, u32)>| format!("{item} of {shop}"))
         .get("/", |Path(shop): Path<String>| format!("all of {shop}"));
     let shop = Router::new()
-        .with(passes("shop"))
+        .with(records_call("shop"))
         .state("shop")
-        .get("/", passed)
-        .route("/own", get(passed).with(passes("route")))
-        .nest("/deep", Router::new().with(passes("deep")).get("/", passed).state("deep"))
-        .merge(Router::new().with(passes("merged")).get("/merged", passed));
+        .get("/", called)
+        .route("/own", get(called).with(records_call("route")))
+        .nest("/deep", Router::new().with(records_call("deep")).get("/", called).state("deep"))
+        .merge(Router::new().with(records_call("merged")).get("/merged", called));
     let app = App::new()
-        .with(passes("app"))
+        .with(records_call("app"))
         .state("app")
-        .get("/", passed)
+        .get("/", called)
         .nest("/shops/{shop}/items", items)
         .nest("/shop", shop)
-        .with(passes("late"));
+        .with(records_call("late"));
     check(
         app,
         &[
@@ -465,7 +465,7 @@ fn nested_routers_have_middleware_state_and_captures_of_their_own() {
 }
 
 #[test]
-fn the_innermost_fallback_whose_prefix_matches_answers() {
+fn the_innermost_fallback_with_a_matching_prefix_answers() {
     let tenant = Router::new().get("/known", || "known").fallback(
         |Path(tenant): Path<String>, request: Request| {
             format!("tenant {tenant}: {}", request.path())
@@ -525,7 +525,7 @@ fn the_innermost_fallback_whose_prefix_matches_answers() {
 }
 
 #[test]
-fn middleware_of_the_app_sees_what_no_route_answers() {
+fn middleware_of_the_app_sees_unmatched_requests() {
     let app = App::new().get("/a", || "a").with(|request: Request, next: Next<'_>| {
         let route = next.context().route().map(str::to_owned);
         let mut response = next.run(request);
@@ -586,7 +586,7 @@ fn routes_can_be_printed() {
     );
 }
 
-/// What `main` prints, without the numbers of lines.
+/// Returns what `main` prints, without line numbers.
 #[track_caller]
 pub(crate) fn check_mistakes(app: App, expected: &Expect) {
     let place = format!("{}:", std::panic::Location::caller().file());
@@ -606,7 +606,7 @@ pub(crate) fn check_mistakes(app: App, expected: &Expect) {
 }
 
 #[test]
-fn bad_patterns_are_told_all_at_once() {
+fn invalid_patterns_are_all_reported_at_once() {
     let app = App::new()
         .get("users", || "")
         .get("", || "")
@@ -697,7 +697,7 @@ fn conflicts_name_both_routes() {
 }
 
 #[test]
-fn a_fallback_leaves_no_place_for_another_behind_a_capture() {
+fn a_fallback_below_a_capture_conflicts_with_another_one() {
     let one = Router::new().get("/x", || "x").fallback(|| "no such note of one");
     let app =
         App::new().nest("/users", Router::new().nest("/{id}", one).fallback(|| "no such user"));
@@ -711,7 +711,7 @@ fn a_fallback_leaves_no_place_for_another_behind_a_capture() {
 }
 
 #[test]
-fn what_handlers_take_is_there_or_the_app_does_not_start() {
+fn an_app_whose_handlers_take_missing_values_does_not_start() {
     struct Db;
     fn wants_state(_: State<std::sync::Arc<u8>>) {}
     fn wants_path(_: Path<u8>) {}
@@ -726,8 +726,8 @@ fn what_handlers_take_is_there_or_the_app_does_not_start() {
         app,
         &expect![[r#"
             the app cannot start:
-              - there are two states of type `it::routing::what_handlers_take_is_there_or_the_app_does_not_start::Db` (routing.rs:_); wrap one in a type of its own
-              - GET /state (routing.rs:_) takes `State<Arc<u8>>`, and no such state was given: add `.state(..)` to the app; what was given is `it::routing::what_handlers_take_is_there_or_the_app_does_not_start::Db`, `it::routing::what_handlers_take_is_there_or_the_app_does_not_start::Db`
+              - there are two states of type `it::routing::an_app_whose_handlers_take_missing_values_does_not_start::Db` (routing.rs:_); wrap one in a type of its own
+              - GET /state (routing.rs:_) takes `State<Arc<u8>>`, and no such state was given: add `.state(..)` to the app; what was given is `it::routing::an_app_whose_handlers_take_missing_values_does_not_start::Db`, `it::routing::an_app_whose_handlers_take_missing_values_does_not_start::Db`
               - GET /path (routing.rs:_) takes `Path<..>`, and its pattern captures nothing: write `{name}`
               - the fallback of "/" (routing.rs:_) takes `Path<..>`, and its pattern captures nothing: write `{name}`
         "#]],
@@ -735,7 +735,7 @@ fn what_handlers_take_is_there_or_the_app_does_not_start() {
 }
 
 #[test]
-fn an_address_that_is_taken_is_told_in_one_line() {
+fn an_address_in_use_is_reported_in_one_line() {
     let first = App::new().start("127.0.0.1:0").expect("a free port");
     let address = first.local_addr();
     let error = App::new().listen(address).expect_err("the port is taken");
@@ -746,7 +746,7 @@ fn an_address_that_is_taken_is_told_in_one_line() {
 }
 
 #[test]
-fn an_app_that_was_started_answers_until_it_is_shut_down() {
+fn a_started_app_answers_until_it_is_shut_down() {
     use std::io::{Read, Write};
     use std::net::TcpStream;
 
@@ -767,7 +767,7 @@ fn an_app_that_was_started_answers_until_it_is_shut_down() {
 
 #[cfg(unix)]
 #[test]
-fn an_app_can_listen_at_a_unix_socket() {
+fn an_app_can_listen_on_a_unix_socket() {
     use std::io::{Read, Write};
     use std::os::unix::net::UnixStream;
     use std::time::{Duration, Instant};
@@ -775,7 +775,7 @@ fn an_app_can_listen_at_a_unix_socket() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("app.sock");
     let at = path.clone();
-    // It listens until the test's process ends.
+    // It listens until the process of the test ends.
     std::thread::spawn(move || {
         App::new().get("/", |peer: filoplume::Peer| peer.to_string()).listen_unix(at)
     });

@@ -1,4 +1,4 @@
-//! Who asks, and whether they may: basic and bearer auth, JSON Web Tokens, forged requests.
+//! Authentication and authorization: basic and bearer auth, JSON Web Tokens, CSRF.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -16,16 +16,16 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone)]
 struct User(String);
 
-fn who(Extension(User(name)): Extension<User>) -> String {
+fn user_name(Extension(User(name)): Extension<User>) -> String {
     format!("hello {name}")
 }
 
 #[test]
-fn basic_auth_lets_through_who_is_known() {
+fn basic_auth_accepts_known_users() {
     let check = |basic: &Basic| {
         (basic.user == "ada" && basic.password == "p:w ä").then(|| User(basic.user.clone()))
     };
-    let client = App::new().get("/", who).with(BasicAuth::new(check)).test();
+    let client = App::new().get("/", user_name).with(BasicAuth::new(check)).test();
     client.get("/").basic("ada", "p:w ä").send().assert_text("hello ada");
     let challenge = r#"Basic realm="protected", charset="UTF-8""#;
     for authorization in [
@@ -45,7 +45,7 @@ fn basic_auth_lets_through_who_is_known() {
     let two =
         client.get("/").basic("ada", "p:w ä").header("authorization", "Basic YWRhOng=").send();
     two.assert_status(401);
-    // Also where nothing is: who is not known does not learn what there is.
+    // Also for a path without a route: unknown users do not learn which paths exist.
     client.get("/nowhere").send().assert_status(401);
 }
 
@@ -62,7 +62,7 @@ fn a_realm_cannot_leave_its_quotes() {
 }
 
 #[test]
-fn verdicts_may_be_plain_and_may_fail() {
+fn verdicts_may_be_booleans_or_results() {
     let yes = App::new().get("/", || "in").with(BasicAuth::user("a", "b")).test();
     yes.get("/").basic("a", "b").send().assert_text("in");
     yes.get("/").basic("a", "c").send().assert_status(401);
@@ -77,7 +77,7 @@ fn verdicts_may_be_plain_and_may_fail() {
 }
 
 #[test]
-fn bearer_refusals_are_those_of_rfc_6750() {
+fn bearer_refusals_follow_rfc_6750() {
     let asked = Arc::new(AtomicUsize::new(0));
     let count = Arc::clone(&asked);
     let check = move |token: &str| {
@@ -85,7 +85,7 @@ fn bearer_refusals_are_those_of_rfc_6750() {
         (token == "t0k.en").then(|| User("ada".to_owned()))
     };
     let client = App::new()
-        .get("/", who)
+        .get("/", user_name)
         .post("/", |_: Extension<User>| -> Result<&str> {
             Err(BearerAuth::insufficient_scope("write"))
         })
@@ -100,7 +100,7 @@ fn bearer_refusals_are_those_of_rfc_6750() {
         .assert_status(401)
         .assert_header("www-authenticate", r#"Bearer realm="api", error="invalid_token""#);
     assert_eq!(asked.swap(0, Ordering::Relaxed), 3);
-    // No error code where nothing was sent.
+    // Without credentials there is no error code.
     let none = client.get("/").send();
     none.assert_status(401).assert_header("www-authenticate", r#"Bearer realm="api""#);
     client.get("/").basic("ada", "x").send().assert_status(401);
@@ -143,7 +143,7 @@ fn jwt() -> Jwt {
 }
 
 #[test]
-fn a_token_is_issued_and_read() {
+fn a_token_is_issued_and_accepted() {
     let client = App::new().get("/me", |Claims(who): Claims<Who>| who.sub).with(jwt()).test();
     let token = |claims: &serde_json::Value| {
         jwt().issue(claims, Duration::from_secs(60)).expect("it is signed")
@@ -194,13 +194,13 @@ fn an_optional_token_may_be_missing_but_not_wrong() {
 }
 
 #[test]
-fn an_app_that_takes_what_nobody_provides_does_not_start() {
+fn an_app_that_takes_a_value_without_its_middleware_does_not_start() {
     let mistake = |app: App| app.build().map(drop).expect_err("it cannot start").to_string();
     let claims = mistake(App::new().get("/", |_: Claims<Who>| "x"));
     assert!(claims.contains("GET /") && claims.contains(".with(Jwt::"), "{claims}");
     let session = mistake(App::new().get("/", |_: Session| "x"));
     assert!(session.contains(".with(Sessions::new(store, key))"), "{session}");
-    // In the wrong order too.
+    // Also in the wrong order.
     let sessions = || Sessions::in_cookie(Key::generate());
     let csrf = mistake(App::new().post("/", || "x").with(Csrf::new()).with(sessions()));
     assert!(csrf.contains("before `.with(Csrf::new())`"), "{csrf}");
@@ -236,7 +236,7 @@ fn shop_app() -> App {
 }
 
 #[test]
-fn a_form_with_the_token_of_its_session_is_taken() {
+fn a_form_with_the_token_of_its_session_is_accepted() {
     let client = shop();
     let token = client.get("/").send().text().to_owned();
     let form = client.post("/buy").form(&[("item", "tea & cake"), ("_csrf", &token)]).send();
@@ -253,7 +253,7 @@ fn a_form_with_the_token_of_its_session_is_taken() {
 }
 
 #[test]
-fn a_multipart_form_is_taken_with_its_files_unread() {
+fn a_multipart_form_is_accepted_without_reading_its_files() {
     let client = shop();
     let token = client.get("/").send().text().to_owned();
     let form = |first: &str, value: &str| {
@@ -276,7 +276,7 @@ fn a_multipart_form_is_taken_with_its_files_unread() {
 }
 
 #[test]
-fn an_upload_that_still_arrives_is_read_from_its_start() {
+fn the_start_of_an_arriving_upload_is_read() {
     let in_process = shop();
     let token = in_process.get("/").send().text().to_owned();
     let secret = in_process.cookie("__Host-session-csrf").expect("it is set");
@@ -298,7 +298,7 @@ fn an_upload_that_still_arrives_is_read_from_its_start() {
              boundary=b\r\ncontent-length: {length}\r\n\r\n"
         )
         .expect("it listens");
-        // In pieces, the first of which end within the token.
+        // In pieces. The first of them end within the token.
         let (first, second) = head.split_at(80);
         for piece in [&first[..40], &first[40..], second, &file[..1000], &file[1000..], end] {
             socket.write_all(piece.as_bytes()).expect("it listens");
@@ -317,7 +317,7 @@ fn an_upload_that_still_arrives_is_read_from_its_start() {
 }
 
 #[test]
-fn what_has_no_token_or_that_of_another_is_refused() {
+fn a_request_without_the_token_of_its_session_is_refused() {
     let (client, other) = (shop(), shop());
     let token = client.get("/").send().text().to_owned();
     let foreign = other.get("/").send().text().to_owned();
@@ -326,7 +326,7 @@ fn what_has_no_token_or_that_of_another_is_refused() {
         let answer = client.post("/buy").header("x-csrf-token", wrong).send();
         answer.assert_status(403).assert_contains("load the page again");
     }
-    // Without the session the token is worth nothing.
+    // The token is not valid without the session.
     let fresh = shop();
     fresh.post("/buy").header("x-csrf-token", &token).send().assert_status(403);
     client
@@ -340,7 +340,7 @@ fn what_has_no_token_or_that_of_another_is_refused() {
 }
 
 #[test]
-fn a_request_of_another_site_is_refused_though_it_has_the_token() {
+fn a_request_from_another_site_is_refused_even_with_the_token() {
     let client = shop();
     let token = client.get("/").send().text().to_owned();
     let post = |headers: &[(&str, &str)]| {
@@ -374,7 +374,7 @@ fn a_request_of_another_site_is_refused_though_it_has_the_token() {
 }
 
 #[test]
-fn a_login_ends_the_token_of_before() {
+fn a_login_ends_the_old_token() {
     let client = shop();
     let before = client.get("/").send().text().to_owned();
     client.post("/login").header("x-csrf-token", &before).send().assert_status(200);
@@ -384,7 +384,7 @@ fn a_login_ends_the_token_of_before() {
 }
 
 #[test]
-fn a_form_that_is_too_long_is_refused_before_it_is_kept() {
+fn a_form_that_is_too_long_is_refused_without_collecting_it() {
     let app = App::new()
         .route(
             "/",
@@ -400,7 +400,7 @@ fn a_form_that_is_too_long_is_refused_before_it_is_kept() {
 }
 
 #[test]
-fn bytes_reach_the_handler_as_they_came() {
+fn the_handler_gets_the_bytes_unchanged() {
     let client = App::new()
         .get("/", |token: CsrfToken| token.to_string())
         .post("/", |bytes: Vec<u8>| bytes)

@@ -1,4 +1,4 @@
-//! What the engine's server knows of an app that it serves.
+//! Apps that are served by the engine's server.
 
 #![allow(clippy::unwrap_used, reason = "a panic is how a test fails")]
 
@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use filoplume::Server;
 use filoplume::prelude::*;
 
-/// Asks for a target on a connection of its own, and returns the status.
+/// Sends a request on a new connection, and returns the status.
 fn status(address: SocketAddr, target: &str) -> u16 {
     let mut stream = TcpStream::connect(address).unwrap();
     write!(stream, "GET {target} HTTP/1.1\r\nHost: t\r\nConnection: close\r\n\r\n").unwrap();
@@ -19,7 +19,7 @@ fn status(address: SocketAddr, target: &str) -> u16 {
     answer.split(' ').nth(1).unwrap().parse().unwrap()
 }
 
-/// A built app that was bound by other means had the default configuration.
+/// Regression: a built app that was bound without `listen` had the default configuration.
 #[test]
 fn an_app_keeps_its_configuration_unless_the_builder_sets_another() {
     let with_max = |max| ServerConfig::default().connections_max(max).raise_descriptor_limit(false);
@@ -48,7 +48,7 @@ fn an_app_keeps_its_configuration_unless_the_builder_sets_another() {
     }
 }
 
-/// The same as one protocol among others.
+/// The same for an app behind a raw protocol.
 #[test]
 fn an_app_keeps_its_configuration_behind_raw_tcp() {
     let config = ServerConfig::default().connections_max(7).raise_descriptor_limit(false);
@@ -61,7 +61,7 @@ fn an_app_keeps_its_configuration_behind_raw_tcp() {
 }
 
 #[test]
-fn panics_are_counted_once_whoever_answers_them() {
+fn a_panic_is_counted_once_whichever_layer_answers_it() {
     let app = App::new()
         .get("/quiet", || "all is well")
         .get("/handler", || -> &str { panic!("the handler's") })
@@ -93,17 +93,17 @@ fn panics_are_counted_once_whoever_answers_them() {
     server.wait();
 }
 
-/// Set in the process that is sent a signal.
+/// Set in the process that gets the signal.
 #[cfg(unix)]
 const IS_CHILD: &str = "FILOPLUME_TEST_CHILD";
 
-/// What the test below runs in a process of its own.
+/// Run in a separate process by the test below.
 #[cfg(unix)]
 #[allow(clippy::print_stdout, reason = "the parent reads it")]
 fn serve_until_a_signal() {
     let app = App::new().get("/", || {
         println!("called");
-        // Until the test writes a line.
+        // Runs until the test writes a line.
         std::io::stdin().lines().next();
         "finished"
     });
@@ -116,14 +116,14 @@ fn serve_until_a_signal() {
 
 #[cfg(unix)]
 #[test]
-fn a_started_app_finishes_what_was_begun_when_a_signal_comes() {
+fn a_started_app_finishes_its_requests_after_a_signal() {
     if std::env::var_os(IS_CHILD).is_some() {
         return serve_until_a_signal();
     }
     let mut child = Command::new(std::env::current_exe().unwrap())
         .args([
             "--exact",
-            "serving::a_started_app_finishes_what_was_begun_when_a_signal_comes",
+            "serving::a_started_app_finishes_its_requests_after_a_signal",
             "--nocapture",
         ])
         .env(IS_CHILD, "")
@@ -149,7 +149,7 @@ fn a_started_app_finishes_what_was_begun_when_a_signal_comes() {
             .success()
     );
     let deadline = Instant::now() + Duration::from_secs(60);
-    // The signal has arrived when nobody is let in any more.
+    // The signal has arrived when no connection is accepted any longer.
     while TcpStream::connect(address).is_ok() {
         assert!(Instant::now() < deadline, "the signal had no effect");
         std::thread::yield_now();
@@ -162,7 +162,7 @@ fn a_started_app_finishes_what_was_begun_when_a_signal_comes() {
     assert!(child.wait().unwrap().success());
 }
 
-/// Sends a request with an `Accept`, and returns the whole answer.
+/// Sends a request with an `Accept`, and returns the whole response.
 fn ask(address: SocketAddr, request: &str, accept: &str) -> String {
     let mut stream = TcpStream::connect(address).unwrap();
     write!(
@@ -175,7 +175,7 @@ fn ask(address: SocketAddr, request: &str, accept: &str) -> String {
     answer
 }
 
-/// Asks while somebody else has the only permit.
+/// Sends requests while another request holds the only permit.
 fn ask_while_full(app: App, requests: &[(&str, &str)]) -> Vec<String> {
     let permits = filoplume::Permits::new("database", 1);
     let has_begun = std::sync::Arc::new(std::sync::Barrier::new(2));
@@ -197,9 +197,9 @@ fn ask_while_full(app: App, requests: &[(&str, &str)]) -> Vec<String> {
     answers
 }
 
-/// The client got an empty 503, and developers nothing more.
+/// Regression: the client got an empty 503, and so did developers.
 #[test]
-fn what_the_engine_refuses_looks_like_the_errors_of_the_app() {
+fn refusals_of_the_engine_look_like_errors_of_the_app() {
     let requests = [
         ("GET /query", "*/*"),
         ("GET /query", "text/html"),
@@ -239,7 +239,7 @@ fn what_the_engine_refuses_looks_like_the_errors_of_the_app() {
 }
 
 #[test]
-fn the_app_presents_refusals_itself_and_may_fail() {
+fn the_app_can_present_refusals_and_may_fail() {
     let requests = [("GET /query", "*/*"), ("GET /query", "*/*")];
     let calls = std::sync::Arc::new(std::sync::atomic::AtomicUsize::new(0));
     let counted = std::sync::Arc::clone(&calls);
@@ -264,7 +264,7 @@ fn the_app_presents_refusals_itself_and_may_fail() {
 }
 
 #[test]
-fn a_content_for_which_there_is_no_memory_is_refused_in_the_same_words() {
+fn a_content_without_memory_is_refused_in_the_same_form() {
     for (is_development, shown) in
         [(false, r#"{"title":"Service Unavailable","status":503}"#), (true, "memory_max")]
     {

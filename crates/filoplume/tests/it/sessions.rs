@@ -1,4 +1,4 @@
-//! Sessions in every place where they can be kept, and what attackers and failures do to them.
+//! Sessions in every kind of storage, under attacks and failures.
 
 use std::collections::HashMap;
 use std::net::TcpListener;
@@ -19,7 +19,7 @@ fn key() -> Key {
     Key::from_secret([3; 32]).expect("it is long enough")
 }
 
-/// An app with all that can be done to a session.
+/// Returns an app with all operations on a session.
 fn app(sessions: Sessions) -> App {
     App::new()
         .get("/", |session: Session| -> Result<String> {
@@ -53,9 +53,9 @@ fn app(sessions: Sessions) -> App {
         .with(sessions)
 }
 
-/// Runs a test with sessions in each place that this machine has. The second value: whether they
-/// are kept on the server.
-fn in_each_place(test: impl Fn(&dyn Fn() -> Sessions, bool)) {
+/// Runs a test with each kind of storage that this machine has. The second argument says whether
+/// sessions are kept on the server.
+fn with_each_storage(test: impl Fn(&dyn Fn() -> Sessions, bool)) {
     test(&|| Sessions::in_cookie(key()), false);
     let memory = Arc::new(MemoryStore::new());
     test(&|| Sessions::new(Arc::clone(&memory), key()), true);
@@ -68,8 +68,8 @@ fn in_each_place(test: impl Fn(&dyn Fn() -> Sessions, bool)) {
 }
 
 #[test]
-fn a_session_remembers_renames_and_forgets() {
-    in_each_place(|sessions, is_on_server| {
+fn a_session_stores_renews_and_removes() {
+    with_each_storage(|sessions, is_on_server| {
         let client = app(sessions()).test();
         client.get("/").send().assert_text("None").assert_no_header("set-cookie");
         client.put("/color/red").send().assert_status(200);
@@ -82,7 +82,7 @@ fn a_session_remembers_renames_and_forgets() {
         client.get("/").send().assert_text("Some(\"ada\")");
         client.get("/color").send().assert_text("Some(\"red\")");
 
-        // Another instance, or the same after a restart.
+        // Another instance, or the same one after a restart.
         let other = app(sessions()).test().without_cookies();
         let ask = |cookie: &str| other.get("/").cookie(NAME, cookie).send().text().to_owned();
         assert_eq!(ask(&after), "Some(\"ada\")");
@@ -101,8 +101,8 @@ fn a_session_remembers_renames_and_forgets() {
 }
 
 #[test]
-fn errors_are_remembered_and_panics_are_not() {
-    in_each_place(|sessions, _| {
+fn changes_are_saved_after_an_error_but_not_after_a_panic() {
+    with_each_storage(|sessions, _| {
         let client = app(sessions()).test();
         client.post("/refused").send().assert_status(403);
         client.get("/failures").send().assert_text("Some(\"1\")");
@@ -112,8 +112,8 @@ fn errors_are_remembered_and_panics_are_not() {
 }
 
 #[test]
-fn what_is_made_up_or_changed_is_no_session() {
-    in_each_place(|sessions, is_on_server| {
+fn a_forged_or_changed_cookie_is_not_a_session() {
+    with_each_storage(|sessions, is_on_server| {
         let client = app(sessions()).test();
         client.post("/login/ada").send().assert_status(200);
         let cookie = client.cookie(NAME).expect("it is set");
@@ -140,8 +140,8 @@ fn what_is_made_up_or_changed_is_no_session() {
 }
 
 #[test]
-fn a_session_that_was_planted_is_not_the_one_of_who_logs_in() {
-    in_each_place(|sessions, is_on_server| {
+fn login_does_not_keep_a_planted_session() {
+    with_each_storage(|sessions, is_on_server| {
         let attacker = app(sessions()).test();
         attacker.put("/color/red").send().assert_status(200);
         let planted = attacker.cookie(NAME).expect("it is set");
@@ -150,7 +150,7 @@ fn a_session_that_was_planted_is_not_the_one_of_who_logs_in() {
         victim.post("/login/ada").send().assert_status(200);
         victim.get("/").send().assert_text("Some(\"ada\")");
         attacker.get("/").send().assert_text("None");
-        // Nor is an id taken over that no session has.
+        // An unknown ID is not used either.
         let unknown = app(sessions()).test();
         unknown.set_cookie(NAME, &planted);
         unknown.put("/color/blue").send().assert_status(200);
@@ -186,7 +186,7 @@ fn a_key_can_be_changed_without_ending_sessions() {
 }
 
 #[test]
-fn signatures_for_other_things_are_none_for_sessions() {
+fn signatures_for_other_purposes_are_not_valid_for_sessions() {
     let client = App::new()
         .get("/forge", |cookies: Cookies| cookies.signed(&key()).set(NAME, "A".repeat(43)))
         .get("/seal", |cookies: Cookies| {
@@ -205,13 +205,13 @@ fn signatures_for_other_things_are_none_for_sessions() {
     assert_eq!(
         store.loads.load(Ordering::Relaxed),
         0,
-        "the store is not asked for what was not signed"
+        "the store is not called for an unsigned ID"
     );
 }
 
 #[test]
-fn requests_at_once_keep_what_each_has_changed() {
-    in_each_place(|sessions, is_on_server| {
+fn concurrent_requests_keep_the_changes_of_each() {
+    with_each_storage(|sessions, is_on_server| {
         if !is_on_server {
             return;
         }
@@ -249,15 +249,15 @@ fn requests_at_once_keep_what_each_has_changed() {
 }
 
 #[test]
-fn a_slow_request_does_not_bring_back_a_session_that_was_ended() {
-    in_each_place(|sessions, is_on_server| {
+fn a_slow_request_does_not_restore_a_session_that_was_ended() {
+    with_each_storage(|sessions, is_on_server| {
         if !is_on_server {
             return;
         }
         let barrier = Arc::new(Barrier::new(2));
         let client = app(sessions())
             .post("/slow", |session: Session, State(barrier): State<Arc<Barrier>>| {
-                // Once when the session is read, and once when it was ended.
+                // Once after the session is read, and once after it was ended.
                 barrier.wait();
                 barrier.wait();
                 session.insert("late", "yes")
@@ -280,8 +280,8 @@ fn a_slow_request_does_not_bring_back_a_session_that_was_ended() {
 }
 
 #[test]
-fn sessions_end_when_they_are_idle() {
-    in_each_place(|sessions, _| {
+fn idle_sessions_end() {
+    with_each_storage(|sessions, _| {
         let short = |sessions: Sessions| sessions.idle_timeout(Duration::from_secs(1));
         let client = app(short(sessions())).test().without_cookies();
         let set = client.put("/color/red").send();
@@ -291,7 +291,7 @@ fn sessions_end_when_they_are_idle() {
         );
         let cookie = set.cookie(NAME).expect("it is set");
         let deadline = Instant::now() + Duration::from_secs(10);
-        // Asking keeps it alive from the next second on only, and then it is over.
+        // Use extends it only from the next second on, and then it has ended.
         while client.get("/color").cookie(NAME, cookie).send().text() != "None" {
             assert!(Instant::now() < deadline, "it does not end");
             std::thread::sleep(Duration::from_millis(20));
@@ -300,7 +300,7 @@ fn sessions_end_when_they_are_idle() {
 }
 
 #[test]
-fn a_session_in_a_cookie_has_an_end_of_its_room() {
+fn a_session_in_a_cookie_has_a_maximum_length() {
     let client = app(Sessions::in_cookie(key())).test();
     client.post("/large/2700").send().assert_status(200);
     let refused = client.post("/large/5000").send();
@@ -312,7 +312,7 @@ fn a_session_in_a_cookie_has_an_end_of_its_room() {
 }
 
 #[test]
-fn the_cookie_is_as_safe_as_it_can_be() {
+fn the_cookie_has_the_safest_attributes() {
     let set = |app: App| {
         let answer = app.test().put("/color/red").send();
         let cookie = answer.header("set-cookie").expect("it is set").to_owned();
@@ -339,7 +339,7 @@ fn the_cookie_is_as_safe_as_it_can_be() {
 }
 
 #[test]
-fn caches_are_told_where_a_session_was_used() {
+fn responses_that_used_a_session_are_private_to_caches() {
     let client = App::new()
         .get("/plain", || "the same for all")
         .get("/read", |session: Session| format!("{:?}", session.is_empty().ok()))
@@ -363,7 +363,7 @@ fn caches_are_told_where_a_session_was_used() {
     let own = client.get("/own").send();
     own.assert_header("cache-control", "max-age=60");
     assert_eq!(own.headers_all("vary").collect::<Vec<_>>(), ["accept", "Cookie"]);
-    // A shared cache would hand the session to others.
+    // A shared cache would give the session to other clients.
     let public = client.get("/public").send();
     public
         .assert_header("cache-control", "private, no-cache")
@@ -371,7 +371,7 @@ fn caches_are_told_where_a_session_was_used() {
     client.get("/private").send().assert_header("cache-control", "no-store");
 }
 
-/// A store that counts, and fails when it is told to.
+/// A store that counts its calls, and fails on demand.
 #[derive(Default)]
 struct Counting {
     inner: MemoryStore,
@@ -417,17 +417,17 @@ impl SessionStore for Counting {
 }
 
 #[test]
-fn a_store_is_asked_and_written_only_when_it_must() {
+fn a_store_is_read_and_written_only_if_necessary() {
     let store = Arc::new(Counting::default());
     let client = app(Sessions::new(Arc::clone(&store), key())).test();
     let counts =
         || (store.loads.swap(0, Ordering::Relaxed), store.writes.swap(0, Ordering::Relaxed));
     client.get("/").send();
-    assert_eq!(counts(), (0, 0), "who has no cookie has no session");
+    assert_eq!(counts(), (0, 0), "a client without a cookie has no session");
     client.put("/color/red").send();
     assert_eq!(counts(), (0, 1));
     client.get("/plain").send();
-    assert_eq!(counts(), (0, 0), "no handler wants it");
+    assert_eq!(counts(), (0, 0), "no handler uses it");
     client.get("/color").send();
     assert_eq!(counts(), (1, 0), "it is only read");
     client.put("/color/red").send();
@@ -441,7 +441,7 @@ fn a_store_is_asked_and_written_only_when_it_must() {
 }
 
 #[test]
-fn a_store_that_fails_is_a_500_that_gives_nothing_away() {
+fn a_failing_store_is_a_500_without_details() {
     let store = Arc::new(Counting::default());
     let client = app(Sessions::new(Arc::clone(&store), key())).test();
     client.put("/color/red").send().assert_status(200);
@@ -473,7 +473,7 @@ fn a_value_of_another_type_is_a_mistake_of_the_program() {
 }
 
 #[test]
-fn a_session_that_is_kept_for_later_says_that_it_is_too_late() {
+fn using_a_session_after_the_response_is_an_error() {
     let kept = Arc::new(std::sync::Mutex::new(None::<Session>));
     let client = App::new()
         .get("/", |session: Session, State(kept): State<Arc<std::sync::Mutex<Option<Session>>>>| {
@@ -490,7 +490,7 @@ fn a_session_that_is_kept_for_later_says_that_it_is_too_late() {
 
 #[test]
 fn flash_messages_are_shown_once() {
-    in_each_place(|sessions, _| {
+    with_each_storage(|sessions, _| {
         let client = App::new()
             .post("/", |flash: Flash| -> Result<Redirect> {
                 flash.success("saved <b>")?;
@@ -516,14 +516,14 @@ fn flash_messages_are_shown_once() {
 }
 
 #[test]
-fn who_reads_the_file_cannot_use_what_is_in_it() {
+fn the_contents_of_the_file_cannot_be_used_as_a_cookie() {
     let folder = tempfile::tempdir().expect("there is room");
     let file = folder.path().join("sessions.db");
     let client =
         app(Sessions::new(SqliteStore::open(&file).expect("it can be opened"), key())).test();
     client.post("/login/ada").send().assert_status(200);
     let cookie = client.cookie(NAME).expect("it is set");
-    // Behind the signature.
+    // After the signature.
     let token = &cookie[cookie.len() - 43..];
     let bytes: Vec<u8> = ["sessions.db", "sessions.db-wal"]
         .iter()
@@ -535,7 +535,7 @@ fn who_reads_the_file_cannot_use_what_is_in_it() {
 }
 
 #[test]
-fn what_is_over_is_swept_from_the_file() {
+fn expired_sessions_are_swept_from_the_file() {
     let folder = tempfile::tempdir().expect("there is room");
     let store = SqliteStore::open(folder.path().join("sessions.db")).expect("it can be opened");
     store.insert("alive", b"1", Duration::from_secs(60)).expect("it can be written");
@@ -549,11 +549,11 @@ fn what_is_over_is_swept_from_the_file() {
     assert_eq!(store.sweep().expect("it can be written"), 0);
     assert!(store.load("alive").expect("it can be read").is_some());
     assert!(store.load("long").expect("it can be read").is_some());
-    assert!(SqliteStore::open(folder.path()).is_err(), "a folder is no file");
+    assert!(SqliteStore::open(folder.path()).is_err(), "a folder is not a file");
 }
 
 #[test]
-fn redis_ends_sessions_itself_and_has_no_ids() {
+fn redis_expires_sessions_and_has_no_ids() {
     let Some(redis) = RedisServer::start() else { return };
     let client = app(Sessions::new(redis_store(&redis).prefix("shop:"), key())).test();
     client.post("/login/ada").send().assert_status(200);
@@ -571,11 +571,11 @@ fn redis_ends_sessions_itself_and_has_no_ids() {
 }
 
 #[test]
-fn connections_to_redis_are_made_anew() {
+fn broken_connections_to_redis_are_replaced() {
     let Some(mut redis) = RedisServer::start() else { return };
     let client = app(Sessions::new(redis_store(&redis), key())).test();
     client.put("/color/red").send().assert_status(200);
-    // The server closes what it has; the store does not know yet.
+    // The server closes its connections, and the store does not know yet.
     redis.ask("CLIENT KILL TYPE normal SKIPME yes");
     client.get("/color").send().assert_text("Some(\"red\")");
     redis.stop();
@@ -589,8 +589,8 @@ fn connections_to_redis_are_made_anew() {
 }
 
 #[test]
-fn a_redis_that_says_nothing_is_an_error_in_time() {
-    // It takes connections and never answers.
+fn a_redis_that_never_answers_is_an_error_after_the_timeout() {
+    // It accepts connections and never answers.
     let silent = TcpListener::bind("127.0.0.1:0").expect("there is a port");
     let port = silent.local_addr().expect("it has an address").port();
     let begun = Instant::now();

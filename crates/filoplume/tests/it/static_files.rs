@@ -1,4 +1,4 @@
-//! Static files: what is served, in which form, and what never is.
+//! Static files: what is served, with which headers, and what is never served.
 
 #![allow(clippy::unwrap_used, reason = "a panic is how a test fails")]
 
@@ -9,7 +9,7 @@ use std::time::{Duration, Instant, SystemTime};
 use filoplume::prelude::*;
 use filoplume::testing::{TestClient, TestResponse};
 
-/// A folder that is gone with its test. What must not be reached lies beside its `public`.
+/// A temporary folder. Files that must not be served are next to its `public`.
 struct Site(tempfile::TempDir);
 
 impl Site {
@@ -46,7 +46,7 @@ fn digits() -> Site {
     Site::new(&[("digits.txt", "0123456789")])
 }
 
-/// The tag of a file, once it is strong: a moment after it was written.
+/// Returns the tag of a file once it is strong, which is a moment after it was written.
 fn strong_tag(client: &TestClient, target: &str) -> String {
     let deadline = Instant::now() + Duration::from_secs(10);
     loop {
@@ -64,7 +64,7 @@ fn set_modified(path: &Path, time: SystemTime) {
 }
 
 #[test]
-fn a_file_is_sent_with_all_that_is_known_of_it() {
+fn a_file_is_sent_with_all_its_headers() {
     let site = Site::new(&[("page.html", "<p>hi"), ("data.bin", "\0")]);
     let client = site.at_root();
     let response = client.get("/page.html").send();
@@ -83,7 +83,7 @@ fn a_file_is_sent_with_all_that_is_known_of_it() {
 }
 
 fn httpdate(time: SystemTime) -> String {
-    // The date of an answer that is known to have it: the test shares no code with the server.
+    // Takes the date from a response that has it: the test shares no code with the server.
     let site = digits();
     set_modified(&site.path("digits.txt"), time);
     site.at_root().get("/digits.txt").send().header("last-modified").unwrap().to_owned()
@@ -157,7 +157,7 @@ fn folders_are_answered_with_their_index() {
 }
 
 #[test]
-fn the_index_can_have_another_name_or_none() {
+fn the_index_can_have_another_name_or_be_turned_off() {
     let site =
         Site::new(&[("index.html", "html"), ("start.txt", "start"), ("docs/start.txt", "docs")]);
     let client = App::new().files("/", site.files().index("start.txt")).test();
@@ -170,7 +170,7 @@ fn the_index_can_have_another_name_or_none() {
 }
 
 #[test]
-fn files_stand_below_a_prefix_in_a_nested_router_and_at_the_root() {
+fn files_can_be_at_a_prefix_in_a_nested_router_and_at_the_root() {
     let site = Site::new(&[("index.html", "index"), ("a/b.txt", "b"), ("a/index.html", "a")]);
     let apps = [
         ("", App::new().files("/", site.files())),
@@ -201,7 +201,7 @@ fn files_stand_below_a_prefix_in_a_nested_router_and_at_the_root() {
 }
 
 #[test]
-fn routes_go_before_files_at_the_root() {
+fn routes_take_precedence_over_files_at_the_root() {
     let site =
         Site::new(&[("about", "a file"), ("other.txt", "other"), ("assets/a.txt", "not this")]);
     let assets = Site::new(&[("a.txt", "this")]);
@@ -238,7 +238,7 @@ fn other_methods_are_not_allowed() {
 }
 
 #[test]
-fn mistakes_are_told_when_the_app_starts() {
+fn mistakes_are_reported_when_the_app_starts() {
     let site = digits();
     let mistake = |prefix: &str, files: StaticFiles| {
         let error = App::new().files(prefix, files).build().unwrap_err();
@@ -324,7 +324,7 @@ fn names_that_are_too_long_are_not_found() {
 }
 
 #[test]
-fn hidden_files_are_served_if_they_may() {
+fn hidden_files_are_served_if_allowed() {
     let site = Site::new(&[(".well-known/a.txt", "a"), (".env", "key")]);
     let client = App::new().files("/", site.files().hidden_files(true)).test();
     client.get("/.well-known/a.txt").send().assert_text("a");
@@ -350,7 +350,7 @@ fn names_are_decoded() {
 
 #[cfg(unix)]
 #[test]
-fn links_are_followed_inside_of_the_folder_only() {
+fn links_are_followed_inside_the_folder_only() {
     use std::os::unix::fs::symlink;
 
     let site = Site::new(&[("real/a.txt", "a")]);
@@ -368,7 +368,7 @@ fn links_are_followed_inside_of_the_folder_only() {
     for target in &outside[..3] {
         client.get(target).send().assert_status(404);
     }
-    // It leads out and in again: what is sent lies inside.
+    // It leads out and in again: the target is inside.
     client.get(outside[3]).send().assert_text("a");
     client.get("/loop").send().assert_status(404);
     let client = App::new().files("/", site.files().symlinks_outside(true)).test();
@@ -380,7 +380,7 @@ fn links_are_followed_inside_of_the_folder_only() {
 
 #[cfg(unix)]
 #[test]
-fn what_is_no_file_is_not_found_and_not_waited_for() {
+fn a_path_that_is_not_a_file_is_not_found_without_blocking() {
     let site = digits();
     let status = std::process::Command::new("mkfifo").arg(site.path("fifo.txt")).status().unwrap();
     assert!(status.success());
@@ -400,7 +400,7 @@ fn what_is_no_file_is_not_found_and_not_waited_for() {
 }
 
 #[test]
-fn redirects_cannot_be_turned_outward() {
+fn redirects_never_lead_to_another_host() {
     let site = Site::new(&[("docs/index.html", "docs"), ("index.html", "index")]);
     let client = App::new()
         .nest("/{tenant}", Router::new().files("/", site.files()))
@@ -419,16 +419,16 @@ fn redirects_cannot_be_turned_outward() {
         let response = client.get(target).send();
         assert!(!response.status().is_redirection(), "{target}: {response:?}");
     }
-    // An encoded separator in what a prefix captured stays encoded, and so stays a name.
+    // An encoded separator in a captured prefix stays encoded, so it is part of a name.
     let response = client.get("/%2fevil.example/docs").send();
     response.assert_status(308).assert_header("location", "/%2fevil.example/docs/");
-    // The host of an absolute target is not taken over.
+    // The host of an absolute target is not used.
     let response = client.get("http://evil.example/docs/docs").send();
     response.assert_status(308).assert_header("location", "/docs/docs/");
 }
 
 #[test]
-fn headers_and_caching_are_set_as_wanted() {
+fn headers_and_caching_can_be_set() {
     let site = digits();
     let cache_control = |files: StaticFiles| {
         let response = App::new().files("/", files).test().get("/digits.txt").send();
@@ -453,7 +453,7 @@ fn headers_and_caching_are_set_as_wanted() {
 }
 
 #[test]
-fn unknown_paths_of_an_app_of_one_page_are_answered_with_the_page() {
+fn unknown_paths_of_a_single_page_app_get_its_page() {
     let site = Site::new(&[("index.html", "app"), ("app.js", "js"), ("docs/a.txt", "a")]);
     let client = App::new()
         .get("/api/time", || "now")
@@ -488,7 +488,7 @@ fn unknown_paths_of_an_app_of_one_page_are_answered_with_the_page() {
 }
 
 #[test]
-fn compressed_siblings_are_sent_to_those_who_take_them() {
+fn precompressed_variants_are_sent_to_clients_that_accept_them() {
     let site = Site::new(&[
         ("app.js", "plain"),
         ("app.js.br", "brotli"),
@@ -535,7 +535,7 @@ fn compressed_siblings_are_sent_to_those_who_take_them() {
     client.get("/only.js").header("accept-encoding", "gzip").send().assert_status(404);
     let response = client.get("/app.js.gz").header("accept-encoding", "gzip").send();
     response.assert_no_header("content-encoding").assert_header("content-type", "application/gzip");
-    // The tag of one coding is none of another.
+    // The tag of one coding does not match another.
     let response = client
         .get("/app.js")
         .header("accept-encoding", "gzip")
@@ -543,7 +543,7 @@ fn compressed_siblings_are_sent_to_those_who_take_them() {
         .send();
     response.assert_status(304).assert_header("vary", "accept-encoding");
     client.get("/app.js").header("if-none-match", &tags["gzip!"]).send().assert_status(200);
-    // Not asked for: not looked for.
+    // Turned off, so it is not searched.
     let client = site.at_root();
     client
         .get("/app.js")
@@ -608,7 +608,7 @@ fn a_changed_file_has_another_tag() {
     let client = site.at_root();
     let tag = strong_tag(&client, "/digits.txt");
     let modified = fs::metadata(site.path("digits.txt")).unwrap().modified().unwrap();
-    // As long, and, by hand, as old.
+    // With the same length, and with its date set to the same value.
     site.write("digits.txt", "9876543210");
     set_modified(&site.path("digits.txt"), modified);
     let response = client.get("/digits.txt").header("if-none-match", &tag).send();
@@ -708,7 +708,7 @@ fn several_ranges_are_several_parts() {
 }
 
 #[test]
-fn a_range_of_another_version_is_the_whole() {
+fn a_range_of_another_version_gets_the_whole_file() {
     let site = digits();
     let client = site.at_root();
     let tag = strong_tag(&client, "/digits.txt");
@@ -726,13 +726,13 @@ fn a_range_of_another_version_is_the_whole() {
     assert_eq!(part("\"stale\""), 200);
     assert_eq!(part("nonsense"), 200);
     assert_eq!(part("Sun, 06 Nov 1994 08:49:37 GMT"), 200);
-    // A date that was set by hand does not tell versions apart, even if it is the right one.
+    // A date that was set by hand does not distinguish versions, even if it matches.
     set_modified(
         &site.path("digits.txt"),
         SystemTime::UNIX_EPOCH + Duration::from_secs(784_111_777),
     );
     assert_eq!(part("Sun, 06 Nov 1994 08:49:37 GMT"), 200);
-    // What cannot be satisfied is not asked for either.
+    // A range that cannot be satisfied is ignored as well.
     let response = client
         .get("/digits.txt")
         .header("range", "bytes=99-")
@@ -746,7 +746,7 @@ fn a_range_of_another_version_is_the_whole() {
 struct Assets;
 
 #[test]
-fn embedded_files_behave_like_those_of_a_folder() {
+fn embedded_files_behave_like_files_of_a_folder() {
     let client =
         App::new().files("/e", StaticFiles::embedded::<Assets>().precompressed(true)).test();
     let response = client.get("/e/").send();
@@ -785,7 +785,7 @@ fn embedded_files_behave_like_those_of_a_folder() {
 }
 
 #[test]
-fn an_escape_in_a_prefix_does_not_lead_around_the_router_that_is_there() {
+fn an_escaped_prefix_does_not_bypass_its_router() {
     let folder = tempfile::tempdir().unwrap();
     fs::create_dir(folder.path().join("private")).unwrap();
     fs::write(folder.path().join("private/plan.txt"), "secret").unwrap();

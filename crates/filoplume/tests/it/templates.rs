@@ -16,7 +16,7 @@ fn strings(templates: &[(&'static str, &'static str)]) -> Templates {
 }
 
 #[test]
-fn values_are_escaped_for_where_they_stand() {
+fn values_are_escaped_for_their_context() {
     let templates = strings(&[
         ("page.html", "<p>{{ value }}</p>"),
         ("page.unknown", "<p>{{ value }}</p>"),
@@ -34,7 +34,7 @@ fn values_are_escaped_for_where_they_stand() {
     let json = templates.render_text("data.json", context()).expect("it is rendered");
     let value: serde_json::Value = serde_json::from_str(&json).expect("it is JSON");
     assert_eq!(value["value"], hostile);
-    // What is not escaped is not sent as HTML by mistake.
+    // Unescaped output is not sent as HTML by mistake.
     assert!(
         templates
             .render("mail.txt", context())
@@ -43,7 +43,7 @@ fn values_are_escaped_for_where_they_stand() {
 }
 
 #[test]
-fn structs_contexts_and_maps_are_contexts() {
+fn structs_and_maps_are_contexts() {
     let templates = strings(&[(
         "notes.html",
         "{{ user.name }}:{% for note in notes %} {{ note.title }}{% if note.stars %}({{ \
@@ -66,7 +66,7 @@ fn structs_contexts_and_maps_are_contexts() {
 }
 
 #[test]
-fn a_folder_is_read_with_its_folders_and_again_when_it_changes() {
+fn a_folder_is_read_with_its_subfolders_and_reloaded_on_changes() {
     let folder = tempfile::tempdir().expect("there is room");
     let write = |name: &str, text: &str| {
         fs::write(folder.path().join(name), text).expect("it can be written");
@@ -97,7 +97,7 @@ fn a_folder_is_read_with_its_folders_and_again_when_it_changes() {
 }
 
 #[test]
-fn a_broken_folder_is_a_mistake_at_the_start() {
+fn a_broken_folder_is_an_error_at_start_up() {
     let folder = tempfile::tempdir().expect("there is room");
     fs::write(folder.path().join("bad.html"), "fine\n{% for x %}\n").expect("it can be written");
     let error =
@@ -128,7 +128,7 @@ fn failing() -> App {
 }
 
 #[test]
-fn what_is_wrong_is_for_the_log_and_for_development() {
+fn errors_are_shown_in_the_log_and_in_development_mode() {
     let client = failing().test();
     for path in ["/", "/missing", "/loop"] {
         let answer = client.get(path).header("accept", "text/html").send();
@@ -143,7 +143,7 @@ fn what_is_wrong_is_for_the_log_and_for_development() {
 }
 
 #[test]
-fn globals_filters_and_answers_as_html() {
+fn globals_filters_and_html_responses_work() {
     let templates = strings(&[("a.html", "{{ site }}: {{ name|shout }}")])
         .global("site", "Notes & more")
         .configure(|environment| {

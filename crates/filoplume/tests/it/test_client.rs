@@ -1,4 +1,4 @@
-//! The test client itself: what it sends, what it keeps, and how its failures read.
+//! The test client: what it sends, what it keeps, and the messages of its assertions.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -10,14 +10,14 @@ use filoplume::testing::MultipartForm;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-/// The members are in alphabetical order, so that it does not matter whether JSON keeps it.
+/// The members are in alphabetical order, so that it does not matter whether JSON keeps the order.
 #[derive(Debug, Deserialize, PartialEq, Serialize)]
 struct Note {
     stars: u8,
     title: String,
 }
 
-/// Answers with what was asked.
+/// Returns an app that answers with the request.
 fn echo() -> App {
     App::new().fallback(|request: Request| {
         let mut text = format!("{} {} {}\n", request.method(), request.target(), request.version());
@@ -43,7 +43,7 @@ fn check_failure(run: impl FnOnce(), expected: &Expect) {
 }
 
 #[test]
-fn what_is_sent_is_what_was_said() {
+fn the_request_is_sent_as_it_was_built() {
     let client = echo().test();
     let get = client
         .get("/a?b=c")
@@ -82,7 +82,7 @@ fn a_multipart_form_is_framed_by_its_boundary() {
 }
 
 #[test]
-fn a_content_can_come_in_chunks() {
+fn a_content_can_be_sent_in_chunks() {
     let app = App::new().post("/", |request: Request| {
         let announced = request.content_length();
         format!("{announced:?} {}", request.into_body().into_bytes(10_000).unwrap().len())
@@ -94,7 +94,7 @@ fn a_content_can_come_in_chunks() {
 }
 
 #[test]
-fn answers_are_read_whatever_their_framing() {
+fn responses_are_read_with_every_framing() {
     let app = App::new()
         .get("/chunks", || Reader::new("in chunks".as_bytes()))
         .get("/none", || StatusCode::NO_CONTENT);
@@ -110,7 +110,7 @@ fn answers_are_read_whatever_their_framing() {
 }
 
 #[test]
-fn the_peer_is_where_the_test_says() {
+fn the_test_sets_the_peer() {
     let app = || App::new().get("/", |peer: Peer| peer.to_string());
     app().test().get("/").send().assert_text("127.0.0.1:49152");
     let client = app().test().peer(Peer::Unix);
@@ -154,7 +154,7 @@ fn cookies_are_kept_sent_and_removed() {
 }
 
 #[test]
-fn a_client_can_be_told_to_keep_no_cookies() {
+fn a_client_can_keep_no_cookies() {
     let client = visits().test().without_cookies();
     client.get("/set").send();
     client.get("/").send().assert_text("none");
@@ -205,7 +205,7 @@ fn redirects_are_followed_as_a_browser_does() {
 }
 
 #[test]
-fn json_is_read_and_compared() {
+fn json_is_parsed_and_compared() {
     let app = App::new().get("/", || Json(Note { title: "milk".into(), stars: 3 }));
     let response = app.test().get("/").send();
     assert_eq!(response.json::<Note>(), Note { title: "milk".into(), stars: 3 });
@@ -215,7 +215,7 @@ fn json_is_read_and_compared() {
 }
 
 #[test]
-fn a_failed_comparison_names_each_place_and_shows_the_exchange() {
+fn a_failed_comparison_names_each_place_and_prints_the_exchange() {
     let app = App::new().post("/notes", |Json(mut note): Json<Note>| {
         note.stars += 1;
         (StatusCode::CREATED, Json(note))
@@ -253,11 +253,11 @@ fn a_failed_comparison_names_each_place_and_shows_the_exchange() {
     );
 }
 
-/// For what is called to fail.
+/// For calls that are expected to panic.
 fn discard<T: ?Sized>(_: &T) {}
 
 #[test]
-fn failures_say_what_was_expected() {
+fn failures_show_what_was_expected() {
     let app = App::new()
         .get("/", || "Hello, World!")
         .get("/long", || "x".repeat(3000))
@@ -323,9 +323,9 @@ fn failures_say_what_was_expected() {
 }
 
 #[test]
-fn an_answer_that_is_no_correct_http_fails_the_test() {
-    // A reader that ends early: the engine closes, and the client sees that the content is not all
-    // there.
+fn an_invalid_response_fails_the_test() {
+    // A reader that ends early: the engine closes the connection, and the client detects that the
+    // content is incomplete.
     let app = App::new().get("/short", || Reader::sized("short".as_bytes(), 10));
     let client = app.test();
     let panic = catch_unwind(AssertUnwindSafe(|| client.get("/short").send()))

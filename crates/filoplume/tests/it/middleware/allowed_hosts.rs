@@ -1,4 +1,4 @@
-//! Which hosts an app answers for.
+//! Checks of the requested host.
 
 use filoplume::extract::Proxies;
 use filoplume::middleware::AllowedHosts;
@@ -12,7 +12,7 @@ fn app() -> App {
         .with(AllowedHosts::new(["example.org", "*.example.net", "[::1]"]))
 }
 
-/// The status of what a raw request is answered with.
+/// Returns the status of the response to a raw request.
 fn status_of(request: &str) -> u16 {
     let answer = ask(&app().build().unwrap(), "192.0.2.1:1000", request);
     answer
@@ -23,7 +23,7 @@ fn status_of(request: &str) -> u16 {
 }
 
 #[test]
-fn a_host_that_is_not_on_the_list_is_misdirected() {
+fn a_host_that_is_not_on_the_list_gets_a_421() {
     let client = app().test();
     for host in ["example.org", "EXAMPLE.ORG.", "example.org:8080", "a.b.example.net", "[0::1]:80"]
     {
@@ -41,10 +41,10 @@ fn a_host_that_is_not_on_the_list_is_misdirected() {
         answer.assert_status(421);
         assert!(
             !answer.text().contains(host),
-            "what the client says is not repeated: {}",
+            "the host is not repeated to the client: {}",
             answer.text()
         );
-        // Also where nothing is.
+        // Also for a path without a route.
         client.get("/nowhere").header("host", host).send().assert_status(421);
     }
 }
@@ -72,7 +72,7 @@ fn target_and_host_must_both_be_on_the_list() {
 }
 
 #[test]
-fn the_host_that_a_trusted_proxy_names_is_compared_too() {
+fn the_host_that_a_trusted_proxy_names_is_checked_too() {
     let client = app().trust_proxies(Proxies::loopback().x_forwarded_host()).test();
     let status = |host: &str, forwarded: &str| {
         client
@@ -86,7 +86,7 @@ fn the_host_that_a_trusted_proxy_names_is_compared_too() {
     assert_eq!(status("example.org", "a.example.net"), 200);
     assert_eq!(status("example.org", "evil.example"), 421);
     assert_eq!(status("evil.example", "example.org"), 421);
-    // Nobody's word counts without trust.
+    // Without trust, the header is ignored.
     let client = app().test();
     let answer = client
         .get("/")
@@ -97,9 +97,9 @@ fn the_host_that_a_trusted_proxy_names_is_compared_too() {
 }
 
 #[test]
-fn an_app_with_a_pattern_that_is_none_does_not_start() {
+fn an_app_with_an_invalid_pattern_does_not_start() {
     let start =
         |pattern: &str| mistakes(App::new().get("/", || "hi").with(AllowedHosts::new([pattern])));
-    assert!(start("https://example.org").contains("`https://example.org` is no host"));
+    assert!(start("https://example.org").contains("`https://example.org` is not a host"));
     assert!(start("*").contains("every host"));
 }

@@ -1,4 +1,4 @@
-//! Method override, and what it leaves of the content.
+//! Method override, and how the content reaches the handler.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -32,7 +32,7 @@ fn post_form(client: &TestClient, target: &str, form: &str) -> TestResponse {
 }
 
 #[test]
-fn the_router_looks_again_with_the_method_that_was_asked_for() {
+fn the_route_is_chosen_by_the_overriding_method() {
     let client = client();
     let header =
         |value: &str| client.post("/notes/1").header("X-HTTP-Method-Override", value).send();
@@ -45,18 +45,18 @@ fn the_router_looks_again_with_the_method_that_was_asked_for() {
 }
 
 #[test]
-fn the_handler_reads_the_form_as_if_nothing_had_happened() {
+fn the_handler_can_still_read_the_form() {
     let client = client();
     post_form(&client, "/notes/1", "_method=PUT&title=a%20b")
         .assert_text("put _method=PUT&title=a%20b");
     post_form(&client, "/notes/1", "title=a").assert_text("posted title=a");
-    // No route takes a POST there: its content was left to whom it may concern.
+    // The app has no route for POST at this path, so the content was not collected.
     post_form(&client, "/only", "_method=DELETE").assert_text("deleted _method=DELETE");
     post_form(&client, "/only", "").assert_status(405);
 }
 
 #[test]
-fn a_form_in_chunks_is_read_too() {
+fn a_chunked_form_is_read_too() {
     let service = app().with(MethodOverride::new()).build().unwrap();
     let head = format!(
         "POST /only HTTP/1.1\r\nHost: a\r\nContent-Type: {FORM}\r\nTransfer-Encoding: \
@@ -68,7 +68,7 @@ fn a_form_in_chunks_is_read_too() {
 }
 
 #[test]
-fn nothing_but_a_post_asks_and_nothing_but_three_methods_can_be_asked_for() {
+fn only_a_post_can_be_changed_and_only_to_three_methods() {
     let client = client();
     client.get("/notes/1?_method=DELETE").send().assert_text("got");
     client.get("/notes/1").header("x-http-method-override", "DELETE").send().assert_text("got");
@@ -92,7 +92,7 @@ fn nothing_but_a_post_asks_and_nothing_but_three_methods_can_be_asked_for() {
 }
 
 #[test]
-fn what_is_no_form_or_too_long_is_not_looked_into() {
+fn content_that_is_no_form_or_too_long_is_not_searched() {
     let client = app().with(MethodOverride::new().form_bytes_max(20)).test();
     let text =
         client.post("/notes/1").header("content-type", "text/plain").body("_method=DELETE").send();
@@ -103,7 +103,7 @@ fn what_is_no_form_or_too_long_is_not_looked_into() {
 }
 
 #[test]
-fn each_way_to_ask_can_be_closed() {
+fn each_source_can_be_turned_off() {
     let client = app()
         .with(MethodOverride::new().header(None).field(Some("verb")).methods([Method::PUT]))
         .test();
@@ -114,13 +114,13 @@ fn each_way_to_ask_can_be_closed() {
 }
 
 #[test]
-fn in_a_route_it_is_too_late() {
+fn the_middleware_has_no_effect_in_a_route() {
     let route = post(|| "posted").delete(|| "deleted").with(MethodOverride::new());
     App::new().route("/", route).test().post("/?_method=DELETE").send().assert_text("posted");
 }
 
-/// What a handler for `PUT` behind a limit of 10 bytes answers to a `POST` of so many in chunks,
-/// over a socket.
+/// Returns the response of a handler for `PUT`, behind a limit of 10 bytes, to a chunked `POST` of
+/// this length over a socket.
 fn put_in_chunks(app: App, length: usize) -> String {
     let length_of = |mut body: Body| -> Result<String> {
         let mut content = Vec::new();
@@ -143,7 +143,7 @@ fn put_in_chunks(app: App, length: usize) -> String {
 }
 
 #[test]
-fn the_bound_of_the_new_route_counts_although_another_was_planned() {
+fn the_limit_of_the_new_route_applies() {
     let apps: [fn() -> App; 2] =
         [App::new, || App::new().route("/", post(|| "posted").content_bytes_max(1_000_000))];
     for app in apps {

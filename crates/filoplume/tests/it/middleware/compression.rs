@@ -1,4 +1,4 @@
-//! What is compressed, how, and what is left as it is.
+//! Which responses are compressed, and how.
 
 use std::io::{self, Read};
 
@@ -35,7 +35,7 @@ fn app() -> App {
         .get("/kept", || ([("cache-control", "private, No-Transform")], long()))
         .get("/digest", || ([("repr-digest", "sha-256=:AA==:")], long()))
         .get("/part", || (StatusCode::PARTIAL_CONTENT, [("content-range", "bytes 0-9/10")], long()))
-        // Several parts name their ranges in the content, and no field names one.
+        // With several ranges, they are in the content and not in a header.
         .get("/parts", || (StatusCode::PARTIAL_CONTENT, long()))
         .get("/empty", || StatusCode::NO_CONTENT)
         .get("/error", || -> Result<()> { Err(Error::conflict("no".repeat(1000))) })
@@ -61,7 +61,7 @@ fn decoded(response: &TestResponse) -> String {
 }
 
 #[test]
-fn what_the_client_accepts_is_what_it_gets_and_it_is_the_same_text() {
+fn the_client_gets_an_accepted_coding_of_the_same_text() {
     let client = app().test();
     for (accepted, coding) in [
         ("gzip, deflate, br, zstd", Some("zstd")),
@@ -87,7 +87,7 @@ fn what_the_client_accepts_is_what_it_gets_and_it_is_the_same_text() {
 }
 
 #[test]
-fn what_would_gain_nothing_or_break_is_left_alone() {
+fn responses_without_gain_or_with_risk_are_not_compressed() {
     let client = app().test();
     for path in ["/tiny", "/picture", "/untyped", "/events", "/kept", "/digest", "/empty", "/error"]
     {
@@ -105,7 +105,7 @@ fn what_would_gain_nothing_or_break_is_left_alone() {
 }
 
 #[test]
-fn a_part_is_left_alone_and_says_what_the_whole_varies_with() {
+fn a_partial_response_is_not_compressed_but_has_vary() {
     let client = app().test();
     for (path, accepted) in
         [("/part", "gzip"), ("/part", "identity"), ("/parts", "gzip"), ("/parts", "identity")]
@@ -129,7 +129,7 @@ fn large_content_is_compressed_while_it_is_sent() {
 }
 
 #[test]
-fn a_tag_becomes_weak_ranges_go_and_what_varies_is_added() {
+fn compression_weakens_the_tag_drops_ranges_and_adds_vary() {
     let client = app().test();
     let response = client.get("/tagged").header("accept-encoding", "gzip").send();
     response.assert_header("etag", "W/\"v1\"");
@@ -140,7 +140,7 @@ fn a_tag_becomes_weak_ranges_go_and_what_varies_is_added() {
 }
 
 #[test]
-fn a_304_names_what_the_client_has() {
+fn a_304_has_the_tag_that_the_client_knows() {
     let client = app().test();
     let ask = |known: &str| {
         let response = client
@@ -158,7 +158,7 @@ fn a_304_names_what_the_client_has() {
 }
 
 #[test]
-fn head_says_what_get_says_but_the_length() {
+fn head_has_the_headers_of_get_except_the_length() {
     let client = app().test();
     for path in ["/text", "/stream", "/tagged"] {
         let get = client.get(path).header("accept-encoding", "gzip").send();
@@ -176,7 +176,7 @@ fn head_says_what_get_says_but_the_length() {
 }
 
 #[test]
-fn what_must_not_be_plain_is_compressed_however_short() {
+fn content_is_compressed_if_the_client_refuses_identity_however_short() {
     let client = app().test();
     let response = client.get("/tiny").header("accept-encoding", "gzip, identity;q=0").send();
     response.assert_header("content-encoding", "gzip");
@@ -185,7 +185,7 @@ fn what_must_not_be_plain_is_compressed_however_short() {
 }
 
 #[test]
-fn a_reader_of_known_length_counts_with_that_length() {
+fn the_known_length_of_a_reader_decides() {
     let response = app().test().get("/sized").header("accept-encoding", "gzip").send();
     assert!(response.header("content-encoding").is_none(), "430 bytes are too short");
     let app = App::new()
@@ -200,12 +200,12 @@ fn a_reader_of_known_length_counts_with_that_length() {
 
 #[test]
 fn a_stream_takes_constant_memory() {
-    /// Gigabytes of text that are nowhere, and how much of them was read.
+    /// Gigabytes of generated text, and how much of it was read.
     struct Endless(u64);
     impl Read for Endless {
         fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
             let length = usize::try_from(self.0).unwrap_or(usize::MAX).min(buffer.len());
-            assert!(length <= 1 << 20, "no more than a buffer is read at once");
+            assert!(length <= 1 << 20, "each read asks for at most a buffer");
             buffer[..length].fill(b'a');
             self.0 -= length as u64;
             Ok(length)
@@ -224,7 +224,7 @@ fn a_stream_takes_constant_memory() {
 }
 
 #[test]
-fn hostile_lists_are_read_once_and_do_no_harm() {
+fn hostile_accept_encoding_lists_are_harmless() {
     let client = app().test();
     let many = "gzip;q=0.1,".repeat(500);
     for hostile in

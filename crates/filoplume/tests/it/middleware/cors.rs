@@ -1,4 +1,4 @@
-//! Who of other origins may ask, and what a preflight is told.
+//! Which other origins may send requests, and the responses to preflights.
 
 use std::time::Duration;
 
@@ -39,7 +39,7 @@ fn has_cors(response: &TestResponse) -> bool {
 }
 
 #[test]
-fn an_origin_that_is_allowed_may_read_and_others_may_not() {
+fn only_allowed_origins_may_read_responses() {
     let client = client(
         Cors::new().allow_origins([APP, "http://localhost:3000"]).expose_headers(["etag", "x-a"]),
     );
@@ -66,7 +66,7 @@ fn an_origin_that_is_allowed_may_read_and_others_may_not() {
     let twice =
         client.get("/").header("origin", APP).header("origin", "https://evil.example").send();
     assert!(!has_cors(&twice));
-    // A cache that has this one must not give it to the app.
+    // A cache must not use this response for the app's origin.
     client.get("/").send().assert_header("vary", "Origin");
 }
 
@@ -79,7 +79,7 @@ fn any_origin_needs_no_vary() {
 }
 
 #[test]
-fn errors_can_be_read_too() {
+fn errors_have_cors_headers_too() {
     let client = client(Cors::new().allow_origin(APP));
     for response in [client.put("/"), client.delete("/"), client.get("/nowhere")] {
         let response = response.header("origin", APP).send();
@@ -116,7 +116,7 @@ fn a_preflight_is_answered_without_the_handler() {
 }
 
 #[test]
-fn options_that_are_no_preflight_are_handed_on() {
+fn an_options_request_that_is_not_a_preflight_is_passed_on() {
     let app = App::new()
         .get("/", || "hi")
         .route("/asked", routing::options(|| "the handler"))
@@ -133,7 +133,7 @@ fn options_that_are_no_preflight_are_handed_on() {
 }
 
 #[test]
-fn what_is_mirrored_is_what_browsers_send_and_nothing_else() {
+fn only_what_browsers_send_is_mirrored() {
     let client = client(Cors::new().allow_origin(APP).mirror_headers().allow_any_method());
     let response = preflight(&client, APP, "QUERY", "x-a,x-b");
     response.assert_header("access-control-allow-methods", "QUERY");
@@ -148,7 +148,7 @@ fn what_is_mirrored_is_what_browsers_send_and_nothing_else() {
 }
 
 #[test]
-fn a_predicate_decides_and_is_not_asked_without_an_origin() {
+fn a_predicate_decides_and_is_not_called_without_an_origin() {
     let client = client(Cors::new().allow_credentials(true).allow_origins_if(|origin| {
         assert!(!origin.is_empty());
         origin.strip_prefix("https://").is_some_and(|host| host.ends_with(".example"))
@@ -161,7 +161,7 @@ fn a_predicate_decides_and_is_not_asked_without_an_origin() {
 }
 
 #[test]
-fn the_private_network_is_opened_only_if_told() {
+fn private_network_access_is_opt_in() {
     let ask = |cors: Cors| {
         let client = client(cors.allow_origin(APP));
         let request = client
@@ -176,7 +176,7 @@ fn the_private_network_is_opened_only_if_told() {
 }
 
 #[test]
-fn a_router_and_a_route_can_have_a_policy_of_their_own() {
+fn a_router_and_a_route_can_have_their_own_policy() {
     let api = Router::new()
         .get("/notes", || "all")
         .put("/notes/{id}", |_: Path<u32>| "changed")
@@ -195,7 +195,7 @@ fn a_router_and_a_route_can_have_a_policy_of_their_own() {
     };
     ask("/api/notes/7", "PUT").assert_status(204).assert_header("access-control-allow-origin", APP);
     ask("/open", "GET").assert_header("access-control-allow-origin", "*");
-    // Neither a path without a policy nor a method without a handler is opened.
+    // A path without the policy is not opened, and neither is a method without a handler.
     for response in
         [ask("/", "GET"), ask("/api/notes/7", "DELETE"), ask("/api/notes/7", "NOT A METHOD")]
     {
@@ -210,7 +210,7 @@ fn a_router_and_a_route_can_have_a_policy_of_their_own() {
 }
 
 #[test]
-fn what_a_handler_says_of_credentials_is_no_policy() {
+fn credentials_headers_of_a_handler_are_removed() {
     let own = || ([("access-control-allow-credentials", "true")], "hi");
     for allows in [false, true] {
         let cors = Cors::new().allow_origin(APP).allow_credentials(allows);
@@ -225,7 +225,7 @@ fn what_a_handler_says_of_credentials_is_no_policy() {
 }
 
 #[test]
-fn a_policy_replaces_what_a_handler_said() {
+fn a_policy_replaces_headers_of_the_handler() {
     let own = || ([("access-control-allow-origin", "*"), ("vary", "Accept")], "hi");
     let app = App::new().get("/", own).with(Cors::new().allow_origin(APP)).test();
     let response = app.get("/").header("origin", "https://evil.example").send();

@@ -1,4 +1,4 @@
-//! Concurrency, rate, and time.
+//! Limits on concurrency, rate, and time.
 
 use std::io::{self, Read, Write};
 use std::net::TcpStream;
@@ -16,10 +16,10 @@ use super::ask;
 
 const GET: &str = "GET / HTTP/1.1\r\nHost: a\r\n\r\n";
 const PEER: &str = "192.0.2.1:1";
-/// A period in which no token comes back, however slow the machine is.
+/// A period in which no token returns, however slow the machine is.
 const HOUR: Duration = Duration::from_secs(3600);
 
-/// A handler that says when it was entered, and waits to be told to answer.
+/// Returns a handler that reports when it is called, and waits for a signal to answer.
 fn blocking() -> (impl Fn() -> &'static str + Send + Sync + 'static, Receiver<()>, Sender<()>) {
     let (entered, is_entered) = channel();
     let (answer, may_answer) = channel();
@@ -33,7 +33,7 @@ fn blocking() -> (impl Fn() -> &'static str + Send + Sync + 'static, Receiver<()
 }
 
 #[test]
-fn one_more_than_allowed_is_refused_at_once() {
+fn a_request_over_the_limit_is_refused_at_once() {
     let (handler, is_entered, answer) = blocking();
     let limit = ConcurrencyLimit::new(1).retry_after(Duration::from_millis(1500));
     let app = App::new().route("/", get(handler).with(limit)).get("/other", || "free");
@@ -55,7 +55,7 @@ fn one_more_than_allowed_is_refused_at_once() {
 }
 
 #[test]
-fn one_client_cannot_take_all_places() {
+fn one_client_cannot_use_all_permits() {
     let (handler, is_entered, answer) = blocking();
     let limit = ConcurrencyLimit::new(10).per_client(1);
     let service = App::new().get("/", handler).with(limit).build().unwrap();
@@ -80,7 +80,7 @@ fn one_client_cannot_take_all_places() {
 }
 
 #[test]
-fn one_that_may_wait_is_let_in_when_another_is_done() {
+fn a_waiting_request_runs_when_another_one_ends() {
     let (handler, is_entered, answer) = blocking();
     let app = App::new()
         .get("/", handler)
@@ -91,7 +91,7 @@ fn one_that_may_wait_is_let_in_when_another_is_done() {
         is_entered.recv().unwrap();
         let second = scope.spawn(|| ask(&service, PEER, GET));
         answer.send(()).unwrap();
-        // Much sooner than its time is over, which would let it in as well.
+        // Much sooner than its timeout, at which it would be answered too.
         is_entered.recv_timeout(Duration::from_secs(30)).unwrap();
         answer.send(()).unwrap();
         for thread in [first, second] {
@@ -101,7 +101,7 @@ fn one_that_may_wait_is_let_in_when_another_is_done() {
 }
 
 #[test]
-fn errors_and_panics_give_their_place_back() {
+fn errors_and_panics_release_their_permit() {
     let app = App::new()
         .get("/panic", || -> &str { panic!("oh") })
         .get("/error", || -> Result<()> { Err(Error::conflict("no")) })
@@ -114,8 +114,8 @@ fn errors_and_panics_give_their_place_back() {
 }
 
 #[test]
-fn a_stream_keeps_its_place_until_it_is_sent() {
-    /// Asks the app for another response while this one is being sent.
+fn a_stream_holds_its_permit_until_it_is_sent() {
+    /// Sends another request to the app while this response is being sent.
     struct Asking(Arc<Mutex<Option<filoplume::AppService>>>, Option<u8>);
     impl Read for Asking {
         fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
@@ -141,7 +141,7 @@ fn a_stream_keeps_its_place_until_it_is_sent() {
 }
 
 #[test]
-fn a_stream_whose_client_goes_away_gives_its_place_back() {
+fn a_stream_whose_client_disconnects_releases_its_permit() {
     let endless = || Reader::new(io::repeat(b'a'));
     let limited =
         Router::new().get("/", || "free").get("/endless", endless).with(ConcurrencyLimit::new(1));
@@ -165,7 +165,7 @@ fn a_stream_whose_client_goes_away_gives_its_place_back() {
 }
 
 #[test]
-fn each_client_has_a_rate_of_its_own() {
+fn each_client_has_its_own_rate() {
     let service =
         App::new().get("/", || "hi").with(RateLimit::per(1, HOUR).burst(2)).build().unwrap();
     for (peer, statuses) in [
@@ -184,7 +184,7 @@ fn each_client_has_a_rate_of_its_own() {
 }
 
 #[test]
-fn clients_behind_a_proxy_are_told_apart_only_if_it_is_trusted() {
+fn clients_behind_a_proxy_are_distinguished_only_if_it_is_trusted() {
     let app = || App::new().get("/", || "hi").with(RateLimit::per(1, HOUR));
     let statuses = |app: App| {
         let service = app.build().unwrap();
@@ -197,12 +197,12 @@ fn clients_behind_a_proxy_are_told_apart_only_if_it_is_trusted() {
     assert_eq!(
         statuses(app()),
         ["200", "429", "429"],
-        "who makes up addresses is still one client"
+        "a client that invents addresses is still one client"
     );
 }
 
 #[test]
-fn a_client_is_told_how_much_is_left_and_when_to_come_back() {
+fn headers_show_what_is_left_and_when_to_try_again() {
     let client = App::new().get("/", || "hi").with(RateLimit::per(6, HOUR).burst(2)).test();
     let first = client.get("/").send();
     first.assert_status(200).assert_header("x-ratelimit-limit", "2");
@@ -220,7 +220,7 @@ fn a_client_is_told_how_much_is_left_and_when_to_come_back() {
 }
 
 #[test]
-fn a_key_decides_who_is_a_client_and_without_one_the_address_does() {
+fn the_key_identifies_clients_and_otherwise_the_address_does() {
     let limit = RateLimit::per(1, HOUR).key(|request| request.header("x-user").map(str::to_owned));
     let client = App::new().get("/", || "hi").with(limit).test();
     let ask = |user: &str| client.get("/").header("x-user", user).send().status().as_u16();
@@ -233,7 +233,7 @@ fn a_key_decides_who_is_a_client_and_without_one_the_address_does() {
 }
 
 #[test]
-fn of_two_limits_the_one_that_refuses_has_the_last_word() {
+fn the_limit_that_refuses_sets_the_headers() {
     let app = App::new()
         .route("/", get(|| "hi").with(RateLimit::per(5, HOUR)))
         .with(RateLimit::per(2, HOUR));
@@ -248,7 +248,7 @@ fn of_two_limits_the_one_that_refuses_has_the_last_word() {
 }
 
 #[test]
-fn handlers_can_ask_how_much_time_is_left() {
+fn handlers_can_read_the_remaining_time() {
     let over = |time: TimeLeft| -> Result<&str> {
         while !time.is_over() {
             std::thread::yield_now();
@@ -259,7 +259,7 @@ fn handlers_can_ask_how_much_time_is_left() {
     };
     let long = || TimeoutBudget::new(Duration::from_secs(3600));
     let short = || TimeoutBudget::new(Duration::from_millis(20));
-    // The one that ends first holds, wherever it stands.
+    // The budget that ends first counts, whatever the order.
     App::new().get("/", over).with(short()).with(long()).test().get("/").send().assert_status(503);
     App::new().get("/", over).with(long()).with(short()).test().get("/").send().assert_status(503);
     let app = App::new()
@@ -271,7 +271,7 @@ fn handlers_can_ask_how_much_time_is_left() {
 }
 
 #[test]
-fn a_late_answer_is_refused_only_if_told_and_an_error_stays_what_it_is() {
+fn refusing_late_responses_is_opt_in_and_keeps_errors() {
     let late = |result: Result<&'static str>| {
         let result = Mutex::new(Some(result));
         move |time: TimeLeft| {
@@ -298,7 +298,7 @@ fn a_late_answer_is_refused_only_if_told_and_an_error_stays_what_it_is() {
 }
 
 #[test]
-fn time_that_was_spent_elsewhere_counts() {
+fn time_that_was_already_spent_counts() {
     let budget = TimeoutBudget::new(Duration::from_secs(10 * 60))
         .already_spent(|request| request.header("x-queued")?.parse().ok().map(Duration::from_secs));
     let app =

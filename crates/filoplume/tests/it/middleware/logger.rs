@@ -1,4 +1,4 @@
-//! Lines and events of requests, and what cannot be forged in them.
+//! Access log lines and events, and attempts to forge them.
 
 use std::io::{self, Write};
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use parking_lot::Mutex;
 
 use super::ask;
 
-/// What was written, and in how many pieces.
+/// The written text, and the number of writes.
 #[derive(Clone, Default)]
 struct Sink(Arc<Mutex<Vec<String>>>);
 
@@ -41,7 +41,7 @@ fn app(logger: Logger) -> App {
 }
 
 #[test]
-fn a_json_line_says_all_that_is_known() {
+fn a_json_line_has_all_fields() {
     let sink = Sink::default();
     let service = app(Logger::new().json().to(sink.clone())).build().unwrap();
     let head =
@@ -66,7 +66,7 @@ fn a_json_line_says_all_that_is_known() {
 }
 
 #[test]
-fn errors_and_panics_are_in_the_line() {
+fn errors_and_panics_are_logged() {
     let sink = Sink::default();
     let client = app(Logger::new().json().to(sink.clone())).test();
     for path in ["/broken", "/panic", "/nowhere", "/stream"] {
@@ -77,7 +77,7 @@ fn errors_and_panics_are_in_the_line() {
         text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     assert_eq!(lines[0]["error"], "disk\non fire");
     assert_eq!(lines[0]["route"], "/broken");
-    // With the place, once another app of this process has been in development mode.
+    // The place is logged once another app of this process has been in development mode.
     let error = lines[1]["error"].as_str().unwrap();
     assert!(error.starts_with("panicked") && error.ends_with(": out of paper"), "{error}");
     assert_eq!(lines[1]["status"], 500);
@@ -88,7 +88,7 @@ fn errors_and_panics_are_in_the_line() {
     assert!(lines[3].get("error").is_none());
 }
 
-/// Gives some bytes, and then fails.
+/// A reader that returns some bytes, and then fails.
 struct Failing;
 
 impl io::Read for Failing {
@@ -97,9 +97,9 @@ impl io::Read for Failing {
     }
 }
 
-/// The line said 200, and nothing else.
+/// Regression: the line said 200 and had no error.
 #[test]
-fn a_response_that_is_broken_off_is_logged_as_such() {
+fn a_response_that_is_broken_off_is_logged_as_broken_off() {
     use filoplume::response::Reader;
 
     let sink = Sink::default();
@@ -136,7 +136,7 @@ fn a_response_that_is_broken_off_is_logged_as_such() {
     );
 }
 
-/// What the tests below run in a process of their own.
+/// Run in a separate process by the tests below.
 #[test]
 fn logs_to_stderr_and_stdout() {
     App::new()
@@ -169,7 +169,7 @@ fn run_apart(option: &str, stderr: std::process::Stdio) -> std::process::Output 
 }
 
 #[test]
-fn tests_capture_what_is_logged() {
+fn test_output_capture_includes_the_log() {
     let output = run_apart("--quiet", std::process::Stdio::piped());
     assert!(output.status.success(), "{output:?}");
     let printed = [output.stdout, output.stderr].concat();
@@ -185,13 +185,13 @@ fn tests_capture_what_is_logged() {
 /// `eprint!` alone would panic.
 #[cfg(target_os = "linux")]
 #[test]
-fn a_log_that_cannot_be_written_is_no_error() {
+fn a_failing_stderr_is_not_an_error() {
     let full = std::fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
     assert!(run_apart("--nocapture", full.into()).status.success());
 }
 
 #[test]
-fn a_line_is_written_in_one_piece_whoever_writes_at_the_same_time() {
+fn lines_of_several_threads_do_not_mix() {
     let sink = Sink::default();
     let service = app(Logger::new().combined().to(sink.clone())).build().unwrap();
     std::thread::scope(|scope| {
@@ -219,7 +219,7 @@ fn a_line_is_written_in_one_piece_whoever_writes_at_the_same_time() {
 }
 
 #[test]
-fn what_a_refusal_says_is_in_the_line_once() {
+fn the_message_of_an_error_is_logged_once() {
     let sink = Sink::default();
     app(Logger::new().json().to(sink.clone())).test().get("/notes/x").send().assert_status(400);
     let line: serde_json::Value = serde_json::from_str(&sink.text()).unwrap();
@@ -231,7 +231,7 @@ fn what_a_refusal_says_is_in_the_line_once() {
 }
 
 #[test]
-fn a_short_line_is_for_eyes_and_can_leave_the_query_out() {
+fn a_short_line_is_readable_and_can_omit_the_query() {
     let sink = Sink::default();
     let client = app(Logger::new().without_query().to(sink.clone())).test();
     client.get("/notes/1?token=secret").send();
@@ -242,7 +242,7 @@ fn a_short_line_is_for_eyes_and_can_leave_the_query_out() {
 }
 
 #[test]
-fn a_sink_that_fails_costs_the_line_and_not_the_answer() {
+fn a_failing_sink_loses_the_line_but_not_the_response() {
     struct Full;
     impl Write for Full {
         fn write(&mut self, _: &[u8]) -> io::Result<usize> {
@@ -278,14 +278,14 @@ fn an_event_has_the_target_and_the_fields() {
     assert!(fields.get("error").is_none() && fields["duration_us"].is_u64());
 }
 
-/// What the tests below run again in a process of its own, where nobody has set up `tracing`.
+/// Run again in a separate process, without a `tracing` subscriber, by the tests below.
 #[test]
 fn one_request_without_a_subscriber() {
     app(Logger::new()).test().get("/notes/1").send().assert_text("note 1");
 }
 
 #[test]
-fn a_beginner_who_set_up_nothing_sees_a_line_on_stderr() {
+fn without_a_subscriber_the_line_is_on_stderr() {
     let stderr = stderr_of("one_request_without_a_subscriber");
     assert!(stderr.lines().any(|line| line.starts_with("200 GET /notes/1 ")), "{stderr}");
 }
@@ -298,12 +298,12 @@ fn one_failure_without_a_subscriber() {
 }
 
 #[test]
-fn a_beginner_who_set_up_nothing_sees_why_a_request_failed() {
+fn without_a_subscriber_the_cause_of_a_failure_is_on_stderr() {
     let stderr = stderr_of("one_failure_without_a_subscriber");
     assert!(stderr.lines().any(|line| line == "GET /broken failed: disk\\x0aon fire"), "{stderr}");
 }
 
-/// What a test of this file writes to stderr in a process of its own.
+/// Returns what a test of this file writes to stderr in a separate process.
 fn stderr_of(test: &str) -> String {
     let output = std::process::Command::new(std::env::current_exe().unwrap())
         .args(["--exact", &format!("middleware::logger::{test}"), "--nocapture"])

@@ -1,4 +1,4 @@
-//! Middleware as an onion: order, early answers, errors and panics on their way out.
+//! Nested middleware: order, early responses, errors and panics.
 
 use std::sync::Arc;
 
@@ -11,8 +11,8 @@ use parking_lot::Mutex;
 
 type Trace = Arc<Mutex<Vec<String>>>;
 
-/// Writes down when a request comes by, and when its response does.
-fn noting(trace: &Trace, name: &'static str) -> impl Middleware {
+/// Records when a request passes, and when its response does.
+fn recording(trace: &Trace, name: &'static str) -> impl Middleware {
     let trace = Arc::clone(trace);
     move |request: Request, next: Next<'_>| {
         trace.lock().push(format!("{name} in"));
@@ -27,13 +27,16 @@ fn taken(trace: &Trace) -> String {
 }
 
 #[test]
-fn middleware_runs_from_the_outside_in_and_back_as_it_is_written() {
+fn middleware_runs_from_the_outside_in_and_back() {
     let trace = Trace::default();
-    let inner = Router::new()
-        .with(noting(&trace, "router"))
-        .route("/", get(|| "hi").with(noting(&trace, "route 1")).with(noting(&trace, "route 2")));
-    let app =
-        App::new().nest("/a", inner).with(noting(&trace, "app 1")).with(noting(&trace, "app 2"));
+    let inner = Router::new().with(recording(&trace, "router")).route(
+        "/",
+        get(|| "hi").with(recording(&trace, "route 1")).with(recording(&trace, "route 2")),
+    );
+    let app = App::new()
+        .nest("/a", inner)
+        .with(recording(&trace, "app 1"))
+        .with(recording(&trace, "app 2"));
     let client = app.test();
     client.get("/a").send().assert_text("hi");
     assert_eq!(
@@ -46,17 +49,17 @@ fn middleware_runs_from_the_outside_in_and_back_as_it_is_written() {
 }
 
 #[test]
-fn an_early_answer_and_an_error_end_the_chain_and_pass_those_further_out() {
+fn an_early_response_and_an_error_end_the_chain_and_pass_outer_middleware() {
     let trace = Trace::default();
     let app = App::new()
         .get("/", || "hi")
-        .with(noting(&trace, "outer"))
+        .with(recording(&trace, "outer"))
         .with(|request: Request, next: Next<'_>| match request.query() {
             Some("early") => Ok("early".into_response()?),
             Some("error") => Err(Error::forbidden("not you")),
             _ => Ok(next.run(request)),
         })
-        .with(noting(&trace, "inner"));
+        .with(recording(&trace, "inner"));
     let client = app.test();
     client.get("/?early").send().assert_text("early");
     assert_eq!(taken(&trace), "outer in, outer out 200");
@@ -67,7 +70,7 @@ fn an_early_answer_and_an_error_end_the_chain_and_pass_those_further_out() {
 }
 
 #[test]
-fn middleware_sees_what_went_wrong_and_its_headers_reach_the_client() {
+fn middleware_sees_errors_and_its_headers_reach_the_client() {
     let app = App::new()
         .get("/", || -> Result<()> { Err(std::io::Error::other("disk on fire"))? })
         .with(|request: Request, next: Next<'_>| -> Result<Response> {
@@ -80,7 +83,7 @@ fn middleware_sees_what_went_wrong_and_its_headers_reach_the_client() {
 }
 
 #[test]
-fn a_page_of_the_program_answers_a_panic_wherever_it_was_contained() {
+fn a_page_of_the_program_replaces_a_panic_wherever_it_was_caught() {
     let page = || {
         CatchPanic::new()
             .respond(|message: &str| (StatusCode::IM_A_TEAPOT, format!("caught: {message}")))
@@ -97,10 +100,10 @@ fn a_page_of_the_program_answers_a_panic_wherever_it_was_contained() {
     let contained =
         app().with(page()).with(Logger::new().to(std::io::sink())).with(SecurityHeaders::new());
     contained.test().get("/").send().assert_status(418).assert_header("x-frame-options", "DENY");
-    // Without a page it is a response for those further out.
+    // Without a page, outer middleware still sees a response.
     let trace = Trace::default();
     app()
-        .with(noting(&trace, "outer"))
+        .with(recording(&trace, "outer"))
         .with(CatchPanic::new())
         .test()
         .get("/")
@@ -110,7 +113,7 @@ fn a_page_of_the_program_answers_a_panic_wherever_it_was_contained() {
 }
 
 #[test]
-fn what_a_panic_said_is_not_told() {
+fn the_message_of_a_panic_is_not_sent() {
     let app = App::new()
         .get("/", || -> &str { panic!("the password is hunter2") })
         .with(CatchPanic::new());
@@ -120,7 +123,7 @@ fn what_a_panic_said_is_not_told() {
 }
 
 #[test]
-fn errors_and_panics_carry_what_middleware_says_of_every_response() {
+fn responses_to_errors_and_panics_have_the_headers_of_middleware() {
     let app = App::new()
         .get("/error", || -> Result<()> { Err(Error::conflict("no")) })
         .get("/panic", || -> &str { panic!("oh") })
@@ -137,7 +140,7 @@ fn errors_and_panics_carry_what_middleware_says_of_every_response() {
 }
 
 #[test]
-fn a_request_id_is_taken_over_only_if_told_and_harmless() {
+fn a_request_id_is_accepted_only_if_trusted_and_safe() {
     let app =
         |ids: RequestIds| App::new().get("/", |id: RequestId| id.to_string()).with(ids).test();
     let (own, trusting) = (app(RequestIds::new()), app(RequestIds::new().trust_incoming(true)));
@@ -156,7 +159,7 @@ fn a_request_id_is_taken_over_only_if_told_and_harmless() {
 }
 
 #[test]
-fn security_headers_leave_what_a_handler_set() {
+fn security_headers_keep_what_a_handler_set() {
     let app = App::new()
         .get("/", || "hi")
         .get("/own", || {
@@ -179,7 +182,7 @@ fn security_headers_leave_what_a_handler_set() {
 }
 
 #[test]
-fn each_response_has_a_nonce_of_its_own_in_page_and_policy() {
+fn each_response_has_its_own_nonce_in_page_and_policy() {
     let app = App::new().get("/", |nonce: CspNonce| nonce).with(
         SecurityHeaders::new()
             .content_security_policy("script-src 'nonce-{nonce}'; style-src 'nonce-{nonce}'")
@@ -201,7 +204,7 @@ fn each_response_has_a_nonce_of_its_own_in_page_and_policy() {
 }
 
 #[test]
-fn what_was_set_up_wrongly_is_told_once_at_the_start() {
+fn invalid_settings_are_reported_once_at_start_up() {
     let app = App::new()
         .get("/a", || "a")
         .get("/b", || "b")
@@ -218,11 +221,11 @@ fn what_was_set_up_wrongly_is_told_once_at_the_start() {
     for part in [
         "RequestIds: `no name`",
         "SecurityHeaders: `permissions-policy: a\\r\\nb`",
-        "`https://a.example/` is no origin",
+        "`https://a.example/` is not an origin",
         "Cors: `x y`",
         "any origin and credentials",
         "ConcurrencyLimit: a limit of 0",
-        "RateLimit: with no requests",
+        "RateLimit: a limit of no requests",
         "RateLimit: with a burst of 0",
         "RateLimit: this is no URL of a Redis server",
         "Compression: without a coding",
@@ -233,7 +236,7 @@ fn what_was_set_up_wrongly_is_told_once_at_the_start() {
 }
 
 #[test]
-fn the_nearest_body_limit_decides() {
+fn the_innermost_body_limit_applies() {
     let app = App::new()
         .post("/small", |text: String| text)
         .route("/large", post(|text: String| text).with(BodyLimit::new(100)))
@@ -249,7 +252,7 @@ fn the_nearest_body_limit_decides() {
 }
 
 #[test]
-fn a_length_that_was_not_announced_is_bounded_too() {
+fn a_content_without_a_length_is_limited_too() {
     let read = |mut body: Body| -> Result<String> { Ok(std::io::read_to_string(&mut body)?) };
     let app = App::new()
         .post("/text", |text: String| text)

@@ -9,12 +9,12 @@ use filoplume::testing::TestClient;
 
 use crate::redis_server::{RedisServer, free_port};
 
-/// How long Redis is not asked after it failed, and some more.
+/// A little longer than the pause after a failure of Redis.
 const PAUSE: Duration = Duration::from_secs(60);
-/// A period in which no token comes back, however slow the machine is.
+/// A period in which no token returns, however slow the machine is.
 const HOUR: Duration = Duration::from_secs(3600);
 
-/// Counters that wait for a machine that has much else to do.
+/// Returns counters with a long timeout, for machines under load.
 fn patient(server: &RedisServer) -> RedisCounters {
     RedisCounters::new(server.url()).timeout(Duration::from_secs(30))
 }
@@ -42,10 +42,10 @@ fn instances_share_one_bucket() {
     let refused = second.get("/").send();
     let wait: u64 = refused.header("retry-after").unwrap().parse().unwrap();
     assert!((540..=600).contains(&wait), "{refused:?}");
-    // Others have a bucket of their own: another name, or another rate.
+    // Another name or another rate has another bucket.
     assert_eq!(status(&instance(limit().name("search"))), 200);
     assert_eq!(status(&instance(RateLimit::per(7, HOUR).burst(3).redis(patient(&server)))), 200);
-    // What is full again is no longer there.
+    // A bucket that is full again is removed.
     let mut connection = server.connect().unwrap();
     let keys: Vec<String> =
         redis::cmd("KEYS").arg("filoplume:rate:*").query(&mut connection).unwrap();
@@ -57,13 +57,13 @@ fn instances_share_one_bucket() {
 }
 
 #[test]
-fn tokens_come_back_by_the_clock_of_redis() {
+fn tokens_return_by_the_clock_of_redis() {
     let Some(server) = RedisServer::start() else { return };
     let client = instance(RateLimit::per_second(20).burst(1).redis(patient(&server)));
     assert_eq!(status(&client), 200);
     let deadline = Instant::now() + Duration::from_secs(30);
     while status(&client) != 200 {
-        assert!(Instant::now() < deadline, "no token comes back");
+        assert!(Instant::now() < deadline, "no token has returned");
         std::thread::yield_now();
     }
 }
@@ -84,7 +84,7 @@ fn many_threads_of_several_instances_count_exactly() {
 }
 
 #[test]
-fn hostile_keys_stay_keys() {
+fn hostile_keys_are_only_keys() {
     let Some(server) = RedisServer::start() else { return };
     let limit = RateLimit::per(1, HOUR).redis(patient(&server));
     let client = instance(limit.key(|request| request.header("x-user").map(str::to_owned)));
@@ -95,17 +95,17 @@ fn hostile_keys_stay_keys() {
 }
 
 #[test]
-fn a_redis_that_was_away_is_asked_again() {
+fn redis_is_used_again_after_a_restart() {
     let Some(server) = RedisServer::start() else { return };
     let port = server.port();
     let counters = patient(&server).when_it_fails(WhenRedisFails::Refuse);
     let client = instance(RateLimit::per(1, HOUR).redis(counters));
     assert_eq!((status(&client), status(&client)), (200, 429));
-    // Begun anew: connections are closed, script and counts are gone, and nobody notices.
+    // After a restart, connections are closed, and script and counts are lost. Requests still work.
     drop(server);
     let Some(server) = RedisServer::start_at(port) else { return };
     assert_eq!((status(&client), status(&client)), (200, 429));
-    // The script alone is gone.
+    // Only the script is lost.
     let mut connection = server.connect().unwrap();
     redis::cmd("SCRIPT").arg("FLUSH").exec(&mut connection).unwrap();
     assert_eq!(status(&client), 429);
@@ -122,7 +122,7 @@ fn a_redis_that_was_away_is_asked_again() {
 }
 
 #[test]
-fn what_happens_without_redis_is_up_to_the_program() {
+fn the_program_decides_what_happens_without_redis() {
     let url = format!("redis://127.0.0.1:{}/", free_port());
     let limit =
         |fails| RateLimit::per(1, HOUR).redis(RedisCounters::new(&url).when_it_fails(fails));
@@ -135,8 +135,8 @@ fn what_happens_without_redis_is_up_to_the_program() {
 }
 
 #[test]
-fn a_redis_that_never_answers_holds_nobody_up_for_long() {
-    // The kernel takes the connection, and nobody ever answers it.
+fn a_redis_that_never_answers_delays_requests_only_briefly() {
+    // The kernel accepts the connection, and no process ever answers it.
     let silent = TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("redis://{}/", silent.local_addr().unwrap());
     let counters = RedisCounters::new(url)
