@@ -23,9 +23,12 @@ use crate::semantics::media_type::trim;
 /// use filoplume::prelude::*;
 /// use filoplume::extract::Proxies;
 ///
-/// // nginx on this machine, and the load balancers before it; both write X-Forwarded-For and X-Forwarded-Proto.
+/// // nginx on this machine, and the load balancers in front of it. Both write X-Forwarded-For and
+/// // X-Forwarded-Proto.
 /// let proxies = Proxies::loopback().network("10.20.0.0/16").x_forwarded_proto();
-/// let app = App::new().get("/", |client: ClientAddr| format!("{:?}", client.ip())).trust_proxies(proxies);
+/// let app = App::new()
+///     .get("/", |client: ClientAddr| format!("{:?}", client.ip()))
+///     .trust_proxies(proxies);
 /// # app.build()?;
 /// # Ok::<(), Error>(())
 /// ```
@@ -392,7 +395,10 @@ mod tests {
 
     proptest! {
         #[test]
-        fn nothing_panics(bytes in proptest::collection::vec(any::<u8>(), 0..60), text in "[\",;=\\\\\\[\\]:./ a-f0-9]{0,40}") {
+        fn nothing_panics(
+            bytes in proptest::collection::vec(any::<u8>(), 0..60),
+            text in "[\",;=\\\\\\[\\]:./ a-f0-9]{0,40}",
+        ) {
             let _ = last_comma(&bytes);
             let _ = Element::parse(&text);
             let _ = node_ip(&text);

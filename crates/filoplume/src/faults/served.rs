@@ -187,9 +187,9 @@ fn a_failing_disk_is_logged_once_per_response() {
     };
     let plan =
         |first| Plan::new(Call::Read, first, 1, Fault::Error(Errno::REMOTEIO)).activate(path);
-    let told = plan(1);
+    let active = plan(1);
     assert_eq!(site.ask(&get("/plain/long.txt", "")).status, 500);
-    drop(told);
+    drop(active);
     assert!(matches!(&lines()[..], [line] if line.contains("/plain/")), "{:?}", lines());
     let cut = plan(2);
     assert!(!site.ask(&get("/plain/long.txt", "")).is_whole);

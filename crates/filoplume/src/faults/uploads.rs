@@ -80,9 +80,9 @@ fn check_each(call: Call, fault: Fault, is_invisible: bool) {
             assert!(answer.is_whole, "{what}: {answer:.300?}");
             if failures == 0 || is_invisible {
                 let length = kept.first().map_or(0, |(_, length)| *length);
-                let told = String::from_utf8(answer.content).unwrap();
+                let message = String::from_utf8(answer.content).unwrap();
                 assert_eq!((answer.status, kept.len()), (200, 1), "{what}");
-                assert_eq!(told, format!("{length} bytes are kept"), "{what}");
+                assert_eq!(message, format!("{length} bytes are kept"), "{what}");
                 fs::remove_file(folder.path().join("17.upload")).unwrap();
             } else {
                 assert_eq!(answer.status, 500, "{what}: {answer:.300?}");

@@ -137,7 +137,7 @@ impl Middleware for AllowedHosts {
 impl Pattern {
     fn parse(text: &str) -> Result<Self, &'static str> {
         if text.contains("://") || text.contains('/') {
-            return Err("is no host: write it without scheme and path");
+            return Err("is not a host: write it without scheme and path");
         }
         if !text.is_ascii() {
             return Err("has letters outside of ASCII: write it as browsers send it, with `xn--`");
@@ -149,7 +149,7 @@ impl Pattern {
             return Err("is an IPv6 address: write it in brackets");
         }
         let (below, rest) = text.strip_prefix("*.").map_or((false, text), |rest| (true, rest));
-        let (name, port) = split_port(rest).ok_or("is no host")?;
+        let (name, port) = split_port(rest).ok_or("is not a host")?;
         let port = match port {
             None => None,
             Some(port) => Some(
@@ -263,25 +263,25 @@ mod tests {
     #[test]
     fn an_invalid_pattern_is_a_mistake_of_the_app() {
         for (pattern, expected) in [
-            ("", "is no host"),
+            ("", "is not a host"),
             ("*", "every host"),
-            ("*.", "is no host"),
+            ("*.", "is not a host"),
             ("https://example.org", "without scheme"),
             ("example.org/path", "without scheme and path"),
             ("café.example", "xn--"),
             ("::1", "in brackets"),
-            ("[::1", "is no host"),
-            ("[::x]", "is no host"),
+            ("[::1", "is not a host"),
+            ("[::x]", "is not a host"),
             ("*.[::1]", "before an address"),
             ("www.*.org", "`*.example.org`"),
             ("*example.org", "`*.example.org`"),
-            ("a..b", "is no host"),
-            ("a b", "is no host"),
+            ("a..b", "is not a host"),
+            ("a b", "is not a host"),
             ("example.org:", "no port"),
             ("example.org:0", "no port"),
             ("example.org:http", "no port"),
             ("example.org:65536", "no port"),
-            ("example.org\r\n", "is no host"),
+            ("example.org\r\n", "is not a host"),
         ] {
             let mistakes = AllowedHosts::new([pattern]).mistakes.join("");
             assert!(mistakes.contains(expected), "{pattern:?}: {mistakes}");

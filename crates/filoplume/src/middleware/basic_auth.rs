@@ -22,7 +22,7 @@ use crate::extract::{AuthorizationRejection, Basic, REALM, Scheme, quoted};
 /// struct User(String);
 ///
 /// fn check(basic: &Basic) -> Option<User> {
-///     // Ask a database, and compare a hash: it may block.
+///     // Query a database and compare a hash here: blocking is fine.
 ///     (basic.user == "ada" && basic.password == "sesame")
 ///         .then(|| User(basic.user.clone()))
 /// }

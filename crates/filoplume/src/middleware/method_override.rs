@@ -15,14 +15,16 @@ use crate::extract::ContentRejection;
 /// use filoplume::prelude::*;
 ///
 /// let app = App::new()
-///     .delete("/notes/{id}", |Path(id): Path<u32>| format!("note {id} is gone"))
+///     .delete("/notes/{id}", |Path(id): Path<u32>| format!("note {id} is deleted"))
 ///     .with(middleware::MethodOverride::new());
 /// let client = app.test();
-/// client.post("/notes/3").header("x-http-method-override", "DELETE").send().assert_text("note 3 is gone");
+/// let request = client.post("/notes/3").header("x-http-method-override", "DELETE");
+/// request.send().assert_text("note 3 is deleted");
 ///
-/// // <form method="post" action="/notes/3"> <input type="hidden" name="_method" value="DELETE"> ...
+/// // <form method="post" action="/notes/3">
+/// //   <input type="hidden" name="_method" value="DELETE"> ...
 /// let form = client.post("/notes/3").header("content-type", "application/x-www-form-urlencoded");
-/// form.body("_method=DELETE").send().assert_text("note 3 is gone");
+/// form.body("_method=DELETE").send().assert_text("note 3 is deleted");
 /// ```
 ///
 /// The new method determines the route, so add this middleware to the app. In a router or a route

@@ -114,7 +114,7 @@ impl Middleware for RequestIds {
         options.provide::<RequestId>();
         if http::HeaderName::try_from(&self.header).is_err() {
             options.mistake(format!(
-                "RequestIds: `{}` is no name for a header",
+                "RequestIds: `{}` is not a header name",
                 self.header.escape_debug()
             ));
         }

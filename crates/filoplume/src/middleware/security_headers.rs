@@ -245,7 +245,8 @@ impl SecurityHeaders {
     /// use filoplume::middleware::SecurityHeaders;
     /// use filoplume::prelude::*;
     ///
-    /// let headers = SecurityHeaders::new().without("cross-origin-resource-policy");      // for pictures that others show
+    /// // Other sites may show the images of this one.
+    /// let headers = SecurityHeaders::new().without("cross-origin-resource-policy");
     /// let response = App::new().get("/", || "hi").with(headers).test().get("/").send();
     /// response.assert_no_header("cross-origin-resource-policy");
     /// ```

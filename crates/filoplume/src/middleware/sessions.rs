@@ -37,7 +37,7 @@ const NAME: &str = "session";
 ///
 /// let app = App::new()
 ///     .post("/login/{name}", |Path(name): Path<String>, session: Session| -> Result<Redirect> {
-///         session.renew()?;                            // a new id, against session fixation
+///         session.renew()?;                            // a new ID, against session fixation
 ///         session.insert("user", name)?;
 ///         Ok(Redirect::to("/"))
 ///     })
@@ -81,7 +81,7 @@ pub struct Sessions {
 impl Sessions {
     /// Returns sessions that are kept in a store. If the key changes, existing sessions are lost.
     pub fn new(store: impl SessionStore, key: Key) -> Self {
-        Self::at(Storage::Store(Arc::new(store)), key)
+        Self::with_storage(Storage::Store(Arc::new(store)), key)
     }
 
     /// Returns sessions that are kept in the cookie, encrypted and authenticated. Nothing is stored
@@ -100,10 +100,10 @@ impl Sessions {
     /// let sessions = Sessions::in_cookie(Key::generate());
     /// ```
     pub fn in_cookie(key: Key) -> Self {
-        Self::at(Storage::Cookie, key)
+        Self::with_storage(Storage::Cookie, key)
     }
 
-    fn at(storage: Storage, key: Key) -> Self {
+    fn with_storage(storage: Storage, key: Key) -> Self {
         let lifetime = Lifetime { idle: IDLE_TIMEOUT, absolute: ABSOLUTE_TIMEOUT };
         Self {
             manager: Arc::new(SessionManager {
@@ -256,7 +256,7 @@ impl Sessions {
         cookie
     }
 
-    fn removal(&self, name: String) -> Cookie<'static> {
+    fn removal_cookie(&self, name: String) -> Cookie<'static> {
         let mut cookie = self.cookie(name, String::new());
         cookie.make_removal();
         cookie
@@ -275,7 +275,7 @@ impl Sessions {
                 }
                 Some(cookie)
             }
-            CookieAction::Remove => Some(self.removal(name)),
+            CookieAction::Remove => Some(self.removal_cookie(name)),
         }
     }
 
@@ -285,7 +285,7 @@ impl Sessions {
         match form {
             FormCookie::Unchanged => None,
             FormCookie::Set(value) => Some(self.cookie(name, value)),
-            FormCookie::Remove => Some(self.removal(name)),
+            FormCookie::Remove => Some(self.removal_cookie(name)),
         }
     }
 

@@ -29,7 +29,7 @@ use crate::extract::{Extension, ExtensionRejection};
 /// fn report(time: TimeLeft) -> Result<String> {
 ///     let mut lines = 0;
 ///     for _month in 1..=12 {
-///         time.check()?; // 503 if it is over
+///         time.check()?; // 503 if the time is over
 ///         // database.query(.., timeout = time.remaining())
 ///         lines += 1;
 ///     }

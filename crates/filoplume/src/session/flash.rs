@@ -31,12 +31,15 @@ const MESSAGES_MAX: usize = 20;
 ///     })
 ///     .get("/notes", |flash: Flash| -> Result<String> {
 ///         let messages = flash.take()?;
-///         Ok(messages.iter().map(|message| format!("{}: {}\n", message.level, message.text)).collect())
+///         let lines = messages.iter().map(|message| format!("{}: {}\n", message.level, message.text));
+///         Ok(lines.collect())
 ///     })
 ///     .with(Sessions::in_cookie(Key::generate()));
 /// # let client = app.test();
-/// # let cookie = client.post("/notes").send().header("set-cookie").unwrap().split(';').next().unwrap().to_owned();
-/// # client.get("/notes").header("cookie", &cookie).send().assert_text("success: The note is saved.\n");
+/// # let saved = client.post("/notes").send();
+/// # let cookie = saved.header("set-cookie").unwrap().split(';').next().unwrap().to_owned();
+/// # let page = client.get("/notes").header("cookie", &cookie).send();
+/// # page.assert_text("success: The note is saved.\n");
 /// ```
 #[derive(Clone, Debug)]
 pub struct Flash {

@@ -27,7 +27,7 @@ const SUBJECTS_MAX: usize = 250_000;
 /// use std::collections::HashMap;
 /// use std::sync::{Arc, Mutex};
 ///
-/// // Stands for: SELECT generation FROM users WHERE id = ?
+/// // In place of: SELECT generation FROM users WHERE id = ?
 /// let users = Arc::new(Mutex::new(HashMap::from([("ada".to_owned(), 1)])));
 /// let table = Arc::clone(&users);
 /// let generation = move |user: &str| -> Result<u64> {
@@ -91,8 +91,8 @@ impl<G: Generations + ?Sized> Generations for Arc<G> {
 ///     .post(
 ///         "/password",
 ///         |session: Session, State(logins): State<Arc<MemoryGenerations>>| {
-///             // .. once the new password is stored: every login of before ends,
-///             // and this one begins anew.
+///             // .. once the new password is stored: earlier logins end,
+///             // and this browser is logged in again.
 ///             logins.advance("ada");
 ///             session.log_in("ada")
 ///         },
@@ -108,10 +108,10 @@ impl<G: Generations + ?Sized> Generations for Arc<G> {
 /// client.get("/").send().assert_status(404);
 /// ```
 pub struct MemoryGenerations {
-    known: Mutex<Known>,
+    inner: Mutex<Inner>,
 }
 
-struct Known {
+struct Inner {
     /// The generation of every subject that is not in the map.
     of_others: u64,
     by_subject: HashMap<String, u64>,
@@ -127,18 +127,18 @@ impl MemoryGenerations {
 
     fn with_subjects_max(subjects_max: usize) -> Self {
         let now = microseconds();
-        let known = Known { of_others: now, by_subject: HashMap::new(), newest: now, subjects_max };
-        Self { known: Mutex::new(known) }
+        let inner = Inner { of_others: now, by_subject: HashMap::new(), newest: now, subjects_max };
+        Self { inner: Mutex::new(inner) }
     }
 
     /// Ends all logins of a subject, and returns its new generation. For "log out everywhere", and
     /// for a changed password.
     pub fn advance(&self, subject: impl Into<String>) -> u64 {
-        self.known.lock().advance(subject.into())
+        self.inner.lock().advance(subject.into())
     }
 }
 
-impl Known {
+impl Inner {
     fn advance(&mut self, subject: String) -> u64 {
         self.newest = microseconds().max(self.newest.saturating_add(1));
         self.by_subject.insert(subject, self.newest);
@@ -166,14 +166,14 @@ impl Default for MemoryGenerations {
 
 impl Generations for MemoryGenerations {
     fn current(&self, subject: &str) -> Result<u64> {
-        let known = self.known.lock();
-        Ok(known.by_subject.get(subject).copied().unwrap_or(known.of_others))
+        let inner = self.inner.lock();
+        Ok(inner.by_subject.get(subject).copied().unwrap_or(inner.of_others))
     }
 }
 
 impl fmt::Debug for MemoryGenerations {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let subjects = self.known.lock().by_subject.len();
+        let subjects = self.inner.lock().by_subject.len();
         f.debug_struct("MemoryGenerations").field("subjects", &subjects).finish_non_exhaustive()
     }
 }
@@ -212,7 +212,7 @@ mod tests {
         let generations = MemoryGenerations::with_subjects_max(3);
         let advanced: Vec<u64> =
             ["a", "b", "c", "d"].map(|subject| generations.advance(subject)).into();
-        assert_eq!(generations.known.lock().by_subject.len(), 0);
+        assert_eq!(generations.inner.lock().by_subject.len(), 0);
         for subject in ["a", "b", "c", "d", "e"] {
             assert_eq!(current(&generations, subject), advanced[3], "{subject}");
         }

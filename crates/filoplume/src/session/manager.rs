@@ -294,7 +294,7 @@ impl SessionManager {
         is_touched: bool,
         now: u64,
     ) -> Result<CookieAction> {
-        let outcome = match &live.stored {
+        let action = match &live.stored {
             Some(stored) if live.is_changed() || is_touched => {
                 let is_kept = self.replace(store, stored, live, now)?;
                 if is_kept && is_touched {
@@ -310,14 +310,14 @@ impl SessionManager {
                 store.insert(&id, &live.record.encode()?, self.keep_for(&live.record, now))?;
                 self.set_cookie(&self.key, &token, &live.record, now)
             }
-            // The cookie is not removed: another request may just have replaced it.
             None if live.is_destroyed || !live.retired.is_empty() => CookieAction::Remove,
+            // An unknown cookie is not removed: another request may just have replaced it.
             None => CookieAction::Unchanged,
         };
         for id in &live.retired {
             store.remove(id)?;
         }
-        Ok(outcome)
+        Ok(action)
     }
 
     /// Merges the changes of this request with those that others have saved since. Returns `false`
@@ -358,7 +358,7 @@ impl SessionManager {
 pub(crate) fn random_token() -> Result<String> {
     let mut bytes = [0; TOKEN_BYTES];
     getrandom::fill(&mut bytes)
-        .map_err(|error| Error::internal(format!("there is no randomness: {error}")))?;
+        .map_err(|error| Error::internal(format!("the system has no randomness: {error}")))?;
     Ok(URL_SAFE_NO_PAD.encode(bytes))
 }
 

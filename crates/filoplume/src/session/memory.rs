@@ -125,56 +125,29 @@ impl fmt::Debug for MemoryStore {
 mod tests {
     use super::*;
     use crate::session::segments::{EXPIRED_PER_INSERT, OVERHEAD_BYTES};
-
-    const HOUR: Duration = Duration::from_secs(3600);
+    use crate::session::store_tests::{self, HOUR, begin, present};
 
     /// Returns a store with room for this many sessions of four bytes.
     fn store_for(sessions: usize) -> MemoryStore {
         MemoryStore::new().bytes_max(sessions * (OVERHEAD_BYTES + 4))
     }
 
-    fn begin(store: &MemoryStore, id: &str) {
-        store.insert(id, b"1234", HOUR).expect("memory does not fail");
-    }
-
-    fn present(store: &MemoryStore, id: &str) -> bool {
-        store.load(id).expect("memory does not fail").is_some()
-    }
-
-    fn ids(store: &MemoryStore) -> Vec<&'static str> {
+    fn ids(store: &MemoryStore) -> Vec<String> {
         let sessions = store.sessions.lock();
         let is_kept = |id: &&str| sessions.peek(id, Instant::now()).is_some();
-        ["a", "b", "c", "d", "e", "f", "g", "h"].into_iter().filter(is_kept).collect()
+        let kept = ["a", "b", "c", "d", "e", "f", "g", "h"].into_iter().filter(is_kept);
+        kept.map(str::to_owned).collect()
     }
 
     #[test]
     fn a_session_that_was_never_presented_again_is_evicted_first() {
-        let store = store_for(5);
-        for id in ["a", "b", "c", "d", "e"] {
-            begin(&store, id);
-        }
-        assert!(present(&store, "a") && present(&store, "c"));
-        begin(&store, "f");
-        assert_eq!(
-            ids(&store),
-            ["a", "c", "d", "e", "f"],
-            "the oldest one on probation is evicted"
-        );
-        begin(&store, "g");
-        begin(&store, "h");
-        assert_eq!(ids(&store), ["a", "c", "f", "g", "h"]);
+        store_tests::evicts_sessions_that_were_never_presented_again_first(&store_for(5), ids);
     }
 
     #[test]
     fn sessions_in_use_have_four_fifths_and_the_least_recently_used_are_evicted() {
         let store = store_for(5);
-        for id in ["a", "b", "c", "d", "e"] {
-            begin(&store, id);
-            assert!(present(&store, id));
-        }
-        // The fifth one exceeds the share, and `a` is the least recently used.
-        begin(&store, "f");
-        assert_eq!(ids(&store), ["b", "c", "d", "e", "f"]);
+        store_tests::reserves_four_fifths_for_sessions_in_use(&store, ids);
         assert!(present(&store, "b") && present(&store, "f"));
         begin(&store, "g");
         assert_eq!(ids(&store), ["b", "d", "e", "f", "g"], "`c` was used before `b`");

@@ -15,6 +15,8 @@ mod segments;
 #[cfg(feature = "sqlite")]
 mod sqlite;
 mod store;
+#[cfg(test)]
+mod store_tests;
 
 use std::fmt;
 use std::sync::Arc;
@@ -126,8 +128,8 @@ impl Session {
     pub fn of(request: &Request) -> Result<Self> {
         let session = request.extensions().get::<Self>().cloned().ok_or_else(|| {
             Error::internal(
-                "there is no session here: `Sessions` must be added as outer middleware, which is earlier \
-                 in the code",
+                "there is no session here: `Sessions` must be added as outer middleware, which is \
+                 earlier                  in the code",
             )
         })?;
         drop(session.live()?);
@@ -197,13 +199,14 @@ impl Session {
     /// ```
     /// use filoplume::prelude::*;
     ///
-    /// /// Goes on to where somebody was before they had to log in.
+    /// /// Redirects to the page that the user wanted before the login.
     /// fn logged_in(session: Session) -> Result<Redirect> {
     ///     session.renew()?;
     ///     let target: Option<String> = session.take("target")?;
     ///     Ok(Redirect::to(target.unwrap_or("/".to_owned())))
     /// }
-    /// # let app = App::new().get("/", logged_in).with(middleware::Sessions::in_cookie(filoplume::Key::generate()));
+    /// # let sessions = middleware::Sessions::in_cookie(filoplume::Key::generate());
+    /// # let app = App::new().get("/", logged_in).with(sessions);
     /// # app.test().get("/").send().assert_header("location", "/");
     /// ```
     ///

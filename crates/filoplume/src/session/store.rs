@@ -19,7 +19,7 @@ use crate::core::error::Result;
 /// use std::sync::Mutex;
 /// use std::time::Duration;
 ///
-/// /// Keeps sessions for ever: a start.
+/// /// Keeps sessions forever, as a minimal example.
 /// #[derive(Default)]
 /// struct Simple(Mutex<HashMap<String, Vec<u8>>>);
 ///

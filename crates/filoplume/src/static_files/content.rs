@@ -52,7 +52,7 @@ impl Content {
             Self::Memory(_) => self.into_body(range),
             Self::File(file) => {
                 let length = range.length();
-                let reader = Piece { file, offset: range.start, left: length };
+                let reader = RangeReader { file, offset: range.start, left: length };
                 Ok(ResponseBody::Sized { reader: Box::new(reader), length })
             }
         }
@@ -194,13 +194,13 @@ fn read_error(error: io::Error) -> Error {
 }
 
 /// A range of a file.
-struct Piece {
+struct RangeReader {
     file: OpenFile,
     offset: u64,
     left: u64,
 }
 
-impl Read for Piece {
+impl Read for RangeReader {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         let wanted = usize::try_from(self.left).unwrap_or(usize::MAX).min(buffer.len());
         if wanted == 0 {

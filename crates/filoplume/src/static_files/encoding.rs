@@ -5,7 +5,7 @@ use crate::semantics::weight::{WEIGHT_MAX, Weight};
 
 /// A coding that a precompressed variant may have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Coding {
+pub(super) struct Variant {
     /// The name in `Accept-Encoding` and `Content-Encoding`.
     pub(super) name: &'static str,
     /// The suffix of the variant's file name.
@@ -13,20 +13,22 @@ pub(super) struct Coding {
 }
 
 /// In order of preference: if the client has none, the smallest variant is sent.
-const CODINGS: [Coding; 3] = [
-    Coding { name: "br", suffix: ".br" },
-    Coding { name: "zstd", suffix: ".zst" },
-    Coding { name: "gzip", suffix: ".gz" },
+const VARIANTS: [Variant; 3] = [
+    Variant { name: "br", suffix: ".br" },
+    Variant { name: "zstd", suffix: ".zst" },
+    Variant { name: "gzip", suffix: ".gz" },
 ];
 
 /// Returns the codings that the client prefers to the uncompressed file, in order of preference,
 /// from the values of `Accept-Encoding`.
-pub(super) fn accepted<'a>(values: impl Iterator<Item = &'a [u8]>) -> impl Iterator<Item = Coding> {
+pub(super) fn accepted<'a>(
+    values: impl Iterator<Item = &'a [u8]>,
+) -> impl Iterator<Item = Variant> {
     let said = AcceptEncoding::of(values);
     // `identity` is acceptable if it is not mentioned, but as the last choice.
     let at_least = said.identity().map_or(1, |weight| weight.max(1));
-    let mut accepted: Vec<(Weight, Coding)> =
-        CODINGS.iter().map(|coding| (said.weight(coding.name), *coding)).collect();
+    let mut accepted: Vec<(Weight, Variant)> =
+        VARIANTS.iter().map(|coding| (said.weight(coding.name), *coding)).collect();
     accepted.retain(|(weight, _)| *weight >= at_least);
     // The sort is stable, so our order decides among equal weights.
     accepted.sort_by_key(|(weight, _)| WEIGHT_MAX - weight);
@@ -61,8 +63,9 @@ mod tests {
             ("br;q=, br;level=3, ;q=1, gzip;q=-1", ""),
         ];
         for (accept, expected) in rows {
-            let names: Vec<&str> =
-                accepted([accept.as_bytes()].into_iter()).map(|coding| coding.name).collect();
+            let names: Vec<&str> = accepted_variants([accept.as_bytes()].into_iter())
+                .map(|coding| coding.name)
+                .collect();
             assert_eq!(names.join(" "), expected, "{accept}");
         }
     }

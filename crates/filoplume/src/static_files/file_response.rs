@@ -28,14 +28,16 @@ use crate::semantics::file_type;
 /// # let reports = folder.path().to_owned();
 /// # std::fs::write(reports.join("17.csv"), "day,visits\n1,2\n")?;
 /// let report = move |Path(id): Path<u32>| -> Result<FileResponse> {
-///     let file = FileResponse::open(reports.join(format!("{id}.csv")))?;        // 404 if there is none
+///     // A missing file is a `404`.
+///     let file = FileResponse::open(reports.join(format!("{id}.csv")))?;
 ///     Ok(file.attachment(format!("Übersicht {id}.csv")))
 /// };
 ///
 /// let client = App::new().get("/reports/{id}", report).test();
 /// let whole = client.get("/reports/17").send();
 /// whole.assert_text("day,visits\n1,2\n").assert_header("content-type", "text/csv; charset=utf-8");
-/// client.get("/reports/17").header("range", "bytes=0-2").send().assert_status(206).assert_text("day");
+/// let part = client.get("/reports/17").header("range", "bytes=0-2").send();
+/// part.assert_status(206).assert_text("day");
 /// client.get("/reports/17").header("if-none-match", "*").send().assert_status(304);
 /// client.get("/reports/18").send().assert_status(404);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
@@ -108,7 +110,7 @@ impl FileResponse {
         let path = folder.as_ref();
         let folder = Folder::open(path, Symlinks::Inside)
             .map_err(|error| Error::internal(CannotSend::new(path, &error.to_string())))?;
-        let Some(file) = FilePath::of_name(name) else {
+        let Some(file) = FilePath::parse_plain(name) else {
             return Err(not_found(Path::new(name), "the name leaves the folder, or is hidden"));
         };
         match folder.find(&file.text)? {

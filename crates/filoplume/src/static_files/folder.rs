@@ -234,7 +234,7 @@ fn validators(metadata: &Metadata, _path: &str, now: SystemTime) -> Validators {
     let is_date_strong = is_settled
         && changed.0 == modified.0
         && age.is_some_and(|age| age > Duration::from_secs(1));
-    dated(Validators::new().etag(etag), metadata, now).date_is_strong(is_date_strong)
+    with_date(Validators::new().etag(etag), metadata, now).date_is_strong(is_date_strong)
 }
 
 /// This system has only the size and a time that can be set, so the tag is weak. The extension
@@ -243,7 +243,7 @@ fn validators(metadata: &Metadata, _path: &str, now: SystemTime) -> Validators {
 fn validators(metadata: &Metadata, path: &str, now: SystemTime) -> Validators {
     let ending = path.rsplit('.').next();
     let tag = tag_text(metadata.len(), (metadata.modified().ok(), ending));
-    dated(Validators::new().etag(EntityTag::weak(&tag)), metadata, now)
+    with_date(Validators::new().etag(EntityTag::weak(&tag)), metadata, now)
 }
 
 fn tag_text(length: u64, rest: impl Hash) -> String {
@@ -264,7 +264,7 @@ fn age_of((seconds, nanoseconds): (i64, i64), now: SystemTime) -> Option<Duratio
 }
 
 /// A time in the future is sent as the current time (RFC 9110, 8.8.2.1).
-fn dated(validators: Validators, metadata: &Metadata, now: SystemTime) -> Validators {
+fn with_date(validators: Validators, metadata: &Metadata, now: SystemTime) -> Validators {
     match metadata.modified() {
         Ok(modified) => validators.last_modified(modified.min(now)),
         Err(_) => validators,

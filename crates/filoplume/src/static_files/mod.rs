@@ -374,8 +374,8 @@ impl StaticFiles {
             !path.contains('%') && FilePath::parse(path, true).is_some_and(|path| !path.is_folder);
         if !is_file {
             self.mistakes.push(format!(
-                    "the {what} of static files must be a path below their folder, such as \"index.html\", \
-                 and \"{path}\" is none"
+                "the {what} of static files must be a path below their folder, such as \
+                 \"index.html\", not \"{path}\""
             ));
         }
     }
@@ -420,7 +420,7 @@ impl fmt::Debug for StaticFiles {
             Location::Embedded(_) => &"embedded",
         };
         f.debug_struct("StaticFiles")
-            .field("location", location)
+            .field("from", location)
             .field("options", &self.options)
             .finish()
     }

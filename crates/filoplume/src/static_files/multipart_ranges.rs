@@ -11,16 +11,16 @@ use super::content::Content;
 use crate::semantics::range::ByteRange;
 
 /// The properties that all parts share.
-struct Common {
+struct PartInfo {
     boundary: String,
     content_type: String,
     total: u64,
 }
 
 /// A reader of all parts in order.
-pub(super) struct Parts {
+pub(super) struct MultipartRanges {
     content: Content,
-    common: Common,
+    common: PartInfo,
     ranges: vec::IntoIter<ByteRange>,
     stage: Stage,
 }
@@ -34,7 +34,7 @@ enum Stage {
     End { text: io::Cursor<String> },
 }
 
-impl Parts {
+impl MultipartRanges {
     /// `total` is the length of the content.
     pub(super) fn new(
         content: Content,
@@ -42,7 +42,8 @@ impl Parts {
         total: u64,
         ranges: Vec<ByteRange>,
     ) -> Self {
-        let common = Common { boundary: boundary(), content_type: content_type.to_owned(), total };
+        let common =
+            PartInfo { boundary: boundary(), content_type: content_type.to_owned(), total };
         let mut ranges = ranges.into_iter();
         let stage = common.next(&mut ranges);
         Self { content, common, ranges, stage }
@@ -63,7 +64,7 @@ impl Parts {
     }
 }
 
-impl Common {
+impl PartInfo {
     fn next(&self, ranges: &mut vec::IntoIter<ByteRange>) -> Stage {
         match ranges.next() {
             Some(range) => Stage::Head { text: io::Cursor::new(self.head(range)), then: range },
@@ -85,7 +86,7 @@ impl Common {
     }
 }
 
-impl Read for Parts {
+impl Read for MultipartRanges {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         if buffer.is_empty() {
             return Ok(0);
@@ -134,7 +135,7 @@ mod tests {
     fn parts_have_heads_and_a_known_total_length() {
         let ranges = vec![ByteRange { start: 0, last: 1 }, ByteRange { start: 8, last: 8 }];
         let content = Content::Memory(Bytes::from_static(b"0123456789"));
-        let mut parts = Parts::new(content, "text/plain", 10, ranges);
+        let mut parts = MultipartRanges::new(content, "text/plain", 10, ranges);
         let boundary = parts.common.boundary.clone();
         let length = parts.length();
         assert_eq!(parts.content_type(), format!("multipart/byteranges; boundary={boundary}"));
@@ -155,7 +156,7 @@ mod tests {
     fn a_truncated_content_ends_early() {
         let ranges = vec![ByteRange { start: 0, last: 9 }];
         let content = Content::Memory(Bytes::from_static(b"01234"));
-        let mut parts = Parts::new(content, "text/plain", 10, ranges);
+        let mut parts = MultipartRanges::new(content, "text/plain", 10, ranges);
         let length = parts.length();
         let mut bytes = Vec::new();
         parts.read_to_end(&mut bytes).expect("it is in memory");

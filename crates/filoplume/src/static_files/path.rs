@@ -41,7 +41,7 @@ impl FilePath {
 
     /// Parses an unencoded path of a file that is not hidden. Returns `None` if no file can have
     /// this path.
-    pub(super) fn of_name(name: &str) -> Option<Self> {
+    pub(super) fn parse_plain(name: &str) -> Option<Self> {
         let is_file = name.split('/').all(|segment| is_name(segment, false, cfg!(windows)));
         is_file.then(|| Self { text: name.to_owned(), is_folder: false })
     }
@@ -209,7 +209,9 @@ mod tests {
         fn every_parsed_path_stays_below_the_root(raw in "([./\\\\a%]|%2[eEfF]|%5[cC]|%00){0,16}") {
             if let Some(path) = FilePath::parse(&raw, true) {
                 prop_assert!(!path.text.starts_with('/') && !path.text.contains(['\\', '\0']));
-                let is_safe = |name: &str| !matches!(name, "." | "..") && (!name.is_empty() || path.text.is_empty());
+                let is_safe = |name: &str| {
+                    !matches!(name, "." | "..") && (!name.is_empty() || path.text.is_empty())
+                };
                 prop_assert!(path.text.split('/').all(is_safe), "{}", path.text);
             }
         }

@@ -6,7 +6,7 @@ use filoplume_runtime::{Headers, Method, Request, Response, StatusCode};
 
 use super::Options;
 use super::content::{Found, Source, Stored};
-use super::encoding::{Coding, accepted};
+use super::encoding::{Variant, accepted_variants};
 use super::path::FilePath;
 use super::send::send;
 use super::untrusted::{OCTETS, UNTRUSTED_HEADERS};
@@ -64,7 +64,7 @@ struct Representation {
     content_type: String,
     /// The value of `Content-Disposition`, if there is one.
     disposition: Option<String>,
-    coding: Option<Coding>,
+    coding: Option<Variant>,
     is_fallback: bool,
 }
 
@@ -104,7 +104,7 @@ impl Files {
         let is_folder = path.is_folder || {
             match if path.text.is_empty() { Found::Folder } else { self.source.find(&path.text)? } {
                 Found::File(stored) => {
-                    return self.represent(request, &path.text, stored).map(Target::File);
+                    return self.choose_variant(request, &path.text, stored).map(Target::File);
                 }
                 Found::Folder => true,
                 Found::Nothing => false,
@@ -113,7 +113,7 @@ impl Files {
         if let Some(index) = index.filter(|_| is_folder) {
             match self.source.find(&index)? {
                 Found::File(stored) if path.is_folder => {
-                    return self.represent(request, &index, stored).map(Target::File);
+                    return self.choose_variant(request, &index, stored).map(Target::File);
                 }
                 Found::File(_) => return Ok(Target::Slash),
                 Found::Folder | Found::Nothing => {}
@@ -127,9 +127,9 @@ impl Files {
             return Err(Error::status(StatusCode::NOT_FOUND));
         };
         let is_read = [Method::GET, Method::HEAD].contains(request.method());
-        if is_read && wants_page(request.headers(), path) {
+        if is_read && accepts_fallback_page(request.headers(), path) {
             if let Found::File(stored) = self.source.find(fallback)? {
-                let file = self.represent(request, fallback, stored)?;
+                let file = self.choose_variant(request, fallback, stored)?;
                 return Ok(Target::File(Representation { is_fallback: true, ..file }));
             }
         }
@@ -138,7 +138,12 @@ impl Files {
     }
 
     /// Chooses between a file and its compressed variants.
-    fn represent(&self, request: &Request, path: &str, stored: Stored) -> Result<Representation> {
+    fn choose_variant(
+        &self,
+        request: &Request,
+        path: &str,
+        stored: Stored,
+    ) -> Result<Representation> {
         let (content_type, disposition) = match &self.options.untrusted {
             Some(untrusted) => untrusted.describe(path),
             None => (content_type(path).unwrap_or_else(|| OCTETS.to_owned()), None),
@@ -153,7 +158,7 @@ impl Files {
         if !self.options.is_precompressed {
             return Ok(plain(stored));
         }
-        for coding in accepted(request.headers().get_all("accept-encoding")) {
+        for coding in accepted_variants(request.headers().get_all("accept-encoding")) {
             if let Found::File(sibling) = self.source.find(&format!("{path}{}", coding.suffix))? {
                 return Ok(Representation { coding: Some(coding), ..plain(sibling) });
             }
@@ -243,7 +248,7 @@ fn redirect_to(request: &Request, path: &str) -> Result<Response> {
 }
 
 /// Returns whether the fallback page is a suitable response.
-fn wants_page(headers: &Headers, path: &str) -> bool {
+fn accepts_fallback_page(headers: &Headers, path: &str) -> bool {
     let Some(accept) = headers.get_str("accept") else { return !has_known_ending(path) };
     let accepts = |wanted: &str| {
         accept.split(',').any(|range| {
@@ -306,7 +311,7 @@ mod tests {
             if let Some(accept) = accept {
                 headers.append("accept", accept).expect("it is a header");
             }
-            assert_eq!(wants_page(&headers, path), expected, "{path} for {accept:?}");
+            assert_eq!(accepts_fallback_page(&headers, path), expected, "{path} for {accept:?}");
         }
     }
 }

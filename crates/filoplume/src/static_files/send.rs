@@ -3,7 +3,7 @@
 use filoplume_runtime::{Headers, Method, Response, ResponseBody, StatusCode};
 
 use super::content::Stored;
-use super::multipart_ranges::Parts;
+use super::multipart_ranges::MultipartRanges;
 use crate::core::error::{Error, Result};
 use crate::semantics::conditional::{Conditions, Verdict, not_modified};
 use crate::semantics::range::{ByteRange, Selection, select};
@@ -46,7 +46,7 @@ pub(super) fn send(
                 content.try_read(first.start)?;
             }
             response.status(StatusCode::PARTIAL_CONTENT.as_u16());
-            send_parts(&mut response, Parts::new(content, content_type, length, ranges))?;
+            send_parts(&mut response, MultipartRanges::new(content, content_type, length, ranges))?;
         }
         Selection::Unsatisfiable => {
             let error = Error::new(
@@ -59,7 +59,7 @@ pub(super) fn send(
     Ok(response)
 }
 
-fn send_parts(response: &mut Response, parts: Parts) -> Result<()> {
+fn send_parts(response: &mut Response, parts: MultipartRanges) -> Result<()> {
     response.set_header("content-type", parts.content_type())?;
     let length = parts.length();
     response.send_reader(parts, length);

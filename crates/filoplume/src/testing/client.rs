@@ -5,7 +5,7 @@ use std::net::{Ipv4Addr, SocketAddr};
 use filoplume_runtime::{Method, Peer, ServerConfig, Service, answer_in_process};
 use parking_lot::Mutex;
 
-use super::cookies::Jar;
+use super::cookies::CookieJar;
 use super::request::TestRequest;
 use crate::app::App;
 use crate::serve::AppService;
@@ -31,7 +31,7 @@ pub struct TestClient {
     config: ServerConfig,
     peer: Peer,
     /// `None` if cookies are not kept.
-    jar: Option<Mutex<Jar>>,
+    jar: Option<Mutex<CookieJar>>,
 }
 
 impl App {
@@ -168,7 +168,7 @@ impl TestClient {
     ///
     /// let client = App::new().get("/", || "hi").test();
     /// let answer = client.raw(b"GET / HTTP/1.1\r\n\r\n");
-    /// assert!(answer.starts_with(b"HTTP/1.1 400 "), "HTTP/1.1 wants a Host");
+    /// assert!(answer.starts_with(b"HTTP/1.1 400 "), "HTTP/1.1 requires a Host");
     /// ```
     pub fn raw(&self, bytes: impl AsRef<[u8]>) -> Vec<u8> {
         self.raw_from(self.peer, bytes.as_ref())

@@ -8,7 +8,7 @@ use std::time::{Duration, SystemTime};
 
 /// The cookies of a client.
 #[derive(Debug, Default)]
-pub(super) struct Jar {
+pub(super) struct CookieJar {
     cookies: Vec<Cookie>,
 }
 
@@ -35,7 +35,7 @@ impl Cookie {
     }
 }
 
-impl Jar {
+impl CookieJar {
     /// Stores the cookie of a `Set-Cookie` in a response to a request for `path`. A cookie that
     /// browsers refuse is ignored, and one that has expired removes the stored one.
     pub(super) fn store(&mut self, set_cookie: &str, path: &str) {
@@ -123,14 +123,14 @@ fn path_matches(cookie_path: &str, path: &str) -> bool {
 mod tests {
     use super::*;
 
-    fn sent(jar: &Jar, path: &str) -> String {
+    fn sent(jar: &CookieJar, path: &str) -> String {
         let cookies = jar.cookies_for(path);
         cookies.iter().map(|(name, value)| format!("{name}={value}")).collect::<Vec<_>>().join("; ")
     }
 
     #[test]
     fn cookies_are_sent_to_their_paths_longer_ones_first() {
-        let mut jar = Jar::default();
+        let mut jar = CookieJar::default();
         jar.store("a=1; Path=/", "/");
         jar.store("b=2; Path=/admin", "/");
         jar.store("c=3", "/admin/login");
@@ -142,7 +142,7 @@ mod tests {
 
     #[test]
     fn a_cookie_is_replaced_and_removed_by_name_and_path() {
-        let mut jar = Jar::default();
+        let mut jar = CookieJar::default();
         jar.store("a=1; Path=/", "/");
         jar.store("a=2; Path=/; Max-Age=3600; Expires=Thu, 01 Jan 1970 00:00:00 GMT", "/");
         assert_eq!(sent(&jar, "/"), "a=2", "Max-Age takes precedence over Expires");
@@ -157,7 +157,7 @@ mod tests {
 
     #[test]
     fn cookies_that_browsers_refuse_are_not_kept() {
-        let mut jar = Jar::default();
+        let mut jar = CookieJar::default();
         for refused in
             ["__Host-a=1; Path=/", "__Host-a=1; Secure; Path=/x", "__Secure-a=1", "novalue", "=1"]
         {

@@ -20,7 +20,9 @@ impl fmt::Display for SentRequest {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for line in self.head.lines() {
             match line.split_once(": ") {
-                Some((name, value)) => writeln!(f, "> {name}: {}", shown(name, value.as_bytes()))?,
+                Some((name, value)) => {
+                    writeln!(f, "> {name}: {}", printable(name, value.as_bytes()))?
+                }
                 None => writeln!(f, "> {line}")?,
             }
         }
@@ -30,7 +32,7 @@ impl fmt::Display for SentRequest {
 
 /// Returns a header's value for printing. Secret values are hidden, because many people read the
 /// logs of failed tests.
-pub(super) fn shown<'a>(name: &str, value: &'a [u8]) -> Cow<'a, str> {
+pub(super) fn printable<'a>(name: &str, value: &'a [u8]) -> Cow<'a, str> {
     if Headers::is_secret(name) {
         return format!("(hidden, {} bytes)", value.len()).into();
     }
@@ -51,11 +53,11 @@ pub(super) fn write_content(
         Ok(text) => pretty(text).unwrap_or_else(|| text.to_owned()),
         Err(_) => return writeln!(f, "{margin}({} bytes that are not text)", content.len()),
     };
-    let (shown, left) = match text.char_indices().nth(SHOWN_CHARS_MAX) {
+    let (printable, left) = match text.char_indices().nth(SHOWN_CHARS_MAX) {
         Some((end, _)) => (&text[..end], text[end..].chars().count()),
         None => (text.as_str(), 0),
     };
-    for line in shown.lines() {
+    for line in printable.lines() {
         writeln!(f, "{margin}{line}")?;
     }
     if left > 0 {
@@ -85,14 +87,14 @@ pub(super) fn compare(expected: &str, found: &str) -> String {
         expected.chars().zip(found.chars()).take_while(|(left, right)| left == right).count();
     let around = |text: &str| -> String {
         let start = same.saturating_sub(30);
-        let mut shown: String = text.chars().skip(start).take(80).collect();
+        let mut printable: String = text.chars().skip(start).take(80).collect();
         if start > 0 {
-            shown.insert(0, '…');
+            printable.insert(0, '…');
         }
         if text.chars().count() > start + 80 {
-            shown.push('…');
+            printable.push('…');
         }
-        shown
+        printable
     };
     let mut text = String::new();
     let _ = write!(

@@ -9,7 +9,7 @@ use filoplume_runtime::{Method, Peer, StatusCode};
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 
 use super::client::TestClient;
-use super::exchange::{SentRequest, shown};
+use super::exchange::{SentRequest, printable};
 use super::multipart::MultipartForm;
 use super::response::TestResponse;
 
@@ -352,7 +352,7 @@ impl<'a> TestRequest<'a> {
 impl fmt::Debug for TestRequest<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let headers =
-            self.headers.iter().map(|(name, value)| (name, shown(name, value.as_bytes())));
+            self.headers.iter().map(|(name, value)| (name, printable(name, value.as_bytes())));
         let cookies: Vec<_> = self.cookies.iter().map(|(name, _)| name).collect();
         f.debug_struct("TestRequest")
             .field("method", &self.method)

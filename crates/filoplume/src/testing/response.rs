@@ -4,7 +4,7 @@ use std::fmt;
 
 use filoplume_runtime::{Headers, StatusCode};
 
-use super::exchange::{SentRequest, compare, shown, write_content};
+use super::exchange::{SentRequest, compare, printable, write_content};
 use super::parse::{ParsedResponse, parse};
 
 /// The response of an app. A failed assertion prints the whole exchange.
@@ -254,7 +254,7 @@ impl fmt::Debug for TestResponse {
         writeln!(f, "{}", self.request)?;
         writeln!(f, "< {}", self.status)?;
         for (name, value) in self.headers.iter() {
-            writeln!(f, "< {name}: {}", shown(name, value))?;
+            writeln!(f, "< {name}: {}", printable(name, value))?;
         }
         write_content(f, "< ", &self.body)
     }

@@ -29,8 +29,8 @@ fn client(proxies: impl Into<Proxies>, peer: &str, headers: &[&str]) -> String {
 
 #[track_caller]
 fn check_ip(peer: &str, headers: &[&str], expected: &str) {
-    let told = client(["10.0.0.0/8", "2001:db8:a::/48", "unix"], peer, headers);
-    assert_eq!(told.split(' ').next().unwrap(), expected);
+    let found = client(["10.0.0.0/8", "2001:db8:a::/48", "unix"], peer, headers);
+    assert_eq!(found.split(' ').next().unwrap(), expected);
 }
 
 #[track_caller]
@@ -97,20 +97,20 @@ fn only_the_configured_header_is_read() {
         &["X-Forwarded-For: 1.1.1.1", "X-Forwarded-Proto: https"],
         "10.0.0.1 http own.example",
     );
-    let told = client(
+    let found = client(
         "10.0.0.0/8",
         "10.0.0.1",
         &["X-Forwarded-For: 192.0.2.1", "X-Forwarded-Proto: https", "X-Forwarded-Host: a"],
     );
-    assert_eq!(told, "192.0.2.1 http own.example", "scheme and host are asked for one by one");
+    assert_eq!(found, "192.0.2.1 http own.example", "scheme and host are asked for one by one");
 }
 
 #[test]
 fn scheme_and_host_are_those_of_the_clients_request() {
     let proxies = || Proxies::from("10.0.0.0/8").x_forwarded_proto().x_forwarded_host();
-    let told = |headers: &[&str]| client(proxies(), "10.0.0.1", headers);
+    let found = |headers: &[&str]| client(proxies(), "10.0.0.1", headers);
     assert_eq!(
-        told(&[
+        found(&[
             "X-Forwarded-For: 192.0.2.1",
             "X-Forwarded-Proto: HTTPS",
             "X-Forwarded-Host: a.org:8443"
@@ -118,12 +118,12 @@ fn scheme_and_host_are_those_of_the_clients_request() {
         "192.0.2.1 https a.org:8443"
     );
     assert_eq!(
-        told(&["X-Forwarded-For: 192.0.2.1", "X-Forwarded-Host: a b"]),
+        found(&["X-Forwarded-For: 192.0.2.1", "X-Forwarded-Host: a b"]),
         "192.0.2.1 http own.example"
     );
     let chain =
         ["X-Forwarded-For: 1.1.1.1, 192.0.2.1, 10.0.0.2", "X-Forwarded-Proto: http, https, http"];
-    assert_eq!(told(&chain), "192.0.2.1 https own.example");
+    assert_eq!(found(&chain), "192.0.2.1 https own.example");
     assert_eq!(
         client(proxies(), "192.0.2.1", &["X-Forwarded-Proto: https"]),
         "192.0.2.1 http own.example"
@@ -193,8 +193,8 @@ fn there_are_lists_of_common_proxies() {
         (Proxies::private(), "172.32.0.1", false),
         (Proxies::private(), "2001:db8::1", false),
     ] {
-        let told = client(proxies, peer, &headers);
-        assert_eq!(told.starts_with("192.0.2.1 "), is_trusted, "{peer}: {told}");
+        let found = client(proxies, peer, &headers);
+        assert_eq!(found.starts_with("192.0.2.1 "), is_trusted, "{peer}: {found}");
     }
 }
 
@@ -214,10 +214,10 @@ fn middleware_knows_the_client_too() {
         .get("/", || "")
         .with(|request: Request, next: Next<'_>| {
             let context = next.context();
-            let told =
+            let found =
                 format!("{:?} {}", context.client_ip(&request), context.client(&request).scheme());
             let mut response = next.run(request);
-            response.set_header("x-client", told)?;
+            response.set_header("x-client", found)?;
             Ok::<_, Error>(response)
         })
         .trust_proxies(Proxies::loopback());

@@ -156,7 +156,7 @@ fn production_shows_no_causes_panics_or_places() {
             for secret in
                 ["secret", "1234", "boom", "panic", ".rs", "hint", "development", "Extension"]
             {
-                assert!(!response.text().contains(secret), "{secret} is told:\n{response:?}");
+                assert!(!response.text().contains(secret), "{secret} is sent:\n{response:?}");
             }
         }
     }

@@ -1,5 +1,8 @@
 //! Which handler answers, and what happens if there is none.
 
+mod mistakes;
+mod routers;
+
 use expect_test::{Expect, expect};
 use filoplume::prelude::*;
 use filoplume::routing::{any, head, on, options};
@@ -398,194 +401,6 @@ fn a_long_path_is_matched_or_refused() {
     client.get(&format!("/rest/{}", "a".repeat(100_000))).send().assert_status(414);
 }
 
-/// Records that it was called.
-fn records_call(name: &'static str) -> impl Middleware {
-    move |mut request: Request, next: Next<'_>| {
-        let mut names =
-            request.extensions().get::<Vec<&'static str>>().cloned().unwrap_or_default();
-        names.push(name);
-        request.extensions_mut().insert(names);
-        next.run(request)
-    }
-}
-
-fn called(
-    Extension(names): Extension<Vec<&'static str>>,
-    State(state): State<&'static str>,
-) -> String {
-    format!("{} state={state}", names.join(">"))
-}
-
-#[test]
-fn nested_routers_have_their_own_middleware_state_and_captures() {
-    let items = Router::new()
-        .get("/{item}", |Path((shop, item)): Path<(String, u32)>| format!("{item} of {shop}"))
-        .get("/", |Path(shop): Path<String>| format!("all of {shop}"));
-    let shop = Router::new()
-        .with(records_call("shop"))
-        .state("shop")
-        .get("/", called)
-        .route("/own", get(called).with(records_call("route")))
-        .nest("/deep", Router::new().with(records_call("deep")).get("/", called).state("deep"))
-        .merge(Router::new().with(records_call("merged")).get("/merged", called));
-    let app = App::new()
-        .with(records_call("app"))
-        .state("app")
-        .get("/", called)
-        .nest("/shops/{shop}/items", items)
-        .nest("/shop", shop)
-        .with(records_call("late"));
-    check(
-        app,
-        &[
-            "GET /",
-            "GET /shop",
-            "GET /shop/",
-            "GET /shop/own",
-            "GET /shop/deep",
-            "GET /shop/merged",
-            "GET /shops/x%20y/items/3",
-            "GET /shops/x/items",
-            "GET /shops/x/items/me",
-            "GET /shop/nowhere",
-        ],
-        &expect![[r#"
-            GET / -> 200 app>late state=app
-            GET /shop -> 200 app>late>shop state=shop
-            GET /shop/ -> 308 location: /shop
-            GET /shop/own -> 200 app>late>shop>route state=shop
-            GET /shop/deep -> 200 app>late>shop>deep state=deep
-            GET /shop/merged -> 200 app>late>shop>merged state=shop
-            GET /shops/x%20y/items/3 -> 200 3 of x y
-            GET /shops/x/items -> 200 all of x
-            GET /shops/x/items/me -> 400 (`item` in the path is wrong: `me` is not a whole number from 0 to 4294967295)
-            GET /shop/nowhere -> 404
-        "#]],
-    );
-}
-
-#[test]
-fn the_innermost_fallback_with_a_matching_prefix_answers() {
-    let tenant = Router::new().get("/known", || "known").fallback(
-        |Path(tenant): Path<String>, request: Request| {
-            format!("tenant {tenant}: {}", request.path())
-        },
-    );
-    let inner = Router::new().get("/known", || "known").fallback(|| "inner");
-    let api = Router::new()
-        .get("/known", || "known")
-        .fallback(|| "api")
-        .nest("/inner", inner)
-        .nest("/none", Router::new().get("/x", || "x"));
-    let app = App::new()
-        .nest("/api", api)
-        .nest("/t/{tenant}", tenant)
-        .fallback(|| (StatusCode::NOT_FOUND, "app"));
-    check(
-        app,
-        &[
-            "GET /api",
-            "GET /api/",
-            "GET /api/x",
-            "GET /api/inner",
-            "GET /api/inner/x/y",
-            "GET /api/innerx",
-            "GET /api/none/y",
-            "GET /apix",
-            "GET /t/a%20b/x/y",
-            "GET /t/a/known",
-            "POST /t/a/known",
-            "GET /api/known/",
-            "GET /%61pi/x?y",
-            "GET /api/%69nner/x",
-            "GET /api/inner/%78",
-            "GET /./%61pi/x",
-            "GET /t",
-        ],
-        &expect![[r#"
-            GET /api -> 200 api
-            GET /api/ -> 200 api
-            GET /api/x -> 200 api
-            GET /api/inner -> 200 inner
-            GET /api/inner/x/y -> 200 inner
-            GET /api/innerx -> 200 api
-            GET /api/none/y -> 200 api
-            GET /apix -> 404 app
-            GET /t/a%20b/x/y -> 200 tenant a b: /t/a%20b/x/y
-            GET /t/a/known -> 200 known
-            POST /t/a/known -> 405 allow: GET, HEAD, OPTIONS
-            GET /api/known/ -> 308 location: /api/known
-            GET /%61pi/x?y -> 308 location: /api/x?y
-            GET /api/%69nner/x -> 308 location: /api/inner/x
-            GET /api/inner/%78 -> 200 inner
-            GET /./%61pi/x -> 404 app
-            GET /t -> 404 app
-        "#]],
-    );
-}
-
-#[test]
-fn middleware_of_the_app_sees_unmatched_requests() {
-    let app = App::new().get("/a", || "a").with(|request: Request, next: Next<'_>| {
-        let route = next.context().route().map(str::to_owned);
-        let mut response = next.run(request);
-        response.set_header("x-route", format!("{route:?}"))?;
-        Ok::<_, Error>(response)
-    });
-    let client = app.test();
-    client.get("/a").send().assert_header("x-route", "Some(\"/a\")");
-    client.get("/a/").send().assert_status(308).assert_header("x-route", "None");
-    client.get("/nowhere").send().assert_status(404).assert_header("x-route", "None");
-    client.post("/a").send().assert_status(405).assert_header("x-route", "None");
-    client.options("/a").send().assert_status(204).assert_header("x-route", "None");
-}
-
-#[test]
-fn middleware_can_change_the_method_before_the_route_is_chosen() {
-    let app = App::new().route("/a", post(|| "posted").delete(|| "deleted")).with(
-        |mut request: Request, next: Next<'_>| {
-            if request.header("x-method") == Some("DELETE") {
-                request.set_method(Method::DELETE);
-            }
-            next.run(request)
-        },
-    );
-    let client = app.test();
-    client.post("/a").send().assert_text("posted");
-    client.post("/a").header("x-method", "DELETE").send().assert_text("deleted");
-}
-
-#[test]
-fn routes_can_be_printed() {
-    let app = App::new()
-        .get("/", || "")
-        .route("/notes/{id}", get(|| "").on([Method::PUT, method("PURGE")], || "").any(|| ""))
-        .nest("/api", Router::new().get("/", || "").nest("/v1", Router::new().post("/x", || "")))
-        .nest("/docs", Router::new().files("/", StaticFiles::folder("src")))
-        .files("/src", StaticFiles::folder("src"))
-        .merge(Router::new().get("/merged", || ""))
-        .fallback(|| StatusCode::NOT_FOUND);
-    expect![[r#"
-        GET        /
-        GET        /notes/{id}
-        PUT,PURGE  /notes/{id}
-        ANY        /notes/{id}
-        GET        /src/
-        GET        /src/{*file}
-        GET        /api
-        POST       /api/v1/x
-        FALLBACK   /docs/*
-        GET        /merged
-        FALLBACK   /*
-    "#]]
-    .assert_eq(&app.routes().to_string());
-    let places: Vec<_> = app.routes().iter().map(|route| route.written_at.clone()).collect();
-    assert!(
-        places.iter().all(|place| place.starts_with("crates/filoplume/tests/it/routing.rs:")),
-        "{places:?}"
-    );
-}
-
 /// Returns what `main` prints, without line numbers.
 #[track_caller]
 pub(crate) fn check_mistakes(app: App, expected: &Expect) {
@@ -603,135 +418,6 @@ pub(crate) fn check_mistakes(app: App, expected: &Expect) {
             .to_owned();
     }
     expected.assert_eq(&(shown + &text));
-}
-
-#[test]
-fn invalid_patterns_are_all_reported_at_once() {
-    let app = App::new()
-        .get("users", || "")
-        .get("", || "")
-        .get("/users/:id", || "")
-        .get("/files/*rest", || "")
-        .get("/users/<int:id>", || "")
-        .get("/users/{id:[0-9]+}", || "")
-        .get("/search?q={q}", || "")
-        .get("/{id", || "")
-        .get("/id}", || "")
-        .get("/{}", || "")
-        .get("/{a}-{b}", || "")
-        .get("/{*rest}/more", || "")
-        .get("/{a}/{a}", || "")
-        .get("/{a b}", || "")
-        .nest("api", Router::new())
-        .nest("/api/", Router::new())
-        .nest("/", Router::new())
-        .nest("", Router::new())
-        .nest("/{*all}", Router::new())
-        .nest("/{x}", Router::new().get("/{x}", || ""));
-    check_mistakes(
-        app,
-        &expect![[r#"
-            the app cannot start:
-              - nest "api" (routing.rs:_): a prefix begins with `/`: write "/api"
-              - nest "/api/" (routing.rs:_): a prefix ends without `/`: write "/api"
-              - nest "/" (routing.rs:_): a prefix ends without `/`; to join routers without a prefix use `merge`
-              - nest "" (routing.rs:_): a prefix begins with `/`; to join routers without a prefix use `merge`
-              - nest "/{*all}" (routing.rs:_): a prefix cannot capture all the rest
-              - route "users" (routing.rs:_): a pattern begins with `/`: write "/users"
-              - route "" (routing.rs:_): a pattern begins with `/`: write "/"
-              - route "/users/:id" (routing.rs:_): captures are written in braces: `{id}` instead of `:id`
-              - route "/files/*rest" (routing.rs:_): captures are written in braces: `{*rest}` instead of `*rest`
-              - route "/users/<int:id>" (routing.rs:_): captures are written in braces: `{id}` instead of `<int:id>`
-              - route "/users/{id:[0-9]+}" (routing.rs:_): a capture has no pattern of its own: write `{id}`, and the type of `Path` decides what it can be
-              - route "/search?q={q}" (routing.rs:_): `?` is no part of a path; queries are read with `Query`
-              - route "/{id" (routing.rs:_): a `{` is not closed; one that stands for itself is doubled
-              - route "/id}" (routing.rs:_): a `}` closes nothing; one that stands for itself is doubled
-              - route "/{}" (routing.rs:_): a capture has a name: `{id}`, `{*rest}`
-              - route "/{a}-{b}" (routing.rs:_): a segment has one capture; take it apart in the handler
-              - route "/{*rest}/more" (routing.rs:_): `{*rest}` captures all the rest, so it is the last segment
-              - route "/{a}/{a}" (routing.rs:_): two captures have the name `a`
-              - route "/{a b}" (routing.rs:_): the name of a capture has letters, digits, `_`, `-` and `.`, unlike `a b`
-              - route "/{x}/{x}" (routing.rs:_): two captures have the name `x`
-        "#]],
-    );
-}
-
-#[test]
-fn conflicts_name_both_routes() {
-    fn handler() -> &'static str {
-        ""
-    }
-    let app = App::new()
-        .get("/users/{id}", handler)
-        .post("/users/{name}", handler)
-        .get("/same", handler)
-        .route("/same", get(handler).post(handler))
-        .route("/anything", any(handler).any(handler))
-        .get("/files/{*a}", handler)
-        .get("/files/{name}.txt", handler)
-        .get("/v{major}", handler)
-        .get("/{name}.txt", handler)
-        .get("/files/{*b}", handler)
-        .nest("/api", Router::new().get("/x", handler).fallback(handler))
-        .nest("/api", Router::new().get("/x", handler).fallback(handler))
-        .get("/caf%C3%A9", handler)
-        .get("/café", handler)
-        .fallback(handler)
-        .merge(Router::new().fallback(handler));
-    check_mistakes(
-        app,
-        &expect![[r#"
-            the app cannot start:
-              - route "/users/{name}" (routing.rs:_) conflicts with route "/users/{id}" (routing.rs:_): both match the same paths: give the captures the same names
-              - GET /same has two handlers: routing.rs:_ and routing.rs:_; keep one of them
-              - ANY /anything has two handlers: routing.rs:_ and routing.rs:_; keep one of them
-              - route "/files/{name}.txt" (routing.rs:_) conflicts with route "/files/{*a}" (routing.rs:_): captures at the same place are of one kind, either all with text before them or all with text behind them, and `{*rest}` shares its place with no capture; what is left over can be answered by a fallback
-              - route "/{name}.txt" (routing.rs:_) conflicts with route "/v{major}" (routing.rs:_): captures at the same place are of one kind, either all with text before them or all with text behind them, and `{*rest}` shares its place with no capture; what is left over can be answered by a fallback
-              - route "/files/{*b}" (routing.rs:_) conflicts with route "/files/{*a}" (routing.rs:_): both match the same paths: give the captures the same names
-              - GET /caf%C3%A9 has two handlers: routing.rs:_ and routing.rs:_; keep one of them
-              - GET /api/x has two handlers: routing.rs:_ and routing.rs:_; keep one of them
-              - the fallback of "/api/" (routing.rs:_) has the prefix of another fallback (routing.rs:_)
-              - there are two fallbacks: routing.rs:_ and routing.rs:_; keep one of them
-        "#]],
-    );
-}
-
-#[test]
-fn a_fallback_below_a_capture_conflicts_with_another_one() {
-    let one = Router::new().get("/x", || "x").fallback(|| "no such note of one");
-    let app =
-        App::new().nest("/users", Router::new().nest("/{id}", one).fallback(|| "no such user"));
-    check_mistakes(
-        app,
-        &expect![[r#"
-            the app cannot start:
-              - the fallback of "/users/" (routing.rs:_) cannot stand beside that of "/users/{id}/": all the rest of a prefix, which a fallback answers, shares its place with no capture in the prefix of another one
-        "#]],
-    );
-}
-
-#[test]
-fn an_app_whose_handlers_take_missing_values_does_not_start() {
-    struct Db;
-    fn wants_state(_: State<std::sync::Arc<u8>>) {}
-    fn wants_path(_: Path<u8>) {}
-    let app = App::new()
-        .get("/state", wants_state)
-        .get("/path", wants_path)
-        .fallback(wants_path)
-        .state(Db)
-        .state(Db)
-        .nest("/has", Router::new().state(std::sync::Arc::new(1_u8)).get("/state", wants_state));
-    check_mistakes(
-        app,
-        &expect![[r#"
-            the app cannot start:
-              - there are two states of type `it::routing::an_app_whose_handlers_take_missing_values_does_not_start::Db` (routing.rs:_); wrap one in a type of its own
-              - GET /state (routing.rs:_) takes `State<Arc<u8>>`, and no such state was given: add `.state(..)` to the app; what was given is `it::routing::an_app_whose_handlers_take_missing_values_does_not_start::Db`, `it::routing::an_app_whose_handlers_take_missing_values_does_not_start::Db`
-              - GET /path (routing.rs:_) takes `Path<..>`, and its pattern captures nothing: write `{name}`
-              - the fallback of "/" (routing.rs:_) takes `Path<..>`, and its pattern captures nothing: write `{name}`
-        "#]],
-    );
 }
 
 #[test]
@@ -762,7 +448,7 @@ fn a_started_app_answers_until_it_is_shut_down() {
     );
     let address = app.local_addr();
     app.shutdown();
-    assert!(TcpStream::connect(address).is_err(), "nobody listens any more");
+    assert!(TcpStream::connect(address).is_err(), "the listener is closed");
 }
 
 #[cfg(unix)]
@@ -783,7 +469,7 @@ fn an_app_can_listen_on_a_unix_socket() {
     let mut socket = loop {
         match UnixStream::connect(&path) {
             Ok(socket) => break socket,
-            Err(error) => assert!(Instant::now() < deadline, "nobody listens: {error}"),
+            Err(error) => assert!(Instant::now() < deadline, "the app does not listen: {error}"),
         }
         std::thread::yield_now();
     };

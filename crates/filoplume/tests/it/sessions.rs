@@ -1,5 +1,7 @@
 //! Sessions in every kind of storage, under attacks and failures.
 
+mod stores;
+
 use std::collections::HashMap;
 use std::net::TcpListener;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -371,95 +373,6 @@ fn responses_that_used_a_session_are_private_to_caches() {
     client.get("/private").send().assert_header("cache-control", "no-store");
 }
 
-/// A store that counts its calls, and fails on demand.
-#[derive(Default)]
-struct Counting {
-    inner: MemoryStore,
-    loads: AtomicUsize,
-    writes: AtomicUsize,
-    fails_to_load: AtomicBool,
-    fails_to_write: AtomicBool,
-}
-
-impl Counting {
-    fn write(&self) -> Result<()> {
-        self.writes.fetch_add(1, Ordering::Relaxed);
-        match self.fails_to_write.load(Ordering::Relaxed) {
-            true => Err(std::io::Error::other("the disk is full of secrets").into()),
-            false => Ok(()),
-        }
-    }
-}
-
-impl SessionStore for Counting {
-    fn load(&self, id: &str) -> Result<Option<Vec<u8>>> {
-        self.loads.fetch_add(1, Ordering::Relaxed);
-        match self.fails_to_load.load(Ordering::Relaxed) {
-            true => Err(std::io::Error::other("the disk is full of secrets").into()),
-            false => self.inner.load(id),
-        }
-    }
-
-    fn insert(&self, id: &str, record: &[u8], keep_for: Duration) -> Result<()> {
-        self.write()?;
-        self.inner.insert(id, record, keep_for)
-    }
-
-    fn replace(&self, id: &str, old: &[u8], new: &[u8], keep_for: Duration) -> Result<bool> {
-        self.write()?;
-        self.inner.replace(id, old, new, keep_for)
-    }
-
-    fn remove(&self, id: &str) -> Result<()> {
-        self.write()?;
-        self.inner.remove(id)
-    }
-}
-
-#[test]
-fn a_store_is_read_and_written_only_if_necessary() {
-    let store = Arc::new(Counting::default());
-    let client = app(Sessions::new(Arc::clone(&store), key())).test();
-    let counts =
-        || (store.loads.swap(0, Ordering::Relaxed), store.writes.swap(0, Ordering::Relaxed));
-    client.get("/").send();
-    assert_eq!(counts(), (0, 0), "a client without a cookie has no session");
-    client.put("/color/red").send();
-    assert_eq!(counts(), (0, 1));
-    client.get("/plain").send();
-    assert_eq!(counts(), (0, 0), "no handler uses it");
-    client.get("/color").send();
-    assert_eq!(counts(), (1, 0), "it is only read");
-    client.put("/color/red").send();
-    assert_eq!(counts(), (1, 0), "it is the same");
-    client.put("/color/blue").send().assert_no_header("set-cookie");
-    assert_eq!(counts(), (1, 1));
-    client.post("/login/ada").send();
-    assert_eq!(counts(), (1, 2), "the new one is kept, and the old one removed");
-    client.post("/logout").send();
-    assert_eq!(counts(), (1, 1));
-}
-
-#[test]
-fn a_failing_store_is_a_500_without_details() {
-    let store = Arc::new(Counting::default());
-    let client = app(Sessions::new(Arc::clone(&store), key())).test();
-    client.put("/color/red").send().assert_status(200);
-    store.fails_to_write.store(true, Ordering::Relaxed);
-    for answer in [
-        client.put("/color/blue").send(),
-        client.post("/logout").send(),
-        client.post("/login/a").send(),
-    ] {
-        answer.assert_status(500).assert_no_header("set-cookie");
-        assert!(!answer.text().contains("secrets"), "{answer:?}");
-    }
-    client.get("/color").send().assert_text("Some(\"red\")");
-    store.fails_to_load.store(true, Ordering::Relaxed);
-    client.get("/color").send().assert_status(500);
-    client.get("/plain").send().assert_status(200);
-}
-
 #[test]
 fn a_value_of_another_type_is_a_mistake_of_the_program() {
     let client = App::new()
@@ -513,96 +426,6 @@ fn flash_messages_are_shown_once() {
         let many: Vec<HashMap<String, String>> = client.get("/").send().json();
         assert_eq!((many.len(), many[19]["text"].as_str()), (20, "99"));
     });
-}
-
-#[test]
-fn the_contents_of_the_file_cannot_be_used_as_a_cookie() {
-    let folder = tempfile::tempdir().expect("there is room");
-    let file = folder.path().join("sessions.db");
-    let client =
-        app(Sessions::new(SqliteStore::open(&file).expect("it can be opened"), key())).test();
-    client.post("/login/ada").send().assert_status(200);
-    let cookie = client.cookie(NAME).expect("it is set");
-    // After the signature.
-    let token = &cookie[cookie.len() - 43..];
-    let bytes: Vec<u8> = ["sessions.db", "sessions.db-wal"]
-        .iter()
-        .filter_map(|name| std::fs::read(folder.path().join(name)).ok())
-        .flatten()
-        .collect();
-    let has = |text: &str| bytes.windows(text.len()).any(|window| window == text.as_bytes());
-    assert!(has("filoplume_sessions") && has("ada") && !has(token));
-}
-
-#[test]
-fn expired_sessions_are_swept_from_the_file() {
-    let folder = tempfile::tempdir().expect("there is room");
-    let store = SqliteStore::open(folder.path().join("sessions.db")).expect("it can be opened");
-    store.insert("alive", b"1", Duration::from_secs(60)).expect("it can be written");
-    store.insert("long", b"1", Duration::MAX).expect("it can be written");
-    store.insert("over", b"1", Duration::ZERO).expect("it can be written");
-    assert_eq!(store.load("over").expect("it can be read"), None);
-    assert!(
-        !store.replace("over", b"1", b"2", Duration::from_secs(60)).expect("it can be written")
-    );
-    assert_eq!(store.sweep().expect("it can be written"), 1);
-    assert_eq!(store.sweep().expect("it can be written"), 0);
-    assert!(store.load("alive").expect("it can be read").is_some());
-    assert!(store.load("long").expect("it can be read").is_some());
-    assert!(SqliteStore::open(folder.path()).is_err(), "a folder is not a file");
-}
-
-#[test]
-fn redis_expires_sessions_and_has_no_ids() {
-    let Some(redis) = RedisServer::start() else { return };
-    let client = app(Sessions::new(redis_store(&redis).prefix("shop:"), key())).test();
-    client.post("/login/ada").send().assert_status(200);
-    let cookie = client.cookie(NAME).expect("it is set");
-    let ids = redis.ask("KEYS *");
-    assert!(ids.contains("shop:") && !ids.contains(&cookie[cookie.len() - 43..]), "{ids}");
-    let id = ids.lines().find(|line| line.starts_with("shop:")).expect("there is one");
-    let left: u64 = redis
-        .ask(&format!("TTL {id}"))
-        .trim_start_matches(':')
-        .trim()
-        .parse()
-        .expect("it is a number");
-    assert!((86_000..=86_400).contains(&left), "{left}");
-}
-
-#[test]
-fn broken_connections_to_redis_are_replaced() {
-    let Some(mut redis) = RedisServer::start() else { return };
-    let client = app(Sessions::new(redis_store(&redis), key())).test();
-    client.put("/color/red").send().assert_status(200);
-    // The server closes its connections, and the store does not know yet.
-    redis.ask("CLIENT KILL TYPE normal SKIPME yes");
-    client.get("/color").send().assert_text("Some(\"red\")");
-    redis.stop();
-    let begun = Instant::now();
-    client.get("/color").send().assert_status(500);
-    assert!(begun.elapsed() < Duration::from_secs(10));
-    redis.restart();
-    client.get("/color").send().assert_status(200);
-    client.put("/color/blue").send().assert_status(200);
-    client.get("/color").send().assert_text("Some(\"blue\")");
-}
-
-#[test]
-fn a_redis_that_never_answers_is_an_error_after_the_timeout() {
-    // It accepts connections and never answers.
-    let silent = TcpListener::bind("127.0.0.1:0").expect("there is a port");
-    let port = silent.local_addr().expect("it has an address").port();
-    let begun = Instant::now();
-    let error = RedisStore::connect(&format!("redis://user:s3cret@127.0.0.1:{port}/")).map(drop);
-    let error = format!("{:?}", error.expect_err("it does not answer"));
-    assert!(begun.elapsed() < Duration::from_secs(10));
-    assert!(!error.contains("s3cret"), "{error}");
-    let error = format!(
-        "{:?}",
-        RedisStore::connect("http://:s3cret@host").map(drop).expect_err("it is no URL")
-    );
-    assert!(!error.contains("s3cret"), "{error}");
 }
 
 fn redis_store(server: &RedisServer) -> RedisStore {

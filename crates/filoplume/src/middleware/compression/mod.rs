@@ -213,7 +213,7 @@ impl Compression {
 
     /// Returns whether this is a part of a response that would be compressed as a whole. Such a
     /// response needs the same `Vary` (RFC 9110, 15.3.7).
-    fn is_part_of_eligible(&self, response: &Response) -> bool {
+    fn is_eligible_part(&self, response: &Response) -> bool {
         let headers = response.headers();
         response.status_code() == 206
             && !headers.contains("content-encoding")
@@ -303,7 +303,7 @@ impl Middleware for Compression {
             return Ok(response);
         }
         if !self.is_eligible(&response) {
-            if self.is_part_of_eligible(&response) {
+            if self.is_eligible_part(&response) {
                 add_vary(response.headers_mut(), "Accept-Encoding");
             }
             return Ok(response);

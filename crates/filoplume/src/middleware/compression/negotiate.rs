@@ -92,7 +92,10 @@ mod tests {
     proptest::proptest! {
         #[test]
         fn the_choice_is_always_one_of_the_offered_codings(
-            values in proptest::collection::vec("([a-z*;,=q. 0-9\"-]|gzip|br|zstd|identity|\\PC){0,40}", 0..4),
+            values in proptest::collection::vec(
+                "([a-z*;,=q. 0-9\"-]|gzip|br|zstd|identity|\\PC){0,40}",
+                0..4,
+            ),
             bytes in proptest::collection::vec(proptest::prelude::any::<u8>(), 0..40),
         ) {
             let values = values.iter().map(String::as_bytes).chain([&bytes[..]]);

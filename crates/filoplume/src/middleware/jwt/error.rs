@@ -11,12 +11,12 @@ use jsonwebtoken::errors::ErrorKind;
 /// use filoplume::middleware::{Jwt, JwtError};
 ///
 /// let jwt = Jwt::hs256("a secret of 32 random bytes at least")?;
-/// let told = match jwt.verify("made up") {
+/// let message = match jwt.verify("made up") {
 ///     Ok(claims) => format!("welcome, {}", claims["sub"]),
 ///     Err(JwtError::Expired) => "log in again".to_owned(),
 ///     Err(error) => error.to_string(),
 /// };
-/// assert_eq!(told, "the token is malformed");
+/// assert_eq!(message, "the token is malformed");
 /// # Ok::<(), filoplume::Error>(())
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]

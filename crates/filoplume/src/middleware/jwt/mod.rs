@@ -145,8 +145,10 @@ impl Jwt {
     /// use serde_json::json;
     ///
     /// let secret = "a secret of 32 random bytes at least";
-    /// let for_mail = Jwt::hs256(secret)?.audience("mail").issue(&json!({"sub": "ada"}), Duration::from_secs(60))?;
-    /// assert_eq!(Jwt::hs256(secret)?.audience("notes").verify(&for_mail), Err(JwtError::Audience));
+    /// let mail = Jwt::hs256(secret)?.audience("mail");
+    /// let for_mail = mail.issue(&json!({"sub": "ada"}), Duration::from_secs(60))?;
+    /// let notes = Jwt::hs256(secret)?.audience("notes");
+    /// assert_eq!(notes.verify(&for_mail), Err(JwtError::Audience));
     /// # Ok::<(), filoplume::Error>(())
     /// ```
     #[must_use]
@@ -213,7 +215,8 @@ impl Jwt {
     /// use filoplume::middleware::Jwt;
     /// use serde_json::json;
     ///
-    /// let jwt = Jwt::hs256("a secret of 32 random bytes at least")?.issuer("https://auth.example");
+    /// let jwt = Jwt::hs256("a secret of 32 random bytes at least")?;
+    /// let jwt = jwt.issuer("https://auth.example");
     /// let token = jwt.issue(&json!({"sub": "ada"}), Duration::from_secs(900))?;
     /// assert_eq!(jwt.verify(&token)?["iss"], "https://auth.example");
     /// # Ok::<(), filoplume::Error>(())
@@ -258,7 +261,8 @@ impl Jwt {
     /// use serde_json::json;
     ///
     /// let links = Jwt::hs256("a secret of 32 random bytes at least")?.audience("confirm-address");
-    /// let link = links.issue(&json!({"address": "ada@example.org"}), Duration::from_secs(86_400))?;
+    /// let day = Duration::from_secs(86_400);
+    /// let link = links.issue(&json!({"address": "ada@example.org"}), day)?;
     /// assert_eq!(links.verify(&link)?["address"], "ada@example.org");
     /// # Ok::<(), filoplume::Error>(())
     /// ```

@@ -41,7 +41,7 @@ fn signed(claims: &Value) -> String {
 }
 
 /// Returns a token with any head and any signature.
-fn made_up(head: &Value, claims: &Value, signature: &str) -> String {
+fn forged(head: &Value, claims: &Value, signature: &str) -> String {
     let part = |value: &Value| URL_SAFE_NO_PAD.encode(value.to_string());
     format!("{}.{}.{signature}", part(head), part(claims))
 }
@@ -105,7 +105,7 @@ fn the_algorithm_is_that_of_the_key() {
     let claims = json!({"sub": "admin", "exp": seconds_from_now(3600)});
     for algorithm in ["none", "None", "", "HS999"] {
         for signature in ["", "AAAA"] {
-            let token = made_up(&json!({"alg": algorithm}), &claims, signature);
+            let token = forged(&json!({"alg": algorithm}), &claims, signature);
             assert_eq!(jwt().verify(&token).err(), Some(JwtError::Malformed), "{algorithm}");
         }
     }

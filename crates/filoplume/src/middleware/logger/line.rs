@@ -205,7 +205,10 @@ mod tests {
 
     proptest::proptest! {
         #[test]
-        fn any_input_is_one_line_and_can_be_read_back(target in "\\PC*|[\\x00-\\x7f]*", agent in ".*") {
+        fn any_input_is_one_line_and_can_be_read_back(
+            target in "\\PC*|[\\x00-\\x7f]*",
+            agent in ".*",
+        ) {
             let request = request(&target, &agent);
             let entry = entry(&request, None);
             let value: serde_json::Value = serde_json::from_str(&entry.to_json()).unwrap();

@@ -24,7 +24,7 @@ use crate::middleware::concurrency_limit::whole_seconds;
 /// Number of clients that are remembered: about 5 MiB.
 const KEYS_MAX: usize = 100_000;
 
-/// Length in bytes up to which keys are told apart. Longer keys with the same beginning share a
+/// Length in bytes up to which keys are distinguished. Longer keys with the same beginning share a
 /// bucket.
 const KEY_BYTES_MAX: usize = 256;
 
@@ -152,7 +152,7 @@ impl RateLimit {
     /// #[derive(Clone)]
     /// struct User {
     ///     id: u64,
-    /// } // put beside the request by the middleware that checks the login
+    /// } // added by the middleware that checks the login
     ///
     /// let limit = RateLimit::per_second(5)
     ///     .key(|request| request.extensions().get::<User>().map(|user| user.id.to_string()));

@@ -66,7 +66,7 @@ pub struct RedisCounters {
 /// ```no_run
 /// use filoplume::middleware::{RateLimit, RedisCounters, WhenRedisFails};
 ///
-/// // Rather nobody logs in than everybody guesses.
+/// // Refuse logins rather than allow unlimited guesses.
 /// let counters =
 ///     RedisCounters::new("redis://10.0.0.5/").when_it_fails(WhenRedisFails::Refuse);
 /// let limit = RateLimit::per_minute(6).name("login").redis(counters);

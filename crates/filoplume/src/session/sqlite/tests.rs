@@ -1,19 +1,10 @@
 //! Tests of the file under a flood of sessions, with other processes, and with other users.
 
 use super::*;
-
-const HOUR: Duration = Duration::from_secs(3600);
+use crate::session::store_tests::{self, HOUR, begin, present};
 
 fn in_memory() -> SqliteStore {
     SqliteStore::open(":memory:").expect("it needs no disk")
-}
-
-fn begin(store: &SqliteStore, id: &str) {
-    store.insert(id, b"1234", HOUR).expect("memory does not fail");
-}
-
-fn present(store: &SqliteStore, id: &str) -> bool {
-    store.load(id).expect("memory does not fail").is_some()
 }
 
 /// Returns the IDs of the rows, without counting as use.
@@ -47,28 +38,14 @@ fn counts_are_right(store: &SqliteStore) {
 #[test]
 fn a_session_that_was_never_presented_again_is_evicted_first() {
     let store = in_memory().sessions_max(5);
-    for id in ["a", "b", "c", "d", "e"] {
-        begin(&store, id);
-    }
-    assert!(present(&store, "a") && present(&store, "c"));
-    begin(&store, "f");
-    assert_eq!(ids(&store), ["a", "c", "d", "e", "f"], "the oldest one on probation is evicted");
-    begin(&store, "g");
-    begin(&store, "h");
-    assert_eq!(ids(&store), ["a", "c", "f", "g", "h"]);
+    store_tests::evicts_sessions_that_were_never_presented_again_first(&store, ids);
     counts_are_right(&store);
 }
 
 #[test]
 fn sessions_in_use_have_four_fifths_and_the_least_recently_used_are_evicted() {
     let store = in_memory().sessions_max(5);
-    for id in ["a", "b", "c", "d", "e"] {
-        begin(&store, id);
-        assert!(present(&store, id));
-    }
-    // The fifth one exceeds the share, and `a` is the least recently used.
-    begin(&store, "f");
-    assert_eq!(ids(&store), ["b", "c", "d", "e", "f"]);
+    store_tests::reserves_four_fifths_for_sessions_in_use(&store, ids);
     counts_are_right(&store);
 }
 

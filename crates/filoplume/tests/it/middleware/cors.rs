@@ -216,9 +216,11 @@ fn credentials_headers_of_a_handler_are_removed() {
         let cors = Cors::new().allow_origin(APP).allow_credentials(allows);
         let client = App::new().get("/", own).with(cors).test();
         let response = client.get("/").header("origin", APP).send();
-        let is_told = |name: &str| name.eq_ignore_ascii_case("access-control-allow-credentials");
-        let told: Vec<_> = response.headers().iter().filter(|(name, _)| is_told(name)).collect();
-        assert_eq!(told.len(), usize::from(allows), "{response:?}");
+        let is_credentials =
+            |name: &str| name.eq_ignore_ascii_case("access-control-allow-credentials");
+        let found: Vec<_> =
+            response.headers().iter().filter(|(name, _)| is_credentials(name)).collect();
+        assert_eq!(found.len(), usize::from(allows), "{response:?}");
         let other = client.get("/").header("origin", "https://evil.example").send();
         other.assert_no_header("access-control-allow-credentials");
     }

@@ -217,7 +217,7 @@ fn invalid_settings_are_reported_once_at_start_up() {
         .with(middleware::RateLimit::per_second(1).burst(0).redis("not a url"))
         .with(middleware::Compression::new().codings([]))
         .with(middleware::TimeoutBudget::new(std::time::Duration::ZERO));
-    let told = super::mistakes(app);
+    let reported = super::mistakes(app);
     for part in [
         "RequestIds: `no name`",
         "SecurityHeaders: `permissions-policy: a\\r\\nb`",
@@ -231,7 +231,7 @@ fn invalid_settings_are_reported_once_at_start_up() {
         "Compression: without a coding",
         "TimeoutBudget: a duration of zero",
     ] {
-        assert_eq!(told.matches(part).count(), 1, "{part} in\n{told}");
+        assert_eq!(reported.matches(part).count(), 1, "{part} in\n{reported}");
     }
 }
 
