@@ -156,7 +156,7 @@ impl Pattern {
                 port.parse()
                     .ok()
                     .filter(|port| *port != 0)
-                    .ok_or("has no port behind its colon")?,
+                    .ok_or("has no valid port after its colon")?,
             ),
         };
         let host = match (HostPattern::exact(name), below) {

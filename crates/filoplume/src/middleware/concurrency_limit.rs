@@ -54,7 +54,7 @@ impl ConcurrencyLimit {
     /// Returns a limit of `running_max` requests. An app with a limit of 0 does not start.
     pub fn new(running_max: usize) -> Self {
         let limiter =
-            Arc::new(Limiter { running_max, counts: Mutex::default(), left: Condvar::new() });
+            Arc::new(Limiter { running_max, counts: Mutex::default(), released: Condvar::new() });
         Self { limiter, client_max: None, wait: None, retry_after: Duration::from_secs(1) }
     }
 
@@ -162,7 +162,7 @@ struct Limiter {
     running_max: usize,
     counts: Mutex<Counts>,
     /// Notified when a permit is released while requests are waiting.
-    left: Condvar,
+    released: Condvar,
 }
 
 #[derive(Debug, Default)]
@@ -238,7 +238,7 @@ impl Limiter {
                 let deadline = Instant::now() + wait.timeout.min(WAIT_MAX);
                 counts.waiting += 1;
                 while counts.running >= limiter.running_max {
-                    if limiter.left.wait_until(&mut counts, deadline).timed_out() {
+                    if limiter.released.wait_until(&mut counts, deadline).timed_out() {
                         break;
                     }
                 }
@@ -268,7 +268,7 @@ impl Drop for Permit {
         let is_waited_for = counts.waiting > 0;
         drop(counts);
         if is_waited_for {
-            self.limiter.left.notify_one();
+            self.limiter.released.notify_one();
         }
     }
 }

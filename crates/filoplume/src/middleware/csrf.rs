@@ -184,7 +184,7 @@ impl Middleware for Csrf {
         if !secret.is_some_and(|secret| is_token_of(&given, &secret)) {
             return Err(Error::forbidden(
                 "the CSRF token is not that of this session: load the page again, and send its \
-                 form anew",
+                 form again",
             ));
         }
         Ok(next.run(request))
