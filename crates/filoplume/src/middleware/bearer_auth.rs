@@ -102,7 +102,7 @@ impl BearerAuth {
     /// ```
     pub fn insufficient_scope(scope: &str) -> Error {
         let challenge = format!("Bearer error=\"insufficient_scope\", scope={}", quoted(scope));
-        Error::forbidden(format!("the token is not for this: the scope `{scope}` is needed"))
+        Error::forbidden(format!("the token does not have the scope `{scope}`"))
             .with_known_header("www-authenticate", challenge)
     }
 }

@@ -176,7 +176,7 @@ impl Middleware for Csrf {
         let session = Session::of(&request)?;
         let Some(given) = request_token(&mut request, &next.context())? else {
             return Err(Error::forbidden(format!(
-                "the CSRF token is missing: it is sent in the form field `{FIELD}` or the header \
+                "the CSRF token is missing: send it in the form field `{FIELD}` or the header \
                  `{HEADER}`"
             )));
         };

@@ -128,13 +128,13 @@ impl Middleware for MethodOverride {
         if *request.method() != Method::POST {
             return Ok(next.run(request));
         }
-        if let Some(asked) = self.requested_method(&mut request)? {
+        if let Some(requested) = self.requested_method(&mut request)? {
             let method =
-                self.methods.iter().find(|method| method.as_str().eq_ignore_ascii_case(&asked));
+                self.methods.iter().find(|method| method.as_str().eq_ignore_ascii_case(&requested));
             match method {
                 Some(method) => request.set_method(method.clone()),
-                None if asked.eq_ignore_ascii_case("POST") => {}
-                None => return Err(self.refuse(&asked)),
+                None if requested.eq_ignore_ascii_case("POST") => {}
+                None => return Err(self.refuse(&requested)),
             }
         }
         Ok(next.run(request))
@@ -145,15 +145,15 @@ impl Middleware for MethodOverride {
 }
 
 impl MethodOverride {
-    fn refuse(&self, asked: &str) -> Error {
+    fn refuse(&self, requested: &str) -> Error {
         let methods: Vec<_> = self.methods.iter().map(Method::as_str).collect();
-        let asked: String = asked.chars().take(20).collect();
+        let requested: String = requested.chars().take(20).collect();
         let methods = methods.join(", ");
         Error::new(
             StatusCode::BAD_REQUEST,
             format!(
                 "a POST cannot be treated as `{}`, only as one of: {methods}",
-                asked.escape_debug()
+                requested.escape_debug()
             ),
         )
     }

@@ -425,15 +425,15 @@ mod tests {
             let policy = value(&headers, "content-security-policy").map(str::to_owned);
             (policy, value(&headers, "x-frame-options").map(str::to_owned))
         };
-        let said =
+        let expected =
             |policy: &str, options: &str| (Some(policy.to_owned()), Some(options.to_owned()));
         let new = SecurityHeaders::new;
-        assert_eq!(of(new()), said("frame-ancestors 'none'", "DENY"));
+        assert_eq!(of(new()), expected("frame-ancestors 'none'", "DENY"));
         assert_eq!(of(new().frames(Frames::Anywhere)), (None, None));
         let policy = "default-src 'self'; frame-ancestors 'self'".to_owned();
         assert_eq!(
             of(new().frames(Frames::SameOrigin).content_security_policy("default-src 'self';")),
-            said(&policy, "SAMEORIGIN")
+            expected(&policy, "SAMEORIGIN")
         );
         let of_policy = of(new()
             .frames(Frames::Of(vec!["https://a".to_owned()]))

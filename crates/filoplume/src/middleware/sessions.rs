@@ -334,11 +334,11 @@ impl Middleware for Sessions {
 /// Marks a response as specific to one browser. A response that sets a session's cookie must not be
 /// kept by shared caches, whatever the handler set.
 fn mark_private(response: &mut Response, gives_session: bool) -> Result<()> {
-    let says = |control: &str, directive: &str| {
-        control.split(',').any(|said| said.trim().eq_ignore_ascii_case(directive))
+    let has = |control: &str, directive: &str| {
+        control.split(',').any(|value| value.trim().eq_ignore_ascii_case(directive))
     };
     let is_shared = match response.headers().get_str("cache-control") {
-        Some(control) => gives_session && !says(control, "private") && !says(control, "no-store"),
+        Some(control) => gives_session && !has(control, "private") && !has(control, "no-store"),
         None => true,
     };
     add_vary(response.headers_mut(), "Cookie");

@@ -342,7 +342,7 @@ impl SessionManager {
             record.apply(&live.changes);
             old = newer;
         }
-        Err(Error::unavailable("too many requests change the session at once"))
+        Err(Error::unavailable("too many requests change the session at the same time"))
     }
 
     fn set_cookie(&self, key: &Key, token: &str, record: &Record, now: u64) -> CookieAction {

@@ -62,7 +62,7 @@ impl MemoryStore {
         }
         let (bytes, bytes_max) = (cost(record), self.bytes_max);
         Err(Error::internal(format!(
-            "the session takes {bytes} bytes, and the store has {bytes_max}"
+            "the session needs {bytes} bytes, but the store has only {bytes_max}"
         )))
     }
 }

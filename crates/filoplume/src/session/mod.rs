@@ -129,7 +129,7 @@ impl Session {
         let session = request.extensions().get::<Self>().cloned().ok_or_else(|| {
             Error::internal(
                 "there is no session here: `Sessions` must be added as outer middleware, which is \
-                 earlier                  in the code",
+                 earlier in the code",
             )
         })?;
         drop(session.live()?);

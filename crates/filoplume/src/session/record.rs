@@ -71,8 +71,8 @@ impl Record {
         let length = record.len();
         if length > RECORD_BYTES_MAX {
             return Err(Error::internal(format!(
-                "the session has {length} bytes, and {RECORD_BYTES_MAX} are kept: keep the data \
-                 in a database, and its key in the session"
+                "the session has {length} bytes, but at most {RECORD_BYTES_MAX} are stored: \
+                 keep the data in a database, and its key in the session"
             )));
         }
         Ok(record)

@@ -24,11 +24,11 @@ const VARIANTS: [Variant; 3] = [
 pub(super) fn accepted<'a>(
     values: impl Iterator<Item = &'a [u8]>,
 ) -> impl Iterator<Item = Variant> {
-    let said = AcceptEncoding::of(values);
+    let accept = AcceptEncoding::of(values);
     // `identity` is acceptable if it is not mentioned, but as the last choice.
-    let at_least = said.identity().map_or(1, |weight| weight.max(1));
+    let at_least = accept.identity().map_or(1, |weight| weight.max(1));
     let mut accepted: Vec<(Weight, Variant)> =
-        VARIANTS.iter().map(|coding| (said.weight(coding.name), *coding)).collect();
+        VARIANTS.iter().map(|coding| (accept.weight(coding.name), *coding)).collect();
     accepted.retain(|(weight, _)| *weight >= at_least);
     // The sort is stable, so our order decides among equal weights.
     accepted.sort_by_key(|(weight, _)| WEIGHT_MAX - weight);

@@ -184,7 +184,7 @@ fn open_error(error: io::Error, path: &str) -> Result<Found> {
     }
     if error.kind() == ErrorKind::PermissionDenied {
         // Clients must not learn what exists, but the operator should know.
-        tracing::warn!(path, "a static file may not be read");
+        tracing::warn!(path, "a static file cannot be read: permission denied");
         return Ok(Found::Nothing);
     }
     if is_not_found(&error) { Ok(Found::Nothing) } else { Err(Error::internal(error)) }

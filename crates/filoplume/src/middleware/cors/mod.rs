@@ -371,8 +371,8 @@ impl Middleware for Cors {
         }
         if self.allows_credentials && matches!(self.origins, Origins::Any) {
             options.mistake(
-                "Cors: any origin and credentials together would let every site act as whoever is \
-                 logged in; name the origins with `allow_origin`",
+                "Cors: any origin and credentials together would let every site act as the user \
+                 who is logged in; name the origins with `allow_origin`",
             );
         }
     }

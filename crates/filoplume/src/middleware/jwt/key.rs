@@ -49,7 +49,7 @@ impl JwtKey {
         let length = secret.len();
         if length < bytes_min {
             return Err(Error::start_up(format!(
-                "the secret for {algorithm:?} has {length} bytes, and {bytes_min} are the least \
+                "the secret for {algorithm:?} has {length} bytes, but needs at least {bytes_min} \
                  (RFC 7518, 3.2): make one with `openssl rand -base64 {}`",
                 bytes_min * 3 / 2
             )));

@@ -54,8 +54,8 @@ mod unix {
             let mode = metadata.permissions().mode() & 0o777;
             if mode & OTHERS != 0 {
                 tracing::warn!(
-                    "the file of the sessions {file:?} has mode {mode:o}, so that others than its \
-                     owner can use it: unless this is meant, run `chmod 600` for it"
+                    "the session file {file:?} has mode {mode:o}, so other users can access it: run \
+                     `chmod 600` unless this is intended"
                 );
             }
         }
