@@ -21,7 +21,7 @@ const VARIANTS: [Variant; 3] = [
 
 /// Returns the codings that the client prefers to the uncompressed file, in order of preference,
 /// from the values of `Accept-Encoding`.
-pub(super) fn accepted<'a>(
+pub(super) fn accepted_variants<'a>(
     values: impl Iterator<Item = &'a [u8]>,
 ) -> impl Iterator<Item = Variant> {
     let accept = AcceptEncoding::of(values);

@@ -1,7 +1,7 @@
 //! Tests of the file under a flood of sessions, with other processes, and with other users.
 
 use super::*;
-use crate::session::store_tests::{self, HOUR, begin, present};
+use crate::session::store_tests::{self, begin, present};
 
 fn in_memory() -> SqliteStore {
     SqliteStore::open(":memory:").expect("it needs no disk")
