@@ -277,10 +277,10 @@ mod tests {
             ("*example.org", "`*.example.org`"),
             ("a..b", "is not a host"),
             ("a b", "is not a host"),
-            ("example.org:", "no port"),
-            ("example.org:0", "no port"),
-            ("example.org:http", "no port"),
-            ("example.org:65536", "no port"),
+            ("example.org:", "no valid port"),
+            ("example.org:0", "no valid port"),
+            ("example.org:http", "no valid port"),
+            ("example.org:65536", "no valid port"),
             ("example.org\r\n", "is not a host"),
         ] {
             let mistakes = AllowedHosts::new([pattern]).mistakes.join("");

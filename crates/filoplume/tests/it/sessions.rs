@@ -374,7 +374,7 @@ fn using_a_session_after_the_response_is_an_error() {
     client.get("/").send().assert_status(200);
     let session: Session = kept.lock().expect("nobody panicked").take().expect("it was kept");
     let error = session.insert("late", "yes").expect_err("the response is made");
-    assert!(error.to_string().contains("saved already"), "{error}");
+    assert!(error.to_string().contains("already saved"), "{error}");
 }
 
 #[test]

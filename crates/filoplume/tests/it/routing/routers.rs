@@ -185,7 +185,9 @@ fn routes_can_be_printed() {
     .assert_eq(&app.routes().to_string());
     let places: Vec<_> = app.routes().iter().map(|route| route.written_at.clone()).collect();
     assert!(
-        places.iter().all(|place| place.starts_with("crates/filoplume/tests/it/routers.rs:")),
+        places
+            .iter()
+            .all(|place| place.starts_with("crates/filoplume/tests/it/routing/routers.rs:")),
         "{places:?}"
     );
 }
