@@ -103,6 +103,8 @@ impl FileResponse {
     /// # Ok::<(), std::io::Error>(())
     /// ```
     ///
+    /// # Errors
+    ///
     /// A `404` for every path that [`StaticFiles`](crate::StaticFiles) does not serve: missing
     /// files, paths that are not files, names with `..`, hidden files, and symbolic links that
     /// leave the folder. A `500` if the folder does not exist.

@@ -21,7 +21,7 @@ impl fmt::Display for SentRequest {
         for line in self.head.lines() {
             match line.split_once(": ") {
                 Some((name, value)) => {
-                    writeln!(f, "> {name}: {}", printable(name, value.as_bytes()))?
+                    writeln!(f, "> {name}: {}", printable(name, value.as_bytes()))?;
                 }
                 None => writeln!(f, "> {line}")?,
             }

@@ -79,16 +79,16 @@ fn conflicts_name_both_routes() {
         app,
         &expect![[r#"
             the app cannot start:
-              - route "/users/{name}" (routing/mistakes.rs:_) conflicts with route "/users/{id}" (routing.rs:_): both match the same paths: give the captures the same names
-              - GET /same has two handlers: routing/mistakes.rs:_ and routing.rs:_; keep one of them
-              - ANY /anything has two handlers: routing/mistakes.rs:_ and routing.rs:_; keep one of them
-              - route "/files/{name}.txt" (routing/mistakes.rs:_) conflicts with route "/files/{*a}" (routing.rs:_): captures at the same place are of one kind, either all with text before them or all with text behind them, and `{*rest}` shares its place with no capture; what is left over can be answered by a fallback
-              - route "/{name}.txt" (routing/mistakes.rs:_) conflicts with route "/v{major}" (routing.rs:_): captures at the same place are of one kind, either all with text before them or all with text behind them, and `{*rest}` shares its place with no capture; what is left over can be answered by a fallback
-              - route "/files/{*b}" (routing/mistakes.rs:_) conflicts with route "/files/{*a}" (routing.rs:_): both match the same paths: give the captures the same names
-              - GET /caf%C3%A9 has two handlers: routing/mistakes.rs:_ and routing.rs:_; keep one of them
-              - GET /api/x has two handlers: routing/mistakes.rs:_ and routing.rs:_; keep one of them
-              - the fallback of "/api/" (routing/mistakes.rs:_) has the prefix of another fallback (routing.rs:_)
-              - there are two fallbacks: routing/mistakes.rs:_ and routing.rs:_; keep one of them
+              - route "/users/{name}" (routing/mistakes.rs:_) conflicts with route "/users/{id}" (routing/mistakes.rs:_): both match the same paths: give the captures the same names
+              - GET /same has two handlers: routing/mistakes.rs:_ and routing/mistakes.rs:_; keep one of them
+              - ANY /anything has two handlers: routing/mistakes.rs:_ and routing/mistakes.rs:_; keep one of them
+              - route "/files/{name}.txt" (routing/mistakes.rs:_) conflicts with route "/files/{*a}" (routing/mistakes.rs:_): captures at the same place are of one kind, either all with text before them or all with text behind them, and `{*rest}` shares its place with no capture; what is left over can be answered by a fallback
+              - route "/{name}.txt" (routing/mistakes.rs:_) conflicts with route "/v{major}" (routing/mistakes.rs:_): captures at the same place are of one kind, either all with text before them or all with text behind them, and `{*rest}` shares its place with no capture; what is left over can be answered by a fallback
+              - route "/files/{*b}" (routing/mistakes.rs:_) conflicts with route "/files/{*a}" (routing/mistakes.rs:_): both match the same paths: give the captures the same names
+              - GET /caf%C3%A9 has two handlers: routing/mistakes.rs:_ and routing/mistakes.rs:_; keep one of them
+              - GET /api/x has two handlers: routing/mistakes.rs:_ and routing/mistakes.rs:_; keep one of them
+              - the fallback of "/api/" (routing/mistakes.rs:_) has the prefix of another fallback (routing/mistakes.rs:_)
+              - there are two fallbacks: routing/mistakes.rs:_ and routing/mistakes.rs:_; keep one of them
         "#]],
     );
 }
@@ -124,7 +124,7 @@ fn an_app_whose_handlers_take_missing_values_does_not_start() {
         &expect![[r#"
             the app cannot start:
               - there are two states of type `it::routing::mistakes::an_app_whose_handlers_take_missing_values_does_not_start::Db` (routing/mistakes.rs:_); wrap one in a type of its own
-              - GET /state (routing/mistakes.rs:_) takes `State<Arc<u8>>`, and no such state was given: add `.state(..)` to the app; what was given is `it::routing::mistakes::an_app_whose_handlers_take_missing_values_does_not_start::Db`, `it::routing::an_app_whose_handlers_take_missing_values_does_not_start::Db`
+              - GET /state (routing/mistakes.rs:_) takes `State<Arc<u8>>`, and no such state was given: add `.state(..)` to the app; what was given is `it::routing::mistakes::an_app_whose_handlers_take_missing_values_does_not_start::Db`, `it::routing::mistakes::an_app_whose_handlers_take_missing_values_does_not_start::Db`
               - GET /path (routing/mistakes.rs:_) takes `Path<..>`, and its pattern captures nothing: write `{name}`
               - the fallback of "/" (routing/mistakes.rs:_) takes `Path<..>`, and its pattern captures nothing: write `{name}`
         "#]],
