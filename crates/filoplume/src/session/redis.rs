@@ -29,6 +29,7 @@ const REPLACE: &str = "if redis.call('GET', KEYS[1]) == ARGV[1] then \
 /// );
 /// # Ok::<(), filoplume::Error>(())
 /// ```
+///
 /// Broken connections are replaced, once per command. The timeout for each response of the server
 /// is two seconds. Redis removes sessions when they expire. A server that evicts keys may end
 /// sessions early, by its `maxmemory-policy`. TLS is not supported: use a tunnel, a Unix socket, or

@@ -162,8 +162,8 @@ impl TestResponse {
     /// ```
     ///
     /// # Panics
+    ///
     /// If the response has the header.
-    /// If there is one.
     #[track_caller]
     pub fn assert_no_header(&self, name: &str) -> &Self {
         assert!(!self.headers.contains(name), "expected no header `{name}`\n{self:?}");
