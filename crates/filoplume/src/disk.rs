@@ -1,4 +1,5 @@
-//! Files as the framework reads and writes them: those of the system, whose calls tests let fail.
+//! The `File` type that the framework uses: `std::fs::File`, or a type in tests that can fail a
+//! chosen call.
 
 #[cfg(not(all(test, target_os = "linux")))]
 pub(crate) use std::fs::File;

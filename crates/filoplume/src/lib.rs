@@ -12,38 +12,42 @@
 //! ```
 //!
 //! - [`App`] holds routes, middleware and state; [`Router`] groups routes.
-//! - Handlers are closures and functions whose parameters are [extractors](Extract) and whose
-//!   result [becomes a response](IntoResponse). They may block: nobody waits for them.
-//! - [`Middleware`] is what stands around handlers.
-//! - [`Error`] is what goes wrong, and how it is answered.
+//! - Handlers are closures and functions. Their parameters are [extractors](Extract), and their
+//!   result is [converted into a response](IntoResponse). Handlers may block: a blocked handler
+//!   holds up no other request.
+//! - [`Middleware`] wraps handlers.
+//! - [`Error`] carries a failure and the response to it.
 //! - [`testing`] calls an app without a socket.
 //!
-//! Of the engine below, what an app can need is here too: [`ServerConfig`] with its [`Limits`] says
-//! how the server behaves, [`ServerBuilder`] binds it in other ways, [`TaskPool`] runs what should
-//! not wait for an answer, within a [`PoolConfig`], and [`tcp`] serves what is not HTTP.
+//! The parts of the engine that apps need are re-exported: [`ServerConfig`] and its [`Limits`]
+//! configure the server, [`ServerBuilder`] binds it in other ways, [`TaskPool`] runs background
+//! work within a [`PoolConfig`], and [`tcp`] serves protocols other than HTTP.
 //!
-//! What an app does not use it does not build: `json` and `form` are on by default, and `full` is
-//! every feature. `etag`, `multipart`, `validate`, `templates`, `static-files`, `embed`, `cookies`,
-//! `sessions`, `sqlite`, `redis`, `jwt` and `compression` bring what they are called after.
+//! # Features
+//!
+//! `json` and `form` are on by default; `full` enables every feature. The others are `etag`,
+//! `multipart`, `validate`, `templates`, `static-files`, `embed`, `cookies`, `sessions`, `sqlite`,
+//! `redis`, `jwt` and `compression`. Each adds what its name says, and an app compiles only the
+//! features it enables.
 
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
-// The rooms. A file names only rooms that stand above its own.
+// The modules. A file may use only modules listed above its own.
 //
-//   log, disk, redis_pool     helpers that know nothing of the web
-//   semantics                 what RFC 9110 says, over plain values
-//   client                    who asks, behind which proxies
-//   core                      errors, contexts, and the traits that all others are about
-//   key, routing              secrets; which handler answers what
-//   extract                   the extractors, and what `?` makes of errors
+//   log, disk, redis_pool     helpers that know nothing of HTTP
+//   semantics                 the rules of RFC 9110, over plain values
+//   client                    the address of the client, behind trusted proxies
+//   core                      errors, contexts, and the traits that the others implement
+//   key, routing              secrets for cookies; the routes and how requests match them
+//   extract                   the extractors, and the conversions that `?` uses
 //   response, template, session, static_files
-//   error_response            the one place that turns errors into answers
-//   middleware                what comes with the box
-//   app                       what is written, and what answers
-//   serve                     the way from the engine and back
-//   testing, prelude          what programs see
+//   error_response            the one place that renders errors
+//   middleware                the built-in middleware
+//   app                       the app while it is written, and after it is built
+//   serve                     the connection between an app and the engine
+//   testing, prelude          what programs import
 
-// The tests and examples of this crate call it by its name.
+// The tests and examples of this crate refer to it by its public name.
 extern crate self as filoplume;
 
 /// The examples of the README.

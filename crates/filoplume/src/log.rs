@@ -1,14 +1,14 @@
-//! Lines for eyes: how text goes into one, and what a program is told that has not set up
-//! `tracing`.
+//! Output for people: how text is escaped in a log line, and the lines that are written even if no
+//! `tracing` subscriber is installed.
 //!
-//! Most of what is logged can wait until somebody listens. Where the app listens and why a request
-//! failed cannot: without these two the first `cargo run` is silent, and the reason of the first
-//! `500` is nowhere.
+//! Most events are useful only to a subscriber. Two are needed without one: the address that the
+//! app listens on, and the cause of a failed request. Without them the first `cargo run` would be
+//! silent and the first `500` would have no visible reason.
 
 use std::fmt::{self, Write as _};
 
-/// Writes a line to stderr, unless `tracing` was set up: then the event that stands beside the call
-/// says the same.
+/// Writes a line to stderr if no `tracing` subscriber is installed. With a subscriber, an event
+/// next to each call carries the same information.
 pub(crate) fn tell_without_subscriber(text: &str) {
     if tracing::dispatcher::has_been_set() {
         return;
@@ -19,8 +19,8 @@ pub(crate) fn tell_without_subscriber(text: &str) {
     write_to_stderr(&line);
 }
 
-/// Writes a line, with its end, to stderr. In one piece, so that lines of several threads do not
-/// mix.
+/// Writes a line, including its line feed, to stderr. It is written in one piece, so that the lines
+/// of several threads do not mix.
 #[allow(
     clippy::print_stderr,
     reason = "the one place that does; a `Stderr` is not captured by tests"
@@ -29,7 +29,7 @@ pub(crate) fn write_to_stderr(line: &str) {
     eprint!("{}", Unfailing(line));
 }
 
-/// As [`write_to_stderr`], to stdout.
+/// Like [`write_to_stderr`], for stdout.
 #[allow(
     clippy::print_stdout,
     reason = "the one place that does; a `Stdout` is not captured by tests"
@@ -38,12 +38,12 @@ pub(crate) fn write_to_stdout(line: &str) {
     print!("{}", Unfailing(line));
 }
 
-/// A line that is written as well as possible.
+/// A line whose write errors are ignored.
 ///
-/// Only `print!` and `eprint!` write into what libtest captures, and they panic if the line cannot
-/// be written, such as when the disk behind stderr is full. They learn of that from what is
-/// formatted, and this says that all is well: there is nowhere to tell that a log cannot be
-/// written.
+/// Only `print!` and `eprint!` write to the output that libtest captures. They panic if the line
+/// cannot be written, for example when the disk behind stderr is full. They learn of the failure
+/// from `Display::fmt`, so this implementation always returns `Ok`: a failed log write cannot be
+/// logged.
 struct Unfailing<'a>(&'a str);
 
 impl fmt::Display for Unfailing<'_> {
@@ -53,8 +53,8 @@ impl fmt::Display for Unfailing<'_> {
     }
 }
 
-/// As Apache escapes: what could end a field, a line, or be a command to a terminal, becomes
-/// visible.
+/// Escapes text like Apache does: characters that could end a field or a line, or control a
+/// terminal, become visible.
 pub(crate) fn escape(line: &mut String, text: &str) {
     for character in text.chars() {
         match character {

@@ -1,4 +1,4 @@
-//! What most apps need: `use filoplume::prelude::*;`.
+//! The items that most apps need: `use filoplume::prelude::*;`.
 
 #[cfg(feature = "cookies")]
 pub use crate::extract::Cookies;

@@ -1,5 +1,5 @@
-//! An app that answers: the way of a request from the app's middleware to its route, and of an
-//! error to the client.
+//! An app that is ready to serve: passes a request through the app's middleware to its route, and
+//! renders errors.
 
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -17,24 +17,24 @@ use crate::core::site::Site;
 use crate::error_response::present;
 use crate::routing::{Found, Table};
 
-/// An app that answers: what all threads share.
+/// An app that is ready to serve, shared by all threads.
 pub(crate) struct BuiltApp {
     pub(crate) table: Table,
     pub(crate) layers: Box<[Layer]>,
     pub(crate) settings: Settings,
-    /// What the program set for the server.
+    /// The server configuration that the program set.
     pub(crate) config: Option<ServerConfig>,
     pub(super) refusal_contents: RefusalContents,
 }
 
 impl BuiltApp {
-    /// Answers a request: the outermost place.
+    /// Answers a request. This is the entry point of the app.
     pub(crate) fn answer(&self, request: Request) -> Response {
         let asked = Asked::of(&request, self.settings.is_development);
         let route = request.route().and_then(|number| self.table.route(number));
         let context = Context { site: self, settings: &self.settings, route, asked: &asked };
-        // What middleware does wrong ends here; the panics of handlers ended before, so that
-        // middleware sees their answers.
+        // Catches panics of middleware. Panics of handlers are caught further in, so that
+        // middleware sees the responses to them.
         let response = match catch_unwind(AssertUnwindSafe(|| self.run(request, context))) {
             Ok(response) => response,
             Err(panic) => context.panicked(&*panic),
@@ -53,8 +53,8 @@ impl BuiltApp {
         Next { layers: Layers(&self.layers), context, end: End::Route }.run(request)
     }
 
-    /// The route that a CORS preflight is about: its middleware may answer, although no handler
-    /// answers `OPTIONS`.
+    /// Returns the route that a CORS preflight asks about. The middleware of that route may answer,
+    /// although no handler answers `OPTIONS`.
     fn preflighted(&self, request: &Request) -> Option<&CompiledRoute> {
         request.header("origin")?;
         let method = request.header("access-control-request-method")?;
@@ -83,7 +83,7 @@ impl Site for BuiltApp {
                 Some(route) => {
                     let max = route.options.bytes_max().unwrap_or(u64::MAX);
                     let detail = format!(
-                        "the content is longer than the {max} bytes that are accepted here"
+                        "the content is longer than the {max} bytes that this route accepts"
                     );
                     Error::new(StatusCode::PAYLOAD_TOO_LARGE, detail)
                 }
@@ -116,7 +116,7 @@ impl Site for BuiltApp {
                 Error::status(StatusCode::METHOD_NOT_ALLOWED).with_known_header("allow", allow)
             }
             Found::Tunnel => {
-                Error::new(StatusCode::NOT_IMPLEMENTED, "this server opens no tunnels")
+                Error::new(StatusCode::NOT_IMPLEMENTED, "this server does not support `CONNECT`")
             }
             Found::Nothing => Error::status(StatusCode::NOT_FOUND),
         };
@@ -126,7 +126,7 @@ impl Site for BuiltApp {
     fn answer_options(&self, request: &Request) -> Response {
         match self.table.find(request.method(), request.path()) {
             Found::Options { allow } => allowed(allow),
-            // Middleware changed the method on the way.
+            // Middleware has changed the method.
             _ => Error::status(StatusCode::NOT_FOUND).into_pending_response(),
         }
     }
@@ -143,14 +143,14 @@ impl fmt::Debug for BuiltApp {
     }
 }
 
-/// What `OPTIONS` is answered with (RFC 9110, 9.3.7).
+/// The response to `OPTIONS` (RFC 9110, 9.3.7).
 fn allowed(allow: &str) -> Response {
     empty(StatusCode::NO_CONTENT, "allow", allow)
 }
 
 fn empty(status: StatusCode, name: &str, value: &str) -> Response {
     let mut response = Response::new(status.as_u16());
-    // Both come from what was matched, where no control character can be.
+    // Both come from a matched path, which contains no control characters.
     let _ = response.set_header(name, value);
     response
 }

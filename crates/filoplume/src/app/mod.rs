@@ -1,4 +1,5 @@
-//! The app as it is written: routes, middleware, state and settings, collected until it starts.
+//! The app as the program writes it: it collects routes, middleware, state and settings until it is
+//! built.
 
 mod built_app;
 mod refused;
@@ -23,7 +24,8 @@ use crate::routing::{Route, Router, Routes, build};
 #[cfg(feature = "static-files")]
 use crate::static_files::StaticFiles;
 
-/// An app: what is asked for goes through its middleware to the handler of a route.
+/// An app: routes, middleware, state and settings. A request passes through the middleware to the
+/// handler of its route.
 ///
 /// ```no_run
 /// use filoplume::prelude::*;
@@ -36,16 +38,16 @@ use crate::static_files::StaticFiles;
 /// }
 /// ```
 ///
-/// Mistakes, such as two routes for the same paths, are told by [`listen`](Self::listen) and
-/// [`build`](Self::build), all at once, each with the line it stands in.
+/// [`listen`](Self::listen) and [`build`](Self::build) report all mistakes at once, each with its
+/// source location. An example of a mistake is two routes that match the same paths.
 ///
-/// A path that matches no route, and would with one slash at its end more or less, is redirected
-/// there with `308`.
+/// A path that matches no route is redirected with `308` if it matches one after a slash is added
+/// to or removed from its end.
 #[derive(Default)]
 #[must_use = "an app does nothing until `listen`, `build` or `test` is called"]
 pub struct App {
     pub(crate) router: Router,
-    /// `None` if the program set none.
+    /// `None` if the program set no configuration.
     pub(crate) config: Option<ServerConfig>,
     pub(crate) settings: Settings,
 }
@@ -56,7 +58,7 @@ impl App {
         Self::default()
     }
 
-    /// Adds a route with all its methods. See [`Router`] for patterns.
+    /// Adds a route with all its methods. [`Router`] describes the patterns.
     ///
     /// ```
     /// use filoplume::prelude::*;
@@ -71,7 +73,7 @@ impl App {
         self
     }
 
-    /// Answers `GET`, and with it `HEAD`.
+    /// Answers `GET` and `HEAD`.
     #[track_caller]
     pub fn get<P: Parameters, H: Handler<P, Output: IntoResponse>>(
         mut self,
@@ -131,8 +133,8 @@ impl App {
         self
     }
 
-    /// Adds the routes of a router below a prefix. Everything below the prefix is behind [its
-    /// middleware](Router::nest).
+    /// Adds the routes of a router below a prefix. [The router's middleware](Router::nest) applies
+    /// to everything below the prefix.
     ///
     /// ```
     /// use filoplume::prelude::*;
@@ -148,7 +150,7 @@ impl App {
         self
     }
 
-    /// Adds the routes of a router, which keep its middleware and state.
+    /// Adds the routes of a router. They keep the router's middleware and state.
     ///
     /// ```
     /// use filoplume::prelude::*;
@@ -171,7 +173,7 @@ impl App {
         self
     }
 
-    /// Answers what no route matches, instead of a plain `404`.
+    /// Answers requests that match no route, in place of a plain `404`.
     ///
     /// ```
     /// use filoplume::prelude::*;
@@ -191,8 +193,8 @@ impl App {
         self
     }
 
-    /// Adds middleware around everything, answers of the app itself included, such as `404`. The
-    /// first is the outermost.
+    /// Adds middleware around everything, including responses of the app itself such as `404`. The
+    /// first middleware that is added is the outermost.
     ///
     /// ```
     /// use filoplume::prelude::*;
@@ -215,7 +217,7 @@ impl App {
         self
     }
 
-    /// Gives all handlers a value, taken with [`State`](crate::State).
+    /// Adds a value that handlers extract with [`State`](crate::State).
     ///
     /// ```
     /// use filoplume::prelude::*;
@@ -233,7 +235,7 @@ impl App {
         self
     }
 
-    /// Says how an error of type `E` is answered that a handler returned with `?`, instead of with
+    /// Maps errors of type `E` that a handler returned with `?`. Without a mapping such an error is
     /// a plain `500`.
     ///
     /// ```
@@ -257,9 +259,9 @@ impl App {
         self
     }
 
-    /// Has errors of type `E` answered as their [`IntoResponse`] says, also when they became an
-    /// [`Error`] by `?`, which otherwise makes a plain `500` of them. A handler that returns
-    /// `Result<_, E>` needs no call of this method.
+    /// Answers errors of type `E` with their [`IntoResponse`] implementation, even if `?` has
+    /// converted them into an [`Error`]. Without this call, such an error is a plain `500`. A
+    /// handler that returns `Result<_, E>` does not need it.
     ///
     /// ```
     /// use filoplume::prelude::*;
@@ -301,15 +303,15 @@ impl App {
         self
     }
 
-    /// Presents errors in another way than as problem details or HTML. `None` leaves it at these,
-    /// and so does a panic.
+    /// Replaces the default rendering of errors, which is problem details or HTML. If the closure
+    /// returns `None` or panics, the default rendering is used.
     ///
-    /// Status and headers that middleware set stay; of the response only the content and its type
-    /// are taken.
+    /// Only the content and the content type are taken from the returned response. The status, and
+    /// the headers that middleware set, stay.
     ///
-    /// For requests that the engine refuses with `503`, because there is no thread, permit or
-    /// memory for them, it is asked when the app is built, once for each form that clients may
-    /// prefer, and what it says is kept: under overload there is no time to ask.
+    /// The engine answers `503` if it has no thread, permit or memory for a request. For these
+    /// responses the closure is called when the app is built, once for each format that clients may
+    /// prefer, and the result is cached: an overloaded server has no time to call it.
     ///
     /// ```
     /// use filoplume::prelude::*;
@@ -327,9 +329,9 @@ impl App {
         self
     }
 
-    /// Shows errors with their causes, the route, the request and hints, to whoever asks: as a page
-    /// to browsers, in a member `development` of the problem details to others. For development
-    /// only: it tells all. A line in the log says at the start that it is on. Default: off.
+    /// Shows errors with their causes, the route, the request and hints to every client. Browsers
+    /// get a page; other clients get a member `development` in the problem details. Use it only in
+    /// development, since it reveals internals. A warning is logged at start-up. Default: off.
     ///
     /// ```
     /// use filoplume::prelude::*;
@@ -343,8 +345,8 @@ impl App {
         self
     }
 
-    /// Believes these proxies about [who asks](crate::ClientAddr). Default: nobody; the client is
-    /// whoever connects.
+    /// Trusts these proxies to report the [address of the client](crate::ClientAddr). Default: no
+    /// proxy is trusted, and the client is the peer of the connection.
     ///
     /// ```no_run
     /// use filoplume::prelude::*;
@@ -363,11 +365,11 @@ impl App {
         self
     }
 
-    /// Sets how the server behaves: timeouts, threads, limits. The app keeps it, whoever binds the
-    /// server: [`listen`](Self::listen), [`start`](Self::start), the [test client](Self::test), and
-    /// a [`Server`](crate::Server) that is given what [`build`](Self::build) returns. Only a
-    /// configuration that is set on the [server's own builder](crate::ServerBuilder::config)
-    /// replaces it.
+    /// Sets the configuration of the server: timeouts, threads, limits. It applies however the
+    /// server is bound: by [`listen`](Self::listen), [`start`](Self::start), the [test
+    /// client](Self::test), or a [`Server`](crate::Server) that is given the result of
+    /// [`build`](Self::build). Only a configuration that is set on the [server's own
+    /// builder](crate::ServerBuilder::config) replaces it.
     ///
     /// ```
     /// use filoplume::prelude::*;
@@ -384,7 +386,7 @@ impl App {
         self
     }
 
-    /// Returns the routes, to be printed or looked at.
+    /// Returns the routes, to print or inspect them.
     ///
     /// ```
     /// use filoplume::prelude::*;
@@ -397,8 +399,8 @@ impl App {
         self.router.routes()
     }
 
-    /// Serves files below a prefix. At `/` they are the fallback: whatever has a route of its own
-    /// goes there.
+    /// Serves files below a prefix. At `/` the files are the fallback: paths that match a route go
+    /// to that route.
     ///
     /// ```no_run
     /// use filoplume::prelude::*;
@@ -427,7 +429,7 @@ impl App {
         })?;
         if settings.is_development {
             tracing::warn!(
-                "development mode is on: whoever asks is shown errors, routes and requests"
+                "development mode is on: every client is shown errors, routes and requests"
             );
             note_places_of_panics();
         }

@@ -1,5 +1,4 @@
-//! What the client is told of requests that the engine refuses, in the form of the app's own
-//! errors.
+//! The responses to requests that the engine refuses, in the format of the app's other errors.
 
 use std::sync::OnceLock;
 
@@ -14,7 +13,8 @@ use crate::core::error::Error;
 use crate::core::refusing::Refusing;
 use crate::error_response::present;
 
-/// The contents of a `503`, made when the app is built: a flood is refused without making any.
+/// The contents of `503` responses. They are rendered when the app is built, so that refusing many
+/// requests under load renders nothing.
 #[derive(Default)]
 pub(crate) struct RefusalContents {
     json: OnceLock<Content>,
@@ -43,7 +43,7 @@ impl BuiltApp {
         let content = self.refusal_content(asked.format());
         let mut response = Response::new(StatusCode::SERVICE_UNAVAILABLE.as_u16());
         if let Some(content_type) = &content.content_type {
-            // It was a header before.
+            // The value was a valid header value before.
             let _ = response.set_header("content-type", content_type);
         }
         let _ = response.set_header("vary", "accept");
@@ -51,8 +51,8 @@ impl BuiltApp {
         response
     }
 
-    /// Makes the contents, which may take time: the app may present errors in its own way, and an
-    /// event loop cannot wait for that.
+    /// Renders the contents ahead of time. Rendering may be slow, because the app may replace the
+    /// rendering of errors, and an event loop must not wait for that.
     pub(super) fn prepare_refusals(&self) {
         for format in [Format::Json, Format::Html, Format::Text] {
             self.refusal_content(format);
@@ -78,7 +78,7 @@ impl BuiltApp {
         let content_type = response.headers().get("content-type").map(<[u8]>::to_vec);
         match std::mem::take(response.body_mut()) {
             ResponseBody::Bytes(bytes) => Content { content_type, bytes },
-            // A reader cannot be sent twice.
+            // The content of a reader can be sent only once.
             _ => Content { content_type: None, bytes: Bytes::new() },
         }
     }

@@ -1,4 +1,4 @@
-//! What is remembered of a request for the answer to an error.
+//! The parts of a request that are kept for the response to an error.
 
 use std::fmt;
 
@@ -7,7 +7,7 @@ use filoplume_runtime::{Method, Request};
 use super::accept::{Accept, Format};
 use super::snapshot::Snapshot;
 
-/// What was asked, as far as it matters to how an error is presented.
+/// The parts of a request that determine how an error is rendered.
 ///
 /// ```
 /// use filoplume::prelude::*;
@@ -28,20 +28,20 @@ use super::snapshot::Snapshot;
 pub struct Asked {
     method: Method,
     accept: Accept,
-    /// In development only: the request as it came.
+    /// In development mode only: a copy of the request.
     snapshot: Option<Box<Snapshot>>,
 }
 
 impl Asked {
-    /// Remembers of a request what an error page needs. On the way of every request: nothing is
-    /// decided here.
+    /// Records what an error response needs. This runs for every request, so it only copies and
+    /// decides nothing.
     #[inline(always)]
     pub(crate) fn of(request: &Request, is_development: bool) -> Self {
         let snapshot = if is_development { Some(Box::new(Snapshot::of(request))) } else { None };
         Self { method: request.method().clone(), accept: Accept::of(request.headers()), snapshot }
     }
 
-    /// What stands for all requests of clients that prefer a format.
+    /// Stands for all requests of clients that prefer a format.
     pub(crate) fn preferring(format: Format) -> Self {
         Self { method: Method::GET, accept: Accept::preferring(format), snapshot: None }
     }
@@ -51,18 +51,17 @@ impl Asked {
         &self.method
     }
 
-    /// Returns the form in which the client would rather read an error.
+    /// Returns the format in which the client prefers errors.
     pub(crate) fn format(&self) -> Format {
         self.accept.format()
     }
 
-    /// Returns the request as it came; in development only.
+    /// Returns a copy of the request; in development mode only.
     pub(crate) fn snapshot(&self) -> Option<&Snapshot> {
         self.snapshot.as_deref()
     }
 
-    /// Returns whether the client would rather read HTML than JSON or plain text, as browsers say
-    /// they would.
+    /// Returns whether the client prefers HTML to JSON and plain text, as browsers do.
     pub fn wants_html(&self) -> bool {
         self.format() == Format::Html
     }

@@ -1,18 +1,19 @@
-//! Where the captures of a pattern lie in a path.
+//! The positions of the captures in a path.
 
-/// Where a capture lies in the paths that match a pattern. There is one in a segment, so this can
-/// be said in lengths, and values are found without matching again.
+/// The position of a capture in the paths that match a pattern. A segment has at most one capture,
+/// so lengths of literal text are enough to find the values without matching again.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Capture {
     pub(crate) name: String,
-    /// Bytes of literal text since the capture before, or since the start of the path.
+    /// The number of bytes of literal text since the previous capture, or since the start of the
+    /// path.
     pub(crate) skip: usize,
-    /// Bytes of literal text behind it in its segment.
+    /// The number of bytes of literal text after it in its segment.
     pub(crate) suffix: usize,
     pub(crate) is_rest: bool,
 }
 
-/// The captures of one path that matches their pattern. Their values are found when they are read.
+/// The captures of one path that matches their pattern. Values are located only when they are read.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Captures<'p> {
     captures: &'p [Capture],
@@ -28,7 +29,7 @@ impl<'p> Captures<'p> {
         self.captures.len()
     }
 
-    /// Names and values, which are still percent-encoded.
+    /// Returns names and values. The values are still percent-encoded.
     #[inline]
     pub(crate) fn iter(&self) -> impl Iterator<Item = (&'p str, &'p str)> + use<'p> {
         let mut rest = self.path;

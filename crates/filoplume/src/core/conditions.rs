@@ -1,4 +1,4 @@
-//! Conditions that forbid to go on, as errors.
+//! Errors for failed preconditions.
 
 use filoplume_runtime::StatusCode;
 
@@ -6,7 +6,7 @@ use super::error::{Error, Result};
 use crate::semantics::conditional::Verdict;
 
 impl Verdict {
-    /// Returns the error that answers conditions which forbid to go on.
+    /// Returns `Ok` if the request may proceed, and the error response otherwise.
     ///
     /// # Errors
     ///

@@ -1,4 +1,4 @@
-//! What an app knows of a request beside the request itself.
+//! The parts of an app that a request is answered with.
 
 use std::fmt;
 use std::net::IpAddr;
@@ -15,9 +15,9 @@ use super::site::Site;
 use super::states::States;
 use crate::client::ClientAddr;
 
-/// Where a request is being answered: the app, the route, and the state that belongs to it.
+/// The context of a request: the app, the route and its state.
 ///
-/// Extractors are given it beside the request; middleware has it in
+/// Extractors receive it along with the request. Middleware gets it from
 /// [`Next::context`](crate::Next::context).
 ///
 /// ```
@@ -67,8 +67,8 @@ impl<'a> Context<'a> {
         self.route.map(|route| &*route.pattern)
     }
 
-    /// Returns a state that was given to the app or to the route's router; the nearest one, if
-    /// several have the type.
+    /// Returns a state that was added to the app or to a router of the route. If several have the
+    /// type, it is that of the innermost router.
     ///
     /// ```
     /// use filoplume::prelude::*;
@@ -87,7 +87,7 @@ impl<'a> Context<'a> {
         self.states().get::<T>()
     }
 
-    /// Returns whether the app runs in development mode, where errors are shown with their causes.
+    /// Returns whether the app runs in development mode, which shows errors with their causes.
     ///
     /// ```
     /// use filoplume::prelude::*;
@@ -105,8 +105,8 @@ impl<'a> Context<'a> {
         self.settings.is_development
     }
 
-    /// Returns the captures in the path of the request by name, still percent-encoded, in the order
-    /// of the pattern.
+    /// Returns the names and values of the captures in the request's path, in the order of the
+    /// pattern. The values are still percent-encoded.
     ///
     /// ```
     /// use filoplume::prelude::*;
@@ -128,14 +128,15 @@ impl<'a> Context<'a> {
         self.captures_in(path).iter().collect()
     }
 
-    /// The captures of the route in a path that it matches.
+    /// Returns the captures of the route in a path that matches it.
     #[inline]
     pub(crate) fn captures_in<'p>(&'p self, path: &'p str) -> Captures<'p> {
         let captures = self.route.map(|route| route.captures.as_slice()).unwrap_or_default();
         Captures::new(captures, path)
     }
 
-    /// Returns who asks, behind the proxies that the app trusts. See [`ClientAddr`].
+    /// Returns the address of the client, behind the proxies that the app trusts. See
+    /// [`ClientAddr`].
     ///
     /// ```
     /// use filoplume::extract::Proxies;
@@ -163,8 +164,8 @@ impl<'a> Context<'a> {
         self.settings.proxies.client(request)
     }
 
-    /// Returns the address of who asks, behind the proxies that the app trusts; `None` if it came
-    /// over a Unix socket and no proxy said more.
+    /// Returns the IP address of the client, behind the proxies that the app trusts. `None` if the
+    /// connection is a Unix socket and no proxy sent an address.
     ///
     /// ```
     /// use filoplume::prelude::*;
@@ -181,8 +182,8 @@ impl<'a> Context<'a> {
         self.settings.proxies.client_ip(request)
     }
 
-    /// Returns the longest content that the route accepts, in bytes; `None` if the server's bound
-    /// decides.
+    /// Returns the maximum length in bytes of the content that the route accepts. `None` if only
+    /// the server's limit applies.
     ///
     /// ```
     /// use filoplume::prelude::*;
@@ -198,8 +199,8 @@ impl<'a> Context<'a> {
         self.route.and_then(|route| route.options.bytes_max())
     }
 
-    /// Has the handler of the route answer. A panic is an answer too, so that middleware does to it
-    /// what it does to all answers.
+    /// Calls the handler of the route. A panic becomes a response, so that middleware processes it
+    /// like any other.
     pub(crate) fn handle(self, request: Request) -> Response {
         let Some(route) = self.route else {
             return self.pending(Error::status(StatusCode::NOT_FOUND));

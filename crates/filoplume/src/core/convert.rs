@@ -1,4 +1,4 @@
-//! How plain values become responses.
+//! Conversions of plain values into responses.
 
 use std::borrow::Cow;
 use std::convert::Infallible;
@@ -17,13 +17,13 @@ impl IntoResponse for Response {
     }
 }
 
-/// `Err` is answered with the status that the error says.
+/// `Err` is answered with the response of the error.
 impl<T: IntoResponse, E: ErrorResponse> IntoResponse for Result<T, E> {
     const SAYS_STATUS: bool = T::SAYS_STATUS && E::SAYS_STATUS;
     const CHECKED: () = {
         assert!(
             E::SAYS_STATUS,
-            "the error of this `Result` says no status, so it would be answered with 200: return \
+            "the error of this `Result` has no status, so the response would be a 200: return \
              `Result<T>` with an error such as `Error::bad_request(text)`, or \
              `Err((StatusCode::BAD_REQUEST, text))`"
         );
@@ -48,7 +48,7 @@ impl<T: IntoResponse, E: ErrorResponse> IntoResponse for Result<T, E> {
     }
 }
 
-/// `None` is a `404`.
+/// `None` becomes a `404`.
 impl<T: IntoResponse> IntoResponse for Option<T> {
     const SAYS_STATUS: bool = T::SAYS_STATUS;
     const CHECKED: () = T::CHECKED;
@@ -87,7 +87,7 @@ impl IntoResponse for InvalidHeader {
     }
 }
 
-/// An empty `200`.
+/// Becomes an empty `200`.
 impl IntoResponse for () {
     const SAYS_STATUS: bool = false;
 
@@ -96,7 +96,7 @@ impl IntoResponse for () {
     }
 }
 
-/// A status without content. One that stands for an error is presented as such.
+/// Becomes a response without content. An error status is rendered like an [`Error`].
 impl IntoResponse for StatusCode {
     fn into_response(self) -> Result<Response> {
         if self.is_client_error() || self.is_server_error() {
@@ -109,7 +109,7 @@ impl IntoResponse for StatusCode {
 macro_rules! texts {
     ($($type:ty => $convert:expr),+ $(,)?) => {
         $(
-            /// As `text/plain; charset=utf-8`.
+            /// Becomes `text/plain; charset=utf-8`.
             impl IntoResponse for $type {
                 const SAYS_STATUS: bool = false;
 
@@ -137,7 +137,7 @@ texts! {
 macro_rules! octets {
     ($($type:ty),+ $(,)?) => {
         $(
-            /// As `application/octet-stream`.
+            /// Becomes `application/octet-stream`.
             impl IntoResponse for $type {
                 const SAYS_STATUS: bool = false;
 
@@ -167,7 +167,7 @@ impl<B: Into<Bytes>> IntoResponse for http::Response<B> {
     }
 }
 
-/// What has a status of its own is sent whole, whatever the conditions of the request.
+/// A response with an explicit status is sent whole, regardless of the conditions of the request.
 impl<T: IntoResponse> IntoResponse for (StatusCode, T) {
     const CHECKED: () = T::CHECKED;
 
@@ -179,7 +179,7 @@ impl<T: IntoResponse> IntoResponse for (StatusCode, T) {
     }
 }
 
-/// The headers are set, in place of those of the same name.
+/// Sets the headers, replacing those of the same name.
 impl<N: AsRef<str>, V: AsRef<[u8]>, const COUNT: usize, T: IntoResponse> IntoResponse
     for ([(N, V); COUNT], T)
 {
@@ -208,7 +208,7 @@ fn set_headers<N: AsRef<str>, V: AsRef<[u8]>, const COUNT: usize>(
     Ok(response)
 }
 
-/// The headers are added, beside those of the same name.
+/// Adds the headers, keeping those of the same name.
 impl<T: IntoResponse> IntoResponse for (Headers, T) {
     const SAYS_STATUS: bool = T::SAYS_STATUS;
     const CHECKED: () = T::CHECKED;

@@ -1,4 +1,4 @@
-//! What a parameter of a handler is, and how it refuses.
+//! The trait of handler parameters, and how they reject a request.
 
 use std::error::Error as StdError;
 
@@ -10,7 +10,7 @@ use super::options::RouteOptions;
 use super::response::IntoResponse;
 use super::takes::Takes;
 
-/// Something that a handler can have as a parameter: it is made from the request.
+/// A type that can be a parameter of a handler: its value is made from the request.
 ///
 /// ```
 /// use filoplume::prelude::*;
@@ -39,41 +39,43 @@ use super::takes::Takes;
 ///     .assert_text("so you speak eo");
 /// ```
 ///
-/// Extractors run in the order of the parameters, and the first refusal is the answer. As a
-/// parameter, `Result<T, T::Rejection>` leaves the refusal to the handler, and so does `Result<T>`,
-/// as an [`Error`].
+/// Extractors run in the order of the parameters, and the first rejection is the response. With a
+/// parameter of type `Result<T, T::Rejection>` or `Result<T>`, the handler receives the rejection
+/// instead; in the second case as an [`Error`].
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot be a parameter of a handler",
-    label = "a parameter is no extractor",
+    label = "not an extractor",
     note = "parameters of handlers are extractors, such as `Path<T>`, `Query<T>`, `Json<T>`, \
             `State<T>`, `Request`, `String`",
-    note = "they are owned: `Request` and `String`, not `&Request` and `&str`",
-    note = "a capture of the path is taken as `Path(value): Path<{Self}>`, a value that was given \
+    note = "extractors are owned: `Request` and `String`, not `&Request` and `&str`",
+    note = "extract a capture of the path with `Path(value): Path<{Self}>`, and a value that was \
             to `.state(..)` as `State(value): State<{Self}>`"
 )]
 pub trait Extract: Sized {
-    /// What it takes away from the request. Two parameters of one handler cannot both take the
-    /// content: that does not compile.
+    /// What it takes from the request. Two parameters of one handler cannot both take the content:
+    /// such a handler does not compile.
     const TAKES: Takes = Takes::Nothing;
 
-    /// Why it is refused. [`Error`] will do; a type of its own can be matched on.
+    /// The error if extraction fails. It can be [`Error`], or a specific type that callers can
+    /// match on.
     type Rejection: IntoResponse;
 
-    /// Makes the value.
+    /// Extracts the value.
     ///
     /// # Errors
     ///
-    /// If the request is not as it should be.
+    /// If the request does not contain a valid value.
     fn extract(request: &mut Request, context: &Context<'_>) -> Result<Self, Self::Rejection>;
 
-    /// Says what a route needs that has this parameter. Called once a route when the app starts.
+    /// Sets what a route with this parameter needs. It is called once per route when the app
+    /// starts.
     fn configure(options: &mut RouteOptions) {
         let _ = options;
     }
 }
 
-/// The refusal is left to the handler, as the extractor's own type or as what that can be turned
-/// into: [`Error`], say.
+/// The handler receives the rejection, as the extractor's own type or as a type that it converts
+/// into, such as [`Error`].
 impl<T: Extract, E: From<T::Rejection>> Extract for Result<T, E> {
     const TAKES: Takes = T::TAKES;
     type Rejection = std::convert::Infallible;
@@ -87,14 +89,14 @@ impl<T: Extract, E: From<T::Rejection>> Extract for Result<T, E> {
     }
 }
 
-/// Why an extractor of this crate refused: what [`Error`] says about it, also when it went through
-/// a `?`.
+/// A rejection of an extractor of this crate. `describe` defines its [`Error`], also after `?` has
+/// converted it.
 pub(crate) trait Refusal: StdError + Send + Sync + Sized + 'static {
-    /// The error without its cause, which is the refusal itself.
+    /// Returns the error without its source. The source is the rejection itself.
     fn describe(&self) -> Error;
 }
 
-/// The answer to a refusal.
+/// Converts a rejection into the error that answers the request.
 pub(crate) fn refuse<R: Refusal>(refusal: R) -> Error {
     refusal.describe().with_source(refusal)
 }

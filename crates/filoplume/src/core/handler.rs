@@ -12,9 +12,9 @@ use super::options::RouteOptions;
 use super::response::{IntoResponse, respond};
 use super::takes::{check_takes, most};
 
-/// What answers the requests of a route: a closure or function with up to twelve
-/// [extractors](Extract) as parameters that returns something that [becomes a
-/// response](IntoResponse). It may block for as long as it likes.
+/// A function that answers the requests of a route: a closure or function with up to twelve
+/// [extractors](Extract) as parameters. Its result [is converted into a response](IntoResponse). It
+/// may block for any length of time.
 ///
 /// ```
 /// use filoplume::prelude::*;
@@ -29,23 +29,23 @@ use super::takes::{check_takes, most};
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is not a handler",
     label = "not a handler",
-    note = "a handler is a closure or function with up to twelve parameters; more are gathered in \
-            a type of your own that implements `Extract`",
-    note = "each parameter has its type written: `|Path(id): Path<u64>, State(db): State<Db>|`",
-    note = "a handler may be called by several threads at once: it changes what it shares behind \
-            a `Mutex` or in atomics, and clones what it gives away"
+    note = "a handler is a closure or function with up to twelve parameters; combine more of them \
+            in a type that implements `Extract`",
+    note = "write the type of each parameter: `|Path(id): Path<u64>, State(db): State<Db>|`",
+    note = "several threads may call a handler at once: put shared data that it changes into a \
+            `Mutex` or an atomic, and clone captured values before you move them out"
 )]
 pub trait Handler<P>: Send + Sync + 'static {
-    /// What it returns.
+    /// The return type of the handler.
     type Output;
 
-    /// Calls it.
+    /// Calls the handler.
     fn call(&self, parameters: P, context: &Context<'_>) -> Self::Output;
 }
 
 /// The parameters of a handler, as a tuple of [extractors](Extract).
 ///
-/// It is apart from [`Handler`] so that the compiler can say which of the parameters is no
+/// It is separate from [`Handler`], so that the compiler can name the parameter that is not an
 /// extractor.
 ///
 /// ```
@@ -69,46 +69,48 @@ pub trait Handler<P>: Send + Sync + 'static {
     note = "a handler has up to twelve parameters, and each is an extractor"
 )]
 pub trait Parameters: Sized + 'static {
-    /// Makes them from a request.
+    /// Extracts the parameters from a request.
     ///
     /// # Errors
     ///
-    /// What is answered instead, if an extractor refuses.
+    /// The response to the request, if an extractor rejects it.
     fn extract(request: Request, context: &Context<'_>) -> Result<Self, Result<Response>>;
 
-    /// Says what a route needs that has these. Called once a route when the app starts.
+    /// Sets what a route with these parameters needs. It is called once per route when the app
+    /// starts.
     fn configure(options: &mut RouteOptions);
 
-    /// Fails to compile if two of them take the same. Evaluated where a route is added.
+    /// Fails to compile if two parameters take the same part of the request. Evaluated where a
+    /// route is added.
     #[doc(hidden)]
     const CHECKED: () = ();
 }
 
-/// A closure or function that all threads may call.
+/// A closure or function that several threads may call at once.
 ///
-/// It stands for `Send + Sync` in the bounds of [`Handler`], so that the compiler's message is
-/// about handlers. The message of `Sync` recommends an `RwLock`, which does not help with a
-/// connection: an `RwLock<T>` can only be shared if `T` can.
+/// It replaces `Send + Sync` in the bounds of [`Handler`], so that the compiler's message is about
+/// handlers. The message of `Sync` recommends an `RwLock`, which does not help with a connection:
+/// an `RwLock<T>` is `Sync` only if `T` is.
 ///
-/// It is a trait of the closure itself, by its parameter: otherwise the compiler notices that what
-/// the closure returns has the trait, and recommends to call it.
+/// The type parameter makes it a trait of the closure itself. Without it the compiler would notice
+/// that the closure's result implements the trait, and recommend to call the closure.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot be called by several threads at once",
-    label = "it holds something that threads cannot share",
-    note = "handlers and middleware are `Send + Sync`: look at what this closure captures",
+    label = "it captures a value that threads cannot share",
+    note = "handlers and middleware must be `Send + Sync`: check what this closure captures",
     note = "a connection that is not `Sync`, such as `rusqlite::Connection`, belongs in a pool: \
-            give the pool to `.state(..)` and take it as `State(pool): State<Pool>`; a single \
-            connection goes into a `Mutex`",
-    note = "`Rc` becomes `Arc`, `Cell` an atomic, and `RefCell` a `Mutex`"
+            pass the pool to `.state(..)` and extract it with `State(pool): State<Pool>`; put a \
+            single connection into a `Mutex`",
+    note = "use `Arc` in place of `Rc`, an atomic in place of `Cell`, a `Mutex` in place of \
+            `RefCell`"
 )]
 pub trait Shareable<Of = Self>: Send + Sync {}
 
 #[diagnostic::do_not_recommend]
 impl<T: Send + Sync> Shareable<T> for T {}
 
-/// Fails to compile if a handler cannot answer as it is written. For a `const` block where a route
-/// is added: the compiler names the place from which that function is called, which is the user's
-/// line.
+/// Fails to compile if a handler is invalid. It is for `const` blocks in the methods that add
+/// routes: the compiler then reports the line that calls the method, which is in the user's code.
 pub(crate) const fn check_handler<P: Parameters, H: Handler<P, Output: IntoResponse>>() {
     let () = P::CHECKED;
     let () = <H::Output as IntoResponse>::CHECKED;
@@ -165,7 +167,7 @@ handlers!(A B C D E G H I J K);
 handlers!(A B C D E G H I J K L);
 handlers!(A B C D E G H I J K L M);
 
-/// A handler whose parameters are forgotten, as routes keep it.
+/// A handler whose parameter types are erased, as routes store it.
 pub(crate) trait Endpoint: Send + Sync {
     fn call(&self, request: Request, context: &Context<'_>) -> Result<Response>;
     fn configure(&self, options: &mut RouteOptions);
@@ -198,7 +200,7 @@ pub(crate) fn erase<P: Parameters>(
     Box::new(Erased { handler, parameters: PhantomData })
 }
 
-/// An endpoint of several routes.
+/// An endpoint that several routes share.
 pub(crate) struct SharedEndpoint(pub(crate) Arc<dyn Endpoint>);
 
 impl Endpoint for SharedEndpoint {

@@ -1,4 +1,4 @@
-//! What stands around handlers, and what comes after it.
+//! The trait of middleware, and `Next`, which calls the rest of the chain.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -12,9 +12,9 @@ use super::options::RouteOptions;
 use super::panics::{Panicked, panic_message};
 use super::response::{IntoResponse, respond};
 
-/// Something around handlers, for an app, a router or one route.
+/// A wrapper around handlers, for an app, a router or one route.
 ///
-/// Every `Fn(Request, Next) -> impl IntoResponse` is one:
+/// Every `Fn(Request, Next) -> impl IntoResponse` is middleware:
 ///
 /// ```
 /// use filoplume::prelude::*;
@@ -32,32 +32,32 @@ use super::response::{IntoResponse, respond};
 /// # app.test().get("/").header("x-key", "sesame").send().assert_status(200);
 /// ```
 ///
-/// Middleware runs in the order it is written: the first is the outermost. `Next` is used up by
-/// [`Next::run`], so nothing can go on after it has answered.
+/// Middleware runs in the order in which it is added: the first is the outermost. [`Next::run`]
+/// consumes `Next`, so a request cannot be passed on after it was answered.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is not middleware",
     label = "not middleware",
     note = "middleware is a closure `|request: Request, next: Next| -> Result<Response>`, or a \
             type that implements `Middleware`",
-    note = "both parameters need their types written: `|request: Request, next: Next| ...`",
-    note = "it is `Send + Sync`: what it captures is shared by threads, such as an `Arc` rather \
-            than an `Rc`, and a pool rather than a connection"
+    note = "write the types of both parameters: `|request: Request, next: Next| ...`",
+    note = "middleware must be `Send + Sync`, because threads share what it captures: use an `Arc` \
+            rather than an `Rc`, and a pool rather than a connection"
 )]
 pub trait Middleware: Send + Sync + 'static {
-    /// Answers the request, mostly by [`next.run(request)`](Next::run).
+    /// Answers the request, usually by calling [`next.run(request)`](Next::run).
     ///
     /// # Errors
     ///
-    /// What cannot be answered; it becomes a response on its way out, through the middleware
-    /// further out.
+    /// A failure. It becomes a response, which then passes through the middleware further out.
     fn handle(&self, request: Request, next: Next<'_>) -> Result<Response>;
 
-    /// Changes how the requests of a route are taken, and says what is put beside them. Called once
-    /// per route when the app starts.
+    /// Changes the options of a route, and declares which extensions the middleware adds to
+    /// requests. It is called once per route when the app starts.
     ///
-    /// Middleware without it, such as a closure, may put anything beside requests. Middleware that
-    /// has it [says](RouteOptions::provide) what that is, so that a handler with an
-    /// [`Extension`](crate::Extension) that nobody puts there is found when the app starts.
+    /// Middleware without this method, such as a closure, is assumed to add any extension.
+    /// Middleware with this method [declares](RouteOptions::provide) its extensions. A handler with
+    /// an [`Extension`](crate::Extension) that no middleware adds is then reported when the app
+    /// starts.
     fn configure(&self, options: &mut RouteOptions) {
         options.provide_anything();
     }
@@ -74,10 +74,10 @@ where
     }
 }
 
-/// Middleware as it is kept.
+/// Middleware as routes and apps store it.
 pub(crate) type Layer = Arc<dyn Middleware>;
 
-/// What comes after a middleware: others, and then the handler.
+/// The rest of the chain: the remaining middleware, and then the handler.
 ///
 /// ```
 /// use filoplume::prelude::*;
@@ -102,24 +102,25 @@ pub struct Next<'a> {
     pub(crate) end: End,
 }
 
-/// The middleware still to come.
+/// The remaining middleware.
 #[derive(Clone, Copy)]
 pub(crate) struct Layers<'a>(pub(crate) &'a [Layer]);
 
-/// What stands behind the last middleware.
+/// The end of the chain, which the last middleware calls.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum End {
-    /// The way to the route, with the router's own middleware.
+    /// The routing of the app, followed by the middleware of the router and the route.
     Route,
     /// The handler.
     Handler,
-    /// The list of methods: a preflight that the route's middleware did not answer.
+    /// The list of methods: the response to a preflight that no middleware of the route answered.
     Options,
 }
 
 impl<'a> Next<'a> {
-    /// Hands the request on and returns the response. A failure further in is a response too, with
-    /// [the error](Error::of) beside it, so that what is done to responses is done to all of them.
+    /// Passes the request on and returns the response. A failure further in is also returned as a
+    /// response, which carries [the error](Error::of). So middleware that changes responses changes
+    /// those of failures too.
     ///
     /// ```
     /// use filoplume::prelude::*;
@@ -149,7 +150,7 @@ impl<'a> Next<'a> {
         result.unwrap_or_else(|error| self.context.pending(error))
     }
 
-    /// As [`run`](Self::run), and a panic further in is returned as `Err` with its message.
+    /// Like [`run`](Self::run), but returns a panic further in as `Err` with its message.
     ///
     /// ```
     /// use filoplume::prelude::*;
@@ -179,7 +180,7 @@ impl<'a> Next<'a> {
         }
     }
 
-    /// Returns where the request is being answered: the route and the state.
+    /// Returns the context of the request: its route and state.
     ///
     /// ```
     /// use filoplume::prelude::*;
@@ -202,7 +203,7 @@ impl std::fmt::Debug for Layers<'_> {
     }
 }
 
-/// Whether a response stands for a panic: what the handler did before it was not finished.
+/// Returns whether a response stands for a panic, after which the handler's work may be incomplete.
 #[cfg(feature = "cookies")]
 pub(crate) fn is_panic(response: &Response) -> bool {
     Error::of(response).and_then(Error::downcast_ref::<Panicked>).is_some()

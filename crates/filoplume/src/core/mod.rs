@@ -1,8 +1,9 @@
-//! What everything else in the framework needs, and what needs nothing of it: errors, what a
-//! handler takes and returns, what stands around it, and where a request is being answered.
+//! The foundation of the framework: errors, and the traits and contexts of handlers, extractors,
+//! middleware and responses. It does not depend on the other modules.
 //!
-//! Who makes an app and who answers with it is further up. They fill what is plain here ([`route`],
-//! [`settings`], [`states`]) and are asked through one trait ([`site`]).
+//! Apps are built and run by modules above this one. They fill the plain data here ([`route`],
+//! [`settings`], [`states`]) and implement one trait, [`site`], through which this module calls
+//! them.
 
 mod accept;
 pub(crate) mod asked;

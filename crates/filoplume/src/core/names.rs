@@ -1,4 +1,4 @@
-//! Names of types, as messages show them.
+//! Names of types for messages.
 
 use std::any::type_name;
 

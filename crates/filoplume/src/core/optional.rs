@@ -1,4 +1,4 @@
-//! `Option<T>` as a parameter.
+//! `Option<T>` as a handler parameter.
 
 use filoplume_runtime::Request;
 
@@ -8,8 +8,9 @@ use super::extract::Extract;
 use super::options::RouteOptions;
 use super::takes::Takes;
 
-/// An extractor of something that may not be there. `Option<T>` is a parameter then: `None` if it
-/// is not there, and refused as `T` is if it is there and wrong.
+/// An extractor whose value may be missing, so that `Option<T>` can be a parameter. The parameter
+/// is `None` if the value is missing. A value that is present but invalid is rejected like that of
+/// `T`.
 ///
 /// ```
 /// use filoplume::extract::headers::Referer;
@@ -22,21 +23,21 @@ use super::takes::Takes;
 /// app.test().get("/").send().assert_text("you come from nowhere");
 /// ```
 ///
-/// To take whatever is wrong as `None`, ask for `Result<T, T::Rejection>`, and its `ok()`.
+/// To treat invalid values as `None` too, extract `Result<T, T::Rejection>` and call `ok()`.
 #[diagnostic::on_unimplemented(
     message = "`Option<{Self}>` cannot be a parameter of a handler",
-    label = "not an extractor of something that may be missing",
-    note = "`Option` is possible for `Header<H>`, `Extension<T>`, `Json<T>`, `Form<T>`, `Basic`, \
+    label = "not an extractor whose value may be missing",
+    note = "`Option` works with `Header<H>`, `Extension<T>`, `Json<T>`, `Form<T>`, `Basic`, \
             `Bearer`, `Claims<T>`",
-    note = "in queries and forms the fields are optional: `struct Search {{ page: Option<u32> }}` \
+    note = "in queries and forms make the fields optional: `struct Search {{ page: Option<u32> }}` \
             with `Query<Search>`"
 )]
 pub trait ExtractOptional: Extract {
-    /// Makes the value, or `None` if there is nothing to make it from.
+    /// Extracts the value, or returns `None` if it is missing.
     ///
     /// # Errors
     ///
-    /// If it is there and wrong.
+    /// If the value is present but invalid.
     fn extract_optional(
         request: &mut Request,
         context: &Context<'_>,

@@ -1,4 +1,4 @@
-//! From routers to the table: everything is checked, and all mistakes are told at once.
+//! Builds the table from the routers: checks everything, and reports all mistakes at once.
 
 mod guards;
 
@@ -21,7 +21,7 @@ use crate::routing::route::{MethodHandler, Methods};
 use crate::routing::router::{FALLBACK, Fallback, Placed, Router};
 use crate::routing::table::{Entry, Table, allow};
 
-/// Builds the table of an app. `app_layers` are those that run before a route is chosen.
+/// Builds the table of an app. `app_layers` run before a route is chosen.
 pub(crate) fn build(router: Router, app_layers: &[Layer]) -> Result<Table, Vec<String>> {
     let mut builder = Builder {
         table: Table::default(),
@@ -48,13 +48,13 @@ struct Builder<'a> {
     fallbacks: Vec<KnownFallback>,
 }
 
-/// What an outer router gives its routes.
+/// The settings that a router passes to its routes and nested routers.
 #[derive(Default)]
 struct Surroundings {
     prefix: String,
     layers: Vec<Layer>,
     states: States,
-    /// How many of the layers stand before all that lies below some prefix around this one.
+    /// The number of layers that apply to everything below the prefix of an outer router.
     guarding: usize,
 }
 
@@ -94,9 +94,10 @@ impl Builder<'_> {
         }
     }
 
-    /// Notes that all below a prefix is behind the middleware that was collected on the way to it.
+    /// Records that everything below a prefix is behind the layers that were collected on the way
+    /// to it.
     fn guard(&mut self, within: &Surroundings, written_at: &'static Location<'static>) {
-        // A prefix that is none was noted by its routes.
+        // An invalid prefix was already reported with its routes.
         let Ok(Pattern { matched, captures }) = Pattern::parse(&within.prefix) else { return };
         self.guarded.push(GuardedRouter {
             pattern: within.prefix.clone(),
@@ -116,7 +117,8 @@ impl Builder<'_> {
         within: &Surroundings,
     ) {
         let Route { handlers, layers, adjust } = route;
-        // The pattern of a nested route begins with a slash too, so it is looked at alone first.
+        // The pattern of a nested route must begin with a slash too, so it is first checked on its
+        // own.
         let joined = join(&within.prefix, pattern);
         let parsed = Pattern::parse(pattern).and_then(|_| Pattern::parse(&joined));
         let Pattern { matched, captures } = match parsed {
@@ -151,7 +153,8 @@ impl Builder<'_> {
         }
     }
 
-    /// The entry of a pattern, made if it is new. `None`: it cannot be, and that is noted.
+    /// Returns the entry of a pattern, and creates it if it is new. If that fails, it records the
+    /// mistake and returns `None`.
     fn entry(
         &mut self,
         pattern: &str,
@@ -179,8 +182,8 @@ impl Builder<'_> {
         Some(number)
     }
 
-    /// Says why a pattern cannot be added. The matcher names another route, but not always the one
-    /// that is in the way: so each is tried alone with it.
+    /// Returns the reason why a pattern cannot be added. The error of the matcher may name a route
+    /// that does not conflict, so each existing route is tried alone with the pattern.
     fn explain(&self, matched: &str, error: &matchit::InsertError) -> String {
         let is_hindered_by = |other: &&Entry| {
             let mut two = matchit::Router::new();
@@ -193,7 +196,7 @@ impl Builder<'_> {
             return format!("conflicts with other routes: {error}");
         };
         let reason = if shape(&other.matched) == shape(matched) {
-            "both match the same paths: give the captures the same names"
+            "both match the same paths: use the same names for the captures"
         } else {
             "captures at the same place are of one kind, either all with text before them or all \
              with text behind them, and `{*rest}` shares its place with no capture; what is left \
@@ -202,7 +205,7 @@ impl Builder<'_> {
         format!("conflicts with route \"{}\" ({}): {reason}", other.pattern, other.written_at)
     }
 
-    /// Gives a handler the methods of a pattern.
+    /// Assigns methods of a pattern to a handler.
     fn claim(
         &mut self,
         entry: usize,
@@ -265,7 +268,7 @@ impl Builder<'_> {
             }
             self.table.fallback = Some(number);
         } else {
-            // The prefix itself, with a slash, and all below it.
+            // The prefix itself, the prefix with a slash, and everything below it.
             for tail in ["", "/", "/{*rest-of-fallback}"] {
                 let pattern = Pattern::parse(&format!("{prefix}{tail}"));
                 let inserted = pattern
@@ -324,10 +327,10 @@ impl Builder<'_> {
             if !states.has(*id) {
                 let others = match states.names() {
                     [] => String::new(),
-                    names => format!("; what was given is `{}`", names.join("`, `")),
+                    names => format!("; the states of the app are `{}`", names.join("`, `")),
                 };
                 self.mistakes.push(format!(
-                    "{name} takes `State<{type_name}>`, and no such state was given: add \
+                    "{name} extracts `State<{type_name}>`, but there is no such state: add \
                      `.state(..)` to the app{others}"
                 ));
             }
@@ -336,7 +339,7 @@ impl Builder<'_> {
             self.mistakes.push(format!("{name}: {otherwise}"));
         }
         for mistake in options.mistakes() {
-            // Middleware of the app says the same of every route.
+            // Middleware of the app reports the same mistake for every route.
             if !self.mistakes.contains(mistake) {
                 self.mistakes.push(mistake.clone());
             }
@@ -346,7 +349,7 @@ impl Builder<'_> {
         }
         if options.needs_captures() && captures.is_empty() {
             self.mistakes.push(format!(
-                "{name} takes `Path<..>`, and its pattern captures nothing: write `{{name}}`"
+                "{name} extracts `Path<..>`, but its pattern has no capture: write `{{name}}`"
             ));
             return;
         }
@@ -356,7 +359,7 @@ impl Builder<'_> {
     }
 }
 
-/// A pattern without the names of its captures.
+/// Returns a pattern without the names of its captures.
 fn shape(matched: &str) -> String {
     let mut shape = String::new();
     let mut is_name = false;

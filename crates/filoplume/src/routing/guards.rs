@@ -1,8 +1,7 @@
-//! Guards: what lies below the prefix of a nested router with middleware is answered behind that
-//! middleware.
+//! Guards: they apply the middleware of a nested router to everything below its prefix.
 //!
-//! Without them a file or wildcard route of the outer router would answer what the nested router
-//! has no route for, and a login that stands before `/admin` would not stand before
+//! Without guards, a file or wildcard route of the outer router would answer paths that the nested
+//! router has no route for. Then a login that protects `/admin` would not protect
 //! `admin/secret.html`.
 
 use std::panic::Location;
@@ -14,29 +13,29 @@ use crate::core::middleware::Layer;
 use crate::core::states::States;
 use crate::routing::prefix::{Prefix, Reading};
 
-/// The prefix of a nested router with middleware of its own.
+/// The prefix of a nested router that has middleware.
 pub(super) struct Guard {
     pub(super) prefix: Prefix,
-    /// The number of the route that answers what no route below the prefix does.
+    /// The number of the route that answers paths below the prefix that match no other route.
     pub(super) fallback: u32,
-    /// The fallbacks of routers further in, which answer for themselves.
+    /// The fallbacks of routers nested within this one, which take precedence over `fallback`.
     pub(super) inner_fallbacks: Vec<u32>,
 }
 
-/// The guards of a table, the narrower ones first.
+/// The guards of a table, narrower prefixes first.
 #[derive(Default)]
 pub(super) struct Guards(pub(super) Vec<Guard>);
 
 impl Guards {
-    /// Returns whether a path is below one of these guards, so that a route outside of them may not
-    /// answer it.
+    /// Returns whether a path is below one of these guards. A route outside of them must not answer
+    /// such a path.
     #[inline(never)]
     pub(super) fn keeps_out(&self, outside: &[usize], path: &str) -> bool {
         self.position(path).is_some_and(|guard| outside.contains(&guard))
     }
 
-    /// Returns the fallback for a path that no route answers, given the one that its prefixes would
-    /// choose.
+    /// Returns the fallback for a path that matches no route. `otherwise` is the fallback that the
+    /// prefixes alone would choose.
     pub(super) fn fallback(&self, path: &str, otherwise: Option<u32>) -> Option<u32> {
         let Some(guard) = self.position(path).and_then(|guard| self.0.get(guard)) else {
             return otherwise;
@@ -44,8 +43,7 @@ impl Guards {
         otherwise.filter(|number| guard.inner_fallbacks.contains(number)).or(Some(guard.fallback))
     }
 
-    /// Returns the guards that a pattern is not written below, although paths below them may match
-    /// it.
+    /// Returns the guards whose paths a pattern may match although it is not written below them.
     pub(super) fn outside(&self, pattern: &Prefix) -> Vec<usize> {
         let is_outside = |guard: &Guard| {
             guard.prefix.may_be_entered_by(pattern) && !guard.prefix.covers(pattern)
@@ -62,7 +60,7 @@ impl Guards {
     }
 }
 
-/// A nested router with middleware, while the table is built.
+/// A nested router with middleware, while the table is being built.
 pub(super) struct GuardedRouter {
     pub(super) pattern: String,
     pub(super) prefix: Prefix,
@@ -72,7 +70,7 @@ pub(super) struct GuardedRouter {
     pub(super) written_at: &'static Location<'static>,
 }
 
-/// A fallback, while the table is built.
+/// A fallback, while the table is being built.
 pub(super) struct KnownFallback {
     pub(super) number: u32,
     pub(super) prefix: Prefix,
@@ -80,7 +78,7 @@ pub(super) struct KnownFallback {
     pub(super) layers: Vec<Layer>,
 }
 
-/// Joins routers with the same prefix, and sorts the narrower prefixes first.
+/// Merges routers with the same prefix, and sorts narrower prefixes first.
 pub(super) fn joined(routers: Vec<GuardedRouter>) -> Vec<GuardedRouter> {
     let mut joined: Vec<GuardedRouter> = Vec::new();
     for router in routers {
@@ -96,13 +94,13 @@ pub(super) fn joined(routers: Vec<GuardedRouter>) -> Vec<GuardedRouter> {
     joined
 }
 
-/// The first layers, and those of the second that are not among them.
+/// Returns the first layers, followed by those of the second that are not among them.
 pub(super) fn all_layers(first: &[Layer], second: &[Layer]) -> Vec<Layer> {
     let new = second.iter().filter(|layer| !has_layer(first, layer));
     first.iter().chain(new).cloned().collect()
 }
 
-/// Whether these are among the layers.
+/// Returns whether all wanted layers are among the layers.
 pub(super) fn has_layers(layers: &[Layer], wanted: &[Layer]) -> bool {
     wanted.iter().all(|layer| has_layer(layers, layer))
 }

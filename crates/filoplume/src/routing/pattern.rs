@@ -1,24 +1,25 @@
-//! Patterns: what is written in an app, and what paths are matched against.
+//! Patterns: how they are written in an app, and the form that paths are matched against.
 
 use std::fmt::Write as _;
 
 use crate::core::captures::Capture;
 
-/// A pattern, taken apart.
+/// A parsed pattern.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Pattern {
-    /// What raw paths are matched against: the literal text is percent-encoded, as it is on the
-    /// wire in its [normal form](normal_form).
+    /// The form that raw paths are matched against: the literal text is percent-encoded in its
+    /// [normal form](normal_form), as on the wire.
     pub(crate) matched: String,
-    /// The captures, in their order.
+    /// The captures, in order.
     pub(crate) captures: Vec<Capture>,
 }
 
 impl Pattern {
-    /// Takes a pattern apart.
+    /// Parses a pattern.
     ///
-    /// It begins with a slash. `{name}` captures a segment or what is left of one, `{*name}` at the
-    /// end all the rest; `{{` and `}}` are braces.
+    /// It begins with a slash. `{name}` captures a segment or the part of a segment that is not
+    /// literal text. `{*name}` at the end captures the rest of the path. `{{` and `}}` are literal
+    /// braces.
     pub(crate) fn parse(text: &str) -> Result<Self, String> {
         if !text.starts_with('/') {
             return Err(format!("a pattern begins with `/`: write \"/{text}\""));
@@ -38,19 +39,19 @@ impl Pattern {
                 }
                 '}' => {
                     return Err(
-                        "a `}` closes nothing; one that stands for itself is doubled".to_owned()
+                        "a `}` without `{`; write a literal brace as `}}`".to_owned()
                     );
                 }
                 '{' => {
                     let Some((name, after)) = after.split_once('}') else {
                         return Err(
-                            "a `{` is not closed; one that stands for itself is doubled".to_owned()
+                            "a `{` is not closed; write a literal brace as `{{`".to_owned()
                         );
                     };
                     captures_in_segment += 1;
                     if captures_in_segment > 1 {
                         return Err(
-                            "a segment has one capture; take it apart in the handler".to_owned()
+                            "a segment can have only one capture; split it in the handler".to_owned()
                         );
                     }
                     pattern.add_literal(&std::mem::take(&mut literal));
@@ -59,7 +60,7 @@ impl Pattern {
                 }
                 '?' | '#' => {
                     return Err(format!(
-                        "`{character}` is no part of a path; queries are read with `Query`"
+                        "`{character}` is not part of a path; read the query with `Query`"
                     ));
                 }
                 '/' => {
@@ -83,21 +84,23 @@ impl Pattern {
         let is_name =
             |character: char| character.is_alphanumeric() || matches!(character, '_' | '-' | '.');
         if name.is_empty() {
-            return Err("a capture has a name: `{id}`, `{*rest}`".to_owned());
+            return Err("a capture needs a name: `{id}`, `{*rest}`".to_owned());
         }
         if let Some((name, _)) = name.split_once(':') {
             return Err(format!(
-                "a capture has no pattern of its own: write `{{{name}}}`, and the type of `Path` \
+                "a capture cannot have a pattern: write `{{{name}}}`; the type of `Path` \
                  decides what it can be"
             ));
         }
         if !name.chars().all(is_name) {
             return Err(format!(
-                "the name of a capture has letters, digits, `_`, `-` and `.`, unlike `{name}`"
+                "a capture name can contain letters, digits, `_`, `-` and `.`, unlike `{name}`"
             ));
         }
         if is_rest && !(after.is_empty() && self.matched.ends_with('/')) {
-            return Err(format!("`{{*{name}}}` captures all the rest, so it is the last segment"));
+            return Err(format!(
+                "`{{*{name}}}` captures the rest of the path, so it must be the last segment"
+            ));
         }
         if self.captures.iter().any(|other| other.name == name) {
             return Err(format!("two captures have the name `{name}`"));
@@ -108,8 +111,7 @@ impl Pattern {
         Ok(())
     }
 
-    /// Measures the literal text around the captures. Braces that stand for themselves are encoded
-    /// by now.
+    /// Measures the literal text around the captures. Literal braces are already encoded.
     fn measure(&mut self) {
         let mut rest = self.matched.as_str();
         for capture in &mut self.captures {
@@ -122,7 +124,7 @@ impl Pattern {
     }
 }
 
-/// Explains captures as other frameworks write them, which would be literal text here.
+/// Rejects captures in the notation of other frameworks, which would be literal text here.
 fn check_for_other_notations(text: &str) -> Result<(), String> {
     for segment in text.split('/') {
         let meant = match segment.as_bytes() {
@@ -143,7 +145,7 @@ fn check_for_other_notations(text: &str) -> Result<(), String> {
     Ok(())
 }
 
-/// Joins a prefix and the pattern of a nested route. The nested `/` is the prefix itself.
+/// Joins a prefix and the pattern of a nested route. The pattern `/` stands for the prefix itself.
 pub(crate) fn join(prefix: &str, pattern: &str) -> String {
     match pattern {
         "/" if !prefix.is_empty() => prefix.to_owned(),
@@ -151,33 +153,35 @@ pub(crate) fn join(prefix: &str, pattern: &str) -> String {
     }
 }
 
-/// Whether a prefix can be one: `/api`, not `api`, `/api/` or `/{*rest}`.
+/// Checks a prefix: `/api` is valid; `api`, `/api/` and `/{*rest}` are not.
 pub(crate) fn check_prefix(prefix: &str) -> Result<(), String> {
     if !prefix.starts_with('/') {
         return Err(match prefix {
             "" => {
-                "a prefix begins with `/`; to join routers without a prefix use `merge`".to_owned()
+                "a prefix must begin with `/`; use `merge` to join routers without a prefix"
+                    .to_owned()
             }
-            _ => format!("a prefix begins with `/`: write \"/{prefix}\""),
+            _ => format!("a prefix must begin with `/`: write \"/{prefix}\""),
         });
     }
     if prefix.ends_with('/') {
         return Err(match prefix.trim_end_matches('/') {
             "" => {
-                "a prefix ends without `/`; to join routers without a prefix use `merge`".to_owned()
+                "a prefix cannot end with `/`; use `merge` to join routers without a prefix"
+                    .to_owned()
             }
-            shorter => format!("a prefix ends without `/`: write \"{shorter}\""),
+            shorter => format!("a prefix cannot end with `/`: write \"{shorter}\""),
         });
     }
     if prefix.contains("{*") {
-        return Err("a prefix cannot capture all the rest".to_owned());
+        return Err("a prefix cannot capture the rest of the path".to_owned());
     }
     Pattern::parse(prefix).map(drop)
 }
 
-/// Returns a path in the form in which patterns are matched, unless it is in that form (RFC 3986,
-/// 6.2.2): what may stand plainly in a segment does, all else is encoded with capital digits. An
-/// encoded slash stays one.
+/// Returns the normal form of a path (RFC 3986, 6.2.2), in which patterns are matched. Returns
+/// `None` if the path is already normal. Characters that are allowed in a segment are plain; all
+/// others are percent-encoded with uppercase digits. An encoded slash stays encoded.
 pub(crate) fn normal_form(path: &str) -> Option<String> {
     if path.bytes().all(|byte| byte == b'/' || is_plain(byte)) {
         return None;
@@ -204,7 +208,7 @@ pub(crate) fn normal_form(path: &str) -> Option<String> {
     (normal != path).then_some(normal)
 }
 
-/// `pchar` without what is encoded (RFC 3986, 3.3).
+/// `pchar` without percent-encoding (RFC 3986, 3.3).
 fn is_plain(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || b"-._~!$&'()*+,;=:@".contains(&byte)
 }
@@ -262,7 +266,7 @@ mod tests {
         assert_eq!(values("/café/{a}/", "/caf%C3%A9/%2F/"), "a=%2F");
         assert_eq!(values("/{{x}}-{a}.{{y}}", "/%7Bx%7D-1.%7By%7D"), "a=1");
         assert_eq!(values("/plain", "/plain"), "");
-        // What does not match is no reason to panic.
+        // A path that does not match must not panic.
         assert_eq!(values("/long/{a}.txt", "/l"), "");
         assert_eq!(values("/{a}.txt", "/x"), "a=");
     }

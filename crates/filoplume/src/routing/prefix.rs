@@ -1,14 +1,14 @@
-//! Prefixes of nested routers, compared with patterns and with paths.
+//! Prefixes of nested routers, and how they are compared with patterns and paths.
 //!
-//! A prefix with middleware protects what lies below it, so paths are read generously here:
-//! decoded, without regard to case, with `\` as a separator, and without the segments that a file
-//! system leaves out. A path that any reader could take for one below the prefix counts as one.
+//! The middleware of a prefix protects everything below it. So a path counts as below the prefix if
+//! any component could read it that way. For the comparison, paths are percent-decoded and
+//! case-folded, `\` is a separator, and the segments that a file system ignores are left out.
 
 use std::borrow::Cow;
 
 use percent_encoding::percent_decode_str;
 
-/// The segments of a prefix or a pattern, with their text folded.
+/// The segments of a prefix or a pattern, with their text case-folded.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Prefix(Vec<Segment>);
 
@@ -20,12 +20,12 @@ enum Segment {
         before: String,
         after: String,
     },
-    /// All the rest.
+    /// The rest of the path.
     Rest,
 }
 
 impl Prefix {
-    /// Reads a pattern in the form in which it is matched: braces that stand for themselves are
+    /// Parses a pattern in the form that paths are matched against, in which literal braces are
     /// encoded.
     pub(super) fn of(matched: &str) -> Self {
         let mut segments = Vec::new();
@@ -36,7 +36,7 @@ impl Prefix {
                 Some((before, name)) => {
                     let after = name.split_once('}').map_or("", |(_, after)| after);
                     let (before, after) = (fold(before), fold(after));
-                    // An encoded slash separates for a reader who decodes first.
+                    // To a reader that decodes first, an encoded slash is a separator.
                     let (outer, before) = before.rsplit_once('/').unwrap_or(("", &before));
                     let (after, inner) = after.split_once('/').unwrap_or((&after, ""));
                     push_literals(&mut segments, outer);
@@ -51,17 +51,17 @@ impl Prefix {
         Self(segments)
     }
 
-    /// Whether a pattern is written below this prefix: each of its first segments is the prefix's
-    /// own or a narrower one.
+    /// Returns whether a pattern is written below this prefix: each of its first segments equals
+    /// that of the prefix or is narrower.
     pub(super) fn covers(&self, pattern: &Self) -> bool {
         self.0.len() <= pattern.0.len()
             && self.0.iter().zip(&pattern.0).all(|(own, other)| own.covers(other))
     }
 
-    /// Whether a pattern has captures that may match a path below this prefix.
+    /// Returns whether the captures of a pattern may match a path below this prefix.
     ///
-    /// Only the literal text before the first capture can exclude it: with an encoded slash a
-    /// capture reaches any depth.
+    /// Only the literal text before the first capture can exclude it: a capture with an encoded
+    /// slash can reach any depth.
     pub(super) fn may_be_entered_by(&self, pattern: &Self) -> bool {
         let is_literal = |segment: &&Segment| matches!(segment, Segment::Literal(_));
         let head = pattern.0.iter().take_while(is_literal);
@@ -69,12 +69,12 @@ impl Prefix {
             && self.0.iter().zip(head).all(|(own, other)| own.covers(other))
     }
 
-    /// Whether a pattern is this prefix followed by `{*rest}`.
+    /// Returns whether a pattern is this prefix followed by `{*rest}`.
     pub(super) fn is_filled_by(&self, pattern: &Self) -> bool {
         self.covers(pattern) && pattern.0.get(self.0.len()) == Some(&Segment::Rest)
     }
 
-    /// Whether the segments of a path begin with this prefix.
+    /// Returns whether the segments of a path begin with this prefix.
     fn begins<'p>(&self, mut path: impl Iterator<Item = &'p str>) -> bool {
         self.0.iter().all(|segment| path.next().is_some_and(|text| segment.fits(text)))
     }
@@ -83,8 +83,8 @@ impl Prefix {
         self.0.len() > other.0.len()
     }
 
-    /// Sorts the narrower prefix first, as routes are chosen: text before captures, longer before
-    /// shorter.
+    /// Returns a sort key. Narrower prefixes come first, in the precedence of routes: text before
+    /// captures, longer before shorter.
     pub(super) fn rank(&self) -> Vec<u8> {
         let rank = |segment: &Segment| match segment {
             Segment::Literal(_) => 0,
@@ -97,7 +97,7 @@ impl Prefix {
 }
 
 impl Segment {
-    /// Whether whatever fits the other segment fits this one.
+    /// Returns whether this segment matches everything that the other segment matches.
     fn covers(&self, other: &Self) -> bool {
         match (self, other) {
             (_, Self::Rest) | (Self::Rest | Self::Literal(_), Self::Capture { .. }) => false,
@@ -121,7 +121,7 @@ impl Segment {
     }
 }
 
-/// A path as prefixes are compared with it.
+/// A path in the form that is compared with prefixes.
 pub(super) struct Reading<'p> {
     folded: Cow<'p, str>,
 }
@@ -131,7 +131,8 @@ impl<'p> Reading<'p> {
         Self { folded: fold(path) }
     }
 
-    /// Whether the path is below a prefix, either as it is written or once its `..` are resolved.
+    /// Returns whether the path is below a prefix, either as written or after its `..` are
+    /// resolved.
     pub(super) fn is_below(&self, prefix: &Prefix) -> bool {
         prefix.begins(self.segments())
             || (self.segments().any(|segment| segment == "..")
@@ -160,9 +161,8 @@ fn push_literals(segments: &mut Vec<Segment>, text: &str) {
     segments.extend(names.map(|name| Segment::Literal(name.to_owned())));
 }
 
-/// Decodes a text and makes letters equal that differ in case only. File systems of macOS and
-/// Windows do not tell them apart, and upper case first finds more that are equal there, such as
-/// `ſ` and `s`.
+/// Decodes a text and folds its case, because the file systems of macOS and Windows ignore case.
+/// Converting to uppercase first finds more letters that are equal there, such as `ſ` and `s`.
 fn fold(text: &str) -> Cow<'_, str> {
     let is_folded = |byte: u8| byte.is_ascii() && !byte.is_ascii_uppercase() && byte != b'%';
     if text.bytes().all(is_folded) {

@@ -35,7 +35,7 @@ pub struct Route {
     pub(crate) adjust: Vec<Adjust>,
 }
 
-/// Changes the options of a route behind its middleware and handlers.
+/// Changes the options of a route, after its middleware and handlers have set theirs.
 pub(crate) type Adjust = Box<dyn Fn(&mut RouteOptions) + Send + Sync>;
 
 /// A handler and the methods that it answers.
@@ -117,8 +117,7 @@ methods! {
     options OPTIONS,
 }
 
-/// Returns a route that answers every method for which there is no other handler, those that nobody
-/// knows included.
+/// Returns a route that answers every method that has no other handler, including unknown methods.
 ///
 /// ```
 /// use filoplume::prelude::*;
@@ -170,14 +169,14 @@ impl Route {
         self
     }
 
-    /// Answers every method too for which there is no other handler.
+    /// Adds a handler for every method that has no other handler.
     #[track_caller]
     pub fn any<P: Parameters, H: Handler<P, Output: IntoResponse>>(self, handler: H) -> Self {
         const { check_handler::<P, H>() };
         self.add(Methods::Any, handler)
     }
 
-    /// Answers several methods too, with one handler.
+    /// Adds one handler for several methods.
     #[track_caller]
     pub fn on<P: Parameters, H: Handler<P, Output: IntoResponse>>(
         self,
@@ -188,7 +187,8 @@ impl Route {
         self.add(Methods::of(methods), handler)
     }
 
-    /// Adds middleware around the handlers of this route, within that of the router and the app.
+    /// Adds middleware around the handlers of this route. It runs inside the middleware of the
+    /// router and the app.
     ///
     /// ```
     /// use filoplume::prelude::*;
@@ -204,7 +204,7 @@ impl Route {
         self
     }
 
-    /// Sets the longest content that is accepted; a longer one is a `413`.
+    /// Sets the maximum length of the content. Longer content is answered with `413`.
     ///
     /// ```
     /// use filoplume::prelude::*;
@@ -218,7 +218,7 @@ impl Route {
         })
     }
 
-    /// Lets the handlers run always on the event loop, whatever was learned of them.
+    /// Runs the handlers on the event loop always, regardless of the measured execution times.
     ///
     /// ```
     /// use filoplume::prelude::*;
@@ -232,7 +232,7 @@ impl Route {
         })
     }
 
-    /// Lets the handlers run always on threads of the pool, whatever was learned of them.
+    /// Runs the handlers on threads of the pool always, regardless of the measured execution times.
     ///
     /// ```
     /// use filoplume::prelude::*;
@@ -246,11 +246,11 @@ impl Route {
         })
     }
 
-    /// Calls the handlers when one of these permits is free, for what they use and what there is
-    /// little of: the connections of a pool, say. Requests wait without a thread, in the order in
-    /// which they came, for [`queue_timeout`](crate::ServerConfig::queue_timeout) at most, and
-    /// routes that share permits have them in turns. So 16 connections need about as many threads,
-    /// and meet no time-out of the pool, whatever number of clients is there.
+    /// Calls the handlers only while they hold one of these permits. Use it for a scarce resource,
+    /// such as the connections of a pool. Requests wait without a thread, in the order of their
+    /// arrival, for at most [`queue_timeout`](crate::ServerConfig::queue_timeout). Routes that
+    /// share permits take turns. So 16 connections need about 16 threads, and no request runs into
+    /// a time-out of the connection pool, however many clients there are.
     ///
     /// ```
     /// use filoplume::Permits;
@@ -264,11 +264,10 @@ impl Route {
     /// app.test().get("/notes").send().assert_text("all notes");
     /// ```
     ///
-    /// A permit is given back when the handler has returned, or panicked. For all routes of a
-    /// router or an app: permits are [middleware](crate::Middleware) too,
-    /// `.with(database.clone())`. A route uses one kind of permits; an app with a route of two does
-    /// not start. The [test client](crate::App::test) calls one handler at a time and asks for
-    /// none.
+    /// A permit is released when the handler returns or panics. To limit all routes of a router or
+    /// an app, add the permits as [middleware](crate::Middleware): `.with(database.clone())`. A
+    /// route uses one kind of permits; an app with a route that uses two does not start. The [test
+    /// client](crate::App::test) calls one handler at a time and takes no permits.
     pub fn uses(self, permits: &Permits) -> Self {
         let permits = permits.clone();
         self.adjust(move |options| {
@@ -276,9 +275,9 @@ impl Route {
         })
     }
 
-    /// Runs the handlers even if other routes have all threads: for what must be answered then,
-    /// such as whether the server is well. Eight threads are kept for all vital routes together;
-    /// what comes beyond that is taken like any other request.
+    /// Runs the handlers even if other routes occupy all threads. Use it for requests that must be
+    /// answered under overload, such as health checks. Eight threads are reserved for all vital
+    /// routes together; vital requests beyond these are treated like any other request.
     ///
     /// ```
     /// use filoplume::prelude::*;

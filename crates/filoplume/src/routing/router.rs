@@ -1,4 +1,4 @@
-//! Routers: routes that belong together, with middleware and state of their own.
+//! Routers: groups of routes with their own middleware and state.
 
 use std::fmt;
 use std::panic::Location;
@@ -14,12 +14,12 @@ use crate::routing::Route;
 use crate::routing::pattern::{check_prefix, join};
 use crate::routing::route::Methods;
 
-/// Routes that belong together, to be [nested](Self::nest) below a prefix or [merged](Self::merge)
+/// A group of routes, which can be [nested](Self::nest) below a prefix or [merged](Self::merge)
 /// into an app.
 ///
-/// Middleware and state of a router are for its own routes, wherever in the chain of calls they
-/// stand. An app runs its own first, then those of the routers from the outside in, then those of
-/// the route.
+/// Middleware and state of a router apply to all of its routes, regardless of the order of the
+/// calls. The middleware of the app runs first, then that of the routers from the outermost to the
+/// innermost, then that of the route.
 ///
 /// ```
 /// use filoplume::prelude::*;
@@ -46,41 +46,41 @@ use crate::routing::route::Methods;
 /// | `/users/{id}` | `/users/17`, not `/users/` | `id` = `17` |
 /// | `/files/{name}.txt`, `/v{major}` | `/files/a.b.txt`, `/v2` | `name` = `a.b`, `major` = `2` |
 /// | `/files/{*path}` | `/files/a/b.txt`, not `/files/` | `path` = `a/b.txt` |
-/// | `/{{x}}` | `/%7Bx%7D`: doubled braces stand for themselves | |
+/// | `/{{x}}` | `/%7Bx%7D`: doubled braces are literal | |
 ///
-/// - A capture has at least one character, and a segment has one capture at most. Literal text goes
-///   before captures, whatever the order in which routes are added; a capture with text around it
-///   before one without.
-/// - Captures at the same place are of one kind: all with text before them, or all with text behind
-///   them, beside at most one without; and `{*rest}` shares its place with no capture. What is left
-///   over is for a [fallback](Self::fallback).
-/// - Two patterns that match the same paths with other names, such as `/{a}` and `/{b}`, are a
-///   mistake. Mistakes are told at the start, all at once, with the places of both routes. The same
-///   pattern may be added again for other methods.
-/// - Paths are matched as they are on the wire; captures are decoded after that, so `%2F` is a
-///   slash in a value and never a separator. Patterns are written in plain text: `/café` matches
-///   `/caf%C3%A9`. So `/%61dmin` is not below `/admin`, and a handler for `/{*rest}` that decodes
-///   is asked for it; static files send it to `/admin`.
-/// - Nothing is resolved: `/a//b` has an empty segment, `..` is a segment like others, letters are
-///   not `/Letters`.
+/// - A capture has at least one character. A segment has at most one capture. Literal text takes
+///   precedence over captures, regardless of the order in which routes are added. A capture with
+///   text around it takes precedence over one without.
+/// - All captures at the same position must be of one kind: all with text before them, or all with
+///   text after them. One capture without text may stand beside these. `{*rest}` cannot stand
+///   beside another capture. A [fallback](Self::fallback) can answer the remaining paths.
+/// - Two patterns that match the same paths with different names, such as `/{a}` and `/{b}`, are a
+///   mistake. All mistakes are reported together when the app starts, with the locations of both
+///   routes. A pattern may be added again for other methods.
+/// - Paths are matched in their percent-encoded form, and captures are decoded afterwards. So `%2F`
+///   is a slash in a value and never a separator. Patterns are written in plain text: `/café`
+///   matches `/caf%C3%A9`. `/%61dmin` does not match `/admin`; it can match a `/{*rest}` whose
+///   handler decodes it. Static files redirect it to `/admin`.
+/// - Paths are not resolved: `/a//b` has an empty segment, `..` is an ordinary segment, and
+///   `/letters` is not `/Letters`.
 ///
 /// # When no pattern matches
 ///
-/// 1. The path with one slash at its end more or less has a route: `308` to it. Both forms may have
-///    routes of their own.
-/// 2. The path in its normal form (RFC 3986, 6.2.2) has one, as `/%61` and `/a`, or is below the
-///    prefix of another router with a fallback: `308` to it.
-/// 3. The [fallback](Self::fallback) of the innermost router whose prefix matches answers, or that
-///    of the app.
-/// 4. `404`.
+/// 1. If the path with a slash added to or removed from its end has a route, the response is a
+///    `308` to that path. Both forms may have routes of their own.
+/// 2. If the normal form of the path (RFC 3986, 6.2.2) has a route, as `/a` for `/%61`, or is below
+///    the prefix of another router with a fallback, the response is a `308` to it.
+/// 3. Otherwise the [fallback](Self::fallback) of the innermost router whose prefix matches
+///    answers, or that of the app.
+/// 4. Otherwise the response is a `404`.
 ///
 /// # Methods
 ///
-/// Who answers `GET` answers `HEAD`, unless `HEAD` has a handler. `OPTIONS` is answered with
-/// `Allow`, unless it has a handler; `OPTIONS *` names the methods of all routes. Another method of
-/// a path with routes is a `405` with `Allow`, and no matter for fallbacks. A handler for
-/// [any](crate::routing::any) method gets those that no other handler has, unknown ones included.
-/// `CONNECT` asks for another host and is a `501`.
+/// A handler for `GET` also answers `HEAD`, unless `HEAD` has a handler. `OPTIONS` is answered with
+/// `Allow`, unless it has a handler; `OPTIONS *` lists the methods of all routes. Any other method
+/// without a handler is a `405` with `Allow`; fallbacks do not answer it. A handler for
+/// [any](crate::routing::any) method answers the methods that have no other handler, including
+/// unknown ones. `CONNECT` is a `501`, because it asks for a tunnel to another host.
 #[derive(Default)]
 #[must_use = "a router does nothing until it is nested or merged"]
 pub struct Router {
@@ -89,14 +89,14 @@ pub struct Router {
     pub(crate) layers: Vec<Layer>,
     pub(crate) states: States,
     pub(crate) fallback: Option<Fallback>,
-    /// What was wrong with the calls; told when the app starts.
+    /// Mistakes in the calls; reported when the app starts.
     pub(crate) mistakes: Vec<String>,
 }
 
-/// What stands in lists of routes in place of methods.
+/// The text in lists of routes that replaces the methods of a fallback.
 pub(crate) const FALLBACK: &str = "FALLBACK";
 
-/// Something at a pattern or prefix.
+/// A value at a pattern or prefix.
 pub(crate) struct Placed<T> {
     pub(crate) at: String,
     pub(crate) what: T,
@@ -127,7 +127,7 @@ impl Router {
         self
     }
 
-    /// Answers `GET`, and with it `HEAD`.
+    /// Answers `GET` and `HEAD`.
     #[track_caller]
     pub fn get<P: Parameters, H: Handler<P, Output: IntoResponse>>(
         self,
@@ -182,7 +182,7 @@ impl Router {
         self.answer(Method::DELETE, pattern, handler)
     }
 
-    /// Adds a route with one method. Its handler was checked by the compiler.
+    /// Adds a route with one method. The caller has checked the handler at compile time.
     #[track_caller]
     pub(crate) fn answer<P: Parameters>(
         self,
@@ -193,8 +193,9 @@ impl Router {
         self.route(pattern, Route::new().add(Methods::Some(vec![method]), handler))
     }
 
-    /// Adds the routes of another router below a prefix, which may capture. Its `/` is the prefix
-    /// itself: `/` of a router at `/notes` is `/notes`, and `/notes/` is redirected there.
+    /// Adds the routes of another router below a prefix, which may contain captures. The router's
+    /// `/` is the prefix itself: `/` of a router at `/notes` is `/notes`, and `/notes/` is
+    /// redirected there.
     ///
     /// ```
     /// use filoplume::prelude::*;
@@ -210,10 +211,11 @@ impl Router {
     ///     .assert_text("all notes of ada");
     /// ```
     ///
-    /// If the router has middleware, what it has no route for is answered by the nearest fallback
-    /// behind that middleware, not by wildcards and captures of routes that are written elsewhere.
-    /// A route that is written below the prefix stays as it is. A catch-all for the same prefix
-    /// without the middleware is a mistake that is told when the app starts.
+    /// If the router has middleware, that middleware also applies to paths below the prefix that
+    /// have no route: the nearest fallback answers them behind the middleware. Wildcards and
+    /// captures of routes outside of the prefix do not match them. A route of another router that
+    /// is written below the prefix is not affected. A catch-all route for the same prefix without
+    /// the middleware is a mistake, which is reported when the app starts.
     ///
     /// ```
     /// # use filoplume::prelude::*;
@@ -245,7 +247,7 @@ impl Router {
         self
     }
 
-    /// Adds the routes of another router, which keep its middleware and state.
+    /// Adds the routes of another router. They keep that router's middleware and state.
     ///
     /// ```
     /// use filoplume::prelude::*;
@@ -268,9 +270,9 @@ impl Router {
         self
     }
 
-    /// Answers what no route matches, below the prefix of this router. Without it the outer
-    /// router's fallback does, and in the end a plain `404`. A router at `/users` and one at
-    /// `/users/{id}` cannot both have one.
+    /// Answers requests below the prefix of this router that match no route. Without it the
+    /// fallback of the outer router answers, and finally a plain `404`. A router at `/users` and
+    /// one at `/users/{id}` cannot both have a fallback.
     ///
     /// ```
     /// use filoplume::prelude::*;
@@ -297,14 +299,14 @@ impl Router {
         if let Some(before) = &self.fallback {
             let first = before.written_at;
             self.mistakes.push(format!(
-                "a router has one fallback, and this one has two: {first} and {written_at}"
+                "a router can have only one fallback; remove one of these: {first} and {written_at}"
             ));
         }
         self.fallback = Some(Fallback { endpoint: erase(handler), written_at });
         self
     }
 
-    /// Returns the routes, nested ones included.
+    /// Returns the routes, including those of nested routers.
     pub fn routes(&self) -> Routes {
         let mut routes = Vec::new();
         self.list("", &mut routes);
@@ -332,12 +334,12 @@ impl Router {
         }
     }
 
-    /// Adds middleware around all routes of this router, nested ones included. The first is the
-    /// outermost.
+    /// Adds middleware around all routes of this router, including nested routers. The first
+    /// middleware that is added is the outermost.
     ///
-    /// Once the router is [nested](Self::nest), everything below its prefix is behind it: files,
-    /// wildcards, captures and the fallback of the outer router too. A merged router has no prefix,
-    /// so there it is around the routes only.
+    /// If the router is [nested](Self::nest), the middleware applies to everything below its
+    /// prefix, including files, wildcards, captures and the fallback of the outer router. A merged
+    /// router has no prefix, so its middleware applies only to its routes.
     ///
     /// ```
     /// use filoplume::prelude::*;
@@ -355,8 +357,8 @@ impl Router {
         self
     }
 
-    /// Gives the handlers of this router a value, taken with [`State`](crate::State). It goes
-    /// before one of the same type that an outer router was given.
+    /// Adds a value that the handlers of this router extract with [`State`](crate::State). It takes
+    /// precedence over a value of the same type of an outer router.
     ///
     /// ```
     /// use filoplume::prelude::*;
@@ -378,7 +380,7 @@ impl Router {
         if let Some(name) = self.states.insert(state) {
             let written_at = Location::caller();
             self.mistakes.push(format!(
-                "there are two states of type `{name}` ({written_at}); wrap one in a type of its \
+                "there are two states of type `{name}` ({written_at}); wrap one of them in a new \
                  own"
             ));
         }
@@ -395,7 +397,7 @@ impl fmt::Debug for Router {
     }
 }
 
-/// The routes of an app, to be printed.
+/// The routes of an app. `Display` prints them as a table.
 ///
 /// ```
 /// use filoplume::prelude::*;
@@ -434,12 +436,12 @@ pub struct Routes(pub(crate) Vec<RouteInfo>);
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct RouteInfo {
-    /// The methods, separated by commas, or `ANY`; of a fallback, and of files at the root of a
-    /// router, `FALLBACK`.
+    /// The methods, separated by commas, or `ANY`. `FALLBACK` for a fallback, and for files at the
+    /// root of a router.
     pub methods: String,
-    /// The pattern, prefixes included.
+    /// The pattern, including the prefixes of its routers.
     pub pattern: String,
-    /// Where it was written: file, line and column.
+    /// The source location: file, line and column.
     pub written_at: String,
 }
 

@@ -1,4 +1,4 @@
-//! All routes of an app, ready to be matched: built once at start-up, read by all threads.
+//! The table of all routes of an app. It is built once at start-up and read by all threads.
 
 use std::fmt;
 use std::panic::Location;
@@ -9,7 +9,7 @@ use crate::core::route::CompiledRoute;
 use crate::routing::guards::Guards;
 use crate::routing::pattern::normal_form;
 
-/// The number in a plan of what no route answers.
+/// The number in a plan that stands for a request that no route answers.
 pub(crate) const NO_ROUTE: u32 = u32::MAX;
 
 /// The routes of an app.
@@ -18,52 +18,52 @@ pub(crate) struct Table {
     pub(super) paths: matchit::Router<usize>,
     pub(super) entries: Vec<Entry>,
     pub(super) routes: Vec<CompiledRoute>,
-    /// Fallbacks of nested routers, by their prefixes.
+    /// The fallbacks of nested routers, by prefix.
     pub(super) nested_fallbacks: matchit::Router<u32>,
     pub(super) fallback: Option<u32>,
-    /// Prefixes below which nothing is answered without their middleware.
+    /// The prefixes below which every request passes their middleware.
     pub(super) guards: Guards,
     /// The methods of all routes, for `OPTIONS *`.
     pub(super) allow: String,
 }
 
-/// All that is at one pattern.
+/// The routes of one pattern.
 pub(super) struct Entry {
     pub(super) pattern: String,
-    /// The pattern as paths are matched against it.
+    /// The pattern in the form that paths are matched against.
     pub(super) matched: String,
     pub(super) written_at: &'static Location<'static>,
     pub(super) methods: Vec<(Method, u32)>,
     pub(super) any: Option<u32>,
     /// The value of `Allow` (RFC 9110, 10.2.1).
     pub(super) allow: String,
-    /// The guards that the pattern may lead into although it is not written below their prefix.
+    /// The guards whose paths the pattern may match although it is not written below their prefix.
     pub(super) outside: Vec<usize>,
 }
 
-/// What answers a method and a path.
+/// The result of matching a method and a path.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Found<'t> {
     Route(u32),
-    /// The path is there, the method is not; these are.
+    /// The path has routes, but none for this method. `allow` lists the methods it has.
     OtherMethods {
         allow: &'t str,
     },
-    /// `OPTIONS` of a path whose handlers do not answer it, or of the whole server.
+    /// `OPTIONS` for a path whose handlers do not answer it, or for the whole server.
     Options {
         allow: &'t str,
     },
-    /// The path has a route in another form: this one.
+    /// The path has no route, but another form of it has: this one.
     Elsewhere {
         path: String,
     },
-    /// `CONNECT`: it asks for another host, not for a path.
+    /// `CONNECT`: it names a host, not a path.
     Tunnel,
     Nothing,
 }
 
 impl Table {
-    /// Returns what answers a request for this method and path.
+    /// Returns the match for this method and path.
     #[inline]
     pub(crate) fn find(&self, method: &Method, path: &str) -> Found<'_> {
         match self.number_of_entry(path) {
@@ -72,7 +72,8 @@ impl Table {
         }
     }
 
-    /// The entry that matches a path, unless the path belongs to a guard that keeps the entry out.
+    /// Returns the entry that matches a path, unless the path is below a guard and the entry is
+    /// not.
     #[inline]
     fn number_of_entry(&self, path: &str) -> Option<usize> {
         let number = *self.paths.at(path).ok()?.value;
@@ -80,7 +81,7 @@ impl Table {
         (outside.is_empty() || !self.guards.keeps_out(outside, path)).then_some(number)
     }
 
-    /// Returns what was planned for a request, or what answers it if nothing was.
+    /// Returns the route that was planned for a request. Without a plan, it matches the request.
     #[inline]
     pub(crate) fn found_for(&self, request: &Request) -> Found<'_> {
         match request.route().filter(|&number| number != NO_ROUTE) {
@@ -118,9 +119,9 @@ impl Table {
             .map_or(Found::Nothing, Found::Route)
     }
 
-    /// The path in its normal form, if that is a place of others. Who writes a letter of `/private`
-    /// as `%70` does not get around the middleware there to what decodes paths, such as static
-    /// files.
+    /// Returns the normal form of a path, if that form leads to a different route. A client that
+    /// writes a letter of `/private` as `%70` must not bypass the middleware of `/private` and
+    /// reach a handler that decodes paths, such as static files.
     pub(crate) fn other_place(&self, path: &str) -> Option<String> {
         let place = |path: &str| match self.number_of_entry(path) {
             Some(number) => (Some(number), None),
@@ -133,10 +134,10 @@ impl Table {
         self.nested_fallbacks.at(path).ok().map(|matched| *matched.value)
     }
 
-    /// The path in its normal form, with one slash at its end more or less, or both, if there is a
-    /// route for that.
+    /// Returns the form of a path that has a route: the normal form, the path with a slash added to
+    /// or removed from its end, or both.
     fn elsewhere(&self, path: &str) -> Option<String> {
-        // `//host/` or `/\host/` as a redirect would lead to another host.
+        // A redirect to `//host/` or `/\host/` would lead to another host.
         if !path.starts_with('/') || path[1..].starts_with(['/', '\\']) {
             return None;
         }
@@ -152,16 +153,17 @@ impl Table {
     }
 }
 
-/// The normal form of a path that has another, unless a client would resolve it before it asks
-/// again, or take it for another host.
+/// Returns the normal form of a path if it differs from the path. Returns `None` if a client would
+/// resolve dot segments in it before it sends the next request, or would read it as another host.
 fn resolved_normal_form(path: &str) -> Option<String> {
-    // `//host/` or `/\host/` as a redirect would lead to another host.
+    // A redirect to `//host/` or `/\host/` would lead to another host.
     let is_local = path.starts_with('/') && !path[1..].starts_with(['/', '\\']);
     let normal = if is_local { normal_form(path) } else { None };
     normal.filter(|path| !has_dot_segments(path))
 }
 
-/// Whether a client resolves the path before it asks for it. Browsers do so with `%2e` as well.
+/// Returns whether a client resolves segments of the path before it sends it. Browsers do so for
+/// `%2e` as well.
 fn has_dot_segments(path: &str) -> bool {
     let is_dots =
         |segment: &str| matches!(&*segment.to_ascii_lowercase().replace("%2e", "."), "." | "..");
@@ -189,15 +191,15 @@ impl Entry {
         let of = |method: &Method| {
             self.methods.iter().find(|(of, _)| of == method).map(|(_, number)| *number)
         };
-        // Who answers GET answers HEAD: the engine leaves the content out (RFC 9110, 9.3.2).
+        // A handler for GET answers HEAD: the engine omits the content (RFC 9110, 9.3.2).
         let number =
             of(method).or_else(|| if *method == Method::HEAD { of(&Method::GET) } else { None });
         number.or(self.any)
     }
 }
 
-/// The value of `Allow` for these methods: `HEAD` comes with `GET`, and `OPTIONS` is always
-/// answered.
+/// The value of `Allow` for these methods. It includes `HEAD` if it has `GET`, and always includes
+/// `OPTIONS`.
 pub(super) fn allow<'a>(methods: impl IntoIterator<Item = &'a Method>) -> String {
     let mut names: Vec<&str> = Vec::new();
     let mut add = |name: &'a str| {

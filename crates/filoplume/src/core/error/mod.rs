@@ -1,4 +1,4 @@
-//! What goes wrong, and how it is answered: one type for handlers, middleware and start-up.
+//! The error type of handlers, middleware and start-up.
 
 mod own_response;
 mod print;
@@ -13,13 +13,13 @@ use filoplume_runtime::{Headers, Response, StatusCode};
 
 pub(crate) use self::own_response::{Responder, responder};
 
-/// A failure: a status, what the peer may know of it, and what only the log may know.
+/// A failure: a status, details for the client, and a cause for the log.
 ///
-/// Every error type of other crates becomes one by `?`, as a plain `500`: its text is for the log.
-/// So does one of yours, unless [the app knows it](crate::App::error_response). What the peer is
-/// told is said by [`Error::new`] and its short forms. An error ends the chain of handlers; the one
-/// place that presents errors makes it `application/problem+json` (RFC 9457) or HTML, as the client
-/// prefers.
+/// `?` converts every error type of other crates into a plain `500`, whose text is only logged. The
+/// same happens to error types of the app, unless they are
+/// [registered](crate::App::error_response). [`Error::new`] and its short forms set the text that
+/// the client sees. An error ends the chain of handlers. It is rendered in one place, as
+/// `application/problem+json` (RFC 9457) or HTML, whichever the client prefers.
 ///
 /// ```
 /// use filoplume::prelude::*;
@@ -36,7 +36,7 @@ pub struct Error {
     inner: Box<Inner>,
 }
 
-/// The result of whatever can fail in an app.
+/// The result type of functions in an app that can fail.
 ///
 /// ```
 /// use filoplume::{Error, Result};
@@ -66,24 +66,25 @@ struct Inner {
     headers: Headers,
     source: Option<Box<dyn StdError + Send + Sync>>,
     is_start_up: bool,
-    /// Made of its source by `?`.
+    /// Whether `?` converted the source into this error.
     is_converted: bool,
-    /// The name of the type of the source, if that knows another answer than this one.
+    /// The name of the type of the source, if that type implements `IntoResponse` itself.
     own_response: Option<&'static str>,
 }
 
-/// What `?` makes an [`Error`] of: every `std::error::Error` that threads may share.
+/// The errors that `?` converts into an [`Error`]: every `std::error::Error` that threads can
+/// share.
 #[diagnostic::on_unimplemented(
-    message = "`?` cannot make an `Error` of `{Self}`",
-    label = "`?` takes what implements `std::error::Error`; or return `Result<_, {Self}>`, and \
-             `IntoResponse` says its status"
+    message = "`?` cannot convert `{Self}` into an `Error`",
+    label = "`?` converts types that implement `std::error::Error`; or return `Result<_, {Self}>` \
+             and set the status with `IntoResponse`"
 )]
 pub trait Failure: StdError + Send + Sync + 'static {}
 
 #[diagnostic::do_not_recommend]
 impl<E: StdError + Send + Sync + 'static> Failure for E {}
 
-/// What is wrong with one field of the input.
+/// An error in one field of the input.
 ///
 /// ```
 /// use filoplume::Error;
@@ -97,14 +98,14 @@ impl<E: StdError + Send + Sync + 'static> Failure for E {}
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct FieldError {
-    /// Where it is, such as `address.street` or `items[2].price`.
+    /// The path of the field, such as `address.street` or `items[2].price`.
     pub field: String,
-    /// What is wrong with it.
+    /// What is wrong with the field.
     pub message: String,
 }
 
 impl Error {
-    /// Returns an error with a status and what the peer is told.
+    /// Returns an error with a status and a text for the client.
     ///
     /// ```
     /// use filoplume::prelude::*;
@@ -122,7 +123,7 @@ impl Error {
         Self { inner: Box::new(Inner { detail: Some(detail.into()), ..Inner::of(status) }) }
     }
 
-    /// Returns an error of which the peer is told the status only.
+    /// Returns an error with a status and no text.
     ///
     /// ```
     /// use filoplume::prelude::*;
@@ -135,7 +136,7 @@ impl Error {
         Self { inner: Box::new(Inner::of(status)) }
     }
 
-    /// Returns a `500` whose text is for the log; the peer is told the status only.
+    /// Returns a `500`. Its text is only logged; the client sees only the status.
     ///
     /// ```
     /// use filoplume::prelude::*;
@@ -149,13 +150,13 @@ impl Error {
         Self::status(StatusCode::INTERNAL_SERVER_ERROR).with_source(source)
     }
 
-    /// Returns a `400`: the request makes no sense.
+    /// Returns a `400`: the request is invalid.
     pub fn bad_request(detail: impl Into<Cow<'static, str>>) -> Self {
         Self::new(StatusCode::BAD_REQUEST, detail)
     }
 
-    /// Returns a `401`: it is not known who asks. RFC 9110, 11.6.1 wants a `WWW-Authenticate` with
-    /// it.
+    /// Returns a `401`: the client is not authenticated. RFC 9110, 11.6.1 requires a
+    /// `WWW-Authenticate` header with it.
     ///
     /// ```
     /// use filoplume::prelude::*;
@@ -174,27 +175,27 @@ impl Error {
         Self::new(StatusCode::UNAUTHORIZED, detail)
     }
 
-    /// Returns a `403`: who asks may not.
+    /// Returns a `403`: the client is not allowed to do this.
     pub fn forbidden(detail: impl Into<Cow<'static, str>>) -> Self {
         Self::new(StatusCode::FORBIDDEN, detail)
     }
 
-    /// Returns a `404`: there is no such thing.
+    /// Returns a `404`: the resource does not exist.
     pub fn not_found(detail: impl Into<Cow<'static, str>>) -> Self {
         Self::new(StatusCode::NOT_FOUND, detail)
     }
 
-    /// Returns a `409`: it cannot be done in the state that the thing is in.
+    /// Returns a `409`: the request conflicts with the current state of the resource.
     pub fn conflict(detail: impl Into<Cow<'static, str>>) -> Self {
         Self::new(StatusCode::CONFLICT, detail)
     }
 
-    /// Returns a `422`: understood, but wrong.
+    /// Returns a `422`: the content is well-formed, but has invalid values.
     pub fn unprocessable(detail: impl Into<Cow<'static, str>>) -> Self {
         Self::new(StatusCode::UNPROCESSABLE_ENTITY, detail)
     }
 
-    /// Returns a `503`: not now.
+    /// Returns a `503`: the service is temporarily unavailable.
     pub fn unavailable(detail: impl Into<Cow<'static, str>>) -> Self {
         Self::new(StatusCode::SERVICE_UNAVAILABLE, detail)
     }
@@ -205,19 +206,19 @@ impl Error {
         error
     }
 
-    /// As `start_up`, for an error that says it all.
+    /// Like `start_up`, for a source whose text is a complete message.
     pub(crate) fn start_up_with(source: impl StdError + Send + Sync + 'static) -> Self {
         let mut error = Self::internal(source);
         error.inner.is_start_up = true;
         error
     }
 
-    /// Returns the status of the answer.
+    /// Returns the status of the response.
     pub fn status_code(&self) -> StatusCode {
         self.inner.status
     }
 
-    /// Returns what the peer is told beside the status.
+    /// Returns the text for the client.
     ///
     /// ```
     /// use filoplume::Error;
@@ -229,12 +230,12 @@ impl Error {
         self.inner.detail.as_deref()
     }
 
-    /// Returns what is wrong with the fields of the input.
+    /// Returns the errors in fields of the input.
     pub fn fields(&self) -> &[FieldError] {
         &self.inner.fields
     }
 
-    /// Returns the headers of the answer.
+    /// Returns the headers of the response.
     ///
     /// ```
     /// use filoplume::Error;
@@ -247,17 +248,17 @@ impl Error {
         &self.inner.headers
     }
 
-    /// Returns the URI that names this kind of problem.
+    /// Returns the URI that identifies this kind of problem.
     pub fn problem_type(&self) -> Option<&str> {
         self.inner.problem_type.as_deref()
     }
 
-    /// Returns the title of this kind of problem, if it has one of its own.
+    /// Returns the title of this kind of problem, if one was set.
     pub fn title(&self) -> Option<&str> {
         self.inner.title.as_deref()
     }
 
-    /// Further members of the problem details, as JSON text.
+    /// Returns the additional members of the problem details, as JSON text.
     pub(crate) fn members(&self) -> impl Iterator<Item = (&str, &str)> {
         self.inner.members.iter().map(|(name, json)| (&**name, &**json))
     }
@@ -267,7 +268,7 @@ impl Error {
         self.inner.source.as_deref().map(|source| source as &(dyn StdError + 'static))
     }
 
-    /// Returns the cause, or a cause of the cause, if it is of type `E`.
+    /// Returns the first cause in the chain that is of type `E`.
     ///
     /// ```
     /// use filoplume::Error;
@@ -281,7 +282,7 @@ impl Error {
         self.chain().find_map(|error| error.downcast_ref::<E>())
     }
 
-    /// Returns the causes, the nearest first.
+    /// Returns the chain of causes, the direct cause first.
     ///
     /// ```
     /// use filoplume::Error;
@@ -294,12 +295,12 @@ impl Error {
         std::iter::successors(self.source(), |&error| error.source())
     }
 
-    /// What the log is told.
+    /// Returns the text for the log.
     pub(crate) fn in_one_line(&self) -> String {
         let mut text = self.to_string();
         let told = usize::from(self.inner.detail.is_none());
         for cause in self.chain().skip(told).map(ToString::to_string) {
-            // Many errors tell their cause already.
+            // The text of many errors already includes their cause.
             if !text.ends_with(&cause) {
                 text = format!("{text}: {cause}");
             }
@@ -307,8 +308,8 @@ impl Error {
         text
     }
 
-    /// Returns the error that a response stands for. Middleware sees failures as responses, with
-    /// the error beside them.
+    /// Returns the error that a response stands for. Middleware sees failures as responses that
+    /// carry their error.
     ///
     /// ```
     /// use filoplume::prelude::*;
@@ -327,8 +328,9 @@ impl Error {
         response.extensions().get::<Arc<Self>>().map(|error| &**error)
     }
 
-    /// Returns the response that stands for this error. It has no content yet: that comes at the
-    /// outermost place, in the form that the client prefers, unless middleware gave it one.
+    /// Returns a response that carries this error. It has no content yet. If middleware does not
+    /// add content, the app renders the error as its last step, in the format that the client
+    /// prefers.
     pub(crate) fn into_pending_response(self) -> Response {
         let mut response = Response::new(self.inner.status.as_u16());
         *response.headers_mut() = self.inner.headers.clone();
@@ -355,7 +357,7 @@ impl Inner {
     }
 }
 
-/// A text as an error.
+/// A text as an error type.
 #[derive(Debug)]
 pub(crate) struct Message(pub(crate) String);
 

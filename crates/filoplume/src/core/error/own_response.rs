@@ -1,9 +1,10 @@
-//! Error types that say themselves how they are answered, and what `?` makes of them.
+//! Errors whose type implements [`IntoResponse`], and their conversion by `?`.
 //!
-//! A type may have both: `std::error::Error`, by which `?` makes an [`Error`] of it, and
-//! [`IntoResponse`], which says its status. The conversion cannot use the second one, because it is
-//! for all types and Rust has no specialization. So the app is told of the type
-//! ([`App::error_response`](crate::App::error_response)), and if it was not, the log says so.
+//! A type can implement both `std::error::Error`, which lets `?` convert it into an [`Error`], and
+//! [`IntoResponse`], which sets its status. The conversion cannot use the second implementation: it
+//! is generic over all error types, and Rust has no specialization. So the program registers the
+//! type with [`App::error_response`](crate::App::error_response). If it is not registered, a log
+//! line says so.
 
 use std::any::TypeId;
 use std::error::Error as StdError;
@@ -15,19 +16,19 @@ use filoplume_runtime::{InvalidHeader, Response};
 use super::{Error, Message, Result};
 use crate::core::response::IntoResponse;
 
-/// A cause as errors keep it.
+/// The type in which errors store their cause.
 type Cause = Box<dyn StdError + Send + Sync>;
 
-/// Makes the response of a cause if it has a certain type, and else returns it.
+/// Converts a cause of one particular type into its response. Returns causes of other types.
 pub(crate) type Responder = fn(Cause) -> std::result::Result<Result<Response>, Cause>;
 
-/// Makes the response of errors of type `E`.
+/// The [`Responder`] for errors of type `E`.
 pub(crate) fn responder<E>(cause: Cause) -> std::result::Result<Result<Response>, Cause>
 where
     E: StdError + IntoResponse + Send + Sync + 'static,
 {
     let error = cause.downcast::<E>()?;
-    // For the log, if the response is a failure of ours that does not say why.
+    // For the log, if the response is a 5xx error without a cause.
     let text = error.to_string();
     Ok(error.into_response().map_err(|own| match own.source() {
         None if own.status_code().is_server_error() => own.with_source(Message(text)),
@@ -36,18 +37,18 @@ where
 }
 
 impl Error {
-    /// Notes that this error was made of one of type `E` by `?`.
+    /// Records that `?` converted an error of type `E` into this error.
     pub(crate) fn converted_from<E: 'static>(mut self) -> Self {
         self.inner.is_converted = true;
-        // That of a header is always a 500.
+        // The response to an invalid header is always a 500.
         if TypeId::of::<E>() != TypeId::of::<InvalidHeader>() && is_response::<E>() {
             self.inner.own_response = Some(std::any::type_name::<E>());
         }
         self
     }
 
-    /// Returns the response that the cause makes of itself, or the error again: if it was not made
-    /// by `?`, or of another type.
+    /// Returns the response of the cause's own type. Returns the error unchanged if `?` did not
+    /// convert it, or if no responder is registered for its type.
     pub(crate) fn answer_itself(
         mut self,
         responders: &[Responder],
@@ -65,30 +66,32 @@ impl Error {
         Err(self)
     }
 
-    /// Says what to do if this is a plain 500 although its cause knows another answer.
+    /// Returns advice if this is a plain 500 although the type of its cause defines another
+    /// response.
     pub(crate) fn lost_response(&self) -> Option<String> {
         let name = self.inner.own_response?;
         let short = name.rsplit("::").next().unwrap_or(name);
         Some(format!(
-            "`{name}` says by `IntoResponse` how it is answered, and `?` made a plain 500 of it: \
+            "`{name}` implements `IntoResponse`, but `?` converted it into a plain 500: \
              add `.error_response::<{short}>()` to the app, or let the handler return `Result<_, \
              {short}>`"
         ))
     }
 }
 
-/// Returns whether a type becomes a response.
+/// Returns whether a type implements `IntoResponse`.
 ///
-/// Nothing in stable Rust asks this of a type parameter. But an iterator that is fused already is
-/// left alone by [`Iterator::fuse`], as its documentation says, and whether this one is depends on
-/// the type. Should that change, it is the advice in the log that is missing.
+/// Stable Rust has no direct way to check this for a type parameter. But as its documentation says,
+/// [`Iterator::fuse`] does not change an iterator that implements `FusedIterator`, and the probe
+/// implements it only if `E` implements `IntoResponse`. If that behaviour changed, only the advice
+/// in the log would be missing.
 fn is_response<E>() -> bool {
     let mut probe = Probe::<E>(0, PhantomData).fuse();
-    // Its own `None` is the last thing that a fused one says.
+    // A fused iterator returns nothing after its first `None`.
     probe.next().is_none() && probe.next().is_some()
 }
 
-/// Gives nothing when it is first asked, and something after that.
+/// An iterator that returns `None` first and items afterwards.
 struct Probe<E>(u8, PhantomData<fn() -> E>);
 
 impl<E> Iterator for Probe<E> {

@@ -1,4 +1,4 @@
-//! An error as text: for the log, and for whoever reads what `main` returns.
+//! How an error is printed, in the log and when `main` returns it.
 
 use std::fmt;
 
@@ -17,7 +17,7 @@ impl fmt::Display for Error {
 }
 
 impl fmt::Debug for Error {
-    // `fn main() -> Result` prints this form: it should read like a text.
+    // `fn main() -> Result` prints this form, so it is written for people.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if !self.inner.is_start_up && self.inner.status != StatusCode::INTERNAL_SERVER_ERROR {
             write!(f, "{}: ", self.inner.status)?;
@@ -30,7 +30,7 @@ impl fmt::Debug for Error {
         let mut before = self.to_string();
         for cause in self.chain().skip(told) {
             let cause = cause.to_string();
-            // Many errors tell their cause already.
+            // The text of many errors already includes their cause.
             if !before.ends_with(&cause) {
                 write!(f, "\n  caused by: {cause}")?;
             }

@@ -1,4 +1,4 @@
-//! What is printed of an error.
+//! How errors are printed.
 
 use super::*;
 

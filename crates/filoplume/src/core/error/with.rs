@@ -1,4 +1,4 @@
-//! What is added to an error on its way.
+//! Methods that add information to an error.
 
 use std::borrow::Cow;
 use std::error::Error as StdError;
@@ -30,7 +30,7 @@ impl Error {
         self
     }
 
-    /// Takes over the cause of another error, unless it has one.
+    /// Takes the cause of another error if this one has none.
     pub(crate) fn with_cause_of(mut self, other: Self) -> Self {
         if self.inner.source.is_none() {
             self.inner.source = other.inner.source;
@@ -38,7 +38,7 @@ impl Error {
         self
     }
 
-    /// Adds what is wrong with one field.
+    /// Adds an error in one field.
     ///
     /// ```
     /// use filoplume::prelude::*;
@@ -58,7 +58,7 @@ impl Error {
         self
     }
 
-    /// Sets the URI that names this kind of problem (RFC 9457, 3.1.1).
+    /// Sets the URI that identifies this kind of problem (RFC 9457, 3.1.1).
     ///
     /// ```
     /// use filoplume::prelude::*;
@@ -82,8 +82,8 @@ impl Error {
         self
     }
 
-    /// Sets the title of this kind of problem, for one that has a [type](Self::with_type) of its
-    /// own (RFC 9457, 3.1.3). Otherwise it is the name of the status.
+    /// Sets the title of this kind of problem (RFC 9457, 3.1.3). Use it together with a
+    /// [type](Self::with_type). Without it the title is the name of the status.
     ///
     /// ```
     /// use filoplume::Error;
@@ -99,7 +99,7 @@ impl Error {
         self
     }
 
-    /// Adds a member to the problem details that JSON clients get (RFC 9457, 3.2).
+    /// Adds a member to the problem details that JSON clients receive (RFC 9457, 3.2).
     ///
     /// ```
     /// use filoplume::prelude::*;
@@ -113,7 +113,7 @@ impl Error {
     ///
     /// # Errors
     ///
-    /// If the value cannot be JSON.
+    /// If the value cannot be serialized as JSON.
     #[cfg(feature = "json")]
     pub fn with_member(
         mut self,
@@ -125,7 +125,7 @@ impl Error {
         Ok(self)
     }
 
-    /// Adds a header to the answer, such as `WWW-Authenticate` or `Retry-After`.
+    /// Adds a header to the response, such as `WWW-Authenticate` or `Retry-After`.
     ///
     /// ```
     /// use filoplume::prelude::*;
@@ -138,7 +138,7 @@ impl Error {
     ///
     /// # Errors
     ///
-    /// If the name is no token or the value has a control character.
+    /// If the name is not a token, or the value contains a control character.
     pub fn with_header(
         mut self,
         name: &str,
@@ -148,7 +148,7 @@ impl Error {
         Ok(self)
     }
 
-    /// As `with_header`, for what is known to be valid.
+    /// Like `with_header`, for a header that is known to be valid.
     pub(crate) fn with_known_header(mut self, name: &str, value: impl AsRef<[u8]>) -> Self {
         let added = self.inner.headers.append(name, value);
         debug_assert!(added.is_ok(), "{name} is a valid header");

@@ -1,4 +1,4 @@
-//! From nested routers with middleware to the guards of the table.
+//! Turns nested routers with middleware into the guards of the table.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use crate::routing::prefix::Prefix;
 use crate::routing::router::FALLBACK;
 
 impl Builder<'_> {
-    /// Adds the guards. All routes and fallbacks are known by now.
+    /// Adds the guards. It is called after all routes and fallbacks are added.
     pub(super) fn add_guards(&mut self) {
         for router in joined(std::mem::take(&mut self.guarded)) {
             self.refuse_catch_alls(&router);
@@ -34,8 +34,8 @@ impl Builder<'_> {
         }
     }
 
-    /// Refuses routes for all the rest of a guarded prefix that lack its middleware. Whether they
-    /// or the middleware are meant to have the last word cannot be known.
+    /// Rejects catch-all routes for a guarded prefix that do not have its middleware. It is not
+    /// possible to know whether the route or the middleware should take precedence.
     fn refuse_catch_alls(&mut self, router: &GuardedRouter) {
         for entry in &self.table.entries {
             if !router.prefix.is_filled_by(&Prefix::of(&entry.matched)) {
@@ -47,8 +47,8 @@ impl Builder<'_> {
                 routes.into_iter().find(|route| !has_layers(&route.layers, &router.layers))
             {
                 self.mistakes.push(format!(
-                    "route \"{}\" ({}) answers all the rest of \"{}\" without the middleware of \
-                     the router that is nested there ({}): give the route to that router, or a \
+                    "route \"{}\" ({}) answers every path below \"{}\" without the middleware of \
+                     the router that is nested there ({}): add the route to that router, or a \
                      prefix of its own",
                     entry.pattern, route.written_at, router.pattern, router.written_at
                 ));
@@ -56,8 +56,8 @@ impl Builder<'_> {
         }
     }
 
-    /// Adds what answers below a guard if nothing else does: the nearest fallback, behind the
-    /// middleware of the guard.
+    /// Adds the route that answers below a guard if no other route does: the nearest fallback,
+    /// behind the middleware of the guard.
     fn add_guarded_fallback(&mut self, router: GuardedRouter) -> u32 {
         let number = self.next_number();
         let around = self.fallbacks.iter().filter(|known| known.prefix.covers(&router.prefix));
@@ -72,7 +72,7 @@ impl Builder<'_> {
                 let endpoint: Box<dyn Endpoint> =
                     Box::new(SharedEndpoint(Arc::clone(&known.endpoint)));
                 let layers = all_layers(&known.layers, &router.layers);
-                // Static files are found by the pattern they were given with.
+                // Static files find their prefix in the pattern that they were added with.
                 (
                     endpoint,
                     layers,
@@ -93,8 +93,8 @@ impl Builder<'_> {
             }
         };
         let options = self.options(&layers, &*endpoint);
-        // The handler reads the captures it was written for; if it reads none, the middleware may
-        // read those of the prefix.
+        // The handler reads the captures of its own prefix. If it reads none, the middleware can
+        // read those of the guarded prefix.
         let captures = own_captures.filter(|_| options.needs_captures()).unwrap_or(router.captures);
         if self.mistakes.is_empty() {
             let name = format!("the fallback of \"{}/\" ({})", router.pattern, router.written_at);
