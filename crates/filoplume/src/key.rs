@@ -1,4 +1,4 @@
-//! The secret that cookies are signed and encrypted with. Only this file does cryptography with it.
+//! The secret that signs and encrypts cookies. All cryptography with it is in this file.
 
 use std::fmt;
 use std::sync::Arc;
@@ -10,15 +10,15 @@ use base64::engine::general_purpose::STANDARD;
 
 use crate::core::error::{Error, Result};
 
-/// Shortest secret that a key is made of: as long as the keys that are derived from it.
+/// The minimum length of a secret: the length of the keys that are derived from it.
 const SECRET_BYTES_MIN: usize = 32;
 
 /// The length of each of the keys that are derived from the secret: for HMAC-SHA256 and for
 /// AES-256-GCM.
 const KEY_BYTES: usize = 32;
 
-/// What the derived keys are for, so that the same secret gives other keys elsewhere (RFC 5869,
-/// 3.2).
+/// The purpose of the derived keys. The same secret gives different keys for another purpose (RFC
+/// 5869, 3.2).
 const DERIVED_FOR: &[u8] = b"filoplume cookies: HMAC-SHA256, AES-256-GCM";
 
 /// The length of a [mac](Key::mac): 32 bytes in base64.
@@ -26,8 +26,8 @@ pub(crate) const MAC_CHARS: usize = 44;
 
 /// The secret that signs and encrypts cookies and sessions (HMAC-SHA256 and AES-256-GCM).
 ///
-/// It comes from where secrets are kept, and stays the same over restarts and instances; with
-/// another one nobody is known any more.
+/// Load it from a secret store. It must stay the same over restarts and on all instances; with
+/// another key all clients are logged out.
 ///
 /// ```
 /// use filoplume::Key;
@@ -44,28 +44,27 @@ pub struct Key(Arc<Keys>);
 
 struct Keys {
     signs: hmac::Key,
-    /// Chooses the nonces itself, so none is used twice by mistake.
+    /// Generates the nonces, so that none is used twice by mistake.
     seals: RandomizedNonceKey,
 }
 
 impl Key {
-    /// Returns a random key. What it signed is worth nothing after a restart: for tests and first
-    /// steps.
+    /// Returns a random key, for tests and first steps. Signatures become invalid with a restart.
     ///
     /// # Panics
     ///
-    /// If the system has no randomness.
+    /// If the system provides no randomness.
     pub fn generate() -> Self {
         let mut secret = [0; SECRET_BYTES_MIN];
         rand::fill(&mut secret).expect("the system has randomness");
         Self::derive_from(&secret)
     }
 
-    /// Returns the key that is derived from a secret of at least 32 random bytes.
+    /// Returns a key that is derived from a secret of at least 32 random bytes.
     ///
     /// # Errors
     ///
-    /// If the secret is shorter; the message says how to make one.
+    /// If the secret is shorter. The message says how to create one.
     pub fn from_secret(secret: impl AsRef<[u8]>) -> Result<Self> {
         let secret = secret.as_ref();
         if secret.len() < SECRET_BYTES_MIN {
@@ -92,7 +91,7 @@ impl Key {
         Self(Arc::new(Keys { signs: hmac::Key::new(hmac::HMAC_SHA256, signs), seals }))
     }
 
-    /// Returns the key whose secret is in a variable of the environment.
+    /// Returns a key whose secret is in an environment variable.
     ///
     /// ```no_run
     /// use filoplume::Key;
@@ -106,7 +105,7 @@ impl Key {
     ///
     /// # Errors
     ///
-    /// If the variable is not set, or its secret is too short.
+    /// If the variable is not set, or if its secret is too short.
     pub fn from_env(variable: &str) -> Result<Self> {
         let Some(secret) = std::env::var_os(variable) else {
             return Err(Error::start_up(format!(
@@ -118,13 +117,14 @@ impl Key {
             .map_err(|error| Error::start_up(format!("the variable {variable}: {error}")))
     }
 
-    /// The text with a mac before it. `purpose` is authenticated too, so that what was signed for
-    /// one is not taken for another: the name of a cookie, such as.
+    /// Returns the text with a MAC before it. `purpose`, such as the name of a cookie, is
+    /// authenticated too, so that a text signed for one purpose is not accepted for another.
     pub(crate) fn sign(&self, purpose: &str, text: &str) -> String {
         self.mac(purpose, text) + text
     }
 
-    /// The text of what was [signed](Self::sign), if it was, for the same purpose.
+    /// Returns the text of a [signed](Self::sign) value. Returns `None` if the signature is invalid
+    /// or is for another purpose.
     pub(crate) fn verify<'t>(&self, purpose: &str, signed: &'t str) -> Option<&'t str> {
         let (mac, text) = signed.split_at_checked(MAC_CHARS)?;
         let mac = STANDARD.decode(mac).ok()?;
@@ -132,13 +132,13 @@ impl Key {
         hmac::verify(&self.0.signs, bound(purpose, text).as_bytes(), &mac).ok().map(|()| text)
     }
 
-    /// A keyed hash of the text, in base64.
+    /// Returns a keyed hash of the text, in base64.
     pub(crate) fn mac(&self, purpose: &str, text: &str) -> String {
         STANDARD.encode(hmac::sign(&self.0.signs, bound(purpose, text).as_bytes()))
     }
 
-    /// The text encrypted and authenticated, with its purpose: in base64 the nonce, the encrypted
-    /// text and the tag.
+    /// Encrypts and authenticates the text together with its purpose. Returns the nonce, the
+    /// ciphertext and the tag in base64.
     pub(crate) fn seal(&self, purpose: &str, text: &str) -> String {
         let mut sealed = text.as_bytes().to_vec();
         let nonce = self.0.seals.seal_in_place_append_tag(Aad::from(purpose), &mut sealed);
@@ -146,7 +146,8 @@ impl Key {
         STANDARD.encode([nonce.as_ref().as_slice(), &sealed].concat())
     }
 
-    /// The text of what was [sealed](Self::seal), if it was, for the same purpose.
+    /// Returns the text of a [sealed](Self::seal) value. Returns `None` if the value is invalid or
+    /// is for another purpose.
     pub(crate) fn open(&self, purpose: &str, sealed: &str) -> Option<String> {
         let mut bytes = STANDARD.decode(sealed).ok()?;
         let (nonce, sealed) = bytes.split_at_mut_checked(NONCE_LEN)?;
@@ -156,7 +157,7 @@ impl Key {
     }
 }
 
-/// How many bytes are derived from a secret.
+/// The number of bytes that are derived from a secret.
 struct DerivedBytes;
 
 impl hkdf::KeyType for DerivedBytes {
@@ -165,7 +166,7 @@ impl hkdf::KeyType for DerivedBytes {
     }
 }
 
-/// Purpose and text as one. The length keeps `ab` + `c` and `a` + `bc` apart.
+/// Joins purpose and text. The length prefix distinguishes `ab` + `c` from `a` + `bc`.
 fn bound(purpose: &str, text: &str) -> String {
     format!("{}:{purpose}{text}", purpose.len())
 }
@@ -238,7 +239,7 @@ mod tests {
         assert_ne!(key().seal("cart", "three apples"), sealed, "each time with another nonce");
     }
 
-    /// Sessions outlive the program, so what an older version has written stays readable.
+    /// Sessions outlive the program, so values that an older version wrote must stay readable.
     #[test]
     fn what_was_written_before_is_read() {
         assert_eq!(

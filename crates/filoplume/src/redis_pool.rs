@@ -1,4 +1,4 @@
-//! Connections to a Redis server, kept and made anew: for sessions and rate limits.
+//! A pool of connections to a Redis server, for sessions and rate limits.
 
 use std::fmt;
 use std::time::Duration;
@@ -6,11 +6,11 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use redis::{Client, Connection, IntoConnectionInfo, RedisResult};
 
-/// Most connections that are kept while nobody needs them. More are opened when more threads ask at
-/// once.
+/// The maximum number of idle connections. If more threads use the pool at once, more connections
+/// are opened.
 const IDLE_CONNECTIONS_MAX: usize = 16;
 
-/// A server, and the connections to it that nobody uses at the moment.
+/// The address of a server, and the idle connections to it.
 pub(crate) struct RedisPool {
     client: Client,
     timeout: Duration,
@@ -18,15 +18,15 @@ pub(crate) struct RedisPool {
 }
 
 impl RedisPool {
-    /// Returns the pool of a server. Nothing is connected yet.
+    /// Returns a pool for a server. It does not connect yet.
     ///
     /// # Errors
     ///
-    /// If this is no URL of a Redis server. The text does not quote it: there may be a password in
-    /// it.
+    /// If the text is not the URL of a Redis server. The message does not include the URL, since
+    /// that may contain a password.
     pub(crate) fn new(url: &str, timeout: Duration) -> Result<Self, String> {
         let client = url.into_connection_info().and_then(|address| {
-            // One answer less to wait for: that tells the server how this library is called.
+            // Skips the command that reports the name of this library, which saves a round trip.
             let settings = address.redis_settings().clone().set_skip_set_lib_name();
             Client::open(address.set_redis_settings(settings))
         });
@@ -35,32 +35,32 @@ impl RedisPool {
         Ok(Self { client, timeout, idle: Mutex::default() })
     }
 
-    /// Sets how long connecting, and each answer, may take.
+    /// Sets the time-out of connecting and of each response.
     pub(crate) fn set_timeout(&mut self, timeout: Duration) {
-        // Zero would be none at all.
+        // A time-out of zero would disable it.
         self.timeout = timeout.max(Duration::from_millis(1));
-        // They have the other one.
+        // Idle connections still have the old time-out.
         self.idle.get_mut().clear();
     }
 
-    /// Where the server is, without what is secret.
+    /// Returns the address of the server without secrets.
     pub(crate) fn address(&self) -> impl fmt::Display {
         self.client.get_connection_info().addr().clone()
     }
 
-    /// Asks the server. What fails on a connection that lay idle, which the server may have closed
-    /// since, is asked again on a new one: only for what may be done twice.
+    /// Sends a command. If it fails on an idle connection, which the server may have closed, it is
+    /// sent again on a new connection. So use it only for commands that can be repeated.
     ///
     /// # Errors
     ///
-    /// If the server cannot be reached, is too slow, or refuses.
+    /// If the server cannot be reached, is too slow, or returns an error.
     pub(crate) fn ask<T>(&self, ask: impl Fn(&mut Connection) -> RedisResult<T>) -> RedisResult<T> {
         let idle = self.idle.lock().pop();
         if let Some(mut connection) = idle {
             match ask(&mut connection) {
                 Ok(value) => return Ok(self.keep(connection, value)),
-                // A server that is slow is not helped by asking it again, and what it refuses it
-                // would refuse again.
+                // Repeating a command does not help a slow server, and an error response would be
+                // the same.
                 Err(error)
                     if error.is_timeout()
                         || !(error.is_io_error() || error.is_unrecoverable_error()) =>
@@ -68,7 +68,7 @@ impl RedisPool {
                     return Err(error);
                 }
                 Err(error) => {
-                    // Those beside it are as old.
+                    // The other idle connections are as old.
                     self.idle.lock().clear();
                     tracing::debug!(%error, "a connection to Redis broke, and is made anew");
                 }

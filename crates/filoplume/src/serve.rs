@@ -1,4 +1,4 @@
-//! The way from the engine to the app and back. Only this file names the engine's server.
+//! The connection between an app and the engine. Only this file uses the engine's `Server`.
 
 use std::fmt;
 use std::io;
@@ -16,7 +16,7 @@ use crate::core::error::{Error, Result};
 use crate::log::tell_without_subscriber;
 use crate::routing::{Found, NO_ROUTE};
 
-/// An app as a service of the engine, for those who bind the server themselves:
+/// An app as a service of the engine, for programs that bind the server themselves:
 ///
 /// ```
 /// use filoplume::Server;
@@ -49,7 +49,7 @@ impl Service for AppService {
                 Some(route) => route.options.plan(request, number),
                 None => Plan::new(),
             },
-            // Answered in the call, behind the app's middleware; nobody wants the content.
+            // The call answers it, behind the app's middleware. The content is not needed.
             _ => Plan::new().streamed().route(NO_ROUTE),
         }
     }
@@ -66,7 +66,7 @@ impl Service for AppService {
     fn body_failed(&self, route: Option<&str>, error: &io::Error) {
         let route = route.unwrap_or("(no route)");
         tracing::warn!(route, %error, "the reader of a response body failed");
-        tell_without_subscriber(&format!("{route} was broken off: {error}"));
+        tell_without_subscriber(&format!("{route}: the response was cut short: {error}"));
     }
 
     fn config(&self) -> Option<ServerConfig> {
@@ -89,7 +89,7 @@ impl fmt::Debug for AppService {
 }
 
 impl App {
-    /// Returns the app as a service for a [`Server`], for those who bind it themselves.
+    /// Returns the app as a service for a [`Server`], for programs that bind the server themselves.
     ///
     /// ```
     /// use filoplume::prelude::*;
@@ -101,19 +101,19 @@ impl App {
     ///
     /// # Errors
     ///
-    /// If routes conflict, patterns are wrong, or a route takes a state that was not given.
+    /// If routes conflict, a pattern is invalid, or a handler extracts a state that was not added.
     pub fn build(self) -> Result<AppService> {
         Ok(AppService::new(self.into_built()?))
     }
 
-    /// Answers requests at an address, such as `127.0.0.1:5000`, until SIGTERM or SIGINT. What was
-    /// begun is finished first; a second signal ends the process at once.
+    /// Serves requests at an address, such as `127.0.0.1:5000`, until SIGTERM or SIGINT. Requests
+    /// in progress are finished first; a second signal ends the process at once.
     ///
-    /// Where it listens is logged, with the port that the system chose for port 0; in a program
-    /// that has not set up `tracing` it is written to stderr.
+    /// The address is logged at start-up, including the port that the system chose for port 0. In a
+    /// program without a `tracing` subscriber it is written to stderr.
     ///
-    /// For several addresses, or a socket from a supervisor: [`build`](Self::build) and a
-    /// [`Server`]; see [`AppService`]. To go on meanwhile: [`start`](Self::start).
+    /// To serve several addresses, or a socket from a supervisor, use [`build`](Self::build) and a
+    /// [`Server`]; see [`AppService`]. To continue without blocking, use [`start`](Self::start).
     ///
     /// # Errors
     ///
@@ -123,8 +123,8 @@ impl App {
         listen_on(Server::builder().bind(address).map_err(start_up)?, service)
     }
 
-    /// As [`listen`](Self::listen), at a Unix socket, for a proxy on the same machine. The file
-    /// goes away with the server.
+    /// Like [`listen`](Self::listen), at a Unix socket, for a proxy on the same machine. The file
+    /// is removed when the server ends.
     ///
     /// ```no_run
     /// use filoplume::prelude::*;
@@ -136,7 +136,7 @@ impl App {
     ///
     /// # Errors
     ///
-    /// As `listen`. A file that a server left which is gone is no hindrance.
+    /// Like those of `listen`. A socket file of a server that has ended is replaced.
     #[cfg(unix)]
     pub fn listen_unix(self, path: impl AsRef<Path>) -> Result<()> {
         let service = self.build()?;
@@ -145,12 +145,12 @@ impl App {
         listen_on(builder, service)
     }
 
-    /// Begins to answer requests at an address on threads of its own, and returns at once. For
-    /// tests over a socket and for programs that do something else beside; port 0 takes one that is
-    /// free.
+    /// Starts to serve requests at an address on other threads, and returns at once. It is useful
+    /// for tests over a socket, and for programs with other work to do. Port 0 selects a free port.
     ///
-    /// Signals are left to the program: without more, SIGTERM and Ctrl-C end the process at once,
-    /// and responses that are on their way are cut. [`RunningApp::shutdown_on_signals`] finishes
+    /// Signals are not handled: by default SIGTERM and Ctrl-C end the process at once and cut off
+    /// responses in progress. [`RunningApp::shutdown_on_signals`] finishes them first, as
+    /// [`listen`](Self::listen) does.
     /// them first, as [`listen`](Self::listen) does.
     ///
     /// ```
@@ -170,13 +170,13 @@ impl App {
     ///
     /// # Errors
     ///
-    /// As [`listen`](Self::listen).
+    /// Like those of [`listen`](Self::listen).
     pub fn start(self, address: impl ToSocketAddrs + ToString) -> Result<RunningApp> {
         let service = self.build()?;
         let server = Server::builder().bind(address).map_err(start_up)?.build();
         let server = server.map_err(start_up)?;
         let Some(local_addr) = server.local_addr() else {
-            return Err(Error::start_up("the system does not say which port was taken"));
+            return Err(Error::start_up("the system did not report the address of the socket"));
         };
         server.spawn(service).map_err(start_up)?;
         Ok(RunningApp { server, local_addr })
@@ -198,13 +198,13 @@ fn say_where(address: &str) {
     tell_without_subscriber(&format!("listening on {address}"));
 }
 
-/// What `main` prints is then the message, and not how a request would be answered.
+/// Makes `main` print the message, rather than the status of a response.
 fn start_up(error: filoplume_runtime::Error) -> Error {
     Error::start_up_with(error)
 }
 
-/// An app that answers requests meanwhile. Made by [`App::start`]. When it is dropped the app shuts
-/// down, without anyone waiting for that.
+/// An app that serves requests in the background, made by [`App::start`]. Dropping it shuts the app
+/// down without waiting.
 ///
 /// ```
 /// use filoplume::prelude::*;
@@ -223,7 +223,7 @@ pub struct RunningApp {
 }
 
 impl RunningApp {
-    /// Returns the address, with the port that was taken for port 0.
+    /// Returns the address, including the port that was chosen for port 0.
     pub fn local_addr(&self) -> SocketAddr {
         self.local_addr
     }
@@ -233,14 +233,14 @@ impl RunningApp {
         format!("http://{}", self.local_addr)
     }
 
-    /// Returns a handle that shuts the app down, from any thread.
+    /// Returns a handle that shuts the app down from any thread.
     pub fn shutdown_handle(&self) -> ShutdownHandle {
         self.server.shutdown_handle()
     }
 
-    /// Shuts the app down on SIGTERM and SIGINT, as [`App::listen`] does: what was begun is
-    /// finished first, and a second signal ends the process at once. [`wait`](Self::wait) then
-    /// returns when the app has ended.
+    /// Shuts the app down on SIGTERM and SIGINT, as [`App::listen`] does: requests in progress are
+    /// finished first, and a second signal ends the process at once. [`wait`](Self::wait) returns
+    /// when the app has ended.
     ///
     /// ```no_run
     /// use filoplume::prelude::*;
@@ -256,19 +256,19 @@ impl RunningApp {
     ///
     /// # Errors
     ///
-    /// If the system does not let this program listen to signals.
+    /// If the system does not allow this program to handle signals.
     #[cfg(unix)]
     pub fn shutdown_on_signals(&self) -> Result<()> {
         self.server.shutdown_on_signals().map_err(start_up)
     }
 
-    /// Returns the server that the app runs on, with its counters and gauges.
+    /// Returns the server of the app, with its counters and gauges.
     pub fn server(&self) -> &Server {
         &self.server
     }
 
-    /// Waits until the app has been shut down, by a [handle](Self::shutdown_handle) or, if it
-    /// [listens to them](Self::shutdown_on_signals), by a signal.
+    /// Waits until the app is shut down, by a [handle](Self::shutdown_handle) or, after
+    /// [`shutdown_on_signals`](Self::shutdown_on_signals), by a signal.
     ///
     /// ```
     /// use filoplume::prelude::*;
@@ -284,7 +284,7 @@ impl RunningApp {
         self.server.wait();
     }
 
-    /// Shuts the app down and waits: what was begun is finished first.
+    /// Shuts the app down and waits until requests in progress are finished.
     pub fn shutdown(self) {
         self.server.shutdown_handle().shutdown();
         self.server.wait();

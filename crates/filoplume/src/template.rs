@@ -1,4 +1,4 @@
-//! Templates, by minijinja.
+//! Templates, rendered with minijinja.
 
 use std::error::Error as StdError;
 use std::fmt;
@@ -14,17 +14,17 @@ pub use crate::context;
 use crate::core::error::{Error, Result};
 use crate::response::Html;
 
-/// How deep folders of templates are looked into at the start. A link that leads into its own
-/// folder ends there.
+/// The maximum depth at which folders of templates are searched. It also ends cycles of symbolic
+/// links.
 const DEPTH_MAX: usize = 16;
 
-/// What ends the names of templates that are text, beside those of HTML.
+/// File name endings of plain-text templates.
 const TEXT: [&str; 4] = ["txt", "md", "csv", "eml"];
 
-/// What ends the names of templates whose values are written as JSON.
+/// File name endings of templates whose values are written as JSON.
 const DATA: [&str; 4] = ["json", "js", "yaml", "yml"];
 
-/// Templates in the language of Jinja: of a folder, or of the program itself.
+/// Templates in the Jinja language, from a folder or embedded in the program.
 ///
 /// ```
 /// use filoplume::prelude::*;
@@ -42,14 +42,15 @@ const DATA: [&str; 4] = ["json", "js", "yaml", "yml"];
 /// # Ok::<(), Error>(())
 /// ```
 ///
-/// Values are escaped for HTML, whatever the template is called, but for those of which the name
-/// ends with `.txt`, `.md`, `.csv` or `.eml`, which are text, and `.json`, `.js`, `.yaml` or
-/// `.yml`, whose values are written as JSON. A value that is not there is an error where it is
-/// printed; `{% if user %}` may ask for one.
+/// Values are escaped for HTML, with two exceptions that depend on the ending of the template's
+/// name. `.txt`, `.md`, `.csv` and `.eml` are plain text. In `.json`, `.js`, `.yaml` and `.yml`,
+/// values are written as JSON. Printing an undefined value is an error; testing it, as in `{% if
+/// user %}`, is not.
 ///
-/// What is wrong with a template is a `500`: the log has the place, and so has the page that errors
-/// have in [development mode](crate::App::development). Templates of a folder are read at the
-/// start, and one that cannot be parsed is an error there. In builds with debug assertions they are
+/// An error in a template is a `500`. Its location is logged, and is shown on the error page in
+/// [development mode](crate::App::development). Templates of a folder are read when this value is
+/// created, and a template that cannot be parsed is an error then. In builds with debug assertions
+/// they are read again when they change.
 /// read again when they change.
 #[derive(Clone)]
 pub struct Templates {
@@ -57,8 +58,8 @@ pub struct Templates {
 }
 
 impl Templates {
-    /// Returns the templates below a folder, by their paths: `users/list.html`. What is hidden is
-    /// left out.
+    /// Returns the templates below a folder. Their names are their paths, such as
+    /// `users/list.html`. Hidden files are ignored.
     ///
     /// # Errors
     ///
@@ -87,7 +88,7 @@ impl Templates {
         Ok(Self { environment: Arc::new(environment) })
     }
 
-    /// Returns templates that are in the program, by name.
+    /// Returns templates that are embedded in the program as strings, by name.
     ///
     /// ```
     /// use filoplume::template::{Templates, context};
@@ -116,7 +117,7 @@ impl Templates {
         Ok(Self { environment: Arc::new(environment) })
     }
 
-    /// Returns the templates of a folder that `rust_embed` has put into the program.
+    /// Returns the templates of a folder that `rust_embed` has embedded in the program.
     ///
     /// # Errors
     ///
@@ -133,14 +134,14 @@ impl Templates {
         Self::from_strings(templates?)
     }
 
-    /// Sets whether templates of a folder are read again when they change. Default: in builds with
-    /// debug assertions.
+    /// Sets whether templates of a folder are read again when they change. Default: only in builds
+    /// with debug assertions.
     #[must_use]
     pub fn reload(self, is_reloading: bool) -> Self {
         self.configure(|environment| environment.set_auto_reload(is_reloading))
     }
 
-    /// Gives all templates a value.
+    /// Adds a value that all templates can use.
     ///
     /// ```
     /// use filoplume::template::{Templates, context};
@@ -156,7 +157,7 @@ impl Templates {
         self.configure(|environment| environment.add_global(name.into(), value))
     }
 
-    /// Changes the environment: filters, functions, tests, what is escaped.
+    /// Changes the environment: filters, functions, tests, escaping.
     ///
     /// ```
     /// use filoplume::template::{Templates, context};
@@ -173,27 +174,27 @@ impl Templates {
         self
     }
 
-    /// Renders a template for HTML with the values of a context: a `context! { .. }`, or anything
-    /// that is `Serialize`.
+    /// Renders a template as HTML with the values of a context, which is a `context! { .. }` or any
+    /// type that implements `Serialize`.
     ///
     /// # Errors
     ///
-    /// If there is no such template, it is none whose values are escaped for HTML, or it fails. A
-    /// `500`: the details are for the log.
+    /// If the template does not exist, is not escaped for HTML, or fails. The error is a `500`
+    /// whose details are only logged.
     pub fn render(&self, name: &str, context: impl Serialize) -> Result<Html<String>> {
         if !matches!(escape(name), AutoEscape::Html) {
             return Err(Error::internal(format!(
-                "the template {name} is not escaped for HTML: `render_text` renders it"
+                "the template {name} is not escaped for HTML: render it with `render_text`"
             )));
         }
         self.render_text(name, context).map(Html)
     }
 
-    /// Renders a template of any kind: for mails, or for responses of other types.
+    /// Renders a template of any kind, for example for mails or for responses of other types.
     ///
     /// # Errors
     ///
-    /// If there is no such template, or it fails. A `500`: the details are for the log.
+    /// If the template does not exist or fails. The error is a `500` whose details are only logged.
     pub fn render_text(&self, name: &str, context: impl Serialize) -> Result<String> {
         let context = value_of(&context);
         let rendered =
@@ -209,9 +210,9 @@ impl fmt::Debug for Templates {
     }
 }
 
-/// Makes the values that a template is rendered with: `context! { title, notes => db.notes()? }`.
-/// Names stand for variables of the same name; values are anything that is `Serialize`, other
-/// contexts too.
+/// Creates the context of a template: `context! { title, notes => db.notes()? }`. A name alone
+/// stands for the variable of that name. Values can be anything that implements `Serialize`,
+/// including other contexts.
 ///
 /// ```
 /// use filoplume::template::{Templates, context};
@@ -231,7 +232,7 @@ impl fmt::Debug for Templates {
 /// assert_eq!(page.0, "1 Tea");
 /// # Ok::<(), filoplume::Error>(())
 /// ```
-// Not minijinja's: that one takes what minijinja knows, and structs of the app only when they are
+// Differs from minijinja's macro, which accepts structs of the app only if they are wrapped.
 // wrapped.
 #[macro_export]
 macro_rules! context {
@@ -244,13 +245,13 @@ macro_rules! context {
     };
 }
 
-/// For [`context!`](crate::context!).
+/// Used by [`context!`](crate::context!).
 #[doc(hidden)]
 pub fn value_of(value: &impl Serialize) -> Value {
     Value::from(Serde(value))
 }
 
-/// For [`context!`](crate::context!).
+/// Used by [`context!`](crate::context!).
 #[doc(hidden)]
 pub fn values_of<const COUNT: usize>(values: [(&'static str, Value); COUNT]) -> Value {
     Value::from_pairs(values)
@@ -260,12 +261,12 @@ fn environment() -> Environment<'static> {
     let mut environment = Environment::new();
     environment.set_auto_escape_callback(escape);
     environment.set_undefined_behavior(UndefinedBehavior::SemiStrict);
-    // Errors then show the lines around.
+    // Errors then include the lines around the location.
     environment.set_debug(true);
     environment
 }
 
-/// How values are escaped: for HTML where nothing else is known to be right.
+/// Returns how values are escaped: for HTML, unless the name requires something else.
 fn escape(name: &str) -> AutoEscape {
     let name =
         [".j2", ".jinja2", ".jinja"].iter().find_map(|end| name.strip_suffix(end)).unwrap_or(name);
@@ -278,7 +279,7 @@ fn escape(name: &str) -> AutoEscape {
     }
 }
 
-/// The names of the templates below a folder.
+/// Collects the names of the templates below a folder.
 fn collect(
     folder: &Path,
     prefix: &str,
@@ -304,8 +305,8 @@ fn collect(
     Ok(())
 }
 
-/// Whether a file is read at the start. Pictures that stand beside templates are none; others are
-/// read when they are used.
+/// Returns whether a file is read when the templates are created. Images next to templates are not
+/// templates. Other files are read when they are used.
 fn is_template(name: &str) -> bool {
     let ending = Path::new(name).extension().and_then(|ending| ending.to_str()).unwrap_or_default();
     TEXT.contains(&ending)
@@ -313,7 +314,7 @@ fn is_template(name: &str) -> bool {
         || ["html", "htm", "xml", "svg", "css", "j2", "jinja", "jinja2"].contains(&ending)
 }
 
-/// What is wrong with a template: where, and the lines around.
+/// An error in a template, with its location and the lines around it.
 #[derive(Debug)]
 struct TemplateError {
     name: String,
@@ -338,7 +339,8 @@ impl fmt::Display for TemplateError {
         {
             write!(f, ": {detail}")?;
         }
-        // The values of the context are not shown: they may be secrets, and logs are read by many.
+        // The values of the context are not included: they may be secrets, and many people can read
+        // logs.
         let (Some(text), Some(line)) = (self.source.template_source(), self.source.line()) else {
             return Ok(());
         };

@@ -1,5 +1,5 @@
-//! How the requests of a route are taken: collected at start-up from its handler, its middleware
-//! and the program.
+//! The options of a route, which are collected at start-up from its handler, its middleware and the
+//! program.
 
 use std::any::TypeId;
 use std::borrow::Cow;
@@ -15,13 +15,13 @@ use super::middleware::Middleware;
 use super::names::type_name_of;
 use super::takes::Takes;
 
-/// The longest content that is accepted unless a route says otherwise. Forms and JSON of people are
-/// far below.
+/// The maximum length of the content, unless a route sets another. Forms and JSON that people send
+/// are far below it.
 pub(crate) const CONTENT_BYTES_MAX: u64 = 2 * 1024 * 1024;
 
-/// How the requests of a route are taken.
+/// The options of a route.
 ///
-/// Extractors and middleware say in their `configure` what they need; the app collects it once a
+/// Extractors and middleware set them in their `configure` method. The app collects them once per
 /// route when it starts.
 ///
 /// ```
@@ -51,23 +51,24 @@ pub struct RouteOptions {
     execution: Execution,
     permits: Option<Permits>,
     is_vital: bool,
-    /// What reads captures, and what must be true of them.
+    /// Checks of the captures, by the parameters that read them.
     capture_checks: Vec<CaptureCheck>,
     needs_states: Vec<(TypeId, String)>,
     mistakes: Vec<String>,
-    /// What the middleware so far puts beside requests.
+    /// The extensions that the middleware so far adds to requests.
     provided: Vec<TypeId>,
-    /// Whether some middleware so far does not say what it puts beside requests.
+    /// Whether some middleware so far does not declare the extensions it adds.
     provides_anything: bool,
-    /// Whether the parameter that is configured leaves to the handler what is not there.
+    /// Whether the parameter that is being configured may be missing.
     is_optional: bool,
-    /// What is taken and no middleware further out provides, or nothing can: a sentence for each.
+    /// Messages for required extensions that no middleware further out provides, and for parameters
+    /// that can never be extracted.
     unprovided: Vec<Cow<'static, str>>,
-    /// The middleware that parameters of the handler bring along, and how it is made.
+    /// The middleware that parameters of the handler imply, with constructors.
     implied: Vec<(TypeId, fn() -> Layer)>,
 }
 
-/// Says what is wrong with the captures of a pattern, if anything is.
+/// Returns what is wrong with the captures of a pattern.
 type CaptureCheck = fn(&[Capture]) -> Option<String>;
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -97,29 +98,30 @@ impl RouteOptions {
         }
     }
 
-    /// Sets the longest content that is accepted; a longer one is a `413`. Who is called last
-    /// decides: middleware from the outside in, then the route. Default: 2 MiB for what is
-    /// collected in memory, and the server's bound for what a handler reads as a stream.
+    /// Sets the maximum length of the content. Longer content is answered with `413`. The last call
+    /// takes effect: middleware is configured from the outermost to the innermost, then the route.
+    /// Default: 2 MiB for content that is collected in memory, and the server's limit for content
+    /// that a handler reads as a stream.
     pub fn content_bytes_max(&mut self, bytes: u64) -> &mut Self {
         self.content_bytes_max = Some(bytes);
         self
     }
 
-    /// Lets the handler run always on the event loop. It still stalls nobody: a loop is taken from
-    /// a handler that does not return.
+    /// Runs the handler on the event loop always. Other requests still make progress: if the
+    /// handler does not return, another thread takes over the loop.
     pub fn inline(&mut self) -> &mut Self {
         self.execution = Execution::Inline;
         self
     }
 
-    /// Lets the handler run always on a thread of the pool.
+    /// Runs the handler on a thread of the pool always.
     pub fn dispatched(&mut self) -> &mut Self {
         self.execution = Execution::Dispatched;
         self
     }
 
-    /// Calls the handler when one of these permits is free: see
-    /// [`Route::uses`](crate::Route::uses). A route that would use two kinds of them is a mistake.
+    /// Calls the handler only while it holds one of these permits: see
+    /// [`Route::uses`](crate::Route::uses). A route that uses two kinds of permits is a mistake.
     ///
     /// ```
     /// use filoplume::Permits;
@@ -133,7 +135,7 @@ impl RouteOptions {
     pub fn uses(&mut self, permits: &Permits) -> &mut Self {
         if permits.count() == 0 {
             self.mistake(format!(
-                "there are 0 permits \"{}\": no request would ever have one",
+                "permits \"{}\" have a count of 0: no request would ever get one",
                 permits.name()
             ));
         }
@@ -141,7 +143,8 @@ impl RouteOptions {
             Some(first) if first != permits => {
                 let (first, second) = (first.name().to_owned(), permits.name());
                 self.mistake(format!(
-                    "it uses the permits \"{first}\" and \"{second}\": a route has one kind of them"
+                    "the route uses the permits \"{first}\" and \"{second}\": a route can use only \
+                     one kind"
                 ))
             }
             _ => {
@@ -151,24 +154,25 @@ impl RouteOptions {
         }
     }
 
-    /// Runs the handler even if other routes have all threads: see
+    /// Runs the handler even if other routes occupy all threads: see
     /// [`Route::vital`](crate::Route::vital). A vital route that [uses](Self::uses) permits is a
-    /// mistake: it would wait for those who have them.
+    /// mistake: it would wait for the requests that hold them.
     pub fn vital(&mut self) -> &mut Self {
         self.is_vital = true;
         self
     }
 
-    /// What is wrong with the options together.
+    /// Returns the mistake if these options exclude each other.
     pub(crate) fn contradiction(&self) -> Option<String> {
         let permits = self.permits.as_ref().filter(|_| self.is_vital)?;
         Some(format!(
-            "it is vital and uses the permits \"{}\": it would wait for others that have them",
+            "the route is vital and uses the permits \"{}\": it would wait for requests that hold \
+             them",
             permits.name()
         ))
     }
 
-    /// Asks for a state of this type; an app that has none does not start.
+    /// Requires a state of this type. An app without one does not start.
     ///
     /// ```
     /// use filoplume::prelude::*;
@@ -198,7 +202,8 @@ impl RouteOptions {
         self
     }
 
-    /// Says that this middleware puts a value of this type beside requests, for those further in.
+    /// Declares that this middleware adds an extension of this type to requests, for the middleware
+    /// and handlers further in.
     ///
     /// ```
     /// use filoplume::prelude::*;
@@ -228,9 +233,9 @@ impl RouteOptions {
         self
     }
 
-    /// Asks for middleware further out that [provides](Self::provide) a value of this type; an app
-    /// without it does not start, and `otherwise` says what to do: "it takes a `Session`: add
-    /// `.with(Sessions::new(..))`".
+    /// Requires middleware further out that [provides](Self::provide) an extension of this type. An
+    /// app without it does not start. `otherwise` is the error message, which says what to do: "it
+    /// takes a `Session`: add `.with(Sessions::new(..))`".
     ///
     /// ```
     /// use filoplume::prelude::*;
@@ -263,39 +268,39 @@ impl RouteOptions {
         self
     }
 
-    /// Asks for a value of any type beside the request. It may come from middleware that does not
-    /// say what it provides, and a handler may do without it.
+    /// Requires an extension of this type. It may come from middleware that does not declare its
+    /// extensions. Optional parameters require nothing.
     pub(crate) fn require_extension<T: 'static>(&mut self) {
         if self.provides_anything || self.is_optional {
             return;
         }
         let name = type_name_of::<T>();
         self.require::<T>(format!(
-            "it takes `Extension<{name}>`, and no middleware around it puts one beside the \
-             request: add `.with(..)` with the one that does; if that implements `configure`, it \
-             says `options.provide::<{name}>()` there"
+            "it takes `Extension<{name}>`, but no middleware of the route adds one to the \
+             request: add the middleware with `.with(..)`; if it implements `configure`, call \
+             `options.provide::<{name}>()` there"
         ));
     }
 
-    /// Says what is wrong with a parameter of this route.
+    /// Reports a mistake in a parameter of this route.
     #[cfg(feature = "form")]
     pub(crate) fn refuse_route(&mut self, mistake: String) {
         self.unprovided.push(mistake.into());
     }
 
-    /// Notes that there is middleware of which nobody knows what it puts beside requests.
+    /// Records that the route has middleware that does not declare its extensions.
     pub(crate) fn provide_anything(&mut self) {
         self.provides_anything = true;
     }
 
-    /// Configures a parameter whose refusal the handler deals with.
+    /// Configures a parameter whose rejection the handler receives.
     pub(crate) fn optional(&mut self, configure: impl FnOnce(&mut Self)) {
         let outer = std::mem::replace(&mut self.is_optional, true);
         configure(self);
         self.is_optional = outer;
     }
 
-    /// Puts a middleware right around the handler, once for all parameters that ask for it.
+    /// Adds a middleware directly around the handler, once for all parameters that imply it.
     #[cfg(feature = "cookies")]
     pub(crate) fn imply<M: Middleware + Default>(&mut self) {
         let id = TypeId::of::<M>();
@@ -304,19 +309,19 @@ impl RouteOptions {
         }
     }
 
-    /// Asks for a pattern with captures; an app whose pattern has none does not start.
+    /// Requires a pattern with captures. An app with a route whose pattern has none does not start.
     pub fn require_captures(&mut self) -> &mut Self {
         self.capture_checks.push(|_| None);
         self
     }
 
-    /// As [`require_captures`](Self::require_captures), for captures that also fit a type.
+    /// Like [`require_captures`](Self::require_captures), and also checks the captures.
     pub(crate) fn require_captures_that(&mut self, check: CaptureCheck) {
         self.capture_checks.push(check);
     }
 
-    /// Says what is wrong with how a middleware or extractor was set up; the app does not start and
-    /// tells it, once for all routes.
+    /// Reports a mistake in the set-up of a middleware or extractor. The app does not start, and
+    /// reports the mistake once for all routes.
     ///
     /// ```
     /// use filoplume::prelude::*;
@@ -347,11 +352,11 @@ impl RouteOptions {
         self
     }
 
-    /// Says that the content is taken, such as by middleware that looks into it.
+    /// Declares that the content is taken, for example by middleware that reads it.
     pub fn take(&mut self, takes: Takes) -> &mut Self {
         self.takes = match (self.takes, takes) {
             (takes, Takes::Nothing) => takes,
-            // What is read before it has arrived can be collected too, not the other way round.
+            // Streamed content can still be collected, but collected content cannot be streamed.
             (Takes::Stream, _) | (_, Takes::Stream) => Takes::Stream,
             (_, takes) => takes,
         };
@@ -366,7 +371,7 @@ impl RouteOptions {
         !self.capture_checks.is_empty()
     }
 
-    /// What is wrong with the captures of the pattern, a sentence for each parameter.
+    /// Returns the mistakes in the captures of the pattern, one per parameter.
     pub(crate) fn capture_mistakes(&self, captures: &[Capture]) -> Vec<String> {
         self.capture_checks.iter().filter_map(|check| check(captures)).collect()
     }
@@ -379,12 +384,12 @@ impl RouteOptions {
         &self.unprovided
     }
 
-    /// The middleware that parameters of the handler bring along.
+    /// Returns the middleware that parameters of the handler imply.
     pub(crate) fn implied_layers(&self) -> Vec<Layer> {
         self.implied.iter().map(|(_, make)| make()).collect()
     }
 
-    /// The longest content, unless the server's bound decides.
+    /// Returns the maximum length of the content, or `None` if only the server's limit applies.
     pub(crate) fn bytes_max(&self) -> Option<u64> {
         match self.takes {
             Takes::Nothing | Takes::Stream | Takes::Request => self.content_bytes_max,
@@ -392,7 +397,7 @@ impl RouteOptions {
         }
     }
 
-    /// Whether a content of this request is longer than accepted, and was announced to be.
+    /// Returns whether the announced length of the content exceeds the maximum.
     pub(crate) fn refuses(&self, request: &Request) -> bool {
         match (request.content_length(), self.bytes_max()) {
             (Some(length), Some(max)) => length > max,
@@ -400,9 +405,9 @@ impl RouteOptions {
         }
     }
 
-    /// As [`refuses`](Self::refuses). The content of a request that was planned as another one,
-    /// such as a `POST` that became a `PUT`, came within the bound of that one, or still does: that
-    /// is made up for here.
+    /// Like [`refuses`](Self::refuses), also for a request that was planned for another route, such
+    /// as a `POST` that became a `PUT`. Its content was limited by the other route's maximum, or
+    /// still is, so this method applies the maximum of this route.
     #[inline]
     pub(crate) fn refuses_content(&self, request: &mut Request, is_planned: bool) -> bool {
         self.refuses(request) || (!is_planned && self.refuses_unplanned(request))
@@ -415,7 +420,7 @@ impl RouteOptions {
         request.body().len().is_some_and(|length| length > max)
     }
 
-    /// The plan for a request of this route.
+    /// Returns the plan for a request of this route.
     #[inline]
     pub(crate) fn plan(&self, request: &Request, number: u32) -> Plan {
         let mut plan = Plan::new().route(number);
@@ -436,16 +441,18 @@ impl RouteOptions {
     #[inline(never)]
     fn plan_content(&self, request: &Request, plan: Plan) -> Plan {
         if self.refuses(request) {
-            // Refused in the call, where middleware sees it; nothing is read for that.
+            // The handler call refuses it, where middleware sees the response. No content is read
+            // for that.
             return plan.streamed().content_bytes_max(u64::MAX);
         }
-        // A short content is collected while the loop goes on, whoever takes it: that is cheaper
-        // than a thread that waits. A peer that asks before it sends what nobody takes is better
-        // told at once.
+        // Short content is collected on the loop, even if nothing takes it: that costs less than a
+        // thread that waits. But if the peer sends `Expect` and nothing takes the content, an
+        // immediate response is better.
         let is_unwanted = self.takes == Takes::Nothing && request.headers().contains("expect");
         let plan = if is_unwanted { plan.streamed() } else { plan };
         match (self.takes, self.bytes_max()) {
-            // It is wanted whole, so it is collected whole: a slow peer holds no thread.
+            // The extractor needs the whole content, so it is collected before a thread is used. A
+            // slow peer holds no thread.
             (Takes::Content, Some(bytes)) => {
                 plan.content_bytes_max(bytes).buffered_content_bytes_max(bytes)
             }

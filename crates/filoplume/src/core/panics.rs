@@ -1,9 +1,9 @@
 //! Panics of handlers and middleware as errors.
 //!
-//! A panic's message comes with it; its place is known to the panic hook only, of which a process
-//! has one. So the hook is taken over by the first app in development mode, and by no other: it
-//! notes the place for its own thread and hands on to the hook that was there. In production the
-//! place is in what the hook of the program prints, by default to standard error.
+//! The payload of a panic has its message, but only the panic hook knows its location, and a
+//! process has one hook. So the first app in development mode, and no other, replaces the hook. The
+//! new hook records the location for its thread and calls the previous hook. In production the
+//! location is only in the output of the program's own hook, which is standard error by default.
 
 use std::any::Any;
 use std::cell::RefCell;
@@ -12,23 +12,23 @@ use std::fmt;
 use std::panic;
 use std::sync::Once;
 
-/// A panic, as the cause of a `500`.
+/// A panic, as the source of a `500`.
 #[derive(Debug)]
 pub(crate) struct Panicked {
     pub(crate) message: String,
-    /// File, line and column, in development mode.
+    /// File, line and column; in development mode only.
     pub(crate) place: Option<String>,
 }
 
 thread_local! {
-    /// Where the latest panic of this thread was.
+    /// The location of the latest panic of this thread.
     static PLACE: RefCell<Option<String>> = const { RefCell::new(None) };
 }
 
-/// Has the places of panics noted from now on, once a process.
+/// Starts to record the locations of panics. It takes effect once per process.
 pub(crate) fn note_places_of_panics() {
     static TAKEN: Once = Once::new();
-    // A hook cannot be changed by a thread that panics.
+    // A panicking thread cannot change the hook.
     if std::thread::panicking() {
         return;
     }
@@ -37,7 +37,7 @@ pub(crate) fn note_places_of_panics() {
         panic::set_hook(Box::new(move |info| {
             let place = info.location().map(ToString::to_string);
             PLACE.with(|noted| {
-                // Only a panic within these lines could hold it.
+                // It is borrowed only if these lines panic themselves.
                 if let Ok(mut noted) = noted.try_borrow_mut() {
                     *noted = place;
                 }
@@ -48,7 +48,7 @@ pub(crate) fn note_places_of_panics() {
 }
 
 impl Panicked {
-    /// What was caught on this thread just now.
+    /// Takes the panic that this thread has just caught.
     #[cold]
     pub(crate) fn caught(panic: &(dyn Any + Send)) -> Self {
         let place = PLACE.with(RefCell::take);
@@ -67,7 +67,7 @@ impl fmt::Display for Panicked {
 
 impl StdError for Panicked {}
 
-/// What a panic said.
+/// Returns the message of a panic.
 pub(crate) fn panic_message(panic: &(dyn Any + Send)) -> String {
     let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
     text.or_else(|| panic.downcast_ref::<String>().cloned())

@@ -1,4 +1,4 @@
-//! Failures on their way out: responses that stand for an error, and the lines in the log.
+//! Failures on their way to the client: the responses that carry an error, and the log lines.
 
 use std::any::Any;
 
@@ -10,7 +10,7 @@ use super::panics::Panicked;
 use crate::log::tell_without_subscriber;
 
 impl Context<'_> {
-    /// The response that stands for a panic, and the line in the log.
+    /// Returns the response that carries a panic, and logs the panic.
     #[cold]
     pub(crate) fn panicked(self, panic: &(dyn Any + Send)) -> Response {
         let route = self.route().unwrap_or("no route");
@@ -21,8 +21,7 @@ impl Context<'_> {
         Error::internal(panicked).into_pending_response()
     }
 
-    /// The response that stands for an error on its way out, and the line in the log for one of
-    /// ours.
+    /// Returns the response that carries an error, and logs the error if it is a server error.
     #[inline(never)]
     pub(crate) fn pending(self, error: Error) -> Response {
         let error = match self.translate(error).answer_itself(&self.settings.responders) {

@@ -1,15 +1,15 @@
-//! What becomes a response.
+//! The trait of types that become responses.
 
 use filoplume_runtime::{Request, Response};
 
 use super::error::Result;
 use crate::semantics::conditional::RequestConditions;
 
-/// Something that becomes a response.
+/// A type that can be converted into a response.
 ///
-/// Text and bytes, [`Html`](crate::Html), `Json`, a status, [`Redirect`](crate::Redirect), files
-/// and [readers](crate::response::Reader), `()`, pairs of a status or headers with any of these,
-/// `Option` (`None` is a `404`) and `Result`.
+/// It is implemented for text and bytes, [`Html`](crate::Html), `Json`,
+/// [`Redirect`](crate::Redirect), status codes, files, [readers](crate::response::Reader), `()`,
+/// pairs of a status or headers with any of these, `Option` (`None` is a `404`) and `Result`.
 ///
 /// ```
 /// use filoplume::prelude::*;
@@ -24,8 +24,7 @@ use crate::semantics::conditional::RequestConditions;
 /// client.get("/maybe").send().assert_status(404);
 /// ```
 ///
-/// Types of the app become responses by implementing it; an error type then says itself how it is
-/// answered:
+/// Types of the app become responses by implementing it. An error type sets its status that way:
 ///
 /// ```
 /// use filoplume::prelude::*;
@@ -60,21 +59,21 @@ use crate::semantics::conditional::RequestConditions;
 /// client.post("/buy/120").send().assert_status(402);
 /// ```
 #[diagnostic::on_unimplemented(
-    message = "`{Self}` does not become a response",
+    message = "`{Self}` cannot be converted into a response",
     label = "not a response",
     note = "handlers return text, bytes, `Json(value)`, `Html(text)`, a `StatusCode`, `Redirect`, \
             a `Response`, `()`",
     note = "or `(StatusCode, value)`, `Option<value>`, `Result<value>`",
-    note = "the error of a `Result` becomes a response too: for one of yours, `impl IntoResponse` \
-            says the status",
-    note = "a struct with `#[derive(Serialize)]`, a list or a number is answered as \
-            `Json(value)`, a number as text as `n.to_string()`",
-    note = "handlers are not `async`: they may block"
+    note = "the error of a `Result` must become a response too: for your own error type, set the \
+            status with `impl IntoResponse`",
+    note = "return a struct with `#[derive(Serialize)]`, a list or a number as `Json(value)`, or a \
+            number as text with `n.to_string()`",
+    note = "handlers are not `async`; they may block"
 )]
 pub trait IntoResponse {
-    /// Whether it says with which status it is answered when it stands in an `Err`. Text, bytes and
+    /// Whether the type sets its own status when it is the error of a `Result`. Text, bytes and
     /// other plain contents do not: they would be answered with `200`. A handler that returns a
-    /// `Result` with such an error does not compile. `cargo build` finds it, `cargo check` does
+    /// `Result` with such an error does not compile. `cargo build` reports it, `cargo check` does
     /// not.
     ///
     /// ```compile_fail,E0080
@@ -84,7 +83,7 @@ pub trait IntoResponse {
     /// App::new().get("/", || -> Result<String, String> { Err("no tea".to_owned()) });
     /// ```
     ///
-    /// So it does:
+    /// This compiles:
     ///
     /// ```
     /// use filoplume::prelude::*;
@@ -100,28 +99,28 @@ pub trait IntoResponse {
     /// ```
     const SAYS_STATUS: bool = true;
 
-    /// Fails to compile if it cannot be answered as it is meant. Evaluated where a route is added.
+    /// Fails to compile if the type is not a valid response. Evaluated where a route is added.
     #[doc(hidden)]
     const CHECKED: () = ();
 
-    /// Whether the response depends on the conditions and the range of the request, as that of a
-    /// [file](crate::FileResponse) does. A type that wraps another one says what that says.
+    /// Whether the response depends on the conditions and the range of the request, like that of a
+    /// [file](crate::FileResponse). A type that wraps another one has the value of the inner type.
     const IS_CONDITIONAL: bool = false;
 
-    /// Makes the response.
+    /// Converts the value into a response.
     ///
     /// # Errors
     ///
-    /// If it is an error, or cannot be made.
+    /// If it is an error, or if the response cannot be created.
     fn into_response(self) -> Result<Response>;
 
-    /// Makes the response to a request with these conditions. What a handler or a middleware
-    /// closure returns is asked for it in place of [`into_response`](Self::into_response) if it [is
-    /// conditional](Self::IS_CONDITIONAL).
+    /// Converts the value into the response to a request with these conditions. If the type [is
+    /// conditional](Self::IS_CONDITIONAL), this method is called for the results of handlers and
+    /// middleware closures, in place of [`into_response`](Self::into_response).
     ///
     /// # Errors
     ///
-    /// If it is an error, cannot be made, or the conditions forbid it.
+    /// If it is an error, if the response cannot be created, or if the conditions fail.
     fn into_conditional_response(self, conditions: &RequestConditions) -> Result<Response>
     where
         Self: Sized,
@@ -131,7 +130,7 @@ pub trait IntoResponse {
     }
 }
 
-/// Answers with what `answer` returns, for a request that it may be given.
+/// Calls `answer` with the request, and converts its result into a response.
 #[inline]
 pub(crate) fn respond<R: IntoResponse>(
     request: Request,
@@ -150,17 +149,18 @@ pub(crate) fn respond<R: IntoResponse>(
     }
 }
 
-/// What can be the error of a `Result` that a handler returns.
+/// A type that can be the error of a `Result` that a handler returns.
 ///
-/// It stands for [`IntoResponse`] there, so that the compiler's message is about errors.
+/// It replaces [`IntoResponse`] in bounds, so that the compiler's message is about errors.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot be the error of a `Result` that a handler returns",
-    label = "its error does not become a response",
+    label = "its error cannot be converted into a response",
     note = "return `filoplume::Result<T>`: `?` turns every `std::error::Error` into an `Error`, \
             which is a `500` that is logged",
-    note = "`.map_err(|error| Error::bad_request(error.to_string()))?` chooses another status; an \
-            error type of your own says it with `impl IntoResponse`",
-    note = "a `Box<dyn std::error::Error>` becomes one by `.map_err(Error::internal)?`"
+    note = "choose another status with \
+            `.map_err(|error| Error::bad_request(error.to_string()))?`; your own error type sets \
+            it with `impl IntoResponse`",
+    note = "convert a `Box<dyn std::error::Error>` with `.map_err(Error::internal)?`"
 )]
 pub trait ErrorResponse: IntoResponse {}
 

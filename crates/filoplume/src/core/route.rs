@@ -1,4 +1,4 @@
-//! A route as it answers.
+//! A route of a built app.
 
 use std::panic::Location;
 
@@ -8,16 +8,16 @@ use super::middleware::Layer;
 use super::options::RouteOptions;
 use super::states::States;
 
-/// A handler with what belongs to it.
+/// A handler with its pattern, methods, middleware, state and options.
 pub(crate) struct CompiledRoute {
     pub(crate) pattern: String,
-    /// The captures of the pattern; of a nested fallback those of its prefix.
+    /// The captures of the pattern; for a nested fallback, those of its prefix.
     pub(crate) captures: Vec<Capture>,
-    /// The methods, as they are printed.
+    /// The methods, as text for lists.
     pub(crate) methods: String,
     pub(crate) written_at: &'static Location<'static>,
     pub(crate) endpoint: Box<dyn Endpoint>,
-    /// The middleware of routers and the route; that of the app comes before.
+    /// The middleware of the routers and the route. The middleware of the app runs before it.
     pub(crate) layers: Box<[Layer]>,
     pub(crate) states: States,
     pub(crate) options: RouteOptions,

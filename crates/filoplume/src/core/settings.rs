@@ -1,4 +1,4 @@
-//! What is set for a whole app.
+//! Settings of a whole app.
 
 use std::error::Error as StdError;
 
@@ -9,20 +9,20 @@ use super::error::{Error, Responder};
 use super::states::States;
 use crate::client::Proxies;
 
-/// What is set for the whole app beside its routes.
+/// The settings of an app that do not belong to its routes.
 #[derive(Default)]
 pub(crate) struct Settings {
     pub(crate) is_development: bool,
     pub(crate) presenter: Option<Presenter>,
     pub(crate) translators: Vec<Translator>,
-    /// For errors that say themselves how they are answered.
+    /// Conversions of errors whose types implement `IntoResponse` themselves.
     pub(crate) responders: Vec<Responder>,
     pub(crate) proxies: Proxies,
     pub(crate) states: States,
 }
 
-/// Says how an error of another crate is answered.
+/// Maps errors of a type that the program chose.
 type Translator = Box<dyn Fn(&(dyn StdError + 'static)) -> Option<Error> + Send + Sync>;
 
-/// Presents errors in the program's own way.
+/// Renders errors in place of the default.
 pub(crate) type Presenter = Box<dyn Fn(&Error, &Asked) -> Option<Response> + Send + Sync>;

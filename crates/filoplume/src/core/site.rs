@@ -1,19 +1,20 @@
-//! The app from within.
+//! The routing of an app, as middleware and static files see it.
 
 use filoplume_runtime::{Request, Response};
 
 use super::asked::Asked;
 
-/// What those who answer for an app ask of it that takes its table of routes. A request without
-/// middleware comes by without asking.
+/// The operations that need the table of routes. Middleware and static files call them through this
+/// trait, because this module does not depend on the table. A request without middleware does not
+/// use it.
 pub(crate) trait Site: Send + Sync {
-    /// Answers a request behind the middleware of the app.
+    /// Routes a request after the middleware of the app, and answers it.
     fn route(&self, request: Request, asked: &Asked) -> Response;
 
-    /// Answers `OPTIONS` behind the middleware of a route.
+    /// Answers `OPTIONS` after the middleware of a route.
     fn answer_options(&self, request: &Request) -> Response;
 
-    /// Returns the path in its normal form, if that is a place of others.
+    /// Returns the normal form of a path, if that form leads to a different route.
     #[cfg(feature = "static-files")]
     fn other_place(&self, path: &str) -> Option<String>;
 }

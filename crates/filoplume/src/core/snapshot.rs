@@ -1,8 +1,8 @@
-//! A request as it came, for those who develop the app.
+//! A copy of a request, for error pages in development mode.
 
 use filoplume_runtime::{Headers, Request};
 
-/// A request as the page for developers shows it.
+/// A copy of a request, as the development error page shows it.
 #[derive(Clone, Debug)]
 pub(crate) struct Snapshot {
     pub(crate) method: String,
@@ -11,7 +11,7 @@ pub(crate) struct Snapshot {
     pub(crate) headers: Vec<(String, String)>,
 }
 
-/// The longest header value that is shown.
+/// The maximum length of a header value that is shown.
 const VALUE_CHARS_MAX: usize = 1000;
 
 impl Snapshot {
@@ -27,7 +27,7 @@ impl Snapshot {
 }
 
 fn shown(name: &str, value: &[u8]) -> String {
-    // The page may be shown to others, or end in a bug report.
+    // The page may be shown to other people or copied into a bug report.
     if Headers::is_secret(name) {
         return format!("(hidden, {} bytes)", value.len());
     }

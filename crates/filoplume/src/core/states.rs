@@ -1,29 +1,30 @@
-//! Values that an app or a router was given.
+//! The states of an app or a router.
 
 use std::any::{Any, TypeId};
 use std::sync::Arc;
 
 use super::names::type_name_of;
 
-/// Values by type. There are few: a row is faster than a map.
+/// Values by type. There are only a few, so a list is faster than a map.
 #[derive(Clone, Default)]
 pub(crate) struct States {
     values: Vec<(TypeId, Arc<dyn Any + Send + Sync>)>,
-    /// The names of their types, in the same order.
+    /// The names of the types, in the same order.
     names: Vec<String>,
 }
 
-/// A value that all threads may use.
+/// A value that threads can share.
 ///
-/// It stands for `Send + Sync` where a state is given or taken, so that the compiler's message is
-/// about states: that of `Sync` recommends an `RwLock`, which does not help with a connection.
+/// It replaces `Send + Sync` in the bounds of states, so that the compiler's message is about
+/// states. The message of `Sync` recommends an `RwLock`, which does not help with a connection.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot be a state: threads cannot share it",
     label = "it is not `Send + Sync`",
     note = "a connection that is not `Sync`, such as `rusqlite::Connection`, belongs in a pool: \
-            `.state(pool)` with `State(pool): State<Pool>`; a single connection goes into an \
-            `Arc<Mutex<..>>`",
-    note = "`Rc` becomes `Arc`, `Cell` an atomic, and `RefCell` a `Mutex`"
+            pass the pool to `.state(..)` and extract it with `State(pool): State<Pool>`; put a \
+            single connection into an `Arc<Mutex<..>>`",
+    note = "use `Arc` in place of `Rc`, an atomic in place of `Cell`, a `Mutex` in place of \
+            `RefCell`"
 )]
 pub trait Shared: Send + Sync {}
 
@@ -31,7 +32,7 @@ pub trait Shared: Send + Sync {}
 impl<T: Send + Sync> Shared for T {}
 
 impl States {
-    /// Adds a value; returns the name of its type if there was one of that type already.
+    /// Adds a value. Returns the name of its type if there already was a value of that type.
     pub(crate) fn insert<T: Send + Sync + 'static>(&mut self, value: T) -> Option<String> {
         let id = TypeId::of::<T>();
         let is_taken = self.has(id);
@@ -46,7 +47,7 @@ impl States {
         value.downcast_ref()
     }
 
-    /// The types of the values, the nearest first.
+    /// Returns the names of the types, those of inner routers first.
     pub(crate) fn names(&self) -> &[String] {
         &self.names
     }
@@ -55,7 +56,7 @@ impl States {
         self.values.iter().any(|(of, _)| *of == id)
     }
 
-    /// Puts those of an outer router behind, so that the inner ones are found first.
+    /// Appends the states of an outer router, so that the inner ones are found first.
     pub(crate) fn extend_outer(&mut self, outer: &Self) {
         self.values.extend(outer.values.iter().cloned());
         self.names.extend_from_slice(&outer.names);

@@ -1,11 +1,11 @@
-//! What extractors take away from a request, and that it is taken once.
+//! What extractors take from a request, and the check that nothing is taken twice.
 
-/// What an extractor takes away from the request.
+/// What an extractor takes from the request.
 ///
-/// A content cannot be taken twice, and nothing is left behind a parameter that takes the whole
-/// request. Handlers that would do that do not compile. It is found when code is generated, by
-/// `cargo build`, `test` and `run`: `cargo check` does not evaluate it. The last note of the
-/// message has the line where the route is added.
+/// The content cannot be taken twice, and nothing is left after a parameter that takes the whole
+/// request. Handlers that violate this do not compile. The check runs when code is generated:
+/// `cargo build`, `test` and `run` report it, `cargo check` does not. The last note of the message
+/// has the line where the route is added.
 ///
 /// ```compile_fail,E0080
 /// use filoplume::prelude::*;
@@ -21,7 +21,7 @@
 /// App::new().get("/{id}", |request: Request, Path(id): Path<u64>| format!("{} {id}", request.path()));
 /// ```
 ///
-/// So they do:
+/// This compiles:
 ///
 /// ```
 /// use filoplume::prelude::*;
@@ -40,35 +40,32 @@
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Takes {
-    /// Nothing: it looks.
+    /// Nothing: it only reads.
     #[default]
     Nothing,
-    /// The content, all of it, in memory.
+    /// The whole content, in memory.
     Content,
-    /// The content, as a reader: the handler of a long one is called before it has arrived.
+    /// The content, as a reader. If it is long, the handler is called before it has arrived.
     Stream,
     /// The whole request, with its content.
     Request,
 }
 
-/// Fails to compile if something is taken twice. For a `const` block.
+/// Fails to compile if something is taken twice. It is for `const` blocks.
 pub(crate) const fn check_takes(parameters: &[Takes]) {
     let mut content_is_taken = false;
     let mut request_is_taken = false;
     let mut index = 0;
     while index < parameters.len() {
-        assert!(
-            !request_is_taken,
-            "a handler that takes the whole `Request` takes it as its last parameter"
-        );
+        assert!(!request_is_taken, "a handler must take the whole `Request` as its last parameter");
         match parameters[index] {
             Takes::Nothing => {}
             Takes::Content | Takes::Stream => {
                 assert!(
                     !content_is_taken,
-                    "two parameters of this handler take the content of the request: only one can \
-                     have it, as `String`, `Bytes`, `Json<T>` or `Form<T>`, and the handler reads \
-                     the rest from that one"
+                    "two parameters of this handler take the content of the request: take it \
+                     once, as `String`, `Bytes`, `Json<T>` or `Form<T>`, and derive the other \
+                     value from it"
                 );
                 content_is_taken = true;
             }
@@ -78,7 +75,7 @@ pub(crate) const fn check_takes(parameters: &[Takes]) {
     }
 }
 
-/// What a handler with these parameters takes.
+/// Returns what a handler with these parameters takes.
 pub(crate) const fn most(parameters: &[Takes]) -> Takes {
     let mut most = Takes::Nothing;
     let mut index = 0;

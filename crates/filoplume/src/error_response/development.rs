@@ -1,4 +1,4 @@
-//! What developers are shown of an error beside what the client is told.
+//! Additional information about an error, for development mode.
 
 use filoplume_runtime::Response;
 
@@ -7,26 +7,26 @@ use crate::core::error::Error;
 use crate::core::route::CompiledRoute;
 use crate::core::snapshot::Snapshot;
 
-/// What was found out about an error.
+/// The information about one error.
 pub(super) struct Findings<'a> {
     pub(super) request: &'a Snapshot,
-    /// The nearest first. A panic is one of them.
+    /// The direct cause first. A panic counts as a cause.
     pub(super) causes: Vec<String>,
     /// `None` if no route matched.
     pub(super) route: Option<&'a CompiledRoute>,
     pub(super) hint: Option<String>,
-    /// The routes to choose from, if none matched.
+    /// The routes of the app, if none matched.
     pub(super) routes: Vec<RouteLine<'a>>,
 }
 
-/// A route in a list.
+/// A route in the list.
 pub(super) struct RouteLine<'a> {
     pub(super) methods: &'a str,
     pub(super) pattern: &'a str,
     pub(super) is_alike: bool,
 }
 
-/// The longest list of routes that is shown.
+/// The maximum number of routes in the list.
 const ROUTES_MAX: usize = 500;
 
 impl<'a> Findings<'a> {

@@ -1,4 +1,4 @@
-//! What a developer can do about an error.
+//! Hints: what a developer can do about an error.
 
 use std::io;
 
@@ -11,7 +11,7 @@ use crate::core::refusing::Refusing;
 use crate::core::route::CompiledRoute;
 use crate::extract::ExtensionRejection;
 
-/// Returns what to do, if something can be said.
+/// Returns a hint, if there is one for this error.
 pub(super) fn hint(
     error: &Error,
     response: &Response,
@@ -21,21 +21,21 @@ pub(super) fn hint(
     let hint = match response.status_code() {
         StatusCode::NOT_FOUND if route.is_none() => return Some(not_found(routes)),
         StatusCode::NOT_FOUND => {
-            "The route matched; its handler or middleware answered 404.".to_owned()
+            "The route matched; its handler or middleware returned a 404.".to_owned()
         }
         StatusCode::METHOD_NOT_ALLOWED => {
             let allow = response.headers().get_str("allow").unwrap_or("no method");
             format!("The path has routes for other methods: {allow}.")
         }
-        StatusCode::UNSUPPORTED_MEDIA_TYPE => "The client has to say in `Content-Type` what it \
-                                               sends. The test client's `json`, `form` and \
-                                               `multipart` do, and so do `curl --json`, `curl -d` \
-                                               for a form and `curl -F` for one with files."
+        StatusCode::UNSUPPORTED_MEDIA_TYPE => "The client must set `Content-Type`. The test \
+                                               client's `json`, `form` and `multipart` do this, \
+                                               and so do `curl --json`, `curl -d` for a form and \
+                                               `curl -F` for a form with files."
             .to_owned(),
-        StatusCode::PAYLOAD_TOO_LARGE => "The route takes less. `Route::content_bytes_max` sets \
-                                          how much, and what a handler reads as `Body` is not \
-                                          collected. The fields of a form have limits of their \
-                                          own: `MultipartLimits`."
+        StatusCode::PAYLOAD_TOO_LARGE => "The content is longer than the route allows. Raise the \
+                                          maximum with `Route::content_bytes_max`, or read the \
+                                          content as `Body`, which is not buffered. The fields of \
+                                          a form have limits of their own: `MultipartLimits`."
             .to_owned(),
         StatusCode::INTERNAL_SERVER_ERROR => return internal(error),
         StatusCode::SERVICE_UNAVAILABLE => error.downcast_ref::<Refusing>()?.hint().to_owned(),
@@ -57,7 +57,7 @@ fn not_found(routes: &[RouteLine<'_>]) -> String {
                 .take(3)
                 .map(|route| format!("{} {}", route.methods, route.pattern))
                 .collect();
-            format!("No route matches the path. Was {} meant?", names.join(" or "))
+            format!("No route matches the path. Did you mean {}?", names.join(" or "))
         }
     }
 }
@@ -68,15 +68,15 @@ fn internal(error: &Error) -> Option<String> {
     }
     if error.downcast_ref::<Panicked>().is_some() {
         return Some(
-            "A panic is a mistake of the program. What can go wrong is better returned: as \
-             `Result`, with `?`."
+            "A panic is a bug in the program. Return expected errors as a `Result`, with \
+             `?`."
                 .to_owned(),
         );
     }
     if error.downcast_ref::<ExtensionRejection>().is_some() {
         return Some(
-            "`Extension` is filled by middleware. Is that middleware added with `.with(..)` to \
-             the app, the router or the route, and does it run before?"
+            "`Extension` reads a value that middleware adds. Add that middleware with `.with(..)` \
+             to the app, the router or the route, before the middleware that reads the value."
                 .to_owned(),
         );
     }
@@ -85,20 +85,21 @@ fn internal(error: &Error) -> Option<String> {
         let folder =
             std::env::current_dir().map(|folder| folder.display().to_string()).unwrap_or_default();
         return Some(format!(
-            "A file is missing. Relative paths begin at the working directory, {folder}."
+            "A file is missing. Relative paths start at the working directory, {folder}."
         ));
     }
     error.source().map(|_| {
-        "This error came through a `?`. `App::map_error` says how its type is answered; \
-         `Error::new` says it in place."
+        "`?` converted this error. Choose its response for all handlers with `App::map_error`, \
+         or in this handler with `Error::new`."
             .to_owned()
     })
 }
 
-/// The longest texts that are compared: the time grows with the product.
+/// The maximum length of texts that are compared: the time grows with the product of their lengths.
 const COMPARED_BYTES_MAX: usize = 200;
 
-/// Whether a path may be meant for a pattern: a few letters differ, or a prefix is missing.
+/// Returns whether a path may be a misspelling of a pattern: a few letters differ, or a prefix is
+/// missing.
 pub(super) fn are_alike(pattern: &str, path: &str) -> bool {
     if pattern.len() > COMPARED_BYTES_MAX || path.len() > COMPARED_BYTES_MAX {
         return false;
@@ -123,11 +124,11 @@ pub(super) fn are_alike(pattern: &str, path: &str) -> bool {
         differences += distance;
         same_letters += pattern.len().saturating_sub(distance);
     }
-    // Something must be recognised, else each short path resembles all others.
+    // Some letters must be equal. Otherwise a short path would resemble every other path.
     differences <= 3 && same_letters > differences
 }
 
-/// How many letters are to be inserted, removed or replaced (Levenshtein).
+/// Returns how many letters must be inserted, removed or replaced (Levenshtein distance).
 fn distance(left: &str, right: &str) -> usize {
     let right: Vec<char> = right.chars().collect();
     let mut row: Vec<usize> = (0..=right.len()).collect();

@@ -1,12 +1,12 @@
-//! Errors as a page: small, without anything from elsewhere, and with every text escaped.
+//! Renders errors as a page. The page is small, loads nothing, and escapes all texts.
 
 use std::fmt;
 
 use super::Report;
 use super::development::{Findings, RouteLine};
 
-/// Light or dark as the reader likes it. A strict `Content-Security-Policy` of the app takes it
-/// away; the page reads well without.
+/// The page follows the reader's light or dark theme. A strict `Content-Security-Policy` of the app
+/// disables the style; the page is readable without it.
 const STYLE: &str = "\
 :root{color-scheme:light dark}\
 body{margin:0;font:16px/1.5 system-ui,sans-serif}\
@@ -14,7 +14,7 @@ main{max-width:48rem;margin:12vh auto;padding:0 1.5rem}\
 h1{font-size:1.6rem;margin:0}h1 span{opacity:.55;font-weight:400}\
 code{font:14px/1.5 ui-monospace,monospace}";
 
-/// What the page for developers has beside.
+/// Additional style in development mode.
 const DEVELOPMENT_STYLE: &str = "\
 h2{font-size:1rem;margin:2rem 0 .5rem}\
 pre,table{font:14px/1.5 ui-monospace,monospace}\
@@ -32,7 +32,7 @@ pub(super) fn page(report: &Report<'_>) -> String {
          <style>{STYLE}{more}</style>\n</head>\n<body>\n<main>\n<h1><span>{code}</span> {title}</h1>\n"
     );
     if let Some(detail) = report.error.detail() {
-        // The app may speak any language.
+        // The app's text can be in any language.
         page.push_str(&format!("<p lang=\"\">{}</p>\n", Escaped(detail)));
     }
     if !report.error.fields().is_empty() {
@@ -91,7 +91,7 @@ fn add_routes(page: &mut String, routes: &[RouteLine<'_>]) {
     page.push_str("</table>\n");
 }
 
-/// Text as HTML shows it, in content and in quoted attributes.
+/// Escapes text for HTML, in content and in quoted attributes.
 struct Escaped<'a>(&'a str);
 
 impl fmt::Display for Escaped<'_> {

@@ -1,5 +1,5 @@
-//! The one place where errors become what a client reads: problem details (RFC 9457), HTML, or
-//! plain text.
+//! Renders errors: as problem details (RFC 9457), HTML, or plain text. This is the only place that
+//! does so.
 
 mod development;
 mod hints;
@@ -18,17 +18,17 @@ use crate::core::error::Error;
 use crate::core::route::CompiledRoute;
 use crate::semantics::vary::add_vary;
 
-/// All that is said of an error, whatever the form.
+/// The contents of an error response, independent of the format.
 struct Report<'a> {
     status: StatusCode,
     title: Cow<'a, str>,
     error: &'a Error,
-    /// What only developers may see.
+    /// In development mode only.
     findings: Option<Findings<'a>>,
 }
 
-/// Gives the response that stands for an error its content. Its status and headers stay, whoever
-/// set them.
+/// Adds the content to a response that carries an error. The status and the headers stay, no matter
+/// where they were set.
 #[inline(never)]
 pub(crate) fn present(
     mut response: Response,
@@ -36,15 +36,16 @@ pub(crate) fn present(
     routes: &[CompiledRoute],
 ) -> Response {
     let status = response.status_code();
-    // Middleware may have made something else of it, such as a redirect to a login: that has no
-    // content.
+    // Middleware may have changed the response, for example into a redirect to a login. Such a
+    // response has no content.
     if !(status.is_client_error() || status.is_server_error()) {
         return response;
     }
     let Some(error) = Error::of(&response) else { return response };
     let own = context.settings.presenter.as_ref().and_then(|present| {
         let presented = catch_unwind(AssertUnwindSafe(|| present(error, context.asked)));
-        // The panic hook has said where; what middleware did to the response is not lost for that.
+        // The panic hook has printed the location. Changes that middleware made to the response are
+        // kept.
         presented.unwrap_or_else(|_| {
             tracing::error!("what presents errors panicked");
             note_caught_panic();
@@ -54,13 +55,13 @@ pub(crate) fn present(
     let mut content = own.unwrap_or_else(|| content_of(error, &response, context, routes));
     let content_type = content.headers().get("content-type").map(<[u8]>::to_vec);
     if let Some(content_type) = content_type {
-        // It was a header before.
+        // The value was a valid header value before.
         let _ = response.set_header("content-type", content_type);
     }
     if context.settings.is_development {
         let _ = response.set_header("cache-control", "no-store");
     }
-    // Another `Accept` gets another content (RFC 9110, 12.5.5).
+    // The content depends on `Accept` (RFC 9110, 12.5.5).
     add_vary(response.headers_mut(), "accept");
     *response.body_mut() = std::mem::take(content.body_mut());
     response
@@ -75,7 +76,7 @@ fn content_of(
     let status = response.status_code();
     let title = match error.title() {
         Some(title) => Cow::Borrowed(title),
-        // RFC 9457, 4.2.1: without a type of its own the title is that of the status.
+        // Without a problem type, the title is the name of the status (RFC 9457, 4.2.1).
         None => status.canonical_reason().map_or_else(|| nameless(status), Cow::Borrowed),
     };
     let snapshot = context.asked.snapshot();
@@ -95,7 +96,7 @@ fn content_of(
     content
 }
 
-/// For codes that nobody registered.
+/// The title for unregistered status codes.
 fn nameless(status: StatusCode) -> Cow<'static, str> {
     Cow::Borrowed(if status.is_client_error() { "Client Error" } else { "Server Error" })
 }

@@ -1,15 +1,13 @@
-//! Problem details for machines (RFC 9457), and the same as plain text.
+//! Renders errors as problem details (RFC 9457) and as plain text.
 //!
-//! Written by hand and not by a serializer, so that an error reads the same whatever features are
-//! on.
+//! It does not use a JSON library, so that it works the same with every set of features.
 
 use std::fmt::Write as _;
 
 use super::Report;
 use super::development::Findings;
 
-/// Returns the members as `application/problem+json`. `type` is left out if it says nothing
-/// (`about:blank`).
+/// Returns the problem details as JSON. `type` is omitted if the problem has none (`about:blank`).
 pub(super) fn details(report: &Report<'_>) -> String {
     let error = report.error;
     let mut object = Object::new();
@@ -39,7 +37,7 @@ pub(super) fn details(report: &Report<'_>) -> String {
     object.end()
 }
 
-/// What developers are told beside.
+/// Returns the member `development`.
 fn development(findings: &Findings<'_>) -> String {
     let mut object = Object::new();
     object.raw("causes", &list(findings.causes.iter().map(|cause| string(cause))));
@@ -53,7 +51,7 @@ fn development(findings: &Findings<'_>) -> String {
     object.end()
 }
 
-/// Returns the same as text, for those who accept nothing else.
+/// Returns the same information as plain text.
 pub(super) fn text(report: &Report<'_>) -> String {
     let mut text = format!("{} {}\n", report.status.as_str(), report.title);
     if let Some(detail) = report.error.detail() {
@@ -73,7 +71,7 @@ pub(super) fn text(report: &Report<'_>) -> String {
     text
 }
 
-/// A JSON object that is being written.
+/// Writes a JSON object.
 struct Object(String);
 
 impl Object {
@@ -113,7 +111,7 @@ fn string(text: &str) -> String {
             '\n' => json.push_str("\\n"),
             '\r' => json.push_str("\\r"),
             '\t' => json.push_str("\\t"),
-            // U+007F as well: RFC 8259 allows it plainly, terminals do not show it.
+            // RFC 8259 allows U+007F unescaped, but terminals do not show it.
             control if control.is_ascii_control() => {
                 let _ = write!(json, "\\u{:04x}", u32::from(control));
             }

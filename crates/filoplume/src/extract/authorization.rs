@@ -1,4 +1,4 @@
-//! The credentials of `Authorization`: user and password (RFC 7617), or a token (RFC 6750).
+//! Credentials in `Authorization`: user and password (RFC 7617), or a bearer token (RFC 6750).
 
 use std::error::Error as StdError;
 use std::fmt;
@@ -11,8 +11,8 @@ use super::{Extract, ExtractOptional, Refusal};
 use crate::core::context::Context;
 use crate::core::error::Error;
 
-/// The user and password that a client sent (RFC 7617). Nothing has looked at them yet: see
-/// [`BasicAuth`](crate::middleware::BasicAuth) for what does.
+/// Extracts the user and password that the client sent (RFC 7617), without checking them. To check
+/// them, use [`BasicAuth`](crate::middleware::BasicAuth).
 ///
 /// ```
 /// use filoplume::extract::Basic;
@@ -29,13 +29,13 @@ use crate::core::error::Error;
 /// client.get("/").send().assert_status(401);
 /// ```
 ///
-/// Refused with `401`, and with a challenge.
+/// It rejects other requests with `401` and a challenge.
 #[derive(Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Basic {
-    /// Who they say they are. It has no colon.
+    /// The name of the user. It contains no colon.
     pub user: String,
-    /// What is to prove it.
+    /// The password.
     pub password: String,
 }
 
@@ -45,7 +45,8 @@ impl Basic {
         let malformed = AuthorizationRejection::Malformed { scheme: Scheme::Basic };
         let decoded = STANDARD.decode(encoded).map_err(|_| malformed.clone())?;
         let decoded = String::from_utf8(decoded).map_err(|_| malformed.clone())?;
-        // RFC 7617, 2: the first colon ends the user; control characters are in neither.
+        // RFC 7617, 2: the user ends at the first colon, and neither part contains control
+        // characters.
         if decoded.contains(char::is_control) {
             return Err(malformed);
         }
@@ -77,8 +78,8 @@ impl fmt::Debug for Basic {
     }
 }
 
-/// The token that a client sent (RFC 6750, 2.1). Nothing has looked at it yet: see
-/// [`BearerAuth`](crate::middleware::BearerAuth) for what does.
+/// Extracts the token that the client sent (RFC 6750, 2.1), without checking it. To check it, use
+/// [`BearerAuth`](crate::middleware::BearerAuth).
 ///
 /// ```
 /// use filoplume::extract::Bearer;
@@ -93,7 +94,7 @@ impl fmt::Debug for Basic {
 ///     .assert_text("7 characters");
 /// ```
 ///
-/// Refused with `401` if there is none, and `400` if it is malformed (RFC 6750, 3.1), with a
+/// It rejects a missing token with `401` and a malformed one with `400` (RFC 6750, 3.1), with a
 /// challenge.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Bearer(pub String);
@@ -135,7 +136,7 @@ impl fmt::Debug for Bearer {
     }
 }
 
-/// A way to send credentials.
+/// An authentication scheme.
 ///
 /// ```
 /// use filoplume::extract::{AuthorizationRejection, Basic, Scheme};
@@ -169,7 +170,7 @@ impl fmt::Display for Scheme {
     }
 }
 
-/// Why no credentials could be taken from a request.
+/// The error if the credentials cannot be extracted.
 ///
 /// ```
 /// use filoplume::extract::{AuthorizationRejection, Bearer};
@@ -190,19 +191,19 @@ impl fmt::Display for Scheme {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum AuthorizationRejection {
-    /// There is no `Authorization`, or one of another scheme.
+    /// There is no `Authorization`, or one with another scheme.
     Missing {
-        /// What is wanted.
+        /// The expected scheme.
         scheme: Scheme,
     },
-    /// They are not as the scheme wants them.
+    /// The credentials are malformed.
     Malformed {
-        /// Which scheme.
+        /// The scheme.
         scheme: Scheme,
     },
-    /// There are several `Authorization` fields: proxies and servers could take different ones.
+    /// There is more than one `Authorization` field. Proxies and servers could use different ones.
     Several {
-        /// What is wanted.
+        /// The expected scheme.
         scheme: Scheme,
     },
 }
@@ -216,16 +217,16 @@ impl AuthorizationRejection {
         }
     }
 
-    /// The answer, with a challenge for this realm.
+    /// Returns the error with a challenge for this realm.
     pub(crate) fn describe_for(&self, realm: &str) -> Error {
         let realm = quoted(realm);
-        // RFC 7617 knows no malformed request: credentials that are not valid are a 401 (RFC 9110,
-        // 15.5.2).
+        // RFC 7617 defines no error for malformed requests, so invalid credentials are a 401 (RFC
+        // 9110, 15.5.2).
         let (status, challenge) = match (self.scheme(), self) {
             (Scheme::Basic, _) => {
                 (StatusCode::UNAUTHORIZED, format!("Basic realm={realm}, charset=\"UTF-8\""))
             }
-            // RFC 6750, 3.1: no error code where there were no credentials.
+            // Without credentials there is no error code (RFC 6750, 3.1).
             (Scheme::Bearer, Self::Missing { .. }) => {
                 (StatusCode::UNAUTHORIZED, format!("Bearer realm={realm}"))
             }
@@ -245,13 +246,13 @@ impl fmt::Display for AuthorizationRejection {
                 write!(f, "credentials are missing: send `authorization: {scheme} ..`")
             }
             Self::Malformed { scheme: Scheme::Basic } => f.write_str(
-                "the credentials in `authorization` are malformed: `user:password` in UTF-8 and \
-                 base64",
+                "the credentials in `authorization` are malformed: send `user:password` in \
+                 UTF-8 and base64",
             ),
             Self::Malformed { scheme: Scheme::Bearer } => {
                 f.write_str("the token in `authorization` is malformed")
             }
-            Self::Several { .. } => f.write_str("there are several `authorization` fields"),
+            Self::Several { .. } => f.write_str("there is more than one `authorization` field"),
         }
     }
 }
@@ -264,10 +265,10 @@ impl Refusal for AuthorizationRejection {
     }
 }
 
-/// What is protected, unless the program says how it is called.
+/// The default realm.
 pub(crate) const REALM: &str = "protected";
 
-/// The `401` for a token that is wrong (RFC 6750, 3.1).
+/// Returns the `401` for an invalid token (RFC 6750, 3.1).
 pub(crate) fn invalid_token(realm: &str, detail: &'static str, description: Option<&str>) -> Error {
     let realm = quoted(realm);
     let mut challenge = format!("Bearer realm={realm}, error=\"invalid_token\"");
@@ -277,7 +278,7 @@ pub(crate) fn invalid_token(realm: &str, detail: &'static str, description: Opti
     Error::unauthorized(detail).with_known_header("www-authenticate", challenge)
 }
 
-/// A `quoted-string` (RFC 9110, 5.6.4). What cannot stand in one becomes a space.
+/// Returns a `quoted-string` (RFC 9110, 5.6.4). Characters that are not allowed become spaces.
 pub(crate) fn quoted(text: &str) -> String {
     let mut quoted = String::with_capacity(text.len() + 2);
     quoted.push('"');
@@ -292,7 +293,7 @@ pub(crate) fn quoted(text: &str) -> String {
     quoted
 }
 
-/// What is missing may be missing.
+/// Converts a `Missing` rejection into `None`.
 fn unless_missing<T>(
     result: Result<T, AuthorizationRejection>,
 ) -> Result<Option<T>, AuthorizationRejection> {
@@ -303,7 +304,7 @@ fn unless_missing<T>(
     }
 }
 
-/// What stands behind the scheme in `Authorization` (RFC 9110, 11.6.2).
+/// Returns the credentials after the scheme in `Authorization` (RFC 9110, 11.6.2).
 fn credentials(request: &Request, wanted: Scheme) -> Result<&str, AuthorizationRejection> {
     let mut fields = request.headers().get_all("authorization");
     let missing = AuthorizationRejection::Missing { scheme: wanted };

@@ -1,4 +1,4 @@
-//! What a JSON Web Token says.
+//! The claims of a JSON Web Token, as a handler parameter.
 
 use std::error::Error as StdError;
 use std::fmt;
@@ -15,12 +15,13 @@ use crate::core::context::Context;
 use crate::core::error::Error;
 use crate::core::options::RouteOptions;
 
-/// What a valid token says, read as a `T`. The token was checked by
-/// [`Jwt`](crate::middleware::Jwt); an app whose handler takes claims without it does not start.
+/// Extracts the claims of a valid token, deserialized as a `T`. [`Jwt`](crate::middleware::Jwt)
+/// verifies the token. An app with a handler that extracts claims without that middleware does not
+/// start.
 ///
-/// Refused with `401` if the token lacks what `T` wants, and if there is none where that is
-/// [optional](crate::middleware::Jwt::optional): there `Option<Claims<T>>` is the parameter. A
-/// claim that nothing is done with need not be in `T`.
+/// It rejects tokens without the claims that `T` requires with `401`. If the token is
+/// [optional](crate::middleware::Jwt::optional), a missing one is rejected too, unless the
+/// parameter is an `Option<Claims<T>>`. `T` needs fields only for the claims that the handler uses.
 ///
 /// ```
 /// use std::time::Duration;
@@ -42,7 +43,7 @@ use crate::core::options::RouteOptions;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Claims<T>(pub T);
 
-/// What a valid token says, beside the request.
+/// The claims of a valid token, which the middleware adds to the request.
 #[derive(Clone)]
 pub(crate) struct VerifiedClaims(pub(crate) Arc<serde_json::Value>);
 
@@ -61,7 +62,7 @@ impl<T: DeserializeOwned> Extract for Claims<T> {
 
     fn configure(options: &mut RouteOptions) {
         options.require::<VerifiedClaims>(
-            "it takes `Claims<..>`, and no token is checked: add `.with(Jwt::..)`",
+            "it takes `Claims<..>`, but no middleware verifies tokens: add `.with(Jwt::..)`",
         );
     }
 }
@@ -86,7 +87,7 @@ impl<T> Deref for Claims<T> {
     }
 }
 
-/// Why [`Claims`] refused.
+/// The error if [`Claims`] cannot be extracted.
 ///
 /// ```
 /// use std::time::Duration;
@@ -114,11 +115,11 @@ impl<T> Deref for Claims<T> {
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum ClaimsRejection {
-    /// There is no token.
+    /// The request has no token.
     NoToken,
-    /// The token says something else.
+    /// The claims do not match the type.
     Data {
-        /// Which claim; `.` for all.
+        /// The name of the claim; `.` for all.
         claim: String,
         /// What is wrong with it.
         source: Arc<serde_json::Error>,

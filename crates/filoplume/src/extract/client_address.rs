@@ -1,4 +1,4 @@
-//! Who asks, as a parameter.
+//! The address of the client, as a handler parameter.
 
 use std::convert::Infallible;
 

@@ -1,4 +1,4 @@
-//! The content of a request, all of it in memory.
+//! The whole content of a request in memory, as a handler parameter.
 
 use std::error::Error as StdError;
 use std::fmt;
@@ -14,8 +14,8 @@ use crate::core::context::Context;
 use crate::core::error::Error;
 use crate::core::options::CONTENT_BYTES_MAX;
 
-/// The content, collected. Refused with `413` if it is longer than the route accepts: 2 MiB, unless
-/// [`Route::content_bytes_max`](crate::Route::content_bytes_max) says otherwise.
+/// Extracts the content. It rejects content that is longer than the route allows with `413`; the
+/// default is 2 MiB, see [`Route::content_bytes_max`](crate::Route::content_bytes_max).
 impl Extract for Bytes {
     const TAKES: Takes = Takes::Content;
     type Rejection = ContentRejection;
@@ -36,7 +36,7 @@ impl Extract for Vec<u8> {
     }
 }
 
-/// The content as text. Refused with `400` if it is not UTF-8.
+/// Extracts the content as text. It rejects content that is not UTF-8 with `400`.
 impl Extract for String {
     const TAKES: Takes = Takes::Content;
     type Rejection = ContentRejection;
@@ -48,7 +48,7 @@ impl Extract for String {
     }
 }
 
-/// Why the content could not be taken.
+/// The error if the content cannot be extracted.
 ///
 /// ```
 /// use filoplume::extract::ContentRejection;
@@ -75,29 +75,29 @@ impl Extract for String {
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum ContentRejection {
-    /// It is longer than accepted.
+    /// It is longer than the route allows.
     TooLong {
-        /// How many bytes are accepted.
+        /// The maximum length in bytes.
         bytes_max: u64,
     },
     /// It did not arrive in time.
     TimedOut,
-    /// It is not what was announced, or ended early.
+    /// It is malformed, or ended early.
     Broken(Arc<io::Error>),
     /// It is not UTF-8.
     NotUtf8 {
-        /// The first byte that is not.
+        /// The position of the first invalid byte.
         at: usize,
     },
 }
 
 impl ContentRejection {
-    /// What an error of a read of the content means.
+    /// Converts an error from reading the content.
     pub(crate) fn of_read(error: io::Error, bytes_max: u64) -> Self {
         match error.kind() {
             ErrorKind::FileTooLarge => Self::TooLong { bytes_max },
             ErrorKind::TimedOut => Self::TimedOut,
-            // A content in chunks says how long it is as it goes.
+            // Chunked content has no announced length, so the limit is detected while it is read.
             ErrorKind::InvalidData if is_too_long(&error) => Self::TooLong { bytes_max },
             _ => Self::Broken(Arc::new(error)),
         }
@@ -113,7 +113,10 @@ impl fmt::Display for ContentRejection {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::TooLong { bytes_max } => {
-                write!(f, "the content is longer than the {bytes_max} bytes that are accepted here")
+                write!(
+                    f,
+                    "the content is longer than the {bytes_max} bytes that this route accepts"
+                )
             }
             Self::TimedOut => f.write_str("the content did not arrive in time"),
             Self::Broken(_) => f.write_str("the content could not be read"),

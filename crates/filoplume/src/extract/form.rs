@@ -1,4 +1,4 @@
-//! What an HTML form sends, typed.
+//! HTML forms, as a typed handler parameter.
 
 use std::error::Error as StdError;
 use std::fmt;
@@ -16,15 +16,15 @@ use crate::core::error::Error;
 use crate::core::options::RouteOptions;
 use crate::semantics::media_type::essence;
 
-/// What `application/x-www-form-urlencoded` is called.
+/// The media type of forms.
 const CONTENT_TYPE: &str = "application/x-www-form-urlencoded";
 
-/// A form without files, read as a `T`: the content, or the query of a `GET` or `HEAD`, as browsers
-/// send it.
+/// Extracts a form without files, deserialized as a `T`. It reads the content, or for `GET` and
+/// `HEAD` the query, as browsers send it.
 ///
-/// Fields are read as those of [`Query`](super::Query) are. A checkbox is a `bool` with
-/// `#[serde(default)]`: `on` is `true`. A number in a field that was left empty is the `None` of
-/// its `Option`.
+/// Fields are read like those of [`Query`](super::Query). A checkbox is a `bool` with
+/// `#[serde(default)]`: `on` is `true`. If a field for an optional number is left empty, its
+/// `Option` is `None`.
 ///
 /// ```
 /// use filoplume::prelude::*;
@@ -53,9 +53,9 @@ const CONTENT_TYPE: &str = "application/x-www-form-urlencoded";
 /// post("name=Ada&age=old").assert_status(422);
 /// ```
 ///
-/// Refused with `415` if the content has another type, `400` if it cannot be decoded, `422` if it
-/// is no `T`, with the field, and as [`Bytes`] are. Forms with files are
-/// [`Multipart`](super::Multipart).
+/// It rejects content of another type with `415`, content that cannot be decoded with `400`, and
+/// fields that do not match `T` with `422` and the field. It also rejects content as [`Bytes`]
+/// does. For forms with files, use [`Multipart`](super::Multipart).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Form<T>(pub T);
 
@@ -83,7 +83,7 @@ impl<T: DeserializeOwned> Extract for Form<T> {
     }
 }
 
-/// `None` if nothing was sent: neither a query, of a `GET`, nor a content.
+/// Returns `None` if a `GET` or `HEAD` has no query, or another request has no content.
 impl<T: DeserializeOwned> ExtractOptional for Form<T> {
     fn extract_optional(
         request: &mut Request,
@@ -98,7 +98,8 @@ impl<T: DeserializeOwned> ExtractOptional for Form<T> {
     }
 }
 
-/// Where the form is: the content of a `GET` or `HEAD` means nothing (RFC 9110, 9.3.1).
+/// Returns whether the form is in the query. The content of a `GET` or `HEAD` has no meaning (RFC
+/// 9110, 9.3.1).
 fn is_in_query(method: &Method) -> bool {
     *method == Method::GET || *method == Method::HEAD
 }
@@ -117,7 +118,7 @@ impl<T> DerefMut for Form<T> {
     }
 }
 
-/// Why [`Form`] refused.
+/// The error if a [`Form`] cannot be extracted.
 ///
 /// ```
 /// use filoplume::extract::{FieldsError, FormRejection};
@@ -145,11 +146,11 @@ impl<T> DerefMut for Form<T> {
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum FormRejection {
-    /// The `Content-Type` is missing or another one.
+    /// The `Content-Type` is missing or is not that of a form.
     ContentType,
-    /// The content could not be taken.
+    /// The content could not be read.
     Content(ContentRejection),
-    /// The fields are wrong.
+    /// The fields are invalid.
     Fields(FieldsError),
 }
 
@@ -157,7 +158,7 @@ impl fmt::Display for FormRejection {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::ContentType => {
-                write!(f, "the content is to be a form: send `content-type: {CONTENT_TYPE}`")
+                write!(f, "the content must be a form: send `content-type: {CONTENT_TYPE}`")
             }
             Self::Content(rejection) => rejection.fmt(f),
             Self::Fields(error) => write!(f, "the form cannot be read: {error}"),

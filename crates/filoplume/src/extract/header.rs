@@ -1,4 +1,4 @@
-//! Headers, typed.
+//! Typed headers, as a handler parameter.
 
 use std::error::Error as StdError;
 use std::fmt;
@@ -10,7 +10,8 @@ use super::{Extract, ExtractOptional, Refusal};
 use crate::core::context::Context;
 use crate::core::error::Error;
 
-/// A header as a type. There are some in [`headers`](super::headers); those of an app are made so:
+/// A type for the value of a header. [`headers`](super::headers) has some. An app can define
+/// others:
 ///
 /// ```
 /// use filoplume::extract::TypedHeader;
@@ -40,30 +41,30 @@ use crate::core::error::Error;
     message = "`{Self}` is not a typed header",
     label = "not a typed header",
     note = "types for headers implement `TypedHeader`; some are in `filoplume::extract::headers`",
-    note = "a header as text is `headers.get_str(\"x-name\")` of the parameter `headers: Headers`"
+    note = "to read a header as text, use `headers.get_str(\"x-name\")` with the parameter \
+            `headers: Headers`"
 )]
 pub trait TypedHeader: Sized {
     /// The name, in any case.
     const NAME: &'static str;
 
-    /// Whether the value is a list (RFC 9110, 5.6.1). One that came as several fields is then
-    /// joined by commas; of any other header several fields are refused, because readers could
-    /// disagree about which one counts.
+    /// Whether the value is a list (RFC 9110, 5.6.1). If it is, several fields are joined with
+    /// commas. If it is not, several fields are rejected, because readers could disagree about
+    /// which one counts.
     const IS_LIST: bool = false;
 
-    /// What is wrong with a value.
+    /// The error for an invalid value.
     type Error: fmt::Display;
 
-    /// Reads the value, which has no white space around it.
+    /// Parses the value. It has no surrounding whitespace.
     ///
     /// # Errors
     ///
-    /// If it is no value of this header.
+    /// If the value is invalid.
     fn parse(value: &str) -> Result<Self, Self::Error>;
 }
 
-/// A header, read as a [`TypedHeader`]. As a parameter `Option<Header<H>>` is `None` if it is not
-/// there.
+/// Extracts a header as a [`TypedHeader`]. `Option<Header<H>>` is `None` if the header is missing.
 ///
 /// ```
 /// use filoplume::extract::headers::{Host, UserAgent};
@@ -86,8 +87,8 @@ pub trait TypedHeader: Sized {
 ///     .assert_text("example.org for nobody");
 /// ```
 ///
-/// Refused with `400` and the name if it is missing, occurs more than once and is no list, is not
-/// UTF-8, or is wrong.
+/// It rejects a header with `400` and its name if it is missing, invalid, not UTF-8, or occurs more
+/// than once without being a list.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Header<H>(pub H);
 
@@ -145,7 +146,7 @@ impl<H> DerefMut for Header<H> {
     }
 }
 
-/// Why [`Header`] refused.
+/// The error if a [`Header`] cannot be extracted.
 ///
 /// ```
 /// use filoplume::extract::HeaderRejection;
@@ -200,13 +201,13 @@ pub struct HeaderRejection {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum HeaderProblem {
-    /// It is not there.
+    /// It is missing.
     Missing,
-    /// It is there more than once, and is no list.
+    /// It occurs more than once, and is not a list.
     Repeated,
     /// It is not UTF-8.
     NotUtf8,
-    /// It is no value of this header.
+    /// Its value is invalid.
     Invalid(String),
 }
 
@@ -214,7 +215,7 @@ impl fmt::Display for HeaderProblem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Missing => f.write_str("is missing"),
-            Self::Repeated => f.write_str("is there more than once"),
+            Self::Repeated => f.write_str("occurs more than once"),
             Self::NotUtf8 => f.write_str("is not UTF-8"),
             Self::Invalid(message) => write!(f, "is wrong: {message}"),
         }

@@ -5,7 +5,7 @@ use crate::semantics::authority::split_port;
 use crate::semantics::media_type::{self, essence, is_token, trim};
 use crate::semantics::weight::{WEIGHT_MAX, Weight, parse_weight};
 
-/// `Accept` (RFC 9110, 12.5.1): which types of content the client would like.
+/// `Accept` (RFC 9110, 12.5.1): the media types that the client prefers.
 ///
 /// ```
 /// use filoplume::extract::headers::Accept;
@@ -31,8 +31,8 @@ pub struct Accept {
 }
 
 impl Accept {
-    /// Returns the offer that the client likes best, the first of those that it likes as much;
-    /// `None` if it likes none.
+    /// Returns the offer that the client prefers, or the first of several that it prefers equally.
+    /// Returns `None` if none is acceptable.
     ///
     /// ```
     /// use filoplume::extract::TypedHeader;
@@ -57,7 +57,7 @@ impl Accept {
         best.map(|(offer, _)| offer)
     }
 
-    /// The weight of the most specific range that an offer is in.
+    /// Returns the weight of the most specific range that matches an offer.
     fn weight(&self, offer: &str) -> Weight {
         let matching = self.ranges.iter().filter_map(|(range, weight)| {
             let specificity = match range.split_once('/')? {
@@ -81,9 +81,9 @@ impl TypedHeader for Accept {
         let ranges = value.split(',').map(trim).filter(|range| !range.is_empty());
         let ranges = ranges.map(|range| {
             let (kind, subtype) =
-                essence(range).split_once('/').ok_or("a range is no `type/subtype`")?;
+                essence(range).split_once('/').ok_or("a range is not a `type/subtype`")?;
             if !(is_token(kind) && is_token(subtype)) {
-                return Err("a range is no `type/subtype`");
+                return Err("a range is not a `type/subtype`");
             }
             let weight = media_type::parameters(range).find_map(|parameter| match parameter {
                 Ok((name, value)) if name.eq_ignore_ascii_case("q") => Some(parse_weight(&value)),
@@ -91,14 +91,14 @@ impl TypedHeader for Accept {
                 Err(_) => Some(None),
             });
             let weight =
-                weight.unwrap_or(Some(WEIGHT_MAX)).ok_or("a weight is no number from 0 to 1")?;
+                weight.unwrap_or(Some(WEIGHT_MAX)).ok_or("a weight is not a number from 0 to 1")?;
             Ok((essence(range).to_owned(), weight))
         });
         ranges.collect::<Result<_, _>>().map(|ranges| Self { ranges })
     }
 }
 
-/// `Content-Type` (RFC 9110, 8.3): what the content is.
+/// `Content-Type` (RFC 9110, 8.3): the media type of the content.
 ///
 /// ```
 /// use filoplume::extract::headers::ContentType;
@@ -141,20 +141,21 @@ impl TypedHeader for ContentType {
     type Error = &'static str;
 
     fn parse(value: &str) -> Result<Self, &'static str> {
-        let (kind, subtype) = essence(value).split_once('/').ok_or("it is no `type/subtype`")?;
+        let (kind, subtype) = essence(value).split_once('/').ok_or("it is not a `type/subtype`")?;
         if !(is_token(kind) && is_token(subtype)) {
-            return Err("it is no `type/subtype`");
+            return Err("it is not a `type/subtype`");
         }
         let parameters = media_type::parameters(value)
             .map(|parameter| parameter.map(|(name, value)| (name.to_owned(), value.into_owned())));
-        let parameters =
-            parameters.collect::<Result<_, _>>().map_err(|_| "a parameter is no `name=value`")?;
+        let parameters = parameters
+            .collect::<Result<_, _>>()
+            .map_err(|_| "a parameter is not a `name=value`")?;
         Ok(Self { essence: essence(value).to_ascii_lowercase(), parameters })
     }
 }
 
-/// `Host` (RFC 9110, 7.2): what the client believes to talk to. It can say whatever it likes:
-/// compare it before it is put into links.
+/// `Host` (RFC 9110, 7.2): the host that the client wants to reach. Clients can send any value:
+/// check it before you use it in links.
 ///
 /// ```
 /// use filoplume::extract::headers::Host;
@@ -176,12 +177,12 @@ pub struct Host {
 }
 
 impl Host {
-    /// Returns the name or address, in lower case; an IPv6 address with its brackets.
+    /// Returns the name or address in lower case. An IPv6 address has its brackets.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// Returns the port, if it is given.
+    /// Returns the port, if there is one.
     pub fn port(&self) -> Option<u16> {
         self.port
     }
@@ -192,9 +193,9 @@ impl TypedHeader for Host {
     type Error = &'static str;
 
     fn parse(value: &str) -> Result<Self, &'static str> {
-        let (name, port) = split_port(value).ok_or("it is no host")?;
+        let (name, port) = split_port(value).ok_or("it is not a host")?;
         let port = port.filter(|port| !port.is_empty());
-        let port = port.map(str::parse).transpose().map_err(|_| "its port is no port")?;
+        let port = port.map(str::parse).transpose().map_err(|_| "its port is not a number")?;
         Ok(Self { name: name.to_ascii_lowercase(), port })
     }
 }
@@ -219,8 +220,8 @@ macro_rules! texts {
 }
 
 texts! {
-    /// `Origin` (RFC 6454, 7): where the page came from that sends the request; `null` if it does
-    /// not say.
+    /// `Origin` (RFC 6454, 7): the origin of the page that sends the request; `null` if it is
+    /// opaque.
     ///
     /// ```
     /// use filoplume::extract::headers::Origin;
@@ -231,7 +232,7 @@ texts! {
     /// answer.assert_text("from a page of https://example.org");
     /// ```
     Origin "origin";
-    /// `Referer` (RFC 9110, 10.1.3): where the link was found.
+    /// `Referer` (RFC 9110, 10.1.3): the page with the link.
     ///
     /// ```
     /// use filoplume::extract::headers::Referer;
@@ -241,7 +242,7 @@ texts! {
     /// app.test().get("/").header("referer", "https://example.org/a").send().assert_text("found at https://example.org/a");
     /// ```
     Referer "referer";
-    /// `User-Agent` (RFC 9110, 10.1.5): what the client calls itself.
+    /// `User-Agent` (RFC 9110, 10.1.5): the name of the client.
     ///
     /// ```
     /// use filoplume::extract::headers::UserAgent;

@@ -1,4 +1,4 @@
-//! JSON, both ways.
+//! JSON, as a handler parameter and as a response.
 
 use std::error::Error as StdError;
 use std::fmt;
@@ -17,7 +17,8 @@ use crate::core::error::{Error, Result};
 use crate::core::response::IntoResponse;
 use crate::semantics::media_type::essence;
 
-/// JSON: as a parameter the content read as a `T`, as a result a `T` sent as `application/json`.
+/// JSON. As a parameter, extracts the content deserialized as a `T`. As a result, sends a `T` as
+/// `application/json`.
 ///
 /// ```
 /// use filoplume::prelude::*;
@@ -47,8 +48,9 @@ use crate::semantics::media_type::essence;
 /// wrong.send().assert_status(422);
 /// ```
 ///
-/// Refused with `415` without a JSON `Content-Type`, `400` if the content is no JSON, `422` if it
-/// is JSON and no `T`, with the field, and as [`Bytes`] are.
+/// It rejects requests without a JSON `Content-Type` with `415`, content that is not JSON with
+/// `400`, and JSON that does not match `T` with `422` and the field. It also rejects content as
+/// [`Bytes`] does.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Json<T>(pub T);
 
@@ -69,7 +71,7 @@ impl<T: DeserializeOwned> Extract for Json<T> {
     }
 }
 
-/// `None` if nothing was sent: no content and no `Content-Type`.
+/// Returns `None` if the request has no content and no `Content-Type`.
 impl<T: DeserializeOwned> ExtractOptional for Json<T> {
     fn extract_optional(
         request: &mut Request,
@@ -82,10 +84,11 @@ impl<T: DeserializeOwned> ExtractOptional for Json<T> {
     }
 }
 
-/// `application/json`, and all `+json` (RFC 6839, 3.1), with any parameters.
+/// Returns whether a content type is `application/json` or any `+json` (RFC 6839, 3.1), with any
+/// parameters.
 fn is_json(content_type: &str) -> bool {
     let Some((kind, subtype)) = essence(content_type).split_once('/') else { return false };
-    // What stands behind the last `+` is the suffix.
+    // The suffix is the part after the last `+`.
     let suffix = subtype.rsplit('+').next().unwrap_or_default();
     kind.eq_ignore_ascii_case("application") && suffix.eq_ignore_ascii_case("json")
 }
@@ -114,7 +117,7 @@ impl<T> DerefMut for Json<T> {
     }
 }
 
-/// Why [`Json`] refused.
+/// The error if [`Json`] cannot be extracted.
 ///
 /// ```
 /// use filoplume::extract::JsonRejection;
@@ -139,17 +142,17 @@ impl<T> DerefMut for Json<T> {
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum JsonRejection {
-    /// The `Content-Type` is missing or another one.
+    /// The `Content-Type` is missing or is not JSON.
     ContentType,
-    /// The content could not be taken.
+    /// The content could not be read.
     Content(ContentRejection),
-    /// It is no JSON.
+    /// The content is not JSON.
     Syntax(Arc<serde_json::Error>),
-    /// It is JSON, but not what is wanted.
+    /// The content is JSON, but does not match the type.
     Data {
-        /// Where: such as `items[2].price`; `None` for the whole.
+        /// The path of the field, such as `items[2].price`; `None` for the whole content.
         field: Option<String>,
-        /// What is wrong there.
+        /// What is wrong with it.
         source: Arc<serde_json::Error>,
     },
 }
@@ -166,7 +169,7 @@ impl JsonRejection {
         if short == message {
             return Self::Data { field, source };
         }
-        // It still has line and column, which stand at the end of its text.
+        // The line and column are kept, because they are at the end of the text.
         Self::Data { field, source: Arc::new(serde::de::Error::custom(short)) }
     }
 }
@@ -175,10 +178,10 @@ impl fmt::Display for JsonRejection {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::ContentType => {
-                f.write_str("the content is to be JSON: send `content-type: application/json`")
+                f.write_str("the content must be JSON: send `content-type: application/json`")
             }
             Self::Content(rejection) => rejection.fmt(f),
-            Self::Syntax(error) => write!(f, "the content is no JSON: {error}"),
+            Self::Syntax(error) => write!(f, "the content is not JSON: {error}"),
             Self::Data { field: None, source } => {
                 write!(f, "the content is not as expected: {source}")
             }

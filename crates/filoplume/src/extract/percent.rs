@@ -1,11 +1,11 @@
-//! Percent-encoding (RFC 3986, 2.1), decoded strictly: what is wrong is said, not guessed at.
+//! Strict percent-decoding (RFC 3986, 2.1): invalid input is an error.
 
 use std::borrow::Cow;
 use std::fmt;
 
 use percent_encoding::percent_decode;
 
-/// What is wrong with the encoding of a text.
+/// An error in percent-encoded text.
 ///
 /// ```
 /// use filoplume::extract::{EncodingError, PathRejection};
@@ -24,22 +24,22 @@ use percent_encoding::percent_decode;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum EncodingError {
-    /// Two hexadecimal digits do not follow a `%`.
+    /// A `%` is not followed by two hexadecimal digits.
     Escape,
-    /// Once it is decoded it is not UTF-8.
+    /// The decoded text is not UTF-8.
     NotUtf8,
 }
 
 impl fmt::Display for EncodingError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Self::Escape => "has a `%` without two hexadecimal digits behind it",
+            Self::Escape => "has a `%` without two hexadecimal digits after it",
             Self::NotUtf8 => "is not UTF-8",
         })
     }
 }
 
-/// Returns the text that stands behind its encoding.
+/// Decodes percent-encoded bytes.
 pub(crate) fn decode(text: &[u8]) -> Result<Cow<'_, str>, EncodingError> {
     if text.contains(&b'%') && !escapes_are_whole(text) {
         return Err(EncodingError::Escape);
@@ -47,7 +47,7 @@ pub(crate) fn decode(text: &[u8]) -> Result<Cow<'_, str>, EncodingError> {
     percent_decode(text).decode_utf8().map_err(|_| EncodingError::NotUtf8)
 }
 
-/// As [`decode`], for what is text already; mostly nothing is encoded in it.
+/// Like [`decode`], for a string. Most strings contain no escapes.
 #[inline]
 pub(crate) fn decode_text(text: &str) -> Result<Cow<'_, str>, EncodingError> {
     if text.as_bytes().contains(&b'%') { decode(text.as_bytes()) } else { Ok(Cow::Borrowed(text)) }
@@ -55,7 +55,7 @@ pub(crate) fn decode_text(text: &str) -> Result<Cow<'_, str>, EncodingError> {
 
 fn escapes_are_whole(text: &[u8]) -> bool {
     let mut parts = text.split(|&byte| byte == b'%');
-    // What stands before the first `%`.
+    // The part before the first `%`.
     parts.next();
     parts.all(|part| part.get(..2).is_some_and(|digits| digits.iter().all(u8::is_ascii_hexdigit)))
 }

@@ -1,12 +1,12 @@
-//! Where a typed input is wrong, as its sender would name it, and what is said of it.
+//! The location of errors in typed input, and the length of their messages.
 
-/// How much is repeated of what a client sent: from the beginning of a text, and from its end.
-/// Serde quotes values and names whole, so that an answer, and a line in the log, would be a
-/// multiple of what came.
+/// The maximum length of client input in a message: this much from its beginning, and this much
+/// from its end. Serde quotes values and names in full, so without a limit a response and a log
+/// line could be several times as long as the input.
 const BEGIN_CHARS_MAX: usize = 300;
 const END_CHARS_MAX: usize = 100;
 
-/// Returns the text without what is too much in its middle.
+/// Removes the middle of a text that is too long.
 pub(crate) fn shortened(text: String) -> String {
     let begin = text.char_indices().nth(BEGIN_CHARS_MAX).map_or(text.len(), |(at, _)| at);
     let end = text.char_indices().nth_back(END_CHARS_MAX).map_or(0, |(at, _)| at);
@@ -16,13 +16,13 @@ pub(crate) fn shortened(text: String) -> String {
     format!("{} … {}", &text[..begin], &text[end..])
 }
 
-/// Returns the place of an error of serde, such as `items[2].price`; `None` if it is the whole
-/// input.
+/// Returns the location of a serde error, such as `items[2].price`. Returns `None` if the error
+/// concerns the whole input.
 #[cfg(any(feature = "json", feature = "form"))]
 pub(crate) fn place(path: &serde_path_to_error::Path, message: &str) -> Option<String> {
     let path = Some(path.to_string()).filter(|path| path != ".").map(shortened);
-    // A field that is not there has no path: the path ends at what should have it, and only serde's
-    // text names it.
+    // The path of a missing field ends at its parent; only serde's message has the name of the
+    // field.
     let missing = message.strip_prefix("missing field `").and_then(|rest| rest.split('`').next());
     match (path, missing) {
         (Some(path), Some(field)) => Some(format!("{path}.{field}")),

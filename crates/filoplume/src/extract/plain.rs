@@ -1,4 +1,4 @@
-//! Extractors that hand out what the request already is.
+//! Extractors that return parts of the request without parsing them.
 
 use std::any::type_name;
 use std::convert::Infallible;
@@ -12,7 +12,7 @@ use crate::core::context::Context;
 use crate::core::error::Error;
 use crate::core::options::RouteOptions;
 
-/// The whole request. It is the last parameter, because nothing is left after it.
+/// Extracts the whole request. It must be the last parameter, because nothing is left after it.
 impl Extract for Request {
     const TAKES: Takes = Takes::Request;
     type Rejection = Infallible;
@@ -22,8 +22,8 @@ impl Extract for Request {
     }
 }
 
-/// The content as a reader. If it is long the handler runs before it has arrived, in constant
-/// memory.
+/// Extracts the content as a reader. If the content is long, the handler runs before all of it has
+/// arrived, in constant memory.
 impl Extract for Body {
     const TAKES: Takes = Takes::Stream;
     type Rejection = Infallible;
@@ -33,7 +33,7 @@ impl Extract for Body {
     }
 }
 
-/// The method.
+/// Extracts the method.
 impl Extract for Method {
     type Rejection = Infallible;
 
@@ -42,7 +42,7 @@ impl Extract for Method {
     }
 }
 
-/// The version of HTTP.
+/// Extracts the version of HTTP.
 impl Extract for Version {
     type Rejection = Infallible;
 
@@ -51,7 +51,7 @@ impl Extract for Version {
     }
 }
 
-/// The headers.
+/// Extracts the headers.
 impl Extract for Headers {
     type Rejection = Infallible;
 
@@ -60,7 +60,8 @@ impl Extract for Headers {
     }
 }
 
-/// The socket's peer. Behind a proxy it is the proxy: see [`ClientAddr`](crate::ClientAddr).
+/// Extracts the peer of the connection. Behind a proxy it is the proxy: see
+/// [`ClientAddr`](crate::ClientAddr).
 impl Extract for Peer {
     type Rejection = Infallible;
 
@@ -69,7 +70,7 @@ impl Extract for Peer {
     }
 }
 
-/// The target as it was sent: path and query, still percent-encoded (RFC 9112, 3.2).
+/// Extracts the request target: path and query, still percent-encoded (RFC 9112, 3.2).
 ///
 /// ```
 /// use filoplume::extract::Target;
@@ -89,7 +90,7 @@ impl Extract for Target {
     }
 }
 
-/// What stands behind the `?`, still percent-encoded; empty if there is none.
+/// Extracts the query without the `?`, still percent-encoded. It is empty if there is none.
 ///
 /// ```
 /// use filoplume::extract::RawQuery;
@@ -110,10 +111,11 @@ impl Extract for RawQuery {
     }
 }
 
-/// What middleware put beside the request with [`Request::extensions_mut`].
+/// Extracts a value that middleware added to the request with [`Request::extensions_mut`].
 ///
-/// An app does not start if none of the middleware around the route can have put it there: no
-/// closure, and none that [says](RouteOptions::provide) it does. As `Option<Extension<T>>` it may
+/// An app does not start if no middleware of the route can have added the value. Closures can add
+/// any value, other middleware those that it [declares](RouteOptions::provide). As
+/// `Option<Extension<T>>` the value may be missing.
 /// be missing.
 ///
 /// ```
@@ -146,7 +148,7 @@ impl<T: Clone + Send + Sync + 'static> Extract for Extension<T> {
     }
 }
 
-/// `None` if no middleware put a value of the type there.
+/// Returns `None` if no middleware added a value of the type.
 impl<T: Clone + Send + Sync + 'static> ExtractOptional for Extension<T> {
     fn extract_optional(
         request: &mut Request,
@@ -156,7 +158,7 @@ impl<T: Clone + Send + Sync + 'static> ExtractOptional for Extension<T> {
     }
 }
 
-/// No middleware put a value of the type beside the request: a mistake of the program.
+/// The error if no middleware added a value of the type, which is a bug in the program.
 ///
 /// ```
 /// use filoplume::extract::ExtensionRejection;
@@ -187,7 +189,7 @@ impl fmt::Display for ExtensionRejection {
         let name = self.type_name;
         write!(
             f,
-            "no middleware of this route put a `{name}` beside the request: \
+            "no middleware of this route added a `{name}` to the request with \
              `request.extensions_mut().insert(..)`"
         )
     }
@@ -201,7 +203,7 @@ impl Refusal for ExtensionRejection {
     }
 }
 
-/// All values of the headers, as the `http` crate keeps them.
+/// All headers, as a map of the `http` crate.
 ///
 /// ```
 /// use filoplume::extract::HeaderMap;

@@ -1,4 +1,4 @@
-//! The query, typed.
+//! The query, as a typed handler parameter.
 
 use std::error::Error as StdError;
 use std::fmt;
@@ -14,12 +14,12 @@ use crate::core::context::Context;
 use crate::core::error::Error;
 use crate::core::options::RouteOptions;
 
-/// The query, what stands behind the `?`, read as a `T`: mostly a struct with
+/// Extracts the query, deserialized as a `T`. `T` is usually a struct with
 /// `#[derive(Deserialize)]`.
 ///
-/// A field that may be missing is an `Option` or has `#[serde(default)]`; one that may occur
-/// several times is a `Vec` with `#[serde(default)]`. Without a query a `T` is read in which
-/// everything is missing.
+/// A field that may be missing is an `Option` or has `#[serde(default)]`. A field that may occur
+/// several times is a `Vec` with `#[serde(default)]`. A request without a query is read as one in
+/// which every field is missing.
 ///
 /// ```
 /// use filoplume::prelude::*;
@@ -45,8 +45,9 @@ use crate::core::options::RouteOptions;
 /// client.get("/search").send().assert_status(400);
 /// ```
 ///
-/// Refused with `400` if it cannot be decoded, and if it is no `T`, with the field. It is `400` and
-/// not `422` because the query is a part of what was asked for, not content (RFC 9110, 15.5.21).
+/// It rejects a query that cannot be decoded or does not match `T` with `400` and the field. The
+/// status is not `422`, because the query is a part of the target and not content (RFC 9110,
+/// 15.5.21).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Query<T>(pub T);
 
@@ -79,7 +80,7 @@ impl<T> DerefMut for Query<T> {
     }
 }
 
-/// Why [`Query`] refused.
+/// The error if a [`Query`] cannot be extracted.
 ///
 /// ```
 /// use filoplume::extract::QueryRejection;

@@ -1,6 +1,7 @@
-//! Errors of others as errors of the app, and what the extractors' own refusals say.
+//! Conversions of errors into [`Error`].
 //!
-//! `?` is defined here and not beside [`Error`], because it knows every refusal by its type.
+//! The conversion that `?` uses is here and not beside [`Error`], because it has to know the types
+//! of all rejections.
 
 use std::error::Error as StdError;
 use std::io;
@@ -36,12 +37,12 @@ impl<E: Failure> From<E> for Error {
     }
 }
 
-/// What is known of an error that went through a `?`.
+/// Returns the error for a known type of rejection that `?` converts.
 fn known_refusal(error: &(dyn StdError + 'static)) -> Option<Error> {
-    // A reader of content, such as a field of a form, has no other way to say why it fails.
+    // A reader of content, such as a form field, can only report its failure in an `io::Error`.
     let within = error.downcast_ref::<io::Error>().and_then(io::Error::get_ref);
     match within {
-        // So says the engine, of a content that is read as it arrives.
+        // The engine reports errors of streamed content this way.
         Some(within) => {
             let lost = within.downcast_ref().map(of_lost_content);
             lost.or_else(|| within.downcast_ref().map(of_content)).or_else(|| describe(within))
@@ -50,13 +51,13 @@ fn known_refusal(error: &(dyn StdError + 'static)) -> Option<Error> {
     }
 }
 
-/// What is wrong with a content is the client's fault: it is no content, or too long.
+/// Errors in the content are the client's fault: it is malformed or too long.
 fn of_content(error: &ParseError) -> Error {
     Error::new(error.status_code(), format!("the content cannot be taken: {error}"))
 }
 
-/// It did not come: nobody may be there any more to read the answer, and the log has nothing to say
-/// of it.
+/// The content did not arrive. The client may not be there to read the response, so the error is
+/// not a server error, which would be logged.
 fn of_lost_content(error: &ContentError) -> Error {
     let status = match error {
         ContentError::TooSlow => StatusCode::REQUEST_TIMEOUT,
@@ -65,7 +66,8 @@ fn of_lost_content(error: &ContentError) -> Error {
     Error::new(status, error.to_string())
 }
 
-/// Implements what all refusals have in common. Those behind the `;` become responses on their own.
+/// Implements the traits of all rejections. Types after the `;` implement `IntoResponse` on their
+/// own.
 macro_rules! refusals {
     (
         $($(#[$condition:meta])* $refusal:ty),+ $(,)?;

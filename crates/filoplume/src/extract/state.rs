@@ -1,4 +1,4 @@
-//! What the program gave the app.
+//! The states of the app, as a handler parameter.
 
 use std::convert::Infallible;
 use std::ops::{Deref, DerefMut};
@@ -10,12 +10,12 @@ use crate::core::context::Context;
 use crate::core::options::RouteOptions;
 use crate::core::states::Shared;
 
-/// A clone of the state of this type that was given to [`App::state`](crate::App::state), or to a
-/// router.
+/// Extracts a clone of the state of this type that was passed to [`App::state`](crate::App::state)
+/// or to a router's `state`.
 ///
-/// State is shared by all threads. What is expensive to clone goes into an `Arc`, what changes
-/// behind a lock or into atomics; connection pools do both already. An app whose handler takes a
-/// state that nobody gave does not start.
+/// Threads share states. Put values that are expensive to clone into an `Arc`, and values that
+/// change behind a lock or into atomics; connection pools already do both. An app with a handler
+/// that extracts a missing state does not start.
 ///
 /// ```
 /// use filoplume::prelude::*;
@@ -40,7 +40,7 @@ impl<T: Clone + Shared + 'static> Extract for State<T> {
     fn extract(_: &mut Request, context: &Context<'_>) -> Result<Self, Infallible> {
         let state = context
             .state::<T>()
-            .expect("the app starts only if each route has the state that it takes");
+            .expect("the app starts only if each route has the state that it extracts");
         Ok(Self(state.clone()))
     }
 

@@ -1,4 +1,4 @@
-//! `application/x-www-form-urlencoded`, as queries and forms are written.
+//! `application/x-www-form-urlencoded`, the format of queries and forms.
 
 use std::error::Error as StdError;
 use std::fmt;
@@ -8,15 +8,15 @@ use serde::de::DeserializeOwned;
 use super::percent::{self, EncodingError};
 use super::place::{place, shortened};
 
-/// Most fields that are read. Two bytes of input are a field, and a field takes some hundred bytes
-/// while it is read: without a bound a form of 2 MiB would take 100. No form that people fill in
-/// comes near.
+/// The maximum number of fields. A field can have two bytes of input and takes some hundred bytes
+/// while it is read: without a limit a form of 2 MiB could take 100 MiB. Real forms have far fewer
+/// fields.
 const FIELDS_MAX: usize = 10_000;
 
-/// The longest part of a field's name that is repeated in an error.
+/// The maximum length of a field's name in an error.
 const NAME_CHARS_MAX: usize = 64;
 
-/// What is wrong with the fields of a [`Query`](super::Query) or a [`Form`](super::Form).
+/// An error in the fields of a [`Query`](super::Query) or a [`Form`](super::Form).
 ///
 /// ```
 /// use filoplume::extract::{FieldsError, QueryRejection};
@@ -47,21 +47,21 @@ const NAME_CHARS_MAX: usize = 64;
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum FieldsError {
-    /// A name or a value is not encoded as it should be.
+    /// A name or a value is not encoded correctly.
     Encoding {
         /// The name of the field.
         field: String,
         /// What is wrong with it.
         error: EncodingError,
     },
-    /// There are too many.
+    /// There are too many fields.
     TooMany {
-        /// How many are accepted.
+        /// The maximum number of fields.
         fields_max: usize,
     },
-    /// They are not what the type wants.
+    /// The fields do not match the type.
     Data {
-        /// The name of the field, unless it is about all of them.
+        /// The name of the field; `None` if the error concerns all of them.
         field: Option<String>,
         /// What is wrong.
         message: String,
@@ -69,7 +69,7 @@ pub enum FieldsError {
 }
 
 impl FieldsError {
-    /// The name of the wrong field, and what is wrong with it.
+    /// Returns the name of the invalid field, and what is wrong with it.
     pub(crate) fn field(&self) -> Option<(&str, String)> {
         match self {
             Self::Encoding { field, error } => Some((field, error.to_string())),
@@ -96,16 +96,15 @@ impl fmt::Display for FieldsError {
 
 impl StdError for FieldsError {}
 
-/// Reads a value from fields.
+/// Deserializes a value from fields.
 pub(crate) fn read<T: DeserializeOwned>(input: &[u8]) -> Result<T, FieldsError> {
-    // The deserializer would put U+FFFD where something cannot be decoded, and leave broken escapes
-    // as they are.
+    // The deserializer would replace invalid UTF-8 with U+FFFD, and keep malformed escapes.
     check(input)?;
     let deserializer = serde_html_form::Deserializer::from_bytes(input);
     serde_path_to_error::deserialize(deserializer).map_err(|error| {
         let message = match error.inner().to_string() {
-            // So says the deserializer of a list where there should be one value.
-            unclear if unclear == "unsupported value" => "it is there more than once".to_owned(),
+            // The deserializer returns this text if a field occurs several times but has one value.
+            unclear if unclear == "unsupported value" => "it occurs more than once".to_owned(),
             message => message,
         };
         FieldsError::Data { field: place(error.path(), &message), message: shortened(message) }
@@ -128,7 +127,7 @@ fn check(input: &[u8]) -> Result<(), FieldsError> {
     Ok(())
 }
 
-/// The name in a pair that is wrong somewhere.
+/// Returns the name of the field in an invalid pair.
 fn name(pair: &[u8]) -> String {
     let name = pair.split(|&byte| byte == b'=').next().unwrap_or_default();
     percent_encoding::percent_decode(name)

@@ -1,4 +1,4 @@
-//! Typed input that is checked before a handler sees it.
+//! Validation of typed input, before a handler receives it.
 
 use std::error::Error as StdError;
 use std::fmt;
@@ -15,11 +15,11 @@ use crate::core::extract::refuse;
 use crate::core::options::RouteOptions;
 use crate::core::response::IntoResponse;
 
-/// Most fields that are told to be wrong. A list of a million wrong items is not to become an
-/// answer of a hundred megabytes.
+/// The maximum number of invalid fields in an error. A list with a million invalid items must not
+/// cause a response of a hundred megabytes.
 const FIELDS_MAX: usize = 100;
 
-/// Another extractor whose value is valid, as its type says with [garde](https://docs.rs/garde):
+/// Extracts a value with another extractor and validates it with [garde](https://docs.rs/garde):
 /// `Valid<Json<T>>`, `Valid<Form<T>>`, `Valid<Query<T>>`, `Valid<Path<T>>`.
 ///
 /// ```
@@ -46,8 +46,8 @@ const FIELDS_MAX: usize = 100;
 /// post(r#"{"name":"A","age":3}"#).assert_status(422);
 /// ```
 ///
-/// Refused as the other extractor is, and with `422` and every field that is wrong. The rules are
-/// derived by the crate `garde`, which an app needs among its own dependencies.
+/// It rejects what the other extractor rejects, and invalid values with `422` and the invalid
+/// fields. The rules are derived by the crate `garde`, which must be a dependency of the app.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Valid<E>(pub E);
 
@@ -87,7 +87,7 @@ impl<E> DerefMut for Valid<E> {
     }
 }
 
-/// Why [`Valid`] refused.
+/// The error if a [`Valid`] cannot be extracted.
 ///
 /// ```
 /// use filoplume::extract::{JsonRejection, ValidRejection};
@@ -112,13 +112,13 @@ impl<E> DerefMut for Valid<E> {
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum ValidRejection<R> {
-    /// The other extractor did.
+    /// The inner extractor rejected the request.
     Refused(R),
-    /// There is a value, and it is not valid.
+    /// The value is invalid.
     Invalid(InvalidFields),
 }
 
-/// What is wrong with the fields of a value.
+/// The invalid fields of a value.
 ///
 /// ```
 /// use filoplume::extract::{InvalidFields, QueryRejection, ValidRejection};
@@ -152,7 +152,7 @@ pub enum ValidRejection<R> {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct InvalidFields {
     fields: Vec<FieldError>,
-    /// How many more there are than are told.
+    /// The number of invalid fields that are not in the list.
     untold: usize,
 }
 
@@ -169,7 +169,7 @@ impl InvalidFields {
         Self { fields: fields.collect(), untold }
     }
 
-    /// Returns them: the first hundred, if there are more.
+    /// Returns the invalid fields, at most the first hundred.
     pub fn fields(&self) -> &[FieldError] {
         &self.fields
     }

@@ -1,4 +1,4 @@
-//! Downloads.
+//! File downloads.
 
 use filoplume_runtime::{Response, StatusCode};
 
@@ -9,8 +9,8 @@ use crate::semantics::content_disposition::attachment;
 
 /// A response that browsers save as a file under a name (`Content-Disposition`, RFC 6266).
 ///
-/// The content is anything that becomes a response: text, bytes, a [`Reader`](super::Reader) or an
-/// open file.
+/// The content can be anything that converts into a response: text, bytes, a
+/// [`Reader`](super::Reader) or an open file.
 ///
 /// ```
 /// use filoplume::prelude::*;
@@ -36,12 +36,14 @@ use crate::semantics::content_disposition::attachment;
 /// client.get("/reader").send().assert_header("content-length", "3");
 /// ```
 ///
-/// The name may come from anywhere. Of a path the last segment is taken; controls and invisible
-/// characters that reorder text are left out, `"<>:|?*` become `_`, and long names are cut before
-/// their ending. Names outside of ASCII are sent encoded too (`filename*`, RFC 8187).
+/// The name can be untrusted input. Only the last segment of a path is used. Control characters and
+/// invisible characters that reorder text are removed, `"<>:|?*` become `_`, and long names are
+/// shortened before their extension. Names outside of ASCII are also sent encoded (`filename*`, RFC
+/// 8187).
 ///
-/// With the feature `static-files` the type is [guessed](Self::content_type) by the ending of the
-/// name. Browsers are told not to guess by the content (`X-Content-Type-Options: nosniff`).
+/// With the feature `static-files` the content type is [guessed](Self::content_type) from the
+/// extension of the name. `X-Content-Type-Options: nosniff` tells browsers not to guess it from the
+/// content.
 #[derive(Clone, Debug)]
 #[must_use = "a response does nothing until a handler returns it"]
 pub struct Attachment<T> {
@@ -56,8 +58,8 @@ impl<T: IntoResponse> Attachment<T> {
         Self { name: name.into(), content_type: None, content }
     }
 
-    /// Sets the type. Default: by the ending of the name with the feature `static-files`, else that
-    /// of the content, else `application/octet-stream`.
+    /// Sets the content type. Default: with the feature `static-files`, the type for the extension
+    /// of the name; otherwise the type that the content sets; otherwise `application/octet-stream`.
     ///
     /// ```
     /// use filoplume::prelude::*;
@@ -98,7 +100,7 @@ fn describe(mut response: Response, name: &str, content_type: Option<String>) ->
     if response.status_code() == StatusCode::PARTIAL_CONTENT
         && current.starts_with("multipart/byteranges")
     {
-        // It says how the parts are told apart; each has a type of its own.
+        // Its type has the boundary between the parts; each part has its own type.
     } else if let Some(content_type) = content_type.or_else(|| guess(name)) {
         response.set_header("content-type", content_type)?;
     } else if !response.headers().contains("content-type") {

@@ -6,8 +6,8 @@ use filoplume_runtime::Response;
 use crate::core::error::Result;
 use crate::core::response::IntoResponse;
 
-/// Text that is sent as `text/html; charset=utf-8`. It is sent as it is: escape what comes from
-/// elsewhere, or use templates.
+/// Text that is sent as `text/html; charset=utf-8`. It is not escaped: escape untrusted values
+/// yourself, or use templates.
 ///
 /// ```
 /// use filoplume::prelude::*;

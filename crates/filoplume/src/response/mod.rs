@@ -1,4 +1,4 @@
-//! What handlers return.
+//! Response types.
 
 mod attachment;
 mod html;

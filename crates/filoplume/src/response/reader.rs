@@ -1,4 +1,4 @@
-//! Responses that are read while they are sent.
+//! Responses whose content is read while it is sent.
 
 use std::fs::File;
 use std::io::Read;
@@ -8,7 +8,7 @@ use filoplume_runtime::Response;
 use crate::core::error::Result;
 use crate::core::response::IntoResponse;
 
-/// Content that comes from a reader while it is sent, in constant memory. The reader may block.
+/// Content that is read from a reader while it is sent, in constant memory. The reader may block.
 ///
 /// ```
 /// use filoplume::prelude::*;
@@ -25,13 +25,13 @@ pub struct Reader<R> {
 }
 
 impl<R: Read + Send + 'static> Reader<R> {
-    /// Returns content of unknown length: it is sent in chunks until the reader ends.
+    /// Returns content of unknown length. It is sent in chunks until the reader ends.
     pub fn new(reader: R) -> Self {
         Self { reader, length: None }
     }
 
-    /// Returns content of `length` bytes. If the reader ends early the connection is closed, so
-    /// that the peer can tell.
+    /// Returns content of `length` bytes. If the reader ends early, the connection is closed, so
+    /// that the client can detect it.
     ///
     /// ```
     /// use filoplume::prelude::*;
@@ -59,7 +59,7 @@ impl<R: Read + Send + 'static> IntoResponse for Reader<R> {
     }
 }
 
-/// The content of the file from where it is read next. The type is up to the handler:
+/// Sends the content of the file from its current position. The handler sets the type:
 /// `([("content-type", ..)], file)`.
 impl IntoResponse for File {
     const SAYS_STATUS: bool = false;

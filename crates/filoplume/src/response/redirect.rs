@@ -6,10 +6,10 @@ use crate::core::error::Result;
 use crate::core::response::IntoResponse;
 use crate::semantics::uri::encoded;
 
-/// An answer that sends the client elsewhere.
+/// A response that redirects the client to another URL.
 ///
-/// A target that comes from the request can lead to another site (`//evil.example`): use
-/// [`local`](Self::local) for those.
+/// A target that comes from the request can lead to another site (`//evil.example`). Use
+/// [`local`](Self::local) for such targets.
 ///
 /// ```
 /// use filoplume::prelude::*;
@@ -18,10 +18,10 @@ use crate::semantics::uri::encoded;
 /// app.test().post("/notes").send().assert_status(303).assert_header("location", "/notes");
 /// ```
 ///
-/// What a URL cannot hold is sent percent-encoded: spaces, quotes, backslashes, controls, and
-/// characters outside of ASCII. What is encoded already stays, and so does what has a meaning in a
-/// URL, such as `/`, `?`, `#` and `&`: a value that may contain these is encoded before it is put
-/// into a target.
+/// Characters that are not allowed in a URL are percent-encoded: spaces, quotes, backslashes,
+/// control characters, and characters outside of ASCII. Text that is already encoded stays, as do
+/// characters with a meaning in a URL, such as `/`, `?`, `#` and `&`. Encode a value that may
+/// contain these before you insert it into a target.
 ///
 /// ```
 /// use filoplume::prelude::*;
@@ -36,13 +36,13 @@ pub struct Redirect {
 }
 
 impl Redirect {
-    /// Returns a `303`: the answer is found there with `GET`. What to answer to a form that was
-    /// sent (RFC 9110, 15.4.4).
+    /// Returns a `303`: the client fetches the target with `GET`. It is the usual response to a
+    /// form (RFC 9110, 15.4.4).
     pub fn to(target: impl Into<String>) -> Self {
         Self { status: StatusCode::SEE_OTHER, target: target.into() }
     }
 
-    /// Returns a `307`: for now it is there, to be asked in the same way.
+    /// Returns a `307`: the client repeats the request at the target. The move is temporary.
     ///
     /// ```
     /// use filoplume::prelude::*;
@@ -56,7 +56,7 @@ impl Redirect {
         Self { status: StatusCode::TEMPORARY_REDIRECT, target: target.into() }
     }
 
-    /// Returns a `308`: it is there for good, to be asked in the same way.
+    /// Returns a `308`: the client repeats the request at the target. The move is permanent.
     ///
     /// ```
     /// use filoplume::prelude::*;
@@ -74,8 +74,8 @@ impl Redirect {
         Self { status: StatusCode::PERMANENT_REDIRECT, target: target.into() }
     }
 
-    /// Returns a `303` to a path of this site, or to `otherwise` if `target` leads elsewhere. For a
-    /// `?next=..`.
+    /// Returns a `303` to a path of this site, or to `otherwise` if `target` leads to another site.
+    /// Use it for parameters such as `?next=..`.
     ///
     /// ```
     /// use filoplume::Redirect;
@@ -85,7 +85,7 @@ impl Redirect {
     /// assert_eq!(Redirect::local("https://evil.example", "/"), Redirect::to("/"));
     /// ```
     pub fn local(target: &str, otherwise: impl Into<String>) -> Self {
-        // Browsers take `\` for `/`, and leave tabs and line ends out.
+        // Browsers treat `\` like `/`, and ignore tabs and line feeds.
         let is_local = target.starts_with('/')
             && !target[1..].starts_with(['/', '\\'])
             && !target.chars().any(|character| character.is_control() || character == '\\');

@@ -38,21 +38,16 @@ impl Pattern {
                     rest = &after[1..];
                 }
                 '}' => {
-                    return Err(
-                        "a `}` without `{`; write a literal brace as `}}`".to_owned()
-                    );
+                    return Err("a `}` without `{`; write a literal brace as `}}`".to_owned());
                 }
                 '{' => {
                     let Some((name, after)) = after.split_once('}') else {
-                        return Err(
-                            "a `{` is not closed; write a literal brace as `{{`".to_owned()
-                        );
+                        return Err("a `{` is not closed; write a literal brace as `{{`".to_owned());
                     };
                     captures_in_segment += 1;
                     if captures_in_segment > 1 {
-                        return Err(
-                            "a segment can have only one capture; split it in the handler".to_owned()
-                        );
+                        return Err("a segment can have only one capture; split it in the handler"
+                            .to_owned());
                     }
                     pattern.add_literal(&std::mem::take(&mut literal));
                     pattern.add_capture(name, after)?;
@@ -157,19 +152,15 @@ pub(crate) fn join(prefix: &str, pattern: &str) -> String {
 pub(crate) fn check_prefix(prefix: &str) -> Result<(), String> {
     if !prefix.starts_with('/') {
         return Err(match prefix {
-            "" => {
-                "a prefix must begin with `/`; use `merge` to join routers without a prefix"
-                    .to_owned()
-            }
+            "" => "a prefix must begin with `/`; use `merge` to join routers without a prefix"
+                .to_owned(),
             _ => format!("a prefix must begin with `/`: write \"/{prefix}\""),
         });
     }
     if prefix.ends_with('/') {
         return Err(match prefix.trim_end_matches('/') {
-            "" => {
-                "a prefix cannot end with `/`; use `merge` to join routers without a prefix"
-                    .to_owned()
-            }
+            "" => "a prefix cannot end with `/`; use `merge` to join routers without a prefix"
+                .to_owned(),
             shorter => format!("a prefix cannot end with `/`: write \"{shorter}\""),
         });
     }

@@ -1,19 +1,20 @@
-//! Which of several media types a client would rather have (RFC 9110, 12.5.1).
+//! Choosing a media type by the client's preferences (RFC 9110, 12.5.1).
 
 use std::cmp::Reverse;
 
 use crate::semantics::weight::{WEIGHT_MAX, Weight, parse_weight};
 
-/// One media range with its weight.
+/// A media range with its weight.
 struct Range<'a> {
     media_type: &'a [u8],
     quality: Weight,
     position: usize,
 }
 
-/// Returns what has the highest weight in the value of an `Accept`; `None` if nothing that is
-/// offered is acceptable. Between equals the one that is named decides, then the one that is named
-/// first, then the one that is offered first. Each offer has the media types that stand for it.
+/// Returns the offer with the highest weight in the value of an `Accept`. Returns `None` if no
+/// offer is acceptable. Among offers of equal weight, the more specific range decides, then the
+/// range that comes first in the header, then the offer that comes first. Each offer has a list of
+/// media types that stand for it.
 #[inline(never)]
 pub(crate) fn preferred<T: Copy>(accept: &[u8], offered: &[(T, &[&str])]) -> Option<T> {
     let ranges: Vec<Range<'_>> = split_unquoted(accept, b',')
@@ -38,7 +39,8 @@ pub(crate) fn preferred<T: Copy>(accept: &[u8], offered: &[(T, &[&str])]) -> Opt
     best.map(|(.., offer)| offer)
 }
 
-/// How specific the range is that speaks of a media type, its weight, and where it stands.
+/// Returns the specificity, weight and position of the most specific range that matches a media
+/// type.
 fn most_specific(ranges: &[Range<'_>], name: &str) -> Option<(u8, Weight, Reverse<usize>)> {
     let matching = ranges.iter().filter_map(|range| {
         let specificity = range.specificity_for(name.as_bytes())?;
@@ -60,7 +62,7 @@ impl<'a> Range<'a> {
             } else if !(name.eq_ignore_ascii_case(b"charset")
                 && value.eq_ignore_ascii_case(b"utf-8"))
             {
-                // A kind of it that is not what is sent here.
+                // The parameter excludes the variant that is sent here.
                 return None;
             }
         }
@@ -83,7 +85,7 @@ impl<'a> Range<'a> {
     }
 }
 
-/// The parts between separators that do not stand in quotes.
+/// Splits a text at separators outside of quotes.
 fn split_unquoted(text: &[u8], separator: u8) -> Vec<&[u8]> {
     let (mut is_quoted, mut is_escaped) = (false, false);
     let parts = text.split(|&byte| {

@@ -1,8 +1,8 @@
-//! Which codings of a content a client takes (RFC 9110, 12.4.2 and 12.5.3).
+//! The content codings that a client accepts (RFC 9110, 12.4.2 and 12.5.3).
 
 use super::weight::{WEIGHT_MAX, Weight, parse_weight};
 
-/// The weights that were said in `Accept-Encoding`, of the codings that this crate knows.
+/// The weights in an `Accept-Encoding`, for the codings that this crate supports.
 #[derive(Debug, Default)]
 pub(crate) struct AcceptEncoding {
     zstd: Option<Weight>,
@@ -13,15 +13,15 @@ pub(crate) struct AcceptEncoding {
 }
 
 impl AcceptEncoding {
-    /// Reads the values of all fields of that name.
+    /// Parses the values of all `Accept-Encoding` fields.
     pub(crate) fn of<'a>(values: impl Iterator<Item = &'a [u8]>) -> Self {
         let mut accepted = Self::default();
         let values = values.filter_map(|value| std::str::from_utf8(value).ok());
         for element in values.flat_map(|value| value.split(',')) {
-            // What cannot be understood is not accepted.
+            // Malformed elements are ignored.
             let Some((name, weight)) = weighted(element) else { continue };
             let Some(place) = accepted.place(name) else { continue };
-            // Said twice: the first counts.
+            // The first of several weights counts.
             place.get_or_insert(weight);
         }
         accepted
@@ -39,7 +39,8 @@ impl AcceptEncoding {
         })
     }
 
-    /// Returns the weight of a coding, named as in `Content-Encoding`. Nothing: it is not accepted.
+    /// Returns the weight of a coding, named as in `Content-Encoding`. It is 0 if the coding is not
+    /// accepted.
     pub(crate) fn weight(&self, coding: &str) -> Weight {
         let said = match coding {
             "zstd" => self.zstd,
@@ -50,14 +51,14 @@ impl AcceptEncoding {
         said.or(self.any).unwrap_or(0)
     }
 
-    /// Returns the weight of what is not coded, if it was said: otherwise it is acceptable, and
-    /// anything else is preferred.
+    /// Returns the weight of uncoded content, if it was given. Without a weight, uncoded content is
+    /// acceptable, but any accepted coding is preferred.
     pub(crate) fn identity(&self) -> Option<Weight> {
         self.identity.or(self.any.filter(|&any| any == 0))
     }
 }
 
-/// A coding and its weight; `None` if it is not well-formed.
+/// Parses a coding and its weight. Returns `None` if it is malformed.
 fn weighted(element: &str) -> Option<(&str, Weight)> {
     let mut parts = element.split(';').map(str::trim);
     let name = parts.next().filter(|name| !name.is_empty())?;

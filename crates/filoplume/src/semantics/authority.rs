@@ -1,8 +1,9 @@
-//! Hosts and ports as they stand in fields and targets.
+//! Hosts and ports in fields and targets.
 
 use std::net::Ipv6Addr;
 
-/// Takes a host and its port apart (RFC 3986, 3.2.2 and 3.2.3). `None` if it is no host.
+/// Splits an authority into host and port (RFC 3986, 3.2.2 and 3.2.3). Returns `None` if it is
+/// invalid.
 pub(crate) fn split_port(host: &str) -> Option<(&str, Option<&str>)> {
     if host.starts_with('[') {
         let (address, rest) = host.split_at(host.find(']')? + 1);

@@ -1,9 +1,9 @@
-//! Conditional requests (RFC 9110, 13): what a client has already is not sent again, and what it
-//! has not seen it does not overwrite.
+//! Conditional requests (RFC 9110, 13). They avoid sending content that the client already has, and
+//! prevent clients from overwriting changes that they have not seen.
 //!
 //! [`StaticFiles`](crate::StaticFiles) and [`middleware::ETag`](crate::middleware::ETag) evaluate
 //! the conditions of `GET` and `HEAD`. A handler that changes something evaluates them itself,
-//! before it does:
+//! before the change:
 //!
 //! ```
 //! use filoplume::conditional::{Conditions, EntityTag, Validators};
@@ -22,7 +22,7 @@
 //! client.put("/name").header("if-match", "\"v6\"").send().assert_status(412);
 //! ```
 //!
-//! Nothing here reads a clock, a file or a socket.
+//! This module does not access the clock, files or sockets.
 
 mod request;
 
@@ -32,12 +32,12 @@ use filoplume_runtime::{Headers, Method, Response, StatusCode};
 
 pub use self::request::RequestConditions;
 
-/// The first second that an HTTP-date cannot tell: the year has four digits.
+/// The first second that an HTTP-date cannot express: its year has four digits.
 const DATE_END: Duration = Duration::from_secs(253_402_300_800);
 
-/// The fields of a `304` that would describe a content that is not there. `Last-Modified` goes if
-/// there is an `ETag`; what says how the answer may be kept stays, and so does what is not about
-/// the content (RFC 9110, 15.4.5).
+/// The fields that a `304` omits, because they describe content that it does not have.
+/// `Last-Modified` is omitted if there is an `ETag`. Fields about caching, and fields that are not
+/// about the content, stay (RFC 9110, 15.4.5).
 const CONTENT_FIELDS: [&str; 8] = [
     "content-type",
     "content-encoding",
@@ -49,8 +49,8 @@ const CONTENT_FIELDS: [&str; 8] = [
     "transfer-encoding",
 ];
 
-/// An entity tag: a name for exactly these bytes, or, if it is weak, for bytes that mean the same
-/// (RFC 9110, 8.8.3).
+/// An entity tag (RFC 9110, 8.8.3). A strong tag identifies an exact sequence of bytes, a weak tag
+/// identifies equivalent content.
 ///
 /// ```
 /// use filoplume::conditional::EntityTag;
@@ -62,27 +62,27 @@ const CONTENT_FIELDS: [&str; 8] = [
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EntityTag {
-    /// As it is sent.
+    /// The value as it is sent.
     value: Vec<u8>,
     is_weak: bool,
 }
 
 impl EntityTag {
-    /// Returns a tag that changes with every byte.
+    /// Returns a strong tag. It must change whenever a byte of the content changes.
     ///
     /// # Panics
     ///
-    /// If the text has a quote, a space or a control character. What comes from elsewhere is given
-    /// to [`parse`](Self::parse), or hashed first.
+    /// If the text contains a quote, a space or a control character. For untrusted text use
+    /// [`parse`](Self::parse), or a hash of it.
     pub fn strong(text: &str) -> Self {
         Self::made(&format!("\"{text}\""))
     }
 
-    /// Returns a tag that stays while the content means the same.
+    /// Returns a weak tag. It may stay the same as long as the content is equivalent.
     ///
     /// # Panics
     ///
-    /// As [`strong`](Self::strong).
+    /// Like those of [`strong`](Self::strong).
     pub fn weak(text: &str) -> Self {
         Self::made(&format!("W/\"{text}\""))
     }
@@ -94,28 +94,28 @@ impl EntityTag {
         }
     }
 
-    /// Returns the tag that the value of an `ETag` is, or `None` if it is none.
+    /// Parses the value of an `ETag`. Returns `None` if it is invalid.
     pub fn parse(value: &[u8]) -> Option<Self> {
         let (tag, rest) = Tag::take(value)?;
         rest.is_empty().then(|| Self { value: value.to_vec(), is_weak: tag.is_weak })
     }
 
-    /// Returns whether it is weak.
+    /// Returns whether the tag is weak.
     pub fn is_weak(&self) -> bool {
         self.is_weak
     }
 
-    /// Returns the value of an `ETag` with it.
+    /// Returns the tag as the value of an `ETag`.
     pub fn as_bytes(&self) -> &[u8] {
         &self.value
     }
 
-    /// Returns whether both name the same bytes (RFC 9110, 8.8.3.2).
+    /// Returns whether both tags identify the same bytes (RFC 9110, 8.8.3.2).
     pub fn matches_strongly(&self, other: &Self) -> bool {
         self.tag().matches_strongly(other.tag())
     }
 
-    /// Returns whether both name what means the same (RFC 9110, 8.8.3.2).
+    /// Returns whether both tags identify equivalent content (RFC 9110, 8.8.3.2).
     pub fn matches_weakly(&self, other: &Self) -> bool {
         self.tag().matches_weakly(other.tag())
     }
@@ -126,7 +126,7 @@ impl EntityTag {
     }
 }
 
-/// An entity tag within a field.
+/// An entity tag within the value of a field.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Tag<'a> {
     is_weak: bool,
@@ -134,8 +134,8 @@ struct Tag<'a> {
 }
 
 impl<'a> Tag<'a> {
-    /// Takes a tag off the front: `[ "W/" ] DQUOTE *etagc DQUOTE`. There is no escape: a quote
-    /// always ends it.
+    /// Parses a tag at the start of the bytes: `[ "W/" ] DQUOTE *etagc DQUOTE`. There are no
+    /// escapes, so a quote always ends it.
     fn take(bytes: &'a [u8]) -> Option<(Self, &'a [u8])> {
         let (is_weak, rest) = match bytes.strip_prefix(b"W/") {
             Some(rest) => (true, rest),
@@ -164,7 +164,7 @@ fn is_tag_byte(byte: u8) -> bool {
     matches!(byte, 0x21 | 0x23..=0x7E | 0x80..)
 }
 
-/// What tells one version of a content from another.
+/// The validators of a content, which distinguish its versions.
 ///
 /// ```
 /// use filoplume::conditional::{EntityTag, Validators};
@@ -176,18 +176,18 @@ fn is_tag_byte(byte: u8) -> bool {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Validators {
     etag: Option<EntityTag>,
-    /// A whole second.
+    /// In whole seconds.
     last_modified: Option<SystemTime>,
     is_date_strong: bool,
 }
 
 impl Validators {
-    /// Returns none: all that is known is that there is a content.
+    /// Returns empty validators: the content exists, and nothing else is known of it.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Returns those that a response has: `ETag` and `Last-Modified`.
+    /// Returns the validators of a response: `ETag` and `Last-Modified`.
     ///
     /// ```
     /// use filoplume::Response;
@@ -215,15 +215,15 @@ impl Validators {
         self
     }
 
-    /// Leaves the entity tag out.
+    /// Removes the entity tag.
     #[must_use]
     pub fn without_etag(mut self) -> Self {
         self.etag = None;
         self
     }
 
-    /// Sets when the content changed. What no HTTP-date can tell, before 1970 and after 9999, is
-    /// left out.
+    /// Sets the time of the last change. Times that an HTTP-date cannot express, before 1970 or
+    /// after 9999, are ignored.
     #[must_use]
     pub fn last_modified(mut self, time: SystemTime) -> Self {
         let since = time.duration_since(UNIX_EPOCH).ok().filter(|since| *since < DATE_END);
@@ -231,27 +231,27 @@ impl Validators {
         self
     }
 
-    /// Says that the content is known not to have changed twice in the second of
-    /// [`last_modified`](Self::last_modified), so that the date will do for an `If-Range` (RFC
-    /// 9110, 8.8.2.2). Default: not known.
+    /// Sets whether the content is known not to have changed twice within the second of
+    /// [`last_modified`](Self::last_modified). If so, the date can be used in an `If-Range` (RFC
+    /// 9110, 8.8.2.2). Default: `false`.
     #[must_use]
     pub fn date_is_strong(mut self, is_strong: bool) -> Self {
         self.is_date_strong = is_strong;
         self
     }
 
-    /// Returns the value of an `ETag`, if there is one.
+    /// Returns the value for an `ETag` header, if there is one.
     pub fn etag_value(&self) -> Option<&[u8]> {
         self.etag.as_ref().map(EntityTag::as_bytes)
     }
 
-    /// Returns the value of a `Last-Modified`, if there is one.
+    /// Returns the value for a `Last-Modified` header, if there is one.
     pub fn last_modified_value(&self) -> Option<String> {
         self.last_modified.map(httpdate::fmt_http_date)
     }
 }
 
-/// What a request makes its answer depend on.
+/// The conditions of a request.
 ///
 /// ```
 /// use filoplume::conditional::{Conditions, EntityTag, Validators, Verdict};
@@ -289,7 +289,7 @@ enum Range<'a> {
     Malformed,
 }
 
-/// What becomes of a request with conditions.
+/// The result of evaluating conditions.
 ///
 /// ```
 /// use filoplume::conditional::{Conditions, EntityTag, Validators, Verdict};
@@ -306,23 +306,24 @@ enum Range<'a> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use = "a condition that is not looked at protects nothing"]
 pub enum Verdict {
-    /// They hold, or there are none: answer as if they were not there.
+    /// The conditions hold, or there are none: process the request normally.
     Proceed,
-    /// The client has it: `304`.
+    /// The client already has the content: respond with `304`.
     NotModified,
-    /// They do not hold: `412`.
+    /// The conditions fail: respond with `412`.
     Failed,
-    /// A list of tags is none, and to guess what it protects would be unsafe: `400`.
+    /// A list of tags is malformed, and ignoring it could be unsafe: respond with `400`.
     Malformed,
 }
 
 impl<'a> Conditions<'a> {
     /// Returns the conditions in the headers of a request.
     ///
-    /// Dates that are none are ignored, as RFC 9110 wants (13.1.3, 13.1.4). Of a list of tags that
-    /// is none it says nothing: `If-Match` then is [malformed](Verdict::Malformed), because it is
-    /// there to prevent something; `If-None-Match` is too, except for `GET` and `HEAD`, where the
-    /// whole answer harms nobody.
+    /// Invalid dates are ignored, as RFC 9110 requires (13.1.3, 13.1.4). It does not define what to
+    /// do with malformed lists of tags. A malformed `If-Match` results in
+    /// [`Malformed`](Verdict::Malformed), because its purpose is to prevent something. So does a
+    /// malformed `If-None-Match`, except for `GET` and `HEAD`, for which a full response is
+    /// harmless.
     pub fn of(headers: &'a Headers) -> Self {
         Self {
             if_match: Tags::of(headers, "if-match"),
@@ -333,13 +334,13 @@ impl<'a> Conditions<'a> {
         }
     }
 
-    /// Evaluates them in the order of RFC 9110, 13.2.2. `current` is what there is now: `None` if
-    /// there is nothing yet.
+    /// Evaluates the conditions in the order of RFC 9110, 13.2.2. `current` has the validators of
+    /// the current content; it is `None` if there is none.
     ///
-    /// To be asked only if the answer would otherwise be a success (13.2.1), and before anything is
+    /// Call it only if the response would otherwise be a success (13.2.1), and before anything is
     /// changed.
     pub fn evaluate(&self, method: &Method, current: Option<&Validators>) -> Verdict {
-        // These neither select nor change a content (13.2.1).
+        // These methods neither select nor change content (13.2.1).
         if [Method::CONNECT, Method::OPTIONS, Method::TRACE].contains(method) {
             return Verdict::Proceed;
         }
@@ -370,8 +371,8 @@ impl<'a> Conditions<'a> {
         }
     }
 
-    /// Returns whether a `Range` counts: there is no `If-Range`, or it names exactly what there is
-    /// now (RFC 9110, 13.1.5).
+    /// Returns whether a `Range` applies: there is no `If-Range`, or it identifies exactly the
+    /// current content (RFC 9110, 13.1.5).
     pub fn range_applies(&self, current: &Validators) -> bool {
         match self.if_range {
             None => true,
@@ -420,7 +421,7 @@ impl<'a> Tags<'a> {
     }
 }
 
-/// Adds the tags of a line of a list; empty elements are allowed (RFC 9110, 5.6.1.2).
+/// Adds the tags in one line of a list. Empty elements are allowed (RFC 9110, 5.6.1.2).
 fn list<'a>(mut line: &'a [u8], tags: &mut Vec<Tag<'a>>) -> Option<()> {
     loop {
         line = line.trim_ascii_start();
@@ -455,7 +456,7 @@ impl<'a> Range<'a> {
     }
 }
 
-/// The date of a field, if it has one value and that is a date.
+/// Returns the date in a field, if the field has a single value that is a date.
 fn only_date(headers: &Headers, name: &str) -> Option<SystemTime> {
     let mut lines = headers.get_all(name);
     let value = lines.next()?;
@@ -466,9 +467,8 @@ fn date(value: &[u8]) -> Option<SystemTime> {
     httpdate::parse_http_date(std::str::from_utf8(value).ok()?).ok()
 }
 
-/// Makes of the response that would have been sent the `304` that stands for it (RFC 9110, 15.4.5):
-/// without content and what describes it, with what says how it may be kept, and with what
-/// middleware added.
+/// Turns a response into the `304` that replaces it (RFC 9110, 15.4.5). It removes the content and
+/// the fields that describe it. Fields about caching, and fields that middleware added, stay.
 ///
 /// ```
 /// use filoplume::Response;

@@ -1,23 +1,22 @@
-//! `Content-Disposition` of downloads (RFC 6266), with names that no reader understands
-//! differently.
+//! `Content-Disposition` of downloads (RFC 6266), with names that all clients interpret alike.
 
 use std::fmt::Write as _;
 
-/// Longest name that is sent, in bytes of UTF-8. File systems take 255; some room is left for the
-/// ` (1)` of browsers.
+/// The maximum length of a name in bytes of UTF-8. File systems allow 255; the rest is for suffixes
+/// that browsers add, such as ` (1)`.
 pub(crate) const NAME_BYTES_MAX: usize = 240;
 
-/// Longest ending that is kept when a name is cut.
+/// The maximum length of an extension that is kept when a name is shortened.
 const ENDING_BYTES_MAX: usize = 24;
 
-/// What a file is called if nothing is left of its name.
+/// The name of a file if nothing else is left of its name.
 const NAME_OTHERWISE: &str = "download";
 
-/// Returns the value that makes browsers save a response under a name, as far as the name is
-/// [harmless](harmless_name).
+/// Returns the value that makes browsers save a response under a [safe](harmless_name) version of a
+/// name.
 ///
-/// What cannot stand in a quoted string in all browsers is sent a second time, in the encoding of
-/// RFC 8187. Those who know that form prefer it (RFC 6266, 4.3).
+/// A name with characters that not all browsers accept in a quoted string is also sent in the
+/// encoding of RFC 8187. Clients that support that encoding prefer it (RFC 6266, 4.3).
 pub(crate) fn attachment(name: &str) -> String {
     let name = harmless_name(name);
     let plain: String = name.chars().map(|c| if is_plain(c) { c } else { '_' }).collect();
@@ -35,8 +34,8 @@ pub(crate) fn attachment(name: &str) -> String {
     value
 }
 
-/// Whether a character means itself in a quoted string for everyone: some decode `%41` there, and
-/// some do not know `\"` (RFC 6266, appendix D).
+/// Returns whether all clients read a character in a quoted string as itself. Some decode `%41`
+/// there, and some do not support `\"` (RFC 6266, appendix D).
 fn is_plain(character: char) -> bool {
     matches!(character, ' '..='~') && !matches!(character, '"' | '\\' | '%')
 }
@@ -46,22 +45,23 @@ fn is_attribute_byte(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || b"!#$&+-.^_`|~".contains(&byte)
 }
 
-/// Returns the last segment of a name, without what hides or reorders text, and not too long.
+/// Returns the last segment of a name, shortened, and without characters that are invisible or
+/// reorder text.
 pub(crate) fn harmless_name(name: &str) -> String {
     let last = name.rsplit(['/', '\\']).next().unwrap_or_default();
-    // What Windows does not take in names becomes `_`: a colon would lead to another stream of the
-    // file.
+    // Characters that Windows does not allow in names become `_`. A colon would select another
+    // stream of the file.
     let replace = |character| if "<>:\"|?*".contains(character) { '_' } else { character };
     let visible: String =
         last.chars().filter(|character| !is_invisible(*character)).map(replace).collect();
-    // Windows leaves dots and spaces at the end out, so that `a.exe.` is a program there.
+    // Windows ignores trailing dots and spaces, so `a.exe.` would be a program there.
     let trimmed = visible.trim().trim_end_matches(|c: char| c == '.' || c.is_whitespace());
     let cut = cut(trimmed);
     if cut.is_empty() { NAME_OTHERWISE.to_owned() } else { cut }
 }
 
-/// Whether a character is a control, ends lines, or shows nothing but changes what is seen, such as
-/// U+202E, which shows `gpj.exe` as `exe.jpg`.
+/// Returns whether a character is a control character, a line separator, or an invisible character
+/// that changes how others are displayed. U+202E, for example, displays `gpj.exe` as `exe.jpg`.
 fn is_invisible(character: char) -> bool {
     character.is_control()
         || matches!(
@@ -80,7 +80,7 @@ fn is_invisible(character: char) -> bool {
         )
 }
 
-/// Shortens a name, and keeps its ending.
+/// Shortens a name and keeps its extension.
 fn cut(name: &str) -> String {
     if name.len() <= NAME_BYTES_MAX {
         return name.to_owned();

@@ -1,6 +1,7 @@
-//! The media type of a file by the ending of its name.
+//! The media type of a file by its extension.
 
-/// Returns the type of a file with this name, if its ending is known. Text is UTF-8.
+/// Returns the media type for the name of a file, if its extension is known. Text types have the
+/// charset UTF-8.
 pub(crate) fn content_type(name: &str) -> Option<String> {
     let known = mime_guess::from_path(name).first_raw()?;
     Some(if known.starts_with("text/") {

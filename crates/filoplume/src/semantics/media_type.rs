@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-/// Returns what stands before the parameters.
+/// Returns the value without its parameters.
 #[inline]
 pub(crate) fn essence(value: &str) -> &str {
     trim(value.split(';').next().unwrap_or_default())
@@ -14,14 +14,14 @@ pub(crate) fn parameters(value: &str) -> Parameters<'_> {
     Parameters { rest: value.get(essence.len()..).unwrap_or_default() }
 }
 
-/// The parameters of a value, names as they were written. `Err` once, at the end, if there is
-/// something else.
+/// An iterator over the parameters of a value, with names as they were written. It returns one
+/// `Err` at the end if a part is not a parameter.
 pub(crate) struct Parameters<'a> {
-    /// From the next `;` on.
+    /// The rest, from the next `;`.
     rest: &'a str,
 }
 
-/// There is something that is no parameter.
+/// A part is not a parameter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Malformed;
 
@@ -40,7 +40,7 @@ impl<'a> Iterator for Parameters<'a> {
     }
 }
 
-/// The first parameter of a text, and what stands behind it.
+/// Parses the first parameter of a text, and returns the rest.
 fn parameter(text: &str) -> Result<(&str, Cow<'_, str>, &str), Malformed> {
     let (name, value) = text.split_once('=').ok_or(Malformed)?;
     if !is_token(name) {
@@ -64,8 +64,8 @@ fn parameter(text: &str) -> Result<(&str, Cow<'_, str>, &str), Malformed> {
     Ok((name, value, rest))
 }
 
-/// A quoted text without its quotes, and what stands behind. A backslash escapes quotes and itself
-/// only: in the file names of some browsers it stands for itself.
+/// Decodes a quoted string, and returns the rest. A backslash escapes only quotes and itself,
+/// because some browsers send unescaped backslashes in file names.
 fn unquote(quoted: &str) -> Result<(Cow<'_, str>, &str), Malformed> {
     let mut unescaped = String::new();
     let mut begun = 0;
@@ -91,7 +91,7 @@ fn unquote(quoted: &str) -> Result<(Cow<'_, str>, &str), Malformed> {
     Err(Malformed)
 }
 
-/// Whether a text is a token (RFC 9110, 5.6.2).
+/// Returns whether a text is a token (RFC 9110, 5.6.2).
 pub(crate) fn is_token(text: &str) -> bool {
     !text.is_empty()
         && text
@@ -99,7 +99,7 @@ pub(crate) fn is_token(text: &str) -> bool {
             .all(|byte| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte))
 }
 
-/// A text without the white space around it (RFC 9110, 5.6.3).
+/// Trims optional whitespace (RFC 9110, 5.6.3).
 #[inline]
 pub(crate) fn trim(text: &str) -> &str {
     text.trim_matches([' ', '\t'])

@@ -1,5 +1,5 @@
-//! What RFC 9110 says about preferences, conditions and ranges, over plain values: no app, no
-//! route, no error.
+//! The rules of RFC 9110 for preferences, conditions and ranges, over plain values. This module
+//! does not depend on apps, routes or errors.
 
 pub(crate) mod accept;
 #[cfg(any(feature = "compression", feature = "static-files"))]

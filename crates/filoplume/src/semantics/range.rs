@@ -1,30 +1,30 @@
-//! Which bytes a `Range` asks for (RFC 9110, 14). Numbers only: nothing is read or sent here.
+//! The bytes that a `Range` selects (RFC 9110, 14). It only computes positions, and does no I/O.
 
 use std::fmt;
 
-/// The most ranges that a request may ask for. PDF readers ask for some ten at once; hundreds of
-/// tiny ones are an attack on whoever makes a part of each (RFC 9110, 17.15; CVE-2011-3192). With
-/// more the field is ignored.
+/// The maximum number of ranges in a request; with more, the field is ignored. PDF readers request
+/// about ten at once. Hundreds of tiny ranges are an attack on servers that create a part for each
+/// (RFC 9110, 17.15; CVE-2011-3192).
 const RANGES_MAX: usize = 32;
 
-/// Some of the bytes of a content, at least one.
+/// A range of bytes, at least one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct ByteRange {
     pub(crate) start: u64,
-    /// The last byte that belongs to it.
+    /// The last byte, inclusive.
     pub(crate) last: u64,
 }
 
-/// What is sent of a content.
+/// The selected part of a content.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Selection {
-    /// All of it: the field asks for what we do not give, or is no `Range`.
+    /// All of it: the field is malformed or not supported.
     Whole,
     /// One range: `206`.
     One(ByteRange),
-    /// Two at least, which neither overlap nor touch: `206` with a part for each.
+    /// At least two, which neither overlap nor touch: `206` with a part for each.
     Several(Vec<ByteRange>),
-    /// There is no such byte: `416`.
+    /// No byte of the content is selected: `416`.
     Unsatisfiable,
 }
 
@@ -33,19 +33,19 @@ impl ByteRange {
         self.last - self.start + 1
     }
 
-    /// The value of a `Content-Range`.
+    /// Returns the value of a `Content-Range`.
     pub(crate) fn of(self, length: u64) -> impl fmt::Display {
         let Self { start, last } = self;
         format!("bytes {start}-{last}/{length}")
     }
 }
 
-/// Returns what the value of a `Range` selects of a content of `length` bytes.
+/// Returns what the value of a `Range` selects from a content of `length` bytes.
 pub(crate) fn select(value: &str, length: u64) -> Selection {
     let Some(specs) = parse(value) else { return Selection::Whole };
     if length == 0 && specs.iter().any(|spec| matches!(spec, Spec::Last(1..))) {
-        // "The last five bytes" of nothing are satisfied by nothing, which no `Content-Range` can
-        // say.
+        // A suffix range of empty content is satisfiable but selects no byte, which a
+        // `Content-Range` cannot express.
         return Selection::Whole;
     }
     let mut ranges: Vec<ByteRange> = specs.iter().filter_map(|spec| spec.within(length)).collect();
@@ -59,14 +59,14 @@ pub(crate) fn select(value: &str, length: u64) -> Selection {
     }
 }
 
-/// A range as it is asked for.
+/// A requested range.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Spec {
-    /// From a byte to another, that one included.
+    /// From one byte to another, inclusive.
     Between(u64, u64),
     /// From a byte to the end.
     From(u64),
-    /// As many bytes at the end.
+    /// This many bytes at the end.
     Last(u64),
 }
 
@@ -83,7 +83,8 @@ impl Spec {
     }
 }
 
-/// `bytes=` and what follows; `None` if it is another unit, not well-formed, or too much.
+/// Parses `bytes=` and the ranges. Returns `None` if it has another unit, is malformed, or has too
+/// many ranges.
 fn parse(value: &str) -> Option<Vec<Spec>> {
     let (unit, set) = value.split_once('=')?;
     if !unit.trim().eq_ignore_ascii_case("bytes") {
@@ -111,7 +112,7 @@ fn parse_spec(text: &str) -> Option<Spec> {
     }
 }
 
-/// Digits only; a number too great for any content is the greatest.
+/// Parses digits. A number that overflows becomes the maximum.
 fn number(text: &str) -> Option<u64> {
     if text.is_empty() {
         return None;
@@ -122,17 +123,16 @@ fn number(text: &str) -> Option<u64> {
     })
 }
 
-/// Whether no two of them overlap or touch.
+/// Returns whether no two ranges overlap or touch.
 fn are_apart(ranges: &[ByteRange]) -> bool {
     let mut sorted = ranges.to_vec();
     sorted.sort_unstable_by_key(|range| range.start);
     sorted.windows(2).all(|pair| pair[0].last.saturating_add(1) < pair[1].start)
 }
 
-/// Makes one of those that overlap or touch, so that no byte is sent twice. Those with a small gap
-/// between them could be joined too, but then a client gets what it did not ask for. Those that are
-/// left are in the order of the content, which RFC 9110 allows once something was joined
-/// (15.3.7.2).
+/// Merges ranges that overlap or touch, so that no byte is sent twice. Merging ranges with a small
+/// gap would send bytes that were not requested. The result is sorted by position, which RFC 9110
+/// allows if ranges were merged (15.3.7.2).
 fn coalesce(mut ranges: Vec<ByteRange>) -> Vec<ByteRange> {
     ranges.sort_unstable_by_key(|range| range.start);
     let mut joined: Vec<ByteRange> = Vec::with_capacity(ranges.len());

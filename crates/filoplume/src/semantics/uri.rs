@@ -1,13 +1,13 @@
-//! References to resources (RFC 3986).
+//! URI references (RFC 3986).
 
 use std::borrow::Cow;
 use std::fmt::Write as _;
 
-/// Returns a reference in which everything that it cannot hold is percent-encoded (RFC 3986, 2).
+/// Percent-encodes the characters that a reference cannot contain (RFC 3986, 2).
 ///
-/// Delimiters stay, because only the author knows which of them are data, and so does what is
-/// encoded already. A `%` that encodes nothing is encoded itself. A backslash is encoded because
-/// browsers take it for a slash.
+/// Delimiters are kept, because only the author knows which of them are data. Existing escapes are
+/// kept too. A `%` that is not part of an escape is encoded. A backslash is encoded because
+/// browsers treat it like a slash.
 pub(crate) fn encoded(reference: &str) -> Cow<'_, str> {
     let bytes = reference.as_bytes();
     let stays = |at: usize| match bytes[at] {
@@ -24,7 +24,7 @@ pub(crate) fn encoded(reference: &str) -> Cow<'_, str> {
         if stays(at) {
             text.push(char::from(byte));
         } else {
-            // Writing to a `String` does not fail.
+            // Writing to a `String` cannot fail.
             let _ = write!(text, "%{byte:02X}");
         }
     }

@@ -1,9 +1,8 @@
-//! The `Vary` field, which several middlewares add to.
+//! The `Vary` field, to which several middlewares add names.
 
 use filoplume_runtime::Headers;
 
-/// Says that the response depends on a field of the request (RFC 9110, 12.5.5), beside what is said
-/// already.
+/// Adds the name of a request field that the response depends on (RFC 9110, 12.5.5).
 pub(crate) fn add_vary(headers: &mut Headers, name: &str) {
     let is_said = headers
         .get_all("vary")
@@ -12,7 +11,7 @@ pub(crate) fn add_vary(headers: &mut Headers, name: &str) {
         .map(str::trim)
         .any(|said| said == "*" || said.eq_ignore_ascii_case(name));
     if !is_said {
-        // A name of ours is a token.
+        // The names in this crate are valid.
         let _ = headers.append("vary", name);
     }
 }

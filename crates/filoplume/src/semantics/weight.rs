@@ -1,13 +1,12 @@
-//! Weights: how much a client likes what it lists (RFC 9110, 12.4.2).
+//! Weights of preferences (RFC 9110, 12.4.2).
 
-/// A weight in thousandths. Three digits are what HTTP has; a float would compare by chance.
+/// A weight in thousandths, the precision of HTTP. Comparing floats would be inexact.
 pub(crate) type Weight = u16;
 
-/// The weight of what is listed without one.
+/// The default weight.
 pub(crate) const WEIGHT_MAX: Weight = 1000;
 
-/// Returns the weight that is written so: `0`, `1`, and up to three digits behind a point. `None`
-/// if it is none.
+/// Parses a weight: `0` or `1` with up to three decimals. Returns `None` if it is invalid.
 pub(crate) fn parse_weight(text: &str) -> Option<Weight> {
     let (whole, digits) = text.split_once('.').unwrap_or((text, ""));
     if digits.len() > 3 {

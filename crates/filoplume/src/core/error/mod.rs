@@ -61,7 +61,7 @@ struct Inner {
     problem_type: Option<Cow<'static, str>>,
     title: Option<Cow<'static, str>>,
     fields: Vec<FieldError>,
-    /// Further members of the problem details, as JSON text.
+    /// Additional members of the problem details, as JSON text.
     members: Vec<(Cow<'static, str>, String)>,
     headers: Headers,
     source: Option<Box<dyn StdError + Send + Sync>>,

@@ -1,4 +1,4 @@
-//! Cookies (RFC 6265): those that came, and those to be sent.
+//! Cookies (RFC 6265): those of the request, and those of the response.
 
 mod parameter;
 
@@ -18,7 +18,8 @@ use crate::core::error::{Error, Result};
 use crate::key::Key;
 use crate::semantics::media_type::trim;
 
-/// Most cookies that are read of a request; the rest is left out. No browser keeps more for a site.
+/// The maximum number of cookies that are read from a request. Others are ignored. No browser
+/// stores more for a site.
 ///
 /// ```
 /// use filoplume::extract::COOKIES_MAX;
@@ -34,7 +35,7 @@ use crate::semantics::media_type::trim;
 /// ```
 pub const COOKIES_MAX: usize = 180;
 
-/// Longest `Set-Cookie` that is sent. Browsers drop longer ones without a word (RFC 6265, 6.1).
+/// The maximum length of a `Set-Cookie` value. Browsers silently drop longer ones (RFC 6265, 6.1).
 ///
 /// ```
 /// use filoplume::extract::SET_COOKIE_BYTES_MAX;
@@ -52,15 +53,15 @@ pub const COOKIES_MAX: usize = 180;
 /// ```
 pub const SET_COOKIE_BYTES_MAX: usize = 4096;
 
-/// What cannot stand in the value of a cookie (RFC 6265, 4.1.1), and the percent sign that stands
-/// for it.
+/// Characters that are not allowed in the value of a cookie (RFC 6265, 4.1.1), and the percent
+/// sign, which is used to encode them.
 const NOT_IN_VALUE: &AsciiSet =
     &CONTROLS.add(b' ').add(b'"').add(b'%').add(b',').add(b';').add(b'\\');
 
-/// The cookies of a request, and those that go out with the response.
+/// The cookies of a request, and the changes that are sent with the response.
 ///
-/// What is set or removed here is sent with whatever the handler returns, errors too: nothing has
-/// to be handed back. A panic sends nothing.
+/// Changes are sent with any result of the handler, including errors. The handler does not have to
+/// return them. After a panic they are not sent.
 ///
 /// ```
 /// use filoplume::prelude::*;
@@ -77,10 +78,10 @@ const NOT_IN_VALUE: &AsciiSet =
 /// set.assert_header("set-cookie", "theme=dark; HttpOnly; SameSite=Lax; Secure; Path=/");
 /// ```
 ///
-/// What a cookie does not say itself is chosen for safety: `HttpOnly`, `SameSite=Lax`, `Path=/`,
-/// and `Secure` unless the app runs in [development mode](crate::App::development). Browsers take
-/// `Secure` cookies over plain HTTP from `localhost` only; for another host without TLS the cookie
-/// says so itself:
+/// Attributes that a cookie does not set have safe defaults: `HttpOnly`, `SameSite=Lax`, `Path=/`,
+/// and `Secure` unless the app runs in [development mode](crate::App::development). Over plain
+/// HTTP, browsers accept `Secure` cookies only from `localhost`. For another host without TLS, turn
+/// `Secure` off for the cookie:
 ///
 /// ```
 /// use filoplume::extract::Cookie;
@@ -95,10 +96,10 @@ const NOT_IN_VALUE: &AsciiSet =
 ///     .assert_header("set-cookie", "seen=yes; HttpOnly; SameSite=Lax; Path=/app");
 /// ```
 ///
-/// Cookies can be read and written by whoever has the browser. [`signed`](Self::signed) ones cannot
-/// be changed there, [`encrypted`](Self::encrypted) ones not be read either. Values may be any
-/// text: they are percent-encoded on their way. What comes and is no cookie is skipped, as RFC
-/// 6265, 5.4 leaves it to the server.
+/// The user of the browser can read and write cookies. [`signed`](Self::signed) cookies cannot be
+/// changed, and [`encrypted`](Self::encrypted) ones cannot be read either. Values can be any text:
+/// they are sent percent-encoded. Malformed cookies in a request are ignored, which RFC 6265, 5.4
+/// leaves to the server.
 #[derive(Clone)]
 pub struct Cookies {
     jar: Arc<Mutex<Jar>>,
@@ -106,14 +107,14 @@ pub struct Cookies {
 
 struct Jar {
     received: Vec<(String, String)>,
-    /// What is to be sent, one a name.
+    /// The changes, at most one per name.
     changes: Vec<Cookie<'static>>,
     is_sent: bool,
 }
 
 impl Cookies {
-    /// Returns the cookies of a request. For middleware: what is set here is sent by
-    /// [`write_to`](Self::write_to) only.
+    /// Returns the cookies of a request. This is for middleware: changes are sent only if it calls
+    /// [`write_to`](Self::write_to).
     ///
     /// ```
     /// use filoplume::prelude::*;
@@ -141,8 +142,8 @@ impl Cookies {
         Self { jar: Arc::new(Mutex::new(jar)) }
     }
 
-    /// Returns the value of a cookie, as it was set here or came. Of several with one name it is
-    /// the first.
+    /// Returns the value of a cookie, including changes. If the request has several cookies of that
+    /// name, it is the first.
     pub fn get(&self, name: &str) -> Option<String> {
         let jar = self.jar.lock();
         if let Some(change) = jar.changes.iter().find(|change| change.name() == name) {
@@ -151,7 +152,7 @@ impl Cookies {
         jar.received.iter().find(|(of, _)| of == name).map(|(_, value)| value.clone())
     }
 
-    /// Returns names and values of all cookies that came.
+    /// Returns the names and values of all cookies in the request.
     ///
     /// ```
     /// use filoplume::prelude::*;
@@ -169,13 +170,13 @@ impl Cookies {
         self.jar.lock().received.clone()
     }
 
-    /// Sends a cookie that lives until the browser is closed.
+    /// Sets a cookie that lives until the browser is closed.
     pub fn set(&self, name: impl Into<Cow<'static, str>>, value: impl Into<Cow<'static, str>>) {
         self.add(Cookie::new(name, value));
     }
 
-    /// Sends a cookie with its attributes. A name that is no token, and one that is too long for
-    /// browsers, is a `500`.
+    /// Sets a cookie with attributes. If the name is not a token, or the cookie is too long for
+    /// browsers, the response is a `500`.
     ///
     /// ```
     /// use filoplume::extract::{Cookie, SameSite, cookie::time::Duration};
@@ -207,8 +208,8 @@ impl Cookies {
         jar.changes.push(cookie);
     }
 
-    /// Lets the browser forget a cookie. One that was set with another path or with a domain is
-    /// only forgotten with the same: `cookies.remove(Cookie::build("id").path("/app"))`.
+    /// Removes a cookie from the browser. If it was set with another path or with a domain, these
+    /// must be the same: `cookies.remove(Cookie::build("id").path("/app"))`.
     ///
     /// ```
     /// use filoplume::prelude::*;
@@ -228,8 +229,8 @@ impl Cookies {
         self.add(cookie);
     }
 
-    /// Returns the cookies whose values are signed: they can be read in the browser, and not be
-    /// changed there, given another name, or made up.
+    /// Returns a view of the cookies with signed values. The browser can read these values, but
+    /// cannot change them, use them under another name, or create new ones.
     ///
     /// ```
     /// use filoplume::Key;
@@ -243,14 +244,14 @@ impl Cookies {
     /// app.test().get("/").header("cookie", "user=admin").send().assert_status(401);
     /// ```
     ///
-    /// A copy of a signed cookie stays valid for as long as the key: what must end is kept in
-    /// sessions.
+    /// A copy of a signed cookie is valid as long as the key. Use sessions for data that must
+    /// expire.
     pub fn signed<'a>(&'a self, key: &'a Key) -> ProtectedCookies<'a> {
         ProtectedCookies { cookies: self, key, protection: Protection::Signed }
     }
 
-    /// Returns the cookies whose values are encrypted and authenticated: as [signed](Self::signed)
-    /// ones, and not to be read in the browser either.
+    /// Returns a view of the cookies with encrypted and authenticated values. They are protected
+    /// like [signed](Self::signed) ones, and the browser cannot read them.
     ///
     /// ```
     /// use filoplume::Key;
@@ -273,12 +274,12 @@ impl Cookies {
         ProtectedCookies { cookies: self, key, protection: Protection::Encrypted }
     }
 
-    /// Adds what was set and removed to a response. For middleware; handlers need not.
+    /// Adds the changes to a response. This is for middleware; handlers do not need it.
     ///
     /// # Errors
     ///
-    /// If a cookie cannot be sent: its name is no token, an attribute has a semicolon, or it is
-    /// longer than [`SET_COOKIE_BYTES_MAX`].
+    /// If a cookie cannot be sent: its name is not a token, an attribute contains a semicolon, or
+    /// it is longer than [`SET_COOKIE_BYTES_MAX`].
     pub fn write_to(&self, response: &mut Response, context: &Context<'_>) -> Result<()> {
         let changes = {
             let mut jar = self.jar.lock();
@@ -293,14 +294,14 @@ impl Cookies {
 }
 
 impl fmt::Debug for Cookies {
-    // Values are secrets.
+    // Values can be secrets.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let jar = self.jar.lock();
         f.debug_list().entries(jar.received.iter().map(|(name, _)| name)).finish()
     }
 }
 
-/// Cookies whose values are signed or encrypted. Made by [`Cookies::signed`] and
+/// A view of the cookies whose values are signed or encrypted. Returned by [`Cookies::signed`] and
 /// [`Cookies::encrypted`].
 ///
 /// ```
@@ -330,8 +331,8 @@ enum Protection {
 }
 
 impl ProtectedCookies<'_> {
-    /// Returns the value of a cookie; `None` too if it was not made with this key and for this
-    /// name.
+    /// Returns the value of a cookie. Returns `None` if it is missing, or was not created with this
+    /// key and this name.
     pub fn get(&self, name: &str) -> Option<String> {
         let value = self.cookies.get(name)?;
         match self.protection {
@@ -340,12 +341,12 @@ impl ProtectedCookies<'_> {
         }
     }
 
-    /// As [`Cookies::set`].
+    /// Like [`Cookies::set`].
     pub fn set(&self, name: impl Into<Cow<'static, str>>, value: impl Into<Cow<'static, str>>) {
         self.add(Cookie::new(name, value));
     }
 
-    /// As [`Cookies::add`].
+    /// Like [`Cookies::add`].
     pub fn add(&self, cookie: impl Into<Cookie<'static>>) {
         let mut cookie = cookie.into();
         let purpose = purpose(cookie.name());
@@ -357,22 +358,22 @@ impl ProtectedCookies<'_> {
         self.cookies.add(cookie);
     }
 
-    /// As [`Cookies::remove`].
+    /// Like [`Cookies::remove`].
     pub fn remove(&self, cookie: impl Into<Cookie<'static>>) {
         self.cookies.remove(cookie);
     }
 }
 
-/// Sessions sign with the same key for other purposes.
+/// The purpose distinguishes cookies from sessions, which may use the same key.
 fn purpose(name: &str) -> String {
     format!("cookie:{name}")
 }
 
-/// One `name=value` of a `Cookie` field. `None` if it is none: it is skipped.
+/// Parses one `name=value` of a `Cookie` field. Returns `None` if it is malformed.
 ///
-/// Around names and values stand spaces and tabs (RFC 6265, 5.2), and nothing else is taken off: a
-/// cookie whose name begins with another white space of Unicode is one that any host of the domain
-/// may set, and would be taken for a `__Host-` one.
+/// Only spaces and tabs are trimmed (RFC 6265, 5.2). Any host of the domain can set a cookie whose
+/// name begins with other Unicode whitespace. If that were trimmed, the cookie could pass for a
+/// `__Host-` cookie.
 fn parse(pair: &[u8]) -> Option<(String, String)> {
     let (name, value) = std::str::from_utf8(pair).ok()?.split_once('=')?;
     let (name, value) = (trim(name), trim(value));
@@ -389,7 +390,7 @@ fn is_removal(cookie: &Cookie<'_>) -> bool {
     cookie.max_age().is_some_and(|age| age <= cookie::time::Duration::ZERO)
 }
 
-/// Adds a cookie to a response, with safe attributes where it says nothing.
+/// Adds a cookie to a response, with safe defaults for attributes that it does not set.
 pub(crate) fn add_set_cookie(
     response: &mut Response,
     mut cookie: Cookie<'static>,
@@ -398,7 +399,7 @@ pub(crate) fn add_set_cookie(
     let name = cookie.name().to_owned();
     let refused = |why: &str| Error::internal(InvalidCookie(format!("the cookie {name:?} {why}")));
     if name.is_empty() || !name.bytes().all(is_token) {
-        return Err(refused("has a name that is no token (RFC 6265, 4.1.1)"));
+        return Err(refused("has a name that is not a token (RFC 6265, 4.1.1)"));
     }
     let attributes = [cookie.path(), cookie.domain()];
     if attributes
@@ -411,7 +412,7 @@ pub(crate) fn add_set_cookie(
     let prefixed = |prefix: &str| {
         name.get(..prefix.len()).is_some_and(|start| start.eq_ignore_ascii_case(prefix))
     };
-    // Browsers drop such cookies if they do not keep what their names promise.
+    // Browsers drop cookies with these prefixes if the attributes do not match.
     if prefixed("__Host-") || prefixed("__Secure-") {
         cookie.set_secure(true);
     }
@@ -429,7 +430,7 @@ pub(crate) fn add_set_cookie(
         cookie.set_same_site(SameSite::Lax);
     }
     if cookie.secure().is_none() {
-        // Browsers want it with `SameSite=None`.
+        // Browsers require it with `SameSite=None`.
         cookie.set_secure(is_secure || cookie.same_site() == Some(SameSite::None));
     }
     let value = utf8_percent_encode(cookie.value(), NOT_IN_VALUE).to_string();
@@ -438,8 +439,8 @@ pub(crate) fn add_set_cookie(
     if line.len() > SET_COOKIE_BYTES_MAX {
         let length = line.len();
         return Err(refused(&format!(
-            "has {length} bytes, and browsers drop what is longer than {SET_COOKIE_BYTES_MAX}: \
-             keep the data in a session on the server, or less of it"
+            "has {length} bytes, but browsers drop cookies longer than {SET_COOKIE_BYTES_MAX}: \
+             keep the data in a session on the server, or shorten it"
         )));
     }
     response.add_header("set-cookie", line)?;
@@ -451,7 +452,7 @@ fn is_token(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte)
 }
 
-/// A cookie that cannot be sent: a mistake of the program.
+/// A cookie that cannot be sent, which is a bug in the program.
 #[derive(Debug)]
 struct InvalidCookie(String);
 

@@ -1,4 +1,4 @@
-//! Cookies as a parameter, and the middleware that it brings along.
+//! Cookies as a handler parameter, and the middleware that it implies.
 
 use std::error::Error as StdError;
 use std::fmt;
@@ -24,8 +24,8 @@ impl Extract for Cookies {
     }
 }
 
-/// [`Cookies`] was called by an extractor that does not pass [`Extract::configure`] on: cookies
-/// would not be sent.
+/// The error if an extractor uses [`Cookies`] but does not call its [`Extract::configure`]. The
+/// changes of such cookies would not be sent.
 ///
 /// ```
 /// use filoplume::extract::CookiesRejection;
@@ -67,8 +67,8 @@ pub struct CookiesRejection {
 impl fmt::Display for CookiesRejection {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(
-            "an extractor takes `Cookies` and does not say so: call `Cookies::configure(options)` \
-             in its `configure`, or use `Cookies::of(request)`, which only reads",
+            "an extractor uses `Cookies` without declaring it: call `Cookies::configure(options)` \
+             in its `configure`, or use the read-only `Cookies::of(request)`",
         )
     }
 }
@@ -81,7 +81,7 @@ impl Refusal for CookiesRejection {
     }
 }
 
-/// Sends what a handler set. Routes whose handlers take [`Cookies`] have it around them.
+/// Sends the changes that a handler made. It wraps handlers that take [`Cookies`].
 #[derive(Default)]
 struct SendCookies;
 

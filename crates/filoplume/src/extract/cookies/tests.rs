@@ -1,4 +1,4 @@
-//! Cookies as they are read and written.
+//! Parsing and writing of cookies.
 
 use super::*;
 

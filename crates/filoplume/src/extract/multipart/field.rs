@@ -1,4 +1,4 @@
-//! One field of a form.
+//! A field of a multipart form.
 
 use std::fmt;
 use std::fs;
@@ -12,7 +12,7 @@ use super::parser::Parser;
 use super::rejection::MultipartRejection;
 use crate::disk::File;
 
-/// One field of a [`Multipart`](super::Multipart): a text or a file. Its content is read as it
+/// A field of a [`Multipart`](super::Multipart): a text or a file. Its content is read as it
 /// arrives.
 ///
 /// ```
@@ -45,26 +45,26 @@ impl<'a> Field<'a> {
         Self { parser }
     }
 
-    /// Returns the name. Several fields may have the same.
+    /// Returns the name. Several fields can have the same name.
     pub fn name(&self) -> &str {
         &self.parser.head.name
     }
 
-    /// Returns the name of the file, as the client calls it: without folders and control
-    /// characters, and `None` if nothing is left, as for a file that was not chosen.
+    /// Returns the name of the file without folders and control characters. Returns `None` if
+    /// nothing is left, as for a file input without a selected file.
     ///
-    /// It is still the client's choice, and may be `.htaccess`, or the name of what is there
-    /// already: show it and keep it, but save files under names of your own.
+    /// The client chooses the name. It can be `.htaccess`, or the name of an existing file. You can
+    /// display and store it, but save files under names of your own.
     pub fn file_name(&self) -> Option<&str> {
         self.parser.head.file_name.as_deref()
     }
 
-    /// Returns whether it is a file, be it without a name.
+    /// Returns whether the field is a file, even one without a name.
     pub fn is_file(&self) -> bool {
         self.parser.head.is_file
     }
 
-    /// Returns what the client believes the content to be, such as `image/png`.
+    /// Returns the content type that the client sent, such as `image/png`.
     pub fn content_type(&self) -> Option<&str> {
         self.headers().get_str("content-type")
     }
@@ -74,7 +74,7 @@ impl<'a> Field<'a> {
         &self.parser.head.headers
     }
 
-    /// Returns the rest of the content, collected in memory.
+    /// Returns the rest of the content in memory.
     ///
     /// # Errors
     ///
@@ -88,7 +88,7 @@ impl<'a> Field<'a> {
     ///
     /// # Errors
     ///
-    /// As of [`bytes`](Self::bytes), and if it is not UTF-8.
+    /// Like those of [`bytes`](Self::bytes). It also fails if the content is not UTF-8.
     pub fn text(self) -> Result<String, MultipartRejection> {
         let field = self.name().to_owned();
         String::from_utf8(self.collect()?).map_err(|error| MultipartRejection::NotUtf8 {
@@ -97,8 +97,8 @@ impl<'a> Field<'a> {
         })
     }
 
-    /// Writes the rest of the content to a new file, and returns its length. A file that is there
-    /// already is not overwritten; one that could not be finished is removed.
+    /// Writes the rest of the content to a new file, and returns its length. An existing file is
+    /// not overwritten. If writing fails, the new file is removed.
     ///
     /// ```
     /// use filoplume::prelude::*;
@@ -120,16 +120,16 @@ impl<'a> Field<'a> {
     ///
     /// # Errors
     ///
-    /// If the file is there already or cannot be written, or the form is malformed or too long. `?`
-    /// tells these apart: what is the client's fault is answered as such, the rest, such as a full
-    /// disk, with `500`.
+    /// If the file exists or cannot be written, or if the form is malformed or too long. `?`
+    /// distinguishes these: errors of the client get their own status, others, such as a full disk,
+    /// are a `500`.
     pub fn save_to(mut self, path: impl AsRef<Path>) -> io::Result<u64> {
         let path = path.as_ref();
         let mut file = File::create_new(path)?;
         let saved = self.copy_to(&mut file);
         if saved.is_err() {
             drop(file);
-            // The first error is the one to tell the handler.
+            // The handler receives the first error.
             if let Err(error) = fs::remove_file(path) {
                 tracing::warn!(path = %path.display(), %error, "half of an upload could not be removed");
             }
@@ -186,7 +186,7 @@ impl Read for Field<'_> {
     }
 }
 
-/// Content can be looked at where it lies, and read by lines.
+/// Reads the content without copying it, and by lines.
 impl BufRead for Field<'_> {
     fn fill_buf(&mut self) -> io::Result<&[u8]> {
         self.parser.content().map_err(MultipartRejection::into_io)

@@ -8,26 +8,25 @@ use percent_encoding::percent_decode_str;
 use super::rejection::MultipartProblem;
 use crate::semantics::media_type::{essence, parameters, trim};
 
-/// What the head of a part says.
+/// The parsed head of a part.
 #[derive(Debug, Default)]
 pub(super) struct PartHead {
     pub(super) name: String,
     pub(super) file_name: Option<String>,
-    /// Whether there is a file name, be it empty: browsers send that for a file that was not
-    /// chosen.
+    /// Whether there is a file name. Browsers send an empty one if no file was selected.
     pub(super) is_file: bool,
     pub(super) headers: Headers,
 }
 
 impl PartHead {
-    /// Reads a head, without the empty line at its end.
+    /// Parses a head, without the empty line at its end.
     pub(super) fn parse(head: &[u8]) -> Result<Self, MultipartProblem> {
         let head = std::str::from_utf8(head).map_err(|_| MultipartProblem::HeadNotUtf8)?;
         let mut headers = Headers::new();
         for line in head.split("\r\n").filter(|line| !line.is_empty()) {
             let (name, value) = line.split_once(':').ok_or(MultipartProblem::Head)?;
-            // Refuses what is no token, a folded line with it, and every control character but
-            // HTAB.
+            // `append` rejects names that are not tokens, which includes folded lines, and all
+            // control characters except HTAB.
             headers.append(name, trim(value)).map_err(|_| MultipartProblem::Head)?;
         }
         let encoding = headers.get_str("content-transfer-encoding").unwrap_or("binary");
@@ -48,10 +47,10 @@ impl PartHead {
     }
 }
 
-/// The value of a `Content-Disposition`.
+/// The parsed value of a `Content-Disposition`.
 struct Disposition {
     name: String,
-    /// As it was sent.
+    /// The name as it was sent.
     file_name: Option<String>,
 }
 
@@ -63,7 +62,7 @@ impl Disposition {
         let (mut name, mut plain, mut extended) = (None, None, None);
         for parameter in parameters(value) {
             let (key, value) = parameter.map_err(|_| MultipartProblem::Disposition)?;
-            // Twice the same: readers could disagree about which one counts.
+            // Readers could disagree about which of two equal parameters counts.
             let before = if key.eq_ignore_ascii_case("name") {
                 name.replace(unescape(&value))
             } else if key.eq_ignore_ascii_case("filename") {
@@ -77,14 +76,14 @@ impl Disposition {
                 return Err(MultipartProblem::Disposition);
             }
         }
-        // RFC 7578, 4.2 forbids `filename*`; clients send it all the same, and then it is the
-        // better one.
+        // RFC 7578, 4.2 forbids `filename*`. Some clients send it anyway, and it is then more
+        // exact.
         Ok(Self { name: name.ok_or(MultipartProblem::Disposition)?, file_name: extended.or(plain) })
     }
 }
 
-/// What browsers encode in names, and nothing else: quotes and the ends of lines. A `%` of the name
-/// itself is not encoded, so other escapes are left as they are.
+/// Decodes what browsers encode in names: quotes and line breaks. They do not encode `%`, so other
+/// escapes are kept.
 fn unescape(value: &str) -> String {
     if !value.contains('%') {
         return value.to_owned();
@@ -100,14 +99,14 @@ fn decode_extended(value: &str) -> Option<String> {
     if charset.eq_ignore_ascii_case("utf-8") {
         return super::super::percent::decode(encoded.as_bytes()).ok().map(Cow::into_owned);
     }
-    // The first 256 code points are ISO-8859-1.
+    // The first 256 code points of Unicode are ISO-8859-1.
     charset
         .eq_ignore_ascii_case("iso-8859-1")
         .then(|| percent_decode_str(encoded).map(char::from).collect())
 }
 
-/// The last part of what may be a path of any system, without control characters; `None` if nothing
-/// that could name a file is left.
+/// Returns the last segment of a path of any system, without control characters. Returns `None` if
+/// the rest cannot be the name of a file.
 fn sanitize(name: &str) -> Option<String> {
     let last = name.rsplit(['/', '\\']).next().unwrap_or_default();
     let clean: String = last.chars().filter(|found| !found.is_control()).collect();
@@ -130,7 +129,7 @@ pub(super) fn boundary(content_type: &str) -> Result<Cow<'_, str>, BoundaryMissi
     found.filter(|boundary| is_boundary(boundary)).ok_or(BoundaryMissing::Wrong)
 }
 
-/// Why there is no boundary.
+/// The reason why there is no boundary.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum BoundaryMissing {
     OtherType,

@@ -1,20 +1,20 @@
-//! How much of a form is accepted.
+//! The limits of multipart forms.
 
-/// Most parts of a form. Each costs a program more than its bytes, such as a file.
+/// The default maximum number of parts. Each part costs more than its bytes, for example a file.
 const PARTS_MAX: usize = 1_000;
 
-/// Longest head of a part. It has a name, a file name and a type; a file name has 255 bytes at most
-/// on disks, and three times as many when it is percent-encoded.
+/// The default maximum length of a part's head. It has a name, a file name and a type. A file name
+/// on disk has at most 255 bytes, and percent-encoding triples that.
 const HEAD_BYTES_MAX: usize = 8 * 1024;
 
-/// Longest field in memory. Texts that people type are far below.
+/// The default maximum length of a field in memory. Texts that people type are far shorter.
 const MEMORY_BYTES_MAX: u64 = 1024 * 1024;
 
-/// Longest form. The server's own bound is as high:
-/// [`ServerConfig::content_bytes_max`](crate::ServerConfig::content_bytes_max).
+/// The default maximum length of a form. It equals the server's limit
+/// ([`ServerConfig::content_bytes_max`](crate::ServerConfig::content_bytes_max)).
 const TOTAL_BYTES_MAX: u64 = 64 * 1024 * 1024;
 
-/// How much of a form [`Multipart`](super::Multipart) accepts. What is more is a `413`.
+/// The limits of a [`Multipart`](super::Multipart) form. Exceeding one is a `413`.
 ///
 /// ```
 /// use filoplume::extract::MultipartLimits;
@@ -36,9 +36,9 @@ pub struct MultipartLimits {
     pub(super) parts_max: usize,
     pub(super) head_bytes_max: usize,
     pub(super) memory_bytes_max: u64,
-    /// `None`: as long as the form.
+    /// `None`: the length of the form.
     pub(super) field_bytes_max: Option<u64>,
-    /// `None`: what the route says.
+    /// `None`: the maximum of the route.
     pub(super) total_bytes_max: Option<u64>,
 }
 
@@ -60,44 +60,46 @@ impl MultipartLimits {
         Self::default()
     }
 
-    /// Sets how many fields a form has at most. Default: 1,000.
+    /// Sets the maximum number of fields. Default: 1,000.
     pub fn parts_max(mut self, parts: usize) -> Self {
         self.parts_max = parts;
         self
     }
 
-    /// Sets the longest head of a field: its name, file name and type. Default: 8 KiB.
+    /// Sets the maximum length of a field's head, which has its name, file name and type. Default:
+    /// 8 KiB.
     pub fn head_bytes_max(mut self, bytes: usize) -> Self {
         self.head_bytes_max = bytes;
         self
     }
 
-    /// Sets the longest field that [`bytes`](super::Field::bytes) and [`text`](super::Field::text)
-    /// collect in memory. Default: 1 MiB, whatever the route accepts: a limit that was raised for a
-    /// file on its way to the disk is not one for a text in memory.
+    /// Sets the maximum length of a field that [`bytes`](super::Field::bytes) and
+    /// [`text`](super::Field::text) collect in memory. Default: 1 MiB. It does not depend on the
+    /// maximum of the route: a route that accepts large files does not have to accept long texts in
+    /// memory.
     pub fn memory_bytes_max(mut self, bytes: u64) -> Self {
         self.memory_bytes_max = bytes;
         self
     }
 
-    /// Sets the longest field, whether it is read, saved or skipped. Default: as long as the form
-    /// may be ([`total_bytes_max`](Self::total_bytes_max)), so that a route that accepts more
-    /// accepts longer files.
+    /// Sets the maximum length of a field, whether it is read, saved or skipped. Default: the
+    /// maximum length of the form ([`total_bytes_max`](Self::total_bytes_max)), so that a route
+    /// that accepts longer forms accepts longer files.
     pub fn field_bytes_max(mut self, bytes: u64) -> Self {
         self.field_bytes_max = Some(bytes);
         self
     }
 
-    /// Sets the longest form, everything included. Default: what the route accepts
-    /// ([`Route::content_bytes_max`](crate::Route::content_bytes_max)), or 64 MiB. What the route
-    /// accepts, or else the server's bound, stands before it: a form cannot be longer than the
-    /// content.
+    /// Sets the maximum length of the whole form. Default: the maximum of the route
+    /// ([`Route::content_bytes_max`](crate::Route::content_bytes_max)), or 64 MiB. The maximum of
+    /// the route, or otherwise the server's limit, also applies, since a form cannot be longer than
+    /// the content.
     pub fn total_bytes_max(mut self, bytes: u64) -> Self {
         self.total_bytes_max = Some(bytes);
         self
     }
 
-    /// These limits for a route that accepts so much, if it says.
+    /// Returns these limits with the defaults for a route.
     pub(super) fn on_route(mut self, content_bytes_max: Option<u64>) -> Self {
         self.total_bytes_max = self.total_bytes_max.or(content_bytes_max);
         self

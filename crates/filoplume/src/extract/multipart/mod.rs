@@ -1,4 +1,4 @@
-//! Forms with files, as they arrive (RFC 7578).
+//! Forms with files, read as they arrive (RFC 7578).
 
 mod field;
 mod head;
@@ -19,8 +19,8 @@ use self::parser::Parser;
 use super::{Extract, Takes};
 use crate::core::context::Context;
 
-/// A form with files, `multipart/form-data`: its fields one after the other, as they arrive, in
-/// constant memory.
+/// Extracts a form with files, `multipart/form-data`. Its fields are read one after the other, as
+/// they arrive, in constant memory.
 ///
 /// ```
 /// use filoplume::prelude::*;
@@ -55,30 +55,31 @@ use crate::core::context::Context;
 /// upload.send().assert_text("title: A cat\nphoto: cat.png of 4 bytes\n");
 /// ```
 ///
-/// A field that is not read to its end is skipped when the next one is asked for. Large files are
-/// read through [`io::Read`](std::io::Read) or saved with [`Field::save_to`]; [`MultipartLimits`]
-/// say how much is accepted.
+/// If a field is not read to its end, [`next_field`](Self::next_field) skips the rest. Read large
+/// files with [`io::Read`](std::io::Read) or save them with [`Field::save_to`]. [`MultipartLimits`]
+/// define the maximum lengths.
 ///
-/// Refused with `415` if the content has another type, `400` if it has no boundary. What is wrong
-/// further on is found while the fields are read: `400` if it is malformed, with the place, `413`
-/// if it is too much.
+/// It rejects content of another type with `415`, and a type without a boundary with `400`. Other
+/// errors are found while the fields are read: a malformed form is a `400` with the position, and
+/// one that exceeds a limit is a `413`.
 pub struct Multipart {
     parser: Parser<Body>,
-    /// What the route accepts.
+    /// The maximum length that the route accepts.
     content_bytes_max: Option<u64>,
 }
 
 impl Multipart {
-    /// Sets how much is accepted from here on.
+    /// Sets the limits of the rest of the form.
     pub fn set_limits(&mut self, limits: MultipartLimits) {
         self.parser.limits = limits.on_route(self.content_bytes_max);
     }
 
-    /// Returns the next field, `None` behind the last one.
+    /// Returns the next field, or `None` after the last one.
     ///
     /// # Errors
     ///
-    /// If the form is malformed or too long, or could not be read. That is so from then on.
+    /// If the form is malformed or too long, or could not be read. All further calls return the
+    /// same error.
     pub fn next_field(&mut self) -> Result<Option<Field<'_>>, MultipartRejection> {
         let is_there = self.parser.next_part()?;
         Ok(is_there.then(|| Field::new(&mut self.parser)))

@@ -1,8 +1,8 @@
-//! Takes a form apart as it arrives (RFC 2046, 5.1.1), in constant memory.
+//! Parses a form as it arrives (RFC 2046, 5.1.1), in constant memory.
 //!
-//! A delimiter is `CRLF "--" boundary` wherever it stands: RFC 2046 wants no more than the
-//! beginning of a line to be equal. If neither the end of the line nor `--` follows, the form is
-//! refused: whoever looked at it before, such as a filter, may have read it the other way.
+//! A delimiter is `CRLF "--" boundary` at any position: RFC 2046 compares only the beginning of a
+//! line. If neither the end of the line nor `--` follows, the form is rejected, because another
+//! reader, such as a filter, may have interpreted it the other way.
 
 use std::io::{ErrorKind, Read};
 
@@ -13,29 +13,29 @@ use super::head::PartHead;
 use super::limits::MultipartLimits;
 use super::rejection::{MultipartProblem, MultipartRejection};
 
-/// Bytes asked for at once: as many as the engine reads ahead.
+/// The number of bytes that are read at once, which is what the engine reads ahead.
 const READ_BYTES: usize = 16 * 1024;
 
-/// Most white space behind a boundary. Gateways of mail once added some; nobody sends more than a
-/// few bytes.
+/// The maximum whitespace after a boundary. Mail gateways used to add some; clients send a few
+/// bytes at most.
 const PADDING_BYTES_MAX: usize = 256;
 
 const CRLF: &[u8] = b"\r\n";
 
 type Result<T> = std::result::Result<T, MultipartRejection>;
 
-/// A form on its way in.
+/// A form that is being parsed.
 pub(super) struct Parser<R> {
     reader: R,
     pub(super) limits: MultipartLimits,
     /// Finds `CRLF "--" boundary`.
     delimiter: memmem::Finder<'static>,
     buffer: Vec<u8>,
-    /// What was read and not used: from here to the end of the buffer.
+    /// The start of the unread input, which extends to the end of the buffer.
     start: usize,
     /// Bytes used before `start`, the `CRLF` that is put before the content included.
     used: u64,
-    /// Bytes that came from the reader.
+    /// The number of bytes from the reader.
     received: u64,
     state: State,
     /// The number of the part, from 1.
@@ -47,15 +47,15 @@ pub(super) struct Parser<R> {
 }
 
 enum State {
-    /// In the content of a part; before the first part in the preamble, which is skipped as an
-    /// unread part is.
+    /// In the content of a part. Before the first part, in the preamble, which is skipped like an
+    /// unread part.
     Content {
-        /// So many of the next bytes are content.
+        /// How many of the next bytes are content.
         ready: usize,
-        /// Behind them stands a delimiter.
+        /// Whether a delimiter follows them.
         is_delimited: bool,
     },
-    /// Behind the final delimiter. What follows means nothing.
+    /// After the final delimiter. The rest has no meaning.
     Complete,
     Failed(MultipartRejection),
 }
@@ -69,7 +69,7 @@ impl<R: Read> Parser<R> {
             reader,
             limits,
             delimiter: memmem::Finder::new(&delimiter).into_owned(),
-            // The first delimiter may stand at the very beginning.
+            // The first delimiter may be at the very beginning.
             buffer: CRLF.to_vec(),
             start: 0,
             used: 0,
@@ -81,18 +81,19 @@ impl<R: Read> Parser<R> {
         }
     }
 
-    /// Goes to the next part; `false` if there is none.
+    /// Advances to the next part. Returns `false` if there is none.
     pub(super) fn next_part(&mut self) -> Result<bool> {
         self.guard(Self::go_to_part)
     }
 
-    /// Returns content of the part that is there already, or reads some first; empty at its end.
+    /// Returns buffered content of the part, and reads more if there is none. It is empty at the
+    /// end.
     pub(super) fn content(&mut self) -> Result<&[u8]> {
         let ready = self.guard(Self::ready)?;
         Ok(&self.buffer[self.start..self.start + ready])
     }
 
-    /// Says how much of the [content](Self::content) was used.
+    /// Marks bytes of the [content](Self::content) as used.
     pub(super) fn consume(&mut self, count: usize) {
         let State::Content { ready, .. } = &mut self.state else { return };
         let count = count.min(*ready);
@@ -101,7 +102,7 @@ impl<R: Read> Parser<R> {
         self.field_bytes += count as u64;
     }
 
-    /// Nothing goes on after a failure: what follows would be read as something that it is not.
+    /// After a failure every call fails, because the following bytes could be misinterpreted.
     fn guard<T>(&mut self, step: impl FnOnce(&mut Self) -> Result<T>) -> Result<T> {
         if let State::Failed(rejection) = &self.state {
             return Err(rejection.clone());
@@ -137,8 +138,8 @@ impl<R: Read> Parser<R> {
         Ok(true)
     }
 
-    /// Reads what stands behind a delimiter: `--`, or white space up to the end of the line, which
-    /// is left there.
+    /// Reads what follows a delimiter: `--`, or whitespace up to the end of the line, which is not
+    /// consumed.
     fn is_final(&mut self) -> Result<bool> {
         loop {
             let unread = self.unread();
@@ -159,15 +160,16 @@ impl<R: Read> Parser<R> {
         }
     }
 
-    /// Reads the head, which begins with the end of the delimiter's line, up to its empty line.
+    /// Reads the head up to its empty line. It begins with the end of the delimiter's line.
     fn read_head(&mut self) -> Result<()> {
         let mut seen: usize = 0;
         let end = loop {
-            // The end may have begun in what was seen before.
+            // The end may have begun in the bytes that were searched before.
             let from = seen.saturating_sub(3);
             let unread = self.unread();
             let found = memmem::find(&unread[from..], b"\r\n\r\n").map(|at| from + at);
-            // The first line end is the delimiter's. The last three bytes may be those of the end.
+            // The first line end belongs to the delimiter. The last three bytes may belong to the
+            // end.
             if found.unwrap_or(unread.len().saturating_sub(3))
                 > self.limits.head_bytes_max.saturating_add(CRLF.len())
             {
@@ -188,8 +190,7 @@ impl<R: Read> Parser<R> {
         Ok(())
     }
 
-    /// Goes behind the empty line, unless it is the beginning of a delimiter: then there is no
-    /// content.
+    /// Consumes the empty line, unless it begins a delimiter: then there is no content.
     fn begin_content(&mut self) -> Result<()> {
         let is_delimiter = loop {
             let (unread, delimiter) = (self.unread(), self.delimiter.needle());
@@ -209,7 +210,8 @@ impl<R: Read> Parser<R> {
         Ok(())
     }
 
-    /// Returns how many of the next bytes are content, some if there are any.
+    /// Returns how many of the next bytes are content. It reads until there are some, or the
+    /// content ends.
     fn ready(&mut self) -> Result<usize> {
         loop {
             let State::Content { ready, is_delimited } = self.state else { return Ok(0) };
@@ -230,8 +232,8 @@ impl<R: Read> Parser<R> {
         }
     }
 
-    /// How many bytes at the end may be the beginning of a delimiter. It has one CR, at its
-    /// beginning: only the last one can be that.
+    /// Returns how many bytes at the end may be the beginning of a delimiter. A delimiter contains
+    /// one CR, at its beginning, so only the last CR can begin it.
     fn begun_delimiter(&self) -> usize {
         let unread = self.unread();
         let begun = memrchr(b'\r', unread).map(|at| &unread[at..]);
@@ -247,7 +249,7 @@ impl<R: Read> Parser<R> {
         self.used += count as u64;
     }
 
-    /// Reads more, at least one byte.
+    /// Reads at least one byte.
     fn fill(&mut self) -> Result<()> {
         self.buffer.drain(..self.start);
         self.start = 0;

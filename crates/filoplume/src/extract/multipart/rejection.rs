@@ -1,4 +1,4 @@
-//! Why a form was refused.
+//! The errors of multipart forms.
 
 use std::error::Error as StdError;
 use std::fmt;
@@ -9,9 +9,9 @@ use filoplume_runtime::StatusCode;
 use super::super::{ContentRejection, Refusal};
 use crate::core::error::Error;
 
-/// Why [`Multipart`](super::Multipart) refused.
+/// The error if a [`Multipart`](super::Multipart) form cannot be read.
 ///
-/// Where a field is read as an [`io::Read`], it is the cause of the [`io::Error`]; `?` finds it
+/// If a field is read as an [`io::Read`], this is the source of the [`io::Error`]. `?` finds it
 /// there.
 ///
 /// ```
@@ -41,50 +41,50 @@ use crate::core::error::Error;
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum MultipartRejection {
-    /// The `Content-Type` is missing or another one.
+    /// The `Content-Type` is missing or is not that of a form with files.
     ContentType,
-    /// The `Content-Type` has no boundary, or one that cannot be.
+    /// The `Content-Type` has no boundary, or an invalid one.
     Boundary,
-    /// The content could not be taken.
+    /// The content could not be read.
     Content(ContentRejection),
-    /// It is no form.
+    /// The form is malformed.
     Malformed {
         /// The number of the part, from 1; 0 before the first one.
         part: usize,
-        /// How many bytes of the content came before.
+        /// The number of bytes of the content before the error.
         at: u64,
         /// What is wrong there.
         problem: MultipartProblem,
     },
     /// There are too many parts.
     TooManyParts {
-        /// How many are accepted.
+        /// The maximum number of parts.
         parts_max: usize,
     },
     /// The head of a part is too long.
     HeadTooLong {
         /// The number of the part, from 1.
         part: usize,
-        /// How many bytes are accepted.
+        /// The maximum length in bytes.
         bytes_max: usize,
     },
     /// A field is too long.
     FieldTooLong {
         /// The name of the field.
         field: String,
-        /// How many bytes are accepted.
+        /// The maximum length in bytes.
         bytes_max: u64,
     },
-    /// All in all it is too long.
+    /// The form is too long.
     TooLong {
-        /// How many bytes are accepted.
+        /// The maximum length in bytes.
         bytes_max: u64,
     },
-    /// A field that was to be text is not UTF-8.
+    /// A field that is read as text is not UTF-8.
     NotUtf8 {
         /// The name of the field.
         field: String,
-        /// The first byte that is not.
+        /// The position of the first invalid byte.
         at: usize,
     },
 }
@@ -115,20 +115,20 @@ pub enum MultipartRejection {
 pub enum MultipartProblem {
     /// The content ends before the final boundary.
     EndsEarly,
-    /// A boundary is followed by neither the end of its line nor `--`.
+    /// A boundary is followed by neither a line end nor `--`.
     Boundary,
-    /// The head of a part is not made of `name: value`, or has control characters.
+    /// The head of a part contains a line that is not `name: value`, or control characters.
     Head,
     /// The head of a part is not UTF-8.
     HeadNotUtf8,
-    /// The head of a part has no `Content-Disposition: form-data; name="..."`, or more than one.
+    /// The head of a part does not have exactly one `Content-Disposition: form-data; name="..."`.
     Disposition,
-    /// A part has a `Content-Transfer-Encoding`, which forms do not have (RFC 7578, 4.7).
+    /// A part has a `Content-Transfer-Encoding`, which forms must not have (RFC 7578, 4.7).
     TransferEncoding,
 }
 
 impl MultipartRejection {
-    /// This rejection on its way through an [`io::Read`].
+    /// Wraps this rejection in an error of an [`io::Read`].
     pub(super) fn into_io(self) -> io::Error {
         let kind = match &self {
             Self::Content(ContentRejection::TimedOut) => ErrorKind::TimedOut,
@@ -150,11 +150,11 @@ impl fmt::Display for MultipartProblem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::EndsEarly => "it ends before the final boundary",
-            Self::Boundary => "a boundary is followed by neither the end of the line nor `--`",
+            Self::Boundary => "a boundary is followed by neither a line end nor `--`",
             Self::Head => "the head of the part is malformed",
             Self::HeadNotUtf8 => "the head of the part is not UTF-8",
             Self::Disposition => {
-                "the head of the part has not one `Content-Disposition: form-data` with one name"
+                "the head of the part needs one `Content-Disposition: form-data` with one name"
             }
             Self::TransferEncoding => "the part has a transfer encoding",
         })
@@ -165,11 +165,11 @@ impl fmt::Display for MultipartRejection {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::ContentType => f.write_str(
-                "the content is to be a form with files: send `content-type: multipart/form-data`",
+                "the content must be a form with files: send `content-type: multipart/form-data`",
             ),
-            Self::Boundary => f.write_str(
-                "the content type has no `boundary` of 1 to 70 of the characters that are allowed",
-            ),
+            Self::Boundary => {
+                f.write_str("the content type has no valid `boundary` of 1 to 70 characters")
+            }
             Self::Content(rejection) => rejection.fmt(f),
             Self::Malformed { part: 0, at, problem } => {
                 write!(f, "the form is malformed before the first part, at byte {at}: {problem}")

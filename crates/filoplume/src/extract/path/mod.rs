@@ -1,4 +1,4 @@
-//! The captures of the path, typed.
+//! The captures of the path, as a typed handler parameter.
 
 mod deserializer;
 mod probe;
@@ -18,11 +18,11 @@ use crate::core::context::Context;
 use crate::core::error::Error;
 use crate::core::options::RouteOptions;
 
-/// The captures of the path: one as a value, several as a tuple in their order or as a struct by
-/// their names.
+/// Extracts the captures of the path: a single capture as a value, several as a tuple in their
+/// order or as a struct by name.
 ///
 /// Captures are percent-decoded after the path was matched, so an encoded slash is part of a value
-/// and never a separator. Everything that serde can read from text is possible: numbers, `bool`,
+/// and never a separator. The type can be anything that serde reads from text: numbers, `bool`,
 /// `char`, text, enums by name, `Option`, and types such as `uuid::Uuid`.
 ///
 /// ```
@@ -50,11 +50,11 @@ use crate::core::options::RouteOptions;
 /// client.get("/users/me").send().assert_status(400);
 /// ```
 ///
-/// Refused with `400` if a capture cannot be decoded or is not what the type wants. A type that no
-/// path of the pattern fits, such as a tuple of two for one capture or a struct with a field that
-/// is not captured, is a mistake of the program: the app does not start and says so, with the line
-/// of the route. What cannot be known then, such as what an untagged `enum` wants, is a `500` and a
-/// line in the log.
+/// It rejects a path with `400` if a capture cannot be decoded or does not match the type. A type
+/// that cannot match any path of the pattern is a bug in the program. Examples are a tuple of two
+/// for one capture, or a struct with a field that is not captured. An app with such a type does not
+/// start, and reports the line of the route. A mismatch that cannot be detected at start-up, for
+/// example that of an untagged `enum`, is a `500` and is logged.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Path<T>(pub T);
 
@@ -87,7 +87,7 @@ impl<T> DerefMut for Path<T> {
     }
 }
 
-/// Why [`Path`] refused.
+/// The error if a [`Path`] cannot be extracted.
 ///
 /// ```
 /// use filoplume::extract::PathRejection;
@@ -113,22 +113,22 @@ impl<T> DerefMut for Path<T> {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum PathRejection {
-    /// A capture is not encoded as it should be.
+    /// A capture is not encoded correctly.
     Encoding {
         /// The name of the capture.
         capture: String,
         /// What is wrong with it.
         error: EncodingError,
     },
-    /// A capture cannot be read as what the handler wants.
+    /// A capture does not match the type.
     Invalid {
         /// The name of the capture.
         capture: String,
         /// What is wrong with it.
         message: String,
     },
-    /// The type does not fit the pattern, such as a tuple of two for a pattern with one capture: a
-    /// mistake of the program.
+    /// The type does not fit the pattern, such as a tuple of two for a pattern with one capture.
+    /// This is a bug in the program.
     Mismatch {
         /// What does not fit.
         message: String,
@@ -165,11 +165,11 @@ impl Refusal for PathRejection {
     }
 }
 
-/// What serde finds wrong, and where.
+/// An error of serde, with the capture where it occurred.
 #[derive(Debug)]
 enum Refused {
     Plain(String),
-    /// The type reads no path that the pattern matches.
+    /// The type does not match any path of the pattern.
     Mismatch(String),
     At(String, String),
     Encoding(String, EncodingError),
@@ -218,7 +218,7 @@ impl de::Error for Refused {
     }
 
     fn missing_field(field: &'static str) -> Self {
-        Self::Mismatch(format!("no capture fills the field `{field}`"))
+        Self::Mismatch(format!("there is no capture for the field `{field}`"))
     }
 
     fn unknown_field(field: &str, _: &'static [&'static str]) -> Self {

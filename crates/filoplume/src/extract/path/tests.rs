@@ -1,4 +1,4 @@
-//! Captures as serde reads them.
+//! How serde reads captures.
 
 use std::collections::HashMap;
 

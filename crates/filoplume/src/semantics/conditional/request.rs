@@ -1,15 +1,14 @@
-//! The conditions of a request that is gone when its response is made.
+//! Copies of the conditions of a request, for when its response is created.
 
 use filoplume_runtime::{Headers, Method, Request};
 
-/// The fields that say which part of a content is wanted, and of which version of it.
+/// The fields that select a part or a version of the content.
 const NAMES: [&str; 6] =
     ["if-match", "if-none-match", "if-modified-since", "if-unmodified-since", "if-range", "range"];
 
-/// Which part of a content a request wants, and of which version: its method, its conditions and
-/// its range.
+/// The conditions of a request: its method, its precondition headers and its range.
 ///
-/// The framework keeps them for handlers that return a [`FileResponse`](crate::FileResponse).
+/// The framework keeps a copy for handlers that return a [`FileResponse`](crate::FileResponse).
 ///
 /// ```
 /// use filoplume::conditional::RequestConditions;
@@ -29,12 +28,12 @@ pub struct RequestConditions {
 }
 
 impl RequestConditions {
-    /// Returns those of a request.
+    /// Returns the conditions of a request.
     pub fn of(request: &Request) -> Self {
         let mut headers = Headers::new();
         for name in NAMES {
             for value in request.headers().get_all(name) {
-                // It was one before.
+                // The value was a valid header value before.
                 let _ = headers.append(name, value);
             }
         }
@@ -46,7 +45,7 @@ impl RequestConditions {
         &self.method
     }
 
-    /// Returns the headers that are conditions or a range, and no others.
+    /// Returns the headers that are preconditions or a range.
     pub fn headers(&self) -> &Headers {
         &self.headers
     }

@@ -1,4 +1,4 @@
-//! Rows of forms, good, bad and cut anywhere.
+//! Forms, valid and invalid, split at every position.
 
 #![allow(clippy::needless_pass_by_value, reason = "rows read better with values")]
 
@@ -9,7 +9,7 @@ use proptest::prelude::*;
 
 use super::*;
 
-/// A reader that gives so many bytes at a time.
+/// A reader that returns at most this many bytes at a time.
 struct Pieces<'a> {
     rest: &'a [u8],
     size: usize,
@@ -25,7 +25,7 @@ impl Read for Pieces<'_> {
     }
 }
 
-/// What a form says, a line a part.
+/// Returns the events of a form, one line per part.
 fn events(reader: impl Read, limits: MultipartLimits) -> String {
     let mut parser = Parser::new(reader, "b", limits);
     let mut lines = Vec::new();
@@ -63,7 +63,7 @@ fn part<R: Read>(parser: &mut Parser<R>) -> Result<Option<String>> {
     }
 }
 
-/// The same bytes mean the same wherever they are cut.
+/// The same bytes must have the same meaning wherever they are split.
 #[track_caller]
 fn check_limits(input: &[u8], limits: &MultipartLimits, expected: Expect) {
     let whole = events(input, limits.clone());
