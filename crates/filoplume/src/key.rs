@@ -1,4 +1,4 @@
-//! The secret that signs and encrypts cookies. All cryptography with it is in this file.
+//! The secret that signing_key and encrypts cookies. All cryptography with it is in this file.
 
 use std::fmt;
 use std::sync::Arc;
@@ -24,7 +24,7 @@ const DERIVED_FOR: &[u8] = b"filoplume cookies: HMAC-SHA256, AES-256-GCM";
 /// The length of a [mac](Key::mac): 32 bytes in base64.
 pub(crate) const MAC_CHARS: usize = 44;
 
-/// The secret that signs and encrypts cookies and sessions (HMAC-SHA256 and AES-256-GCM).
+/// The secret that signing_key and encrypts cookies and sessions (HMAC-SHA256 and AES-256-GCM).
 ///
 /// Load it from a secret store. It must stay the same over restarts and on all instances; with
 /// another key all clients are logged out.
@@ -43,9 +43,9 @@ pub(crate) const MAC_CHARS: usize = 44;
 pub struct Key(Arc<Keys>);
 
 struct Keys {
-    signs: hmac::Key,
+    signing_key: hmac::Key,
     /// Generates the nonces, so that none is used twice by mistake.
-    seals: RandomizedNonceKey,
+    sealing_key: RandomizedNonceKey,
 }
 
 impl Key {
@@ -69,8 +69,8 @@ impl Key {
         let secret = secret.as_ref();
         if secret.len() < SECRET_BYTES_MIN {
             return Err(Error::start_up(format!(
-                "the secret of a key has {} bytes, and {SECRET_BYTES_MIN} are the least: \
-                 make one with `openssl rand -base64 48`, or use `Key::generate()` in tests",
+                "the secret of a key has {} bytes, but needs at least {SECRET_BYTES_MIN}: create one \
+                 with `openssl rand -base64 48`, or use `Key::generate()` in tests",
                 secret.len()
             )));
         }
@@ -85,10 +85,13 @@ impl Key {
             .expand(&[DERIVED_FOR], DerivedBytes)
             .and_then(|bytes| bytes.fill(&mut derived))
             .expect("HKDF gives up to 255 times the length of a hash");
-        let (signs, seals) = derived.split_at(KEY_BYTES);
-        let seals = RandomizedNonceKey::new(&AES_256_GCM, seals)
+        let (signing_key, sealing_key) = derived.split_at(KEY_BYTES);
+        let sealing_key = RandomizedNonceKey::new(&AES_256_GCM, sealing_key)
             .expect("it is as long as AES-256 wants it");
-        Self(Arc::new(Keys { signs: hmac::Key::new(hmac::HMAC_SHA256, signs), seals }))
+        Self(Arc::new(Keys {
+            signing_key: hmac::Key::new(hmac::HMAC_SHA256, signing_key),
+            sealing_key,
+        }))
     }
 
     /// Returns a key whose secret is in an environment variable.
@@ -109,7 +112,7 @@ impl Key {
     pub fn from_env(variable: &str) -> Result<Self> {
         let Some(secret) = std::env::var_os(variable) else {
             return Err(Error::start_up(format!(
-                "the variable {variable} is not set: it holds the secret of a key, made with \
+                "the variable {variable} is not set: store the secret of a key in it, created with \
                  `openssl rand -base64 48`"
             )));
         };
@@ -129,19 +132,21 @@ impl Key {
         let (mac, text) = signed.split_at_checked(MAC_CHARS)?;
         let mac = STANDARD.decode(mac).ok()?;
         // In constant time.
-        hmac::verify(&self.0.signs, bound(purpose, text).as_bytes(), &mac).ok().map(|()| text)
+        hmac::verify(&self.0.signing_key, with_purpose(purpose, text).as_bytes(), &mac)
+            .ok()
+            .map(|()| text)
     }
 
     /// Returns a keyed hash of the text, in base64.
     pub(crate) fn mac(&self, purpose: &str, text: &str) -> String {
-        STANDARD.encode(hmac::sign(&self.0.signs, bound(purpose, text).as_bytes()))
+        STANDARD.encode(hmac::sign(&self.0.signing_key, with_purpose(purpose, text).as_bytes()))
     }
 
     /// Encrypts and authenticates the text together with its purpose. Returns the nonce, the
     /// ciphertext and the tag in base64.
     pub(crate) fn seal(&self, purpose: &str, text: &str) -> String {
         let mut sealed = text.as_bytes().to_vec();
-        let nonce = self.0.seals.seal_in_place_append_tag(Aad::from(purpose), &mut sealed);
+        let nonce = self.0.sealing_key.seal_in_place_append_tag(Aad::from(purpose), &mut sealed);
         let nonce = nonce.expect("the system has randomness, and a cookie is shorter than 64 GiB");
         STANDARD.encode([nonce.as_ref().as_slice(), &sealed].concat())
     }
@@ -152,7 +157,7 @@ impl Key {
         let mut bytes = STANDARD.decode(sealed).ok()?;
         let (nonce, sealed) = bytes.split_at_mut_checked(NONCE_LEN)?;
         let nonce = Nonce::try_assume_unique_for_key(nonce).ok()?;
-        let opened = self.0.seals.open_in_place(nonce, Aad::from(purpose), sealed).ok()?;
+        let opened = self.0.sealing_key.open_in_place(nonce, Aad::from(purpose), sealed).ok()?;
         Some(std::str::from_utf8(opened).ok()?.to_owned())
     }
 }
@@ -167,7 +172,7 @@ impl hkdf::KeyType for DerivedBytes {
 }
 
 /// Joins purpose and text. The length prefix distinguishes `ab` + `c` from `a` + `bc`.
-fn bound(purpose: &str, text: &str) -> String {
+fn with_purpose(purpose: &str, text: &str) -> String {
     format!("{}:{purpose}{text}", purpose.len())
 }
 
@@ -202,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_signed_is_verified_for_the_same_purpose_only() {
+    fn a_signature_is_valid_for_its_purpose_only() {
         let signed = key().sign("user", "ada");
         assert_eq!(key().verify("user", &signed), Some("ada"));
         assert_eq!(key().verify("admin", &signed), None);
@@ -211,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_changed_or_cut_is_not_verified() {
+    fn a_changed_or_truncated_text_is_rejected() {
         for text in ["", "ada", "ä"] {
             let signed = key().sign("user", text);
             for at in 0..signed.len() {
@@ -228,7 +233,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_sealed_is_opened_for_the_same_purpose_only() {
+    fn a_sealed_text_opens_for_its_purpose_only() {
         let sealed = key().seal("cart", "three apples");
         assert!(!sealed.contains("apples"));
         assert_eq!(key().open("cart", &sealed).as_deref(), Some("three apples"));
@@ -241,7 +246,7 @@ mod tests {
 
     /// Sessions outlive the program, so values that an older version wrote must stay readable.
     #[test]
-    fn what_was_written_before_is_read() {
+    fn values_of_older_versions_are_readable() {
         assert_eq!(
             key().verify("user", "Csp/uqN0Va+5EbfP3y6Jum6emb3EJPDvK4ZDSlERpW0=ada"),
             Some("ada")
@@ -255,7 +260,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_sealed_cannot_be_changed() {
+    fn a_changed_sealed_text_is_rejected() {
         let sealed = key().seal("cart", "ä");
         for at in 0..sealed.len() {
             let mut changed = sealed.clone().into_bytes();

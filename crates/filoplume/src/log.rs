@@ -9,7 +9,7 @@ use std::fmt::{self, Write as _};
 
 /// Writes a line to stderr if no `tracing` subscriber is installed. With a subscriber, an event
 /// next to each call carries the same information.
-pub(crate) fn tell_without_subscriber(text: &str) {
+pub(crate) fn log_without_subscriber(text: &str) {
     if tracing::dispatcher::has_been_set() {
         return;
     }
@@ -26,7 +26,7 @@ pub(crate) fn tell_without_subscriber(text: &str) {
     reason = "the one place that does; a `Stderr` is not captured by tests"
 )]
 pub(crate) fn write_to_stderr(line: &str) {
-    eprint!("{}", Unfailing(line));
+    eprint!("{}", IgnoreErrors(line));
 }
 
 /// Like [`write_to_stderr`], for stdout.
@@ -35,7 +35,7 @@ pub(crate) fn write_to_stderr(line: &str) {
     reason = "the one place that does; a `Stdout` is not captured by tests"
 )]
 pub(crate) fn write_to_stdout(line: &str) {
-    print!("{}", Unfailing(line));
+    print!("{}", IgnoreErrors(line));
 }
 
 /// A line whose write errors are ignored.
@@ -44,9 +44,9 @@ pub(crate) fn write_to_stdout(line: &str) {
 /// cannot be written, for example when the disk behind stderr is full. They learn of the failure
 /// from `Display::fmt`, so this implementation always returns `Ok`: a failed log write cannot be
 /// logged.
-struct Unfailing<'a>(&'a str);
+struct IgnoreErrors<'a>(&'a str);
 
-impl fmt::Display for Unfailing<'_> {
+impl fmt::Display for IgnoreErrors<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let _ = f.write_str(self.0);
         Ok(())

@@ -13,7 +13,7 @@ use filoplume_runtime::{
 
 use crate::app::{App, BuiltApp};
 use crate::core::error::{Error, Result};
-use crate::log::tell_without_subscriber;
+use crate::log::log_without_subscriber;
 use crate::routing::{Found, NO_ROUTE};
 
 /// An app as a service of the engine, for programs that bind the server themselves:
@@ -66,7 +66,7 @@ impl Service for AppService {
     fn body_failed(&self, route: Option<&str>, error: &io::Error) {
         let route = route.unwrap_or("(no route)");
         tracing::warn!(route, %error, "the reader of a response body failed");
-        tell_without_subscriber(&format!("{route}: the response was cut short: {error}"));
+        log_without_subscriber(&format!("{route}: the response was cut short: {error}"));
     }
 
     fn config(&self) -> Option<ServerConfig> {
@@ -141,7 +141,7 @@ impl App {
     pub fn listen_unix(self, path: impl AsRef<Path>) -> Result<()> {
         let service = self.build()?;
         let builder = Server::builder().bind_unix(path.as_ref()).map_err(start_up)?;
-        say_where(&path.as_ref().display().to_string());
+        log_address(&path.as_ref().display().to_string());
         listen_on(builder, service)
     }
 
@@ -151,7 +151,6 @@ impl App {
     /// Signals are not handled: by default SIGTERM and Ctrl-C end the process at once and cut off
     /// responses in progress. [`RunningApp::shutdown_on_signals`] finishes them first, as
     /// [`listen`](Self::listen) does.
-    /// them first, as [`listen`](Self::listen) does.
     ///
     /// ```
     /// use filoplume::prelude::*;
@@ -188,14 +187,14 @@ fn listen_on(builder: ServerBuilder, service: AppService) -> Result<()> {
     #[cfg(unix)]
     server.shutdown_on_signals().map_err(start_up)?;
     for address in server.local_addrs() {
-        say_where(&format!("http://{address}"));
+        log_address(&format!("http://{address}"));
     }
     server.serve(service).map_err(start_up)
 }
 
-fn say_where(address: &str) {
+fn log_address(address: &str) {
     tracing::info!("listening on {address}");
-    tell_without_subscriber(&format!("listening on {address}"));
+    log_without_subscriber(&format!("listening on {address}"));
 }
 
 /// Makes `main` print the message, rather than the status of a response.

@@ -19,10 +19,10 @@ use crate::response::Html;
 const DEPTH_MAX: usize = 16;
 
 /// File name endings of plain-text templates.
-const TEXT: [&str; 4] = ["txt", "md", "csv", "eml"];
+const TEXT_EXTENSIONS: [&str; 4] = ["txt", "md", "csv", "eml"];
 
 /// File name endings of templates whose values are written as JSON.
-const DATA: [&str; 4] = ["json", "js", "yaml", "yml"];
+const JSON_EXTENSIONS: [&str; 4] = ["json", "js", "yaml", "yml"];
 
 /// Templates in the Jinja language, from a folder or embedded in the program.
 ///
@@ -51,7 +51,6 @@ const DATA: [&str; 4] = ["json", "js", "yaml", "yml"];
 /// [development mode](crate::App::development). Templates of a folder are read when this value is
 /// created, and a template that cannot be parsed is an error then. In builds with debug assertions
 /// they are read again when they change.
-/// read again when they change.
 #[derive(Clone)]
 pub struct Templates {
     environment: Arc<Environment<'static>>,
@@ -273,8 +272,8 @@ fn escape(name: &str) -> AutoEscape {
     let ending =
         Path::new(name).extension().and_then(|ending| ending.to_str()).map(str::to_ascii_lowercase);
     match ending.as_deref() {
-        Some(ending) if TEXT.contains(&ending) => AutoEscape::None,
-        Some(ending) if DATA.contains(&ending) => AutoEscape::Json,
+        Some(ending) if TEXT_EXTENSIONS.contains(&ending) => AutoEscape::None,
+        Some(ending) if JSON_EXTENSIONS.contains(&ending) => AutoEscape::Json,
         _ => AutoEscape::Html,
     }
 }
@@ -309,8 +308,8 @@ fn collect(
 /// templates. Other files are read when they are used.
 fn is_template(name: &str) -> bool {
     let ending = Path::new(name).extension().and_then(|ending| ending.to_str()).unwrap_or_default();
-    TEXT.contains(&ending)
-        || DATA.contains(&ending)
+    TEXT_EXTENSIONS.contains(&ending)
+        || JSON_EXTENSIONS.contains(&ending)
         || ["html", "htm", "xml", "svg", "css", "j2", "jinja", "jinja2"].contains(&ending)
 }
 
@@ -363,7 +362,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_not_known_to_be_something_else_is_escaped_for_html() {
+    fn templates_of_unknown_kinds_are_escaped_for_html() {
         for name in
             ["a.html", "a.HTM", "a.xml", "a.svg", "a", "a.tpl", "a.html.j2", "a.jinja", "dir.txt/a"]
         {

@@ -7,14 +7,14 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use filoplume_runtime::{Method, Request, Response, ResponseBody, ServerConfig, StatusCode};
 
 use super::refused::RefusalContents;
+use crate::core::app_router::AppRouter;
 use crate::core::asked::Asked;
 use crate::core::context::Context;
 use crate::core::error::Error;
 use crate::core::middleware::{End, Layer, Layers, Next};
 use crate::core::route::CompiledRoute;
 use crate::core::settings::Settings;
-use crate::core::site::Site;
-use crate::error_response::present;
+use crate::error_response::render;
 use crate::routing::{Found, Table};
 
 /// An app that is ready to serve, shared by all threads.
@@ -32,7 +32,7 @@ impl BuiltApp {
     pub(crate) fn answer(&self, request: Request) -> Response {
         let asked = Asked::of(&request, self.settings.is_development);
         let route = request.route().and_then(|number| self.table.route(number));
-        let context = Context { site: self, settings: &self.settings, route, asked: &asked };
+        let context = Context { router: self, settings: &self.settings, route, asked: &asked };
         // Catches panics of middleware. Panics of handlers are caught further in, so that
         // middleware sees the responses to them.
         let response = match catch_unwind(AssertUnwindSafe(|| self.run(request, context))) {
@@ -40,7 +40,7 @@ impl BuiltApp {
             Err(panic) => context.panicked(&*panic),
         };
         if matches!(response.body(), ResponseBody::Empty) && Error::of(&response).is_some() {
-            return present(response, context, self.table.routes());
+            return render(response, context, self.table.routes());
         }
         response
     }
@@ -55,7 +55,7 @@ impl BuiltApp {
 
     /// Returns the route that a CORS preflight asks about. The middleware of that route may answer,
     /// although no handler answers `OPTIONS`.
-    fn preflighted(&self, request: &Request) -> Option<&CompiledRoute> {
+    fn preflighted_route(&self, request: &Request) -> Option<&CompiledRoute> {
         request.header("origin")?;
         let method = request.header("access-control-request-method")?;
         let method = Method::from_bytes(method.as_bytes()).ok()?;
@@ -66,14 +66,18 @@ impl BuiltApp {
     }
 }
 
-impl Site for BuiltApp {
+impl AppRouter for BuiltApp {
     fn route(&self, mut request: Request, asked: &Asked) -> Response {
         let is_planned = request.route().is_some();
-        let error = match self.table.found_for(&request) {
+        let error = match self.table.find_planned(&request) {
             Found::Route(number) => match self.table.route(number) {
                 Some(route) if !route.options.refuses_content(&mut request, is_planned) => {
-                    let context =
-                        Context { site: self, settings: &self.settings, route: Some(route), asked };
+                    let context = Context {
+                        router: self,
+                        settings: &self.settings,
+                        route: Some(route),
+                        asked,
+                    };
                     if route.layers.is_empty() {
                         return context.handle(request);
                     }
@@ -90,10 +94,10 @@ impl Site for BuiltApp {
                 None => Error::status(StatusCode::NOT_FOUND),
             },
             Found::Options { allow } => {
-                return match self.preflighted(&request) {
+                return match self.preflighted_route(&request) {
                     Some(route) => {
                         let context = Context {
-                            site: self,
+                            router: self,
                             settings: &self.settings,
                             route: Some(route),
                             asked,
@@ -101,12 +105,12 @@ impl Site for BuiltApp {
                         Next { layers: Layers(&route.layers), context, end: End::Options }
                             .run(request)
                     }
-                    None => allowed(allow),
+                    None => options_response(allow),
                 };
             }
-            Found::Elsewhere { path } => {
+            Found::Redirect { path } => {
                 let query = request.query().map(|query| format!("?{query}")).unwrap_or_default();
-                return empty(
+                return empty_response(
                     StatusCode::PERMANENT_REDIRECT,
                     "location",
                     &format!("{path}{query}"),
@@ -115,7 +119,7 @@ impl Site for BuiltApp {
             Found::OtherMethods { allow } => {
                 Error::status(StatusCode::METHOD_NOT_ALLOWED).with_known_header("allow", allow)
             }
-            Found::Tunnel => {
+            Found::Connect => {
                 Error::new(StatusCode::NOT_IMPLEMENTED, "this server does not support `CONNECT`")
             }
             Found::Nothing => Error::status(StatusCode::NOT_FOUND),
@@ -125,15 +129,15 @@ impl Site for BuiltApp {
 
     fn answer_options(&self, request: &Request) -> Response {
         match self.table.find(request.method(), request.path()) {
-            Found::Options { allow } => allowed(allow),
+            Found::Options { allow } => options_response(allow),
             // Middleware has changed the method.
             _ => Error::status(StatusCode::NOT_FOUND).into_pending_response(),
         }
     }
 
     #[cfg(feature = "static-files")]
-    fn other_place(&self, path: &str) -> Option<String> {
-        self.table.other_place(path)
+    fn normal_form_redirect(&self, path: &str) -> Option<String> {
+        self.table.normal_form_redirect(path)
     }
 }
 
@@ -144,11 +148,11 @@ impl fmt::Debug for BuiltApp {
 }
 
 /// The response to `OPTIONS` (RFC 9110, 9.3.7).
-fn allowed(allow: &str) -> Response {
-    empty(StatusCode::NO_CONTENT, "allow", allow)
+fn options_response(allow: &str) -> Response {
+    empty_response(StatusCode::NO_CONTENT, "allow", allow)
 }
 
-fn empty(status: StatusCode, name: &str, value: &str) -> Response {
+fn empty_response(status: StatusCode, name: &str, value: &str) -> Response {
     let mut response = Response::new(status.as_u16());
     // Both come from a matched path, which contains no control characters.
     let _ = response.set_header(name, value);

@@ -16,7 +16,7 @@ use crate::core::asked::Asked;
 use crate::core::error::{Error, Result, responder};
 use crate::core::handler::{Handler, Parameters, check_handler};
 use crate::core::middleware::{Layer, Middleware};
-use crate::core::panics::note_places_of_panics;
+use crate::core::panics::record_panic_locations;
 use crate::core::response::IntoResponse;
 use crate::core::settings::Settings;
 use crate::core::states::Shared;
@@ -81,7 +81,7 @@ impl App {
         handler: H,
     ) -> Self {
         const { check_handler::<P, H>() };
-        self.router = self.router.answer(Method::GET, pattern, handler);
+        self.router = self.router.add_handler(Method::GET, pattern, handler);
         self
     }
 
@@ -93,7 +93,7 @@ impl App {
         handler: H,
     ) -> Self {
         const { check_handler::<P, H>() };
-        self.router = self.router.answer(Method::POST, pattern, handler);
+        self.router = self.router.add_handler(Method::POST, pattern, handler);
         self
     }
 
@@ -105,7 +105,7 @@ impl App {
         handler: H,
     ) -> Self {
         const { check_handler::<P, H>() };
-        self.router = self.router.answer(Method::PUT, pattern, handler);
+        self.router = self.router.add_handler(Method::PUT, pattern, handler);
         self
     }
 
@@ -117,7 +117,7 @@ impl App {
         handler: H,
     ) -> Self {
         const { check_handler::<P, H>() };
-        self.router = self.router.answer(Method::PATCH, pattern, handler);
+        self.router = self.router.add_handler(Method::PATCH, pattern, handler);
         self
     }
 
@@ -129,7 +129,7 @@ impl App {
         handler: H,
     ) -> Self {
         const { check_handler::<P, H>() };
-        self.router = self.router.answer(Method::DELETE, pattern, handler);
+        self.router = self.router.add_handler(Method::DELETE, pattern, handler);
         self
     }
 
@@ -189,7 +189,7 @@ impl App {
         handler: H,
     ) -> Self {
         const { check_handler::<P, H>() };
-        self.router = self.router.answer_rest(handler);
+        self.router = self.router.set_fallback(handler);
         self
     }
 
@@ -255,7 +255,7 @@ impl App {
         mut self,
         map: impl Fn(&E) -> Error + Send + Sync + 'static,
     ) -> Self {
-        self.settings.translators.push(Box::new(move |error| error.downcast_ref().map(&map)));
+        self.settings.error_mappers.push(Box::new(move |error| error.downcast_ref().map(&map)));
         self
     }
 
@@ -338,7 +338,7 @@ impl App {
     ///
     /// let app = App::new().get("/users", || "all").development(true);
     /// let page = app.test().get("/user").header("accept", "text/html").send();
-    /// assert!(page.text().contains("Was GET /users meant?"));
+    /// assert!(page.text().contains("Did you mean GET /users?"));
     /// ```
     pub fn development(mut self, is_development: bool) -> Self {
         self.settings.is_development = is_development;
@@ -431,7 +431,7 @@ impl App {
             tracing::warn!(
                 "development mode is on: every client is shown errors, routes and requests"
             );
-            note_places_of_panics();
+            record_panic_locations();
         }
         let refusal_contents = RefusalContents::default();
         let app = BuiltApp { table, layers, settings, config: self.config, refusal_contents };

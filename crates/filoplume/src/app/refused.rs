@@ -6,12 +6,12 @@ use bytes::Bytes;
 use filoplume_runtime::{Refused, Request, Response, ResponseBody, StatusCode};
 
 use super::BuiltApp;
-use crate::core::Format;
+use crate::core::ErrorFormat;
 use crate::core::asked::Asked;
 use crate::core::context::Context;
+use crate::core::engine_refusal::EngineRefusal;
 use crate::core::error::Error;
-use crate::core::refusing::Refusing;
-use crate::error_response::present;
+use crate::error_response::render;
 
 /// The contents of `503` responses. They are rendered when the app is built, so that refusing many
 /// requests under load renders nothing.
@@ -34,11 +34,11 @@ impl BuiltApp {
         let asked = Asked::of(request, self.settings.is_development);
         if self.settings.is_development {
             let route = request.route().and_then(|number| self.table.route(number));
-            let context = Context { site: self, settings: &self.settings, route, asked: &asked };
+            let context = Context { router: self, settings: &self.settings, route, asked: &asked };
             let error =
-                Refusing { reason: refused.reason(), because: refused.because().to_string() };
+                EngineRefusal { reason: refused.reason(), because: refused.because().to_string() };
             let error = Error::status(StatusCode::SERVICE_UNAVAILABLE).with_source(error);
-            return present(error.into_pending_response(), context, self.table.routes());
+            return render(error.into_pending_response(), context, self.table.routes());
         }
         let content = self.refusal_content(asked.format());
         let mut response = Response::new(StatusCode::SERVICE_UNAVAILABLE.as_u16());
@@ -54,27 +54,28 @@ impl BuiltApp {
     /// Renders the contents ahead of time. Rendering may be slow, because the app may replace the
     /// rendering of errors, and an event loop must not wait for that.
     pub(super) fn prepare_refusals(&self) {
-        for format in [Format::Json, Format::Html, Format::Text] {
+        for format in [ErrorFormat::Json, ErrorFormat::Html, ErrorFormat::Text] {
             self.refusal_content(format);
         }
     }
 
-    fn refusal_content(&self, format: Format) -> &Content {
+    fn refusal_content(&self, format: ErrorFormat) -> &Content {
         let RefusalContents { json, html, text } = &self.refusal_contents;
         let content = match format {
-            Format::Json => json,
-            Format::Html => html,
-            Format::Text => text,
+            ErrorFormat::Json => json,
+            ErrorFormat::Html => html,
+            ErrorFormat::Text => text,
         };
         content.get_or_init(|| self.make_refusal_content(format))
     }
 
     #[cold]
-    fn make_refusal_content(&self, format: Format) -> Content {
+    fn make_refusal_content(&self, format: ErrorFormat) -> Content {
         let asked = Asked::preferring(format);
-        let context = Context { site: self, settings: &self.settings, route: None, asked: &asked };
+        let context =
+            Context { router: self, settings: &self.settings, route: None, asked: &asked };
         let error = Error::status(StatusCode::SERVICE_UNAVAILABLE);
-        let mut response = present(error.into_pending_response(), context, self.table.routes());
+        let mut response = render(error.into_pending_response(), context, self.table.routes());
         let content_type = response.headers().get("content-type").map(<[u8]>::to_vec);
         match std::mem::take(response.body_mut()) {
             ResponseBody::Bytes(bytes) => Content { content_type, bytes },

@@ -4,7 +4,7 @@ use std::fmt;
 
 use filoplume_runtime::{Method, Request};
 
-use super::accept::{Accept, Format};
+use super::error_format::{ErrorFormat, FormatPreference};
 use super::snapshot::Snapshot;
 
 /// The parts of a request that determine how an error is rendered.
@@ -27,7 +27,7 @@ use super::snapshot::Snapshot;
 #[derive(Clone)]
 pub struct Asked {
     method: Method,
-    accept: Accept,
+    accept: FormatPreference,
     /// In development mode only: a copy of the request.
     snapshot: Option<Box<Snapshot>>,
 }
@@ -38,12 +38,16 @@ impl Asked {
     #[inline(always)]
     pub(crate) fn of(request: &Request, is_development: bool) -> Self {
         let snapshot = if is_development { Some(Box::new(Snapshot::of(request))) } else { None };
-        Self { method: request.method().clone(), accept: Accept::of(request.headers()), snapshot }
+        Self {
+            method: request.method().clone(),
+            accept: FormatPreference::of(request.headers()),
+            snapshot,
+        }
     }
 
     /// Stands for all requests of clients that prefer a format.
-    pub(crate) fn preferring(format: Format) -> Self {
-        Self { method: Method::GET, accept: Accept::preferring(format), snapshot: None }
+    pub(crate) fn preferring(format: ErrorFormat) -> Self {
+        Self { method: Method::GET, accept: FormatPreference::preferring(format), snapshot: None }
     }
 
     /// Returns the method.
@@ -52,7 +56,7 @@ impl Asked {
     }
 
     /// Returns the format in which the client prefers errors.
-    pub(crate) fn format(&self) -> Format {
+    pub(crate) fn format(&self) -> ErrorFormat {
         self.accept.format()
     }
 
@@ -63,7 +67,7 @@ impl Asked {
 
     /// Returns whether the client prefers HTML to JSON and plain text, as browsers do.
     pub fn wants_html(&self) -> bool {
-        self.format() == Format::Html
+        self.format() == ErrorFormat::Html
     }
 }
 

@@ -16,11 +16,11 @@ impl Verdict {
             Self::Proceed | Self::NotModified => Ok(()),
             Self::Failed => Err(Error::new(
                 StatusCode::PRECONDITION_FAILED,
-                "it is not what the condition wants",
+                "the current content does not meet the condition",
             )),
-            Self::Malformed => {
-                Err(Error::bad_request("`If-Match` or `If-None-Match` is no list of entity tags"))
-            }
+            Self::Malformed => Err(Error::bad_request(
+                "`If-Match` or `If-None-Match` is not a list of entity tags",
+            )),
         }
     }
 }

@@ -1,4 +1,4 @@
-//! The parts of an app that a request is answered with.
+//! The context in which a request is answered.
 
 use std::fmt;
 use std::net::IpAddr;
@@ -6,12 +6,12 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use filoplume_runtime::{Request, Response, StatusCode};
 
+use super::app_router::AppRouter;
 use super::asked::Asked;
 use super::captures::Captures;
 use super::error::Error;
 use super::route::CompiledRoute;
 use super::settings::Settings;
-use super::site::Site;
 use super::states::States;
 use crate::client::ClientAddr;
 
@@ -40,7 +40,7 @@ use crate::client::ClientAddr;
 /// ```
 #[derive(Clone, Copy)]
 pub struct Context<'a> {
-    pub(crate) site: &'a dyn Site,
+    pub(crate) router: &'a dyn AppRouter,
     pub(crate) settings: &'a Settings,
     pub(crate) route: Option<&'a CompiledRoute>,
     pub(crate) asked: &'a Asked,

@@ -91,12 +91,12 @@ impl<T: Extract, E: From<T::Rejection>> Extract for Result<T, E> {
 
 /// A rejection of an extractor of this crate. `describe` defines its [`Error`], also after `?` has
 /// converted it.
-pub(crate) trait Refusal: StdError + Send + Sync + Sized + 'static {
+pub(crate) trait Rejection: StdError + Send + Sync + Sized + 'static {
     /// Returns the error without its source. The source is the rejection itself.
     fn describe(&self) -> Error;
 }
 
 /// Converts a rejection into the error that answers the request.
-pub(crate) fn refuse<R: Refusal>(refusal: R) -> Error {
-    refusal.describe().with_source(refusal)
+pub(crate) fn reject<R: Rejection>(rejection: R) -> Error {
+    rejection.describe().with_source(rejection)
 }

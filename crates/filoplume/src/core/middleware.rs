@@ -142,8 +142,8 @@ impl<'a> Next<'a> {
                 layer.handle(request, next)
             }
             None => match self.end {
-                End::Route => return self.context.site.route(request, self.context.asked),
-                End::Options => return self.context.site.answer_options(&request),
+                End::Route => return self.context.router.route(request, self.context.asked),
+                End::Options => return self.context.router.answer_options(&request),
                 End::Handler => return self.context.handle(request),
             },
         };

@@ -2,16 +2,18 @@
 //! middleware and responses. It does not depend on the other modules.
 //!
 //! Apps are built and run by modules above this one. They fill the plain data here ([`route`],
-//! [`settings`], [`states`]) and implement one trait, [`site`], through which this module calls
+//! [`settings`], [`states`]) and implement one trait, [`app_router`], through which this module calls
 //! them.
 
-mod accept;
+pub(crate) mod app_router;
 pub(crate) mod asked;
 pub(crate) mod captures;
 mod conditions;
 pub(crate) mod context;
 mod convert;
+pub(crate) mod engine_refusal;
 pub(crate) mod error;
+mod error_format;
 pub(crate) mod extract;
 pub(crate) mod handler;
 pub(crate) mod middleware;
@@ -20,13 +22,11 @@ pub(crate) mod optional;
 pub(crate) mod options;
 pub(crate) mod panics;
 mod pending;
-pub(crate) mod refusing;
 pub(crate) mod response;
 pub(crate) mod route;
 pub(crate) mod settings;
-pub(crate) mod site;
 pub(crate) mod snapshot;
 pub(crate) mod states;
 pub(crate) mod takes;
 
-pub(crate) use self::accept::Format;
+pub(crate) use self::error_format::ErrorFormat;

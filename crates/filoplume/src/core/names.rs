@@ -41,7 +41,7 @@ mod tests {
     struct Own;
 
     #[test]
-    fn names_of_the_standard_library_are_short() {
+    fn modules_of_the_standard_library_are_omitted() {
         assert_eq!(type_name_of::<String>(), "String");
         assert_eq!(
             type_name_of::<(Arc<Option<Own>>, u8)>(),

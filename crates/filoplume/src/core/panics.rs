@@ -17,29 +17,29 @@ use std::sync::Once;
 pub(crate) struct Panicked {
     pub(crate) message: String,
     /// File, line and column; in development mode only.
-    pub(crate) place: Option<String>,
+    pub(crate) location: Option<String>,
 }
 
 thread_local! {
     /// The location of the latest panic of this thread.
-    static PLACE: RefCell<Option<String>> = const { RefCell::new(None) };
+    static LOCATION: RefCell<Option<String>> = const { RefCell::new(None) };
 }
 
 /// Starts to record the locations of panics. It takes effect once per process.
-pub(crate) fn note_places_of_panics() {
-    static TAKEN: Once = Once::new();
+pub(crate) fn record_panic_locations() {
+    static INSTALLED: Once = Once::new();
     // A panicking thread cannot change the hook.
     if std::thread::panicking() {
         return;
     }
-    TAKEN.call_once(|| {
+    INSTALLED.call_once(|| {
         let before = panic::take_hook();
         panic::set_hook(Box::new(move |info| {
-            let place = info.location().map(ToString::to_string);
-            PLACE.with(|noted| {
+            let location = info.location().map(ToString::to_string);
+            LOCATION.with(|recorded| {
                 // It is borrowed only if these lines panic themselves.
-                if let Ok(mut noted) = noted.try_borrow_mut() {
-                    *noted = place;
+                if let Ok(mut recorded) = recorded.try_borrow_mut() {
+                    *recorded = location;
                 }
             });
             before(info);
@@ -51,15 +51,15 @@ impl Panicked {
     /// Takes the panic that this thread has just caught.
     #[cold]
     pub(crate) fn caught(panic: &(dyn Any + Send)) -> Self {
-        let place = PLACE.with(RefCell::take);
-        Self { message: panic_message(panic), place }
+        let location = LOCATION.with(RefCell::take);
+        Self { message: panic_message(panic), location }
     }
 }
 
 impl fmt::Display for Panicked {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match &self.place {
-            Some(place) => write!(f, "panicked at {place}: {}", self.message),
+        match &self.location {
+            Some(location) => write!(f, "panicked at {location}: {}", self.message),
             None => write!(f, "panicked: {}", self.message),
         }
     }

@@ -7,7 +7,7 @@ use filoplume_runtime::{Response, note_caught_panic};
 use super::context::Context;
 use super::error::Error;
 use super::panics::Panicked;
-use crate::log::tell_without_subscriber;
+use crate::log::log_without_subscriber;
 
 impl Context<'_> {
     /// Returns the response that carries a panic, and logs the panic.
@@ -24,7 +24,7 @@ impl Context<'_> {
     /// Returns the response that carries an error, and logs the error if it is a server error.
     #[inline(never)]
     pub(crate) fn pending(self, error: Error) -> Response {
-        let error = match self.translate(error).answer_itself(&self.settings.responders) {
+        let error = match self.map_error(error).into_own_response(&self.settings.responders) {
             Ok(Ok(response)) => return response,
             Ok(Err(own)) => own,
             Err(error) => error,
@@ -39,21 +39,21 @@ impl Context<'_> {
                 error = error.in_one_line(),
                 "a request failed"
             );
-            tell_without_subscriber(&format!("{method} {route} failed: {}", error.in_one_line()));
-            if let Some(advice) = error.lost_response() {
+            log_without_subscriber(&format!("{method} {route} failed: {}", error.in_one_line()));
+            if let Some(advice) = error.lost_response_advice() {
                 tracing::warn!(method, route, "{advice}");
-                tell_without_subscriber(&advice);
+                log_without_subscriber(&advice);
             }
         }
         error.into_pending_response()
     }
 
-    fn translate(self, error: Error) -> Error {
+    fn map_error(self, error: Error) -> Error {
         let translated = self
             .settings
-            .translators
+            .error_mappers
             .iter()
-            .find_map(|translate| error.chain().find_map(translate));
+            .find_map(|map_error| error.chain().find_map(map_error));
         match translated {
             Some(translated) => translated.with_cause_of(error),
             None => error,

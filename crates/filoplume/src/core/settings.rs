@@ -14,7 +14,7 @@ use crate::client::Proxies;
 pub(crate) struct Settings {
     pub(crate) is_development: bool,
     pub(crate) presenter: Option<Presenter>,
-    pub(crate) translators: Vec<Translator>,
+    pub(crate) error_mappers: Vec<ErrorMapper>,
     /// Conversions of errors whose types implement `IntoResponse` themselves.
     pub(crate) responders: Vec<Responder>,
     pub(crate) proxies: Proxies,
@@ -22,7 +22,7 @@ pub(crate) struct Settings {
 }
 
 /// Maps errors of a type that the program chose.
-type Translator = Box<dyn Fn(&(dyn StdError + 'static)) -> Option<Error> + Send + Sync>;
+type ErrorMapper = Box<dyn Fn(&(dyn StdError + 'static)) -> Option<Error> + Send + Sync>;
 
 /// Renders errors in place of the default.
 pub(crate) type Presenter = Box<dyn Fn(&Error, &Asked) -> Option<Response> + Send + Sync>;

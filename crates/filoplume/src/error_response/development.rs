@@ -23,7 +23,7 @@ pub(super) struct Findings<'a> {
 pub(super) struct RouteLine<'a> {
     pub(super) methods: &'a str,
     pub(super) pattern: &'a str,
-    pub(super) is_alike: bool,
+    pub(super) is_similar: bool,
 }
 
 /// The maximum number of routes in the list.
@@ -46,10 +46,10 @@ impl<'a> Findings<'a> {
                 .map(|route| RouteLine {
                     methods: &route.methods,
                     pattern: &route.pattern,
-                    is_alike: hints::are_alike(&route.pattern, &request.path),
+                    is_similar: hints::are_similar(&route.pattern, &request.path),
                 })
                 .collect();
-            routes.sort_by_key(|route| !route.is_alike);
+            routes.sort_by_key(|route| !route.is_similar);
         }
         let hint = hints::hint(error, response, route, &routes);
         Self { request, causes, route, hint, routes }

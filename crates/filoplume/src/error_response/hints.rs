@@ -5,9 +5,9 @@ use std::io;
 use filoplume_runtime::{Response, StatusCode};
 
 use super::development::RouteLine;
+use crate::core::engine_refusal::EngineRefusal;
 use crate::core::error::Error;
 use crate::core::panics::Panicked;
-use crate::core::refusing::Refusing;
 use crate::core::route::CompiledRoute;
 use crate::extract::ExtensionRejection;
 
@@ -38,14 +38,14 @@ pub(super) fn hint(
                                           a form have limits of their own: `MultipartLimits`."
             .to_owned(),
         StatusCode::INTERNAL_SERVER_ERROR => return internal(error),
-        StatusCode::SERVICE_UNAVAILABLE => error.downcast_ref::<Refusing>()?.hint().to_owned(),
+        StatusCode::SERVICE_UNAVAILABLE => error.downcast_ref::<EngineRefusal>()?.hint().to_owned(),
         _ => return None,
     };
     Some(hint)
 }
 
 fn not_found(routes: &[RouteLine<'_>]) -> String {
-    let alike: Vec<_> = routes.iter().filter(|route| route.is_alike).collect();
+    let alike: Vec<_> = routes.iter().filter(|route| route.is_similar).collect();
     match alike.as_slice() {
         [] if routes.is_empty() => {
             "The app has no routes yet: add one with `.get(\"/\", || \"Hello!\")`.".to_owned()
@@ -63,7 +63,7 @@ fn not_found(routes: &[RouteLine<'_>]) -> String {
 }
 
 fn internal(error: &Error) -> Option<String> {
-    if let Some(advice) = error.lost_response() {
+    if let Some(advice) = error.lost_response_advice() {
         return Some(advice + ".");
     }
     if error.downcast_ref::<Panicked>().is_some() {
@@ -100,7 +100,7 @@ const COMPARED_BYTES_MAX: usize = 200;
 
 /// Returns whether a path may be a misspelling of a pattern: a few letters differ, or a prefix is
 /// missing.
-pub(super) fn are_alike(pattern: &str, path: &str) -> bool {
+pub(super) fn are_similar(pattern: &str, path: &str) -> bool {
     if pattern.len() > COMPARED_BYTES_MAX || path.len() > COMPARED_BYTES_MAX {
         return false;
     }
@@ -149,15 +149,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_few_letters_or_a_prefix_make_no_stranger() {
-        assert!(are_alike("/users/{id}", "/user/17"));
-        assert!(are_alike("/users", "/Users"));
-        assert!(are_alike("/api/users", "/users"));
-        assert!(are_alike("/about", "/abuot"));
-        assert!(!are_alike("/about", "/users"));
-        assert!(!are_alike("/a", "/b"));
-        assert!(!are_alike("/users/{id}", "/users"));
-        assert!(!are_alike("/", "/nowhere"));
+    fn a_path_with_few_differences_is_similar() {
+        assert!(are_similar("/users/{id}", "/user/17"));
+        assert!(are_similar("/users", "/Users"));
+        assert!(are_similar("/api/users", "/users"));
+        assert!(are_similar("/about", "/abuot"));
+        assert!(!are_similar("/about", "/users"));
+        assert!(!are_similar("/a", "/b"));
+        assert!(!are_similar("/users/{id}", "/users"));
+        assert!(!are_similar("/", "/nowhere"));
     }
 
     #[test]

@@ -84,7 +84,7 @@ fn add_routes(page: &mut String, routes: &[RouteLine<'_>]) {
     }
     page.push_str("<h2>Routes</h2>\n<table>\n");
     for route in routes {
-        let class = if route.is_alike { " class=\"alike\"" } else { "" };
+        let class = if route.is_similar { " class=\"alike\"" } else { "" };
         let (methods, pattern) = (Escaped(route.methods), Escaped(route.pattern));
         page.push_str(&format!("<tr{class}><td>{methods}</td><td>{pattern}</td></tr>\n"));
     }

@@ -12,7 +12,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use filoplume_runtime::{Response, StatusCode, note_caught_panic};
 
 use self::development::Findings;
-use crate::core::Format;
+use crate::core::ErrorFormat;
 use crate::core::context::Context;
 use crate::core::error::Error;
 use crate::core::route::CompiledRoute;
@@ -30,7 +30,7 @@ struct Report<'a> {
 /// Adds the content to a response that carries an error. The status and the headers stay, no matter
 /// where they were set.
 #[inline(never)]
-pub(crate) fn present(
+pub(crate) fn render(
     mut response: Response,
     context: Context<'_>,
     routes: &[CompiledRoute],
@@ -47,7 +47,7 @@ pub(crate) fn present(
         // The panic hook has printed the location. Changes that middleware made to the response are
         // kept.
         presented.unwrap_or_else(|_| {
-            tracing::error!("what presents errors panicked");
+            tracing::error!("the closure of `present_errors` panicked");
             note_caught_panic();
             None
         })
@@ -85,13 +85,13 @@ fn content_of(
     let report = Report { status, title, error, findings };
     let mut content = Response::default();
     match context.asked.format() {
-        Format::Html => content.send_html(html::page(&report)),
-        Format::Json => {
+        ErrorFormat::Html => content.send_html(html::page(&report)),
+        ErrorFormat::Json => {
             content.send_json(problem::details(&report));
             let _ = content.set_header("content-type", "application/problem+json");
             &mut content
         }
-        Format::Text => content.send_text(problem::text(&report)),
+        ErrorFormat::Text => content.send_text(problem::text(&report)),
     };
     content
 }

@@ -127,7 +127,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn text_is_escaped_as_json_wants_it() {
+    fn text_is_escaped_for_json() {
         assert_eq!(
             string("a\"b\\c\n\u{1}ö\u{2028}</script>"),
             "\"a\\\"b\\\\c\\n\\u0001ö\u{2028}</script>\""

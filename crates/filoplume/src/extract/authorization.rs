@@ -7,7 +7,7 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use filoplume_runtime::{Request, StatusCode};
 
-use super::{Extract, ExtractOptional, Refusal};
+use super::{Extract, ExtractOptional, Rejection};
 use crate::core::context::Context;
 use crate::core::error::Error;
 
@@ -259,7 +259,7 @@ impl fmt::Display for AuthorizationRejection {
 
 impl StdError for AuthorizationRejection {}
 
-impl Refusal for AuthorizationRejection {
+impl Rejection for AuthorizationRejection {
     fn describe(&self) -> Error {
         self.describe_for(REALM)
     }
@@ -358,7 +358,7 @@ mod tests {
     }
 
     #[test]
-    fn what_are_no_credentials_is_named() {
+    fn invalid_credentials_are_described() {
         let (missing, malformed, several) = (
             AuthorizationRejection::Missing { scheme: Scheme::Bearer },
             AuthorizationRejection::Malformed { scheme: Scheme::Bearer },

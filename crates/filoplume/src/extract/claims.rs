@@ -9,7 +9,7 @@ use filoplume_runtime::Request;
 use serde::de::DeserializeOwned;
 
 use super::{
-    AuthorizationRejection, Extract, ExtractOptional, REALM, Refusal, Scheme, invalid_token,
+    AuthorizationRejection, Extract, ExtractOptional, REALM, Rejection, Scheme, invalid_token,
 };
 use crate::core::context::Context;
 use crate::core::error::Error;
@@ -149,7 +149,7 @@ impl StdError for ClaimsRejection {
     }
 }
 
-impl Refusal for ClaimsRejection {
+impl Rejection for ClaimsRejection {
     fn describe(&self) -> Error {
         match self {
             Self::NoToken => {

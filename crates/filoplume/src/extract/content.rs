@@ -9,7 +9,7 @@ use bytes::Bytes;
 use filoplume_http1::ParseError;
 use filoplume_runtime::{Request, StatusCode};
 
-use super::{Extract, Refusal, Takes};
+use super::{Extract, Rejection, Takes};
 use crate::core::context::Context;
 use crate::core::error::Error;
 use crate::core::options::CONTENT_BYTES_MAX;
@@ -134,7 +134,7 @@ impl StdError for ContentRejection {
     }
 }
 
-impl Refusal for ContentRejection {
+impl Rejection for ContentRejection {
     fn describe(&self) -> Error {
         let status = match self {
             Self::TooLong { .. } => StatusCode::PAYLOAD_TOO_LARGE,

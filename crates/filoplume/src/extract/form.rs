@@ -8,9 +8,9 @@ use bytes::Bytes;
 use filoplume_runtime::{Method, Request, StatusCode};
 use serde::de::DeserializeOwned;
 
-use super::fields_probe;
+use super::probe::fields_mismatch;
 use super::urlencoded::{self, FieldsError};
-use super::{ContentRejection, Extract, ExtractOptional, Refusal, Takes};
+use super::{ContentRejection, Extract, ExtractOptional, Rejection, Takes};
 use crate::core::context::Context;
 use crate::core::error::Error;
 use crate::core::options::RouteOptions;
@@ -77,7 +77,7 @@ impl<T: DeserializeOwned> Extract for Form<T> {
     }
 
     fn configure(options: &mut RouteOptions) {
-        if let Some(mistake) = fields_probe::mismatch::<T>("Form") {
+        if let Some(mistake) = fields_mismatch::<T>("Form") {
             options.refuse_route(mistake);
         }
     }
@@ -176,7 +176,7 @@ impl StdError for FormRejection {
     }
 }
 
-impl Refusal for FormRejection {
+impl Rejection for FormRejection {
     fn describe(&self) -> Error {
         let (status, fields) = match self {
             Self::ContentType => {

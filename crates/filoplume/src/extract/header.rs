@@ -6,7 +6,7 @@ use std::ops::{Deref, DerefMut};
 
 use filoplume_runtime::Request;
 
-use super::{Extract, ExtractOptional, Refusal};
+use super::{Extract, ExtractOptional, Rejection};
 use crate::core::context::Context;
 use crate::core::error::Error;
 
@@ -230,7 +230,7 @@ impl fmt::Display for HeaderRejection {
 
 impl StdError for HeaderRejection {}
 
-impl Refusal for HeaderRejection {
+impl Rejection for HeaderRejection {
     fn describe(&self) -> Error {
         Error::bad_request(self.to_string()).with_field(self.name, self.problem.to_string())
     }

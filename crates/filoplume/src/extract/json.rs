@@ -10,8 +10,8 @@ use filoplume_runtime::{Request, Response, StatusCode};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use super::place::{place, shortened};
-use super::{ContentRejection, Extract, ExtractOptional, Refusal, Takes};
+use super::serde_error::{field_path, shortened};
+use super::{ContentRejection, Extract, ExtractOptional, Rejection, Takes};
 use crate::core::context::Context;
 use crate::core::error::{Error, Result};
 use crate::core::response::IntoResponse;
@@ -160,7 +160,7 @@ pub enum JsonRejection {
 impl JsonRejection {
     fn of(error: serde_path_to_error::Error<serde_json::Error>) -> Self {
         let message = error.inner().to_string();
-        let field = place(error.path(), &message);
+        let field = field_path(error.path(), &message);
         let source = Arc::new(error.into_inner());
         if !source.is_data() {
             return Self::Syntax(source);
@@ -200,7 +200,7 @@ impl StdError for JsonRejection {
     }
 }
 
-impl Refusal for JsonRejection {
+impl Rejection for JsonRejection {
     fn describe(&self) -> Error {
         let status = match self {
             Self::ContentType => {

@@ -8,8 +8,6 @@ mod content;
 #[cfg(feature = "cookies")]
 mod cookies;
 #[cfg(feature = "form")]
-mod fields_probe;
-#[cfg(feature = "form")]
 mod form;
 mod header;
 pub mod headers;
@@ -19,17 +17,19 @@ mod json;
 mod multipart;
 mod path;
 mod percent;
-#[cfg(any(feature = "json", feature = "form", feature = "validate"))]
-mod place;
 mod plain;
+mod probe;
 #[cfg(feature = "form")]
 mod query;
-mod refusals;
+mod rejections;
+#[cfg(any(feature = "json", feature = "form", feature = "validate"))]
+mod serde_error;
 mod state;
 #[cfg(feature = "form")]
 mod urlencoded;
 #[cfg(feature = "validate")]
 mod valid;
+mod value_methods;
 
 pub use authorization::{AuthorizationRejection, Basic, Bearer, Scheme};
 pub(crate) use authorization::{REALM, invalid_token, quoted};
@@ -64,6 +64,6 @@ pub use valid::{InvalidFields, Valid, ValidRejection};
 
 pub use crate::client::{ClientAddr, Proxies};
 pub use crate::core::extract::Extract;
-use crate::core::extract::Refusal;
+use crate::core::extract::Rejection;
 pub use crate::core::optional::ExtractOptional;
 pub use crate::core::takes::Takes;

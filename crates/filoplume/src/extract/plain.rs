@@ -7,7 +7,7 @@ use std::fmt;
 
 use filoplume_runtime::{Body, Headers, Method, Peer, Request, Version};
 
-use super::{Extract, ExtractOptional, Refusal, Takes};
+use super::{Extract, ExtractOptional, Rejection, Takes};
 use crate::core::context::Context;
 use crate::core::error::Error;
 use crate::core::options::RouteOptions;
@@ -116,7 +116,6 @@ impl Extract for RawQuery {
 /// An app does not start if no middleware of the route can have added the value. Closures can add
 /// any value, other middleware those that it [declares](RouteOptions::provide). As
 /// `Option<Extension<T>>` the value may be missing.
-/// be missing.
 ///
 /// ```
 /// use filoplume::prelude::*;
@@ -197,7 +196,7 @@ impl fmt::Display for ExtensionRejection {
 
 impl StdError for ExtensionRejection {}
 
-impl Refusal for ExtensionRejection {
+impl Rejection for ExtensionRejection {
     fn describe(&self) -> Error {
         Error::status(http::StatusCode::INTERNAL_SERVER_ERROR)
     }

@@ -7,9 +7,9 @@ use std::ops::{Deref, DerefMut};
 use filoplume_runtime::Request;
 use serde::de::DeserializeOwned;
 
-use super::fields_probe;
+use super::probe::fields_mismatch;
 use super::urlencoded::{self, FieldsError};
-use super::{Extract, Refusal};
+use super::{Extract, Rejection};
 use crate::core::context::Context;
 use crate::core::error::Error;
 use crate::core::options::RouteOptions;
@@ -60,7 +60,7 @@ impl<T: DeserializeOwned> Extract for Query<T> {
     }
 
     fn configure(options: &mut RouteOptions) {
-        if let Some(mistake) = fields_probe::mismatch::<T>("Query") {
+        if let Some(mistake) = fields_mismatch::<T>("Query") {
             options.refuse_route(mistake);
         }
     }
@@ -112,7 +112,7 @@ impl StdError for QueryRejection {
     }
 }
 
-impl Refusal for QueryRejection {
+impl Rejection for QueryRejection {
     fn describe(&self) -> Error {
         let error = Error::bad_request(self.to_string());
         match self.0.field() {

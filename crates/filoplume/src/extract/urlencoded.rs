@@ -6,7 +6,7 @@ use std::fmt;
 use serde::de::DeserializeOwned;
 
 use super::percent::{self, EncodingError};
-use super::place::{place, shortened};
+use super::serde_error::{field_path, shortened};
 
 /// The maximum number of fields. A field can have two bytes of input and takes some hundred bytes
 /// while it is read: without a limit a form of 2 MiB could take 100 MiB. Real forms have far fewer
@@ -107,7 +107,7 @@ pub(crate) fn read<T: DeserializeOwned>(input: &[u8]) -> Result<T, FieldsError> 
             unclear if unclear == "unsupported value" => "it occurs more than once".to_owned(),
             message => message,
         };
-        FieldsError::Data { field: place(error.path(), &message), message: shortened(message) }
+        FieldsError::Data { field: field_path(error.path(), &message), message: shortened(message) }
     })
 }
 
@@ -190,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_named() {
+    fn errors_name_the_field() {
         check_read("", expect!["`name` is wrong: missing field `name`"]);
         check_read(
             "name=a&count=300",
@@ -219,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn fields_are_counted() {
+    fn too_many_fields_are_an_error() {
         let many = "a=&".repeat(FIELDS_MAX + 1);
         assert_eq!(
             read::<Order>(many.as_bytes()),
@@ -235,7 +235,7 @@ mod tests {
         }
 
         #[test]
-        fn what_is_encoded_is_read_again(name in "\\PC{0,12}", tags in proptest::collection::vec("\\PC{0,6}", 0..4)) {
+        fn encoded_fields_round_trip(name in "\\PC{0,12}", tags in proptest::collection::vec("\\PC{0,6}", 0..4)) {
             let encode = |text: &str| percent_encoding::utf8_percent_encode(text, percent_encoding::NON_ALPHANUMERIC).to_string();
             let mut input = format!("name={}", encode(&name));
             for tag in &tags {

@@ -7,11 +7,11 @@ use std::ops::{Deref, DerefMut};
 use filoplume_runtime::{Request, Response, StatusCode};
 use garde::Validate;
 
-use super::place::shortened;
-use super::{Extract, Refusal, Takes};
+use super::serde_error::shortened;
+use super::{Extract, Rejection, Takes};
 use crate::core::context::Context;
 use crate::core::error::{Error, FieldError, Result};
-use crate::core::extract::refuse;
+use crate::core::extract::reject;
 use crate::core::options::RouteOptions;
 use crate::core::response::IntoResponse;
 
@@ -153,20 +153,20 @@ pub enum ValidRejection<R> {
 pub struct InvalidFields {
     fields: Vec<FieldError>,
     /// The number of invalid fields that are not in the list.
-    untold: usize,
+    omitted: usize,
 }
 
 impl InvalidFields {
     fn of(report: garde::Report) -> Self {
         let mut errors = report.into_inner();
-        let untold = errors.len().saturating_sub(FIELDS_MAX);
+        let omitted = errors.len().saturating_sub(FIELDS_MAX);
         errors.truncate(FIELDS_MAX);
         let fields = errors.into_iter();
         let fields = fields.map(|(path, error)| FieldError {
             field: shortened(path.to_string()),
             message: error.message().to_owned(),
         });
-        Self { fields: fields.collect(), untold }
+        Self { fields: fields.collect(), omitted }
     }
 
     /// Returns the invalid fields, at most the first hundred.
@@ -177,14 +177,14 @@ impl InvalidFields {
 
 impl fmt::Display for InvalidFields {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match (&*self.fields, self.untold) {
+        match (&*self.fields, self.omitted) {
             ([one], 0) if one.field.is_empty() => {
                 write!(f, "the input is not valid: {}", one.message)
             }
             ([one], 0) => write!(f, "`{}` is not valid: {}", one.field, one.message),
             (fields, 0) => write!(f, "{} fields are not valid", fields.len()),
-            (fields, untold) => {
-                write!(f, "{} fields are not valid; these are the first", fields.len() + untold)
+            (fields, omitted) => {
+                write!(f, "{} fields are not valid; these are the first", fields.len() + omitted)
             }
         }
     }
@@ -192,7 +192,7 @@ impl fmt::Display for InvalidFields {
 
 impl StdError for InvalidFields {}
 
-impl Refusal for InvalidFields {
+impl Rejection for InvalidFields {
     fn describe(&self) -> Error {
         let error = Error::new(StatusCode::UNPROCESSABLE_ENTITY, self.to_string());
         self.fields
@@ -205,7 +205,7 @@ impl<R: IntoResponse> IntoResponse for ValidRejection<R> {
     fn into_response(self) -> Result<Response> {
         match self {
             Self::Refused(rejection) => rejection.into_response(),
-            Self::Invalid(fields) => Err(refuse(fields)),
+            Self::Invalid(fields) => Err(reject(fields)),
         }
     }
 }
@@ -228,7 +228,7 @@ impl<R: StdError + 'static> StdError for ValidRejection<R> {
     }
 }
 
-impl<R: Refusal> Refusal for ValidRejection<R> {
+impl<R: Rejection> Rejection for ValidRejection<R> {
     fn describe(&self) -> Error {
         match self {
             Self::Refused(rejection) => rejection.describe(),

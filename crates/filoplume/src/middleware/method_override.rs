@@ -3,7 +3,7 @@
 use filoplume_runtime::{Body, Method, Request, Response, StatusCode};
 
 use crate::core::error::{Error, Result};
-use crate::core::extract::refuse;
+use crate::core::extract::reject;
 use crate::core::middleware::{Middleware, Next};
 use crate::core::options::{CONTENT_BYTES_MAX, RouteOptions};
 use crate::extract::ContentRejection;
@@ -103,7 +103,7 @@ impl MethodOverride {
         }
         let form = std::mem::take(request.body_mut()).into_bytes(self.form_bytes_max);
         let form =
-            form.map_err(|error| refuse(ContentRejection::of_read(error, self.form_bytes_max)))?;
+            form.map_err(|error| reject(ContentRejection::of_read(error, self.form_bytes_max)))?;
         let method = field_of(&form, field);
         *request.body_mut() = Body::from(Vec::from(form));
         Ok(method)

@@ -30,7 +30,7 @@ pub(crate) fn build(router: Router, app_layers: &[Layer]) -> Result<Table, Vec<S
         guarded: Vec::new(),
         fallbacks: Vec::new(),
     };
-    builder.add_router(router, &Surroundings::default());
+    builder.add_router(router, &Scope::default());
     builder.add_guards();
     for entry in &mut builder.table.entries {
         entry.allow = allow(entry.methods.iter().map(|(method, _)| method));
@@ -50,7 +50,7 @@ struct Builder<'a> {
 
 /// The settings that a router passes to its routes and nested routers.
 #[derive(Default)]
-struct Surroundings {
+struct Scope {
     prefix: String,
     layers: Vec<Layer>,
     states: States,
@@ -59,7 +59,7 @@ struct Surroundings {
 }
 
 impl Builder<'_> {
-    fn add_router(&mut self, router: Router, outer: &Surroundings) {
+    fn add_router(&mut self, router: Router, outer: &Scope) {
         self.add_router_at(router, "", outer, Location::caller());
     }
 
@@ -67,44 +67,44 @@ impl Builder<'_> {
         &mut self,
         router: Router,
         at: &str,
-        outer: &Surroundings,
+        outer: &Scope,
         written_at: &'static Location<'static>,
     ) {
         let Router { routes, nested, layers, mut states, fallback, mistakes } = router;
         self.mistakes.extend(mistakes);
         states.extend_outer(&outer.states);
-        let mut within = Surroundings {
+        let mut scope = Scope {
             prefix: format!("{}{at}", outer.prefix),
             layers: [&*outer.layers, &layers].concat(),
             states,
             guarding: outer.guarding,
         };
-        if !at.is_empty() && within.layers.len() > outer.guarding {
-            self.guard(&within, written_at);
-            within.guarding = within.layers.len();
+        if !at.is_empty() && scope.layers.len() > outer.guarding {
+            self.guard(&scope, written_at);
+            scope.guarding = scope.layers.len();
         }
-        for Placed { at, what, written_at } in routes {
-            self.add_route(&at, what, written_at, &within);
+        for Placed { path, value, written_at } in routes {
+            self.add_route(&path, value, written_at, &scope);
         }
-        for Placed { at, what, written_at } in nested {
-            self.add_router_at(what, &at, &within, written_at);
+        for Placed { path, value, written_at } in nested {
+            self.add_router_at(value, &path, &scope, written_at);
         }
         if let Some(fallback) = fallback {
-            self.add_fallback(fallback, &within);
+            self.add_fallback(fallback, &scope);
         }
     }
 
     /// Records that everything below a prefix is behind the layers that were collected on the way
     /// to it.
-    fn guard(&mut self, within: &Surroundings, written_at: &'static Location<'static>) {
+    fn guard(&mut self, scope: &Scope, written_at: &'static Location<'static>) {
         // An invalid prefix was already reported with its routes.
-        let Ok(Pattern { matched, captures }) = Pattern::parse(&within.prefix) else { return };
+        let Ok(Pattern { matched, captures }) = Pattern::parse(&scope.prefix) else { return };
         self.guarded.push(GuardedRouter {
-            pattern: within.prefix.clone(),
+            pattern: scope.prefix.clone(),
             prefix: Prefix::of(&matched),
             captures,
-            layers: within.layers.clone(),
-            states: within.states.clone(),
+            layers: scope.layers.clone(),
+            states: scope.states.clone(),
             written_at,
         });
     }
@@ -114,12 +114,12 @@ impl Builder<'_> {
         pattern: &str,
         route: Route,
         written_at: &'static Location<'static>,
-        within: &Surroundings,
+        scope: &Scope,
     ) {
         let Route { handlers, layers, adjust } = route;
         // The pattern of a nested route must begin with a slash too, so it is first checked on its
         // own.
-        let joined = join(&within.prefix, pattern);
+        let joined = join(&scope.prefix, pattern);
         let parsed = Pattern::parse(pattern).and_then(|_| Pattern::parse(&joined));
         let Pattern { matched, captures } = match parsed {
             Ok(parsed) => parsed,
@@ -130,7 +130,7 @@ impl Builder<'_> {
         };
         let pattern = joined;
         let Some(entry) = self.entry(&pattern, &matched, written_at) else { return };
-        let layers = [&*within.layers, &layers].concat();
+        let layers = [&*scope.layers, &layers].concat();
         for MethodHandler { methods, endpoint, written_at } in handlers {
             let mut options = self.options(&layers, &*endpoint);
             for adjust in &adjust {
@@ -139,7 +139,7 @@ impl Builder<'_> {
             let number = self.next_number();
             self.claim(entry, &methods, number, written_at);
             let name = format!("{methods} {pattern} ({written_at})");
-            self.check(&name, &captures, &options, &within.states);
+            self.check(&name, &captures, &options, &scope.states);
             self.table.routes.push(CompiledRoute {
                 pattern: pattern.clone(),
                 captures: captures.clone(),
@@ -147,7 +147,7 @@ impl Builder<'_> {
                 written_at,
                 endpoint,
                 layers: [&*layers, &options.implied_layers()].concat().into(),
-                states: within.states.clone(),
+                states: scope.states.clone(),
                 options,
             });
         }
@@ -185,22 +185,22 @@ impl Builder<'_> {
     /// Returns the reason why a pattern cannot be added. The error of the matcher may name a route
     /// that does not conflict, so each existing route is tried alone with the pattern.
     fn explain(&self, matched: &str, error: &matchit::InsertError) -> String {
-        let is_hindered_by = |other: &&Entry| {
+        let conflicts_with = |other: &&Entry| {
             let mut two = matchit::Router::new();
             two.insert(&*other.matched, ()).is_ok() && two.insert(matched, ()).is_err()
         };
         if matchit::Router::new().insert(matched, ()).is_err() {
             return format!("cannot be matched: {error}");
         }
-        let Some(other) = self.table.entries.iter().find(is_hindered_by) else {
+        let Some(other) = self.table.entries.iter().find(conflicts_with) else {
             return format!("conflicts with other routes: {error}");
         };
         let reason = if shape(&other.matched) == shape(matched) {
             "both match the same paths: use the same names for the captures"
         } else {
-            "captures at the same place are of one kind, either all with text before them or all \
-             with text behind them, and `{*rest}` shares its place with no capture; what is left \
-             over can be answered by a fallback"
+            "captures at the same position must be of one kind, either all with text before them \
+             or all with text after them, and `{*rest}` cannot stand beside another capture; a \
+             fallback can answer the remaining paths"
         };
         format!("conflicts with route \"{}\" ({}): {reason}", other.pattern, other.written_at)
     }
@@ -243,11 +243,11 @@ impl Builder<'_> {
         }
     }
 
-    fn add_fallback(&mut self, fallback: Fallback, within: &Surroundings) {
+    fn add_fallback(&mut self, fallback: Fallback, scope: &Scope) {
         let Fallback { endpoint, written_at } = fallback;
-        let options = self.options(&within.layers, &*endpoint);
+        let options = self.options(&scope.layers, &*endpoint);
         let number = self.next_number();
-        let prefix = &*within.prefix;
+        let prefix = &*scope.prefix;
         let name = format!("the fallback of \"{prefix}/\" ({written_at})");
         let endpoint: Arc<dyn Endpoint> = endpoint.into();
         let (matched, captures) = Pattern::parse(prefix)
@@ -256,9 +256,9 @@ impl Builder<'_> {
             number,
             prefix: Prefix::of(&matched),
             endpoint: Arc::clone(&endpoint),
-            layers: within.layers.clone(),
+            layers: scope.layers.clone(),
         });
-        self.check(&name, &captures, &options, &within.states);
+        self.check(&name, &captures, &options, &scope.states);
         if prefix.is_empty() {
             if let Some(first) = self.table.fallback.and_then(|number| self.table.route(number)) {
                 let first = first.written_at;
@@ -268,34 +268,7 @@ impl Builder<'_> {
             }
             self.table.fallback = Some(number);
         } else {
-            // The prefix itself, the prefix with a slash, and everything below it.
-            for tail in ["", "/", "/{*rest-of-fallback}"] {
-                let pattern = Pattern::parse(&format!("{prefix}{tail}"));
-                let inserted = pattern
-                    .map(|pattern| self.table.nested_fallbacks.insert(pattern.matched, number));
-                let reason = match inserted {
-                    Ok(Ok(())) => continue,
-                    Ok(Err(matchit::InsertError::Conflict { with })) => {
-                        format!("that of \"{}\"", with.trim_end_matches("{*rest-of-fallback}"))
-                    }
-                    Ok(Err(error)) => format!("others: {error}"),
-                    Err(mistake) => format!("others: {mistake}"),
-                };
-                let all = self.table.routes.iter().rev().filter(|route| route.methods == FALLBACK);
-                let shape_of_all = shape(&format!("{prefix}/{{*rest}}"));
-                let mut others = all
-                    .filter(|route| shape(&route.pattern) == shape_of_all)
-                    .map(|route| route.written_at);
-                self.mistakes.push(match others.next() {
-                    Some(place) => format!("{name} has the prefix of another fallback ({place})"),
-                    None => format!(
-                        "{name} cannot stand beside {reason}: all the rest of a prefix, which a \
-                         fallback answers, shares its place with no capture in the prefix of \
-                         another one"
-                    ),
-                });
-                break;
-            }
+            self.insert_nested_fallback(prefix, number, &name);
         }
         self.table.routes.push(CompiledRoute {
             pattern: format!("{prefix}/{{*rest}}"),
@@ -303,10 +276,45 @@ impl Builder<'_> {
             methods: FALLBACK.to_owned(),
             written_at,
             endpoint: Box::new(SharedEndpoint(endpoint)),
-            layers: [&*within.layers, &options.implied_layers()].concat().into(),
-            states: within.states.clone(),
+            layers: [&*scope.layers, &options.implied_layers()].concat().into(),
+            states: scope.states.clone(),
             options,
         });
+    }
+
+    /// Adds a fallback to the matcher, or records why it conflicts with another one.
+    fn insert_nested_fallback(&mut self, prefix: &str, number: u32, name: &str) {
+        // The prefix itself, the prefix with a slash, and everything below it.
+        for tail in ["", "/", "/{*rest-of-fallback}"] {
+            let pattern = Pattern::parse(&format!("{prefix}{tail}"));
+            let inserted =
+                pattern.map(|pattern| self.table.nested_fallbacks.insert(pattern.matched, number));
+            let other = match inserted {
+                Ok(Ok(())) => continue,
+                Ok(Err(matchit::InsertError::Conflict { with })) => {
+                    format!("that of \"{}\"", with.trim_end_matches("{*rest-of-fallback}"))
+                }
+                Ok(Err(error)) => format!("others: {error}"),
+                Err(mistake) => format!("others: {mistake}"),
+            };
+            let fallbacks = self.table.routes.iter().rev();
+            let fallback_shape = shape(&format!("{prefix}/{{*rest}}"));
+            let mut same_prefix = fallbacks
+                .filter(|route| route.methods == FALLBACK)
+                .filter(|route| shape(&route.pattern) == fallback_shape)
+                .map(|route| route.written_at);
+            self.mistakes.push(match same_prefix.next() {
+                Some(location) => {
+                    format!("{name} has the prefix of another fallback ({location})")
+                }
+                None => format!(
+                    "{name} conflicts with {other}: a fallback answers every path below its \
+                     prefix, so the prefix of another one cannot have a capture at the same \
+                     position"
+                ),
+            });
+            return;
+        }
     }
 
     fn options(&self, layers: &[Layer], endpoint: &dyn Endpoint) -> RouteOptions {

@@ -11,7 +11,7 @@ use crate::core::captures::Capture;
 use crate::core::handler::Endpoint;
 use crate::core::middleware::Layer;
 use crate::core::states::States;
-use crate::routing::prefix::{Prefix, Reading};
+use crate::routing::prefix::{FoldedPath, Prefix};
 
 /// The prefix of a nested router that has middleware.
 pub(super) struct Guard {
@@ -30,7 +30,7 @@ impl Guards {
     /// Returns whether a path is below one of these guards. A route outside of them must not answer
     /// such a path.
     #[inline(never)]
-    pub(super) fn keeps_out(&self, outside: &[usize], path: &str) -> bool {
+    pub(super) fn excludes(&self, outside: &[usize], path: &str) -> bool {
         self.position(path).is_some_and(|guard| outside.contains(&guard))
     }
 
@@ -46,7 +46,7 @@ impl Guards {
     /// Returns the guards whose paths a pattern may match although it is not written below them.
     pub(super) fn outside(&self, pattern: &Prefix) -> Vec<usize> {
         let is_outside = |guard: &Guard| {
-            guard.prefix.may_be_entered_by(pattern) && !guard.prefix.covers(pattern)
+            guard.prefix.may_contain_paths_of(pattern) && !guard.prefix.covers(pattern)
         };
         (0..self.0.len()).filter(|&guard| self.0.get(guard).is_some_and(is_outside)).collect()
     }
@@ -55,7 +55,7 @@ impl Guards {
         if self.0.is_empty() {
             return None;
         }
-        let path = Reading::of(path);
+        let path = FoldedPath::of(path);
         self.0.iter().position(|guard| path.is_below(&guard.prefix))
     }
 }

@@ -244,7 +244,7 @@ mod tests {
     }
 
     #[test]
-    fn captures_are_known_by_name() {
+    fn captures_have_names() {
         let values = |pattern: &str, path: &str| {
             let pattern = Pattern::parse(pattern).expect("a good pattern");
             let values = Captures::new(&pattern.captures, path)

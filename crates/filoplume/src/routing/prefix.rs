@@ -62,7 +62,7 @@ impl Prefix {
     ///
     /// Only the literal text before the first capture can exclude it: a capture with an encoded
     /// slash can reach any depth.
-    pub(super) fn may_be_entered_by(&self, pattern: &Self) -> bool {
+    pub(super) fn may_contain_paths_of(&self, pattern: &Self) -> bool {
         let is_literal = |segment: &&Segment| matches!(segment, Segment::Literal(_));
         let head = pattern.0.iter().take_while(is_literal);
         head.clone().count() < pattern.0.len()
@@ -70,7 +70,7 @@ impl Prefix {
     }
 
     /// Returns whether a pattern is this prefix followed by `{*rest}`.
-    pub(super) fn is_filled_by(&self, pattern: &Self) -> bool {
+    pub(super) fn has_catch_all(&self, pattern: &Self) -> bool {
         self.covers(pattern) && pattern.0.get(self.0.len()) == Some(&Segment::Rest)
     }
 
@@ -122,11 +122,11 @@ impl Segment {
 }
 
 /// A path in the form that is compared with prefixes.
-pub(super) struct Reading<'p> {
+pub(super) struct FoldedPath<'p> {
     folded: Cow<'p, str>,
 }
 
-impl<'p> Reading<'p> {
+impl<'p> FoldedPath<'p> {
     pub(super) fn of(path: &'p str) -> Self {
         Self { folded: fold(path) }
     }
@@ -210,7 +210,7 @@ mod tests {
         ];
         for (prefix, path, expected) in rows {
             assert_eq!(
-                Reading::of(path).is_below(&Prefix::of(prefix)),
+                FoldedPath::of(path).is_below(&Prefix::of(prefix)),
                 expected,
                 "{path} below {prefix}"
             );
@@ -243,7 +243,7 @@ mod tests {
     }
 
     #[test]
-    fn only_text_before_the_first_capture_keeps_a_pattern_out() {
+    fn only_text_before_the_first_capture_excludes_a_pattern() {
         let rows = [
             ("/admin", "/{page}", true),
             ("/admin/deep", "/{page}", true),
@@ -254,7 +254,7 @@ mod tests {
             ("/{tenant}/admin", "/files/{*file}", true),
         ];
         for (prefix, pattern, expected) in rows {
-            let result = Prefix::of(prefix).may_be_entered_by(&Prefix::of(pattern));
+            let result = Prefix::of(prefix).may_contain_paths_of(&Prefix::of(pattern));
             assert_eq!(result, expected, "{pattern} into {prefix}");
         }
     }

@@ -98,8 +98,8 @@ pub(crate) const FALLBACK: &str = "FALLBACK";
 
 /// A value at a pattern or prefix.
 pub(crate) struct Placed<T> {
-    pub(crate) at: String,
-    pub(crate) what: T,
+    pub(crate) path: String,
+    pub(crate) value: T,
     pub(crate) written_at: &'static Location<'static>,
 }
 
@@ -120,8 +120,8 @@ impl Router {
     #[track_caller]
     pub fn route(mut self, pattern: &str, route: Route) -> Self {
         self.routes.push(Placed {
-            at: pattern.to_owned(),
-            what: route,
+            path: pattern.to_owned(),
+            value: route,
             written_at: Location::caller(),
         });
         self
@@ -135,7 +135,7 @@ impl Router {
         handler: H,
     ) -> Self {
         const { check_handler::<P, H>() };
-        self.answer(Method::GET, pattern, handler)
+        self.add_handler(Method::GET, pattern, handler)
     }
 
     /// Answers `POST`.
@@ -146,7 +146,7 @@ impl Router {
         handler: H,
     ) -> Self {
         const { check_handler::<P, H>() };
-        self.answer(Method::POST, pattern, handler)
+        self.add_handler(Method::POST, pattern, handler)
     }
 
     /// Answers `PUT`.
@@ -157,7 +157,7 @@ impl Router {
         handler: H,
     ) -> Self {
         const { check_handler::<P, H>() };
-        self.answer(Method::PUT, pattern, handler)
+        self.add_handler(Method::PUT, pattern, handler)
     }
 
     /// Answers `PATCH`.
@@ -168,7 +168,7 @@ impl Router {
         handler: H,
     ) -> Self {
         const { check_handler::<P, H>() };
-        self.answer(Method::PATCH, pattern, handler)
+        self.add_handler(Method::PATCH, pattern, handler)
     }
 
     /// Answers `DELETE`.
@@ -179,12 +179,12 @@ impl Router {
         handler: H,
     ) -> Self {
         const { check_handler::<P, H>() };
-        self.answer(Method::DELETE, pattern, handler)
+        self.add_handler(Method::DELETE, pattern, handler)
     }
 
     /// Adds a route with one method. The caller has checked the handler at compile time.
     #[track_caller]
-    pub(crate) fn answer<P: Parameters>(
+    pub(crate) fn add_handler<P: Parameters>(
         self,
         method: Method,
         pattern: &str,
@@ -243,7 +243,7 @@ impl Router {
             self.mistakes.push(format!("nest \"{prefix}\" ({written_at}): {mistake}"));
             return self;
         }
-        self.nested.push(Placed { at: prefix.to_owned(), what: router, written_at });
+        self.nested.push(Placed { path: prefix.to_owned(), value: router, written_at });
         self
     }
 
@@ -263,8 +263,8 @@ impl Router {
     #[track_caller]
     pub fn merge(mut self, router: Self) -> Self {
         self.nested.push(Placed {
-            at: String::new(),
-            what: router,
+            path: String::new(),
+            value: router,
             written_at: Location::caller(),
         });
         self
@@ -287,11 +287,11 @@ impl Router {
     #[track_caller]
     pub fn fallback<P: Parameters, H: Handler<P, Output: IntoResponse>>(self, handler: H) -> Self {
         const { check_handler::<P, H>() };
-        self.answer_rest(handler)
+        self.set_fallback(handler)
     }
 
     #[track_caller]
-    pub(crate) fn answer_rest<P: Parameters>(
+    pub(crate) fn set_fallback<P: Parameters>(
         mut self,
         handler: impl Handler<P, Output: IntoResponse>,
     ) -> Self {
@@ -314,15 +314,15 @@ impl Router {
     }
 
     fn list(&self, prefix: &str, routes: &mut Vec<RouteInfo>) {
-        for Placed { at, what, .. } in &self.routes {
-            routes.extend(what.handlers.iter().map(|handler| RouteInfo {
+        for Placed { path, value: route, .. } in &self.routes {
+            routes.extend(route.handlers.iter().map(|handler| RouteInfo {
                 methods: handler.methods.to_string(),
-                pattern: join(prefix, at),
+                pattern: join(prefix, path),
                 written_at: handler.written_at.to_string(),
             }));
         }
-        for Placed { at, what, .. } in &self.nested {
-            what.list(&format!("{prefix}{at}"), routes);
+        for Placed { path, value: router, .. } in &self.nested {
+            router.list(&format!("{prefix}{path}"), routes);
         }
         // Files at the root of a router are its fallback.
         if let Some(fallback) = &self.fallback {
@@ -391,8 +391,8 @@ impl Router {
 impl fmt::Debug for Router {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Router")
-            .field("routes", &self.routes.iter().map(|placed| &placed.at).collect::<Vec<_>>())
-            .field("nested", &self.nested.iter().map(|placed| &placed.at).collect::<Vec<_>>())
+            .field("routes", &self.routes.iter().map(|placed| &placed.path).collect::<Vec<_>>())
+            .field("nested", &self.nested.iter().map(|placed| &placed.path).collect::<Vec<_>>())
             .finish_non_exhaustive()
     }
 }

@@ -54,11 +54,11 @@ pub(crate) enum Found<'t> {
         allow: &'t str,
     },
     /// The path has no route, but another form of it has: this one.
-    Elsewhere {
+    Redirect {
         path: String,
     },
     /// `CONNECT`: it names a host, not a path.
-    Tunnel,
+    Connect,
     Nothing,
 }
 
@@ -66,24 +66,24 @@ impl Table {
     /// Returns the match for this method and path.
     #[inline]
     pub(crate) fn find(&self, method: &Method, path: &str) -> Found<'_> {
-        match self.number_of_entry(path) {
+        match self.entry_index(path) {
             Some(number) => self.entries[number].find(method),
-            None => self.find_none(method, path),
+            None => self.find_unmatched(method, path),
         }
     }
 
     /// Returns the entry that matches a path, unless the path is below a guard and the entry is
     /// not.
     #[inline]
-    fn number_of_entry(&self, path: &str) -> Option<usize> {
+    fn entry_index(&self, path: &str) -> Option<usize> {
         let number = *self.paths.at(path).ok()?.value;
         let outside = &self.entries[number].outside;
-        (outside.is_empty() || !self.guards.keeps_out(outside, path)).then_some(number)
+        (outside.is_empty() || !self.guards.excludes(outside, path)).then_some(number)
     }
 
     /// Returns the route that was planned for a request. Without a plan, it matches the request.
     #[inline]
-    pub(crate) fn found_for(&self, request: &Request) -> Found<'_> {
+    pub(crate) fn find_planned(&self, request: &Request) -> Found<'_> {
         match request.route().filter(|&number| number != NO_ROUTE) {
             Some(number) => Found::Route(number),
             None => self.find(request.method(), request.path()),
@@ -101,18 +101,18 @@ impl Table {
     }
 
     #[inline(never)]
-    fn find_none(&self, method: &Method, path: &str) -> Found<'_> {
+    fn find_unmatched(&self, method: &Method, path: &str) -> Found<'_> {
         if *method == Method::CONNECT {
-            return Found::Tunnel;
+            return Found::Connect;
         }
         if path == "*" {
             return Found::Options { allow: &self.allow };
         }
-        if let Some(path) = self.elsewhere(path) {
-            return Found::Elsewhere { path };
+        if let Some(path) = self.redirect_target(path) {
+            return Found::Redirect { path };
         }
-        if let Some(path) = self.other_place(path) {
-            return Found::Elsewhere { path };
+        if let Some(path) = self.normal_form_redirect(path) {
+            return Found::Redirect { path };
         }
         self.guards
             .fallback(path, self.nested_fallback(path).or(self.fallback))
@@ -122,8 +122,8 @@ impl Table {
     /// Returns the normal form of a path, if that form leads to a different route. A client that
     /// writes a letter of `/private` as `%70` must not bypass the middleware of `/private` and
     /// reach a handler that decodes paths, such as static files.
-    pub(crate) fn other_place(&self, path: &str) -> Option<String> {
-        let place = |path: &str| match self.number_of_entry(path) {
+    pub(crate) fn normal_form_redirect(&self, path: &str) -> Option<String> {
+        let place = |path: &str| match self.entry_index(path) {
             Some(number) => (Some(number), None),
             None => (None, self.guards.fallback(path, self.nested_fallback(path))),
         };
@@ -136,7 +136,7 @@ impl Table {
 
     /// Returns the form of a path that has a route: the normal form, the path with a slash added to
     /// or removed from its end, or both.
-    fn elsewhere(&self, path: &str) -> Option<String> {
+    fn redirect_target(&self, path: &str) -> Option<String> {
         // A redirect to `//host/` or `/\host/` would lead to another host.
         if !path.starts_with('/') || path[1..].starts_with(['/', '\\']) {
             return None;
@@ -149,7 +149,7 @@ impl Table {
         };
         let candidates = [other_slash(path), normal.as_deref().and_then(other_slash), normal];
         let mut candidates = candidates.into_iter().rev().flatten();
-        candidates.find(|path| !has_dot_segments(path) && self.number_of_entry(path).is_some())
+        candidates.find(|path| !has_dot_segments(path) && self.entry_index(path).is_some())
     }
 }
 

@@ -5,7 +5,7 @@ use std::cmp::Reverse;
 use crate::semantics::weight::{WEIGHT_MAX, Weight, parse_weight};
 
 /// A media range with its weight.
-struct Range<'a> {
+struct MediaRange<'a> {
     media_type: &'a [u8],
     quality: Weight,
     position: usize,
@@ -17,10 +17,10 @@ struct Range<'a> {
 /// media types that stand for it.
 #[inline(never)]
 pub(crate) fn preferred<T: Copy>(accept: &[u8], offered: &[(T, &[&str])]) -> Option<T> {
-    let ranges: Vec<Range<'_>> = split_unquoted(accept, b',')
+    let ranges: Vec<MediaRange<'_>> = split_unquoted(accept, b',')
         .into_iter()
         .enumerate()
-        .filter_map(|(position, range)| Range::parse(range, position))
+        .filter_map(|(position, range)| MediaRange::parse(range, position))
         .collect();
     let wanted = offered.iter().enumerate().filter_map(|(order, (offer, names))| {
         let (specificity, quality, position) =
@@ -41,7 +41,7 @@ pub(crate) fn preferred<T: Copy>(accept: &[u8], offered: &[(T, &[&str])]) -> Opt
 
 /// Returns the specificity, weight and position of the most specific range that matches a media
 /// type.
-fn most_specific(ranges: &[Range<'_>], name: &str) -> Option<(u8, Weight, Reverse<usize>)> {
+fn most_specific(ranges: &[MediaRange<'_>], name: &str) -> Option<(u8, Weight, Reverse<usize>)> {
     let matching = ranges.iter().filter_map(|range| {
         let specificity = range.specificity_for(name.as_bytes())?;
         Some((specificity, range.quality, Reverse(range.position)))
@@ -49,7 +49,7 @@ fn most_specific(ranges: &[Range<'_>], name: &str) -> Option<(u8, Weight, Revers
     matching.max()
 }
 
-impl<'a> Range<'a> {
+impl<'a> MediaRange<'a> {
     fn parse(range: &'a [u8], position: usize) -> Option<Self> {
         let mut parts = split_unquoted(range, b';').into_iter().map(<[u8]>::trim_ascii);
         let media_type = parts.next().filter(|media_type| media_type.contains(&b'/'))?;
@@ -153,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn between_equals_the_first_that_is_named_decides() {
+    fn equal_weights_prefer_the_first_range() {
         check("application/json, text/html", Format::Json);
         check("text/html, application/json", Format::Html);
         check("*/*, text/html", Format::Html);
@@ -161,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_more_specific_goes_before_a_wildcard() {
+    fn specific_ranges_override_wildcards() {
         check("*/*;q=1, application/json;q=0, application/problem+json;q=0", Format::Html);
         check("text/*, text/html;q=0", Format::Text);
         check("application/*;q=0, */*", Format::Html);
@@ -169,13 +169,13 @@ mod tests {
     }
 
     #[test]
-    fn plain_text_is_for_those_who_say_so() {
+    fn plain_text_must_be_requested() {
         check("text/plain", Format::Text);
         check("TEXT/Plain; charset=UTF-8", Format::Text);
     }
 
     #[test]
-    fn what_cannot_be_served_or_read_is_json() {
+    fn unacceptable_and_malformed_values_give_json() {
         check("image/png", Format::Json);
         check("text/html;q=0", Format::Json);
         check("text/html;q=2, ;;;, /, text", Format::Json);

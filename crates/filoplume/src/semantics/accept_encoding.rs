@@ -73,7 +73,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn weights_are_those_that_were_said_first() {
+    fn the_first_weight_counts() {
         let rows = [
             // zstd, br, gzip
             ("", [0, 0, 0], None),
@@ -96,7 +96,7 @@ mod tests {
     }
 
     #[test]
-    fn several_fields_are_one_list_and_what_is_no_text_is_left_out() {
+    fn several_fields_are_one_list_and_binary_values_are_ignored() {
         let accepted =
             AcceptEncoding::of([b"br;q=0.1".as_slice(), b"zstd, \xff", b"gzip"].into_iter());
         assert_eq!(["zstd", "br", "gzip"].map(|coding| accepted.weight(coding)), [0, 100, 1000]);

@@ -232,7 +232,7 @@ impl Validators {
     }
 
     /// Sets whether the content is known not to have changed twice within the second of
-    /// [`last_modified`](Self::last_modified). If so, the date can be used in an `If-Range` (RFC
+    /// [`last_modified`](Self::last_modified). If so, the date can be used in an `If-IfRange` (RFC
     /// 9110, 8.8.2.2). Default: `false`.
     #[must_use]
     pub fn date_is_strong(mut self, is_strong: bool) -> Self {
@@ -270,7 +270,7 @@ pub struct Conditions<'a> {
     if_none_match: Option<Tags<'a>>,
     if_modified_since: Option<SystemTime>,
     if_unmodified_since: Option<SystemTime>,
-    if_range: Option<Range<'a>>,
+    if_range: Option<IfRange<'a>>,
 }
 
 /// The value of `If-Match` or `If-None-Match`.
@@ -281,9 +281,9 @@ enum Tags<'a> {
     Malformed,
 }
 
-/// The value of `If-Range`.
+/// The value of `If-IfRange`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Range<'a> {
+enum IfRange<'a> {
     Tag(Tag<'a>),
     Date(SystemTime),
     Malformed,
@@ -330,7 +330,7 @@ impl<'a> Conditions<'a> {
             if_none_match: Tags::of(headers, "if-none-match"),
             if_modified_since: only_date(headers, "if-modified-since"),
             if_unmodified_since: only_date(headers, "if-unmodified-since"),
-            if_range: Range::of(headers),
+            if_range: IfRange::of(headers),
         }
     }
 
@@ -371,18 +371,18 @@ impl<'a> Conditions<'a> {
         }
     }
 
-    /// Returns whether a `Range` applies: there is no `If-Range`, or it identifies exactly the
+    /// Returns whether a `IfRange` applies: there is no `If-IfRange`, or it identifies exactly the
     /// current content (RFC 9110, 13.1.5).
     pub fn range_applies(&self, current: &Validators) -> bool {
         match self.if_range {
             None => true,
-            Some(Range::Tag(tag)) => {
+            Some(IfRange::Tag(tag)) => {
                 current.etag.as_ref().is_some_and(|etag| etag.tag().matches_strongly(tag))
             }
-            Some(Range::Date(date)) => {
+            Some(IfRange::Date(date)) => {
                 current.is_date_strong && current.last_modified == Some(date)
             }
-            Some(Range::Malformed) => false,
+            Some(IfRange::Malformed) => false,
         }
     }
 }
@@ -440,7 +440,7 @@ fn list<'a>(mut line: &'a [u8], tags: &mut Vec<Tag<'a>>) -> Option<()> {
     }
 }
 
-impl<'a> Range<'a> {
+impl<'a> IfRange<'a> {
     fn of(headers: &'a Headers) -> Option<Self> {
         let mut lines = headers.get_all("if-range");
         let value = lines.next()?;

@@ -127,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn hostile_names_lose_what_makes_them_hostile() {
+    fn hostile_names_are_sanitized() {
         let rows = [
             ("a\r\nset-cookie: a=b.txt", "aset-cookie_ a=b.txt"),
             ("a\"; filename=\"evil.exe", "a_; filename=_evil.exe"),
@@ -168,7 +168,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn whatever_the_name_is_the_value_is_one_parameter(name in any::<String>()) {
+        fn any_name_gives_one_parameter(name in any::<String>()) {
             let value = attachment(&name);
             prop_assert!(value.bytes().all(|byte| (b' '..=b'~').contains(&byte)), "{value:?}");
             prop_assert!(matches!(value.matches('"').count(), 2) && !value.contains('\\'), "{value:?}");

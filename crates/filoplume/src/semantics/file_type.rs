@@ -16,7 +16,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn text_has_a_charset_and_what_is_unknown_has_no_type() {
+    fn text_has_a_charset_and_unknown_extensions_have_no_type() {
         let rows = [
             ("a.html", Some("text/html; charset=utf-8")),
             ("a.CSS", Some("text/css; charset=utf-8")),

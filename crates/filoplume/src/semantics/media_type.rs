@@ -132,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_parameter_is_refused() {
+    fn malformed_parameters_are_an_error() {
         for value in [
             r#"a; b="c"#,
             r#"a; b="c\""#,

@@ -43,7 +43,7 @@ impl ByteRange {
 /// Returns what the value of a `Range` selects from a content of `length` bytes.
 pub(crate) fn select(value: &str, length: u64) -> Selection {
     let Some(specs) = parse(value) else { return Selection::Whole };
-    if length == 0 && specs.iter().any(|spec| matches!(spec, Spec::Last(1..))) {
+    if length == 0 && specs.iter().any(|spec| matches!(spec, RangeSpec::Last(1..))) {
         // A suffix range of empty content is satisfiable but selects no byte, which a
         // `Content-Range` cannot express.
         return Selection::Whole;
@@ -61,7 +61,7 @@ pub(crate) fn select(value: &str, length: u64) -> Selection {
 
 /// A requested range.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Spec {
+enum RangeSpec {
     /// From one byte to another, inclusive.
     Between(u64, u64),
     /// From a byte to the end.
@@ -70,7 +70,7 @@ enum Spec {
     Last(u64),
 }
 
-impl Spec {
+impl RangeSpec {
     fn within(self, length: u64) -> Option<ByteRange> {
         let end = length.checked_sub(1)?;
         match self {
@@ -85,7 +85,7 @@ impl Spec {
 
 /// Parses `bytes=` and the ranges. Returns `None` if it has another unit, is malformed, or has too
 /// many ranges.
-fn parse(value: &str) -> Option<Vec<Spec>> {
+fn parse(value: &str) -> Option<Vec<RangeSpec>> {
     let (unit, set) = value.split_once('=')?;
     if !unit.trim().eq_ignore_ascii_case("bytes") {
         return None;
@@ -101,13 +101,13 @@ fn parse(value: &str) -> Option<Vec<Spec>> {
     (!specs.is_empty()).then_some(specs)
 }
 
-fn parse_spec(text: &str) -> Option<Spec> {
+fn parse_spec(text: &str) -> Option<RangeSpec> {
     match text.split_once('-')? {
-        ("", count) => Some(Spec::Last(number(count)?)),
-        (start, "") => Some(Spec::From(number(start)?)),
+        ("", count) => Some(RangeSpec::Last(number(count)?)),
+        (start, "") => Some(RangeSpec::From(number(start)?)),
         (start, last) => {
             let (start, last) = (number(start)?, number(last)?);
-            (start <= last).then_some(Spec::Between(start, last))
+            (start <= last).then_some(RangeSpec::Between(start, last))
         }
     }
 }
@@ -227,7 +227,7 @@ mod tests {
     }
 
     #[test]
-    fn of_an_empty_content_there_is_no_first_byte() {
+    fn empty_content_has_no_first_byte() {
         assert_eq!(shown("bytes=0-", 0), "416");
         assert_eq!(shown("bytes=-0", 0), "416");
         assert_eq!(shown("bytes=-5", 0), "whole");
@@ -252,12 +252,12 @@ mod tests {
 
     proptest! {
         #[test]
-        fn no_value_breaks_it(value in "(bytes=)?[-0-9, a]{0,40}", length in any::<u64>()) {
+        fn no_value_panics(value in "(bytes=)?[-0-9, a]{0,40}", length in any::<u64>()) {
             let _ = select(&value, length);
         }
 
         #[test]
-        fn what_is_selected_was_asked_for_and_is_sent_once(
+        fn selected_bytes_were_requested_and_are_sent_once(
             specs in proptest::collection::vec(spec(), 1..10),
             length in 1_u64..1000,
         ) {

@@ -38,7 +38,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_a_url_cannot_hold_is_encoded_and_nothing_else() {
+    fn only_invalid_characters_are_encoded() {
         let rows = [
             ("/notes?page=2&a=b#top", "/notes?page=2&a=b#top"),
             ("https://[::1]:80/~ada/it's(1)", "https://[::1]:80/~ada/it's(1)"),
@@ -59,7 +59,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_comes_out_is_ascii_without_controls_and_stays_what_it_is(reference in ".*") {
+        fn the_result_is_ascii_and_stable(reference in ".*") {
             let once = encoded(&reference);
             prop_assert!(once.bytes().all(|byte| byte.is_ascii_graphic()));
             prop_assert_eq!(&encoded(&once), &once);

@@ -21,7 +21,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_said_is_not_said_again() {
+    fn names_are_not_repeated() {
         let mut headers = Headers::new();
         add_vary(&mut headers, "Origin");
         add_vary(&mut headers, "origin");

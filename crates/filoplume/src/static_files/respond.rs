@@ -36,7 +36,7 @@ impl Handler<WholeRequest> for FilesHandler {
 
     fn call(&self, WholeRequest(request): WholeRequest, context: &Context<'_>) -> Result<Response> {
         // Names are decoded here. Paths below the prefix of a nested router belong to that router.
-        if let Some(path) = context.site.other_place(request.path()) {
+        if let Some(path) = context.router.normal_form_redirect(request.path()) {
             return redirect_to(&request, &path);
         }
         self.0.respond(&request, context.route().unwrap_or("/*"))

@@ -49,7 +49,7 @@ impl Error {
 
     /// Returns the response of the cause's own type. Returns the error unchanged if `?` did not
     /// convert it, or if no responder is registered for its type.
-    pub(crate) fn answer_itself(
+    pub(crate) fn into_own_response(
         mut self,
         responders: &[Responder],
     ) -> std::result::Result<Result<Response>, Self> {
@@ -68,7 +68,7 @@ impl Error {
 
     /// Returns advice if this is a plain 500 although the type of its cause defines another
     /// response.
-    pub(crate) fn lost_response(&self) -> Option<String> {
+    pub(crate) fn lost_response_advice(&self) -> Option<String> {
         let name = self.inner.own_response?;
         let short = name.rsplit("::").next().unwrap_or(name);
         Some(format!(
@@ -86,15 +86,15 @@ impl Error {
 /// implements it only if `E` implements `IntoResponse`. If that behaviour changed, only the advice
 /// in the log would be missing.
 fn is_response<E>() -> bool {
-    let mut probe = Probe::<E>(0, PhantomData).fuse();
+    let mut probe = FuseProbe::<E>(0, PhantomData).fuse();
     // A fused iterator returns nothing after its first `None`.
     probe.next().is_none() && probe.next().is_some()
 }
 
 /// An iterator that returns `None` first and items afterwards.
-struct Probe<E>(u8, PhantomData<fn() -> E>);
+struct FuseProbe<E>(u8, PhantomData<fn() -> E>);
 
-impl<E> Iterator for Probe<E> {
+impl<E> Iterator for FuseProbe<E> {
     type Item = ();
 
     fn next(&mut self) -> Option<()> {
@@ -103,14 +103,14 @@ impl<E> Iterator for Probe<E> {
     }
 }
 
-impl<E: IntoResponse> FusedIterator for Probe<E> {}
+impl<E: IntoResponse> FusedIterator for FuseProbe<E> {}
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn what_becomes_a_response_is_known_of_any_type() {
+    fn is_response_detects_implementations() {
         assert!(
             is_response::<Error>()
                 && is_response::<String>()

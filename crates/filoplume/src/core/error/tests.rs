@@ -12,7 +12,7 @@ fn an_error_of_another_crate_is_a_plain_500() {
 }
 
 #[test]
-fn a_cause_that_was_told_is_not_told_again() {
+fn a_cause_in_the_text_is_not_repeated() {
     #[derive(Debug)]
     struct Outer(std::io::Error);
     impl fmt::Display for Outer {
@@ -30,7 +30,7 @@ fn a_cause_that_was_told_is_not_told_again() {
 }
 
 #[test]
-fn what_is_printed_names_status_fields_and_causes() {
+fn an_error_prints_its_status_fields_and_causes() {
     let error = Error::unprocessable("the order is wrong")
         .with_field("items[0].count", "must be positive")
         .with_source(Message("count is 0".to_owned()));

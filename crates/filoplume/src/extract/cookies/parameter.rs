@@ -8,7 +8,7 @@ use filoplume_runtime::{Request, Response, StatusCode};
 use super::Cookies;
 use crate::core::context::Context;
 use crate::core::error::{Error, Result};
-use crate::core::extract::{Extract, Refusal};
+use crate::core::extract::{Extract, Rejection};
 use crate::core::middleware::{Middleware, Next, is_panic};
 use crate::core::options::RouteOptions;
 
@@ -75,7 +75,7 @@ impl fmt::Display for CookiesRejection {
 
 impl StdError for CookiesRejection {}
 
-impl Refusal for CookiesRejection {
+impl Rejection for CookiesRejection {
     fn describe(&self) -> Error {
         Error::status(StatusCode::INTERNAL_SERVER_ERROR)
     }

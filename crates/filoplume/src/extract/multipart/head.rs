@@ -173,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn heads_say_name_file_and_type() {
+    fn a_head_has_a_name_a_file_name_and_a_type() {
         check(
             "content-disposition:form-data;name=a\r\nContent-Type: text/plain",
             expect![[r#""a" None Some("text/plain")"#]],
@@ -208,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn file_names_are_no_paths() {
+    fn file_names_lose_their_folders() {
         for (sent, told) in [
             ("../../etc/passwd", Some("passwd")),
             (r"C:\fakepath\cat.jpg", Some("cat.jpg")),
@@ -233,7 +233,7 @@ mod tests {
     }
 
     #[test]
-    fn what_could_be_read_in_two_ways_is_refused() {
+    fn ambiguous_heads_are_rejected() {
         check("", expect!["Disposition"]);
         check("Content-Disposition: attachment; name=a", expect!["Disposition"]);
         check("Content-Disposition: form-data", expect!["Disposition"]);

@@ -33,7 +33,8 @@ pub(super) struct Parser<R> {
     buffer: Vec<u8>,
     /// The start of the unread input, which extends to the end of the buffer.
     start: usize,
-    /// Bytes used before `start`, the `CRLF` that is put before the content included.
+    /// The number of bytes used before `start`, including the `CRLF` that is inserted before the
+    /// content.
     used: u64,
     /// The number of bytes from the reader.
     received: u64,
@@ -83,7 +84,7 @@ impl<R: Read> Parser<R> {
 
     /// Advances to the next part. Returns `false` if there is none.
     pub(super) fn next_part(&mut self) -> Result<bool> {
-        self.guard(Self::go_to_part)
+        self.guard(Self::advance_to_part)
     }
 
     /// Returns buffered content of the part, and reads more if there is none. It is empty at the
@@ -114,7 +115,7 @@ impl<R: Read> Parser<R> {
         result
     }
 
-    fn go_to_part(&mut self) -> Result<bool> {
+    fn advance_to_part(&mut self) -> Result<bool> {
         if matches!(self.state, State::Complete) {
             return Ok(false);
         }
@@ -224,7 +225,8 @@ impl<R: Read> Parser<R> {
                 return Ok(ready);
             }
             let found = self.delimiter.find(self.unread());
-            let ready = found.unwrap_or_else(|| self.unread().len() - self.begun_delimiter());
+            let ready =
+                found.unwrap_or_else(|| self.unread().len() - self.partial_delimiter_length());
             self.state = State::Content { ready, is_delimited: found.is_some() };
             if ready == 0 && found.is_none() {
                 self.fill()?;
@@ -234,7 +236,7 @@ impl<R: Read> Parser<R> {
 
     /// Returns how many bytes at the end may be the beginning of a delimiter. A delimiter contains
     /// one CR, at its beginning, so only the last CR can begin it.
-    fn begun_delimiter(&self) -> usize {
+    fn partial_delimiter_length(&self) -> usize {
         let unread = self.unread();
         let begun = memrchr(b'\r', unread).map(|at| &unread[at..]);
         begun.filter(|begun| self.delimiter.needle().starts_with(begun)).map_or(0, <[u8]>::len)

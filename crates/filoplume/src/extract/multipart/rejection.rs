@@ -6,7 +6,7 @@ use std::io::{self, ErrorKind};
 
 use filoplume_runtime::StatusCode;
 
-use super::super::{ContentRejection, Refusal};
+use super::super::{ContentRejection, Rejection};
 use crate::core::error::Error;
 
 /// The error if a [`Multipart`](super::Multipart) form cannot be read.
@@ -206,7 +206,7 @@ impl StdError for MultipartRejection {
     }
 }
 
-impl Refusal for MultipartRejection {
+impl Rejection for MultipartRejection {
     fn describe(&self) -> Error {
         let status = match self {
             Self::ContentType => {

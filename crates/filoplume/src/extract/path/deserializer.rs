@@ -1,47 +1,48 @@
-//! The captures of a path as serde reads them.
+//! Deserializes values from the captures of a path.
 
 use std::borrow::Cow;
 
-use serde::de::value::{MapDeserializer, SeqDeserializer};
-use serde::de::{self, Deserializer, EnumAccess, IntoDeserializer, VariantAccess, Visitor};
+use serde::de::value::{CowStrDeserializer, MapDeserializer, SeqDeserializer};
+use serde::de::{Deserializer, IntoDeserializer, Visitor};
 
-use super::Refused;
+use super::PathError;
 use crate::core::captures::Captures;
 use crate::extract::percent;
+use crate::extract::value_methods::for_each_value_method;
 
-/// All captures of a path, where matching left them. They are decoded when they are read.
+/// Deserializes from all captures of a path. They are decoded when they are read.
 #[derive(Clone, Copy)]
-pub(super) struct Typed<'a>(pub(super) &'a Captures<'a>);
+pub(super) struct CapturesDeserializer<'a>(pub(super) &'a Captures<'a>);
 
-impl<'a> Typed<'a> {
-    fn only(self) -> Result<Text<'a>, Refused> {
+impl<'a> CapturesDeserializer<'a> {
+    fn only(self) -> Result<CaptureDeserializer<'a>, PathError> {
         match (self.0.len(), self.texts().next()) {
             (1, Some(text)) => Ok(text),
-            (count, _) => Err(Refused::Mismatch(format!(
-                "it is one value, and the pattern has {count} captures: use a tuple or a struct"
+            (count, _) => Err(PathError::Mismatch(format!(
+                "it is one value, but the pattern has {count} captures: use a tuple or a struct"
             ))),
         }
     }
 
-    fn texts(self) -> impl Iterator<Item = Text<'a>> {
-        self.0.iter().map(|(name, encoded)| Text { name, encoded })
+    fn texts(self) -> impl Iterator<Item = CaptureDeserializer<'a>> {
+        self.0.iter().map(|(name, encoded)| CaptureDeserializer { name, encoded })
     }
 
     fn sequence<'de, V: Visitor<'de>>(
         self,
         wanted: Option<usize>,
         visitor: V,
-    ) -> Result<V::Value, Refused> {
+    ) -> Result<V::Value, PathError> {
         if let Some(wanted) = wanted.filter(|&wanted| wanted != self.0.len()) {
-            return Err(Refused::Mismatch(format!(
-                "it has {wanted} values, and the pattern has {} captures",
+            return Err(PathError::Mismatch(format!(
+                "it has {wanted} values, but the pattern has {} captures",
                 self.0.len()
             )));
         }
         visitor.visit_seq(SeqDeserializer::new(self.texts()))
     }
 
-    fn map<'de, V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Refused> {
+    fn map<'de, V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, PathError> {
         visitor.visit_map(MapDeserializer::new(self.texts().map(|text| (text.name, text))))
     }
 }
@@ -49,32 +50,29 @@ impl<'a> Typed<'a> {
 macro_rules! forward_to_only {
     ($($method:ident)*) => {
         $(
-            fn $method<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Refused> {
+            fn $method<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, PathError> {
                 self.only()?.$method(visitor)
             }
         )*
     };
 }
 
-impl<'de> Deserializer<'de> for Typed<'_> {
-    type Error = Refused;
+impl<'de> Deserializer<'de> for CapturesDeserializer<'_> {
+    type Error = PathError;
 
-    forward_to_only! {
-        deserialize_bool deserialize_i8 deserialize_i16 deserialize_i32 deserialize_i64 deserialize_i128
-        deserialize_u8 deserialize_u16 deserialize_u32 deserialize_u64 deserialize_u128 deserialize_f32
-        deserialize_f64 deserialize_char deserialize_str deserialize_string deserialize_bytes
-        deserialize_byte_buf deserialize_identifier
-    }
+    for_each_value_method! { forward_to_only }
 
-    fn deserialize_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Refused> {
+    forward_to_only! { deserialize_bytes deserialize_byte_buf deserialize_identifier }
+
+    fn deserialize_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, PathError> {
         if self.0.len() == 1 { self.only()?.deserialize_any(visitor) } else { self.map(visitor) }
     }
 
-    fn deserialize_option<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Refused> {
+    fn deserialize_option<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, PathError> {
         visitor.visit_some(self)
     }
 
-    fn deserialize_unit<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Refused> {
+    fn deserialize_unit<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, PathError> {
         visitor.visit_unit()
     }
 
@@ -82,7 +80,7 @@ impl<'de> Deserializer<'de> for Typed<'_> {
         self,
         _: &'static str,
         visitor: V,
-    ) -> Result<V::Value, Refused> {
+    ) -> Result<V::Value, PathError> {
         visitor.visit_unit()
     }
 
@@ -90,11 +88,11 @@ impl<'de> Deserializer<'de> for Typed<'_> {
         self,
         _: &'static str,
         visitor: V,
-    ) -> Result<V::Value, Refused> {
+    ) -> Result<V::Value, PathError> {
         visitor.visit_newtype_struct(self)
     }
 
-    fn deserialize_seq<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Refused> {
+    fn deserialize_seq<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, PathError> {
         self.sequence(None, visitor)
     }
 
@@ -102,7 +100,7 @@ impl<'de> Deserializer<'de> for Typed<'_> {
         self,
         length: usize,
         visitor: V,
-    ) -> Result<V::Value, Refused> {
+    ) -> Result<V::Value, PathError> {
         self.sequence(Some(length), visitor)
     }
 
@@ -111,11 +109,11 @@ impl<'de> Deserializer<'de> for Typed<'_> {
         _: &'static str,
         length: usize,
         visitor: V,
-    ) -> Result<V::Value, Refused> {
+    ) -> Result<V::Value, PathError> {
         self.sequence(Some(length), visitor)
     }
 
-    fn deserialize_map<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Refused> {
+    fn deserialize_map<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, PathError> {
         self.map(visitor)
     }
 
@@ -124,7 +122,7 @@ impl<'de> Deserializer<'de> for Typed<'_> {
         _: &'static str,
         _: &'static [&'static str],
         visitor: V,
-    ) -> Result<V::Value, Refused> {
+    ) -> Result<V::Value, PathError> {
         self.map(visitor)
     }
 
@@ -133,30 +131,30 @@ impl<'de> Deserializer<'de> for Typed<'_> {
         name: &'static str,
         variants: &'static [&'static str],
         visitor: V,
-    ) -> Result<V::Value, Refused> {
+    ) -> Result<V::Value, PathError> {
         self.only()?.deserialize_enum(name, variants, visitor)
     }
 
-    fn deserialize_ignored_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Refused> {
+    fn deserialize_ignored_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, PathError> {
         visitor.visit_unit()
     }
 }
 
-/// The text of one capture.
+/// Deserializes from one capture.
 #[derive(Clone, Copy)]
-struct Text<'a> {
+struct CaptureDeserializer<'a> {
     name: &'a str,
     encoded: &'a str,
 }
 
-impl<'a> Text<'a> {
-    fn decode(self) -> Result<Cow<'a, str>, Refused> {
+impl<'a> CaptureDeserializer<'a> {
+    fn decode(self) -> Result<Cow<'a, str>, PathError> {
         percent::decode_text(self.encoded)
-            .map_err(|error| Refused::Encoding(self.name.to_owned(), error))
+            .map_err(|error| PathError::Encoding(self.name.to_owned(), error))
     }
 }
 
-impl<'de> IntoDeserializer<'de, Refused> for Text<'_> {
+impl<'de> IntoDeserializer<'de, PathError> for CaptureDeserializer<'_> {
     type Deserializer = Self;
 
     fn into_deserializer(self) -> Self {
@@ -167,19 +165,19 @@ impl<'de> IntoDeserializer<'de, Refused> for Text<'_> {
 macro_rules! parse_as {
     ($($method:ident $visit:ident $type:ty, $what:literal;)*) => {
         $(
-            fn $method<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Refused> {
+            fn $method<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, PathError> {
                 let text = self.decode()?;
                 match text.parse::<$type>() {
-                    Ok(value) => visitor.$visit(value).map_err(|refused: Refused| refused.at(self.name)),
-                    Err(_) => Err(Refused::At(self.name.to_owned(), format!("`{text}` is not {}", $what))),
+                    Ok(value) => visitor.$visit(value).map_err(|error: PathError| error.at(self.name)),
+                    Err(_) => Err(PathError::At(self.name.to_owned(), format!("`{text}` is not {}", $what))),
                 }
             }
         )*
     };
 }
 
-impl<'de> Deserializer<'de> for Text<'_> {
-    type Error = Refused;
+impl<'de> Deserializer<'de> for CaptureDeserializer<'_> {
+    type Error = PathError;
 
     parse_as! {
         deserialize_bool visit_bool bool, "`true` or `false`";
@@ -198,24 +196,24 @@ impl<'de> Deserializer<'de> for Text<'_> {
         deserialize_char visit_char char, "a single character";
     }
 
-    fn deserialize_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Refused> {
+    fn deserialize_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, PathError> {
         let visited = match self.decode()? {
             Cow::Borrowed(text) => visitor.visit_str(text),
             Cow::Owned(text) => visitor.visit_string(text),
         };
-        visited.map_err(|refused: Refused| refused.at(self.name))
+        visited.map_err(|error: PathError| error.at(self.name))
     }
 
-    fn deserialize_bytes<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Refused> {
+    fn deserialize_bytes<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, PathError> {
         let text = self.decode()?;
-        visitor.visit_bytes(text.as_bytes()).map_err(|refused: Refused| refused.at(self.name))
+        visitor.visit_bytes(text.as_bytes()).map_err(|error: PathError| error.at(self.name))
     }
 
-    fn deserialize_byte_buf<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Refused> {
+    fn deserialize_byte_buf<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, PathError> {
         self.deserialize_bytes(visitor)
     }
 
-    fn deserialize_option<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Refused> {
+    fn deserialize_option<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, PathError> {
         visitor.visit_some(self)
     }
 
@@ -223,7 +221,7 @@ impl<'de> Deserializer<'de> for Text<'_> {
         self,
         _: &'static str,
         visitor: V,
-    ) -> Result<V::Value, Refused> {
+    ) -> Result<V::Value, PathError> {
         visitor.visit_newtype_struct(self)
     }
 
@@ -232,50 +230,12 @@ impl<'de> Deserializer<'de> for Text<'_> {
         _: &'static str,
         _: &'static [&'static str],
         visitor: V,
-    ) -> Result<V::Value, Refused> {
-        visitor.visit_enum(self).map_err(|refused| refused.at(self.name))
+    ) -> Result<V::Value, PathError> {
+        let variant = CowStrDeserializer::<PathError>::new(self.decode()?);
+        visitor.visit_enum(variant).map_err(|error| error.at(self.name))
     }
 
     serde::forward_to_deserialize_any! {
         str string identifier unit unit_struct seq tuple tuple_struct map struct ignored_any
-    }
-}
-
-impl<'de> EnumAccess<'de> for Text<'_> {
-    type Error = Refused;
-    type Variant = UnitVariant;
-
-    fn variant_seed<V: de::DeserializeSeed<'de>>(
-        self,
-        seed: V,
-    ) -> Result<(V::Value, UnitVariant), Refused> {
-        Ok((seed.deserialize(self)?, UnitVariant))
-    }
-}
-
-/// The variants that a text can name: those without content.
-struct UnitVariant;
-
-impl<'de> VariantAccess<'de> for UnitVariant {
-    type Error = Refused;
-
-    fn unit_variant(self) -> Result<(), Refused> {
-        Ok(())
-    }
-
-    fn newtype_variant_seed<T: de::DeserializeSeed<'de>>(self, _: T) -> Result<T::Value, Refused> {
-        Err(de::Error::custom("a variant with content cannot stand in a path"))
-    }
-
-    fn tuple_variant<V: Visitor<'de>>(self, _: usize, _: V) -> Result<V::Value, Refused> {
-        Err(de::Error::custom("a variant with content cannot stand in a path"))
-    }
-
-    fn struct_variant<V: Visitor<'de>>(
-        self,
-        _: &'static [&'static str],
-        _: V,
-    ) -> Result<V::Value, Refused> {
-        Err(de::Error::custom("a variant with content cannot stand in a path"))
     }
 }

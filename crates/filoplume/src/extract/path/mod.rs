@@ -1,7 +1,6 @@
 //! The captures of the path, as a typed handler parameter.
 
 mod deserializer;
-mod probe;
 
 use std::error::Error as StdError;
 use std::fmt;
@@ -10,9 +9,10 @@ use std::ops::{Deref, DerefMut};
 use filoplume_runtime::{Request, StatusCode};
 use serde::de::{self, DeserializeOwned};
 
-use self::deserializer::Typed;
+use self::deserializer::CapturesDeserializer;
 use super::percent::EncodingError;
-use super::{Extract, Refusal};
+use super::probe::captures_mismatch;
+use super::{Extract, Rejection};
 use crate::core::captures::Captures;
 use crate::core::context::Context;
 use crate::core::error::Error;
@@ -63,13 +63,13 @@ impl<T: DeserializeOwned> Extract for Path<T> {
 
     fn extract(request: &mut Request, context: &Context<'_>) -> Result<Self, PathRejection> {
         let captures = context.captures_in(request.path());
-        T::deserialize(Typed(&captures))
+        T::deserialize(CapturesDeserializer(&captures))
             .map(Self)
-            .map_err(|refused| refused.into_rejection(&captures))
+            .map_err(|error| error.into_rejection(&captures))
     }
 
     fn configure(options: &mut RouteOptions) {
-        options.require_captures_that(probe::mismatch::<T>);
+        options.require_captures_that(captures_mismatch::<T>);
     }
 }
 
@@ -151,7 +151,7 @@ impl fmt::Display for PathRejection {
 
 impl StdError for PathRejection {}
 
-impl Refusal for PathRejection {
+impl Rejection for PathRejection {
     fn describe(&self) -> Error {
         match self {
             Self::Encoding { capture, error } => {
@@ -167,7 +167,7 @@ impl Refusal for PathRejection {
 
 /// An error of serde, with the capture where it occurred.
 #[derive(Debug)]
-enum Refused {
+enum PathError {
     Plain(String),
     /// The type does not match any path of the pattern.
     Mismatch(String),
@@ -175,7 +175,7 @@ enum Refused {
     Encoding(String, EncodingError),
 }
 
-impl Refused {
+impl PathError {
     fn at(self, name: &str) -> Self {
         match self {
             Self::Plain(message) => Self::At(name.to_owned(), message),
@@ -199,7 +199,7 @@ impl Refused {
     }
 }
 
-impl fmt::Display for Refused {
+impl fmt::Display for PathError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Plain(message) | Self::Mismatch(message) | Self::At(_, message) => {
@@ -210,9 +210,9 @@ impl fmt::Display for Refused {
     }
 }
 
-impl StdError for Refused {}
+impl StdError for PathError {}
 
-impl de::Error for Refused {
+impl de::Error for PathError {
     fn custom<T: fmt::Display>(message: T) -> Self {
         Self::Plain(message.to_string())
     }

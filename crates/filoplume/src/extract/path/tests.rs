@@ -12,10 +12,10 @@ fn read<T: DeserializeOwned>(captures: &[(&str, &str)]) -> Result<T, String> {
     let path: String = captures.iter().map(|(_, text)| format!("/{text}")).collect();
     let pattern = Pattern::parse(&pattern).unwrap();
     let captures = Captures::new(&pattern.captures, &path);
-    T::deserialize(Typed(&captures)).map_err(|refused| match refused {
-        Refused::Plain(message) | Refused::Mismatch(message) => message,
-        Refused::At(name, message) => format!("{name}: {message}"),
-        Refused::Encoding(name, error) => format!("{name} {error}"),
+    T::deserialize(CapturesDeserializer(&captures)).map_err(|refused| match refused {
+        PathError::Plain(message) | PathError::Mismatch(message) => message,
+        PathError::At(name, message) => format!("{name}: {message}"),
+        PathError::Encoding(name, error) => format!("{name} {error}"),
     })
 }
 
@@ -48,7 +48,7 @@ fn one_capture_is_a_value() {
 }
 
 #[test]
-fn several_are_a_tuple_a_struct_a_list_or_a_map() {
+fn several_captures_are_a_tuple_a_struct_a_list_or_a_map() {
     let captures = [("color", "green"), ("id", "3")];
     assert_eq!(read(&captures), Ok((Color::Green, 3_u8)));
     assert_eq!(read(&captures), Ok(Both { color: Color::Green, id: Some(Id(3)) }));
@@ -61,7 +61,7 @@ fn several_are_a_tuple_a_struct_a_list_or_a_map() {
 }
 
 #[test]
-fn what_is_wrong_is_named() {
+fn errors_name_the_capture() {
     assert_eq!(
         read::<u8>(&[("id", "256")]),
         Err("id: `256` is not a whole number from 0 to 255".to_owned())

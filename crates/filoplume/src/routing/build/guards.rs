@@ -15,7 +15,7 @@ impl Builder<'_> {
     /// Adds the guards. It is called after all routes and fallbacks are added.
     pub(super) fn add_guards(&mut self) {
         for router in joined(std::mem::take(&mut self.guarded)) {
-            self.refuse_catch_alls(&router);
+            self.reject_catch_alls(&router);
             let has_own_answer = |(prefix, layers): (&Prefix, &[Layer])| {
                 router.prefix.covers(prefix)
                     && (prefix.is_longer_than(&router.prefix) || has_layers(layers, &router.layers))
@@ -36,9 +36,9 @@ impl Builder<'_> {
 
     /// Rejects catch-all routes for a guarded prefix that do not have its middleware. It is not
     /// possible to know whether the route or the middleware should take precedence.
-    fn refuse_catch_alls(&mut self, router: &GuardedRouter) {
+    fn reject_catch_alls(&mut self, router: &GuardedRouter) {
         for entry in &self.table.entries {
-            if !router.prefix.is_filled_by(&Prefix::of(&entry.matched)) {
+            if !router.prefix.has_catch_all(&Prefix::of(&entry.matched)) {
                 continue;
             }
             let numbers = entry.methods.iter().map(|(_, number)| *number).chain(entry.any);

@@ -112,7 +112,7 @@ fn conditions_are_evaluated_in_the_order_of_the_rfc() {
 }
 
 #[test]
-fn of_what_is_not_there_nothing_matches() {
+fn missing_content_matches_nothing() {
     let evaluate =
         |lines: &[(&str, &str)]| Conditions::of(&headers(lines)).evaluate(&Method::PUT, None);
     assert_eq!(evaluate(&[("if-match", "*")]), Verdict::Failed);
@@ -122,7 +122,7 @@ fn of_what_is_not_there_nothing_matches() {
 }
 
 #[test]
-fn without_validators_dates_and_lists_say_nothing() {
+fn without_validators_dates_and_lists_do_not_match() {
     let none = Validators::new();
     let evaluate = |lines: &[(&str, &str)]| {
         Conditions::of(&headers(lines)).evaluate(&Method::GET, Some(&none))
@@ -135,7 +135,7 @@ fn without_validators_dates_and_lists_say_nothing() {
 }
 
 #[test]
-fn a_range_counts_only_for_exactly_what_there_is() {
+fn a_range_applies_only_to_the_current_version() {
     let weak = Validators::new().etag(EntityTag::weak("a"));
     let dated = current().date_is_strong(true);
     let rows: &[(&Validators, &str, bool)] = &[
@@ -170,7 +170,7 @@ fn a_range_counts_only_for_exactly_what_there_is() {
 }
 
 #[test]
-fn times_that_no_date_can_tell_are_left_out() {
+fn times_outside_of_http_dates_are_ignored() {
     for time in [UNIX_EPOCH - Duration::from_secs(1), UNIX_EPOCH + DATE_END] {
         assert_eq!(Validators::new().last_modified(time).last_modified_value(), None);
     }
@@ -180,7 +180,7 @@ fn times_that_no_date_can_tell_are_left_out() {
 }
 
 #[test]
-fn a_304_keeps_what_is_about_caching_and_not_about_the_content() {
+fn a_304_keeps_caching_fields_and_omits_content_fields() {
     let mut response = Response::from("text");
     let kept = [
         ("cache-control", "no-cache"),
@@ -203,7 +203,7 @@ fn a_304_keeps_what_is_about_caching_and_not_about_the_content() {
 
 proptest! {
     #[test]
-    fn no_value_breaks_the_parser(value in proptest::collection::vec(any::<u8>(), 0..60)) {
+    fn no_value_panics(value in proptest::collection::vec(any::<u8>(), 0..60)) {
         let mut all = Headers::new();
         for name in ["if-match", "if-none-match", "if-modified-since", "if-unmodified-since", "if-range"] {
             if all.append(name, &value).is_err() {
@@ -216,7 +216,7 @@ proptest! {
     }
 
     #[test]
-    fn a_list_has_the_tags_that_were_written(
+    fn lists_of_tags_round_trip(
         tags in proptest::collection::vec((any::<bool>(), "[!#-~]{0,8}"), 0..8),
         gap in "[ \t]{0,2}",
     ) {
@@ -229,7 +229,7 @@ proptest! {
     }
 
     #[test]
-    fn what_matches_strongly_is_never_sent_again(text in "[!#-~]{0,8}", other in "[!#-~]{0,2}", weak in any::<bool>()) {
+    fn a_strong_match_is_not_modified(text in "[!#-~]{0,8}", other in "[!#-~]{0,2}", weak in any::<bool>()) {
         let mine = EntityTag::strong(&text);
         let theirs = if weak { EntityTag::weak(&other) } else { EntityTag::strong(&other) };
         prop_assert!(!mine.matches_strongly(&theirs) || mine.matches_weakly(&theirs));

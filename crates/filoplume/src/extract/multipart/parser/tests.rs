@@ -103,7 +103,7 @@ fn parts_lie_between_delimiters() {
 }
 
 #[test]
-fn what_looks_like_a_delimiter_is_content() {
+fn lines_similar_to_a_delimiter_are_content() {
     check(
         &format!("{A}\r\n--\r\n-b\r--b\n--b--\r\r\n--B--b\r\n\r\n--b--"),
         expect![[r#"a=\r\n--\r\n-b\r--b\n--b--\r\r\n--B--b\r\n"#]],
@@ -113,7 +113,7 @@ fn what_looks_like_a_delimiter_is_content() {
 }
 
 #[test]
-fn a_delimiter_with_something_behind_it_is_refused() {
+fn a_delimiter_with_trailing_text_is_rejected() {
     check(
         &format!("{A}1\r\n--bb\r\n--b--"),
         expect![[r#"
@@ -141,7 +141,7 @@ fn a_delimiter_with_something_behind_it_is_refused() {
 }
 
 #[test]
-fn a_form_that_ends_early_is_refused() {
+fn a_form_that_ends_early_is_rejected() {
     check(
         "",
         expect![
@@ -192,7 +192,7 @@ fn a_form_that_ends_early_is_refused() {
 }
 
 #[test]
-fn a_part_says_its_name() {
+fn a_part_needs_a_name() {
     check(
         "--b\r\n\r\n1\r\n--b--",
         expect![
@@ -247,7 +247,7 @@ fn limits_are_kept() {
 }
 
 #[test]
-fn what_is_too_long_is_refused_before_it_is_there() {
+fn long_input_is_rejected_before_it_has_arrived() {
     let endless = |text: &str, repeated: u8| {
         events(text.as_bytes().chain(io::repeat(repeated)), MultipartLimits::new())
     };
@@ -299,7 +299,7 @@ proptest! {
     }
 
     #[test]
-    fn what_was_put_in_comes_out(
+    fn fields_round_trip(
         fields in proptest::collection::vec("[ -~\r\n]{0,60}", 0..6),
         size in 1..100_usize,
     ) {

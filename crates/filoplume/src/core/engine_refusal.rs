@@ -7,13 +7,13 @@ use filoplume_runtime::Refusal;
 
 /// The reason why the engine did not call the app.
 #[derive(Debug)]
-pub(crate) struct Refusing {
+pub(crate) struct EngineRefusal {
     pub(crate) reason: Refusal,
     /// The limit that was reached, and what occupies the resource.
     pub(crate) because: String,
 }
 
-impl Refusing {
+impl EngineRefusal {
     /// Returns advice for the developer.
     pub(crate) fn hint(&self) -> &'static str {
         match self.reason {
@@ -38,10 +38,10 @@ impl Refusing {
     }
 }
 
-impl fmt::Display for Refusing {
+impl fmt::Display for EngineRefusal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "the engine refused the request: {} ({})", self.reason, self.because)
     }
 }
 
-impl StdError for Refusing {}
+impl StdError for EngineRefusal {}

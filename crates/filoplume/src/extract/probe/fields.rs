@@ -1,8 +1,8 @@
-//! Whether a type can be read from the fields of a query or a form, found out when the app starts.
+//! Checks when the app starts whether a type can be read from the fields of a query or a form.
 //!
-//! A type says by its `Deserialize` what it reads. A number or a text cannot be read from names and
-//! values, whatever these are. As with the [types of paths](super::path), the verdict counts only
-//! if it is what the whole deserialization ends with.
+//! Fields are names with values, so for example a single number or text can never be read from
+//! them. The type is deserialized from a probe without values, as in [`captures`](super::captures),
+//! and the verdict counts only if it is the final result.
 
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -10,26 +10,27 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use serde::de::{self, DeserializeOwned, DeserializeSeed, Deserializer, SeqAccess, Visitor};
 
 use crate::core::names::type_name_of;
+use crate::extract::value_methods::for_each_value_method;
 
-/// Says why a type can be read from no fields, if that is so. `extractor` is what takes it:
-/// `Query`.
-pub(super) fn mismatch<T: DeserializeOwned>(extractor: &str) -> Option<String> {
-    // It is code of the user, and this is no request.
-    let result = catch_unwind(AssertUnwindSafe(|| T::deserialize(Probe::Fields)));
+/// Returns the reason if a type cannot be read from any fields. `extractor` is the name of the
+/// extractor, such as `Query`.
+pub(in crate::extract) fn fields_mismatch<T: DeserializeOwned>(extractor: &str) -> Option<String> {
+    // The type's code runs outside of a request here, so panics are ignored.
+    let result = catch_unwind(AssertUnwindSafe(|| T::deserialize(FieldsProbe::Fields)));
     let Ok(Err(Verdict::Mismatch(what))) = result else { return None };
     let name = type_name_of::<T>();
     Some(format!(
-        "it takes `{extractor}<{name}>`, {what}, and what comes there is names with values: take \
-         a struct with `#[derive(Deserialize)]` and a field for each name"
+        "it takes `{extractor}<{name}>`, which reads {what}, but queries and forms have named \
+         values: use a struct with `#[derive(Deserialize)]` and a field for each name"
     ))
 }
 
-/// What the deserialization ends with.
+/// The result of the deserialization.
 #[derive(Debug)]
 enum Verdict {
-    /// It cannot be read from any fields.
+    /// The type cannot be read from any fields.
     Mismatch(&'static str),
-    /// Whether it can depends on the fields.
+    /// It depends on the fields.
     Unknown,
 }
 
@@ -50,12 +51,12 @@ impl de::Error for Verdict {
     }
 }
 
-/// What a type is read from, without its content.
+/// Stands in for the deserializer of fields at start-up, when there are no values.
 #[derive(Clone, Copy)]
-enum Probe {
+enum FieldsProbe {
     /// All fields.
     Fields,
-    /// One of them, for a list: a pair of name and value.
+    /// One field, which is an element of a list: a pair of name and value.
     Field,
 }
 
@@ -72,16 +73,12 @@ macro_rules! one_value {
     };
 }
 
-impl<'de> Deserializer<'de> for Probe {
+impl<'de> Deserializer<'de> for FieldsProbe {
     type Error = Verdict;
 
-    one_value! {
-        deserialize_bool deserialize_i8 deserialize_i16 deserialize_i32 deserialize_i64 deserialize_i128
-        deserialize_u8 deserialize_u16 deserialize_u32 deserialize_u64 deserialize_u128 deserialize_f32
-        deserialize_f64 deserialize_char deserialize_str deserialize_string
-    }
+    for_each_value_method! { one_value }
 
-    // What else is asked for may be possible.
+    // Other types may be readable.
     fn deserialize_any<V: Visitor<'de>>(self, _: V) -> Result<V::Value, Verdict> {
         Err(Verdict::Unknown)
     }
@@ -100,7 +97,7 @@ impl<'de> Deserializer<'de> for Probe {
 
     fn deserialize_seq<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Verdict> {
         match self {
-            Self::Fields => visitor.visit_seq(List),
+            Self::Fields => visitor.visit_seq(FieldList),
             Self::Field => Err(Verdict::Unknown),
         }
     }
@@ -110,17 +107,17 @@ impl<'de> Deserializer<'de> for Probe {
     }
 }
 
-/// The fields as a list.
-struct List;
+/// The fields as a list of pairs.
+struct FieldList;
 
-impl<'de> SeqAccess<'de> for List {
+impl<'de> SeqAccess<'de> for FieldList {
     type Error = Verdict;
 
     fn next_element_seed<T: DeserializeSeed<'de>>(
         &mut self,
         seed: T,
     ) -> Result<Option<T::Value>, Verdict> {
-        seed.deserialize(Probe::Field).map(Some)
+        seed.deserialize(FieldsProbe::Field).map(Some)
     }
 }
 
@@ -134,38 +131,38 @@ mod tests {
     use super::*;
 
     #[derive(Deserialize)]
-    #[expect(dead_code, reason = "only what it asks for matters")]
+    #[expect(dead_code, reason = "only its `Deserialize` is used")]
     struct Page {
         page: u32,
     }
 
     #[derive(Deserialize)]
-    #[expect(dead_code, reason = "only what it asks for matters")]
+    #[expect(dead_code, reason = "only its `Deserialize` is used")]
     struct Id(u32);
 
     #[test]
-    fn a_value_is_not_read_from_fields() {
+    fn a_type_for_one_value_is_a_mismatch() {
         expect![
             "it takes `Query<u32>`, one value, and what comes there is names with values: take a \
              struct with `#[derive(Deserialize)]` and a field for each name"
         ]
-        .assert_eq(&mismatch::<u32>("Query").unwrap());
+        .assert_eq(&fields_mismatch::<u32>("Query").unwrap());
         expect![
             "it takes `Form<Vec<String>>`, a list of values, and what comes there is names with \
              values: take a struct with `#[derive(Deserialize)]` and a field for each name"
         ]
-        .assert_eq(&mismatch::<Vec<String>>("Form").unwrap());
-        assert!(mismatch::<Id>("Query").is_some());
-        assert!(mismatch::<Option<String>>("Query").is_some());
+        .assert_eq(&fields_mismatch::<Vec<String>>("Form").unwrap());
+        assert!(fields_mismatch::<Id>("Query").is_some());
+        assert!(fields_mismatch::<Option<String>>("Query").is_some());
     }
 
     #[test]
-    fn what_has_names_is_read_from_fields() {
-        assert_eq!(mismatch::<Page>("Query"), None);
-        assert_eq!(mismatch::<Option<Page>>("Query"), None);
-        assert_eq!(mismatch::<HashMap<String, String>>("Query"), None);
-        assert_eq!(mismatch::<Vec<(String, String)>>("Query"), None);
-        assert_eq!(mismatch::<serde_json::Value>("Query"), None);
-        assert_eq!(mismatch::<()>("Query"), None);
+    fn types_with_names_are_accepted() {
+        assert_eq!(fields_mismatch::<Page>("Query"), None);
+        assert_eq!(fields_mismatch::<Option<Page>>("Query"), None);
+        assert_eq!(fields_mismatch::<HashMap<String, String>>("Query"), None);
+        assert_eq!(fields_mismatch::<Vec<(String, String)>>("Query"), None);
+        assert_eq!(fields_mismatch::<serde_json::Value>("Query"), None);
+        assert_eq!(fields_mismatch::<()>("Query"), None);
     }
 }

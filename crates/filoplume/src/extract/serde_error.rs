@@ -19,7 +19,7 @@ pub(crate) fn shortened(text: String) -> String {
 /// Returns the location of a serde error, such as `items[2].price`. Returns `None` if the error
 /// concerns the whole input.
 #[cfg(any(feature = "json", feature = "form"))]
-pub(crate) fn place(path: &serde_path_to_error::Path, message: &str) -> Option<String> {
+pub(crate) fn field_path(path: &serde_path_to_error::Path, message: &str) -> Option<String> {
     let path = Some(path.to_string()).filter(|path| path != ".").map(shortened);
     // The path of a missing field ends at its parent; only serde's message has the name of the
     // field.

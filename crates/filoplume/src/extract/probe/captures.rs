@@ -1,11 +1,11 @@
-//! Whether a type fits the captures of a pattern, found out when the app starts.
+//! Checks when the app starts whether a type can be read from the captures of a pattern.
 //!
-//! A type says by its `Deserialize` what it reads: a tuple of how many values, a struct with which
-//! fields. So it is deserialized once from a probe that knows the names of the captures and no
-//! values. Only what fails with every path is a mistake: a tuple of another length, several
-//! captures for one value, a field that no capture fills and that is neither optional nor has a
-//! default. The verdict counts only if it is what the whole deserialization ends with, so a type
-//! that makes up for an error is left alone, and so is everything that the probe cannot know.
+//! It deserializes the type once from a probe that knows the names of the captures but no values.
+//! The type's `Deserialize` then shows what it reads: a tuple of some length, or a struct with
+//! certain fields. Only types that fail for every path are mistakes: a tuple of another length, one
+//! value for several captures, or a required field without a capture. The verdict counts only if it
+//! is the final result of the deserialization. So types that recover from an error are accepted, as
+//! are types that the probe cannot judge.
 
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -15,31 +15,22 @@ use serde::de::{
     self, DeserializeOwned, DeserializeSeed, Deserializer, IntoDeserializer, MapAccess, Visitor,
 };
 
+use super::sample::{SAMPLES, Sample};
 use crate::core::captures::Capture;
 use crate::core::names::type_name_of;
+use crate::extract::value_methods::for_each_value_method;
 
-/// Texts that stand for captures until a field of a struct accepts one: a number, a word, and what
-/// is often parsed. A field that accepts none of them hides whether those behind it are needed.
-const SAMPLES: [&str; 8] = [
-    "1",
-    "a",
-    "00000000-0000-0000-0000-000000000000",
-    "2000-01-01",
-    "2000-01-01T00:00:00Z",
-    "00:00:00",
-    "127.0.0.1",
-    "true",
-];
-
-/// Says why a type can be read from no path that a pattern with these captures matches, if that is
-/// so.
-pub(super) fn mismatch<T: DeserializeOwned>(captures: &[Capture]) -> Option<String> {
+/// Returns the reason if a type cannot be read from any path that matches a pattern with these
+/// captures.
+pub(in crate::extract) fn captures_mismatch<T: DeserializeOwned>(
+    captures: &[Capture],
+) -> Option<String> {
     let names: Vec<&str> = captures.iter().map(|capture| &*capture.name).collect();
     let mut samples = vec![0; names.len()];
     loop {
         let mut failed = None;
-        let probe = Probe { names: &names, samples: &samples, failed: &mut failed };
-        // It is code of the user, and this is no request: what it does with a sample is no matter.
+        let probe = CapturesProbe { names: &names, samples: &samples, failed: &mut failed };
+        // The type's code runs outside of a request here, so panics on a sample are ignored.
         let result = catch_unwind(AssertUnwindSafe(|| T::deserialize(probe)));
         if let Ok(Err(Verdict::Mismatch(reason))) = result {
             return Some(format!(
@@ -47,7 +38,7 @@ pub(super) fn mismatch<T: DeserializeOwned>(captures: &[Capture]) -> Option<Stri
                 type_name_of::<T>()
             ));
         }
-        // The next sample for the capture that was not accepted, if there is one.
+        // Tries the next sample for the capture that was not accepted.
         let sample = failed.and_then(|index: usize| samples.get_mut(index))?;
         *sample += 1;
         if *sample == SAMPLES.len() {
@@ -56,12 +47,12 @@ pub(super) fn mismatch<T: DeserializeOwned>(captures: &[Capture]) -> Option<Stri
     }
 }
 
-/// What one attempt ends with.
+/// The result of one attempt.
 #[derive(Debug)]
-enum Verdict {
-    /// It cannot be read from any path.
+pub(super) enum Verdict {
+    /// The type cannot be read from any path.
     Mismatch(String),
-    /// Whether it can depends on the path.
+    /// It depends on the path.
     Unknown,
 }
 
@@ -83,34 +74,34 @@ impl de::Error for Verdict {
 
     fn missing_field(field: &'static str) -> Self {
         Self::Mismatch(format!(
-            "no capture fills the field `{field}`: write `{{{field}}}` in the pattern, or make \
+            "there is no capture for the field `{field}`: write `{{{field}}}` in the pattern, or make \
              the field an `Option` or `#[serde(default)]`"
         ))
     }
 
     fn unknown_field(field: &str, expected: &'static [&'static str]) -> Self {
-        let fields = listed(expected);
+        let fields = list(expected);
         Self::Mismatch(format!(
             "it has no field for the capture `{field}`: its fields are {fields}"
         ))
     }
 }
 
-/// All captures, as [`Typed`](super::deserializer::Typed) hands them out, without their values.
-struct Probe<'a> {
+/// Stands in for the deserializer of captures at start-up, when there are no values.
+struct CapturesProbe<'a> {
     names: &'a [&'a str],
-    /// Which of the samples stands for which capture.
+    /// The index of the sample for each capture.
     samples: &'a [usize],
     /// The capture whose sample was not accepted.
     failed: &'a mut Option<usize>,
 }
 
-impl Probe<'_> {
-    /// What the pattern captures, as a part of a sentence.
+impl CapturesProbe<'_> {
+    /// Describes the captures of the pattern.
     fn captured(&self) -> String {
         match self.names {
             [name] => format!("the pattern has one capture, `{name}`"),
-            names => format!("the pattern has {} captures, {}", names.len(), listed(names)),
+            names => format!("the pattern has {} captures, {}", names.len(), list(names)),
         }
     }
 
@@ -118,7 +109,7 @@ impl Probe<'_> {
         match self.names {
             [_] => Verdict::Unknown,
             _ => Verdict::Mismatch(format!(
-                "it is one value, and {}: take a tuple with a type for each, or a struct with a \
+                "it is one value, but {}: use a tuple with a type for each, or a struct with a \
                  field for each",
                 self.captured()
             )),
@@ -132,10 +123,10 @@ impl Probe<'_> {
         let values = if wanted == 1 { "value" } else { "values" };
         let captured = self.captured();
         let advice = match self.names {
-            [_] => "take that as `Path<T>`, or write more captures",
-            _ => "the tuple has one type for each capture",
+            [_] => "use `Path<T>`, or add captures to the pattern",
+            _ => "use one type for each capture",
         };
-        Verdict::Mismatch(format!("it is a tuple of {wanted} {values}, and {captured}: {advice}"))
+        Verdict::Mismatch(format!("it is a tuple of {wanted} {values}, but {captured}: {advice}"))
     }
 }
 
@@ -149,15 +140,12 @@ macro_rules! one_value {
     };
 }
 
-impl<'de> Deserializer<'de> for Probe<'_> {
+impl<'de> Deserializer<'de> for CapturesProbe<'_> {
     type Error = Verdict;
 
-    one_value! {
-        deserialize_bool deserialize_i8 deserialize_i16 deserialize_i32 deserialize_i64 deserialize_i128
-        deserialize_u8 deserialize_u16 deserialize_u32 deserialize_u64 deserialize_u128 deserialize_f32
-        deserialize_f64 deserialize_char deserialize_str deserialize_string deserialize_bytes
-        deserialize_byte_buf deserialize_identifier
-    }
+    for_each_value_method! { one_value }
+
+    one_value! { deserialize_bytes deserialize_byte_buf deserialize_identifier }
 
     fn deserialize_enum<V: Visitor<'de>>(
         self,
@@ -168,7 +156,7 @@ impl<'de> Deserializer<'de> for Probe<'_> {
         Err(self.one_value())
     }
 
-    // A type that asks for anything, a list or a map says nothing of what it needs.
+    // A type that reads any value, a list or a map does not show what it requires.
     fn deserialize_any<V: Visitor<'de>>(self, _: V) -> Result<V::Value, Verdict> {
         Err(Verdict::Unknown)
     }
@@ -211,18 +199,18 @@ impl<'de> Deserializer<'de> for Probe<'_> {
         if all_are_filled && all_are_read {
             return Err(Verdict::Unknown);
         }
-        let mut captures = Samples { probe: self, next: 0 };
+        let mut captures = SampleFields { probe: self, next: 0 };
         visitor.visit_map(&mut captures)
     }
 }
 
-/// The captures as the fields of a struct, with a sample for each value.
-struct Samples<'a> {
-    probe: Probe<'a>,
+/// The captures as fields of a struct, with a sample as the value of each.
+struct SampleFields<'a> {
+    probe: CapturesProbe<'a>,
     next: usize,
 }
 
-impl<'de> MapAccess<'de> for &mut Samples<'_> {
+impl<'de> MapAccess<'de> for &mut SampleFields<'_> {
     type Error = Verdict;
 
     fn next_key_seed<K: DeserializeSeed<'de>>(
@@ -238,7 +226,7 @@ impl<'de> MapAccess<'de> for &mut Samples<'_> {
     fn next_value_seed<V: DeserializeSeed<'de>>(&mut self, seed: V) -> Result<V::Value, Verdict> {
         let index = self.next.saturating_sub(1);
         let sample = self.probe.samples.get(index).copied().unwrap_or_default();
-        // A mistake within the value of one field is not one of the whole.
+        // An error in the value of one field is not a mismatch of the type.
         seed.deserialize(Sample(sample)).map_err(|_| {
             *self.probe.failed = Some(index);
             Verdict::Unknown
@@ -246,94 +234,8 @@ impl<'de> MapAccess<'de> for &mut Samples<'_> {
     }
 }
 
-/// A value that stands for a capture.
-#[derive(Clone, Copy)]
-struct Sample(usize);
-
-impl Sample {
-    fn text(self) -> &'static str {
-        SAMPLES.get(self.0).copied().unwrap_or_default()
-    }
-}
-
-macro_rules! numbers {
-    ($($method:ident $visit:ident $type:ty;)*) => {
-        $(
-            fn $method<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Verdict> {
-                visitor.$visit(self.text().parse::<$type>().unwrap_or_default())
-            }
-        )*
-    };
-}
-
-impl<'de> Deserializer<'de> for Sample {
-    type Error = Verdict;
-
-    numbers! {
-        deserialize_i8 visit_i8 i8;
-        deserialize_i16 visit_i16 i16;
-        deserialize_i32 visit_i32 i32;
-        deserialize_i64 visit_i64 i64;
-        deserialize_i128 visit_i128 i128;
-        deserialize_u8 visit_u8 u8;
-        deserialize_u16 visit_u16 u16;
-        deserialize_u32 visit_u32 u32;
-        deserialize_u64 visit_u64 u64;
-        deserialize_u128 visit_u128 u128;
-        deserialize_f32 visit_f32 f32;
-        deserialize_f64 visit_f64 f64;
-    }
-
-    fn deserialize_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Verdict> {
-        visitor.visit_str(self.text())
-    }
-
-    fn deserialize_bool<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Verdict> {
-        visitor.visit_bool(true)
-    }
-
-    fn deserialize_char<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Verdict> {
-        visitor.visit_char(self.text().chars().next().unwrap_or('a'))
-    }
-
-    fn deserialize_bytes<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Verdict> {
-        visitor.visit_bytes(self.text().as_bytes())
-    }
-
-    fn deserialize_byte_buf<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Verdict> {
-        self.deserialize_bytes(visitor)
-    }
-
-    fn deserialize_option<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Verdict> {
-        visitor.visit_some(self)
-    }
-
-    fn deserialize_newtype_struct<V: Visitor<'de>>(
-        self,
-        _: &'static str,
-        visitor: V,
-    ) -> Result<V::Value, Verdict> {
-        visitor.visit_newtype_struct(self)
-    }
-
-    fn deserialize_enum<V: Visitor<'de>>(
-        self,
-        _: &'static str,
-        variants: &'static [&'static str],
-        visitor: V,
-    ) -> Result<V::Value, Verdict> {
-        let variant = variants.get(self.0).or(variants.first()).copied().unwrap_or_default();
-        let variant: StrDeserializer<'_, Verdict> = variant.into_deserializer();
-        visitor.visit_enum(variant)
-    }
-
-    serde::forward_to_deserialize_any! {
-        str string identifier unit unit_struct seq tuple tuple_struct map struct ignored_any
-    }
-}
-
-/// Names as a sentence has them.
-fn listed(names: &[&str]) -> String {
+/// Formats names as a list.
+fn list(names: &[&str]) -> String {
     let names: Vec<_> = names.iter().map(|name| format!("`{name}`")).collect();
     names.join(", ")
 }
@@ -352,7 +254,9 @@ mod tests {
     #[track_caller]
     fn check<T: DeserializeOwned>(pattern: &str, expected: &Expect) {
         let pattern = Pattern::parse(pattern).unwrap();
-        expected.assert_eq(&mismatch::<T>(&pattern.captures).unwrap_or_else(|| "fits".to_owned()));
+        expected.assert_eq(
+            &captures_mismatch::<T>(&pattern.captures).unwrap_or_else(|| "fits".to_owned()),
+        );
     }
 
     #[track_caller]
@@ -361,7 +265,7 @@ mod tests {
     }
 
     #[derive(Deserialize)]
-    #[expect(dead_code, reason = "only what it asks for matters")]
+    #[expect(dead_code, reason = "only its `Deserialize` is used")]
     struct Page<A = u32> {
         book: A,
         page: u32,
@@ -369,7 +273,7 @@ mod tests {
 
     #[derive(Deserialize)]
     #[serde(deny_unknown_fields)]
-    #[expect(dead_code, reason = "only what it asks for matters")]
+    #[expect(dead_code, reason = "only its `Deserialize` is used")]
     struct Strict {
         a: u32,
     }
@@ -406,15 +310,20 @@ mod tests {
             ],
         );
         #[derive(Deserialize)]
-        #[expect(dead_code, reason = "only what it asks for matters")]
+        #[expect(dead_code, reason = "only its `Deserialize` is used")]
         struct Id(u32);
         #[derive(Deserialize)]
         enum Color {
             Red,
         }
-        assert!(mismatch::<Id>(&Pattern::parse("/{a}/{b}").unwrap().captures).is_some());
-        assert!(mismatch::<Option<u32>>(&Pattern::parse("/{a}/{b}").unwrap().captures).is_some());
-        assert!(mismatch::<Color>(&Pattern::parse("/{a}/{b}").unwrap().captures).is_some());
+        assert!(captures_mismatch::<Id>(&Pattern::parse("/{a}/{b}").unwrap().captures).is_some());
+        assert!(
+            captures_mismatch::<Option<u32>>(&Pattern::parse("/{a}/{b}").unwrap().captures)
+                .is_some()
+        );
+        assert!(
+            captures_mismatch::<Color>(&Pattern::parse("/{a}/{b}").unwrap().captures).is_some()
+        );
         fits::<Id>("/{id}");
         fits::<Color>("/{color}");
         fits::<Option<String>>("/{id}");
@@ -422,7 +331,7 @@ mod tests {
     }
 
     #[test]
-    fn a_struct_has_its_fields_filled() {
+    fn a_struct_needs_a_capture_for_each_field() {
         check::<Page>(
             "/{book}",
             &expect![
@@ -433,18 +342,18 @@ mod tests {
         );
         fits::<Page>("/{book}/{page}");
         fits::<Page>("/{shop}/{book}/{page}");
-        // What is parsed from text is found out about by samples.
+        // Types that are parsed from text are probed with samples.
         let pattern = Pattern::parse("/{book}").unwrap().captures;
-        assert!(mismatch::<Page<String>>(&pattern).is_some());
-        assert!(mismatch::<Page<IpAddr>>(&pattern).is_some());
-        assert!(mismatch::<Page<char>>(&pattern).is_some());
-        assert!(mismatch::<Page<Option<bool>>>(&pattern).is_some());
+        assert!(captures_mismatch::<Page<String>>(&pattern).is_some());
+        assert!(captures_mismatch::<Page<IpAddr>>(&pattern).is_some());
+        assert!(captures_mismatch::<Page<char>>(&pattern).is_some());
+        assert!(captures_mismatch::<Page<Option<bool>>>(&pattern).is_some());
     }
 
     #[test]
-    fn fields_that_may_be_missing_may_be_missing() {
+    fn optional_fields_need_no_capture() {
         #[derive(Deserialize)]
-        #[expect(dead_code, reason = "only what it asks for matters")]
+        #[expect(dead_code, reason = "only its `Deserialize` is used")]
         struct Lenient {
             book: String,
             page: Option<u32>,
@@ -456,27 +365,29 @@ mod tests {
             tongue: String,
         }
         fits::<Lenient>("/{book}/{language}");
-        assert!(mismatch::<Lenient>(&Pattern::parse("/{book}").unwrap().captures).is_some());
+        assert!(
+            captures_mismatch::<Lenient>(&Pattern::parse("/{book}").unwrap().captures).is_some()
+        );
     }
 
     #[test]
-    fn what_cannot_be_known_is_no_mistake() {
+    fn types_that_the_probe_cannot_judge_are_accepted() {
         #[derive(Deserialize)]
         #[serde(untagged)]
-        #[expect(dead_code, reason = "only what it asks for matters")]
+        #[expect(dead_code, reason = "only its `Deserialize` is used")]
         enum Either {
             One { a: u32 },
             Two { b: u32 },
         }
         #[derive(Deserialize)]
-        #[expect(dead_code, reason = "only what it asks for matters")]
+        #[expect(dead_code, reason = "only its `Deserialize` is used")]
         struct Flat {
             a: String,
             #[serde(flatten)]
             rest: HashMap<String, String>,
         }
         #[derive(Debug)]
-        #[expect(dead_code, reason = "only what it asks for matters")]
+        #[expect(dead_code, reason = "only its `Deserialize` is used")]
         struct Odd(u32);
         impl<'de> Deserialize<'de> for Odd {
             fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
@@ -501,7 +412,7 @@ mod tests {
     }
 
     #[test]
-    fn captures_without_a_field_are_a_mistake_where_unknown_fields_are_denied() {
+    fn a_capture_without_a_field_is_a_mistake_if_unknown_fields_are_denied() {
         check::<Strict>(
             "/{a}/{b}",
             &expect![

@@ -7,7 +7,7 @@ use super::asked::Asked;
 /// The operations that need the table of routes. Middleware and static files call them through this
 /// trait, because this module does not depend on the table. A request without middleware does not
 /// use it.
-pub(crate) trait Site: Send + Sync {
+pub(crate) trait AppRouter: Send + Sync {
     /// Routes a request after the middleware of the app, and answers it.
     fn route(&self, request: Request, asked: &Asked) -> Response;
 
@@ -16,5 +16,5 @@ pub(crate) trait Site: Send + Sync {
 
     /// Returns the normal form of a path, if that form leads to a different route.
     #[cfg(feature = "static-files")]
-    fn other_place(&self, path: &str) -> Option<String>;
+    fn normal_form_redirect(&self, path: &str) -> Option<String>;
 }

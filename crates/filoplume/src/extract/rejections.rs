@@ -25,20 +25,19 @@ use super::{FormRejection, QueryRejection};
 #[cfg(feature = "validate")]
 use super::{InvalidFields, ValidRejection};
 use crate::core::error::{Error, Failure, Result};
-use crate::core::extract::{Refusal, refuse};
+use crate::core::extract::{Rejection, reject};
 use crate::core::response::IntoResponse;
 
 impl<E: Failure> From<E> for Error {
     #[track_caller]
     fn from(error: E) -> Self {
-        let error_of_others =
-            || Self::status(StatusCode::INTERNAL_SERVER_ERROR).converted_from::<E>();
-        known_refusal(&error).unwrap_or_else(error_of_others).with_source(error)
+        let plain_500 = || Self::status(StatusCode::INTERNAL_SERVER_ERROR).converted_from::<E>();
+        known_rejection(&error).unwrap_or_else(plain_500).with_source(error)
     }
 }
 
 /// Returns the error for a known type of rejection that `?` converts.
-fn known_refusal(error: &(dyn StdError + 'static)) -> Option<Error> {
+fn known_rejection(error: &(dyn StdError + 'static)) -> Option<Error> {
     // A reader of content, such as a form field, can only report its failure in an `io::Error`.
     let within = error.downcast_ref::<io::Error>().and_then(io::Error::get_ref);
     match within {
@@ -53,7 +52,7 @@ fn known_refusal(error: &(dyn StdError + 'static)) -> Option<Error> {
 
 /// Errors in the content are the client's fault: it is malformed or too long.
 fn of_content(error: &ParseError) -> Error {
-    Error::new(error.status_code(), format!("the content cannot be taken: {error}"))
+    Error::new(error.status_code(), format!("the content cannot be read: {error}"))
 }
 
 /// The content did not arrive. The client may not be there to read the response, so the error is
@@ -68,16 +67,16 @@ fn of_lost_content(error: &ContentError) -> Error {
 
 /// Implements the traits of all rejections. Types after the `;` implement `IntoResponse` on their
 /// own.
-macro_rules! refusals {
+macro_rules! rejections {
     (
-        $($(#[$condition:meta])* $refusal:ty),+ $(,)?;
+        $($(#[$condition:meta])* $rejection:ty),+ $(,)?;
         $($(#[$known_condition:meta])* $known:ty),* $(,)?
     ) => {
         $(
             $(#[$condition])*
-            impl IntoResponse for $refusal {
+            impl IntoResponse for $rejection {
                 fn into_response(self) -> Result<Response> {
-                    Err(refuse(self))
+                    Err(reject(self))
                 }
             }
         )+
@@ -85,14 +84,14 @@ macro_rules! refusals {
         fn describe(error: &(dyn StdError + 'static)) -> Option<Error> {
             $(
                 $(#[$condition])*
-                if let Some(refusal) = error.downcast_ref::<$refusal>() {
-                    return Some(refusal.describe());
+                if let Some(rejection) = error.downcast_ref::<$rejection>() {
+                    return Some(rejection.describe());
                 }
             )+
             $(
                 $(#[$known_condition])*
-                if let Some(refusal) = error.downcast_ref::<$known>() {
-                    return Some(refusal.describe());
+                if let Some(rejection) = error.downcast_ref::<$known>() {
+                    return Some(rejection.describe());
                 }
             )*
             None
@@ -100,7 +99,7 @@ macro_rules! refusals {
     };
 }
 
-refusals! {
+rejections! {
     AuthorizationRejection,
     #[cfg(feature = "jwt")]
     ClaimsRejection,
