@@ -69,8 +69,8 @@ impl Key {
         let secret = secret.as_ref();
         if secret.len() < SECRET_BYTES_MIN {
             return Err(Error::start_up(format!(
-                "the secret of a key has {} bytes, but needs at least {SECRET_BYTES_MIN}: create one \
-                 with `openssl rand -base64 48`, or use `Key::generate()` in tests",
+                "the secret of a key has {} bytes, but needs at least {SECRET_BYTES_MIN}: create \
+                 one with `openssl rand -base64 48`, or use `Key::generate()` in tests",
                 secret.len()
             )));
         }

@@ -93,10 +93,12 @@ impl Templates {
     /// use filoplume::template::{Templates, context};
     ///
     /// let templates = Templates::from_strings([
-    ///     ("page.html", "<h1>{% block title %}{% endblock %}</h1>"),          // or include_str!("page.html")
+    ///     // Or `include_str!("page.html")`:
+    ///     ("page.html", "<h1>{% block title %}{% endblock %}</h1>"),
     ///     ("home.html", "{% extends 'page.html' %}{% block title %}{{ title }}{% endblock %}"),
     /// ])?;
-    /// assert_eq!(templates.render("home.html", context! { title => "A & B" })?.0, "<h1>A &amp; B</h1>");
+    /// let page = templates.render("home.html", context! { title => "A & B" })?;
+    /// assert_eq!(page.0, "<h1>A &amp; B</h1>");
     /// # Ok::<(), filoplume::Error>(())
     /// ```
     ///

@@ -25,8 +25,8 @@ const COPIED_BYTES_MAX: usize = 160;
 
 /// The `Accept` of a request, or the format that it prefers.
 ///
-/// It is recorded for every request but needed only for errors. So the value is copied to the stack,
-/// without an allocation, and parsed when there is an error.
+/// It is recorded for every request but needed only for errors. So the value is copied to the
+/// stack, without an allocation, and parsed when there is an error.
 #[derive(Clone)]
 pub(crate) struct FormatPreference {
     /// The preferred format, if the value was parsed at once because it could not be copied.

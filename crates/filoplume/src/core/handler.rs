@@ -134,7 +134,10 @@ macro_rules! handlers {
         impl<$($parameter: Extract + 'static),*> Parameters for ($($parameter,)*) {
             #[allow(unused_mut, unused_variables, reason = "a macro for any number of parameters")]
             #[inline]
-            fn extract(mut request: Request, context: &Context<'_>) -> Result<Self, Result<Response>> {
+            fn extract(
+                mut request: Request,
+                context: &Context<'_>,
+            ) -> Result<Self, Result<Response>> {
                 Ok(($(
                     match $parameter::extract(&mut request, context) {
                         Ok(value) => value,

@@ -2,8 +2,8 @@
 //! middleware and responses. It does not depend on the other modules.
 //!
 //! Apps are built and run by modules above this one. They fill the plain data here ([`route`],
-//! [`settings`], [`states`]) and implement one trait, [`app_router`], through which this module calls
-//! them.
+//! [`settings`], [`states`]) and implement one trait, [`app_router`], through which this module
+//! calls them.
 
 pub(crate) mod app_router;
 pub(crate) mod asked;

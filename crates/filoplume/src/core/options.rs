@@ -253,7 +253,8 @@ impl RouteOptions {
     ///     }
     ///
     ///     fn configure(options: &mut RouteOptions) {
-    ///         options.require::<Self>("it takes a `User`: add `.with(Login)`");       // and `Login` provides it
+    ///         // `Login` provides it.
+    ///         options.require::<Self>("it takes a `User`: add `.with(Login)`");
     ///     }
     /// }
     ///

@@ -10,15 +10,17 @@
 /// ```compile_fail,E0080
 /// use filoplume::prelude::*;
 ///
-/// // error: two parameters of this handler take the content of the request: only one can have it
+/// // error: two parameters of this handler take the content of the request: take it once, ...
 /// App::new().post("/", |text: String, Json(list): Json<Vec<String>>| format!("{text} {list:?}"));
 /// ```
 ///
 /// ```compile_fail,E0080
 /// use filoplume::prelude::*;
 ///
-/// // error: a handler that takes the whole `Request` takes it as its last parameter
-/// App::new().get("/{id}", |request: Request, Path(id): Path<u64>| format!("{} {id}", request.path()));
+/// // error: a handler must take the whole `Request` as its last parameter
+/// App::new().get("/{id}", |request: Request, Path(id): Path<u64>| {
+///     format!("{} {id}", request.path())
+/// });
 /// ```
 ///
 /// This compiles:

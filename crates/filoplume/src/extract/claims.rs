@@ -36,7 +36,9 @@ use crate::core::options::RouteOptions;
 ///
 /// let jwt = Jwt::hs256("a secret of 32 random bytes at least")?;
 /// let token = jwt.issue(&json!({"sub": "ada", "admin": true}), Duration::from_secs(60))?;
-/// let app = App::new().get("/", |Claims(who): Claims<Who>| format!("{}, {}", who.sub, who.admin)).with(jwt);
+/// let app = App::new()
+///     .get("/", |Claims(who): Claims<Who>| format!("{}, {}", who.sub, who.admin))
+///     .with(jwt);
 /// app.test().get("/").bearer(&token).send().assert_text("ada, true");
 /// # Ok::<(), Error>(())
 /// ```
@@ -101,7 +103,9 @@ impl<T> Deref for Claims<T> {
 /// fn me(claims: Result<Claims<Who>, ClaimsRejection>) -> String {
 ///     match claims {
 ///         Ok(Claims(who)) => who.sub,
-///         Err(ClaimsRejection::Data { claim, .. }) => format!("an old token, whose `{claim}` is wrong"),
+///         Err(ClaimsRejection::Data { claim, .. }) => {
+///             format!("an old token, whose `{claim}` is wrong")
+///         }
 ///         Err(rejection) => rejection.to_string(),
 ///     }
 /// }

@@ -227,9 +227,9 @@ texts! {
     /// use filoplume::extract::headers::Origin;
     /// use filoplume::prelude::*;
     ///
-    /// let app = App::new().post("/", |Header(Origin(origin)): Header<Origin>| format!("from a page of {origin}"));
-    /// let answer = app.test().post("/").header("origin", "https://example.org").send();
-    /// answer.assert_text("from a page of https://example.org");
+    /// let app = App::new().post("/", |Header(Origin(origin)): Header<Origin>| origin);
+    /// let response = app.test().post("/").header("origin", "https://example.org").send();
+    /// response.assert_text("https://example.org");
     /// ```
     Origin "origin";
     /// `Referer` (RFC 9110, 10.1.3): the page with the link.
@@ -238,8 +238,9 @@ texts! {
     /// use filoplume::extract::headers::Referer;
     /// use filoplume::prelude::*;
     ///
-    /// let app = App::new().get("/", |Header(Referer(link)): Header<Referer>| format!("found at {link}"));
-    /// app.test().get("/").header("referer", "https://example.org/a").send().assert_text("found at https://example.org/a");
+    /// let app = App::new().get("/", |Header(Referer(referer)): Header<Referer>| referer);
+    /// let response = app.test().get("/").header("referer", "https://example.org/a").send();
+    /// response.assert_text("https://example.org/a");
     /// ```
     Referer "referer";
     /// `User-Agent` (RFC 9110, 10.1.5): the name of the client.
@@ -248,8 +249,8 @@ texts! {
     /// use filoplume::extract::headers::UserAgent;
     /// use filoplume::prelude::*;
     ///
-    /// let app = App::new().get("/", |Header(UserAgent(agent)): Header<UserAgent>| format!("you are {agent}"));
-    /// app.test().get("/").header("user-agent", "curl/8.5").send().assert_text("you are curl/8.5");
+    /// let app = App::new().get("/", |Header(UserAgent(agent)): Header<UserAgent>| agent);
+    /// app.test().get("/").header("user-agent", "curl/8.5").send().assert_text("curl/8.5");
     /// ```
     UserAgent "user-agent";
 }

@@ -235,8 +235,14 @@ mod tests {
         }
 
         #[test]
-        fn encoded_fields_round_trip(name in "\\PC{0,12}", tags in proptest::collection::vec("\\PC{0,6}", 0..4)) {
-            let encode = |text: &str| percent_encoding::utf8_percent_encode(text, percent_encoding::NON_ALPHANUMERIC).to_string();
+        fn encoded_fields_round_trip(
+            name in "\\PC{0,12}",
+            tags in proptest::collection::vec("\\PC{0,6}", 0..4),
+        ) {
+            let encode = |text: &str| {
+                use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
+                utf8_percent_encode(text, NON_ALPHANUMERIC).to_string()
+            };
             let mut input = format!("name={}", encode(&name));
             for tag in &tags {
                 input.push_str(&format!("&tag={}", encode(tag)));

@@ -100,7 +100,9 @@ impl<E> DerefMut for Valid<E> {
 /// fn add(note: Result<Valid<Json<Note>>, ValidRejection<JsonRejection>>) -> Result<String> {
 ///     match note {
 ///         Ok(Valid(Json(note))) => Ok(note.title),
-///         Err(ValidRejection::Invalid(fields)) => Ok(format!("{} is wrong", fields.fields()[0].field)),
+///         Err(ValidRejection::Invalid(invalid)) => {
+///             Ok(format!("{} is wrong", invalid.fields()[0].field))
+///         }
 ///         Err(ValidRejection::Refused(rejection)) => Err(rejection.into()),
 ///         Err(other) => Err(Error::bad_request(other.to_string())),
 ///     }

@@ -78,14 +78,16 @@ impl fmt::Display for Methods {
 macro_rules! methods {
     ($($name:ident $method:ident),+ $(,)?) => {
         $(
-            #[doc = concat!("Returns a route that answers `", stringify!($method), "` with a handler.")]
+            #[doc = concat!("Returns a route that answers `", stringify!($method), "`.")]
             ///
             /// ```
             /// use filoplume::prelude::*;
             #[doc = concat!("use filoplume::routing::", stringify!($name), ";")]
             ///
-            #[doc = concat!("let app = App::new().route(\"/notes\", ", stringify!($name), "(|| \"done\"));")]
-            #[doc = concat!("app.test().", stringify!($name), "(\"/notes\").send().assert_status(200);")]
+            #[doc = concat!("let route = ", stringify!($name), "(|| \"done\");")]
+            /// let client = App::new().route("/notes", route).test();
+            #[doc = concat!("let response = client.", stringify!($name), "(\"/notes\").send();")]
+            /// response.assert_status(200);
             /// ```
             #[track_caller]
             pub fn $name<P: Parameters, H: Handler<P, Output: IntoResponse>>(handler: H) -> Route {
@@ -98,7 +100,10 @@ macro_rules! methods {
             $(
                 #[doc = concat!("Answers `", stringify!($method), "` too.")]
                 #[track_caller]
-                pub fn $name<P: Parameters, H: Handler<P, Output: IntoResponse>>(self, handler: H) -> Self {
+                pub fn $name<P: Parameters, H: Handler<P, Output: IntoResponse>>(
+                    self,
+                    handler: H,
+                ) -> Self {
                     const { check_handler::<P, H>() };
                     self.add(Methods::Some(vec![Method::$method]), handler)
                 }
@@ -223,7 +228,8 @@ impl Route {
     /// ```
     /// use filoplume::prelude::*;
     ///
-    /// let app = App::new().route("/health", get(|| "fine").inline());          // quick, and never waits
+    /// // This handler is quick and never waits.
+    /// let app = App::new().route("/health", get(|| "fine").inline());
     /// app.test().get("/health").send().assert_text("fine");
     /// ```
     pub fn inline(self) -> Self {
@@ -237,7 +243,8 @@ impl Route {
     /// ```
     /// use filoplume::prelude::*;
     ///
-    /// let app = App::new().route("/report", get(|| "a long one").dispatched());      // from the first request on
+    /// // Even the first request runs on a thread of the pool.
+    /// let app = App::new().route("/report", get(|| "a long one").dispatched());
     /// app.test().get("/report").send().assert_text("a long one");
     /// ```
     pub fn dispatched(self) -> Self {

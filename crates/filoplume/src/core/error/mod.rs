@@ -25,9 +25,11 @@ pub(crate) use self::own_response::{Responder, responder};
 /// use filoplume::prelude::*;
 ///
 /// fn stock(Path(item): Path<String>) -> Result<String> {
-///     let count: u32 = std::fs::read_to_string("stock.txt")?.trim().parse()?;  // 500, and a line in the log
+///     // A failure is a 500, and is logged.
+///     let count: u32 = std::fs::read_to_string("stock.txt")?.trim().parse()?;
 ///     if count == 0 {
-///         return Err(Error::not_found(format!("{item} is sold out")));         // 404, with this text
+///         // A 404 with this text.
+///         return Err(Error::not_found(format!("{item} is sold out")));
 ///     }
 ///     Ok(format!("{count} left"))
 /// }

@@ -309,13 +309,18 @@ impl fmt::Debug for Cookies {
 /// use filoplume::prelude::*;
 ///
 /// let app = App::new()
-///     .post("/login", |cookies: Cookies, State(key): State<Key>| cookies.signed(&key).set("user", "ada"))
-///     .get("/", |cookies: Cookies, State(key): State<Key>| cookies.signed(&key).get("user").unwrap_or_default())
+///     .post("/login", |cookies: Cookies, State(key): State<Key>| {
+///         cookies.signed(&key).set("user", "ada");
+///     })
+///     .get("/", |cookies: Cookies, State(key): State<Key>| {
+///         cookies.signed(&key).get("user").unwrap_or_default()
+///     })
 ///     .state(Key::generate());
 /// let client = app.test();
 /// client.post("/login").send();
 /// client.get("/").send().assert_text("ada");
-/// client.get("/").header("cookie", "user=ada").send().assert_text("");        // nobody signed this one
+/// // A cookie without a signature:
+/// client.get("/").header("cookie", "user=ada").send().assert_text("");
 /// ```
 #[derive(Clone, Copy, Debug)]
 pub struct ProtectedCookies<'a> {

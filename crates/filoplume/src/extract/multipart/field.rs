@@ -131,7 +131,8 @@ impl<'a> Field<'a> {
             drop(file);
             // The handler receives the first error.
             if let Err(error) = fs::remove_file(path) {
-                tracing::warn!(path = %path.display(), %error, "half of an upload could not be removed");
+                let path = path.display();
+                tracing::warn!(%path, %error, "an incomplete upload could not be removed");
             }
         }
         saved

@@ -167,10 +167,11 @@ macro_rules! parse_as {
         $(
             fn $method<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, PathError> {
                 let text = self.decode()?;
-                match text.parse::<$type>() {
-                    Ok(value) => visitor.$visit(value).map_err(|error: PathError| error.at(self.name)),
-                    Err(_) => Err(PathError::At(self.name.to_owned(), format!("`{text}` is not {}", $what))),
-                }
+                let visited = match text.parse::<$type>() {
+                    Ok(value) => visitor.$visit(value),
+                    Err(_) => Err(PathError::Plain(format!("`{text}` is not {}", $what))),
+                };
+                visited.map_err(|error| error.at(self.name))
             }
         )*
     };

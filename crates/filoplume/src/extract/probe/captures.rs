@@ -74,8 +74,8 @@ impl de::Error for Verdict {
 
     fn missing_field(field: &'static str) -> Self {
         Self::Mismatch(format!(
-            "there is no capture for the field `{field}`: write `{{{field}}}` in the pattern, or make \
-             the field an `Option` or `#[serde(default)]`"
+            "there is no capture for the field `{field}`: write `{{{field}}}` in the pattern, or \
+             make the field an `Option` or `#[serde(default)]`"
         ))
     }
 

@@ -5,9 +5,9 @@ use serde::de::{Deserializer, IntoDeserializer, Visitor};
 
 use super::captures::Verdict;
 
-/// Texts that are tried as the value of a capture until the field of a struct accepts one: a number,
-/// a word, and other formats that are often parsed. If a field accepts none of them, it is unknown
-/// whether the fields after it are required.
+/// Texts that are tried as the value of a capture until the field of a struct accepts one: a
+/// number, a word, and other formats that are often parsed. If a field accepts none of them, it is
+/// unknown whether the fields after it are required.
 pub(super) const SAMPLES: [&str; 8] = [
     "1",
     "a",

@@ -205,7 +205,9 @@ proptest! {
     #[test]
     fn no_value_panics(value in proptest::collection::vec(any::<u8>(), 0..60)) {
         let mut all = Headers::new();
-        for name in ["if-match", "if-none-match", "if-modified-since", "if-unmodified-since", "if-range"] {
+        let names =
+            ["if-match", "if-none-match", "if-modified-since", "if-unmodified-since", "if-range"];
+        for name in names {
             if all.append(name, &value).is_err() {
                 return Ok(());
             }
@@ -220,16 +222,23 @@ proptest! {
         tags in proptest::collection::vec((any::<bool>(), "[!#-~]{0,8}"), 0..8),
         gap in "[ \t]{0,2}",
     ) {
-        let made: Vec<EntityTag> =
-            tags.iter().map(|(weak, text)| if *weak { EntityTag::weak(text) } else { EntityTag::strong(text) }).collect();
-        let texts: Vec<String> = made.iter().map(|tag| String::from_utf8(tag.value.clone()).unwrap()).collect();
+        let make = |weak: bool, text: &str| {
+            if weak { EntityTag::weak(text) } else { EntityTag::strong(text) }
+        };
+        let made: Vec<EntityTag> = tags.iter().map(|(weak, text)| make(*weak, text)).collect();
+        let text = |tag: &EntityTag| String::from_utf8(tag.value.clone()).unwrap();
+        let texts: Vec<String> = made.iter().map(text).collect();
         let headers = headers(&[("if-match", &texts.join(&format!("{gap},{gap}")))]);
         let expected = Tags::List(made.iter().map(EntityTag::tag).collect());
         prop_assert_eq!(Tags::of(&headers, "if-match"), Some(expected));
     }
 
     #[test]
-    fn a_strong_match_is_not_modified(text in "[!#-~]{0,8}", other in "[!#-~]{0,2}", weak in any::<bool>()) {
+    fn a_strong_match_is_not_modified(
+        text in "[!#-~]{0,8}",
+        other in "[!#-~]{0,2}",
+        weak in any::<bool>(),
+    ) {
         let mine = EntityTag::strong(&text);
         let theirs = if weak { EntityTag::weak(&other) } else { EntityTag::strong(&other) };
         prop_assert!(!mine.matches_strongly(&theirs) || mine.matches_weakly(&theirs));
