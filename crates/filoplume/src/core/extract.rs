@@ -48,8 +48,8 @@ use super::takes::Takes;
     note = "parameters of handlers are extractors, such as `Path<T>`, `Query<T>`, `Json<T>`, \
             `State<T>`, `Request`, `String`",
     note = "extractors are owned: `Request` and `String`, not `&Request` and `&str`",
-    note = "extract a capture of the path with `Path(value): Path<{Self}>`, and a value that was \
-            to `.state(..)` as `State(value): State<{Self}>`"
+    note = "extract a capture of the path with `Path(value): Path<{Self}>`, and a state of \
+            the app with `State(value): State<{Self}>`"
 )]
 pub trait Extract: Sized {
     /// What it takes from the request. Two parameters of one handler cannot both take the content:

@@ -79,7 +79,7 @@ pub trait IntoResponse {
     /// ```compile_fail,E0080
     /// use filoplume::prelude::*;
     ///
-    /// // error: the error of this `Result` says no status, so it would be answered with 200
+    /// // error: the error of this `Result` has no status, so the response would be a 200
     /// App::new().get("/", || -> Result<String, String> { Err("no tea".to_owned()) });
     /// ```
     ///

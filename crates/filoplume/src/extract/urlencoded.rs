@@ -200,13 +200,10 @@ mod tests {
             "name=a&size=huge",
             expect!["`size` is wrong: unknown variant `huge`, expected `small` or `large`"],
         );
-        check_read(
-            "name=a&count=1&count=2",
-            expect!["`count` is wrong: it is there more than once"],
-        );
+        check_read("name=a&count=1&count=2", expect!["`count` is wrong: it occurs more than once"]);
         check_read(
             "name=a&size=%zz",
-            expect!["`size` has a `%` without two hexadecimal digits behind it"],
+            expect!["`size` has a `%` without two hexadecimal digits after it"],
         );
         check_read("na%FFme=a", expect!["`na\u{fffd}me` is not UTF-8"]);
         check_read(

@@ -96,19 +96,19 @@ fn a_json_rejection_names_the_place() {
     );
     check(
         &post(&client, "text/json", "{}"),
-        expect!["415 the content is to be JSON: send `content-type: application/json`"],
+        expect!["415 the content must be JSON: send `content-type: application/json`"],
     );
     check(
         &client.post("/").body("{}").send(),
-        expect!["415 the content is to be JSON: send `content-type: application/json`"],
+        expect!["415 the content must be JSON: send `content-type: application/json`"],
     );
     check(
         &post(&client, JSON, ""),
-        expect!["400 the content is no JSON: EOF while parsing a value at line 1 column 0"],
+        expect!["400 the content is not JSON: EOF while parsing a value at line 1 column 0"],
     );
     check(
         &post(&client, JSON, r#"{"mail":"#),
-        expect!["400 the content is no JSON: EOF while parsing a value at line 1 column 8"],
+        expect!["400 the content is not JSON: EOF while parsing a value at line 1 column 8"],
     );
     check(
         &post(&client, JSON, "{} {}"),
@@ -118,11 +118,11 @@ fn a_json_rejection_names_the_place() {
     );
     check(
         &post(&client, JSON, r#"{"mail":"a","items":[]} x"#),
-        expect!["400 the content is no JSON: trailing characters at line 1 column 25"],
+        expect!["400 the content is not JSON: trailing characters at line 1 column 25"],
     );
     check(
         &post(&client, JSON, b"{\"mail\":\"\xff\"}"),
-        expect!["400 the content is no JSON: invalid unicode code point at line 1 column 10"],
+        expect!["400 the content is not JSON: invalid unicode code point at line 1 column 10"],
     );
     check(
         &post(&client, JSON, r#"{"mail":1,"items":[]}"#),
@@ -156,7 +156,7 @@ fn a_json_rejection_names_the_place() {
         showing_errors(App::new().post("/", |Json(any): Json<serde_json::Value>| any.to_string()));
     check(
         &post(&any, JSON, "[".repeat(100_000)),
-        expect!["400 the content is no JSON: recursion limit exceeded at line 1 column 128"],
+        expect!["400 the content is not JSON: recursion limit exceeded at line 1 column 128"],
     );
     check(
         &post(&client, JSON, "[".repeat(100_000)),
@@ -196,14 +196,14 @@ fn a_query_rejection_names_the_field() {
     check(
         &get("?q=fox&page=1&page=2"),
         expect![[r#"
-        400 the query cannot be read: `page` is wrong: it is there more than once
-          page: it is there more than once"#]],
+            400 the query cannot be read: `page` is wrong: it occurs more than once
+              page: it occurs more than once"#]],
     );
     check(
         &get("?q=%F"),
         expect![[r#"
-        400 the query cannot be read: `q` has a `%` without two hexadecimal digits behind it
-          q: has a `%` without two hexadecimal digits behind it"#]],
+            400 the query cannot be read: `q` has a `%` without two hexadecimal digits after it
+              q: has a `%` without two hexadecimal digits after it"#]],
     );
     check(
         &get("?q=%FF"),
@@ -305,8 +305,8 @@ fn a_path_rejection_names_the_capture() {
     check(
         &get("/one/%3"),
         expect![[r#"
-        400 `id` in the path has a `%` without two hexadecimal digits behind it
-          id: has a `%` without two hexadecimal digits behind it"#]],
+            400 `id` in the path has a `%` without two hexadecimal digits after it
+              id: has a `%` without two hexadecimal digits after it"#]],
     );
     check(
         &get("/one/%FF"),
@@ -375,8 +375,8 @@ fn a_header_rejection_names_the_header() {
     check(
         &client.get("/cats").header("x-cats", "1").header("x-cats", "2").send(),
         expect![[r#"
-        400 the header `X-Cats` is there more than once
-          X-Cats: is there more than once"#]],
+            400 the header `X-Cats` occurs more than once
+              X-Cats: occurs more than once"#]],
     );
     check(&client.get("/maybe").send(), expect!["200 None"]);
     check(&client.get("/maybe").header("x-cats", "3").send(), expect!["200 Some(3)"]);
@@ -393,8 +393,8 @@ fn a_header_rejection_names_the_header() {
     check(
         &client.get("/accept").header("accept", "nonsense").send(),
         expect![[r#"
-        400 the header `accept` is wrong: a range is no `type/subtype`
-          accept: is wrong: a range is no `type/subtype`"#]],
+            400 the header `accept` is wrong: a range is not a `type/subtype`
+              accept: is wrong: a range is not a `type/subtype`"#]],
     );
     check(
         &client.get("/some").header("host", "a.org:81").header("user-agent", "x/1").send(),
@@ -404,8 +404,8 @@ fn a_header_rejection_names_the_header() {
     check(
         &post(&client, "plain", ""),
         expect![[r#"
-        400 the header `content-type` is wrong: it is no `type/subtype`
-          content-type: is wrong: it is no `type/subtype`"#]],
+            400 the header `content-type` is wrong: it is not a `type/subtype`
+              content-type: is wrong: it is not a `type/subtype`"#]],
     );
 }
 
@@ -427,7 +427,7 @@ fn optional_values_are_options() {
     );
     check(
         &client.post("/json").body("[1]").send(),
-        expect!["415 the content is to be JSON: send `content-type: application/json`"],
+        expect!["415 the content must be JSON: send `content-type: application/json`"],
     );
     check(&client.post("/form").send(), expect!["200 None"]);
     check(
@@ -478,7 +478,7 @@ fn validation_errors_are_listed_by_field() {
     );
     check(
         &json("/json", "{"),
-        expect!["400 the content is no JSON: EOF while parsing an object at line 1 column 1"],
+        expect!["400 the content is not JSON: EOF while parsing an object at line 1 column 1"],
     );
     check(
         &json("/question", wrong),
@@ -490,7 +490,7 @@ fn validation_errors_are_listed_by_field() {
     );
     check(
         &json("/question", "{"),
-        expect!["400 the content is no JSON: EOF while parsing an object at line 1 column 1"],
+        expect!["400 the content is not JSON: EOF while parsing an object at line 1 column 1"],
     );
     check(
         &client.post("/form").header("content-type", FORM).body("q=a").send(),
@@ -599,6 +599,6 @@ fn all_parts_of_the_head_can_be_extracted() {
     );
     check(
         &client.post("/text").body(vec![b'a'; 2 * 1024 * 1024 + 1]).send(),
-        expect!["413 the content is longer than the 2097152 bytes that are accepted here"],
+        expect!["413 the content is longer than the 2097152 bytes that this route accepts"],
     );
 }

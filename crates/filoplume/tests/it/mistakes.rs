@@ -34,12 +34,12 @@ fn captures_must_fit_the_parameters() {
         app,
         &expect![[r#"
             the app cannot start:
-              - GET /one/{id} (mistakes.rs:_): `Path<(u32, u32)>` does not fit the pattern: it is a tuple of 2 values, and the pattern has one capture, `id`: take that as `Path<T>`, or write more captures
-              - GET /two/{a}/{b} (mistakes.rs:_): `Path<u32>` does not fit the pattern: it is one value, and the pattern has 2 captures, `a`, `b`: take a tuple with a type for each, or a struct with a field for each
-              - GET /books/{book} (mistakes.rs:_): `Path<it::mistakes::Page>` does not fit the pattern: no capture fills the field `page`: write `{page}` in the pattern, or make the field an `Option` or `#[serde(default)]`
-              - GET /none (mistakes.rs:_) takes `Path<..>`, and its pattern captures nothing: write `{name}`
-              - GET /lenient/{id} (mistakes.rs:_): `Path<(u32, u32)>` does not fit the pattern: it is a tuple of 2 values, and the pattern has one capture, `id`: take that as `Path<T>`, or write more captures
-              - GET /shops/{shop}/{item} (mistakes.rs:_): `Path<String>` does not fit the pattern: it is one value, and the pattern has 2 captures, `shop`, `item`: take a tuple with a type for each, or a struct with a field for each
+              - GET /one/{id} (mistakes.rs:_): `Path<(u32, u32)>` does not fit the pattern: it is a tuple of 2 values, but the pattern has one capture, `id`: use `Path<T>`, or add captures to the pattern
+              - GET /two/{a}/{b} (mistakes.rs:_): `Path<u32>` does not fit the pattern: it is one value, but the pattern has 2 captures, `a`, `b`: use a tuple with a type for each, or a struct with a field for each
+              - GET /books/{book} (mistakes.rs:_): `Path<it::mistakes::Page>` does not fit the pattern: there is no capture for the field `page`: write `{page}` in the pattern, or make the field an `Option` or `#[serde(default)]`
+              - GET /none (mistakes.rs:_) extracts `Path<..>`, but its pattern has no capture: write `{name}`
+              - GET /lenient/{id} (mistakes.rs:_): `Path<(u32, u32)>` does not fit the pattern: it is a tuple of 2 values, but the pattern has one capture, `id`: use `Path<T>`, or add captures to the pattern
+              - GET /shops/{shop}/{item} (mistakes.rs:_): `Path<String>` does not fit the pattern: it is one value, but the pattern has 2 captures, `shop`, `item`: use a tuple with a type for each, or a struct with a field for each
         "#]],
     );
 }
@@ -53,11 +53,11 @@ fn a_query_must_have_names() {
     check_mistakes(
         app,
         &expect![[r#"
-        the app cannot start:
-          - GET /one (mistakes.rs:_): it takes `Query<u32>`, one value, and what comes there is names with values: take a struct with `#[derive(Deserialize)]` and a field for each name
-          - GET /list (mistakes.rs:_): it takes `Query<Vec<String>>`, a list of values, and what comes there is names with values: take a struct with `#[derive(Deserialize)]` and a field for each name
-          - POST /form (mistakes.rs:_): it takes `Form<String>`, one value, and what comes there is names with values: take a struct with `#[derive(Deserialize)]` and a field for each name
-    "#]],
+            the app cannot start:
+              - GET /one (mistakes.rs:_): it takes `Query<u32>`, which reads one value, but queries and forms have named values: use a struct with `#[derive(Deserialize)]` and a field for each name
+              - GET /list (mistakes.rs:_): it takes `Query<Vec<String>>`, which reads a list of values, but queries and forms have named values: use a struct with `#[derive(Deserialize)]` and a field for each name
+              - POST /form (mistakes.rs:_): it takes `Form<String>`, which reads one value, but queries and forms have named values: use a struct with `#[derive(Deserialize)]` and a field for each name
+        "#]],
     );
 }
 
@@ -73,13 +73,13 @@ fn values_from_middleware_must_be_provided() {
     check_mistakes(
         app,
         &expect![[r#"
-        the app cannot start:
-          - GET /user (mistakes.rs:_): it takes `Extension<it::mistakes::User>`, and no middleware around it puts one beside the request: add `.with(..)` with the one that does; if that implements `configure`, it says `options.provide::<it::mistakes::User>()` there
-          - GET /id (mistakes.rs:_): it takes a `RequestId`, and requests have none: add `.with(middleware::RequestIds::new())` to the app
-          - GET /time (mistakes.rs:_): it takes a `TimeLeft`, and requests have no deadline: add `.with(middleware::TimeoutBudget::new(..))` to the app
-          - GET /nonce (mistakes.rs:_): it takes a `CspNonce`, and no policy has `{nonce}`: add `.with(middleware::SecurityHeaders::new().content_security_policy("script-src 'nonce-{nonce}'"))` to the app
-          - GET /session (mistakes.rs:_): it uses a session, and there are none: add `.with(Sessions::new(store, key))` to the app, before what uses them
-    "#]],
+            the app cannot start:
+              - GET /user (mistakes.rs:_): it takes `Extension<it::mistakes::User>`, but no middleware of the route adds one to the request: add the middleware with `.with(..)`; if it implements `configure`, call `options.provide::<it::mistakes::User>()` there
+              - GET /id (mistakes.rs:_): it takes a `RequestId`, and requests have none: add `.with(middleware::RequestIds::new())` to the app
+              - GET /time (mistakes.rs:_): it takes a `TimeLeft`, and requests have no deadline: add `.with(middleware::TimeoutBudget::new(..))` to the app
+              - GET /nonce (mistakes.rs:_): it takes a `CspNonce`, and no policy has `{nonce}`: add `.with(middleware::SecurityHeaders::new().content_security_policy("script-src 'nonce-{nonce}'"))` to the app
+              - GET /session (mistakes.rs:_): it uses a session, and there are none: add `.with(Sessions::new(store, key))` to the app, before what uses them
+        "#]],
     );
 }
 
@@ -98,9 +98,9 @@ fn values_that_a_closure_adds_cannot_be_checked() {
     check_mistakes(
         app,
         &expect![[r#"
-        the app cannot start:
-          - GET / (mistakes.rs:_): it takes `Extension<it::mistakes::User>`, and no middleware around it puts one beside the request: add `.with(..)` with the one that does; if that implements `configure`, it says `options.provide::<it::mistakes::User>()` there
-    "#]],
+            the app cannot start:
+              - GET / (mistakes.rs:_): it takes `Extension<it::mistakes::User>`, but no middleware of the route adds one to the request: add the middleware with `.with(..)`; if it implements `configure`, call `options.provide::<it::mistakes::User>()` there
+        "#]],
     );
 }
 
@@ -171,7 +171,7 @@ fn an_extractor_of_the_app_declares_what_it_needs() {
         &expect![[r#"
             the app cannot start:
               - GET /{name} (mistakes.rs:_): it uses a session, and there are none: add `.with(Sessions::new(store, key))` to the app, before what uses them
-              - GET /{name} (mistakes.rs:_): `Path<(String, u32)>` does not fit the pattern: it is a tuple of 2 values, and the pattern has one capture, `name`: take that as `Path<T>`, or write more captures
+              - GET /{name} (mistakes.rs:_): `Path<(String, u32)>` does not fit the pattern: it is a tuple of 2 values, but the pattern has one capture, `name`: use `Path<T>`, or add captures to the pattern
         "#]],
     );
 }
@@ -187,8 +187,8 @@ fn states_must_be_given_once_and_with_the_right_type() {
         app,
         &expect![[r#"
             the app cannot start:
-              - there are two states of type `u8` (mistakes.rs:_); wrap one in a type of its own
-              - GET / (mistakes.rs:_) takes `State<String>`, and no such state was given: add `.state(..)` to the app; what was given is `Arc<String>`, `u8`, `u8`
+              - there are two states of type `u8` (mistakes.rs:_); wrap one of them in a new own
+              - GET / (mistakes.rs:_) extracts `State<String>`, but there is no such state: add `.state(..)` to the app; the states of the app are `Arc<String>`, `u8`, `u8`
         "#]],
     );
 }

@@ -171,7 +171,7 @@ fn a_form_over_a_limit_is_a_413() {
     );
     check(
         &send("/route", &form(&[("name=a", &"x".repeat(100))])),
-        expect!["413 the content is longer than the 100 bytes that are accepted here"],
+        expect!["413 the content is longer than the 100 bytes that this route accepts"],
     );
 }
 

@@ -338,11 +338,11 @@ fn development_mode_shows_hints() {
         hint(client.get("/users/me").send()),
     ];
     expect![[r#"
-        No route matches the path. Was GET /users/{id} meant?
+        No route matches the path. Did you mean GET /users/{id}?
         No route matches the path.
         The path has routes for other methods: POST, OPTIONS.
-        The client has to say in `Content-Type` what it sends. The test client's `json`, `form` and `multipart` do, and so do `curl --json`, `curl -d` for a form and `curl -F` for one with files.
-        `Extension` is filled by middleware. Is that middleware added with `.with(..)` to the app, the router or the route, and does it run before?
+        The client must set `Content-Type`. The test client's `json`, `form` and `multipart` do this, and so do `curl --json`, `curl -d` for a form and `curl -F` for a form with files.
+        `Extension` reads a value that middleware adds. Add that middleware with `.with(..)` to the app, the router or the route, before the middleware that reads the value.
     "#]]
     .assert_eq(&hints.join("\n"));
 }
@@ -485,8 +485,8 @@ fn the_page_of_production_looks_like_this() {
         </style>
         </head>
         <body>
-        <main>
-        <h1><span>422</span> Unprocessable Entity</h1>
+        <main>\
+                 n<h1><span>422</span> Unprocessable Entity</h1>
         <p lang="">two fields are wrong</p>
         <ul lang="">
         <li><code>name</code>: is empty</li>

@@ -338,8 +338,8 @@ fn paths_are_matched_encoded_and_captures_are_decoded() {
             GET /one/a/b -> 404
             GET /one/%2e%2e -> 200 one=..
             GET /one/%ff -> 400 (`x` in the path is not UTF-8)
-            GET /one/100% -> 400 (`x` in the path has a `%` without two hexadecimal digits behind it)
-            GET /one/%zz -> 400 (`x` in the path has a `%` without two hexadecimal digits behind it)
+            GET /one/100% -> 400 (`x` in the path has a `%` without two hexadecimal digits after it)
+            GET /one/%zz -> 400 (`x` in the path has a `%` without two hexadecimal digits after it)
             GET /one/%E2%82%AC+%C3%B6 -> 200 one=€+ö
             GET /raw/%ff -> 200 not looked at
             GET /%ff -> 404
@@ -370,7 +370,7 @@ fn other_target_forms_are_handled() {
             GET http://localhost?q -> 200 root
             GET HTTP://localhost/a/1/ -> 308 location: /a/1
             OPTIONS * -> 204 allow: GET, HEAD, POST, OPTIONS
-            CONNECT localhost:80 -> 501 (this server opens no tunnels)
+            CONNECT localhost:80 -> 501 (this server does not support `CONNECT`)
             OPTIONS / -> 204 allow: GET, HEAD, OPTIONS
         "#]],
     );
@@ -379,7 +379,7 @@ fn other_target_forms_are_handled() {
         app().fallback(|| "fallback"),
         &["CONNECT localhost:80", "OPTIONS *", "GET /nowhere"],
         &expect![[r#"
-            CONNECT localhost:80 -> 501 (this server opens no tunnels)
+            CONNECT localhost:80 -> 501 (this server does not support `CONNECT`)
             OPTIONS * -> 204 allow: GET, HEAD, POST, OPTIONS
             GET /nowhere -> 200 fallback
         "#]],

@@ -78,7 +78,7 @@ fn errors_name_the_capture() {
     );
     assert_eq!(
         read::<(u8, u8, u8)>(&captures),
-        Err("it has 3 values, and the pattern has 2 captures".to_owned())
+        Err("it has 3 values, but the pattern has 2 captures".to_owned())
     );
     assert!(read::<u8>(&captures).is_err_and(|message| message.contains("use a tuple")));
 }

@@ -283,15 +283,15 @@ mod tests {
         check::<(u32, u32)>(
             "/{id}",
             &expect![
-                "`Path<(u32, u32)>` does not fit the pattern: it is a tuple of 2 values, and the \
-                 pattern has one capture, `id`: take that as `Path<T>`, or write more captures"
+                "`Path<(u32, u32)>` does not fit the pattern: it is a tuple of 2 values, but the \
+                 pattern has one capture, `id`: use `Path<T>`, or add captures to the pattern"
             ],
         );
         check::<(u32,)>(
             "/{a}/{b}",
             &expect![
-                "`Path<(u32,)>` does not fit the pattern: it is a tuple of 1 value, and the \
-                 pattern has 2 captures, `a`, `b`: the tuple has one type for each capture"
+                "`Path<(u32,)>` does not fit the pattern: it is a tuple of 1 value, but the \
+                 pattern has 2 captures, `a`, `b`: use one type for each capture"
             ],
         );
         fits::<(u32,)>("/{id}");
@@ -304,8 +304,8 @@ mod tests {
         check::<u32>(
             "/{a}/{b}",
             &expect![
-                "`Path<u32>` does not fit the pattern: it is one value, and the pattern has 2 \
-                 captures, `a`, `b`: take a tuple with a type for each, or a struct with a field \
+                "`Path<u32>` does not fit the pattern: it is one value, but the pattern has 2 \
+                 captures, `a`, `b`: use a tuple with a type for each, or a struct with a field \
                  for each"
             ],
         );
@@ -335,8 +335,9 @@ mod tests {
         check::<Page>(
             "/{book}",
             &expect![
-                "`Path<filoplume::extract::path::probe::tests::Page>` does not fit the pattern: \
-                 no capture fills the field `page`: write `{page}` in the pattern, or make the \
+                "`Path<filoplume::extract::probe::captures::tests::Page>` does not fit the \
+                 pattern: there is no capture for the field `page`: write `{page}` in the pattern, \
+                 or make the \
                  field an `Option` or `#[serde(default)]`"
             ],
         );
@@ -416,7 +417,8 @@ mod tests {
         check::<Strict>(
             "/{a}/{b}",
             &expect![
-                "`Path<filoplume::extract::path::probe::tests::Strict>` does not fit the pattern: \
+                "`Path<filoplume::extract::probe::captures::tests::Strict>` does not fit the \
+                 pattern: \
                  it has no field for the capture `b`: its fields are `a`"
             ],
         );

@@ -143,13 +143,14 @@ mod tests {
     #[test]
     fn a_type_for_one_value_is_a_mismatch() {
         expect![
-            "it takes `Query<u32>`, one value, and what comes there is names with values: take a \
-             struct with `#[derive(Deserialize)]` and a field for each name"
+            "it takes `Query<u32>`, which reads one value, but queries and forms have named \
+             values: use a struct with `#[derive(Deserialize)]` and a field for each name"
         ]
         .assert_eq(&fields_mismatch::<u32>("Query").unwrap());
         expect![
-            "it takes `Form<Vec<String>>`, a list of values, and what comes there is names with \
-             values: take a struct with `#[derive(Deserialize)]` and a field for each name"
+            "it takes `Form<Vec<String>>`, which reads a list of values, but queries and forms \
+             have named values: use a struct with `#[derive(Deserialize)]` and a field for each \
+             name"
         ]
         .assert_eq(&fields_mismatch::<Vec<String>>("Form").unwrap());
         assert!(fields_mismatch::<Id>("Query").is_some());

@@ -203,14 +203,14 @@ fn a_part_needs_a_name() {
     check(
         "--b\r\n\r\n1\r\n--b--",
         expect![
-            "refused: the form is malformed in part 1, at byte 3: the head of the part has not \
+            "refused: the form is malformed in part 1, at byte 3: the head of the part needs \
              one `Content-Disposition: form-data` with one name"
         ],
     );
     check(
         "--b\r\nContent-Type: text/plain\r\n\r\n1\r\n--b--",
         expect![
-            "refused: the form is malformed in part 1, at byte 3: the head of the part has not \
+            "refused: the form is malformed in part 1, at byte 3: the head of the part needs \
              one `Content-Disposition: form-data` with one name"
         ],
     );
@@ -262,7 +262,7 @@ fn long_input_is_rejected_before_it_has_arrived() {
         .assert_eq(&endless("--b\r\nContent-Disposition: form-data; name=", b'x'));
     expect![
         "refused: the form is malformed before the first part, at byte 3: a boundary is followed \
-         by neither the end of the line nor `--`"
+         by neither a line end nor `--`"
     ]
     .assert_eq(&endless("--b", b' '));
     expect!["refused: the form is longer than the 67108864 bytes that are accepted"]
