@@ -225,14 +225,14 @@ fn a_form_is_in_the_content_or_in_the_query() {
     check(
         &client.post("/?q=a").send(),
         expect![
-            "415 the content is to be a form: send `content-type: \
+            "415 the content must be a form: send `content-type: \
              application/x-www-form-urlencoded`"
         ],
     );
     check(
         &post(&client, JSON, "q=a"),
         expect![
-            "415 the content is to be a form: send `content-type: \
+            "415 the content must be a form: send `content-type: \
              application/x-www-form-urlencoded`"
         ],
     );
@@ -257,8 +257,8 @@ fn a_form_is_in_the_content_or_in_the_query() {
     check(
         &post(&client, FORM, "q=%zz"),
         expect![[r#"
-        400 the form cannot be read: `q` has a `%` without two hexadecimal digits behind it
-          q: has a `%` without two hexadecimal digits behind it"#]],
+        400 the form cannot be read: `q` has a `%` without two hexadecimal digits after it
+          q: has a `%` without two hexadecimal digits after it"#]],
     );
     check(
         &post(&client, FORM, b"q=\xff"),
@@ -555,7 +555,7 @@ fn a_rejection_that_is_returned_with_a_question_mark_keeps_its_status() {
     check(
         &client.put("/").send(),
         expect![
-            "415 the content is to be a form: send `content-type: \
+            "415 the content must be a form: send `content-type: \
              application/x-www-form-urlencoded`"
         ],
     );

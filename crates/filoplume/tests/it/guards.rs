@@ -284,7 +284,7 @@ fn a_catch_all_of_the_same_prefix_without_the_middleware_is_refused() {
     for app in apps {
         let message = app.start("127.0.0.1:0").expect_err("it is refused").to_string();
         assert!(
-            message.contains("answers all the rest of \"/admin\" without the middleware"),
+            message.contains("answers every path below \"/admin\" without the middleware"),
             "{message}"
         );
         assert_eq!(message.matches("guards.rs:").count(), 2, "both places are named: {message}");

@@ -85,19 +85,17 @@ fn fields_are_read_in_order() {
     check(
         &send("multipart/mixed; boundary=xyz", &two),
         expect![
-            "415 the content is to be a form with files: send `content-type: multipart/form-data`"
+            "415 the content must be a form with files: send `content-type: multipart/form-data`"
         ],
     );
     check(
         &send("multipart/form-data", &two),
-        expect![
-            "400 the content type has no `boundary` of 1 to 70 of the characters that are allowed"
-        ],
+        expect!["400 the content type has no valid `boundary` of 1 to 70 characters"],
     );
     check(
         &client.post("/").body(two.as_str()).send(),
         expect![
-            "415 the content is to be a form with files: send `content-type: multipart/form-data`"
+            "415 the content must be a form with files: send `content-type: multipart/form-data`"
         ],
     );
     let twice = client
@@ -108,7 +106,7 @@ fn fields_are_read_in_order() {
     check(
         &twice.send(),
         expect![
-            "415 the content is to be a form with files: send `content-type: multipart/form-data`"
+            "415 the content must be a form with files: send `content-type: multipart/form-data`"
         ],
     );
     check(
@@ -127,7 +125,7 @@ fn fields_are_read_in_order() {
     check(
         &send(TYPE, &form(&[("filename=x", "")])),
         expect![
-            "400 the form is malformed in part 1, at byte 5: the head of the part has not one \
+            "400 the form is malformed in part 1, at byte 5: the head of the part needs one \
              `Content-Disposition: form-data` with one name"
         ],
     );

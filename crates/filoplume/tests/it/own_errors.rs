@@ -116,7 +116,7 @@ fn logged(app: App, path: &str) -> String {
 fn a_lost_status_is_a_warning_with_the_fix() {
     let text = logged(app(), "/any/unicorn");
     assert!(
-        text.contains("own_errors::ShopError` says by `IntoResponse` how it is answered"),
+        text.contains("own_errors::ShopError` implements `IntoResponse`, but `?` converted it"),
         "{text}"
     );
     assert!(text.contains("`.error_response::<ShopError>()`"), "{text}");

@@ -311,7 +311,7 @@ fn development_mode_adds_a_member_for_tools() {
             "causes": ["cannot open <secret>.db", "password 1234 was refused"],
             "route": "GET /broken",
             "written_at": null,
-            "hint": "This error came through a `?`. `App::map_error` says how its type is answered; `Error::new` says it in place.",
+            "hint": "`?` converted this error. Choose its response for all handlers with `App::map_error`, or in this handler with `Error::new`.",
         },
     });
     assert_eq!(json, expected);
@@ -464,7 +464,7 @@ fn development_mode_is_logged_at_start_up() {
     });
     assert_eq!(
         lines,
-        ["WARN development mode is on: whoever asks is shown errors, routes and requests"]
+        ["WARN development mode is on: every client is shown errors, routes and requests"]
     );
     assert!(logged(|| drop(app().test())).is_empty());
 }

@@ -248,8 +248,8 @@ fn mistakes_are_reported_when_the_app_starts() {
     };
     assert!(mistake("/", StaticFiles::folder("no/such/folder")).contains("no/such/folder"));
     assert!(mistake("/", StaticFiles::folder(site.path("digits.txt"))).contains("not a directory"));
-    assert!(mistake("static", site.files()).contains("begins with `/`"));
-    assert!(mistake("/static/", site.files()).contains("ends without `/`"));
+    assert!(mistake("static", site.files()).contains("must begin with `/`"));
+    assert!(mistake("/static/", site.files()).contains("cannot end with `/`"));
     assert!(mistake("/", site.files().index("../secret.txt")).contains("../secret.txt"));
     assert!(mistake("/", site.files().fallback("/etc/passwd")).contains("/etc/passwd"));
     assert!(mistake("/", site.files().header("x y", "z")).contains("x y"));

@@ -48,8 +48,8 @@ impl Builder<'_> {
             {
                 self.mistakes.push(format!(
                     "route \"{}\" ({}) answers every path below \"{}\" without the middleware of \
-                     the router that is nested there ({}): add the route to that router, or a \
-                     prefix of its own",
+                     the router that is nested there ({}): add the route to that router, or \
+                     move it to another prefix",
                     entry.pattern, route.written_at, router.pattern, router.written_at
                 ));
             }
