@@ -18,7 +18,8 @@ code{font:14px/1.5 ui-monospace,monospace}";
 const DEVELOPMENT_STYLE: &str = "\
 h2{font-size:1rem;margin:2rem 0 .5rem}\
 pre,table{font:14px/1.5 ui-monospace,monospace}\
-pre{white-space:pre-wrap;overflow-wrap:anywhere;margin:0;padding:.75rem 1rem;border-radius:.4rem;background:#8882}\
+pre{white-space:pre-wrap;overflow-wrap:anywhere;margin:0;padding:.75rem 1rem;\
+border-radius:.4rem;background:#8882}\
 td{padding:0 1rem 0 0;vertical-align:top;overflow-wrap:anywhere}td:first-child{white-space:nowrap}\
 .hint{border-left:.25rem solid #2a7;padding:.1rem 1rem}.alike{font-weight:700}";
 
@@ -29,7 +30,8 @@ pub(super) fn page(report: &Report<'_>) -> String {
     let mut page = format!(
         "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
          <meta name=\"viewport\" content=\"width=device-width\">\n<title>{code} {title}</title>\n\
-         <style>{STYLE}{more}</style>\n</head>\n<body>\n<main>\n<h1><span>{code}</span> {title}</h1>\n"
+         <style>{STYLE}{more}</style>\n</head>\n<body>\n<main>\n\
+         <h1><span>{code}</span> {title}</h1>\n"
     );
     if let Some(detail) = report.error.detail() {
         // The app's text can be in any language.

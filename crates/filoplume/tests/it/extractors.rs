@@ -274,7 +274,7 @@ fn a_form_is_in_the_content_or_in_the_query() {
     );
     check(
         &post(&client, FORM, vec![b'a'; 3 * 1024 * 1024]),
-        expect!["413 the content is longer than the 2097152 bytes that are accepted here"],
+        expect!["413 the content is longer than the 2097152 bytes that this route accepts"],
     );
 }
 
