@@ -485,8 +485,8 @@ fn the_page_of_production_looks_like_this() {
         </style>
         </head>
         <body>
-        <main>\
-                 n<h1><span>422</span> Unprocessable Entity</h1>
+        <main>
+        <h1><span>422</span> Unprocessable Entity</h1>
         <p lang="">two fields are wrong</p>
         <ul lang="">
         <li><code>name</code>: is empty</li>
