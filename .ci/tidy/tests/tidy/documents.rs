@@ -64,7 +64,7 @@ fn the_guide_lists_the_optional_extractors() {
     let optional = read("crates/filoplume/src/core/optional.rs");
     let guide = read("docs/guide/handlers.md");
     assert!(implemented.len() > 5, "the implementations are no longer found: {implemented:?}");
-    assert_eq!(listed(&optional, "`Option` is possible for"), implemented, "the compiler's advice");
+    assert_eq!(listed(&optional, "`Option` works with"), implemented, "the compiler's advice");
     assert_eq!(listed(&guide, "It is possible for"), implemented, "docs/guide/handlers.md");
 }
 
