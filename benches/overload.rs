@@ -33,7 +33,7 @@ enum Work {
 
 impl Service for Work {
     fn plan(&self, _: &mut Request) -> Plan {
-        Plan::new().dispatched()
+        Plan::new().on_pool()
     }
 
     fn call(&self, _: Request) -> Response {

@@ -126,21 +126,21 @@ pub fn site(mut request: Request) -> Response {
         "/echo" => {
             let mut content = Vec::new();
             match request.body_mut().read_to_end(&mut content) {
-                Ok(_) => response.send_bytes(content),
-                Err(error) => response.status(400).send_text(error.to_string()),
+                Ok(_) => response.set_bytes(content),
+                Err(error) => response.set_status(400).set_text(error.to_string()),
             };
         }
         "/unread" => {
-            response.send_text("unread");
+            response.set_text("unread");
         }
         "/large" => {
-            response.send_reader(io::repeat(b'x'), number);
+            response.set_reader(io::repeat(b'x'), number);
         }
         "/stream" => {
-            response.send_stream(io::repeat(b'x').take(number));
+            response.set_stream(io::repeat(b'x').take(number));
         }
         _ => {
-            response.send_text(format!("{} {}", request.method(), request.target()));
+            response.set_text(format!("{} {}", request.method(), request.target()));
         }
     }
     response

@@ -91,7 +91,7 @@ fn assert_none(mut count: impl FnMut() -> (u64, u64)) {
 fn a_plain_request_on_a_kept_connection_allocates_nothing() {
     let hello = |_request: Request| {
         let mut response = Response::default();
-        response.send_text("Hello, World!");
+        response.set_text("Hello, World!");
         response
     };
     assert_none(|| count(hello));

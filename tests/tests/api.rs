@@ -62,7 +62,7 @@ fn the_route_of_the_plan_is_available_in_the_call() {
         fn plan(&self, request: &mut Request) -> Plan {
             match request.path() {
                 "/none" => Plan::new(),
-                "/pool" => Plan::new().route(u32::MAX).dispatched(),
+                "/pool" => Plan::new().route(u32::MAX).on_pool(),
                 _ => Plan::new().route(7),
             }
         }
@@ -86,17 +86,17 @@ fn responses_have_the_content_type_of_their_kind() {
     let server = TestServer::start(|request: Request| {
         let mut response = Response::default();
         match request.path() {
-            "/text" => response.send_text("täxt"),
-            "/html" => response.send_html("<p>html"),
-            "/json" => response.send_json("{}"),
-            "/bytes" => response.send_bytes(&b"\0\xff"[..]),
+            "/text" => response.set_text("täxt"),
+            "/html" => response.set_html("<p>html"),
+            "/json" => response.set_json("{}"),
+            "/bytes" => response.set_bytes(&b"\0\xff"[..]),
             "/typed" => {
-                response.set_header("content-type", "image/png").unwrap().send_bytes(&b"png"[..])
+                response.set_header("content-type", "image/png").unwrap().set_bytes(&b"png"[..])
             }
-            "/created" => response.status(201).add_header("location", "/1").unwrap(),
+            "/created" => response.set_status(201).add_header("location", "/1").unwrap(),
             "/str" => return Response::from("str"),
             "/string" => return Response::from("string".to_owned()),
-            _ => response.status(404),
+            _ => response.set_status(404),
         };
         response
     });
@@ -176,7 +176,7 @@ fn a_response_of_the_http_crate_is_sent_and_ours_becomes_one() {
     assert_eq!((response.status, response.header("x-tea")), (418, Some("pot")));
     assert_eq!(response.text(), "short and stout");
     let mut ours = Response::new(201);
-    ours.send_json("{}").add_header("location", "/1").unwrap();
+    ours.set_json("{}").add_header("location", "/1").unwrap();
     let converted: http::Response<ResponseBody> = ours.into();
     assert_eq!(converted.status(), StatusCode::CREATED);
     assert_eq!(converted.headers()["location"], "/1");

@@ -32,7 +32,7 @@ struct Gated {
 impl Service for Gated {
     fn plan(&self, request: &mut Request) -> Plan {
         if self.is_dispatched && request.path() == "/gate" {
-            Plan::new().dispatched()
+            Plan::new().on_pool()
         } else {
             Plan::new()
         }
@@ -206,11 +206,7 @@ fn a_fixed_plan_is_kept_whatever_was_learned() {
     struct Fixed;
     impl Service for Fixed {
         fn plan(&self, request: &mut Request) -> Plan {
-            if request.path() == "/inline" {
-                Plan::new().inline()
-            } else {
-                Plan::new().dispatched()
-            }
+            if request.path() == "/inline" { Plan::new().on_loop() } else { Plan::new().on_pool() }
         }
         fn call(&self, request: Request) -> Response {
             if request.query() == Some("slow") {
@@ -367,7 +363,7 @@ fn a_panic_is_a_500_and_its_thread_continues() {
         fn plan(&self, request: &mut Request) -> Plan {
             match request.path() {
                 "/plan" => resume_unwind(Box::new("asked to")),
-                "/pool" => Plan::new().dispatched(),
+                "/pool" => Plan::new().on_pool(),
                 _ => Plan::new(),
             }
         }

@@ -477,7 +477,7 @@ fn a_body_may_be_the_response_while_it_is_read() {
         }
         fn call(&self, request: Request) -> Response {
             let mut response = Response::default();
-            response.send_stream(request.into_body());
+            response.set_stream(request.into_body());
             response
         }
     }
@@ -569,7 +569,7 @@ fn a_streamed_content_that_does_not_arrive_is_not_an_error_of_the_program() {
         .with(move |request: Request, next: filoplume::middleware::Next<'_>| {
             told.send(0).unwrap();
             let response = next.run(request);
-            told.send(response.status_code().as_u16()).unwrap();
+            told.send(response.status().as_u16()).unwrap();
             response
         });
     let config = ServerConfig::default()

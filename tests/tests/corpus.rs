@@ -71,7 +71,7 @@ impl Service for Describes {
             Err(_) => return Response::new(400),
         }
         let mut response = Response::default();
-        response.send_text(events.join("\n"));
+        response.set_text(events.join("\n"));
         response
     }
 }

@@ -13,7 +13,7 @@ use std::thread::{self, available_parallelism};
 use std::time::{Duration, Instant};
 
 use filoplume::prelude::{App, Next};
-use filoplume::{Context, Error, Extract};
+use filoplume::{Context, Error, FromRequest};
 use filoplume_runtime::{Request, Runs, ServerConfig, Why};
 use filoplume_tests::{Load, TestServer, eventually, one_at_a_time, site};
 
@@ -160,10 +160,10 @@ fn stays_alone_and_leaves_under_load(serve: impl Fn() -> TestServer) {
 /// An extractor that waits, like one that loads a session from a database.
 struct Waiting;
 
-impl Extract for Waiting {
+impl FromRequest for Waiting {
     type Rejection = Error;
 
-    fn extract(_: &mut Request, _: &Context<'_>) -> Result<Self, Error> {
+    fn from_request(_: &mut Request, _: &Context<'_>) -> Result<Self, Error> {
         thread::sleep(MILLISECOND);
         Ok(Self)
     }

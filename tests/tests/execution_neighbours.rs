@@ -74,7 +74,7 @@ struct Locking {
 
 impl Service for Locking {
     fn plan(&self, _: &mut Request) -> Plan {
-        if self.is_inline { Plan::new().inline() } else { Plan::new() }
+        if self.is_inline { Plan::new().on_loop() } else { Plan::new() }
     }
 
     fn call(&self, request: Request) -> Response {

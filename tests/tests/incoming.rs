@@ -239,7 +239,7 @@ fn a_response_may_be_a_stream() {
     let pulls = thread::spawn(move || {
         for _ in 0..3 {
             let mut response = Response::default();
-            response.send_stream(std::io::repeat(b's').take(3_000_000));
+            response.set_stream(std::io::repeat(b's').take(3_000_000));
             puller.recv().unwrap().respond(response).unwrap();
         }
     });

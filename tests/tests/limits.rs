@@ -184,7 +184,7 @@ fn a_reader_that_stops_is_disconnected() {
             return site(request);
         }
         let mut response = Response::default();
-        response.send_bytes(vec![b'b'; 30_000_000]);
+        response.set_bytes(vec![b'b'; 30_000_000]);
         response
     });
     for target in ["/bytes", "/large?n=30000000", "/stream?n=30000000"] {
@@ -223,7 +223,7 @@ fn a_peer_of_an_echo_that_does_not_read_is_disconnected() {
         }
         fn call(&self, request: Request) -> Response {
             let mut response = Response::default();
-            response.send_stream(request.into_body());
+            response.set_stream(request.into_body());
             response
         }
     }

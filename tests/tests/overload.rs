@@ -27,7 +27,7 @@ struct Waits;
 
 impl Service for Waits {
     fn plan(&self, _: &mut Request) -> Plan {
-        Plan::new().dispatched()
+        Plan::new().on_pool()
     }
 
     fn call(&self, _: Request) -> Response {

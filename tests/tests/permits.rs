@@ -57,15 +57,15 @@ impl Service for Routes {
     fn plan(&self, request: &mut Request) -> Plan {
         let uses = Plan::new().uses(&self.permits);
         match request.path() {
-            "/query" => uses.dispatched().route(1),
-            "/other" => uses.dispatched().route(2),
+            "/query" => uses.on_pool().route(1),
+            "/other" => uses.on_pool().route(2),
             "/learned" => uses.route(3),
-            "/inline" => uses.inline().route(4),
-            "/stuck" => uses.dispatched().route(5),
+            "/inline" => uses.on_loop().route(4),
+            "/stuck" => uses.on_pool().route(5),
             "/panic" => uses.route(6),
-            "/busy" => Plan::new().dispatched().route(7),
-            "/busy/too" => Plan::new().dispatched().route(8),
-            "/health" => Plan::new().dispatched().vital().route(9),
+            "/busy" => Plan::new().on_pool().route(7),
+            "/busy/too" => Plan::new().on_pool().route(8),
+            "/health" => Plan::new().on_pool().vital().route(9),
             _ => Plan::new().route(10),
         }
     }

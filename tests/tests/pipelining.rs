@@ -72,7 +72,7 @@ struct Gated(Gate);
 
 impl Service for Gated {
     fn plan(&self, request: &mut Request) -> Plan {
-        if request.path().starts_with("/pool") { Plan::new().dispatched() } else { Plan::new() }
+        if request.path().starts_with("/pool") { Plan::new().on_pool() } else { Plan::new() }
     }
 
     fn call(&self, request: Request) -> Response {

@@ -95,7 +95,7 @@ fn a_peer_that_stops_reading_after_many_quick_bytes_is_disconnected() {
             return site(request);
         }
         let mut response = Response::default();
-        response.send_bytes(vec![b'b'; 60_000_000]);
+        response.set_bytes(vec![b'b'; 60_000_000]);
         response
     });
     for target in ["/bytes", "/large?n=60000000"] {
@@ -158,7 +158,7 @@ fn a_body_that_is_produced_slowly_does_not_make_its_peer_late() {
             return site(request);
         }
         let mut response = Response::default();
-        response.send_stream(Slow(3));
+        response.set_stream(Slow(3));
         response
     });
     let mut client = server.client();

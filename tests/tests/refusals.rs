@@ -132,9 +132,9 @@ struct Gated(Gate);
 impl Service for Gated {
     fn plan(&self, request: &mut Request) -> Plan {
         match request.path() {
-            "/gate" => Plan::new().dispatched().route(1),
+            "/gate" => Plan::new().on_pool().route(1),
             "/upload" => Plan::new().streamed().route(1),
-            _ => Plan::new().inline(),
+            _ => Plan::new().on_loop(),
         }
     }
 

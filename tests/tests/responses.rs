@@ -53,8 +53,8 @@ fn readers(request: Request) -> Response {
     let bytes_left = parts.next().unwrap().parse().unwrap();
     let mut response = Response::default();
     match parts.next().unwrap().parse() {
-        Ok(declared) => response.send_reader(Reader { bytes_left, end }, declared),
-        Err(_) => response.send_stream(Reader { bytes_left, end }),
+        Ok(declared) => response.set_reader(Reader { bytes_left, end }, declared),
+        Err(_) => response.set_stream(Reader { bytes_left, end }),
     };
     response
 }
@@ -90,12 +90,12 @@ fn the_reader_of_a_response_to_head_is_not_read() {
 #[test]
 fn statuses_without_content_have_none_whatever_the_handler_returns() {
     let server = TestServer::start(|request: Request| {
-        let status = request.query_value("status").unwrap_or("200").parse().unwrap();
+        let status = request.query_value("status").unwrap_or("200").parse::<u16>().unwrap();
         let mut response = Response::new(status);
         match request.path() {
-            "/text" => response.send_text("content"),
-            "/sized" => response.send_reader(&b"content"[..], 7),
-            "/unsized" => response.send_stream(&b"content"[..]),
+            "/text" => response.set_text("content"),
+            "/sized" => response.set_reader(&b"content"[..], 7),
+            "/unsized" => response.set_stream(&b"content"[..]),
             _ => &mut response,
         };
         response
@@ -142,7 +142,7 @@ fn a_chunk_is_sent_when_the_reader_returns_it() {
     let words = std::sync::Mutex::new(Some(Words(words)));
     let server = TestServer::start(move |_: Request| {
         let mut response = Response::default();
-        response.send_stream(words.lock().unwrap().take().unwrap());
+        response.set_stream(words.lock().unwrap().take().unwrap());
         response
     });
     let mut client = server.client();
@@ -336,7 +336,7 @@ fn a_long_content_reaches_a_reader_that_pauses() {
             return site(request);
         }
         let mut response = Response::default();
-        response.send_bytes(vec![b'b'; 20_000_000]);
+        response.set_bytes(vec![b'b'; 20_000_000]);
         response
     });
     for target in ["/bytes", "/large?n=20000000", "/stream?n=20000000"] {
@@ -368,7 +368,7 @@ fn a_405_lists_the_allowed_methods() {
 #[test]
 fn a_number_that_is_not_a_final_status_is_a_500() {
     let server = TestServer::start(|request: Request| {
-        Response::new(request.path().trim_start_matches('/').parse().unwrap())
+        Response::new(request.path().trim_start_matches('/').parse::<u16>().unwrap())
     });
     let mut client = server.client();
     for status in ["0", "99", "1000", "65535", "100", "102", "103"] {
@@ -448,13 +448,13 @@ struct DropsBadly {
 
 impl Service for DropsBadly {
     fn plan(&self, _request: &mut Request) -> Plan {
-        if self.dispatched { Plan::new().dispatched() } else { Plan::new() }
+        if self.dispatched { Plan::new().on_pool() } else { Plan::new() }
     }
 
     fn call(&self, request: Request) -> Response {
         let mut response = Response::default();
         if request.path() == "/falls" {
-            response.send_stream(Falls);
+            response.set_stream(Falls);
         }
         response
     }

@@ -44,9 +44,9 @@ struct Policies;
 impl Service for Policies {
     fn plan(&self, request: &mut Request) -> Plan {
         match request.path() {
-            "/dispatched" => Plan::new().dispatched(),
+            "/dispatched" => Plan::new().on_pool(),
             "/blocks" => Plan::new(),
-            _ => Plan::new().inline(),
+            _ => Plan::new().on_loop(),
         }
     }
 
@@ -56,7 +56,7 @@ impl Service for Policies {
             thread::sleep(Duration::from_millis(20));
         }
         let mut response = Response::default();
-        response.send_text(format!("{begins} {}", policy()));
+        response.set_text(format!("{begins} {}", policy()));
         response
     }
 }
@@ -137,7 +137,7 @@ struct Starts(Mutex<Option<TestServer>>);
 
 impl Service for Starts {
     fn plan(&self, _: &mut Request) -> Plan {
-        Plan::new().inline()
+        Plan::new().on_loop()
     }
 
     fn call(&self, _: Request) -> Response {

@@ -23,9 +23,9 @@ const BRIEF: Duration = Duration::from_millis(10);
 impl Service for Routes {
     fn plan(&self, request: &mut Request) -> Plan {
         match request.path() {
-            "/gate" => Plan::new().dispatched().route(1),
-            "/brief" => Plan::new().dispatched().route(2),
-            "/late" => Plan::new().dispatched().route(3),
+            "/gate" => Plan::new().on_pool().route(1),
+            "/brief" => Plan::new().on_pool().route(2),
+            "/late" => Plan::new().on_pool().route(3),
             _ => Plan::new(),
         }
     }

@@ -369,7 +369,7 @@ impl Service for Mirror {
     fn call(&self, request: Request) -> Response {
         self.gate.pass();
         let mut response = Response::default();
-        response.send_stream(request.into_body());
+        response.set_stream(request.into_body());
         response
     }
 }

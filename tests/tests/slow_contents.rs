@@ -22,7 +22,7 @@ impl Service for Uploads {
             "/whole" => plan.buffered_content_bytes_max(2 << 20).route(1),
             "/long" => plan.route(2),
             "/stream" => plan.streamed().route(3),
-            "/blocks" => Plan::new().dispatched().route(4),
+            "/blocks" => Plan::new().on_pool().route(4),
             _ => Plan::new().route(5),
         }
     }

@@ -12,7 +12,7 @@
 //! ```
 //!
 //! - [`App`] holds routes, middleware and state; [`Router`] groups routes.
-//! - Handlers are closures and functions. Their parameters are [extractors](Extract), and their
+//! - Handlers are closures and functions. Their parameters are [extractors](FromRequest), and their
 //!   result is [converted into a response](IntoResponse). Handlers may block: a blocked handler
 //!   holds up no other request.
 //! - [`Middleware`] wraps handlers.
@@ -102,7 +102,7 @@ pub use crate::extract::Json;
 pub use crate::extract::Multipart;
 #[cfg(feature = "validate")]
 pub use crate::extract::Valid;
-pub use crate::extract::{ClientAddr, Extension, Extract, Header, Path, State};
+pub use crate::extract::{ClientAddr, Extension, FromRequest, Header, Path, State};
 #[cfg(feature = "form")]
 pub use crate::extract::{Form, Query};
 #[cfg(feature = "cookies")]

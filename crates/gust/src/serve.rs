@@ -61,13 +61,13 @@ fn answer(request: Request) -> Response {
     let mut response = Response::default();
     match request.path() {
         "/echo" => return echoed(request),
-        "/bytes" => response.send_reader(io::repeat(b'x'), number(&request, "n", 1000)),
+        "/bytes" => response.set_reader(io::repeat(b'x'), number(&request, "n", 1000)),
         "/sleep" => {
             std::thread::sleep(Duration::from_millis(number(&request, "ms", 10)).min(SLEEP_MAX));
-            response.send_text("slept")
+            response.set_text("slept")
         }
-        "/" => response.send_text("Hello, World!"),
-        _ => response.status(404).send_text("not found"),
+        "/" => response.set_text("Hello, World!"),
+        _ => response.set_status(404).set_text("not found"),
     };
     response
 }
@@ -75,8 +75,8 @@ fn answer(request: Request) -> Response {
 fn echoed(request: Request) -> Response {
     let mut response = Response::default();
     match request.into_body().into_bytes(ECHO_BYTES_MAX) {
-        Ok(bytes) => response.send_bytes(bytes),
-        Err(error) => response.status(400).send_text(error.to_string()),
+        Ok(bytes) => response.set_bytes(bytes),
+        Err(error) => response.set_status(400).set_text(error.to_string()),
     };
     response
 }

@@ -10,7 +10,7 @@
 //! let server = Server::bind("127.0.0.1:5000")?;
 //! server.incoming().for_each(|_request| {
 //!     let mut response = Response::default();
-//!     response.send_text("Hello from Filoplume!");
+//!     response.set_text("Hello from Filoplume!");
 //!     response
 //! })?;
 //! # Ok::<(), filoplume_runtime::Error>(())
@@ -68,6 +68,7 @@ pub use crate::service::panics::note_caught_panic;
 pub use crate::service::refused::Refused;
 pub use crate::service::request::Request;
 pub use crate::service::response::{Response, ResponseBody};
+pub use crate::service::status::IntoStatus;
 pub use crate::service::tcp;
 pub use crate::service::{Plan, Service};
 pub use crate::transport::Peer;

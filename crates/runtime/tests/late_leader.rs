@@ -45,7 +45,7 @@ struct Late {
 
 impl Service for Late {
     fn plan(&self, _request: &mut Request) -> Plan {
-        if self.is_dispatched { Plan::new().dispatched() } else { Plan::new().inline() }
+        if self.is_dispatched { Plan::new().on_pool() } else { Plan::new().on_loop() }
     }
 
     fn call(&self, request: Request) -> Response {

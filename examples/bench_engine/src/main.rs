@@ -45,43 +45,43 @@ fn run(address: &str) -> Result<()> {
 fn answer(request: Request) -> Response {
     let mut response = Response::default();
     match (request.method().as_str(), request.path()) {
-        ("GET" | "HEAD", "/plaintext") => response.send_text("Hello, World!"),
-        ("GET" | "HEAD", "/json") => response.send_json(r#"{"message":"Hello, World!"}"#),
-        ("GET" | "HEAD", "/") => response.send_text("Hello from Filoplume!"),
+        ("GET" | "HEAD", "/plaintext") => response.set_text("Hello, World!"),
+        ("GET" | "HEAD", "/json") => response.set_json(r#"{"message":"Hello, World!"}"#),
+        ("GET" | "HEAD", "/") => response.set_text("Hello from Filoplume!"),
         ("GET", "/sleep") => {
             thread::sleep(time(&request, 10));
-            response.send_text("slept")
+            response.set_text("slept")
         }
         ("GET", "/miss") => {
-            response.send_text(miss(number(&request, "one_in", 10), number(&request, "us", 1000)))
+            response.set_text(miss(number(&request, "one_in", 10), number(&request, "us", 1000)))
         }
-        ("GET", "/cpu") => response.send_text(hash_for(time(&request, 20)).to_string()),
+        ("GET", "/cpu") => response.set_text(hash_for(time(&request, 20)).to_string()),
         ("GET", "/panic") => panic!("asked to"),
         ("GET" | "HEAD", "/large") => match number(&request, "n", 1024) {
             n if n <= IN_MEMORY_MAX => {
-                response.send_bytes(vec![b'x'; usize::try_from(n).unwrap_or(0)])
+                response.set_bytes(vec![b'x'; usize::try_from(n).unwrap_or(0)])
             }
-            n => response.send_reader(io::repeat(b'x'), n),
+            n => response.set_reader(io::repeat(b'x'), n),
         },
         ("GET" | "HEAD", "/stream") => {
-            response.send_stream(io::repeat(b'x').take(number(&request, "n", 1024)))
+            response.set_stream(io::repeat(b'x').take(number(&request, "n", 1024)))
         }
         ("POST", "/echo") => return echo(request),
         ("POST", "/length") => return length(request),
-        ("POST", "/noread") => response.send_text("not read"),
+        ("POST", "/noread") => response.set_text("not read"),
         (
             _,
             "/" | "/plaintext" | "/json" | "/sleep" | "/miss" | "/cpu" | "/panic" | "/large"
             | "/stream",
         ) => {
-            response.status(405);
+            response.set_status(405);
             response.add_header("allow", "GET, HEAD").expect("a valid header")
         }
         (_, "/echo" | "/length" | "/noread") => {
-            response.status(405);
+            response.set_status(405);
             response.add_header("allow", "POST").expect("a valid header")
         }
-        _ => response.status(404).send_text("not found"),
+        _ => response.set_status(404).set_text("not found"),
     };
     response
 }
@@ -103,7 +103,7 @@ fn echo(request: Request) -> Response {
         response.set_header("content-type", content_type).expect("it was a header before");
     }
     match request.into_body().into_bytes(ECHO_BYTES_MAX) {
-        Ok(bytes) => response.send_bytes(bytes),
+        Ok(bytes) => response.set_bytes(bytes),
         Err(error) => failed(&mut response, &error),
     };
     response
@@ -115,7 +115,7 @@ fn length(mut request: Request) -> Response {
     let known = request.body().as_slice().map(|content| content.len() as u64);
     let length = known.map_or_else(|| io::copy(request.body_mut(), &mut io::sink()), Ok);
     match length {
-        Ok(length) => response.send_text(length.to_string()),
+        Ok(length) => response.set_text(length.to_string()),
         Err(error) => failed(&mut response, &error),
     };
     response
@@ -127,7 +127,7 @@ fn failed<'a>(response: &'a mut Response, error: &io::Error) -> &'a mut Response
         io::ErrorKind::FileTooLarge => 413,
         _ => 400,
     };
-    response.status(status).send_text(error.to_string())
+    response.set_status(status).set_text(error.to_string())
 }
 
 fn number(request: &Request, name: &str, default: u64) -> u64 {

@@ -6,7 +6,7 @@ fn main() -> Result<()> {
     let server = Server::bind("127.0.0.1:5000")?;
     server.incoming().for_each(|_request| {
         let mut response = Response::default();
-        response.send_text("Hello from Filoplume!");
+        response.set_text("Hello from Filoplume!");
         response
     })?;
     Ok(())

@@ -7,7 +7,7 @@ fn main() -> Result<()> {
     let server = Server::bind("127.0.0.1:5000")?;
     for request in server.incoming() {
         let mut response = Response::default();
-        response.send_text("Hello from Filoplume!");
+        response.set_text("Hello from Filoplume!");
         request.respond(response)?;
     }
     Ok(())

@@ -35,10 +35,10 @@ fn app() -> App {
 /// The user who is signed in. As a parameter it refuses all other requests.
 struct User(String);
 
-impl filoplume::Extract for User {
+impl filoplume::FromRequest for User {
     type Rejection = Error;
 
-    fn extract(request: &mut Request, _: &filoplume::Context<'_>) -> Result<Self> {
+    fn from_request(request: &mut Request, _: &filoplume::Context<'_>) -> Result<Self> {
         let name = Session::of(request)?.get("user")?;
         name.map(Self).ok_or_else(|| Error::unauthorized("sign in first"))
     }

@@ -79,10 +79,10 @@ impl User {
     }
 }
 
-impl filoplume::Extract for User {
+impl filoplume::FromRequest for User {
     type Rejection = Error;
 
-    fn extract(request: &mut Request, _: &filoplume::Context<'_>) -> Result<Self> {
+    fn from_request(request: &mut Request, _: &filoplume::Context<'_>) -> Result<Self> {
         Self::of(&Session::of(request)?)?.ok_or_else(|| Error::unauthorized("sign in first"))
     }
 }

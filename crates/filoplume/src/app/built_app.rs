@@ -91,7 +91,7 @@ impl AppRouter for BuiltApp {
                     );
                     Error::new(StatusCode::PAYLOAD_TOO_LARGE, detail)
                 }
-                None => Error::status(StatusCode::NOT_FOUND),
+                None => Error::from_status(StatusCode::NOT_FOUND),
             },
             Found::Options { allow } => {
                 return match self.preflighted_route(&request) {
@@ -117,12 +117,12 @@ impl AppRouter for BuiltApp {
                 );
             }
             Found::OtherMethods { allow } => {
-                Error::status(StatusCode::METHOD_NOT_ALLOWED).with_known_header("allow", allow)
+                Error::from_status(StatusCode::METHOD_NOT_ALLOWED).with_known_header("allow", allow)
             }
             Found::Connect => {
                 Error::new(StatusCode::NOT_IMPLEMENTED, "this server does not support `CONNECT`")
             }
-            Found::Nothing => Error::status(StatusCode::NOT_FOUND),
+            Found::Nothing => Error::from_status(StatusCode::NOT_FOUND),
         };
         error.into_pending_response()
     }
@@ -131,7 +131,7 @@ impl AppRouter for BuiltApp {
         match self.table.find(request.method(), request.path()) {
             Found::Options { allow } => options_response(allow),
             // Middleware has changed the method.
-            _ => Error::status(StatusCode::NOT_FOUND).into_pending_response(),
+            _ => Error::from_status(StatusCode::NOT_FOUND).into_pending_response(),
         }
     }
 

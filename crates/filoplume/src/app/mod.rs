@@ -317,7 +317,7 @@ impl App {
     /// use filoplume::prelude::*;
     ///
     /// let app = App::new().present_errors(|error, _| {
-    ///     Some(Response::from(format!("oops: {}", error.status_code())))
+    ///     Some(Response::from(format!("oops: {}", error.status())))
     /// });
     /// app.test().get("/nowhere").send().assert_status(404).assert_text("oops: 404 Not Found");
     /// ```

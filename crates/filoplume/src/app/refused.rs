@@ -37,7 +37,7 @@ impl BuiltApp {
             let context = Context { router: self, settings: &self.settings, route, asked: &asked };
             let error =
                 EngineRefusal { reason: refused.reason(), because: refused.because().to_string() };
-            let error = Error::status(StatusCode::SERVICE_UNAVAILABLE).with_source(error);
+            let error = Error::from_status(StatusCode::SERVICE_UNAVAILABLE).with_source(error);
             return render(error.into_pending_response(), context, self.table.routes());
         }
         let content = self.refusal_content(asked.format());
@@ -74,7 +74,7 @@ impl BuiltApp {
         let asked = Asked::preferring(format);
         let context =
             Context { router: self, settings: &self.settings, route: None, asked: &asked };
-        let error = Error::status(StatusCode::SERVICE_UNAVAILABLE);
+        let error = Error::from_status(StatusCode::SERVICE_UNAVAILABLE);
         let mut response = render(error.into_pending_response(), context, self.table.routes());
         let content_type = response.headers().get("content-type").map(<[u8]>::to_vec);
         match std::mem::take(response.body_mut()) {

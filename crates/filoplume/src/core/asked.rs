@@ -13,7 +13,7 @@ use super::snapshot::Snapshot;
 /// use filoplume::prelude::*;
 ///
 /// let app = App::new().present_errors(|error, asked| {
-///     let page = Html(format!("<h1>{}</h1>", error.status_code()));
+///     let page = Html(format!("<h1>{}</h1>", error.status()));
 ///     if asked.wants_html() { page.into_response().ok() } else { None }
 /// });
 /// let client = app.test();

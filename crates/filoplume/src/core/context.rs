@@ -22,15 +22,15 @@ use crate::client::ClientAddr;
 ///
 /// ```
 /// use filoplume::prelude::*;
-/// use filoplume::{Context, Extract};
+/// use filoplume::{Context, FromRequest};
 ///
 /// /// The pattern that matched, such as for counters.
 /// struct Pattern(String);
 ///
-/// impl Extract for Pattern {
+/// impl FromRequest for Pattern {
 ///     type Rejection = Error;
 ///
-///     fn extract(_: &mut Request, context: &Context<'_>) -> Result<Self> {
+///     fn from_request(_: &mut Request, context: &Context<'_>) -> Result<Self> {
 ///         Ok(Self(context.route().unwrap_or("none").to_owned()))
 ///     }
 /// }
@@ -203,7 +203,7 @@ impl<'a> Context<'a> {
     /// like any other.
     pub(crate) fn handle(self, request: Request) -> Response {
         let Some(route) = self.route else {
-            return self.pending(Error::status(StatusCode::NOT_FOUND));
+            return self.pending(Error::from_status(StatusCode::NOT_FOUND));
         };
         match catch_unwind(AssertUnwindSafe(|| route.endpoint.call(request, &self))) {
             Ok(Ok(response)) => response,

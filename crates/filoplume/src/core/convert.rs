@@ -57,7 +57,7 @@ impl<T: IntoResponse> IntoResponse for Option<T> {
     fn into_response(self) -> Result<Response> {
         match self {
             Some(value) => value.into_response(),
-            None => Err(Error::status(StatusCode::NOT_FOUND)),
+            None => Err(Error::from_status(StatusCode::NOT_FOUND)),
         }
     }
 
@@ -100,7 +100,7 @@ impl IntoResponse for () {
 impl IntoResponse for StatusCode {
     fn into_response(self) -> Result<Response> {
         if self.is_client_error() || self.is_server_error() {
-            return Err(Error::status(self));
+            return Err(Error::from_status(self));
         }
         Ok(Response::new(self.as_u16()))
     }
@@ -116,7 +116,7 @@ macro_rules! texts {
                 #[inline]
                 fn into_response(self) -> Result<Response> {
                     let mut response = Response::default();
-                    response.send_text($convert(self));
+                    response.set_text($convert(self));
                     Ok(response)
                 }
             }
@@ -143,7 +143,7 @@ macro_rules! octets {
 
                 fn into_response(self) -> Result<Response> {
                     let mut response = Response::default();
-                    response.send_bytes(self);
+                    response.set_bytes(self);
                     Ok(response)
                 }
             }
@@ -174,7 +174,7 @@ impl<T: IntoResponse> IntoResponse for (StatusCode, T) {
     fn into_response(self) -> Result<Response> {
         let (status, value) = self;
         let mut response = value.into_response()?;
-        response.status(status.as_u16());
+        response.set_status(status.as_u16());
         Ok(response)
     }
 }

@@ -14,15 +14,15 @@ use super::takes::Takes;
 ///
 /// ```
 /// use filoplume::prelude::*;
-/// use filoplume::{Context, Extract};
+/// use filoplume::{Context, FromRequest};
 ///
 /// /// The language that the client likes best.
 /// struct Language(String);
 ///
-/// impl Extract for Language {
+/// impl FromRequest for Language {
 ///     type Rejection = Error;
 ///
-///     fn extract(request: &mut Request, _: &Context<'_>) -> Result<Self> {
+///     fn from_request(request: &mut Request, _: &Context<'_>) -> Result<Self> {
 ///         let languages = request
 ///             .header("accept-language")
 ///             .ok_or_else(|| Error::bad_request("say a language"))?;
@@ -51,7 +51,7 @@ use super::takes::Takes;
     note = "extract a capture of the path with `Path(value): Path<{Self}>`, and a state of \
             the app with `State(value): State<{Self}>`"
 )]
-pub trait Extract: Sized {
+pub trait FromRequest: Sized {
     /// What it takes from the request. Two parameters of one handler cannot both take the content:
     /// such a handler does not compile.
     const TAKES: Takes = Takes::Nothing;
@@ -65,7 +65,7 @@ pub trait Extract: Sized {
     /// # Errors
     ///
     /// If the request does not contain a valid value.
-    fn extract(request: &mut Request, context: &Context<'_>) -> Result<Self, Self::Rejection>;
+    fn from_request(request: &mut Request, context: &Context<'_>) -> Result<Self, Self::Rejection>;
 
     /// Sets what a route with this parameter needs. It is called once per route when the app
     /// starts.
@@ -76,12 +76,12 @@ pub trait Extract: Sized {
 
 /// The handler receives the rejection, as the extractor's own type or as a type that it converts
 /// into, such as [`Error`].
-impl<T: Extract, E: From<T::Rejection>> Extract for Result<T, E> {
+impl<T: FromRequest, E: From<T::Rejection>> FromRequest for Result<T, E> {
     const TAKES: Takes = T::TAKES;
     type Rejection = std::convert::Infallible;
 
-    fn extract(request: &mut Request, context: &Context<'_>) -> Result<Self, Self::Rejection> {
-        Ok(T::extract(request, context).map_err(E::from))
+    fn from_request(request: &mut Request, context: &Context<'_>) -> Result<Self, Self::Rejection> {
+        Ok(T::from_request(request, context).map_err(E::from))
     }
 
     fn configure(options: &mut RouteOptions) {

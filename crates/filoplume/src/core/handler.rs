@@ -7,13 +7,13 @@ use filoplume_runtime::{Request, Response};
 
 use super::context::Context;
 use super::error::Result;
-use super::extract::Extract;
+use super::extract::FromRequest;
 use super::options::RouteOptions;
 use super::response::{IntoResponse, respond};
 use super::takes::{check_takes, most};
 
 /// A function that answers the requests of a route: a closure or function with up to twelve
-/// [extractors](Extract) as parameters. Its result [is converted into a response](IntoResponse). It
+/// [extractors](FromRequest) as parameters. Its result [is converted into a response](IntoResponse). It
 /// may block for any length of time.
 ///
 /// ```
@@ -30,7 +30,7 @@ use super::takes::{check_takes, most};
     message = "`{Self}` is not a handler",
     label = "not a handler",
     note = "a handler is a closure or function with up to twelve parameters; combine more of them \
-            in a type that implements `Extract`",
+            in a type that implements `FromRequest`",
     note = "write the type of each parameter: `|Path(id): Path<u64>, State(db): State<Db>|`",
     note = "several threads may call a handler at once: put shared data that it changes into a \
             `Mutex` or an atomic, and clone captured values before you move them out"
@@ -43,7 +43,7 @@ pub trait Handler<P>: Send + Sync + 'static {
     fn call(&self, parameters: P, context: &Context<'_>) -> Self::Output;
 }
 
-/// The parameters of a handler, as a tuple of [extractors](Extract).
+/// The parameters of a handler, as a tuple of [extractors](FromRequest).
 ///
 /// It is separate from [`Handler`], so that the compiler can name the parameter that is not an
 /// extractor.
@@ -74,7 +74,7 @@ pub trait Parameters: Sized + 'static {
     /// # Errors
     ///
     /// The response to the request, if an extractor rejects it.
-    fn extract(request: Request, context: &Context<'_>) -> Result<Self, Result<Response>>;
+    fn from_request(request: Request, context: &Context<'_>) -> Result<Self, Result<Response>>;
 
     /// Sets what a route with these parameters needs. It is called once per route when the app
     /// starts.
@@ -131,15 +131,15 @@ macro_rules! handlers {
             }
         }
 
-        impl<$($parameter: Extract + 'static),*> Parameters for ($($parameter,)*) {
+        impl<$($parameter: FromRequest + 'static),*> Parameters for ($($parameter,)*) {
             #[allow(unused_mut, unused_variables, reason = "a macro for any number of parameters")]
             #[inline]
-            fn extract(
+            fn from_request(
                 mut request: Request,
                 context: &Context<'_>,
             ) -> Result<Self, Result<Response>> {
                 Ok(($(
-                    match $parameter::extract(&mut request, context) {
+                    match $parameter::from_request(&mut request, context) {
                         Ok(value) => value,
                         Err(rejection) => return Err(rejection.into_response()),
                     },
@@ -188,7 +188,8 @@ where
 {
     fn call(&self, request: Request, context: &Context<'_>) -> Result<Response> {
         respond(request, |request| {
-            P::extract(request, context).map(|parameters| self.handler.call(parameters, context))
+            P::from_request(request, context)
+                .map(|parameters| self.handler.call(parameters, context))
         })
     }
 

@@ -128,7 +128,7 @@ impl<'a> Next<'a> {
     /// let app = App::new().get("/", || Err::<(), _>(Error::conflict("lent out"))).with(
     ///     |request: Request, next: Next| {
     ///         let response = next.run(request);
-    ///         assert_eq!(response.status_code(), 409);
+    ///         assert_eq!(response.status(), 409);
     ///         assert!(Error::of(&response).is_some());
     ///         response
     ///     },

@@ -4,7 +4,7 @@ use filoplume_runtime::Request;
 
 use super::context::Context;
 use super::error::Result;
-use super::extract::Extract;
+use super::extract::FromRequest;
 use super::options::RouteOptions;
 use super::takes::Takes;
 
@@ -32,7 +32,7 @@ use super::takes::Takes;
     note = "in queries and forms make the fields optional: `struct Search {{ page: Option<u32> }}` \
             with `Query<Search>`"
 )]
-pub trait ExtractOptional: Extract {
+pub trait ExtractOptional: FromRequest {
     /// Extracts the value, or returns `None` if it is missing.
     ///
     /// # Errors
@@ -44,11 +44,11 @@ pub trait ExtractOptional: Extract {
     ) -> Result<Option<Self>, Self::Rejection>;
 }
 
-impl<T: ExtractOptional> Extract for Option<T> {
+impl<T: ExtractOptional> FromRequest for Option<T> {
     const TAKES: Takes = T::TAKES;
     type Rejection = T::Rejection;
 
-    fn extract(request: &mut Request, context: &Context<'_>) -> Result<Self, T::Rejection> {
+    fn from_request(request: &mut Request, context: &Context<'_>) -> Result<Self, T::Rejection> {
         T::extract_optional(request, context)
     }
 

@@ -109,13 +109,13 @@ impl RouteOptions {
 
     /// Runs the handler on the event loop always. Other requests still make progress: if the
     /// handler does not return, another thread takes over the loop.
-    pub fn inline(&mut self) -> &mut Self {
+    pub fn on_loop(&mut self) -> &mut Self {
         self.execution = Execution::Inline;
         self
     }
 
     /// Runs the handler on a thread of the pool always.
-    pub fn dispatched(&mut self) -> &mut Self {
+    pub fn on_pool(&mut self) -> &mut Self {
         self.execution = Execution::Dispatched;
         self
     }
@@ -177,15 +177,15 @@ impl RouteOptions {
     /// ```
     /// use filoplume::prelude::*;
     /// use filoplume::routing::RouteOptions;
-    /// use filoplume::{Context, Extract};
+    /// use filoplume::{Context, FromRequest};
     ///
     /// struct Motto(&'static str);
     /// struct Greeting(&'static str);
     ///
-    /// impl Extract for Greeting {
+    /// impl FromRequest for Greeting {
     ///     type Rejection = Error;
     ///
-    ///     fn extract(_: &mut Request, context: &Context<'_>) -> Result<Self> {
+    ///     fn from_request(_: &mut Request, context: &Context<'_>) -> Result<Self> {
     ///         Ok(Self(context.state::<Motto>().map_or("hello", |motto| motto.0)))
     ///     }
     ///
@@ -240,15 +240,15 @@ impl RouteOptions {
     /// ```
     /// use filoplume::prelude::*;
     /// use filoplume::routing::RouteOptions;
-    /// use filoplume::{Context, Extract};
+    /// use filoplume::{Context, FromRequest};
     ///
     /// #[derive(Clone)]
     /// struct User(String);
     ///
-    /// impl Extract for User {
+    /// impl FromRequest for User {
     ///     type Rejection = Error;
     ///
-    ///     fn extract(request: &mut Request, _: &Context<'_>) -> Result<Self> {
+    ///     fn from_request(request: &mut Request, _: &Context<'_>) -> Result<Self> {
     ///         request.extensions().get().cloned().ok_or(Error::unauthorized("who are you?"))
     ///     }
     ///
@@ -427,8 +427,8 @@ impl RouteOptions {
         let mut plan = Plan::new().route(number);
         match self.execution {
             Execution::Learned => {}
-            Execution::Inline => plan = plan.inline(),
-            Execution::Dispatched => plan = plan.dispatched(),
+            Execution::Inline => plan = plan.on_loop(),
+            Execution::Dispatched => plan = plan.on_pool(),
         }
         if let Some(permits) = &self.permits {
             plan = plan.uses(permits);

@@ -29,13 +29,13 @@ impl Context<'_> {
             Ok(Err(own)) => own,
             Err(error) => error,
         };
-        if error.status_code().is_server_error() {
+        if error.status().is_server_error() {
             let route = self.route().unwrap_or("no route");
             let method = self.asked.method().as_str();
             tracing::error!(
                 method,
                 route,
-                status = error.status_code().as_u16(),
+                status = error.status().as_u16(),
                 error = error.in_one_line(),
                 "a request failed"
             );

@@ -39,7 +39,7 @@ impl<'a> Findings<'a> {
     ) -> Self {
         let causes = error.chain().map(ToString::to_string).collect();
         let mut routes = Vec::new();
-        if route.is_none() && response.status_code() == 404 {
+        if route.is_none() && response.status() == 404 {
             routes = all_routes
                 .iter()
                 .take(ROUTES_MAX)

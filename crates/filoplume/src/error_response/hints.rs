@@ -18,7 +18,7 @@ pub(super) fn hint(
     route: Option<&CompiledRoute>,
     routes: &[RouteLine<'_>],
 ) -> Option<String> {
-    let hint = match response.status_code() {
+    let hint = match response.status() {
         StatusCode::NOT_FOUND if route.is_none() => return Some(not_found(routes)),
         StatusCode::NOT_FOUND => {
             "The route matched; its handler or middleware returned a 404.".to_owned()

@@ -35,7 +35,7 @@ pub(crate) fn render(
     context: Context<'_>,
     routes: &[CompiledRoute],
 ) -> Response {
-    let status = response.status_code();
+    let status = response.status();
     // Middleware may have changed the response, for example into a redirect to a login. Such a
     // response has no content.
     if !(status.is_client_error() || status.is_server_error()) {
@@ -73,7 +73,7 @@ fn content_of(
     context: Context<'_>,
     routes: &[CompiledRoute],
 ) -> Response {
-    let status = response.status_code();
+    let status = response.status();
     let title = match error.title() {
         Some(title) => Cow::Borrowed(title),
         // Without a problem type, the title is the name of the status (RFC 9457, 4.2.1).
@@ -85,13 +85,13 @@ fn content_of(
     let report = Report { status, title, error, findings };
     let mut content = Response::default();
     match context.asked.format() {
-        ErrorFormat::Html => content.send_html(html::page(&report)),
+        ErrorFormat::Html => content.set_html(html::page(&report)),
         ErrorFormat::Json => {
-            content.send_json(problem::details(&report));
+            content.set_json(problem::details(&report));
             let _ = content.set_header("content-type", "application/problem+json");
             &mut content
         }
-        ErrorFormat::Text => content.send_text(problem::text(&report)),
+        ErrorFormat::Text => content.set_text(problem::text(&report)),
     };
     content
 }

@@ -7,7 +7,7 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use filoplume_runtime::{Request, StatusCode};
 
-use super::{Extract, ExtractOptional, Rejection};
+use super::{ExtractOptional, FromRequest, Rejection};
 use crate::core::context::Context;
 use crate::core::error::Error;
 
@@ -55,10 +55,13 @@ impl Basic {
     }
 }
 
-impl Extract for Basic {
+impl FromRequest for Basic {
     type Rejection = AuthorizationRejection;
 
-    fn extract(request: &mut Request, _: &Context<'_>) -> Result<Self, AuthorizationRejection> {
+    fn from_request(
+        request: &mut Request,
+        _: &Context<'_>,
+    ) -> Result<Self, AuthorizationRejection> {
         Self::of(request)
     }
 }
@@ -113,10 +116,13 @@ impl Bearer {
     }
 }
 
-impl Extract for Bearer {
+impl FromRequest for Bearer {
     type Rejection = AuthorizationRejection;
 
-    fn extract(request: &mut Request, _: &Context<'_>) -> Result<Self, AuthorizationRejection> {
+    fn from_request(
+        request: &mut Request,
+        _: &Context<'_>,
+    ) -> Result<Self, AuthorizationRejection> {
         Self::of(request)
     }
 }

@@ -9,7 +9,7 @@ use filoplume_runtime::Request;
 use serde::de::DeserializeOwned;
 
 use super::{
-    AuthorizationRejection, Extract, ExtractOptional, REALM, Rejection, Scheme, invalid_token,
+    AuthorizationRejection, ExtractOptional, FromRequest, REALM, Rejection, Scheme, invalid_token,
 };
 use crate::core::context::Context;
 use crate::core::error::Error;
@@ -49,10 +49,10 @@ pub struct Claims<T>(pub T);
 #[derive(Clone)]
 pub(crate) struct VerifiedClaims(pub(crate) Arc<serde_json::Value>);
 
-impl<T: DeserializeOwned> Extract for Claims<T> {
+impl<T: DeserializeOwned> FromRequest for Claims<T> {
     type Rejection = ClaimsRejection;
 
-    fn extract(request: &mut Request, _: &Context<'_>) -> Result<Self, ClaimsRejection> {
+    fn from_request(request: &mut Request, _: &Context<'_>) -> Result<Self, ClaimsRejection> {
         let VerifiedClaims(claims) = request.extensions().get().ok_or(ClaimsRejection::NoToken)?;
         serde_path_to_error::deserialize(&**claims).map(Self).map_err(|error| {
             ClaimsRejection::Data {
@@ -75,7 +75,7 @@ impl<T: DeserializeOwned> ExtractOptional for Claims<T> {
         context: &Context<'_>,
     ) -> Result<Option<Self>, ClaimsRejection> {
         match request.extensions().get::<VerifiedClaims>() {
-            Some(_) => Self::extract(request, context).map(Some),
+            Some(_) => Self::from_request(request, context).map(Some),
             None => Ok(None),
         }
     }

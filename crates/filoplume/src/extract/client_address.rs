@@ -6,12 +6,12 @@ use filoplume_runtime::Request;
 
 use crate::client::ClientAddr;
 use crate::core::context::Context;
-use crate::core::extract::Extract;
+use crate::core::extract::FromRequest;
 
-impl Extract for ClientAddr {
+impl FromRequest for ClientAddr {
     type Rejection = Infallible;
 
-    fn extract(request: &mut Request, context: &Context<'_>) -> Result<Self, Infallible> {
+    fn from_request(request: &mut Request, context: &Context<'_>) -> Result<Self, Infallible> {
         Ok(context.client(request))
     }
 }

@@ -9,40 +9,49 @@ use bytes::Bytes;
 use filoplume_http1::ParseError;
 use filoplume_runtime::{Request, StatusCode};
 
-use super::{Extract, Rejection, Takes};
+use super::{FromRequest, Rejection, Takes};
 use crate::core::context::Context;
 use crate::core::error::Error;
 use crate::core::options::CONTENT_BYTES_MAX;
 
 /// Extracts the content. It rejects content that is longer than the route allows with `413`; the
 /// default is 2 MiB, see [`Route::content_bytes_max`](crate::Route::content_bytes_max).
-impl Extract for Bytes {
+impl FromRequest for Bytes {
     const TAKES: Takes = Takes::Content;
     type Rejection = ContentRejection;
 
-    fn extract(request: &mut Request, context: &Context<'_>) -> Result<Self, ContentRejection> {
+    fn from_request(
+        request: &mut Request,
+        context: &Context<'_>,
+    ) -> Result<Self, ContentRejection> {
         let bytes_max = context.content_bytes_max().unwrap_or(CONTENT_BYTES_MAX);
         let body = std::mem::take(request.body_mut());
         body.into_bytes(bytes_max).map_err(|error| ContentRejection::of_read(error, bytes_max))
     }
 }
 
-impl Extract for Vec<u8> {
+impl FromRequest for Vec<u8> {
     const TAKES: Takes = Takes::Content;
     type Rejection = ContentRejection;
 
-    fn extract(request: &mut Request, context: &Context<'_>) -> Result<Self, ContentRejection> {
-        Bytes::extract(request, context).map(Into::into)
+    fn from_request(
+        request: &mut Request,
+        context: &Context<'_>,
+    ) -> Result<Self, ContentRejection> {
+        Bytes::from_request(request, context).map(Into::into)
     }
 }
 
 /// Extracts the content as text. It rejects content that is not UTF-8 with `400`.
-impl Extract for String {
+impl FromRequest for String {
     const TAKES: Takes = Takes::Content;
     type Rejection = ContentRejection;
 
-    fn extract(request: &mut Request, context: &Context<'_>) -> Result<Self, ContentRejection> {
-        let bytes: Vec<u8> = Bytes::extract(request, context)?.into();
+    fn from_request(
+        request: &mut Request,
+        context: &Context<'_>,
+    ) -> Result<Self, ContentRejection> {
+        let bytes: Vec<u8> = Bytes::from_request(request, context)?.into();
         Self::from_utf8(bytes)
             .map_err(|error| ContentRejection::NotUtf8 { at: error.utf8_error().valid_up_to() })
     }

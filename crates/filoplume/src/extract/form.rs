@@ -10,7 +10,7 @@ use serde::de::DeserializeOwned;
 
 use super::probe::fields_mismatch;
 use super::urlencoded::{self, FieldsError};
-use super::{ContentRejection, Extract, ExtractOptional, Rejection, Takes};
+use super::{ContentRejection, ExtractOptional, FromRequest, Rejection, Takes};
 use crate::core::context::Context;
 use crate::core::error::Error;
 use crate::core::options::RouteOptions;
@@ -59,11 +59,11 @@ const CONTENT_TYPE: &str = "application/x-www-form-urlencoded";
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Form<T>(pub T);
 
-impl<T: DeserializeOwned> Extract for Form<T> {
+impl<T: DeserializeOwned> FromRequest for Form<T> {
     const TAKES: Takes = Takes::Content;
     type Rejection = FormRejection;
 
-    fn extract(request: &mut Request, context: &Context<'_>) -> Result<Self, FormRejection> {
+    fn from_request(request: &mut Request, context: &Context<'_>) -> Result<Self, FormRejection> {
         if is_in_query(request.method()) {
             let query = request.query().unwrap_or_default();
             return urlencoded::read(query.as_bytes()).map(Self).map_err(FormRejection::Fields);
@@ -72,7 +72,7 @@ impl<T: DeserializeOwned> Extract for Form<T> {
         if !content_type.is_some_and(|essence| essence.eq_ignore_ascii_case(CONTENT_TYPE)) {
             return Err(FormRejection::ContentType);
         }
-        let content = Bytes::extract(request, context).map_err(FormRejection::Content)?;
+        let content = Bytes::from_request(request, context).map_err(FormRejection::Content)?;
         urlencoded::read(&content).map(Self).map_err(FormRejection::Fields)
     }
 
@@ -94,7 +94,7 @@ impl<T: DeserializeOwned> ExtractOptional for Form<T> {
         } else {
             request.content_length() == Some(0) && !request.headers().contains("content-type")
         };
-        if is_absent { Ok(None) } else { Self::extract(request, context).map(Some) }
+        if is_absent { Ok(None) } else { Self::from_request(request, context).map(Some) }
     }
 }
 

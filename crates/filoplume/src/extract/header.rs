@@ -6,7 +6,7 @@ use std::ops::{Deref, DerefMut};
 
 use filoplume_runtime::Request;
 
-use super::{Extract, ExtractOptional, Rejection};
+use super::{ExtractOptional, FromRequest, Rejection};
 use crate::core::context::Context;
 use crate::core::error::Error;
 
@@ -92,10 +92,10 @@ pub trait TypedHeader: Sized {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Header<H>(pub H);
 
-impl<H: TypedHeader> Extract for Header<H> {
+impl<H: TypedHeader> FromRequest for Header<H> {
     type Rejection = HeaderRejection;
 
-    fn extract(request: &mut Request, context: &Context<'_>) -> Result<Self, HeaderRejection> {
+    fn from_request(request: &mut Request, context: &Context<'_>) -> Result<Self, HeaderRejection> {
         let header = Self::extract_optional(request, context)?;
         header.ok_or(HeaderRejection { name: H::NAME, problem: HeaderProblem::Missing })
     }

@@ -11,7 +11,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use super::serde_error::{field_path, shortened};
-use super::{ContentRejection, Extract, ExtractOptional, Rejection, Takes};
+use super::{ContentRejection, ExtractOptional, FromRequest, Rejection, Takes};
 use crate::core::context::Context;
 use crate::core::error::{Error, Result};
 use crate::core::response::IntoResponse;
@@ -54,15 +54,15 @@ use crate::semantics::media_type::essence;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Json<T>(pub T);
 
-impl<T: DeserializeOwned> Extract for Json<T> {
+impl<T: DeserializeOwned> FromRequest for Json<T> {
     const TAKES: Takes = Takes::Content;
     type Rejection = JsonRejection;
 
-    fn extract(request: &mut Request, context: &Context<'_>) -> Result<Self, JsonRejection> {
+    fn from_request(request: &mut Request, context: &Context<'_>) -> Result<Self, JsonRejection> {
         if !request.header("content-type").is_some_and(is_json) {
             return Err(JsonRejection::ContentType);
         }
-        let content = Bytes::extract(request, context).map_err(JsonRejection::Content)?;
+        let content = Bytes::from_request(request, context).map_err(JsonRejection::Content)?;
         let mut deserializer = serde_json::Deserializer::from_slice(&content);
         let value =
             serde_path_to_error::deserialize(&mut deserializer).map_err(JsonRejection::of)?;
@@ -80,7 +80,7 @@ impl<T: DeserializeOwned> ExtractOptional for Json<T> {
         if request.content_length() == Some(0) && !request.headers().contains("content-type") {
             return Ok(None);
         }
-        Self::extract(request, context).map(Some)
+        Self::from_request(request, context).map(Some)
     }
 }
 
@@ -98,7 +98,7 @@ impl<T: Serialize> IntoResponse for Json<T> {
 
     fn into_response(self) -> Result<Response> {
         let mut response = Response::default();
-        response.send_json(serde_json::to_vec(&self.0)?);
+        response.set_json(serde_json::to_vec(&self.0)?);
         Ok(response)
     }
 }

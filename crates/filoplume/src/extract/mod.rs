@@ -63,7 +63,7 @@ pub use urlencoded::FieldsError;
 pub use valid::{InvalidFields, Valid, ValidRejection};
 
 pub use crate::client::{ClientAddr, Proxies};
-pub use crate::core::extract::Extract;
+pub use crate::core::extract::FromRequest;
 use crate::core::extract::Rejection;
 pub use crate::core::optional::ExtractOptional;
 pub use crate::core::takes::Takes;

@@ -7,65 +7,65 @@ use std::fmt;
 
 use filoplume_runtime::{Body, Headers, Method, Peer, Request, Version};
 
-use super::{Extract, ExtractOptional, Rejection, Takes};
+use super::{ExtractOptional, FromRequest, Rejection, Takes};
 use crate::core::context::Context;
 use crate::core::error::Error;
 use crate::core::options::RouteOptions;
 
 /// Extracts the whole request. It must be the last parameter, because nothing is left after it.
-impl Extract for Request {
+impl FromRequest for Request {
     const TAKES: Takes = Takes::Request;
     type Rejection = Infallible;
 
-    fn extract(request: &mut Request, _: &Context<'_>) -> Result<Self, Infallible> {
+    fn from_request(request: &mut Request, _: &Context<'_>) -> Result<Self, Infallible> {
         Ok(request.take())
     }
 }
 
 /// Extracts the content as a reader. If the content is long, the handler runs before all of it has
 /// arrived, in constant memory.
-impl Extract for Body {
+impl FromRequest for Body {
     const TAKES: Takes = Takes::Stream;
     type Rejection = Infallible;
 
-    fn extract(request: &mut Request, _: &Context<'_>) -> Result<Self, Infallible> {
+    fn from_request(request: &mut Request, _: &Context<'_>) -> Result<Self, Infallible> {
         Ok(std::mem::take(request.body_mut()))
     }
 }
 
 /// Extracts the method.
-impl Extract for Method {
+impl FromRequest for Method {
     type Rejection = Infallible;
 
-    fn extract(request: &mut Request, _: &Context<'_>) -> Result<Self, Infallible> {
+    fn from_request(request: &mut Request, _: &Context<'_>) -> Result<Self, Infallible> {
         Ok(request.method().clone())
     }
 }
 
 /// Extracts the version of HTTP.
-impl Extract for Version {
+impl FromRequest for Version {
     type Rejection = Infallible;
 
-    fn extract(request: &mut Request, _: &Context<'_>) -> Result<Self, Infallible> {
+    fn from_request(request: &mut Request, _: &Context<'_>) -> Result<Self, Infallible> {
         Ok(request.version())
     }
 }
 
 /// Extracts the headers.
-impl Extract for Headers {
+impl FromRequest for Headers {
     type Rejection = Infallible;
 
-    fn extract(request: &mut Request, _: &Context<'_>) -> Result<Self, Infallible> {
+    fn from_request(request: &mut Request, _: &Context<'_>) -> Result<Self, Infallible> {
         Ok(request.headers().clone())
     }
 }
 
 /// Extracts the peer of the connection. Behind a proxy it is the proxy: see
 /// [`ClientAddr`](crate::ClientAddr).
-impl Extract for Peer {
+impl FromRequest for Peer {
     type Rejection = Infallible;
 
-    fn extract(request: &mut Request, _: &Context<'_>) -> Result<Self, Infallible> {
+    fn from_request(request: &mut Request, _: &Context<'_>) -> Result<Self, Infallible> {
         Ok(request.peer())
     }
 }
@@ -82,10 +82,10 @@ impl Extract for Peer {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Target(pub String);
 
-impl Extract for Target {
+impl FromRequest for Target {
     type Rejection = Infallible;
 
-    fn extract(request: &mut Request, _: &Context<'_>) -> Result<Self, Infallible> {
+    fn from_request(request: &mut Request, _: &Context<'_>) -> Result<Self, Infallible> {
         Ok(Self(request.target().to_owned()))
     }
 }
@@ -103,10 +103,10 @@ impl Extract for Target {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RawQuery(pub String);
 
-impl Extract for RawQuery {
+impl FromRequest for RawQuery {
     type Rejection = Infallible;
 
-    fn extract(request: &mut Request, _: &Context<'_>) -> Result<Self, Infallible> {
+    fn from_request(request: &mut Request, _: &Context<'_>) -> Result<Self, Infallible> {
         Ok(Self(request.query().unwrap_or_default().to_owned()))
     }
 }
@@ -134,10 +134,10 @@ impl Extract for RawQuery {
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Extension<T>(pub T);
 
-impl<T: Clone + Send + Sync + 'static> Extract for Extension<T> {
+impl<T: Clone + Send + Sync + 'static> FromRequest for Extension<T> {
     type Rejection = ExtensionRejection;
 
-    fn extract(request: &mut Request, _: &Context<'_>) -> Result<Self, ExtensionRejection> {
+    fn from_request(request: &mut Request, _: &Context<'_>) -> Result<Self, ExtensionRejection> {
         let value = request.extensions().get::<T>().cloned();
         value.map(Self).ok_or(ExtensionRejection { type_name: type_name::<T>() })
     }
@@ -198,7 +198,7 @@ impl StdError for ExtensionRejection {}
 
 impl Rejection for ExtensionRejection {
     fn describe(&self) -> Error {
-        Error::status(http::StatusCode::INTERNAL_SERVER_ERROR)
+        Error::from_status(http::StatusCode::INTERNAL_SERVER_ERROR)
     }
 }
 
@@ -214,10 +214,10 @@ impl Rejection for ExtensionRejection {
 /// ```
 pub type HeaderMap = http::HeaderMap;
 
-impl Extract for HeaderMap {
+impl FromRequest for HeaderMap {
     type Rejection = Infallible;
 
-    fn extract(request: &mut Request, _: &Context<'_>) -> Result<Self, Infallible> {
+    fn from_request(request: &mut Request, _: &Context<'_>) -> Result<Self, Infallible> {
         Ok(Self::from(request.headers()))
     }
 }

@@ -9,7 +9,7 @@ use serde::de::DeserializeOwned;
 
 use super::probe::fields_mismatch;
 use super::urlencoded::{self, FieldsError};
-use super::{Extract, Rejection};
+use super::{FromRequest, Rejection};
 use crate::core::context::Context;
 use crate::core::error::Error;
 use crate::core::options::RouteOptions;
@@ -51,10 +51,10 @@ use crate::core::options::RouteOptions;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Query<T>(pub T);
 
-impl<T: DeserializeOwned> Extract for Query<T> {
+impl<T: DeserializeOwned> FromRequest for Query<T> {
     type Rejection = QueryRejection;
 
-    fn extract(request: &mut Request, _: &Context<'_>) -> Result<Self, QueryRejection> {
+    fn from_request(request: &mut Request, _: &Context<'_>) -> Result<Self, QueryRejection> {
         let query = request.query().unwrap_or_default();
         urlencoded::read(query.as_bytes()).map(Self).map_err(QueryRejection)
     }

@@ -31,7 +31,8 @@ use crate::core::response::IntoResponse;
 impl<E: Failure> From<E> for Error {
     #[track_caller]
     fn from(error: E) -> Self {
-        let plain_500 = || Self::status(StatusCode::INTERNAL_SERVER_ERROR).converted_from::<E>();
+        let plain_500 =
+            || Self::from_status(StatusCode::INTERNAL_SERVER_ERROR).converted_from::<E>();
         known_rejection(&error).unwrap_or_else(plain_500).with_source(error)
     }
 }
@@ -52,7 +53,7 @@ fn known_rejection(error: &(dyn StdError + 'static)) -> Option<Error> {
 
 /// Errors in the content are the client's fault: it is malformed or too long.
 fn of_content(error: &ParseError) -> Error {
-    Error::new(error.status_code(), format!("the content cannot be read: {error}"))
+    Error::new(error.status(), format!("the content cannot be read: {error}"))
 }
 
 /// The content did not arrive. The client may not be there to read the response, so the error is

@@ -5,7 +5,7 @@ use std::ops::{Deref, DerefMut};
 
 use filoplume_runtime::Request;
 
-use super::Extract;
+use super::FromRequest;
 use crate::core::context::Context;
 use crate::core::options::RouteOptions;
 use crate::core::states::Shared;
@@ -34,10 +34,10 @@ use crate::core::states::Shared;
 #[derive(Clone, Copy, Debug, Default)]
 pub struct State<T>(pub T);
 
-impl<T: Clone + Shared + 'static> Extract for State<T> {
+impl<T: Clone + Shared + 'static> FromRequest for State<T> {
     type Rejection = Infallible;
 
-    fn extract(_: &mut Request, context: &Context<'_>) -> Result<Self, Infallible> {
+    fn from_request(_: &mut Request, context: &Context<'_>) -> Result<Self, Infallible> {
         let state = context
             .state::<T>()
             .expect("the app starts only if each route has the state that it extracts");

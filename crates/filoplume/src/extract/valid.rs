@@ -8,7 +8,7 @@ use filoplume_runtime::{Request, Response, StatusCode};
 use garde::Validate;
 
 use super::serde_error::shortened;
-use super::{Extract, Rejection, Takes};
+use super::{FromRequest, Rejection, Takes};
 use crate::core::context::Context;
 use crate::core::error::{Error, FieldError, Result};
 use crate::core::extract::reject;
@@ -51,17 +51,17 @@ const FIELDS_MAX: usize = 100;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Valid<E>(pub E);
 
-impl<E> Extract for Valid<E>
+impl<E> FromRequest for Valid<E>
 where
-    E: Extract + Deref,
+    E: FromRequest + Deref,
     E::Target: Validate,
     <E::Target as Validate>::Context: Default,
 {
     const TAKES: Takes = E::TAKES;
     type Rejection = ValidRejection<E::Rejection>;
 
-    fn extract(request: &mut Request, context: &Context<'_>) -> Result<Self, Self::Rejection> {
-        let value = E::extract(request, context).map_err(ValidRejection::Refused)?;
+    fn from_request(request: &mut Request, context: &Context<'_>) -> Result<Self, Self::Rejection> {
+        let value = E::from_request(request, context).map_err(ValidRejection::Refused)?;
         match value.validate() {
             Ok(()) => Ok(Self(value)),
             Err(report) => Err(ValidRejection::Invalid(InvalidFields::of(report))),

@@ -98,7 +98,7 @@ impl BearerAuth {
     /// use filoplume::middleware::BearerAuth;
     ///
     /// let error = BearerAuth::insufficient_scope("notes:write");
-    /// assert_eq!(error.status_code(), 403);
+    /// assert_eq!(error.status(), 403);
     /// ```
     pub fn insufficient_scope(scope: &str) -> Error {
         let challenge = format!("Bearer error=\"insufficient_scope\", scope={}", quoted(scope));

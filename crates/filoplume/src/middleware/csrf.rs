@@ -12,7 +12,7 @@ use subtle::ConstantTimeEq;
 
 use crate::core::context::Context;
 use crate::core::error::{Error, Result};
-use crate::core::extract::Extract;
+use crate::core::extract::FromRequest;
 use crate::core::middleware::{Middleware, Next};
 use crate::core::options::{CONTENT_BYTES_MAX, RouteOptions};
 use crate::core::takes::Takes;
@@ -366,11 +366,11 @@ impl Serialize for CsrfToken {
     }
 }
 
-impl Extract for CsrfToken {
+impl FromRequest for CsrfToken {
     type Rejection = Error;
 
-    fn extract(request: &mut Request, context: &Context<'_>) -> Result<Self> {
-        Self::of(&Session::extract(request, context)?)
+    fn from_request(request: &mut Request, context: &Context<'_>) -> Result<Self> {
+        Self::of(&Session::from_request(request, context)?)
     }
 
     fn configure(options: &mut RouteOptions) {

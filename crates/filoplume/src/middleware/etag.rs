@@ -98,7 +98,7 @@ impl Middleware for ETag {
         // none, and nothing is copied.
         let conditional = has_conditions(request.headers()).then(|| request.headers().clone());
         let mut response = next.run(request);
-        if response.status_code() != StatusCode::OK || has_no_store(&response) {
+        if response.status() != StatusCode::OK || has_no_store(&response) {
             return Ok(response);
         }
         self.tag_response(&mut response, method == Method::HEAD)?;

@@ -10,7 +10,7 @@ use filoplume_runtime::{Request, Response};
 
 use crate::core::context::Context;
 use crate::core::error::Result;
-use crate::core::extract::Extract;
+use crate::core::extract::FromRequest;
 use crate::core::middleware::{Middleware, Next};
 use crate::core::options::RouteOptions;
 use crate::extract::{Extension, ExtensionRejection};
@@ -145,11 +145,14 @@ impl fmt::Display for RequestId {
     }
 }
 
-impl Extract for RequestId {
+impl FromRequest for RequestId {
     type Rejection = ExtensionRejection;
 
-    fn extract(request: &mut Request, context: &Context<'_>) -> Result<Self, ExtensionRejection> {
-        Extension::extract(request, context).map(|Extension(id)| id)
+    fn from_request(
+        request: &mut Request,
+        context: &Context<'_>,
+    ) -> Result<Self, ExtensionRejection> {
+        Extension::from_request(request, context).map(|Extension(id)| id)
     }
 
     fn configure(options: &mut RouteOptions) {

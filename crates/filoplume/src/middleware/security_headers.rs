@@ -10,7 +10,7 @@ use filoplume_runtime::{Request, Response};
 
 use crate::core::context::Context;
 use crate::core::error::Result;
-use crate::core::extract::Extract;
+use crate::core::extract::FromRequest;
 use crate::core::middleware::{Middleware, Next};
 use crate::core::options::RouteOptions;
 use crate::core::response::IntoResponse;
@@ -387,11 +387,14 @@ impl std::fmt::Display for CspNonce {
     }
 }
 
-impl Extract for CspNonce {
+impl FromRequest for CspNonce {
     type Rejection = ExtensionRejection;
 
-    fn extract(request: &mut Request, context: &Context<'_>) -> Result<Self, ExtensionRejection> {
-        Extension::extract(request, context).map(|Extension(nonce)| nonce)
+    fn from_request(
+        request: &mut Request,
+        context: &Context<'_>,
+    ) -> Result<Self, ExtensionRejection> {
+        Extension::from_request(request, context).map(|Extension(nonce)| nonce)
     }
 
     fn configure(options: &mut RouteOptions) {

@@ -7,7 +7,7 @@ use filoplume_runtime::{Request, Response, StatusCode};
 
 use crate::core::context::Context;
 use crate::core::error::{Error, Result};
-use crate::core::extract::Extract;
+use crate::core::extract::FromRequest;
 use crate::core::middleware::{Middleware, Next};
 use crate::core::options::RouteOptions;
 use crate::extract::{Extension, ExtensionRejection};
@@ -198,11 +198,14 @@ impl TimeLeft {
     }
 }
 
-impl Extract for TimeLeft {
+impl FromRequest for TimeLeft {
     type Rejection = ExtensionRejection;
 
-    fn extract(request: &mut Request, context: &Context<'_>) -> Result<Self, ExtensionRejection> {
-        Extension::extract(request, context).map(|Extension(time)| time)
+    fn from_request(
+        request: &mut Request,
+        context: &Context<'_>,
+    ) -> Result<Self, ExtensionRejection> {
+        Extension::from_request(request, context).map(|Extension(time)| time)
     }
 
     fn configure(options: &mut RouteOptions) {

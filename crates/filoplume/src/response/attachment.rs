@@ -93,11 +93,11 @@ impl<T: IntoResponse> IntoResponse for Attachment<T> {
 }
 
 fn describe(mut response: Response, name: &str, content_type: Option<String>) -> Result<Response> {
-    if response.status_code() == StatusCode::NOT_MODIFIED {
+    if response.status() == StatusCode::NOT_MODIFIED {
         return Ok(response);
     }
     let current = response.headers().get_str("content-type").unwrap_or_default();
-    if response.status_code() == StatusCode::PARTIAL_CONTENT
+    if response.status() == StatusCode::PARTIAL_CONTENT
         && current.starts_with("multipart/byteranges")
     {
         // Its type has the boundary between the parts; each part has its own type.

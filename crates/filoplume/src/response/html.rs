@@ -23,7 +23,7 @@ impl<T: Into<Bytes>> IntoResponse for Html<T> {
 
     fn into_response(self) -> Result<Response> {
         let mut response = Response::default();
-        response.send_html(self.0);
+        response.set_html(self.0);
         Ok(response)
     }
 }

@@ -52,8 +52,8 @@ impl<R: Read + Send + 'static> IntoResponse for Reader<R> {
     fn into_response(self) -> Result<Response> {
         let mut response = Response::default();
         match self.length {
-            Some(length) => response.send_reader(self.reader, length),
-            None => response.send_stream(self.reader),
+            Some(length) => response.set_reader(self.reader, length),
+            None => response.set_stream(self.reader),
         };
         Ok(response)
     }

@@ -229,12 +229,12 @@ impl Route {
     /// use filoplume::prelude::*;
     ///
     /// // This handler is quick and never waits.
-    /// let app = App::new().route("/health", get(|| "fine").inline());
+    /// let app = App::new().route("/health", get(|| "fine").on_loop());
     /// app.test().get("/health").send().assert_text("fine");
     /// ```
-    pub fn inline(self) -> Self {
+    pub fn on_loop(self) -> Self {
         self.adjust(|options| {
-            options.inline();
+            options.on_loop();
         })
     }
 
@@ -244,12 +244,12 @@ impl Route {
     /// use filoplume::prelude::*;
     ///
     /// // Even the first request runs on a thread of the pool.
-    /// let app = App::new().route("/report", get(|| "a long one").dispatched());
+    /// let app = App::new().route("/report", get(|| "a long one").on_pool());
     /// app.test().get("/report").send().assert_text("a long one");
     /// ```
-    pub fn dispatched(self) -> Self {
+    pub fn on_pool(self) -> Self {
         self.adjust(|options| {
-            options.dispatched();
+            options.on_pool();
         })
     }
 

@@ -300,7 +300,7 @@ enum IfRange<'a> {
 /// let current = Validators::new().etag(EntityTag::strong("v7")); // what there is now
 /// let verdict = Conditions::of(&headers).evaluate(&Method::PUT, Some(&current));
 /// assert_eq!(verdict, Verdict::Failed);
-/// assert_eq!(verdict.ok().unwrap_err().status_code(), 412);
+/// assert_eq!(verdict.ok().unwrap_err().status(), 412);
 /// # Ok::<(), filoplume::InvalidHeader>(())
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -476,11 +476,11 @@ fn date(value: &[u8]) -> Option<SystemTime> {
 ///
 /// let mut response = Response::from("what the client has already");
 /// not_modified(&mut response);
-/// assert_eq!(response.status_code(), 304);
+/// assert_eq!(response.status(), 304);
 /// assert!(!response.headers().contains("content-type"));
 /// ```
 pub fn not_modified(response: &mut Response) {
-    response.status(StatusCode::NOT_MODIFIED.as_u16());
+    response.set_status(StatusCode::NOT_MODIFIED.as_u16());
     *response.body_mut() = filoplume_runtime::ResponseBody::Empty;
     let headers = response.headers_mut();
     for name in CONTENT_FIELDS {

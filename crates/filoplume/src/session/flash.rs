@@ -6,7 +6,7 @@ use serde::ser::{Serialize, SerializeStruct, Serializer};
 use super::Session;
 use crate::core::context::Context;
 use crate::core::error::{Error, Result};
-use crate::core::extract::Extract;
+use crate::core::extract::FromRequest;
 use crate::core::options::RouteOptions;
 
 /// The name of the messages in the session.
@@ -136,11 +136,11 @@ impl Serialize for FlashMessage {
     }
 }
 
-impl Extract for Flash {
+impl FromRequest for Flash {
     type Rejection = Error;
 
-    fn extract(request: &mut Request, context: &Context<'_>) -> Result<Self> {
-        Session::extract(request, context).map(|session| Self { session })
+    fn from_request(request: &mut Request, context: &Context<'_>) -> Result<Self> {
+        Session::from_request(request, context).map(|session| Self { session })
     }
 
     fn configure(options: &mut RouteOptions) {

@@ -41,7 +41,7 @@ pub use store::SessionStore;
 
 use crate::core::context::Context;
 use crate::core::error::{Error, Result};
-use crate::core::extract::Extract;
+use crate::core::extract::FromRequest;
 use crate::core::options::RouteOptions;
 use manager::LoadedSession;
 
@@ -422,10 +422,10 @@ impl fmt::Debug for Session {
 }
 
 /// The session. If the store fails, the response is a `500`.
-impl Extract for Session {
+impl FromRequest for Session {
     type Rejection = Error;
 
-    fn extract(request: &mut Request, _: &Context<'_>) -> Result<Self> {
+    fn from_request(request: &mut Request, _: &Context<'_>) -> Result<Self> {
         Self::of(request)
     }
 

@@ -273,6 +273,6 @@ mod tests {
         let (path, content) = open(&folder);
         fs::write(&path, "short").unwrap();
         let error = content.into_body(ByteRange { start: 10, last: 20 }).unwrap_err();
-        assert_eq!(error.status_code(), 503);
+        assert_eq!(error.status(), 503);
     }
 }

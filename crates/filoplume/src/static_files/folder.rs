@@ -350,7 +350,7 @@ mod tests {
         }
         for errno in [Errno::IO, Errno::MFILE, Errno::NFILE, Errno::NOMEM] {
             let error = open_error(errno.into(), "a").err().unwrap();
-            assert_eq!(error.status_code(), 500, "{errno:?}");
+            assert_eq!(error.status(), 500, "{errno:?}");
         }
     }
 

@@ -44,7 +44,7 @@ impl Handler<WholeRequest> for FilesHandler {
 }
 
 impl Parameters for WholeRequest {
-    fn extract(request: Request, _: &Context<'_>) -> Result<Self, Result<Response>> {
+    fn from_request(request: Request, _: &Context<'_>) -> Result<Self, Result<Response>> {
         Ok(Self(request))
     }
 
@@ -79,9 +79,8 @@ impl Files {
                 return Ok(response);
             }
             _ => {
-                return Err(
-                    Error::status(StatusCode::METHOD_NOT_ALLOWED).with_known_header("allow", ALLOW)
-                );
+                return Err(Error::from_status(StatusCode::METHOD_NOT_ALLOWED)
+                    .with_known_header("allow", ALLOW));
             }
         }
         match target {
@@ -91,7 +90,7 @@ impl Files {
     }
 
     fn find(&self, request: &Request, pattern: &str) -> Result<Target> {
-        let nothing = || Error::status(StatusCode::NOT_FOUND);
+        let nothing = || Error::from_status(StatusCode::NOT_FOUND);
         let path = match path_below(pattern, request.path()) {
             Some(rest) => FilePath::parse(rest, self.options.allows_hidden).ok_or_else(nothing)?,
             // The prefix itself, without a slash.
@@ -124,7 +123,7 @@ impl Files {
 
     fn find_fallback(&self, request: &Request, path: &str) -> Result<Target> {
         let Some(fallback) = &self.options.fallback else {
-            return Err(Error::status(StatusCode::NOT_FOUND));
+            return Err(Error::from_status(StatusCode::NOT_FOUND));
         };
         let is_read = [Method::GET, Method::HEAD].contains(request.method());
         if is_read && accepts_fallback_page(request.headers(), path) {
@@ -134,7 +133,7 @@ impl Files {
             }
         }
         // A client with another `Accept` gets another response.
-        Err(Error::status(StatusCode::NOT_FOUND).with_known_header("vary", "accept"))
+        Err(Error::from_status(StatusCode::NOT_FOUND).with_known_header("vary", "accept"))
     }
 
     /// Chooses between a file and its compressed variants.
@@ -235,7 +234,7 @@ fn redirect(request: &Request) -> Result<Response> {
     // `//host/` and `/\host/` would redirect to another host. The segments below the files have
     // been checked, but not those that a prefix captures.
     if path.starts_with("//") || path.contains('\\') {
-        return Err(Error::status(StatusCode::NOT_FOUND));
+        return Err(Error::from_status(StatusCode::NOT_FOUND));
     }
     redirect_to(request, &format!("{path}/"))
 }

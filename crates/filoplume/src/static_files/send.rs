@@ -37,7 +37,7 @@ pub(super) fn send(
             };
         }
         Selection::One(range) => {
-            response.status(StatusCode::PARTIAL_CONTENT.as_u16());
+            response.set_status(StatusCode::PARTIAL_CONTENT.as_u16());
             response.set_header("content-range", range.of(length).to_string())?;
             *response.body_mut() = content.into_body(range)?;
         }
@@ -45,7 +45,7 @@ pub(super) fn send(
             if let Some(first) = ranges.first() {
                 content.try_read(first.start)?;
             }
-            response.status(StatusCode::PARTIAL_CONTENT.as_u16());
+            response.set_status(StatusCode::PARTIAL_CONTENT.as_u16());
             send_parts(&mut response, MultipartRanges::new(content, content_type, length, ranges))?;
         }
         Selection::Unsatisfiable => {
@@ -62,7 +62,7 @@ pub(super) fn send(
 fn send_parts(response: &mut Response, parts: MultipartRanges) -> Result<()> {
     response.set_header("content-type", parts.content_type())?;
     let length = parts.length();
-    response.send_reader(parts, length);
+    response.set_reader(parts, length);
     Ok(())
 }
 

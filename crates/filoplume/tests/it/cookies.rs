@@ -2,7 +2,7 @@
 
 use filoplume::Context;
 use filoplume::Key;
-use filoplume::extract::{COOKIES_MAX, Cookie, CookiesRejection, Extract};
+use filoplume::extract::{COOKIES_MAX, Cookie, CookiesRejection, FromRequest};
 use filoplume::prelude::*;
 use filoplume::routing::RouteOptions;
 use filoplume::testing::TestClient;
@@ -195,11 +195,14 @@ fn protected_cookies_need_the_right_key() {
 /// An extractor that reads cookies without declaring it.
 struct Forgetful;
 
-impl Extract for Forgetful {
+impl FromRequest for Forgetful {
     type Rejection = CookiesRejection;
 
-    fn extract(request: &mut Request, context: &Context<'_>) -> Result<Self, CookiesRejection> {
-        Cookies::extract(request, context)?.set("a", "b");
+    fn from_request(
+        request: &mut Request,
+        context: &Context<'_>,
+    ) -> Result<Self, CookiesRejection> {
+        Cookies::from_request(request, context)?.set("a", "b");
         Ok(Self)
     }
 }
@@ -207,11 +210,14 @@ impl Extract for Forgetful {
 /// An extractor that reads cookies and declares it.
 struct Visits(u32);
 
-impl Extract for Visits {
+impl FromRequest for Visits {
     type Rejection = CookiesRejection;
 
-    fn extract(request: &mut Request, context: &Context<'_>) -> Result<Self, CookiesRejection> {
-        let cookies = Cookies::extract(request, context)?;
+    fn from_request(
+        request: &mut Request,
+        context: &Context<'_>,
+    ) -> Result<Self, CookiesRejection> {
+        let cookies = Cookies::from_request(request, context)?;
         let visits = cookies.get("visits").and_then(|text| text.parse().ok()).unwrap_or(0) + 1;
         cookies.set("visits", visits.to_string());
         Ok(Self(visits))

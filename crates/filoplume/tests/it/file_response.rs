@@ -259,8 +259,8 @@ fn a_long_file_is_streamed_wherever_the_handler_runs() {
     fs::write(&path, &content).unwrap();
     let file = move || FileResponse::open(&path);
     let app = App::new()
-        .route("/inline", get(file.clone()).inline())
-        .route("/dispatched", get(file).dispatched());
+        .route("/inline", get(file.clone()).on_loop())
+        .route("/dispatched", get(file).on_pool());
     let app = app.start("127.0.0.1:0").unwrap();
     for path in ["/inline", "/dispatched"] {
         for (range, expected) in

@@ -3,7 +3,7 @@
 
 use expect_test::expect;
 use filoplume::Context;
-use filoplume::extract::Extract;
+use filoplume::extract::FromRequest;
 use filoplume::middleware::{CspNonce, RequestId, RequestIds, TimeLeft};
 use filoplume::prelude::*;
 use filoplume::routing::RouteOptions;
@@ -151,10 +151,10 @@ fn an_error_with_a_status_may_have_any_content() {
 /// An extractor of the app that declares what it needs.
 struct Admin;
 
-impl Extract for Admin {
+impl FromRequest for Admin {
     type Rejection = Error;
 
-    fn extract(_: &mut Request, _: &Context<'_>) -> Result<Self> {
+    fn from_request(_: &mut Request, _: &Context<'_>) -> Result<Self> {
         Ok(Self)
     }
 

@@ -81,7 +81,7 @@ fn an_error_type_of_the_app_keeps_its_status_after_a_question_mark() {
 #[test]
 fn map_error_takes_precedence() {
     let app = app().error_response::<ShopError>();
-    let client = app.map_error(|_: &ShopError| Error::status(StatusCode::GONE)).test();
+    let client = app.map_error(|_: &ShopError| Error::from_status(StatusCode::GONE)).test();
     client.get("/any/unicorn").send().assert_status(410);
     client.get("/own/unicorn").send().assert_status(409);
 }

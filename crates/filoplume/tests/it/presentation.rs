@@ -42,7 +42,7 @@ fn nothing(request: Request, next: Next<'_>) -> Response {
 fn app() -> App {
     App::new()
         .get("/gone", || Error::new(StatusCode::GONE, "it <left> & \"went\""))
-        .get("/plain", || Error::status(StatusCode::IM_A_TEAPOT))
+        .get("/plain", || Error::from_status(StatusCode::IM_A_TEAPOT))
         .get("/broken", || -> Result<()> { Err(broken().into()) })
         .get("/panics", || -> &'static str { panic!("boom <b>") })
         .get("/fields", || {
@@ -169,8 +169,8 @@ fn changes_of_middleware_to_an_error_are_kept() {
         let is_failure = Error::of(&response).is_some();
         response.set_header("x-failed", is_failure.to_string())?;
         response.set_header("vary", "origin")?;
-        if response.status_code() == 410 {
-            response.status(404);
+        if response.status() == 410 {
+            response.set_status(404);
         }
         Ok::<_, Error>(response)
     });
@@ -190,9 +190,9 @@ fn changes_of_middleware_to_an_error_are_kept() {
 fn middleware_can_replace_an_error() {
     let app = app().with(|request: Request, next: Next<'_>| {
         let mut response = next.run(request);
-        match response.status_code().as_u16() {
-            410 => response.status(303).set_header("location", "/login")?,
-            418 => response.send_text("own content"),
+        match response.status().as_u16() {
+            410 => response.set_status(303).set_header("location", "/login")?,
+            418 => response.set_text("own content"),
             _ => &mut response,
         };
         Ok::<_, Error>(response)
@@ -239,12 +239,12 @@ fn an_error_whose_status_has_no_content_has_none() {
 #[test]
 fn the_program_can_render_some_errors_itself() {
     let app = app().present_errors(|error, asked| {
-        if error.status_code() != 410 {
+        if error.status() != 410 {
             return None;
         }
         let mut response = Response::default();
         let html = asked.wants_html();
-        response.send_html(format!(
+        response.set_html(format!(
             "<p>{} html={html} {}",
             error.detail().unwrap_or_default().len(),
             asked.method()

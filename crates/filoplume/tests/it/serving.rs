@@ -185,7 +185,7 @@ fn ask_while_full(app: App, requests: &[(&str, &str)]) -> Vec<String> {
         has_begun.wait();
     });
     let config = ServerConfig::default().queue_timeout(Duration::from_millis(20));
-    let app = app.route("/query", stuck.uses(&permits).dispatched()).config(config);
+    let app = app.route("/query", stuck.uses(&permits).on_pool()).config(config);
     let app = app.start("127.0.0.1:0").unwrap();
     let address = app.local_addr();
     let first = std::thread::spawn(move || status(address, "/query"));
@@ -245,7 +245,7 @@ fn the_app_can_present_refusals_and_may_fail() {
     let counted = std::sync::Arc::clone(&calls);
     let app = App::new().present_errors(move |error, _| {
         counted.fetch_add(1, std::sync::atomic::Ordering::SeqCst);
-        Some(Response::from(format!("oops: {}", error.status_code().as_u16())))
+        Some(Response::from(format!("oops: {}", error.status().as_u16())))
     });
     for answer in ask_while_full(app, &requests) {
         assert!(answer.starts_with("HTTP/1.1 503 ") && answer.ends_with("oops: 503"), "{answer}");

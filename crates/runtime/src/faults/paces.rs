@@ -45,8 +45,8 @@ struct Site;
 impl Service for Site {
     fn plan(&self, request: &mut Request) -> Plan {
         match request.path() {
-            "/unread" => Plan::new().streamed().inline(),
-            _ => Plan::new().inline(),
+            "/unread" => Plan::new().streamed().on_loop(),
+            _ => Plan::new().on_loop(),
         }
     }
 
@@ -54,8 +54,8 @@ impl Service for Site {
         let mut response = Response::default();
         match request.path() {
             "/unread" => return Response::from("unread"),
-            "/bytes" => response.send_bytes(vec![b'b'; DOWNLOAD]),
-            "/stream" => response.send_stream(io::repeat(b's').take(DOWNLOAD as u64)),
+            "/bytes" => response.set_bytes(vec![b'b'; DOWNLOAD]),
+            "/stream" => response.set_stream(io::repeat(b's').take(DOWNLOAD as u64)),
             _ => match io::copy(request.body_mut(), &mut io::sink()) {
                 Ok(length) => return Response::from(length.to_string()),
                 Err(_) => return Response::new(400),

@@ -190,7 +190,7 @@ impl Service for Site {
     fn plan(&self, request: &mut Request) -> RequestPlan {
         match request.path() {
             "/streamed" => RequestPlan::new().streamed(),
-            path if path.starts_with("/pool") => RequestPlan::new().dispatched(),
+            path if path.starts_with("/pool") => RequestPlan::new().on_pool(),
             _ => RequestPlan::new(),
         }
     }
@@ -203,25 +203,25 @@ impl Service for Site {
                 if request.body_mut().read_to_end(&mut content).is_err() {
                     return Response::new(400);
                 }
-                response.send_bytes(content);
+                response.set_bytes(content);
             }
             "/length" | "/streamed" => match io::copy(request.body_mut(), &mut io::sink()) {
-                Ok(length) => _ = response.send_text(length.to_string()),
+                Ok(length) => _ = response.set_text(length.to_string()),
                 Err(_) => return Response::new(400),
             },
             "/stream" => {
-                response.send_stream(io::repeat(b's').take(200_000));
+                response.set_stream(io::repeat(b's').take(200_000));
             }
             path if path.starts_with("/breaks/") => {
                 let reads = path["/breaks/".len()..].parse().unwrap();
-                response.send_stream(Breaks(reads));
+                response.set_stream(Breaks(reads));
             }
             "/large" => {
-                response.send_bytes(vec![b'l'; 500_000]);
+                response.set_bytes(vec![b'l'; 500_000]);
             }
             path => {
                 let text = path.to_owned();
-                response.send_text(text);
+                response.set_text(text);
             }
         }
         response

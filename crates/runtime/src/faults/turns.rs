@@ -31,7 +31,7 @@ impl Service for Site {
             self.holds.lock().send(()).unwrap();
             self.goes_on.lock().recv_timeout(PATIENCE).unwrap();
         }
-        Plan::new().inline()
+        Plan::new().on_loop()
     }
 
     fn call(&self, _: Request) -> Response {

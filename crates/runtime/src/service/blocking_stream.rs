@@ -39,7 +39,7 @@ use crate::transport::Transport;
 ///
 /// let mut response = Response::upgrade(|socket| drop(echo(socket)));
 /// response.set_header("upgrade", "echo")?;
-/// assert_eq!(response.status_code(), 101);
+/// assert_eq!(response.status(), 101);
 /// # Ok::<(), filoplume_runtime::InvalidHeader>(())
 /// ```
 pub struct BlockingStream {

@@ -6,6 +6,7 @@ pub(crate) mod panics;
 pub(crate) mod refused;
 pub(crate) mod request;
 pub(crate) mod response;
+pub(crate) mod status;
 pub mod tcp;
 
 use std::fmt;
@@ -35,7 +36,7 @@ use crate::service::response::Response;
 ///     fn plan(&self, request: &mut Request) -> Plan {
 ///         match request.path() {
 ///             "/upload" => Plan::new().streamed(),
-///             "/ping" => Plan::new().inline(),
+///             "/ping" => Plan::new().on_loop(),
 ///             _ => Plan::refuse(Response::new(404)),
 ///         }
 ///     }
@@ -43,8 +44,8 @@ use crate::service::response::Response;
 ///     fn call(&self, mut request: Request) -> Response {
 ///         let mut response = Response::default();
 ///         match std::io::copy(request.body_mut(), &mut std::io::sink()) {
-///             Ok(length) => response.send_text(format!("{length} bytes")),
-///             Err(_) => response.status(400),
+///             Ok(length) => response.set_text(format!("{length} bytes")),
+///             Err(_) => response.set_status(400),
 ///         };
 ///         response
 ///     }
@@ -167,7 +168,7 @@ impl fmt::Debug for Site {
 /// fn plan(request: &Request) -> Plan {
 ///     match request.path() {
 ///         "/upload" => Plan::new().streamed().content_bytes_max(1 << 30),
-///         "/health" => Plan::new().inline(),
+///         "/health" => Plan::new().on_loop(),
 ///         "/gone" => Plan::refuse(Response::new(410)),
 ///         _ => Plan::new(),
 ///     }
@@ -252,13 +253,13 @@ impl Plan {
     /// Runs the handler on the event loop, whatever the engine has measured. It still delays no
     /// other connection for long: if the handler does not return, another thread takes over the
     /// loop.
-    pub fn inline(mut self) -> Self {
+    pub fn on_loop(mut self) -> Self {
         self.execution = Execution::Inline;
         self
     }
 
     /// Runs the handler on a thread of the pool, whatever the engine has measured.
-    pub fn dispatched(mut self) -> Self {
+    pub fn on_pool(mut self) -> Self {
         self.execution = Execution::Dispatched;
         self
     }

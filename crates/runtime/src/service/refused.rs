@@ -56,7 +56,7 @@ impl<'a> Refused<'a> {
             // left.
             *response.body_mut() = ResponseBody::Empty;
         }
-        response.status(503);
+        response.set_status(503);
         response.set_header("retry-after", self.retry_after.to_string()).expect("a valid header");
         Some(response)
     }

@@ -10,6 +10,7 @@ use http::{Extensions, StatusCode};
 
 use crate::service::blocking_stream::BlockingStream;
 use crate::service::no_extensions;
+use crate::service::status::IntoStatus;
 use crate::service::tcp::Protocol;
 
 static TEXT: StaticField = StaticField::new("content-type: text/plain; charset=utf-8\r\n");
@@ -23,7 +24,7 @@ static OCTETS: StaticField = StaticField::new("content-type: application/octet-s
 /// use filoplume_runtime::Response;
 ///
 /// let mut response = Response::default();
-/// response.status(201).send_json(r#"{"id":17}"#);
+/// response.set_status(201).set_json(r#"{"id":17}"#);
 /// response.add_header("location", "/users/17")?;
 /// # Ok::<(), filoplume_runtime::InvalidHeader>(())
 /// ```
@@ -78,20 +79,18 @@ pub enum ResponseBody {
 
 impl Response {
     /// Returns an empty response with a status code. An invalid status code becomes `500`.
-    pub fn new(status: u16) -> Self {
-        let mut response = Self::default();
-        response.status(status);
-        response
+    pub fn new(status: impl IntoStatus) -> Self {
+        Self { status: status.into_status(), ..Self::default() }
     }
 
     /// Sets the status. An invalid status code becomes `500`.
-    pub fn status(&mut self, status: u16) -> &mut Self {
-        self.status = StatusCode::from_u16(status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+    pub fn set_status(&mut self, status: impl IntoStatus) -> &mut Self {
+        self.status = status.into_status();
         self
     }
 
     /// Returns the status.
-    pub fn status_code(&self) -> StatusCode {
+    pub fn status(&self) -> StatusCode {
         self.status
     }
 
@@ -137,23 +136,23 @@ impl Response {
     }
 
     /// Sets the body to plain text in UTF-8.
-    pub fn send_text(&mut self, text: impl Into<Bytes>) -> &mut Self {
+    pub fn set_text(&mut self, text: impl Into<Bytes>) -> &mut Self {
         self.send(&TEXT, text)
     }
 
     /// Sets the body to HTML in UTF-8.
-    pub fn send_html(&mut self, html: impl Into<Bytes>) -> &mut Self {
+    pub fn set_html(&mut self, html: impl Into<Bytes>) -> &mut Self {
         self.send(&HTML, html)
     }
 
     /// Sets the body to JSON text.
-    pub fn send_json(&mut self, json: impl Into<Bytes>) -> &mut Self {
+    pub fn set_json(&mut self, json: impl Into<Bytes>) -> &mut Self {
         self.send(&JSON, json)
     }
 
     /// Sets the body to bytes. Their type is `application/octet-stream` unless a header says
     /// otherwise.
-    pub fn send_bytes(&mut self, bytes: impl Into<Bytes>) -> &mut Self {
+    pub fn set_bytes(&mut self, bytes: impl Into<Bytes>) -> &mut Self {
         if !self.headers.contains("content-type") {
             self.headers.insert_static(&OCTETS);
         }
@@ -162,13 +161,13 @@ impl Response {
     }
 
     /// Sets the body to `length` bytes of a reader.
-    pub fn send_reader(&mut self, reader: impl Read + Send + 'static, length: u64) -> &mut Self {
+    pub fn set_reader(&mut self, reader: impl Read + Send + 'static, length: u64) -> &mut Self {
         self.body = ResponseBody::Sized { reader: Box::new(reader), length };
         self
     }
 
     /// Sets the body to everything that a reader returns, sent in chunks.
-    pub fn send_stream(&mut self, reader: impl Read + Send + 'static) -> &mut Self {
+    pub fn set_stream(&mut self, reader: impl Read + Send + 'static) -> &mut Self {
         self.body = ResponseBody::Unsized(Box::new(reader));
         self
     }
@@ -212,7 +211,7 @@ impl Response {
     ///
     /// let mut response = Response::upgrade_to(Echo);
     /// response.add_header("upgrade", "echo")?;
-    /// assert_eq!(response.status_code(), 101);
+    /// assert_eq!(response.status(), 101);
     /// # Ok::<(), filoplume_runtime::InvalidHeader>(())
     /// ```
     pub fn upgrade_to(protocol: impl Protocol) -> Self {
@@ -307,7 +306,7 @@ impl From<Response> for http::Response<ResponseBody> {
 impl From<&'static str> for Response {
     fn from(text: &'static str) -> Self {
         let mut response = Self::default();
-        response.send_text(text);
+        response.set_text(text);
         response
     }
 }
@@ -315,7 +314,7 @@ impl From<&'static str> for Response {
 impl From<String> for Response {
     fn from(text: String) -> Self {
         let mut response = Self::default();
-        response.send_text(text);
+        response.set_text(text);
         response
     }
 }

@@ -9,7 +9,7 @@ use std::error::Error as StdError;
 use std::fmt;
 use std::sync::Arc;
 
-use filoplume_runtime::{Headers, Response, StatusCode};
+use filoplume_runtime::{Headers, IntoStatus, Response, StatusCode};
 
 pub(crate) use self::own_response::{Responder, responder};
 
@@ -52,7 +52,7 @@ pub struct Error {
 /// }
 ///
 /// assert_eq!(port("8080")?, 8080);
-/// assert_eq!(port("80").unwrap_err().status_code(), 400);
+/// assert_eq!(port("80").unwrap_err().status(), 400);
 /// # Ok::<(), Error>(())
 /// ```
 pub type Result<T, E = Error> = std::result::Result<T, E>;
@@ -121,8 +121,13 @@ impl Error {
     ///     .assert_status(410)
     ///     .assert_contains("it was here until May");
     /// ```
-    pub fn new(status: StatusCode, detail: impl Into<Cow<'static, str>>) -> Self {
-        Self { inner: Box::new(Inner { detail: Some(detail.into()), ..Inner::of(status) }) }
+    pub fn new(status: impl IntoStatus, detail: impl Into<Cow<'static, str>>) -> Self {
+        Self {
+            inner: Box::new(Inner {
+                detail: Some(detail.into()),
+                ..Inner::of(status.into_status())
+            }),
+        }
     }
 
     /// Returns an error with a status and no text.
@@ -131,11 +136,11 @@ impl Error {
     /// use filoplume::prelude::*;
     ///
     /// let app =
-    ///     App::new().get("/tea", || Err::<(), _>(Error::status(StatusCode::IM_A_TEAPOT)));
+    ///     App::new().get("/tea", || Err::<(), _>(Error::from_status(StatusCode::IM_A_TEAPOT)));
     /// app.test().get("/tea").send().assert_status(418);
     /// ```
-    pub fn status(status: StatusCode) -> Self {
-        Self { inner: Box::new(Inner::of(status)) }
+    pub fn from_status(status: impl IntoStatus) -> Self {
+        Self { inner: Box::new(Inner::of(status.into_status())) }
     }
 
     /// Returns a `500`. Its text is only logged; the client sees only the status.
@@ -149,7 +154,7 @@ impl Error {
     /// assert!(!response.assert_status(500).text().contains("db-3"));
     /// ```
     pub fn internal(source: impl Into<Box<dyn StdError + Send + Sync>>) -> Self {
-        Self::status(StatusCode::INTERNAL_SERVER_ERROR).with_source(source)
+        Self::from_status(StatusCode::INTERNAL_SERVER_ERROR).with_source(source)
     }
 
     /// Returns a `400`: the request is invalid.
@@ -216,7 +221,7 @@ impl Error {
     }
 
     /// Returns the status of the response.
-    pub fn status_code(&self) -> StatusCode {
+    pub fn status(&self) -> StatusCode {
         self.inner.status
     }
 

@@ -31,7 +31,7 @@ where
     // For the log, if the response is a 5xx error without a cause.
     let text = error.to_string();
     Ok(error.into_response().map_err(|own| match own.source() {
-        None if own.status_code().is_server_error() => own.with_source(Message(text)),
+        None if own.status().is_server_error() => own.with_source(Message(text)),
         _ => own,
     }))
 }

@@ -5,7 +5,7 @@ use super::*;
 #[test]
 fn an_error_of_another_crate_is_a_plain_500() {
     let error = Error::from(std::io::Error::other("disk on fire"));
-    assert_eq!(error.status_code(), 500);
+    assert_eq!(error.status(), 500);
     assert_eq!(error.detail(), None, "its text is not for the peer");
     assert_eq!(format!("{error:?}"), "disk on fire");
     assert!(error.downcast_ref::<std::io::Error>().is_some());

@@ -8,14 +8,14 @@ use filoplume_runtime::{Request, Response, StatusCode};
 use super::Cookies;
 use crate::core::context::Context;
 use crate::core::error::{Error, Result};
-use crate::core::extract::{Extract, Rejection};
+use crate::core::extract::{FromRequest, Rejection};
 use crate::core::middleware::{Middleware, Next, is_panic};
 use crate::core::options::RouteOptions;
 
-impl Extract for Cookies {
+impl FromRequest for Cookies {
     type Rejection = CookiesRejection;
 
-    fn extract(request: &mut Request, _: &Context<'_>) -> Result<Self, CookiesRejection> {
+    fn from_request(request: &mut Request, _: &Context<'_>) -> Result<Self, CookiesRejection> {
         request.extensions().get::<Self>().cloned().ok_or(CookiesRejection { _private: () })
     }
 
@@ -24,26 +24,26 @@ impl Extract for Cookies {
     }
 }
 
-/// The error if an extractor uses [`Cookies`] but does not call its [`Extract::configure`]. The
+/// The error if an extractor uses [`Cookies`] but does not call its [`FromRequest::configure`]. The
 /// changes of such cookies would not be sent.
 ///
 /// ```
 /// use filoplume::extract::CookiesRejection;
 /// use filoplume::prelude::*;
 /// use filoplume::routing::RouteOptions;
-/// use filoplume::{Context, Extract};
+/// use filoplume::{Context, FromRequest};
 ///
 /// /// The theme that somebody has chosen.
 /// struct Theme(String);
 ///
-/// impl Extract for Theme {
+/// impl FromRequest for Theme {
 ///     type Rejection = CookiesRejection;
 ///
-///     fn extract(
+///     fn from_request(
 ///         request: &mut Request,
 ///         context: &Context<'_>,
 ///     ) -> Result<Self, CookiesRejection> {
-///         let cookies = Cookies::extract(request, context)?;
+///         let cookies = Cookies::from_request(request, context)?;
 ///         Ok(Self(cookies.get("theme").unwrap_or("light".to_owned())))
 ///     }
 ///
@@ -77,7 +77,7 @@ impl StdError for CookiesRejection {}
 
 impl Rejection for CookiesRejection {
     fn describe(&self) -> Error {
-        Error::status(StatusCode::INTERNAL_SERVER_ERROR)
+        Error::from_status(StatusCode::INTERNAL_SERVER_ERROR)
     }
 }
 

@@ -16,7 +16,7 @@ pub use rejection::{MultipartProblem, MultipartRejection};
 
 use self::head::{BoundaryMissing, boundary};
 use self::parser::Parser;
-use super::{Extract, Takes};
+use super::{FromRequest, Takes};
 use crate::core::context::Context;
 
 /// Extracts a form with files, `multipart/form-data`. Its fields are read one after the other, as
@@ -86,11 +86,14 @@ impl Multipart {
     }
 }
 
-impl Extract for Multipart {
+impl FromRequest for Multipart {
     const TAKES: Takes = Takes::Stream;
     type Rejection = MultipartRejection;
 
-    fn extract(request: &mut Request, context: &Context<'_>) -> Result<Self, MultipartRejection> {
+    fn from_request(
+        request: &mut Request,
+        context: &Context<'_>,
+    ) -> Result<Self, MultipartRejection> {
         let mut types = request.headers().get_all("content-type");
         let content_type = match (types.next(), types.next()) {
             (Some(content_type), None) => std::str::from_utf8(content_type).ok(),

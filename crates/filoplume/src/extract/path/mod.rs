@@ -12,7 +12,7 @@ use serde::de::{self, DeserializeOwned};
 use self::deserializer::CapturesDeserializer;
 use super::percent::EncodingError;
 use super::probe::captures_mismatch;
-use super::{Extract, Rejection};
+use super::{FromRequest, Rejection};
 use crate::core::captures::Captures;
 use crate::core::context::Context;
 use crate::core::error::Error;
@@ -58,10 +58,10 @@ use crate::core::options::RouteOptions;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Path<T>(pub T);
 
-impl<T: DeserializeOwned> Extract for Path<T> {
+impl<T: DeserializeOwned> FromRequest for Path<T> {
     type Rejection = PathRejection;
 
-    fn extract(request: &mut Request, context: &Context<'_>) -> Result<Self, PathRejection> {
+    fn from_request(request: &mut Request, context: &Context<'_>) -> Result<Self, PathRejection> {
         let captures = context.captures_in(request.path());
         T::deserialize(CapturesDeserializer(&captures))
             .map(Self)
@@ -160,7 +160,7 @@ impl Rejection for PathRejection {
             Self::Invalid { capture, message } => {
                 Error::bad_request(self.to_string()).with_field(capture, message)
             }
-            Self::Mismatch { .. } => Error::status(StatusCode::INTERNAL_SERVER_ERROR),
+            Self::Mismatch { .. } => Error::from_status(StatusCode::INTERNAL_SERVER_ERROR),
         }
     }
 }

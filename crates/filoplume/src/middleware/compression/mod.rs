@@ -197,7 +197,7 @@ impl Compression {
     /// Returns whether a response may be compressed, regardless of its length and the client.
     fn is_eligible(&self, response: &Response) -> bool {
         let headers = response.headers();
-        let status = response.status_code();
+        let status = response.status();
         // An error is empty until it is presented further out.
         let is_whole = !status.is_informational() && !matches!(status.as_u16(), 204..=206);
         let has_content = is_whole && !matches!(response.body(), ResponseBody::Empty);
@@ -215,7 +215,7 @@ impl Compression {
     /// response needs the same `Vary` (RFC 9110, 15.3.7).
     fn is_eligible_part(&self, response: &Response) -> bool {
         let headers = response.headers();
-        response.status_code() == 206
+        response.status() == 206
             && !headers.contains("content-encoding")
             && !has_no_transform(headers)
             && self.compresses_type(headers.get_str("content-type").unwrap_or_default())
@@ -294,7 +294,7 @@ impl Middleware for Compression {
         let choice = choose(request.headers().get_all("accept-encoding"), &self.codings);
         let known = request.headers().get_str("if-none-match").map(str::to_owned);
         let mut response = next.run(request);
-        if response.status_code() == 304 {
+        if response.status() == 304 {
             weaken_not_modified(response.headers_mut(), known.as_deref())?;
             // The `304` has the `Vary` of the `200` (RFC 9110, 15.4.5). It is not known here
             // whether the `200` would be compressed. A superfluous `Vary` costs a cache a little; a

@@ -276,7 +276,7 @@ impl Middleware for Logger {
         let error = Error::of(&response).map(Error::in_one_line);
         let request_id = info.request_id.as_ref().or_else(|| response.extensions().get());
         self.output.log(&Entry {
-            status: response.status_code(),
+            status: response.status(),
             route: context.route(),
             bytes: bytes_of(&response, error.is_some()),
             duration: started.elapsed(),

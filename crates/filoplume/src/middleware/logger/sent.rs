@@ -29,7 +29,7 @@ pub(super) fn log_when_sent(
     let request_id = request.request_id.clone().or_else(|| response.extensions().get().cloned());
     let line = PendingLine {
         output: output.clone(),
-        status: response.status_code(),
+        status: response.status(),
         route: route.map(str::to_owned),
         request_id,
         request,

@@ -82,7 +82,7 @@ impl Builder<'_> {
                 )
             }
             None => {
-                let nothing = || Error::status(filoplume_runtime::StatusCode::NOT_FOUND);
+                let nothing = || Error::from_status(filoplume_runtime::StatusCode::NOT_FOUND);
                 (
                     erase(nothing),
                     router.layers,

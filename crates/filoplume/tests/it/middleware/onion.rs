@@ -17,7 +17,7 @@ fn recording(trace: &Trace, name: &'static str) -> impl Middleware {
     move |request: Request, next: Next<'_>| {
         trace.lock().push(format!("{name} in"));
         let response = next.run(request);
-        trace.lock().push(format!("{name} out {}", response.status_code().as_u16()));
+        trace.lock().push(format!("{name} out {}", response.status().as_u16()));
         response
     }
 }

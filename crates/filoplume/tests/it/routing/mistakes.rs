@@ -29,25 +29,25 @@ fn invalid_patterns_are_all_reported_at_once() {
         app,
         &expect![[r#"
             the app cannot start:
-              - nest "api" (routing/mistakes.rs:_): a prefix begins with `/`: write "/api"
-              - nest "/api/" (routing/mistakes.rs:_): a prefix ends without `/`: write "/api"
-              - nest "/" (routing/mistakes.rs:_): a prefix ends without `/`; to join routers without a prefix use `merge`
-              - nest "" (routing/mistakes.rs:_): a prefix begins with `/`; to join routers without a prefix use `merge`
-              - nest "/{*all}" (routing/mistakes.rs:_): a prefix cannot capture all the rest
+              - nest "api" (routing/mistakes.rs:_): a prefix must begin with `/`: write "/api"
+              - nest "/api/" (routing/mistakes.rs:_): a prefix cannot end with `/`: write "/api"
+              - nest "/" (routing/mistakes.rs:_): a prefix cannot end with `/`; use `merge` to join routers without a prefix
+              - nest "" (routing/mistakes.rs:_): a prefix must begin with `/`; use `merge` to join routers without a prefix
+              - nest "/{*all}" (routing/mistakes.rs:_): a prefix cannot capture the rest of the path
               - route "users" (routing/mistakes.rs:_): a pattern begins with `/`: write "/users"
               - route "" (routing/mistakes.rs:_): a pattern begins with `/`: write "/"
               - route "/users/:id" (routing/mistakes.rs:_): captures are written in braces: `{id}` instead of `:id`
               - route "/files/*rest" (routing/mistakes.rs:_): captures are written in braces: `{*rest}` instead of `*rest`
               - route "/users/<int:id>" (routing/mistakes.rs:_): captures are written in braces: `{id}` instead of `<int:id>`
-              - route "/users/{id:[0-9]+}" (routing/mistakes.rs:_): a capture has no pattern of its own: write `{id}`, and the type of `Path` decides what it can be
-              - route "/search?q={q}" (routing/mistakes.rs:_): `?` is no part of a path; queries are read with `Query`
-              - route "/{id" (routing/mistakes.rs:_): a `{` is not closed; one that stands for itself is doubled
-              - route "/id}" (routing/mistakes.rs:_): a `}` closes nothing; one that stands for itself is doubled
-              - route "/{}" (routing/mistakes.rs:_): a capture has a name: `{id}`, `{*rest}`
-              - route "/{a}-{b}" (routing/mistakes.rs:_): a segment has one capture; take it apart in the handler
-              - route "/{*rest}/more" (routing/mistakes.rs:_): `{*rest}` captures all the rest, so it is the last segment
+              - route "/users/{id:[0-9]+}" (routing/mistakes.rs:_): a capture cannot have a pattern: write `{id}`; the type of `Path` decides what it can be
+              - route "/search?q={q}" (routing/mistakes.rs:_): `?` is not part of a path; read the query with `Query`
+              - route "/{id" (routing/mistakes.rs:_): a `{` is not closed; write a literal brace as `{{`
+              - route "/id}" (routing/mistakes.rs:_): a `}` without `{`; write a literal brace as `}}`
+              - route "/{}" (routing/mistakes.rs:_): a capture needs a name: `{id}`, `{*rest}`
+              - route "/{a}-{b}" (routing/mistakes.rs:_): a segment can have only one capture; split it in the handler
+              - route "/{*rest}/more" (routing/mistakes.rs:_): `{*rest}` captures the rest of the path, so it must be the last segment
               - route "/{a}/{a}" (routing/mistakes.rs:_): two captures have the name `a`
-              - route "/{a b}" (routing/mistakes.rs:_): the name of a capture has letters, digits, `_`, `-` and `.`, unlike `a b`
+              - route "/{a b}" (routing/mistakes.rs:_): a capture name can contain letters, digits, `_`, `-` and `.`, unlike `a b`
               - route "/{x}/{x}" (routing/mistakes.rs:_): two captures have the name `x`
         "#]],
     );
@@ -79,12 +79,12 @@ fn conflicts_name_both_routes() {
         app,
         &expect![[r#"
             the app cannot start:
-              - route "/users/{name}" (routing/mistakes.rs:_) conflicts with route "/users/{id}" (routing/mistakes.rs:_): both match the same paths: give the captures the same names
+              - route "/users/{name}" (routing/mistakes.rs:_) conflicts with route "/users/{id}" (routing/mistakes.rs:_): both match the same paths: use the same names for the captures
               - GET /same has two handlers: routing/mistakes.rs:_ and routing/mistakes.rs:_; keep one of them
               - ANY /anything has two handlers: routing/mistakes.rs:_ and routing/mistakes.rs:_; keep one of them
-              - route "/files/{name}.txt" (routing/mistakes.rs:_) conflicts with route "/files/{*a}" (routing/mistakes.rs:_): captures at the same place are of one kind, either all with text before them or all with text behind them, and `{*rest}` shares its place with no capture; what is left over can be answered by a fallback
-              - route "/{name}.txt" (routing/mistakes.rs:_) conflicts with route "/v{major}" (routing/mistakes.rs:_): captures at the same place are of one kind, either all with text before them or all with text behind them, and `{*rest}` shares its place with no capture; what is left over can be answered by a fallback
-              - route "/files/{*b}" (routing/mistakes.rs:_) conflicts with route "/files/{*a}" (routing/mistakes.rs:_): both match the same paths: give the captures the same names
+              - route "/files/{name}.txt" (routing/mistakes.rs:_) conflicts with route "/files/{*a}" (routing/mistakes.rs:_): captures at the same position must be of one kind, either all with text before them or all with text after them, and `{*rest}` cannot stand beside another capture; a fallback can answer the remaining paths
+              - route "/{name}.txt" (routing/mistakes.rs:_) conflicts with route "/v{major}" (routing/mistakes.rs:_): captures at the same position must be of one kind, either all with text before them or all with text after them, and `{*rest}` cannot stand beside another capture; a fallback can answer the remaining paths
+              - route "/files/{*b}" (routing/mistakes.rs:_) conflicts with route "/files/{*a}" (routing/mistakes.rs:_): both match the same paths: use the same names for the captures
               - GET /caf%C3%A9 has two handlers: routing/mistakes.rs:_ and routing/mistakes.rs:_; keep one of them
               - GET /api/x has two handlers: routing/mistakes.rs:_ and routing/mistakes.rs:_; keep one of them
               - the fallback of "/api/" (routing/mistakes.rs:_) has the prefix of another fallback (routing/mistakes.rs:_)
@@ -102,7 +102,7 @@ fn a_fallback_below_a_capture_conflicts_with_another_one() {
         app,
         &expect![[r#"
             the app cannot start:
-              - the fallback of "/users/" (routing/mistakes.rs:_) cannot stand beside that of "/users/{id}/": all the rest of a prefix, which a fallback answers, shares its place with no capture in the prefix of another one
+              - the fallback of "/users/" (routing/mistakes.rs:_) conflicts with that of "/users/{id}/": a fallback answers every path below its prefix, so the prefix of another one cannot have a capture at the same position
         "#]],
     );
 }
@@ -123,10 +123,10 @@ fn an_app_whose_handlers_take_missing_values_does_not_start() {
         app,
         &expect![[r#"
             the app cannot start:
-              - there are two states of type `it::routing::mistakes::an_app_whose_handlers_take_missing_values_does_not_start::Db` (routing/mistakes.rs:_); wrap one in a type of its own
-              - GET /state (routing/mistakes.rs:_) takes `State<Arc<u8>>`, and no such state was given: add `.state(..)` to the app; what was given is `it::routing::mistakes::an_app_whose_handlers_take_missing_values_does_not_start::Db`, `it::routing::mistakes::an_app_whose_handlers_take_missing_values_does_not_start::Db`
-              - GET /path (routing/mistakes.rs:_) takes `Path<..>`, and its pattern captures nothing: write `{name}`
-              - the fallback of "/" (routing/mistakes.rs:_) takes `Path<..>`, and its pattern captures nothing: write `{name}`
+              - there are two states of type `it::routing::mistakes::an_app_whose_handlers_take_missing_values_does_not_start::Db` (routing/mistakes.rs:_); wrap one of them in a new own
+              - GET /state (routing/mistakes.rs:_) extracts `State<Arc<u8>>`, but there is no such state: add `.state(..)` to the app; the states of the app are `it::routing::mistakes::an_app_whose_handlers_take_missing_values_does_not_start::Db`, `it::routing::mistakes::an_app_whose_handlers_take_missing_values_does_not_start::Db`
+              - GET /path (routing/mistakes.rs:_) extracts `Path<..>`, but its pattern has no capture: write `{name}`
+              - the fallback of "/" (routing/mistakes.rs:_) extracts `Path<..>`, but its pattern has no capture: write `{name}`
         "#]],
     );
 }
