@@ -80,27 +80,33 @@ fn columns(line: &str) -> usize {
 }
 
 /// Returns for each line of a Rust file whether it may be wide: lines with a URL or a long string
-/// literal, and lines within a string literal of several lines.
+/// literal, tables, and lines within a string literal of several lines.
 fn is_exempt_in_rust(text: &str) -> Vec<bool> {
     let mut literals = Literals::default();
     text.lines()
         .map(|line| {
             let starts_inside = literals.is_inside();
             let longest = literals.longest_in(line);
-            starts_inside || literals.is_inside() || longest > LITERAL_MIN || has_url(line)
+            let is_table = line.trim_start().starts_with("/// |");
+            starts_inside
+                || literals.is_inside()
+                || longest > LITERAL_MIN
+                || is_table
+                || has_url(line)
         })
         .collect()
 }
 
-/// Returns for each line of a Markdown file whether it may be wide: tables, code, and lines with a
-/// URL.
+/// Returns for each line of a Markdown file whether it may be wide: tables, code, commands to copy,
+/// and lines with a URL.
 fn is_exempt_in_markdown(text: &str) -> Vec<bool> {
     let mut is_code = false;
     text.lines()
         .map(|line| {
             let line = line.trim_start();
             is_code ^= line.starts_with("```");
-            is_code || line.starts_with('|') || has_url(line)
+            let is_command = line.starts_with("- `cargo ");
+            is_code || line.starts_with('|') || is_command || has_url(line)
         })
         .collect()
 }

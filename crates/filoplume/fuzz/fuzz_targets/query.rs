@@ -61,9 +61,10 @@ static FIXTURE: LazyLock<Fixture> = LazyLock::new(|| {
 
 /// The text that stands behind an encoding, if nothing has to be guessed.
 fn decoded(text: &[u8]) -> Option<String> {
-    let are_whole = (0..text.len()).filter(|&at| text.get(at) == Some(&b'%')).all(
-        |at| matches!(text.get(at + 1..at + 3), Some(digits) if digits.iter().all(u8::is_ascii_hexdigit)),
-    );
+    let are_whole = (0..text.len()).filter(|&at| text.get(at) == Some(&b'%')).all(|at| {
+        let digits = text.get(at + 1..at + 3);
+        digits.is_some_and(|digits| digits.iter().all(u8::is_ascii_hexdigit))
+    });
     let bytes: Vec<u8> = percent_decode(text).collect();
     String::from_utf8(bytes).ok().filter(|_| are_whole)
 }

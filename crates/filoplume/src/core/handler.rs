@@ -13,8 +13,8 @@ use super::response::{IntoResponse, respond};
 use super::takes::{check_takes, most};
 
 /// A function that answers the requests of a route: a closure or function with up to twelve
-/// [extractors](FromRequest) as parameters. Its result [is converted into a response](IntoResponse). It
-/// may block for any length of time.
+/// [extractors](FromRequest) as parameters. Its result [is converted into a
+/// response](IntoResponse). It may block for any length of time.
 ///
 /// ```
 /// use filoplume::prelude::*;

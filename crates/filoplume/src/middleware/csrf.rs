@@ -176,7 +176,7 @@ impl Middleware for Csrf {
         let session = Session::of(&request)?;
         let Some(given) = request_token(&mut request, &next.context())? else {
             return Err(Error::forbidden(format!(
-                "the CSRF token is missing: send it in the form field `{FIELD}` or the header \
+                "the CSRF token is missing: send it in the form field `{FIELD}`, before any file, or the header \
                  `{HEADER}`"
             )));
         };
@@ -195,6 +195,7 @@ impl Middleware for Csrf {
             "`Csrf` needs sessions: add `.with(Sessions::new(store, key))` before \
              `.with(Csrf::new())`",
         );
+        options.provide::<CsrfToken>();
         // The middleware reads forms.
         options.take(Takes::Content);
     }
@@ -375,6 +376,10 @@ impl FromRequest for CsrfToken {
 
     fn configure(options: &mut RouteOptions) {
         Session::configure(options);
+        options.require::<Self>(
+            "it takes a `CsrfToken`, but nothing checks tokens: add `.with(Csrf::new())` after \
+             `.with(Sessions::new(store, key))`, around this route and those that the form is sent to",
+        );
     }
 }
 

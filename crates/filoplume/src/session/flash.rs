@@ -31,7 +31,8 @@ const MESSAGES_MAX: usize = 20;
 ///     })
 ///     .get("/notes", |flash: Flash| -> Result<String> {
 ///         let messages = flash.take()?;
-///         let lines = messages.iter().map(|message| format!("{}: {}\n", message.level, message.text));
+///         let lines =
+///             messages.iter().map(|message| format!("{}: {}\n", message.level, message.text));
 ///         Ok(lines.collect())
 ///     })
 ///     .with(Sessions::in_cookie(Key::generate()));

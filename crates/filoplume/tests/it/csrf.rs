@@ -173,9 +173,9 @@ fn the_cookie_is_named_after_the_session_cookie() {
     let plain = app(Sessions::in_cookie(key())).development(true).test();
     let named = app(Sessions::in_cookie(key()).cookie_name("sid").domain("example.org")).test();
     let set = |client: &TestClient| client.get("/").send().header("set-cookie").map(str::to_owned);
-    assert!(
-        set(&plain).is_some_and(|cookie| cookie.starts_with("session-csrf=") && !cookie.contains("Secure"))
-    );
+    assert!(set(&plain).is_some_and(|cookie| {
+        cookie.starts_with("session-csrf=") && !cookie.contains("Secure")
+    }));
     assert!(set(&named).is_some_and(|cookie| {
         cookie.starts_with("sid-csrf=") && cookie.ends_with("; Secure; Path=/; Domain=example.org")
     }));

@@ -155,7 +155,6 @@ fn a_sender_that_is_always_ahead_does_not_starve_others() {
     sender.write_all(request.as_bytes()).unwrap();
     ask(&mut sender, "/hold");
     let mut answers = sender.try_clone().unwrap();
-    let reading = thread::spawn(move || io::copy(&mut answers, &mut io::sink()));
     let (tell, is_ahead) = mpsc::channel();
     let writing = thread::spawn(move || {
         // The loop continues after the system has taken as much as it can.
@@ -171,6 +170,8 @@ fn a_sender_that_is_always_ahead_does_not_starve_others() {
         sender.shutdown(std::net::Shutdown::Write).unwrap();
     });
     let ahead = is_ahead.recv_timeout(PATIENCE).unwrap();
+    // The two handles share their mode, so reading begins when both block again.
+    let reading = thread::spawn(move || io::copy(&mut answers, &mut io::sink()));
     held.go_on();
     held.is_held();
     ask(&mut other, "/other");

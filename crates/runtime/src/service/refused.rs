@@ -12,6 +12,24 @@ use crate::budget::refusal::Refusal;
 
 /// The reason why the engine answers a request with `503` instead of calling the service. It is
 /// given to [`Service::refused`].
+///
+/// ```
+/// use filoplume_runtime::{Refused, Request, Response, Service};
+///
+/// struct Site;
+///
+/// impl Service for Site {
+///     fn call(&self, _: Request) -> Response {
+///         Response::from("Hello!")
+///     }
+///
+///     fn refused(&self, _: &Request, refused: &Refused<'_>) -> Option<Response> {
+///         let seconds = refused.retry_after().as_secs();
+///         Some(Response::from(format!("please come back in {seconds} s")))
+///     }
+/// }
+/// # let _service: Box<dyn Service> = Box::new(Site);
+/// ```
 #[derive(Clone, Copy)]
 pub struct Refused<'a> {
     reason: Refusal,

@@ -151,7 +151,8 @@ impl Logger {
     /// Writes JSON lines, one object per request:
     ///
     /// ```text
-    /// {"time":"2026-11-06T08:49:37.412Z","method":"GET","path":"/notes?page=2","route":"/notes","status":200, ...}
+    /// {"time":"2026-11-06T08:49:37.412Z","method":"GET","path":"/notes?page=2","route":"/notes",
+    ///  "status":200, ...}
     /// ```
     ///
     /// Fields: `time`, `method`, `path`, `route`, `status`, `bytes`, `duration_us`, `client`,

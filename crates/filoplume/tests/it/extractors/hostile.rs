@@ -73,7 +73,10 @@ proptest! {
         let app = App::new()
             .post("/json", |_: Valid<Json<Order>>| "")
             .post("/form", |_: Valid<Form<Search>>| "")
-            .get("/query", |_: Query<Search>, _: Result<Query<HashMap<String, u8>>, QueryRejection>| "")
+            .get(
+                "/query",
+                |_: Query<Search>, _: Result<Query<HashMap<String, u8>>, QueryRejection>| "",
+            )
             .get("/headers", |_: Option<Header<Accept>>, _: Option<Header<Cats>>, _: ClientAddr| "")
             .get("/path/{a}/{b}", |_: Path<(u8, String)>| "")
             .trust_proxies(Proxies::loopback());
@@ -87,7 +90,12 @@ proptest! {
             client.post("/form").header("content-type", &text).body(text.clone()).send(),
             client.get(&format!("/query?q={encoded}&page={printable}")).send(),
             client.get(&format!("/path/{encoded}/{printable}")).send(),
-            client.get("/headers").header("accept", &text).header("x-cats", &text).header("x-forwarded-for", &text).send(),
+            client
+                .get("/headers")
+                .header("accept", &text)
+                .header("x-cats", &text)
+                .header("x-forwarded-for", &text)
+                .send(),
         ];
         for answer in answers {
             prop_assert!(!answer.status().is_server_error(), "{answer:?}");
