@@ -66,73 +66,50 @@ impl BuiltApp {
     }
 }
 
+impl BuiltApp {
+    /// Answers a request that no handler answers. Middleware runs first where it could answer in
+    /// its place: that of the route for a CORS preflight, and that of a guard for all paths below
+    /// its prefix, so that strangers do not learn which routes there are.
+    #[cold]
+    fn route_unmatched(&self, request: Request, asked: &Asked, found: &Found<'_>) -> Response {
+        let (route, path) = match found {
+            Found::Options { .. } => (self.preflighted_route(&request), request.path()),
+            Found::Redirect { path } => (None, path.as_str()),
+            _ => (None, request.path()),
+        };
+        let Some(route) = route.or_else(|| self.table.guarding_route(path)) else {
+            return unmatched_response(found, &request);
+        };
+        let context = Context { router: self, settings: &self.settings, route: Some(route), asked };
+        Next { layers: Layers(&route.layers), context, end: End::Unmatched }.run(request)
+    }
+}
+
 impl AppRouter for BuiltApp {
     fn route(&self, mut request: Request, asked: &Asked) -> Response {
         let is_planned = request.route().is_some();
-        let error = match self.table.find_planned(&request) {
-            Found::Route(number) => match self.table.route(number) {
-                Some(route) if !route.options.refuses_content(&mut request, is_planned) => {
-                    let context = Context {
-                        router: self,
-                        settings: &self.settings,
-                        route: Some(route),
-                        asked,
-                    };
-                    if route.layers.is_empty() {
-                        return context.handle(request);
-                    }
-                    return Next { layers: Layers(&route.layers), context, end: End::Handler }
-                        .run(request);
-                }
-                Some(route) => {
-                    let max = route.options.bytes_max().unwrap_or(u64::MAX);
-                    let detail = format!(
-                        "the content is longer than the {max} bytes that this route accepts"
-                    );
-                    Error::new(StatusCode::PAYLOAD_TOO_LARGE, detail)
-                }
-                None => Error::from_status(StatusCode::NOT_FOUND),
-            },
-            Found::Options { allow } => {
-                return match self.preflighted_route(&request) {
-                    Some(route) => {
-                        let context = Context {
-                            router: self,
-                            settings: &self.settings,
-                            route: Some(route),
-                            asked,
-                        };
-                        Next { layers: Layers(&route.layers), context, end: End::Options }
-                            .run(request)
-                    }
-                    None => options_response(allow),
-                };
-            }
-            Found::Redirect { path } => {
-                let query = request.query().map(|query| format!("?{query}")).unwrap_or_default();
-                return empty_response(
-                    StatusCode::PERMANENT_REDIRECT,
-                    "location",
-                    &format!("{path}{query}"),
-                );
-            }
-            Found::OtherMethods { allow } => {
-                Error::from_status(StatusCode::METHOD_NOT_ALLOWED).with_known_header("allow", allow)
-            }
-            Found::Connect => {
-                Error::new(StatusCode::NOT_IMPLEMENTED, "this server does not support `CONNECT`")
-            }
-            Found::Nothing => Error::from_status(StatusCode::NOT_FOUND),
+        let number = match self.table.find_planned(&request) {
+            Found::Route(number) => number,
+            unmatched => return self.route_unmatched(request, asked, &unmatched),
         };
-        error.into_pending_response()
+        let Some(route) = self.table.route(number) else {
+            return Error::from_status(StatusCode::NOT_FOUND).into_pending_response();
+        };
+        if route.options.refuses_content(&mut request, is_planned) {
+            let max = route.options.bytes_max().unwrap_or(u64::MAX);
+            let detail =
+                format!("the content is longer than the {max} bytes that this route accepts");
+            return Error::new(StatusCode::PAYLOAD_TOO_LARGE, detail).into_pending_response();
+        }
+        let context = Context { router: self, settings: &self.settings, route: Some(route), asked };
+        if route.layers.is_empty() {
+            return context.handle(request);
+        }
+        Next { layers: Layers(&route.layers), context, end: End::Handler }.run(request)
     }
 
-    fn answer_options(&self, request: &Request) -> Response {
-        match self.table.find(request.method(), request.path()) {
-            Found::Options { allow } => options_response(allow),
-            // Middleware has changed the method.
-            _ => Error::from_status(StatusCode::NOT_FOUND).into_pending_response(),
-        }
+    fn answer_unmatched(&self, request: &Request) -> Response {
+        unmatched_response(&self.table.find(request.method(), request.path()), request)
     }
 
     #[cfg(feature = "static-files")]
@@ -145,6 +122,27 @@ impl fmt::Debug for BuiltApp {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("BuiltApp").field("table", &self.table).finish_non_exhaustive()
     }
+}
+
+/// Returns the response to a request that no handler answers.
+fn unmatched_response(found: &Found<'_>, request: &Request) -> Response {
+    let error = match found {
+        Found::Options { allow } => return options_response(allow),
+        Found::Redirect { path } => {
+            let query = request.query().map(|query| format!("?{query}")).unwrap_or_default();
+            let target = format!("{path}{query}");
+            return empty_response(StatusCode::PERMANENT_REDIRECT, "location", &target);
+        }
+        Found::OtherMethods { allow } => {
+            Error::from_status(StatusCode::METHOD_NOT_ALLOWED).with_known_header("allow", allow)
+        }
+        Found::Connect => {
+            Error::new(StatusCode::NOT_IMPLEMENTED, "this server does not support `CONNECT`")
+        }
+        // A route is found here if middleware has changed the method.
+        Found::Nothing | Found::Route(_) => Error::from_status(StatusCode::NOT_FOUND),
+    };
+    error.into_pending_response()
 }
 
 /// The response to `OPTIONS` (RFC 9110, 9.3.7).

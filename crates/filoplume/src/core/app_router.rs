@@ -11,8 +11,8 @@ pub(crate) trait AppRouter: Send + Sync {
     /// Routes a request after the middleware of the app, and answers it.
     fn route(&self, request: Request, asked: &Asked) -> Response;
 
-    /// Answers `OPTIONS` after the middleware of a route.
-    fn answer_options(&self, request: &Request) -> Response;
+    /// Answers a request without a handler, after the middleware of its route or prefix.
+    fn answer_unmatched(&self, request: &Request) -> Response;
 
     /// Returns the normal form of a path, if that form leads to a different route.
     #[cfg(feature = "static-files")]

@@ -113,8 +113,9 @@ pub(crate) enum End {
     Route,
     /// The handler.
     Handler,
-    /// The list of methods: the response to a preflight that no middleware of the route answered.
-    Options,
+    /// The response to a request that no handler answers: a list of methods, a redirect or an
+    /// error.
+    Unmatched,
 }
 
 impl<'a> Next<'a> {
@@ -143,7 +144,7 @@ impl<'a> Next<'a> {
             }
             None => match self.end {
                 End::Route => return self.context.router.route(request, self.context.asked),
-                End::Options => return self.context.router.answer_options(&request),
+                End::Unmatched => return self.context.router.answer_unmatched(&request),
                 End::Handler => return self.context.handle(request),
             },
         };

@@ -43,6 +43,11 @@ impl Guards {
         otherwise.filter(|number| guard.inner_fallbacks.contains(number)).or(Some(guard.fallback))
     }
 
+    /// Returns the fallback of the guard that a path is below. It has the middleware of the guard.
+    pub(super) fn route(&self, path: &str) -> Option<u32> {
+        self.position(path).and_then(|guard| self.0.get(guard)).map(|guard| guard.fallback)
+    }
+
     /// Returns the guards whose paths a pattern may match although it is not written below them.
     pub(super) fn outside(&self, pattern: &Prefix) -> Vec<usize> {
         let is_outside = |guard: &Guard| {

@@ -6,7 +6,7 @@ use std::panic::Location;
 use filoplume_runtime::{Method, Request};
 
 use crate::core::route::CompiledRoute;
-use crate::routing::guards::Guards;
+use crate::routing::guards::{Guards, has_layers};
 use crate::routing::pattern::normal_form;
 
 /// The number in a plan that stands for a request that no route answers.
@@ -95,6 +95,20 @@ impl Table {
         self.routes.get(number as usize)
     }
 
+    /// Returns a route with the middleware of the guard that a path is below, unless the routes of
+    /// the path do not have that middleware themselves: another router has registered them.
+    #[inline(never)]
+    pub(crate) fn guarding_route(&self, path: &str) -> Option<&CompiledRoute> {
+        let guard = self.route(self.guards.route(path)?)?;
+        let is_guarded = |number: u32| {
+            self.route(number).is_some_and(|route| has_layers(&route.layers, &guard.layers))
+        };
+        match self.entry_index(path).and_then(|number| self.entries.get(number)) {
+            Some(entry) if !entry.numbers().any(is_guarded) => None,
+            _ => Some(guard),
+        }
+    }
+
     /// Returns all routes, fallbacks included.
     pub(crate) fn routes(&self) -> &[CompiledRoute] {
         &self.routes
@@ -177,6 +191,11 @@ impl fmt::Debug for Table {
 }
 
 impl Entry {
+    /// Returns the numbers of all routes of the path.
+    fn numbers(&self) -> impl Iterator<Item = u32> {
+        self.methods.iter().map(|(_, number)| *number).chain(self.any)
+    }
+
     #[inline]
     fn find(&self, method: &Method) -> Found<'_> {
         match self.number(method) {

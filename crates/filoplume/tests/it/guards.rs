@@ -234,6 +234,7 @@ fn a_literal_route_below_the_prefix_is_not_guarded() {
     client.get("/admin/assets/b").send().assert_text("none");
     client.get("/admin/users").send().assert_status(401);
     client.get("/admin/login/").send().assert_status(308);
+    client.put("/admin/login").send().assert_status(405);
 }
 
 #[test]
@@ -307,8 +308,31 @@ fn a_trailing_slash_is_not_redirected_in_a_loop() {
         Router::new().get("/users", || "users").get("/list/", || "list").with(auth()),
     );
     let client = app.test();
-    client.get("/admin/users/").send().assert_status(308).assert_header("location", "/admin/users");
-    client.get("/admin/list").send().assert_status(308).assert_header("location", "/admin/list/");
+    let ask = |path: &str| client.get(path).basic("ada", "sesame").send();
+    ask("/admin/users/").assert_status(308).assert_header("location", "/admin/users");
+    ask("/admin/list").assert_status(308).assert_header("location", "/admin/list/");
     client.get("/admin/x/").send().assert_status(401);
     client.get("/x/").send().assert_text("x/");
+}
+
+#[test]
+fn methods_and_forms_of_guarded_paths_are_behind_the_middleware_too() {
+    let admin = Router::new().post("/secret", || "done").with(auth());
+    let client = App::new().nest("/admin", admin).get("/", || "start").test();
+    for (name, target, status) in [
+        ("GET", "/admin/secret", 405),
+        ("PUT", "/admin/secret", 405),
+        ("OPTIONS", "/admin/secret", 204),
+        ("POST", "/admin/secret/", 308),
+        ("POST", "/admin/%73ecret", 308),
+        ("GET", "/admin/nothing", 404),
+    ] {
+        let refused = client.request(method(name), target).send();
+        refused.assert_status(401);
+        assert_eq!((refused.header("allow"), refused.header("location")), (None, None), "{target}");
+        client.request(method(name), target).basic("ada", "sesame").send().assert_status(status);
+    }
+    let listed = client.get("/admin/secret").basic("ada", "sesame").send();
+    listed.assert_status(405).assert_header("allow", "POST, OPTIONS");
+    client.put("/").send().assert_status(405);
 }

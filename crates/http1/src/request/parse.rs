@@ -163,7 +163,6 @@ fn parse_with_index<const N: usize>(
         Method::from_bytes(method.as_bytes()).map_err(|_| ParseError::RequestLineInvalid)?;
     let parts = parse_target(&method, target.as_bytes())?;
     let version = if version == 0 { Version::Http10 } else { Version::Http11 };
-
     let head = window.get(..used).unwrap_or_default();
     if !head.ends_with(b"\r\n\r\n") {
         return Err(ParseError::LineEndInvalid);

@@ -132,49 +132,7 @@ impl Engine {
         backend: Backend,
     ) -> Result<Arc<Self>> {
         let loops = config.event_loops;
-        let connections_max = connections_max(&config);
-        let pool = PoolConfig::new()
-            .thread_name(config.thread_name.clone())
-            .threads_max(config.threads_max)
-            .queue_capacity(config.connections_max)
-            .idle_timeout(config.thread_idle_timeout)
-            // Leaders are not counted among the threads that may block. Neither are threads that
-            // lost their loop and have not returned, because a loop that is taken needs a new
-            // leader at once. A route that costs a thread its loop does not run on loops any more,
-            // so there is at most one such thread per execution key. Threads for vital requests are
-            // added as well.
-            .urgent_reserve(LEADERS_MAX.max(loops * 4) + VITAL_SEATS)
-            .patient();
-        let clients = match config.connections_per_client_max {
-            PerClient::Half => Some(Arc::new(Clients::public((connections_max / 2).max(1)))),
-            PerClient::Bounded(connections) => Some(Arc::new(Clients::new(connections))),
-            PerClient::Unbounded => None,
-        };
-        let waiting_max = config.queue_capacity.unwrap_or(connections_max);
-        let seats = Seats::new(config.threads_max, waiting_max, config.queue_timeout);
-        let memory = Memory::new(config.memory_max);
-        let streams = Streams::new(config.threads_max);
-        let engine = Arc::new_cyclic(|engine: &Weak<Self>| Self {
-            connections_max,
-            config,
-            backend,
-            pool: Pool::new(pool, Task::run),
-            seats: seats.notifying(Weak::<Self>::clone(engine)),
-            memory,
-            streams,
-            routes: Routes::new(),
-            crowd: Arc::new(Crowd::new(loops)),
-            counters: Counters::default(),
-            refusals: Refusals::new(),
-            accept_log: Throttle::new(),
-            full_log: Throttle::new(),
-            shed_log: Throttle::new(),
-            clients,
-            watchdog: Watchdog::new(),
-            spare: Mutex::new(None),
-            loops: OnceLock::new(),
-            lifecycle: Lifecycle::default(),
-        });
+        let engine = Self::new(config, backend);
         let started = |what| move |source| Kind::Start { what, source };
         let mut event_loops = Vec::with_capacity(loops);
         for _ in 0..loops {
@@ -203,6 +161,54 @@ impl Engine {
         }
         tracing::info!(loops, "serving");
         Ok(engine)
+    }
+
+    /// Returns an engine without event loops.
+    fn new(config: ServerConfig, backend: Backend) -> Arc<Self> {
+        let loops = config.event_loops;
+        let connections_max = connections_max(&config);
+        let pool = PoolConfig::new()
+            .thread_name(config.thread_name.clone())
+            .threads_max(config.threads_max)
+            .queue_capacity(config.connections_max)
+            .idle_timeout(config.thread_idle_timeout)
+            // Leaders are not counted among the threads that may block. Neither are threads that
+            // lost their loop and have not returned, because a loop that is taken needs a new
+            // leader at once. A route that costs a thread its loop does not run on loops any more,
+            // so there is at most one such thread per execution key. Threads for vital requests are
+            // added as well.
+            .urgent_reserve(LEADERS_MAX.max(loops * 4) + VITAL_SEATS)
+            .patient();
+        let clients = match config.connections_per_client_max {
+            PerClient::Half => Some(Arc::new(Clients::public((connections_max / 2).max(1)))),
+            PerClient::Bounded(connections) => Some(Arc::new(Clients::new(connections))),
+            PerClient::Unbounded => None,
+        };
+        let waiting_max = config.queue_capacity.unwrap_or(connections_max);
+        let seats = Seats::new(config.threads_max, waiting_max, config.queue_timeout);
+        let memory = Memory::new(config.memory_max);
+        let streams = Streams::new(config.threads_max);
+        Arc::new_cyclic(|engine: &Weak<Self>| Self {
+            connections_max,
+            config,
+            backend,
+            pool: Pool::new(pool, Task::run),
+            seats: seats.notifying(Weak::<Self>::clone(engine)),
+            memory,
+            streams,
+            routes: Routes::new(),
+            crowd: Arc::new(Crowd::new(loops)),
+            counters: Counters::default(),
+            refusals: Refusals::new(),
+            accept_log: Throttle::new(),
+            full_log: Throttle::new(),
+            shed_log: Throttle::new(),
+            clients,
+            watchdog: Watchdog::new(),
+            spare: Mutex::new(None),
+            loops: OnceLock::new(),
+            lifecycle: Lifecycle::default(),
+        })
     }
 
     /// Returns the first guest of an accepted connection.

@@ -49,6 +49,36 @@ impl SendFraming {
             BodyEncoding::UntilClose => Some(Self::UntilClose),
         }
     }
+
+    /// Appends a piece of the body, as it is sent. Returns whether it was the last one. The end of
+    /// the reader is an empty piece.
+    fn encode(&mut self, piece: &[u8], output: &mut Vec<u8>) -> io::Result<bool> {
+        match self {
+            Self::Length { left } => {
+                *left -= piece.len() as u64;
+                output.extend_from_slice(piece);
+                if piece.is_empty() && *left > 0 {
+                    let error = format!("the body ended {left} bytes early");
+                    return Err(io::Error::new(io::ErrorKind::UnexpectedEof, error));
+                }
+                Ok(*left == 0)
+            }
+            Self::Chunked if piece.is_empty() => {
+                output.extend_from_slice(LAST_CHUNK);
+                Ok(true)
+            }
+            Self::Chunked => {
+                encode_chunk_head(piece.len(), output);
+                output.extend_from_slice(piece);
+                output.extend_from_slice(CHUNK_END);
+                Ok(false)
+            }
+            Self::UntilClose => {
+                output.extend_from_slice(piece);
+                Ok(piece.is_empty())
+            }
+        }
+    }
 }
 
 impl fmt::Debug for Sending {
@@ -201,31 +231,12 @@ impl Http {
                 return Some(error);
             }
         };
-        match &mut sending.framing {
-            SendFraming::Length { left } => {
-                *left -= piece.len() as u64;
-                output.extend_from_slice(piece);
-                if piece.is_empty() && *left > 0 {
-                    let error = format!("the body ended {left} bytes early");
-                    self.break_off();
-                    return Some(io::Error::new(io::ErrorKind::UnexpectedEof, error));
-                }
-                if *left > 0 {
-                    return None;
-                }
-            }
-            SendFraming::Chunked if piece.is_empty() => output.extend_from_slice(LAST_CHUNK),
-            SendFraming::Chunked => {
-                encode_chunk_head(piece.len(), output);
-                output.extend_from_slice(piece);
-                output.extend_from_slice(CHUNK_END);
-                return None;
-            }
-            SendFraming::UntilClose => {
-                output.extend_from_slice(piece);
-                if !piece.is_empty() {
-                    return None;
-                }
+        match sending.framing.encode(piece, output) {
+            Ok(true) => {}
+            Ok(false) => return None,
+            Err(error) => {
+                self.break_off();
+                return Some(error);
             }
         }
         let stream = sending.stream.take();
