@@ -271,6 +271,6 @@ fn an_eighth_of_the_threads_have_upgraded_connections_of_one_client() {
         let mut client = server.client();
         ask(&mut client);
         client.response();
-        server.metrics().upgraded == THREADS as u64 / 8 + 1
+        server.metrics().upgraded > THREADS as u64 / 8
     });
 }

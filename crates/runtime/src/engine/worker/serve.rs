@@ -331,6 +331,12 @@ impl Worker<'_> {
         if let Err(error) = flushed.and_then(|_| connection.watch(false)) {
             return self.give_up(connection, error);
         }
+        // A transfer that never has to wait makes progress too: its deadline must not be that of
+        // its last wait.
+        match &connection.unsent {
+            Some(unsent) => connection.deadline = unsent.deadline(),
+            None => self.renew_deadline(&mut connection, !self.buffers.input.is_empty()),
+        }
         self.unload(&mut connection);
         Outcome::Yielded(connection)
     }
