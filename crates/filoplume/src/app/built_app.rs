@@ -151,7 +151,7 @@ fn options_response(allow: &str) -> Response {
 }
 
 fn empty_response(status: StatusCode, name: &str, value: &str) -> Response {
-    let mut response = Response::new(status.as_u16());
+    let mut response = Response::new(status);
     // Both come from a matched path, which contains no control characters.
     let _ = response.set_header(name, value);
     response

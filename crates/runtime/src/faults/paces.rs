@@ -39,8 +39,34 @@ const DOWNLOADED: usize = 8 << 20;
 /// More than all pieces and the system's buffers together.
 const DOWNLOAD: usize = (STEPS + 3) * DOWNLOADED;
 
+/// Pieces of a body whose reader is slower than the client, and the time that each takes, in seconds.
+/// The loop reads the clock after 16 of them, which take less than the timeout. All take longer.
+const SLOW_PIECES: usize = 48;
+const SLOW_PIECE_TIME: i64 = TIMEOUT / 24;
+
 /// Receives contents in each way, and sends long ones.
-struct Site;
+struct Site {
+    jumps: Arc<Jumps>,
+}
+
+/// A body that takes time to read. The socket is never full, so its connection never waits.
+struct SlowReader {
+    jumps: Arc<Jumps>,
+    pieces_left: usize,
+}
+
+impl Read for SlowReader {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        if self.pieces_left == 0 {
+            return Ok(0);
+        }
+        self.pieces_left -= 1;
+        self.jumps.monotonic.fetch_add(SLOW_PIECE_TIME, Ordering::SeqCst);
+        // A full buffer ends a round.
+        buffer.fill(b'r');
+        Ok(buffer.len())
+    }
+}
 
 impl Service for Site {
     fn plan(&self, request: &mut Request) -> Plan {
@@ -55,6 +81,10 @@ impl Service for Site {
         match request.path() {
             "/unread" => return Response::from("unread"),
             "/bytes" => response.set_bytes(vec![b'b'; DOWNLOAD]),
+            "/slow" => response.set_stream(SlowReader {
+                jumps: Arc::clone(&self.jumps),
+                pieces_left: SLOW_PIECES,
+            }),
             "/stream" => response.set_stream(io::repeat(b's').take(DOWNLOAD as u64)),
             _ => match io::copy(request.body_mut(), &mut io::sink()) {
                 Ok(length) => return Response::from(length.to_string()),
@@ -110,7 +140,11 @@ struct Paced {
 }
 
 impl Paced {
-    fn start(tick: &'static [u8], tock: &'static [u8], spawn: impl FnOnce(&Server)) -> Self {
+    fn start(
+        tick: &'static [u8],
+        tock: &'static [u8],
+        spawn: impl FnOnce(&Server, &Arc<Jumps>),
+    ) -> Self {
         let jumps = Arc::new(Jumps::default());
         let hour = Duration::from_secs(TIMEOUT.unsigned_abs());
         let mut config = ServerConfig::default()
@@ -121,15 +155,15 @@ impl Paced {
             .bytes_per_second_min(BYTES_PER_SECOND_MIN);
         config.jumps = Some(Arc::clone(&jumps));
         let server = Server::builder().bind("127.0.0.1:0").unwrap().config(config).build().unwrap();
-        spawn(&server);
+        spawn(&server, &jumps);
         let ticker = connect(&server);
         Self { server, jumps, ticker, tick, tock }
     }
 
     fn http() -> Self {
         let tock = b"content-length: 1\r\n\r\n0";
-        Self::start(b"GET / HTTP/1.1\r\nHost: t\r\n\r\n", tock, |server| {
-            server.spawn(Site).unwrap();
+        Self::start(b"GET / HTTP/1.1\r\nHost: t\r\n\r\n", tock, |server, jumps| {
+            server.spawn(Site { jumps: Arc::clone(jumps) }).unwrap();
         })
     }
 
@@ -137,7 +171,7 @@ impl Paced {
         let (ends, ended) = mpsc::channel();
         let ends = Mutex::new(ends);
         let service = move |_| Lines { ends: ends.lock().clone(), is_late: false };
-        (Self::start(b"tick\n", b"5\n", |server| server.spawn_tcp(service).unwrap()), ended)
+        (Self::start(b"tick\n", b"5\n", |server, _| server.spawn_tcp(service).unwrap()), ended)
     }
 
     fn client(&self) -> TcpStream {
@@ -467,4 +501,20 @@ fn bytes_that_are_sent_back_and_not_consumed_stay_in_order() {
     }
     server.shutdown_handle().shutdown_within(Duration::ZERO);
     server.wait();
+}
+
+#[test]
+fn a_body_that_is_read_slowly_may_take_longer_than_the_timeout() {
+    let paced = Paced::http();
+    let mut client = paced.client();
+    client.write_all(b"GET /slow HTTP/1.1\r\nHost: t\r\n\r\n").unwrap();
+    let mut received = Vec::new();
+    let mut piece = vec![0; 64 * 1024];
+    while !received.ends_with(b"0\r\n\r\n") {
+        let read = client.read(&mut piece).unwrap();
+        assert!(read > 0, "the response was aborted after {} bytes", received.len());
+        received.extend_from_slice(&piece[..read]);
+    }
+    assert!(received.len() >= SLOW_PIECES * 16 * 1024, "{} bytes", received.len());
+    paced.end();
 }
