@@ -58,9 +58,11 @@ fn idle_connections_where_few_fit() {
     attack.connections_max(500).is_withstood(|site| {
         let mut crowd = crowd(site, 1000, "");
         crowd.stays_for(LASTS + Duration::from_secs(1));
+        // Each loop may have one accepted connection that waits for room, and one that it closes.
+        let only_some_fit = || site.metrics().connections <= 502;
+        eventually_within(Duration::from_secs(3), "only some connections are open", only_some_fit);
         let metrics = site.metrics();
-        // Each loop may have one accepted connection that waits for room.
-        assert!(metrics.connections <= 502 && metrics.connections_shed >= 400, "{metrics:?}");
+        assert!(metrics.connections_shed >= 400, "{metrics:?}");
         crowd
     });
 }

@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
+use super::Defect;
 use crate::client::Client;
 use crate::latency::Latencies;
 
@@ -146,13 +147,14 @@ impl Answers {
         p99_max: Duration,
         newcomers_max: Duration,
         longest: Duration,
-    ) -> Result<(), String> {
+    ) -> Result<(), Defect> {
         if let Some(failure) = self.failures.first() {
-            return Err(format!("{} answers failed: {failure}", self.failures.len()));
+            let count = self.failures.len();
+            return Err(Defect::cost(format!("{count} answers failed: {failure}")));
         }
         for (asked, latencies) in &self.latencies {
             if latencies.count() == 0 {
-                return Err(format!("{asked:?} had no answer"));
+                return Err(Defect::cost(format!("{asked:?} had no answer")));
             }
             let p99_max = match asked {
                 Asked::Plain | Asked::Json => p99_max,
@@ -161,7 +163,7 @@ impl Answers {
                 Asked::Blocking => longest,
             };
             if latencies.longest() > longest || latencies.p99() > p99_max {
-                return Err(format!("{asked:?} took too long"));
+                return Err(Defect::late(format!("{asked:?} took too long")));
             }
         }
         Ok(())

@@ -31,6 +31,10 @@ const LONGEST: Duration = Duration::from_secs(2);
 /// Maximum number of additional threads during an attack. The last few are for leaders.
 const THREADS_MORE_MAX: usize = 64 + 8;
 
+/// How often an attack is tried whose only defect is a late response. Another program may have had
+/// the processor, but not each time.
+const TRIES: usize = 3;
+
 /// Maximum time until the server is as before.
 const RECOVERY_MAX: Duration = Duration::from_secs(2);
 
@@ -110,10 +114,13 @@ impl Attack {
             if let Some(connections) = self.connections_max {
                 config = config.connections_max(connections);
             }
-            let report = Report::of(&Site::start(config), &attack);
-            println!("{}, {name}: {report}", self.name);
-            if let Err(defect) = report.check(self) {
-                panic!("{}, {name}: {defect}\n{report}", self.name);
+            for tries_left in (0..TRIES).rev() {
+                let report = Report::of(&Site::start(config.clone()), &attack);
+                println!("{}, {name}: {report}", self.name);
+                let Err(defect) = report.check(self) else { break };
+                let may_retry = defect.is_late && tries_left > 0;
+                assert!(may_retry, "{}, {name}: {}\n{report}", self.name, defect.what);
+                println!("{}, {name}: again, because {}", self.name, defect.what);
             }
         }
     }
@@ -178,31 +185,49 @@ impl Report {
         }
     }
 
-    fn check(&self, attack: &Attack) -> Result<(), String> {
+    fn check(&self, attack: &Attack) -> Result<(), Defect> {
+        if self.threads > self.threads_before + attack.threads_max {
+            let (most, before) = (self.threads, self.threads_before);
+            return Err(Defect::cost(format!("{most} threads where {before} were enough")));
+        }
+        let memory_max = self.memory_max + attack.unsent_max;
+        if self.memory > memory_max {
+            let memory = self.memory;
+            return Err(Defect::cost(format!(
+                "{memory} bytes of memory where {memory_max} may be"
+            )));
+        }
         for (when, answers) in
             [("before", &self.before), ("during", &self.during), ("after", &self.after)]
         {
             let newcomers_max = if when == "during" { attack.newcomers_wait_max } else { P99_MAX };
-            answers
-                .check(P99_MAX, newcomers_max, LONGEST)
-                .map_err(|defect| format!("{when} the attack {defect}"))?;
-        }
-        if self.threads > self.threads_before + attack.threads_max {
-            return Err(format!(
-                "{} threads where {} were enough",
-                self.threads, self.threads_before
-            ));
-        }
-        if self.memory > self.memory_max + attack.unsent_max {
-            return Err(format!(
-                "{} bytes of memory where {} may be",
-                self.memory, self.memory_max
-            ));
+            answers.check(P99_MAX, newcomers_max, LONGEST).map_err(|defect| Defect {
+                what: format!("{when} the attack {}", defect.what),
+                ..defect
+            })?;
         }
         match self.recovery {
             Some(took) if took <= RECOVERY_MAX => Ok(()),
-            took => Err(format!("it was as before after {took:?}: {:?}", self.metrics)),
+            Some(took) => Err(Defect::late(format!("it was as before after {took:?}"))),
+            None => Err(Defect::cost(format!("it was never as before: {:?}", self.metrics))),
         }
+    }
+}
+
+/// What is wrong with a report.
+#[derive(Debug)]
+struct Defect {
+    what: String,
+    is_late: bool,
+}
+
+impl Defect {
+    fn cost(what: String) -> Self {
+        Self { what, is_late: false }
+    }
+
+    fn late(what: String) -> Self {
+        Self { what, is_late: true }
     }
 }
 

@@ -15,6 +15,8 @@ mod catches;
 #[cfg(not(loom))]
 mod clocks;
 #[cfg(not(loom))]
+mod echoes;
+#[cfg(not(loom))]
 mod paces;
 #[cfg(not(loom))]
 mod tests;

@@ -12,7 +12,7 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use socket2::{Domain, Socket, Type};
 
-use super::{Call, Fault, Jumps, Plan as FaultPlan};
+use super::Jumps;
 use crate::tcp::{Closed, Io, Protocol};
 use crate::{Plan, Request, Response, Server, ServerConfig, Service};
 
@@ -39,8 +39,9 @@ const DOWNLOADED: usize = 8 << 20;
 /// More than all pieces and the system's buffers together.
 const DOWNLOAD: usize = (STEPS + 3) * DOWNLOADED;
 
-/// Pieces of a body whose reader is slower than the client, and the time that each takes, in seconds.
-/// The loop reads the clock after 16 of them, which take less than the timeout. All take longer.
+/// Pieces of a body whose reader is slower than the client, and the time that each takes, in
+/// seconds. The loop reads the clock after 16 of them, which take less than the timeout. All take
+/// longer.
 const SLOW_PIECES: usize = 48;
 const SLOW_PIECE_TIME: i64 = TIMEOUT / 24;
 
@@ -228,7 +229,7 @@ impl Paced {
     }
 }
 
-fn connect(server: &Server) -> TcpStream {
+pub(super) fn connect(server: &Server) -> TcpStream {
     let socket = Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
     // Most of a downloaded piece must not arrive before it is read.
     socket.set_recv_buffer_size(64 * 1024).unwrap();
@@ -241,7 +242,7 @@ fn connect(server: &Server) -> TcpStream {
 }
 
 /// Returns the bytes up to `end`, or up to the end of the connection.
-fn receive_until(socket: &mut TcpStream, end: &[u8]) -> Vec<u8> {
+pub(super) fn receive_until(socket: &mut TcpStream, end: &[u8]) -> Vec<u8> {
     let mut received = Vec::new();
     let mut byte = [0];
     while !received.ends_with(end) && socket.read(&mut byte).unwrap() == 1 {
@@ -425,82 +426,6 @@ fn a_peer_of_a_raw_protocol_may_read_slowly_but_must_not_stop() {
         }
         paced.end();
     }
-}
-
-/// Sends its input back without a copy, followed by bytes of its own.
-struct Quoting;
-
-impl Protocol for Quoting {
-    fn data(&mut self, bytes: &[u8], io: &mut Io<'_>) -> usize {
-        let Some(end) = bytes.iter().position(|&byte| byte == b'\n') else { return 0 };
-        io.send(&bytes[..end]);
-        io.send(b" - so you said\n");
-        end + 1
-    }
-}
-
-#[test]
-fn bytes_sent_back_precede_later_output_however_little_a_write_takes() {
-    for faults in [
-        (1, Fault::OneByte),
-        (40, Fault::OneByte),
-        (1, Fault::Error(rustix::io::Errno::AGAIN)),
-        (3, Fault::Error(rustix::io::Errno::AGAIN)),
-    ] {
-        let (times, fault) = faults;
-        for first in 1..=4 {
-            let plan = Arc::new(FaultPlan::new(Call::Write, first, times, fault));
-            let mut config = ServerConfig::default().event_loops(1);
-            config.faults = Some(Arc::clone(&plan));
-            let server =
-                Server::builder().bind("127.0.0.1:0").unwrap().config(config).build().unwrap();
-            server.spawn_tcp(|_| Quoting).unwrap();
-            let mut client = connect(&server);
-            for line in ["one", "number two"] {
-                // Two lines at once, the second of which is incomplete.
-                write!(client, "{line}\n{line}").unwrap();
-                let expected = format!("{line} - so you said\n");
-                assert_eq!(
-                    receive_until(&mut client, b"\n"),
-                    expected.as_bytes(),
-                    "{faults:?} from {first}"
-                );
-                client.write_all(b"\n").unwrap();
-                assert_eq!(
-                    receive_until(&mut client, b"\n"),
-                    expected.as_bytes(),
-                    "{faults:?} from {first}"
-                );
-            }
-            assert!(plan.struck() > 0, "{faults:?} from {first}");
-            server.shutdown_handle().shutdown_within(Duration::ZERO);
-            server.wait();
-        }
-    }
-}
-
-/// Sends all bytes back, and leaves the last one unused.
-struct Peeking;
-
-impl Protocol for Peeking {
-    fn data(&mut self, bytes: &[u8], io: &mut Io<'_>) -> usize {
-        io.send(bytes);
-        io.send(b"|");
-        bytes.len() - 1
-    }
-}
-
-#[test]
-fn bytes_that_are_sent_back_and_not_consumed_stay_in_order() {
-    let server = Server::builder().bind("127.0.0.1:0").unwrap().build().unwrap();
-    server.spawn_tcp(|_| Peeking).unwrap();
-    let mut client = connect(&server);
-    for (sent, expected) in [("abc", "abc|"), ("de", "cde|"), ("f", "ef|")] {
-        client.write_all(sent.as_bytes()).unwrap();
-        assert_eq!(receive_until(&mut client, b"|"), expected.as_bytes());
-    }
-    server.shutdown_handle().shutdown_within(Duration::ZERO);
-    server.wait();
 }
 
 #[test]
