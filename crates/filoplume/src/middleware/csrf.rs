@@ -20,10 +20,10 @@ use crate::extract::ContentRejection;
 use crate::session::{Session, random_token};
 
 /// The header in which scripts send the token.
-const HEADER: &str = "x-csrf-token";
+pub(crate) const HEADER: &str = "x-csrf-token";
 
 /// The field in which forms send the token.
-const FIELD: &str = "_csrf";
+pub(crate) const FIELD: &str = "_csrf";
 
 /// Length in bytes of a session's secret, and of the pad that masks it.
 const SECRET_BYTES: usize = 32;

@@ -38,6 +38,7 @@ pub use concurrency_limit::ConcurrencyLimit;
 pub use cors::Cors;
 #[cfg(feature = "sessions")]
 pub use csrf::{Csrf, CsrfToken};
+pub(crate) use csrf::{FIELD as CSRF_FIELD, HEADER as CSRF_HEADER};
 #[cfg(feature = "etag")]
 pub use etag::ETag;
 #[cfg(feature = "jwt")]

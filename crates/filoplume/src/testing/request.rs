@@ -119,6 +119,39 @@ impl<'a> TestRequest<'a> {
         self.header("authorization", &format!("Basic {credentials}"))
     }
 
+    /// Sends the CSRF token of a page, as a browser sends the hidden field of its form.
+    ///
+    /// ```
+    /// use filoplume::Key;
+    /// use filoplume::middleware::{Csrf, CsrfToken, Sessions};
+    /// use filoplume::prelude::*;
+    ///
+    /// let client = App::new()
+    ///     .get("/", |token: CsrfToken| Html(format!("<form>{}</form>", token.field())))
+    ///     .post("/", || "bought")
+    ///     .with(Sessions::in_cookie(Key::generate()))
+    ///     .with(Csrf::new())
+    ///     .test();
+    /// let page = client.get("/").send();
+    /// client.post("/").csrf(&page).send().assert_text("bought");
+    /// ```
+    ///
+    /// # Panics
+    ///
+    /// If the page has no such field. The panic prints the exchange.
+    #[cfg(feature = "sessions")]
+    #[track_caller]
+    pub fn csrf(self, page: &TestResponse) -> Self {
+        use crate::middleware::{CSRF_FIELD, CSRF_HEADER};
+        page.assert_contains(CSRF_FIELD);
+        let (_, field) = page.text().split_once(CSRF_FIELD).unwrap_or_default();
+        let token = field.split_once("value=\"").and_then(|(_, value)| value.split_once('"'));
+        let (token, _) = token.unwrap_or_else(|| {
+            panic!("the field {CSRF_FIELD} has no value in the page:\n{}", page.text())
+        });
+        self.header(CSRF_HEADER, token)
+    }
+
     /// Adds pairs to the query.
     ///
     /// ```
