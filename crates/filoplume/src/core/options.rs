@@ -14,6 +14,7 @@ use super::middleware::Layer;
 use super::middleware::Middleware;
 use super::names::type_name_of;
 use super::takes::Takes;
+use crate::semantics::content_coding::{is_coded, is_decodable};
 
 /// The maximum length of the content, unless a route sets another. Forms and JSON that people send
 /// are far below it.
@@ -48,6 +49,7 @@ pub(crate) const CONTENT_BYTES_MAX: u64 = 2 * 1024 * 1024;
 pub struct RouteOptions {
     takes: Takes,
     content_bytes_max: Option<u64>,
+    coded_content: CodedContent,
     execution: Execution,
     permits: Option<Permits>,
     is_vital: bool,
@@ -71,6 +73,17 @@ pub struct RouteOptions {
 /// Returns what is wrong with the captures of a pattern.
 type CaptureCheck = fn(&[Capture]) -> Option<String>;
 
+/// What happens to content with a `Content-Encoding`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum CodedContent {
+    /// Extractors refuse it.
+    #[default]
+    AsSent,
+    /// Middleware decodes it.
+    #[cfg_attr(not(feature = "compression"), expect(dead_code, reason = "nothing decodes"))]
+    Decoded,
+}
+
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Execution {
     #[default]
@@ -84,6 +97,7 @@ impl RouteOptions {
         Self {
             takes: Takes::Nothing,
             content_bytes_max: None,
+            coded_content: CodedContent::default(),
             execution: Execution::default(),
             permits: None,
             is_vital: false,
@@ -364,6 +378,12 @@ impl RouteOptions {
         self
     }
 
+    /// Declares that coded content is decoded.
+    #[cfg(feature = "compression")]
+    pub(crate) fn decode_content(&mut self) {
+        self.coded_content = CodedContent::Decoded;
+    }
+
     pub(crate) fn mistakes(&self) -> &[String] {
         &self.mistakes
     }
@@ -421,6 +441,17 @@ impl RouteOptions {
         request.body().len().is_some_and(|length| length > max)
     }
 
+    /// Returns whether the content has a coding that this route refuses.
+    fn refuses_coding(&self, request: &Request) -> bool {
+        let codings = request.headers().get_all("content-encoding");
+        match self.coded_content {
+            CodedContent::Decoded => !is_decodable(codings),
+            CodedContent::AsSent => {
+                matches!(self.takes, Takes::Content | Takes::Stream) && is_coded(codings)
+            }
+        }
+    }
+
     /// Returns the plan for a request of this route.
     #[inline]
     pub(crate) fn plan(&self, request: &Request, number: u32) -> Plan {
@@ -449,8 +480,9 @@ impl RouteOptions {
         // Short content is collected on the loop, even if nothing takes it: that costs less than a
         // thread that waits. But if the peer sends `Expect` and nothing takes the content, an
         // immediate response is better.
-        let is_unwanted = self.takes == Takes::Nothing && request.headers().contains("expect");
-        let plan = if is_unwanted { plan.streamed() } else { plan };
+        let is_unwanted = self.takes == Takes::Nothing || self.refuses_coding(request);
+        let is_held_back = request.headers().contains("expect");
+        let plan = if is_unwanted && is_held_back { plan.streamed() } else { plan };
         match (self.takes, self.bytes_max()) {
             // The extractor needs the whole content, so it is collected before a thread is used. A
             // slow peer holds no thread.

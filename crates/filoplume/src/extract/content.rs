@@ -10,12 +10,16 @@ use filoplume_http1::ParseError;
 use filoplume_runtime::{Request, StatusCode};
 
 use super::{FromRequest, Rejection, Takes};
+use crate::core::coded_content::CodedContentError;
 use crate::core::context::Context;
 use crate::core::error::Error;
 use crate::core::options::CONTENT_BYTES_MAX;
+use crate::semantics::content_coding::is_coded;
 
 /// Extracts the content. It rejects content that is longer than the route allows with `413`; the
-/// default is 2 MiB, see [`Route::content_bytes_max`](crate::Route::content_bytes_max).
+/// default is 2 MiB, see [`Route::content_bytes_max`](crate::Route::content_bytes_max). Like all
+/// extractors of content, it rejects content with a `Content-Encoding` that no
+/// [middleware](crate::middleware) has decoded with `415`.
 impl FromRequest for Bytes {
     const TAKES: Takes = Takes::Content;
     type Rejection = ContentRejection;
@@ -24,6 +28,7 @@ impl FromRequest for Bytes {
         request: &mut Request,
         context: &Context<'_>,
     ) -> Result<Self, ContentRejection> {
+        refuse_coded(request)?;
         let bytes_max = context.content_bytes_max().unwrap_or(CONTENT_BYTES_MAX);
         let body = std::mem::take(request.body_mut());
         body.into_bytes(bytes_max).map_err(|error| ContentRejection::of_read(error, bytes_max))
@@ -55,6 +60,15 @@ impl FromRequest for String {
         Self::from_utf8(bytes)
             .map_err(|error| ContentRejection::NotUtf8 { at: error.utf8_error().valid_up_to() })
     }
+}
+
+/// Refuses content that no middleware has decoded. Its bytes would not be what the handler expects.
+pub(super) fn refuse_coded(request: &Request) -> Result<(), ContentRejection> {
+    let is_empty = || request.content_length() == Some(0);
+    if is_coded(request.headers().get_all("content-encoding")) && !is_empty() {
+        return Err(ContentRejection::Coded);
+    }
+    Ok(())
 }
 
 /// The error if the content cannot be extracted.
@@ -91,6 +105,8 @@ pub enum ContentRejection {
     },
     /// It did not arrive in time.
     TimedOut,
+    /// It has a `Content-Encoding` that no middleware has decoded.
+    Coded,
     /// It is malformed, or ended early.
     Broken(Arc<io::Error>),
     /// It is not UTF-8.
@@ -118,6 +134,10 @@ fn is_too_long(error: &io::Error) -> bool {
     matches!(parse_error, Some(ParseError::ContentTooLong))
 }
 
+fn is_wrongly_coded(error: &io::Error) -> bool {
+    error.get_ref().is_some_and(|source| source.is::<CodedContentError>())
+}
+
 impl fmt::Display for ContentRejection {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -128,6 +148,10 @@ impl fmt::Display for ContentRejection {
                 )
             }
             Self::TimedOut => f.write_str("the content did not arrive in time"),
+            Self::Coded => f.write_str(
+                "this route does not decode content: send it without `content-encoding`",
+            ),
+            Self::Broken(error) if is_wrongly_coded(error) => CodedContentError.fmt(f),
             Self::Broken(_) => f.write_str("the content could not be read"),
             Self::NotUtf8 { at } => write!(f, "the content is not UTF-8 from byte {at} on"),
         }
@@ -138,7 +162,7 @@ impl StdError for ContentRejection {
     fn source(&self) -> Option<&(dyn StdError + 'static)> {
         match self {
             Self::Broken(error) => Some(&**error),
-            Self::TooLong { .. } | Self::TimedOut | Self::NotUtf8 { .. } => None,
+            Self::TooLong { .. } | Self::TimedOut | Self::Coded | Self::NotUtf8 { .. } => None,
         }
     }
 }
@@ -148,6 +172,11 @@ impl Rejection for ContentRejection {
         let status = match self {
             Self::TooLong { .. } => StatusCode::PAYLOAD_TOO_LARGE,
             Self::TimedOut => StatusCode::REQUEST_TIMEOUT,
+            Self::Coded => {
+                let error = Error::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, self.to_string());
+                // No coding is accepted (RFC 7694, 3).
+                return error.with_known_header("accept-encoding", "identity");
+            }
             Self::Broken(_) | Self::NotUtf8 { .. } => StatusCode::BAD_REQUEST,
         };
         Error::new(status, self.to_string())

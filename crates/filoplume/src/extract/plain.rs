@@ -7,12 +7,14 @@ use std::fmt;
 
 use filoplume_runtime::{Body, Headers, Method, Peer, Request, Version};
 
-use super::{ExtractOptional, FromRequest, Rejection, Takes};
+use super::content::refuse_coded;
+use super::{ContentRejection, ExtractOptional, FromRequest, Rejection, Takes};
 use crate::core::context::Context;
 use crate::core::error::Error;
 use crate::core::options::RouteOptions;
 
-/// Extracts the whole request. It must be the last parameter, because nothing is left after it.
+/// Extracts the whole request. It must be the last parameter, because nothing is left after it. Its
+/// content may be coded: see the header `Content-Encoding`.
 impl FromRequest for Request {
     const TAKES: Takes = Takes::Request;
     type Rejection = Infallible;
@@ -23,12 +25,13 @@ impl FromRequest for Request {
 }
 
 /// Extracts the content as a reader. If the content is long, the handler runs before all of it has
-/// arrived, in constant memory.
+/// arrived, in constant memory. It rejects coded content as [`Bytes`](bytes::Bytes) does.
 impl FromRequest for Body {
     const TAKES: Takes = Takes::Stream;
-    type Rejection = Infallible;
+    type Rejection = ContentRejection;
 
-    fn from_request(request: &mut Request, _: &Context<'_>) -> Result<Self, Infallible> {
+    fn from_request(request: &mut Request, _: &Context<'_>) -> Result<Self, ContentRejection> {
+        refuse_coded(request)?;
         Ok(std::mem::take(request.body_mut()))
     }
 }

@@ -24,6 +24,7 @@ use super::{
 use super::{FormRejection, QueryRejection};
 #[cfg(feature = "validate")]
 use super::{InvalidFields, ValidRejection};
+use crate::core::coded_content::CodedContentError;
 use crate::core::error::{Error, Failure, Result};
 use crate::core::extract::{Rejection, reject};
 use crate::core::response::IntoResponse;
@@ -45,7 +46,9 @@ fn known_rejection(error: &(dyn StdError + 'static)) -> Option<Error> {
         // The engine reports errors of streamed content this way.
         Some(within) => {
             let lost = within.downcast_ref().map(of_lost_content);
-            lost.or_else(|| within.downcast_ref().map(of_content)).or_else(|| describe(within))
+            let malformed = || within.downcast_ref().map(of_content);
+            let coded = || within.downcast_ref().map(of_coded_content);
+            lost.or_else(malformed).or_else(coded).or_else(|| describe(within))
         }
         None => describe(error),
     }
@@ -54,6 +57,11 @@ fn known_rejection(error: &(dyn StdError + 'static)) -> Option<Error> {
 /// Errors in the content are the client's fault: it is malformed or too long.
 fn of_content(error: &ParseError) -> Error {
     Error::new(error.status(), format!("the content cannot be read: {error}"))
+}
+
+/// The content is not what its `Content-Encoding` says.
+fn of_coded_content(error: &CodedContentError) -> Error {
+    Error::bad_request(error.to_string())
 }
 
 /// The content did not arrive. The client may not be there to read the response, so the error is

@@ -12,6 +12,8 @@ mod concurrency_limit;
 mod cors;
 #[cfg(feature = "sessions")]
 mod csrf;
+#[cfg(feature = "compression")]
+mod decompression;
 #[cfg(feature = "etag")]
 mod etag;
 #[cfg(feature = "jwt")]
@@ -38,7 +40,10 @@ pub use concurrency_limit::ConcurrencyLimit;
 pub use cors::Cors;
 #[cfg(feature = "sessions")]
 pub use csrf::{Csrf, CsrfToken};
+#[cfg(feature = "sessions")]
 pub(crate) use csrf::{FIELD as CSRF_FIELD, HEADER as CSRF_HEADER};
+#[cfg(feature = "compression")]
+pub use decompression::Decompression;
 #[cfg(feature = "etag")]
 pub use etag::ETag;
 #[cfg(feature = "jwt")]

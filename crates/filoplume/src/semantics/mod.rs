@@ -6,6 +6,7 @@ pub(crate) mod accept;
 pub(crate) mod accept_encoding;
 pub(crate) mod authority;
 pub mod conditional;
+pub(crate) mod content_coding;
 pub(crate) mod content_disposition;
 #[cfg(feature = "static-files")]
 pub(crate) mod file_type;

@@ -5,6 +5,7 @@ mod allowed_hosts;
 mod bodies;
 mod compression;
 mod cors;
+mod decompression;
 mod limits;
 mod logger;
 mod onion;

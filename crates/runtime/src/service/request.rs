@@ -143,11 +143,13 @@ impl Request {
         self.head.wants_upgrade()
     }
 
-    /// Returns the announced length of the content: 0 if there is none, `None` if it is chunked. It
-    /// is known before the content is read, for example in [`Service::plan`](crate::Service::plan).
+    /// Returns the announced length of the content: 0 if there is none, `None` if it is chunked or
+    /// was [replaced by a reader](Body::from_reader). It is known before the content is read, for
+    /// example in [`Service::plan`](crate::Service::plan).
     pub fn content_length(&self) -> Option<u64> {
         match self.head.framing() {
             Framing::Empty => Some(0),
+            Framing::Length(_) if self.body.is_from_reader() => None,
             Framing::Length(length) => Some(length),
             Framing::Chunked => None,
         }

@@ -1,5 +1,6 @@
 //! The content of a request: in memory, or read from the connection as it arrives.
 
+mod reader;
 mod stream;
 
 use std::fmt;
@@ -7,6 +8,7 @@ use std::io::{self, Read};
 
 use bytes::Bytes;
 
+use self::reader::ContentReader;
 pub(crate) use self::stream::{ContentStream, STREAM_TICK, StreamLeft, StreamReturn, Streamed};
 use crate::budget::memory::Charge;
 use crate::buffers::Content;
@@ -40,6 +42,7 @@ pub struct Body {
 enum Kind {
     Memory(Held),
     Stream(ContentStream),
+    Reader(ContentReader),
 }
 
 /// A content in memory, and its share of the memory budget.
@@ -62,12 +65,40 @@ impl Body {
         Self { kind: Some(Box::new(Kind::Stream(stream))) }
     }
 
+    /// Returns a content of unknown length that comes from a reader. Use it to replace the content
+    /// of a request by one that is made from it, for example by a decoder.
+    ///
+    /// ```
+    /// use filoplume_runtime::{Body, Request};
+    /// use std::io::Read;
+    ///
+    /// /// Lets a handler see the first kilobyte only.
+    /// fn shorten(request: &mut Request) {
+    ///     let body = std::mem::take(request.body_mut());
+    ///     *request.body_mut() = Body::from_reader(body.take(1024));
+    /// }
+    ///
+    /// let mut request = Request::try_from(http::Request::new(vec![b'a'; 5000]))?;
+    /// shorten(&mut request);
+    /// assert_eq!(request.body().len(), None);
+    /// assert_eq!(request.into_body().into_bytes(4096)?.len(), 1024);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn from_reader(reader: impl Read + Send + 'static) -> Self {
+        Self { kind: Some(Box::new(Kind::Reader(ContentReader::new(Box::new(reader))))) }
+    }
+
+    /// Returns whether the content was replaced by a reader.
+    pub(crate) fn is_from_reader(&self) -> bool {
+        matches!(self.kind.as_deref(), Some(Kind::Reader(_)))
+    }
+
     /// Returns the content if all of it is in memory.
     pub fn as_slice(&self) -> Option<&[u8]> {
         match self.kind.as_deref() {
             None => Some(&[]),
             Some(Kind::Memory(held)) => Some(held.content.as_slice()),
-            Some(Kind::Stream(_)) => None,
+            Some(Kind::Stream(_) | Kind::Reader(_)) => None,
         }
     }
 
@@ -77,6 +108,7 @@ impl Body {
             None => Some(0),
             Some(Kind::Memory(held)) => Some(held.content.len() as u64),
             Some(Kind::Stream(stream)) => stream.remaining(),
+            Some(Kind::Reader(_)) => None,
         }
     }
 
@@ -114,6 +146,11 @@ impl Body {
                 // These bytes will be read again.
                 stream.bytes_left = stream.bytes_left.saturating_add(bytes.len() as u64);
             }
+            Some(Kind::Reader(reader)) => {
+                content.extend(reader.prefix.as_slice());
+                reader.prefix = content;
+                reader.bytes_left = reader.bytes_left.saturating_add(bytes.len() as u64);
+            }
         }
     }
 
@@ -121,8 +158,10 @@ impl Body {
     /// the plan. A read beyond `bytes_max` fails with `InvalidData`, as does one beyond the bound
     /// of the plan. Bytes that are already in memory remain readable.
     pub fn bound(&mut self, bytes_max: u64) {
-        if let Some(Kind::Stream(stream)) = self.kind.as_deref_mut() {
-            stream.bytes_left = stream.bytes_left.min(bytes_max);
+        match self.kind.as_deref_mut() {
+            Some(Kind::Stream(stream)) => stream.bytes_left = stream.bytes_left.min(bytes_max),
+            Some(Kind::Reader(reader)) => reader.bytes_left = reader.bytes_left.min(bytes_max),
+            None | Some(Kind::Memory(_)) => {}
         }
     }
 
@@ -140,16 +179,17 @@ impl Body {
         match self.kind.map(|kind| *kind) {
             None => Ok(Bytes::new()),
             Some(Kind::Memory(held)) => Ok(held.content.into_bytes()),
-            Some(Kind::Stream(stream)) => {
-                let mut bytes = Vec::new();
-                stream.take(bytes_max.saturating_add(1)).read_to_end(&mut bytes)?;
-                if bytes.len() as u64 > bytes_max {
-                    return too_long();
-                }
-                Ok(bytes.into())
-            }
+            Some(Kind::Stream(stream)) => read_whole(stream, bytes_max)?.map_or_else(too_long, Ok),
+            Some(Kind::Reader(reader)) => read_whole(reader, bytes_max)?.map_or_else(too_long, Ok),
         }
     }
+}
+
+/// Returns `None` if the content is longer than `bytes_max`.
+fn read_whole(reader: impl Read, bytes_max: u64) -> io::Result<Option<Bytes>> {
+    let mut bytes = Vec::new();
+    reader.take(bytes_max.saturating_add(1)).read_to_end(&mut bytes)?;
+    Ok((bytes.len() as u64 <= bytes_max).then(|| bytes.into()))
 }
 
 impl From<Vec<u8>> for Body {
@@ -170,6 +210,7 @@ impl Read for Body {
                 Ok(read)
             }
             Some(Kind::Stream(stream)) => stream.read(buffer),
+            Some(Kind::Reader(reader)) => reader.read(buffer),
         }
     }
 }
@@ -181,6 +222,7 @@ impl fmt::Debug for Body {
             // The content itself is not printed: forms contain passwords.
             Some(Kind::Memory(held)) => write!(f, "{} bytes", held.content.len()),
             Some(Kind::Stream(stream)) => stream.fmt(f),
+            Some(Kind::Reader(_)) => f.write_str("reader"),
         }
     }
 }

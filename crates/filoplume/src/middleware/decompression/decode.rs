@@ -1,0 +1,160 @@
+//! The four decoders, as readers. No other file names their crates.
+
+use std::io::{self, BufRead, BufReader, ErrorKind, Read};
+
+use filoplume_http1::ParseError;
+use filoplume_runtime::Body;
+use flate2::bufread::{MultiGzDecoder, ZlibDecoder};
+
+use crate::core::coded_content::CodedContentError;
+use crate::semantics::content_coding::ContentCoding;
+
+/// How much a decoder reads at once, which is what the engine reads ahead.
+const READ_BYTES: usize = 16 * 1024;
+
+/// Log2 of the largest window of zstd, 8 MiB: the limit for content (RFC 9659).
+const ZSTD_WINDOW_LOG_MAX: u32 = 23;
+
+/// Returns the content without its codings, which are in the order of their application.
+pub(super) fn decoded(body: Body, codings: &[ContentCoding], bytes_max: u64) -> io::Result<Body> {
+    let mut reader: Box<dyn Read + Send> = Box::new(body);
+    for &coding in codings.iter().rev() {
+        reader = Box::new(Layer::new(coding, reader, bytes_max)?);
+    }
+    Ok(Body::from_reader(reader))
+}
+
+/// The decoder of one coding.
+///
+/// The output of each layer is counted, not only that of the last one. Otherwise a short content
+/// could expand to a long one that the next layer decodes to nothing, such as empty frames.
+struct Layer {
+    decoder: Decoder,
+    bytes_left: u64,
+    state: State,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    Decoding,
+    Complete,
+    Failed,
+}
+
+enum Decoder {
+    Gzip(MultiGzDecoder<BufReader<Source>>),
+    Deflate(ZlibDecoder<BufReader<Source>>),
+    Brotli(Box<brotli::Decompressor<Source>>),
+    Zstd(zstd::stream::read::Decoder<'static, BufReader<Source>>),
+}
+
+/// The coded bytes.
+struct Source {
+    reader: Box<dyn Read + Send>,
+    /// An error came from here, and not from the decoder.
+    failed: bool,
+}
+
+impl Layer {
+    fn new(coding: ContentCoding, reader: Box<dyn Read + Send>, bytes: u64) -> io::Result<Self> {
+        let source = Source { reader, failed: false };
+        let buffered = |source| BufReader::with_capacity(READ_BYTES, source);
+        let decoder = match coding {
+            ContentCoding::Gzip => Decoder::Gzip(MultiGzDecoder::new(buffered(source))),
+            ContentCoding::Deflate => Decoder::Deflate(ZlibDecoder::new(buffered(source))),
+            ContentCoding::Brotli => {
+                Decoder::Brotli(Box::new(brotli::Decompressor::new(source, READ_BYTES)))
+            }
+            ContentCoding::Zstd => {
+                let mut decoder = zstd::stream::read::Decoder::with_buffer(buffered(source))?;
+                decoder.window_log_max(ZSTD_WINDOW_LOG_MAX)?;
+                Decoder::Zstd(decoder)
+            }
+        };
+        Ok(Self { decoder, bytes_left: bytes, state: State::Decoding })
+    }
+
+    fn read_counted(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let read = match self.decoder.read(buffer) {
+            Ok(0) => {
+                self.decoder.expect_end()?;
+                self.state = State::Complete;
+                0
+            }
+            Ok(read) => read,
+            Err(error) => return Err(error),
+        };
+        let too_long = || io::Error::new(ErrorKind::InvalidData, ParseError::ContentTooLong);
+        self.bytes_left = self.bytes_left.checked_sub(read as u64).ok_or_else(too_long)?;
+        Ok(read)
+    }
+}
+
+impl Read for Layer {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        match self.state {
+            State::Complete => return Ok(0),
+            State::Failed => {
+                return Err(io::Error::other("an earlier read of the content failed"));
+            }
+            State::Decoding if buffer.is_empty() => return Ok(0),
+            State::Decoding => {}
+        }
+        let result = self.read_counted(buffer);
+        if result.as_ref().is_err_and(|error| error.kind() != ErrorKind::Interrupted) {
+            self.state = State::Failed;
+        }
+        result
+    }
+}
+
+impl Decoder {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let result = match self {
+            Self::Gzip(decoder) => decoder.read(buffer),
+            Self::Deflate(decoder) => decoder.read(buffer),
+            Self::Brotli(decoder) => decoder.read(buffer),
+            Self::Zstd(decoder) => decoder.read(buffer),
+        };
+        result.map_err(|error| self.error_of(error))
+    }
+
+    /// Fails if bytes follow the coded content. The decoders for gzip and zstd have checked it:
+    /// what follows there is another member or frame, or an error.
+    fn expect_end(&mut self) -> io::Result<()> {
+        let is_end = match self {
+            Self::Gzip(_) | Self::Zstd(_) => return Ok(()),
+            Self::Deflate(decoder) => decoder.get_mut().fill_buf().map(<[u8]>::is_empty),
+            // The second read after the end reports what the decoder itself has buffered.
+            Self::Brotli(decoder) => match decoder.read(&mut [0]) {
+                Ok(0) => decoder.get_mut().read(&mut [0]).map(|read| read == 0),
+                Ok(_) => Ok(false),
+                Err(error) => Err(error),
+            },
+        };
+        match is_end {
+            Ok(true) => Ok(()),
+            Ok(false) => Err(CodedContentError.into()),
+            Err(error) => Err(self.error_of(error)),
+        }
+    }
+
+    /// Errors of the source are passed on. All others are due to a malformed content.
+    fn error_of(&self, error: io::Error) -> io::Error {
+        let source = match self {
+            Self::Gzip(decoder) => decoder.get_ref().get_ref(),
+            Self::Deflate(decoder) => decoder.get_ref().get_ref(),
+            Self::Brotli(decoder) => decoder.get_ref(),
+            Self::Zstd(decoder) => decoder.get_ref().get_ref(),
+        };
+        if source.failed { error } else { CodedContentError.into() }
+    }
+}
+
+impl Read for Source {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let result = self.reader.read(buffer);
+        self.failed = result.is_err();
+        result
+    }
+}

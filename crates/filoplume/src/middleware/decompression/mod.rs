@@ -1,0 +1,138 @@
+//! Decodes the content of requests.
+
+mod decode;
+
+use filoplume_runtime::{Request, Response, StatusCode};
+
+use self::decode::decoded;
+use crate::core::error::{Error, Result};
+use crate::core::middleware::{Middleware, Next};
+use crate::core::options::RouteOptions;
+use crate::semantics::content_coding::{ACCEPTED_CODINGS, codings_of, is_coded};
+
+/// The longest decoded content for routes without a limit of their own. It is the server's default
+/// for contents.
+const BYTES_MAX: u64 = 64 * 1024 * 1024;
+
+/// Decodes the content of requests by their `Content-Encoding`: gzip, deflate, Brotli and zstd, or
+/// several of them in a row (RFC 9110, 8.4).
+///
+/// ```
+/// use filoplume::prelude::*;
+/// use std::io::Write;
+///
+/// let app = App::new()
+///     .post("/notes", |note: String| note)
+///     .with(middleware::Decompression::new());
+/// let client = app.test();
+///
+/// let mut gzip = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::default());
+/// gzip.write_all(b"remember the milk")?;
+/// let post = client.post("/notes").header("content-encoding", "gzip").body(gzip.finish()?);
+/// post.send().assert_text("remember the milk");
+///
+/// client
+///     .post("/notes")
+///     .header("content-encoding", "compress")
+///     .body("?")
+///     .send()
+///     .assert_status(415)
+///     .assert_header("accept-encoding", "gzip, deflate, br, zstd");
+/// # Ok::<(), std::io::Error>(())
+/// ```
+///
+/// Everything further in sees the decoded content, middleware and handlers alike: the headers
+/// `Content-Encoding` and `Content-Length` are removed, and
+/// [`Request::content_length`](crate::Request::content_length) is `None`. A content is decoded
+/// while it is read, so a handler that takes a [`Body`](crate::Body) or a form with files needs
+/// constant memory: up to 16 MiB for Brotli, 8 MiB for zstd and 32 KiB for gzip and deflate. What
+/// nobody reads is not decoded.
+///
+/// A content with another coding, or more than three, is refused with `415` (RFC 7694). One that is
+/// malformed, ends early, or continues after its end is a `400`.
+///
+/// The [limit of the route](crate::Route::content_bytes_max) applies to the content as it is sent
+/// and as it is decoded, and to each step between. Decoding stops at the limit, and the response
+/// is `413`: a small content cannot expand without bound.
+///
+/// Without this middleware, extractors refuse coded content with `415`. A handler that takes the
+/// whole [`Request`] gets it as it was sent.
+#[derive(Clone, Copy, Debug)]
+pub struct Decompression {
+    bytes_max: u64,
+}
+
+impl Decompression {
+    /// Returns decompression with all codings.
+    pub fn new() -> Self {
+        Self { bytes_max: BYTES_MAX }
+    }
+
+    /// Sets the maximum length of decoded content for routes without a limit of their own, which
+    /// are those that read a stream. Default: 64 MiB, like the server's limit.
+    ///
+    /// ```
+    /// use filoplume::prelude::*;
+    /// use filoplume::Body;
+    ///
+    /// let app = App::new()
+    ///     .post("/", |mut text: Body| -> Result<String> {
+    ///         Ok(std::io::copy(&mut text, &mut std::io::sink())?.to_string())
+    ///     })
+    ///     .with(middleware::Decompression::new().bytes_max(1000));
+    /// let bomb = zstd::encode_all(&[b'a'; 2000][..], 3)?;
+    /// let post = app.test().post("/").header("content-encoding", "zstd").body(bomb).send();
+    /// post.assert_status(413);
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    #[must_use]
+    pub fn bytes_max(mut self, bytes: u64) -> Self {
+        self.bytes_max = bytes;
+        self
+    }
+}
+
+impl Default for Decompression {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Middleware for Decompression {
+    fn handle(&self, mut request: Request, next: Next<'_>) -> Result<Response> {
+        let is_plain = !request.headers().contains("content-encoding");
+        if is_plain || request.content_length() == Some(0) {
+            return Ok(next.run(request));
+        }
+        let context = next.context();
+        let values = || request.headers().get_all("content-encoding");
+        let Some(codings) = codings_of(values()) else {
+            let error = Error::new(
+                StatusCode::UNSUPPORTED_MEDIA_TYPE,
+                format!("the content must be encoded as one of: {ACCEPTED_CODINGS}"),
+            );
+            return Err(error.with_known_header("accept-encoding", ACCEPTED_CODINGS));
+        };
+        if !is_coded(values()) {
+            return Ok(next.run(request));
+        }
+        let bytes_max = context.content_bytes_max().unwrap_or(self.bytes_max);
+        if request.content_length().is_some_and(|length| length > bytes_max) {
+            return Err(Error::new(
+                StatusCode::PAYLOAD_TOO_LARGE,
+                format!("the content is longer than the {bytes_max} bytes that are accepted"),
+            ));
+        }
+        let mut coded = std::mem::take(request.body_mut());
+        coded.bound(bytes_max);
+        *request.body_mut() = decoded(coded, &codings, bytes_max)?;
+        for gone in ["content-encoding", "content-length"] {
+            request.headers_mut().remove(gone);
+        }
+        Ok(next.run(request))
+    }
+
+    fn configure(&self, options: &mut RouteOptions) {
+        options.decode_content();
+    }
+}
