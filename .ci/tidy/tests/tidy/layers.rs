@@ -28,6 +28,21 @@ const LAYERS: &[Layer] = &[
         because: "http1 takes bytes and returns bytes: no socket, no clock, no thread",
     },
     Layer {
+        files: &["crates/websocket/src"],
+        never: &[
+            "filoplume_http1",
+            "filoplume_runtime",
+            "mio",
+            "TcpStream",
+            "UnixStream",
+            "Instant",
+            "SystemTime",
+            "std::thread",
+            "Mutex",
+        ],
+        because: "websocket takes bytes and returns bytes: no socket, no clock, no thread",
+    },
+    Layer {
         files: &[
             "crates/runtime/src/protocol/http/mod.rs",
             "crates/runtime/src/protocol/http/receive.rs",
@@ -94,6 +109,17 @@ const ROOMS: &[(&str, &[&[&str]])] = &[
             &["content"],
             &["request", "response"],
             &["server", "client"],
+        ],
+    ),
+    (
+        "crates/websocket/src",
+        &[
+            &["limits", "mask", "role"],
+            &["close"],
+            &["error"],
+            &["frame"],
+            &["deflate"],
+            &["decoder", "encoder", "handshake"],
         ],
     ),
     (

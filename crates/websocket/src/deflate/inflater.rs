@@ -1,0 +1,108 @@
+//! Inflates messages, in steps that do not exceed a limit.
+
+use flate2::{Decompress, FlushDecompress, Status};
+
+use super::params::DeflateParams;
+use super::{TAIL, streams};
+use crate::error::ProtocolError;
+use crate::role::Role;
+
+/// First step of a message's buffer. It doubles with what was inflated.
+const STEP_BYTES: usize = 1024;
+/// Most final blocks in a message. They are allowed (RFC 7692 section 7.2.3.4) and rare, and each
+/// takes two bytes and costs a new stream.
+const FINAL_BLOCKS_MAX: usize = 16;
+
+/// Inflates the messages of one connection.
+#[derive(Debug)]
+pub(crate) struct Inflater {
+    /// The window of the peer, if messages refer to earlier ones.
+    context: Option<u8>,
+    stream: Option<Decompress>,
+    final_blocks: usize,
+}
+
+impl Inflater {
+    pub(crate) fn new(role: Role, params: &DeflateParams) -> Self {
+        let (no_context_takeover, window_bits) = match role {
+            Role::Server => (params.client_no_context_takeover, params.client_max_window_bits),
+            Role::Client => (params.server_no_context_takeover, params.server_max_window_bits),
+        };
+        // zlib has no window of 256 bytes; a larger one does as well.
+        let context = (!no_context_takeover).then(|| window_bits.clamp(9, 15));
+        Self { context, stream: None, final_blocks: 0 }
+    }
+
+    /// Appends what `input` inflates to, as long as `output` does not exceed the limit.
+    pub(crate) fn inflate(
+        &mut self,
+        input: &[u8],
+        output: &mut Vec<u8>,
+        bytes_max: usize,
+    ) -> Result<(), ProtocolError> {
+        let context = self.context;
+        let stream = self.stream.get_or_insert_with(|| match context {
+            Some(bits) => Decompress::new_with_window_bits(false, bits),
+            None => streams::take_inflating(),
+        });
+        let mut input = input;
+        loop {
+            grow(output, bytes_max)?;
+            let (read, written) = (stream.total_in(), output.len());
+            let status = stream
+                .decompress_vec(input, output, FlushDecompress::None)
+                .map_err(|_| ProtocolError::DeflateInvalid)?;
+            if output.len() > bytes_max {
+                return Err(ProtocolError::MessageTooLong);
+            }
+            let read =
+                usize::try_from(stream.total_in().saturating_sub(read)).unwrap_or(usize::MAX);
+            input = input.get(read..).unwrap_or_default();
+            if status == Status::StreamEnd {
+                self.final_blocks = self.final_blocks.saturating_add(1);
+                if self.final_blocks > FINAL_BLOCKS_MAX {
+                    return Err(ProtocolError::DeflateInvalid);
+                }
+                stream.reset(false);
+            }
+            let is_full = output.len() == output.capacity();
+            if input.is_empty() && !is_full {
+                return Ok(());
+            }
+            let is_stuck = read == 0 && output.len() == written && !is_full;
+            if is_stuck && status != Status::StreamEnd {
+                return Err(ProtocolError::DeflateInvalid);
+            }
+        }
+    }
+
+    /// Ends a message.
+    pub(crate) fn finish(
+        &mut self,
+        output: &mut Vec<u8>,
+        bytes_max: usize,
+    ) -> Result<(), ProtocolError> {
+        self.inflate(&TAIL, output, bytes_max)?;
+        self.final_blocks = 0;
+        if self.context.is_none() {
+            if let Some(stream) = self.stream.take() {
+                streams::keep_inflating(stream);
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Makes room for the next step. One byte more than the limit tells a message that has exactly the
+/// limit from a longer one.
+fn grow(output: &mut Vec<u8>, bytes_max: usize) -> Result<(), ProtocolError> {
+    if output.len() < output.capacity() {
+        return Ok(());
+    }
+    let left = bytes_max.saturating_add(1).saturating_sub(output.len());
+    if left == 0 {
+        return Err(ProtocolError::MessageTooLong);
+    }
+    output.reserve_exact(output.len().max(STEP_BYTES).min(left));
+    Ok(())
+}
