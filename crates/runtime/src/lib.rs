@@ -20,6 +20,7 @@
 //!   program instead.
 //! - [`Service`] is the interface for frameworks: plan from the head, then call.
 //! - [`tcp`] serves protocols other than HTTP: lines, messages, or a state machine of your own.
+//! - [`pushed`] has response bodies that other threads send.
 //! - [`ServerConfig`] has every bound, with its default.
 //! - [`TaskPool`] and [`MessageQueue`] are the engine's own pool and queue, for use outside of a
 //!   server.
@@ -65,6 +66,7 @@ pub use crate::server::{Server, ServerBuilder, ShutdownHandle};
 pub use crate::service::blocking_stream::BlockingStream;
 pub use crate::service::body::{Body, ContentError};
 pub use crate::service::panics::note_caught_panic;
+pub use crate::service::pushed;
 pub use crate::service::refused::Refused;
 pub use crate::service::request::Request;
 pub use crate::service::response::{Response, ResponseBody};

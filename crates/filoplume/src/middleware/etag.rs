@@ -79,9 +79,10 @@ impl ETag {
             // A handler for `HEAD` alone has no content, and the tag of an empty content would be
             // wrong.
             ResponseBody::Empty if !is_head => self.tag(&[]),
-            ResponseBody::Empty | ResponseBody::Sized { .. } | ResponseBody::Unsized(_) => {
-                return Ok(());
-            }
+            ResponseBody::Empty
+            | ResponseBody::Sized { .. }
+            | ResponseBody::Unsized(_)
+            | ResponseBody::Pushed(_) => return Ok(()),
         };
         response.set_header("etag", tag.as_bytes())?;
         Ok(())

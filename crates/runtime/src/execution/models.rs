@@ -20,7 +20,7 @@ use loom::cell::Cell;
 
 use super::sleep::{FOR_EVER, LeaderSleep, WatchdogSleep};
 use super::slot::Slot;
-use crate::service::tcp::SendQueue;
+use crate::service::mailbox::SendQueue;
 use crate::sync::atomic::{AtomicBool, Ordering};
 use crate::sync::{Condvar, Mutex, thread};
 
@@ -288,7 +288,7 @@ fn a_connection_with_an_early_deadline_and_a_leader_that_falls_asleep() {
 fn bytes_for_a_connection_and_a_leader_that_falls_asleep() {
     explore("bytes for a connection and a leader that falls asleep", Some(3), || {
         let handle = Loop::new();
-        let queue = Arc::new(SendQueue::new());
+        let queue = Arc::new(SendQueue::new(1024));
         // Messages in the order in which they are sent.
         let inbox = Arc::new([AtomicBool::new(false), AtomicBool::new(false)]);
         let sender = thread::spawn({
@@ -297,7 +297,7 @@ fn bytes_for_a_connection_and_a_leader_that_falls_asleep() {
             move || {
                 let mut messages = inbox.iter();
                 for _ in 0..2 {
-                    if queue.put(Bytes::from_static(b"x")).unwrap() {
+                    if queue.put(Bytes::from_static(b"x").into(), None).unwrap() {
                         messages.next().unwrap().store(true, Ordering::Release);
                         if handle.sleep.needs_waking() {
                             handle.poller.wake();

@@ -21,6 +21,8 @@
 //!             receiving: collected         Read, then Call   calls the handler
 //!             receiving: streamed          Stream            calls the handler, which reads on
 //!             sending from a reader        Pump              reads and sends a piece of the body
+//!             pushing                      Pushed            sends what other threads have pushed
+//!                                          AwaitPush         waits for them, or for the end
 //!             skipping                     Read              reads and discards unread content
 //!   Raw       open                         Read, then Notify calls the protocol, sends its output
 //!             bytes from other threads     Flush             sends them
@@ -48,7 +50,7 @@ use crate::execution::key::Route;
 use crate::service::blocking_stream::BlockingStream;
 use crate::service::request::Request;
 use crate::service::tcp::{Closed, Protocol};
-use http::{Http, Streaming};
+use http::{Http, PushFailed, Streaming};
 use preamble::Preamble;
 use proxy::ProxyError;
 use raw::{Event, Raw};
@@ -89,6 +91,12 @@ pub(crate) enum Step {
     Stream(Box<Streaming>),
     /// Send the next piece of the response body with [`Http::pump`].
     Pump,
+    /// Send what other threads have pushed. If more of it waits, come back after other connections.
+    Pushed { has_more: bool },
+    /// Wait for other threads, for the deadline, or for the peer to close. Input stays unread.
+    AwaitPush,
+    /// Report that a pushed response body has failed.
+    PushFailed(Box<PushFailed>),
     /// Pass an event to the raw protocol with [`Raw::call`].
     Notify(Event),
 }
@@ -176,6 +184,22 @@ impl Guest {
             Self::Preamble(preamble) => preamble.drain(has_input),
             Self::Http(http) => http.drain(has_input),
             Self::Raw(raw) => raw.drain(),
+        }
+    }
+
+    /// Called when the deadline has passed and everything is sent. Returns whether the guest
+    /// continues to wait, with a new deadline.
+    #[cold]
+    pub(crate) fn keep_alive(&mut self, buffers: &mut Buffers) -> bool {
+        self.as_http_mut().is_some_and(|http| http.keep_alive(buffers))
+    }
+
+    /// Called when the server begins to drain. Threads that send to the connection learn of it,
+    /// even if the peer does not read.
+    #[cold]
+    pub(crate) fn tell_of_drain(&self) {
+        if let Self::Http(http) = self {
+            http.stop_pushing();
         }
     }
 

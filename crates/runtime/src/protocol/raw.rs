@@ -15,9 +15,8 @@ use crate::clock::{Clock, Pace};
 use crate::config::ServerConfig;
 use crate::execution::key::{ExecutionKey, Route};
 use crate::service::Site;
-use crate::service::tcp::{
-    Asked, Borrowed, Closed, End, Io, Mailbox, Protocol, TcpService, WakeConnection,
-};
+use crate::service::mailbox::{Mailbox, WakeConnection};
+use crate::service::tcp::{Asked, Borrowed, Closed, End, Io, Protocol, TcpService};
 use crate::transport::Peer;
 
 /// The state of a raw protocol on one connection.
@@ -120,7 +119,7 @@ impl Raw {
             return self.step_cold(buffers);
         }
         if let Some(mailbox) = &self.mailbox {
-            if mailbox.take(&mut buffers.output) {
+            if mailbox.queue.take(&mut buffers.output) {
                 self.stage = Stage::Closing(Closed::ByProtocol);
                 return Step::Again;
             }
@@ -164,7 +163,7 @@ impl Raw {
     /// Sends the last bytes of other threads, then leaves.
     fn step_leaving(&mut self, buffers: &mut Buffers) -> Step {
         if let Some(mailbox) = self.mailbox.take() {
-            if mailbox.take_last(&mut buffers.output) {
+            if mailbox.queue.take_last(&mut buffers.output) {
                 self.stage = Stage::Closing(Closed::ByProtocol);
             }
             return Step::Flush;
@@ -437,7 +436,7 @@ impl Raw {
     /// Takes the protocol out, together with the reason of the end. It gets no more events.
     pub(crate) fn take_protocol(&mut self) -> Option<(Box<dyn Protocol>, Closed, Route)> {
         if let Some(mailbox) = self.mailbox.take() {
-            mailbox.end();
+            mailbox.queue.close();
         }
         let reason = match self.stage {
             Stage::Closing(reason) | Stage::Lingering(reason, _) => reason,

@@ -2,6 +2,7 @@
 //! connection.
 
 use std::sync::Arc;
+use std::thread::{self, Thread};
 
 use filoplume_http1::RequestHead;
 
@@ -12,14 +13,17 @@ use crate::execution::key::Route;
 use crate::protocol::Step;
 use crate::protocol::http::{ContentPlan, Http, Responded, Streaming};
 use crate::service::body::{Body, StreamLeft, StreamReturn, Streamed};
+use crate::service::mailbox::WakeConnection;
 use crate::service::panics::take_caught;
 use crate::service::request::Request;
+use crate::service::response::ResponseBody;
 use crate::service::{Content, Plan, Service};
 use crate::transport::Peer;
 
 /// Returns the bytes that a server with this service would send to a peer that sends `input` and
 /// nothing more: heads, contents and refusals as on the wire. There are no deadlines, and a panic
-/// of the service is not caught.
+/// of the service is not caught. A pushed body is awaited to its end; an
+/// [endless](crate::pushed::Pushed::endless) one ends as soon as nothing is queued.
 ///
 /// This is for tests of services. The framework's test client is more convenient for apps.
 ///
@@ -55,6 +59,7 @@ pub fn answer_in_process(
         http: Http::new(None),
         sent: Vec::new(),
         route_number: None,
+        thread: Arc::new(Caller(thread::current())),
     };
     while exchange.goes_on(&mut buffers) {}
     exchange.collect(&mut buffers);
@@ -70,6 +75,16 @@ struct Exchange<'a> {
     sent: Vec<u8>,
     /// The route number of the current request.
     route_number: Option<u32>,
+    /// The thread to wake when another one pushes a part of a response body.
+    thread: Arc<Caller>,
+}
+
+struct Caller(Thread);
+
+impl WakeConnection for Caller {
+    fn wake_connection(&self, _token: usize) {
+        self.0.unpark();
+    }
 }
 
 impl Exchange<'_> {
@@ -91,6 +106,18 @@ impl Exchange<'_> {
                     self.service.body_failed(name.as_deref(), &error);
                 }
                 self.collect(buffers);
+            }
+            Step::Pushed { .. } => self.collect(buffers),
+            Step::AwaitPush => {
+                self.collect(buffers);
+                // A body without an end of its own ends with what was pushed so far.
+                if !self.http.stop_pushing() {
+                    thread::park();
+                }
+            }
+            Step::PushFailed(failed) => {
+                let name = self.route_number.and_then(|number| self.service.route_name(number));
+                self.service.body_failed(name.as_deref(), &failed.error);
             }
             // The input or the connection ends, or another protocol follows. The remaining steps
             // belong to other guests.
@@ -160,10 +187,19 @@ impl Exchange<'_> {
         let mut response = self.service.call(request);
         // Discards the number of caught panics: there is no engine to count them.
         take_caught();
+        if let ResponseBody::Pushed(body) = response.body_mut() {
+            if let Some(run) = body.take_run() {
+                thread::spawn(run);
+            }
+        }
         let responded = self.http.respond(&mut response, route, stream, buffers, self.config);
         self.collect(buffers);
         if let Responded::Large(content) = responded {
             self.sent.extend_from_slice(&content);
+        }
+        if self.http.is_pushing() {
+            let pushed_to: Arc<dyn WakeConnection> = Arc::clone(&self.thread) as _;
+            self.http.attach(Arc::downgrade(&pushed_to), 0);
         }
     }
 

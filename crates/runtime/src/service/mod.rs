@@ -2,7 +2,9 @@
 
 pub(crate) mod blocking_stream;
 pub(crate) mod body;
+pub(crate) mod mailbox;
 pub(crate) mod panics;
+pub mod pushed;
 pub(crate) mod refused;
 pub(crate) mod request;
 pub(crate) mod response;

@@ -143,6 +143,16 @@ impl Request {
         self.head.wants_upgrade()
     }
 
+    /// Returns whether the client reads trailers of the response: `TE: trailers` (RFC 9110, section
+    /// 10.1.4).
+    pub fn accepts_trailers(&self) -> bool {
+        let members =
+            self.headers().get_all("te").filter_map(|value| std::str::from_utf8(value).ok());
+        members
+            .flat_map(|value| value.split(','))
+            .any(|member| member.trim().eq_ignore_ascii_case("trailers"))
+    }
+
     /// Returns the announced length of the content: 0 if there is none, `None` if it is chunked or
     /// was [replaced by a reader](Body::from_reader). It is known before the content is read, for
     /// example in [`Service::plan`](crate::Service::plan).

@@ -1,7 +1,7 @@
 //! The response of a handler.
 
 use std::fmt;
-use std::io::Read;
+use std::io::{self, Read};
 use std::mem;
 
 use bytes::Bytes;
@@ -10,6 +10,7 @@ use http::{Extensions, StatusCode};
 
 use crate::service::blocking_stream::BlockingStream;
 use crate::service::no_extensions;
+use crate::service::pushed::Pushed;
 use crate::service::status::IntoStatus;
 use crate::service::tcp::Protocol;
 
@@ -75,6 +76,8 @@ pub enum ResponseBody {
     /// Content of unknown length, sent in chunks. If the reader fails, the connection closes
     /// without the last chunk, so that the peer notices.
     Unsized(Box<dyn Read + Send>),
+    /// Content that other threads push, sent in chunks. See [`pushed`](crate::pushed).
+    Pushed(Box<Pushed>),
 }
 
 impl Response {
@@ -170,6 +173,39 @@ impl Response {
     pub fn set_stream(&mut self, reader: impl Read + Send + 'static) -> &mut Self {
         self.body = ResponseBody::Unsized(Box::new(reader));
         self
+    }
+
+    /// Sets the body to what other threads push. See [`pushed`](crate::pushed).
+    ///
+    /// ```
+    /// use filoplume_runtime::{Response, pushed};
+    ///
+    /// let (sender, body) = pushed::channel();
+    /// let mut response = Response::default();
+    /// response.set_pushed(body);
+    /// # drop(sender);
+    /// ```
+    pub fn set_pushed(&mut self, body: Pushed) -> &mut Self {
+        self.body = ResponseBody::Pushed(Box::new(body));
+        self
+    }
+
+    /// Sets the body to the pieces of an iterator, sent in chunks. The iterator may block, like a
+    /// [reader](Self::set_stream); it is asked for the next piece when the client has taken the
+    /// one before. If a piece is an error, the client sees a response that is cut short.
+    ///
+    /// ```
+    /// use filoplume_runtime::Response;
+    /// use std::io;
+    ///
+    /// let mut response = Response::default();
+    /// response.set_iterator((1..=3).map(|number| Ok(format!("{number}\n"))));
+    /// ```
+    pub fn set_iterator<B: Into<Bytes>>(
+        &mut self,
+        pieces: impl IntoIterator<Item = io::Result<B>, IntoIter: Send + 'static>,
+    ) -> &mut Self {
+        self.set_stream(Pieces { pieces: pieces.into_iter(), piece: Bytes::new() })
     }
 
     /// Returns a `101` after which `handler` owns the connection, on a thread of the pool. The
@@ -329,6 +365,25 @@ impl fmt::Debug for Response {
     }
 }
 
+/// A reader of the pieces of an iterator.
+struct Pieces<I> {
+    pieces: I,
+    /// What is left of the current piece.
+    piece: Bytes,
+}
+
+impl<B: Into<Bytes>, I: Iterator<Item = io::Result<B>>> Read for Pieces<I> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        while self.piece.is_empty() {
+            let Some(piece) = self.pieces.next() else { return Ok(0) };
+            self.piece = piece?.into();
+        }
+        let read = self.piece.len().min(buffer.len());
+        buffer[..read].copy_from_slice(&self.piece.split_to(read));
+        Ok(read)
+    }
+}
+
 impl fmt::Debug for Upgrade {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
@@ -345,6 +400,7 @@ impl fmt::Debug for ResponseBody {
             Self::Bytes(bytes) => write!(f, "{} bytes", bytes.len()),
             Self::Sized { length, .. } => write!(f, "reader of {length} bytes"),
             Self::Unsized(_) => f.write_str("reader"),
+            Self::Pushed(_) => f.write_str("pushed"),
         }
     }
 }

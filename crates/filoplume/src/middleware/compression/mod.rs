@@ -200,7 +200,9 @@ impl Compression {
         let status = response.status();
         // An error is empty until it is presented further out.
         let is_whole = !status.is_informational() && !matches!(status.as_u16(), 204..=206);
-        let has_content = is_whole && !matches!(response.body(), ResponseBody::Empty);
+        // What other threads push must not wait in an encoder until more is pushed.
+        let has_content =
+            is_whole && !matches!(response.body(), ResponseBody::Empty | ResponseBody::Pushed(_));
         // A digest covers the content as it is sent, or the representation as it is coded (RFC
         // 9530, 2 and 3).
         let is_bound =
@@ -233,7 +235,7 @@ impl Compression {
 
     fn is_long_enough(&self, body: &ResponseBody) -> bool {
         match body {
-            ResponseBody::Empty => false,
+            ResponseBody::Empty | ResponseBody::Pushed(_) => false,
             ResponseBody::Bytes(bytes) => bytes.len() as u64 >= self.bytes_min,
             ResponseBody::Sized { length, .. } => *length >= self.bytes_min,
             ResponseBody::Unsized(_) => true,
@@ -262,7 +264,7 @@ impl Compression {
     fn compress_body(&self, body: ResponseBody, coding: Coding) -> Result<ResponseBody> {
         let whole = |bytes: Bytes| -> Box<dyn Read + Send> { Box::new(io::Cursor::new(bytes)) };
         Ok(match body {
-            ResponseBody::Empty => ResponseBody::Empty,
+            whole @ (ResponseBody::Empty | ResponseBody::Pushed(_)) => whole,
             ResponseBody::Bytes(bytes) if bytes.len() < STREAM_FROM_BYTES => {
                 let mut compressed = Vec::with_capacity(bytes.len() / 2);
                 encoder(coding, self.levels, whole(bytes))?.read_to_end(&mut compressed)?;

@@ -305,7 +305,7 @@ fn bytes_of(response: &Response, is_error: bool) -> Option<u64> {
         ResponseBody::Empty => Some(0),
         ResponseBody::Bytes(bytes) => Some(bytes.len() as u64),
         ResponseBody::Sized { length, .. } => Some(*length),
-        ResponseBody::Unsized(_) => None,
+        ResponseBody::Unsized(_) | ResponseBody::Pushed(_) => None,
     }
 }
 

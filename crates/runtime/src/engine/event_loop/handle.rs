@@ -18,7 +18,7 @@ use crate::execution::key::ExecutionKey;
 use crate::execution::sleep::{FOR_EVER, LeaderSleep};
 use crate::execution::slot::Slot;
 use crate::execution::watchdog::Watched;
-use crate::service::tcp::WakeConnection;
+use crate::service::mailbox::WakeConnection;
 
 /// A message from another thread to an event loop.
 #[derive(Debug)]

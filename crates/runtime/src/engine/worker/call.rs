@@ -19,7 +19,7 @@ use crate::execution::routes::RouteSource;
 use crate::protocol::http::{ContentPlan, Responded};
 use crate::service::body::StreamReturn;
 use crate::service::request::Request;
-use crate::service::response::Response;
+use crate::service::response::{Response, ResponseBody};
 use crate::service::{Content, Plan, Service};
 
 impl Worker<'_> {
@@ -282,6 +282,14 @@ impl Worker<'_> {
     /// Encodes a response and begins to send it.
     #[inline(always)]
     pub(super) fn respond(&mut self, reply_to: ReplyTo, response: &mut Response) -> Flow {
+        if let ResponseBody::Pushed(_) = response.body() {
+            return self.respond_pushed(reply_to, response);
+        }
+        self.respond_any(reply_to, response)
+    }
+
+    #[inline(always)]
+    pub(super) fn respond_any(&mut self, reply_to: ReplyTo, response: &mut Response) -> Flow {
         let ReplyTo { mut connection, route, stream } = reply_to;
         // While the content is being read, new input belongs to the content.
         let is_being_read = stream.as_ref().is_some_and(|returns| !returns.is_left());
@@ -299,6 +307,10 @@ impl Worker<'_> {
             Responded::Encoded => self.flush(connection),
             Responded::Begun => {
                 connection.transport.set_resets(http.is_cut_short());
+                if http.is_pushing() {
+                    let event_loop = Arc::downgrade(&connection.loop_handle);
+                    http.attach(event_loop, connection.token);
+                }
                 Continue(connection)
             }
             Responded::Large(content) => {

@@ -8,6 +8,7 @@
 mod call;
 mod handoff;
 mod lease;
+mod push;
 mod raw;
 mod read;
 mod run;
@@ -165,6 +166,9 @@ impl Worker<'_> {
         let mut connection = self.load(connection);
         let outcome = match readiness {
             Readiness::Io | Readiness::Drain => {
+                if readiness == Readiness::Drain {
+                    connection.guest.tell_of_drain();
+                }
                 connection.can_read = true;
                 self.serve(connection)
             }
@@ -177,6 +181,11 @@ impl Worker<'_> {
             Readiness::Expired if connection.deadline > self.buffers.clock.now() => {
                 let flow = self.wait_cold(connection);
                 self.serve_on(flow)
+            }
+            Readiness::Expired
+                if !connection.is_writing() && connection.guest.keep_alive(self.buffers) =>
+            {
+                self.serve(connection)
             }
             Readiness::Expired => {
                 self.engine.counters.timed_out.increment();

@@ -8,7 +8,8 @@ use super::{Flow, Outcome, Worker};
 use crate::engine::connection::Connection;
 use crate::protocol::Guest;
 use crate::protocol::raw::Event;
-use crate::service::tcp::{Asked, Borrowed, Closed, WakeConnection};
+use crate::service::mailbox::WakeConnection;
+use crate::service::tcp::{Asked, Borrowed, Closed};
 
 impl Worker<'_> {
     /// Calls the protocol, with the loop in its slot meanwhile, and sends its output.

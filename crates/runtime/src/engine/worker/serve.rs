@@ -100,6 +100,9 @@ impl Worker<'_> {
                 let connection = self.begin_round(connection, rounds)?;
                 self.pump(connection)
             }
+            Step::Pushed { has_more } => self.pushed(connection, has_more, rounds),
+            Step::AwaitPush => self.await_push(connection),
+            Step::PushFailed(failed) => Continue(self.push_failed(connection, &failed)),
             Step::Notify(event) => self.notify_raw(connection, event, rounds),
         }
     }
@@ -150,7 +153,7 @@ impl Worker<'_> {
     /// Counts one more read or body piece. After [`ROUNDS_MAX`] of them a leader serves its other
     /// connections first.
     #[inline(always)]
-    fn begin_round(&mut self, connection: Box<Connection>, rounds: &mut u32) -> Flow {
+    pub(super) fn begin_round(&mut self, connection: Box<Connection>, rounds: &mut u32) -> Flow {
         if self.lead.is_some() && *rounds == ROUNDS_MAX {
             return Break(self.yielded(connection));
         }

@@ -115,7 +115,12 @@ impl Worker<'_> {
 /// Reports that a response whose head was sent could not be completed. The service logs it, because
 /// it may know more about the route than the engine.
 #[cold]
-fn tell_of_failed_body(engine: &Engine, site: Option<&Site>, route: Route, error: &io::Error) {
+pub(super) fn tell_of_failed_body(
+    engine: &Engine,
+    site: Option<&Site>,
+    route: Route,
+    error: &io::Error,
+) {
     let name_of = |number| site.and_then(|site| site.service.route_name(number));
     let name = engine.routes.name_of(route.key, &name_of);
     match site {

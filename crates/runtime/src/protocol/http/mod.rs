@@ -4,6 +4,7 @@
 //! as a [`Step`]. The thread that serves the connection, a
 //! [`Worker`](crate::engine::worker::Worker), carries it out.
 
+mod push;
 mod receive;
 mod send;
 
@@ -28,6 +29,8 @@ use crate::service::body::Streamed;
 use crate::service::refused::Refused;
 use crate::service::request::Request;
 use crate::service::response::Upgrade;
+pub(crate) use push::PushFailed;
+use push::Pushing;
 pub(crate) use receive::ContentPlan;
 use receive::Receiving;
 pub(crate) use send::Responded;
@@ -67,6 +70,8 @@ enum Stage {
     Receiving(Box<Receiving>),
     /// The response body comes from a reader.
     Sending(Box<Sending>),
+    /// The response body comes from other threads.
+    Pushing(Box<Pushing>),
     /// The response is written, and the rest of the content is skipped.
     Skipping(Box<Skipping>),
     /// A `101` is written, and another protocol follows.
@@ -156,6 +161,7 @@ impl Http {
             Stage::Head => Step::Read,
             Stage::Receiving(_) => self.receive(buffers),
             Stage::Sending(_) => Step::Pump,
+            Stage::Pushing(_) => self.push(buffers),
             Stage::Skipping(_) => self.skip(buffers),
             Stage::Leaving(..) => Step::Leave,
             Stage::Closing { lingers: true } => Step::Linger,
@@ -183,9 +189,12 @@ impl Http {
         }
     }
 
-    /// Ends the connection if it is idle, between two requests or before the first. Returns whether
-    /// it is.
+    /// Ends the connection if it is idle, between two requests or before the first, or the response
+    /// if it has no end of its own. Returns whether something ends.
     pub(crate) fn drain(&mut self, has_input: bool) -> bool {
+        if self.stop_pushing() {
+            return true;
+        }
         let is_idle = matches!(self.stage, Stage::Head) && !has_input;
         if is_idle {
             self.close(CloseReason::Shutdown, false);
@@ -243,6 +252,7 @@ impl Http {
             Stage::Receiving(receiving) => Some(receiving.deadline()),
             Stage::Skipping(skipping) => Some(skipping.pace.deadline()),
             Stage::Lingering { until } => Some(*until),
+            Stage::Pushing(pushing) => Some(pushing.deadline(now, config)),
             Stage::Sending(_) | Stage::Leaving(..) | Stage::Closing { .. } | Stage::CutShort => {
                 Some(now + config.write_timeout)
             }
@@ -346,6 +356,7 @@ impl Http {
     pub(crate) fn is_cut_short(&self) -> bool {
         match &self.stage {
             Stage::Sending(sending) => sending.ends_with_connection(),
+            Stage::Pushing(pushing) => pushing.ends_with_connection(),
             stage => matches!(stage, Stage::CutShort),
         }
     }

@@ -10,6 +10,7 @@ use filoplume_http1::{
 };
 use http::StatusCode;
 
+use super::push::Pushing;
 use super::{Http, Stage};
 use crate::buffers::Buffers;
 use crate::config::ServerConfig;
@@ -33,7 +34,7 @@ pub(super) struct Sending {
 }
 
 #[derive(Clone, Copy, Debug)]
-enum SendFraming {
+pub(super) enum SendFraming {
     Length { left: u64 },
     Chunked,
     UntilClose,
@@ -48,6 +49,10 @@ impl SendFraming {
             BodyEncoding::Chunked => Some(Self::Chunked),
             BodyEncoding::UntilClose => Some(Self::UntilClose),
         }
+    }
+
+    pub(super) fn ends_with_connection(self) -> bool {
+        matches!(self, Self::UntilClose)
     }
 
     /// Appends a piece of the body, as it is sent. Returns whether it was the last one. The end of
@@ -89,7 +94,7 @@ impl fmt::Debug for Sending {
 
 impl Sending {
     pub(super) fn ends_with_connection(&self) -> bool {
-        matches!(self.framing, SendFraming::UntilClose)
+        self.framing.ends_with_connection()
     }
 }
 
@@ -97,7 +102,7 @@ impl Sending {
 pub(crate) enum Responded {
     /// Nothing: it is completely in the output.
     Encoded,
-    /// Its head is in the output. Its body comes from a reader.
+    /// Its head is in the output. Its body comes from a reader, or is pushed.
     Begun,
     /// This body must be written after the output.
     Large(Bytes),
@@ -178,6 +183,11 @@ impl Http {
             }
             (ResponseBody::Sized { reader, .. } | ResponseBody::Unsized(reader), Some(framing)) => {
                 self.stage = Stage::Sending(Box::new(Sending { reader, framing, route, stream }));
+                return Responded::Begun;
+            }
+            (ResponseBody::Pushed(body), Some(framing)) => {
+                let pushing = Pushing::new(body, framing, route, buffers.clock.now());
+                self.stage = Stage::Pushing(Box::new(pushing));
                 return Responded::Begun;
             }
             (_, _) => {
@@ -267,7 +277,7 @@ fn length_of(body: &ResponseBody) -> ContentLength {
         ResponseBody::Empty => ContentLength::Known(0),
         ResponseBody::Bytes(bytes) => ContentLength::Known(bytes.len() as u64),
         ResponseBody::Sized { length, .. } => ContentLength::Known(*length),
-        ResponseBody::Unsized(_) => ContentLength::Unknown,
+        ResponseBody::Unsized(_) | ResponseBody::Pushed(_) => ContentLength::Unknown,
     }
 }
 

@@ -6,9 +6,10 @@ use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
 use super::Protocol;
-use super::sender::{Mailbox, Sender, WakeConnection};
+use super::sender::{QUEUED_BYTES_MAX, Sender};
 use crate::service::Site;
 use crate::service::blocking_stream::BlockingStream;
+use crate::service::mailbox::{Mailbox, WakeConnection};
 use crate::transport::Peer;
 
 /// A connection that a [`Protocol`](super::Protocol) may use during one call.
@@ -134,8 +135,11 @@ impl Io<'_> {
 
     /// Returns a handle with which any thread can send to this connection while it is open.
     pub fn sender(&mut self) -> Sender {
-        let mailbox =
-            self.mailbox.get_or_insert_with(|| Arc::new(Mailbox::new((self.home)(), self.token)));
+        let mailbox = self.mailbox.get_or_insert_with(|| {
+            let mailbox = Mailbox::new(QUEUED_BYTES_MAX);
+            mailbox.attach((self.home)(), self.token);
+            Arc::new(mailbox)
+        });
         Sender::new(Arc::clone(mailbox))
     }
 

@@ -48,9 +48,6 @@ pub(crate) use io::{Asked, Borrowed, End};
 pub use lines::{Lines, lines};
 pub use messages::{Messages, messages};
 pub use reply::Reply;
-#[cfg(all(test, loom))]
-pub(crate) use sender::SendQueue;
-pub(crate) use sender::{Mailbox, WakeConnection};
 pub use sender::{SendError, Sender};
 
 /// The default of [`Protocol::unread_bytes_max`].

@@ -1,16 +1,15 @@
 //! Sending to a connection from any thread.
 
-use std::collections::VecDeque;
 use std::fmt;
-use std::sync::{Arc, Weak};
+use std::sync::Arc;
 
 use bytes::Bytes;
 
-use crate::sync::Mutex;
+use crate::service::mailbox::{End, Mailbox, Refused};
 
 /// The number of bytes that may wait for a connection. More are refused, because a peer that does
 /// not read must not fill the memory.
-const QUEUED_BYTES_MAX: usize = 256 * 1024;
+pub(super) const QUEUED_BYTES_MAX: usize = 256 * 1024;
 
 /// Sends to a connection from any thread: from the protocol of another connection, or from a thread
 /// of the program. Clones send to the same connection. Returned by
@@ -80,6 +79,15 @@ impl fmt::Display for SendError {
 
 impl std::error::Error for SendError {}
 
+impl From<Refused> for SendError {
+    fn from(refused: Refused) -> Self {
+        match refused {
+            Refused::Full => Self::Full,
+            Refused::Ended | Refused::Stopping | Refused::Gone => Self::Closed,
+        }
+    }
+}
+
 impl Sender {
     pub(super) fn new(mailbox: Arc<Mailbox>) -> Self {
         Self { mailbox }
@@ -92,158 +100,27 @@ impl Sender {
     /// [`SendError::Full`] if too many bytes wait for the peer, [`SendError::Closed`] if the
     /// connection is closed or closing. In both cases none of the bytes are sent.
     pub fn send(&self, bytes: impl Into<Bytes>) -> Result<(), SendError> {
-        if self.mailbox.queue.put(bytes.into())? {
-            self.mailbox.wake();
-        }
+        let is_due = self.mailbox.queue.put(bytes.into().into(), None)?;
+        self.mailbox.wake_if(is_due);
         Ok(())
     }
 
     /// Closes the connection once everything is sent.
     pub fn close(&self) {
-        if self.mailbox.queue.close() {
-            self.mailbox.wake();
-        }
+        self.mailbox.wake_if(self.mailbox.queue.end(End::Finished(None)));
     }
 
     /// Returns whether the connection is open.
     pub fn is_open(&self) -> bool {
-        self.mailbox.queue.0.lock().state == State::Open
+        self.mailbox.queue.check().is_ok()
     }
 }
 
 impl fmt::Debug for Sender {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let queued = self.mailbox.queue.0.lock();
         f.debug_struct("Sender")
-            .field("bytes", &queued.bytes)
-            .field("state", &queued.state)
+            .field("bytes", &self.mailbox.queue.waiting())
+            .field("is_open", &self.is_open())
             .finish()
-    }
-}
-
-/// The event loop of a connection, as far as senders use it.
-pub(crate) trait WakeConnection: Send + Sync {
-    /// Wakes a connection as if its socket were ready. A token of a closed connection does no harm.
-    fn wake_connection(&self, token: usize);
-}
-
-/// The queue of bytes for a connection. The thread that owns the connection takes them.
-pub(crate) struct Mailbox {
-    /// Weak, because a program may keep senders for longer than the server lives.
-    event_loop: Weak<dyn WakeConnection>,
-    token: usize,
-    queue: SendQueue,
-}
-
-impl Mailbox {
-    pub(crate) fn new(event_loop: Weak<dyn WakeConnection>, token: usize) -> Self {
-        Self { event_loop, token, queue: SendQueue::new() }
-    }
-
-    /// Wakes the connection.
-    fn wake(&self) {
-        if let Some(event_loop) = self.event_loop.upgrade() {
-            event_loop.wake_connection(self.token);
-        }
-    }
-
-    /// Appends the queued bytes to the output. Returns whether the connection must be closed after
-    /// them.
-    pub(crate) fn take(&self, output: &mut Vec<u8>) -> bool {
-        self.queue.take(output)
-    }
-
-    /// Like [`take`](Self::take), and refuses bytes from then on.
-    pub(crate) fn take_last(&self, output: &mut Vec<u8>) -> bool {
-        self.queue.take_last(output)
-    }
-
-    /// Drops the queued bytes and refuses more, because the connection is closed.
-    pub(crate) fn end(&self) {
-        self.queue.end();
-    }
-}
-
-/// The queued bytes. Each change returns whether the event loop must be notified. One notification
-/// covers everything that is queued until it is handled.
-pub(crate) struct SendQueue(Mutex<Queued>);
-
-#[derive(Debug, Default)]
-struct Queued {
-    parts: VecDeque<Bytes>,
-    bytes: usize,
-    state: State,
-    /// Whether the loop was notified and has not taken the bytes since.
-    is_notified: bool,
-}
-
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-enum State {
-    #[default]
-    Open,
-    /// The connection is closed once the queued bytes are sent.
-    Closing,
-    Closed,
-}
-
-impl Queued {
-    fn take(&mut self, output: &mut Vec<u8>) -> bool {
-        self.is_notified = false;
-        self.bytes = 0;
-        for part in self.parts.drain(..) {
-            output.extend_from_slice(&part);
-        }
-        self.state != State::Open
-    }
-}
-
-impl SendQueue {
-    pub(crate) fn new() -> Self {
-        Self(Mutex::new(Queued::default()))
-    }
-
-    pub(crate) fn put(&self, bytes: Bytes) -> Result<bool, SendError> {
-        let mut queued = self.0.lock();
-        if queued.state != State::Open {
-            return Err(SendError::Closed);
-        }
-        if bytes.is_empty() {
-            return Ok(false);
-        }
-        // Bytes that are longer than the bound are accepted if nothing else is queued. Otherwise
-        // they could never be sent.
-        if queued.bytes > 0 && queued.bytes + bytes.len() > QUEUED_BYTES_MAX {
-            return Err(SendError::Full);
-        }
-        queued.bytes += bytes.len();
-        queued.parts.push_back(bytes);
-        Ok(!std::mem::replace(&mut queued.is_notified, true))
-    }
-
-    fn close(&self) -> bool {
-        let mut queued = self.0.lock();
-        if queued.state != State::Open {
-            return false;
-        }
-        queued.state = State::Closing;
-        !std::mem::replace(&mut queued.is_notified, true)
-    }
-
-    pub(crate) fn take(&self, output: &mut Vec<u8>) -> bool {
-        self.0.lock().take(output)
-    }
-
-    fn take_last(&self, output: &mut Vec<u8>) -> bool {
-        let mut queued = self.0.lock();
-        let must_close = queued.take(output);
-        queued.state = State::Closed;
-        must_close
-    }
-
-    fn end(&self) {
-        let mut queued = self.0.lock();
-        queued.state = State::Closed;
-        queued.bytes = 0;
-        queued.parts.clear();
     }
 }

@@ -1,0 +1,186 @@
+//! Sending response bodies that other threads push.
+
+use std::fmt;
+use std::io;
+use std::sync::Weak;
+use std::time::Instant;
+
+use filoplume_http1::{CHUNK_END, Headers, encode_chunk_head, encode_last_chunk};
+
+use super::send::SendFraming;
+use super::{Http, Stage, Step};
+use crate::buffers::Buffers;
+use crate::config::ServerConfig;
+use crate::execution::key::Route;
+use crate::service::mailbox::{End, Rest, WakeConnection};
+use crate::service::pushed::{KeepAlive, Pushed};
+
+/// Maximum number of bytes taken from the mailbox at once.
+const TAKE_BYTES: usize = 64 * 1024;
+
+/// A response body that other threads push.
+pub(super) struct Pushing {
+    /// Ends the mailbox when it is dropped, so that senders learn of every end of the connection.
+    body: Box<Pushed>,
+    framing: SendFraming,
+    route: Route,
+    /// When something was sent last. Keep-alive bytes are due an interval later.
+    sent_at: Instant,
+}
+
+/// A pushed body that has failed, to be reported.
+#[derive(Debug)]
+pub(crate) struct PushFailed {
+    pub(crate) route: Route,
+    pub(crate) error: io::Error,
+}
+
+impl Pushing {
+    pub(super) fn new(body: Box<Pushed>, framing: SendFraming, route: Route, now: Instant) -> Self {
+        Self { body, framing, route, sent_at: now }
+    }
+
+    pub(super) fn ends_with_connection(&self) -> bool {
+        self.framing.ends_with_connection()
+    }
+
+    /// Returns when the connection must be served even if nothing happens. A body without
+    /// keep-alive bytes has no deadline. It uses that of an idle connection and renews it, because
+    /// a deadline that is far away would stay in the loop's heap for as long.
+    pub(super) fn deadline(&self, now: Instant, config: &ServerConfig) -> Instant {
+        match &self.body.options.keep_alive {
+            Some(keep_alive) => self.sent_at + keep_alive.interval.min(config.keep_alive_timeout),
+            None => now + config.keep_alive_timeout,
+        }
+    }
+
+    /// Appends what precedes this many bytes of the body.
+    fn begin(framing: SendFraming, bytes: usize, output: &mut Vec<u8>) {
+        if let SendFraming::Chunked = framing {
+            encode_chunk_head(bytes, output);
+        }
+    }
+
+    /// Appends what follows them.
+    fn end(framing: SendFraming, output: &mut Vec<u8>) {
+        if let SendFraming::Chunked = framing {
+            output.extend_from_slice(CHUNK_END);
+        }
+    }
+}
+
+impl fmt::Debug for Pushing {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Pushing")
+            .field("body", &self.body)
+            .field("framing", &self.framing)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Http {
+    /// Returns whether the response body is pushed.
+    pub(crate) fn is_pushing(&self) -> bool {
+        matches!(self.stage, Stage::Pushing(_))
+    }
+
+    /// Returns whether the response to the current request has no content.
+    pub(crate) fn is_head_request(&self) -> bool {
+        self.messages.is_head_request()
+    }
+
+    /// Says which connection other threads must wake. Called before anything is taken, so that
+    /// bytes that arrive later cause a notification.
+    #[cold]
+    pub(crate) fn attach(&self, event_loop: Weak<dyn WakeConnection>, token: usize) {
+        if let Stage::Pushing(pushing) = &self.stage {
+            if let Some(mailbox) = pushing.body.mailbox() {
+                mailbox.attach(event_loop, token);
+            }
+        }
+    }
+
+    /// Takes what other threads have pushed.
+    pub(super) fn push(&mut self, buffers: &mut Buffers) -> Step {
+        let Stage::Pushing(pushing) = &mut self.stage else { return Step::Again };
+        let Buffers { output, clock, .. } = buffers;
+        let framing = pushing.framing;
+        let Some(mailbox) = pushing.body.mailbox() else { return Step::Again };
+        let (taken, rest) = mailbox.queue.take_framed(TAKE_BYTES, output, |bytes, output| {
+            Pushing::begin(framing, bytes, output);
+        });
+        if taken > 0 {
+            Pushing::end(framing, output);
+            pushing.sent_at = clock.now();
+        }
+        match rest {
+            Rest::Nothing if taken == 0 => Step::AwaitPush,
+            Rest::Nothing => Step::Pushed { has_more: false },
+            Rest::Some => Step::Pushed { has_more: true },
+            Rest::End(End::Failed(error)) => {
+                let route = pushing.route;
+                self.break_off();
+                Step::PushFailed(Box::new(PushFailed { route, error }))
+            }
+            Rest::End(End::Finished(trailers)) => {
+                let trailers = trailers.filter(|_| pushing.body.options.sends_trailers);
+                self.pushed_all(framing, trailers.as_deref(), buffers)
+            }
+            Rest::End(End::Stopping) => self.pushed_all(framing, None, buffers),
+        }
+    }
+
+    /// Ends the response.
+    fn pushed_all(
+        &mut self,
+        framing: SendFraming,
+        trailers: Option<&Headers>,
+        buffers: &mut Buffers,
+    ) -> Step {
+        if let SendFraming::Chunked = framing {
+            encode_last_chunk(trailers.unwrap_or(&Headers::new()), &mut buffers.output);
+        }
+        self.stage = Stage::Head;
+        self.messages.write_done();
+        self.settle(!buffers.input.is_empty());
+        Step::Pushed { has_more: false }
+    }
+
+    /// Called when the deadline has passed and everything is sent. Sends the keep-alive bytes if
+    /// they are due. Returns whether the body is pushed: such a connection does not expire.
+    #[cold]
+    pub(crate) fn keep_alive(&mut self, buffers: &mut Buffers) -> bool {
+        let Stage::Pushing(pushing) = &mut self.stage else { return false };
+        let Buffers { output, clock, .. } = buffers;
+        if let Some(KeepAlive { interval, bytes }) = &pushing.body.options.keep_alive {
+            if pushing.sent_at + *interval <= clock.now() {
+                Pushing::begin(pushing.framing, bytes.len(), output);
+                output.extend_from_slice(bytes);
+                Pushing::end(pushing.framing, output);
+                pushing.sent_at = clock.now();
+            }
+        }
+        true
+    }
+
+    /// Tells senders that the server stops. Returns whether the body ends for that reason.
+    #[cold]
+    pub(crate) fn stop_pushing(&self) -> bool {
+        let Stage::Pushing(pushing) = &self.stage else { return false };
+        let Some(mailbox) = pushing.body.mailbox() else { return false };
+        mailbox.queue.stop(pushing.body.options.is_endless);
+        pushing.body.options.is_endless
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+    use crate::service::pushed::Shared;
+
+    #[test]
+    fn a_silent_pushed_body_holds_a_few_hundred_bytes() {
+        let bytes = size_of::<Pushing>() + size_of::<Pushed>() + size_of::<Shared>();
+        assert!(bytes <= 400, "{bytes}");
+    }
+}

@@ -1,0 +1,384 @@
+//! The bytes that other threads have queued for a connection, and how its loop learns of them.
+//!
+//! A [`SendQueue`] knows no loop: each change returns whether the loop must be notified. One
+//! notification covers everything that is queued until the owner of the connection takes it. A
+//! [`Mailbox`] is a queue and the loop to notify.
+
+use std::collections::VecDeque;
+use std::io;
+use std::mem;
+use std::sync::{OnceLock, Weak};
+use std::time::Instant;
+
+use bytes::Bytes;
+use filoplume_http1::Headers;
+
+use crate::sync::{Condvar, Mutex};
+
+/// The event loop of a connection, as far as senders use it.
+pub(crate) trait WakeConnection: Send + Sync {
+    /// Wakes a connection as if its socket were ready. A token of a closed connection does no harm.
+    fn wake_connection(&self, token: usize);
+}
+
+/// The queue of bytes for a connection. The thread that owns the connection takes them.
+pub(crate) struct Mailbox {
+    /// Not set until the connection is known. The thread that sets it takes what is queued after
+    /// that, so nothing that was queued before is missed.
+    target: OnceLock<Target>,
+    pub(crate) queue: SendQueue,
+}
+
+struct Target {
+    /// Weak, because a program may keep senders for longer than the server lives.
+    event_loop: Weak<dyn WakeConnection>,
+    token: usize,
+}
+
+impl Mailbox {
+    /// Returns a mailbox without a connection, for at most about `bytes_max` bytes.
+    pub(crate) fn new(bytes_max: usize) -> Self {
+        Self { target: OnceLock::new(), queue: SendQueue::new(bytes_max) }
+    }
+
+    /// Sets the connection. Only the first call counts.
+    pub(crate) fn attach(&self, event_loop: Weak<dyn WakeConnection>, token: usize) {
+        let _ = self.target.set(Target { event_loop, token });
+    }
+
+    pub(crate) fn is_attached(&self) -> bool {
+        self.target.get().is_some()
+    }
+
+    /// Wakes the connection, if `is_due`.
+    pub(crate) fn wake_if(&self, is_due: bool) {
+        if !is_due {
+            return;
+        }
+        let Some(Target { event_loop, token }) = self.target.get() else { return };
+        if let Some(event_loop) = event_loop.upgrade() {
+            event_loop.wake_connection(*token);
+        }
+    }
+}
+
+/// The queued bytes.
+pub(crate) struct SendQueue {
+    queued: Mutex<Queued>,
+    /// Notified when bytes are taken, and when the queue ends.
+    room: Condvar,
+}
+
+/// Bytes that are sent in one piece, unless they are long.
+#[derive(Debug)]
+pub(crate) struct Part {
+    bytes: Bytes,
+    /// A later part with the same key replaces this one while it waits.
+    key: Option<u64>,
+}
+
+impl Part {
+    pub(crate) fn keyed(key: u64, bytes: Bytes) -> Self {
+        Self { bytes, key: Some(key) }
+    }
+}
+
+impl From<Bytes> for Part {
+    fn from(bytes: Bytes) -> Self {
+        Self { bytes, key: None }
+    }
+}
+
+/// How the bytes of a mailbox end. Bytes that are queued are sent first.
+#[derive(Debug)]
+pub(crate) enum End {
+    /// Everything was sent. The fields are trailers.
+    Finished(Option<Box<Headers>>),
+    /// The server stops, and the bytes have no end of their own.
+    Stopping,
+    Failed(io::Error),
+}
+
+/// Why bytes are not queued.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Refused {
+    /// Too many bytes wait already.
+    Full,
+    /// A sender has ended the bytes.
+    Ended,
+    /// The server stops.
+    Stopping,
+    /// The connection is closed.
+    Gone,
+}
+
+/// What remains in a queue after some bytes were taken.
+#[derive(Debug)]
+pub(crate) enum Rest {
+    /// Nothing at the moment.
+    Nothing,
+    /// More bytes: the owner takes them next, without a notification.
+    Some,
+    /// Nothing will follow.
+    End(End),
+}
+
+#[derive(Debug)]
+struct Queued {
+    parts: VecDeque<Part>,
+    bytes: usize,
+    bytes_max: usize,
+    state: State,
+    /// Whether the loop was notified and has not taken the bytes since.
+    is_notified: bool,
+    /// Whether the server stops.
+    is_stopping: bool,
+}
+
+#[derive(Debug)]
+enum State {
+    Open,
+    Ending(End),
+    /// The owner has taken the end, or the connection is closed. Bytes are refused with this.
+    Closed(Refused),
+}
+
+impl End {
+    /// Returns why bytes behind this end are refused.
+    fn refusal(&self) -> Refused {
+        match self {
+            Self::Stopping => Refused::Stopping,
+            Self::Finished(_) | Self::Failed(_) => Refused::Ended,
+        }
+    }
+}
+
+impl Queued {
+    /// Returns whether these bytes may be queued.
+    fn admit(&self, part: &Part) -> Result<(), Refused> {
+        match &self.state {
+            State::Open => {}
+            State::Ending(end) => return Err(end.refusal()),
+            State::Closed(refused) => return Err(*refused),
+        }
+        // Bytes that are longer than the bound are accepted if nothing else is queued. Otherwise
+        // they could never be sent.
+        let replaced = self.same_key(part).map_or(0, |index| self.parts[index].bytes.len());
+        let others = self.bytes - replaced;
+        if others > 0 && others + part.bytes.len() > self.bytes_max {
+            return Err(Refused::Full);
+        }
+        Ok(())
+    }
+
+    /// Returns the waiting part that this one replaces.
+    fn same_key(&self, part: &Part) -> Option<usize> {
+        let key = part.key?;
+        self.parts.iter().position(|waiting| waiting.key == Some(key))
+    }
+
+    fn push(&mut self, part: Part) {
+        self.bytes += part.bytes.len();
+        match self.same_key(&part) {
+            Some(index) => {
+                let replaced = mem::replace(&mut self.parts[index], part);
+                self.bytes -= replaced.bytes.len();
+            }
+            None => self.parts.push_back(part),
+        }
+    }
+
+    /// Takes the end, if it has come.
+    fn take_end(&mut self) -> Rest {
+        let refused = match &self.state {
+            State::Open => return Rest::Nothing,
+            State::Ending(end) => end.refusal(),
+            State::Closed(refused) => *refused,
+        };
+        match mem::replace(&mut self.state, State::Closed(refused)) {
+            State::Ending(end) => Rest::End(end),
+            State::Open | State::Closed(_) => Rest::End(End::Finished(None)),
+        }
+    }
+
+    /// Returns whether the loop must be notified, and assumes that it is.
+    fn notify(&mut self) -> bool {
+        !mem::replace(&mut self.is_notified, true)
+    }
+
+    fn take_all(&mut self, output: &mut Vec<u8>) {
+        self.is_notified = false;
+        self.bytes = 0;
+        // The buffer is freed as well: an idle connection holds none.
+        for part in mem::take(&mut self.parts) {
+            output.extend_from_slice(&part.bytes);
+        }
+    }
+
+    /// Takes `bytes` bytes, which are fewer than all.
+    fn take_some(&mut self, bytes: usize, output: &mut Vec<u8>) {
+        let mut left = bytes;
+        while let Some(part) = self.parts.front_mut().filter(|_| left > 0) {
+            let piece = part.bytes.split_to(part.bytes.len().min(left));
+            left -= piece.len();
+            output.extend_from_slice(&piece);
+            // Its beginning is sent, so nothing may replace its rest.
+            part.key = None;
+            if part.bytes.is_empty() {
+                self.parts.pop_front();
+            }
+        }
+        self.bytes -= bytes;
+    }
+}
+
+impl SendQueue {
+    pub(crate) fn new(bytes_max: usize) -> Self {
+        let queued = Queued {
+            parts: VecDeque::new(),
+            bytes: 0,
+            bytes_max,
+            state: State::Open,
+            is_notified: false,
+            is_stopping: false,
+        };
+        Self { queued: Mutex::new(queued), room: Condvar::new() }
+    }
+
+    /// Sets the number of bytes that may wait.
+    pub(crate) fn set_bytes_max(&self, bytes_max: usize) {
+        self.queued.lock().bytes_max = bytes_max;
+    }
+
+    /// Queues bytes. Returns whether the loop must be notified. With a deadline, waits until then
+    /// for others to be taken.
+    pub(crate) fn put(&self, part: Part, deadline: Option<Instant>) -> Result<bool, Refused> {
+        let mut queued = self.queued.lock();
+        while let Err(refused) = queued.admit(&part) {
+            let (Refused::Full, Some(deadline)) = (refused, deadline) else { return Err(refused) };
+            let (woken, timed_out) = self.room.wait_until(queued, deadline);
+            queued = woken;
+            if timed_out && queued.admit(&part) == Err(Refused::Full) {
+                return Err(Refused::Full);
+            }
+        }
+        if part.bytes.is_empty() {
+            return Ok(false);
+        }
+        queued.push(part);
+        Ok(queued.notify())
+    }
+
+    /// Ends the bytes behind those that are queued. Returns whether the loop must be notified. Only
+    /// the first end counts, except that a failure replaces an end that was not taken yet.
+    pub(crate) fn end(&self, end: End) -> bool {
+        let mut queued = self.queued.lock();
+        let replaces = match &queued.state {
+            State::Open => true,
+            State::Ending(End::Finished(_)) => matches!(end, End::Failed(_)),
+            State::Ending(_) | State::Closed(_) => false,
+        };
+        if !replaces {
+            return false;
+        }
+        queued.state = State::Ending(end);
+        let is_due = queued.notify();
+        drop(queued);
+        self.room.notify_all();
+        is_due
+    }
+
+    /// Records that the server stops. Called by the owner, so no notification is needed.
+    pub(crate) fn stop(&self, is_endless: bool) {
+        self.queued.lock().is_stopping = true;
+        if is_endless {
+            self.end(End::Stopping);
+        }
+    }
+
+    /// Appends all queued bytes to the output. Returns whether the connection must be closed after
+    /// them.
+    pub(crate) fn take(&self, output: &mut Vec<u8>) -> bool {
+        let mut queued = self.queued.lock();
+        queued.take_all(output);
+        let must_close = !matches!(queued.state, State::Open);
+        drop(queued);
+        self.room.notify_all();
+        must_close
+    }
+
+    /// Like [`take`](Self::take), and refuses bytes from then on.
+    pub(crate) fn take_last(&self, output: &mut Vec<u8>) -> bool {
+        let must_close = self.take(output);
+        self.close();
+        must_close
+    }
+
+    /// Appends up to `bytes_max` bytes to the output, after `begin` has got their number. `begin`
+    /// is not called for none.
+    pub(crate) fn take_framed(
+        &self,
+        bytes_max: usize,
+        output: &mut Vec<u8>,
+        begin: impl FnOnce(usize, &mut Vec<u8>),
+    ) -> (usize, Rest) {
+        let mut queued = self.queued.lock();
+        let taken = queued.bytes.min(bytes_max);
+        if taken > 0 {
+            begin(taken, output);
+            if taken == queued.bytes {
+                queued.take_all(output);
+            } else {
+                queued.take_some(taken, output);
+            }
+        }
+        let has_rest = queued.bytes > 0;
+        queued.is_notified = has_rest;
+        let rest = if has_rest { Rest::Some } else { queued.take_end() };
+        drop(queued);
+        if taken > 0 {
+            self.room.notify_all();
+        }
+        (taken, rest)
+    }
+
+    /// Drops the queued bytes and refuses more, because the connection is closed.
+    pub(crate) fn close(&self) {
+        let mut queued = self.queued.lock();
+        queued.state = State::Closed(match &queued.state {
+            State::Open => Refused::Gone,
+            State::Ending(end) => end.refusal(),
+            State::Closed(refused) => *refused,
+        });
+        queued.bytes = 0;
+        // Dropped without the lock: they may be the last handle of a program's buffer.
+        let parts = mem::take(&mut queued.parts);
+        drop(queued);
+        drop(parts);
+        self.room.notify_all();
+    }
+
+    /// Returns why bytes would be refused, other than for lack of room.
+    pub(crate) fn check(&self) -> Result<(), Refused> {
+        let admitted = self.queued.lock().admit(&Part::from(Bytes::new()));
+        match admitted {
+            Err(Refused::Full) | Ok(()) => Ok(()),
+            Err(refused) => Err(refused),
+        }
+    }
+
+    /// Returns the number of bytes that wait.
+    pub(crate) fn waiting(&self) -> usize {
+        self.queued.lock().bytes
+    }
+
+    pub(crate) fn is_stopping(&self) -> bool {
+        self.queued.lock().is_stopping
+    }
+}
+
+#[cfg(all(test, loom))]
+mod models;
+
+#[cfg(all(test, not(loom)))]
+mod tests;

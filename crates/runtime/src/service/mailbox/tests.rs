@@ -1,0 +1,91 @@
+//! A queue of bytes on one thread.
+
+#![allow(clippy::unwrap_used, reason = "a panic is how a test fails")]
+
+use super::*;
+
+fn part(text: &'static str) -> Part {
+    Part::from(Bytes::from_static(text.as_bytes()))
+}
+
+fn keyed(key: u64, text: &'static str) -> Part {
+    Part::keyed(key, Bytes::from_static(text.as_bytes()))
+}
+
+/// Takes up to `bytes_max` bytes. Returns them, with their number in front, as text.
+fn take(queue: &SendQueue, bytes_max: usize) -> (String, Rest) {
+    let mut output = Vec::new();
+    let (taken, rest) = queue.take_framed(bytes_max, &mut output, |bytes, output| {
+        output.extend_from_slice(format!("{bytes}:").as_bytes());
+    });
+    assert_eq!(taken > 0, !output.is_empty());
+    (String::from_utf8(output).unwrap(), rest)
+}
+
+#[test]
+fn one_notification_covers_everything_until_it_is_taken() {
+    let queue = SendQueue::new(100);
+    assert_eq!(queue.put(part("one"), None), Ok(true));
+    assert_eq!(queue.put(part("two"), None), Ok(false));
+    assert_eq!(queue.put(part(""), None), Ok(false));
+    let (bytes, rest) = take(&queue, 4);
+    assert_eq!(bytes, "4:onet");
+    assert!(matches!(rest, Rest::Some));
+    assert_eq!(queue.put(part("three"), None), Ok(false), "the owner takes the rest anyway");
+    let (bytes, rest) = take(&queue, 100);
+    assert_eq!(bytes, "7:wothree");
+    assert!(matches!(rest, Rest::Nothing));
+    assert_eq!(queue.put(part("four"), None), Ok(true));
+}
+
+#[test]
+fn bytes_beyond_the_bound_are_refused_unless_nothing_else_waits() {
+    let queue = SendQueue::new(4);
+    assert_eq!(queue.put(part("longer than the bound"), None), Ok(true));
+    assert_eq!(queue.put(part("x"), None), Err(Refused::Full));
+    let deadline = Some(Instant::now());
+    assert_eq!(queue.put(part("x"), deadline), Err(Refused::Full), "after the deadline");
+    take(&queue, 100);
+    assert_eq!(queue.put(part("1234"), None), Ok(true));
+    assert_eq!(queue.put(part("5"), None), Err(Refused::Full));
+    assert_eq!(queue.check(), Ok(()), "a full queue is open");
+}
+
+#[test]
+fn a_part_replaces_the_waiting_part_of_its_key_in_its_place() {
+    let queue = SendQueue::new(6);
+    for (key, text) in [(1, "a1"), (2, "b1"), (1, "a22"), (1, "a3")] {
+        queue.put(keyed(key, text), None).unwrap();
+    }
+    assert_eq!(queue.waiting(), 4);
+    assert_eq!(queue.put(keyed(1, "a4444"), None), Err(Refused::Full), "with the other part");
+    let (bytes, _) = take(&queue, 1);
+    assert_eq!(bytes, "1:a");
+    queue.put(keyed(1, "A"), None).unwrap();
+    let (bytes, _) = take(&queue, 100);
+    assert_eq!(bytes, "4:3b1A", "a part whose beginning is sent is not replaced");
+}
+
+#[test]
+fn bytes_behind_an_end_are_refused_with_its_reason() {
+    type Row = (fn(&SendQueue), Refused);
+    let rows: [Row; 5] = [
+        (|queue| assert!(queue.end(End::Finished(None))), Refused::Ended),
+        (|queue| assert!(queue.end(End::Failed(io::Error::other("it")))), Refused::Ended),
+        (|queue| queue.stop(true), Refused::Stopping),
+        (SendQueue::close, Refused::Gone),
+        (|queue| assert!(!queue.take_last(&mut Vec::new())), Refused::Gone),
+    ];
+    for (end, refused) in rows {
+        let queue = SendQueue::new(100);
+        end(&queue);
+        assert_eq!(queue.put(part("x"), None), Err(refused));
+        take(&queue, 100);
+        assert_eq!(queue.check(), Err(refused), "also after the end was taken");
+        queue.close();
+        assert_eq!(queue.check(), Err(refused), "also when the connection is closed");
+    }
+    let queue = SendQueue::new(100);
+    queue.stop(false);
+    assert_eq!((queue.check(), queue.is_stopping()), (Ok(()), true));
+}

@@ -1,0 +1,212 @@
+//! Response bodies that other threads push.
+//!
+//! A handler makes a [`channel`], returns a response with the [`Pushed`] half, and keeps the
+//! [`Sender`] or gives it away. The sender's bytes go to the client in chunks, in the order in
+//! which they are sent. While nothing is sent, the connection waits on its event loop like an idle
+//! one: it needs no thread and no buffer.
+//!
+//! ```
+//! use filoplume_runtime::{Request, Response, pushed};
+//! use std::thread;
+//!
+//! fn count(_: Request) -> Response {
+//!     let (sender, body) = pushed::channel();
+//!     thread::spawn(move || {
+//!         for number in 0..3 {
+//!             // Waits while the client is slow. An error says that it has gone.
+//!             if sender.send(format!("{number}\n")).is_err() {
+//!                 return;
+//!             }
+//!         }
+//!         // Dropping the last sender completes the response.
+//!     });
+//!     let mut response = Response::default();
+//!     response.set_pushed(body);
+//!     response
+//! }
+//! # use filoplume_runtime::{Peer, ServerConfig, answer_in_process};
+//! # let input = b"GET / HTTP/1.1\r\nHost: a\r\n\r\n";
+//! # let answer = answer_in_process(&count, Peer::Unix, input, &ServerConfig::default());
+//! # assert!(answer.ends_with(b"\r\n0\r\n\r\n"));
+//! ```
+
+mod sender;
+mod writer;
+
+use std::fmt;
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::AtomicUsize;
+use std::thread;
+use std::time::Duration;
+
+use bytes::Bytes;
+
+use crate::service::mailbox::{Mailbox, SendQueue};
+use crate::service::request::Request;
+pub use sender::{SendError, Sender};
+pub use writer::StreamWriter;
+
+/// The number of bytes that may wait for a client, unless [`Pushed::capacity`] says otherwise.
+/// About as many are in the buffers of the sockets anyway, and ten thousand clients that do not
+/// read hold 640 MB with them.
+pub const CAPACITY: usize = 64 * 1024;
+
+/// Returns a sender and the body that it fills.
+///
+/// ```
+/// use filoplume_runtime::{Response, pushed};
+///
+/// let (sender, body) = pushed::channel();
+/// sender.try_send("first")?;
+/// let mut response = Response::default();
+/// response.set_pushed(body);
+/// assert!(sender.is_open());
+/// // The client has gone, or the response was not sent.
+/// drop(response);
+/// assert_eq!(sender.try_send("second"), Err(pushed::SendError::Gone));
+/// # Ok::<(), pushed::SendError>(())
+/// ```
+pub fn channel() -> (Sender, Pushed) {
+    let shared = Arc::new(Shared {
+        mailbox: Mailbox::new(CAPACITY),
+        senders: AtomicUsize::new(1),
+        maker: thread::current().id(),
+    });
+    let body = Pushed { shared: Some(Arc::clone(&shared)), options: Options::default(), run: None };
+    (Sender::new(shared), body)
+}
+
+/// What senders and the body share.
+pub(crate) struct Shared {
+    pub(crate) mailbox: Mailbox,
+    senders: AtomicUsize,
+    /// The thread that made the channel. It must not wait for room before the response has begun,
+    /// because it is usually the one that has to return the response.
+    maker: thread::ThreadId,
+}
+
+impl Shared {
+    fn queue(&self) -> &SendQueue {
+        &self.mailbox.queue
+    }
+}
+
+/// A response body that [`Sender`]s fill. See
+/// [`Response::set_pushed`](crate::Response::set_pushed).
+#[must_use]
+pub struct Pushed {
+    /// `None` once the engine has taken it.
+    shared: Option<Arc<Shared>>,
+    pub(crate) options: Options,
+    run: Option<Box<dyn FnOnce() + Send>>,
+}
+
+/// How a pushed body is sent.
+#[derive(Debug, Default)]
+pub(crate) struct Options {
+    pub(crate) is_endless: bool,
+    pub(crate) keep_alive: Option<KeepAlive>,
+    pub(crate) sends_trailers: bool,
+}
+
+/// Bytes that are sent when nothing else was sent for a while.
+#[derive(Debug)]
+pub(crate) struct KeepAlive {
+    pub(crate) interval: Duration,
+    pub(crate) bytes: Bytes,
+}
+
+impl Pushed {
+    /// Returns a body that `write` writes, on a thread of the pool. It begins when the response's
+    /// head is sent, and waits while the client is slow. It counts as a thread that waits for its
+    /// client, of which one client may have an eighth. Without a free thread the response is a
+    /// `503`. If `write` returns an error or panics, the client sees a response that is cut short.
+    ///
+    /// Prefer a [`channel`] for bodies that are silent for long: they need no thread.
+    ///
+    /// ```
+    /// use filoplume_runtime::{Request, Response, pushed::Pushed};
+    /// use std::io::Write;
+    ///
+    /// let service = |_: Request| {
+    ///     let mut response = Response::default();
+    ///     response.set_pushed(Pushed::written(|out| {
+    ///         for number in 1..=3 {
+    ///             writeln!(out, "line {number}")?;
+    ///         }
+    ///         Ok(())
+    ///     }));
+    ///     response
+    /// };
+    /// # use filoplume_runtime::{Peer, ServerConfig, answer_in_process};
+    /// # let input = b"GET / HTTP/1.0\r\n\r\n";
+    /// # let answer = answer_in_process(&service, Peer::Unix, input, &ServerConfig::default());
+    /// # assert!(answer.ends_with(b"\r\n\r\nline 1\nline 2\nline 3\n"));
+    /// ```
+    pub fn written(
+        write: impl FnOnce(&mut StreamWriter) -> io::Result<()> + Send + 'static,
+    ) -> Self {
+        let (sender, mut body) = channel();
+        body.run = Some(Box::new(move || writer::run(sender, write)));
+        body
+    }
+
+    /// Sets how many bytes may wait for the client. The default is [`CAPACITY`].
+    pub fn capacity(self, bytes: usize) -> Self {
+        if let Some(shared) = &self.shared {
+            shared.queue().set_bytes_max(bytes);
+        }
+        self
+    }
+
+    /// Says that the body has no end of its own, as a stream of events. When the server shuts down,
+    /// it completes the response, and senders get [`SendError::Stopping`]. Without this, senders
+    /// have the drain time to complete the response; they can ask [`Sender::is_stopping`].
+    pub fn endless(mut self) -> Self {
+        self.options.is_endless = true;
+        self
+    }
+
+    /// Sends `bytes` whenever nothing else was sent for `interval`, so that proxies do not close
+    /// the connection and a client that has vanished is noticed. The event loop does this without a
+    /// thread. A zero interval is ignored.
+    pub fn keep_alive(mut self, interval: Duration, bytes: impl Into<Bytes>) -> Self {
+        let bytes = bytes.into();
+        let is_valid = !interval.is_zero() && !bytes.is_empty();
+        self.options.keep_alive = is_valid.then_some(KeepAlive { interval, bytes });
+        self
+    }
+
+    /// Sends the fields of [`Sender::finish_with`] as trailers, if the client said `TE: trailers`
+    /// (RFC 9110, section 6.5.1). Otherwise they are dropped. The caller declares their names with
+    /// a `Trailer` header.
+    pub fn trailers(mut self, request: &Request) -> Self {
+        self.options.sends_trailers = request.accepts_trailers();
+        self
+    }
+
+    /// Takes the code that fills the body, which the engine must run.
+    pub(crate) fn take_run(&mut self) -> Option<Box<dyn FnOnce() + Send>> {
+        self.run.take()
+    }
+
+    pub(crate) fn mailbox(&self) -> Option<&Mailbox> {
+        self.shared.as_deref().map(|shared| &shared.mailbox)
+    }
+}
+
+impl Drop for Pushed {
+    fn drop(&mut self) {
+        // The response is complete, the client has gone, or nothing of the body is sent.
+        if let Some(shared) = self.shared.take() {
+            shared.queue().close();
+        }
+    }
+}
+
+impl fmt::Debug for Pushed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Pushed").field("options", &self.options).finish_non_exhaustive()
+    }
+}
