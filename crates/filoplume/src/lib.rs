@@ -84,9 +84,9 @@ pub mod template;
 pub mod testing;
 
 pub use filoplume_runtime::{
-    BlockingStream, Body, Headers, InvalidHeader, Limits, Method, Metrics, Peer, Permits,
-    PoolConfig, PoolError, PoolMetrics, Request, Response, ResponseBody, Server, ServerBuilder,
-    ServerConfig, ShutdownHandle, StaticField, StatusCode, TaskPool, Version, tcp,
+    BlockingStream, Body, CallbackGuard, Cancel, Headers, InvalidHeader, Limits, Method, Metrics,
+    Peer, Permits, PoolConfig, PoolError, PoolMetrics, Request, Response, ResponseBody, Server,
+    ServerBuilder, ServerConfig, ShutdownHandle, StaticField, StatusCode, TaskPool, Version, tcp,
 };
 
 pub use crate::app::App;

@@ -53,6 +53,7 @@ pub(crate) struct Counters {
     pub(crate) routes_learned: Counter,
     pub(crate) routes_forgotten: Counter,
     pub(crate) upgraded: Counter,
+    pub(crate) cancelled: Counter,
 }
 
 /// The values that are read elsewhere at the moment of a snapshot.
@@ -128,6 +129,9 @@ pub struct Metrics {
     pub routes_forgotten: u64,
     /// Connections detached since the start after a `101`.
     pub upgraded: u64,
+    /// Requests since the start whose handlers asked to be told when their client has gone, and
+    /// were told: see [`Cancel`](crate::Cancel).
+    pub cancelled: u64,
     /// Requests that now wait for a thread of the pool.
     pub waiting: usize,
     /// Bytes that are now buffered for all peers.
@@ -201,6 +205,7 @@ impl Counters {
             routes_learned: self.routes_learned.get(),
             routes_forgotten: self.routes_forgotten.get(),
             upgraded: self.upgraded.get(),
+            cancelled: self.cancelled.get(),
             waiting,
             memory_used,
             memory_max,

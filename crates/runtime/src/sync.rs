@@ -37,6 +37,11 @@ mod real {
             self.0.notify_all();
         }
 
+        pub(crate) fn wait<'a, T>(&self, mut guard: MutexGuard<'a, T>) -> MutexGuard<'a, T> {
+            self.0.wait(&mut guard);
+            guard
+        }
+
         /// Returns the guard, and whether the deadline has passed.
         pub(crate) fn wait_until<'a, T>(
             &self,
@@ -114,12 +119,16 @@ mod modelled {
             self.0.notify_all();
         }
 
+        pub(crate) fn wait<'a, T>(&self, guard: MutexGuard<'a, T>) -> MutexGuard<'a, T> {
+            self.0.wait(guard).expect("no thread of a model panics while it holds a lock")
+        }
+
         pub(crate) fn wait_until<'a, T>(
             &self,
             guard: MutexGuard<'a, T>,
             _deadline: Instant,
         ) -> (MutexGuard<'a, T>, bool) {
-            (self.0.wait(guard).expect("no thread of a model panics while it holds a lock"), false)
+            (self.wait(guard), false)
         }
     }
 }

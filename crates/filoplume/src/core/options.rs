@@ -52,7 +52,7 @@ pub struct RouteOptions {
     coded_content: CodedContent,
     execution: Execution,
     permits: Option<Permits>,
-    is_vital: bool,
+    promises: Promises,
     /// Checks of the captures, by the parameters that read them.
     capture_checks: Vec<CaptureCheck>,
     needs_states: Vec<(TypeId, String)>,
@@ -68,6 +68,15 @@ pub struct RouteOptions {
     unprovided: Vec<Cow<'static, str>>,
     /// The middleware that parameters of the handler imply, with constructors.
     implied: Vec<(TypeId, fn() -> Layer)>,
+}
+
+/// What the engine promises to the requests of a route.
+#[derive(Clone, Copy, Debug, Default)]
+struct Promises {
+    /// They are answered although other routes occupy all threads.
+    is_vital: bool,
+    /// Their handlers learn that the client has gone.
+    is_cancellable: bool,
 }
 
 /// Returns what is wrong with the captures of a pattern.
@@ -100,7 +109,7 @@ impl RouteOptions {
             coded_content: CodedContent::default(),
             execution: Execution::default(),
             permits: None,
-            is_vital: false,
+            promises: Promises::default(),
             capture_checks: Vec::new(),
             needs_states: Vec::new(),
             mistakes: Vec::new(),
@@ -172,13 +181,20 @@ impl RouteOptions {
     /// [`Route::vital`](crate::Route::vital). A vital route that [uses](Self::uses) permits is a
     /// mistake: it would wait for the requests that hold them.
     pub fn vital(&mut self) -> &mut Self {
-        self.is_vital = true;
+        self.promises.is_vital = true;
+        self
+    }
+
+    /// Lets the handler learn that its client has gone: see [`Cancel`](crate::Cancel). Middleware
+    /// that uses [`Request::cancel`] sets this.
+    pub fn cancellable(&mut self) -> &mut Self {
+        self.promises.is_cancellable = true;
         self
     }
 
     /// Returns the mistake if these options exclude each other.
     pub(crate) fn contradiction(&self) -> Option<String> {
-        let permits = self.permits.as_ref().filter(|_| self.is_vital)?;
+        let permits = self.permits.as_ref().filter(|_| self.promises.is_vital)?;
         Some(format!(
             "the route is vital and uses the permits \"{}\": it would wait for requests that hold \
              them",
@@ -464,8 +480,11 @@ impl RouteOptions {
         if let Some(permits) = &self.permits {
             plan = plan.uses(permits);
         }
-        if self.is_vital {
+        if self.promises.is_vital {
             plan = plan.vital();
+        }
+        if self.promises.is_cancellable {
+            plan = plan.cancellable();
         }
         if request.content_length() == Some(0) { plan } else { self.plan_content(request, plan) }
     }

@@ -1,6 +1,7 @@
 //! Extractors: the parameters of handlers.
 
 mod authorization;
+mod cancel;
 #[cfg(feature = "jwt")]
 mod claims;
 mod client_address;

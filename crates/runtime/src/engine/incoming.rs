@@ -2,10 +2,14 @@
 
 use std::fmt;
 use std::ops::{Deref, DerefMut};
+use std::sync::Arc;
 
+use crate::engine::cancel::watch_client;
 use crate::engine::task::ReplyTo;
 use crate::engine::worker;
 use crate::error::{Kind, Result};
+use crate::service::cancel::Cancel;
+use crate::service::latch::Latch;
 use crate::service::request::Request;
 use crate::service::response::Response;
 use crate::transport::is_gone;
@@ -28,17 +32,58 @@ use crate::transport::is_gone;
 pub struct IncomingRequest {
     request: Option<Request>,
     reply_to: Option<ReplyTo>,
+    /// Set when the client has gone, if the program asks for it.
+    cancel: Option<Arc<Latch>>,
 }
 
 impl IncomingRequest {
     pub(crate) fn new(request: Request, reply_to: ReplyTo) -> Self {
-        Self { request: Some(request), reply_to: Some(reply_to) }
+        Self { request: Some(request), reply_to: Some(reply_to), cancel: None }
     }
 
     pub(crate) fn into_parts(mut self) -> (Option<Request>, ReplyTo) {
+        self.end_cancel();
         let reply_to =
             self.reply_to.take().expect("taken once, when the request is answered or dropped");
         (self.request.take(), reply_to)
+    }
+
+    /// Returns a handle that tells whether the client has gone, until the request is answered. The
+    /// first call costs a system call at most, and requests without a call cost nothing.
+    ///
+    /// ```no_run
+    /// use filoplume_runtime::Server;
+    ///
+    /// let server = Server::bind("127.0.0.1:5000")?;
+    /// for mut request in server.incoming() {
+    ///     let cancel = request.cancel();
+    ///     // .. work, in steps
+    ///     if !cancel.is_cancelled() {
+    ///         request.respond("done")?;
+    ///     }
+    /// }
+    /// # Ok::<(), filoplume_runtime::Error>(())
+    /// ```
+    pub fn cancel(&mut self) -> Cancel {
+        let latch = self.cancel.get_or_insert_with(|| {
+            let latch = Arc::new(Latch::new());
+            if let Some(ReplyTo { connection, .. }) = &mut self.reply_to {
+                // If this fails, so does the response.
+                if let Err(error) = connection.watch_end() {
+                    tracing::debug!(%error, "a client cannot be watched");
+                }
+                let (token, has_end) = (connection.token(), connection.has_end);
+                watch_client(connection.loop_handle(), token, has_end, &latch);
+            }
+            latch
+        });
+        Cancel::new(Arc::clone(latch))
+    }
+
+    fn end_cancel(&mut self) {
+        if let Some(latch) = self.cancel.take() {
+            latch.seal();
+        }
     }
 
     /// Answers the request.
@@ -82,6 +127,7 @@ impl DerefMut for IncomingRequest {
 impl Drop for IncomingRequest {
     fn drop(&mut self) {
         drop(self.request.take());
+        self.end_cancel();
         if let Some(reply_to) = self.reply_to.take() {
             tracing::warn!("a request was dropped unanswered");
             // An error means that the peer has disconnected: nobody is left to tell.

@@ -4,6 +4,7 @@
 //! These parts refer to each other: a connection to its loop, a loop to the engine, and the engine
 //! to its loops. They are therefore one room. Only `server` is above it.
 
+pub(crate) mod cancel;
 pub(crate) mod connection;
 pub(crate) mod event_loop;
 pub(crate) mod incoming;
@@ -28,6 +29,7 @@ use crate::budget::streams::Streams;
 use crate::budget::throttle::Throttle;
 use crate::clock::TIMEOUT_MAX;
 use crate::config::{PerClient, ServerConfig};
+use crate::engine::cancel::{Cancels, RUNNERS_MAX};
 use crate::engine::event_loop::{EventLoop, LoopHandle};
 use crate::engine::incoming::IncomingRequest;
 use crate::engine::listener::Bound;
@@ -90,6 +92,8 @@ pub(crate) struct Engine {
     pub(crate) streams: Arc<Streams>,
     pub(crate) routes: Routes,
     pub(crate) crowd: Arc<Crowd>,
+    /// The callbacks of handlers whose clients have gone.
+    cancels: Cancels,
     pub(crate) counters: Counters,
     pub(crate) refusals: Refusals,
     /// Limits the log lines about errors of `accept` and the pauses that follow them.
@@ -177,7 +181,7 @@ impl Engine {
             // leader at once. A route that costs a thread its loop does not run on loops any more,
             // so there is at most one such thread per execution key. Threads for vital requests are
             // added as well.
-            .urgent_reserve(LEADERS_MAX.max(loops * 4) + VITAL_SEATS)
+            .urgent_reserve(LEADERS_MAX.max(loops * 4) + VITAL_SEATS + RUNNERS_MAX)
             .patient();
         let clients = match config.connections_per_client_max {
             PerClient::Half => Some(Arc::new(Clients::public((connections_max / 2).max(1)))),
@@ -198,6 +202,7 @@ impl Engine {
             streams,
             routes: Routes::new(),
             crowd: Arc::new(Crowd::new(loops)),
+            cancels: Cancels::default(),
             counters: Counters::default(),
             refusals: Refusals::new(),
             accept_log: Throttle::new(),

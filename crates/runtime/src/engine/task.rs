@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use crate::budget::permits::{Permit, Permits};
 use crate::budget::seats::SeatRequest;
+use crate::engine::Engine;
 use crate::engine::connection::Connection;
 use crate::engine::event_loop::EventLoop;
 use crate::engine::seat::Seat;
@@ -21,6 +22,8 @@ pub(crate) enum Task {
     Call(Box<Call>, Seat),
     /// Continue a connection whose next step may block.
     Resume(Box<Connection>, Seat),
+    /// Run the callbacks of handlers whose clients have gone.
+    Cancel(Arc<Engine>),
     /// Run a handler that has taken over a connection.
     Detached(Box<dyn FnOnce() + Send>, Seat),
 }
@@ -59,6 +62,7 @@ impl Task {
                     worker.serve(connection)
                 });
             }
+            Self::Cancel(engine) => engine.run_cancels(),
             Self::Detached(run, _seat) => run(),
         }
     }
@@ -93,6 +97,7 @@ impl fmt::Debug for Task {
             Self::Lead(_) => "Lead",
             Self::Call(..) => "Call",
             Self::Resume(..) => "Resume",
+            Self::Cancel(_) => "Cancel",
             Self::Detached(..) => "Detached",
         })
     }

@@ -2,6 +2,8 @@
 
 pub(crate) mod blocking_stream;
 pub(crate) mod body;
+pub(crate) mod cancel;
+pub(crate) mod latch;
 pub(crate) mod mailbox;
 pub(crate) mod panics;
 pub mod pushed;
@@ -187,6 +189,7 @@ pub struct Plan {
     pub(crate) route: Option<u32>,
     pub(crate) permits: Option<Permits>,
     pub(crate) is_vital: bool,
+    pub(crate) is_cancellable: bool,
 }
 
 /// How the content of a request is read.
@@ -304,6 +307,20 @@ impl Plan {
     /// ```
     pub fn vital(mut self) -> Self {
         self.is_vital = true;
+        self
+    }
+
+    /// Lets the handler learn that its client has gone: see [`Cancel`](crate::Cancel). The call
+    /// finds it in [`Request::cancel`].
+    ///
+    /// ```
+    /// use filoplume_runtime::Plan;
+    ///
+    /// let plan = Plan::new().cancellable();
+    /// # let _ = plan;
+    /// ```
+    pub fn cancellable(mut self) -> Self {
+        self.is_cancellable = true;
         self
     }
 }

@@ -1,6 +1,7 @@
 //! The request that a handler receives.
 
 use std::fmt;
+use std::sync::Arc;
 
 use filoplume_http1::{Framing, Headers, RequestHead, Version};
 use http::{Extensions, Method};
@@ -8,6 +9,8 @@ use http::{Extensions, Method};
 use crate::budget::permits::Permits;
 use crate::execution::routes::RouteSource;
 use crate::service::body::Body;
+use crate::service::cancel::Cancel;
+use crate::service::latch::Latch;
 use crate::service::no_extensions;
 use crate::transport::Peer;
 
@@ -40,6 +43,8 @@ pub struct Request {
 struct Rare {
     /// The permits that the plan requires.
     permits: Option<Permits>,
+    /// Set when the client has gone, if the plan asks for it.
+    cancel: Option<Arc<Latch>>,
     extensions: Extensions,
 }
 
@@ -67,6 +72,17 @@ impl Request {
     #[cold]
     pub(crate) fn set_permits(&mut self, permits: Option<Permits>) {
         self.rare.get_or_insert_default().permits = permits;
+    }
+
+    /// Returns the latch that is set when the client has gone.
+    #[inline]
+    pub(crate) fn cancel_latch(&self) -> Option<&Arc<Latch>> {
+        self.rare.as_ref()?.cancel.as_ref()
+    }
+
+    #[cold]
+    pub(crate) fn make_cancellable(&mut self) {
+        self.rare.get_or_insert_default().cancel = Some(Arc::new(Latch::new()));
     }
 
     pub(crate) fn head(&self) -> &RequestHead {
@@ -220,6 +236,33 @@ impl Request {
         self.route
     }
 
+    /// Returns a handle that tells whether the client has gone. The request's
+    /// [plan](crate::Plan::cancellable) must have asked for it. Otherwise the handle never tells.
+    ///
+    /// ```
+    /// use filoplume_runtime::{Plan, Request, Response, Service};
+    /// use std::time::Duration;
+    ///
+    /// struct LongPoll;
+    ///
+    /// impl Service for LongPoll {
+    ///     fn plan(&self, _: &mut Request) -> Plan {
+    ///         Plan::new().cancellable()
+    ///     }
+    ///
+    ///     fn call(&self, request: Request) -> Response {
+    ///         let has_left = request.cancel().wait_timeout(Duration::from_secs(30));
+    ///         Response::from(if has_left { "" } else { "no news" })
+    ///     }
+    /// }
+    /// ```
+    pub fn cancel(&self) -> Cancel {
+        Cancel::new(match self.cancel_latch() {
+            Some(latch) => Arc::clone(latch),
+            None => Arc::new(Latch::new()),
+        })
+    }
+
     /// Returns values that are attached to the request, by type. The first insertion allocates.
     pub fn extensions(&self) -> &Extensions {
         match &self.rare {
@@ -263,7 +306,7 @@ impl<B: Into<Body>> TryFrom<http::Request<B>> for Request {
             body: body.into(),
             peer: Peer::Unix,
             route: None,
-            rare: Some(Box::new(Rare { permits: None, extensions: parts.extensions })),
+            rare: Some(Box::new(Rare { extensions: parts.extensions, ..Rare::default() })),
         })
     }
 }

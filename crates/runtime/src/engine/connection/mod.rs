@@ -72,6 +72,8 @@ enum Mode {
     ReadingAndWriting,
     /// A thread holds it, and its reads and writes block.
     Blocking,
+    /// As `Blocking`, and the loop's poller reports when the peer ends its direction.
+    BlockingAndReported,
 }
 
 impl Connection {
@@ -133,6 +135,9 @@ impl Connection {
             (Mode::Reading, Interest::READABLE)
         };
         self.release_hold()?;
+        if self.mode == wanted {
+            return Ok(());
+        }
         let registry = self.loop_handle.registry();
         if self.mode == Mode::Unregistered {
             self.transport.register(registry, Token(self.token), interest)?;
@@ -152,12 +157,28 @@ impl Connection {
         Ok(())
     }
 
+    /// Has the loop's poller report when the peer ends its direction, while another owner works on
+    /// the connection. Costs a system call only if the connection is in no poller.
+    pub(crate) fn watch_end(&mut self) -> io::Result<()> {
+        match self.mode {
+            Mode::Reading | Mode::ReadingAndWriting | Mode::BlockingAndReported => Ok(()),
+            Mode::Unregistered => self.watch_anew(false),
+            Mode::Blocking => {
+                let (registry, token) = (self.loop_handle.registry(), Token(self.token));
+                self.transport.register(registry, token, Interest::READABLE)?;
+                self.mode = Mode::BlockingAndReported;
+                Ok(())
+            }
+        }
+    }
+
     /// Ends [`hold`](Self::hold). The connection is in no poller until [`watch`](Self::watch) is
-    /// called.
+    /// called, unless [`watch_end`](Self::watch_end) was.
     pub(crate) fn release_hold(&mut self) -> io::Result<()> {
-        if self.mode == Mode::Blocking {
+        if self.is_held() {
             self.transport.set_nonblocking()?;
-            self.mode = Mode::Unregistered;
+            let is_reported = self.mode == Mode::BlockingAndReported;
+            self.mode = if is_reported { Mode::Reading } else { Mode::Unregistered };
         }
         Ok(())
     }
@@ -172,15 +193,18 @@ impl Connection {
 
     #[inline]
     pub(crate) fn is_held(&self) -> bool {
-        self.mode == Mode::Blocking
+        matches!(self.mode, Mode::Blocking | Mode::BlockingAndReported)
     }
 
     /// Deregisters the connection from its loop's poller.
     pub(crate) fn unwatch(&mut self) -> io::Result<()> {
-        if matches!(self.mode, Mode::Reading | Mode::ReadingAndWriting) {
-            self.transport.deregister(self.loop_handle.registry())?;
-            self.mode = Mode::Unregistered;
-        }
+        let after = match self.mode {
+            Mode::Unregistered | Mode::Blocking => return Ok(()),
+            Mode::Reading | Mode::ReadingAndWriting => Mode::Unregistered,
+            Mode::BlockingAndReported => Mode::Blocking,
+        };
+        self.transport.deregister(self.loop_handle.registry())?;
+        self.mode = after;
         Ok(())
     }
 }

@@ -98,6 +98,14 @@ impl<C> Slab<C> {
         }
     }
 
+    /// Returns the readiness that was reported while the connection was taken.
+    pub(crate) fn missed(&self, token: usize) -> Missed {
+        match self.entries.get(token) {
+            Some(Entry::Taken { missed }) => *missed,
+            _ => Missed::Nothing,
+        }
+    }
+
     /// Returns the readiness that was reported while the connection was taken, and clears it.
     pub(crate) fn take_missed(&mut self, token: usize) -> Missed {
         match self.entries.get_mut(token) {

@@ -18,6 +18,7 @@ use crate::execution::key::ExecutionKey;
 use crate::execution::sleep::{FOR_EVER, LeaderSleep};
 use crate::execution::slot::Slot;
 use crate::execution::watchdog::Watched;
+use crate::service::latch::Latch;
 use crate::service::mailbox::WakeConnection;
 
 /// A message from another thread to an event loop.
@@ -29,6 +30,8 @@ pub(crate) enum Message {
     Closed(usize),
     /// Other threads have put bytes into a connection's mailbox.
     Notify(usize),
+    /// The request of a connection that was taken is told when its client has gone.
+    WatchClient(usize, Arc<Latch>),
     /// A request has waited too long for a thread.
     Late(Box<Call>),
     /// A connection that another loop accepted beyond its share.

@@ -9,6 +9,7 @@ mod memory_pressure;
 mod ready;
 mod shed;
 mod traffic;
+mod watched_clients;
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -36,6 +37,7 @@ pub(crate) use handle::{LoopHandle, Message};
 use ready::{Ready, ReadyQueue};
 use shed::Candidates;
 use traffic::Traffic;
+use watched_clients::WatchedClients;
 
 /// Maximum number of events per poll. Low in tests, so that full batches occur.
 const EVENTS_MAX: usize = if cfg!(test) { 16 } else { 1024 };
@@ -68,6 +70,8 @@ pub(crate) struct EventLoop {
     inbox: Receiver<Message>,
     slab: Slab<Connection>,
     deadlines: Deadlines,
+    /// The clients whose handlers are told when they have gone.
+    watched: WatchedClients,
     listeners: Vec<Accepting>,
     accept_again_at: Option<Instant>,
     /// An accepted connection that waits because the maximum is reached.
@@ -139,6 +143,7 @@ impl EventLoop {
             inbox,
             slab: Slab::new(),
             deadlines: Deadlines::default(),
+            watched: WatchedClients::default(),
             listeners: Vec::new(),
             accept_again_at: None,
             waiting: None,
@@ -167,6 +172,9 @@ impl EventLoop {
             let event = if has_end { Missed::IoAndEnd } else { Missed::Io };
             if let Some(connection) = self.slab.take(token, event) {
                 return Turn::Serve(connection, readiness);
+            }
+            if has_end {
+                self.client_has_gone(token);
             }
         }
         self.next_arrival(clock)
@@ -249,6 +257,7 @@ impl EventLoop {
 
     /// Frees the entry of a connection that has ended.
     pub(crate) fn release(&mut self, token: usize) {
+        self.unwatch_client(token);
         self.slab.release(token);
         self.handle.connections.fetch_sub(1, Ordering::Relaxed);
         self.handle.engine.counters.connections.decrement();
@@ -278,6 +287,7 @@ impl EventLoop {
     fn receive(&mut self, message: Message, now: Instant) -> Option<Turn> {
         match message {
             Message::Returned(mut connection) => {
+                self.unwatch_client(connection.token());
                 if self.apply_missed(&mut connection) || self.is_draining {
                     return Some(Turn::Serve(connection, Readiness::Io));
                 }
@@ -286,6 +296,10 @@ impl EventLoop {
             }
             Message::Closed(token) => {
                 self.release(token);
+                None
+            }
+            Message::WatchClient(token, latch) => {
+                self.watch_client(token, latch);
                 None
             }
             Message::Notify(token) => {
@@ -449,12 +463,13 @@ impl EventLoop {
         }
     }
 
-    fn has_drained(&self, now: Instant) -> bool {
+    fn has_drained(&mut self, now: Instant) -> bool {
         if self.listeners.is_empty() && self.waiting.is_none() && self.slab.len() == 0 {
             return true;
         }
         let is_late = self.handle.engine.drain_deadline().is_some_and(|deadline| deadline <= now);
         if is_late {
+            self.watched.cancel_all(&self.handle.engine);
             tracing::warn!(
                 connections = self.slab.len(),
                 "the drain deadline has passed: closing the remaining connections"

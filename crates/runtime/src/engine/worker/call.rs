@@ -11,6 +11,7 @@ use super::run::{CallOutcome, run};
 use super::{Flow, Outcome, Worker};
 use crate::budget::permits::Permits;
 use crate::buffers::OUTPUT_BYTES;
+use crate::engine::cancel::watch_client;
 use crate::engine::connection::Connection;
 use crate::engine::seat::Seat;
 use crate::engine::task::{Call, ReplyTo};
@@ -18,6 +19,7 @@ use crate::execution::key::{ExecutionKey, Route};
 use crate::execution::routes::RouteSource;
 use crate::protocol::http::{ContentPlan, Responded};
 use crate::service::body::StreamReturn;
+use crate::service::latch::Latch;
 use crate::service::request::Request;
 use crate::service::response::{Response, ResponseBody};
 use crate::service::{Content, Plan, Service};
@@ -78,6 +80,9 @@ impl Worker<'_> {
                 Plan::refuse(Response::new(500))
             });
         request.set_route(plan.route);
+        if plan.is_cancellable {
+            request.make_cancellable();
+        }
         if plan.permits.is_some() {
             request.set_permits(plan.permits.take());
         }
@@ -104,11 +109,14 @@ impl Worker<'_> {
     #[inline(always)]
     fn call(
         &mut self,
-        connection: Box<Connection>,
+        mut connection: Box<Connection>,
         request: &mut Option<Request>,
         route: Route,
         stream: Option<Arc<StreamReturn>>,
     ) -> Flow {
+        if let Some(latch) = request.as_ref().and_then(Request::cancel_latch) {
+            connection = self.watch_client(connection, latch)?;
+        }
         let is_streamed = stream.is_some();
         let reply_to = ReplyTo { connection, route, stream };
         if reply_to.connection.guest.as_http().is_some_and(|http| http.site().is_none()) {
@@ -129,6 +137,31 @@ impl Worker<'_> {
             return self.dispatch(take(request), reply_to);
         }
         self.call_here(request, reply_to)
+    }
+
+    /// Has a handler told when its client has gone, from now until it returns.
+    #[cold]
+    #[inline(never)]
+    fn watch_client(&mut self, mut connection: Box<Connection>, latch: &Arc<Latch>) -> Flow {
+        let watched = connection.watch_end();
+        let connection = self.check(connection, watched)?;
+        let (token, has_end) = (connection.token(), connection.has_end);
+        match &mut self.lead {
+            Some(event_loop) if !has_end => event_loop.watch_client(token, Arc::clone(latch)),
+            _ => watch_client(connection.loop_handle(), token, has_end, latch),
+        }
+        Continue(connection)
+    }
+
+    /// Called when the handler has returned: it is not told anything any more.
+    #[cold]
+    #[inline(never)]
+    fn unwatch_client(&mut self, token: usize, latch: &Latch) {
+        latch.seal();
+        // Otherwise the loop does so when the connection is back.
+        if let Some(event_loop) = &mut self.lead {
+            event_loop.unwatch_client(token);
+        }
     }
 
     #[inline(never)]
@@ -185,6 +218,7 @@ impl Worker<'_> {
         if self.lead.is_none() {
             self.begin_on_pool(connection, request.as_ref(), route);
         }
+        let cancel = request.as_ref().and_then(Request::cancel_latch).cloned();
         // Filled in place and passed by reference: a response is so large that each move is
         // measurable.
         let mut response = None;
@@ -200,6 +234,9 @@ impl Worker<'_> {
         }
         if self.permit.is_some() {
             self.give_permit_back();
+        }
+        if let Some(latch) = cancel {
+            self.unwatch_client(reply_to.connection.token(), &latch);
         }
         let response = response.get_or_insert_with(|| Response::new(500));
         self.respond(reply_to, response)
