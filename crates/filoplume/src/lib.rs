@@ -17,6 +17,7 @@
 //!   holds up no other request.
 //! - [`Middleware`] wraps handlers.
 //! - [`Error`] carries a failure and the response to it.
+//! - [`sse`] sends events to pages, and [`pushed`] has response bodies that other threads send.
 //! - [`testing`] calls an app without a socket.
 //!
 //! The parts of the engine that apps need are re-exported: [`ServerConfig`] and its [`Limits`]
@@ -34,13 +35,14 @@
 
 // The modules. A file may use only modules listed above its own.
 //
-//   log, disk, redis_pool     helpers that know nothing of HTTP
+//   broadcast, log, disk, redis_pool
+//                             helpers that know nothing of HTTP
 //   semantics                 the rules of RFC 9110, over plain values
 //   client                    the address of the client, behind trusted proxies
 //   core                      errors, contexts, and the traits that the others implement
 //   key, routing              secrets for cookies; the routes and how requests match them
 //   extract                   the extractors, and the conversions that `?` uses
-//   response, template, session, static_files
+//   response, template, session, sse, static_files
 //   error_response            the one place that renders errors
 //   middleware                the built-in middleware
 //   app                       the app while it is written, and after it is built
@@ -56,6 +58,7 @@ extern crate self as filoplume;
 mod readme {}
 
 mod app;
+pub mod broadcast;
 mod client;
 mod core;
 #[cfg(any(feature = "multipart", feature = "static-files"))]
@@ -77,6 +80,7 @@ mod semantics;
 mod serve;
 #[cfg(feature = "sessions")]
 pub mod session;
+pub mod sse;
 #[cfg(feature = "static-files")]
 mod static_files;
 #[cfg(feature = "templates")]
@@ -86,7 +90,8 @@ pub mod testing;
 pub use filoplume_runtime::{
     BlockingStream, Body, CallbackGuard, Cancel, Headers, InvalidHeader, Limits, Method, Metrics,
     Peer, Permits, PoolConfig, PoolError, PoolMetrics, Request, Response, ResponseBody, Server,
-    ServerBuilder, ServerConfig, ShutdownHandle, StaticField, StatusCode, TaskPool, Version, tcp,
+    ServerBuilder, ServerConfig, ShutdownHandle, StaticField, StatusCode, TaskPool, Version,
+    pushed, tcp,
 };
 
 pub use crate::app::App;

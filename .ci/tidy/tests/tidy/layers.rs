@@ -138,13 +138,13 @@ const ROOMS: &[(&str, &[&[&str]])] = &[
     (
         "crates/filoplume/src",
         &[
-            &["disk", "log", "redis_pool", "semantics"],
+            &["broadcast", "disk", "log", "redis_pool", "semantics"],
             &["client"],
             &["core"],
             &["key", "routing"],
             &["extract"],
             &["response"],
-            &["error_response", "session", "static_files", "template"],
+            &["error_response", "session", "sse", "static_files", "template"],
             &["middleware"],
             &["app"],
             &["serve"],

@@ -8,7 +8,8 @@ use crate::semantics::conditional::RequestConditions;
 /// A type that can be converted into a response.
 ///
 /// It is implemented for text and bytes, [`Html`](crate::Html), `Json`,
-/// [`Redirect`](crate::Redirect), status codes, files, [readers](crate::response::Reader), `()`,
+/// [`Redirect`](crate::Redirect), status codes, files, [readers](crate::response::Reader),
+/// [iterators](crate::response::Pieces), [pushed bodies](crate::pushed), [events](crate::sse), `()`,
 /// pairs of a status or headers with any of these, `Option` (`None` is a `404`) and `Result`.
 ///
 /// ```

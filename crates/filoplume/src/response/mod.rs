@@ -7,7 +7,7 @@ mod redirect;
 
 pub use attachment::Attachment;
 pub use html::Html;
-pub use reader::Reader;
+pub use reader::{Pieces, Reader};
 pub use redirect::Redirect;
 
 pub use crate::core::response::IntoResponse;

@@ -1,9 +1,11 @@
 //! Responses whose content is read while it is sent.
 
 use std::fs::File;
-use std::io::Read;
+use std::io::{self, Read};
 
+use bytes::Bytes;
 use filoplume_runtime::Response;
+use filoplume_runtime::pushed::Pushed;
 
 use crate::core::error::Result;
 use crate::core::response::IntoResponse;
@@ -59,6 +61,47 @@ impl<R: Read + Send + 'static> IntoResponse for Reader<R> {
     }
 }
 
+/// The pieces of an iterator, sent in chunks. The iterator may block. It is asked for the next piece
+/// when the client has taken the one before. An error cuts the response short, so that the client
+/// can detect it.
+///
+/// ```
+/// use filoplume::prelude::*;
+/// use filoplume::response::Pieces;
+///
+/// let app =
+///     App::new().get("/lines", || Pieces((1..=3).map(|number| Ok(format!("line {number}\n")))));
+/// app.test().get("/lines").send().assert_text("line 1\nline 2\nline 3\n");
+/// ```
+#[derive(Clone, Copy, Debug)]
+pub struct Pieces<I>(pub I);
+
+impl<B, I> IntoResponse for Pieces<I>
+where
+    B: Into<Bytes>,
+    I: IntoIterator<Item = io::Result<B>>,
+    I::IntoIter: Send + 'static,
+{
+    const SAYS_STATUS: bool = false;
+
+    fn into_response(self) -> Result<Response> {
+        let mut response = Response::default();
+        response.set_iterator(self.0);
+        Ok(response)
+    }
+}
+
+/// A body that other threads push. The handler sets the type: `([("content-type", ..)], body)`.
+impl IntoResponse for Pushed {
+    const SAYS_STATUS: bool = false;
+
+    fn into_response(self) -> Result<Response> {
+        let mut response = Response::default();
+        response.set_pushed(self);
+        Ok(response)
+    }
+}
+
 /// Sends the content of the file from its current position. The handler sets the type:
 /// `([("content-type", ..)], file)`.
 impl IntoResponse for File {
@@ -66,7 +109,7 @@ impl IntoResponse for File {
 
     fn into_response(mut self) -> Result<Response> {
         let length = self.metadata()?.len();
-        let position = std::io::Seek::stream_position(&mut self)?;
+        let position = io::Seek::stream_position(&mut self)?;
         Reader::sized(self, length.saturating_sub(position)).into_response()
     }
 }

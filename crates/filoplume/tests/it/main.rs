@@ -21,6 +21,7 @@ mod routing;
 mod security;
 mod serving;
 mod sessions;
+mod sse;
 mod static_files;
 mod templates;
 mod test_client;

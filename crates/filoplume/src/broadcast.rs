@@ -1,0 +1,219 @@
+//! Sending the same bytes to many connections.
+
+use std::fmt;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use filoplume_runtime::{pushed, tcp};
+use parking_lot::Mutex;
+
+/// A connection that takes bytes without waiting. It is implemented for
+/// [`pushed::Sender`] and [`tcp::Sender`]. An implementation must not block: the other subscribers
+/// wait meanwhile.
+pub trait Subscriber: Send + 'static {
+    /// Gives bytes to the connection. If it supports that, they replace waiting bytes of the same
+    /// key.
+    fn deliver(&self, bytes: &Bytes, key: Option<u64>) -> Delivery;
+
+    /// Returns whether the connection is open, as far as is known.
+    fn is_open(&self) -> bool;
+
+    /// Ends the connection because it is too slow. What waits for it may still be sent.
+    fn disconnect(&self);
+}
+
+/// What happened to bytes for one connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Delivery {
+    /// They will be sent.
+    Sent,
+    /// Too many bytes wait for it already.
+    Full,
+    /// It is closed.
+    Gone,
+}
+
+/// What happens to a client for which too many bytes wait.
+///
+/// ```
+/// use filoplume::broadcast::SlowClients;
+///
+/// assert_eq!(SlowClients::default(), SlowClients::Disconnect);
+/// ```
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum SlowClients {
+    /// It is disconnected. It can connect again, and knows that it may have missed something.
+    #[default]
+    Disconnect,
+    /// It does not get the message, and stays.
+    Drop,
+    /// A message with a key replaces a waiting message of the same key. If there is none, the
+    /// client does not get the message, and stays.
+    Coalesce,
+}
+
+/// How many clients a message was given to, and what happened to the others.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Delivered {
+    /// Clients that get it.
+    pub sent: usize,
+    /// Slow clients that do not get it.
+    pub dropped: usize,
+    /// Slow clients that were disconnected.
+    pub disconnected: usize,
+}
+
+/// A list of connections that get the same messages. Clones refer to the same list.
+///
+/// A message is bytes that are already encoded. They are shared and not copied until they are sent.
+/// Sending never waits for a client.
+///
+/// ```
+/// use bytes::Bytes;
+/// use filoplume::broadcast::{Broadcast, SlowClients};
+/// use filoplume::pushed;
+///
+/// let feed = Broadcast::new(SlowClients::Drop);
+/// let (sender, body) = pushed::channel();
+/// feed.subscribe(sender);
+/// assert_eq!(feed.send(&Bytes::from("news"), None).sent, 1);
+/// // The client leaves.
+/// drop(body);
+/// assert_eq!(feed.send(&Bytes::from("more"), None).sent, 0);
+/// assert_eq!(feed.len(), 0);
+/// ```
+pub struct Broadcast<S> {
+    slow_clients: SlowClients,
+    list: Arc<Mutex<List<S>>>,
+}
+
+struct List<S> {
+    subscribers: Vec<S>,
+    /// From this number on, closed connections are removed before another one is added. Otherwise
+    /// they would gather while no message is sent.
+    prune_from: usize,
+}
+
+/// The smallest number of subscribers among which closed ones are looked for.
+const PRUNE_MIN: usize = 64;
+
+impl<S: Subscriber> Broadcast<S> {
+    /// Returns an empty list.
+    #[must_use]
+    pub fn new(slow_clients: SlowClients) -> Self {
+        let list = List { subscribers: Vec::new(), prune_from: PRUNE_MIN };
+        Self { slow_clients, list: Arc::new(Mutex::new(list)) }
+    }
+
+    /// Sets what happens to slow clients, for messages that are sent through this handle.
+    #[must_use]
+    pub fn slow_clients(mut self, slow_clients: SlowClients) -> Self {
+        self.slow_clients = slow_clients;
+        self
+    }
+
+    /// Adds a connection. It is removed when it is closed.
+    pub fn subscribe(&self, subscriber: S) {
+        let mut list = self.list.lock();
+        if list.subscribers.len() >= list.prune_from {
+            list.subscribers.retain(Subscriber::is_open);
+            list.prune_from = (list.subscribers.len() * 2).max(PRUNE_MIN);
+        }
+        list.subscribers.push(subscriber);
+    }
+
+    /// Gives a message to all connections. Messages of several threads reach all connections in the
+    /// same order.
+    pub fn send(&self, bytes: &Bytes, key: Option<u64>) -> Delivered {
+        let mut delivered = Delivered::default();
+        let key = key.filter(|_| self.slow_clients == SlowClients::Coalesce);
+        self.list.lock().subscribers.retain(|subscriber| match subscriber.deliver(bytes, key) {
+            Delivery::Sent => {
+                delivered.sent += 1;
+                true
+            }
+            Delivery::Full if self.slow_clients == SlowClients::Disconnect => {
+                subscriber.disconnect();
+                delivered.disconnected += 1;
+                false
+            }
+            Delivery::Full => {
+                delivered.dropped += 1;
+                true
+            }
+            Delivery::Gone => false,
+        });
+        delivered
+    }
+
+    /// Returns the number of connections. Connections that were closed since the last message may
+    /// be counted.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.list.lock().subscribers.len()
+    }
+
+    /// Returns whether there is no connection.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+}
+
+impl<S> Clone for Broadcast<S> {
+    fn clone(&self) -> Self {
+        Self { slow_clients: self.slow_clients, list: Arc::clone(&self.list) }
+    }
+}
+
+impl<S: Subscriber> fmt::Debug for Broadcast<S> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Broadcast")
+            .field("slow_clients", &self.slow_clients)
+            .field("len", &self.len())
+            .finish()
+    }
+}
+
+impl Subscriber for pushed::Sender {
+    fn deliver(&self, bytes: &Bytes, key: Option<u64>) -> Delivery {
+        let sent = match key {
+            Some(key) => self.send_latest(key, bytes.clone()),
+            None => self.try_send(bytes.clone()),
+        };
+        match sent {
+            Ok(()) => Delivery::Sent,
+            Err(error) if error.is_temporary() => Delivery::Full,
+            Err(_) => Delivery::Gone,
+        }
+    }
+
+    fn is_open(&self) -> bool {
+        self.is_open()
+    }
+
+    fn disconnect(&self) {
+        self.finish();
+    }
+}
+
+impl Subscriber for tcp::Sender {
+    fn deliver(&self, bytes: &Bytes, _key: Option<u64>) -> Delivery {
+        match self.send(bytes.clone()) {
+            Ok(()) => Delivery::Sent,
+            Err(tcp::SendError::Full) => Delivery::Full,
+            Err(_) => Delivery::Gone,
+        }
+    }
+
+    fn is_open(&self) -> bool {
+        self.is_open()
+    }
+
+    fn disconnect(&self) {
+        self.close();
+    }
+}

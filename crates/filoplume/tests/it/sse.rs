@@ -1,0 +1,154 @@
+//! Server-sent events, without a socket.
+
+use std::io::{self, Write};
+
+use bytes::Bytes;
+use filoplume::broadcast::{Broadcast, Delivered, SlowClients};
+use filoplume::middleware::Compression;
+use filoplume::prelude::*;
+use filoplume::pushed::{self, Pushed};
+use filoplume::response::Pieces;
+use filoplume::sse::{self, Event, Hub, LastEventId};
+
+fn feed(hub: &Hub) -> App {
+    App::new()
+        .state(hub.clone())
+        .get("/feed", |State(hub): State<Hub>, last: LastEventId| hub.subscribe(&last))
+}
+
+#[test]
+fn an_event_stream_is_neither_cached_nor_compressed() {
+    let app = App::new().with(Compression::new()).get("/", || {
+        let (sender, stream) = sse::channel();
+        sender.send(Event::new("x".repeat(10_000))).unwrap();
+        stream
+    });
+    let response = app.test().get("/").header("accept-encoding", "gzip, br").send();
+    for (name, value) in [
+        ("content-type", "text/event-stream"),
+        ("cache-control", "no-store"),
+        ("x-accel-buffering", "no"),
+    ] {
+        assert_eq!(response.header(name), Some(value), "{name}");
+    }
+    assert_eq!(response.header("content-encoding"), None);
+    assert!(response.text().starts_with("data: xxx"));
+}
+
+#[test]
+fn no_pushed_body_is_compressed() {
+    let app = App::new().with(Compression::new()).get("/", || {
+        let (sender, body) = pushed::channel();
+        sender.send("text ".repeat(1000)).unwrap();
+        ([("content-type", "text/plain")], body)
+    });
+    let response = app.test().get("/").header("accept-encoding", "gzip").send();
+    assert_eq!(response.header("content-encoding"), None);
+    assert_eq!(response.text().len(), 5000);
+}
+
+#[test]
+fn a_client_that_connects_again_gets_the_kept_events_behind_its_last_one() {
+    let hub = Hub::new().replay(3);
+    let client = feed(&hub).test();
+    for text in ["a", "b", "c", "d"] {
+        hub.send(Event::new(text).id(text).unwrap());
+    }
+    let rows = [
+        ("b", "id: c\ndata: c\n\nid: d\ndata: d\n\n"),
+        ("d", ""),
+        // Not kept any more, or of another process.
+        ("a", "id: b\ndata: b\n\nid: c\ndata: c\n\nid: d\ndata: d\n\n"),
+        ("?", "id: b\ndata: b\n\nid: c\ndata: c\n\nid: d\ndata: d\n\n"),
+    ];
+    for (last, expected) in rows {
+        client.get("/feed").header("last-event-id", last).send().assert_text(expected);
+    }
+    client.get("/feed").send().assert_text("");
+}
+
+#[test]
+fn a_replay_may_be_longer_than_what_may_wait_for_a_client() {
+    let hub = Hub::new().replay(100).capacity(10);
+    for _ in 0..100 {
+        hub.send("a long text");
+    }
+    let client = feed(&hub).test();
+    let response = client.get("/feed").header("last-event-id", "?").send();
+    assert_eq!(response.text().matches("data: a long text\n\n").count(), 100);
+}
+
+#[test]
+fn events_without_an_id_get_one_that_is_found_again() {
+    let hub = Hub::new().replay(10);
+    let client = feed(&hub).test();
+    hub.send("first");
+    hub.send("second");
+    let all = client.get("/feed").header("last-event-id", "?").send();
+    let first = all.text().lines().find_map(|line| line.strip_prefix("id: ")).unwrap().to_owned();
+    let missed = client.get("/feed").header("last-event-id", &first).send();
+    assert!(missed.text().ends_with("data: second\n\n"));
+    assert!(!missed.text().contains("data: first"));
+}
+
+#[test]
+fn a_hub_says_what_happens_to_slow_clients() {
+    let rows = [
+        (SlowClients::Disconnect, Delivered::default(), 0, "a=1;b=1;"),
+        (SlowClients::Drop, Delivered::default(), 1, "a=1;b=1;"),
+        (SlowClients::Coalesce, Delivered::default(), 1, "a=2;b=1;"),
+    ];
+    for (slow_clients, mut expected, left, text) in rows {
+        match slow_clients {
+            SlowClients::Disconnect => expected.disconnected = 1,
+            SlowClients::Drop => expected.dropped = 1,
+            _ => expected.sent = 1,
+        }
+        let list = Broadcast::new(slow_clients);
+        let (sender, body) = pushed::channel();
+        list.subscribe(sender.clone());
+        let body = body.capacity(8).endless();
+        for (key, bytes) in [(1, "a=1;"), (2, "b=1;")] {
+            assert_eq!(list.send(&Bytes::from(bytes), Some(key)).sent, 1);
+        }
+        let delivered = list.send(&Bytes::from("a=2;"), Some(1));
+        assert_eq!((delivered, list.len()), (expected, left), "{slow_clients:?}");
+        let body = std::sync::Mutex::new(Some(body));
+        let app = App::new().get("/", move || body.lock().unwrap().take().unwrap());
+        app.test().get("/").send().assert_text(text);
+    }
+}
+
+#[test]
+fn clients_that_left_are_removed_though_no_event_is_sent() {
+    let hub = Hub::new();
+    let client = feed(&hub).test();
+    for _ in 0..1000 {
+        client.get("/feed").send().assert_text("");
+    }
+    assert!(hub.clients() < 200, "{} clients", hub.clients());
+    hub.send("event");
+    assert_eq!(hub.clients(), 0);
+}
+
+#[test]
+fn bodies_are_pushed_written_and_iterated() {
+    let app = App::new()
+        .get("/pushed", || {
+            let (sender, body) = pushed::channel();
+            std::thread::spawn(move || {
+                for text in ["one ", "two"] {
+                    sender.send(text).unwrap();
+                }
+            });
+            body
+        })
+        .get("/written", || {
+            Pushed::written(|out| (1..=3).try_for_each(|number| write!(out, "{number} ")))
+        })
+        .get("/pieces", || Pieces(["a", "b"].map(io::Result::Ok)));
+    let client = app.test();
+    client.get("/pushed").send().assert_text("one two");
+    client.get("/written").send().assert_text("1 2 3 ");
+    client.get("/pieces").send().assert_text("ab");
+}
