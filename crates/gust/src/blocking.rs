@@ -4,7 +4,7 @@
 use std::io::{self, Read, Write};
 use std::net::TcpStream;
 use std::os::unix::net::UnixStream;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use crate::connection::Scratch;
 use crate::cpu::ThreadTime;
@@ -15,6 +15,7 @@ use crate::retry::Retry;
 use crate::shared::{Budget, Shared};
 use crate::tally::{ErrorKind, Tally};
 use crate::target::Address;
+use crate::tls::TlsStream;
 use crate::units::{Nanos, SECOND, nanos};
 
 /// Longest time that a read blocks before the clock is read.
@@ -78,6 +79,7 @@ trait Socket: Read + Write + Send {}
 
 impl Socket for TcpStream {}
 impl Socket for UnixStream {}
+impl Socket for TlsStream<TcpStream> {}
 
 impl Client<'_> {
     fn drive(&mut self) {
@@ -205,7 +207,10 @@ impl Client<'_> {
         let left =
             Duration::from_nanos(self.end.saturating_sub(begun)).max(Duration::from_millis(1));
         match connect(self.plan, self.plan.timeout.min(left)) {
-            Ok(stream) => {
+            Ok((stream, is_resumed)) => {
+                if let Some(is_resumed) = is_resumed {
+                    self.tally.handshake(begun, is_resumed);
+                }
                 self.progress = begun;
                 self.shared.note_opened();
                 if begun >= self.tally.counts_from {
@@ -278,20 +283,41 @@ impl Client<'_> {
     }
 }
 
-fn connect(plan: &Plan, timeout: Duration) -> io::Result<Box<dyn Socket>> {
+/// Also returns whether a TLS session was resumed.
+fn connect(plan: &Plan, timeout: Duration) -> io::Result<(Box<dyn Socket>, Option<bool>)> {
     match &plan.address {
         Address::Tcp(address) => {
             let stream = TcpStream::connect_timeout(address, timeout)?;
             stream.set_nodelay(true)?;
             stream.set_read_timeout(Some(READ_TIMEOUT))?;
             stream.set_write_timeout(Some(READ_TIMEOUT))?;
-            Ok(Box::new(stream))
+            let Some(tls) = &plan.tls else { return Ok((Box::new(stream), None)) };
+            let stream = shake_hands(tls.begin(stream)?, timeout)?;
+            let is_resumed = stream.is_resumed();
+            Ok((Box::new(stream), Some(is_resumed)))
         }
         Address::Unix(path) => {
             let stream = UnixStream::connect(path)?;
             stream.set_read_timeout(Some(READ_TIMEOUT))?;
             stream.set_write_timeout(Some(READ_TIMEOUT))?;
-            Ok(Box::new(stream))
+            Ok((Box::new(stream), None))
+        }
+    }
+}
+
+fn shake_hands(
+    mut stream: TlsStream<TcpStream>,
+    timeout: Duration,
+) -> io::Result<TlsStream<TcpStream>> {
+    let end = Instant::now() + timeout;
+    loop {
+        match stream.shake_hands() {
+            Ok(()) => return Ok(stream),
+            Err(error) => match error.kind() {
+                io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut if Instant::now() < end => {}
+                io::ErrorKind::WouldBlock => return Err(io::ErrorKind::TimedOut.into()),
+                _ => return Err(error),
+            },
         }
     }
 }

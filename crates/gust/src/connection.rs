@@ -77,19 +77,26 @@ impl Connection {
         token: Token,
         now: Nanos,
     ) -> io::Result<()> {
-        let mut stream = Stream::connect(&plan.address)?;
+        let mut stream = Stream::connect(&plan.address, plan.tls.as_ref())?;
         stream.register(registry, token)?;
         self.link = Link::Connecting { stream, since: now };
         Ok(())
     }
 
-    /// Finishes a connect when the socket becomes writable. Returns the time at which the connect
-    /// was started.
-    pub(crate) fn finish_connect(&mut self) -> io::Result<Option<Nanos>> {
-        let Link::Connecting { stream, since } = &self.link else { return Ok(None) };
+    /// Continues to connect when the socket becomes ready. Returns the time at which the connect
+    /// was started, or `None` if it needs further events.
+    pub(crate) fn finish_connect(&mut self, tally: &mut Tally) -> io::Result<Option<Nanos>> {
+        let Link::Connecting { stream, since } = &mut self.link else { return Ok(None) };
         let since = *since;
         if let Some(error) = stream.take_error()? {
             return Err(error);
+        }
+        match stream.shake_hands() {
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(None),
+            result => result?,
+        }
+        if let Some(is_resumed) = stream.is_resumed() {
+            tally.handshake(since, is_resumed);
         }
         let Link::Connecting { stream, .. } =
             std::mem::replace(&mut self.link, Link::Closed { until: 0 })
@@ -122,6 +129,13 @@ impl Connection {
         matches!(self.link, Link::Open(_))
     }
 
+    /// Returns whether something waits to be written.
+    #[inline]
+    pub(crate) fn has_unsent(&self) -> bool {
+        let is_kept = || matches!(&self.link, Link::Open(stream) if stream.has_unsent());
+        self.exchange.has_unsent() || is_kept()
+    }
+
     /// Writes unsent requests until the socket accepts no more.
     #[inline]
     pub(crate) fn flush(
@@ -131,6 +145,13 @@ impl Connection {
         tally: &mut Tally,
     ) -> Result<(), ErrorKind> {
         let Link::Open(stream) = &mut self.link else { return Ok(()) };
+        if stream.has_unsent() {
+            match stream.flush() {
+                Ok(()) => {}
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(()),
+                Err(_) => return Err(ErrorKind::Reset),
+            }
+        }
         while self.exchange.has_unsent() {
             let bytes = self.exchange.unsent_bytes(plan, &mut scratch.gathered);
             let length = bytes.len();
@@ -181,6 +202,8 @@ impl Connection {
                     match error.kind() {
                         io::ErrorKind::WouldBlock => return Ok(Received::Drained),
                         io::ErrorKind::Interrupted => continue,
+                        // An alert, or a record that cannot be decrypted.
+                        io::ErrorKind::InvalidData => return Err(ErrorKind::Malformed),
                         _ => return Err(ErrorKind::Reset),
                     }
                 }

@@ -29,6 +29,7 @@ mod shared;
 mod tally;
 mod target;
 mod timer;
+mod tls;
 mod transport;
 mod units;
 mod url_list;

@@ -7,6 +7,7 @@ use filoplume_http1::{BodyEncoding, ContentLength, Headers, OutgoingRequest};
 use http::Method;
 
 use crate::target::Address;
+use crate::tls::Tls;
 use crate::verify::{Digest, ResponseSummary, Statuses, Verify};
 
 /// Largest buffer with copies of the same request, from which a pipeline is written.
@@ -21,6 +22,7 @@ pub(crate) struct Plan {
     /// The target as given on the command line.
     pub(crate) target: String,
     pub(crate) address: Address,
+    pub(crate) tls: Option<Tls>,
     pub(crate) protocol: Protocol,
     pub(crate) requests: Requests,
     pub(crate) connections: usize,

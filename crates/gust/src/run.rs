@@ -10,7 +10,7 @@ use crate::cpu::CpuTime;
 use crate::histogram::Latency;
 use crate::outbox::Finished;
 use crate::plan::{Plan, Protocol};
-use crate::tally::Errors;
+use crate::tally::{Errors, Handshakes};
 use crate::units::{Nanos, SECOND};
 
 /// A thread that ran for more than this share of the time may have been the bottleneck.
@@ -54,6 +54,9 @@ pub(crate) struct Run {
     /// Latencies from the time at which a request was sent. Only at a constant rate.
     pub(crate) uncorrected: Option<Latency>,
     pub(crate) connect: Latency,
+    /// Only with TLS.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) handshakes: Option<Handshakes>,
     pub(crate) client: Client,
     pub(crate) server: Option<CpuTime>,
     #[serde(rename = "course")]
@@ -147,6 +150,7 @@ impl Run {
             latency: total.latency.summary(),
             uncorrected: plan.rate.map(|_| total.uncorrected.summary()),
             connect: total.connect.summary(),
+            handshakes: plan.tls.as_ref().map(|_| total.handshakes),
             client: Client {
                 cpu: cpu.client,
                 busiest: threads.iter().map(|each| each.thread.busy()).fold(0.0, f64::max),
@@ -243,6 +247,7 @@ impl Run {
 impl Load {
     fn of(plan: &Plan) -> Self {
         let protocol = match plan.protocol {
+            Protocol::Http if plan.tls.is_some() => "https",
             Protocol::Http => "http",
             Protocol::Echo => "tcp",
         };

@@ -56,6 +56,15 @@ pub(crate) struct Slice {
     /// because otherwise both are the same.
     pub(crate) uncorrected: Histogram,
     pub(crate) connect: Histogram,
+    pub(crate) handshakes: Handshakes,
+}
+
+/// The number of TLS handshakes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Handshakes {
+    pub(crate) full: u64,
+    /// Those that resumed an earlier session.
+    pub(crate) resumed: u64,
 }
 
 /// The slice in progress, and the time from which requests count.
@@ -125,6 +134,7 @@ impl Slice {
             latency: Histogram::new(),
             uncorrected: Histogram::new(),
             connect: Histogram::new(),
+            handshakes: Handshakes::default(),
         }
     }
 
@@ -151,6 +161,8 @@ impl Slice {
         self.latency.add(&other.latency);
         self.uncorrected.add(&other.uncorrected);
         self.connect.add(&other.connect);
+        self.handshakes.full += other.handshakes.full;
+        self.handshakes.resumed += other.handshakes.resumed;
     }
 
     /// Empties the slice and keeps its memory.
@@ -164,6 +176,7 @@ impl Slice {
         self.latency.clear();
         self.uncorrected.clear();
         self.connect.clear();
+        self.handshakes = Handshakes::default();
     }
 }
 
@@ -190,6 +203,14 @@ impl Tally {
             self.slice.uncorrected.record(now.saturating_sub(sent));
         }
         true
+    }
+
+    /// Records a TLS handshake on a connection that was begun at `since`.
+    pub(crate) fn handshake(&mut self, since: Nanos, is_resumed: bool) {
+        if since >= self.counts_from {
+            self.slice.handshakes.full += u64::from(!is_resumed);
+            self.slice.handshakes.resumed += u64::from(is_resumed);
+        }
     }
 
     pub(crate) fn error(&mut self, kind: ErrorKind, count: u64) {

@@ -12,6 +12,8 @@ const TRY_TIMEOUT: Duration = Duration::from_secs(2);
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Scheme {
     Http,
+    /// HTTP over TLS.
+    Https,
     /// An echo: the server sends back the bytes that it receives.
     Tcp,
 }
@@ -41,14 +43,17 @@ pub(crate) enum Address {
 }
 
 impl Target {
-    /// Parses `http://host[:port][/path]`, `tcp://host:port`, `unix:/socket[:/path]` or
+    /// Parses `http://host[:port][/path]`, `https://`, `tcp://host:port`, `unix:/socket[:/path]` or
     /// `:port[/path]`.
     pub(crate) fn parse(url: &str) -> Result<Self, String> {
         if let Some(rest) = url.strip_prefix("http://") {
-            return Self::http(url, rest);
+            return Self::http(url, Scheme::Http, rest);
+        }
+        if let Some(rest) = url.strip_prefix("https://") {
+            return Self::http(url, Scheme::Https, rest);
         }
         if let Some(rest) = url.strip_prefix(':') {
-            return Self::http(url, &format!("127.0.0.1:{rest}"));
+            return Self::http(url, Scheme::Http, &format!("127.0.0.1:{rest}"));
         }
         if let Some(rest) = url.strip_prefix("tcp://") {
             let (host, port) = host_and_port(url, rest.trim_end_matches('/'), None)?;
@@ -79,33 +84,44 @@ impl Target {
                 path,
             });
         }
-        if url.starts_with("https://") {
-            return Err("https:// is not supported; put a proxy that ends TLS in front of the \
-                        server, or measure it without TLS"
-                .to_owned());
-        }
         Err(format!(
-            "{url:?} is not a URL; write http://host:port/path, tcp://host:port, \
-             unix:/path/to/socket or :port"
+            "{url:?} is not a URL; write http://host:port/path, https://host:port/path, \
+             tcp://host:port, unix:/path/to/socket or :port"
         ))
     }
 
-    fn http(url: &str, rest: &str) -> Result<Self, String> {
+    fn http(url: &str, scheme: Scheme, rest: &str) -> Result<Self, String> {
         let rest = rest.split('#').next().unwrap_or_default();
         let end = rest.find(['/', '?']).unwrap_or(rest.len());
         let (authority, path) = rest.split_at(end);
-        let (host, port) = host_and_port(url, authority, Some(80))?;
+        let (host, port) = host_and_port(url, authority, Some(scheme.port()))?;
         let path = if path.starts_with('/') { path.to_owned() } else { format!("/{path}") };
-        Ok(Self {
-            scheme: Scheme::Http,
-            host: Host::Name(host, port),
-            authority: authority.to_owned(),
-            path,
-        })
+        let authority = authority.to_owned();
+        Ok(Self { scheme, host: Host::Name(host, port), authority, path })
+    }
+}
+
+impl Scheme {
+    /// Returns the port of a URL that names none.
+    fn port(self) -> u16 {
+        if self.is_secure() { 443 } else { 80 }
+    }
+
+    /// Returns whether the connection is encrypted.
+    pub(crate) fn is_secure(self) -> bool {
+        self == Self::Https
     }
 }
 
 impl Host {
+    /// Returns the name as it is in a certificate.
+    pub(crate) fn name(&self) -> &str {
+        match self {
+            Self::Name(name, _) => name,
+            Self::Unix(_) => "localhost",
+        }
+    }
+
     /// Looks the name up. If it has several addresses, the first one that accepts a connection is
     /// used.
     pub(crate) fn resolve(&self) -> Result<Address, String> {
@@ -189,12 +205,15 @@ mod tests {
     }
 
     #[test]
-    fn urls_have_four_forms() {
+    fn urls_have_five_forms() {
         let check =
             |url: &str, expected: Target| assert_eq!(Target::parse(url), Ok(expected), "{url}");
         check("http://h", http("h", 80, "h", "/"));
         check("http://h:8080/a/b?c#d", http("h", 8080, "h:8080", "/a/b?c"));
         check("http://h?c", http("h", 80, "h", "/?c"));
+        let secure = |target: Target| Target { scheme: Scheme::Https, ..target };
+        check("https://h/a", secure(http("h", 443, "h", "/a")));
+        check("https://[::1]:8443", secure(http("::1", 8443, "[::1]:8443", "/")));
         check("http://[::1]:81/a", http("::1", 81, "[::1]:81", "/a"));
         check(":8080", http("127.0.0.1", 8080, "127.0.0.1:8080", "/"));
         check(":8080/x", http("127.0.0.1", 8080, "127.0.0.1:8080", "/x"));
@@ -214,7 +233,7 @@ mod tests {
         };
         says("localhost:8080", "is not a URL; write http://");
         says("", "is not a URL");
-        says("https://h", "https:// is not supported");
+        says("https://", "has no host");
         says("http://", "has no host");
         says("http://h:0/", "port");
         says("http://h:99999/", "port");

@@ -161,19 +161,16 @@ impl<'a> Worker<'a> {
         let slot = event.token().0;
         let ends = event.is_read_closed() || event.is_error();
         if let Link::Connecting { .. } = self.connections[slot].link {
-            if !(event.is_writable() || ends) {
-                return;
-            }
-            match self.connections[slot].finish_connect() {
-                Ok(since) => self.on_open(slot, since),
+            match self.connections[slot].finish_connect(&mut self.tally) {
+                Ok(Some(since)) => self.on_open(slot, since),
+                Ok(None) => return,
                 Err(error) => return self.on_connect_error(slot, &error),
             }
         }
         if !self.connections[slot].is_open() {
             return;
         }
-        if event.is_writable() && self.connections[slot].exchange.has_unsent() && !self.flush(slot)
-        {
+        if event.is_writable() && self.connections[slot].has_unsent() && !self.flush(slot) {
             return;
         }
         if event.is_readable() || ends {
@@ -181,11 +178,11 @@ impl<'a> Worker<'a> {
         }
     }
 
-    fn on_open(&mut self, slot: usize, since: Option<Nanos>) {
+    fn on_open(&mut self, slot: usize, since: Nanos) {
         let now = self.shared.clock.now();
         self.progress = now;
         self.shared.note_opened();
-        if let Some(since) = since.filter(|&since| since >= self.tally.counts_from) {
+        if since >= self.tally.counts_from {
             self.tally.slice.connect.record(now - since);
         }
         if self.plan.keep_alive {

@@ -154,7 +154,7 @@ const ROOMS: &[(&str, &[&[&str]])] = &[
     (
         "crates/gust/src",
         &[
-            &["units", "target"],
+            &["units", "target", "tls"],
             &["cpu", "transport", "timer", "retry", "histogram", "url_list"],
             &["verify", "tally"],
             &["plan", "schedule"],

@@ -40,6 +40,9 @@ pub(crate) fn write(run: &Run) -> String {
     add("median_each", run.connections.median.to_string());
     add("most_each", run.connections.most.to_string());
     add("connect_p50_us", micros(run.connect.at(50.0)));
+    let handshakes = run.handshakes.unwrap_or_default();
+    add("tls_handshakes_full", handshakes.full.to_string());
+    add("tls_handshakes_resumed", handshakes.resumed.to_string());
     for (prefix, latency) in [("", Some(&run.latency)), ("uncorrected_", run.uncorrected.as_ref())]
     {
         let mut time = |name: &str, value: Option<f64>| {
@@ -117,6 +120,8 @@ mod tests {
             median_each=1250
             most_each=1300
             connect_p50_us=2600.959
+            tls_handshakes_full=16
+            tls_handshakes_resumed=48
             min_us=99.968
             mean_us=33438.381
             p50_us=25100.287

@@ -6,7 +6,7 @@ use crate::collector::Interval;
 use crate::cpu::CpuTime;
 use crate::histogram::{Histogram, Latency};
 use crate::run::{Client, Connections, FORMAT, Load, Run, Timeline};
-use crate::tally::Errors;
+use crate::tally::{Errors, Handshakes};
 
 /// Returns a run at a constant rate in which every kind of figure occurs.
 pub(crate) fn run() -> Run {
@@ -49,6 +49,7 @@ pub(crate) fn run() -> Run {
         latency: latency(1),
         uncorrected: Some(latency(2)),
         connect: latency(10),
+        handshakes: Some(Handshakes { full: 16, resumed: 48 }),
         client: Client {
             cpu: CpuTime { user: 0.02, system: 0.3 },
             busiest: 0.42,

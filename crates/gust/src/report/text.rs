@@ -5,6 +5,7 @@ use std::fmt::Write;
 use crate::histogram::{Latency, PERCENTILES};
 use crate::report::float;
 use crate::run::{Load, Run};
+use crate::tally::Handshakes;
 use crate::units;
 
 pub(crate) fn write(run: &Run) -> String {
@@ -135,6 +136,15 @@ fn connections(run: &Run, out: &mut String) -> std::fmt::Result {
         units::count(found.median),
         units::count(found.most)
     )?;
+    if let Some(Handshakes { full, resumed }) = run.handshakes {
+        let share = 100.0 * float(resumed) / float((full + resumed).max(1));
+        writeln!(
+            out,
+            "  TLS            {} handshakes, {}/s, {share:.0} % resumed",
+            units::count(full + resumed),
+            units::rate(float(full + resumed) / run.seconds.max(1e-9))
+        )?;
+    }
     let connect = &run.connect;
     if connect.count > 0 {
         writeln!(
@@ -217,6 +227,7 @@ mod tests {
 
             connections    64 asked, 64 opened, 63 served, 1 never served, 5 reopened
               answers each   least 0, median 1,250, most 1,300
+              TLS            64 handshakes, 16.00/s, 75 % resumed
               connect time   least 100 µs, p50 2.60 ms, p99 9.90 ms, most 10.1 ms
 
             latency      from when due  from when sent
@@ -260,6 +271,7 @@ mod tests {
 
             connections    64 asked, 64 opened, 63 served, 1 never served, 5 reopened
               answers each   least 0, median 1,250, most 1,300
+              TLS            64 handshakes, 16.00/s, 75 % resumed
               connect time   least 100 µs, p50 2.60 ms, p99 9.90 ms, most 10.1 ms
 
             latency

@@ -25,7 +25,7 @@ fn a_refused_connection_is_reported_in_one_line() {
 #[test]
 fn a_bad_command_line_says_what_is_wrong() {
     gust("localhost:8080").assert_code(2).assert_says("is not a URL; write http://");
-    gust("https://localhost").assert_code(2).assert_says("https:// is not supported");
+    gust(":1 --insecure").assert_code(2).assert_says("--insecure is for https://");
     gust("").assert_code(2).assert_says("required");
     gust(":1 -c none").assert_code(2).assert_says("is not a number");
     gust("unix:/does/not/exist").assert_code(2).assert_says("cannot connect to /does/not/exist");

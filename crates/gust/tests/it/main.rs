@@ -14,3 +14,4 @@ mod program;
 mod rates;
 mod reports;
 mod servers;
+mod tls;
